@@ -1,0 +1,59 @@
+/*
+ * err.c - one line per error on stderr, with the speaker in front. Lines are written with one write, so that the lines
+ * of many ranks do not mix.
+ */
+#include "bootstrap/err.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ". The only process-wide state of busbar, set at start. */
+static char speaker[128];
+
+void bb_err_identify(int rank, const char *host, int gpu)
+{
+    if (rank < 0)
+        speaker[0] = '\0';
+    else if (gpu < 0)
+        snprintf(speaker, sizeof(speaker), "rank %d (%s): ", rank, host);
+    else
+        snprintf(speaker, sizeof(speaker), "rank %d (%s, GPU %d): ", rank, host, gpu);
+}
+
+static void say(const char *kind, const char *fmt, va_list args)
+{
+    char line[2048];
+    int used = snprintf(line, sizeof(line), "busbar: %s%s", speaker, kind);
+    int room = (int)sizeof(line) - used - 1;
+    int text = vsnprintf(line + used, (size_t)room, fmt, args);
+
+    used += text < room ? text : room - 1;
+    line[used++] = '\n';
+    if (write(STDERR_FILENO, line, (size_t)used) < 0)
+        return; /* nobody is left to tell */
+}
+
+int bb_err(enum bb_error code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    say("", fmt, args);
+    va_end(args);
+    return -(int)code;
+}
+
+void bb_warn(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    say("warning: ", fmt, args);
+    va_end(args);
+}
+
+int bb_exit_code(int rc)
+{
+    return rc < 0 ? -rc : 0;
+}

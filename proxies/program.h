@@ -1,0 +1,101 @@
+/*
+ * program.h - the step program: what one rank does in one training step, as data.
+ *
+ * Operations stand in host issue order. Those of one stream run in order; `waits` names earlier operations of other
+ * streams. Sends and receives with one call number are issued between one ncclGroupStart and ncclGroupEnd. A program
+ * knows nothing of CUDA, NCCL or MPI: it is built by pure functions from (model, layout, rank), can be printed, compared,
+ * checked, counted, predicted and run.
+ *
+ * Ranks of one role share one program: peers and roots are ranks inside the communicator, so that what differs between
+ * the ranks of a role (which instance of the group, which member of it) stands in the layout (layout.h), not here.
+ */
+#ifndef BB_PROXIES_PROGRAM_H
+#define BB_PROXIES_PROGRAM_H
+
+#include "bootstrap/err.h"
+#include "collectives/coll.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum bb_op_kind { BB_OP_COMPUTE, BB_OP_COLLECTIVE, BB_OP_SEND, BB_OP_RECV };
+
+enum bb_phase { BB_PHASE_FORWARD, BB_PHASE_BACKWARD, BB_PHASE_GRADIENTS, BB_PHASE_OPTIMIZER, BB_PHASES };
+
+#define BB_NONE (-1)
+
+/* What a peer is relative to: inside the communicator of n ranks, a rank i means peer p as it stands (ABSOLUTE) or
+ * (i + p) mod n (OFFSET, for rings, whose ranks then share one program). */
+enum bb_peer_kind { BB_PEER_ABSOLUTE, BB_PEER_OFFSET };
+
+struct bb_op {
+    enum bb_op_kind kind;
+    enum bb_coll_kind coll;      /* for BB_OP_COLLECTIVE                                                            */
+    enum bb_dtype_id dtype;
+    enum bb_redop_id redop;      /* for collectives that reduce                                                     */
+    int stream;                  /* index into bb_program.streams                                                   */
+    int comm;                    /* index into bb_layout.comms, BB_NONE for compute                                 */
+    int call;                    /* operations of one NCCL group call share it and stand side by side; BB_NONE: alone */
+    int peer;                    /* send, recv: the other rank; rooted collectives: the root (see peer_kind)        */
+    enum bb_peer_kind peer_kind;
+    size_t count;                /* elements, exactly the count argument of the NCCL call                           */
+    int src, dst;                /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
+    size_t src_offset, dst_offset; /* elements                                                                      */
+    double compute_us;           /* compute: time of the timed stand-in                                             */
+    double flops;                /* compute: floating-point operations of the real work, 0 where unknown            */
+    enum bb_phase phase;
+    int micro_batch, layer;      /* BB_NONE where they don't apply                                                  */
+    const char *what;            /* what it stands for: "activations", "gradients"; static or owned by the builder  */
+    int first_wait, waits;       /* bb_program.wait_list[first_wait .. first_wait + waits): indices of operations   */
+};
+
+enum bb_buffer_use { BB_USE_PARAMETERS, BB_USE_GRADIENTS, BB_USE_OPTIMIZER, BB_USE_ACTIVATIONS, BB_USE_COMMUNICATION, BB_USES };
+
+struct bb_buffer {
+    const char *name;
+    enum bb_buffer_use use;
+    size_t count;                /* elements                                                                        */
+    enum bb_dtype_id dtype;
+};
+
+/* Streams: number 0 is always the compute stream; the others carry communication, one for each communicator. */
+struct bb_stream_spec {
+    const char *name;            /* "compute", or the communicator's name                                           */
+    int comm;                    /* BB_NONE for compute                                                             */
+};
+
+struct bb_program {
+    struct bb_op *ops;
+    size_t n_ops, room_ops;
+    int *wait_list;
+    size_t n_waits, room_waits;
+    struct bb_stream_spec *streams;
+    int n_streams;
+    struct bb_buffer *buffers;
+    int n_buffers;
+};
+
+/* A life: init gives an empty program with the compute stream; release frees all and is fine on a half-built one. */
+int bb_program_init(struct bb_program *p) BB_MUST_CHECK;
+void bb_program_release(struct bb_program *p);
+
+int bb_program_add_stream(struct bb_program *p, const char *name, int comm); /* its index, or -BB_EFAIL              */
+int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
+                          enum bb_dtype_id dtype);                           /* its index, or -BB_EFAIL              */
+
+/* bb_program_add - append a copy of op (its wait fields are ignored) that waits for the n operations of waits[] (earlier
+ * ones; BB_NONE entries and those of its own stream are left out). Returns its index, or -BB_EFAIL without memory. */
+int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
+
+/* bb_program_last - the last operation so far on that stream, or BB_NONE. */
+int bb_program_last(const struct bb_program *p, int stream);
+
+/* bb_op_payload_bytes - the payload of an operation as in the plan's `bytes`: all_reduce, broadcast, reduce, send, recv
+ * count*e; all_gather, reduce_scatter, alltoall the full array, n*count*e. 0 for compute. n: ranks of its communicator. */
+size_t bb_op_payload_bytes(const struct bb_op *op, int n);
+
+/* bb_program_bytes - memory of the buffers of one use. */
+size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use);
+
+#endif

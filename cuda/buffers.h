@@ -1,0 +1,32 @@
+/*
+ * buffers.h - device memory with guard zones. The bytes on both sides of the area hold a canary, so that a write
+ * outside of it is seen by bb_buffer_check_guards().
+ */
+#ifndef BB_CUDA_BUFFERS_H
+#define BB_CUDA_BUFFERS_H
+
+#include "bootstrap/err.h"
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BB_GUARD_BYTES 4096
+
+struct bb_buffer {
+    unsigned char *area; /* device pointer, aligned to 256 bytes; NULL for an empty buffer */
+    size_t bytes;        /* of the area, without the guards                                */
+    void *base;          /* what cudaMalloc gave; owned                                    */
+};
+
+/* bb_buffer_cost - what bb_buffer_init takes from the device for an area of that many bytes. */
+size_t bb_buffer_cost(size_t bytes);
+
+/* bb_buffer_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
+BB_MUST_CHECK int bb_buffer_init(struct bb_buffer *b, size_t bytes, cudaStream_t stream);
+void bb_buffer_release(struct bb_buffer *b);
+
+/* bb_memory_fits - refuse (-BB_EUSAGE, with both numbers) when `bytes` exceed what the current device has free. */
+BB_MUST_CHECK int bb_memory_fits(size_t bytes, const char *what_would_help);
+
+#endif

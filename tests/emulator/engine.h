@@ -1,7 +1,7 @@
 /*
  * engine.h - what the stand-in libraries share: devices, virtual time, streams served by worker threads, the cluster
- * profile and the planted faults. Implemented in the libcudart stand-in, which exports these functions under the version
- * node EMU_1 beside the public CUDA symbols; the NCCL and cuBLASLt stand-ins link against it.
+ * profile and the planted faults. Implemented in the libcudart stand-in, which exports these functions under the
+ * version node EMU_1 beside the public CUDA symbols; the NCCL and cuBLASLt stand-ins link against it.
  *
  * Time is int64 nanoseconds. In virtual mode every host thread's issue advances the process's host clock by modelled
  * costs only; in real mode (EMU_TIME=real) an operation also occupies its stream for its duration on the wall clock.
@@ -18,33 +18,35 @@
 extern "C" {
 #endif
 
-/* One asynchronous operation on a stream. Captured operations are replayed at every graph launch, so `run` may be called
- * several times with the same arg, never twice at once; `release` is called once, when the operation can never run again. */
+/* One asynchronous operation on a stream. Captured operations are replayed at every graph launch, so `run` may be
+ * called several times with the same arg, never twice at once; `release` is called once, when the operation can never
+ * run again. */
 struct emu_op {
-    const char *name;                             /* for traces and error messages, static storage                  */
-    int64_t (*run)(void *arg, int64_t ready_ns);  /* on the stream's worker thread; does the work (may block on     */
-                                                  /* peers), returns its end time >= ready_ns, or EMU_FAILED        */
-    void (*release)(void *arg);                   /* may be NULL                                                    */
+    const char *name;                            /* for traces and error messages, static storage                  */
+    int64_t (*run)(void *arg, int64_t ready_ns); /* on the stream's worker thread; does the work (may block on     */
+                                                 /* peers), returns its end time >= ready_ns, or EMU_FAILED        */
+    void (*release)(void *arg);                  /* may be NULL                                                    */
     void *arg;
-    int64_t host_ns;                              /* the host clock's advance for issuing it                        */
+    int64_t host_ns; /* the host clock's advance for issuing it                        */
 };
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
 
-/* Put op on a stream (0 / legacy / per-thread handles as in CUDA), or into the graph being captured. In capture, release
- * moves to the graph. Returns a CUDA error as the public calls do. */
+/* Put op on a stream (0 / legacy / per-thread handles as in CUDA), or into the graph being captured. In capture,
+ * release moves to the graph. Returns a CUDA error as the public calls do. */
 cudaError_t emu_enqueue(cudaStream_t stream, const struct emu_op *op);
 
-/* One operation that occupies several streams (an NCCL group over several user streams): it is put on streams[0], starts when all
- * of them are free, and the others wait for it. All streams belong to this process. */
+/* One operation that occupies several streams (an NCCL group over several user streams): it is put on streams[0],
+ * starts when all of them are free, and the others wait for it. All streams belong to this process. */
 cudaError_t emu_enqueue_joined(const cudaStream_t *streams, int n, const struct emu_op *op);
 
 bool emu_capturing(cudaStream_t stream);
-int emu_stream_device(cudaStream_t stream);     /* device the stream was made on                                    */
-int64_t emu_host_now_ns(void);                  /* the process's host clock                                         */
-void emu_host_advance_ns(int64_t ns);           /* issuing something costs host time                                */
-void emu_host_reach_ns(int64_t ns);             /* a synchronising call moves the host clock forward, never back    */
+int emu_stream_device(cudaStream_t stream); /* device the stream was made on                                    */
+int64_t emu_host_now_ns(void);              /* the process's host clock                                         */
+void emu_host_advance_ns(int64_t ns);       /* issuing something costs host time                                */
+void emu_host_reach_ns(int64_t ns);         /* a synchronising call moves the host clock forward, never back    */
 
-/* A wait inside run() on peers must end when the process tears down or a device fails; poll this at least every 100 ms. */
+/* A wait inside run() on peers must end when the process tears down or a device fails; poll this at least every 100 ms.
+ */
 bool emu_stopping(void);
 
 /* The cluster profile, read once per process from $EMU_CLUSTER (a path; built-in defaults without one). */
@@ -59,8 +61,8 @@ struct emu_profile {
     struct emu_link intra, inter;
 };
 const struct emu_profile *emu_profile(void);
-bool emu_moves_data(void);                      /* false with EMU_DATA=off: no byte is touched, only time passes     */
-int emu_world_rank(void);                       /* from the launcher's environment, 0 without one                   */
+bool emu_moves_data(void); /* false with EMU_DATA=off: no byte is touched, only time passes     */
+int emu_world_rank(void);  /* from the launcher's environment, 0 without one                   */
 int emu_world_size(void);
 
 /* Planted faults, parsed once from $EMU_FAULT: "die:rank=2,call=5", "stall:rank=1,call=3", "corrupt:rank=0,call=1",

@@ -1,0 +1,561 @@
+/*
+ * engine.c - the heart of the emulated GPUs: the start and the end of the process, the host clock, and the queues of
+ * the streams with the worker threads that serve them.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct emu_state emu = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .calm = PTHREAD_COND_INITIALIZER, .never = PTHREAD_COND_INITIALIZER};
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+
+void emu_die(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fputs("emulated GPUs: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    _Exit(2);
+}
+
+static bool env_is(const char *name, const char *word)
+{
+    const char *value = getenv(name);
+
+    return value && strcmp(value, word) == 0;
+}
+
+static bool env_switch(const char *name, const char *on, const char *off)
+{
+    const char *value = getenv(name);
+
+    if (!value || !*value || strcmp(value, off) == 0)
+        return false;
+    if (strcmp(value, on) != 0)
+        emu_die("%s=%s: expected %s or %s", name, value, on, off);
+    return true;
+}
+
+static int devices_asked(void)
+{
+    static const char *const local_size[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    const char *value = getenv("EMU_DEVICES");
+    char *end;
+    long n;
+
+    if (!value || !*value) {
+        n = emu_rank_from(local_size, 3, 8);
+        return n < 8 ? 8 : n > EMU_MAX_DEVICES ? EMU_MAX_DEVICES : (int)n;
+    }
+    n = strtol(value, &end, 10);
+    if (*end || n < 0 || n > EMU_MAX_DEVICES)
+        emu_die("EMU_DEVICES=%s: expected 0 to %d", value, EMU_MAX_DEVICES);
+    return (int)n;
+}
+
+/* At exit the workers stop where they are; one that is inside an operation gets a moment to leave it, so that it does
+ * not run on over the destructors of the program. */
+static void stop_workers(void)
+{
+    struct timespec deadline;
+
+    emu_lock();
+    emu.stopping = true;
+    for (struct CUstream_st *s = emu.streams; s; s = s->next)
+        pthread_cond_broadcast(&s->work);
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += 1;
+    while (emu.busy > 0 && pthread_cond_timedwait(&emu.calm, &emu.lock, &deadline) != ETIMEDOUT)
+        ;
+    emu_unlock();
+}
+
+static void say_what_this_is(void)
+{
+    if (emu_world_rank() == 0 && !env_is("EMU_QUIET", "1"))
+        fprintf(
+            stderr,
+            "emulated GPUs: %d x Emulated GPU per process, profile %s, %s time; figures are modelled, not measured\n",
+            emu.n_devices, emu.profile.name, emu.real_time ? "real" : "virtual");
+}
+
+static void start(void)
+{
+    emu.real_time = env_switch("EMU_TIME", "real", "virtual");
+    emu.moves_data = !env_switch("EMU_DATA", "off", "on");
+    emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");
+    emu_profile_load(&emu.profile);
+    emu_faults_load();
+    emu.n_devices = devices_asked();
+    atexit(stop_workers);
+    say_what_this_is();
+}
+
+void emu_init(void)
+{
+    pthread_once(&started, start);
+}
+
+void emu_lock(void)
+{
+    pthread_mutex_lock(&emu.lock);
+}
+
+void emu_unlock(void)
+{
+    pthread_mutex_unlock(&emu.lock);
+}
+
+/* ---- the host clock ---------------------------------------------------------------------------------------------- */
+
+static int64_t wall_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t emu_host_now_locked(void)
+{
+    return emu.real_time ? wall_ns() : emu.host_ns;
+}
+
+void emu_host_reach_locked(int64_t ns)
+{
+    if (emu.host_ns < ns)
+        emu.host_ns = ns;
+}
+
+void emu_charge_locked(int64_t ns)
+{
+    emu.host_ns += ns;
+}
+
+int64_t emu_host_now_ns(void)
+{
+    int64_t now;
+
+    emu_init();
+    emu_lock();
+    now = emu_host_now_locked();
+    emu_unlock();
+    return now;
+}
+
+void emu_host_advance_ns(int64_t ns)
+{
+    emu_init();
+    emu_lock();
+    emu_charge_locked(ns);
+    emu_unlock();
+}
+
+void emu_host_reach_ns(int64_t ns)
+{
+    emu_init();
+    emu_lock();
+    emu_host_reach_locked(ns);
+    emu_unlock();
+}
+
+bool emu_stopping(void)
+{
+    bool stopping;
+
+    emu_lock();
+    stopping = emu.stopping;
+    emu_unlock();
+    return stopping;
+}
+
+bool emu_moves_data(void)
+{
+    emu_init();
+    return emu.moves_data;
+}
+
+const struct emu_profile *emu_profile(void)
+{
+    emu_init();
+    return &emu.profile;
+}
+
+/* ---- marks ------------------------------------------------------------------------------------------------------- */
+
+struct emu_mark *emu_mark_new(void)
+{
+    struct emu_mark *mark = calloc(1, sizeof(*mark));
+
+    if (!mark)
+        emu_die("out of host memory");
+    mark->refs = 1;
+    pthread_cond_init(&mark->reached, NULL);
+    return mark;
+}
+
+void emu_mark_unref_locked(struct emu_mark *mark)
+{
+    if (!mark || --mark->refs > 0)
+        return;
+    pthread_cond_destroy(&mark->reached);
+    free(mark);
+}
+
+static void mark_set_locked(struct emu_mark *mark, int64_t time_ns)
+{
+    mark->done = true;
+    mark->time_ns = time_ns;
+    if (mark->waiters > 0)
+        pthread_cond_broadcast(&mark->reached);
+}
+
+static void mark_wait_locked(struct emu_mark *mark)
+{
+    mark->waiters++;
+    while (!mark->done)
+        pthread_cond_wait(&mark->reached, &emu.lock);
+    mark->waiters--;
+}
+
+cudaError_t emu_await_locked(struct emu_mark *mark)
+{
+    mark_wait_locked(mark);
+    emu_host_reach_locked(mark->time_ns);
+    return cudaSuccess;
+}
+
+/* ---- the worker of a stream -------------------------------------------------------------------------------------- */
+
+static struct timespec at_ns(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+/* In real mode an operation lasts: its worker sleeps until the clock on the wall has reached the end. */
+static void last_until_locked(struct CUstream_st *s, int64_t end_ns)
+{
+    struct timespec deadline = at_ns(end_ns);
+
+    while (!emu.stopping && wall_ns() < end_ns)
+        pthread_cond_clockwait(&s->work, &emu.lock, CLOCK_MONOTONIC, &deadline);
+}
+
+static void op_dispose_locked(struct emu_item *item)
+{
+    if (item->body) {
+        emu_body_unref_locked(item->body);
+        return;
+    }
+    if (item->op.release) {
+        emu_unlock();
+        item->op.release(item->op.arg);
+        emu_lock();
+    }
+}
+
+static void fail_device_locked(struct CUstream_st *s)
+{
+    struct emu_device *device = &emu.devices[s->device];
+
+    if (device->sticky == cudaSuccess)
+        device->sticky = cudaErrorLaunchFailure;
+}
+
+static void run_op_locked(struct CUstream_st *s, struct emu_item *item)
+{
+    int64_t end_ns;
+
+    if (emu.devices[s->device].sticky == cudaSuccess) {
+        emu.busy++;
+        emu_unlock();
+        end_ns = item->op.run(item->op.arg, s->clock_ns);
+        emu_lock();
+        if (--emu.busy == 0 && emu.stopping)
+            pthread_cond_broadcast(&emu.calm);
+        if (end_ns == EMU_FAILED)
+            fail_device_locked(s);
+        else
+            s->clock_ns = end_ns;
+        if (emu.real_time)
+            last_until_locked(s, s->clock_ns);
+    }
+    op_dispose_locked(item);
+}
+
+static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
+{
+    if (s->clock_ns < item->issue_ns)
+        s->clock_ns = item->issue_ns;
+    switch (item->kind) {
+    case EMU_ITEM_OP:
+        run_op_locked(s, item);
+        return;
+    case EMU_ITEM_RECORD:
+        mark_set_locked(item->mark, s->clock_ns);
+        break;
+    case EMU_ITEM_WAIT:
+        mark_wait_locked(item->mark);
+        if (s->clock_ns < item->mark->time_ns)
+            s->clock_ns = item->mark->time_ns;
+        break;
+    }
+    emu_mark_unref_locked(item->mark);
+}
+
+static void stream_free_locked(struct CUstream_st *s)
+{
+    struct CUstream_st **link = &emu.streams;
+
+    while (*link != s)
+        link = &(*link)->next;
+    *link = s->next;
+    emu_front_clear(&s->front);
+    pthread_cond_destroy(&s->work);
+    free(s);
+}
+
+static void *serve(void *arg)
+{
+    struct CUstream_st *s = arg;
+    struct emu_item *item;
+
+    emu_lock();
+    while (!emu.stopping) {
+        if (!s->head && s->closing) {
+            stream_free_locked(s);
+            break;
+        }
+        if (!s->head) {
+            pthread_cond_wait(&s->work, &emu.lock);
+            continue;
+        }
+        item = s->head;
+        if (!(s->head = item->next))
+            s->tail = &s->head;
+        s->busy = true;
+        serve_item_locked(s, item);
+        s->busy = false;
+        s->done++;
+        free(item);
+    }
+    emu_unlock();
+    return NULL;
+}
+
+/* Program signals are the program's business: its handlers must not run on a worker. */
+static void start_worker_locked(struct CUstream_st *s)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attr, serve, s) != 0)
+        emu_die("cannot start a thread for a stream");
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    s->served = true;
+}
+
+void emu_stream_close_locked(struct CUstream_st *s)
+{
+    s->closing = true;
+    if (s->served)
+        pthread_cond_signal(&s->work);
+    else
+        stream_free_locked(s);
+}
+
+/* ---- queues ------------------------------------------------------------------------------------------------------ */
+
+static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind kind)
+{
+    struct emu_item *item = calloc(1, sizeof(*item));
+
+    if (!item)
+        emu_die("out of host memory");
+    item->kind = kind;
+    item->issue_ns = emu_host_now_locked();
+    *s->tail = item;
+    s->tail = &item->next;
+    s->issued++;
+    if (!s->served)
+        start_worker_locked(s);
+    else if (!s->busy)
+        pthread_cond_signal(&s->work);
+    return item;
+}
+
+void emu_record_locked(struct CUstream_st *s, struct emu_mark *mark)
+{
+    mark->refs++;
+    push_locked(s, EMU_ITEM_RECORD)->mark = mark;
+}
+
+void emu_wait_locked(struct CUstream_st *s, struct emu_mark *mark)
+{
+    mark->refs++;
+    push_locked(s, EMU_ITEM_WAIT)->mark = mark;
+}
+
+struct emu_mark *emu_mark_here_locked(struct CUstream_st *s)
+{
+    struct emu_mark *mark = emu_mark_new();
+
+    if (s->issued == s->done) { /* idle: the moment is now */
+        mark->done = true;
+        mark->time_ns = s->clock_ns;
+    } else {
+        emu_record_locked(s, mark);
+    }
+    return mark;
+}
+
+void emu_push_op_locked(struct CUstream_st *s, const struct emu_op *op, struct emu_graph_body *body)
+{
+    struct emu_item *item = push_locked(s, EMU_ITEM_OP);
+
+    item->op = *op;
+    item->body = body;
+}
+
+static void follow_locked(struct CUstream_st *s, struct CUstream_st *before)
+{
+    struct emu_mark *mark = emu_mark_here_locked(before);
+
+    emu_wait_locked(s, mark);
+    emu_mark_unref_locked(mark);
+}
+
+static bool meets_legacy(const struct CUstream_st *s)
+{
+    return s->kind == EMU_STREAM_PER_THREAD || (s->kind == EMU_STREAM_USER && !(s->flags & cudaStreamNonBlocking));
+}
+
+/* The legacy default stream runs after all that blocking streams of its device were given, and they after it. Both
+ * sides remember how far they have met, so that a program that uses one kind only pays nothing. */
+void emu_join_default_locked(struct CUstream_st *s)
+{
+    struct CUstream_st *legacy = emu.devices[s->device].legacy;
+
+    if (!legacy)
+        return;
+    if (s == legacy) {
+        for (struct CUstream_st *t = emu.streams; t; t = t->next)
+            if (t->device == s->device && meets_legacy(t) && t->issued != t->legacy_done) {
+                follow_locked(s, t);
+                t->legacy_done = t->issued;
+            }
+    } else if (meets_legacy(s) && s->legacy_met != legacy->issued) {
+        follow_locked(s, legacy);
+        s->legacy_met = legacy->issued;
+    }
+}
+
+cudaError_t emu_drain_stream_locked(struct CUstream_st *s)
+{
+    struct emu_mark *mark = emu_mark_here_locked(s);
+    cudaError_t rc = emu_await_locked(mark);
+
+    emu_mark_unref_locked(mark);
+    return rc ? rc : emu.devices[s->device].sticky;
+}
+
+/* The next stream of the device with an id above after, so that the list may change between two steps. */
+static struct CUstream_st *stream_after_locked(int device, unsigned long long after)
+{
+    struct CUstream_st *found = NULL;
+
+    for (struct CUstream_st *s = emu.streams; s; s = s->next)
+        if (s->device == device && s->kind != EMU_STREAM_LANE && s->id > after && (!found || s->id < found->id))
+            found = s;
+    return found;
+}
+
+cudaError_t emu_drain_device_locked(int device)
+{
+    struct CUstream_st *s;
+    unsigned long long id = 0;
+
+    while ((s = stream_after_locked(device, id))) {
+        id = s->id;
+        emu_drain_stream_locked(s);
+    }
+    return emu.devices[device].sticky;
+}
+
+static cudaError_t put_locked(cudaStream_t stream, const struct emu_op *op)
+{
+    struct CUstream_st *s;
+    cudaError_t rc;
+
+    TRY(emu_stream_of_locked(stream, &s));
+    TRY(emu.devices[s->device].sticky);
+    emu_charge_locked(op->host_ns);
+    if (s->capture)
+        return emu_capture_op_locked(s, op);
+    emu_join_default_locked(s);
+    emu_push_op_locked(s, op, NULL);
+out:
+    return rc;
+}
+
+cudaError_t emu_enqueue(cudaStream_t stream, const struct emu_op *op)
+{
+    cudaError_t rc;
+
+    emu_init();
+    emu_lock();
+    rc = put_locked(stream, op);
+    emu_unlock();
+    return rc;
+}
+
+cudaError_t emu_enqueue_joined(const cudaStream_t *streams, int n, const struct emu_op *op)
+{
+    struct CUstream_st *s[EMU_MAX_DEVICES];
+    struct emu_mark *end;
+    cudaError_t rc;
+
+    emu_init();
+    if (n < 1 || n > EMU_MAX_DEVICES)
+        return cudaErrorInvalidValue;
+    if (n == 1)
+        return emu_enqueue(streams[0], op);
+    emu_lock();
+    for (int i = 0; i < n; i++) {
+        TRY(emu_stream_of_locked(streams[i], &s[i]));
+        TRY(emu.devices[s[i]->device].sticky);
+    }
+    emu_charge_locked(op->host_ns);
+    if (s[0]->capture) {
+        rc = emu_capture_joined_locked(s, n, op);
+        goto out;
+    }
+    for (int i = 0; i < n; i++)
+        emu_join_default_locked(s[i]);
+    for (int i = 1; i < n; i++)
+        follow_locked(s[0], s[i]);
+    emu_push_op_locked(s[0], op, NULL);
+    end = emu_mark_here_locked(s[0]);
+    for (int i = 1; i < n; i++)
+        emu_wait_locked(s[i], end);
+    emu_mark_unref_locked(end);
+out:
+    emu_unlock();
+    return rc;
+}

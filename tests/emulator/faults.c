@@ -1,0 +1,146 @@
+/*
+ * faults.c - planted faults. $EMU_FAULT is a list, parts separated by ';':
+ *
+ *   KIND:rank=R,call=K[,name=FUNCTION]      kinds: die, stall, fail, corrupt
+ *
+ * The K-th call (the first is 1) of FUNCTION, or of any function that can fail, on world rank R. Without rank: on every
+ * rank; without call: the first. corrupt counts NCCL operations, the others count calls; with name, only those of that
+ * name.
+ */
+#include "internal.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum fault_kind { DIE, STALL, FAIL, CORRUPT };
+static const char *const kind_names[] = {[DIE] = "die", [STALL] = "stall", [FAIL] = "fail", [CORRUPT] = "corrupt"};
+
+struct fault {
+    enum fault_kind kind;
+    long call, seen;
+    char name[64]; /* "" for any */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct fault list[16];
+    int n;
+} faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static long number_of(const char *text, const char *whole)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    if (end == text || *end || n < 0)
+        emu_die("EMU_FAULT: '%s' in '%s' is not a number", text, whole);
+    return n;
+}
+
+/* Returns false when the fault is another rank's. */
+static bool read_setting(struct fault *fault, char *setting, const char *whole)
+{
+    char *value = strchr(setting, '=');
+
+    if (!value)
+        emu_die("EMU_FAULT: '%s' in '%s': expected rank=R, call=K or name=FUNCTION", setting, whole);
+    *value++ = '\0';
+    if (strcmp(setting, "rank") == 0)
+        return number_of(value, whole) == emu_world_rank();
+    if (strcmp(setting, "call") == 0)
+        fault->call = number_of(value, whole);
+    else if (strcmp(setting, "name") == 0 && strlen(value) < sizeof(fault->name))
+        strcpy(fault->name, value);
+    else
+        emu_die("EMU_FAULT: '%s' in '%s': expected rank, call or name", setting, whole);
+    if (fault->call < 1)
+        emu_die("EMU_FAULT: '%s': the first call is 1", whole);
+    return true;
+}
+
+static void read_fault(const char *text)
+{
+    struct fault fault = {.call = 1};
+    char copy[256], *rest = copy, *part;
+    bool ours = true;
+    int kind = 0;
+
+    if (strlen(text) >= sizeof(copy))
+        emu_die("EMU_FAULT: '%s' is too long", text);
+    strcpy(copy, text);
+    part = strsep(&rest, ":");
+    while (kind <= CORRUPT && strcmp(part, kind_names[kind]) != 0)
+        kind++;
+    if (kind > CORRUPT)
+        emu_die("EMU_FAULT: '%s': expected die, stall, fail or corrupt", part);
+    fault.kind = (enum fault_kind)kind;
+    while ((part = strsep(&rest, ",")))
+        ours &= read_setting(&fault, part, text);
+    if (!ours)
+        return;
+    if (faults.n == (int)(sizeof(faults.list) / sizeof(faults.list[0])))
+        emu_die("EMU_FAULT: too many faults");
+    faults.list[faults.n++] = fault;
+}
+
+void emu_faults_load(void)
+{
+    const char *value = getenv("EMU_FAULT");
+    char *copy, *rest, *part;
+
+    if (!value || !*value)
+        return;
+    rest = copy = strdup(value);
+    while ((part = strsep(&rest, ";")))
+        if (*part)
+            read_fault(part);
+    free(copy);
+}
+
+static _Noreturn void stall(void)
+{
+    for (;;)
+        pause();
+}
+
+/* Counts the call for every fault of these kinds; says which kind is due, or -1. */
+static int due(const char *function, bool corrupts)
+{
+    int kind = -1;
+
+    pthread_mutex_lock(&faults.lock);
+    for (int i = 0; i < faults.n; i++) {
+        struct fault *f = &faults.list[i];
+
+        if ((f->kind == CORRUPT) != corrupts || (f->name[0] && strcmp(f->name, function) != 0))
+            continue;
+        if (++f->seen == f->call)
+            kind = (int)f->kind;
+    }
+    pthread_mutex_unlock(&faults.lock);
+    return kind;
+}
+
+bool emu_fault(const char *function)
+{
+    emu_init();
+    if (faults.n == 0)
+        return false;
+    switch (due(function, false)) {
+    case DIE:
+        kill(getpid(), SIGKILL);
+        stall();
+    case STALL:
+        stall();
+    case FAIL:
+        return true;
+    }
+    return false;
+}
+
+bool emu_fault_corrupts(const char *function)
+{
+    emu_init();
+    return faults.n > 0 && due(function, true) == CORRUPT;
+}

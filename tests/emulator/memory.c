@@ -1,0 +1,373 @@
+/*
+ * memory.c - allocations, what a pointer is, and the accounting of device memory. Pages are taken from the machine when
+ * they are first touched, so a device may promise more than the machine has.
+ */
+#include "internal.h"
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct block {
+    char *base;
+    size_t bytes;  /* what was asked for                    */
+    size_t mapped; /* 0: not ours, as in cudaHostRegister   */
+    enum emu_space space;
+    int device;
+    unsigned flags;
+};
+
+/* All blocks, sorted by address. */
+static struct {
+    pthread_mutex_t lock;
+    struct block *list;
+    size_t n, room;
+} blocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Index of the first block that begins above the pointer. */
+static size_t above(const void *pointer)
+{
+    size_t low = 0, high = blocks.n;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if ((const char *)pointer < blocks.list[middle].base)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static struct block *block_of(const void *pointer)
+{
+    size_t i = above(pointer);
+
+    if (i == 0 || (const char *)pointer >= blocks.list[i - 1].base + blocks.list[i - 1].bytes)
+        return NULL;
+    return &blocks.list[i - 1];
+}
+
+static void insert(struct block block)
+{
+    size_t at = above(block.base);
+
+    if (blocks.n == blocks.room) {
+        blocks.room = blocks.room ? 2 * blocks.room : 64;
+        blocks.list = realloc(blocks.list, blocks.room * sizeof(*blocks.list));
+        if (!blocks.list)
+            emu_die("out of host memory");
+    }
+    for (size_t i = blocks.n++; i > at; i--)
+        blocks.list[i] = blocks.list[i - 1];
+    blocks.list[at] = block;
+}
+
+/* Takes the block that begins at base off the list. */
+static bool take(const void *base, struct block *out)
+{
+    struct block *found;
+    bool ok;
+
+    pthread_mutex_lock(&blocks.lock);
+    found = block_of(base);
+    ok = found && found->base == base;
+    if (ok) {
+        *out = *found;
+        for (size_t i = (size_t)(found - blocks.list); i + 1 < blocks.n; i++)
+            blocks.list[i] = blocks.list[i + 1];
+        blocks.n--;
+    }
+    pthread_mutex_unlock(&blocks.lock);
+    return ok;
+}
+
+static bool find(const void *pointer, struct block *out)
+{
+    struct block *found;
+
+    pthread_mutex_lock(&blocks.lock);
+    found = block_of(pointer);
+    if (found)
+        *out = *found;
+    pthread_mutex_unlock(&blocks.lock);
+    return found != NULL;
+}
+
+enum emu_space emu_space_of(const void *pointer, int *device)
+{
+    struct block block;
+
+    if (!find(pointer, &block))
+        return EMU_PAGEABLE;
+    if (device)
+        *device = block.device;
+    return block.space;
+}
+
+bool emu_inside_block(const void *pointer, size_t bytes)
+{
+    struct block block;
+
+    return !find(pointer, &block) || bytes <= (size_t)(block.base + block.bytes - (const char *)pointer);
+}
+
+static bool charge_device(int device, size_t bytes)
+{
+    bool fits;
+
+    emu_lock();
+    fits = (double)emu.devices[device].used_bytes + (double)bytes <= emu.profile.memory_bytes;
+    if (fits)
+        emu.devices[device].used_bytes += bytes;
+    emu_unlock();
+    return fits;
+}
+
+static void refund_device(int device, size_t bytes)
+{
+    emu_lock();
+    emu.devices[device].used_bytes -= bytes;
+    emu_unlock();
+}
+
+static bool on_device(enum emu_space space)
+{
+    return space == EMU_DEVICE || space == EMU_MANAGED;
+}
+
+cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_space space)
+{
+    struct block block = {.bytes = bytes, .space = space, .device = device};
+    void *base;
+
+    *out = NULL;
+    if (bytes == 0)
+        return cudaSuccess;
+    block.mapped = (bytes + 4095) & ~(size_t)4095;
+    if (block.mapped < bytes || (on_device(space) && !charge_device(device, block.mapped)))
+        return cudaErrorMemoryAllocation;
+    base = mmap(NULL, block.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        if (on_device(space))
+            refund_device(device, block.mapped);
+        return cudaErrorMemoryAllocation;
+    }
+    block.base = base;
+    pthread_mutex_lock(&blocks.lock);
+    insert(block);
+    pthread_mutex_unlock(&blocks.lock);
+    *out = base;
+    return cudaSuccess;
+}
+
+static void drop(const struct block *block)
+{
+    if (block->mapped)
+        munmap(block->base, block->mapped);
+    if (on_device(block->space))
+        refund_device(block->device, block->mapped);
+}
+
+/* Device reset: all that lives on the device goes. */
+void emu_free_device_memory(int device)
+{
+    size_t kept = 0;
+
+    pthread_mutex_lock(&blocks.lock);
+    for (size_t i = 0; i < blocks.n; i++) {
+        struct block *b = &blocks.list[i];
+
+        if (b->device == device && on_device(b->space))
+            drop(b);
+        else
+            blocks.list[kept++] = *b;
+    }
+    blocks.n = kept;
+    pthread_mutex_unlock(&blocks.lock);
+}
+
+/* ---- public calls ------------------------------------------------------------------------------------------------ */
+
+static cudaError_t allocate(const char *function, void **out, size_t bytes, enum emu_space space)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(function));
+    if (!out) {
+        rc = cudaErrorInvalidValue;
+        goto out;
+    }
+    TRY(emu_capture_unsafe());
+    rc = emu_alloc_device(out, bytes, emu_current_device(), space);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+    return allocate(__func__, out, bytes, EMU_DEVICE);
+}
+
+cudaError_t cudaMallocManaged(void **out, size_t bytes, unsigned int flags)
+{
+    if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
+        return emu_report(cudaErrorInvalidValue);
+    return allocate(__func__, out, bytes, EMU_MANAGED);
+}
+
+cudaError_t cudaMallocHost(void **out, size_t bytes)
+{
+    return allocate(__func__, out, bytes, EMU_PINNED);
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags)
+{
+    if (flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined))
+        return emu_report(cudaErrorInvalidValue);
+    return allocate(__func__, out, bytes, EMU_PINNED);
+}
+
+cudaError_t cudaMallocPitch(void **out, size_t *pitch, size_t width, size_t height)
+{
+    if (!pitch)
+        return emu_report(cudaErrorInvalidValue);
+    *pitch = (width + 511) & ~(size_t)511;
+    return allocate(__func__, out, *pitch * height, EMU_DEVICE);
+}
+
+/* Freeing waits for the device: what runs may use the memory. */
+static cudaError_t release(const char *function, void *base, bool host)
+{
+    struct block block;
+    cudaError_t rc;
+
+    TRY(emu_enter(function));
+    if (!base)
+        goto out;
+    TRY(emu_capture_unsafe());
+    if (!find(base, &block) || block.base != base || (block.space == EMU_PINNED) != host || !block.mapped) {
+        rc = cudaErrorInvalidValue;
+        goto out;
+    }
+    emu_lock();
+    rc = emu_drain_device_locked(block.device);
+    emu_unlock();
+    if (take(base, &block))
+        drop(&block);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaFree(void *base)
+{
+    return release(__func__, base, false);
+}
+
+cudaError_t cudaFreeHost(void *base)
+{
+    return release(__func__, base, true);
+}
+
+cudaError_t cudaHostRegister(void *base, size_t bytes, unsigned int flags)
+{
+    struct block block = {.base = base, .bytes = bytes, .space = EMU_PINNED, .flags = flags};
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    block.device = emu_current_device();
+    if (!base || bytes == 0) {
+        rc = cudaErrorInvalidValue;
+        goto out;
+    }
+    pthread_mutex_lock(&blocks.lock);
+    if (block_of(base))
+        rc = cudaErrorHostMemoryAlreadyRegistered;
+    else
+        insert(block);
+    pthread_mutex_unlock(&blocks.lock);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaHostUnregister(void *base)
+{
+    struct block block;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (!find(base, &block) || block.mapped || block.base != base)
+        rc = cudaErrorHostMemoryNotRegistered;
+    else
+        take(base, &block);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned int flags)
+{
+    struct block block;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (!out || flags || !find(host, &block) || block.space == EMU_DEVICE)
+        rc = cudaErrorInvalidValue;
+    else
+        *out = host;
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaHostGetFlags(unsigned int *flags, void *host)
+{
+    struct block block;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (!flags || !find(host, &block) || block.space != EMU_PINNED)
+        rc = cudaErrorInvalidValue;
+    else
+        *flags = block.flags | cudaHostAllocMapped;
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    emu_lock();
+    if (free_bytes)
+        *free_bytes = (size_t)emu.profile.memory_bytes - emu.devices[emu_current_device()].used_bytes;
+    if (total_bytes)
+        *total_bytes = (size_t)emu.profile.memory_bytes;
+    emu_unlock();
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer)
+{
+    static const enum cudaMemoryType types[] = {[EMU_PAGEABLE] = cudaMemoryTypeUnregistered,
+                                                [EMU_PINNED] = cudaMemoryTypeHost,
+                                                [EMU_DEVICE] = cudaMemoryTypeDevice,
+                                                [EMU_MANAGED] = cudaMemoryTypeManaged};
+    struct block block = {.space = EMU_PAGEABLE};
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (!attributes) {
+        rc = cudaErrorInvalidValue;
+        goto out;
+    }
+    *attributes = (struct cudaPointerAttributes){.type = types[EMU_PAGEABLE], .device = cudaInvalidDeviceId};
+    if (find(pointer, &block)) {
+        attributes->type = types[block.space];
+        attributes->device = block.device;
+        attributes->devicePointer = (void *)pointer;
+    }
+    if (block.space != EMU_DEVICE)
+        attributes->hostPointer = block.space == EMU_PAGEABLE ? NULL : (void *)pointer;
+out:
+    return emu_report(rc);
+}

@@ -1,0 +1,368 @@
+/*
+ * streams.c - the public calls about streams: making them, waiting for them, host functions on them. The queues
+ * themselves are in engine.c.
+ */
+#include "internal.h"
+#include <stdlib.h>
+
+static pthread_key_t own_streams_key; /* of a thread: its per-thread default streams, one per device */
+static pthread_once_t own_streams_once = PTHREAD_ONCE_INIT;
+
+static void close_own_streams(void *arg)
+{
+    struct CUstream_st **own = arg;
+
+    emu_lock();
+    for (int d = 0; d < EMU_MAX_DEVICES; d++)
+        if (own[d])
+            emu_stream_close_locked(own[d]);
+    emu_unlock();
+    free(own);
+}
+
+static void make_own_streams_key(void)
+{
+    pthread_key_create(&own_streams_key, close_own_streams);
+}
+
+struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device, unsigned flags, int priority)
+{
+    struct CUstream_st *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        emu_die("out of host memory");
+    s->kind = kind;
+    s->device = device;
+    s->flags = flags;
+    s->priority = priority;
+    s->id = ++emu.next_id;
+    s->tail = &s->head;
+    pthread_cond_init(&s->work, NULL);
+    s->next = emu.streams;
+    emu.streams = s;
+    return s;
+}
+
+static struct CUstream_st *legacy_stream_locked(int device)
+{
+    struct emu_device *d = &emu.devices[device];
+
+    if (!d->legacy)
+        d->legacy = emu_stream_new_locked(EMU_STREAM_LEGACY, device, 0, 0);
+    return d->legacy;
+}
+
+static struct CUstream_st *own_stream_locked(int device)
+{
+    struct CUstream_st **own;
+
+    pthread_once(&own_streams_once, make_own_streams_key);
+    own = pthread_getspecific(own_streams_key);
+    if (!own) {
+        own = calloc(EMU_MAX_DEVICES, sizeof(*own));
+        if (!own)
+            emu_die("out of host memory");
+        pthread_setspecific(own_streams_key, own);
+    }
+    if (!own[device])
+        own[device] = emu_stream_new_locked(EMU_STREAM_PER_THREAD, device, 0, 0);
+    return own[device];
+}
+
+/* The stream that a handle means. Handles are looked up, never trusted, so a destroyed one is an error and no crash. */
+cudaError_t emu_stream_of_locked(cudaStream_t handle, struct CUstream_st **out)
+{
+    int device = emu_current_device();
+
+    if (emu.n_devices == 0)
+        return cudaErrorNoDevice;
+    if (handle == NULL || handle == cudaStreamLegacy) {
+        *out = legacy_stream_locked(device);
+        return cudaSuccess;
+    }
+    if (handle == cudaStreamPerThread) {
+        *out = own_stream_locked(device);
+        return cudaSuccess;
+    }
+    for (struct CUstream_st *s = emu.streams; s; s = s->next)
+        if (s == handle && !s->closing && s->kind == EMU_STREAM_USER) {
+            *out = s;
+            return cudaSuccess;
+        }
+    return cudaErrorInvalidResourceHandle;
+}
+
+int emu_stream_device(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+    int device = -1;
+
+    emu_init();
+    emu_lock();
+    if (emu_stream_of_locked(stream, &s) == cudaSuccess)
+        device = s->device;
+    emu_unlock();
+    return device;
+}
+
+bool emu_capturing(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+    bool capturing;
+
+    emu_init();
+    emu_lock();
+    capturing = emu_stream_of_locked(stream, &s) == cudaSuccess && s->capture;
+    emu_unlock();
+    return capturing;
+}
+
+cudaStream_t emu_ptsz(cudaStream_t stream)
+{
+    return stream ? stream : cudaStreamPerThread;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (!stream || (flags & ~cudaStreamNonBlocking)) {
+        rc = cudaErrorInvalidValue;
+        goto out;
+    }
+    priority = priority < -5 ? -5 : priority > 0 ? 0 : priority;
+    emu_lock();
+    *stream = emu_stream_new_locked(EMU_STREAM_USER, emu_current_device(), flags, priority);
+    emu_unlock();
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+    return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream)
+{
+    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    emu_lock();
+    rc = emu_stream_of_locked(stream, &s);
+    if (rc == cudaSuccess && s->kind != EMU_STREAM_USER)
+        rc = cudaErrorInvalidResourceHandle;
+    if (rc == cudaSuccess) {
+        emu_forget_captures_locked(s);
+        emu_stream_close_locked(s);
+    }
+    emu_unlock();
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    emu_lock();
+    rc = emu_stream_of_locked(stream, &s);
+    if (rc == cudaSuccess)
+        rc = emu_capture_refuses_locked(s);
+    if (rc == cudaSuccess) {
+        emu_join_default_locked(s);
+        rc = emu_drain_stream_locked(s);
+    }
+    emu_unlock();
+out:
+    return emu_report(rc);
+}
+
+static cudaError_t query_locked(struct CUstream_st *s)
+{
+    if (s->issued != s->done)
+        return cudaErrorNotReady;
+    emu_host_reach_locked(s->clock_ns);
+    return emu.devices[s->device].sticky;
+}
+
+/* cudaErrorNotReady is an answer, not an error that cudaGetLastError reports. A query that finds the work done has
+ * waited for it, so the host clock moves as in a synchronising call. */
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    emu_lock();
+    rc = emu_stream_of_locked(stream, &s);
+    if (rc == cudaSuccess)
+        rc = emu_capture_refuses_locked(s);
+    if (rc == cudaSuccess)
+        rc = query_locked(s);
+    emu_unlock();
+out:
+    return rc == cudaErrorNotReady ? rc : emu_report(rc);
+}
+
+/* Puts op on the stream and waits for it. */
+cudaError_t emu_run_sync(cudaStream_t stream, const struct emu_op *op)
+{
+    struct CUstream_st *s;
+    cudaError_t rc;
+
+    emu_lock();
+    rc = emu_stream_of_locked(stream, &s);
+    if (rc == cudaSuccess)
+        rc = emu_capture_refuses_locked(s);
+    emu_unlock();
+    if (rc != cudaSuccess) {
+        if (op->release)
+            op->release(op->arg);
+        return rc;
+    }
+    TRY(emu_enqueue(stream, op));
+    emu_lock();
+    rc = emu_drain_stream_locked(s);
+    emu_unlock();
+out:
+    return rc;
+}
+
+/* ---- what a stream is -------------------------------------------------------------------------------------------- */
+
+static cudaError_t look_up(const char *function, cudaStream_t stream, const void *out, struct CUstream_st *copy)
+{
+    struct CUstream_st *s;
+    cudaError_t rc;
+
+    TRY(emu_enter(function));
+    emu_lock();
+    rc = out ? emu_stream_of_locked(stream, &s) : cudaErrorInvalidValue;
+    if (rc == cudaSuccess)
+        *copy = *s;
+    emu_unlock();
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags)
+{
+    struct CUstream_st s = {0};
+    cudaError_t rc = look_up(__func__, stream, flags, &s);
+
+    if (rc == cudaSuccess)
+        *flags = s.flags;
+    return rc;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    struct CUstream_st s = {0};
+    cudaError_t rc = look_up(__func__, stream, priority, &s);
+
+    if (rc == cudaSuccess)
+        *priority = s.priority;
+    return rc;
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
+{
+    struct CUstream_st s = {0};
+    cudaError_t rc = look_up(__func__, stream, id, &s);
+
+    if (rc == cudaSuccess)
+        *id = s.id;
+    return rc;
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
+{
+    struct CUstream_st s = {0};
+    cudaError_t rc = look_up(__func__, stream, device, &s);
+
+    if (rc == cudaSuccess)
+        *device = s.device;
+    return rc;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = -5;
+out:
+    return emu_report(rc);
+}
+
+/* ---- host functions ---------------------------------------------------------------------------------------------- */
+
+struct host_call {
+    cudaHostFn_t fn;
+    cudaStreamCallback_t callback;
+    cudaStream_t stream;
+    void *data;
+};
+
+static int64_t run_host_call(void *arg, int64_t ready_ns)
+{
+    struct host_call *call = arg;
+
+    if (call->fn)
+        call->fn(call->data);
+    else
+        call->callback(call->stream, cudaSuccess, call->data);
+    return ready_ns;
+}
+
+static cudaError_t add_host_call(const char *function, cudaStream_t stream, struct host_call call)
+{
+    struct host_call *copy;
+    cudaError_t rc;
+
+    TRY(emu_enter(function));
+    if (!call.fn && !call.callback) {
+        rc = cudaErrorInvalidValue;
+        goto out;
+    }
+    copy = malloc(sizeof(*copy));
+    if (!copy)
+        emu_die("out of host memory");
+    *copy = call;
+    rc = emu_enqueue(stream, &(struct emu_op){.name = "host function",
+                                              .run = run_host_call,
+                                              .release = free,
+                                              .arg = copy,
+                                              .host_ns = emu_ns_of_us(emu.profile.launch_us)});
+    if (rc != cudaSuccess)
+        free(copy);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
+{
+    return add_host_call(__func__, stream, (struct host_call){.fn = fn, .stream = stream, .data = data});
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *data, unsigned int flags)
+{
+    if (flags)
+        return emu_report(cudaErrorInvalidValue);
+    if (emu_capturing(stream))
+        return emu_report(cudaErrorStreamCaptureUnsupported);
+    return add_host_call(__func__, stream, (struct host_call){.callback = callback, .stream = stream, .data = data});
+}

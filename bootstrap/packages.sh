@@ -66,7 +66,8 @@ install_packages() {
     rm -f "$log"
 }
 
-# pip_into FOLDER PACKAGE... - wheels into a folder of the build tree, without root.
+# pip_into FOLDER PACKAGE... - wheels into a folder of the build tree, without root. A folder for each call: pip replaces
+# what a --target folder holds of the same top-level name ("nvidia").
 pip_into() {
     folder=$1; shift
     echo "setup: fetching Python wheels into ${folder#"$here"/}: $*"
@@ -97,9 +98,9 @@ find_cuda() {
             return 0
         fi
     done
-    root=$wheels/nvidia/cu13
-    if [ ! -x "$root/bin/nvcc" ] || [ ! -f "$wheels/toolkit.done" ]; then
-        pip_into "$wheels" 'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-cccl==13.0.*' \
+    root=$wheels/toolkit/nvidia/cu13
+    if [ ! -f "$wheels/toolkit.done" ]; then
+        pip_into "$wheels/toolkit" 'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-cccl==13.0.*' \
             'nvidia-cuda-runtime==13.0.*' 'nvidia-nvtx==13.0.*' 'nvidia-cuda-profiler-api==13.0.*' 'nvidia-cublas==13.1.*'
         link_sonames "$root/lib"
         [ -e "$root/lib64" ] || ln -s lib "$root/lib64"
@@ -120,8 +121,8 @@ find_nccl() {
     done
     root=$(python3 -c 'import os, nvidia.nccl as n; print(os.path.abspath(list(n.__path__)[0]))' 2>/dev/null || true)
     if [ -z "$root" ] || [ ! -e "$root/include/nccl.h" ]; then
-        root=$wheels/nvidia/nccl
-        [ -e "$root/include/nccl.h" ] || pip_into "$wheels" nvidia-nccl-cu13
+        root=$wheels/nccl/nvidia/nccl
+        [ -e "$root/include/nccl.h" ] || pip_into "$wheels/nccl" nvidia-nccl-cu13
     fi
     CMAKE_FLAGS="$CMAKE_FLAGS -DNCCL_WHEELS=$root"
 }

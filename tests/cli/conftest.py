@@ -1,0 +1,73 @@
+"""Runs busbar as a black box: on emulated GPUs, with or without mpirun, always under a time limit.
+
+BUSBAR_BUILD names the build folder (default: build). `--rewrite-golden` writes the golden files anew.
+"""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("BUSBAR_BUILD", ROOT / "build")).resolve()
+GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
+
+MPI_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--rewrite-golden", action="store_true", help="write tests/cli/golden anew")
+
+
+class Busbar:
+    """Starts busbar. `ranks=0`: without mpirun. `env`: added to the environment. Never raises on a bad exit status."""
+
+    build = BUILD
+
+    def environment(self, env=None):
+        merged = {k: v for k, v in os.environ.items() if not k.startswith(("EMU_", "NCCL_", "BUSBAR_"))}
+        return {**merged, **MPI_ENVIRONMENT, "EMU_QUIET": "1", **(env or {})}
+
+    def command(self, *args, ranks=0, emulated=True, mpirun=()):
+        program = [str(BUILD / ("busbar-emulated" if emulated else "busbar")), *map(str, args)]
+        return (["mpirun", *mpirun, "-n", str(ranks)] if ranks else []) + program
+
+    def run(self, *args, ranks=0, env=None, emulated=True, mpirun=(), timeout=90, cwd=None):
+        command = ["timeout", "-k", "5", str(timeout), *self.command(*args, ranks=ranks, emulated=emulated, mpirun=mpirun)]
+        return subprocess.run(command, env=self.environment(env), cwd=cwd, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=timeout + 20)
+
+    def json(self, *args, tmp_path, **kw):
+        """Runs with --json into a file, demands success and returns the parsed file."""
+        path = tmp_path / "result.json"
+        done = self.run(*args, "--json", path, **kw)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="session")
+def busbar():
+    return Busbar()
+
+
+@pytest.fixture
+def golden(request):
+    """golden(name, text): text equals tests/cli/golden/<name>; --rewrite-golden writes it."""
+
+    def compare(name, text):
+        path = GOLDEN / name
+        if request.config.getoption("--rewrite-golden"):
+            GOLDEN.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run pytest with --rewrite-golden and look at what it wrote"
+        assert text == path.read_text()
+
+    return compare

@@ -1,0 +1,87 @@
+#!/bin/sh
+# run.sh - installs what is missing, builds, and runs every test that needs no GPU:
+#   unit tests and black-box tests of the release build, both again under AddressSanitizer and UndefinedBehaviorSanitizer,
+#   a build with clang for its warnings, and the format of the sources.
+# `sh tests/run.sh --quick` leaves out the last three. The last line counts what passed, failed and was skipped.
+set -u
+cd "$(dirname "$0")/.."
+quick=${1:-}
+export PYTHONPATH="$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
+. bootstrap/mpi.sh
+passed=0 failed=0 skipped=0
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# count OK NOT_OK LEFT_OUT - adds to the totals.
+count() {
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+}
+
+# number REGEX FILE - the number in front of a word in the last line that has it, or 0.
+number() {
+    n=$(grep -oE "[0-9]+ $1" "$2" | tail -n 1 | cut -d' ' -f1)
+    echo "${n:-0}"
+}
+
+units() {
+    echo "== unit tests ($1)"
+    status=0
+    ctest --test-dir "$1" --output-on-failure -j 2 >"$logs/ctest" 2>&1 || status=$?
+    sed -n '/Test *#/p' "$logs/ctest" | grep -vE 'Passed' || true
+    bad=$(grep -cE 'Test +#.*(\*\*\*Failed|\*\*\*Timeout|\*\*\*Exception|\*\*\*Not Run)' "$logs/ctest")
+    left=$(grep -cE 'Test +#.*\*\*\*Skipped' "$logs/ctest")
+    good=$(grep -cE 'Test +#.* Passed' "$logs/ctest")
+    if [ $status != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
+    [ "$bad" = 0 ] || sed -n '1,400p' "$logs/ctest"
+    count "$good" "$bad" "$left"
+    echo "$good passed, $bad failed, $left skipped"
+}
+
+black_box() {
+    echo "== black-box tests ($1)"
+    status=0
+    build=$1; shift
+    BUSBAR_BUILD=$PWD/$build python3 -m pytest -q -p no:cacheprovider -rs tests/cli "$@" >"$logs/pytest" 2>&1 || status=$?
+    cat "$logs/pytest"
+    bad=$(($(number failed "$logs/pytest") + $(number error "$logs/pytest")))
+    if [ $status != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
+    count "$(number passed "$logs/pytest")" "$bad" "$(number skipped "$logs/pytest")"
+}
+
+# step NAME COMMAND... - one check that passes or fails as a whole.
+step() {
+    echo "== $1"
+    shift
+    if "$@" >"$logs/step" 2>&1; then count 1 0 0; else tail -n 60 "$logs/step"; count 0 1 0; fi
+}
+
+left_out() {
+    echo "== $1: SKIPPED: $2"
+    count 0 0 1
+}
+
+formatted() {
+    git ls-files '*.c' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
+}
+
+sh bootstrap/setup.sh --tests release || exit 1
+units build
+black_box build
+if [ "$quick" != --quick ]; then
+    export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
+    export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.supp:print_suppressions=0
+    if sh bootstrap/setup.sh --tests sanitize; then
+        units build-sanitize
+        black_box build-sanitize -m smoke
+    else count 0 1 0; fi
+    unset ASAN_OPTIONS UBSAN_OPTIONS LSAN_OPTIONS
+    if command -v clang >/dev/null; then
+        step "build with clang" sh bootstrap/setup.sh clang
+    else left_out "build with clang" "no clang here"; fi
+    if command -v clang-format >/dev/null; then
+        step "source format" formatted
+    else left_out "source format" "no clang-format here"; fi
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

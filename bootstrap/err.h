@@ -10,6 +10,10 @@
 
 #include <stdarg.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum bb_error {
     BB_EFAIL = 1,    /* the run failed: CUDA, NCCL, MPI, I/O, memory */
     BB_EUSAGE = 2,   /* usage or bad input                           */
@@ -45,4 +49,7 @@ void bb_err_identify(int rank, const char *host, int gpu);
 /* bb_exit_code - exit status for a return code: 0 for 0 and above, else the code without its sign. */
 int bb_exit_code(int rc);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -117,13 +117,9 @@ int bb_coll_find(const char *name)
     return -1;
 }
 
-/* In the order of the enum; test_coll holds list and table together. */
-const char *const *bb_coll_words(void)
+const char *bb_coll_name_at(size_t i)
 {
-    static const char *const words[BB_COLL_KIND_COUNT + 1] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                              "reduce",     "alltoall",   "gather",         "scatter",
-                                                              "sendrecv",   NULL};
-    return words;
+    return i < BB_COLL_KIND_COUNT ? bb_colls[i].name : NULL;
 }
 
 size_t bb_coll_count(enum bb_coll_kind kind, size_t bytes, int n, size_t elem_bytes)

@@ -52,9 +52,9 @@ struct bb_coll {
 };
 extern const struct bb_coll bb_colls[BB_COLL_KIND_COUNT];
 
-/* Index of the row of that name, or -1; NULL-terminated list of the names, static storage. */
+/* Index of the row of that name, or -1; the i-th name, NULL past the end. */
 int bb_coll_find(const char *name);
-const char *const *bb_coll_words(void);
+const char *bb_coll_name_at(size_t i);
 
 /*
  * bb_coll_count - the count of the call for a row of `bytes` bytes. Sliced kinds: bytes / elem_bytes / n elements,

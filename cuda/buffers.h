@@ -6,10 +6,10 @@
 #define BB_CUDA_BUFFERS_H
 
 #include "bootstrap/err.h"
+#include "cuda/kernels.h"
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #define BB_GUARD_BYTES 4096
 
@@ -25,6 +25,9 @@ size_t bb_buffer_cost(size_t bytes);
 /* bb_buffer_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
 BB_MUST_CHECK int bb_buffer_init(struct bb_buffer *b, size_t bytes, cudaStream_t stream);
 void bb_buffer_release(struct bb_buffer *b);
+
+/* bb_buffer_check_guards - adds the guard bytes that were overwritten to *verdict (device memory), on stream. */
+BB_MUST_CHECK int bb_buffer_check_guards(const struct bb_buffer *b, struct bb_verdict *verdict, cudaStream_t stream);
 
 /* bb_memory_fits - refuse (-BB_EUSAGE, with both numbers) when `bytes` exceed what the current device has free. */
 BB_MUST_CHECK int bb_memory_fits(size_t bytes, const char *what_would_help);

@@ -72,17 +72,12 @@ int bb_redop_find(const char *name)
     return -1;
 }
 
-/* One list of words per table, in the table's order; test_dtype holds the two together. */
-const char *const *bb_dtype_words(void)
+const char *bb_dtype_name_at(size_t i)
 {
-    static const char *const words[BB_DTYPE_COUNT + 1] = {"int8",   "uint8",  "int32", "uint32", "int64",
-                                                          "uint64", "half",   "float", "double", "bfloat16",
-                                                          "f8e4m3", "f8e5m2", NULL};
-    return words;
+    return i < BB_DTYPE_COUNT ? bb_dtypes[i].name : NULL;
 }
 
-const char *const *bb_redop_words(void)
+const char *bb_redop_name_at(size_t i)
 {
-    static const char *const words[BB_REDOP_COUNT + 1] = {"sum", "prod", "max", "min", "avg", NULL};
-    return words;
+    return i < BB_REDOP_COUNT ? bb_redops[i].name : NULL;
 }

@@ -47,11 +47,13 @@ struct bb_redop {
 };
 extern const struct bb_redop bb_redops[BB_REDOP_COUNT];
 
-/* Index of the row of that name, or -1. NULL-terminated lists of the words, static storage. */
+/* Index of the row of that name, or -1. */
 int bb_dtype_find(const char *name);
 int bb_redop_find(const char *name);
-const char *const *bb_dtype_words(void);
-const char *const *bb_redop_words(void);
+
+/* The i-th name, NULL past the end: the words of an option (bootstrap/opts.h) come straight from the table. */
+const char *bb_dtype_name_at(size_t i);
+const char *bb_redop_name_at(size_t i);
 
 #ifdef __cplusplus
 }

@@ -57,11 +57,11 @@ out:
     return rc;
 }
 
-bool bb_device_shared(const struct bb_device_info *infos, const char *const *hosts, int n)
+bool bb_device_shared(const struct bb_device_info *infos, int n)
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
-            if (strcmp(infos[i].uuid, infos[j].uuid) == 0 && strcmp(hosts[i], hosts[j]) == 0)
+            if (strcmp(infos[i].uuid, infos[j].uuid) == 0)
                 return true;
     return false;
 }

@@ -29,8 +29,8 @@ struct bb_device_info {
  */
 BB_MUST_CHECK int bb_device_choose(int local_rank, int local_size, bool share_gpu, struct bb_device_info *info);
 
-/* bb_device_shared - true when two of the n entries on one host name the same GPU; hosts[i] is the host of entry i. */
-bool bb_device_shared(const struct bb_device_info *infos, const char *const *hosts, int n);
+/* bb_device_shared - true when two of the n entries (one per rank) have the same UUID. */
+bool bb_device_shared(const struct bb_device_info *infos, int n);
 
 /* bb_device_free_bytes - memory that can be allocated now on the current device. */
 BB_MUST_CHECK int bb_device_free_bytes(size_t *bytes);

@@ -1,9 +1,9 @@
 /*
  * layout.h - who is who: the ranks of a job, the groups that they form, the communicators of each group, and the roles.
  *
- * Most layouts are grids: rank = i0 + n0*(i1 + n1*(i2 + ...)), axis 0 fastest, and a group is the ranks that differ only
- * along some axes (a bit mask). Irregular groups give their members explicitly. An instance is one such set of ranks; a
- * rank is in at most one instance of a group, at an index that is its rank inside the communicator.
+ * Most layouts are grids: rank = i0 + n0*(i1 + n1*(i2 + ...)), axis 0 fastest, and a group is the ranks that differ
+ * only along some axes (a bit mask). Irregular groups give their members explicitly. An instance is one such set of
+ * ranks; a rank is in at most one instance of a group, at an index that is its rank inside the communicator.
  */
 #ifndef BB_PROXIES_LAYOUT_H
 #define BB_PROXIES_LAYOUT_H
@@ -17,23 +17,24 @@
 #define BB_MAX_COMMS  32
 
 struct bb_axis {
-    const char *name;  /* "pp", "tp", "dp", ...                */
+    const char *name; /* "pp", "tp", "dp", ...                */
     int size;
 };
 
 struct bb_group {
     const char *name;
-    unsigned axes;     /* grid group: bit a = axis a varies    */
-    int size;          /* members of an instance               */
+    unsigned axes; /* grid group: bit a = axis a varies    */
+    int size;      /* members of an instance               */
     /* Irregular groups only (otherwise NULL), owned by the layout: instance and index of each rank (-1: in none), and
      * members[instance * size + index]. */
     int *instance_of, *index_of, *members;
     int instances;
 };
 
-/* A communicator: one group used for one purpose. Several of one group (two directions of a pipeline) run concurrently. */
+/* A communicator: one group used for one purpose. Several of one group (two directions of a pipeline) run concurrently.
+ */
 struct bb_comm_spec {
-    const char *name;  /* "pp", "pp forward", ...              */
+    const char *name; /* "pp", "pp forward", ...              */
     int group;
 };
 
@@ -51,15 +52,15 @@ struct bb_layout {
 int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, int n_axes) BB_MUST_CHECK;
 void bb_layout_release(struct bb_layout *l);
 
-int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes);              /* its index */
+int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes); /* its index */
 /* members[instances*size]: world ranks, copied. */
 int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size);
-int bb_layout_add_comm(struct bb_layout *l, const char *name, int group);                   /* its index */
+int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* its index */
 
 int bb_layout_coord(const struct bb_layout *l, int rank, int axis);
 int bb_group_instances(const struct bb_layout *l, int group);
-int bb_group_instance(const struct bb_layout *l, int group, int rank);       /* BB_NONE (-1) when in none */
-int bb_group_index(const struct bb_layout *l, int group, int rank);          /* rank inside the communicator */
+int bb_group_instance(const struct bb_layout *l, int group, int rank);              /* BB_NONE (-1) when in none */
+int bb_group_index(const struct bb_layout *l, int group, int rank);                 /* rank inside the communicator */
 int bb_group_member(const struct bb_layout *l, int group, int instance, int index); /* the world rank */
 
 #endif

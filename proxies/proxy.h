@@ -10,22 +10,23 @@
 
 enum bb_compute { BB_COMPUTE_NONE, BB_COMPUTE_TIMED };
 
-/* What every proxy may be told; 0 or BB_NONE means "the proxy's own default". Filled from the option table in options.c. */
+/* What every proxy may be told; 0 or BB_NONE means "the proxy's own default". Filled from the option table in
+ * options.c. */
 struct bb_proxy_config {
-    const char *proxy;             /* its name                                                                  */
+    const char *proxy; /* its name                                                                  */
     int ranks;
     int layers, stages, micro_batches;
-    bool per_tensor;               /* one all-reduce per tensor instead of per layer                            */
-    const char *dtype;             /* "float", "half", "bfloat16"                                               */
-    const char *compute;           /* "none", "timed"                                                           */
-    double forward_us;             /* timed: microseconds per layer and micro-batch, forward; < 0: from FLOPs   */
-    double backward_us;            /* < 0: twice the forward                                                    */
-    double tflops;                 /* rate that turns FLOPs into microseconds                                   */
+    bool per_tensor;     /* one all-reduce per tensor instead of per layer                            */
+    const char *dtype;   /* "float", "half", "bfloat16"                                               */
+    const char *compute; /* "none", "timed"                                                           */
+    double forward_us;   /* timed: microseconds per layer and micro-batch, forward; < 0: from FLOPs   */
+    double backward_us;  /* < 0: twice the forward                                                    */
+    double tflops;       /* rate that turns FLOPs into microseconds                                   */
 };
 
 /* What a builder makes: the layout, one program per role, and which role each rank has. */
 struct bb_role {
-    const char *name;              /* "first stage", "middle stage", ...; owned by the step                     */
+    const char *name; /* "first stage", "middle stage", ...; owned by the step                     */
     struct bb_program program;
 };
 
@@ -34,22 +35,22 @@ struct bb_step {
     struct bb_layout layout;
     struct bb_role *roles;
     int n_roles;
-    int *role_of;                  /* [layout.ranks]                                                            */
-    double parameters;             /* of the whole model, for the report                                        */
-    double samples;                /* per step, over all ranks; 0 when unknown                                  */
+    int *role_of;      /* [layout.ranks]                                                            */
+    double parameters; /* of the whole model, for the report                                        */
+    double samples;    /* per step, over all ranks; 0 when unknown                                  */
     struct bb_strings {
         char **text;
         int n;
-    } strings;                     /* texts that programs point to                                              */
+    } strings; /* texts that programs point to                                              */
 };
 
 struct bb_proxy {
     const char *name, *help;
-    const char *positional;        /* "[L S [M]]" for the help; how positional words map is the row's own        */
+    const char *positional; /* "[L S [M]]" for the help; how positional words map is the row's own        */
     int (*positional_words)(struct bb_proxy_config *, const struct bb_words *); /* NULL: takes none              */
     int (*defaults)(struct bb_proxy_config *); /* fills what the user left open                                  */
     int (*build)(const struct bb_proxy_config *, struct bb_step *); /* bad layouts: said, -BB_EUSAGE             */
-    const void *model;             /* data for builders that serve several rows                                  */
+    const void *model; /* data for builders that serve several rows                                  */
 };
 
 extern const struct bb_proxy bb_proxies[];

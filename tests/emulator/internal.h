@@ -155,6 +155,8 @@ enum emu_space { EMU_PAGEABLE, EMU_PINNED, EMU_DEVICE, EMU_MANAGED };
 enum emu_space emu_space_of(const void *pointer, int *device); /* device may be NULL */
 bool emu_inside_block(const void *pointer, size_t bytes);      /* of one block to its end; true for pageable memory */
 cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_space space);
+void emu_adopt_block(void *base, size_t bytes, enum emu_space space); /* memory of the program itself: a variable */
+size_t emu_block_bytes(const void *base);                             /* 0 when no block begins there            */
 void emu_free_device_memory(int device);
 
 #endif

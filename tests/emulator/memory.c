@@ -160,6 +160,20 @@ cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_spac
     return cudaSuccess;
 }
 
+void emu_adopt_block(void *base, size_t bytes, enum emu_space space)
+{
+    pthread_mutex_lock(&blocks.lock);
+    insert((struct block){.base = base, .bytes = bytes, .space = space});
+    pthread_mutex_unlock(&blocks.lock);
+}
+
+size_t emu_block_bytes(const void *base)
+{
+    struct block block;
+
+    return find(base, &block) && block.base == base ? block.bytes : 0;
+}
+
 static void drop(const struct block *block)
 {
     if (block->mapped)
@@ -177,7 +191,7 @@ void emu_free_device_memory(int device)
     for (size_t i = 0; i < blocks.n; i++) {
         struct block *b = &blocks.list[i];
 
-        if (b->device == device && on_device(b->space))
+        if (b->device == device && on_device(b->space) && b->mapped)
             drop(b);
         else
             blocks.list[kept++] = *b;

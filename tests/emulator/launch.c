@@ -1,0 +1,465 @@
+/*
+ * launch.c - kernels: what nvcc's host code registers, the CPU twins that stand in for them, and launches.
+ *
+ * The sizes of a kernel's arguments come from its twin; a kernel without a twin is an error that names it, or, with
+ * EMU_UNKNOWN_KERNELS=pass, does nothing for kernel_us.
+ */
+#include "internal.h"
+#include "twin.h"
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A registered kernel; its address is the cudaKernel_t and the cudaFunction_t. */
+struct CUkern_st {
+    struct CUkern_st *next; /* same bucket */
+    const void *host;       /* the address that the program launches by */
+    void **module;
+    char *name;
+    const struct emu_twin *twin;
+    bool sought; /* twin was looked up */
+    int max_dynamic_shared_bytes;
+};
+
+enum { BUCKETS = 1024 };
+static struct {
+    pthread_mutex_t lock;
+    struct CUkern_st *buckets[BUCKETS];
+} kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct CUkern_st **bucket_of(const void *host)
+{
+    return &kernels.buckets[((uintptr_t)host >> 4) * 2654435761u % BUCKETS];
+}
+
+/* A handle is either a host address or, from __cudaGetKernel, the kernel itself. */
+static struct CUkern_st *kernel_at(const void *host)
+{
+    struct CUkern_st *kernel = NULL;
+
+    pthread_mutex_lock(&kernels.lock);
+    for (kernel = *bucket_of(host); kernel && kernel->host != host; kernel = kernel->next)
+        ;
+    pthread_mutex_unlock(&kernels.lock);
+    return kernel;
+}
+
+static struct CUkern_st *kernel_of(const void *handle)
+{
+    struct CUkern_st *kernel = kernel_at(handle);
+
+    if (kernel)
+        return kernel;
+    pthread_mutex_lock(&kernels.lock);
+    for (int i = 0; i < BUCKETS && !kernel; i++)
+        for (kernel = kernels.buckets[i]; kernel && kernel != handle; kernel = kernel->next)
+            ;
+    pthread_mutex_unlock(&kernels.lock);
+    return kernel;
+}
+
+/* ---- registration ------------------------------------------------------------------------------------------------ */
+
+void **__cudaRegisterFatBinary(void *image)
+{
+    void **module = malloc(sizeof(*module));
+
+    if (!module)
+        emu_die("out of host memory");
+    *module = image;
+    return module;
+}
+
+void __cudaRegisterFatBinaryEnd(void **module)
+{
+    (void)module;
+}
+
+void __cudaUnregisterFatBinary(void **module)
+{
+    pthread_mutex_lock(&kernels.lock);
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct CUkern_st **link = &kernels.buckets[i], *kernel; (kernel = *link);) {
+            if (kernel->module != module) {
+                link = &kernel->next;
+                continue;
+            }
+            *link = kernel->next;
+            free(kernel->name);
+            free(kernel);
+        }
+    pthread_mutex_unlock(&kernels.lock);
+    free(module);
+}
+
+char __cudaInitModule(void **module)
+{
+    (void)module;
+    return 1;
+}
+
+void __cudaRegisterFunction(void **module, const char *host, char *device_fun, const char *name, int thread_limit,
+                            uint3 *tid, uint3 *bid, dim3 *block, dim3 *grid, int *warp)
+{
+    struct CUkern_st *kernel = calloc(1, sizeof(*kernel)), **bucket = bucket_of(host);
+
+    (void)device_fun, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
+    if (!kernel || !(kernel->name = strdup(name)))
+        emu_die("out of host memory");
+    kernel->host = host;
+    kernel->module = module;
+    pthread_mutex_lock(&kernels.lock);
+    kernel->next = *bucket;
+    *bucket = kernel;
+    pthread_mutex_unlock(&kernels.lock);
+}
+
+/* ---- twins ------------------------------------------------------------------------------------------------------- */
+
+struct twin_table {
+    struct twin_table *next;
+    const struct emu_twin *twins;
+    size_t n;
+};
+static struct twin_table *twin_tables;
+static pthread_once_t twins_once = PTHREAD_ONCE_INIT;
+
+static void check_twin(const struct emu_twin *twin, const char *path)
+{
+    if (!twin->name || twin->n_args < 0 || twin->n_args > EMU_TWIN_ARGS)
+        emu_die("EMU_TWINS: %s: a twin needs a name and at most %d arguments", path, EMU_TWIN_ARGS);
+    for (int i = 0; i < twin->n_args; i++)
+        if (twin->arg_bytes[i] == 0)
+            emu_die("EMU_TWINS: %s: %s: argument %d has no size", path, twin->name, i);
+}
+
+static void load_twin_object(const char *path)
+{
+    const struct emu_twin *(*list)(size_t *);
+    struct twin_table *table = calloc(1, sizeof(*table));
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    if (!object || !table)
+        emu_die("EMU_TWINS: %s", dlerror());
+    *(void **)&list = dlsym(object, "emu_twins");
+    if (!list)
+        emu_die("EMU_TWINS: %s: no function emu_twins", path);
+    table->twins = list(&table->n);
+    for (size_t i = 0; i < table->n; i++)
+        check_twin(&table->twins[i], path);
+    table->next = twin_tables;
+    twin_tables = table;
+}
+
+static void load_twins(void)
+{
+    const char *value = getenv("EMU_TWINS");
+    char *copy, *rest, *path;
+
+    if (!value)
+        return;
+    rest = copy = strdup(value);
+    while ((path = strsep(&rest, ":")))
+        if (*path)
+            load_twin_object(path);
+    free(copy);
+}
+
+static const struct emu_twin *find_twin(const char *name)
+{
+    pthread_once(&twins_once, load_twins);
+    for (struct twin_table *table = twin_tables; table; table = table->next)
+        for (size_t i = 0; i < table->n; i++)
+            if (strcmp(table->twins[i].name, name) == 0)
+                return &table->twins[i];
+    return NULL;
+}
+
+/* The twin of a kernel; without one says so, once per kernel. */
+static cudaError_t twin_of(struct CUkern_st *kernel, const struct emu_twin **out)
+{
+    bool first;
+
+    pthread_mutex_lock(&kernels.lock);
+    first = !kernel->sought;
+    if (first)
+        kernel->twin = find_twin(kernel->name);
+    kernel->sought = true;
+    *out = kernel->twin;
+    pthread_mutex_unlock(&kernels.lock);
+    if (*out || emu.passes_unknown)
+        return cudaSuccess;
+    if (first)
+        fprintf(stderr,
+                "emulated GPUs: kernel %s has no CPU twin (EMU_TWINS); EMU_UNKNOWN_KERNELS=pass lets it do nothing\n",
+                kernel->name);
+    return cudaErrorInvalidDeviceFunction;
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+
+struct launch {
+    const struct emu_twin *twin; /* NULL: an unknown kernel that passes */
+    struct emu_launch seen;
+    void *args[EMU_TWIN_ARGS]; /* into data */
+    _Alignas(16) char data[];
+};
+
+static int64_t run_launch(void *arg, int64_t ready_ns)
+{
+    struct launch *l = arg;
+    double lasts = emu.profile.kernel_us * 1e3;
+
+    l->seen.start_ns = ready_ns;
+    if (l->twin && l->twin->lasts_ns)
+        lasts = l->twin->lasts_ns(&l->seen, &emu.profile);
+    l->seen.end_ns = ready_ns + llround(lasts);
+    if (l->twin && l->twin->run && (emu.moves_data || l->twin->always))
+        l->twin->run(&l->seen);
+    return l->seen.end_ns;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 15) & ~(size_t)15;
+}
+
+static struct launch *launch_new(const struct emu_twin *twin, void **args)
+{
+    size_t bytes = 0;
+    struct launch *l;
+
+    for (int i = 0; twin && i < twin->n_args; i++)
+        bytes += aligned(twin->arg_bytes[i]);
+    l = calloc(1, sizeof(*l) + bytes);
+    if (!l)
+        emu_die("out of host memory");
+    l->twin = twin;
+    l->seen.args = l->args;
+    bytes = 0;
+    for (int i = 0; twin && i < twin->n_args; i++) {
+        l->args[i] = l->data + bytes;
+        memcpy(l->args[i], args[i], twin->arg_bytes[i]);
+        bytes += aligned(twin->arg_bytes[i]);
+    }
+    return l;
+}
+
+static bool shape_ok(dim3 grid, dim3 block)
+{
+    size_t threads = (size_t)block.x * block.y * block.z;
+
+    return grid.x && grid.y && grid.z && grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535 && threads &&
+           block.x <= 1024 && block.y <= 1024 && block.z <= 64 && threads <= 1024;
+}
+
+static cudaError_t launch(struct CUkern_st *kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                          cudaStream_t stream)
+{
+    const struct emu_twin *twin;
+    struct launch *l;
+    cudaError_t rc;
+
+    if (!kernel)
+        return cudaErrorInvalidDeviceFunction;
+    if (!shape_ok(grid, block) || shared > 232448)
+        return cudaErrorInvalidConfiguration;
+    if (emu_stream_device(stream) != emu_current_device())
+        return cudaErrorInvalidResourceHandle;
+    TRY(twin_of(kernel, &twin));
+    if (twin && twin->n_args > 0 && !args)
+        return cudaErrorInvalidValue;
+    l = launch_new(twin, args);
+    l->seen.grid = grid;
+    l->seen.block = block;
+    l->seen.shared_bytes = shared;
+    l->seen.device = emu_current_device();
+    rc = emu_enqueue(stream, &(struct emu_op){.name = twin ? twin->name : "kernel",
+                                              .run = run_launch,
+                                              .release = free,
+                                              .arg = l,
+                                              .host_ns = emu_ns_of_us(emu.profile.launch_us)});
+    if (rc != cudaSuccess)
+        free(l);
+out:
+    return rc;
+}
+
+cudaError_t cudaLaunchKernel(const void *func, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
+{
+    cudaError_t rc = emu_enter(__func__);
+
+    return emu_report(rc ? rc : launch(kernel_of(func), grid, block, args, shared, stream));
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 grid, dim3 block, void **args, size_t shared,
+                                        cudaStream_t stream)
+{
+    cudaError_t rc = emu_enter(__func__);
+
+    return emu_report(rc ? rc : launch(kernel_of(func), grid, block, args, shared, stream));
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args)
+{
+    cudaError_t rc = emu_enter(__func__);
+
+    if (!rc && !config)
+        rc = cudaErrorInvalidValue;
+    return emu_report(rc ? rc
+                         : launch(kernel_of(func), config->gridDim, config->blockDim, args, config->dynamicSmemBytes,
+                                  config->stream));
+}
+
+/* ---- what nvcc's host code calls; no header that C can include declares them --------------------------------------
+ */
+
+cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *host)
+{
+    *out = kernel_at(host);
+    return *out ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                               cudaStream_t stream)
+{
+    cudaError_t rc = emu_enter("cudaLaunchKernel");
+
+    return emu_report(rc ? rc : launch(kernel, grid, block, args, shared, stream));
+}
+
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                                    cudaStream_t stream)
+{
+    return __cudaLaunchKernel(kernel, grid, block, args, shared, emu_ptsz(stream));
+}
+
+/* ---- <<<>>>: the configuration between the push before the argument evaluation and the pop in the stub ------------
+ */
+
+struct configuration {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+};
+static _Thread_local struct configuration pushed[16];
+static _Thread_local int n_pushed;
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st *stream)
+{
+    if (n_pushed == 16)
+        return 1;
+    pushed[n_pushed++] = (struct configuration){grid, block, shared, stream};
+    return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream)
+{
+    struct configuration *top;
+
+    if (n_pushed == 0)
+        return emu_report(cudaErrorMissingConfiguration);
+    top = &pushed[--n_pushed];
+    *grid = top->grid;
+    *block = top->block;
+    *shared = top->shared;
+    *(cudaStream_t *)stream = top->stream;
+    return cudaSuccess;
+}
+
+/* ---- what a kernel says of itself -------------------------------------------------------------------------------- */
+
+static cudaError_t lookup(const char *function, const void *handle, const void *out, struct CUkern_st **kernel)
+{
+    cudaError_t rc = emu_enter(function);
+
+    if (rc)
+        return emu_report(rc);
+    if (!out)
+        return emu_report(cudaErrorInvalidValue);
+    *kernel = kernel_of(handle);
+    return emu_report(*kernel ? cudaSuccess : cudaErrorInvalidDeviceFunction);
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *func)
+{
+    struct CUkern_st *kernel = NULL;
+    cudaError_t rc = lookup(__func__, func, attributes, &kernel);
+
+    if (rc == cudaSuccess)
+        *attributes = (struct cudaFuncAttributes){.maxThreadsPerBlock = 1024,
+                                                  .numRegs = 32,
+                                                  .ptxVersion = 90,
+                                                  .binaryVersion = 90,
+                                                  .maxDynamicSharedSizeBytes = kernel->max_dynamic_shared_bytes};
+    return rc;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attribute, int value)
+{
+    struct CUkern_st *kernel = NULL;
+    cudaError_t rc = lookup(__func__, func, func, &kernel);
+
+    if (rc != cudaSuccess)
+        return rc;
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+        if (value < 0 || value > 232448)
+            return emu_report(cudaErrorInvalidValue);
+        kernel->max_dynamic_shared_bytes = value;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache config)
+{
+    struct CUkern_st *kernel = NULL;
+
+    (void)config;
+    return lookup(__func__, func, func, &kernel);
+}
+
+cudaError_t cudaFuncGetName(const char **name, const void *func)
+{
+    struct CUkern_st *kernel = NULL;
+    cudaError_t rc = lookup(__func__, func, name, &kernel);
+
+    if (rc == cudaSuccess)
+        *name = kernel->name;
+    return rc;
+}
+
+cudaError_t cudaGetKernel(cudaKernel_t *out, const void *func)
+{
+    return lookup(__func__, func, out, out);
+}
+
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t *out, const void *func)
+{
+    return lookup(__func__, func, out, (struct CUkern_st **)out);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *func, int threads,
+                                                                   size_t shared, unsigned int flags)
+{
+    struct CUkern_st *kernel = NULL;
+    cudaError_t rc = lookup(__func__, func, blocks, &kernel);
+    int most;
+
+    (void)flags;
+    if (rc != cudaSuccess)
+        return rc;
+    if (threads < 1 || threads > 1024)
+        return emu_report(cudaErrorInvalidValue);
+    most = 2048 / ((threads + 31) / 32 * 32);
+    if (shared > 0 && (size_t)most * shared > 233472)
+        most = (int)(233472 / shared);
+    *blocks = most < 32 ? most : 32;
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *func, int threads, size_t shared)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, func, threads, shared, 0);
+}

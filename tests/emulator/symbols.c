@@ -1,0 +1,80 @@
+/*
+ * symbols.c - __device__, __constant__ and __managed__ variables. A variable's host shadow serves as its device memory,
+ * one for all devices of the process.
+ */
+#include "internal.h"
+#include <stdlib.h>
+
+void __cudaRegisterVar(void **module, char *host, char *device, const char *name, int external, size_t bytes,
+                       int constant, int global)
+{
+    (void)module, (void)device, (void)name, (void)external, (void)constant, (void)global;
+    emu_adopt_block(host, bytes, EMU_DEVICE);
+}
+
+void __cudaRegisterManagedVar(void **module, void **host, char *device, const char *name, int external, size_t bytes,
+                              int constant, int global)
+{
+    (void)module, (void)device, (void)name, (void)external, (void)constant, (void)global;
+    *host = calloc(1, bytes);
+    if (!*host)
+        emu_die("out of host memory");
+    emu_adopt_block(*host, bytes, EMU_MANAGED);
+}
+
+void __cudaRegisterHostVar(void **module, const char *name, char *host, size_t bytes)
+{
+    (void)module, (void)name;
+    emu_adopt_block(host, bytes, EMU_PINNED);
+}
+
+cudaError_t cudaGetSymbolAddress(void **out, const void *symbol)
+{
+    cudaError_t rc = emu_enter(__func__);
+
+    if (!rc)
+        rc = out && emu_space_of(symbol, NULL) != EMU_PAGEABLE ? cudaSuccess : cudaErrorInvalidSymbol;
+    if (!rc)
+        *out = (void *)symbol;
+    return emu_report(rc);
+}
+
+cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol)
+{
+    cudaError_t rc = emu_enter(__func__);
+
+    if (!rc)
+        rc = bytes && (*bytes = emu_block_bytes(symbol)) > 0 ? cudaSuccess : cudaErrorInvalidSymbol;
+    return emu_report(rc);
+}
+
+cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
+                               enum cudaMemcpyKind kind)
+{
+    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
+        return emu_report(cudaErrorInvalidSymbol);
+    return cudaMemcpy((char *)symbol + offset, from, bytes, kind);
+}
+
+cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
+                                    enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
+        return emu_report(cudaErrorInvalidSymbol);
+    return cudaMemcpyAsync((char *)symbol + offset, from, bytes, kind, stream);
+}
+
+cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset, enum cudaMemcpyKind kind)
+{
+    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
+        return emu_report(cudaErrorInvalidSymbol);
+    return cudaMemcpy(to, (const char *)symbol + offset, bytes, kind);
+}
+
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
+                                      enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
+        return emu_report(cudaErrorInvalidSymbol);
+    return cudaMemcpyAsync(to, (const char *)symbol + offset, bytes, kind, stream);
+}

@@ -1,0 +1,200 @@
+/* data_check.c - every operation of a program once, with known data (data_check.h). */
+#include "proxies/data_check.h"
+
+#include "cuda/check.h"
+#include "cuda/kernels.h"
+
+#include <stdlib.h>
+
+static const unsigned char POISON = 0xa5;
+static const int MOST_LINES = 5; /* said per rank */
+
+/* ---- what is known about an operation -------------------------------------------------------------------------------
+ */
+
+size_t bb_op_source_count(const struct bb_op *op, int n)
+{
+    if (op->kind == BB_OP_SEND)
+        return op->count;
+    return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].send_count(op->count, n) : 0;
+}
+
+size_t bb_op_expect(const struct bb_op *op, int rank, int n, struct bb_expect *e)
+{
+    int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
+    bool sliced_source = op->coll == BB_REDUCE_SCATTER || op->coll == BB_ALLTOALL || op->coll == BB_SCATTER;
+    bool one_source = op->kind == BB_OP_RECV || op->coll == BB_BROADCAST || op->coll == BB_SCATTER;
+
+    *e = (struct bb_expect){.block = op->count, .source = one_source ? other : 0};
+    if (op->kind == BB_OP_RECV)
+        return op->count;
+    if (op->kind != BB_OP_COLLECTIVE)
+        return 0;
+    e->reduced = (bb_colls[op->coll].flags & BB_COLL_REDUCES) != 0;
+    e->first = sliced_source ? (uint64_t)rank * op->count : 0;
+    if ((op->coll == BB_REDUCE || op->coll == BB_GATHER) && rank != other)
+        return 0;
+    return bb_colls[op->coll].recv_count(op->count, n);
+}
+
+/* The data of all ranks of a communicator: equal for its sends (either side knows only the pair), new for each of its
+ * collectives. */
+static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t turn)
+{
+    bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
+    uint64_t seed = ((uint64_t)op->comm + 1) << 32 | (op->kind == BB_OP_COLLECTIVE ? turn + 1 : 0);
+
+    return bb_pattern_of(&bb_dtypes[op->dtype], reduces ? (int)op->redop : BB_COPY, n, seed);
+}
+
+/* ---- one batch
+ * --------------------------------------------------------------------------------------------------------- */
+
+struct check {
+    struct bb_runner *r;
+    struct bb_verdict *device, *host; /* [n] one per operation of a batch; pinned not needed: read after a wait */
+    int n;
+    uint64_t turns[BB_MAX_COMMS]; /* collectives so far */
+    unsigned long long wrong;
+    int lines;
+};
+
+static int poison(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
+{
+    struct bb_expect e;
+    size_t bytes = bb_op_expect(op, comm->rank, comm->size, &e) * bb_dtypes[op->dtype].bytes;
+
+    return bytes ? BB_CUDA(cudaMemsetAsync(bb_runner_dst(c->r, op), POISON, bytes, c->r->join)) : 0;
+}
+
+static int fill(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
+{
+    struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
+    size_t count = bb_op_source_count(op, comm->size);
+
+    return count ? bb_fill(bb_runner_src(c->r, op), count, &p, comm->rank, 0, c->r->join) : 0;
+}
+
+static int compare(struct check *c, const struct bb_op *op, const struct bb_comm *comm, struct bb_verdict *verdict)
+{
+    struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
+    struct bb_expect e;
+    size_t count = bb_op_expect(op, comm->rank, comm->size, &e);
+    int rc;
+
+    TRY(bb_verdict_clear(verdict, c->r->join));
+    if (count)
+        TRY(bb_check(bb_runner_dst(c->r, op), count, &p, &e, verdict, c->r->join));
+out:
+    return rc;
+}
+
+/* Do it to every operation of the batch. */
+static int prepare(struct check *c, const struct bb_batch *batch)
+{
+    const struct bb_op *ops = &c->r->program->ops[batch->first];
+    int rc = 0;
+
+    for (int i = 0; i < batch->n; i++) /* all destinations first: in place, a source lies in one */
+        TRY(poison(c, &ops[i], &c->r->comms[ops[i].comm]));
+    for (int i = 0; i < batch->n; i++)
+        TRY(fill(c, &ops[i], &c->r->comms[ops[i].comm]));
+    TRY(bb_runner_wait(c->r, c->r->join, "known data"));
+out:
+    return rc;
+}
+
+static void report(struct check *c, const struct bb_batch *batch)
+{
+    char name[BB_OP_NAME];
+
+    for (int i = 0; i < batch->n; i++) {
+        const struct bb_op *op = &c->r->program->ops[batch->first + i];
+
+        if (c->host[i].wrong == 0)
+            continue;
+        c->wrong += c->host[i].wrong;
+        if (c->lines++ < MOST_LINES)
+            bb_err(BB_EDATA, "operation %d, %s (%s): %llu elements wrong, the first at index %llu", batch->first + i,
+                   bb_op_name(c->r->layout, op, name), op->what ? op->what : "-", c->host[i].wrong, c->host[i].first);
+    }
+}
+
+static int judge(struct check *c, const struct bb_batch *batch)
+{
+    const struct bb_op *ops = &c->r->program->ops[batch->first];
+    int rc = 0;
+
+    for (int i = 0; i < batch->n; i++) {
+        TRY(compare(c, &ops[i], &c->r->comms[ops[i].comm], &c->device[i]));
+        c->turns[ops[i].comm] += ops[i].kind == BB_OP_COLLECTIVE;
+    }
+    TRY(BB_CUDA(
+        cudaMemcpyAsync(c->host, c->device, (size_t)batch->n * sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
+    TRY(bb_runner_wait(c->r, c->r->join, "the check of data"));
+    report(c, batch);
+out:
+    return rc;
+}
+
+static int check_batch(struct check *c, const struct bb_batch *batch)
+{
+    char what[BB_OP_NAME];
+    int rc;
+
+    bb_op_name(c->r->layout, &c->r->program->ops[batch->first], what);
+    TRY(prepare(c, batch));
+    TRY(bb_runner_batch(c->r, batch));
+    for (int i = 0; i < batch->lanes; i++)
+        TRY(bb_runner_wait(c->r, c->r->streams[c->r->lanes[batch->lane + i].stream], what));
+    TRY(judge(c, batch));
+out:
+    return rc;
+}
+
+/* ---- the whole program
+ * ------------------------------------------------------------------------------------------------- */
+
+static int check_guards(struct check *c)
+{
+    int rc;
+
+    TRY(bb_verdict_clear(c->device, c->r->join));
+    TRY(bb_memory_check_guards(c->r->memory, c->device, c->r->join));
+    TRY(BB_CUDA(cudaMemcpyAsync(c->host, c->device, sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
+    TRY(bb_runner_wait(c->r, c->r->join, "the check of guard zones"));
+    if (c->host->wrong)
+        bb_err(BB_EDATA, "%llu bytes outside of the program's buffers were overwritten", c->host->wrong);
+    c->wrong += c->host->wrong;
+out:
+    return rc;
+}
+
+static int check_init(struct check *c, struct bb_runner *r)
+{
+    *c = (struct check){.r = r, .n = 1};
+    for (int i = 0; i < r->n_batches; i++)
+        c->n = r->batches[i].n > c->n ? r->batches[i].n : c->n;
+    c->host = calloc((size_t)c->n, sizeof(*c->host));
+    if (!c->host)
+        return bb_err(BB_EFAIL, "no memory for the check");
+    return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
+}
+
+int bb_data_check(struct bb_runner *r, unsigned long long *wrong)
+{
+    struct check c;
+    int rc;
+
+    TRY(check_init(&c, r));
+    for (int i = 0; i < r->n_batches; i++)
+        if (bb_op_is_comm(&r->program->ops[r->batches[i].first]))
+            TRY(check_batch(&c, &r->batches[i]));
+    TRY(check_guards(&c));
+    *wrong = c.wrong;
+out:
+    if (c.device)
+        (void)cudaFree(c.device);
+    free(c.host);
+    return rc;
+}

@@ -1,0 +1,261 @@
+/*
+ * issue.c - one step of a program on the GPU: put on the streams in order, begun together, waited for at the end.
+ */
+#include "proxies/runner.h"
+
+#include "collectives/launch.h"
+#include "cuda/check.h"
+#include "cuda/kernels.h"
+#include "cuda/stream.h"
+
+#include "bootstrap/clock.h"
+
+#include <math.h>
+
+/* ---- launching one operation: a row per kind ----------------------------------------------------------------------
+ */
+
+static int launch_compute(struct bb_runner *r, const struct bb_op *op)
+{
+    int64_t ns = llround(op->compute_us * 1e3);
+
+    return ns > 0 ? bb_spin(0, ns, r->streams[op->stream]) : 0;
+}
+
+static int launch_collective(struct bb_runner *r, const struct bb_op *op)
+{
+    const struct bb_call call = {
+        .kind = op->coll,
+        .send = bb_runner_src(r, op),
+        .recv = bb_runner_dst(r, op),
+        .count = op->count,
+        .dtype = (int)op->dtype,
+        .redop = (int)op->redop,
+        .root = bb_runner_peer(r, op),
+        .comm = &r->comms[op->comm],
+        .stream = r->streams[op->stream],
+        .native = &r->native,
+    };
+
+    return bb_launch(&call);
+}
+
+/* Our numbers of types are NCCL's (collectives/launch.c holds them equal). */
+static int launch_send(struct bb_runner *r, const struct bb_op *op)
+{
+    return BB_NCCL(ncclSend(bb_runner_src(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
+                            r->comms[op->comm].nccl, r->streams[op->stream]));
+}
+
+static int launch_recv(struct bb_runner *r, const struct bb_op *op)
+{
+    return BB_NCCL(ncclRecv(bb_runner_dst(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
+                            r->comms[op->comm].nccl, r->streams[op->stream]));
+}
+
+static int (*const launchers[])(struct bb_runner *, const struct bb_op *) = {
+    [BB_OP_COMPUTE] = launch_compute,
+    [BB_OP_COLLECTIVE] = launch_collective,
+    [BB_OP_SEND] = launch_send,
+    [BB_OP_RECV] = launch_recv,
+};
+
+static int launch_op(struct bb_runner *r, int i)
+{
+    const struct bb_op *op = &r->program->ops[i];
+    int rc;
+
+    bb_range_push(&r->nvtx, &r->op_ranges[i]);
+    rc = launchers[op->kind](r, op);
+    if (rc == 0 && op->comm != BB_NONE && op->call == BB_NONE)
+        rc = bb_comm_poll(&r->comms[op->comm], "an operation");
+    bb_range_pop(&r->nvtx);
+    return rc;
+}
+
+/* Several operations that progress together. Their launch happens in ncclGroupEnd, inside the range of the batch. The
+ * group is closed also when one of them fails. */
+static int launch_group(struct bb_runner *r, const struct bb_batch *batch)
+{
+    int rc, end_rc;
+
+    bb_range_push(&r->nvtx, &batch->range);
+    TRY(BB_NCCL(ncclGroupStart()));
+    for (int i = batch->first; rc == 0 && i < batch->first + batch->n; i++)
+        rc = launch_op(r, i);
+    end_rc = BB_NCCL(ncclGroupEnd());
+    TRY(rc ? rc : end_rc);
+    for (int i = 0; i < batch->lanes; i++)
+        TRY(bb_comm_poll(&r->comms[r->lanes[batch->lane + i].comm], "a group of sends and receives"));
+out:
+    bb_range_pop(&r->nvtx);
+    return rc;
+}
+
+int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
+{
+    return r->program->ops[batch->first].call == BB_NONE ? launch_op(r, batch->first) : launch_group(r, batch);
+}
+
+/* ---- one step ------------------------------------------------------------------------------------------------------
+ */
+
+/* What the batch waits for on other streams: also when it launches nothing, so that what waits for it stays in order.
+ */
+static int wait_for_others(struct bb_runner *r, const struct bb_batch *batch)
+{
+    const struct bb_program *p = r->program;
+    int rc = 0;
+
+    for (int i = batch->first; i < batch->first + batch->n; i++)
+        for (int w = 0; w < p->ops[i].waits; w++)
+            TRY(BB_CUDA(
+                cudaStreamWaitEvent(r->streams[p->ops[i].stream], r->done[p->wait_list[p->ops[i].first_wait + w]], 0)));
+out:
+    return rc;
+}
+
+static int tell_others(struct bb_runner *r, const struct bb_batch *batch)
+{
+    int rc = 0;
+
+    for (int i = batch->first; i < batch->first + batch->n; i++)
+        if (r->done[i])
+            TRY(BB_CUDA(cudaEventRecord(r->done[i], r->streams[r->program->ops[i].stream])));
+out:
+    return rc;
+}
+
+static int mark_lanes(struct bb_runner *r, const struct bb_batch *batch, bool end)
+{
+    int rc = 0;
+
+    for (int i = batch->lane; i < batch->lane + batch->lanes; i++) {
+        struct bb_lane *lane = &r->lanes[i];
+
+        TRY(BB_CUDA(cudaEventRecord(end ? lane->end : lane->begin, r->streams[lane->stream])));
+    }
+out:
+    return rc;
+}
+
+static int issue_batch(struct bb_runner *r, const struct bb_batch *batch, unsigned what, bool trace)
+{
+    bool comm = bb_op_is_comm(&r->program->ops[batch->first]);
+    int rc;
+
+    TRY(wait_for_others(r, batch));
+    if (trace)
+        TRY(mark_lanes(r, batch, false));
+    if (what & (comm ? BB_ISSUE_COMM : BB_ISSUE_COMPUTE))
+        TRY(bb_runner_batch(r, batch));
+    if (trace)
+        TRY(mark_lanes(r, batch, true));
+    TRY(tell_others(r, batch));
+out:
+    return rc;
+}
+
+static int issue_all(struct bb_runner *r, unsigned what, bool trace)
+{
+    int rc = 0, section = BB_NONE;
+
+    for (int c = 0; c < r->n_batches; c++) {
+        const struct bb_batch *batch = &r->batches[c];
+
+        if (batch->section != section) {
+            if (section != BB_NONE)
+                bb_range_pop(&r->nvtx);
+            section = batch->section;
+            bb_range_push(&r->nvtx, &r->section_ranges[section]);
+        }
+        TRY(issue_batch(r, batch, what, trace));
+    }
+out:
+    if (section != BB_NONE)
+        bb_range_pop(&r->nvtx);
+    return rc;
+}
+
+/* The end of the step is the end of all its streams. */
+static int join(struct bb_runner *r)
+{
+    int rc = 0;
+
+    for (int i = 0; i < r->program->n_streams; i++) {
+        TRY(BB_CUDA(cudaEventRecord(r->last[i], r->streams[i])));
+        TRY(BB_CUDA(cudaStreamWaitEvent(r->join, r->last[i], 0)));
+    }
+    TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
+out:
+    return rc;
+}
+
+/* An error that a communicator met by itself (a peer's end) must not be waited out. */
+static int comms_are_well(void *arg)
+{
+    struct bb_runner *r = arg;
+    int rc = r->everyone.nccl ? bb_comm_check(&r->everyone) : 0;
+
+    for (int c = 0; rc == 0 && c < r->layout->n_comms; c++)
+        if (r->comms[c].nccl)
+            rc = bb_comm_check(&r->comms[c]);
+    return rc;
+}
+
+/* The host learns of the end by asking; the last call, which returns at once, tells it to CUDA. */
+static int wait_for(struct bb_runner *r, cudaEvent_t event, const char *what)
+{
+    int rc = bb_event_wait(r->world, event, what, comms_are_well, r);
+
+    return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
+}
+
+int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
+{
+    return bb_stream_wait(r->world, stream, what, comms_are_well, r);
+}
+
+/* All ranks leave this at the same time, as near as the GPUs can tell. The barrier before it keeps the beat short, so
+ * that every host is still looking, not asleep, when it is over. */
+static int begin_together(struct bb_runner *r)
+{
+    int rc;
+
+    TRY(bb_world_barrier(r->world, "the start of a step"));
+    if (r->everyone.nccl) {
+        TRY(BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join)));
+        TRY(bb_comm_poll(&r->everyone, "the common start"));
+    }
+    TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
+    TRY(wait_for(r, r->begin, "the common start of a step"));
+out:
+    return rc;
+}
+
+int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool trace, struct bb_step_time *t)
+{
+    struct bb_range range;
+    double start_s, issued_s;
+    float ms;
+    int rc;
+
+    TRY(begin_together(r));
+    bb_world_reached(r->world, "%s", name);
+    bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
+    bb_range_push(&r->nvtx, &range);
+    start_s = bb_now_s();
+    rc = issue_all(r, what, trace);
+    issued_s = bb_now_s();
+    if (rc == 0)
+        rc = join(r);
+    if (rc == 0)
+        rc = wait_for(r, r->end, name);
+    bb_range_pop(&r->nvtx);
+    TRY(rc);
+    TRY(BB_CUDA(cudaEventElapsedTime(&ms, r->begin, r->end)));
+    *t = (struct bb_step_time){
+        .step_us = (double)ms * 1e3, .issue_us = (issued_s - start_s) * 1e6, .wall_us = (bb_now_s() - start_s) * 1e6};
+out:
+    return rc;
+}

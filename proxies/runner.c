@@ -1,0 +1,405 @@
+/*
+ * runner.c - what a step program needs to run, made and taken down: communicators, streams, events, buffers, the cut of
+ * the program into calls and lanes, and the names that a profiler shows. issue.c runs it.
+ */
+#include "proxies/runner.h"
+
+#include "bootstrap/units.h"
+#include "cuda/check.h"
+#include "cuda/stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- names and ranks ------------------------------------------------------------------------------------------- */
+
+int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op)
+{
+    return op->comm == BB_NONE ? 1 : l->groups[l->comms[op->comm].group].size;
+}
+
+static const char *op_word(const struct bb_op *op)
+{
+    switch (op->kind) {
+    case BB_OP_SEND:
+        return "send";
+    case BB_OP_RECV:
+        return "recv";
+    case BB_OP_COLLECTIVE:
+        return bb_colls[op->coll].name;
+    default:
+        return op->what ? op->what : "compute";
+    }
+}
+
+const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME])
+{
+    char bytes[BB_BYTES_TEXT];
+
+    if (op->kind == BB_OP_COMPUTE) {
+        if (op->layer == BB_NONE)
+            snprintf(text, BB_OP_NAME, "%s", op_word(op));
+        else
+            snprintf(text, BB_OP_NAME, "%s layer %d", op_word(op), op->layer);
+        return text;
+    }
+    snprintf(text, BB_OP_NAME, "%s %s %s", op_word(op), l->comms[op->comm].name,
+             bb_format_bytes(bb_op_payload_bytes(op, bb_op_group_size(l, op)), bytes));
+    return text;
+}
+
+int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
+{
+    const struct bb_comm *c = &r->comms[op->comm];
+
+    return bb_op_peer(op, c->rank, c->size);
+}
+
+static void *operand(const struct bb_runner *r, const struct bb_op *op, int buffer, size_t offset)
+{
+    unsigned char *area = bb_memory_at(r->memory, buffer);
+
+    return area ? area + offset * bb_dtypes[op->dtype].bytes : NULL;
+}
+
+void *bb_runner_src(const struct bb_runner *r, const struct bb_op *op)
+{
+    return operand(r, op, op->src, op->src_offset);
+}
+
+void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
+{
+    return operand(r, op, op->dst, op->dst_offset);
+}
+
+/* ---- the program cut into batches and lanes ------------------------------------------------------------------------
+ */
+
+/* The lane of `stream` in the newest batch, made when it has none yet. */
+static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
+{
+    for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
+        if (r->lanes[i].stream == op->stream)
+            return;
+    r->lanes[r->n_lanes++] = (struct bb_lane){.batch = r->n_batches - 1, .stream = op->stream, .comm = op->comm};
+    batch->lanes++;
+}
+
+static bool same_section(const struct bb_op *a, const struct bb_op *b)
+{
+    return a->phase == b->phase && a->micro_batch == b->micro_batch;
+}
+
+static void cut(struct bb_runner *r)
+{
+    const struct bb_op *ops = r->program->ops;
+
+    for (int i = 0; i < (int)r->program->n_ops; i++) {
+        bool joins = i > 0 && ops[i].call != BB_NONE && ops[i].call == ops[i - 1].call;
+        struct bb_batch *batch = &r->batches[joins ? r->n_batches - 1 : r->n_batches++];
+
+        if (!joins) {
+            r->n_sections += i == 0 || !same_section(&ops[i], &ops[i - 1]);
+            *batch = (struct bb_batch){.first = i, .lane = r->n_lanes, .section = r->n_sections - 1};
+        }
+        batch->n++;
+        add_to_lane(r, batch, &ops[i]);
+    }
+}
+
+static int make_arrays(struct bb_runner *r)
+{
+    size_t n = r->program->n_ops, streams = (size_t)r->program->n_streams;
+
+    r->batches = calloc(n + 1, sizeof(*r->batches));
+    r->lanes = calloc(n + 1, sizeof(*r->lanes));
+    r->done = calloc(n + 1, sizeof(*r->done));
+    r->op_ranges = calloc(n + 1, sizeof(*r->op_ranges));
+    r->section_ranges = calloc(n + 1, sizeof(*r->section_ranges));
+    r->streams = calloc(streams + 1, sizeof(*r->streams));
+    r->last = calloc(streams + 1, sizeof(*r->last));
+    if (!r->batches || !r->lanes || !r->done || !r->op_ranges || !r->section_ranges || !r->streams || !r->last)
+        return bb_err(BB_EFAIL, "no memory for a program of %zu operations", n);
+    return 0;
+}
+
+/* ---- CUDA objects --------------------------------------------------------------------------------------------------
+ */
+
+/* Communication gets the highest priority: its kernels must not wait for a wave of compute to drain. */
+static int make_streams(struct bb_runner *r)
+{
+    int rc, least, greatest;
+
+    TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    for (int i = 0; i < r->program->n_streams; i++) {
+        const struct bb_stream_spec *s = &r->program->streams[i];
+        int priority = s->comm == BB_NONE ? least : greatest;
+
+        TRY(BB_CUDA(cudaStreamCreateWithPriority(&r->streams[i], cudaStreamNonBlocking, priority)));
+        TRY(BB_CUDA(cudaEventCreateWithFlags(&r->last[i], cudaEventDisableTiming)));
+        bb_nvtx_name_stream(&r->nvtx, r->streams[i], s->name);
+    }
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&r->join, cudaStreamNonBlocking, greatest)));
+    bb_nvtx_name_stream(&r->nvtx, r->join, "step");
+    TRY(BB_CUDA(cudaEventCreate(&r->begin)));
+    TRY(BB_CUDA(cudaEventCreate(&r->end)));
+    bb_nvtx_name_event(&r->nvtx, r->begin, "step begin");
+    bb_nvtx_name_event(&r->nvtx, r->end, "step end");
+out:
+    return rc;
+}
+
+static int make_done_events(struct bb_runner *r)
+{
+    const struct bb_program *p = r->program;
+    char name[BB_OP_NAME];
+    int rc = 0;
+
+    for (size_t i = 0; i < p->n_waits; i++) {
+        int op = p->wait_list[i];
+
+        if (r->done[op])
+            continue;
+        TRY(BB_CUDA(cudaEventCreateWithFlags(&r->done[op], cudaEventDisableTiming)));
+        bb_nvtx_name_event(&r->nvtx, r->done[op], bb_op_name(r->layout, &p->ops[op], name));
+    }
+out:
+    return rc;
+}
+
+int bb_runner_trace(struct bb_runner *r)
+{
+    int rc = 0;
+
+    for (int i = 0; i < r->n_lanes; i++) {
+        if (r->lanes[i].end)
+            continue;
+        TRY(BB_CUDA(cudaEventCreate(&r->lanes[i].begin)));
+        TRY(BB_CUDA(cudaEventCreate(&r->lanes[i].end)));
+    }
+out:
+    return rc;
+}
+
+static int make_memory(struct bb_runner *r)
+{
+    const struct bb_program *p = r->program;
+    size_t *bytes = calloc((size_t)p->n_buffers + 1, sizeof(*bytes));
+    int rc = 0;
+
+    if (!bytes)
+        return bb_err(BB_EFAIL, "no memory for %d buffers", p->n_buffers);
+    for (int i = 0; i < p->n_buffers; i++)
+        bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
+    TRY(bb_world_agree(r->world, bb_memory_refuse(bytes, p->n_buffers), "memory"));
+    TRY(bb_memory_init(&r->memory, bytes, p->n_buffers, r->join));
+    TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
+    TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
+    TRY(bb_runner_wait(r, r->join, "buffers"));
+out:
+    free(bytes);
+    return rc;
+}
+
+/* ---- communicators -------------------------------------------------------------------------------------------------
+ */
+
+/* members[]: the world ranks of this rank's instance of the group. Returns how many, 0 when it is in none. */
+static int own_members(const struct bb_layout *l, int group, int rank, int *members)
+{
+    int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
+
+    if (instance == BB_NONE)
+        return 0;
+    for (int i = 0; i < n; i++)
+        members[i] = bb_group_member(l, group, instance, i);
+    return n;
+}
+
+/* Bit c: some rank of the world uses communicator c, so all of its members make it. */
+static int used_comms(struct bb_runner *r, uint32_t *used)
+{
+    uint32_t mine = 0, *all = calloc((size_t)r->world->size, sizeof(*all));
+    int rc = all ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
+
+    for (size_t i = 0; i < r->program->n_ops; i++)
+        if (r->program->ops[i].comm != BB_NONE)
+            mine |= 1u << r->program->ops[i].comm;
+    if (rc == 0)
+        rc = bb_world_allgather(r->world, &mine, all, sizeof(mine));
+    *used = 0;
+    for (int i = 0; rc == 0 && i < r->world->size; i++)
+        *used |= all[i];
+    free(all);
+    return rc;
+}
+
+static int make_comms(struct bb_runner *r)
+{
+    static const struct bb_comm_opts opts = {0};
+    struct bb_world *w = r->world;
+    int rc = 0, *members = calloc((size_t)w->size, sizeof(*members));
+    uint32_t used;
+
+    if (!members)
+        return bb_err(BB_EFAIL, "no memory for %d ranks", w->size);
+    TRY(used_comms(r, &used));
+    for (int c = 0; c < r->layout->n_comms; c++) {
+        const struct bb_comm_spec *spec = &r->layout->comms[c];
+
+        if (used & 1u << c)
+            TRY(bb_comm_init(&r->comms[c], w, spec->name, members,
+                             own_members(r->layout, spec->group, w->rank, members), &opts));
+    }
+    for (int i = 0; i < w->size; i++)
+        members[i] = i;
+    if (w->size > 1)
+        TRY(bb_comm_init(&r->everyone, w, "everyone", members, w->size, &opts));
+out:
+    free(members);
+    return rc;
+}
+
+/* ---- names for a profiler ------------------------------------------------------------------------------------------
+ */
+
+/* Category of a communicator's group; 0 (none) for compute. */
+static uint32_t category(const struct bb_runner *r, const struct bb_op *op)
+{
+    return op->comm == BB_NONE ? 0 : (uint32_t)r->layout->comms[op->comm].group + 1;
+}
+
+static void name_section(struct bb_runner *r, int section, const struct bb_op *op)
+{
+    struct bb_range *range = &r->section_ranges[section];
+
+    if (op->micro_batch == BB_NONE)
+        bb_range_init(&r->nvtx, range, 0, 0, "%s", bb_phase_names[op->phase]);
+    else
+        bb_range_init(&r->nvtx, range, 0, 0, "%s micro-batch %d", bb_phase_names[op->phase], op->micro_batch);
+}
+
+static uint64_t payload(const struct bb_runner *r, const struct bb_op *op)
+{
+    return bb_op_payload_bytes(op, bb_op_group_size(r->layout, op));
+}
+
+static void name_group(struct bb_runner *r, struct bb_batch *batch)
+{
+    const struct bb_op *ops = &r->program->ops[batch->first];
+    char bytes[BB_BYTES_TEXT];
+    uint64_t total = 0;
+
+    for (int i = 0; i < batch->n; i++)
+        total += payload(r, &ops[i]);
+    bb_range_init(&r->nvtx, &batch->range, category(r, ops), total, "group %s %s", r->layout->comms[ops->comm].name,
+                  bb_format_bytes(total, bytes));
+}
+
+static void name_all(struct bb_runner *r)
+{
+    char text[BB_OP_NAME];
+
+    if (!bb_nvtx_on(&r->nvtx))
+        return;
+    bb_nvtx_name_thread(&r->nvtx, "busbar issue");
+    for (int g = 0; g < r->layout->n_groups; g++)
+        bb_nvtx_category(&r->nvtx, (uint32_t)g + 1, r->layout->groups[g].name);
+    for (int c = 0; c < r->n_batches; c++) {
+        struct bb_batch *batch = &r->batches[c];
+        const struct bb_op *op = &r->program->ops[batch->first];
+
+        if (c == 0 || batch->section != r->batches[c - 1].section)
+            name_section(r, batch->section, op);
+        if (batch->n > 1)
+            name_group(r, batch);
+    }
+    for (size_t i = 0; i < r->program->n_ops; i++) {
+        const struct bb_op *op = &r->program->ops[i];
+
+        bb_range_init(&r->nvtx, &r->op_ranges[i], category(r, op), payload(r, op), "%s",
+                      bb_op_name(r->layout, op, text));
+    }
+}
+
+/* ---- a life
+ * ---------------------------------------------------------------------------------------------------------- */
+
+int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
+                   const struct bb_program *program)
+{
+    int rc;
+
+    *r = (struct bb_runner){.world = w, .layout = layout, .program = program};
+    r->native = bb_native_find();
+    bb_nvtx_init(&r->nvtx);
+    TRY(make_arrays(r));
+    cut(r);
+    TRY(make_streams(r));
+    TRY(make_memory(r));
+    TRY(make_done_events(r));
+    TRY(make_comms(r));
+    name_all(r);
+out:
+    return rc;
+}
+
+static void release_event(cudaEvent_t *e)
+{
+    if (*e)
+        (void)cudaEventDestroy(*e);
+    *e = NULL;
+}
+
+static void release_cuda(struct bb_runner *r)
+{
+    for (int i = 0; i < r->n_lanes; i++) {
+        release_event(&r->lanes[i].begin);
+        release_event(&r->lanes[i].end);
+    }
+    for (size_t i = 0; r->done && i < r->program->n_ops; i++)
+        release_event(&r->done[i]);
+    for (int i = 0; r->streams && r->last && i < r->program->n_streams; i++) {
+        release_event(&r->last[i]);
+        if (r->streams[i])
+            (void)cudaStreamDestroy(r->streams[i]);
+    }
+    release_event(&r->begin);
+    release_event(&r->end);
+    if (r->join)
+        (void)cudaStreamDestroy(r->join);
+    bb_memory_release(r->memory);
+    if (r->beat)
+        (void)cudaFree(r->beat);
+}
+
+/* Orderly, or at once when the run failed: the other ranks may never come. */
+static int end_comm(struct bb_comm *c, int rc)
+{
+    if (rc == 0)
+        return bb_comm_finalize(c);
+    bb_comm_abort(c);
+    return rc;
+}
+
+int bb_runner_release(struct bb_runner *r, int rc)
+{
+    for (int c = 0; r->layout && c < r->layout->n_comms; c++)
+        if (r->comms[c].nccl)
+            rc = end_comm(&r->comms[c], rc);
+    if (r->everyone.nccl)
+        rc = end_comm(&r->everyone, rc);
+    if (r->world)
+        release_cuda(r);
+    bb_nvtx_release(&r->nvtx);
+    free(r->batches);
+    free(r->lanes);
+    free(r->done);
+    free(r->last);
+    free(r->streams);
+    free(r->op_ranges);
+    free(r->section_ranges);
+    *r = (struct bb_runner){0};
+    return rc;
+}

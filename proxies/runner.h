@@ -1,0 +1,105 @@
+/*
+ * runner.h - runs a step program on this rank's GPU: real streams, events, buffers and communicators.
+ *
+ * Everything of a step is issued by one host thread in the program's order, which is the same relative order on every
+ * rank; the host waits only at the end of the step. Each step begins together: after a barrier, an all-reduce of one
+ * element over all ranks, whose end is the step's time zero on each GPU. It is no part of the time of a step.
+ *
+ * A batch is what is launched at once: a single operation, or the operations of one NCCL group. A lane is a batch's
+ * share of one stream; traced steps put an event in front of and behind every lane, timed steps don't.
+ */
+#ifndef BB_PROXIES_RUNNER_H
+#define BB_PROXIES_RUNNER_H
+
+#include "bootstrap/comms.h"
+#include "collectives/launch.h"
+#include "cuda/nvtx.h"
+#include "proxies/layout.h"
+#include "proxies/memory.h"
+#include "proxies/program.h"
+
+#include <cuda_runtime_api.h>
+
+/* Which operations a step launches. The others launch nothing; what waited for them waits for what they waited for. */
+enum bb_issue { BB_ISSUE_COMPUTE = 1, BB_ISSUE_COMM = 2, BB_ISSUE_ALL = 3 };
+
+struct bb_batch {
+    int first, n;          /* operations ops[first .. first + n)                                        */
+    int lane, lanes;       /* lanes[lane .. lane + lanes)                                               */
+    int section;           /* the phase and micro-batch that it belongs to                              */
+    struct bb_range range; /* of the whole batch, where n > 1                                       */
+};
+
+struct bb_lane {
+    int batch, stream;
+    int comm;               /* BB_NONE for compute                                               */
+    cudaEvent_t begin, end; /* only after bb_runner_trace                                        */
+};
+
+struct bb_runner {
+    struct bb_world *world;
+    const struct bb_layout *layout;
+    const struct bb_program *program;
+    struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
+    struct bb_comm everyone;            /* for the common start; empty with one rank                     */
+    struct bb_memory *memory;
+    float *beat;                 /* device: the element of the common start                       */
+    cudaStream_t *streams, join; /* [program.n_streams]; join begins and ends the step            */
+    cudaEvent_t *done;           /* [program.n_ops] NULL where no other stream waits for it       */
+    cudaEvent_t *last;           /* [program.n_streams] the stream's end of the step              */
+    cudaEvent_t begin, end;
+    struct bb_batch *batches;
+    struct bb_lane *lanes;
+    int n_batches, n_lanes;
+    struct bb_native native;
+    struct bb_nvtx nvtx;
+    struct bb_range *op_ranges, *section_ranges; /* [n_ops], [sections]                                  */
+    int n_sections;
+};
+
+/*
+ * bb_runner_init - everything that a step needs; collective over the world. layout and program must outlive it. Memory
+ * that does not fit is refused before anything is allocated (-BB_EUSAGE on every rank). On failure r must be released.
+ */
+int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
+                   const struct bb_program *program) BB_MUST_CHECK;
+
+/* bb_runner_release - rc < 0: communicators are aborted instead of finalised. Fine on a half-made or zeroed one.
+ * Returns rc, or what failed while ending. */
+int bb_runner_release(struct bb_runner *r, int rc);
+
+/* bb_runner_trace - make the events of the lanes, for traced steps. */
+int bb_runner_trace(struct bb_runner *r) BB_MUST_CHECK;
+
+struct bb_step_time {
+    double step_us;  /* GPU: from the common start to the end of the last operation of this rank       */
+    double issue_us; /* host: issuing the step                                                         */
+    double wall_us;  /* host: from the common start to the end                                         */
+};
+
+/* bb_runner_step - run one step and wait for its end under the deadline. what: enum bb_issue. trace: record the lanes.
+ */
+int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool trace,
+                   struct bb_step_time *t) BB_MUST_CHECK;
+
+/* bb_runner_batch - issue one batch by itself, waits and events left out (for the check of data). */
+int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch) BB_MUST_CHECK;
+
+/* bb_runner_wait - wait for the end of what is on stream, under the deadline; `what` names it in messages. */
+int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what) BB_MUST_CHECK;
+
+/* The other rank of an operation (root, peer) inside its communicator. */
+int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op);
+
+/* Device addresses of an operation's operands; NULL where it has none. */
+void *bb_runner_src(const struct bb_runner *r, const struct bb_op *op);
+void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op);
+
+/* bb_op_name - "all_reduce dp 75.1 MiB", "forward layer 3". Returns text. */
+#define BB_OP_NAME 96
+const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME]);
+
+/* bb_op_group_size - ranks of the operation's communicator, 1 for compute. */
+int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op);
+
+#endif

@@ -456,7 +456,7 @@ void emu_join_default_locked(struct CUstream_st *s)
         return;
     if (s == legacy) {
         for (struct CUstream_st *t = emu.streams; t; t = t->next)
-            if (t->device == s->device && meets_legacy(t) && t->issued != t->legacy_done) {
+            if (t->device == s->device && meets_legacy(t) && !t->capture && t->issued != t->legacy_done) {
                 follow_locked(s, t);
                 t->legacy_done = t->issued;
             }
@@ -508,6 +508,8 @@ static cudaError_t put_locked(cudaStream_t stream, const struct emu_op *op)
     emu_charge_locked(op->host_ns);
     if (s->capture)
         return emu_capture_op_locked(s, op);
+    if (emu_capture_implicit_locked(s))
+        return cudaErrorStreamCaptureImplicit;
     emu_join_default_locked(s);
     emu_push_op_locked(s, op, NULL);
 out:

@@ -68,6 +68,8 @@ static cudaError_t record_locked(cudaEvent_t event, cudaStream_t stream, unsigne
         return emu_capture_record_locked(s, event, flags & cudaEventRecordExternal);
     if (flags & cudaEventRecordExternal)
         return cudaErrorIllegalState;
+    if (emu_capture_implicit_locked(s))
+        return cudaErrorStreamCaptureImplicit;
     emu_join_default_locked(s);
     emu_mark_unref_locked(event->mark);
     emu_front_clear(&event->front);
@@ -110,6 +112,8 @@ static cudaError_t wait_locked(cudaStream_t stream, cudaEvent_t event, unsigned 
         return emu_capture_wait_locked(s, event, flags & cudaEventWaitExternal);
     if (flags & cudaEventWaitExternal)
         return cudaErrorIllegalState;
+    if (emu_capture_implicit_locked(s))
+        return cudaErrorStreamCaptureImplicit;
     emu_join_default_locked(s);
     if (event->mark)
         emu_wait_locked(s, event->mark);

@@ -43,12 +43,12 @@ struct emu_item {
 
 enum emu_stream_kind { EMU_STREAM_LEGACY, EMU_STREAM_PER_THREAD, EMU_STREAM_USER, EMU_STREAM_LANE };
 
-struct emu_capture; /* a capture in progress; capture.c */
-struct emu_node;
+struct emu_capture;    /* a capture in progress; capture.c */
+struct CUgraphNode_st; /* a node of a graph; graphs.h */
 
 /* The set of nodes that the next captured operation of a stream, or the waiter of a captured event, depends on. */
 struct emu_front {
-    struct emu_node **nodes;
+    struct CUgraphNode_st **nodes;
     int n;
 };
 
@@ -139,7 +139,8 @@ cudaError_t emu_capture_joined_locked(struct CUstream_st *const *s, int n, const
 cudaError_t emu_capture_record_locked(struct CUstream_st *s, cudaEvent_t event, bool external);
 cudaError_t emu_capture_wait_locked(struct CUstream_st *s, cudaEvent_t event, bool external);
 cudaError_t emu_capture_refuses_locked(struct CUstream_st *s); /* s is synchronised or queried: an error in capture */
-cudaError_t emu_capture_unsafe(void); /* a call that no capture allows: cudaMalloc and the like */
+cudaError_t emu_capture_unsafe(void);                    /* a call that no capture allows: cudaMalloc and the like */
+bool emu_capture_implicit_locked(struct CUstream_st *s); /* use of the legacy stream would touch a capture: ends it */
 void emu_front_clear(struct emu_front *front);
 void emu_body_unref_locked(struct emu_graph_body *body);
 

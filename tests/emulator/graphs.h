@@ -1,0 +1,60 @@
+/*
+ * graphs.h - graphs as capture.c fills them and graphs.c runs them.
+ */
+#ifndef EMU_GRAPHS_H
+#define EMU_GRAPHS_H
+
+#include "internal.h"
+
+/* The handle that the program sees. Nodes and their operations belong to the body. */
+struct CUgraphNode_st {
+    struct emu_graph_body *body;
+    int index; /* in the body          */
+    int device;
+    enum cudaGraphNodeType type;
+    struct emu_op op;  /* run NULL: nothing to do */
+    cudaEvent_t event; /* event record and wait nodes */
+    struct CUgraphNode_st **deps;
+    int n_deps;
+};
+
+struct emu_held_object; /* a user object that lives as long as the graph */
+
+/* Shared by a graph and all executables made from it; released when the last of them and the last launch are gone. */
+struct emu_graph_body {
+    int refs;
+    struct CUgraphNode_st **nodes;
+    int n, room;
+    struct emu_mark *last; /* end of the latest launch: an operation never runs twice at once */
+    struct emu_held_object *held;
+};
+
+struct CUgraph_st {
+    uint64_t magic;
+    struct emu_graph_body *body;
+};
+
+/* A capture in progress. */
+struct emu_capture {
+    struct emu_capture *next;
+    unsigned long long id;
+    struct CUgraph_st *graph;
+    struct CUstream_st *origin;
+    enum cudaStreamCaptureMode mode;
+    pthread_t thread;
+    bool invalid, into_existing;
+};
+
+void emu_drop_held(struct emu_held_object *held); /* nodes.c */
+struct CUgraph_st *emu_graph_new(void);
+bool emu_is_graph(cudaGraph_t graph);
+struct CUgraphNode_st *emu_node_add(struct emu_graph_body *body, enum cudaGraphNodeType type, int device,
+                                    const struct emu_front *deps);
+void emu_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
+void emu_front_set(struct emu_front *front, struct CUgraphNode_st *const *nodes, int n);
+void emu_front_join(struct emu_front *front, const struct emu_front *more);
+void emu_capture_begin_locked(struct CUstream_st *s, struct CUgraph_st *graph, enum cudaStreamCaptureMode mode,
+                              bool into_existing);
+void emu_capture_leave_locked(struct emu_capture *capture); /* takes all its streams out of it and frees it */
+
+#endif

@@ -57,14 +57,20 @@ out:
     return rc;
 }
 
-int bb_memory_fits(size_t bytes, const char *what_would_help)
+int bb_memory_refuse(size_t bytes, size_t available, const char *what_would_help)
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+
+    return bb_err(BB_EUSAGE, "%zu bytes of GPU memory needed (%s) but %zu available (%s): %s", bytes,
+                  bb_format_bytes(bytes, need), available, bb_format_bytes(available, have), what_would_help);
+}
+
+int bb_memory_fits(size_t bytes, const char *what_would_help)
+{
     size_t available;
     int rc = bb_device_free_bytes(&available);
 
     if (rc != 0 || bytes <= available)
         return rc;
-    return bb_err(BB_EUSAGE, "%zu bytes of GPU memory needed (%s) but %zu available (%s): %s", bytes,
-                  bb_format_bytes(bytes, need), available, bb_format_bytes(available, have), what_would_help);
+    return bb_memory_refuse(bytes, available, what_would_help);
 }

@@ -25,7 +25,7 @@ extern "C" __global__ void bb_fill_kernel(struct bb_fill_args a)
         bb_store(a.buf, a.pattern.bytes, i, bb_pattern_input(&a.pattern, a.rank, a.first + i));
 }
 
-static __device__ void count_wrong(struct bb_verdict *verdict, uint64_t i)
+static __device__ void add_wrong(struct bb_verdict *verdict, uint64_t i)
 {
     atomicAdd(&verdict->wrong, 1ull);
     atomicMin(&verdict->first, (unsigned long long)i);
@@ -33,22 +33,29 @@ static __device__ void count_wrong(struct bb_verdict *verdict, uint64_t i)
 
 extern "C" __global__ void bb_check_kernel(struct bb_check_args a)
 {
-    for (uint64_t i = first_index(); i < a.count; i += stride())
+    unsigned long long checked = 0;
+
+    for (uint64_t i = first_index(); i < a.count; i += stride(), checked++)
         if (bb_differs(&a.pattern, bb_load(a.buf, a.pattern.bytes, i), bb_expected(&a.pattern, &a.expect, i)))
-            count_wrong(a.verdict, i);
+            add_wrong(a.verdict, i);
+    atomicAdd(&a.verdict->checked, checked);
 }
 
 extern "C" __global__ void bb_check_bytes_kernel(struct bb_check_bytes_args a)
 {
-    for (uint64_t i = first_index(); i < a.bytes; i += stride())
+    unsigned long long checked = 0;
+
+    for (uint64_t i = first_index(); i < a.bytes; i += stride(), checked++)
         if (((const unsigned char *)a.buf)[i] != a.value)
-            count_wrong(a.verdict, i);
+            add_wrong(a.verdict, i);
+    atomicAdd(&a.verdict->checked, checked);
 }
 
 extern "C" __global__ void bb_verdict_clear_kernel(struct bb_verdict *verdict)
 {
     verdict->wrong = 0;
     verdict->first = ~0ull;
+    verdict->checked = 0;
 }
 
 static __device__ uint64_t global_timer_ns()

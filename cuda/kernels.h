@@ -16,10 +16,14 @@
 extern "C" {
 #endif
 
-/* What a check leaves in device memory; zero it with bb_verdict_clear before the first check that adds to it. */
+/*
+ * What checks leave in device memory; bb_verdict_clear before the first one that adds to it. `checked` counts what was
+ * looked at, so that a check that did not run is not taken for a clean one.
+ */
 struct bb_verdict {
-    unsigned long long wrong; /* elements that differ                          */
-    unsigned long long first; /* smallest index that differs, ~0 where none    */
+    unsigned long long wrong;   /* elements that differ                       */
+    unsigned long long first;   /* smallest index that differs, ~0 where none */
+    unsigned long long checked; /* elements compared                          */
 };
 
 /* bb_fill - buf[i] = what `rank` contributes at pattern index first + i, for i < count (elements). */

@@ -1,0 +1,388 @@
+/*
+ * bench.c - the microbenchmark from its first line to its last: options, ranks, GPUs, communicator, memory, sweep,
+ * report, and the same in reverse.
+ */
+#include "collectives/bench.h"
+
+#include "bootstrap/progress.h"
+#include "collectives/options.h"
+#include "collectives/report.h"
+#include "cuda/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+struct bench {
+    struct bb_bench_options options;
+    struct bb_sweep sweep;
+    struct bb_world world;
+    struct bb_device_info device, *devices; /* own, everybody's [size] */
+    struct bb_comm comm;
+    struct bb_native native;
+    struct bb_rig rig;
+    struct bb_report report;
+    struct bb_progress progress;
+    int nccl_header, nccl_runtime;
+    bool wrong; /* some data were wrong: the run goes on, its exit status tells */
+};
+
+/* ---- ranks and devices --------------------------------------------------------------------------------------------
+ */
+
+static int check_root(const struct bench *b)
+{
+    for (int i = 0; i < b->sweep.n_colls; i++)
+        if (bb_colls[b->sweep.colls[i]].flags & BB_COLL_ROOTED && b->sweep.root >= b->world.size)
+            return b->world.rank ? -BB_EUSAGE
+                                 : bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d",
+                                          b->sweep.root, bb_colls[b->sweep.colls[i]].name, b->world.size - 1);
+    return 0;
+}
+
+/* The first rank of a host speaks for it. */
+static int choose_device(struct bench *b)
+{
+    const struct bb_world *w = &b->world;
+    int rc = bb_device_choose(w->local_rank, w->local_size, b->options.common.share_gpu, &b->device);
+
+    rc = bb_world_agree(&b->world, rc, "choice of GPUs");
+    if (rc != 0)
+        return rc;
+    bb_err_identify(w->rank, w->host, b->device.ordinal);
+    b->devices = calloc((size_t)w->size, sizeof *b->devices);
+    if (!b->devices)
+        return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", w->size);
+    return bb_world_allgather(&b->world, &b->device, b->devices, sizeof b->device);
+}
+
+static int oldest_capability(const struct bench *b)
+{
+    int oldest = 1 << 30;
+
+    for (int r = 0; r < b->world.size; r++) {
+        int capability = b->devices[r].cc_major * 10 + b->devices[r].cc_minor;
+        oldest = capability < oldest ? capability : oldest;
+    }
+    return oldest;
+}
+
+/* 8-bit floating point needs NCCL 2.24, and its reductions compute capability 9.0. */
+static bool type_is_supported(const struct bench *b, int dtype)
+{
+    bool reduces = false;
+
+    if (bb_dtypes[dtype].number_class != BB_FLOATING || bb_dtypes[dtype].bytes != 1)
+        return true;
+    for (int i = 0; i < b->sweep.n_colls; i++)
+        reduces = reduces || bb_colls[b->sweep.colls[i]].flags & BB_COLL_REDUCES;
+    return b->nccl_runtime >= 22400 && (!reduces || oldest_capability(b) >= 90);
+}
+
+static int drop_unsupported_types(struct bench *b)
+{
+    struct bb_sweep *s = &b->sweep;
+    int kept = 0, asked = s->n_dtypes;
+
+    for (int i = 0; i < asked; i++)
+        if (type_is_supported(b, s->dtypes[i]))
+            s->dtypes[kept++] = s->dtypes[i];
+        else if (asked > 1 && b->world.rank == 0)
+            bb_warn("%s is left out: it needs NCCL 2.24 and, to reduce, compute capability 9.0",
+                    bb_dtypes[s->dtypes[i]].name);
+    s->n_dtypes = kept;
+    if (kept > 0)
+        return 0;
+    return b->world.rank ? -BB_EUSAGE
+                         : bb_err(BB_EUSAGE, "%s needs NCCL 2.24 and, to reduce, compute capability 9.0",
+                                  bb_dtypes[s->dtypes[0]].name);
+}
+
+static int make_comm(struct bench *b)
+{
+    /* Blocking: calls return when enqueued, without the helper thread's hop in the time. */
+    const struct bb_comm_opts opts = {.blocking = true};
+    int *members = malloc((size_t)b->world.size * sizeof *members), rc;
+
+    if (!members)
+        return bb_err(BB_EFAIL, "no memory for the members of a group of %d", b->world.size);
+    for (int r = 0; r < b->world.size; r++)
+        members[r] = r;
+    rc = bb_comm_init(&b->comm, &b->world, "world", members, b->world.size, &opts);
+    free(members);
+    return rc;
+}
+
+static int setup_ranks(struct bench *b)
+{
+    int rc;
+
+    TRY(bb_world_init(&b->world, b->options.common.timeout_s));
+    TRY(check_root(b));
+    TRY(bb_nccl_version(&b->nccl_header, &b->nccl_runtime));
+    TRY(choose_device(b));
+    TRY(drop_unsupported_types(b));
+    b->report.shared_gpu = bb_device_shared(b->devices, b->world.size);
+    if (b->report.shared_gpu)
+        TRY(bb_comms_share_gpu_env(b->world.rank));
+out:
+    return rc;
+}
+
+/* ---- memory and stream --------------------------------------------------------------------------------------------
+ */
+
+/* Two slots of the largest row: one that the iterations walk through, one for the last iteration. */
+static size_t arena_bytes(const struct bench *b)
+{
+    return 2 * bb_sweep_slot_bytes(&b->sweep, b->world.size);
+}
+
+/* The fullest GPU decides for all, and rank 0 says so. Asked before NCCL takes its share, and after. */
+static int check_memory(struct bench *b)
+{
+    size_t need = bb_buffer_cost(arena_bytes(b)), available, *of_ranks = calloc((size_t)b->world.size, sizeof need);
+    int rc;
+
+    if (!of_ranks)
+        return bb_err(BB_EFAIL, "no memory for the sizes of %d ranks", b->world.size);
+    TRY(bb_device_free_bytes(&available));
+    TRY(bb_world_allgather(&b->world, &available, of_ranks, sizeof available));
+    for (int r = 0; r < b->world.size; r++)
+        available = of_ranks[r] < available ? of_ranks[r] : available;
+    if (need > available)
+        rc = b->world.rank ? -BB_EUSAGE : bb_memory_refuse(need, available, "lower the last size (-e)");
+out:
+    free(of_ranks);
+    return rc;
+}
+
+static int fill_arena(struct bb_rig *rig)
+{
+    struct bb_pattern noise = bb_pattern_of(&bb_dtypes[BB_UINT64], BB_COPY, rig->world->size, 1);
+
+    return bb_fill(rig->arena.area, rig->arena.bytes / 8, &noise, rig->world->rank, 0, rig->stream);
+}
+
+static int make_samples(struct bb_rig *rig)
+{
+    size_t n = (size_t)rig->repeats;
+
+    rig->samples = calloc(n, sizeof *rig->samples);
+    rig->all_samples = calloc(n * (size_t)rig->world->size, sizeof *rig->samples);
+    return rig->samples && rig->all_samples ? 0 : bb_err(BB_EFAIL, "no memory for %zu samples", n);
+}
+
+static int make_rig(struct bench *b)
+{
+    struct bb_rig *rig = &b->rig;
+    int rc;
+
+    b->native = bb_native_find();
+    *rig = (struct bb_rig){.world = &b->world,
+                           .comm = &b->comm,
+                           .native = &b->native,
+                           .device = &b->device,
+                           .mode = &bb_mode_stream,
+                           .iterations = b->options.iterations,
+                           .repeats = b->options.repeats,
+                           .warmup = b->options.warmup,
+                           .checks = b->options.checks};
+    bb_nvtx_init(&rig->nvtx);
+    TRY(make_samples(rig));
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
+    bb_nvtx_name_stream(&rig->nvtx, rig->stream, "bench");
+    TRY(BB_CUDA(cudaEventCreate(&rig->start)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
+    TRY(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)));
+    TRY(bb_buffer_init(&rig->arena, arena_bytes(b), rig->stream));
+    TRY(fill_arena(rig));
+    TRY(bb_rig_wait(rig, "preparation of buffers"));
+out:
+    return rc;
+}
+
+static void release_rig(struct bb_rig *rig)
+{
+    bb_buffer_release(&rig->arena);
+    if (rig->verdicts)
+        (void)cudaFree(rig->verdicts);
+    if (rig->stop)
+        (void)cudaEventDestroy(rig->stop);
+    if (rig->start)
+        (void)cudaEventDestroy(rig->start);
+    if (rig->stream)
+        (void)cudaStreamDestroy(rig->stream);
+    bb_nvtx_release(&rig->nvtx);
+    free(rig->samples);
+    free(rig->all_samples);
+    *rig = (struct bb_rig){0};
+}
+
+/* ---- report -------------------------------------------------------------------------------------------------------
+ */
+
+static struct bb_results_device *device_rows(const struct bench *b)
+{
+    struct bb_results_device *rows = calloc((size_t)b->world.size, sizeof *rows);
+
+    for (int r = 0; rows && r < b->world.size; r++) {
+        rows[r].rank = r;
+        snprintf(rows[r].host, sizeof rows[r].host, "%s", b->world.hosts[r]);
+        snprintf(rows[r].name, sizeof rows[r].name, "%.*s", (int)sizeof rows[r].name - 1, b->devices[r].name);
+        snprintf(rows[r].uuid, sizeof rows[r].uuid, "%.*s", (int)sizeof rows[r].uuid - 1, b->devices[r].uuid);
+        snprintf(rows[r].pci, sizeof rows[r].pci, "%.*s", (int)sizeof rows[r].pci - 1, b->devices[r].pci);
+    }
+    return rows;
+}
+
+static int open_report(struct bench *b, int argc, char **argv)
+{
+    const struct bb_common *common = &b->options.common;
+    bool table = b->world.rank == 0 && !common->quiet && !(common->json && strcmp(common->json, "-") == 0);
+    struct bb_report_head text = {
+        .options = &b->options, .nccl_header = b->nccl_header, .nccl_runtime = b->nccl_runtime};
+    struct bb_results_device *devices = device_rows(b);
+    struct bb_results_head json;
+    int rc;
+
+    if (!devices)
+        return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", b->world.size);
+    bb_cuda_versions(&text.cuda_runtime, &text.cuda_driver);
+    text.devices = devices;
+    json = (struct bb_results_head){.schema = "busbar.bench/1",
+                                    .path = common->json,
+                                    .out = stdout,
+                                    .argc = argc,
+                                    .argv = argv,
+                                    .nccl_header = text.nccl_header,
+                                    .nccl_runtime = text.nccl_runtime,
+                                    .cuda_runtime = text.cuda_runtime,
+                                    .cuda_driver = text.cuda_driver,
+                                    .devices = devices,
+                                    .n_devices = b->world.size,
+                                    .emulated = b->device.emulated,
+                                    .shared_gpu = b->report.shared_gpu};
+    b->report.rig = &b->rig;
+    b->report.out = table ? stdout : NULL;
+    bb_progress_init(&b->progress, b->world.rank, common->quiet);
+    TRY(bb_results_open(&b->report.json, &json, &b->world));
+    bb_report_head(&b->report, &text);
+out:
+    free(devices);
+    return rc;
+}
+
+/* ---- the sweep ----------------------------------------------------------------------------------------------------
+ */
+
+static void say_wrong(const struct bench *b, const struct bb_case *c, const struct bb_figures *f)
+{
+    int digits = 2 * bb_dtypes[c->dtype].bytes;
+    const struct bb_wrong *w = &f->first;
+
+    if (b->world.rank != 0)
+        return;
+    if (w->outside)
+        bb_err(BB_EDATA,
+               "wrong data: %s of %zu bytes %s: %llu bytes outside of the receive area of rank %d overwritten",
+               bb_colls[c->kind].name, f->bytes, c->in_place ? "in place" : "out of place", f->wrong, w->rank);
+    else
+        bb_err(BB_EDATA,
+               "wrong data: %s of %zu bytes %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx",
+               bb_colls[c->kind].name, f->bytes, c->in_place ? "in place" : "out of place", f->wrong, w->rank,
+               (unsigned long long)w->index, digits, (unsigned long long)w->got, digits, (unsigned long long)w->want);
+}
+
+static int measure_placement(struct bench *b, struct bb_row *row, int place)
+{
+    struct bb_case c = row->c;
+    bool asked = place == BB_IN_PLACE ? b->sweep.in_place : b->sweep.out_of_place;
+    int rc;
+
+    c.in_place = place == BB_IN_PLACE;
+    row->measured[place] = asked && bb_case_possible(&c);
+    if (!row->measured[place])
+        return 0;
+    rc = bb_measure(&b->rig, &c, &row->figures[place]);
+    if (rc == 0 && row->figures[place].wrong > 0) {
+        b->wrong = true;
+        bb_progress_clear(&b->progress);
+        say_wrong(b, &c, &row->figures[place]);
+    }
+    return rc;
+}
+
+static int measure_row(void *arg, const struct bb_case *c)
+{
+    struct bench *b = arg;
+    struct bb_row row = {.c = *c};
+    int rc;
+
+    bb_progress_show(&b->progress, "%s %zu bytes", bb_colls[c->kind].name, bb_case_bytes(c));
+    TRY(measure_placement(b, &row, BB_OUT_OF_PLACE));
+    TRY(measure_placement(b, &row, BB_IN_PLACE));
+    bb_progress_clear(&b->progress);
+    TRY(bb_report_row(&b->report, &row));
+out:
+    return rc;
+}
+
+static int run_sweep(struct bench *b)
+{
+    int rc = 0;
+
+    for (int i = 0; i < b->sweep.n_colls && rc == 0; i++) {
+        bb_report_begin(&b->report, b->sweep.colls[i]);
+        rc = bb_sweep_each(&b->sweep, b->sweep.colls[i], b->world.size, measure_row, b);
+        if (rc == 0)
+            bb_report_end(&b->report, b->sweep.colls[i]);
+    }
+    bb_progress_clear(&b->progress);
+    return rc;
+}
+
+/* ---- start and end ------------------------------------------------------------------------------------------------
+ */
+
+static int run(struct bench *b, int argc, char **argv)
+{
+    int rc;
+
+    TRY(setup_ranks(b));
+    TRY(check_memory(b));
+    TRY(make_comm(b));
+    TRY(check_memory(b));
+    TRY(make_rig(b));
+    TRY(open_report(b, argc, argv));
+    TRY(run_sweep(b));
+    rc = b->wrong ? -BB_EDATA : 0;
+out:
+    return rc;
+}
+
+/* Refusals and wrong data are known to all ranks: they end in order, without an abort. */
+static bool ends_together(int rc)
+{
+    return rc >= 0 || rc == -BB_EUSAGE || rc == -BB_EDATA;
+}
+
+int bb_bench_main(int argc, char **argv)
+{
+    struct bench b = {0};
+    int rc, end_rc;
+
+    rc = bb_bench_parse(&b.options, &b.sweep, argc, argv, stdout);
+    if (rc != 0)
+        return rc;
+    rc = run(&b, argc, argv);
+    rc = bb_results_close(b.report.json, rc);
+    if (ends_together(rc)) {
+        release_rig(&b.rig);
+        end_rc = bb_comm_finalize(&b.comm);
+        rc = rc ? rc : end_rc;
+    }
+    end_rc = bb_world_release(&b.world, ends_together(rc) ? 0 : rc);
+    free(b.devices);
+    return rc ? rc : end_rc;
+}

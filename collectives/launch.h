@@ -1,0 +1,35 @@
+/*
+ * launch.h - one collective call of NCCL from its description.
+ */
+#ifndef BB_COLLECTIVES_LAUNCH_H
+#define BB_COLLECTIVES_LAUNCH_H
+
+#include "bootstrap/comms.h"
+#include "collectives/coll.h"
+
+/* Functions newer than the minimum version, NULL where the running library lacks them; groups of sends and receives
+ * take their place. Looked up once, by bb_native_find. */
+struct bb_native {
+    ncclResult_t (*alltoall)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+    ncclResult_t (*gather)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+    ncclResult_t (*scatter)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+};
+struct bb_native bb_native_find(void);
+
+struct bb_call {
+    enum bb_coll_kind kind;
+    const void *send;
+    void *recv;
+    size_t count; /* as coll.h */
+    int dtype;    /* enum bb_dtype_id */
+    int redop;    /* enum bb_redop_id, ignored by kinds that do not reduce */
+    int root;     /* ignored by kinds without */
+    struct bb_comm *comm;
+    cudaStream_t stream;
+    const struct bb_native *native;
+};
+
+/* bb_launch - enqueue it. Returns 0 or -BB_E..., after polling a non-blocking communicator. */
+int bb_launch(const struct bb_call *call) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * sweep.h - the cases of a run, in order: collectives, types, operations, sizes. Pure.
+ */
+#ifndef BB_COLLECTIVES_SWEEP_H
+#define BB_COLLECTIVES_SWEEP_H
+
+#include "bootstrap/err.h"
+#include "collectives/case.h"
+
+struct bb_sweep {
+    int colls[BB_COLL_KIND_COUNT], n_colls; /* enum bb_coll_kind */
+    int dtypes[BB_DTYPE_COUNT], n_dtypes;   /* enum bb_dtype_id  */
+    int redops[BB_REDOP_COUNT], n_redops;   /* enum bb_redop_id  */
+    int root;
+    size_t min_bytes, max_bytes;
+    size_t step_bytes; /* used when factor is 0                          */
+    double factor;     /* > 1: the next size is this many times the last */
+    bool out_of_place, in_place;
+};
+
+/* bb_sweep_next_size - the size after `bytes`, larger than it; 0 after the last. */
+size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes);
+
+/*
+ * bb_sweep_each - call fn for every row: an out-of-place case whose in-place twin is the same row. Operations without
+ * reduction run once per type, not once per operation. Stops at the first result that is not 0 and returns it.
+ */
+typedef int bb_sweep_fn(void *arg, const struct bb_case *c);
+int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn, void *arg);
+
+/* bb_sweep_slot_bytes - a slot that is large enough for every case of the run. */
+size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * twins_busbar.c - CPU twins of busbar's kernels (cuda/kernels.cu): the same functions of cuda/pattern.h in one loop.
+ * The only file here that knows busbar; it is loaded by name (twin.h).
+ */
+#include "twin.h"
+
+#include "cuda/kernel_args.h"
+
+static void fill(struct emu_launch *l)
+{
+    const struct bb_fill_args *a = &EMU_ARG(l, 0, struct bb_fill_args);
+
+    for (uint64_t i = 0; i < a->count; i++)
+        bb_store(a->buf, a->pattern.bytes, i, bb_pattern_input(&a->pattern, a->rank, a->first + i));
+}
+
+static double fill_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    const struct bb_fill_args *a = &EMU_ARG(l, 0, struct bb_fill_args);
+
+    return emu_kernel_ns(p, (double)a->count * a->pattern.bytes, 0, 0);
+}
+
+static void add_wrong(struct bb_verdict *v, uint64_t i)
+{
+    v->wrong++;
+    if (i < v->first)
+        v->first = i;
+}
+
+static void check(struct emu_launch *l)
+{
+    const struct bb_check_args *a = &EMU_ARG(l, 0, struct bb_check_args);
+
+    for (uint64_t i = 0; i < a->count; i++)
+        if (bb_differs(&a->pattern, bb_load(a->buf, a->pattern.bytes, i), bb_expected(&a->pattern, &a->expect, i)))
+            add_wrong(a->verdict, i);
+    a->verdict->checked += a->count;
+}
+
+static double check_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    const struct bb_check_args *a = &EMU_ARG(l, 0, struct bb_check_args);
+
+    return emu_kernel_ns(p, (double)a->count * a->pattern.bytes, 0, 0);
+}
+
+static void check_bytes(struct emu_launch *l)
+{
+    const struct bb_check_bytes_args *a = &EMU_ARG(l, 0, struct bb_check_bytes_args);
+
+    for (uint64_t i = 0; i < a->bytes; i++)
+        if (((const unsigned char *)a->buf)[i] != a->value)
+            add_wrong(a->verdict, i);
+    a->verdict->checked += a->bytes;
+}
+
+static double check_bytes_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    return emu_kernel_ns(p, (double)EMU_ARG(l, 0, struct bb_check_bytes_args).bytes, 0, 0);
+}
+
+static void verdict_clear(struct emu_launch *l)
+{
+    *EMU_ARG(l, 0, struct bb_verdict *) = (struct bb_verdict){.first = ~0ull};
+}
+
+/* Exactly as long as asked for: that is what the kernel is for. */
+static double spin_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    (void)p;
+    return (double)EMU_ARG(l, 0, struct bb_spin_args).ns;
+}
+
+static const struct emu_twin twins[] = {
+    {.name = "bb_fill_kernel",
+     .n_args = 1,
+     .arg_bytes = {sizeof(struct bb_fill_args)},
+     .run = fill,
+     .lasts_ns = fill_ns},
+    {.name = "bb_check_kernel",
+     .n_args = 1,
+     .arg_bytes = {sizeof(struct bb_check_args)},
+     .run = check,
+     .lasts_ns = check_ns},
+    {.name = "bb_check_bytes_kernel",
+     .n_args = 1,
+     .arg_bytes = {sizeof(struct bb_check_bytes_args)},
+     .run = check_bytes,
+     .lasts_ns = check_bytes_ns},
+    {.name = "bb_verdict_clear_kernel", .n_args = 1, .arg_bytes = {sizeof(void *)}, .run = verdict_clear},
+    {.name = "bb_spin_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_spin_args)}, .lasts_ns = spin_ns},
+};
+
+const struct emu_twin *emu_twins(size_t *n)
+{
+    *n = sizeof twins / sizeof *twins;
+    return twins;
+}

@@ -1,0 +1,180 @@
+/* measure.c - warm-up, timed, traced and "alone" steps of a program (measure.h). */
+#include "proxies/measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct series {
+    const char *name; /* "step", "compute alone" */
+    unsigned what;    /* enum bb_issue           */
+    int n;
+};
+
+/* ---- timed steps ---------------------------------------------------------------------------------------------------
+ */
+
+/* most[i] = the largest own[i] of all ranks. */
+static int slowest_of_all(struct bb_world *w, const double *own, int n, double *most)
+{
+    double *all = calloc((size_t)w->size * (size_t)n + 1, sizeof(*all));
+    int rc = all ? 0 : bb_err(BB_EFAIL, "no memory for %d samples of %d ranks", n, w->size);
+
+    if (rc == 0 && n > 0)
+        rc = bb_world_allgather(w, own, all, (size_t)n * sizeof(*own));
+    for (int i = 0; rc == 0 && i < n; i++) {
+        most[i] = own[i];
+        for (int r = 0; r < w->size; r++)
+            most[i] =
+                all[(size_t)r * (size_t)n + (size_t)i] > most[i] ? all[(size_t)r * (size_t)n + (size_t)i] : most[i];
+    }
+    free(all);
+    return rc;
+}
+
+/* Runs the series; step_us[n] and issue_us[n] (may be NULL) are those of the slowest rank of each step. */
+static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
+                     double *issue_us)
+{
+    double *own = calloc((size_t)s->n * 2 + 1, sizeof(*own));
+    struct bb_step_time t;
+    char name[64];
+    int rc = own ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
+
+    for (int i = 0; rc == 0 && i < s->n; i++) {
+        snprintf(name, sizeof(name), "%s %d", s->name, i);
+        bb_progress_show(progress, "%s of %d", name, s->n);
+        TRY(bb_runner_step(r, name, s->what, false, &t));
+        own[i] = t.step_us;
+        own[s->n + i] = t.issue_us;
+    }
+    if (rc == 0 && step_us)
+        TRY(slowest_of_all(r->world, own, s->n, step_us));
+    if (rc == 0 && issue_us)
+        TRY(slowest_of_all(r->world, own + s->n, s->n, issue_us));
+out:
+    free(own);
+    return rc;
+}
+
+static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
+{
+    const struct series s = {"step", BB_ISSUE_ALL, n};
+    double *issue_us = calloc((size_t)n + 1, sizeof(*issue_us));
+    int rc;
+
+    m->step_us = calloc((size_t)n + 1, sizeof(*m->step_us));
+    TRY(issue_us && m->step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
+    TRY(run_timed(r, &s, progress, m->step_us, issue_us));
+    TRY(bb_stats_of(m->step_us, (size_t)n, &m->step));
+    TRY(bb_stats_of(issue_us, (size_t)n, &m->issue));
+    m->steps = n;
+out:
+    free(issue_us);
+    return rc;
+}
+
+/* The median time of a step with a part of the program. */
+static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
+{
+    double *step_us = calloc((size_t)s->n + 1, sizeof(*step_us));
+    struct bb_stats stats;
+    int rc;
+
+    TRY(step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n));
+    TRY(run_timed(r, s, progress, step_us, NULL));
+    TRY(bb_stats_of(step_us, (size_t)s->n, &stats));
+    *median_us = stats.p50;
+out:
+    free(step_us);
+    return rc;
+}
+
+/* ---- traced steps
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* *all = the figures of every rank over s->n traced steps; NULL when there are none. */
+static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
+                       struct bb_figures **all)
+{
+    struct bb_figures own = {0};
+    struct bb_trace trace = {0};
+    struct bb_step_time t;
+    char name[64];
+    int rc = 0;
+
+    if (s->n == 0)
+        return 0;
+    TRY(bb_runner_trace(r));
+    TRY(bb_trace_init(&trace, r));
+    for (int i = 0; i < s->n; i++) {
+        snprintf(name, sizeof(name), "traced %s %d", s->name, i);
+        bb_progress_show(progress, "%s of %d", name, s->n);
+        TRY(bb_runner_step(r, name, s->what, true, &t));
+        TRY(bb_trace_read(&trace, r, s->what));
+        TRY(bb_figures_split(&own, r, &trace));
+        TRY(bb_figures_add(&own, r, &trace));
+    }
+    *all = calloc((size_t)r->world->size, sizeof(own));
+    TRY(*all ? 0 : bb_err(BB_EFAIL, "no memory for the figures of %d ranks", r->world->size));
+    TRY(bb_world_allgather(r->world, &own, *all, sizeof(own)));
+out:
+    bb_trace_release(&trace);
+    return rc;
+}
+
+/* ---- all of it
+ * ----------------------------------------------------------------------------------------------------------- */
+
+static int measure_alone(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+                         struct bb_measured *m)
+{
+    struct series compute = {"compute alone", BB_ISSUE_COMPUTE, plan->steps};
+    struct series comm = {"communication alone", BB_ISSUE_COMM, plan->steps};
+    int rc;
+
+    TRY(time_part(r, &compute, progress, &m->compute_alone_us));
+    TRY(time_part(r, &comm, progress, &m->comm_alone_us));
+    compute.n = comm.n = plan->traced_steps;
+    TRY(trace_steps(r, &compute, progress, &m->compute_alone));
+    TRY(trace_steps(r, &comm, progress, &m->comm_alone));
+    m->alone = true;
+out:
+    return rc;
+}
+
+int bb_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+               struct bb_measured *m)
+{
+    const struct series warmup = {"warm-up", BB_ISSUE_ALL, plan->warmup};
+    const struct series traced = {"step", BB_ISSUE_ALL, plan->traced_steps};
+    int rc;
+
+    *m = (struct bb_measured){.ranks = r->world->size, .traced_steps = plan->traced_steps};
+    TRY(run_timed(r, &warmup, progress, NULL, NULL));
+    TRY(time_steps(r, plan->steps, progress, m));
+    TRY(trace_steps(r, &traced, progress, &m->traced));
+    if (plan->alone)
+        TRY(measure_alone(r, plan, progress, m));
+out:
+    bb_progress_clear(progress);
+    return rc;
+}
+
+void bb_measured_release(struct bb_measured *m)
+{
+    free(m->step_us);
+    free(m->traced);
+    free(m->compute_alone);
+    free(m->comm_alone);
+    *m = (struct bb_measured){0};
+}
+
+int bb_slowest(const struct bb_measured *m, bool (*pick)(const void *arg, int rank), const void *arg)
+{
+    int slowest = BB_NONE;
+
+    for (int i = 0; i < m->ranks; i++)
+        if ((!pick || pick(arg, i)) && (slowest == BB_NONE || m->traced[i].step_us > m->traced[slowest].step_us))
+            slowest = i;
+    return slowest;
+}

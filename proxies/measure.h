@@ -1,0 +1,42 @@
+/*
+ * measure.h - what is measured of a step program: its time, where the time goes, and what its communication costs.
+ *
+ *   timed steps    nothing but the program; a step's time is that of its slowest rank
+ *   traced steps   separate, since recording costs: events around every operation (figures.h)
+ *   alone          where there is compute and communication: the same program with compute alone, with communication
+ *                  alone, timed and traced, for the second, independent overlap figure and for what communication costs
+ */
+#ifndef BB_PROXIES_MEASURE_H
+#define BB_PROXIES_MEASURE_H
+
+#include "bootstrap/progress.h"
+#include "bootstrap/stats.h"
+#include "proxies/figures.h"
+#include "proxies/runner.h"
+
+struct bb_measure_plan {
+    int warmup, steps, traced_steps;
+    bool alone; /* run compute and communication alone as well */
+};
+
+/* Equal on all ranks once measured. Arrays [ranks] by world rank. */
+struct bb_measured {
+    int ranks, steps, traced_steps;
+    double *step_us;                        /* [steps] of the slowest rank of each step                               */
+    struct bb_stats step;                   /* of step_us                                                             */
+    struct bb_stats issue;                  /* host time to issue a step, on the slowest rank of each step            */
+    struct bb_figures *traced;              /* [ranks] NULL without traced steps                                      */
+    bool alone;                             /* the rest is there                                                      */
+    double compute_alone_us, comm_alone_us; /* medians of the slowest rank of each step       */
+    struct bb_figures *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */
+};
+
+/* bb_measure - collective over the world. m is to be released, also after an error. */
+int bb_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+               struct bb_measured *m) BB_MUST_CHECK;
+void bb_measured_release(struct bb_measured *m);
+
+/* bb_slowest - the rank with the longest traced step among those for which pick(arg, rank) holds (NULL: all). */
+int bb_slowest(const struct bb_measured *m, bool (*pick)(const void *arg, int rank), const void *arg);
+
+#endif

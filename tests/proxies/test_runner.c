@@ -1,0 +1,283 @@
+/*
+ * test_runner.c - hand-made programs on two emulated GPUs whose overlap is known exactly: fully hidden, fully exposed,
+ * half, a late peer, pairs in one group. The cluster (round.json) moves one byte per nanosecond and nothing else costs
+ * time: an all_reduce of 1,000,000 bytes over two ranks takes 2(n-1)/n * 1000 = 1000 us.
+ */
+#include "cuda/device.h"
+#include "proxies/data_check.h"
+#include "proxies/measure.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const size_t COUNT = 250000; /* floats: 1,000,000 bytes, 1000 us */
+
+struct fixture {
+    struct bb_world world;
+    struct bb_layout layout;
+    struct bb_program program;
+    struct bb_runner runner;
+    struct bb_measured m;
+    int comm, stream, from, to;
+};
+static struct bb_world world; /* one MPI per process */
+
+/* ---- building ---------------------------------------------------------------------------------------------------- */
+
+static int compute(struct fixture *f, double us, int wait)
+{
+    struct bb_op op = {.kind = BB_OP_COMPUTE,
+                       .comm = BB_NONE,
+                       .call = BB_NONE,
+                       .src = BB_NONE,
+                       .dst = BB_NONE,
+                       .compute_us = us,
+                       .micro_batch = BB_NONE,
+                       .layer = BB_NONE,
+                       .what = "kernel"};
+
+    return bb_program_add(&f->program, &op, &wait, 1);
+}
+
+static int all_reduce(struct fixture *f, int wait)
+{
+    struct bb_op op = {.kind = BB_OP_COLLECTIVE,
+                       .coll = BB_ALL_REDUCE,
+                       .dtype = BB_FLOAT,
+                       .redop = BB_SUM,
+                       .stream = f->stream,
+                       .comm = f->comm,
+                       .call = BB_NONE,
+                       .count = COUNT,
+                       .src = f->from,
+                       .dst = f->to,
+                       .phase = BB_PHASE_GRADIENTS,
+                       .micro_batch = BB_NONE,
+                       .layer = 0,
+                       .what = "gradients"};
+
+    return bb_program_add(&f->program, &op, &wait, 1);
+}
+
+static int pair(struct fixture *f, enum bb_op_kind kind, int call, size_t count)
+{
+    struct bb_op op = {.kind = kind,
+                       .dtype = BB_FLOAT,
+                       .stream = f->stream,
+                       .comm = f->comm,
+                       .call = call,
+                       .peer = 1,
+                       .peer_kind = BB_PEER_OFFSET,
+                       .count = count,
+                       .src = kind == BB_OP_SEND ? f->from : BB_NONE,
+                       .dst = kind == BB_OP_RECV ? f->to : BB_NONE,
+                       .micro_batch = 0,
+                       .layer = BB_NONE,
+                       .what = "activations"};
+
+    return bb_program_add(&f->program, &op, NULL, 0);
+}
+
+static void start(struct fixture *f)
+{
+    const struct bb_axis axis = {.name = "dp", .size = 2};
+
+    memset(f, 0, sizeof(*f));
+    assert_int_equal(bb_layout_init(&f->layout, 2, &axis, 1), 0);
+    f->comm = bb_layout_add_comm(&f->layout, "dp", bb_layout_add_group(&f->layout, "dp", 1));
+    assert_int_equal(bb_program_init(&f->program), 0);
+    f->stream = bb_program_add_stream(&f->program, "dp", f->comm);
+    f->from = bb_program_add_buffer(&f->program, "from", BB_USE_GRADIENTS, COUNT, BB_FLOAT);
+    f->to = bb_program_add_buffer(&f->program, "to", BB_USE_GRADIENTS, COUNT, BB_FLOAT);
+}
+
+static void measure(struct fixture *f, bool alone)
+{
+    const struct bb_measure_plan plan = {.warmup = 1, .steps = 3, .traced_steps = 2, .alone = alone};
+    struct bb_progress quiet = {0};
+
+    assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program), 0);
+    assert_int_equal(bb_measure(&f->runner, &plan, &quiet, &f->m), 0);
+}
+
+static void finish(struct fixture *f)
+{
+    assert_int_equal(bb_runner_release(&f->runner, 0), 0);
+    bb_measured_release(&f->m);
+    bb_program_release(&f->program);
+    bb_layout_release(&f->layout);
+}
+
+/* ---- expectations --------------------------------------------------------------------------------------------------
+ */
+
+static void assert_us(double got, double want, const char *what, int line)
+{
+    if (!(got > want - 0.5 && got < want + 0.5))
+        fail_msg("line %d: %s is %.3f us, should be %.3f us", line, what, got, want);
+}
+#define ASSERT_US(got, want) assert_us((got), (want), #got, __LINE__)
+
+static void assert_figures(const struct bb_figures *f, double step, double computing, double comm, double exposed,
+                           int line)
+{
+    assert_us(f->step_us, step, "step", line);
+    assert_us(f->compute_us, computing, "compute", line);
+    assert_us(f->comm_us, comm, "communication", line);
+    assert_us(f->exposed_us, exposed, "exposed", line);
+    assert_us(f->groups[0].busy_us, comm, "busy of the group", line);
+    assert_us(f->groups[0].exposed_us, exposed, "exposed of the group", line);
+    assert_us(f->idle_us, step - computing - exposed, "idle", line);
+}
+#define ASSERT_FIGURES(f, step, computing, comm, exposed)                                                              \
+    assert_figures((f), (step), (computing), (comm), (exposed), __LINE__)
+
+/* ---- the cases
+ * ------------------------------------------------------------------------------------------------------- */
+
+static void fully_hidden(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    all_reduce(&f, compute(&f, 1000, BB_NONE));
+    compute(&f, 2000, BB_NONE);
+    measure(&f, true);
+    for (int r = 0; r < 2; r++)
+        ASSERT_FIGURES(&f.m.traced[r], 3000, 3000, 1000, 0);
+    ASSERT_US(f.m.step.p50, 3000);
+    ASSERT_US(f.m.step.max, 3000);
+    ASSERT_US(f.m.compute_alone_us, 3000);
+    ASSERT_US(f.m.comm_alone_us, 1000);
+    assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.step.p50), 1.0, 1e-3);
+    ASSERT_FIGURES(&f.m.compute_alone[0], 3000, 3000, 0, 0);
+    ASSERT_FIGURES(&f.m.comm_alone[0], 1000, 0, 1000, 1000);
+    finish(&f);
+}
+
+static void fully_exposed(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    compute(&f, 1000, all_reduce(&f, compute(&f, 1000, BB_NONE)));
+    measure(&f, true);
+    for (int r = 0; r < 2; r++)
+        ASSERT_FIGURES(&f.m.traced[r], 3000, 2000, 1000, 1000);
+    ASSERT_US(f.m.compute_alone_us, 2000);
+    ASSERT_US(f.m.comm_alone_us, 1000);
+    assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.step.p50), 0.0, 1e-3);
+    finish(&f);
+}
+
+static void half_hidden(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    all_reduce(&f, compute(&f, 1000, BB_NONE));
+    compute(&f, 500, BB_NONE);
+    measure(&f, false);
+    for (int r = 0; r < 2; r++) {
+        ASSERT_FIGURES(&f.m.traced[r], 2000, 1500, 1000, 500);
+        ASSERT_US(f.m.traced[r].groups[0].transfer_us, 1000);
+        ASSERT_US(f.m.traced[r].groups[0].waiting_us, 0);
+    }
+    finish(&f);
+}
+
+/* Rank 1 comes 2000 us late: rank 0 waits, and only 500 us of its 3000 us of communication have a kernel beside them.
+ */
+static void late_peer(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    all_reduce(&f, compute(&f, world.rank == 0 ? 1000 : 3000, BB_NONE));
+    compute(&f, 500, BB_NONE);
+    measure(&f, false);
+    ASSERT_FIGURES(&f.m.traced[0], 4000, 1500, 3000, 2500);
+    ASSERT_FIGURES(&f.m.traced[1], 4000, 3500, 1000, 500);
+    for (int r = 0; r < 2; r++) {
+        ASSERT_US(f.m.traced[r].groups[0].transfer_us, 1000);
+        ASSERT_US(f.m.traced[r].groups[0].waiting_us, r == 0 ? 2000 : 0);
+    }
+    ASSERT_US(f.m.step.p50, 4000);
+    finish(&f);
+}
+
+/* A send and a receive of 400,000 bytes each in one group, both ways at once: 400 us, beside a kernel of 300 us. */
+static void pairs_in_a_group(void **state)
+{
+    struct bb_group_work work[BB_MAX_GROUPS];
+    unsigned long long wrong = 1;
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    compute(&f, 300, BB_NONE);
+    pair(&f, BB_OP_SEND, 7, 100000);
+    pair(&f, BB_OP_RECV, 7, 100000);
+    measure(&f, false);
+    for (int r = 0; r < 2; r++)
+        ASSERT_FIGURES(&f.m.traced[r], 400, 300, 400, 100);
+    bb_group_works(&f.layout, &f.program, work);
+    assert_int_equal(work[0].calls, 2);
+    assert_true(work[0].bytes == 800000 && work[0].bus_bytes == 400000 && work[0].pairs);
+    assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
+    assert_int_equal(wrong, 0);
+    finish(&f);
+}
+
+static void nothing_at_all(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    measure(&f, true);
+    ASSERT_FIGURES(&f.m.traced[0], 0, 0, 0, 0);
+    finish(&f);
+}
+
+static void data_of_a_reduction(void **state)
+{
+    unsigned long long wrong = 1;
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    all_reduce(&f, BB_NONE);
+    all_reduce(&f, BB_NONE);
+    f.to = f.from; /* in place */
+    all_reduce(&f, BB_NONE);
+    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
+    assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
+    assert_int_equal(wrong, 0);
+    finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_at_all),      cmocka_unit_test(fully_hidden), cmocka_unit_test(fully_exposed),
+        cmocka_unit_test(half_hidden),         cmocka_unit_test(late_peer),    cmocka_unit_test(pairs_in_a_group),
+        cmocka_unit_test(data_of_a_reduction),
+    };
+    struct bb_device_info device;
+    int rc = bb_world_init(&world, 30);
+
+    if (rc == 0)
+        rc = bb_device_choose(world.local_rank, world.local_size, true, &device);
+    if (rc == 0)
+        rc = cmocka_run_group_tests(tests, NULL, NULL) ? -BB_EFAIL : 0;
+    return bb_exit_code(bb_world_release(&world, rc));
+}

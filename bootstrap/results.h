@@ -4,8 +4,8 @@
  *
  * The file is valid at any moment: it is written to FILE.tmp and renamed. Rows are saved as they come: a row is written
  * when it arrives if the last write is at least 20 times its own duration ago (so that writing takes at most 5 % of the
- * time), otherwise by the roll call's thread within 100 ms. A killed run leaves its rows and the status "running"; one
- * that ends early, but by itself, leaves its status. "-" prints once, at the end.
+ * time), otherwise by a thread of the results within 100 ms. A killed run leaves its rows and the status "running"; one
+ * that ends early, but by itself, leaves its status. "-", a pipe or a device is written once, at the end.
  *
  * Only rank 0 holds anything; on other ranks, and without a file, all calls succeed and do nothing but release what
  * they are given, so callers need no branches. json_t arguments are taken over (also on failure).
@@ -38,6 +38,7 @@ struct bb_results_head {
     int n_devices;
     bool emulated;
     bool shared_gpu;
+    bool no_rows; /* the schema has no results[] (proxy, plan) */
 };
 
 struct bb_results; /* opaque: holds a lock */
@@ -69,7 +70,8 @@ json_t *bb_json_real(double value);
  */
 json_t *bb_json_stats(const struct bb_stats *stats);
 
-/* bb_json_options - the effective options of a run as an object, by long name: `options{}` of the schemas. */
+/* bb_json_options - the effective options of a run as an object, by long name with _ for -: `options{}` of the schemas.
+ */
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
 
 /* bb_json_environment - the environment variables on the allow list, never the whole of it. */

@@ -60,9 +60,9 @@ int bb_world_release(struct bb_world *w, int rc);
 
 /*
  * Exchanges; called by all ranks in the same order. Sizes in bytes and equal on all ranks. bcast: buf of `root` goes to
- * all. allgather: send[bytes] of rank r arrives at recv + r * bytes. `what` names the step in messages and is a step of
- * bb_world_reached. bb_world_agree: returns 0 when every rank passed 0, else the first non-zero rc by rank (own errors
- * are printed by who met them), so that all ranks leave together.
+ * all. allgather: send[bytes] of rank r arrives at recv + r * bytes. `what` is the name in messages
+ * ("the start of the sweep"). bb_world_agree: 0 when every rank passed 0, else the first rc in rank order that is not
+ * 0, so that all ranks leave together (each has printed its own error).
  */
 int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root) BB_MUST_CHECK;
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes) BB_MUST_CHECK;

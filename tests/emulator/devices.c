@@ -2,6 +2,8 @@
  * devices.c - the devices: which one a thread uses, what they say of themselves, who reaches whom.
  */
 #include "internal.h"
+#include <cuda_profiler_api.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,6 +57,41 @@ out:
     return emu_report(rc);
 }
 
+cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags)
+{
+    cudaError_t rc;
+
+    (void)device_flags, (void)flags;
+    TRY(emu_enter(__func__));
+    rc = device_ok(device);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaSetValidDevices(int *devices, int n)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    for (int i = 0; i < n; i++)
+        TRY(device_ok(devices[i]));
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (device && prop)
+        *device = 0; /* all are alike */
+    else
+        rc = cudaErrorInvalidValue;
+out:
+    return emu_report(rc);
+}
+
 cudaError_t cudaDeviceSynchronize(void)
 {
     cudaError_t rc;
@@ -68,6 +105,388 @@ out:
     return emu_report(rc);
 }
 
+/* Ends what runs, frees the memory and forgets a sticky error. Streams and events of the device stay usable, which the
+ * runtime leaves undefined. */
+cudaError_t cudaDeviceReset(void)
+{
+    emu_init();
+    if (emu.n_devices == 0)
+        return emu_report(cudaErrorNoDevice);
+    if (emu_fault(__func__))
+        return emu_report(cudaErrorUnknown);
+    emu_lock();
+    emu_drain_device_locked(current_device);
+    emu.devices[current_device].sticky = cudaSuccess;
+    emu.devices[current_device].peers = 0;
+    emu_unlock();
+    emu_free_device_memory(current_device);
+    return cudaSuccess;
+}
+
+/* ---- what a device says of itself -------------------------------------------------------------------------------- */
+
+/* The same device index on the same host has the same id in every process. */
+static void fill_uuid(cudaUUID_t *uuid, int device)
+{
+    char host[256] = "";
+    uint64_t hash = 14695981039346656037u;
+
+    gethostname(host, sizeof(host) - 1);
+    for (const char *c = host; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    memcpy(uuid->bytes, "EMU-GPU", 7);
+    uuid->bytes[7] = (char)device;
+    memcpy(uuid->bytes + 8, &hash, 8);
+}
+
+/* Limits are those of compute capability 9.0; what the profile says replaces them. */
+static void fill_limits(struct cudaDeviceProp *p)
+{
+    p->sharedMemPerBlock = 49152;
+    p->sharedMemPerBlockOptin = 232448;
+    p->sharedMemPerMultiprocessor = 233472;
+    p->reservedSharedMemPerBlock = 1024;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+    p->warpSize = 32;
+    p->memPitch = 2147483647;
+    p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+    p->maxThreadsDim[2] = 64;
+    p->maxGridSize[0] = 2147483647;
+    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->totalConstMem = 65536;
+    p->major = 9;
+    p->textureAlignment = 512;
+    p->texturePitchAlignment = 32;
+    p->surfaceAlignment = 512;
+    p->memoryBusWidth = 5120;
+    p->l2CacheSize = 50 << 20;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->maxBlocksPerMultiProcessor = 32;
+}
+
+static void fill_abilities(struct cudaDeviceProp *p)
+{
+    p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = 1;
+    p->streamPrioritiesSupported = p->globalL1CacheSupported = p->localL1CacheSupported = 1;
+    p->concurrentManagedAccess = p->computePreemptionSupported = p->canUseHostPointerForRegisteredMem = 1;
+    p->cooperativeLaunch = p->hostRegisterSupported = p->memoryPoolsSupported = p->clusterLaunch = 1;
+    p->asyncEngineCount = 3;
+    p->hostNumaId = -1;
+}
+
+static void fill_properties(struct cudaDeviceProp *p, int device)
+{
+    memset(p, 0, sizeof(*p));
+    strcpy(p->name, "Emulated GPU");
+    fill_uuid(&p->uuid, device);
+    fill_limits(p);
+    fill_abilities(p);
+    p->totalGlobalMem = (size_t)emu.profile.memory_bytes;
+    p->multiProcessorCount = emu.profile.sm_count;
+    p->pciBusID = device + 1;
+#if CUDART_VERSION < 13000
+    p->clockRate = emu.profile.clock_khz;
+    p->memoryClockRate = emu.profile.clock_khz;
+#endif
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    TRY(prop ? device_ok(device) : cudaErrorInvalidValue);
+    fill_properties(prop, device);
+out:
+    return emu_report(rc);
+}
+
+enum { FROM_FIELD, FROM_SIZE, FROM_CLOCK, FROM_CONSTANT };
+struct attribute {
+    enum cudaDeviceAttr id;
+    int kind;
+    size_t offset; /* in cudaDeviceProp */
+    int constant;
+};
+#define FIELD(attr, field)                                                                                             \
+    {                                                                                                                  \
+        .id = cudaDevAttr##attr, .kind = FROM_FIELD, .offset = offsetof(struct cudaDeviceProp, field)                  \
+    }
+#define SIZE(attr, field)                                                                                              \
+    {                                                                                                                  \
+        .id = cudaDevAttr##attr, .kind = FROM_SIZE, .offset = offsetof(struct cudaDeviceProp, field)                   \
+    }
+#define CLOCK(attr)                                                                                                    \
+    {                                                                                                                  \
+        .id = cudaDevAttr##attr, .kind = FROM_CLOCK                                                                    \
+    }
+#define CONST(attr, value)                                                                                             \
+    {                                                                                                                  \
+        .id = cudaDevAttr##attr, .kind = FROM_CONSTANT, .constant = (value)                                            \
+    }
+
+/* Attributes that are not listed are 0: abilities that the emulated device does not have, and textures. */
+static const struct attribute attributes[] = {
+    FIELD(MaxThreadsPerBlock, maxThreadsPerBlock),
+    FIELD(MaxBlockDimX, maxThreadsDim[0]),
+    FIELD(MaxBlockDimY, maxThreadsDim[1]),
+    FIELD(MaxBlockDimZ, maxThreadsDim[2]),
+    FIELD(MaxGridDimX, maxGridSize[0]),
+    FIELD(MaxGridDimY, maxGridSize[1]),
+    FIELD(MaxGridDimZ, maxGridSize[2]),
+    SIZE(MaxSharedMemoryPerBlock, sharedMemPerBlock),
+    SIZE(TotalConstantMemory, totalConstMem),
+    FIELD(WarpSize, warpSize),
+    SIZE(MaxPitch, memPitch),
+    FIELD(MaxRegistersPerBlock, regsPerBlock),
+    CLOCK(ClockRate),
+    SIZE(TextureAlignment, textureAlignment),
+    CONST(GpuOverlap, 1),
+    FIELD(MultiProcessorCount, multiProcessorCount),
+    FIELD(CanMapHostMemory, canMapHostMemory),
+    SIZE(SurfaceAlignment, surfaceAlignment),
+    FIELD(ConcurrentKernels, concurrentKernels),
+    FIELD(PciBusId, pciBusID),
+    CLOCK(MemoryClockRate),
+    FIELD(GlobalMemoryBusWidth, memoryBusWidth),
+    FIELD(L2CacheSize, l2CacheSize),
+    FIELD(MaxThreadsPerMultiProcessor, maxThreadsPerMultiProcessor),
+    FIELD(AsyncEngineCount, asyncEngineCount),
+    FIELD(UnifiedAddressing, unifiedAddressing),
+    SIZE(TexturePitchAlignment, texturePitchAlignment),
+    FIELD(ComputeCapabilityMajor, major),
+    FIELD(ComputeCapabilityMinor, minor),
+    FIELD(StreamPrioritiesSupported, streamPrioritiesSupported),
+    FIELD(GlobalL1CacheSupported, globalL1CacheSupported),
+    FIELD(LocalL1CacheSupported, localL1CacheSupported),
+    SIZE(MaxSharedMemoryPerMultiprocessor, sharedMemPerMultiprocessor),
+    FIELD(MaxRegistersPerMultiprocessor, regsPerMultiprocessor),
+    FIELD(ManagedMemory, managedMemory),
+    CONST(SingleToDoublePrecisionPerfRatio, 2),
+    FIELD(ConcurrentManagedAccess, concurrentManagedAccess),
+    FIELD(ComputePreemptionSupported, computePreemptionSupported),
+    FIELD(CanUseHostPointerForRegisteredMem, canUseHostPointerForRegisteredMem),
+    FIELD(CooperativeLaunch, cooperativeLaunch),
+    SIZE(MaxSharedMemoryPerBlockOptin, sharedMemPerBlockOptin),
+    FIELD(HostRegisterSupported, hostRegisterSupported),
+    FIELD(MaxBlocksPerMultiprocessor, maxBlocksPerMultiProcessor),
+    SIZE(ReservedSharedMemoryPerBlock, reservedSharedMemPerBlock),
+    FIELD(MemoryPoolsSupported, memoryPoolsSupported),
+    FIELD(ClusterLaunch, clusterLaunch),
+    CONST(MemSyncDomainCount, 4),
+    CONST(HostNumaId, -1),
+};
+
+static int attribute_value(const struct attribute *a, const struct cudaDeviceProp *prop)
+{
+    const char *field = (const char *)prop + a->offset;
+
+    switch (a->kind) {
+    case FROM_FIELD:
+        return *(const int *)field;
+    case FROM_SIZE:
+        return (int)*(const size_t *)field;
+    case FROM_CLOCK:
+        return emu.profile.clock_khz;
+    }
+    return a->constant;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr id, int device)
+{
+    struct cudaDeviceProp prop;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    TRY(value && id >= cudaDevAttrMaxThreadsPerBlock && id < cudaDevAttrMax ? device_ok(device)
+                                                                            : cudaErrorInvalidValue);
+    *value = 0;
+    fill_properties(&prop, device);
+    for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
+        if (attributes[i].id == id)
+            *value = attribute_value(&attributes[i], &prop);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    TRY(text && bytes >= 13 ? device_ok(device) : cudaErrorInvalidValue);
+    snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", 0, (unsigned char)(device + 1), 0);
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
+{
+    unsigned domain, bus, slot;
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (!device || !text || (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3))
+        rc = cudaErrorInvalidValue;
+    else if (domain != 0 || slot != 0 || bus < 1 || bus > (unsigned)emu.n_devices)
+        rc = cudaErrorInvalidDevice;
+    else
+        *device = (int)bus - 1;
+out:
+    return emu_report(rc);
+}
+
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaSetDeviceFlags(unsigned int flags)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (flags & ~(unsigned)cudaDeviceMask)
+        rc = cudaErrorInvalidValue;
+    else
+        emu.devices[current_device].flags = flags;
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned int *flags)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (flags)
+        *flags = emu.devices[current_device].flags;
+    else
+        rc = cudaErrorInvalidValue;
+out:
+    return emu_report(rc);
+}
+
+/* One limit of the current device; they are kept and have no effect. */
+static cudaError_t limit_at(const char *function, enum cudaLimit id, size_t **limit)
+{
+    static const size_t defaults[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
+    size_t *limits = emu.devices[current_device].limits;
+    cudaError_t rc = emu_enter(function);
+
+    if (!rc && (unsigned)id >= sizeof(defaults) / sizeof(defaults[0]))
+        rc = cudaErrorUnsupportedLimit;
+    if (!rc && limits[0] == 0)
+        memcpy(limits, defaults, sizeof(defaults));
+    *limit = &limits[(unsigned)id & 7];
+    return emu_report(rc);
+}
+
+cudaError_t cudaDeviceSetLimit(enum cudaLimit id, size_t value)
+{
+    size_t *limit;
+    cudaError_t rc = limit_at(__func__, id, &limit);
+
+    if (rc == cudaSuccess)
+        *limit = value;
+    return rc;
+}
+
+cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit id)
+{
+    size_t *limit;
+    cudaError_t rc = limit_at(__func__, id, &limit);
+
+    if (rc == cudaSuccess && value)
+        *value = *limit;
+    return value ? rc : emu_report(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *config)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    if (config)
+        *config = cudaFuncCachePreferNone;
+    else
+        rc = cudaErrorInvalidValue;
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config)
+{
+    (void)config;
+    return emu_report(emu_enter(__func__));
+}
+
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
+                                               enum cudaFlushGPUDirectRDMAWritesScope scope)
+{
+    (void)target, (void)scope;
+    return emu_report(emu_enter(__func__));
+}
+
+cudaError_t cudaCtxResetPersistingL2Cache(void)
+{
+    return emu_report(emu_enter(__func__));
+}
+
+/* ---- peers: every device of a process reaches every other -------------------------------------------------------- */
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    TRY(can ? device_ok(device) : cudaErrorInvalidValue);
+    TRY(device_ok(peer));
+    *can = device != peer;
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr id, int device, int peer)
+{
+    cudaError_t rc;
+
+    TRY(emu_enter(__func__));
+    TRY(value && device != peer ? device_ok(device) : cudaErrorInvalidValue);
+    TRY(device_ok(peer));
+    *value = id == cudaDevP2PAttrAccessSupported || id == cudaDevP2PAttrNativeAtomicSupported;
+out:
+    return emu_report(rc);
+}
+
+static cudaError_t set_peer(const char *function, int peer, bool on, cudaError_t already)
+{
+    uint64_t bit = peer >= 0 && peer < EMU_MAX_DEVICES ? (uint64_t)1 << peer : 0;
+    cudaError_t rc;
+
+    TRY(emu_enter(function));
+    TRY(peer != current_device ? device_ok(peer) : cudaErrorInvalidDevice);
+    emu_lock();
+    if (!(emu.devices[current_device].peers & bit) != on)
+        rc = already;
+    else
+        emu.devices[current_device].peers ^= bit;
+    emu_unlock();
+out:
+    return emu_report(rc);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
+{
+    if (flags)
+        return emu_report(cudaErrorInvalidValue);
+    return set_peer(__func__, peer, true, cudaErrorPeerAccessAlreadyEnabled);
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer)
+{
+    return set_peer(__func__, peer, false, cudaErrorPeerAccessNotEnabled);
+}
+
+/* ---- versions, profiler, driver ---------------------------------------------------------------------------------- */
+
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
     if (!version)
@@ -79,4 +498,33 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cudaDriverGetVersion(int *version)
 {
     return cudaRuntimeGetVersion(version);
+}
+
+cudaError_t cudaProfilerStart(void)
+{
+    return emu_report(emu_enter(__func__));
+}
+
+cudaError_t cudaProfilerStop(void)
+{
+    return emu_report(emu_enter(__func__));
+}
+
+/* There is no driver underneath: every entry point is one that it does not have. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
+{
+    (void)version, (void)flags;
+    if (!symbol || !entry)
+        return emu_report(cudaErrorInvalidValue);
+    *entry = NULL;
+    if (status)
+        *status = cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **entry, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *status)
+{
+    return cudaGetDriverEntryPointByVersion(symbol, entry, CUDART_VERSION, flags, status);
 }

@@ -231,3 +231,10 @@ cudaError_t cudaGetLastError(void)
     last_error = cudaSuccess;
     return rc;
 }
+
+/* For unmodelled.c, which sees no header of CUDA. */
+__attribute__((visibility("hidden"))) int emu_unmodelled(void);
+int emu_unmodelled(void)
+{
+    return (int)emu_report(cudaErrorNotSupported);
+}

@@ -6,6 +6,8 @@
 
 #include "internal.h"
 
+#pragma GCC visibility push(hidden)
+
 /* The handle that the program sees. Nodes and their operations belong to the body. */
 struct CUgraphNode_st {
     struct emu_graph_body *body;
@@ -57,4 +59,5 @@ void emu_capture_begin_locked(struct CUstream_st *s, struct CUgraph_st *graph, e
                               bool into_existing);
 void emu_capture_leave_locked(struct emu_capture *capture); /* takes all its streams out of it and frees it */
 
+#pragma GCC visibility pop
 #endif

@@ -13,6 +13,8 @@
 #include "engine.h"
 #include <pthread.h>
 
+#pragma GCC visibility push(hidden) /* engine.h is what the library shows of itself beside CUDA */
+
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         if ((rc = (expr)) != cudaSuccess)                                                                              \
@@ -158,6 +160,8 @@ bool emu_inside_block(const void *pointer, size_t bytes);      /* of one block t
 cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_space space);
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space); /* memory of the program itself: a variable */
 size_t emu_block_bytes(const void *base);                             /* 0 when no block begins there            */
+void emu_free_block(void *base);
 void emu_free_device_memory(int device);
 
+#pragma GCC visibility pop
 #endif

@@ -463,3 +463,37 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
 {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, func, threads, shared, 0);
 }
+
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *func, int blocks, int threads)
+{
+    struct CUkern_st *kernel = NULL;
+    cudaError_t rc = lookup(__func__, func, bytes, &kernel);
+
+    if (rc == cudaSuccess && (blocks < 1 || threads < 1 || threads > 1024))
+        return emu_report(cudaErrorInvalidValue);
+    if (rc == cudaSuccess)
+        *bytes = 233472 / (size_t)blocks > 232448 ? 232448 : 233472 / (size_t)blocks;
+    return rc;
+}
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *blocks, const void *func, const cudaLaunchConfig_t *config)
+{
+    struct CUkern_st *kernel = NULL;
+    cudaError_t rc = lookup(__func__, func, blocks, &kernel);
+
+    (void)config;
+    if (rc == cudaSuccess)
+        *blocks = 8;
+    return rc;
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *func, const cudaLaunchConfig_t *config)
+{
+    struct CUkern_st *kernel = NULL;
+    cudaError_t rc = lookup(__func__, func, clusters, &kernel);
+
+    (void)config;
+    if (rc == cudaSuccess)
+        *clusters = emu.profile.sm_count / 8;
+    return rc;
+}

@@ -182,6 +182,14 @@ static void drop(const struct block *block)
         refund_device(block->device, block->mapped);
 }
 
+void emu_free_block(void *base)
+{
+    struct block block;
+
+    if (take(base, &block))
+        drop(&block);
+}
+
 /* Device reset: all that lives on the device goes. */
 void emu_free_device_memory(int device)
 {
@@ -266,8 +274,7 @@ static cudaError_t release(const char *function, void *base, bool host)
     emu_lock();
     rc = emu_drain_device_locked(block.device);
     emu_unlock();
-    if (take(base, &block))
-        drop(&block);
+    emu_free_block(base);
 out:
     return emu_report(rc);
 }

@@ -213,6 +213,28 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *t
     return emu_report(rc);
 }
 
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *deps, cudaGraphEdgeData *edges,
+                                         size_t *n)
+{
+    cudaError_t rc = emu_enter(__func__);
+    size_t room;
+
+    if (!rc && (!node || !n))
+        rc = cudaErrorInvalidValue;
+    if (rc)
+        return emu_report(rc);
+    room = deps ? *n : 0;
+    *n = deps && room < (size_t)node->n_deps ? room : (size_t)node->n_deps;
+    for (size_t i = 0; i < room; i++) {
+        deps[i] = i < *n ? node->deps[i] : NULL;
+        if (edges)
+            edges[i] = (cudaGraphEdgeData){0};
+    }
+    return cudaSuccess;
+}
+#endif
+
 /* ---- user objects ------------------------------------------------------------------------------------------------ */
 
 struct CUuserObject_st {

@@ -4,6 +4,7 @@
  */
 #include "internal.h"
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_key_t own_streams_key; /* of a thread: its per-thread default streams, one per device */
 static pthread_once_t own_streams_once = PTHREAD_ONCE_INIT;
@@ -115,11 +116,6 @@ bool emu_capturing(cudaStream_t stream)
     capturing = emu_stream_of_locked(stream, &s) == cudaSuccess && s->capture;
     emu_unlock();
     return capturing;
-}
-
-cudaStream_t emu_ptsz(cudaStream_t stream)
-{
-    return stream ? stream : cudaStreamPerThread;
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
@@ -365,4 +361,35 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
     if (emu_capturing(stream))
         return emu_report(cudaErrorStreamCaptureUnsupported);
     return add_host_call(__func__, stream, (struct host_call){.callback = callback, .stream = stream, .data = data});
+}
+
+/* ---- attributes: kept nowhere, since none changes anything here -------------------------------------------------- */
+
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID id, const cudaStreamAttrValue *value)
+{
+    struct CUstream_st s = {0};
+
+    (void)id;
+    return look_up(__func__, stream, value, &s);
+}
+
+cudaError_t cudaStreamGetAttribute(cudaStream_t stream, cudaStreamAttrID id, cudaStreamAttrValue *value)
+{
+    struct CUstream_st s = {0};
+    cudaError_t rc = look_up(__func__, stream, value, &s);
+
+    if (rc != cudaSuccess)
+        return rc;
+    memset(value, 0, sizeof(*value));
+    if (id == cudaLaunchAttributePriority)
+        value->priority = s.priority;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCopyAttributes(cudaStream_t to, cudaStream_t from)
+{
+    struct CUstream_st s = {0};
+    cudaError_t rc = look_up(__func__, to, &s, &s);
+
+    return rc ? rc : look_up(__func__, from, &s, &s);
 }

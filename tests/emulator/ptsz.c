@@ -241,10 +241,11 @@ cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **ent
     return cudaGetDriverEntryPointByVersion(symbol, entry, version, flags, status);
 }
 
+/* Declared by the header under another name only. */
 cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **entry, unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *status)
 {
-    return cudaGetDriverEntryPoint(symbol, entry, flags, status);
+    return cudaGetDriverEntryPointByVersion(symbol, entry, CUDART_VERSION, flags, status);
 }
 #if CUDART_VERSION >= 13000
 cudaError_t cudaStreamUpdateCaptureDependencies_ptsz(cudaStream_t stream, cudaGraphNode_t *deps,

@@ -160,7 +160,7 @@ static int check_guards(struct check *c)
     int rc;
 
     TRY(bb_verdict_clear(c->device, c->r->join));
-    TRY(bb_memory_check_guards(c->r->memory, c->device, c->r->join));
+    TRY(bb_areas_check_guards(c->r->areas, c->device, c->r->join));
     TRY(BB_CUDA(cudaMemcpyAsync(c->host, c->device, sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join, "the check of guard zones"));
     if (c->host->wrong)

@@ -126,7 +126,7 @@ static void fold(double *mean, int n, int64_t ns)
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
 
-int bb_figures_add(struct bb_figures *f, const struct bb_runner *r, const struct bb_trace *t)
+int bb_rank_figures_add(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t)
 {
     struct bb_spans compute = {0}, comm = {0}, one = {0};
     struct bb_overlap o;
@@ -198,7 +198,7 @@ static int own_collectives(const struct bb_runner *r, const struct bb_trace *t, 
     return n;
 }
 
-static void split_group(struct bb_figures *f, int n_groups, const int64_t *transfer, const int64_t *waiting)
+static void split_group(struct bb_rank_figures *f, int n_groups, const int64_t *transfer, const int64_t *waiting)
 {
     for (int g = 0; g < n_groups; g++) {
         fold(&f->groups[g].transfer_us, f->steps, transfer[g]);
@@ -207,7 +207,7 @@ static void split_group(struct bb_figures *f, int n_groups, const int64_t *trans
 }
 
 /* all[n] sorted: the first entry of a collective is its shortest time. */
-static void split(struct bb_figures *f, const struct bb_runner *r, const struct timed *mine, int n_mine,
+static void split(struct bb_rank_figures *f, const struct bb_runner *r, const struct timed *mine, int n_mine,
                   const struct timed *all, size_t n)
 {
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
@@ -232,7 +232,7 @@ static void split(struct bb_figures *f, const struct bb_runner *r, const struct 
     split_group(f, r->layout->n_groups, transfer, waiting);
 }
 
-static void no_split(struct bb_figures *f)
+static void no_split(struct bb_rank_figures *f)
 {
     for (int g = 0; g < BB_MAX_GROUPS; g++)
         f->groups[g].transfer_us = f->groups[g].waiting_us = NAN;
@@ -251,7 +251,7 @@ static int most_collectives(const struct bb_runner *r, int mine, int *most)
     return rc;
 }
 
-int bb_figures_split(struct bb_figures *f, const struct bb_runner *r, const struct bb_trace *t)
+int bb_rank_figures_split(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t)
 {
     struct timed *mine = calloc((size_t)r->n_lanes + 1, sizeof(*mine)), *room, *all = NULL;
     int rc, most, n = mine ? own_collectives(r, t, mine) : 0;

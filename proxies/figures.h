@@ -22,7 +22,7 @@ struct bb_group_figures {
 };
 
 /* Plain data, so that ranks exchange it byte by byte. */
-struct bb_figures {
+struct bb_rank_figures {
     int steps;
     double step_us, compute_us, comm_us, exposed_us, idle_us; /* as in overlap.h                        */
     struct bb_group_figures groups[BB_MAX_GROUPS];
@@ -40,12 +40,12 @@ void bb_trace_release(struct bb_trace *t);
 /* bb_trace_read - the events of the traced step that has just ended, issued with `what`. */
 int bb_trace_read(struct bb_trace *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
 
-/* bb_figures_add - adds a traced step to the means. Pure but for memory. */
-int bb_figures_add(struct bb_figures *f, const struct bb_runner *r, const struct bb_trace *t) BB_MUST_CHECK;
+/* bb_rank_figures_add - adds a traced step to the means. Pure but for memory. */
+int bb_rank_figures_add(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t) BB_MUST_CHECK;
 
-/* bb_figures_split - adds the step's split into transfer and waiting, before bb_figures_add of the same step;
+/* bb_rank_figures_split - adds the step's split into transfer and waiting, before bb_rank_figures_add of the same step;
  * collective over the world. Left out (NaN) when the durations of all ranks would need more than 64 MiB. */
-int bb_figures_split(struct bb_figures *f, const struct bb_runner *r, const struct bb_trace *t) BB_MUST_CHECK;
+int bb_rank_figures_split(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t) BB_MUST_CHECK;
 
 /* What a group moves in one step on this rank; follows from the program alone. */
 struct bb_group_work {

@@ -94,9 +94,9 @@ out:
 
 /* *all = the figures of every rank over s->n traced steps; NULL when there are none. */
 static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
-                       struct bb_figures **all)
+                       struct bb_rank_figures **all)
 {
-    struct bb_figures own = {0};
+    struct bb_rank_figures own = {0};
     struct bb_trace trace = {0};
     struct bb_step_time t;
     char name[64];
@@ -111,8 +111,8 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, true, &t));
         TRY(bb_trace_read(&trace, r, s->what));
-        TRY(bb_figures_split(&own, r, &trace));
-        TRY(bb_figures_add(&own, r, &trace));
+        TRY(bb_rank_figures_split(&own, r, &trace));
+        TRY(bb_rank_figures_add(&own, r, &trace));
     }
     *all = calloc((size_t)r->world->size, sizeof(own));
     TRY(*all ? 0 : bb_err(BB_EFAIL, "no memory for the figures of %d ranks", r->world->size));
@@ -142,8 +142,8 @@ out:
     return rc;
 }
 
-int bb_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
-               struct bb_measured *m)
+int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+                    struct bb_measured *m)
 {
     const struct series warmup = {"warm-up", BB_ISSUE_ALL, plan->warmup};
     const struct series traced = {"step", BB_ISSUE_ALL, plan->traced_steps};

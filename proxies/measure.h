@@ -25,15 +25,15 @@ struct bb_measured {
     double *step_us;                        /* [steps] of the slowest rank of each step                               */
     struct bb_stats step;                   /* of step_us                                                             */
     struct bb_stats issue;                  /* host time to issue a step, on the slowest rank of each step            */
-    struct bb_figures *traced;              /* [ranks] NULL without traced steps                                      */
+    struct bb_rank_figures *traced;         /* [ranks] NULL without traced steps                                      */
     bool alone;                             /* the rest is there                                                      */
     double compute_alone_us, comm_alone_us; /* medians of the slowest rank of each step       */
-    struct bb_figures *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */
+    struct bb_rank_figures *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */
 };
 
-/* bb_measure - collective over the world. m is to be released, also after an error. */
-int bb_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
-               struct bb_measured *m) BB_MUST_CHECK;
+/* bb_step_measure - collective over the world. m is to be released, also after an error. */
+int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+                    struct bb_measured *m) BB_MUST_CHECK;
 void bb_measured_release(struct bb_measured *m);
 
 /* bb_slowest - the rank with the longest traced step among those for which pick(arg, rank) holds (NULL: all). */

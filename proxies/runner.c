@@ -6,6 +6,7 @@
 
 #include "bootstrap/units.h"
 #include "cuda/check.h"
+#include "cuda/device.h"
 #include "cuda/stream.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
 
 static void *operand(const struct bb_runner *r, const struct bb_op *op, int buffer, size_t offset)
 {
-    unsigned char *area = bb_memory_at(r->memory, buffer);
+    unsigned char *area = bb_areas_at(r->areas, buffer);
 
     return area ? area + offset * bb_dtypes[op->dtype].bytes : NULL;
 }
@@ -182,6 +183,29 @@ out:
     return rc;
 }
 
+struct fit {
+    size_t need, available; /* bytes */
+};
+
+/* Before anything is allocated: the first rank whose memory does not suffice says so, and all leave. */
+static int check_memory(struct bb_runner *r, size_t need)
+{
+    struct fit mine = {.need = need}, *all = calloc((size_t)r->world->size, sizeof(*all));
+    int rc;
+
+    TRY(all ? bb_device_free_bytes(&mine.available) : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size));
+    TRY(bb_world_allgather(r->world, &mine, all, sizeof(mine)));
+    for (int i = 0; i < r->world->size; i++) {
+        if (all[i].need <= all[i].available)
+            continue;
+        rc = i == r->world->rank ? bb_areas_refuse(mine.need, mine.available) : -BB_EUSAGE;
+        break;
+    }
+out:
+    free(all);
+    return rc;
+}
+
 static int make_memory(struct bb_runner *r)
 {
     const struct bb_program *p = r->program;
@@ -192,8 +216,8 @@ static int make_memory(struct bb_runner *r)
         return bb_err(BB_EFAIL, "no memory for %d buffers", p->n_buffers);
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
-    TRY(bb_world_agree(r->world, bb_memory_refuse(bytes, p->n_buffers), "memory"));
-    TRY(bb_memory_init(&r->memory, bytes, p->n_buffers, r->join));
+    TRY(check_memory(r, bb_areas_cost(bytes, p->n_buffers)));
+    TRY(bb_areas_init(&r->areas, bytes, p->n_buffers, r->join));
     TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
     TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
     TRY(bb_runner_wait(r, r->join, "buffers"));
@@ -369,7 +393,7 @@ static void release_cuda(struct bb_runner *r)
     release_event(&r->end);
     if (r->join)
         (void)cudaStreamDestroy(r->join);
-    bb_memory_release(r->memory);
+    bb_areas_release(r->areas);
     if (r->beat)
         (void)cudaFree(r->beat);
 }

@@ -14,8 +14,8 @@
 #include "bootstrap/comms.h"
 #include "collectives/launch.h"
 #include "cuda/nvtx.h"
+#include "proxies/areas.h"
 #include "proxies/layout.h"
-#include "proxies/memory.h"
 #include "proxies/program.h"
 
 #include <cuda_runtime_api.h>
@@ -42,7 +42,7 @@ struct bb_runner {
     const struct bb_program *program;
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
-    struct bb_memory *memory;
+    struct bb_areas *areas;
     float *beat;                 /* device: the element of the common start                       */
     cudaStream_t *streams, join; /* [program.n_streams]; join begins and ends the step            */
     cudaEvent_t *done;           /* [program.n_ops] NULL where no other stream waits for it       */

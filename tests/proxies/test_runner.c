@@ -101,7 +101,7 @@ static void measure(struct fixture *f, bool alone)
     struct bb_progress quiet = {0};
 
     assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program), 0);
-    assert_int_equal(bb_measure(&f->runner, &plan, &quiet, &f->m), 0);
+    assert_int_equal(bb_step_measure(&f->runner, &plan, &quiet, &f->m), 0);
 }
 
 static void finish(struct fixture *f)
@@ -122,7 +122,7 @@ static void assert_us(double got, double want, const char *what, int line)
 }
 #define ASSERT_US(got, want) assert_us((got), (want), #got, __LINE__)
 
-static void assert_figures(const struct bb_figures *f, double step, double computing, double comm, double exposed,
+static void assert_figures(const struct bb_rank_figures *f, double step, double computing, double comm, double exposed,
                            int line)
 {
     assert_us(f->step_us, step, "step", line);

@@ -1,0 +1,323 @@
+/*
+ * proxy_main.c - `busbar proxy` from its first line to its last: options, ranks, GPUs, the step and its checks, the
+ * run, the reports, and the same in reverse.
+ */
+#include "proxies/proxy_main.h"
+
+#include "bootstrap/opts.h"
+#include "proxies/data_check.h"
+#include "proxies/plan.h"
+#include "proxies/run_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct proxy_options {
+    struct bb_common common;
+    struct bb_proxy_config shape;
+    int warmup, steps, traced_steps;
+    bool check, no_alone;
+};
+
+#define FIELD(name) offsetof(struct proxy_options, name)
+
+static const struct bb_opt run_options[] = {
+    {.letter = 'w',
+     .name = "warmup",
+     .kind = BB_OPT_INT,
+     .offset = FIELD(warmup),
+     .def = "3",
+     .arg = "N",
+     .help = "steps before the timed ones",
+     .max = 1e6},
+    {.letter = 'n',
+     .name = "steps",
+     .kind = BB_OPT_INT,
+     .offset = FIELD(steps),
+     .def = "20",
+     .arg = "N",
+     .help = "timed steps",
+     .min = 1,
+     .max = 1e6},
+    {.name = "traced-steps",
+     .kind = BB_OPT_INT,
+     .offset = FIELD(traced_steps),
+     .def = "3",
+     .arg = "N",
+     .help = "steps with events around every operation, for the overlap figures",
+     .max = 1e4},
+    {.name = "no-alone",
+     .kind = BB_OPT_FLAG,
+     .offset = FIELD(no_alone),
+     .help = "with compute: leave out the runs of compute alone and communication alone"},
+    {.letter = 'c',
+     .name = "check",
+     .kind = BB_OPT_FLAG,
+     .offset = FIELD(check),
+     .help = "first run every communication operation once with known data and verify what arrives"},
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {
+    {.title = "The step", .opts = bb_proxy_options, .base = FIELD(shape)},
+    {.title = "The run", .opts = run_options},
+    {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
+    {0},
+};
+
+static const struct bb_opts set = {
+    .usage = "busbar proxy NAME [WORD...] [OPTION...]",
+    .doc =
+        "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and says how much of\n"
+        "it was hidden behind compute. NAME is a name of `busbar list proxies`; some take numbers after it.\n"
+        "Start it with one rank per GPU: mpirun -n 8 busbar proxy gpt2_large",
+    .after =
+        "Each step begins together on all ranks; its time is that of the slowest rank, by GPU events. hidden: the\n"
+        "part of the time of communication in which a kernel ran too. exposed: the part in which none did. idle:\n"
+        "neither. Traced steps are apart from timed ones, since recording costs.\n"
+        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
+    .tables = tables,
+};
+
+/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+struct run {
+    struct proxy_options options;
+    int argc;
+    char **argv;
+    const struct bb_proxy *proxy;
+    struct bb_world world;
+    struct bb_device_info device, *devices; /* own, everybody's [size] */
+    bool shared_gpu;
+    int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
+    struct bb_step step;
+    struct bb_plan plan;
+    struct bb_runner runner;
+    struct bb_measure_plan measure_plan;
+    struct bb_measured measured;
+    struct bb_progress progress;
+    struct bb_results *results;
+    unsigned long long wrong; /* over all ranks */
+};
+
+/* ---- ranks and devices ----------------------------------------------------------------------------------------------
+ */
+
+static int choose_device(struct run *x)
+{
+    struct bb_world *w = &x->world;
+    int rc = bb_device_choose(w->local_rank, w->local_size, x->options.common.share_gpu, &x->device);
+
+    TRY(bb_world_agree(w, rc, "the choice of GPUs"));
+    bb_err_identify(w->rank, w->host, x->device.ordinal);
+    x->devices = calloc((size_t)w->size, sizeof(*x->devices));
+    TRY(x->devices ? 0 : bb_err(BB_EFAIL, "no memory for the devices of %d ranks", w->size));
+    TRY(bb_world_allgather(w, &x->device, x->devices, sizeof(x->device)));
+    x->shared_gpu = bb_device_shared(x->devices, w->size);
+    if (x->shared_gpu)
+        TRY(bb_comms_share_gpu_env(w->rank));
+out:
+    return rc;
+}
+
+/* ---- the step
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Every rank builds the same step, but only rank 0 speaks of one that cannot be: it builds first. */
+static int build(struct run *x)
+{
+    int rc = 0;
+
+    x->options.shape.ranks = x->world.size;
+    if (x->world.rank == 0)
+        rc = bb_step_build(&x->step, x->proxy, &x->options.shape);
+    TRY(bb_world_agree(&x->world, rc, "the step"));
+    if (x->world.rank != 0)
+        TRY(bb_step_build(&x->step, x->proxy, &x->options.shape));
+out:
+    return rc;
+}
+
+/* Matching, deadlock: rank 0 looks at the programs of all ranks, before anything runs. */
+static int check_step(struct run *x)
+{
+    int rc = x->world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
+
+    return bb_world_agree(&x->world, rc, "the checks of the step");
+}
+
+/* ---- the run
+ * ------------------------------------------------------------------------------------------------------------- */
+
+static int check_data(struct run *x)
+{
+    unsigned long long mine = 0, *all;
+    int rc;
+
+    if (!x->options.check)
+        return 0;
+    bb_progress_show(&x->progress, "checking data");
+    TRY(bb_data_check(&x->runner, &mine));
+    all = calloc((size_t)x->world.size, sizeof(*all));
+    TRY(all ? bb_world_allgather(&x->world, &mine, all, sizeof(mine)) : bb_err(BB_EFAIL, "no memory for the check"));
+    for (int i = 0; i < x->world.size; i++)
+        x->wrong += all[i];
+    free(all);
+out:
+    return rc;
+}
+
+static bool has_both(const struct bb_step *s)
+{
+    bool compute = false, comm = false;
+
+    for (int i = 0; i < s->n_roles; i++)
+        for (size_t k = 0; k < s->roles[i].program.n_ops; k++) {
+            const struct bb_op *op = &s->roles[i].program.ops[k];
+
+            comm |= bb_op_is_comm(op);
+            compute |= !bb_op_is_comm(op) && op->compute_us > 0;
+        }
+    return compute && comm;
+}
+
+static int execute(struct run *x)
+{
+    int rc;
+
+    x->measure_plan = (struct bb_measure_plan){.warmup = x->options.warmup,
+                                               .steps = x->options.steps,
+                                               .traced_steps = x->options.traced_steps,
+                                               .alone = !x->options.no_alone && has_both(&x->step)};
+    TRY(bb_runner_init(&x->runner, &x->world, &x->step.layout, bb_step_program(&x->step, x->world.rank)));
+    TRY(check_data(x));
+    TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->progress, &x->measured));
+out:
+    return rc;
+}
+
+/* ---- reports
+ * --------------------------------------------------------------------------------------------------------------- */
+
+static struct bb_results_device *device_rows(const struct run *x)
+{
+    struct bb_results_device *rows = calloc((size_t)x->world.size, sizeof(*rows));
+
+    for (int i = 0; rows && i < x->world.size; i++) {
+        const struct bb_device_info *d = &x->devices[i];
+
+        rows[i].rank = i;
+        snprintf(rows[i].host, sizeof(rows[i].host), "%s", x->world.hosts[i]);
+        snprintf(rows[i].name, sizeof(rows[i].name), "%.*s", (int)sizeof(rows[i].name) - 1, d->name);
+        snprintf(rows[i].uuid, sizeof(rows[i].uuid), "%s", d->uuid);
+        snprintf(rows[i].pci, sizeof(rows[i].pci), "%s", d->pci);
+    }
+    return rows;
+}
+
+static int open_results(struct run *x)
+{
+    struct bb_results_device *devices = device_rows(x);
+    struct bb_results_head head = {.schema = "busbar.proxy/1",
+                                   .path = x->options.common.json,
+                                   .out = stdout,
+                                   .argc = x->argc,
+                                   .argv = x->argv,
+                                   .nccl_header = x->nccl_header,
+                                   .nccl_runtime = x->nccl_runtime,
+                                   .cuda_runtime = x->cuda_runtime,
+                                   .cuda_driver = x->cuda_driver,
+                                   .devices = devices,
+                                   .n_devices = x->world.size,
+                                   .emulated = x->device.emulated,
+                                   .shared_gpu = x->shared_gpu,
+                                   .no_rows = true};
+    int rc = devices ? bb_results_open(&x->results, &head, &x->world)
+                     : bb_err(BB_EFAIL, "no memory for the devices of %d ranks", x->world.size);
+
+    free(devices);
+    return rc;
+}
+
+static int report(struct run *x)
+{
+    const struct bb_run_report r = {.step = &x->step,
+                                    .world = &x->world,
+                                    .devices = x->devices,
+                                    .shared_gpu = x->shared_gpu,
+                                    .nccl_runtime = x->nccl_runtime,
+                                    .cuda_runtime = x->cuda_runtime,
+                                    .argc = x->argc,
+                                    .argv = x->argv,
+                                    .plan = &x->measure_plan,
+                                    .measured = &x->measured,
+                                    .checked = x->options.check,
+                                    .wrong = x->wrong};
+    const struct bb_common *c = &x->options.common;
+
+    if (x->world.rank != 0)
+        return 0;
+    if (!c->quiet && !(c->json && strcmp(c->json, "-") == 0))
+        bb_run_report_text(&r, stdout);
+    return bb_run_report_json(&r, x->results);
+}
+
+/* ---- start and end
+ * ----------------------------------------------------------------------------------------------------------- */
+
+static int parse(struct run *x)
+{
+    struct bb_words words;
+    int rc;
+
+    TRY(bb_opts_parse(&set, &x->options, x->argc, x->argv, &words, stdout));
+    TRY(bb_proxy_configure(&x->options.shape, &words, &x->proxy));
+out:
+    return rc;
+}
+
+static int run(struct run *x)
+{
+    int rc;
+
+    TRY(bb_world_init(&x->world, x->options.common.timeout_s));
+    TRY(bb_nccl_version(&x->nccl_header, &x->nccl_runtime));
+    TRY(build(x));
+    TRY(check_step(x));
+    TRY(choose_device(x));
+    bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
+    bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
+    TRY(open_results(x));
+    TRY(execute(x));
+    TRY(report(x));
+    if (x->wrong)
+        rc = x->world.rank ? -BB_EDATA : bb_err(BB_EDATA, "wrong data: %llu elements over all ranks", x->wrong);
+out:
+    return rc;
+}
+
+/* Refusals and wrong data are known to all ranks: they end in order, without an abort. */
+static bool ends_together(int rc)
+{
+    return rc >= 0 || rc == -BB_EUSAGE || rc == -BB_EDATA;
+}
+
+int bb_proxy_main(int argc, char **argv)
+{
+    struct run x = {.argc = argc, .argv = argv};
+    int rc = parse(&x), end_rc;
+
+    if (rc != 0)
+        return rc;
+    rc = run(&x);
+    bb_progress_clear(&x.progress);
+    rc = bb_results_close(x.results, rc);
+    end_rc = bb_runner_release(&x.runner, ends_together(rc) ? 0 : rc);
+    rc = rc ? rc : end_rc;
+    end_rc = bb_world_release(&x.world, ends_together(rc) ? 0 : rc);
+    rc = rc ? rc : end_rc;
+    bb_measured_release(&x.measured);
+    bb_plan_release(&x.plan);
+    bb_step_release(&x.step);
+    free(x.devices);
+    return rc;
+}

@@ -1,0 +1,8 @@
+/* proxy_main.h - `busbar proxy NAME [options]`. */
+#ifndef BB_PROXIES_PROXY_MAIN_H
+#define BB_PROXIES_PROXY_MAIN_H
+
+/* bb_proxy_main - argv[0] is the subcommand's own name. Returns 0 or above, or a negative error. */
+int bb_proxy_main(int argc, char **argv);
+
+#endif

@@ -254,7 +254,7 @@ static int most_collectives(const struct bb_runner *r, int mine, int *most)
 int bb_rank_figures_split(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t)
 {
     struct timed *mine = calloc((size_t)r->n_lanes + 1, sizeof(*mine)), *room, *all = NULL;
-    int rc, most, n = mine ? own_collectives(r, t, mine) : 0;
+    int rc, most = 0, n = mine ? own_collectives(r, t, mine) : 0;
     size_t total;
 
     TRY(mine ? most_collectives(r, n, &most) : bb_err(BB_EFAIL, "no memory for a trace"));

@@ -248,16 +248,51 @@ static void nothing_at_all(void **state)
     finish(&f);
 }
 
-static void data_of_a_reduction(void **state)
+/* Adds one collective of `count` elements with buffers of its own; in place where the kind allows. */
+static void add_collective(struct fixture *f, enum bb_coll_kind kind, size_t count, enum bb_dtype_id dtype,
+                           bool in_place)
+{
+    struct bb_op op = {.kind = BB_OP_COLLECTIVE,
+                       .coll = kind,
+                       .dtype = dtype,
+                       .redop = BB_MAX,
+                       .stream = f->stream,
+                       .comm = f->comm,
+                       .call = BB_NONE,
+                       .peer = 1,
+                       .count = count,
+                       .micro_batch = BB_NONE,
+                       .layer = BB_NONE,
+                       .what = "data"};
+    enum bb_coll_inplace rule = bb_colls[kind].inplace;
+
+    op.src =
+        bb_program_add_buffer(&f->program, "src", BB_USE_COMMUNICATION, bb_colls[kind].send_count(count, 2), dtype);
+    op.dst =
+        bb_program_add_buffer(&f->program, "dst", BB_USE_COMMUNICATION, bb_colls[kind].recv_count(count, 2), dtype);
+    if (in_place && rule == BB_INPLACE_NONE)
+        return;
+    if (in_place && rule == BB_INPLACE_RECV_IN_SEND) {
+        op.dst = op.src;
+        op.dst_offset = (size_t)world.rank * count;
+    } else if (in_place) {
+        op.src = op.dst;
+        op.src_offset = rule == BB_INPLACE_SEND_IN_RECV ? (size_t)world.rank * count : 0;
+    }
+    assert_true(bb_program_add(&f->program, &op, NULL, 0) >= 0);
+}
+
+static void data_of_every_collective(void **state)
 {
     unsigned long long wrong = 1;
     struct fixture f;
 
     (void)state;
     start(&f);
-    all_reduce(&f, BB_NONE);
-    all_reduce(&f, BB_NONE);
-    f.to = f.from; /* in place */
+    for (int kind = 0; kind < BB_SENDRECV; kind++) {
+        add_collective(&f, kind, 1001, BB_FLOAT, false);
+        add_collective(&f, kind, 64, BB_BFLOAT16, true);
+    }
     all_reduce(&f, BB_NONE);
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
@@ -265,12 +300,36 @@ static void data_of_a_reduction(void **state)
     finish(&f);
 }
 
+/* The check must be able to fail: two receives, from the other rank and from this one, into the same area. */
+static void wrong_data_are_found(void **state)
+{
+    unsigned long long wrong = 0;
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    for (int offset = 0; offset < 2; offset++) {
+        int send = pair(&f, BB_OP_SEND, 3, 1000), recv = pair(&f, BB_OP_RECV, 3, 1000);
+
+        f.program.ops[send].peer = f.program.ops[recv].peer = offset;
+    }
+    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
+    assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
+    assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
+    finish(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_at_all),      cmocka_unit_test(fully_hidden), cmocka_unit_test(fully_exposed),
-        cmocka_unit_test(half_hidden),         cmocka_unit_test(late_peer),    cmocka_unit_test(pairs_in_a_group),
-        cmocka_unit_test(data_of_a_reduction),
+        cmocka_unit_test(nothing_at_all),
+        cmocka_unit_test(fully_hidden),
+        cmocka_unit_test(fully_exposed),
+        cmocka_unit_test(half_hidden),
+        cmocka_unit_test(late_peer),
+        cmocka_unit_test(pairs_in_a_group),
+        cmocka_unit_test(data_of_every_collective),
+        cmocka_unit_test(wrong_data_are_found),
     };
     struct bb_device_info device;
     int rc = bb_world_init(&world, 30);

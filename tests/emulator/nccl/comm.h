@@ -1,0 +1,100 @@
+/*
+ * comm.h - communicators: their state in this process, their life, and the order of their operations.
+ */
+#ifndef EMU_NCCL_COMM_H
+#define EMU_NCCL_COMM_H
+
+#include "ops.h"
+#include "shm.h"
+
+#include <pthread.h>
+
+enum { EN_ID_BYTES = 32 }; /* the part of a unique id that identifies a communicator; its first bytes name the region */
+
+/* An operator made by ncclRedOpCreatePreMulSum. */
+struct en_redop {
+    bool used;
+    int dtype;
+    uint64_t scalar;           /* raw bits of the type        */
+    const void *device_scalar; /* or where they lie, NULL: no */
+};
+
+struct ncclComm {
+    struct ncclComm *next; /* in the list of live handles                                             */
+    atomic_int refs;       /* the handle, each plan, each job                                         */
+    int rank, size, device;
+    int parent_node; /* node of this rank as a parent communicator knew it, or -1               */
+    int *nodes;      /* [size]                                                                  */
+    bool same_node;  /* all members are on one node                                             */
+    uint8_t id[EN_ID_BYTES];
+    ncclConfig_t config;
+    struct en_region region;
+    struct en_watch watch;        /* of operations: they end on abort and on revocation                      */
+    struct en_watch manage_watch; /* of joining and splitting: a revoked communicator can still be split     */
+    _Atomic uint32_t stop_flag, abort_flag;
+    bool revoked, finalized;
+    uint64_t splits, shrinks; /* so that children of all ranks get one id                                */
+    struct en_redop *redops;
+    int redop_count;
+
+    pthread_mutex_t lock; /* guards what follows                                                     */
+    pthread_cond_t changed;
+    ncclResult_t async;             /* ncclInProgress while a helper thread works on it                        */
+    char error[EN_TEXT_BYTES];      /* text of an error in async                                               */
+    struct en_ticket *first, *last; /* operations issued and not done, in order                           */
+    int running;                    /* 1 while one of them, or a captured one, runs                            */
+
+    /* Only the running operation touches these. */
+    int64_t last_end_ns;          /* virtual end of the latest operation                                     */
+    uint32_t step;                /* steps of collectives so far: even and odd buffers                       */
+    uint64_t *sent, *received;    /* [size] messages so far                                                  */
+    uint64_t *scalars;            /* [size] scratch                                                          */
+    const void **sources;         /* [size] scratch                                                          */
+    cudaStream_t captured_stream; /* of the latest captured operation, and in which capture      */
+    unsigned long long capture_id;
+};
+
+/* Life. A new one has one reference (the handle's) and is in the list of live handles. */
+ncclComm_t en_comm_new(int device, const ncclConfig_t *config);
+void en_comm_ref(ncclComm_t comm);
+void en_comm_unref(ncclComm_t comm);
+void en_comm_retire(ncclComm_t comm); /* the handle is no longer valid; drops its reference */
+void en_comm_stop(ncclComm_t comm);   /* its operations end, now and later                  */
+void en_comm_abort(ncclComm_t comm);  /* and so does joining and splitting                  */
+void en_comm_wait_running(ncclComm_t comm);
+int en_devices_used(void); /* distinct devices that this process made communicators on */
+
+/* Joining the other ranks in two halves, so that one thread can join several ranks: post, then wait.
+ * id, rank and size are set. */
+ncclResult_t en_join_post(ncclComm_t comm);
+ncclResult_t en_join_wait(ncclComm_t comm);
+
+/* Is this a live handle that may be used now? */
+ncclResult_t en_comm_check(ncclComm_t comm, const char *call); /* live                              */
+ncclResult_t en_comm_ready(ncclComm_t comm, const char *call); /* live, nothing in progress, sound  */
+ncclResult_t en_comm_open(ncclComm_t comm, const char *call);  /* ready, and takes operations       */
+void en_comm_set_async(ncclComm_t comm, ncclResult_t state);
+ncclResult_t en_comm_async(ncclComm_t comm);
+void en_comm_wait_jobs(ncclComm_t comm); /* until no helper works on it */
+
+/* Order. A queued plan runs when all that were issued before it are done; a captured one when none runs. */
+void en_order_append(ncclComm_t comm, struct en_ticket *t);
+enum en_end en_order_enter(ncclComm_t comm, struct en_ticket *t); /* EN_GO: the plan runs, leave afterwards */
+void en_order_leave(ncclComm_t comm, struct en_ticket *t);
+void en_order_cancel(ncclComm_t comm, struct en_ticket *t); /* never ran, never will                  */
+void en_order_drain(ncclComm_t comm);                       /* until all that were issued are done    */
+
+/* Error texts. en_fail remembers the text for ncclGetLastError and returns rc. comm may be NULL. */
+ncclResult_t en_fail(ncclComm_t comm, ncclResult_t rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+const char *en_last_error(ncclComm_t comm);
+/* Breaks the communicator on all ranks; the first one to say so prints it. */
+void en_comm_break(ncclComm_t comm, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Argument checks, see checks.c. */
+ncclResult_t en_check_task(ncclComm_t comm, const struct en_task *task);
+ncclResult_t en_check_selves(ncclComm_t comm, const struct en_task *tasks, int count);
+ncclResult_t en_check_config(const ncclConfig_t *given, ncclConfig_t *config, const ncclConfig_t *inherited);
+
+void en_hash(uint8_t out[EN_ID_BYTES], const void *data, size_t bytes);
+
+#endif

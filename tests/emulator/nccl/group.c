@@ -1,0 +1,271 @@
+/*
+ * group.c - collecting what a group does, and doing it. See group.h.
+ */
+#include "group.h"
+#include "time.h"
+
+#include "../engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct call {
+    ncclComm_t comm; /* holds a reference */
+    struct en_task task;
+};
+
+/* What a group has collected. Ownership moves to a helper thread when a communicator is non-blocking. */
+struct work {
+    struct en_job *jobs, **last_job;
+    struct call *calls;
+    int n_calls, room;
+    bool blocking;
+};
+
+/* Per thread, as in NCCL. */
+static _Thread_local struct {
+    int depth;
+    ncclResult_t error; /* the first one inside this group */
+    struct work *work;  /* NULL: nothing yet               */
+} group;
+
+static struct work *group_work(void)
+{
+    if (group.work == NULL) {
+        group.work = calloc(1, sizeof(*group.work));
+        if (group.work != NULL)
+            group.work->last_job = &group.work->jobs;
+    }
+    return group.work;
+}
+
+ncclResult_t en_group_start(void)
+{
+    group.depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t en_group_note(ncclResult_t rc)
+{
+    if (group.depth > 0 && group.error == ncclSuccess && rc != ncclInProgress)
+        group.error = rc;
+    return rc;
+}
+
+ncclResult_t en_group_add_task(ncclComm_t comm, const struct en_task *task)
+{
+    struct work *w = group_work();
+
+    if (w != NULL && w->n_calls == w->room) {
+        int room = w->room ? 2 * w->room : 8;
+        struct call *calls = realloc(w->calls, (size_t)room * sizeof(*calls));
+        if (calls != NULL) {
+            w->calls = calls;
+            w->room = room;
+        }
+    }
+    if (w == NULL || w->n_calls == w->room)
+        return en_fail(NULL, ncclSystemError, "out of memory in a group");
+    en_comm_ref(comm);
+    w->calls[w->n_calls++] = (struct call){.comm = comm, .task = *task};
+    return ncclSuccess;
+}
+
+ncclResult_t en_group_add_job(const struct en_job *job)
+{
+    struct work *w = group_work();
+    struct en_job *copy = w == NULL ? NULL : malloc(sizeof(*copy));
+
+    if (copy == NULL)
+        return en_fail(NULL, ncclSystemError, "out of memory in a group");
+    *copy = *job;
+    if (copy->comm != NULL)
+        en_comm_ref(copy->comm);
+    if (copy->parent != NULL)
+        en_comm_ref(copy->parent);
+    *w->last_job = copy;
+    w->last_job = &copy->next;
+    return ncclSuccess;
+}
+
+/* Calls fn for every communicator of the work; some come more than once. */
+static void each_comm(const struct work *w, void (*fn)(ncclComm_t, void *), void *arg)
+{
+    for (struct en_job *j = w->jobs; j != NULL; j = j->next) {
+        if (j->comm != NULL)
+            fn(j->comm, arg);
+        if (j->parent != NULL)
+            fn(j->parent, arg);
+    }
+    for (int i = 0; i < w->n_calls; i++)
+        fn(w->calls[i].comm, arg);
+}
+
+static void set_async(ncclComm_t comm, void *state)
+{
+    en_comm_set_async(comm, *(ncclResult_t *)state);
+}
+
+static void count_blocking(ncclComm_t comm, void *counts)
+{
+    ((int *)counts)[comm->config.blocking != 0]++;
+}
+
+static void drop_ref(ncclComm_t comm, void *unused)
+{
+    (void)unused;
+    en_comm_unref(comm);
+}
+
+static void free_work(struct work *w)
+{
+    each_comm(w, drop_ref, NULL);
+    while (w->jobs != NULL) {
+        struct en_job *next = w->jobs->next;
+        free(w->jobs);
+        w->jobs = next;
+    }
+    free(w->calls);
+    free(w);
+}
+
+/* The caller of a failed blocking call gets no communicators. */
+static void take_back(struct work *w)
+{
+    for (struct en_job *j = w->jobs; j != NULL; j = j->next) {
+        if (j->out == NULL || j->comm == NULL)
+            continue;
+        en_comm_abort(j->comm);
+        en_region_unlink(&j->comm->region);
+        *j->out = NULL;
+        en_comm_retire(j->comm);
+    }
+}
+
+static ncclResult_t launch_comm(const struct work *w, int first, bool *done, int64_t host_ns)
+{
+    ncclComm_t comm = w->calls[first].comm;
+    struct en_task *tasks = malloc((size_t)w->n_calls * sizeof(*tasks));
+    struct en_plan *plan = NULL;
+    ncclResult_t rc = ncclSystemError;
+    int n = 0;
+
+    if (tasks == NULL)
+        return en_fail(NULL, ncclSystemError, "out of memory in a group");
+    for (int i = first; i < w->n_calls; i++)
+        if (w->calls[i].comm == comm) {
+            tasks[n++] = w->calls[i].task;
+            done[i] = true;
+        }
+    rc = en_check_selves(comm, tasks, n);
+    if (rc == ncclSuccess) {
+        plan = en_plan_new(comm, tasks, n);
+        rc = plan == NULL ? en_fail(NULL, ncclSystemError, "out of memory in a group") : en_plan_enqueue(plan, host_ns);
+    }
+    free(tasks);
+    return rc;
+}
+
+/* One plan per communicator, in the order in which the group first named them. The group pays its host time once. */
+static ncclResult_t launch(const struct work *w)
+{
+    int64_t host_ns = llround(emu_profile()->nccl_launch_us * 1e3);
+    bool *done = calloc((size_t)w->n_calls + 1, sizeof(*done));
+    ncclResult_t rc = done ? ncclSuccess : ncclSystemError;
+
+    for (int i = 0; rc == ncclSuccess && i < w->n_calls; i++)
+        if (!done[i]) {
+            rc = launch_comm(w, i, done, host_ns);
+            host_ns = 0;
+        }
+    free(done);
+    return rc;
+}
+
+static ncclResult_t carry_out(const struct work *w)
+{
+    ncclResult_t rc = en_jobs_run(w->jobs);
+
+    return rc == ncclSuccess ? launch(w) : rc;
+}
+
+static void carry_out_later(void *arg)
+{
+    struct work *w = arg;
+    ncclResult_t rc = carry_out(w);
+
+    each_comm(w, set_async, &rc);
+    free_work(w);
+}
+
+static ncclResult_t start_helper(struct work *w)
+{
+    ncclResult_t state = ncclInProgress;
+
+    each_comm(w, set_async, &state);
+    if (en_pool_run(carry_out_later, w) == 0)
+        return ncclInProgress;
+    state = en_fail(NULL, ncclSystemError, "no helper thread for a non-blocking communicator");
+    each_comm(w, set_async, &state);
+    free_work(w);
+    return state;
+}
+
+static ncclResult_t carry_out_now(struct work *w)
+{
+    ncclResult_t rc = carry_out(w);
+
+    if (rc != ncclSuccess)
+        take_back(w);
+    free_work(w);
+    return rc;
+}
+
+ncclResult_t en_group_end(void)
+{
+    int counts[2] = {0, 0}; /* non-blocking, blocking */
+
+    if (group.depth == 0)
+        return en_fail(NULL, ncclInvalidUsage, "ncclGroupEnd: not in a group call");
+    if (--group.depth > 0)
+        return ncclSuccess;
+    struct work *w = group.work;
+    ncclResult_t rc = group.error;
+    group.work = NULL;
+    group.error = ncclSuccess;
+    if (w == NULL)
+        return rc;
+    each_comm(w, count_blocking, counts);
+    if (rc == ncclSuccess && counts[0] > 0 && counts[1] > 0)
+        rc = en_fail(NULL, ncclInvalidArgument, "blocking and non-blocking communicators in one group");
+    if (rc != ncclSuccess) {
+        take_back(w);
+        free_work(w);
+        return rc;
+    }
+    return counts[0] > 0 ? start_helper(w) : carry_out_now(w);
+}
+
+/* The model's time of the latest collective; sends and receives have none (NCCL says -1). Nothing is launched. */
+ncclResult_t en_group_simulate(float *estimated_us)
+{
+    if (group.depth == 0)
+        return en_fail(NULL, ncclInvalidUsage, "ncclGroupSimulateEnd: not in a group call");
+    *estimated_us = -1.0f;
+    if (group.work != NULL && group.work->n_calls > 0) {
+        const struct call *c = &group.work->calls[group.work->n_calls - 1];
+        if (c->task.kind != EN_SEND && c->task.kind != EN_RECV)
+            *estimated_us = (float)((double)en_collective_ns(&c->task, c->comm->size, c->comm->same_node) / 1e3);
+    }
+    if (--group.depth > 0)
+        return ncclSuccess;
+    ncclResult_t rc = group.error;
+    group.error = ncclSuccess;
+    if (group.work != NULL) {
+        take_back(group.work);
+        free_work(group.work);
+        group.work = NULL;
+    }
+    return rc;
+}

@@ -1,0 +1,137 @@
+/*
+ * jobs.c - making communicators: by unique id, by splitting, by shrinking; and finalising them.
+ *
+ * One thread may do this for several ranks of one communicator, so each job is cut into phases, none of which waits for
+ * something that a later phase of another job gives: post, gather, join.
+ */
+#include "group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a child's id is made of: equal on all its ranks, different from all other children. */
+struct lineage {
+    uint8_t parent[EN_ID_BYTES];
+    uint64_t serial;
+    int32_t kind, color;
+};
+
+static void derive_id(ncclComm_t child, const struct en_job *job, int color)
+{
+    struct lineage from = {.serial = job->serial, .kind = (int32_t)job->kind, .color = color};
+
+    memcpy(from.parent, job->parent->id, EN_ID_BYTES);
+    en_hash(child->id, &from, sizeof(from));
+    child->parent_node = job->parent->nodes[job->parent->rank];
+}
+
+static ncclResult_t post_init(struct en_job *job)
+{
+    return en_join_post(job->comm);
+}
+
+/* The ranks that stay were settled when the call was made: no word from the others is needed, or expected. */
+static ncclResult_t post_shrink(struct en_job *job)
+{
+    derive_id(job->comm, job, 0);
+    return en_join_post(job->comm);
+}
+
+static ncclResult_t post_split(struct en_job *job)
+{
+    struct en_region *region = &job->parent->region;
+    struct en_member *me = &region->members[job->parent->rank];
+
+    me->split[job->serial & 1][0] = job->color;
+    me->split[job->serial & 1][1] = job->key;
+    job->generation = en_barrier_arrive(&region->head->manage, job->parent->size);
+    return ncclSuccess;
+}
+
+/* My rank among those of my colour: by key, then by the parent's rank. */
+static void find_place(struct en_job *job)
+{
+    const struct en_region *region = &job->parent->region;
+    int me = job->parent->rank;
+
+    job->comm->rank = job->comm->size = 0;
+    for (int r = 0; r < job->parent->size; r++) {
+        const int32_t *other = region->members[r].split[job->serial & 1];
+        if (other[0] != job->color)
+            continue;
+        job->comm->size++;
+        job->comm->rank += other[1] < job->key || (other[1] == job->key && r < me);
+    }
+}
+
+static ncclResult_t gather_split(struct en_job *job)
+{
+    ncclComm_t parent = job->parent;
+    enum en_end end = en_barrier_wait(&parent->manage_watch, &parent->region.head->manage, job->generation);
+
+    if (end != EN_GO)
+        return en_fail(parent, end == EN_BROKEN ? ncclInvalidUsage : ncclInternalError,
+                       "rank %d of %d: split ended while waiting for the other ranks", parent->rank, parent->size);
+    if (job->comm == NULL)
+        return ncclSuccess;
+    find_place(job);
+    derive_id(job->comm, job, job->color);
+    return en_join_post(job->comm);
+}
+
+static ncclResult_t join(struct en_job *job)
+{
+    return job->comm == NULL ? ncclSuccess : en_join_wait(job->comm);
+}
+
+static ncclResult_t finalize(struct en_job *job)
+{
+    en_order_drain(job->comm);
+    return ncclSuccess;
+}
+
+enum { PHASES = 3 };
+typedef ncclResult_t phase_fn(struct en_job *job);
+
+static phase_fn *const phases[][PHASES] = {
+    [EN_INIT] = {post_init, NULL, join},
+    [EN_SPLIT] = {post_split, gather_split, join},
+    [EN_SHRINK] = {post_shrink, NULL, join},
+    [EN_FINALIZE] = {finalize, NULL, NULL},
+};
+
+static int same_parent_before(const struct en_job *jobs, const struct en_job *job)
+{
+    int before = 0;
+
+    for (const struct en_job *j = jobs; j != job; j = j->next)
+        before += job->parent != NULL && j->parent == job->parent;
+    return before;
+}
+
+/* One communicator has one barrier: its second split of a group comes in a second round. */
+static ncclResult_t run_round(struct en_job *jobs, int round, bool *any)
+{
+    ncclResult_t rc = ncclSuccess;
+
+    *any = false;
+    for (int phase = 0; phase < PHASES; phase++)
+        for (struct en_job *job = jobs; job != NULL && rc == ncclSuccess; job = job->next) {
+            if (same_parent_before(jobs, job) != round)
+                continue;
+            *any = true;
+            if (phases[job->kind][phase] != NULL)
+                rc = phases[job->kind][phase](job);
+        }
+    return rc;
+}
+
+ncclResult_t en_jobs_run(struct en_job *jobs)
+{
+    ncclResult_t rc = ncclSuccess;
+    bool any = true;
+
+    for (int round = 0; any && rc == ncclSuccess; round++)
+        rc = run_round(jobs, round, &any);
+    return rc;
+}

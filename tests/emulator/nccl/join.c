@@ -1,0 +1,206 @@
+/*
+ * join.c - the ranks of a new communicator find each other, learn where each one sits, and refuse to share a GPU.
+ */
+#include "comm.h"
+
+#include "../engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* 64 bits of FNV-1a, started differently for each word, then mixed (the finaliser of splitmix64). */
+static uint64_t hash64(const void *data, size_t bytes, uint64_t seed)
+{
+    const unsigned char *at = data;
+    uint64_t h = 0xcbf29ce484222325u ^ seed * 0x9e3779b97f4a7c15u;
+
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ at[i]) * 0x100000001b3u;
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+    return h ^ h >> 31;
+}
+
+void en_hash(uint8_t out[EN_ID_BYTES], const void *data, size_t bytes)
+{
+    for (unsigned i = 0; i < EN_ID_BYTES / 8; i++) {
+        uint64_t word = hash64(data, bytes, i + 1);
+        memcpy(out + 8 * i, &word, sizeof(word));
+    }
+}
+
+/* As NCCL tells hosts apart: NCCL_HOSTID alone if set, else the name and the boot of the kernel. */
+static uint64_t host_hash(void)
+{
+    const char *given = getenv("NCCL_HOSTID");
+    char text[256] = "";
+
+    if (given != NULL)
+        return hash64(given, strlen(given), 0) | 1; /* odd: given by the user */
+    gethostname(text, sizeof(text) / 2);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        size_t at = strlen(text);
+        ssize_t got = read(fd, text + at, sizeof(text) - 1 - at);
+        text[at + (got > 0 ? (size_t)got : 0)] = '\0';
+        close(fd);
+    }
+    return hash64(text, strlen(text), 0) & ~(uint64_t)1;
+}
+
+static uint64_t bus_hash(int device)
+{
+    char bus[64] = "";
+
+    if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device) != cudaSuccess)
+        snprintf(bus, sizeof(bus), "device %d", device);
+    return hash64(bus, strlen(bus), 0);
+}
+
+static ncclResult_t allocate(ncclComm_t comm)
+{
+    size_t n = (size_t)comm->size;
+
+    comm->nodes = calloc(n, sizeof(*comm->nodes));
+    comm->sent = calloc(n, sizeof(*comm->sent));
+    comm->received = calloc(n, sizeof(*comm->received));
+    comm->scalars = calloc(n, sizeof(*comm->scalars));
+    comm->sources = calloc(n, sizeof(*comm->sources));
+    if (!comm->nodes || !comm->sent || !comm->received || !comm->scalars || !comm->sources)
+        return en_fail(comm, ncclSystemError, "out of memory for a communicator of %d ranks", comm->size);
+    return ncclSuccess;
+}
+
+static ncclResult_t open_region(ncclComm_t comm)
+{
+    int found = 0, rc = en_region_open(&comm->region, comm->id, comm->size, &found);
+
+    if (rc == EINVAL)
+        return en_fail(comm, ncclInvalidUsage, "this rank joins a communicator of %d ranks, another one made it for %d",
+                       comm->size, found);
+    if (rc)
+        return en_fail(comm, ncclSystemError, "no shared memory for a communicator of %d ranks: %s", comm->size,
+                       strerror(rc));
+    return ncclSuccess;
+}
+
+ncclResult_t en_join_post(ncclComm_t comm)
+{
+    ncclResult_t rc = allocate(comm);
+    uint32_t free_seat = 0;
+
+    if (rc == ncclSuccess)
+        rc = open_region(comm);
+    if (rc != ncclSuccess)
+        return rc;
+    struct en_head *head = comm->region.head;
+    struct en_member *me = &comm->region.members[comm->rank];
+    if (!atomic_compare_exchange_strong(&me->taken, &free_seat, 1)) {
+        en_comm_break(comm, "two ranks joined one communicator as rank %d", comm->rank);
+        return ncclInvalidUsage;
+    }
+    me->pid = (int32_t)getpid();
+    me->world_rank = emu_world_rank();
+    me->device = comm->device;
+    me->devices = en_devices_used();
+    me->node = comm->parent_node;
+    me->host = host_hash();
+    me->bus = bus_hash(comm->device);
+    if (atomic_fetch_add(&head->joined, 1) + 1 == (uint32_t)comm->size) {
+        en_region_unlink(&comm->region);
+        en_wake(&head->joined);
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t wait_for_all(ncclComm_t comm)
+{
+    struct en_head *head = comm->region.head;
+    enum en_end end = EN_GO;
+
+    for (uint32_t n = atomic_load(&head->joined); end == EN_GO && n < (uint32_t)comm->size;
+         n = atomic_load(&head->joined))
+        end = en_wait(&comm->manage_watch, &head->joined, n);
+    if (end == EN_BROKEN)
+        return en_fail(comm, ncclInvalidUsage, "%s", en_last_error(comm));
+    if (end != EN_GO) {
+        en_region_unlink(&comm->region); /* nobody shall find half a communicator */
+        return en_fail(comm, ncclInternalError, "rank %d of %d: aborted while waiting for the other ranks", comm->rank,
+                       comm->size);
+    }
+    return ncclSuccess;
+}
+
+/* GPUs of one process, as far as any of its ranks here knows. */
+static int devices_of(const struct en_region *r, int rank)
+{
+    const struct en_member *me = &r->members[rank];
+    int here = 0, devices = 1;
+
+    for (int i = 0; i < r->head->members; i++) {
+        const struct en_member *m = &r->members[i];
+        if (m->pid != me->pid || m->host != me->host)
+            continue;
+        here++;
+        devices = m->devices > devices ? m->devices : devices;
+    }
+    return here > devices ? here : devices;
+}
+
+/* Ranks fill nodes in the order of the launcher, and of their devices inside one process. */
+static int node_of(const struct en_region *r, int rank)
+{
+    const struct en_member *m = &r->members[rank];
+    int devices = devices_of(r, rank);
+
+    if (m->node >= 0)
+        return m->node;
+    return (m->world_rank * devices + m->device % devices) / emu_profile()->gpus_per_node;
+}
+
+static void place(ncclComm_t comm)
+{
+    comm->same_node = true;
+    for (int i = 0; i < comm->size; i++) {
+        comm->nodes[i] = node_of(&comm->region, i);
+        comm->same_node = comm->same_node && comm->nodes[i] == comm->nodes[0];
+    }
+    comm->parent_node = comm->nodes[comm->rank];
+}
+
+/* Emulated nodes are different hosts, though all their ranks run on this one, unless the user named the hosts. */
+static bool share_gpu(ncclComm_t comm, int a, int b)
+{
+    const struct en_member *x = &comm->region.members[a], *y = &comm->region.members[b];
+
+    return x->host == y->host && x->bus == y->bus && ((x->host & 1) || comm->nodes[a] == comm->nodes[b]);
+}
+
+static ncclResult_t refuse_shared_gpus(ncclComm_t comm)
+{
+    for (int a = 0; a < comm->size; a++)
+        for (int b = a + 1; b < comm->size; b++)
+            if (share_gpu(comm, a, b))
+                return en_fail(comm, ncclInvalidUsage,
+                               "Duplicate GPU detected : rank %d and rank %d both on CUDA device %d", a, b,
+                               comm->region.members[a].device);
+    return ncclSuccess;
+}
+
+ncclResult_t en_join_wait(ncclComm_t comm)
+{
+    ncclResult_t rc = wait_for_all(comm);
+
+    if (rc != ncclSuccess)
+        return rc;
+    if (comm->region.lock_fd >= 0) { /* the last one to join has taken the name away */
+        close(comm->region.lock_fd);
+        comm->region.lock_fd = -1;
+    }
+    place(comm);
+    return refuse_shared_gpus(comm);
+}

@@ -1,0 +1,84 @@
+/*
+ * ops.h - NCCL operations as data: the kinds, one call (a task), and what one group does on one communicator (a plan).
+ */
+#ifndef EMU_NCCL_OPS_H
+#define EMU_NCCL_OPS_H
+
+#include <nccl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum en_kind {
+    EN_ALL_REDUCE,
+    EN_REDUCE,
+    EN_BROADCAST,
+    EN_ALL_GATHER,
+    EN_REDUCE_SCATTER,
+    EN_ALLTOALL,
+    EN_GATHER,
+    EN_SCATTER,
+    EN_SEND,
+    EN_RECV,
+    EN_KINDS
+};
+
+/* What a kind of operation is. "many" sides have one block of `count` elements per rank, others one block. */
+struct en_kind_row {
+    const char *name; /* in messages                                                     */
+    const char *call; /* the function's name in NCCL's own messages                      */
+    bool reduces, rooted;
+    bool send_many, recv_many;
+    bool only_root_sends, only_root_receives;
+    bool pays_per_block; /* the cost model's payload is n blocks, not one                   */
+    bool both_ways;      /* reduce-scatter and all-gather in one: twice the steps and bytes */
+    bool full_payload;   /* the payload crosses a link whole, not (n-1)/n of it             */
+};
+const struct en_kind_row *en_kind(enum en_kind kind);
+
+/* One call. */
+struct en_task {
+    enum en_kind kind;
+    const void *send;
+    void *recv;
+    size_t count;
+    int dtype;
+    int op;                    /* of enum en_op                                                         */
+    uint64_t scalar;           /* of a pre-multiplied sum: raw bits of the type                         */
+    const void *device_scalar; /* or where to read it when the operation runs                           */
+    int root;                  /* or peer                                                               */
+    bool corrupt;              /* a planted fault: one bit of what is delivered flips                   */
+    cudaStream_t stream;
+};
+
+/* A place in the order in which a communicator's operations were issued. */
+struct en_ticket {
+    struct en_ticket *next;
+    bool queued, running;
+};
+
+/* What one group does on one communicator. Arg of the stream operation; owned by the stream, or by the graph. */
+struct en_plan {
+    ncclComm_t comm;       /* holds a reference                                                     */
+    struct en_task *tasks; /* collectives first, then sends and receives, each in the order issued  */
+    int collectives, count;
+    cudaStream_t *streams; /* distinct ones                                                         */
+    int n_streams;
+    struct en_ticket ticket; /* not queued in a captured plan, which runs again and again             */
+};
+
+/* Makes a plan of tasks (copied). Takes a reference on the communicator. NULL: out of memory. */
+struct en_plan *en_plan_new(ncclComm_t comm, const struct en_task *tasks, int count);
+void en_plan_free(struct en_plan *plan);
+ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns); /* takes the plan */
+
+/* On a stream's worker thread: each moves *now_ns from this rank's arrival to its end of the operation. */
+int en_run_collective(ncclComm_t comm, const struct en_task *task, int64_t *now_ns); /* enum en_end */
+int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int64_t *now_ns);
+
+void en_describe(char *text, size_t size, int kind, uint64_t count, int dtype, int op, int root);
+void en_corrupt(ncclComm_t comm, const struct en_task *task);
+bool en_receives(const struct en_task *task, int rank);
+
+#endif

@@ -1,0 +1,262 @@
+/*
+ * p2p.c - the sends and receives of one group, all progressing together.
+ *
+ * Messages of an ordered pair are numbered; the k-th send meets the k-th receive. Each end posts count, type, arrival
+ * and load under the message's number, waits for the other end's post, and then the bytes go through the pair's ring.
+ * Posts alternate between two places: whoever posts number k+2 has seen the other's post k+1, which comes after it read
+ * post k.
+ */
+#include "comm.h"
+#include "time.h"
+#include "types.h"
+
+#include "../engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum phase { POST, MEET, MOVE };
+
+/* One direction between this rank and one peer: its messages of this group, in order. */
+struct flow {
+    int peer;
+    bool sends;
+    int next; /* index of the task at its front; n: none left */
+    enum phase phase;
+    size_t moved; /* bytes of the front message                    */
+    struct en_pair *pair;
+    char *ring;
+};
+
+/* One run of one group's messages. */
+struct exchange {
+    ncclComm_t comm;
+    const struct en_task *tasks;
+    int n, n_flows, live;
+    struct flow *flows;
+    int64_t arrival_ns, end_ns;
+    double load_ns;
+};
+
+static size_t bytes_of(const struct en_task *t)
+{
+    return t->count * en_type(t->dtype)->bytes;
+}
+
+static bool belongs(const struct flow *f, const struct en_task *t)
+{
+    return t->root == f->peer && (t->kind == EN_SEND) == f->sends;
+}
+
+static void seek(const struct exchange *x, struct flow *f, int from)
+{
+    f->next = from;
+    while (f->next < x->n && !belongs(f, &x->tasks[f->next]))
+        f->next++;
+    f->phase = POST;
+    f->moved = 0;
+}
+
+static void add_flow(struct exchange *x, int task)
+{
+    const struct en_task *t = &x->tasks[task];
+    struct flow *f = x->flows;
+    int me = x->comm->rank;
+
+    while (f < x->flows + x->n_flows && !belongs(f, t))
+        f++;
+    if (f < x->flows + x->n_flows)
+        return;
+    x->n_flows++;
+    bool sends = t->kind == EN_SEND;
+    int src = sends ? me : t->root, dst = sends ? t->root : me;
+    *f = (struct flow){.peer = t->root, .sends = sends, .pair = en_pair(&x->comm->region, src, dst)};
+    f->ring = en_ring(&x->comm->region, src, dst);
+    seek(x, f, task);
+}
+
+static void count_load(const struct exchange *x, const struct en_task *t, struct en_load *load)
+{
+    bool intra = x->comm->nodes[t->root] == x->comm->nodes[x->comm->rank];
+    double *out = intra ? &load->out_intra : &load->out_inter, *in = intra ? &load->in_intra : &load->in_inter;
+
+    *(t->kind == EN_SEND ? out : in) += (double)bytes_of(t);
+}
+
+/* The k-th send to itself meets the k-th receive from itself; counts were checked when the group ended. */
+static void copy_to_self(struct exchange *x)
+{
+    int me = x->comm->rank, recv = -1;
+
+    for (int send = 0; send < x->n; send++) {
+        const struct en_task *s = &x->tasks[send];
+        if (s->root != me || s->kind != EN_SEND)
+            continue;
+        do
+            recv++;
+        while (x->tasks[recv].root != me || x->tasks[recv].kind != EN_RECV);
+        if (emu_moves_data() && s->count > 0)
+            memmove(x->tasks[recv].recv, s->send, bytes_of(s));
+        int64_t end = x->arrival_ns + en_copy_ns(bytes_of(s));
+        x->end_ns = end > x->end_ns ? end : x->end_ns;
+    }
+}
+
+static struct en_post *post_of(struct flow *f, bool senders, uint64_t turn)
+{
+    return senders ? &f->pair->send[turn & 1] : &f->pair->recv[turn & 1];
+}
+
+static uint64_t *turn_of(const struct exchange *x, const struct flow *f)
+{
+    return f->sends ? &x->comm->sent[f->peer] : &x->comm->received[f->peer];
+}
+
+static void wake_peer(const struct exchange *x, const struct flow *f)
+{
+    en_ring_bell(&x->comm->region.members[f->peer]);
+}
+
+static void post(struct exchange *x, struct flow *f)
+{
+    const struct en_task *t = &x->tasks[f->next];
+    uint64_t turn = *turn_of(x, f);
+    struct en_post *p = post_of(f, f->sends, turn);
+
+    p->count = t->count;
+    p->dtype = t->dtype;
+    p->arrival_ns = x->arrival_ns;
+    p->load_ns = x->load_ns;
+    atomic_store(&p->turn, turn + 1);
+    f->phase = MEET;
+    wake_peer(x, f);
+}
+
+static void report_mismatch(const struct exchange *x, const struct flow *f, const struct en_post *other)
+{
+    const struct en_task *t = &x->tasks[f->next];
+    int src = f->sends ? x->comm->rank : f->peer, dst = f->sends ? f->peer : x->comm->rank;
+    uint64_t send_count = f->sends ? t->count : other->count, recv_count = f->sends ? other->count : t->count;
+    int send_type = f->sends ? t->dtype : other->dtype, recv_type = f->sends ? other->dtype : t->dtype;
+
+    en_comm_break(
+        x->comm,
+        "mismatch between ranks of a communicator: rank %d: send count %llu %s to rank %d; rank %d: recv count "
+        "%llu %s from rank %d (message %llu of this pair)",
+        src, (unsigned long long)send_count, en_type(send_type)->name, dst, dst, (unsigned long long)recv_count,
+        en_type(recv_type)->name, src, (unsigned long long)*turn_of(x, f) + 1);
+}
+
+/* Has the other end posted its side of the front message? */
+static bool meet(struct exchange *x, struct flow *f, enum en_end *end)
+{
+    const struct en_task *t = &x->tasks[f->next];
+    uint64_t turn = *turn_of(x, f);
+    struct en_post *other = post_of(f, !f->sends, turn);
+
+    if (atomic_load(&other->turn) != turn + 1)
+        return false;
+    if (other->count != t->count || other->dtype != t->dtype) {
+        report_mismatch(x, f, other);
+        *end = EN_BROKEN;
+        return false;
+    }
+    bool intra = x->comm->nodes[f->peer] == x->comm->nodes[x->comm->rank];
+    int64_t start = other->arrival_ns > x->arrival_ns ? other->arrival_ns : x->arrival_ns;
+    int64_t message_end = start + en_message_ns(intra, x->load_ns, other->load_ns);
+    x->end_ns = message_end > x->end_ns ? message_end : x->end_ns;
+    f->phase = MOVE;
+    return true;
+}
+
+/* Copies between a flat buffer and the ring; at: bytes through the ring so far. */
+static void ring_copy(struct exchange *x, struct flow *f, uint64_t at, size_t n)
+{
+    const struct en_task *t = &x->tasks[f->next];
+    size_t size = x->comm->region.head->ring_bytes;
+
+    for (size_t done = 0; done < n;) {
+        size_t offset = (size_t)((at + done) % size), part = n - done < size - offset ? n - done : size - offset;
+        if (f->sends)
+            memcpy(f->ring + offset, (const char *)t->send + f->moved + done, part);
+        else
+            memcpy((char *)t->recv + f->moved + done, f->ring + offset, part);
+        done += part;
+    }
+}
+
+static bool move(struct exchange *x, struct flow *f)
+{
+    size_t bytes = emu_moves_data() ? bytes_of(&x->tasks[f->next]) : 0;
+    uint64_t head = atomic_load(&f->pair->head), tail = atomic_load(&f->pair->tail);
+    size_t room = f->sends ? x->comm->region.head->ring_bytes - (size_t)(head - tail) : (size_t)(head - tail);
+    size_t n = bytes - f->moved < room ? bytes - f->moved : room;
+
+    if (n == 0 && f->moved < bytes)
+        return false;
+    if (n > 0) {
+        ring_copy(x, f, f->sends ? head : tail, n);
+        f->moved += n;
+        atomic_fetch_add(f->sends ? &f->pair->head : &f->pair->tail, n);
+        wake_peer(x, f);
+    }
+    if (f->moved == bytes) {
+        ++*turn_of(x, f);
+        seek(x, f, f->next + 1);
+        x->live -= f->next == x->n;
+    }
+    return true;
+}
+
+/* One look at one flow; true if it came any further. */
+static bool advance(struct exchange *x, struct flow *f, enum en_end *end)
+{
+    if (f->next == x->n)
+        return false;
+    if (f->phase == POST) {
+        post(x, f);
+        return true;
+    }
+    return f->phase == MEET ? meet(x, f, end) : move(x, f);
+}
+
+static enum en_end progress(struct exchange *x)
+{
+    struct en_member *me = &x->comm->region.members[x->comm->rank];
+    enum en_end end = EN_GO;
+
+    while (x->live > 0 && end == EN_GO) {
+        uint32_t bell = atomic_load(&me->bell);
+        bool moved = false;
+        for (int i = 0; i < x->n_flows && end == EN_GO; i++)
+            moved |= advance(x, &x->flows[i], &end);
+        if (!moved && end == EN_GO && x->live > 0)
+            end = en_sleep_on_bell(&x->comm->watch, me, bell);
+    }
+    return end;
+}
+
+int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int64_t *now_ns)
+{
+    struct exchange x = {.comm = comm, .tasks = tasks, .n = count, .arrival_ns = *now_ns, .end_ns = *now_ns};
+    struct en_load load = {0};
+
+    x.flows = calloc((size_t)count, sizeof(*x.flows));
+    if (x.flows == NULL)
+        return EN_STOPPING;
+    for (int i = 0; i < count; i++) {
+        if (tasks[i].root == comm->rank)
+            continue;
+        add_flow(&x, i);
+        count_load(&x, &tasks[i], &load);
+    }
+    x.live = x.n_flows;
+    x.load_ns = en_load_ns(&load);
+    copy_to_self(&x);
+    enum en_end end = progress(&x);
+    free(x.flows);
+    for (int i = 0; end == EN_GO && emu_moves_data() && i < count; i++)
+        en_corrupt(comm, &tasks[i]);
+    *now_ns = x.end_ns;
+    return end;
+}

@@ -1,0 +1,340 @@
+/*
+ * shm.c - the shared region of a communicator: making, joining, sweeping it, and the waits in it. See shm.h.
+ */
+#include "shm.h"
+
+#include "../engine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DIRECTORY "/dev/shm"
+#define PREFIX    "emu-nccl-"
+#define MAGIC     "EMUNCCL"
+
+enum { LAYOUT = 1, PAGE = 4096 };
+
+static const size_t chunk_most = 512u << 10, chunk_least = 16u << 10;
+static const size_t ring_most = 256u << 10, ring_least = PAGE;
+static const size_t rings_budget = 1u << 30; /* of address space, not of memory */
+
+static size_t round_up(size_t x, size_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+static size_t clamp_pages(size_t x, size_t least, size_t most)
+{
+    x = x / PAGE * PAGE;
+    return x < least ? least : x > most ? most : x;
+}
+
+/* Offsets of the parts, for one number of ranks. */
+struct layout {
+    size_t members, pairs, staging, rings, total;
+};
+
+static struct layout layout_of(size_t n, size_t chunk, size_t ring)
+{
+    struct layout l = {.members = round_up(sizeof(struct en_head), PAGE)};
+
+    l.pairs = l.members + round_up(n * sizeof(struct en_member), PAGE);
+    l.staging = l.pairs + round_up(n * n * sizeof(struct en_pair), PAGE);
+    l.rings = l.staging + n * EN_BUFFERS * chunk;
+    l.total = l.rings + n * n * ring;
+    return l;
+}
+
+/* Sizes of the buffers: as large as is useful, but a small /dev/shm (containers have 64 MiB) must do for several
+ * regions. */
+static void choose_sizes(int members, size_t *chunk, size_t *ring)
+{
+    struct statvfs fs;
+    size_t n = (size_t)members, free_bytes = SIZE_MAX / 2;
+
+    if (statvfs(DIRECTORY, &fs) == 0)
+        free_bytes = (size_t)fs.f_bavail * fs.f_frsize;
+    *chunk = clamp_pages(free_bytes / 16 / (n * EN_BUFFERS), chunk_least, chunk_most);
+    size_t ring_bytes = free_bytes / 16 < rings_budget ? free_bytes / 16 : rings_budget;
+    *ring = clamp_pages(ring_bytes / (n * n), ring_least, ring_most);
+}
+
+static int map_region(struct en_region *r, int fd, size_t total)
+{
+    void *base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (base == MAP_FAILED)
+        return errno;
+    r->head = base;
+    return 0;
+}
+
+static void find_parts(struct en_region *r)
+{
+    char *base = (char *)r->head;
+    struct layout l = layout_of((size_t)r->head->members, r->head->chunk_bytes, r->head->ring_bytes);
+
+    r->members = (struct en_member *)(base + l.members);
+    r->pairs = (struct en_pair *)(base + l.pairs);
+    r->staging = base + l.staging;
+    r->rings = base + l.rings;
+}
+
+/* A new region becomes visible under its name only when it is complete: made under another name, then linked. */
+static int create_region(struct en_region *r, int members)
+{
+    static _Atomic unsigned serial;
+    char draft[96];
+    size_t chunk, ring;
+    int rc;
+
+    snprintf(draft, sizeof(draft), DIRECTORY "/" PREFIX "new-%ld-%u", (long)getpid(), atomic_fetch_add(&serial, 1));
+    int fd = open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno;
+    choose_sizes(members, &chunk, &ring);
+    struct layout l = layout_of((size_t)members, chunk, ring);
+    if (flock(fd, LOCK_SH) || ftruncate(fd, (off_t)l.total))
+        rc = errno;
+    else
+        rc = map_region(r, fd, l.total);
+    if (rc == 0) {
+        *r->head = (struct en_head){.magic = MAGIC,
+                                    .layout = LAYOUT,
+                                    .members = members,
+                                    .chunk_bytes = chunk,
+                                    .ring_bytes = ring,
+                                    .total_bytes = l.total};
+        rc = link(draft, r->path) ? errno : 0;
+        if (rc)
+            munmap(r->head, l.total);
+    }
+    unlink(draft);
+    if (rc)
+        close(fd);
+    else
+        r->lock_fd = fd;
+    return rc;
+}
+
+static int attach_region(struct en_region *r, int members, int *found)
+{
+    struct stat st;
+    int rc, fd = open(r->path, O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return errno;
+    if (flock(fd, LOCK_SH) || fstat(fd, &st))
+        rc = errno;
+    else if (st.st_nlink == 0)
+        rc = ENOENT; /* swept, or complete without us, while we opened it */
+    else
+        rc = map_region(r, fd, (size_t)st.st_size);
+    if (rc == 0 && (memcmp(r->head->magic, MAGIC, sizeof(MAGIC)) || r->head->layout != LAYOUT)) {
+        munmap(r->head, (size_t)st.st_size);
+        rc = EPROTO;
+    }
+    if (rc == 0)
+        *found = r->head->members;
+    if (rc == 0 && *found != members) {
+        en_break(r, "the ranks were given different numbers of ranks for one unique id");
+        munmap(r->head, (size_t)st.st_size);
+        rc = EINVAL;
+    }
+    if (rc)
+        close(fd);
+    else
+        r->lock_fd = fd;
+    return rc;
+}
+
+int en_region_open(struct en_region *r, const uint8_t key[EN_KEY_BYTES], int members, int *found)
+{
+    int rc;
+
+    *r = (struct en_region){.lock_fd = -1};
+    int at = snprintf(r->path, sizeof(r->path), DIRECTORY "/" PREFIX);
+    for (int i = 0; i < EN_KEY_BYTES; i++)
+        at += snprintf(r->path + at, sizeof(r->path) - (size_t)at, "%02x", key[i]);
+    do { /* somebody else may make it, or take it away, between our two looks */
+        rc = attach_region(r, members, found);
+        if (rc == ENOENT)
+            rc = create_region(r, members);
+    } while (rc == EEXIST || rc == ENOENT);
+    if (rc) {
+        r->head = NULL;
+        return rc;
+    }
+    find_parts(r);
+    return 0;
+}
+
+void en_region_unlink(struct en_region *r)
+{
+    if (r->lock_fd < 0)
+        return;
+    unlink(r->path);
+    close(r->lock_fd);
+    r->lock_fd = -1;
+}
+
+void en_region_close(struct en_region *r)
+{
+    if (r->lock_fd >= 0)
+        close(r->lock_fd);
+    if (r->head != NULL)
+        munmap(r->head, r->head->total_bytes);
+    *r = (struct en_region){.lock_fd = -1};
+}
+
+/* Nobody alive holds the lock of a region that is still visible: all its ranks are dead. */
+static void sweep_one(const char *name)
+{
+    char path[sizeof(DIRECTORY) + NAME_MAX + 2];
+
+    snprintf(path, sizeof(path), DIRECTORY "/%s", name);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlink(path);
+    close(fd);
+}
+
+void en_sweep(void)
+{
+    DIR *dir = opendir(DIRECTORY);
+
+    if (dir == NULL)
+        return;
+    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir))
+        if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0)
+            sweep_one(e->d_name);
+    closedir(dir);
+}
+
+char *en_staging(const struct en_region *r, int rank, int buffer)
+{
+    return r->staging + ((size_t)rank * EN_BUFFERS + (size_t)buffer) * r->head->chunk_bytes;
+}
+
+static size_t pair_index(const struct en_region *r, int src, int dst)
+{
+    return (size_t)src * (size_t)r->head->members + (size_t)dst;
+}
+
+struct en_pair *en_pair(const struct en_region *r, int src, int dst)
+{
+    return &r->pairs[pair_index(r, src, dst)];
+}
+
+char *en_ring(const struct en_region *r, int src, int dst)
+{
+    return r->rings + pair_index(r, src, dst) * r->head->ring_bytes;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+    const struct timespec slice = {.tv_nsec = EN_WAIT_SLICE_MS * 1000000L};
+
+    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT, seen, &slice, NULL, 0);
+}
+
+void en_wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static enum en_end look(const struct en_watch *watch)
+{
+    if (atomic_load(watch->abort_flag))
+        return EN_ABORTED;
+    if (en_broken(watch->region))
+        return EN_BROKEN;
+    return emu_stopping() ? EN_STOPPING : EN_GO;
+}
+
+enum en_end en_wait(const struct en_watch *watch, _Atomic uint32_t *word, uint32_t seen)
+{
+    while (atomic_load(word) == seen) {
+        enum en_end end = look(watch);
+        if (end != EN_GO)
+            return end;
+        futex_wait(word, seen);
+    }
+    return EN_GO;
+}
+
+uint32_t en_barrier_arrive(struct en_barrier *b, int members)
+{
+    uint32_t generation = atomic_load(&b->generation);
+
+    if (atomic_fetch_add(&b->arrived, 1) + 1 == (uint32_t)members) {
+        atomic_store(&b->arrived, 0);
+        atomic_fetch_add(&b->generation, 1);
+        en_wake(&b->generation);
+    }
+    return generation;
+}
+
+enum en_end en_barrier_wait(const struct en_watch *watch, struct en_barrier *b, uint32_t generation)
+{
+    return en_wait(watch, &b->generation, generation);
+}
+
+void en_ring_bell(struct en_member *m)
+{
+    atomic_fetch_add(&m->bell, 1);
+    if (atomic_load(&m->asleep))
+        en_wake(&m->bell);
+}
+
+/* `asleep` is set before the kernel compares the bell, and the ringer looks at it after moving the bell: no wake-up is
+ * lost. */
+enum en_end en_sleep_on_bell(const struct en_watch *watch, struct en_member *m, uint32_t seen)
+{
+    atomic_store(&m->asleep, 1);
+    enum en_end end = en_wait(watch, &m->bell, seen);
+    atomic_store(&m->asleep, 0);
+    return end;
+}
+
+bool en_broken(const struct en_region *r)
+{
+    return r->head != NULL && atomic_load(&r->head->error) != 0;
+}
+
+void en_wake_all(struct en_region *r)
+{
+    if (r->head == NULL)
+        return;
+    en_wake(&r->head->joined);
+    en_wake(&r->head->data.generation);
+    en_wake(&r->head->manage.generation);
+    for (int i = 0; r->members != NULL && i < r->head->members; i++)
+        en_wake(&r->members[i].bell);
+}
+
+bool en_break(struct en_region *r, const char *text)
+{
+    uint32_t none = 0;
+
+    if (!atomic_compare_exchange_strong(&r->head->error, &none, 1))
+        return false;
+    snprintf(r->head->error_text, sizeof(r->head->error_text), "%s", text);
+    atomic_store(&r->head->error, 2);
+    en_wake_all(r);
+    return true;
+}

@@ -1,0 +1,282 @@
+/*
+ * cublaslt.c - the stand-in for cuBLASLt: handles, descriptors, heuristics and matrix multiplication, computed for real
+ * on the CPU for float, half, bfloat16 and double.
+ *
+ * A multiplication lasts max(kernel_us, 2*m*n*k*batch / tflops of A's type). Sums are in float, or in double for
+ * double. Epilogues, scale pointers and layouts other than column and row order are refused
+ * (CUBLAS_STATUS_NOT_SUPPORTED).
+ */
+#include "cublaslt.h"
+#include "twin.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct lt_layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits the opaque layout");
+_Static_assert(sizeof(struct lt_desc) <= sizeof(cublasLtMatmulDescOpaque_t), "fits the opaque descriptor");
+_Static_assert(sizeof(struct lt_preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits the opaque preference");
+
+/* ---- handles and versions ---------------------------------------------------------------------------------------- */
+
+struct cublasLtContext {
+    int unused;
+};
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    if (!handle)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (emu_fault(__func__))
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    *handle = calloc(1, sizeof(struct cublasLtContext));
+    return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void)
+{
+    return CUBLAS_VERSION;
+}
+
+size_t cublasLtGetCudartVersion(void)
+{
+    return CUDART_VERSION;
+}
+
+cublasStatus_t cublasLtGetProperty(libraryPropertyType type, int *value)
+{
+    static const int parts[] = {
+        [MAJOR_VERSION] = CUBLAS_VER_MAJOR, [MINOR_VERSION] = CUBLAS_VER_MINOR, [PATCH_LEVEL] = CUBLAS_VER_PATCH};
+
+    if (!value || (unsigned)type > PATCH_LEVEL)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *value = parts[type];
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static const struct {
+    cublasStatus_t status;
+    const char *name, *text;
+} statuses[] = {
+    {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "the operation completed successfully"},
+    {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialized"},
+    {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
+    {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE", "an invalid value was used as an argument"},
+    {CUBLAS_STATUS_ARCH_MISMATCH, "CUBLAS_STATUS_ARCH_MISMATCH", "an absent device architectural feature is required"},
+    {CUBLAS_STATUS_MAPPING_ERROR, "CUBLAS_STATUS_MAPPING_ERROR", "an access to GPU memory space failed"},
+    {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED", "the GPU program failed to execute"},
+    {CUBLAS_STATUS_INTERNAL_ERROR, "CUBLAS_STATUS_INTERNAL_ERROR", "an internal operation failed"},
+    {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED", "the functionality requested is not supported"},
+    {CUBLAS_STATUS_LICENSE_ERROR, "CUBLAS_STATUS_LICENSE_ERROR", "an error was detected when checking the license"},
+};
+
+const char *cublasLtGetStatusName(cublasStatus_t status)
+{
+    for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+        if (statuses[i].status == status)
+            return statuses[i].name;
+    return "unknown status";
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+        if (statuses[i].status == status)
+            return statuses[i].text;
+    return "unknown status";
+}
+
+/* ---- choosing an algorithm: there is one ------------------------------------------------------------------------- */
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int asked,
+                                              cublasLtMatmulHeuristicResult_t results[], int *n)
+{
+    struct lt_problem problem;
+    cublasStatus_t status;
+
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!preference || !results || !n || asked < 1)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *n = 0;
+    status = lt_problem_check(&problem, desc, a, b, c, d);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    memset(&results[0], 0, sizeof(results[0]));
+    results[0].algo.data[0] = LT_ALGO;
+    results[0].wavesCount = 1;
+    *n = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
+{
+    struct lt_problem problem;
+    cublasStatus_t status;
+
+    if (!handle || !algo || !result)
+        return handle ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_NOT_INITIALIZED;
+    status = algo->data[0] == LT_ALGO ? lt_problem_check(&problem, desc, a, b, c, d) : CUBLAS_STATUS_NOT_SUPPORTED;
+    memset(result, 0, sizeof(*result));
+    result->algo = *algo;
+    result->state = status;
+    return status;
+}
+
+/* ---- multiplication ---------------------------------------------------------------------------------------------- */
+
+struct matmul {
+    struct lt_problem problem;
+    const void *a, *b, *c;
+    void *d;
+    double alpha, beta;
+    const void *alpha_at, *beta_at; /* device pointers, NULL when the host gave the values */
+};
+
+static double tflops_of(cudaDataType type)
+{
+    const struct emu_profile *p = emu_profile();
+
+    switch (type) {
+    case CUDA_R_16F:
+        return p->tflops_float16;
+    case CUDA_R_16BF:
+        return p->tflops_bfloat16;
+    case CUDA_R_64F:
+        return p->tflops_float64;
+    default:
+        return p->tflops_float32;
+    }
+}
+
+static int64_t matmul_ns(const struct lt_problem *p)
+{
+    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * p->batch;
+
+    return llround(emu_kernel_ns(emu_profile(), 0, flops, tflops_of(p->a.type)));
+}
+
+static double scalar_at(const void *at, cudaDataType type)
+{
+    return type == CUDA_R_64F ? *(const double *)at : (double)*(const float *)at;
+}
+
+static int64_t run_matmul(void *arg, int64_t ready_ns)
+{
+    struct matmul *mm = arg;
+
+    if (emu_moves_data()) {
+        if (mm->alpha_at) {
+            mm->alpha = scalar_at(mm->alpha_at, mm->problem.scale_type);
+            mm->beta = scalar_at(mm->beta_at, mm->problem.scale_type);
+        }
+        if (!lt_compute(&mm->problem, mm->alpha, mm->a, mm->b, mm->beta, mm->c, mm->d))
+            return EMU_FAILED;
+    }
+    return ready_ns + matmul_ns(&mm->problem);
+}
+
+static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
+{
+    struct matmul *copy = malloc(sizeof(*copy));
+    cudaError_t rc;
+
+    if (!copy)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    *copy = *mm;
+    rc = emu_enqueue(stream, &(struct emu_op){.name = "matmul",
+                                              .run = run_matmul,
+                                              .release = free,
+                                              .arg = copy,
+                                              .host_ns = llround(emu_profile()->launch_us * 1e3)});
+    if (rc == cudaSuccess)
+        return CUBLAS_STATUS_SUCCESS;
+    free(copy);
+    return rc == cudaErrorInvalidResourceHandle ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    struct matmul mm = {.a = a, .b = b, .c = c, .d = d};
+    cublasStatus_t status;
+
+    (void)workspace, (void)workspace_bytes;
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (emu_fault(__func__))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (!alpha || !a || !b || !beta || !d || (algo && algo->data[0] != LT_ALGO))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    status = lt_problem_check(&mm.problem, desc, a_layout, b_layout, c_layout, d_layout);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    if (mm.problem.device_scalars) {
+        mm.alpha_at = alpha;
+        mm.beta_at = beta;
+    } else {
+        mm.alpha = scalar_at(alpha, mm.problem.scale_type);
+        mm.beta = scalar_at(beta, mm.problem.scale_type);
+        if (mm.beta != 0 && !c)
+            return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    return put(&mm, stream);
+}
+
+/* ---- logging: accepted, nothing is logged ------------------------------------------------------------------------ */
+
+cublasStatus_t cublasLtLoggerSetLevel(int level)
+{
+    return level >= 0 && level <= 5 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtLoggerSetMask(int mask)
+{
+    (void)mask;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtLoggerSetCallback(cublasLtLoggerCallback_t callback)
+{
+    (void)callback;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtLoggerForceDisable(void)
+{
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtHeuristicsCacheSetCapacity(size_t capacity)
+{
+    (void)capacity;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtHeuristicsCacheGetCapacity(size_t *capacity)
+{
+    if (!capacity)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *capacity = 0;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+unsigned cublasLtDisableCpuInstructionsSetMask(unsigned mask)
+{
+    return mask;
+}

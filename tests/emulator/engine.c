@@ -468,11 +468,12 @@ void emu_join_default_locked(struct CUstream_st *s)
 
 cudaError_t emu_drain_stream_locked(struct CUstream_st *s)
 {
+    int device = s->device; /* a stream that was destroyed goes away while it is waited for */
     struct emu_mark *mark = emu_mark_here_locked(s);
     cudaError_t rc = emu_await_locked(mark);
 
     emu_mark_unref_locked(mark);
-    return rc ? rc : emu.devices[s->device].sticky;
+    return rc ? rc : emu.devices[device].sticky;
 }
 
 /* The next stream of the device with an id above after, so that the list may change between two steps. */

@@ -258,7 +258,7 @@ static int report(struct run *x)
         return 0;
     if (!c->quiet && !(c->json && strcmp(c->json, "-") == 0))
         bb_run_report_text(&r, stdout);
-    return bb_run_report_json(&r, x->results);
+    return bb_run_report_json(&r, x->results, NULL);
 }
 
 /* ---- start and end

@@ -80,7 +80,7 @@ double bb_run_report_busbw(const struct bb_run_report *r, int rank, int group, c
 
 static void print_command(const struct bb_run_report *r, FILE *out)
 {
-    fprintf(out, "# busbar %s ", BUSBAR_VERSION);
+    fprintf(out, "# busbar %s: busbar", BUSBAR_VERSION);
     for (int i = 0; i < r->argc; i++)
         fprintf(out, " %s", r->argv[i]);
     fputc('\n', out);

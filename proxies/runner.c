@@ -414,7 +414,7 @@ int bb_runner_release(struct bb_runner *r, int rc)
             rc = end_comm(&r->comms[c], rc);
     if (r->everyone.nccl)
         rc = end_comm(&r->everyone, rc);
-    if (r->world)
+    if (r->world && rc == 0) /* otherwise the GPU may be stuck, and freeing waits for it: the process's end frees all */
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);
     free(r->batches);

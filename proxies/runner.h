@@ -64,8 +64,8 @@ struct bb_runner {
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program) BB_MUST_CHECK;
 
-/* bb_runner_release - rc < 0: communicators are aborted instead of finalised. Fine on a half-made or zeroed one.
- * Returns rc, or what failed while ending. */
+/* bb_runner_release - rc < 0: communicators are aborted instead of finalised, CUDA's objects left to the process's end.
+ * Fine on a half-made or zeroed one. Returns rc, or what failed while ending. */
 int bb_runner_release(struct bb_runner *r, int rc);
 
 /* bb_runner_trace - make the events of the lanes, for traced steps. */

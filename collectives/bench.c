@@ -266,7 +266,8 @@ static int open_report(struct bench *b, int argc, char **argv)
     b->report.rig = &b->rig;
     b->report.out = table ? stdout : NULL;
     bb_progress_init(&b->progress, b->world.rank, common->quiet);
-    TRY(bb_results_open(&b->report.json, &json, &b->world));
+    rc = bb_results_open(&b->report.json, &json, &b->world);
+    TRY(bb_world_agree(&b->world, rc, "opening the results"));
     bb_report_head(&b->report, &text);
 out:
     free(devices);

@@ -151,6 +151,8 @@ static int add_collective(struct bb_sweep *s, const char *word)
         s->colls[s->n_colls++] = kind;
         return 0;
     }
+    if (strcmp(word, "all") == 0)
+        return bb_err(BB_EUSAGE, "all collectives are named by 'all' alone, without others beside it");
     for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
         words[i] = bb_colls[i].name;
     words[BB_COLL_KIND_COUNT] = "all";

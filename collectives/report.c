@@ -129,11 +129,22 @@ static int width_of(const struct column *columns, int n)
     return width;
 }
 
+/* A title in the middle of a placement's columns. */
+static void print_centred(FILE *out, const char *title, int width)
+{
+    int left = (width - (int)strlen(title)) / 2;
+
+    fprintf(out, "%*s%s%*s", left, "", title, width - left - (int)strlen(title), "");
+}
+
 static void print_placements(FILE *out)
 {
-    int shared = width_of(shared_columns, N_SHARED), each = width_of(placement_columns, N_PLACEMENT);
+    int each = width_of(placement_columns, N_PLACEMENT);
 
-    fprintf(out, "#%*s%*s%*s\n", shared - 3, "", each, "out-of-place", each, "in-place");
+    fprintf(out, "#%*s", width_of(shared_columns, N_SHARED) - 3, "");
+    print_centred(out, "out-of-place", each);
+    print_centred(out, "in-place", each);
+    fputc('\n', out);
 }
 
 static void print_row(FILE *out, const struct bb_row *row)

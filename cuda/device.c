@@ -37,20 +37,30 @@ static int describe(int ordinal, struct bb_device_info *info)
     return 0;
 }
 
+/* The first rank of a host speaks for the others, whose fate is the same. */
+static int refuse(int local_rank, enum bb_error code, const char *what, int local_size, int count)
+{
+    if (local_rank > 0)
+        return -(int)code;
+    if (what)
+        return bb_err(code, "no usable GPU on this host: %s (busbar-emulated runs on emulated ones)", what);
+    return bb_err(code,
+                  "%d ranks on this host but only %d GPU%s: start at most %d per host, or let ranks share a GPU with "
+                  "--share-gpu (for tests: times then mean nothing)",
+                  local_size, count, count == 1 ? "" : "s", count);
+}
+
 int bb_device_choose(int local_rank, int local_size, bool share_gpu, struct bb_device_info *info)
 {
     int count = 0, ordinal, rc;
     cudaError_t e = cudaGetDeviceCount(&count);
 
-    if (e == cudaErrorNoDevice)
-        return bb_err(BB_EFAIL, "no GPU on this host (emulated GPUs: busbar-emulated in place of busbar)");
+    if (e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver || (e == cudaSuccess && count == 0))
+        return refuse(local_rank, BB_EFAIL, e ? cudaGetErrorString(e) : "there is none", local_size, count);
     TRY(BB_CUDA(e));
     if (count < local_size && !share_gpu)
-        return bb_err(BB_EUSAGE,
-                      "%d ranks on this host but only %d GPU%s: start at most %d per host, or let ranks share "
-                      "a GPU with --share-gpu (for tests: times then mean nothing)",
-                      local_size, count, count == 1 ? "" : "s", count);
-    ordinal = count > 0 ? local_rank % count : 0;
+        return refuse(local_rank, BB_EUSAGE, NULL, local_size, count);
+    ordinal = local_rank % count;
     TRY(BB_CUDA(cudaSetDevice(ordinal)));
     TRY(describe(ordinal, info));
 out:

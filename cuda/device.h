@@ -25,7 +25,8 @@ struct bb_device_info {
 
 /*
  * bb_device_choose - make the GPU of this local rank current: number local_rank, or local_rank modulo the number of
- * GPUs with share_gpu. Fewer GPUs than local_size without share_gpu: says so, -BB_EUSAGE. Fills *info.
+ * GPUs with share_gpu. Fewer GPUs than local_size without share_gpu: -BB_EUSAGE on all ranks, the first of the host
+ * says so (agree on the result before anybody leaves). Fills *info.
  */
 BB_MUST_CHECK int bb_device_choose(int local_rank, int local_size, bool share_gpu, struct bb_device_info *info);
 

@@ -70,7 +70,7 @@ static void check_float_order(const struct bb_dtype *t, int redop, int ranks, ui
 static void check_float_tree(const struct bb_dtype *t, int redop, int ranks, uint64_t index)
 {
     struct bb_pattern p = bb_pattern_of(t, redop, ranks, 43);
-    double v[RANKS_MAX];
+    double v[RANKS_MAX] = {0};
 
     for (int r = 0; r < ranks; r++)
         v[r] = decode(t, bb_pattern_input(&p, r, index));

@@ -1,0 +1,311 @@
+"""busbar bench as a black box on emulated GPUs. Times are compared with the written cost model, worked out here again."""
+import json
+import math
+import re
+
+import pytest
+
+KINDS = {  # busbw factor, needs an operation, needs a root, slices, can be done in place
+    "all_reduce": (lambda n: 2 * (n - 1) / n, True, False, False, True),
+    "all_gather": (lambda n: (n - 1) / n, False, False, True, True),
+    "reduce_scatter": (lambda n: (n - 1) / n, True, False, True, True),
+    "broadcast": (lambda n: 1, False, True, False, True),
+    "reduce": (lambda n: 1, True, True, False, True),
+    "alltoall": (lambda n: (n - 1) / n, False, False, True, False),
+    "gather": (lambda n: (n - 1) / n, False, True, True, True),
+    "scatter": (lambda n: (n - 1) / n, False, True, True, True),
+    "sendrecv": (lambda n: 1, False, False, False, False),
+}
+FIVE = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "sendrecv"]
+TYPES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8,
+         "bfloat16": 2, "f8e4m3": 1, "f8e5m2": 1}
+OPS = ["sum", "prod", "max", "min", "avg"]
+
+PROFILE = {
+    "name": "test", "gpus_per_node": 4, "launch_us": 2.0, "nccl_launch_us": 1.5, "kernel_us": 1.25,
+    "memory_gbps": 1000.0, "memory_bytes": 1e9,
+    "tflops": {"float32": 10.0, "float16": 20.0, "bfloat16": 20.0, "float64": 5.0}, "sm_count": 100,
+    "clock_khz": 1000000, "intra": {"latency_us": 7.0, "gbps": 80.0}, "inter": {"latency_us": 11.0, "gbps": 20.0},
+}
+
+
+@pytest.fixture
+def profile(tmp_path):
+    """profile(**changes): the environment for a cluster profile of our own."""
+
+    def write(**changes):
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps({**PROFILE, **changes}))
+        return {"EMU_CLUSTER": str(path)}
+
+    return write
+
+
+def model_us(kind, n, payload, link):
+    """One operation by the cost model of the emulated GPUs, rounded to nanoseconds."""
+    steps = math.ceil(math.log2(n)) * (2 if kind == "all_reduce" else 1)
+    if kind == "sendrecv":
+        steps = 1
+    factor = {"all_reduce": 2 * (n - 1) / n, "broadcast": 1, "reduce": 1, "sendrecv": 1}.get(kind, (n - 1) / n)
+    return round(1e3 * (steps * link["latency_us"] + factor * payload / link["gbps"] / 1e3)) / 1e3
+
+
+def rows_of(text):
+    """The rows of the table as nccl-tests' readers cut them: 13 words that begin with a number."""
+    rows = [line.split() for line in text.splitlines() if re.match(r"\s*\d", line)]
+    assert all(len(row) == 13 for row in rows), text
+    return rows
+
+
+# ---- table and JSON --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+def test_table_reads_like_nccl_tests(busbar, profile):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "-f", "2", ranks=4, env=profile())
+    assert done.returncode == 0, done.stderr
+    heading = next(line for line in done.stdout.splitlines() if re.match(r"#\s+size", line))
+    assert heading.lstrip("#").split() == ["size", "count", "type", "redop", "root",
+                                           "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong"]
+    rows = rows_of(done.stdout)
+    assert [row[:5] for row in rows] == [[str(s), str(s // 4), "float", "sum", "-1"] for s in (1024, 2048, 4096)]
+    for row in rows:
+        for time, algbw, busbw, wrong in (row[5:9], row[9:13]):
+            expected = model_us("all_reduce", 4, int(row[0]), PROFILE["intra"])
+            assert float(time) == pytest.approx(expected, abs=0.0051)
+            assert float(algbw) == pytest.approx(int(row[0]) / expected / 1e3, abs=0.0051)
+            assert float(busbw) == pytest.approx(1.5 * int(row[0]) / expected / 1e3, abs=0.0051)
+            assert wrong == "0"
+    assert re.search(r"^# Out of bounds values : 0 OK$", done.stdout, re.M)
+    mean = sum(1.5 * s / model_us("all_reduce", 4, s, PROFILE["intra"]) / 1e3 for s in (1024, 2048, 4096)) / 3
+    assert float(re.search(r"^# Avg bus bandwidth\s+: (\S+)", done.stdout, re.M)[1]) == pytest.approx(mean, rel=1e-4)
+    for said in ("NCCL header 2.", "CUDA runtime ", "Emulated GPU", "blocking communicator", "back to back",
+                 "emulated GPUs: all times come from a model"):
+        assert said in done.stdout
+    assert len(re.findall(r"^#  Rank +\d", done.stdout, re.M)) == 4
+
+
+def test_json_has_the_schema(busbar, profile, tmp_path):
+    run = busbar.json("bench", "reduce", "-b", "64", "-e", "64", "-r", "2", "-d", "half", "-o", "max", ranks=4,
+                      env=profile(), tmp_path=tmp_path)
+    assert run["schema"] == "busbar.bench/1" and run["status"] == "ok"
+    assert run["ranks"] == 4 and run["nodes"] == 1 and run["emulated"] is True and run["shared_gpu"] is False
+    assert set(run["nccl"]) == {"header", "runtime"} and set(run["cuda"]) == {"runtime", "driver"}
+    assert [d["rank"] for d in run["devices"]] == [0, 1, 2, 3]
+    assert all(set(d) == {"rank", "host", "name", "uuid", "pci"} for d in run["devices"])
+    assert len({d["uuid"] for d in run["devices"]}) == 4
+    assert [r["placement"] for r in run["results"]] == ["out_of_place", "in_place"]
+    row = run["results"][0]
+    assert {k: row[k] for k in ("collective", "bytes", "count", "dtype", "op", "root", "mode", "iterations", "wrong",
+                                "busbw_factor", "algorithm", "protocol", "channels")} == {
+        "collective": "reduce", "bytes": 64, "count": 32, "dtype": "half", "op": "max", "root": 2, "mode": "stream",
+        "iterations": 20, "wrong": 0, "busbw_factor": 1.0, "algorithm": None, "protocol": None, "channels": None}
+    assert set(row["time_us"]) == {"min", "p50", "p90", "p99", "max", "mean", "ci95"}
+    assert row["time_us"]["p99"] is None and len(row["time_us"]["ci95"]) == 2
+    assert row["flags"] == ["emulated"]
+
+
+def test_json_to_stdout_is_only_json(busbar):
+    done = busbar.run("bench", "broadcast", "-b", "64", "-e", "64", "--json", "-", ranks=2)
+    assert done.returncode == 0 and json.loads(done.stdout)["results"][0]["op"] is None
+
+
+def test_quiet_prints_nothing(busbar):
+    done = busbar.run("bench", "all_reduce", "-b", "64", "-e", "64", "--quiet", ranks=2)
+    assert done.returncode == 0 and done.stdout == ""
+
+
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per_node,link", [(4, "intra"), (2, "inter")])
+def test_times_are_those_of_the_model(busbar, profile, tmp_path, per_node, link):
+    """Back to back, every operation starts when the one before it ends: the time of one, exactly."""
+    run = busbar.json("bench", "all", "-b", "96K", "-e", "96K", ranks=4, env=profile(gpus_per_node=per_node),
+                      tmp_path=tmp_path)
+    assert {r["collective"] for r in run["results"]} == set(KINDS)
+    for r in run["results"]:
+        factor, reduces, rooted, sliced, _ = KINDS[r["collective"]]
+        expected = model_us(r["collective"], 4, 98304, PROFILE[link])
+        assert r["bytes"] == 98304 and r["count"] == 24576 // (4 if sliced else 1)
+        for figure in ("min", "p50", "p90", "max", "mean"):
+            assert r["time_us"][figure] == pytest.approx(expected, rel=1e-6), r
+        assert r["algbw_gbps"] == pytest.approx(98304 / expected / 1e3, rel=1e-6)
+        assert r["busbw_gbps"] == pytest.approx(98304 / expected / 1e3 * factor(4), rel=1e-6)
+        assert r["busbw_factor"] == pytest.approx(factor(4))
+        assert (r["op"] is not None) == reduces and (r["root"] is not None) == rooted
+        assert r["wrong"] == 0
+    placements = {(r["collective"], r["placement"]) for r in run["results"]}
+    assert placements == {(k, p) for k in KINDS for p in ("out_of_place", "in_place") if p == "out_of_place" or KINDS[k][4]}
+
+
+def test_short_operations_show_the_launch_cost(busbar, profile, tmp_path):
+    """Shorter than its launch, an operation waits for the next launch: the host sets the pace."""
+    env = profile(nccl_launch_us=40.0)
+    run = busbar.json("bench", "all_gather", "-b", "1K", "-e", "1K", ranks=4, env=env, tmp_path=tmp_path)
+    assert run["results"][0]["time_us"]["p50"] == pytest.approx(40.0, rel=1e-6)
+
+
+def test_one_rank_has_no_bus(busbar, profile, tmp_path):
+    run = busbar.json("bench", "all_reduce", "-b", "64M", "-e", "64M", "-n", "2", env=profile(), tmp_path=tmp_path)
+    row = run["results"][0]
+    assert row["busbw_gbps"] is None
+    assert row["time_us"]["p50"] == pytest.approx(2 * 2**26 / 1000.0 / 1e3, rel=1e-5)  # a copy: read and write
+    table = busbar.run("bench", "all_reduce", "-b", "1M", "-e", "1M", env=profile()).stdout
+    assert rows_of(table)[0][7] == "N/A" and "# Avg bus bandwidth    : N/A" in table
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line,sizes", [
+    ("all_gather -b 8 -e 256 -d float", [0, 0, 0, 64, 128, 256]),  # slices of 16 bytes
+    ("reduce_scatter -b 100 -e 300 -i 100 -d int8", [64, 192, 256]),
+    ("broadcast -b 10 -e 10 -d double", [8]),
+])
+def test_sizes_are_rounded_as_nccl_tests_does(busbar, tmp_path, line, sizes):
+    run = busbar.json("bench", *line.split(), "--placement", "out_of_place", ranks=4, tmp_path=tmp_path)
+    assert [r["bytes"] for r in run["results"]] == sizes
+    assert all(r["wrong"] == 0 for r in run["results"])
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_every_type_and_operation_is_verified(busbar, tmp_path, ranks):
+    run = busbar.json("bench", *FIVE, "reduce", "-d", "all", "-o", "all", "-b", "3000", "-e", "3000", "-r", "1", "-n", "2",
+                      "--repeats", "1", "-w", "1", "-c", "2", ranks=ranks, tmp_path=tmp_path)
+    seen = {(r["collective"], r["dtype"], r["op"], r["placement"]) for r in run["results"]}
+    places = ["out_of_place", "in_place"]
+    assert seen == {(k, d, o, p) for k in [*FIVE, "reduce"] for d in TYPES for o in (OPS if KINDS[k][1] else [None])
+                    for p in places if p == "out_of_place" or KINDS[k][4]}
+    assert [r for r in run["results"] if r["wrong"] != 0] == []
+
+
+@pytest.mark.parametrize("collective", KINDS)
+def test_every_collective_is_verified_for_every_root(busbar, tmp_path, collective):
+    for root in range(3 if KINDS[collective][2] else 1):
+        run = busbar.json("bench", collective, "-b", "5K", "-e", "5K", "-r", root, "-n", "3", "--repeats", "1", ranks=3,
+                          tmp_path=tmp_path)
+        assert all(r["wrong"] == 0 for r in run["results"])
+
+
+ONE = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1")  # operations 1: before the events, 2: timed
+
+
+@pytest.mark.parametrize("collective", FIVE)
+def test_a_corrupt_byte_is_exit_3(busbar, tmp_path, collective):
+    path = tmp_path / "result.json"
+    where = ",name=ncclRecv" if collective == "sendrecv" else ""  # two calls per operation: what arrives is corrupted
+    done = busbar.run("bench", collective, *ONE, "--placement", "out_of_place", "--json", path, ranks=4,
+                      env={"EMU_FAULT": f"corrupt:rank=2,call=2{where}"})
+    assert done.returncode == 3
+    assert re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong, first on rank 2 element \d+: "
+                     r"0x[0-9a-f]{8} is not 0x[0-9a-f]{8}" % collective, done.stderr)
+    assert rows_of(done.stdout)[0][8] == "1" and "# Out of bounds values : 1 FAILED" in done.stdout
+    result = json.loads(path.read_text())
+    assert result["status"] == "wrong data" and result["results"][0]["wrong"] == 1
+
+
+def test_the_check_looks_at_the_last_timed_operation(busbar):
+    """A byte planted in an earlier operation is not in the data that are verified."""
+    done = busbar.run("bench", "all_reduce", *ONE, "--placement", "out_of_place", ranks=4,
+                      env={"EMU_FAULT": "corrupt:rank=2,call=1"})
+    assert done.returncode == 0 and rows_of(done.stdout)[0][8] == "0"
+
+
+@pytest.mark.parametrize("passes,status", [(1, 0), (2, 0), (3, 3)])
+def test_each_pass_checks_an_operation_of_its_own(busbar, passes, status):
+    """Pass 1 is the timed operation (2), pass 2 is operation 3, pass 3 is operation 4."""
+    done = busbar.run("bench", "all_reduce", *ONE, "--placement", "out_of_place", "-c", passes, ranks=2,
+                      env={"EMU_FAULT": "corrupt:rank=0,call=4"})
+    assert done.returncode == status, done.stderr
+
+
+def test_without_a_check_nothing_is_claimed(busbar, tmp_path):
+    for args, env in ((["-c", "0"], {}), ([], {"EMU_DATA": "off"})):
+        done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", *args, ranks=2, env=env)
+        assert done.returncode == 0, done.stderr
+        assert rows_of(done.stdout)[0][8] == "N/A" and "OK" not in done.stdout
+        run = busbar.json("bench", "all_reduce", "-b", "1K", "-e", "1K", *args, ranks=2, env=env, tmp_path=tmp_path)
+        assert run["results"][0]["wrong"] is None and "not_checked" in run["results"][0]["flags"]
+
+
+# ---- refusals and failures -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line,says", [
+    ("", "no collective given"),
+    ("allreduce", "did you mean 'all_reduce'"),
+    ("all_reduce -d floaat", "did you mean 'float'"),
+    ("all_reduce -o summ", "did you mean 'sum'"),
+    ("all_reduce --itters 3", "did you mean '--iters'"),
+    ("all_reduce -b -8", "-8"),
+    ("all_reduce -b 8X", "8X"),
+    ("all_reduce -b 2M -e 1M", "above the last size"),
+    ("all_reduce -e 99999999999999999999999", "99999999999999999999999"),
+    ("all_reduce -n 0", "from 1 to"),
+    ("all_reduce -f 0.5 -e 1K", "does not grow"),
+    ("all_reduce all_reduce", "named twice"),
+    ("broadcast -r -1", "-1"),
+])
+def test_bad_words_are_refused_before_anything_starts(busbar, line, says):
+    """No launcher, and the real libraries, which find no GPU on a build machine: nothing is touched."""
+    done = busbar.run("bench", *line.split(), emulated=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and says in done.stderr
+
+
+@pytest.mark.parametrize("line,env,says", [
+    ("broadcast -r 2", {}, "root 2 (-r) of broadcast is not a rank: ranks are 0 to 1"),
+    ("all_reduce -e 1T", {}, "bytes of GPU memory needed"),
+    ("all_reduce -e 8", {"EMU_DEVICES": "1"}, "2 ranks on this host but only 1 GPU"),
+    ("all_reduce -e 8", {"EMU_DEVICES": "1"}, "--share-gpu"),
+    ("all_reduce -e 8 --json /nowhere/x.json", {}, "/nowhere/x.json"),
+])
+def test_impossible_runs_are_refused_by_one_rank(busbar, line, env, says):
+    done = busbar.run("bench", *line.split(), ranks=2, env=env)
+    assert done.returncode == 2 and done.stdout == ""
+    assert len([x for x in done.stderr.splitlines() if x.startswith("busbar: ")]) == 1 and says in done.stderr
+
+
+def test_memory_is_named_in_bytes(busbar, profile):
+    done = busbar.run("bench", "all_reduce", "-e", "256M", ranks=2, env=profile())  # 1 GB of memory, 2 x 2 x 256 MiB needed
+    assert done.returncode == 2
+    need, have = map(int, re.search(r"(\d+) bytes of GPU memory needed .* but (\d+) available", done.stderr).groups())
+    assert 4 * 2**28 <= need < 4 * 2**28 + 2**16 and have <= 10**9
+
+
+def test_a_shared_gpu_is_stamped(busbar, tmp_path):
+    env = {"EMU_DEVICES": "1"}
+    run = busbar.json("bench", "all_reduce", "-b", "64", "-e", "64", "--share-gpu", ranks=2, env=env, tmp_path=tmp_path)
+    assert run["shared_gpu"] is True and "shared_gpu" in run["results"][0]["flags"] and run["results"][0]["wrong"] == 0
+
+
+def test_a_hang_ends_with_the_name_of_the_rank_and_keeps_the_rows(busbar, tmp_path):
+    path = tmp_path / "result.json"
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "2K", *ONE[4:], "--placement", "out_of_place", "--timeout", "2",
+                      "--json", path, ranks=4, env={"EMU_FAULT": "stall:rank=1,call=4,name=ncclAllReduce"})
+    assert done.returncode == 4 and "rank 1" in done.stderr
+    result = json.loads(path.read_text())
+    assert result["status"] == "timeout" and [r["bytes"] for r in result["results"]] == [1024]
+
+
+def test_no_gpu_is_said_once(busbar):
+    done = busbar.run("bench", "all_reduce", ranks=2, env={"EMU_DEVICES": "0"})
+    assert done.returncode == 1 and "no usable GPU on this host" in done.stderr
+    assert len(re.findall("^busbar: ", done.stderr, re.M)) == 1
+
+
+def test_a_failed_call_ends_every_rank(busbar):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", ranks=4,
+                      env={"EMU_FAULT": "fail:rank=3,call=7,name=ncclAllReduce"})
+    assert done.returncode == 1 and "ncclAllReduce" in done.stderr
+
+
+def test_help_needs_neither_mpi_nor_gpu(busbar):
+    done = busbar.run("bench", "--help", emulated=False)
+    assert done.returncode == 0 and done.stderr == ""
+    for letter in "befinwcdor":
+        assert f"-{letter}," in done.stdout

@@ -27,7 +27,7 @@ cudaError_t cudaGetDeviceCount(int *count)
     if (!count)
         return emu_report(cudaErrorInvalidValue);
     *count = 0;
-    TRY(emu_enter(__func__));
+    TRY(emu_enter_any(__func__));
     *count = emu.n_devices;
 out:
     return emu_report(rc);
@@ -37,7 +37,7 @@ cudaError_t cudaSetDevice(int device)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter_any(__func__));
     TRY(device_ok(device));
     current_device = device;
 out:
@@ -48,7 +48,7 @@ cudaError_t cudaGetDevice(int *device)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter_any(__func__));
     if (device)
         *device = current_device;
     else
@@ -109,18 +109,17 @@ out:
  * runtime leaves undefined. */
 cudaError_t cudaDeviceReset(void)
 {
-    emu_init();
-    if (emu.n_devices == 0)
-        return emu_report(cudaErrorNoDevice);
-    if (emu_fault(__func__))
-        return emu_report(cudaErrorUnknown);
+    cudaError_t rc;
+
+    TRY(emu_enter_any(__func__));
     emu_lock();
     emu_drain_device_locked(current_device);
     emu.devices[current_device].sticky = cudaSuccess;
     emu.devices[current_device].peers = 0;
     emu_unlock();
     emu_free_device_memory(current_device);
-    return cudaSuccess;
+out:
+    return emu_report(rc);
 }
 
 /* ---- what a device says of itself -------------------------------------------------------------------------------- */
@@ -194,7 +193,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter_any(__func__));
     TRY(prop ? device_ok(device) : cudaErrorInvalidValue);
     fill_properties(prop, device);
 out:
@@ -297,7 +296,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr id, int devic
     struct cudaDeviceProp prop;
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter_any(__func__));
     TRY(value && id >= cudaDevAttrMaxThreadsPerBlock && id < cudaDevAttrMax ? device_ok(device)
                                                                             : cudaErrorInvalidValue);
     *value = 0;
@@ -313,7 +312,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter_any(__func__));
     TRY(text && bytes >= 13 ? device_ok(device) : cudaErrorInvalidValue);
     snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", 0, (unsigned char)(device + 1), 0);
 out:
@@ -325,7 +324,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
     unsigned domain, bus, slot;
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter_any(__func__));
     if (!device || !text || (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3))
         rc = cudaErrorInvalidValue;
     else if (domain != 0 || slot != 0 || bus < 1 || bus > (unsigned)emu.n_devices)

@@ -198,14 +198,19 @@ static cudaError_t sticky(void)
     return rc;
 }
 
-cudaError_t emu_enter(const char *function)
+cudaError_t emu_enter_any(const char *function)
 {
     emu_init();
     if (emu.n_devices == 0)
         return cudaErrorNoDevice;
-    if (emu_fault(function))
-        return cudaErrorUnknown;
-    return sticky();
+    return emu_fault(function) ? cudaErrorUnknown : cudaSuccess;
+}
+
+cudaError_t emu_enter(const char *function)
+{
+    cudaError_t rc = emu_enter_any(function);
+
+    return rc ? rc : sticky();
 }
 
 cudaError_t emu_report(cudaError_t rc)

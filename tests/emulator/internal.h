@@ -106,7 +106,8 @@ extern struct emu_state emu;
 
 /* engine.c: start of the process, clock, queues. Names ending in _locked want the mutex held. */
 cudaError_t emu_enter(const char *function); /* first line of every public call that can fail: faults, sticky errors */
-cudaError_t emu_report(cudaError_t rc);      /* last line: remembers an error for cudaGetLastError, returns rc       */
+cudaError_t emu_enter_any(const char *function); /* the same for calls that a sticky error does not concern */
+cudaError_t emu_report(cudaError_t rc); /* last line: remembers an error for cudaGetLastError, returns rc       */
 void emu_init(void);
 void emu_lock(void);
 void emu_unlock(void);

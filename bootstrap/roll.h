@@ -68,6 +68,7 @@ struct bb_rollcall {
     pthread_cond_t news;  /* ending or left has changed */
     int poke_fd, signal_fd, listen_fd;
     sigset_t old_signals;
+    bool attended; /* this rank, not 0, was connected to rank 0 */
     int rank, size;
     char (*hosts)[BB_HOST_TEXT];
     double timeout_s;
@@ -90,6 +91,7 @@ struct bb_rollcall {
     pthread_t hooks_thread;
     int failing; /* exit code with which this rank ends */
     bool fail_said;
+    bool end_heard; /* from rank 0 */
     bool leaving, bye_said, left, releasing, stop;
 
     struct bb_peer *peers; /* rank 0: [size], the others: [1] */

@@ -22,6 +22,7 @@ static const double GATHER_S = 0.3;      /* after the first hang: the others' st
 static const double GATHER_LOST_S = 0.05;
 static const double ANSWER_S = 3;  /* rank 0 must have judged by then */
 static const double STUCK_S = 0.3; /* after the end was decided */
+static const double TELL_S = 0.5;
 static const double EXIT_S = 0.8;
 
 static void copy_text(char *to, const char *from)
@@ -78,6 +79,7 @@ static void *hooks_thread(void *arg)
     bool releasing;
 
     run_hooks(roll, BB_ROLL_AT_ONCE);
+    fflush(stdout); /* what was printed so far: _exit would lose it */
     pthread_mutex_lock(&roll->lock);
     await(roll, is_releasing, STUCK_S);
     releasing = roll->releasing;
@@ -145,6 +147,7 @@ static void take(struct bb_rollcall *roll, struct bb_peer *peer, const struct bb
         pthread_cond_broadcast(&roll->news);
         break;
     case ROLL_END:
+        roll->end_heard = true;
         bb_roll_end(roll, msg->code);
         break;
     }
@@ -153,6 +156,7 @@ static void take(struct bb_rollcall *roll, struct bb_peer *peer, const struct bb
 static void take_loss(struct bb_rollcall *roll, struct bb_peer *peer)
 {
     bb_roll_close(&peer->link);
+    pthread_cond_broadcast(&roll->news);
     if (peer->done || roll->ending || roll->left)
         return;
     if (roll->rank != 0) {
@@ -538,9 +542,12 @@ void bb_rollcall_attend(struct bb_rollcall *roll, int rank, int size, char (*hos
 {
     struct bb_peer *peer = new_peers(1);
 
-    if (!peer || bb_roll_dial(ticket, (uint32_t)rank, &peer->link))
+    bool attended = peer && bb_roll_dial(ticket, (uint32_t)rank, &peer->link) == 0;
+
+    if (!attended)
         bb_warn("roll call: rank 0 (%s) cannot be reached: a hang will not be explained from here", hosts[0]);
     pthread_mutex_lock(&roll->lock);
+    roll->attended = attended;
     roll->hosts = hosts;
     roll->rank = rank;
     roll->size = size;
@@ -589,6 +596,11 @@ static bool is_ending(const struct bb_rollcall *roll)
     return roll->ending != 0;
 }
 
+static bool is_dismissed(const struct bb_rollcall *roll)
+{
+    return roll->left || (roll->n_peers > 0 && roll->peers[0].link.fd < 0);
+}
+
 static bool is_over(const struct bb_rollcall *roll)
 {
     return roll->left || roll->ending;
@@ -609,15 +621,42 @@ int bb_rollcall_expired(struct bb_rollcall *roll, const char *what)
     return rc;
 }
 
-void bb_rollcall_fail(struct bb_rollcall *roll, int code)
+static bool all_joined(const struct bb_rollcall *roll)
 {
+    for (int r = 0; r < roll->n_peers; r++)
+        if (!roll->peers[r].joined)
+            return false;
+    return roll->n_peers > 0;
+}
+
+/* rank 0, when its results are safe: now the others may leave too. */
+static void dismiss(struct bb_rollcall *roll)
+{
+    struct bb_roll_msg bye = bb_roll_msg(ROLL_BYE, 0, 0);
+
+    for (int r = 1; r < roll->n_peers; r++)
+        bb_roll_send(&roll->peers[r].link, &bye, 0.01);
+}
+
+bool bb_rollcall_fail(struct bb_rollcall *roll, int code)
+{
+    bool told;
+
     pthread_mutex_lock(&roll->lock);
     roll->failing = code;
     roll->releasing = true;
     pthread_cond_broadcast(&roll->news);
     poke(roll);
-    await(roll, is_ending, 1);
+    if (roll->rank == 0) {
+        await(roll, is_ending, TELL_S);
+        dismiss(roll);
+        told = all_joined(roll);
+    } else {
+        await(roll, is_dismissed, TELL_S);
+        told = roll->end_heard || (roll->attended && roll->peers[0].link.fd < 0);
+    }
     pthread_mutex_unlock(&roll->lock);
+    return told;
 }
 
 void bb_rollcall_leave(struct bb_rollcall *roll)

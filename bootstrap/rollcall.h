@@ -49,8 +49,12 @@ int bb_rollcall_ending(const struct bb_rollcall *roll);
 /* bb_rollcall_expired - a wait of this rank ran out: report it and return the code with which the job ends. */
 int bb_rollcall_expired(struct bb_rollcall *roll, const char *what) BB_MUST_CHECK;
 
-/* bb_rollcall_fail - this rank ends with -code; returns when rank 0 has told the others, or after a second. */
-void bb_rollcall_fail(struct bb_rollcall *roll, int code);
+/*
+ * bb_rollcall_fail - this rank ends with exit code `code`, or with the one with which the job is ending already, and
+ * its results are safe. Ranks but 0 wait for rank 0 to come here as well, half a second at most, since mpirun kills all
+ * soon after the first is gone. True when all are known to end by themselves, so that nobody need be aborted.
+ */
+bool bb_rollcall_fail(struct bb_rollcall *roll, int code);
 
 /* bb_rollcall_leave - this rank is done; returns when all are, or when the timeout is over. */
 void bb_rollcall_leave(struct bb_rollcall *roll);

@@ -321,17 +321,23 @@ out:
     return rc;
 }
 
-/* Does not return when there are other ranks. */
+/*
+ * Does not return when there are other ranks. Each leaves with the same exit code by itself, which mpirun would
+ * overtake if one of them called MPI_Abort at once; that is left for ranks whom the roll call cannot reach.
+ */
 static void end_everybody(struct bb_world *w, int rc)
 {
+    bool told;
     int code;
 
     if (w->size == 1)
         return;
-    bb_rollcall_fail(w->roll, bb_exit_code(rc));
-    code = bb_world_ending(w) ? bb_world_ending(w) : rc;
-    MPI_Abort(MPI_COMM_WORLD, bb_exit_code(code));
-    _exit(bb_exit_code(code));
+    fflush(stdout);
+    told = bb_rollcall_fail(w->roll, bb_exit_code(rc));
+    code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
+    if (!told)
+        MPI_Abort(MPI_COMM_WORLD, code);
+    _exit(code);
 }
 
 int bb_world_release(struct bb_world *w, int rc)

@@ -53,8 +53,9 @@ int bb_world_alone(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
 
 /*
  * bb_world_release - the orderly end (rc >= 0: a barrier, goodbye, MPI_Finalize), or the end of everybody (rc < 0:
- * results are saved, the other ranks are told, MPI_Abort with bb_exit_code(rc); does not return when MPI is up).
- * Returns rc, or the error met while ending. Fine on a world that is zeroed or half made.
+ * results are saved, the other ranks are told, and all end with the exit code of the first that failed; MPI_Abort for
+ * those that cannot be told; does not return when there are other ranks). Returns rc, or the error met while ending.
+ * Fine on a world that is zeroed or half made.
  */
 int bb_world_release(struct bb_world *w, int rc);
 

@@ -1,0 +1,174 @@
+/*
+ * ranks.c - ranks as forked processes. See ranks.h. Nothing of CUDA or NCCL is touched before the fork.
+ */
+#include "ranks.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS_MAX = 16, LIMIT_S = 30 };
+
+struct job {
+    int size, flags;
+    rank_fn *fn;
+    const void *arg;
+    int id_pipe[2];  /* rank 0 hands out the unique id       */
+    int err_pipe[2]; /* stderr of all ranks, when asked for  */
+    pid_t pids[RANKS_MAX];
+};
+
+static int share_id(const struct job *job, struct rank *r)
+{
+    if (r->rank > 0)
+        return read(job->id_pipe[0], &r->id, sizeof(r->id)) == sizeof(r->id) ? 0 : 1;
+    CHECK_EQ(ncclGetUniqueId(&r->id), ncclSuccess);
+    for (int i = 1; i < r->size; i++)
+        CHECK_EQ(write(job->id_pipe[1], &r->id, sizeof(r->id)), sizeof(r->id));
+    return 0;
+}
+
+static int be_rank(const struct job *job, int rank)
+{
+    struct rank rank_state = {.rank = rank, .size = job->size, .arg = job->arg}, *r = &rank_state;
+
+    CHECK_EQ(cudaSetDevice(job->flags & RANKS_ONE_DEVICE ? 0 : rank), cudaSuccess);
+    CHECK_EQ(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking), cudaSuccess);
+    CHECK_EQ(share_id(job, r), 0);
+    if (!(job->flags & RANKS_NO_COMM))
+        CHECK_EQ(ncclCommInitRank(&r->comm, r->size, r->id, rank), ncclSuccess);
+    CHECK_EQ(job->fn(r), 0);
+    if (r->comm != NULL && job->flags & RANKS_ABORT)
+        CHECK_EQ(ncclCommAbort(r->comm), ncclSuccess);
+    else if (r->comm != NULL)
+        CHECK_EQ(ncclCommDestroy(r->comm), ncclSuccess);
+    return 0;
+}
+
+static void set_number(const char *name, int number)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", number);
+    setenv(name, text, 1);
+}
+
+static void start_rank(struct job *job, int rank, bool wants_stderr)
+{
+    fflush(stdout);
+    job->pids[rank] = fork();
+    assert_true(job->pids[rank] >= 0);
+    if (job->pids[rank] > 0)
+        return;
+    set_number("OMPI_COMM_WORLD_RANK", rank);
+    set_number("OMPI_COMM_WORLD_SIZE", job->size);
+    setenv("EMU_QUIET", "1", 0);
+    if (wants_stderr)
+        dup2(job->err_pipe[1], STDERR_FILENO);
+    close(job->err_pipe[0]);
+    close(job->err_pipe[1]);
+    exit(be_rank(job, rank));
+}
+
+/* Reads until all ranks have closed their end, or the time is up. */
+static bool read_errors(const struct job *job, struct output *out)
+{
+    struct pollfd poll_fd = {.fd = job->err_pipe[0], .events = POLLIN};
+    time_t end = time(NULL) + LIMIT_S;
+    char chunk[512];
+    size_t at = 0;
+
+    while (time(NULL) < end) {
+        if (poll(&poll_fd, 1, 500) < 1)
+            continue;
+        ssize_t n = read(job->err_pipe[0], chunk, sizeof(chunk));
+        if (n <= 0)
+            return true;
+        size_t keep = out == NULL ? 0 : (size_t)n < sizeof(out->text) - 1 - at ? (size_t)n : sizeof(out->text) - 1 - at;
+        if (keep > 0)
+            memcpy(out->text + at, chunk, keep);
+        at += keep;
+    }
+    return false;
+}
+
+/* With a time limit each; a rank that is not done is killed. Returns how many failed. */
+static int collect(struct job *job)
+{
+    int failed = 0, status;
+    time_t end = time(NULL) + LIMIT_S;
+
+    for (int i = 0; i < job->size; i++) {
+        pid_t got;
+        while ((got = waitpid(job->pids[i], &status, WNOHANG)) == 0 && time(NULL) < end)
+            usleep(500);
+        if (got == 0) {
+            print_error("rank %d is not done after %d s\n", i, LIMIT_S);
+            kill(job->pids[i], SIGKILL);
+            waitpid(job->pids[i], &status, 0);
+        }
+        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    }
+    return failed;
+}
+
+void run_ranks(int size, rank_fn *fn, const void *arg, int flags, struct output *out)
+{
+    struct job job = {.size = size, .flags = flags, .fn = fn, .arg = arg};
+
+    assert_in_range(size, 1, RANKS_MAX);
+    assert_int_equal(pipe(job.id_pipe), 0);
+    assert_int_equal(pipe(job.err_pipe), 0);
+    if (out != NULL)
+        *out = (struct output){0};
+    for (int i = 0; i < size; i++)
+        start_rank(&job, i, out != NULL);
+    close(job.err_pipe[1]);
+    if (out != NULL)
+        read_errors(&job, out);
+    int failed = collect(&job);
+    close(job.err_pipe[0]);
+    close(job.id_pipe[0]);
+    close(job.id_pipe[1]);
+    assert_int_equal(failed, 0);
+}
+
+void *device_buffer(size_t bytes)
+{
+    void *p = NULL;
+
+    if (cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess || cudaMemset(p, 0, bytes ? bytes : 1) != cudaSuccess)
+        return NULL;
+    return cudaDeviceSynchronize() == cudaSuccess ? p : NULL;
+}
+
+int wait_for(ncclComm_t comm, ncclResult_t *state)
+{
+    time_t end = time(NULL) + 20;
+
+    do
+        if (ncclCommGetAsyncError(comm, state) != ncclSuccess)
+            return 1;
+    while (*state == ncclInProgress && time(NULL) < end);
+    return *state == ncclInProgress;
+}
+
+double stream_us(cudaStream_t stream, cudaEvent_t from)
+{
+    cudaEvent_t to;
+    float ms = -1;
+
+    if (cudaEventCreate(&to) != cudaSuccess || cudaEventRecord(to, stream) != cudaSuccess ||
+        cudaEventSynchronize(to) != cudaSuccess || cudaEventElapsedTime(&ms, from, to) != cudaSuccess)
+        return -1;
+    cudaEventDestroy(to);
+    return (double)ms * 1e3;
+}

@@ -189,6 +189,7 @@ static int make_rig(struct bench *b)
                            .warmup = b->options.warmup,
                            .checks = b->options.checks};
     bb_nvtx_init(&rig->nvtx);
+    bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
     TRY(make_samples(rig));
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
     bb_nvtx_name_stream(&rig->nvtx, rig->stream, "bench");

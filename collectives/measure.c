@@ -179,7 +179,7 @@ int bb_measure(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f
     snprintf(text, sizeof text, "%s %s %s%s%s %s", bb_colls[c->kind].name, bb_format_bytes(bb_case_bytes(c), size),
              bb_dtypes[c->dtype].name, space, op, where);
     bb_world_reached(rig->world, "bench %s", text);
-    bb_range_init(&rig->nvtx, &range, 0, bb_case_bytes(c), "%s", text);
+    bb_range_init(&rig->nvtx, &range, BB_NVTX_WORLD, bb_case_bytes(c), "%s", text);
     bb_range_push(&rig->nvtx, &range);
     rc = measure_row(rig, c, f);
     bb_range_pop(&rig->nvtx);

@@ -12,6 +12,8 @@
 #include "cuda/device.h"
 #include "cuda/nvtx.h"
 
+enum { BB_NVTX_WORLD = 1 }; /* category of a row's range: the communicator of all ranks */
+
 struct bb_mode;
 
 /* What a rank measures with. Made by bb_bench_main. */

@@ -227,8 +227,11 @@ void bb_report_begin(struct bb_report *r, int coll)
     r->busbw_n = 0;
     if (!r->out)
         return;
-    fprintf(r->out, "#\n# %s: %s; busbw = algbw * %s\n#\n", bb_colls[coll].name, bb_colls[coll].help,
+    fprintf(r->out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
             bb_colls[coll].factor_text);
+    if (bb_colls[coll].inplace == BB_INPLACE_NONE)
+        fprintf(r->out, "# in place it would overwrite what it has yet to send: N/A\n");
+    fprintf(r->out, "#\n");
     print_placements(r->out);
     print_heading(r->out, false);
     print_heading(r->out, true);

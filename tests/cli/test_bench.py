@@ -105,6 +105,30 @@ def test_json_has_the_schema(busbar, profile, tmp_path):
     assert row["flags"] == ["emulated"]
 
 
+def test_table_is_the_golden_one(busbar, profile, golden):
+    done = busbar.run("bench", "all_reduce", "sendrecv", "-b", "4K", "-e", "1M", "-f", "16", ranks=4, env=profile())
+    table = [line for line in done.stdout.splitlines() if not re.match(r"# busbar |#  Rank ", line)]
+    golden("bench-table.txt", "\n".join(table) + "\n")
+
+
+def test_help_is_the_golden_one(busbar, golden):
+    golden("bench-help.txt", busbar.run("bench", "--help", emulated=False).stdout)
+
+
+def test_a_profiler_sees_every_row(busbar, tmp_path):
+    """Ranges by a person's name, with their bytes, through an NVTX tool that is loaded into the unmodified program."""
+    env = {"NVTX_INJECTION64_PATH": str(busbar.build / "tests" / "nvtx_recorder.so"), "NVTX_RECORD": str(tmp_path / "nvtx")}
+    done = busbar.run("bench", "all_reduce", "all_gather", "-b", "1M", "-e", "1M", "-o", "max", ranks=2, env=env)
+    assert done.returncode == 0, done.stderr
+    records = [p.read_text().splitlines() for p in tmp_path.glob("nvtx.*")]
+    assert len(records) == 2
+    for record in records:
+        assert [line.split("\t")[1:] for line in record if line.startswith("push")] == [
+            ["0", "busbar", "world", "1048576", name + where]
+            for name in ("all_reduce 1 MiB float max ", "all_gather 1 MiB float ") for where in ("out_of_place", "in_place")]
+        assert "stream\tbench" in record
+
+
 def test_json_to_stdout_is_only_json(busbar):
     done = busbar.run("bench", "broadcast", "-b", "64", "-e", "64", "--json", "-", ranks=2)
     assert done.returncode == 0 and json.loads(done.stdout)["results"][0]["op"] is None

@@ -1,5 +1,5 @@
 /*
- * test_kernels.c - the launchers and kernels against the host's own arithmetic: on emulated GPUs through the CPU twins,
+ * test_gpu_kernels.c - the launchers and kernels against the host's own arithmetic: on emulated GPUs through the CPU twins,
  * on a real GPU (tests/gpu) through the kernels themselves.
  */
 #include "cuda/buffers.h"

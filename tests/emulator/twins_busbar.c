@@ -1,8 +1,8 @@
 /*
  * twins_busbar.c - CPU twins of busbar's kernels (cuda/kernels.cu): the same functions of cuda/pattern.h in one loop.
- * The only file here that knows busbar; it is loaded by name (twin.h).
+ * Loaded by name, with the other files of twins (twins.c).
  */
-#include "twin.h"
+#include "twins_busbar.h"
 
 #include "cuda/kernel_args.h"
 
@@ -92,7 +92,7 @@ static const struct emu_twin twins[] = {
     {.name = "bb_spin_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_spin_args)}, .lasts_ns = spin_ns},
 };
 
-const struct emu_twin *emu_twins(size_t *n)
+const struct emu_twin *kernel_twins(size_t *n)
 {
     *n = sizeof twins / sizeof *twins;
     return twins;

@@ -1,0 +1,79 @@
+/*
+ * twins_compute.c - CPU twins of the passes (cuda/layer.cu) and of the timed stand-in for compute (cuda/busy.cu). A
+ * pass is done by its CPU reference and lasts as long as its bytes take; the stand-in lasts as long as it is told.
+ */
+#include "twins_busbar.h"
+
+#include "cuda/busy_args.h"
+#include "cuda/pass.h"
+
+static void run_pass(struct emu_launch *l)
+{
+    bb_pass_ref(&EMU_ARG(l, 0, struct bb_pass));
+}
+
+static double pass_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    return emu_kernel_ns(p, (double)bb_pass_bytes(&EMU_ARG(l, 0, struct bb_pass)), 0, 0);
+}
+
+/* Scratch memory keeps its content, so there is nothing to move. */
+static void report_busy(struct emu_launch *l)
+{
+    const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);
+    unsigned long long start = (unsigned long long)l->start_ns, end = (unsigned long long)l->end_ns;
+
+    if (!a->report)
+        return;
+    a->report->start_ns = start < a->report->start_ns ? start : a->report->start_ns;
+    a->report->end_ns = end > a->report->end_ns ? end : a->report->end_ns;
+    a->report->bytes += (unsigned long long)(a->bytes_per_ns * (double)a->ns * l->grid.x);
+    a->report->blocks += l->grid.x;
+}
+
+static double busy_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    (void)p;
+    return (double)EMU_ARG(l, 0, struct bb_busy_args).ns;
+}
+
+static void clear_report(struct emu_launch *l)
+{
+    *EMU_ARG(l, 0, struct bb_busy_report *) = (struct bb_busy_report){.start_ns = ~0ull};
+}
+
+#define PASS(kernel)                                                                                                   \
+    {                                                                                                                  \
+        .name = kernel "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_pass)}, .run = run_pass,                 \
+        .lasts_ns = pass_ns                                                                                            \
+    }
+#define TYPED(kernel) PASS(kernel "_float"), PASS(kernel "_half"), PASS(kernel "_bfloat16")
+#define BUSY(kernel)                                                                                                   \
+    {                                                                                                                  \
+        .name = kernel, .n_args = 1, .arg_bytes = {sizeof(struct bb_busy_args)}, .run = report_busy,                   \
+        .lasts_ns = busy_ns, .always = true                                                                            \
+    }
+
+const struct emu_twin *compute_twins(size_t *n)
+{
+    static const struct emu_twin twins[] = {
+        PASS("bb_copy"),
+        PASS("bb_gather"),
+        PASS("bb_box"),
+        TYPED("bb_affine"),
+        TYPED("bb_layer_norm"),
+        TYPED("bb_unpermute"),
+        TYPED("bb_box_add"),
+        TYPED("bb_update"),
+        BUSY("bb_busy_kernel"),
+        BUSY("bb_hold_kernel"),
+        {.name = "bb_busy_clear_kernel",
+         .n_args = 1,
+         .arg_bytes = {sizeof(void *)},
+         .run = clear_report,
+         .always = true},
+    };
+
+    *n = sizeof twins / sizeof *twins;
+    return twins;
+}

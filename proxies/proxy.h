@@ -8,21 +8,21 @@
 #include "proxies/layout.h"
 #include "proxies/program.h"
 
-enum bb_compute { BB_COMPUTE_NONE, BB_COMPUTE_TIMED };
-
-/* What every proxy may be told; 0 or BB_NONE means "the proxy's own default". Filled from the option table in
- * options.c. */
+/* What every proxy may be told; 0 means "the proxy's own default". Filled from bb_proxy_options. */
 struct bb_proxy_config {
-    const char *proxy; /* its name                                                                  */
+    const char *proxy; /* its name                                                                 */
     int ranks;
     int layers, stages, micro_batches;
-    bool per_tensor;     /* one all-reduce per tensor instead of per layer                            */
-    const char *dtype;   /* "float", "half", "bfloat16"                                               */
-    const char *compute; /* "none", "timed"                                                           */
-    double forward_us;   /* timed: microseconds per layer and micro-batch, forward; < 0: from FLOPs   */
-    double backward_us;  /* < 0: twice the forward                                                    */
-    double tflops;       /* rate that turns FLOPs into microseconds                                   */
+    bool per_tensor;     /* one all-reduce per tensor instead of per layer                           */
+    const char *dtype;   /* "float", "half", "bfloat16"                                              */
+    const char *compute; /* "none", "timed"                                                          */
+    double forward_us;   /* timed: microseconds per layer and micro-batch, forward; 0: from FLOPs    */
+    double backward_us;  /* 0: twice the forward                                                     */
+    double tflops;       /* rate that turns FLOPs into microseconds                                  */
 };
+
+/* The options of `busbar proxy` and `busbar plan` that shape a step; offsets are those of struct bb_proxy_config. */
+extern const struct bb_opt bb_proxy_options[];
 
 /* What a builder makes: the layout, one program per role, and which role each rank has. */
 struct bb_role {
@@ -32,6 +32,7 @@ struct bb_role {
 
 struct bb_step {
     const char *proxy;
+    const char *summary; /* one line: "48 layers in 4 stages of 12, 8 micro-batches, ..."; owned by the step */
     struct bb_layout layout;
     struct bb_role *roles;
     int n_roles;
@@ -46,21 +47,35 @@ struct bb_step {
 
 struct bb_proxy {
     const char *name, *help;
-    const char *positional; /* "[L S [M]]" for the help; how positional words map is the row's own        */
-    int (*positional_words)(struct bb_proxy_config *, const struct bb_words *); /* NULL: takes none              */
-    int (*defaults)(struct bb_proxy_config *); /* fills what the user left open                                  */
-    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* bad layouts: said, -BB_EUSAGE             */
-    const void *model; /* data for builders that serve several rows                                  */
+    const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */
+    int (*positional_words)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
+    int (*defaults)(struct bb_proxy_config *);                      /* fills what the user left open  */
+    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* bad layouts: said, -BB_EUSAGE  */
+    const char *model; /* profiles/models, for builders that serve several rows; NULL                   */
 };
 
 extern const struct bb_proxy bb_proxies[];
 extern const int bb_n_proxies;
 
-const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error line with the nearest name        */
+const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error line with the nearest name */
 
-/* bb_step_build - defaults, checks and the builder's work. release is fine on a half-built one. */
-int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy, struct bb_proxy_config *config) BB_MUST_CHECK;
+/*
+ * bb_proxy_configure - what the words of a command line mean: the first is the proxy's name, the rest its positional
+ * numbers. config holds the options already; a value given both ways is refused. Sets *proxy and config->proxy and
+ * fills in the proxy's defaults. Returns 0, or -BB_EUSAGE after a line with the reason and the nearest valid value.
+ */
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words,
+                       const struct bb_proxy **proxy) BB_MUST_CHECK;
+
+/* bb_step_build - the builder's work for config->ranks ranks, and what every step must satisfy whatever its builder
+ * did. Layouts that cannot be: said, -BB_EUSAGE. release is fine on a half-built one. */
+int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
+                  const struct bb_proxy_config *config) BB_MUST_CHECK;
 void bb_step_release(struct bb_step *step);
+
+/* For builders: room for n roles with empty programs; a text that lives as long as the step, NULL without memory. */
+int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
+const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static inline const struct bb_program *bb_step_program(const struct bb_step *step, int rank)
 {

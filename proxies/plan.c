@@ -1,0 +1,182 @@
+/* plan.c - `busbar plan`: options to step, step to plan, plan to text and JSON. */
+#include "proxies/plan.h"
+
+#include "bootstrap/results.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_RANKS (1 << 24)
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+static int count_and_check(struct bb_plan *plan, const struct bb_step *step)
+{
+    int rc;
+
+    *plan = (struct bb_plan){.step = step};
+    TRY(bb_traffic_init(&plan->traffic, step));
+    TRY(bb_step_check(step, &plan->checks));
+out:
+    if (rc)
+        bb_plan_release(plan);
+    return rc;
+}
+
+int bb_plan_init(struct bb_plan *plan, const struct bb_step *step)
+{
+    int rc = count_and_check(plan, step);
+
+    return rc ? rc : bb_checks_refuse(&plan->checks);
+}
+
+void bb_plan_release(struct bb_plan *plan)
+{
+    bb_traffic_release(&plan->traffic);
+    bb_checks_release(&plan->checks);
+    *plan = (struct bb_plan){0};
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+struct plan_options {
+    struct bb_proxy_config shape;
+    const char *json, *cluster;
+    bool ops;
+};
+
+#define FIELD(name) offsetof(struct plan_options, name)
+
+static const struct bb_opt plan_options[] = {
+    {.name = "ranks",
+     .kind = BB_OPT_INT,
+     .offset = FIELD(shape.ranks),
+     .arg = "N",
+     .help = "ranks of the job: needed",
+     .min = 1,
+     .max = MOST_RANKS},
+    {.name = "cluster",
+     .kind = BB_OPT_STRING,
+     .offset = FIELD(cluster),
+     .arg = "NAME|FILE",
+     .help = "predict the step's time on this cluster ('busbar list clusters')"},
+    {.name = "ops",
+     .kind = BB_OPT_FLAG,
+     .offset = FIELD(ops),
+     .help = "also every operation of each role, in the order in which the host issues them"},
+    {.name = "json",
+     .kind = BB_OPT_STRING,
+     .offset = FIELD(json),
+     .arg = "FILE",
+     .help = "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)"},
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {
+    {.title = "The plan", .opts = plan_options},
+    {.title = "The step", .opts = bb_proxy_options, .base = FIELD(shape)},
+    {0},
+};
+
+static const struct bb_opts set = {
+    .usage = "busbar plan NAME [WORD...] --ranks N [OPTION...]",
+    .doc = "Builds the step of a proxy for any number of ranks, without GPU and MPI: who moves what, how much memory\n"
+           "its buffers take, whether every message meets its other side and nothing can deadlock, and, from the cost\n"
+           "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
+           "numbers after it: busbar plan gpt2_large 64 8 --ranks 32",
+    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be.",
+    .tables = tables,
+};
+
+static int write_file(const json_t *root, const char *path)
+{
+    char temporary[4096];
+    FILE *out;
+    int bad;
+
+    if (snprintf(temporary, sizeof(temporary), "%s.tmp", path) >= (int)sizeof(temporary))
+        return bb_err(BB_EUSAGE, "the name of the file is too long: %s", path);
+    out = fopen(temporary, "w");
+    if (!out)
+        return bb_err(BB_EUSAGE, "cannot write %s: %s", temporary, strerror(errno));
+    bad = json_dumpf(root, out, JSON_INDENT(1)) || fputc('\n', out) == EOF;
+    bad |= fclose(out) != 0;
+    if (!bad && rename(temporary, path) == 0)
+        return 0;
+    bb_err(BB_EFAIL, "cannot write %s: %s", path, strerror(errno));
+    unlink(temporary);
+    return -BB_EFAIL;
+}
+
+static int write_json(const struct bb_plan *plan, const struct bb_prediction *p, const struct plan_options *o)
+{
+    json_t *root = json_pack("{s:s, s:s, s:s, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
+                             plan->step->proxy, "options", bb_json_options(&set, o));
+    int rc = root ? bb_plan_body(root, plan, o->ops) : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+
+    if (rc == 0 && p && json_object_set_new(root, "predicted", bb_plan_predicted(plan, p)))
+        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    if (rc == 0 && strcmp(o->json, "-") != 0)
+        rc = write_file(root, o->json);
+    else if (rc == 0 && (json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF))
+        rc = bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(errno));
+    json_decref(root);
+    return rc;
+}
+
+static int show(const struct bb_plan *plan, const struct bb_prediction *p, const struct plan_options *o, int argc,
+                char **argv)
+{
+    if (o->json && strcmp(o->json, "-") == 0)
+        return write_json(plan, p, o);
+    printf("# busbar %s  busbar", BUSBAR_VERSION);
+    for (int i = 0; i < argc; i++)
+        printf(" %s", argv[i]);
+    putchar('\n');
+    bb_plan_print(plan, p, o->ops, stdout);
+    return o->json ? write_json(plan, p, o) : 0;
+}
+
+static int make(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
+{
+    struct bb_prediction prediction = {0};
+    struct bb_cluster cluster;
+    struct bb_plan plan = {0};
+    struct bb_step step = {0};
+    int rc, refused;
+    bool sound;
+
+    if (o->cluster)
+        TRY(bb_cluster_load(o->cluster, &cluster));
+    TRY(bb_step_build(&step, proxy, &o->shape));
+    TRY(count_and_check(&plan, &step));
+    sound = plan.checks.matched && plan.checks.deadlock_free;
+    if (o->cluster && sound)
+        TRY(bb_predict(&step, &cluster, &prediction));
+    TRY(show(&plan, o->cluster && sound ? &prediction : NULL, o, argc, argv));
+    refused = bb_checks_refuse(&plan.checks);
+    rc = refused;
+out:
+    bb_prediction_release(&prediction);
+    bb_plan_release(&plan);
+    bb_step_release(&step);
+    return rc;
+}
+
+int bb_plan_main(int argc, char **argv)
+{
+    const struct bb_proxy *proxy;
+    struct plan_options o;
+    struct bb_words words;
+    int rc;
+
+    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
+    TRY(bb_proxy_configure(&o.shape, &words, &proxy));
+    if (o.shape.ranks == 0)
+        return bb_err(BB_EUSAGE, "plan needs --ranks N, the ranks of the job; nearest: --ranks %d",
+                      o.shape.stages > 0 ? o.shape.stages : 1);
+    TRY(make(&o, proxy, argc, argv));
+out:
+    return rc;
+}

@@ -1,0 +1,287 @@
+/* plan_text.c - a plan for people: groups, roles with their traffic and memory, checks, prediction. */
+#include "proxies/plan.h"
+
+#include "bootstrap/units.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LINE 98
+
+/* ---- small texts --------------------------------------------------------------------------------------------------
+ */
+
+/* The run of following numbers that begins at ranks[i]; returns where the next one begins. */
+static int run_text(const int *ranks, int n, int i, char text[32])
+{
+    int end = i + 1;
+
+    while (end < n && ranks[end] == ranks[end - 1] + 1)
+        end++;
+    if (end - i > 1)
+        snprintf(text, 32, "%d-%d", ranks[i], ranks[end - 1]);
+    else
+        snprintf(text, 32, "%d", ranks[i]);
+    return end;
+}
+
+/* The last run, for the end of a text that was cut. */
+static void last_run(const int *ranks, int n, char text[32])
+{
+    int first = n - 1;
+
+    while (first > 0 && ranks[first] == ranks[first - 1] + 1)
+        first--;
+    run_text(ranks, n, first, text);
+}
+
+const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room)
+{
+    char run[32], last[32];
+    size_t length = 0;
+    int next;
+
+    text[0] = '\0';
+    if (n < 1)
+        return text;
+    last_run(ranks, n, last);
+    for (int i = 0; i < n; i = next) {
+        next = run_text(ranks, n, i, run);
+        /* Room for this run and, unless it is the last, for ", ..., LAST" after it. */
+        if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= room) {
+            snprintf(text + length, room - length, ", ..., %s", last);
+            return text;
+        }
+        length += (size_t)snprintf(text + length, room - length, "%s%s", i ? ", " : "", run);
+    }
+    return text;
+}
+
+/* 1234567 as "1,234,567". */
+static const char *thousands(double number, char text[40])
+{
+    char plain[40];
+    int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
+
+    for (int i = 0; i < n; i++) {
+        text[length++] = plain[i];
+        if ((n - i - 1) % 3 == 0 && i < n - 1)
+            text[length++] = ',';
+    }
+    text[length] = '\0';
+    return text;
+}
+
+/* ---- groups --------------------------------------------------------------------------------------------------------
+ */
+
+static void print_group(const struct bb_layout *l, int group, FILE *out)
+{
+    const struct bb_group *g = &l->groups[group];
+    int n = bb_group_instances(l, group), shown = 0, members[8];
+    char text[64];
+
+    fprintf(out, "  %-10s %6d ranks, %d time%s:", g->name, g->size, n, n == 1 ? "" : "s");
+    for (; shown < n && shown < 4; shown++) {
+        int some = g->size < 8 ? g->size : 8;
+
+        for (int m = 0; m < some; m++)
+            members[m] = bb_group_member(l, group, shown, m);
+        fprintf(out, " [%s%s]", bb_ranks_text(members, some, text, g->size > 8 ? 14 : 18),
+                some < g->size ? ", ..." : "");
+    }
+    fprintf(out, "%s\n", shown < n ? " ..." : "");
+}
+
+static void print_groups(const struct bb_layout *l, FILE *out)
+{
+    fprintf(out, "\ngroups\n");
+    for (int g = 0; g < l->n_groups; g++)
+        print_group(l, g, out);
+}
+
+/* ---- roles ---------------------------------------------------------------------------------------------------------
+ */
+
+static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r, FILE *out)
+{
+    char count[40], bytes[BB_BYTES_TEXT];
+
+    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s ", bb_traffic_kind(r), l->groups[r->group].name, r->group_size,
+            thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls, bb_format_bytes(r->bytes, bytes));
+    for (int i = 0; i < r->n_peers && i < 3; i++)
+        fprintf(out, " %+d: %zu", r->peers[i].offset, r->peers[i].calls);
+    fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
+}
+
+static void print_memory(const struct bb_traffic_role *role, FILE *out)
+{
+    char bytes[BB_BYTES_TEXT];
+    size_t total = 0;
+
+    for (int use = 0; use < BB_USES; use++)
+        total += role->memory_bytes[use];
+    fprintf(out, "  buffers: %s", bb_format_bytes(total, bytes));
+    for (int use = 0, shown = 0; use < BB_USES; use++)
+        if (role->memory_bytes[use])
+            fprintf(out, "%s%s %s", shown++ ? ", " : " = ", bb_use_names[use],
+                    bb_format_bytes(role->memory_bytes[use], bytes));
+    fputc('\n', out);
+}
+
+static void print_role(const struct bb_plan *plan, const struct bb_traffic_role *role, FILE *out)
+{
+    char text[LINE];
+
+    fprintf(out, "\n%s, %d rank%s: %s\n", role->name, role->n_ranks, role->n_ranks == 1 ? "" : "s",
+            bb_ranks_text(role->ranks, role->n_ranks, text, LINE - 20 - strlen(role->name)));
+    fprintf(out, "  %-14s %-10s %6s %14s %-8s %6s %12s  %s\n", "kind", "group", "ranks", "count", "type", "calls",
+            "payload", "peers");
+    for (int i = 0; i < role->n_rows; i++)
+        print_row(&plan->step->layout, &role->rows[i], out);
+    if (role->compute_us > 0)
+        fprintf(out, "  compute: %.3f us\n", role->compute_us);
+    print_memory(role, out);
+}
+
+/* ---- operations -----------------------------------------------------------------------------------------------------
+ */
+
+static void print_op(const struct bb_layout *l, const struct bb_program *p, size_t i, FILE *out)
+{
+    const struct bb_op *op = &p->ops[i];
+    char detail[64] = "", bytes[BB_BYTES_TEXT];
+    const char *kind = op->kind == BB_OP_SEND ? "send" : op->kind == BB_OP_RECV ? "recv" : "compute";
+
+    if (op->kind == BB_OP_COLLECTIVE)
+        kind = bb_colls[op->coll].name;
+    if (!bb_op_is_comm(op))
+        snprintf(detail, sizeof(detail), "%.3f us", op->compute_us);
+    else
+        snprintf(detail, sizeof(detail), "%s %s", l->comms[op->comm].name,
+                 bb_format_bytes(bb_op_payload_bytes(op, l->groups[l->comms[op->comm].group].size), bytes));
+    fprintf(out, "  %6zu %c %-14s %-20s", i,
+            op->call == BB_NONE                       ? ' '
+            : i > 0 && p->ops[i - 1].call == op->call ? '|'
+                                                      : '/',
+            kind, detail);
+    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
+        fprintf(out, op->peer_kind == BB_PEER_OFFSET ? " %+d" : " %d", op->peer);
+    fprintf(out, " %s", bb_phase_names[op->phase]);
+    if (op->micro_batch != BB_NONE)
+        fprintf(out, " %d", op->micro_batch);
+    fprintf(out, ", %s", op->what ? op->what : "");
+    for (int w = 0; w < op->waits; w++)
+        fprintf(out, "%s%d", w ? ", " : ", after ", p->wait_list[op->first_wait + w]);
+    fputc('\n', out);
+}
+
+static void print_ops(const struct bb_plan *plan, FILE *out)
+{
+    for (int r = 0; r < plan->traffic.n; r++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[r];
+
+        fprintf(out, "\noperations of the %s, as the host issues them (/ | one group call)\n", role->name);
+        for (size_t i = 0; i < role->program->n_ops; i++)
+            print_op(&plan->step->layout, role->program, i, out);
+    }
+}
+
+/* ---- checks and prediction ------------------------------------------------------------------------------------------
+ */
+
+static void print_faults(const struct bb_faults *f, FILE *out)
+{
+    for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
+        fprintf(out, "    %s\n", f->text[i] ? f->text[i] : "?");
+    if (f->n > BB_FAULTS_KEPT)
+        fprintf(out, "    and %d more\n", f->n - BB_FAULTS_KEPT);
+}
+
+static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
+{
+    const struct {
+        const char *what;
+        bool ok;
+        const struct bb_faults *faults;
+    } rows[] = {{"every operation meets its other sides", c->matched, &c->mismatches},
+                {"the step cannot deadlock", c->deadlock_free, &c->deadlock},
+                {"nor with each rank's streams serialised", c->safe_serialised, &c->serialised}};
+
+    fprintf(out, "\nchecks of all %d ranks (of %d kind%s)\n", ranks, c->classes, c->classes == 1 ? "" : "s");
+    for (int i = 0; i < 3; i++) {
+        fprintf(out, "  %-42s %s\n", rows[i].what, rows[i].ok ? "yes" : "NO");
+        print_faults(rows[i].faults, out);
+    }
+}
+
+static double us(int64_t ns)
+{
+    return (double)ns / 1e3;
+}
+
+static void print_predicted_rank(const char *name, const struct bb_predicted_rank *r, FILE *out)
+{
+    const struct bb_overlap *o = &r->all;
+
+    fprintf(out, "  %-20s %7d %12.3f %12.3f %12.3f %12.3f %10.3f", name, r->rank, us(o->step_ns), us(o->compute_ns),
+            us(o->comm_ns), us(o->exposed_ns), us(o->idle_ns));
+    if (isfinite(o->overlap_fraction))
+        fprintf(out, " %5.1f%%", 100 * o->overlap_fraction);
+    fputc('\n', out);
+}
+
+static void print_predicted_groups(const struct bb_layout *l, const struct bb_predicted_rank *r, FILE *out)
+{
+    char bytes[BB_BYTES_TEXT];
+
+    fprintf(out, "  on rank %d: %-8s %12s %12s %12s %10s\n", r->rank, "group", "busy us", "exposed us", "payload",
+            "busbw GB/s");
+    for (int g = 0; g < l->n_groups; g++)
+        if (r->groups[g].bytes > 0)
+            fprintf(out, "  %-19s %12.3f %12.3f %12s %10.2f\n", l->groups[g].name, us(r->groups[g].busy_ns),
+                    us(r->groups[g].exposed_ns), bb_format_bytes((size_t)r->groups[g].bytes, bytes),
+                    r->groups[g].bus_bytes / (double)r->groups[g].busy_ns);
+}
+
+static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+
+    fprintf(out, "\npredicted from profile %s (a model, not a measurement): step %.3f us\n", p->cluster.name,
+            us(slowest->all.step_ns));
+    fprintf(out, "  %-20s %7s %12s %12s %12s %12s %10s %6s\n", "role, slowest rank", "", "step us", "compute us",
+            "comm us", "exposed us", "idle us", "hidden");
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+
+        print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), out);
+    }
+    print_predicted_groups(&plan->step->layout, slowest, out);
+    if (p->compute_alone_ns >= 0)
+        fprintf(
+            out, "  compute alone %.3f us, communication alone %.3f us, overlap efficiency %.3f\n",
+            us(p->compute_alone_ns), us(p->comm_alone_ns),
+            bb_overlap_efficiency((double)p->compute_alone_ns, (double)p->comm_alone_ns, (double)slowest->all.step_ns));
+}
+
+void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out)
+{
+    const struct bb_step *s = plan->step;
+    char number[40];
+
+    fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
+    if (s->parameters > 0)
+        fprintf(out, ": %s parameters", thousands(s->parameters, number));
+    if (s->samples > 0)
+        fprintf(out, ", %s samples per step", thousands(s->samples, number));
+    fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
+    print_groups(&s->layout, out);
+    for (int r = 0; r < plan->traffic.n; r++)
+        print_role(plan, &plan->traffic.roles[r], out);
+    if (ops)
+        print_ops(plan, out);
+    print_checks(&plan->checks, s->layout.ranks, out);
+    if (prediction)
+        print_prediction(plan, prediction, out);
+}

@@ -1,0 +1,254 @@
+/* traffic.c - counts programs and puts ranks that move the same together (see traffic.h). */
+#include "proxies/traffic.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *bb_traffic_kind(const struct bb_traffic_row *row)
+{
+    if (row->kind == BB_OP_COLLECTIVE)
+        return bb_colls[row->coll].name;
+    return row->kind == BB_OP_SEND ? "send" : "recv";
+}
+
+/* ---- one rank ---------------------------------------------------------------------------------------------------- */
+
+static int no_memory(void)
+{
+    return bb_err(BB_EFAIL, "out of memory for the traffic of a step");
+}
+
+static bool belongs(const struct bb_traffic_row *row, const struct bb_op *op, int group)
+{
+    return row->kind == op->kind && row->group == group && row->count == op->count && row->dtype == op->dtype &&
+           (op->kind != BB_OP_COLLECTIVE || row->coll == op->coll);
+}
+
+static struct bb_traffic_row *row_for(struct bb_traffic_role *role, const struct bb_layout *l, const struct bb_op *op)
+{
+    int group = l->comms[op->comm].group;
+    struct bb_traffic_row *bigger;
+
+    for (int i = 0; i < role->n_rows; i++)
+        if (belongs(&role->rows[i], op, group))
+            return &role->rows[i];
+    bigger = realloc(role->rows, sizeof(*bigger) * (size_t)(role->n_rows + 1));
+    if (!bigger)
+        return NULL;
+    role->rows = bigger;
+    bigger[role->n_rows] = (struct bb_traffic_row){.kind = op->kind,
+                                                   .coll = op->coll,
+                                                   .group = group,
+                                                   .group_size = l->groups[group].size,
+                                                   .count = op->count,
+                                                   .dtype = op->dtype};
+    return &role->rows[role->n_rows++];
+}
+
+static int count_peer(struct bb_traffic_row *row, const struct bb_op *op, int index)
+{
+    int offset = op->peer_kind == BB_PEER_OFFSET ? op->peer : op->peer - index;
+    struct bb_traffic_peer *bigger;
+
+    for (int i = 0; i < row->n_peers; i++)
+        if (row->peers[i].offset == offset) {
+            row->peers[i].calls++;
+            return 0;
+        }
+    bigger = realloc(row->peers, sizeof(*bigger) * (size_t)(row->n_peers + 1));
+    if (!bigger)
+        return no_memory();
+    row->peers = bigger;
+    bigger[row->n_peers++] = (struct bb_traffic_peer){offset, 1};
+    return 0;
+}
+
+static int count_op(struct bb_traffic_role *role, const struct bb_layout *l, const struct bb_op *op, int rank)
+{
+    struct bb_traffic_row *row;
+
+    if (!bb_op_is_comm(op)) {
+        role->compute_us += op->compute_us;
+        role->flops += op->flops;
+        return 0;
+    }
+    row = row_for(role, l, op);
+    if (!row)
+        return no_memory();
+    row->calls++;
+    row->bytes += bb_op_payload_bytes(op, row->group_size);
+    return op->kind == BB_OP_COLLECTIVE ? 0 : count_peer(row, op, bb_group_index(l, row->group, rank));
+}
+
+static void release_role(struct bb_traffic_role *role)
+{
+    for (int i = 0; i < role->n_rows; i++)
+        free(role->rows[i].peers);
+    free(role->rows);
+    free(role->ranks);
+    *role = (struct bb_traffic_role){0};
+}
+
+static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_role *role)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+    int rc = 0;
+
+    *role = (struct bb_traffic_role){.name = step->roles[step->role_of[rank]].name, .program = p};
+    for (size_t i = 0; i < p->n_ops; i++)
+        TRY(count_op(role, &step->layout, &p->ops[i], rank));
+    for (int use = 0; use < BB_USES; use++)
+        role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
+out:
+    if (rc)
+        release_role(role);
+    return rc;
+}
+
+/* ---- roles with the same traffic --------------------------------------------------------------------------------- */
+
+static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row *b)
+{
+    if (a->kind != b->kind || a->coll != b->coll || a->group != b->group || a->count != b->count ||
+        a->dtype != b->dtype || a->calls != b->calls || a->n_peers != b->n_peers)
+        return false;
+    for (int i = 0; i < a->n_peers; i++)
+        if (a->peers[i].offset != b->peers[i].offset || a->peers[i].calls != b->peers[i].calls)
+            return false;
+    return true;
+}
+
+static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffic_role *b)
+{
+    if (a->n_rows != b->n_rows || a->compute_us != b->compute_us ||
+        memcmp(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes)) != 0)
+        return false;
+    for (int i = 0; i < a->n_rows; i++)
+        if (!same_row(&a->rows[i], &b->rows[i]))
+            return false;
+    return true;
+}
+
+/* A role of the plan per builder's role, except where peers are absolute: there each place in the communicators has
+ * rows of its own. place[] of a rank is what tells such ranks apart. */
+struct sorting {
+    const struct bb_step *step;
+    struct bb_traffic *traffic;
+    uint32_t *by_index; /* [n_roles] bit c: the role's peers on communicator c are absolute             */
+    int *seat;          /* [seats] the plan's role of a builder's role at a place, BB_NONE: not yet known */
+    size_t *seats;      /* [n_roles + 1] where the seats of a role begin                                  */
+};
+
+static size_t seat_of(const struct sorting *s, int rank)
+{
+    const struct bb_layout *l = &s->step->layout;
+    size_t place = 0;
+    int role = s->step->role_of[rank];
+
+    for (int c = 0; c < l->n_comms; c++)
+        if (s->by_index[role] & 1u << c)
+            place =
+                place * (size_t)l->groups[l->comms[c].group].size + (size_t)bb_group_index(l, l->comms[c].group, rank);
+    return s->seats[role] + place;
+}
+
+static int make_seats(struct sorting *s)
+{
+    const struct bb_layout *l = &s->step->layout;
+
+    s->by_index = calloc((size_t)s->step->n_roles + 1, sizeof(*s->by_index));
+    s->seats = calloc((size_t)s->step->n_roles + 1, sizeof(*s->seats));
+    if (!s->by_index || !s->seats)
+        return no_memory();
+    for (int r = 0; r < s->step->n_roles; r++) {
+        const struct bb_program *p = &s->step->roles[r].program;
+        size_t places = 1;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            if ((p->ops[i].kind == BB_OP_SEND || p->ops[i].kind == BB_OP_RECV) &&
+                p->ops[i].peer_kind == BB_PEER_ABSOLUTE)
+                s->by_index[r] |= 1u << p->ops[i].comm;
+        for (int c = 0; c < l->n_comms; c++)
+            if (s->by_index[r] & 1u << c)
+                places *= (size_t)l->groups[l->comms[c].group].size;
+        s->seats[r + 1] = s->seats[r] + places;
+    }
+    s->seat = malloc(sizeof(int) * s->seats[s->step->n_roles]);
+    for (size_t i = 0; s->seat && i < s->seats[s->step->n_roles]; i++)
+        s->seat[i] = BB_NONE;
+    return s->seat ? 0 : no_memory();
+}
+
+/* The plan's role of a rank whose seat is seen for the first time. */
+static int settle(struct sorting *s, int rank, int *which)
+{
+    struct bb_traffic_role role, *bigger;
+    int rc = count_rank(s->step, rank, &role);
+
+    if (rc)
+        return rc;
+    for (*which = 0; *which < s->traffic->n; (*which)++)
+        if (same_traffic(&s->traffic->roles[*which], &role)) {
+            release_role(&role);
+            return 0;
+        }
+    bigger = realloc(s->traffic->roles, sizeof(*bigger) * (size_t)(s->traffic->n + 1));
+    if (!bigger) {
+        release_role(&role);
+        return no_memory();
+    }
+    s->traffic->roles = bigger;
+    bigger[s->traffic->n++] = role;
+    return 0;
+}
+
+static int list_ranks(struct sorting *s)
+{
+    struct bb_traffic *t = s->traffic;
+    int rc = 0;
+
+    for (int r = 0; r < s->step->layout.ranks; r++) {
+        int *seat = &s->seat[seat_of(s, r)];
+
+        if (*seat == BB_NONE)
+            TRY(settle(s, r, seat));
+        t->roles[*seat].n_ranks++;
+    }
+    for (int i = 0; i < t->n; i++) {
+        t->roles[i].ranks = malloc(sizeof(int) * (size_t)t->roles[i].n_ranks);
+        TRY(t->roles[i].ranks ? 0 : no_memory());
+        t->roles[i].n_ranks = 0;
+    }
+    for (int r = 0; r < s->step->layout.ranks; r++) {
+        struct bb_traffic_role *role = &t->roles[s->seat[seat_of(s, r)]];
+
+        role->ranks[role->n_ranks++] = r;
+    }
+out:
+    return rc;
+}
+
+int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step)
+{
+    struct sorting s = {.step = step, .traffic = t};
+    int rc;
+
+    *t = (struct bb_traffic){0};
+    TRY(make_seats(&s));
+    TRY(list_ranks(&s));
+out:
+    free(s.by_index);
+    free(s.seat);
+    free(s.seats);
+    if (rc)
+        bb_traffic_release(t);
+    return rc;
+}
+
+void bb_traffic_release(struct bb_traffic *t)
+{
+    for (int i = 0; i < t->n; i++)
+        release_role(&t->roles[i]);
+    free(t->roles);
+    *t = (struct bb_traffic){0};
+}

@@ -96,6 +96,7 @@ struct run {
     struct bb_measured measured;
     struct bb_progress progress;
     struct bb_results *results;
+    json_t *planned;          /* rank 0: the body of busbar.plan/1 */
     unsigned long long wrong; /* over all ranks */
 };
 
@@ -238,8 +239,29 @@ static int open_results(struct run *x)
     return rc;
 }
 
+/* What is known before anything runs: options and the plan, so that a run that dies leaves them. */
+static int write_plan(struct run *x)
+{
+    const char *key;
+    json_t *value;
+    int rc;
+
+    if (x->world.rank != 0)
+        return 0;
+    x->planned = json_object();
+    TRY(x->planned ? bb_plan_body(x->planned, &x->plan, false) : bb_err(BB_EFAIL, "no memory for the results"));
+    TRY(bb_results_set(x->results, "options", bb_json_options(&set, &x->options)));
+    json_object_foreach(x->planned, key, value)
+    {
+        TRY(bb_results_set(x->results, key, json_incref(value)));
+    }
+out:
+    return rc;
+}
+
 static int report(struct run *x)
 {
+    json_t *groups = json_deep_copy(json_object_get(x->planned, "groups"));
     const struct bb_run_report r = {.step = &x->step,
                                     .world = &x->world,
                                     .devices = x->devices,
@@ -258,7 +280,7 @@ static int report(struct run *x)
         return 0;
     if (!c->quiet && !(c->json && strcmp(c->json, "-") == 0))
         bb_run_report_text(&r, stdout);
-    return bb_run_report_json(&r, x->results, NULL);
+    return bb_run_report_json(&r, x->results, groups);
 }
 
 /* ---- start and end
@@ -287,6 +309,7 @@ static int run(struct run *x)
     bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
     bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
     TRY(open_results(x));
+    TRY(write_plan(x));
     TRY(execute(x));
     TRY(report(x));
     if (x->wrong)
@@ -316,6 +339,7 @@ int bb_proxy_main(int argc, char **argv)
     end_rc = bb_world_release(&x.world, ends_together(rc) ? 0 : rc);
     rc = rc ? rc : end_rc;
     bb_measured_release(&x.measured);
+    json_decref(x.planned);
     bb_plan_release(&x.plan);
     bb_step_release(&x.step);
     free(x.devices);

@@ -28,7 +28,7 @@ struct bb_run_report {
 void bb_run_report_text(const struct bb_run_report *r, FILE *out);
 
 /* bb_run_report_json - the fields of busbar.proxy/1 that a run adds to those of the plan. groups: the plan's array of
- * groups, whose objects get the figures of the slowest rank. */
+ * groups, taken over, whose objects get the figures of the slowest rank. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;
 
 /* ---- derived figures, pure: both reports use them -------------------------------------------------------------------

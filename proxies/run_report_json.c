@@ -58,9 +58,11 @@ static json_t *by_role(const struct bb_run_report *r)
     return list;
 }
 
-/* Adds the figures of the slowest rank to the plan's groups of the same name. */
+/* Adds the figures of the slowest rank to the plan's groups of the same name; null for a group it has no traffic in. */
 static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
 {
+    static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",
+                                       "transfer_us", "waiting_us", "busbw_gbps"};
     json_t *figures = groups_of(r, rank), *planned, *one;
     size_t i, k;
 
@@ -71,6 +73,9 @@ static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups
             if (json_equal(json_object_get(planned, "name"), json_object_get(one, "name")))
                 json_object_update_missing(planned, one);
         }
+        for (k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+            if (!json_object_get(planned, keys[k]))
+                json_object_set_new(planned, keys[k], json_null());
     }
     json_decref(figures);
 }
@@ -96,10 +101,12 @@ static int set_traced(const struct bb_run_report *r, struct bb_results *res, jso
     int rank = bb_run_report_slowest(r, BB_NONE), rc;
 
     if (rank == BB_NONE) {
+        json_decref(groups);
         TRY(bb_results_set(res, "breakdown", json_null()));
         return bb_results_set(res, "breakdown_by_role", json_null());
     }
     merge_groups(r, rank, groups);
+    TRY(bb_results_set(res, "groups", groups));
     TRY(bb_results_set(res, "breakdown", breakdown(r, rank)));
     TRY(bb_results_set(res, "breakdown_by_role", by_role(r)));
 out:

@@ -1,0 +1,254 @@
+"""`busbar proxy` as a black box on emulated GPUs: traffic, figures, data, ranges, faults, refusals."""
+import collections
+import json
+import pathlib
+import re
+
+import pytest
+
+QUICK = ("--warmup", 1, "--steps", 3, "--traced-steps", 1)
+NO_DATA = {"EMU_DATA": "off"}
+ROUND = pathlib.Path(__file__).resolve().parents[1] / "proxies" / "round.json"
+LAYOUTS = [  # name, words, ranks
+    ("gpt2_large", (4, 2, 3), 4),
+    ("gpt2_large", (8, 4, 2), 8),
+    ("gpt2_large", (6, 2), 2),
+    ("bert_large", (4, 4), 4),
+    ("bert_large", (8, 2, 4), 8),
+]
+NCCL_NAME = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduce", "all_gather": "ncclAllGather",
+             "reduce_scatter": "ncclReduceScatter", "broadcast": "ncclBroadcast"}
+
+
+def planned(busbar, name, words, ranks, *options, env=None):
+    done = busbar.run("plan", name, *words, "--ranks", ranks, *options, "--json", "-", env=env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def traffic_by_rank(roles):
+    """{rank: {(kind, group size, count): calls}} and {rank: {(kind, signed peer distance): calls}} of a plan or a run."""
+    traffic = collections.defaultdict(collections.Counter)
+    for role in roles:
+        for rank in role["ranks"]:
+            for row in role["traffic"]:
+                traffic[rank][NCCL_NAME[row["kind"]], row["group_size"], row["count"]] += row["calls"]
+    return traffic
+
+
+def recorded(prefix, rank, ranks):
+    """The calls that one rank made, without the one-element all-reduces at the start of steps."""
+    calls = collections.Counter()
+    starts = 0
+    for line in pathlib.Path(f"{prefix}.{rank}").read_text().splitlines():
+        function, size, _own, _peer, count, _dtype = line.split()
+        if function == "ncclAllReduce" and int(count) == 1 and int(size) == ranks:
+            starts += 1
+        else:
+            calls[function, int(size), int(count)] += 1
+    return calls, starts
+
+
+@pytest.mark.parametrize("name,words,ranks", LAYOUTS)
+@pytest.mark.parametrize("per_tensor", [(), ("--per-tensor",)], ids=["aggregated", "per-tensor"])
+def test_executed_traffic_is_the_planned_one(busbar, tmp_path, name, words, ranks, per_tensor):
+    env = {**NO_DATA, "NCCL_RECORD": str(tmp_path / "calls"),
+           "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    plan = planned(busbar, name, words, ranks, *per_tensor)
+    run = busbar.json("proxy", name, *words, *per_tensor, *QUICK, ranks=ranks, env=env, tmp_path=tmp_path)
+    assert run["roles"] == plan["roles"]
+    expected = traffic_by_rank(plan["roles"])
+    assert sorted(expected) == list(range(ranks))
+    for rank in range(ranks):
+        calls, steps = recorded(tmp_path / "calls", rank, ranks)
+        assert steps == 1 + 3 + 1
+        assert calls == {key: n * steps for key, n in expected[rank].items()}
+
+
+@pytest.mark.parametrize("name,words,ranks", LAYOUTS)
+@pytest.mark.parametrize("compute", [(), ("--compute", "timed", "--forward-us", 100)], ids=["none", "timed"])
+def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks, compute):
+    for cluster in [ROUND, *sorted((pathlib.Path(__file__).resolve().parents[2] / "profiles/clusters").glob("*.json"))]:
+        env = {**NO_DATA, "EMU_CLUSTER": str(cluster)}
+        plan = planned(busbar, name, words, ranks, *compute, "--cluster", cluster)
+        run = busbar.json("proxy", name, *words, *compute, *QUICK, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
+        assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1), cluster.name
+        assert run["step_us"]["min"] == run["step_us"]["max"]
+
+
+def test_result_has_head_body_and_figures(busbar, tmp_path):
+    run = busbar.json("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", *QUICK, ranks=4, env=NO_DATA,
+                      tmp_path=tmp_path)
+    assert run["schema"] == "busbar.proxy/1" and run["status"] == "ok" and run["emulated"] is True
+    assert run["ranks"] == 4 and len(run["devices"]) == 4
+    assert {"matched", "deadlock_free", "safe_serialised"} <= set(run["checks"])
+    assert run["steps"] == 3 and run["traced_steps"] == 1
+    b = run["breakdown"]
+    assert b["step_us"] == pytest.approx(b["compute_us"] + b["exposed_us"] + b["idle_us"], abs=0.01)
+    assert b["overlap_fraction"] == pytest.approx((b["comm_us"] - b["exposed_us"]) / b["comm_us"])
+    groups = {g["name"]: g for g in run["groups"]}
+    assert set(groups) == {"pp", "dp"} and groups["dp"]["busbw_gbps"] > 0
+    assert all(g["busy_us"] >= g["exposed_us"] >= 0 for g in groups.values())
+    lost = run["overlap"]["lost_to_comm"]
+    assert lost["total_us"] == pytest.approx(lost["exposed_us"] + lost["slowdown_us"] + lost["waiting_us"], abs=0.01)
+    assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}
+    assert run["check"] == {"enabled": False, "wrong": None}
+
+
+def test_text_is_on_stdout_of_rank_0_only(busbar):
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env=NO_DATA)
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.count("# busbar ") == 1
+    assert "EMULATED GPUs" in done.stdout
+    for word in ("step", "exposed", "hidden", "busbw", "first stage", "last stage"):
+        assert word in done.stdout
+
+
+def test_quiet_and_json_on_stdout(busbar):
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--json", "-", ranks=2, env=NO_DATA)
+    assert done.returncode == 0 and json.loads(done.stdout)["status"] == "ok"
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--quiet", ranks=2, env=NO_DATA)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+ONE = ("--warmup", 0, "--steps", 1, "--traced-steps", 0)
+PIPE = ("bert_large", 3, 3, 2)  # on 3 ranks: sends and receives only, a middle stage among them
+BOTH = ("bert_large", 2, 2, 1)  # on 4 ranks: two replicas
+
+
+@pytest.mark.parametrize("words,ranks", [(PIPE, 3), (BOTH, 4)])
+def test_clean_data_pass_the_check(busbar, tmp_path, words, ranks):
+    run = busbar.json("proxy", *words, *ONE, "--dtype", "half", "--check", ranks=ranks, tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": 0}
+
+
+@pytest.mark.parametrize("words,ranks,fault,operation", [
+    (PIPE, 3, "corrupt:rank=1,call=2,name=ncclRecv", "recv pp"),
+    (BOTH, 4, "corrupt:rank=2,call=1,name=ncclAllReduce", "all_reduce dp"),
+])
+def test_a_corrupt_byte_is_wrong_data(busbar, tmp_path, words, ranks, fault, operation):
+    path = tmp_path / "r.json"
+    done = busbar.run("proxy", *words, *ONE, "--check", "--json", path, ranks=ranks, env={"EMU_FAULT": fault})
+    assert done.returncode == 3
+    rank = re.search(r"rank=(\d)", fault)[1]
+    assert re.search(rf"busbar: rank {rank} .*{operation} .*1 elements wrong, the first at index \d+", done.stderr)
+    result = json.loads(path.read_text())
+    assert result["status"] == "wrong data" and result["check"] == {"enabled": True, "wrong": 1}
+
+
+def test_a_killed_rank_is_named(busbar):
+    env = {**NO_DATA, "EMU_FAULT": "die:rank=2,call=9,name=ncclAllReduce"}
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env=env, timeout=60)
+    assert done.returncode not in (0, 124)
+    assert re.search(r"rank 2 \(.*\) is lost", done.stderr)
+
+
+def test_a_stalled_rank_ends_in_a_timeout_that_names_it(busbar):
+    env = {**NO_DATA, "EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--timeout", 2, ranks=4, env=env, timeout=60)
+    assert done.returncode == 4
+    assert re.search(r"timeout: .*did not arrive: rank 1 ", done.stderr)
+
+
+@pytest.mark.parametrize("function", ["ncclAllReduce", "cudaMalloc", "cudaStreamWaitEvent",
+                                      "cudaEventElapsedTime", "ncclCommFinalize", "cudaLaunchKernel"])
+def test_a_failing_call_ends_the_run_with_1(busbar, function):
+    env = {**NO_DATA, "EMU_FAULT": f"fail:rank=1,call=2,name={function}"}
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--compute", "timed", ranks=4, env=env, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert "busbar: rank 1 " in done.stderr
+
+
+@pytest.mark.parametrize("args,ranks,message", [
+    (("gpt2_large", 50, 4), 4, "50 layers"),
+    (("gpt2_large", 48, 1), 4, "stage"),
+    (("gpt2_large", 48, 4), 6, "6 ranks"),
+    (("gpt2_larg",), 4, "gpt2_large"),
+    (("gpt2_large", "--step", 3), 4, "--steps"),
+    (("gpt2_large", "--steps", 0), 4, "'0'"),
+    (("gpt2_large", "--dtype", "flaot"), 4, "float"),
+    ((), 2, "name"),
+])
+def test_bad_input_is_refused(busbar, args, ranks, message):
+    done = busbar.run("proxy", *args, ranks=ranks, env=NO_DATA)
+    assert done.returncode == 2 and done.stdout == ""
+    assert message in done.stderr
+
+
+def test_too_little_memory_is_said_before_anything_runs(busbar, tmp_path):
+    cluster = json.loads(ROUND.read_text())
+    cluster["memory_bytes"] = 100e6
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(cluster))
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env={**NO_DATA, "EMU_CLUSTER": str(path)})
+    assert done.returncode == 2
+    lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
+    assert len(lines) == 1 and re.search(r"\d+ bytes of GPU memory needed .* but \d+ available", lines[0])
+
+
+# ---- NVTX ------------------------------------------------------------------------------------------------------------
+
+
+def ranges(path):
+    """The nested ranges of one process: (name, category, bytes, [children]) from a record of nvtx_recorder.c."""
+    top, stack, names = [], [], collections.defaultdict(list)
+    for line in path.read_text().splitlines():
+        kind, *fields = line.split("\t")
+        if kind == "push":
+            depth, domain, category, size, name = fields
+            assert domain == "busbar" and int(depth) == len(stack)
+            node = (name, category, int(size), [])
+            (stack[-1][3] if stack else top).append(node)
+            stack.append(node)
+        elif kind == "pop":
+            stack.pop()
+            assert int(fields[0]) == len(stack)
+        else:
+            names[kind].append(fields[0])
+    assert not stack, "a range was left open"
+    return top, names
+
+
+def flat(nodes):
+    for node in nodes:
+        yield node
+        yield from flat(node[3])
+
+
+def test_nvtx_ranges(busbar, tmp_path):
+    env = {**NO_DATA, "NVTX_RECORD": str(tmp_path / "nvtx"),
+           "NVTX_INJECTION64_PATH": str(busbar.build / "tests" / "nvtx_recorder.so")}
+    run = busbar.json("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env=env, tmp_path=tmp_path)
+    files = sorted(tmp_path.glob("nvtx.*"))
+    assert len(files) == 4
+    seen = collections.Counter()
+    for path in files:
+        top, names = ranges(path)
+        assert [n[0] for n in top] == ["warm-up 0", "step 0", "step 1", "step 2", "traced step 0"]
+        for step in top:
+            sections = [n[0] for n in step[3]]
+            assert sections == ["forward micro-batch 0", "forward micro-batch 1", "backward micro-batch 0",
+                                "backward micro-batch 1", "gradients"]
+            ops = collections.Counter(n[:3] for n in flat(step[3]) if n[1] != "-" and not n[0].startswith("group"))
+            seen[frozenset(ops.items())] += 1
+        assert "compute" in names["stream"] and "pp" in names["stream"] and "dp" in names["stream"]
+        assert "step end" in names["event"] and names["thread"]
+    # 808,960 floats to and fro; gradients of the two layers of either stage (workloads: gpt2_large)
+    inner, first, last = 19677440, 85317120, 84008960
+    pairs = {("send pp 3.1 MiB", "pp", 3235840): 2, ("recv pp 3.1 MiB", "pp", 3235840): 2}
+    stage0 = {**pairs, ("all_reduce dp 325.5 MiB", "dp", 4 * first): 1, ("all_reduce dp 75.1 MiB", "dp", 4 * inner): 1}
+    stage1 = {**pairs, ("all_reduce dp 320.5 MiB", "dp", 4 * last): 1, ("all_reduce dp 75.1 MiB", "dp", 4 * inner): 1}
+    assert seen == {frozenset(stage0.items()): 10, frozenset(stage1.items()): 10}
+    total = sum(row["bytes"] for role in run["roles"] for row in role["traffic"] if role["name"].startswith("first"))
+    assert total == sum(size * n for (_, _, size), n in stage0.items())
+
+
+def test_nvtx_groups_hold_their_operations(busbar, tmp_path):
+    env = {**NO_DATA, "NVTX_RECORD": str(tmp_path / "nvtx"),
+           "NVTX_INJECTION64_PATH": str(busbar.build / "tests" / "nvtx_recorder.so")}
+    busbar.json("proxy", "bert_large", 4, 4, 2, *ONE, ranks=4, env=env, tmp_path=tmp_path)
+    groups = [n for path in tmp_path.glob("nvtx.*") for n in flat(ranges(path)[0]) if n[0].startswith("group")]
+    assert len(groups) == 2 * 2 * 2  # two middle stages, two micro-batches, forward and backward
+    for name, category, size, ops in groups:
+        assert (name, category, size) == ("group pp 8 MiB", "pp", 2 * 4198400)
+        assert sorted(op[0] for op in ops) == ["recv pp 4 MiB", "send pp 4 MiB"]

@@ -1,0 +1,80 @@
+/*
+ * nccl_recorder.c - a library to preload: writes down every transfer that a program asks NCCL for, then lets it happen.
+ * So the traffic of a run is known from the calls themselves and not from what the program says about it.
+ *
+ * One line per call in $NCCL_RECORD.<world rank>: function, ranks of the communicator, own rank in it, peer or root
+ * (-1: none), count, data type as NCCL numbers it.
+ */
+#include <dlfcn.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static FILE *record_file(void)
+{
+    static FILE *file;
+    const char *prefix = getenv("NCCL_RECORD"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char path[512];
+
+    if (!file && prefix) {
+        snprintf(path, sizeof(path), "%s.%s", prefix, rank ? rank : "0");
+        file = fopen(path, "w");
+    }
+    return file;
+}
+
+static void record(const char *function, ncclComm_t comm, int peer, size_t count, ncclDataType_t dtype)
+{
+    FILE *file = record_file();
+    int ranks = -1, rank = -1;
+
+    if (!file)
+        return;
+    ncclCommCount(comm, &ranks);
+    ncclCommUserRank(comm, &rank);
+    fprintf(file, "%s %d %d %d %zu %d\n", function, ranks, rank, peer, count, (int)dtype);
+    fflush(file);
+}
+
+#define NEXT(function) ((__typeof__(&(function)))dlsym(RTLD_NEXT, #function))
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    record(__func__, comm, peer, count, dtype);
+    return NEXT(ncclSend)(send, count, dtype, peer, comm, stream);
+}
+
+ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t dtype, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    record(__func__, comm, peer, count, dtype);
+    return NEXT(ncclRecv)(recv, count, dtype, peer, comm, stream);
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t dtype, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    record(__func__, comm, -1, count, dtype);
+    return NEXT(ncclAllReduce)(send, recv, count, dtype, op, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t dtype, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    record(__func__, comm, -1, count, dtype);
+    return NEXT(ncclAllGather)(send, recv, count, dtype, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t dtype, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    record(__func__, comm, -1, count, dtype);
+    return NEXT(ncclReduceScatter)(send, recv, count, dtype, op, comm, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t dtype, int root, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    record(__func__, comm, root, count, dtype);
+    return NEXT(ncclBroadcast)(send, recv, count, dtype, root, comm, stream);
+}

@@ -5,7 +5,7 @@
 
 enum { MOST = 64 };
 
-const struct emu_twin *emu_twins(size_t *n)
+__attribute__((visibility("default"))) const struct emu_twin *emu_twins(size_t *n)
 {
     static struct emu_twin all[MOST]; /* filled once, when the object is loaded */
     size_t n_kernels, n_compute;

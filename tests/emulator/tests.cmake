@@ -2,6 +2,17 @@
 add_library(emu_test_child STATIC child.c)
 target_compile_definitions(emu_test_child PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json")
 target_link_libraries(emu_test_child PUBLIC emu_flags cmocka)
-foreach(part streams memory graphs)
+
+# An ordinary CUDA program, and its twins.
+add_executable(emu_saxpy saxpy.cu)
+target_link_libraries(emu_saxpy PRIVATE CUDA::cudart bb_flags)
+target_link_options(emu_saxpy PRIVATE -Wl,--enable-new-dtags)
+add_library(emu_saxpy_twins MODULE twins_saxpy.c)
+target_link_libraries(emu_saxpy_twins PRIVATE emu_flags)
+
+foreach(part streams memory graphs launch)
   bb_unit_test(NAME test_emu_${part} SOURCES test_${part}.c LIBS emu_test_child emu_cudart emu_flags m EMULATED)
 endforeach()
+target_compile_definitions(test_emu_launch PRIVATE SAXPY="$<TARGET_FILE:emu_saxpy>"
+                           SAXPY_TWINS="$<TARGET_FILE:emu_saxpy_twins>")
+add_dependencies(test_emu_launch emu_saxpy emu_saxpy_twins)

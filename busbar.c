@@ -1,5 +1,112 @@
-/* busbar.c - the front door: one line per subcommand. */
-int main(void)
+/*
+ * busbar.c - the front door: one line per subcommand. Everything behind it returns a code; the exit status is decided
+ * here and nowhere else.
+ */
+#include "bootstrap/err.h"
+#include "bootstrap/opts.h"
+#include "collectives/bench.h"
+#include "proxies/plan.h"
+#include "proxies/proxy_main.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* argv[0] is the subcommand's own name. Returns 0 or above, or a negative error. */
+struct command {
+    const char *name, *usage, *help;
+    int (*run)(int argc, char **argv);
+};
+
+static int list_main(int argc, char **argv);
+
+static const struct command commands[] = {
+    {"bench", "COLLECTIVE... [OPTION...]", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
+    {"proxy", "NAME [OPTION...]", "run a training step's communication and say what was hidden", bb_proxy_main},
+    {"plan", "NAME --ranks N [OPTION...]", "the same step on paper: traffic, memory, checks; no GPU, no MPI", bb_plan_main},
+    {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters", list_main},
+};
+
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+struct listing {
+    const char *name;
+    int (*print)(FILE *out);
+};
+
+static const struct listing listings[] = {
+    {"collectives", bb_list_collectives}, {"dtypes", bb_list_dtypes}, {"ops", bb_list_ops},
+    {"proxies", bb_list_proxies},         {"models", bb_list_models}, {"clusters", bb_list_clusters},
+};
+
+enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
+
+static int print_listing(const struct listing *listing)
 {
-    return 0;
+    fprintf(stdout, "%s\n", listing->name);
+    return listing->print(stdout);
+}
+
+static int list_main(int argc, char **argv)
+{
+    const char *names[N_LISTINGS];
+    int rc = 0;
+
+    for (int i = 0; i < N_LISTINGS; i++)
+        names[i] = listings[i].name;
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models or clusters; all without "
+               "it.\n");
+        return 0;
+    }
+    if (argc > 2)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; expected at most one list", argv[2]);
+    for (int i = 0; i < N_LISTINGS && argc == 1 && rc == 0; i++)
+        rc = print_listing(&listings[i]);
+    if (argc == 1)
+        return rc;
+    for (int i = 0; i < N_LISTINGS; i++)
+        if (strcmp(argv[1], names[i]) == 0)
+            return print_listing(&listings[i]);
+    return bb_refuse_word("list", argv[1], names, N_LISTINGS);
+}
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "Usage: busbar COMMAND [...]\n\n"
+                 "What a GPU cluster's interconnect does for deep-learning training.\n\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  busbar %-5s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
+    fprintf(out, "\nbusbar COMMAND --help tells the options of a command; busbar --version the version.\n"
+                 "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
+}
+
+static int run_command(int argc, char **argv)
+{
+    const char *names[N_COMMANDS];
+
+    for (int i = 0; i < N_COMMANDS; i++) {
+        names[i] = commands[i].name;
+        if (strcmp(argv[0], names[i]) == 0)
+            return commands[i].run(argc, argv);
+    }
+    return bb_refuse_word("command", argv[0], names, N_COMMANDS);
+}
+
+int main(int argc, char **argv)
+{
+    int rc = 0;
+
+    if (argc < 2) {
+        print_help(stderr);
+        rc = -BB_EUSAGE;
+    } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+    } else if (strcmp(argv[1], "--version") == 0) {
+        puts("busbar " BUSBAR_VERSION);
+    } else {
+        rc = run_command(argc - 1, argv + 1);
+    }
+    if (fflush(stdout) != 0 && rc >= 0)
+        rc = bb_err(BB_EFAIL, "cannot write to stdout");
+    return bb_exit_code(rc);
 }

@@ -1,0 +1,59 @@
+#!/bin/sh
+# run.sh [FOLDER] - what can be proven on real GPUs, with one rank and with several that share one: correctness, error
+# paths, the timed kernel against the GPU's clock. Ranks that share a GPU prove nothing about speed. Output is kept in
+# FOLDER (default build/gpu-results). Exit status 77 where there is no GPU. Needs a built build/busbar.
+set -u
+cd "$(dirname "$0")/../.."
+. bootstrap/mpi.sh
+folder=${1:-build/gpu-results}
+busbar=${BUSBAR:-build/busbar}
+mkdir -p "$folder"
+gpus=$(count_gpus)
+[ "$gpus" -ge 1 ] || { echo "gpu tests: SKIPPED: no GPU here"; exit 77; }
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv >"$folder/gpus.txt" 2>&1 || true
+passed=0 failed=0
+
+# expect STATUS NAME COMMAND... - runs with a time limit, keeps the output, compares the exit status.
+expect() {
+    want=$1 name=$2
+    shift 2
+    began=$(date +%s)
+    timeout -k 10 150 "$@" >"$folder/$name.txt" 2>&1
+    status=$?
+    if [ $status = "$want" ]; then
+        passed=$((passed + 1)); word=passed
+    else
+        failed=$((failed + 1)); word="FAILED (exit $status, expected $want)"
+        tail -n 25 "$folder/$name.txt"
+    fi
+    echo "$name: $word, $(($(date +%s) - began)) s"
+}
+
+share() { echo --share-gpu; }
+collectives="all_reduce all_gather reduce_scatter broadcast sendrecv"
+small="-b 8 -e 1M -f 32 -n 5 -w 2"
+
+# shellcheck disable=SC2086
+{
+    expect 0 one-rank-bench mpirun -n 1 $busbar bench $collectives $small --json "$folder/one-rank.json"
+    for n in 2 3 4; do
+        expect 0 shared-bench-$n mpirun -n $n $busbar bench $collectives $small $(share) --json "$folder/shared-$n.json"
+    done
+    for dtype in half bfloat16 int32 double uint8; do
+        expect 0 shared-dtype-$dtype mpirun -n 2 $busbar bench all_reduce reduce_scatter -b 1K -e 64K -f 64 -n 3 -d $dtype $(share)
+    done
+    for op in prod min max avg; do
+        expect 0 shared-op-$op mpirun -n 3 $busbar bench all_reduce reduce_scatter -b 1K -e 64K -f 64 -n 3 -o $op $(share)
+    done
+    expect 0 proxy-gpt2-check mpirun -n 2 $busbar proxy gpt2_large 4 2 2 --check --steps 3 --warmup 1 $(share) --json "$folder/gpt2-2.json"
+    expect 0 proxy-gpt2-dp mpirun -n 4 $busbar proxy gpt2_large 2 2 2 --check --steps 2 --warmup 1 $(share)
+    expect 0 proxy-bert mpirun -n 4 $busbar proxy bert_large 4 2 2 --check --steps 2 --warmup 1 --compute timed $(share) --json "$folder/bert-4.json"
+    expect 2 too-few-gpus mpirun -n $((gpus + 1)) $busbar bench all_reduce -b 8 -e 8
+}
+# The unit tests that need no emulation run on the GPU as well.
+for program in build/tests/cuda/test_gpu_*; do
+    [ -x "$program" ] && expect 0 "$(basename "$program")" "$program"
+done
+echo
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

@@ -100,22 +100,46 @@ static bool read_errors(const struct job *job, struct output *out)
     return false;
 }
 
-/* With a time limit each; a rank that is not done is killed. Returns how many failed. */
+/* Notes a rank that has ended; true if it failed. */
+static bool reap(struct job *job, int rank, int wait_flags)
+{
+    int status;
+
+    if (job->pids[rank] == 0 || waitpid(job->pids[rank], &status, wait_flags) == 0)
+        return false;
+    job->pids[rank] = 0;
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+static int running(const struct job *job)
+{
+    int n = 0;
+
+    for (int i = 0; i < job->size; i++)
+        n += job->pids[i] != 0;
+    return n;
+}
+
+/* Returns how many ranks failed. Those that are not done in time, or soon after another one failed, are killed. */
 static int collect(struct job *job)
 {
-    int failed = 0, status;
+    int failed = 0;
     time_t end = time(NULL) + LIMIT_S;
 
+    while (running(job) > 0 && time(NULL) < end) {
+        for (int i = 0; i < job->size; i++)
+            if (reap(job, i, WNOHANG)) {
+                failed++;
+                end = time(NULL) + 2;
+            }
+        usleep(500);
+    }
     for (int i = 0; i < job->size; i++) {
-        pid_t got;
-        while ((got = waitpid(job->pids[i], &status, WNOHANG)) == 0 && time(NULL) < end)
-            usleep(500);
-        if (got == 0) {
-            print_error("rank %d is not done after %d s\n", i, LIMIT_S);
-            kill(job->pids[i], SIGKILL);
-            waitpid(job->pids[i], &status, 0);
-        }
-        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+        if (job->pids[i] == 0)
+            continue;
+        print_error("rank %d does not end\n", i);
+        kill(job->pids[i], SIGKILL);
+        failed += reap(job, i, 0);
     }
     return failed;
 }

@@ -21,7 +21,7 @@ void bb_err_identify(int rank, const char *host, int gpu)
         snprintf(speaker, sizeof(speaker), "rank %d (%s, GPU %d): ", rank, host, gpu);
 }
 
-static void say(const char *kind, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static void say(const char *kind, const char *fmt, va_list args)
 {
     char line[2048];
     int used = snprintf(line, sizeof(line), "busbar: %s%s", speaker, kind);

@@ -10,9 +10,11 @@ target_link_options(emu_saxpy PRIVATE -Wl,--enable-new-dtags)
 add_library(emu_saxpy_twins MODULE twins_saxpy.c)
 target_link_libraries(emu_saxpy_twins PRIVATE emu_flags)
 
-foreach(part streams memory graphs launch)
+foreach(part streams memory graphs launch gemm system)
   bb_unit_test(NAME test_emu_${part} SOURCES test_${part}.c LIBS emu_test_child emu_cudart emu_flags m EMULATED)
 endforeach()
+target_link_libraries(test_emu_gemm PRIVATE emu_cublaslt)
+target_compile_definitions(test_emu_system PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json")
 target_compile_definitions(test_emu_launch PRIVATE SAXPY="$<TARGET_FILE:emu_saxpy>"
                            SAXPY_TWINS="$<TARGET_FILE:emu_saxpy_twins>")
 add_dependencies(test_emu_launch emu_saxpy emu_saxpy_twins)

@@ -1,0 +1,339 @@
+/*
+ * test_system.c - the devices, the environment variables, the planted faults, the error texts.
+ */
+#include "child.h"
+#include "engine.h"
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int devices(void)
+{
+    struct cudaDeviceProp first, second;
+    int n, device, value;
+    char bus[32];
+
+    OK(cudaGetDeviceCount(&n));
+    EXPECT(n == 8);
+    OK(cudaGetDeviceProperties(&first, 0));
+    OK(cudaGetDeviceProperties(&second, 7));
+    EXPECT(strcmp(first.name, "Emulated GPU") == 0 && first.totalGlobalMem == 1048576);
+    EXPECT(first.multiProcessorCount == 10 && first.major == 9 && first.warpSize == 32);
+    EXPECT(memcmp(&first.uuid, &second.uuid, 16) != 0 && first.pciBusID != second.pciBusID);
+    OK(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 3));
+    EXPECT(value == 10);
+    OK(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 3));
+    EXPECT(value == (int)first.sharedMemPerBlockOptin);
+    OK(cudaDeviceGetAttribute(&value, cudaDevAttrClockRate, 3));
+    EXPECT(value == 1000000);
+    OK(cudaDeviceGetPCIBusId(bus, sizeof(bus), 5));
+    OK(cudaDeviceGetByPCIBusId(&device, bus));
+    EXPECT(device == 5);
+    EXPECT_RC(cudaSetDevice(8), cudaErrorInvalidDevice);
+    EXPECT_RC(cudaSetDevice(-1), cudaErrorInvalidDevice);
+    EXPECT_RC(cudaGetDeviceProperties(&first, 8), cudaErrorInvalidDevice);
+    OK(cudaDriverGetVersion(&value));
+    EXPECT(value == CUDART_VERSION);
+    return 0;
+}
+
+static int peers(void)
+{
+    int can;
+
+    OK(cudaDeviceCanAccessPeer(&can, 0, 1));
+    EXPECT(can == 1);
+    OK(cudaDeviceCanAccessPeer(&can, 1, 1));
+    EXPECT(can == 0);
+    OK(cudaDeviceEnablePeerAccess(1, 0));
+    EXPECT_RC(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
+    OK(cudaDeviceDisablePeerAccess(1));
+    EXPECT_RC(cudaDeviceDisablePeerAccess(1), cudaErrorPeerAccessNotEnabled);
+    EXPECT_RC(cudaDeviceEnablePeerAccess(0, 0), cudaErrorInvalidDevice);
+    return 0;
+}
+
+/* Prints the id of device 1 where the parent finds it. */
+static int print_uuid(void)
+{
+    struct cudaDeviceProp prop;
+
+    OK(cudaGetDeviceProperties(&prop, 1));
+    for (int i = 0; i < 16; i++)
+        fprintf(stderr, "%02x", (unsigned char)prop.uuid.bytes[i]);
+    return 0;
+}
+
+static int three_devices(void)
+{
+    int n;
+
+    OK(cudaGetDeviceCount(&n));
+    EXPECT(n == 3);
+    return 0;
+}
+
+static int no_device(void)
+{
+    int n = 7;
+    void *p;
+
+    EXPECT_RC(cudaGetDeviceCount(&n), cudaErrorNoDevice);
+    EXPECT(n == 0);
+    EXPECT_RC(cudaMalloc(&p, 1), cudaErrorNoDevice);
+    EXPECT_RC(cudaStreamSynchronize(0), cudaErrorNoDevice);
+    EXPECT_RC(cudaGetLastError(), cudaErrorNoDevice);
+    return 0;
+}
+
+static int error_texts(void)
+{
+    EXPECT(strcmp(cudaGetErrorName(cudaErrorInvalidValue), "cudaErrorInvalidValue") == 0);
+    EXPECT(strcmp(cudaGetErrorString(cudaErrorInvalidValue), "invalid argument") == 0);
+    EXPECT(strcmp(cudaGetErrorName(cudaErrorStreamCaptureUnjoined), "cudaErrorStreamCaptureUnjoined") == 0);
+    EXPECT(strcmp(cudaGetErrorName(cudaErrorUnknown), "cudaErrorUnknown") == 0);
+    EXPECT(strcmp(cudaGetErrorString(cudaSuccess), "no error") == 0);
+    EXPECT(strcmp(cudaGetErrorName((cudaError_t)12345), "unrecognized error code") == 0);
+    return 0;
+}
+
+int cudaGLGetDevices(void);
+
+static int not_modelled(void)
+{
+    EXPECT_RC(cudaGLGetDevices(), cudaErrorNotSupported);
+    EXPECT_RC(cudaGetLastError(), cudaErrorNotSupported);
+    return 0;
+}
+
+static int many_calls(void)
+{
+    void *p[5];
+
+    for (int i = 0; i < 5; i++) {
+        cudaError_t rc = cudaMalloc(&p[i], 100);
+
+        if (rc != cudaSuccess)
+            return 10 + i;
+        if (cudaMemset(p[i], 0, 100) != cudaSuccess)
+            return 20 + i;
+    }
+    return 0;
+}
+
+static int corruptions(void)
+{
+    int hit = 0;
+
+    for (int i = 1; i <= 5; i++)
+        if (emu_fault_corrupts("ncclAllReduce"))
+            hit = hit * 10 + i;
+    return hit;
+}
+
+static int one_call(void)
+{
+    return cudaFree(NULL) != cudaSuccess;
+}
+
+static void *call_elsewhere(void *unused)
+{
+    one_call();
+    return unused;
+}
+
+/* The stalled call never returns; the rest of the process goes on. */
+static int stall(void)
+{
+    struct timespec soon;
+    pthread_t thread;
+
+    EXPECT(pthread_create(&thread, NULL, call_elsewhere, NULL) == 0);
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_nsec += 50000000;
+    soon.tv_sec += soon.tv_nsec / 1000000000;
+    soon.tv_nsec %= 1000000000;
+    EXPECT(pthread_timedjoin_np(thread, NULL, &soon) == ETIMEDOUT);
+    OK(cudaFree(NULL));
+    return 0;
+}
+
+static int world(void)
+{
+    EXPECT(emu_world_rank() == 3 && emu_world_size() == 6);
+    return 0;
+}
+
+static int profile_name(void)
+{
+    return strcmp(emu_profile()->name, "built-in") == 0 ? 0 : 1;
+}
+
+#define SCENARIO(name, ...)                                                                                            \
+    static void test_##name(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        child_pass(name, (const char *[]){__VA_ARGS__});                                                               \
+    }
+SCENARIO(devices, NULL)
+SCENARIO(peers, NULL)
+SCENARIO(three_devices, "EMU_DEVICES=3", NULL)
+SCENARIO(no_device, "EMU_DEVICES=0", NULL)
+SCENARIO(error_texts, NULL)
+SCENARIO(world, "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=6", NULL)
+SCENARIO(stall, "EMU_FAULT=stall:call=1", NULL)
+SCENARIO(profile_name, "EMU_CLUSTER=", NULL)
+
+/* Two processes with different local ranks see the same device under the same number. */
+static void test_uuid_across_processes(void **state)
+{
+    struct child first, second;
+
+    (void)state;
+    child_run(&first, print_uuid, (const char *[]){"OMPI_COMM_WORLD_LOCAL_RANK=0", NULL});
+    child_run(&second, print_uuid, (const char *[]){"OMPI_COMM_WORLD_LOCAL_RANK=1", NULL});
+    assert_int_equal(strlen(first.err), 32);
+    assert_string_equal(first.err, second.err);
+}
+
+static void test_not_modelled(void **state)
+{
+    struct child child;
+
+    (void)state;
+    child_run(&child, not_modelled, NULL);
+    assert_int_equal(child.status, 0);
+    assert_non_null(strstr(child.err, "cudaGLGetDevices is not modelled"));
+}
+
+struct expectation {
+    int (*scenario)(void);
+    const char *settings[3];
+    int status;
+    const char *said; /* NULL: nothing at all */
+};
+
+static void expect(const struct expectation *e)
+{
+    struct child child;
+
+    child_run(&child, e->scenario, e->settings);
+    if (child.status != e->status || (e->said && !strstr(child.err, e->said)))
+        print_error("%s: status %d: %s\n", e->settings[0], child.status, child.err);
+    assert_int_equal(child.status, e->status);
+    if (e->said)
+        assert_non_null(strstr(child.err, e->said));
+    else
+        assert_string_equal(child.err, "");
+}
+
+static void test_faults(void **state)
+{
+    static const struct expectation cases[] = {
+        {many_calls, {"EMU_FAULT=fail:rank=0,call=1"}, 10, NULL},
+        {many_calls, {"EMU_FAULT=fail:rank=0,call=4"}, 21, NULL},
+        {many_calls, {"EMU_FAULT=fail:call=5,name=cudaMemset"}, 24, NULL},
+        {many_calls, {"EMU_FAULT=fail:call=6,name=cudaMemset"}, 0, NULL},
+        {many_calls, {"EMU_FAULT=fail:rank=1,call=1"}, 0, NULL},
+        {many_calls, {"EMU_FAULT=fail:rank=1,call=1", "PMI_RANK=1"}, 10, NULL},
+        {many_calls, {"EMU_FAULT=fail:rank=1,call=1;fail:call=3"}, 11, NULL},
+        {many_calls, {"EMU_FAULT=corrupt:call=1"}, 0, NULL},
+        {many_calls, {"EMU_FAULT=die:rank=0,call=3"}, CHILD_SIGNAL + SIGKILL, NULL},
+        {corruptions, {"EMU_FAULT=corrupt:rank=0,call=3"}, 3, NULL},
+        {corruptions, {"EMU_FAULT=corrupt:call=2,name=ncclAllReduce;corrupt:call=4"}, 24, NULL},
+        {corruptions, {"EMU_FAULT=corrupt:call=1,name=ncclBroadcast"}, 0, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect(&cases[i]);
+}
+
+static void test_bad_environment(void **state)
+{
+    static const struct expectation cases[] = {
+        {one_call, {"EMU_FAULT=explode:rank=0"}, 2, "explode"},
+        {one_call, {"EMU_FAULT=die:rank=x"}, 2, "'x'"},
+        {one_call, {"EMU_FAULT=die:when=now"}, 2, "when"},
+        {one_call, {"EMU_FAULT=die:call=0"}, 2, "the first call is 1"},
+        {one_call, {"EMU_DEVICES=many"}, 2, "EMU_DEVICES=many: expected 0 to 64"},
+        {one_call, {"EMU_DEVICES=65"}, 2, "EMU_DEVICES=65"},
+        {one_call, {"EMU_TIME=fast"}, 2, "EMU_TIME=fast: expected real or virtual"},
+        {one_call, {"EMU_DATA=no"}, 2, "EMU_DATA=no: expected off or on"},
+        {one_call, {"EMU_CLUSTER=/no/such/file"}, 2, "/no/such/file"},
+        {one_call, {"EMU_QUIET=0"}, 0, "figures are modelled, not measured"},
+        {one_call, {"EMU_QUIET=0", "OMPI_COMM_WORLD_RANK=1"}, 0, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect(&cases[i]);
+}
+
+/* Cluster profiles that lack a key, have one too many, or a wrong value. */
+static void test_bad_profiles(void **state)
+{
+    static const struct {
+        const char *find, *put, *said;
+    } edits[] = {
+        {"\"kernel_us\": 3,", "", "'kernel_us' is missing"},
+        {"\"kernel_us\": 3", "\"kernel_us\": -3", "'kernel_us'"},
+        {"\"kernel_us\": 3", "\"kernel_us\": 3, \"kernal_us\": 3", "unknown key 'kernal_us'"},
+        {"\"memory_gbps\": 1", "\"memory_gbps\": 0", "above 0"},
+        {"\"latency_us\": 4", "\"latency\": 4", "unknown intra 'latency'"},
+        {"\"float16\": 2,", "", "tflops 'float16'"},
+        {"\"name\": ", "\"name\": 1, \"description\": ", "'name'"},
+        {"{", "[", "line 2"},
+    };
+    static char text[4096], path[] = "/tmp/emu_profile_XXXXXX", setting[64];
+    FILE *file = fopen(TEST_PROFILE, "r");
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_non_null(file);
+    assert_true(fd >= 0);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    snprintf(setting, sizeof(setting), "EMU_CLUSTER=%s", path);
+    for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
+        const char *found = strstr(text, edits[i].find);
+
+        assert_non_null(found);
+        file = fopen(path, "w");
+        fprintf(file, "%.*s%s%s", (int)(found - text), text, edits[i].put, found + strlen(edits[i].find));
+        fclose(file);
+        expect(&(struct expectation){one_call, {setting}, 2, edits[i].said});
+    }
+    remove(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_peers),
+        cmocka_unit_test(test_three_devices),
+        cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_error_texts),
+        cmocka_unit_test(test_world),
+        cmocka_unit_test(test_profile_name),
+        cmocka_unit_test(test_stall),
+        cmocka_unit_test(test_uuid_across_processes),
+        cmocka_unit_test(test_not_modelled),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_bad_environment),
+        cmocka_unit_test(test_bad_profiles),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

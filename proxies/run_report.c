@@ -80,7 +80,7 @@ double bb_run_report_busbw(const struct bb_run_report *r, int rank, int group, c
 
 static void print_command(const struct bb_run_report *r, FILE *out)
 {
-    fprintf(out, "# busbar %s: busbar", BUSBAR_VERSION);
+    fprintf(out, "# busbar %s  busbar", BUSBAR_VERSION);
     for (int i = 0; i < r->argc; i++)
         fprintf(out, " %s", r->argv[i]);
     fputc('\n', out);
@@ -115,17 +115,14 @@ static size_t most_memory(const struct bb_step *s)
 
 static void print_job(const struct bb_run_report *r, FILE *out)
 {
-    const struct bb_layout *l = &r->step->layout;
     char bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "# %s: %.0f parameters;", r->step->proxy, r->step->parameters);
-    for (int a = 0; a < l->n_axes; a++)
-        fprintf(out, "%s %s %d", a ? " x" : "", l->axes[a].name, l->axes[a].size);
-    fprintf(out, "; buffers of a rank: up to %s\n", bb_format_bytes(most_memory(r->step), bytes));
-    fprintf(
-        out,
-        "# time: GPU events from a common start of all ranks, slowest rank; %d warm-up, %d timed, %d traced steps\n",
-        r->plan->warmup, r->plan->steps, r->plan->traced_steps);
+    fprintf(out, "# %s: %.0f parameters; %s\n", r->step->proxy, r->step->parameters,
+            r->step->summary ? r->step->summary : "");
+    fprintf(out, "# buffers of a rank: up to %s; checked before the run: every operation is met, no deadlock\n",
+            bb_format_bytes(most_memory(r->step), bytes));
+    fprintf(out, "# time: GPU events from a common start, slowest rank; %d warm-up, %d timed, %d traced steps\n",
+            r->plan->warmup, r->plan->steps, r->plan->traced_steps);
 }
 
 /* ---- tables

@@ -65,6 +65,20 @@ def test_executed_traffic_is_the_planned_one(busbar, tmp_path, name, words, rank
         assert calls == {key: n * steps for key, n in expected[rank].items()}
 
 
+def assert_same_figures(run, predicted):
+    """Where the time goes: traced on one side, computed on the other, role by role."""
+    keys = ("step_us", "compute_us", "comm_us", "exposed_us", "idle_us")
+    traced = {row["role"]: row for row in run["breakdown_by_role"]}
+    assert set(traced) == {row["role"] for row in predicted["breakdown_by_role"]}
+    for row in predicted["breakdown_by_role"]:
+        assert [traced[row["role"]][k] for k in keys] == pytest.approx([row[k] for k in keys], abs=1)
+    for group in predicted["groups"]:
+        own = next(g for g in run["groups"] if g["name"] == group["name"])
+        assert own["bytes"] == group["bytes"]
+        assert own["busy_us"] == pytest.approx(group["busy_us"], abs=1)
+        assert own["exposed_us"] == pytest.approx(group["exposed_us"], abs=1)
+
+
 @pytest.mark.parametrize("name,words,ranks", LAYOUTS)
 @pytest.mark.parametrize("compute", [(), ("--compute", "timed", "--forward-us", 100)], ids=["none", "timed"])
 def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks, compute):
@@ -74,8 +88,10 @@ def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks
         run = busbar.json("proxy", name, *words, *compute, *QUICK, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
         assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1), cluster.name
         assert run["step_us"]["min"] == run["step_us"]["max"]
+        assert_same_figures(run, plan["predicted"])
 
 
+@pytest.mark.smoke
 def test_result_has_head_body_and_figures(busbar, tmp_path):
     run = busbar.json("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", *QUICK, ranks=4, env=NO_DATA,
                       tmp_path=tmp_path)
@@ -104,6 +120,15 @@ def test_text_is_on_stdout_of_rank_0_only(busbar):
         assert word in done.stdout
 
 
+def test_help_and_report_look_as_they_did(busbar, golden):
+    golden("proxy-help.txt", busbar.run("proxy", "--help").stdout)
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", *QUICK, ranks=4,
+                      env={**NO_DATA, "EMU_CLUSTER": str(ROUND)})
+    text = re.sub(r"busbar [0-9.]+ ", "busbar VERSION ", done.stdout)
+    text = re.sub(r"CUDA [0-9.]+, NCCL [0-9.]+", "CUDA x, NCCL y", text)
+    golden("proxy-report.txt", re.sub(r"(?m)^  host issue .*$", "  host issue ...", text))
+
+
 def test_quiet_and_json_on_stdout(busbar):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--json", "-", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and json.loads(done.stdout)["status"] == "ok"
@@ -116,7 +141,7 @@ PIPE = ("bert_large", 3, 3, 2)  # on 3 ranks: sends and receives only, a middle 
 BOTH = ("bert_large", 2, 2, 1)  # on 4 ranks: two replicas
 
 
-@pytest.mark.parametrize("words,ranks", [(PIPE, 3), (BOTH, 4)])
+@pytest.mark.parametrize("words,ranks", [pytest.param(PIPE, 3, marks=pytest.mark.smoke), (BOTH, 4)])
 def test_clean_data_pass_the_check(busbar, tmp_path, words, ranks):
     run = busbar.json("proxy", *words, *ONE, "--dtype", "half", "--check", ranks=ranks, tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0}
@@ -136,11 +161,15 @@ def test_a_corrupt_byte_is_wrong_data(busbar, tmp_path, words, ranks, fault, ope
     assert result["status"] == "wrong data" and result["check"] == {"enabled": True, "wrong": 1}
 
 
-def test_a_killed_rank_is_named(busbar):
+@pytest.mark.smoke
+def test_a_killed_rank_is_named(busbar, tmp_path):
+    path = tmp_path / "r.json"
     env = {**NO_DATA, "EMU_FAULT": "die:rank=2,call=9,name=ncclAllReduce"}
-    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=4, env=env, timeout=60)
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--json", path, ranks=4, env=env, timeout=60)
     assert done.returncode not in (0, 124)
     assert re.search(r"rank 2 \(.*\) is lost", done.stderr)
+    left = json.loads(path.read_text())
+    assert left["status"] in ("running", "timeout") and left["roles"] and "step_us" not in left
 
 
 def test_a_stalled_rank_ends_in_a_timeout_that_names_it(busbar):

@@ -36,6 +36,11 @@ EN_API(const char *, ncclGetLastError, (ncclComm_t comm))
     return en_last_error(comm);
 }
 
+/* Newer headers turn the name into a macro that does nothing; programs built with older ones call the function. */
+#undef ncclResetDebugInit
+#undef pncclResetDebugInit
+void ncclResetDebugInit(void);
+void pncclResetDebugInit(void);
 EN_API(void, ncclResetDebugInit, (void))
 {
 }

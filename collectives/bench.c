@@ -24,8 +24,16 @@ struct bench {
     struct bb_report report;
     struct bb_progress progress;
     int nccl_header, nccl_runtime;
-    bool wrong; /* some data were wrong: the run goes on, its exit status tells */
+    bool wrong;    /* some data were wrong: the run goes on, its exit status tells    */
+    bool together; /* the run ends early, all ranks know it, and end in order          */
 };
+
+/* A result that is the same on every rank: if it ends the run, nobody has to be told. */
+static int all_know(struct bench *b, int rc)
+{
+    b->together = rc != 0;
+    return rc;
+}
 
 /* ---- ranks and devices --------------------------------------------------------------------------------------------
  */
@@ -46,7 +54,7 @@ static int choose_device(struct bench *b)
     const struct bb_world *w = &b->world;
     int rc = bb_device_choose(w->local_rank, w->local_size, b->options.common.share_gpu, &b->device);
 
-    rc = bb_world_agree(&b->world, rc, "choice of GPUs");
+    rc = all_know(b, bb_world_agree(&b->world, rc, "choice of GPUs"));
     if (rc != 0)
         return rc;
     bb_err_identify(w->rank, w->host, b->device.ordinal);
@@ -118,10 +126,10 @@ static int setup_ranks(struct bench *b)
     int rc;
 
     TRY(bb_world_init(&b->world, b->options.common.timeout_s));
-    TRY(check_root(b));
+    TRY(all_know(b, check_root(b)));
     TRY(bb_nccl_version(&b->nccl_header, &b->nccl_runtime));
     TRY(choose_device(b));
-    TRY(drop_unsupported_types(b));
+    TRY(all_know(b, drop_unsupported_types(b)));
     b->report.shared_gpu = bb_device_shared(b->devices, b->world.size);
     if (b->report.shared_gpu)
         TRY(bb_comms_share_gpu_env(b->world.rank));
@@ -151,7 +159,7 @@ static int check_memory(struct bench *b)
     for (int r = 0; r < b->world.size; r++)
         available = of_ranks[r] < available ? of_ranks[r] : available;
     if (need > available)
-        rc = b->world.rank ? -BB_EUSAGE : bb_memory_refuse(need, available, "lower the last size (-e)");
+        rc = all_know(b, b->world.rank ? -BB_EUSAGE : bb_memory_refuse(need, available, "lower the last size (-e)"));
 out:
     free(of_ranks);
     return rc;
@@ -268,7 +276,7 @@ static int open_report(struct bench *b, int argc, char **argv)
     b->report.out = table ? stdout : NULL;
     bb_progress_init(&b->progress, b->world.rank, common->quiet);
     rc = bb_results_open(&b->report.json, &json, &b->world);
-    TRY(bb_world_agree(&b->world, rc, "opening the results"));
+    TRY(all_know(b, bb_world_agree(&b->world, rc, "opening the results")));
     bb_report_head(&b->report, &text);
 out:
     free(devices);
@@ -358,15 +366,16 @@ static int run(struct bench *b, int argc, char **argv)
     TRY(make_rig(b));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
-    rc = b->wrong ? -BB_EDATA : 0;
+    rc = all_know(b, b->wrong ? -BB_EDATA : 0);
 out:
     return rc;
 }
 
-/* Refusals and wrong data are known to all ranks: they end in order, without an abort. */
-static bool ends_together(int rc)
+/* The end that all ranks come to: what they share is taken down in order. */
+static int end_in_order(struct bench *b)
 {
-    return rc >= 0 || rc == -BB_EUSAGE || rc == -BB_EDATA;
+    release_rig(&b->rig);
+    return bb_comm_finalize(&b->comm);
 }
 
 int bb_bench_main(int argc, char **argv)
@@ -379,12 +388,12 @@ int bb_bench_main(int argc, char **argv)
         return rc;
     rc = run(&b, argc, argv);
     rc = bb_results_close(b.report.json, rc);
-    if (ends_together(rc)) {
-        release_rig(&b.rig);
-        end_rc = bb_comm_finalize(&b.comm);
-        rc = rc ? rc : end_rc;
+    if (rc == 0 || b.together) {
+        end_rc = end_in_order(&b);
+        end_rc = bb_world_release(&b.world, end_rc);
+    } else {
+        end_rc = bb_world_release(&b.world, rc);
     }
-    end_rc = bb_world_release(&b.world, ends_together(rc) ? 0 : rc);
     free(b.devices);
     return rc ? rc : end_rc;
 }

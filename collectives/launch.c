@@ -84,15 +84,17 @@ static int recv_from(const struct bb_call *c, void *buf, int peer)
     return BB_NCCL(ncclRecv(buf, c->count, type_of(c), peer, c->comm->nccl, c->stream));
 }
 
-/* Sends and receives of `exchange` as one group; the group is closed also when one of them fails. */
+/* Sends and receives of `exchange` as one group. After a failure the group is closed without another word. */
 static int grouped(const struct bb_call *c, int (*exchange)(const struct bb_call *))
 {
-    int rc, end_rc;
+    int rc;
 
     TRY(BB_NCCL(ncclGroupStart()));
     rc = exchange(c);
-    end_rc = BB_NCCL(ncclGroupEnd());
-    rc = rc ? rc : end_rc;
+    if (rc == 0)
+        rc = BB_NCCL(ncclGroupEnd());
+    else
+        (void)ncclGroupEnd();
 out:
     return rc;
 }

@@ -328,6 +328,15 @@ def test_a_failed_call_ends_every_rank(busbar):
     assert done.returncode == 1 and "ncclAllReduce" in done.stderr
 
 
+@pytest.mark.parametrize("call", [*range(5, 40, 4), *range(41, 90, 9)])
+def test_a_failure_anywhere_is_said_once(busbar, call):
+    """The k-th call of CUDA or NCCL fails: one line, exit 1, no hang."""
+    done = busbar.run("bench", "all_reduce", "sendrecv", "-b", "64", "-e", "64", "-n", "1", "-w", "1", "--repeats", "2", "-c", "2",
+                      env={"EMU_FAULT": f"fail:rank=0,call={call}"}, timeout=30)
+    assert done.returncode == 1
+    assert len(re.findall("^busbar: ", done.stderr, re.M)) == 1, done.stderr
+
+
 def test_help_needs_neither_mpi_nor_gpu(busbar):
     done = busbar.run("bench", "--help", emulated=False)
     assert done.returncode == 0 and done.stderr == ""

@@ -18,15 +18,20 @@
 
 #define MAX_CATEGORIES 256
 
+/* Handed out as handles and kept to the process's end, in lists so that a leak checker sees that they are held. */
 struct nvtxDomainRegistration_st {
+    struct nvtxDomainRegistration_st *next;
     char *name;
     char *categories[MAX_CATEGORIES];
 };
 struct nvtxStringRegistration_st {
+    struct nvtxStringRegistration_st *next;
     char *text;
 };
 
 static FILE *record;
+static nvtxDomainHandle_t domains;
+static nvtxStringHandle_t strings;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int depth;
 
@@ -34,8 +39,13 @@ static nvtxDomainHandle_t on_domain(const char *name)
 {
     nvtxDomainHandle_t d = calloc(1, sizeof(*d));
 
-    if (d)
-        d->name = strdup(name);
+    if (!d)
+        return NULL;
+    d->name = strdup(name);
+    pthread_mutex_lock(&lock);
+    d->next = domains;
+    domains = d;
+    pthread_mutex_unlock(&lock);
     return d;
 }
 
@@ -50,8 +60,13 @@ static nvtxStringHandle_t on_string(nvtxDomainHandle_t d, const char *text)
     nvtxStringHandle_t s = calloc(1, sizeof(*s));
 
     (void)d;
-    if (s)
-        s->text = strdup(text);
+    if (!s)
+        return NULL;
+    s->text = strdup(text);
+    pthread_mutex_lock(&lock);
+    s->next = strings;
+    strings = s;
+    pthread_mutex_unlock(&lock);
     return s;
 }
 

@@ -11,7 +11,8 @@
 
 enum bb_roll_kind { ROLL_HELLO = 1, ROLL_STATE, ROLL_HANG, ROLL_FAIL, ROLL_BYE, ROLL_END };
 
-#define BB_ROLL_TEXT 96
+#define BB_ROLL_TEXT     96
+#define BB_ROLL_ANSWER_S 3.0 /* when a rank hangs, rank 0 must have judged by then */
 
 /* What is known of a rank: number and text of its last step, what it waits for ("" nothing). */
 struct bb_seen {
@@ -102,6 +103,11 @@ struct bb_rollcall {
     struct bb_hook hooks[BB_HOOKS_MAX];
     int n_hooks;
 };
+
+void *bb_roll_thread(void *roll);
+
+/* bb_roll_await - with the lock held: wait for a flag of the roll, at most so long. */
+void bb_roll_await(struct bb_rollcall *roll, bool (*flag)(const struct bb_rollcall *), double patience_s);
 
 /* All with the lock held. */
 void bb_roll_end(struct bb_rollcall *roll, int code);     /* the job ends with this exit code: tell everybody */

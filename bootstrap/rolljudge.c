@@ -96,6 +96,13 @@ static const char *hung_at(const struct bb_seen *seen)
     return seen->wait[0] ? seen->wait : seen->text;
 }
 
+/* "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s" */
+static void add_timeout(struct line *line, const struct bb_rollcall *roll, const struct bb_seen *seen)
+{
+    add(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
+        hung_at(seen), roll->timeout_s);
+}
+
 /* Marks the ranks that did not arrive where `far` hangs. Returns how many. */
 static int mark_missing(const struct bb_rollcall *roll, const struct bb_peer *far, bool *marked)
 {
@@ -125,12 +132,11 @@ void bb_roll_judge_hang(struct bb_rollcall *roll)
 
     roll->peers[0].seen = roll->mine;
     far = farthest_hung(roll);
-    add(&line, "timeout: %s did not end within %g s; ", hung_at(&far->seen), roll->timeout_s);
+    add_timeout(&line, roll, &far->seen);
     if ((n = mark_missing(roll, far, marked)) > 0 && roll->size > 1) {
-        add(&line, "%d of %d ranks did not arrive: ", n, roll->size);
+        add(&line, "; %d of %d ranks did not arrive: ", n, roll->size);
         add_ranks(&line, roll, marked);
     } else {
-        add_seen(&line, &far->seen);
         if (roll->size > 1)
             add(&line, "; all %d ranks arrived", roll->size);
         if (mark_elsewhere(roll, far, marked) > 0) {
@@ -177,8 +183,7 @@ void bb_roll_judge_alone(struct bb_rollcall *roll)
 {
     struct line line = {.used = 0};
 
-    add(&line, "timeout: %s did not end within %g s; ", hung_at(&roll->mine), roll->timeout_s);
-    add_seen(&line, &roll->mine);
+    add_timeout(&line, roll, &roll->mine);
     if (roll->size > 1)
         add(&line, "; rank 0 (%s) does not answer", roll->hosts[0]);
     bb_err(BB_ETIMEOUT, "%s", line.text);

@@ -49,7 +49,8 @@ static void test_init_stalls(void **state)
 
     (void)state;
     with_fault(&job, "stall:rank=1,call=1,name=ncclCommInitRankConfig", "init", 3);
-    expect_text(&job, "timeout: init (communicator everyone, 4 ranks) did not end within 3 s");
+    expect_text(&job,
+                "timeout in probe of communicators: init (communicator everyone, 4 ranks) did not end within 3 s");
     expect_text(&job, "1 of 4 ranks did not arrive: rank 1 (");
     expect_text(&job, "last seen: probe of communicators");
     expect_status(&job, 4, -1);
@@ -63,7 +64,7 @@ static void test_blocking_init_stalls(void **state)
 
     (void)state;
     with_fault(&job, "stall:rank=1,call=1,name=ncclCommInitRankConfig", "blocking", 3);
-    expect_text(&job, "timeout: init of a communicator did not end within 3 s");
+    expect_text(&job, "timeout in probe of communicators: init of a communicator did not end within 3 s");
     expect_status(&job, 4, -1);
     clear(&job);
 }

@@ -61,9 +61,10 @@ static void test_rank_stalls(void **state)
 
     (void)state;
     start(&job, "stall", 2, 2);
-    expect_text(&job, "timeout: the second barrier did not end within 2 s; 1 of 4 ranks did not arrive: rank 2 (");
+    expect_text(&job, "timeout in probe all_reduce 4 MiB: the second barrier did not end within 2 s; 1 of 4 ranks did "
+                      "not arrive: rank 2 (");
     expect_text(&job, "), last seen: probe all_reduce 4 MiB");
-    assert_int_equal(times_said(&job, "timeout:"), 1);
+    assert_int_equal(times_said(&job, "timeout in"), 1);
     expect_status(&job, 4, -1);
     expect_results(&job, "timeout");
     clear(&job);
@@ -87,7 +88,7 @@ static void test_first_rank_stopped(void **state)
 
     (void)state;
     start(&job, "stop", 0, 2);
-    expect_text(&job, "timeout: the second barrier did not end within 2 s; last seen: probe all_reduce 4 MiB");
+    expect_text(&job, "timeout in probe all_reduce 4 MiB: the second barrier did not end within 2 s; rank 0 (");
     expect_text(&job, "rank 0 (");
     expect_text(&job, ") does not answer");
     clear(&job);
@@ -111,8 +112,9 @@ static void test_operation_hangs(void **state)
 
     (void)state;
     start(&job, "operation", -1, 2);
-    expect_text(&job, "timeout: an operation without end did not end within 2 s; last seen: probe all_reduce 4 MiB");
-    expect_text(&job, "; all 4 ranks arrived\n");
+    expect_text(
+        &job,
+        "timeout in probe all_reduce 4 MiB: an operation without end did not end within 2 s; all 4 ranks arrived\n");
     expect_status(&job, 4, -1);
     clear(&job);
 }

@@ -1,7 +1,6 @@
 /* lists.c - `busbar list proxies`, `models`, `clusters`: what the tables and profiles say of themselves. */
 #include "proxies/plan.h"
 
-#include "proxies/model.h"
 #include "proxies/profile.h"
 
 #define MOST_NAMES 64
@@ -11,27 +10,44 @@ int bb_list_proxies(FILE *out)
     for (int i = 0; i < bb_n_proxies; i++) {
         const struct bb_proxy *p = &bb_proxies[i];
 
-        fprintf(out, "  %-12s %s\n", p->name, p->help);
+        fprintf(out, "  %-22s %s\n", p->name, p->help);
         if (p->positional)
-            fprintf(out, "  %-12s %s %s\n", "", p->name, p->positional);
+            fprintf(out, "  %-22s %s %s\n", "", p->name, p->positional);
     }
     return 0;
 }
 
+/* The parameters as the file states them: one number, or by layers, of which the defaults name one. */
+static double parameters_of(const json_t *root)
+{
+    const json_t *given = json_object_get(json_object_get(root, "totals"), "parameters");
+    const json_t *defaults = json_object_get(root, "defaults"), *layers = json_object_get(defaults, "layers");
+    char key[32];
+
+    if (!json_is_object(given))
+        return json_number_value(given);
+    layers = layers ? layers : json_object_get(defaults, "stages");
+    snprintf(key, sizeof(key), "%d", (int)json_integer_value(layers));
+    return json_number_value(json_object_get(given, key));
+}
+
 int bb_list_models(FILE *out)
 {
-    const char *names[MOST_NAMES];
+    const char *names[MOST_NAMES], *description;
     size_t n = bb_profile_names("models", names, MOST_NAMES);
-    struct bb_model model;
+    json_t *root;
+    int rc;
 
     for (size_t i = 0; i < n; i++) {
-        int rc = bb_model_load(names[i], &model);
-
+        rc = bb_profile_load("models", names[i], &root);
         if (rc)
             return rc;
-        fprintf(out, "  %-12s %14.0f parameters with %d layers; %s\n", names[i],
-                bb_model_parameters(&model, model.layers), model.layers, model.description);
-        bb_model_release(&model);
+        rc = bb_profile_string(root, "description", names[i], &description);
+        if (rc == 0)
+            fprintf(out, "  %-12s %14.0f parameters; %s\n", names[i], parameters_of(root), description);
+        json_decref(root);
+        if (rc)
+            return rc;
     }
     return 0;
 }

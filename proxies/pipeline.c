@@ -21,12 +21,13 @@
  */
 #include "proxies/builders.h"
 
-#include "bootstrap/units.h"
 #include "proxies/model.h"
 #include "proxies/parts.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define USUAL_TFLOPS 119.8
 
 enum stage_kind { FIRST, MIDDLE, LAST };
 
@@ -50,15 +51,6 @@ struct pipeline {
 
 /* ---- what the command line means ------------------------------------------------------------------------------- */
 
-static int one_number(const char *proxy, const char *word, const char *what, int given, int *value)
-{
-    if (given)
-        return bb_err(BB_EUSAGE, "%s: %s are given twice, as '%s' and as an option; leave one out", proxy, what, word);
-    if (bb_parse_int(word, 1, BB_MOST_LAYERS, value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is no number of %s, expected 1 to %d", proxy, word, what, BB_MOST_LAYERS);
-    return 0;
-}
-
 int bb_pipeline_words(struct bb_proxy_config *c, const char *const *words, int n)
 {
     int rc;
@@ -67,10 +59,10 @@ int bb_pipeline_words(struct bb_proxy_config *c, const char *const *words, int n
         return bb_err(BB_EUSAGE,
                       "%s: %d number%s, expected LAYERS STAGES or LAYERS STAGES MICRO_BATCHES, such as '%s %s%s'",
                       c->proxy, n, n == 1 ? "" : "s", words[0], n > 1 ? words[1] : "4", n > 3 ? " 8" : "");
-    TRY(one_number(c->proxy, words[0], "layers", c->layers, &c->layers));
-    TRY(one_number(c->proxy, words[1], "stages", c->stages, &c->stages));
+    TRY(bb_words_number(c, words[0], "layers", c->layers, &c->layers));
+    TRY(bb_words_number(c, words[1], "stages", c->stages, &c->stages));
     if (n == 3)
-        TRY(one_number(c->proxy, words[2], "micro-batches", c->micro_batches, &c->micro_batches));
+        TRY(bb_words_number(c, words[2], "micro-batches", c->micro_batches, &c->micro_batches));
 out:
     return rc;
 }
@@ -85,6 +77,7 @@ int bb_pipeline_defaults(struct bb_proxy_config *c)
     c->layers = c->layers ? c->layers : model.layers;
     c->stages = c->stages ? c->stages : model.stages;
     c->micro_batches = c->micro_batches ? c->micro_batches : model.micro_batches;
+    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
     if (c->forward_us == 0)
         c->forward_us = model.forward_flops / c->tflops * 1e-6;
     if (c->backward_us == 0)
@@ -93,22 +86,10 @@ int bb_pipeline_defaults(struct bb_proxy_config *c)
     return 0;
 }
 
-/* "44" or "44 or 48": the multiples of step around value, at least one of it. */
-static const char *multiples(int value, int step, char text[64])
-{
-    int below = value / step * step;
-
-    if (below == 0)
-        snprintf(text, 64, "%d", step);
-    else
-        snprintf(text, 64, "%d or %d", below, below + step);
-    return text;
-}
-
 static int refuse_layout(const struct bb_proxy_config *c)
 {
-    int l = c->layers, s = c->stages, p = c->ranks;
-    char near[64];
+    int l = c->layers, s = c->stages;
+    char near[BB_MULTIPLES_TEXT];
 
     if (s < 2)
         return bb_err(BB_EUSAGE, "%s: %d stage has nobody to send to, expected 2 stages or more; nearest: --stages 2",
@@ -118,11 +99,8 @@ static int refuse_layout(const struct bb_proxy_config *c)
                       c->proxy, l, s, s, l < 2 ? 2 : l);
     if (l % s)
         return bb_err(BB_EUSAGE, "%s: %d layers do not divide by %d stages; nearest: %s layers", c->proxy, l, s,
-                      multiples(l, s, near));
-    if (p % s)
-        return bb_err(BB_EUSAGE, "%s: %d rank%s do not divide by %d stages; nearest: %s ranks", c->proxy, p,
-                      p == 1 ? "" : "s", s, multiples(p, s, near));
-    return 0;
+                      bb_multiples(l, s, near));
+    return bb_refuse_ranks(c, s, "stages");
 }
 
 /* ---- the parts of one role's program --------------------------------------------------------------------------- */

@@ -13,9 +13,11 @@ struct bb_proxy_config {
     const char *proxy; /* its name                                                                 */
     int ranks;
     int layers, stages, micro_batches;
+    int scale;           /* micro-batches per stage                                                  */
     bool per_tensor;     /* one all-reduce per tensor instead of per layer                           */
     const char *dtype;   /* "float", "half", "bfloat16"                                              */
     const char *compute; /* "none", "timed"                                                          */
+    double scale_counts; /* every count times this, 0: as they are                                   */
     double forward_us;   /* timed: microseconds per layer and micro-batch, forward; 0: from FLOPs    */
     double backward_us;  /* 0: twice the forward                                                     */
     double tflops;       /* rate that turns FLOPs into microseconds                                  */
@@ -45,8 +47,22 @@ struct bb_step {
     } strings; /* texts that programs point to                                              */
 };
 
+/* Options that not every proxy knows what to do with; the others refuse them. */
+enum bb_takes {
+    BB_TAKES_LAYERS = 1,
+    BB_TAKES_STAGES = 2,
+    BB_TAKES_MICRO_BATCHES = 4,
+    BB_TAKES_SCALE = 8,
+    BB_TAKES_PER_TENSOR = 16,
+    BB_TAKES_TIMED = 32,    /* --compute timed                 */
+    BB_TAKES_LAYER_US = 64, /* --forward-us, --backward-us     */
+    BB_TAKES_TFLOPS = 128,
+};
+
 struct bb_proxy {
     const char *name, *help;
+    unsigned takes;         /* enum bb_takes                                                            */
+    const char *compute;    /* what --compute is unless given: what the original does, "none" or "timed" */
     const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */
     int (*positional_words)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
     int (*defaults)(struct bb_proxy_config *);                      /* fills what the user left open  */

@@ -3,21 +3,103 @@
 
 #include <string.h>
 
+#define PIPELINE                                                                                                       \
+    BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |                \
+        BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
+#define LAYERED                                                                                                        \
+    BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED | BB_TAKES_LAYER_US
+
 const struct bb_proxy bb_proxies[] = {
     {.name = "gpt2_large",
      .help = "GPT-2-like transformer: pipeline stages in lock step, data-parallel gradients",
+     .model = "gpt2_large",
+     .takes = PIPELINE,
+     .compute = "none",
      .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
      .positional_words = bb_pipeline_words,
      .defaults = bb_pipeline_defaults,
-     .build = bb_pipeline_build,
-     .model = "gpt2_large"},
+     .build = bb_pipeline_build},
     {.name = "bert_large",
      .help = "BERT-large: pipeline stages in lock step, data-parallel gradients",
+     .model = "bert_large",
+     .takes = PIPELINE,
+     .compute = "none",
      .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
      .positional_words = bb_pipeline_words,
      .defaults = bb_pipeline_defaults,
-     .build = bb_pipeline_build,
-     .model = "bert_large"},
+     .build = bb_pipeline_build},
+    {.name = "resnet50",
+     .help = "ResNet-50: gradients in six buckets, one all-reduce after another",
+     .model = "resnet50",
+     .takes = BB_TAKES_PER_TENSOR,
+     .compute = "none",
+     .build = bb_data_parallel_build},
+    {.name = "resnet50_ring",
+     .help = "ResNet-50: the same buckets from each rank to the next",
+     .model = "resnet50",
+     .takes = BB_TAKES_PER_TENSOR,
+     .compute = "none",
+     .build = bb_data_parallel_build},
+    {.name = "resnet152",
+     .help = "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
+     .model = "resnet152",
+     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED,
+     .compute = "timed",
+     .build = bb_data_parallel_build},
+    {.name = "resnet152_scal",
+     .help = "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
+     .model = "resnet152",
+     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED,
+     .compute = "timed",
+     .build = bb_data_parallel_build},
+    {.name = "cosmoflow",
+     .help = "CosmoFlow: halos of a 2x2 cut, divided dense layers, gradients under the backward pass",
+     .model = "cosmoflow",
+     .takes = BB_TAKES_TIMED,
+     .compute = "timed",
+     .build = bb_cosmoflow_build},
+    {.name = "dlrm",
+     .help = "DLRM: all-to-all of embeddings, perceptron gradients under the backward pass",
+     .model = "dlrm",
+     .takes = BB_TAKES_TIMED,
+     .compute = "timed",
+     .build = bb_dlrm_build},
+    {.name = "gpt3",
+     .help = "GPT-3: data x tensor (4) x pipeline parallel, one layer a stage",
+     .model = "gpt3",
+     .takes = LAYERED,
+     .compute = "timed",
+     .positional = "[STAGES [SCALE]]",
+     .positional_words = bb_gpt3_words,
+     .defaults = bb_gpt3_defaults,
+     .build = bb_gpt3_build},
+    {.name = "gpt3_one_pipe_step",
+     .help = "GPT-3: one steady step of its pipeline, forward and backward side by side",
+     .model = "gpt3",
+     .takes = LAYERED,
+     .compute = "timed",
+     .positional = "[STAGES [SCALE]]",
+     .positional_words = bb_gpt3_words,
+     .defaults = bb_gpt3_defaults,
+     .build = bb_gpt3_build},
+    {.name = "gpt3_moe",
+     .help = "GPT-3 with 16 experts: data x expert x pipeline parallel",
+     .model = "gpt3",
+     .takes = LAYERED,
+     .compute = "timed",
+     .positional = "[STAGES [SCALE]]",
+     .positional_words = bb_gpt3_words,
+     .defaults = bb_gpt3_defaults,
+     .build = bb_gpt3_build},
+    {.name = "gpt3_moe_one_pipe_step",
+     .help = "GPT-3 with 16 experts: one steady step of its pipeline",
+     .model = "gpt3",
+     .takes = LAYERED,
+     .compute = "timed",
+     .positional = "[STAGES [SCALE]]",
+     .positional_words = bb_gpt3_words,
+     .defaults = bb_gpt3_defaults,
+     .build = bb_gpt3_build},
 };
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 
@@ -34,6 +116,31 @@ const struct bb_proxy *bb_proxy_find(const char *name)
     return NULL;
 }
 
+/* Nothing that was asked for is left unheard. */
+static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
+{
+    const struct {
+        unsigned bit;
+        bool given;
+        const char *option;
+    } asked[] = {
+        {BB_TAKES_LAYERS, c->layers, "--layers"},
+        {BB_TAKES_STAGES, c->stages, "--stages"},
+        {BB_TAKES_MICRO_BATCHES, c->micro_batches, "--micro-batches"},
+        {BB_TAKES_SCALE, c->scale, "--scale"},
+        {BB_TAKES_PER_TENSOR, c->per_tensor, "--per-tensor"},
+        {BB_TAKES_TIMED, c->compute && strcmp(c->compute, "timed") == 0, "--compute timed"},
+        {BB_TAKES_LAYER_US, c->forward_us > 0, "--forward-us"},
+        {BB_TAKES_LAYER_US, c->backward_us > 0, "--backward-us"},
+        {BB_TAKES_TFLOPS, c->tflops > 0, "--tflops"},
+    };
+
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+        if (asked[i].given && !(p->takes & asked[i].bit))
+            return bb_err(BB_EUSAGE, "%s: %s means nothing here; leave it out", p->name, asked[i].option);
+    return 0;
+}
+
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words, const struct bb_proxy **proxy)
 {
     int rc;
@@ -48,6 +155,8 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
         return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, words->word[1]);
     if (words->n > 1)
         TRY((*proxy)->positional_words(config, words->word + 1, words->n - 1));
+    TRY(refuse_unused(*proxy, config));
+    config->compute = config->compute ? config->compute : (*proxy)->compute;
     rc = (*proxy)->defaults ? (*proxy)->defaults(config) : 0;
 out:
     return rc;

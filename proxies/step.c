@@ -1,6 +1,8 @@
 /* step.c - the life of a step, and what every builder's step must satisfy before anybody uses it. */
 #include "proxies/proxy.h"
 
+#include "proxies/shrink.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +79,8 @@ int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy, const stru
     TRY(proxy->build(config, step));
     for (int r = 0; r < step->n_roles; r++)
         TRY(check_form(step, &step->roles[r]));
+    if (config->scale_counts > 0 && config->scale_counts != 1)
+        TRY(bb_step_shrink(step, config->scale_counts));
 out:
     if (rc)
         bb_step_release(step);

@@ -1,0 +1,174 @@
+/*
+ * data_parallel.c - resnet50, resnet50_ring, resnet152, resnet152_scal: the gradients of one network, cut into buckets,
+ * over all ranks. Their data is the network (profiles/models) and a row of the table below.
+ *
+ *   resnet50         one all-reduce for each bucket, each waited for; no compute
+ *   resnet50_ring    each bucket to the next rank and from the one before, in one group call, waited for; no compute
+ *   resnet152        forward; then bucket by bucket: backward, start its all-reduce; all are waited for at the end, so
+ *                    bucket i travels under the backward pass of the buckets after it
+ *   resnet152_scal   the same with 32768 / P samples on each of P = 256 .. 2048 ranks, and the times that go with them
+ *
+ * --per-tensor reduces the tensors of a bucket one by one. One communicator over the world: its all-reduces run in the
+ * order of issue, as buckets do.
+ */
+#include "proxies/builders.h"
+
+#include "proxies/residual.h"
+#include "proxies/script.h"
+
+#include <string.h>
+
+struct network {
+    const char *proxy, *model;
+    bool ring;    /* neighbours instead of all-reduce             */
+    bool overlap; /* start and go on, instead of waiting for each */
+    bool strong;  /* a global batch divided by the ranks          */
+};
+
+static const struct network networks[] = {
+    {.proxy = "resnet50", .model = "resnet50"},
+    {.proxy = "resnet50_ring", .model = "resnet50", .ring = true},
+    {.proxy = "resnet152", .model = "resnet152", .overlap = true},
+    {.proxy = "resnet152_scal", .model = "resnet152", .overlap = true, .strong = true},
+};
+
+/* One build. */
+struct training {
+    const struct bb_proxy_config *config;
+    const struct network *network;
+    struct bb_residual model;
+    const struct bb_local_batch *batch; /* NULL: no times are known */
+    struct bb_step *step;
+    struct bb_script script;
+    struct bb_lane lane;
+};
+
+static const struct network *network_of(const char *proxy)
+{
+    size_t i = 0;
+
+    while (strcmp(networks[i].proxy, proxy) != 0)
+        i++;
+    return &networks[i];
+}
+
+/* The ranks for which the batch of each is known, nearest first. */
+static int refuse_ranks(const struct training *t)
+{
+    int p = t->config->ranks, nearest = 0;
+
+    for (int b = 0; b < t->model.n_batches; b++) {
+        int ranks = t->model.global_batch / (int)t->model.batches[b].samples;
+
+        if (nearest == 0 || abs(ranks - p) < abs(nearest - p))
+            nearest = ranks;
+    }
+    return bb_err(BB_EUSAGE, "%s: the times of %d samples over %d rank%s are not known; nearest: %d ranks",
+                  t->config->proxy, t->model.global_batch, p, p == 1 ? "" : "s", nearest);
+}
+
+static int choose_batch(struct training *t)
+{
+    const struct bb_residual *m = &t->model;
+
+    if (!t->network->strong) {
+        t->batch = m->n_batches ? &m->batches[0] : NULL;
+        return 0;
+    }
+    for (int b = 0; b < m->n_batches; b++)
+        if (m->batches[b].samples * t->config->ranks == m->global_batch)
+            t->batch = &m->batches[b];
+    return t->batch ? 0 : refuse_ranks(t);
+}
+
+static int travel(struct training *t, const char *what, size_t count)
+{
+    static const int next = 1, previous = -1;
+
+    return t->network->ring ? bb_script_swap(&t->script, t->lane, what, &next, &previous, 1, count)
+                            : bb_script_reduce(&t->script, t->lane, what, count);
+}
+
+/* Starts what the bucket sends and returns the last of it. */
+static int start_bucket(struct training *t, const struct bb_bucket *bucket, const char *what)
+{
+    int op = BB_NONE;
+
+    if (!t->config->per_tensor)
+        return travel(t, what, bucket->count);
+    for (int i = bucket->first; i < bucket->first + bucket->n; i++) {
+        const char *name = bb_step_text(t->step, "%s", t->model.tensors[i].name);
+
+        t->script.failed |= name == NULL;
+        op = travel(t, name, t->model.tensors[i].count);
+        if (!t->network->overlap)
+            bb_script_wait(&t->script, op);
+    }
+    return op;
+}
+
+static void run_bucket(struct training *t, int b)
+{
+    struct bb_script *s = &t->script;
+    const char *what = bb_step_text(t->step, "bucket %d", b);
+    int op;
+
+    s->failed |= what == NULL;
+    s->layer = b;
+    s->phase = BB_PHASE_BACKWARD;
+    if (t->batch)
+        bb_script_compute(s, what, t->batch->bucket_backward_us, 0, BB_NONE, BB_NONE);
+    s->phase = BB_PHASE_GRADIENTS;
+    op = start_bucket(t, &t->model.buckets[b], what);
+    if (!t->network->overlap)
+        bb_script_wait(s, op);
+}
+
+static int build_role(struct training *t, int comm)
+{
+    struct bb_script *s = &t->script;
+
+    t->step->roles[0].name = "worker";
+    bb_script_init(s, &t->step->roles[0].program, t->config);
+    t->lane = bb_script_lane(s, &t->step->layout, comm);
+    if (t->batch)
+        bb_script_compute(s, "network", t->batch->forward_us, 0, BB_NONE, BB_NONE);
+    for (int b = 0; b < t->model.n_buckets; b++)
+        run_bucket(t, b);
+    return bb_script_result(s);
+}
+
+static int describe(struct training *t)
+{
+    struct bb_step *step = t->step;
+    const char *how = t->network->ring ? "to the next rank" : "all-reduced";
+    int p = t->config->ranks, tensors = t->model.n_tensors, buckets = t->model.n_buckets;
+
+    step->parameters = t->model.parameters;
+    step->samples = t->batch ? t->batch->samples * p : 0;
+    step->summary = t->config->per_tensor
+                        ? bb_step_text(step, "%d tensors %s over %d rank%s", tensors, how, p, p == 1 ? "" : "s")
+                        : bb_step_text(step, "%d tensors in %d buckets %s over %d rank%s", tensors, buckets, how, p,
+                                       p == 1 ? "" : "s");
+    if (t->batch && step->summary)
+        step->summary = bb_step_text(step, "%s, %g samples on each", step->summary, t->batch->samples);
+    return step->summary ? 0 : -BB_EFAIL;
+}
+
+int bb_data_parallel_build(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct training t = {.config = c, .network = network_of(c->proxy), .step = step};
+    int world, comm, rc;
+
+    TRY(bb_residual_load(t.network->model, &t.model));
+    TRY(choose_batch(&t));
+    world = bb_world_layout(&step->layout, c->ranks);
+    TRY(world < 0 ? world : 0);
+    comm = bb_layout_add_comm(&step->layout, "world", world);
+    TRY(bb_step_add_roles(step, 1));
+    TRY(describe(&t));
+    TRY(build_role(&t, comm));
+out:
+    bb_residual_release(&t.model);
+    return rc;
+}

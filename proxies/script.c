@@ -1,0 +1,164 @@
+/* script.c - a thread that starts and waits, turned into streams and events (see script.h). */
+#include "proxies/script.h"
+
+#include <string.h>
+
+void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *c)
+{
+    *s = (struct bb_script){.program = program,
+                            .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
+                            .timed = strcmp(c->compute, "timed") == 0,
+                            .micro_batch = BB_NONE,
+                            .layer = BB_NONE,
+                            .newest = BB_NONE};
+}
+
+int bb_script_result(const struct bb_script *s)
+{
+    return s->failed ? -BB_EFAIL : 0;
+}
+
+/* Indices pass through; a failure (negative) sticks and becomes BB_NONE. */
+static int keep(struct bb_script *s, int index)
+{
+    s->failed |= index < 0;
+    return s->failed ? BB_NONE : index;
+}
+
+struct bb_lane bb_script_lane(struct bb_script *s, const struct bb_layout *l, int comm)
+{
+    struct bb_lane lane = {.comm = comm};
+
+    lane.stream = s->failed ? 0 : keep(s, bb_program_add_stream(s->program, l->comms[comm].name, comm));
+    return lane;
+}
+
+int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use use, size_t count)
+{
+    return s->failed ? BB_NONE : keep(s, bb_program_add_buffer(s->program, name, use, count, s->dtype));
+}
+
+static struct bb_op op_of(const struct bb_script *s, struct bb_lane lane, const char *what)
+{
+    return (struct bb_op){.dtype = s->dtype,
+                          .stream = lane.stream,
+                          .comm = lane.comm,
+                          .call = BB_NONE,
+                          .peer = BB_NONE,
+                          .src = BB_NONE,
+                          .dst = BB_NONE,
+                          .phase = s->phase,
+                          .micro_batch = s->micro_batch,
+                          .layer = s->layer,
+                          .what = what};
+}
+
+static int start(struct bb_script *s, const struct bb_op *op)
+{
+    if (s->failed)
+        return BB_NONE;
+    s->newest = keep(s, bb_program_flow(s->program, op, s->after, s->n_after));
+    return s->newest;
+}
+
+void bb_script_wait(struct bb_script *s, int op)
+{
+    if (op == BB_NONE || s->failed)
+        return;
+    if (op == s->newest) /* it came after all that was waited for before: that goes without saying */
+        s->n_after = 0;
+    s->newest = BB_NONE;
+    for (int w = 0; w < s->n_after; w++)
+        if (s->program->ops[s->after[w]].stream == s->program->ops[op].stream) {
+            s->after[w] = op > s->after[w] ? op : s->after[w];
+            return;
+        }
+    s->after[s->n_after++] = op;
+}
+
+void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst)
+{
+    struct bb_op op = op_of(s, (struct bb_lane){0, BB_NONE}, what);
+
+    if (!s->timed)
+        return;
+    op.kind = BB_OP_COMPUTE;
+    op.compute_us = us;
+    op.flops = flops;
+    op.src = src;
+    op.dst = dst;
+    bb_script_wait(s, start(s, &op));
+}
+
+int bb_script_collective(struct bb_script *s, struct bb_lane lane, const char *what, enum bb_coll_kind kind,
+                         size_t count, int src, int dst)
+{
+    struct bb_op op = op_of(s, lane, what);
+
+    op.kind = BB_OP_COLLECTIVE;
+    op.coll = kind;
+    op.redop = BB_SUM;
+    op.count = count;
+    op.src = src;
+    op.dst = dst;
+    return start(s, &op);
+}
+
+static struct bb_op message(const struct bb_script *s, struct bb_lane lane, const char *what, int peer, size_t count)
+{
+    struct bb_op op = op_of(s, lane, what);
+
+    op.peer_kind = BB_PEER_OFFSET;
+    op.peer = peer;
+    op.count = count;
+    return op;
+}
+
+int bb_script_send(struct bb_script *s, struct bb_lane lane, const char *what, int to, size_t count, int src)
+{
+    struct bb_op op = message(s, lane, what, to, count);
+
+    op.kind = BB_OP_SEND;
+    op.src = src;
+    return start(s, &op);
+}
+
+int bb_script_recv(struct bb_script *s, struct bb_lane lane, const char *what, int from, size_t count, int dst)
+{
+    struct bb_op op = message(s, lane, what, from, count);
+
+    op.kind = BB_OP_RECV;
+    op.dst = dst;
+    return start(s, &op);
+}
+
+int bb_script_reduce(struct bb_script *s, struct bb_lane lane, const char *what, size_t count)
+{
+    int src = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
+    int dst = bb_script_buffer(s, "reduced gradients", BB_USE_COMMUNICATION, count);
+
+    return bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, src, dst);
+}
+
+int bb_script_swap(struct bb_script *s, struct bb_lane lane, const char *what, const int *to, const int *from, int n,
+                   size_t count)
+{
+    int call = (int)s->program->n_ops, last = BB_NONE;
+
+    for (int i = 0; i < 2 * n; i++) {
+        bool send = i < n;
+        struct bb_op op = message(s, lane, what, send ? to[i] : from[i - n], count);
+
+        op.kind = send ? BB_OP_SEND : BB_OP_RECV;
+        op.call = call;
+        *(send ? &op.src : &op.dst) = bb_script_buffer(s, send ? "send" : "receive", BB_USE_COMMUNICATION, count);
+        last = start(s, &op);
+    }
+    return last;
+}
+
+void bb_script_pair(struct bb_script *s, const struct bb_pair *p)
+{
+    for (int i = 0; i < 2; i++)
+        bb_script_wait(s, bb_script_collective(s, p->lane, p->what[i], p->kind, p->count, p->src[i], p->dst[i]));
+}

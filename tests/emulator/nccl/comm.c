@@ -141,7 +141,7 @@ ncclResult_t en_comm_async(ncclComm_t comm)
     ncclResult_t state = comm->async;
     pthread_mutex_unlock(&comm->lock);
     if (state == ncclSuccess && en_broken(&comm->region))
-        return ncclInvalidUsage;
+        return en_say_broken(comm);
     return state;
 }
 

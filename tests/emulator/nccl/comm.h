@@ -90,6 +90,8 @@ const char *en_last_error(ncclComm_t comm);
 /* Breaks the communicator on all ranks; the first one to say so prints it. */
 void en_comm_break(ncclComm_t comm, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+ncclResult_t en_say_broken(ncclComm_t comm); /* remembers its text; returns ncclInvalidUsage */
+
 /* Argument checks, see checks.c. */
 ncclResult_t en_check_task(ncclComm_t comm, const struct en_task *task);
 ncclResult_t en_check_selves(ncclComm_t comm, const struct en_task *tasks, int count);

@@ -107,9 +107,13 @@ static void set_async(ncclComm_t comm, void *state)
     en_comm_set_async(comm, *(ncclResult_t *)state);
 }
 
-static void count_blocking(ncclComm_t comm, void *counts)
+/* How many are non-blocking [0] and blocking [1]. A new communicator is made in the way of its parent. */
+static void count_blocking(const struct work *w, int counts[2])
 {
-    ((int *)counts)[comm->config.blocking != 0]++;
+    for (const struct en_job *j = w->jobs; j != NULL; j = j->next)
+        counts[(j->parent ? j->parent : j->comm)->config.blocking != 0]++;
+    for (int i = 0; i < w->n_calls; i++)
+        counts[w->calls[i].comm->config.blocking != 0]++;
 }
 
 static void drop_ref(ncclComm_t comm, void *unused)
@@ -236,7 +240,7 @@ ncclResult_t en_group_end(void)
     group.error = ncclSuccess;
     if (w == NULL)
         return rc;
-    each_comm(w, count_blocking, counts);
+    count_blocking(w, counts);
     if (rc == ncclSuccess && counts[0] > 0 && counts[1] > 0)
         rc = en_fail(NULL, ncclInvalidArgument, "blocking and non-blocking communicators in one group");
     if (rc != ncclSuccess) {

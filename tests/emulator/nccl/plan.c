@@ -86,6 +86,8 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
     now = comm->last_end_ns > now ? comm->last_end_ns : now;
     if (end == EN_GO)
         end = run_tasks(plan, &now);
+    if (end == EN_BROKEN)
+        en_say_broken(comm);
     comm->last_end_ns = now;
     en_order_leave(comm, &plan->ticket);
     return end == EN_GO || end == EN_ABORTED ? now : EMU_FAILED;

@@ -49,6 +49,22 @@ ncclResult_t en_fail(ncclComm_t comm, ncclResult_t rc, const char *format, ...)
     return rc;
 }
 
+/* Another rank may be about to write the text of a broken communicator: it is there within microseconds. */
+static const char *shared_text(ncclComm_t comm)
+{
+    struct en_head *head = comm->region.head;
+
+    for (int i = 0; i < 100 && atomic_load(&head->error) == 1; i++)
+        usleep(1000);
+    return head->error_text;
+}
+
+/* A broken communicator's text also becomes the latest error of this process. */
+ncclResult_t en_say_broken(ncclComm_t comm)
+{
+    return en_fail(NULL, ncclInvalidUsage, "%s", shared_text(comm));
+}
+
 void en_comm_break(ncclComm_t comm, const char *format, ...)
 {
     char text[EN_TEXT_BYTES];
@@ -59,16 +75,7 @@ void en_comm_break(ncclComm_t comm, const char *format, ...)
     va_end(args);
     if (en_break(&comm->region, text))
         fprintf(stderr, "emulated NCCL: %s\n", text);
-}
-
-/* Another rank may be about to write the text of a broken communicator: it is there within microseconds. */
-static const char *shared_text(ncclComm_t comm)
-{
-    struct en_head *head = comm->region.head;
-
-    for (int i = 0; i < 100 && atomic_load(&head->error) == 1; i++)
-        usleep(1000);
-    return head->error_text;
+    en_say_broken(comm);
 }
 
 const char *en_last_error(ncclComm_t comm)

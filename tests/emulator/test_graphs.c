@@ -247,7 +247,7 @@ static int external_events(void)
     OK(cudaStreamEndCapture(s, &graph));
     EXPECT_RC(cudaEventRecordWithFlags(e[0], s, cudaEventRecordExternal), cudaErrorIllegalState);
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    OK(cudaMemsetAsync(memory + 9, 1, 50000, t)); /* 3000 to 56000, since capturing took 2000 */
+    OK(cudaMemsetAsync(memory + 50000, 1, 50000, t)); /* 3000 to 56000, since capturing took 2000 */
     OK(cudaEventRecord(e[2], t));
     OK(cudaGraphLaunch(exec, s)); /* 4000; 9000; 56000; 60000 */
     OK(cudaStreamSynchronize(s));

@@ -29,7 +29,7 @@ static const char *op_word(const struct bb_op *op)
     case BB_OP_COLLECTIVE:
         return bb_colls[op->coll].name;
     default:
-        return op->what ? op->what : "compute";
+        return op->what ? op->what : "something";
     }
 }
 
@@ -39,9 +39,9 @@ const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char t
 
     if (op->kind == BB_OP_COMPUTE) {
         if (op->layer == BB_NONE)
-            snprintf(text, BB_OP_NAME, "%s", op_word(op));
+            snprintf(text, BB_OP_NAME, "compute %s", op_word(op));
         else
-            snprintf(text, BB_OP_NAME, "%s layer %d", op_word(op), op->layer);
+            snprintf(text, BB_OP_NAME, "compute %s layer %d", op_word(op), op->layer);
         return text;
     }
     snprintf(text, BB_OP_NAME, "%s %s %s", op_word(op), l->comms[op->comm].name,
@@ -317,7 +317,7 @@ static void name_group(struct bb_runner *r, struct bb_batch *batch)
 
     for (int i = 0; i < batch->n; i++)
         total += payload(r, &ops[i]);
-    bb_range_init(&r->nvtx, &batch->range, category(r, ops), total, "group %s %s", r->layout->comms[ops->comm].name,
+    bb_range_init(&r->nvtx, &batch->range, category(r, ops), 0, "group %s %s", r->layout->comms[ops->comm].name,
                   bb_format_bytes(total, bytes));
 }
 

@@ -95,7 +95,7 @@ int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op);
 void *bb_runner_src(const struct bb_runner *r, const struct bb_op *op);
 void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op);
 
-/* bb_op_name - "all_reduce dp 75.1 MiB", "forward layer 3". Returns text. */
+/* bb_op_name - "all_reduce dp 75.1 MiB", "compute forward layer 3". Returns text. */
 #define BB_OP_NAME 96
 const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME]);
 

@@ -2,6 +2,7 @@
 #include "cuda/pass.h"
 
 #include <math.h>
+#include <string.h>
 
 static size_t e_of(const struct bb_pass *p)
 {
@@ -108,41 +109,97 @@ size_t bb_pass_bytes(const struct bb_pass *p)
     return bb_passes[p->kind].bytes(p);
 }
 
+/* ---- arrays ------------------------------------------------------------------------------------------------------ */
+
 static size_t tile_cells(const struct bb_pass *p)
 {
     return (size_t)p->rows * p->box.size[0] * p->box.size[1] * p->box.size[2];
 }
 
-size_t bb_pass_in_elements(const struct bb_pass *p)
+static size_t box_cells(const struct bb_pass *p)
 {
-    switch (p->kind) {
-    case BB_PASS_EMBED:
-    case BB_PASS_PERMUTE:
-    case BB_PASS_UNPERMUTE:
-        return (size_t)(p->in_rows * p->cols);
-    case BB_PASS_PACK:
-        return tile_cells(p);
-    case BB_PASS_UNPACK:
-    case BB_PASS_UNPACK_ADD:
-        return (size_t)(p->rows * bb_box_cells(&p->box));
-    default:
-        return count_of(p);
-    }
+    return (size_t)(p->rows * bb_box_cells(&p->box));
 }
 
-size_t bb_pass_out_elements(const struct bb_pass *p)
+static size_t source_count(const struct bb_pass *p)
 {
-    switch (p->kind) {
-    case BB_PASS_PACK:
-        return (size_t)(p->rows * bb_box_cells(&p->box));
-    case BB_PASS_UNPACK:
-    case BB_PASS_UNPACK_ADD:
-        return tile_cells(p);
-    case BB_PASS_ACCUMULATE:
-        return 0;
-    default:
-        return count_of(p);
+    return (size_t)(p->in_rows * p->cols);
+}
+
+static size_t row_count(const struct bb_pass *p)
+{
+    return (size_t)p->rows;
+}
+
+static size_t choice_count(const struct bb_pass *p)
+{
+    return (size_t)p->rows * (size_t)p->top_k;
+}
+
+static size_t col_count(const struct bb_pass *p)
+{
+    return (size_t)p->cols;
+}
+
+static size_t channel_count(const struct bb_pass *p)
+{
+    return (size_t)p->channels;
+}
+
+/* 16-bit parameters have a copy in float. */
+static size_t master_count(const struct bb_pass *p)
+{
+    return p->dtype == BB_FLOAT ? 0 : count_of(p);
+}
+
+struct need {
+    const char *name;
+    size_t field;
+    enum bb_pass_content content;
+    size_t (*count)(const struct bb_pass *p);
+};
+#define NEED(f, holds, n)                                                                                              \
+    {                                                                                                                  \
+        .name = #f, .field = offsetof(struct bb_pass, f), .content = holds, .count = n                                 \
     }
+#define ELEMENTS(name, count) NEED(name, BB_HOLDS_ELEMENTS, count)
+
+static const struct need needs[BB_PASS_KINDS][BB_PASS_ARRAYS] = {
+    [BB_PASS_COPY] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of)},
+    [BB_PASS_EMBED] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of), NEED(index, BB_HOLDS_INDICES, row_count)},
+    [BB_PASS_PERMUTE] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of), NEED(index, BB_HOLDS_INDICES, row_count)},
+    [BB_PASS_UNPERMUTE] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of),
+                           NEED(index, BB_HOLDS_INDICES, choice_count), NEED(gate, BB_HOLDS_FLOATS, choice_count)},
+    [BB_PASS_PACK] = {ELEMENTS(in, tile_cells), ELEMENTS(out, box_cells)},
+    [BB_PASS_UNPACK] = {ELEMENTS(in, box_cells), ELEMENTS(out, tile_cells)},
+    [BB_PASS_UNPACK_ADD] = {ELEMENTS(in, box_cells), ELEMENTS(out, tile_cells)},
+    [BB_PASS_BIAS_ACT] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(shift, col_count)},
+    [BB_PASS_CHANNEL_NORM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(scale, channel_count),
+                              ELEMENTS(shift, channel_count)},
+    [BB_PASS_LAYER_NORM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(scale, col_count),
+                            ELEMENTS(shift, col_count)},
+    [BB_PASS_ACCUMULATE] = {ELEMENTS(in, count_of), NEED(master, BB_HOLDS_FLOATS, count_of)},
+    [BB_PASS_SGD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), NEED(master, BB_HOLDS_FLOATS, master_count),
+                     NEED(first, BB_HOLDS_FLOATS, count_of)},
+    [BB_PASS_ADAM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), NEED(master, BB_HOLDS_FLOATS, master_count),
+                      NEED(first, BB_HOLDS_FLOATS, count_of), NEED(second, BB_HOLDS_SQUARES, count_of)},
+};
+
+int bb_pass_arrays(const struct bb_pass *p, struct bb_pass_array arrays[BB_PASS_ARRAYS])
+{
+    int n = 0;
+
+    for (const struct need *need = needs[p->kind]; need->name; need++) {
+        size_t count = need->count(p), each = need->content == BB_HOLDS_ELEMENTS ? e_of(p) : 4;
+        if (count > 0)
+            arrays[n++] = (struct bb_pass_array){need->name, need->field, count, count * each, need->content};
+    }
+    return n;
+}
+
+void bb_pass_set(struct bb_pass *p, const struct bb_pass_array *array, void *memory)
+{
+    memcpy((char *)p + array->field, &memory, sizeof memory);
 }
 
 /* ---- width of loads ---------------------------------------------------------------------------------------------- */

@@ -82,9 +82,28 @@ extern const struct bb_pass_row bb_passes[BB_PASS_KINDS];
 /* bb_pass_bytes - bytes that the pass must move at least: every input read once, every output written once. */
 size_t bb_pass_bytes(const struct bb_pass *p);
 
-/* bb_pass_in_elements / bb_pass_out_elements - what `in` and `out` must hold, in elements of the pass's type. */
-size_t bb_pass_in_elements(const struct bb_pass *p);
-size_t bb_pass_out_elements(const struct bb_pass *p);
+/* What an array of a pass holds. */
+enum bb_pass_content {
+    BB_HOLDS_ELEMENTS, /* of the pass's type                                  */
+    BB_HOLDS_FLOATS,
+    BB_HOLDS_SQUARES, /* floats of at least 0: Adam's second moment           */
+    BB_HOLDS_INDICES, /* int32, below in_rows; below 0 only where that is said */
+};
+
+/* One array that a pass needs: `field` is where its pointer lies in struct bb_pass. */
+struct bb_pass_array {
+    const char *name;
+    size_t field, count, bytes; /* offset of the pointer; elements; memory */
+    enum bb_pass_content content;
+};
+
+/* bb_pass_arrays - the arrays that the pass needs, from its kind, type and shape: who allocates them, counts with this.
+ * Returns their number. */
+#define BB_PASS_ARRAYS 9
+int bb_pass_arrays(const struct bb_pass *p, struct bb_pass_array arrays[BB_PASS_ARRAYS]);
+
+/* bb_pass_set - point the field of that array at memory. */
+void bb_pass_set(struct bb_pass *p, const struct bb_pass_array *array, void *memory);
 
 /* bb_pass_prepare - choose the width of loads by the alignment of pointers and rows. bb_pass_run does it by itself. */
 void bb_pass_prepare(struct bb_pass *p);

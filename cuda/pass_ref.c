@@ -31,7 +31,7 @@ static uint16_t half_bits(double value)
     if (size >= 65520) /* rounds up to 2^16, beyond the largest number */
         return sign | 0x7c00;
     frexp(size, &exponent);
-    exponent = exponent - 1 < -14 ? -14 : exponent - 1;
+    exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
     /* The leading bit, where there is one, adds to the exponent field; so does a carry out of the fraction. */
     return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
 }

@@ -7,10 +7,44 @@
 #include "cuda/busy_args.h"
 #include "cuda/pass.h"
 
-static void run_pass(struct emu_launch *l)
+enum {
+    COPY = 1 << BB_PASS_COPY,
+    GATHER = 1 << BB_PASS_EMBED | 1 << BB_PASS_PERMUTE,
+    BOX = 1 << BB_PASS_PACK | 1 << BB_PASS_UNPACK,
+    BOX_ADD = 1 << BB_PASS_UNPACK_ADD,
+    AFFINE = 1 << BB_PASS_BIAS_ACT | 1 << BB_PASS_CHANNEL_NORM,
+    LAYER_NORM = 1 << BB_PASS_LAYER_NORM,
+    UNPERMUTE = 1 << BB_PASS_UNPERMUTE,
+    UPDATE = 1 << BB_PASS_ACCUMULATE | 1 << BB_PASS_SGD | 1 << BB_PASS_ADAM,
+};
+
+/* A pass that was given to the kernel of another kind or type is not done: its result shows it. */
+static void run_pass(struct emu_launch *l, unsigned kinds, bool typed, enum bb_dtype_id dtype)
 {
-    bb_pass_ref(&EMU_ARG(l, 0, struct bb_pass));
+    const struct bb_pass *p = &EMU_ARG(l, 0, struct bb_pass);
+
+    if (kinds >> p->kind & 1 && (!typed || p->dtype == dtype))
+        bb_pass_ref(p);
 }
+
+#define RUN(name, kinds, typed, dtype)                                                                                 \
+    static void name(struct emu_launch *l)                                                                             \
+    {                                                                                                                  \
+        run_pass(l, kinds, typed, dtype);                                                                              \
+    }
+#define RUN_TYPED(name, kinds)                                                                                         \
+    RUN(name##_float, kinds, true, BB_FLOAT)                                                                           \
+    RUN(name##_half, kinds, true, BB_HALF)                                                                             \
+    RUN(name##_bfloat16, kinds, true, BB_BFLOAT16)
+
+RUN(bb_copy, COPY, false, BB_FLOAT)
+RUN(bb_gather, GATHER, false, BB_FLOAT)
+RUN(bb_box, BOX, false, BB_FLOAT)
+RUN_TYPED(bb_affine, AFFINE)
+RUN_TYPED(bb_layer_norm, LAYER_NORM)
+RUN_TYPED(bb_unpermute, UNPERMUTE)
+RUN_TYPED(bb_box_add, BOX_ADD)
+RUN_TYPED(bb_update, UPDATE)
 
 static double pass_ns(const struct emu_launch *l, const struct emu_profile *p)
 {
@@ -42,12 +76,12 @@ static void clear_report(struct emu_launch *l)
     *EMU_ARG(l, 0, struct bb_busy_report *) = (struct bb_busy_report){.start_ns = ~0ull};
 }
 
-#define PASS(kernel)                                                                                                   \
+#define PASS(function)                                                                                                 \
     {                                                                                                                  \
-        .name = kernel "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_pass)}, .run = run_pass,                 \
+        .name = #function "_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_pass)}, .run = function,              \
         .lasts_ns = pass_ns                                                                                            \
     }
-#define TYPED(kernel) PASS(kernel "_float"), PASS(kernel "_half"), PASS(kernel "_bfloat16")
+#define TYPED(function) PASS(function##_float), PASS(function##_half), PASS(function##_bfloat16)
 #define BUSY(kernel)                                                                                                   \
     {                                                                                                                  \
         .name = kernel, .n_args = 1, .arg_bytes = {sizeof(struct bb_busy_args)}, .run = report_busy,                   \
@@ -57,14 +91,14 @@ static void clear_report(struct emu_launch *l)
 const struct emu_twin *compute_twins(size_t *n)
 {
     static const struct emu_twin twins[] = {
-        PASS("bb_copy"),
-        PASS("bb_gather"),
-        PASS("bb_box"),
-        TYPED("bb_affine"),
-        TYPED("bb_layer_norm"),
-        TYPED("bb_unpermute"),
-        TYPED("bb_box_add"),
-        TYPED("bb_update"),
+        PASS(bb_copy),
+        PASS(bb_gather),
+        PASS(bb_box),
+        TYPED(bb_affine),
+        TYPED(bb_layer_norm),
+        TYPED(bb_unpermute),
+        TYPED(bb_box_add),
+        TYPED(bb_update),
         BUSY("bb_busy_kernel"),
         BUSY("bb_hold_kernel"),
         {.name = "bb_busy_clear_kernel",

@@ -342,3 +342,11 @@ def test_help_needs_neither_mpi_nor_gpu(busbar):
     assert done.returncode == 0 and done.stderr == ""
     for letter in "befinwcdor":
         assert f"-{letter}," in done.stdout
+
+
+@pytest.mark.parametrize("what,words", [("collectives", KINDS), ("dtypes", TYPES), ("ops", OPS)])
+def test_lists_are_the_tables(busbar, what, words):
+    done = busbar.run("list", what, emulated=False)
+    assert done.returncode == 0
+    lines = [line.split()[0] for line in done.stdout.splitlines()]
+    assert sorted(line for line in lines if line in words) == sorted(words)

@@ -86,6 +86,7 @@ static inline void clear(struct job *job)
     char command[128];
 
     json_decref(job->results);
+    unsetenv("PROBE_JSON");
     snprintf(command, sizeof(command), "rm -r %s", job->dir);
     assert_int_equal(system(command), 0);
 }

@@ -133,6 +133,41 @@ static void test_rank_fails(void **state)
     clear(&job);
 }
 
+/* Slurm at the time limit, a user's kill: what there is, is saved. */
+static void test_terminated(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "term", 0, 30);
+    expect_text(&job, "ended by Terminated");
+    expect_status(&job, 1, -1);
+    expect_results(&job, "failed");
+    clear(&job);
+}
+
+/* One process that a launcher of another MPI started as one of many. */
+static void test_foreign_launcher(void **state)
+{
+    static const char *const variables[] = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+        char command[512], text[1024];
+        FILE *pipe;
+        size_t used;
+
+        snprintf(command, sizeof(command), "%s=4 timeout -k 5 40 %s ok 2>&1", variables[i], PROBE);
+        pipe = popen(command, "r");
+        assert_non_null(pipe);
+        used = fread(text, 1, sizeof(text) - 1, pipe);
+        text[used] = '\0';
+        assert_int_equal(WEXITSTATUS(pclose(pipe)), 2);
+        assert_non_null(strstr(text, "=4, but MPI has 1 process"));
+    }
+    assert_int_equal(WEXITSTATUS(system("PMI_SIZE=1 timeout -k 5 40 " PROBE " ok")), 0);
+}
+
 /* With an ordinary mpirun, which kills all when the first one is gone, nothing is lost either. */
 static void test_mpirun_reports(void **state)
 {
@@ -170,6 +205,8 @@ int main(void)
         cmocka_unit_test(test_operation_hangs),
         cmocka_unit_test(test_rank_fails),
         cmocka_unit_test(test_mpirun_reports),
+        cmocka_unit_test(test_terminated),
+        cmocka_unit_test(test_foreign_launcher),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

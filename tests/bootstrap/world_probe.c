@@ -71,6 +71,8 @@ static int misbehave(struct probe *p)
         pause();
     if (strcmp(p->mode, "stop") == 0)
         raise(SIGSTOP);
+    if (strcmp(p->mode, "term") == 0)
+        kill(getpid(), SIGTERM);
     if (strcmp(p->mode, "fail") == 0)
         return bb_err(BB_EDATA, "planted failure");
     if (strcmp(p->mode, "guard") == 0) {
@@ -96,6 +98,8 @@ static int run(struct probe *p)
         TRY(misbehave(p));
     if (strcmp(p->mode, "operation") == 0)
         return bb_world_wait(w, "an operation without end", never, NULL);
+    if (strcmp(p->mode, "term") == 0)
+        return bb_world_wait(w, "a signal", never, NULL);
     TRY(bb_world_barrier(w, "the second barrier"));
     bb_world_reached(w, "probe all_reduce 8 MiB");
 out:

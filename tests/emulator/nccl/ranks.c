@@ -194,5 +194,6 @@ double stream_us(cudaStream_t stream, cudaEvent_t from)
         cudaEventSynchronize(to) != cudaSuccess || cudaEventElapsedTime(&ms, from, to) != cudaSuccess)
         return -1;
     cudaEventDestroy(to);
+    cudaEventDestroy(from);
     return (double)ms * 1e3;
 }

@@ -243,6 +243,8 @@ static int replay_of_branches(struct rank *r)
         CHECK_EQ(cudaGraphLaunch(exec, r->stream), cudaSuccess);
     CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
     CHECK_EQ(get(x, 1), 7);
+    CHECK_EQ(cudaEventDestroy(fork), cudaSuccess);
+    CHECK_EQ(cudaEventDestroy(join), cudaSuccess);
     CHECK_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
     CHECK_EQ(cudaGraphDestroy(graph), cudaSuccess);
     return 0;

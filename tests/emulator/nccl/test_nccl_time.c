@@ -175,7 +175,7 @@ static int serialised(struct rank *r)
  */
 static int messages(struct rank *r)
 {
-    static const double end[4] = {125, 85, 125, 0};
+    static const double end[3] = {125, 85, 125};
     char *a = device_buffer(1000000), *b = device_buffer(1000000);
     cudaEvent_t t = line_up(r, a);
 
@@ -191,8 +191,7 @@ static int messages(struct rank *r)
         CHECK_EQ(ncclRecv(b, 50000, ncclInt8, 0, r->comm, r->stream), ncclSuccess);
     }
     CHECK_EQ(ncclGroupEnd(), ncclSuccess);
-    if (r->rank < 3)
-        CHECK_US(stream_us(r->stream, t), HOST_US + end[r->rank]);
+    CHECK_US(stream_us(r->stream, t), r->rank < 3 ? HOST_US + end[r->rank] : 0); /* an empty group costs nothing */
     return 0;
 }
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without a profile: a node of eight round-numbered GPUs. */
-static const struct emu_profile built_in = {.name = "built-in",
+/* Without a profile: a node of eight round-numbered GPUs, the same as profiles/clusters/emulated-default.json. */
+static const struct emu_profile built_in = {.name = "emulated-default",
                                             .gpus_per_node = 8,
                                             .sm_count = 100,
                                             .clock_khz = 1000000,

@@ -174,9 +174,16 @@ static int world(void)
     return 0;
 }
 
-static int profile_name(void)
+/* Prints the whole profile. */
+static int print_profile(void)
 {
-    return strcmp(emu_profile()->name, "built-in") == 0 ? 0 : 1;
+    const struct emu_profile *p = emu_profile();
+
+    fprintf(stderr, "%s %d %d %d %g %g %g %g %g", p->name, p->gpus_per_node, p->sm_count, p->clock_khz, p->launch_us,
+            p->nccl_launch_us, p->kernel_us, p->memory_gbps, p->memory_bytes);
+    fprintf(stderr, " %g %g %g %g %g %g %g %g", p->tflops_float32, p->tflops_float16, p->tflops_bfloat16,
+            p->tflops_float64, p->intra.latency_us, p->intra.gbps, p->inter.latency_us, p->inter.gbps);
+    return 0;
 }
 
 #define SCENARIO(name, ...)                                                                                            \
@@ -192,7 +199,19 @@ SCENARIO(no_device, "EMU_DEVICES=0", NULL)
 SCENARIO(error_texts, NULL)
 SCENARIO(world, "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=6", NULL)
 SCENARIO(stall, "EMU_FAULT=stall:call=1", NULL)
-SCENARIO(profile_name, "EMU_CLUSTER=", NULL)
+
+/* What is built in is the profile of the same name in profiles/clusters. */
+static void test_built_in_profile(void **state)
+{
+    struct child built_in, from_file;
+
+    (void)state;
+    child_run(&built_in, print_profile, (const char *[]){"EMU_CLUSTER=", NULL});
+    child_run(&from_file, print_profile, (const char *[]){"EMU_CLUSTER=" DEFAULT_PROFILE, NULL});
+    assert_int_equal(built_in.status, 0);
+    assert_string_equal(built_in.err, from_file.err);
+    assert_non_null(strstr(built_in.err, "emulated-default"));
+}
 
 /* Two processes with different local ranks see the same device under the same number. */
 static void test_uuid_across_processes(void **state)
@@ -326,7 +345,7 @@ int main(void)
         cmocka_unit_test(test_no_device),
         cmocka_unit_test(test_error_texts),
         cmocka_unit_test(test_world),
-        cmocka_unit_test(test_profile_name),
+        cmocka_unit_test(test_built_in_profile),
         cmocka_unit_test(test_stall),
         cmocka_unit_test(test_uuid_across_processes),
         cmocka_unit_test(test_not_modelled),

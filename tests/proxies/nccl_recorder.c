@@ -78,3 +78,12 @@ ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataT
     record(__func__, comm, root, count, dtype);
     return NEXT(ncclBroadcast)(send, recv, count, dtype, root, comm, stream);
 }
+
+#if NCCL_VERSION_CODE >= 22803
+ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t dtype, ncclComm_t comm,
+                          cudaStream_t stream)
+{
+    record(__func__, comm, -1, count, dtype);
+    return NEXT(ncclAlltoAll)(send, recv, count, dtype, comm, stream);
+}
+#endif

@@ -140,6 +140,12 @@ static struct copy line(void *to, const void *from, size_t bytes)
     return (struct copy){.to = to, .from = from, .to_pitch = bytes, .from_pitch = bytes, .width = bytes, .height = 1};
 }
 
+cudaError_t emu_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream,
+                     bool async)
+{
+    return copy_2d(line(to, from, bytes), kind, stream, async);
+}
+
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     cudaError_t rc = emu_enter(__func__);

@@ -11,8 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-struct emu_state emu = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .calm = PTHREAD_COND_INITIALIZER, .never = PTHREAD_COND_INITIALIZER};
+struct emu_state emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .calm = PTHREAD_COND_INITIALIZER};
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 

@@ -32,7 +32,7 @@ struct emu_op {
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
 
 /* Put op on a stream (0 / legacy / per-thread handles as in CUDA), or into the graph being captured. In capture,
- * release moves to the graph. Returns a CUDA error as the public calls do. */
+ * release moves to the graph. Returns a CUDA error as the public calls do; on an error arg stays the caller's. */
 cudaError_t emu_enqueue(cudaStream_t stream, const struct emu_op *op);
 
 /* One operation that occupies several streams (an NCCL group over several user streams): it is put on streams[0],

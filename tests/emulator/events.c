@@ -11,13 +11,13 @@ static bool is_event(cudaEvent_t event)
     return event && event->magic == EVENT_MAGIC;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+static cudaError_t create(const char *function, cudaEvent_t *event, unsigned flags)
 {
     const unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
     struct CUevent_st *e;
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter(function));
     if (!event || (flags & ~known) || ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming))) {
         rc = cudaErrorInvalidValue;
         goto out;
@@ -31,9 +31,14 @@ out:
     return emu_report(rc);
 }
 
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+    return create(__func__, event, flags);
+}
+
 cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
-    return cudaEventCreateWithFlags(event, cudaEventDefault);
+    return create(__func__, event, cudaEventDefault);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -80,11 +85,11 @@ out:
     return rc;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+static cudaError_t record(const char *function, cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter(function));
     if (!is_event(event) || (flags & ~cudaEventRecordExternal)) {
         rc = is_event(event) ? cudaErrorInvalidValue : cudaErrorInvalidResourceHandle;
         goto out;
@@ -96,9 +101,14 @@ out:
     return emu_report(rc);
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
+{
+    return record(__func__, event, stream, flags);
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+    return record(__func__, event, stream, cudaEventRecordDefault);
 }
 
 static cudaError_t wait_locked(cudaStream_t stream, cudaEvent_t event, unsigned flags)

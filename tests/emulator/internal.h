@@ -91,8 +91,7 @@ struct emu_device {
 
 struct emu_state {
     pthread_mutex_t lock;
-    pthread_cond_t calm;  /* the last busy worker is done        */
-    pthread_cond_t never; /* for the stalled                     */
+    pthread_cond_t calm; /* the last busy worker is done        */
     bool stopping, real_time, moves_data, passes_unknown;
     int busy, n_devices;
     int64_t host_ns;
@@ -162,6 +161,11 @@ cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_spac
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space); /* memory of the program itself: a variable */
 size_t emu_block_bytes(const void *base);                             /* 0 when no block begins there            */
 void emu_free_block(void *base);
+
+/* copies.c: cudaMemcpy and cudaMemcpyAsync without their entry */
+cudaError_t emu_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream,
+                     bool async);
+
 void emu_free_device_memory(int device);
 
 #pragma GCC visibility pop

@@ -118,11 +118,11 @@ bool emu_capturing(cudaStream_t stream)
     return capturing;
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+static cudaError_t create(const char *function, cudaStream_t *stream, unsigned flags, int priority)
 {
     cudaError_t rc;
 
-    TRY(emu_enter(__func__));
+    TRY(emu_enter(function));
     if (!stream || (flags & ~cudaStreamNonBlocking)) {
         rc = cudaErrorInvalidValue;
         goto out;
@@ -135,14 +135,19 @@ out:
     return emu_report(rc);
 }
 
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+{
+    return create(__func__, stream, flags, priority);
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
-    return cudaStreamCreateWithPriority(stream, flags, 0);
+    return create(__func__, stream, flags, 0);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
 {
-    return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+    return create(__func__, stream, cudaStreamDefault, 0);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -210,7 +215,7 @@ out:
     return rc == cudaErrorNotReady ? rc : emu_report(rc);
 }
 
-/* Puts op on the stream and waits for it. */
+/* Puts op on the stream and waits for it. Releases op on an error too. */
 cudaError_t emu_run_sync(cudaStream_t stream, const struct emu_op *op)
 {
     struct CUstream_st *s;
@@ -221,16 +226,16 @@ cudaError_t emu_run_sync(cudaStream_t stream, const struct emu_op *op)
     if (rc == cudaSuccess)
         rc = emu_capture_refuses_locked(s);
     emu_unlock();
+    if (rc == cudaSuccess)
+        rc = emu_enqueue(stream, op);
     if (rc != cudaSuccess) {
         if (op->release)
             op->release(op->arg);
         return rc;
     }
-    TRY(emu_enqueue(stream, op));
     emu_lock();
     rc = emu_drain_stream_locked(s);
     emu_unlock();
-out:
     return rc;
 }
 

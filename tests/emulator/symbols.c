@@ -48,33 +48,48 @@ cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol)
     return emu_report(rc);
 }
 
+/* A place inside a variable, or an error. */
+static cudaError_t place(const char *function, const void *symbol, size_t offset, char **out)
+{
+    cudaError_t rc = emu_enter(function);
+
+    if (!rc && emu_space_of(symbol, NULL) == EMU_PAGEABLE)
+        rc = cudaErrorInvalidSymbol;
+    *out = (char *)(uintptr_t)symbol + offset;
+    return rc;
+}
+
 cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
                                enum cudaMemcpyKind kind)
 {
-    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
-        return emu_report(cudaErrorInvalidSymbol);
-    return cudaMemcpy((char *)symbol + offset, from, bytes, kind);
+    char *to;
+    cudaError_t rc = place(__func__, symbol, offset, &to);
+
+    return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, NULL, false));
 }
 
 cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
                                     enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
-        return emu_report(cudaErrorInvalidSymbol);
-    return cudaMemcpyAsync((char *)symbol + offset, from, bytes, kind, stream);
+    char *to;
+    cudaError_t rc = place(__func__, symbol, offset, &to);
+
+    return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, stream, true));
 }
 
 cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset, enum cudaMemcpyKind kind)
 {
-    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
-        return emu_report(cudaErrorInvalidSymbol);
-    return cudaMemcpy(to, (const char *)symbol + offset, bytes, kind);
+    char *from;
+    cudaError_t rc = place(__func__, symbol, offset, &from);
+
+    return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, NULL, false));
 }
 
 cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
                                       enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    if (emu_space_of(symbol, NULL) == EMU_PAGEABLE)
-        return emu_report(cudaErrorInvalidSymbol);
-    return cudaMemcpyAsync(to, (const char *)symbol + offset, bytes, kind, stream);
+    char *from;
+    cudaError_t rc = place(__func__, symbol, offset, &from);
+
+    return emu_report(rc ? rc : emu_copy(to, from, bytes, kind, stream, true));
 }

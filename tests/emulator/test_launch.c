@@ -198,6 +198,13 @@ static int program(void)
     return 99;
 }
 
+static int program_own_streams(void)
+{
+    execl(SAXPY_OWN_STREAMS, SAXPY_OWN_STREAMS, (char *)NULL);
+    perror(SAXPY_OWN_STREAMS);
+    return 99;
+}
+
 #define TWINS "EMU_TWINS=" SAXPY_TWINS
 #define SCENARIO(name, ...)                                                                                            \
     static void test_##name(void **state)                                                                              \
@@ -214,6 +221,7 @@ SCENARIO(data_off, "EMU_DATA=off", NULL)
 SCENARIO(configurations, NULL)
 SCENARIO(properties, NULL)
 SCENARIO(program, NULL)
+SCENARIO(program_own_streams, NULL)
 
 static void expect_child(int (*scenario)(void), const char *const *settings, int status, const char *said)
 {
@@ -260,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_program),
         cmocka_unit_test(test_program_without_twins),
         cmocka_unit_test(test_unknown_is_named_once),
+        cmocka_unit_test(test_program_own_streams),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

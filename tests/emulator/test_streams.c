@@ -84,7 +84,7 @@ static int waits(void)
     OK(cudaStreamWaitEvent(t, e[0], 0));
     OK(cudaMemsetAsync(memory, 0, 1000, s));       /* 11000 to 15000                              */
     OK(cudaEventRecord(e[0], s));                  /* moves the event, not what t waits for       */
-    OK(cudaMemsetAsync(memory + 8000, 0, 100, t));        /* from 11000 to 14100                         */
+    OK(cudaMemsetAsync(memory + 8000, 0, 100, t)); /* from 11000 to 14100                         */
     OK(cudaMemsetAsync(memory + 9000, 0, 100, u)); /* beside them: 4000 to 7100                   */
     OK(cudaEventRecord(e[1], t));
     OK(cudaEventRecord(e[2], u));

@@ -131,6 +131,19 @@ static int many_calls(void)
     return 0;
 }
 
+/* A fault's name is that of the call that the program makes. */
+static int events_fail(void)
+{
+    cudaStream_t s;
+    cudaEvent_t e;
+
+    if (cudaEventCreate(&e))
+        return 3;
+    if (cudaStreamCreate(&s))
+        return 4;
+    return cudaEventRecord(e, s) ? 1 : cudaEventRecord(e, s) ? 2 : 0;
+}
+
 static int corruptions(void)
 {
     int hit = 0;
@@ -266,6 +279,10 @@ static void test_faults(void **state)
         {many_calls, {"EMU_FAULT=fail:rank=1,call=1"}, 0, NULL},
         {many_calls, {"EMU_FAULT=fail:rank=1,call=1", "PMI_RANK=1"}, 10, NULL},
         {many_calls, {"EMU_FAULT=fail:rank=1,call=1;fail:call=3"}, 11, NULL},
+        {events_fail, {"EMU_FAULT=fail:name=cudaEventRecord,call=2"}, 2, NULL},
+        {events_fail, {"EMU_FAULT=fail:name=cudaEventCreate"}, 3, NULL},
+        {events_fail, {"EMU_FAULT=fail:name=cudaStreamCreate"}, 4, NULL},
+        {events_fail, {"EMU_FAULT=fail:name=cudaEventRecordWithFlags"}, 0, NULL},
         {many_calls, {"EMU_FAULT=corrupt:call=1"}, 0, NULL},
         {many_calls, {"EMU_FAULT=die:rank=0,call=3"}, CHILD_SIGNAL + SIGKILL, NULL},
         {corruptions, {"EMU_FAULT=corrupt:rank=0,call=3"}, 3, NULL},

@@ -7,6 +7,10 @@ target_link_libraries(emu_test_child PUBLIC emu_flags cmocka)
 add_executable(emu_saxpy saxpy.cu)
 target_link_libraries(emu_saxpy PRIVATE CUDA::cudart bb_flags)
 target_link_options(emu_saxpy PRIVATE -Wl,--enable-new-dtags)
+add_executable(emu_saxpy_own_streams saxpy.cu) # the same, compiled for per-thread default streams
+target_compile_options(emu_saxpy_own_streams PRIVATE --default-stream per-thread)
+target_link_libraries(emu_saxpy_own_streams PRIVATE CUDA::cudart bb_flags)
+target_link_options(emu_saxpy_own_streams PRIVATE -Wl,--enable-new-dtags)
 add_library(emu_saxpy_twins MODULE twins_saxpy.c)
 target_link_libraries(emu_saxpy_twins PRIVATE emu_flags)
 
@@ -17,5 +21,6 @@ target_link_libraries(test_emu_gemm PRIVATE emu_cublaslt)
 target_compile_definitions(test_emu_system PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json"
                            DEFAULT_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/../../profiles/clusters/emulated-default.json")
 target_compile_definitions(test_emu_launch PRIVATE SAXPY="$<TARGET_FILE:emu_saxpy>"
+                           SAXPY_OWN_STREAMS="$<TARGET_FILE:emu_saxpy_own_streams>"
                            SAXPY_TWINS="$<TARGET_FILE:emu_saxpy_twins>")
-add_dependencies(test_emu_launch emu_saxpy emu_saxpy_twins)
+add_dependencies(test_emu_launch emu_saxpy emu_saxpy_own_streams emu_saxpy_twins)

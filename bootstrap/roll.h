@@ -9,9 +9,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-enum bb_roll_kind { ROLL_HELLO = 1, ROLL_STATE, ROLL_HANG, ROLL_FAIL, ROLL_BYE, ROLL_END };
+enum bb_roll_kind { ROLL_HELLO = 1, ROLL_STATE, ROLL_HANG, ROLL_ASK, ROLL_FAIL, ROLL_BYE, ROLL_END };
 
 #define BB_ROLL_TEXT     96
+#define BB_ROLL_STATE_S  0.1 /* least time between two news of a rank's steps */
 #define BB_ROLL_ANSWER_S 3.0 /* when a rank hangs, rank 0 must have judged by then */
 
 /* What is known of a rank: number and text of its last step, what it waits for ("" nothing). */
@@ -54,6 +55,7 @@ struct bb_peer {
     struct bb_seen seen;
     bool joined, hung, done; /* done: said BYE or FAIL, its end of the connection may close */
     bool lost;
+    bool answered; /* since rank 0 asked all, at the first hang */
 };
 
 struct bb_hook {

@@ -195,12 +195,17 @@ void bb_rollcall_attend(struct bb_rollcall *roll, int rank, int size, char (*hos
 
 void bb_rollcall_reached(struct bb_rollcall *roll, const char *step)
 {
+    bool news_due;
+
     pthread_mutex_lock(&roll->lock);
     roll->mine.step++;
     roll->changed = true;
     copy_text(roll->mine.text, step);
     roll->mine.wait[0] = '\0';
+    news_due = bb_now_s() - roll->sent_s >= BB_ROLL_STATE_S;
     pthread_mutex_unlock(&roll->lock);
+    if (news_due)
+        poke(roll); /* steps that follow fast wait for the thread's next round */
 }
 
 void bb_rollcall_waiting(struct bb_rollcall *roll, const char *what)

@@ -3,9 +3,10 @@
  * so that it works while both hang. Used by world.c (whose header says what users see) and results.c.
  *
  * Protocol: fixed-size messages (roll.h). A rank joins with HELLO and the run's token, sends its STATE (number and text
- * of the last step, what it waits for) at most every 100 ms and only when it changed, HANG when a wait ran out, FAIL
- * when it ends with an error, BYE when it leaves in order. Rank 0 sends its own STATE, END with an exit code when the
- * job is over early, BYE when all have left. A connection that closes without BYE or FAIL is a lost rank.
+ * of the last step, what it waits for) at most every 100 ms and only when it changed, HANG when a wait ran out (rank 0
+ * then says ASK to all, which is answered with STATE), FAIL when it ends with an error, BYE when it leaves in order.
+ * Rank 0 sends its own STATE, END with an exit code when the job is over early, BYE when all have left. A connection
+ * that closes without BYE or FAIL is a lost rank.
  *
  * From the moment the job is ending: hooks for "at once" run, after 0.3 s those for "stuck", after 0.8 s the process
  * ends by _exit, unless the main thread was quicker. All within the second that mpirun leaves between SIGTERM and

@@ -42,6 +42,7 @@ static void add_rank(struct line *line, const struct bb_rollcall *roll, int rank
     else {
         add(line, ", ");
         add_seen(line, &peer->seen);
+        add(line, "%s", peer->answered || roll->judge_s == 0 ? "" : ", does not answer");
     }
 }
 
@@ -88,7 +89,7 @@ static const struct bb_peer *farthest_hung(const struct bb_rollcall *roll)
 
 static bool arrived(const struct bb_peer *peer, uint32_t step)
 {
-    return peer->joined && peer->seen.step >= step && (peer->hung || peer->seen.wait[0]);
+    return peer->joined && peer->answered && peer->seen.step >= step && (peer->hung || peer->seen.wait[0]);
 }
 
 static const char *hung_at(const struct bb_seen *seen)

@@ -12,8 +12,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double STATE_EVERY_S = 0.1; /* news of a rank's steps */
 static const double GATHER_S = 0.3;      /* after the first hang: the others' states and hangs come in */
+static const double GATHER_MORE_S = 0.7; /* ... if some have not answered by then */
 static const double GATHER_LOST_S = 0.05;
 static const double STUCK_S = 0.3; /* after the end was decided */
 static const double EXIT_S = 0.8;
@@ -71,16 +71,42 @@ static void take_fail(struct bb_rollcall *roll, struct bb_peer *peer, int code)
     bb_roll_end(roll, code);
 }
 
+/* rank 0, at the first hang: whoever does not answer is worse off than those who wait. */
+static void ask_all(struct bb_rollcall *roll)
+{
+    struct bb_roll_msg ask = bb_roll_msg(ROLL_ASK, 0, 0);
+
+    if (roll->judge_s > 0)
+        return;
+    roll->judge_s = bb_now_s() + GATHER_S;
+    for (int r = 0; r < roll->n_peers; r++) {
+        roll->peers[r].answered = r == 0 || roll->peers[r].link.fd < 0; /* nothing is to come from there */
+        bb_roll_send(&roll->peers[r].link, &ask, 0.01);
+    }
+}
+
+static bool all_answered(const struct bb_rollcall *roll)
+{
+    for (int r = 0; r < roll->n_peers; r++)
+        if (!roll->peers[r].answered)
+            return false;
+    return true;
+}
+
 static void take(struct bb_rollcall *roll, struct bb_peer *peer, const struct bb_roll_msg *msg)
 {
     switch (msg->kind) {
     case ROLL_HANG:
         peer->hung = true;
-        if (roll->judge_s == 0)
-            roll->judge_s = bb_now_s() + GATHER_S;
+        ask_all(roll);
         /* fall through */
     case ROLL_STATE:
         peer->seen = msg->seen;
+        peer->answered = true;
+        break;
+    case ROLL_ASK:
+        roll->changed = true;
+        roll->sent_s = 0;
         break;
     case ROLL_FAIL:
         take_fail(roll, peer, msg->code);
@@ -178,7 +204,7 @@ static void read_signal(struct bb_rollcall *roll)
 static void send_state(struct bb_rollcall *roll, double now_s)
 {
     struct bb_roll_msg msg = state_msg(roll, ROLL_STATE, 0);
-    double every_s = STATE_EVERY_S * (1 + roll->size / 256); /* keeps rank 0's share of a core small */
+    double every_s = BB_ROLL_STATE_S * (1 + roll->size / 256); /* keeps rank 0's share of a core small */
     bool sent = true;
 
     if (!roll->changed || now_s - roll->sent_s < every_s)
@@ -278,7 +304,7 @@ static void look(struct bb_rollcall *roll)
 
     if (roll->lost_s > 0 && now_s >= roll->lost_s && !roll->ending)
         bb_roll_judge_lost(roll);
-    if (roll->judge_s > 0 && now_s >= roll->judge_s && !roll->ending)
+    if (roll->judge_s > 0 && now_s >= roll->judge_s + (all_answered(roll) ? 0 : GATHER_MORE_S) && !roll->ending)
         bb_roll_judge_hang(roll);
     check_guard(roll, now_s);
     say_hang(roll, now_s);

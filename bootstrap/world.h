@@ -73,8 +73,8 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what);
 /*
  * bb_world_reached - this rank begins a step: "bench all_reduce 4 MiB". It is what a hang or loss message shows as
  * "last seen". Call it at the same points on every rank: the k-th step of one rank is held to be the k-th of the
- * others, and a rank that is behind "did not arrive". Costs a formatted print into memory (below 1 us); the thread
- * sends it within 100 ms.
+ * others, and a rank that is behind "did not arrive". Costs a formatted print and at most ten times a
+ * second a poke of the thread, which sends it; between two pokes it follows within 100 ms. Not for inside a timed loop.
  */
 void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

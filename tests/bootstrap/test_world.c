@@ -81,13 +81,24 @@ static void test_first_rank_stalls(void **state)
     clear(&job);
 }
 
+static void test_rank_stopped(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start_as(&job, "", "stop", 2, 2); /* an mpirun that kills what is left */
+    expect_text(&job, "the second barrier did not end within 2 s; 1 of 4 ranks did not arrive: rank 2 (");
+    expect_text(&job, "), last seen: probe all_reduce 4 MiB, does not answer");
+    clear(&job);
+}
+
 /* Even the thread of rank 0 does not answer: each other rank speaks for itself. */
 static void test_first_rank_stopped(void **state)
 {
     struct job job;
 
     (void)state;
-    start(&job, "stop", 0, 2);
+    start_as(&job, "", "stop", 0, 2);
     expect_text(&job, "timeout in probe all_reduce 4 MiB: the second barrier did not end within 2 s; rank 0 (");
     expect_text(&job, "rank 0 (");
     expect_text(&job, ") does not answer");
@@ -200,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_rank_exits),
         cmocka_unit_test(test_rank_stalls),
         cmocka_unit_test(test_first_rank_stalls),
+        cmocka_unit_test(test_rank_stopped),
         cmocka_unit_test(test_first_rank_stopped),
         cmocka_unit_test(test_guarded_call_hangs),
         cmocka_unit_test(test_operation_hangs),

@@ -75,22 +75,41 @@ static const char *thousands(double number, char text[40])
 /* ---- groups --------------------------------------------------------------------------------------------------------
  */
 
+static bool is_run(const struct bb_layout *l, int group, int instance)
+{
+    int first = bb_group_member(l, group, instance, 0);
+
+    for (int m = 1; m < l->groups[group].size; m++)
+        if (bb_group_member(l, group, instance, m) != first + m)
+            return false;
+    return l->groups[group].size > 2;
+}
+
+/* " [0-95]", " [0, 4, 8, ...]". Returns its length. */
+static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
+{
+    int size = l->groups[group].size, some = size < 5 ? size : 4, n;
+    int first = bb_group_member(l, group, instance, 0);
+
+    if (is_run(l, group, instance))
+        return (size_t)snprintf(text, 64, " [%d-%d]", first, first + size - 1);
+    n = snprintf(text, 64, " [%d", first);
+    for (int m = 1; m < some; m++)
+        n += snprintf(text + n, 64 - (size_t)n, ", %d", bb_group_member(l, group, instance, m));
+    return (size_t)n + (size_t)snprintf(text + n, 64 - (size_t)n, some < size ? ", ...]" : "]");
+}
+
 static void print_group(const struct bb_layout *l, int group, FILE *out)
 {
     const struct bb_group *g = &l->groups[group];
-    int n = bb_group_instances(l, group), shown = 0, members[8];
+    int n = bb_group_instances(l, group), i = 0;
+    size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d time%s:", g->name, g->size, g->size == 1 ? "" : "s", n,
+                                    n == 1 ? "" : "s");
     char text[64];
 
-    fprintf(out, "  %-10s %6d ranks, %d time%s:", g->name, g->size, n, n == 1 ? "" : "s");
-    for (; shown < n && shown < 4; shown++) {
-        int some = g->size < 8 ? g->size : 8;
-
-        for (int m = 0; m < some; m++)
-            members[m] = bb_group_member(l, group, shown, m);
-        fprintf(out, " [%s%s]", bb_ranks_text(members, some, text, g->size > 8 ? 14 : 18),
-                some < g->size ? ", ..." : "");
-    }
-    fprintf(out, "%s\n", shown < n ? " ..." : "");
+    for (; i < n && length + instance_text(l, group, i, text) < LINE - 4; i++)
+        length += (size_t)fprintf(out, "%s", text);
+    fprintf(out, "%s\n", i < n ? " ..." : "");
 }
 
 static void print_groups(const struct bb_layout *l, FILE *out)
@@ -107,10 +126,10 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
 {
     char count[40], bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s ", bb_traffic_kind(r), l->groups[r->group].name, r->group_size,
+    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_traffic_kind(r), l->groups[r->group].name, r->group_size,
             thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls, bb_format_bytes(r->bytes, bytes));
     for (int i = 0; i < r->n_peers && i < 3; i++)
-        fprintf(out, " %+d: %zu", r->peers[i].offset, r->peers[i].calls);
+        fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
     fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
 }
 
@@ -224,7 +243,7 @@ static void print_predicted_rank(const char *name, const struct bb_predicted_ran
 {
     const struct bb_overlap *o = &r->all;
 
-    fprintf(out, "  %-20s %7d %12.3f %12.3f %12.3f %12.3f %10.3f", name, r->rank, us(o->step_ns), us(o->compute_ns),
+    fprintf(out, "  %-18s %6d %11.1f %11.1f %11.1f %11.1f %11.1f", name, r->rank, us(o->step_ns), us(o->compute_ns),
             us(o->comm_ns), us(o->exposed_ns), us(o->idle_ns));
     if (isfinite(o->overlap_fraction))
         fprintf(out, " %5.1f%%", 100 * o->overlap_fraction);
@@ -235,12 +254,13 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
 {
     char bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "  on rank %d: %-8s %12s %12s %12s %10s\n", r->rank, "group", "busy us", "exposed us", "payload",
+    fprintf(out, "  %-18s %6s %11s %11s %11s %11s\n", "group", "rank", "busy us", "exposed us", "payload",
             "busbw GB/s");
     for (int g = 0; g < l->n_groups; g++)
         if (r->groups[g].bytes > 0)
-            fprintf(out, "  %-19s %12.3f %12.3f %12s %10.2f\n", l->groups[g].name, us(r->groups[g].busy_ns),
-                    us(r->groups[g].exposed_ns), bb_format_bytes((size_t)r->groups[g].bytes, bytes),
+            fprintf(out, "  %-18s %6d %11.1f %11.1f %11s %11.2f\n", l->groups[g].name, r->rank,
+                    us(r->groups[g].busy_ns), us(r->groups[g].exposed_ns),
+                    bb_format_bytes((size_t)r->groups[g].bytes, bytes),
                     r->groups[g].bus_bytes / (double)r->groups[g].busy_ns);
 }
 
@@ -248,10 +268,10 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
 
-    fprintf(out, "\npredicted from profile %s (a model, not a measurement): step %.3f us\n", p->cluster.name,
-            us(slowest->all.step_ns));
-    fprintf(out, "  %-20s %7s %12s %12s %12s %12s %10s %6s\n", "role, slowest rank", "", "step us", "compute us",
-            "comm us", "exposed us", "idle us", "hidden");
+    fprintf(out, "\npredicted for %s (modelled, not measured): step %.1f us; slowest rank of each role\n",
+            p->cluster.name, us(slowest->all.step_ns));
+    fprintf(out, "  %-18s %6s %11s %11s %11s %11s %11s %6s\n", "role", "rank", "step us", "compute us", "comm us",
+            "exposed us", "idle us", "hidden");
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
 
@@ -260,7 +280,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
     print_predicted_groups(&plan->step->layout, slowest, out);
     if (p->compute_alone_ns >= 0)
         fprintf(
-            out, "  compute alone %.3f us, communication alone %.3f us, overlap efficiency %.3f\n",
+            out, "  compute alone %.1f us, communication alone %.1f us, overlap efficiency %.3f\n",
             us(p->compute_alone_ns), us(p->comm_alone_ns),
             bb_overlap_efficiency((double)p->compute_alone_ns, (double)p->comm_alone_ns, (double)slowest->all.step_ns));
 }

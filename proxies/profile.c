@@ -57,7 +57,8 @@ int bb_profile_load(const char *kind, const char *word, json_t **root)
     else
         return refuse_name(kind, word);
     if (!*root)
-        return bb_err(BB_EUSAGE, "%s: line %d: %s", word, error.line, error.text);
+        return error.line > 0 ? bb_err(BB_EUSAGE, "%s: line %d: %s", word, error.line, error.text)
+                              : bb_err(BB_EUSAGE, "%s", error.text);
     if (!json_is_object(*root)) {
         json_decref(*root);
         *root = NULL;

@@ -1,0 +1,409 @@
+"""busbar plan as a black box: bytes recorded from the original programs, layouts that cannot be, and the predicted times
+against a simulator of our own that runs every rank and knows nothing of roles or classes."""
+import json
+import math
+import pathlib
+import random
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLUSTERS = ROOT / "profiles" / "clusters"
+
+
+@pytest.fixture
+def plan(busbar, tmp_path):
+    """plan(words...): the parsed JSON of a plan that must succeed. Run without mpirun and without emulated GPUs."""
+
+    def run(*words):
+        return busbar.json("plan", *words, tmp_path=tmp_path, emulated=False)
+
+    return run
+
+
+def refused(busbar, *words):
+    done = busbar.run("plan", *words, emulated=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    return done.stderr
+
+
+# ---- sizes ------------------------------------------------------------------------------------------------------------
+
+I_GPT, FIRST_GPT, LAST_GPT, P2P_GPT = 19677440, 85317120, 84008960, 808960
+I_BERT, FIRST_BERT, LAST_BERT, P2P_BERT = 12596224, 44379136, 45984572, 1049600
+MODELS = {"gpt2_large": (I_GPT, FIRST_GPT, LAST_GPT, P2P_GPT), "bert_large": (I_BERT, FIRST_BERT, LAST_BERT, P2P_BERT)}
+
+
+def expected_rank(proxy, ranks, layers, stages, micro_batches, rank):
+    """What the original program moves on one rank: {(kind, group, count): (calls, {offset: calls})}."""
+    inner, first, last, p2p = MODELS[proxy]
+    stage, replicas = rank % stages, ranks // stages
+    sends, recvs = {}, {}
+    if stage < stages - 1:
+        sends["+1"] = recvs["+1"] = micro_batches
+    if stage > 0:
+        sends["-1"] = recvs["-1"] = micro_batches
+    rows = {("send", "pp", p2p): (sum(sends.values()), sends), ("recv", "pp", p2p): (sum(recvs.values()), recvs)}
+    if replicas > 1:
+        counts = [inner] * (layers // stages)
+        if stage == 0:
+            counts[0] = first
+        if stage == stages - 1:
+            counts[-1] = last
+        for count in set(counts):
+            rows["all_reduce", "dp", count] = (counts.count(count), None)
+    return rows
+
+
+@pytest.mark.parametrize("proxy", MODELS)
+@pytest.mark.parametrize("ranks,layers,stages,micro_batches", [
+    (4, 48, 4, 8), (8, 48, 4, 8), (12, 12, 2, 3), (16, 64, 8, 8), (30, 15, 15, 1), (6, 2, 2, 17), (64, 64, 64, 2)])
+def test_every_rank_moves_what_the_original_moves(plan, proxy, ranks, layers, stages, micro_batches):
+    doc = plan(proxy, layers, stages, micro_batches, "--ranks", ranks)
+    assert doc["schema"] == "busbar.plan/1"
+    assert doc["ranks"] == ranks
+    assert doc["checks"] == {"matched": True, "deadlock_free": True, "safe_serialised": True}
+    seen = []
+    for role in doc["roles"]:
+        for rank in role["ranks"]:
+            seen.append(rank)
+            got = {(t["kind"], t["group"], t["count"]): (t["calls"], t["peers"]) for t in role["traffic"]}
+            assert got == expected_rank(proxy, ranks, layers, stages, micro_batches, rank)
+        for t in role["traffic"]:
+            assert t["bytes"] == t["calls"] * t["count"] * 4
+            assert t["group_size"] == (stages if t["group"] == "pp" else ranks // stages)
+    assert sorted(seen) == list(range(ranks))
+    groups = {g["name"]: g["members"] for g in doc["groups"]}
+    assert groups["pp"] == [list(range(b, b + stages)) for b in range(0, ranks, stages)]
+    assert groups["dp"] == [list(range(s, ranks, stages)) for s in range(stages)]
+
+
+@pytest.mark.parametrize("words,first,middle,last", [
+    (("gpt2_large", 48, 4), 1207075840, 944517120, 1201843200),
+    (("gpt2_large", 64, 8), 892236800, 629678080, 887004160),
+    (("bert_large", 24, 4), 429441024, 302309376, 435862768),
+    (("bert_large",), 429441024, 302309376, 435862768)])
+@pytest.mark.parametrize("per_tensor", [False, True])
+def test_gradient_bytes_per_rank(plan, words, first, middle, last, per_tensor):
+    doc = plan(*words, "--ranks", 16, *(["--per-tensor"] if per_tensor else []))
+    totals = {role["name"]: sum(t["bytes"] for t in role["traffic"] if t["kind"] == "all_reduce") for role in doc["roles"]}
+    assert totals == {"first stage": first, "middle stage": middle, "last stage": last}
+
+
+@pytest.mark.parametrize("words,parameters", [
+    (("gpt2_large",), "1,074,488,320"), (("gpt2_large", 64, 8), "1,389,327,360"),
+    (("gpt2_large", 36, 4), "838,359,040"), (("bert_large", 24, 4), "367,480,636")])
+def test_parameters(busbar, words, parameters):
+    done = busbar.run("plan", *words, "--ranks", 8, emulated=False)
+    assert done.returncode == 0
+    assert f"{parameters} parameters" in done.stdout
+
+
+def test_per_tensor_order(plan):
+    h, v = 1024, 30522
+    weights, rest = [h * h] * 4 + [4 * h * h] * 2, [h] * 6 + [4 * h] + [h] * 3
+    first = [v * h, 512 * h, 2 * h] + weights + [h, h] + rest
+    last = weights + [h * h, h * h, v * h, 2 * h] + rest + [h, v] + [h] * 3 + [2]
+    doc = plan("bert_large", 4, 2, 1, "--ranks", 4, "--per-tensor", "--ops")
+    counts = {r["name"]: [o["count"] for o in r["program"] if o["kind"] == "all_reduce"] for r in doc["roles"]}
+    assert counts == {"first stage": first + weights + rest, "last stage": weights + rest + last}
+
+
+def test_half_the_bytes(plan):
+    whole, half = (plan("gpt2_large", "--ranks", 8, "--dtype", t)["roles"] for t in ("float", "bfloat16"))
+    for a, b in zip(whole, half):
+        assert b["memory_bytes"]["total"] * 2 == a["memory_bytes"]["total"]
+        assert [t["bytes"] for t in a["traffic"]] == [2 * t["bytes"] for t in b["traffic"]]
+
+
+def test_options_say_what_was_planned(plan):
+    options = plan("gpt2_large", 64, 8, "--ranks", 16)["options"]
+    assert (options["layers"], options["stages"], options["micro_batches"], options["ranks"]) == (64, 8, 8, 16)
+    assert plan("bert_large", "--ranks", 4)["options"]["layers"] == 24
+    assert plan("gpt2_large", "--layers", 6, "--stages", 3, "--micro-batches", 2, "--ranks", 3)["options"]["stages"] == 3
+
+
+# ---- text ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [
+    ("gpt2_large", "--ranks", 8, "--compute", "timed", "--cluster", "emulated-default"),
+    ("bert_large", "--ranks", 98304, "--cluster", "h100-sxm-ib"),
+    ("gpt2_large", 4, 2, 1, "--ranks", 2, "--ops", "--compute", "timed")])
+def test_text_fits_a_terminal(busbar, words):
+    done = busbar.run("plan", *words, emulated=False)
+    assert done.returncode == 0 and done.stderr == ""
+    for line in done.stdout.splitlines():
+        assert len(line) < 100, line
+        assert line == line.rstrip()
+
+
+def test_golden_text_and_help(busbar, golden):
+    golden("plan_gpt2_large.txt", busbar.run("plan", "gpt2_large", "--ranks", 8, "--compute", "timed", "--cluster",
+                                             "emulated-default", emulated=False).stdout)
+    golden("plan_help.txt", busbar.run("plan", "--help", emulated=False).stdout)
+
+
+def test_json_goes_to_stdout_alone(busbar):
+    done = busbar.run("plan", "gpt2_large", "--ranks", 4, "--json", "-", emulated=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["proxy"] == "gpt2_large"
+
+
+# ---- refusals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words,says", [
+    (("gpt2_large", 50, 4, "--ranks", 8), ["50 layers", "4 stages", "48 or 52"]),
+    (("gpt2_large", 48, 1, "--ranks", 8), ["1 stage", "--stages 2"]),
+    (("gpt2_large", 3, 4, "--ranks", 8), ["3 layers", "4 stages", "4 layers or 3 stages"]),
+    (("gpt2_large", "--ranks", 6), ["6 ranks", "stages", "4 or 8 ranks"]),
+    (("gpt2_large", "--ranks", 3), ["3 ranks", "4 ranks"]),
+    (("gpt2_large", 48, "--ranks", 8), ["1 number", "48 4"]),
+    (("gpt2_large", 48, 4, 8, 2, "--ranks", 8), ["4 numbers", "48 4 8"]),
+    (("gpt2_large", "x", 4, "--ranks", 8), ["'x'", "layers", "1 to"]),
+    (("gpt2_large", 48, "-4", "--ranks", 8), ["-4"]),
+    (("gpt2_large", 48, 0, "--ranks", 8), ["'0'", "stages"]),
+    (("gpt2_large", 48, 4, 0, "--ranks", 8), ["'0'", "micro-batches"]),
+    (("gpt2_large", 48, 4, "--stages", 4, "--ranks", 8), ["stages", "twice"]),
+    (("gpt2_large",), ["--ranks"]),
+    (("gpt2_large", "--ranks", 0), ["--ranks", "'0'"]),
+    (("gpt2_large", "--ranks", "8x"), ["--ranks", "'8x'"]),
+    (("gpt2-large", "--ranks", 8), ["gpt2-large", "gpt2_large"]),
+    ((), ["no proxy named"]),
+    (("gpt2_large", "--ranks", 8, "--dtype", "double"), ["double", "float"]),
+    (("gpt2_large", "--ranks", 8, "--compute", "gem"), ["gem"]),
+    (("gpt2_large", "--ranks", 8, "--cluster", "h100"), ["h100", "h100-sxm-ib"]),
+    (("gpt2_large", "--ranks", 8, "--cluster", "/nowhere/c.json"), ["/nowhere/c.json"]),
+    (("gpt2_large", "--ranks", 8, "--lairs", 48), ["lairs", "layers"]),
+    (("gpt2_large", "--ranks", 8, "--forward-us", "-1"), ["forward-us"]),
+    (("gpt2_large", "--ranks", 8, "--forward-us", "nan"), ["forward-us"]),
+])
+def test_refusals(busbar, words, says):
+    text = refused(busbar, *words)
+    for part in says:
+        assert part in text
+
+
+@pytest.mark.parametrize("change,says", [
+    (lambda p: p.pop("intra"), "intra"), (lambda p: p["inter"].update(gbps=0), "gbps"),
+    (lambda p: p.update(gpus_per_node=0), "gpus_per_node"), (lambda p: p.update(gpus_per_node=2.5), "gpus_per_node"),
+    (lambda p: p.update(launch="2"), "launch"), (lambda p: p.update(launch_us="2"), "launch_us"),
+    (lambda p: p["tflops"].update(int8=1), "int8"), (lambda p: p.update(kernel_us=-1), "kernel_us")])
+def test_bad_cluster_files(busbar, tmp_path, change, says):
+    profile = json.loads((CLUSTERS / "emulated-default.json").read_text())
+    change(profile)
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(profile))
+    assert says in refused(busbar, "gpt2_large", "--ranks", 8, "--cluster", path)
+
+
+def test_no_json(busbar, tmp_path):
+    path = tmp_path / "cluster.json"
+    for text in ("", "{", "[]", '{"name": "a", "name": "b"}'):
+        path.write_text(text)
+        assert str(path) in refused(busbar, "gpt2_large", "--ranks", 8, "--cluster", path)
+
+
+def test_needs_neither_mpi_nor_gpu(busbar):
+    """With a launcher's variables in the environment, and nothing to talk to."""
+    env = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1", "SLURM_NTASKS": "4",
+           "CUDA_VISIBLE_DEVICES": "", "EMU_DEVICES": "0"}
+    assert busbar.run("plan", "gpt2_large", "--ranks", 8, env=env, emulated=False).returncode == 0
+
+
+def test_large_jobs_take_moments(busbar, plan):
+    """98,304 ranks: far below any limit that a loaded machine could make flaky; the point is that it is not hours."""
+    doc = plan("gpt2_large", 96, 96, "--ranks", 98304, "--cluster", "h100-sxm-ib", "--compute", "timed")
+    assert sum(len(r["ranks"]) for r in doc["roles"]) == 98304
+    assert doc["checks"]["safe_serialised"]
+
+
+# ---- prediction ---------------------------------------------------------------------------------------------------------
+
+
+def rounded(x):
+    return math.floor(x + 0.5)
+
+
+class Simulator:
+    """Every rank of a plan with --ops, operation by operation, by the definition in profiles/clusters/README.md."""
+
+    def __init__(self, doc, cluster):
+        self.c = cluster
+        self.size = {g["name"]: g["size"] for g in doc["groups"]}
+        self.place = {(g["name"], r): (i, k) for g in doc["groups"] for i, m in enumerate(g["members"]) for k, r in enumerate(m)}
+        self.members = {(g["name"], i): m for g in doc["groups"] for i, m in enumerate(g["members"])}
+        self.programs = {r: role["program"] for role in doc["roles"] for r in role["ranks"]}
+        self.calls = {r: list(self.cut(p)) for r, p in self.programs.items()}
+        self.end, self.arrival, self.begin = {}, {}, {}
+        self.issue()
+        self.match()
+
+    @staticmethod
+    def cut(program):
+        call = []
+        for op in program:
+            if call and (op["call"] is None or op["call"] != call[-1]["call"]):
+                yield call
+                call = []
+            call.append(op)
+        if call:
+            yield call
+
+    def issue(self):
+        """Host time before and after each launch."""
+        self.host = {}
+        for rank, calls in self.calls.items():
+            now = 0
+            for i, call in enumerate(calls):
+                before = now
+                if call[0]["kind"] != "compute":
+                    now += rounded(self.c["nccl_launch_us"] * 1000)
+                elif rounded(call[0]["compute_us"] * 1000):
+                    now += rounded(self.c["launch_us"] * 1000)
+                self.host[rank, i] = before, now
+            self.host[rank] = now
+
+    def peer(self, rank, op):
+        instance, index = self.place[op["group"], rank]
+        return self.members[op["group"], instance][(index + int(op["peer"])) % self.size[op["group"]]]
+
+    def match(self):
+        sends, recvs = {}, {}
+        self.collectives = {}
+        for rank, calls in self.calls.items():
+            order = {}
+            for i, call in enumerate(calls):
+                for op in call:
+                    if op["kind"] == "send":
+                        sends.setdefault((op["group"], rank, self.peer(rank, op)), []).append((rank, i, op))
+                    elif op["kind"] == "recv":
+                        recvs.setdefault((op["group"], self.peer(rank, op), rank), []).append((rank, i, op))
+                    elif op["kind"] != "compute":
+                        k = order[op["group"]] = order.get(op["group"], -1) + 1
+                        key = op["group"], self.place[op["group"], rank][0], k
+                        self.collectives.setdefault(key, []).append((rank, i, op))
+        assert {k: len(v) for k, v in sends.items()} == {k: len(v) for k, v in recvs.items()}
+        self.messages = {}
+        for key, list_of in sends.items():
+            for (s, i, op), (r, j, other) in zip(list_of, recvs[key]):
+                assert op["count"] == other["count"]
+                self.messages.setdefault((s, i), []).append((s, i, r, j))
+                self.messages.setdefault((r, j), []).append((s, i, r, j))
+        self.meeting = {(rank, i): key for key, list_of in self.collectives.items() for rank, i, _ in list_of}
+
+    def link(self, ranks):
+        nodes = {r // self.c["gpus_per_node"] for r in ranks}
+        return self.c["intra"] if len(nodes) == 1 else self.c["inter"]
+
+    def load(self, rank, i):
+        sides = {"send": 0.0, "recv": 0.0}
+        for op in self.calls[rank][i]:
+            sides[op["kind"]] += op["count"] * 4 / self.link([rank, self.peer(rank, op)])["gbps"]
+        return max(sides.values())
+
+    def run(self):
+        """Passes over all ranks until nothing changes; each rank goes as far as it can."""
+        next_call = dict.fromkeys(self.calls, 0)
+        where = {r: {o["index"]: i for i, call in enumerate(calls) for o in call} for r, calls in self.calls.items()}
+        open_calls = {(r, i) for r, calls in self.calls.items() for i in range(len(calls))}
+        while open_calls:
+            before = len(open_calls) + len(open_calls - self.arrival.keys())
+            for rank, i in sorted(open_calls):
+                if (rank, i) not in self.arrival:
+                    self.arrive(rank, i, where[rank])
+            for rank, i in sorted(open_calls):
+                if (rank, i) in self.arrival and self.finish(rank, i):
+                    open_calls.discard((rank, i))
+            assert len(open_calls) + len(open_calls - self.arrival.keys()) < before, "deadlock"
+        return {r: max([self.host[r]] + [self.end[r, i] for i in range(len(c))]) for r, c in self.calls.items()}
+
+    def arrive(self, rank, i, where):
+        streams = {op["stream"] for op in self.calls[rank][i]}
+        needs = {where[w] for op in self.calls[rank][i] for w in op["waits"]}
+        needs |= {j for j in range(i) if streams & {op["stream"] for op in self.calls[rank][j]}}
+        if all((rank, j) in self.end for j in needs):
+            ready = max([self.end[rank, j] for j in needs], default=0)
+            self.begin[rank, i] = max(ready, self.host[rank, i][0])
+            self.arrival[rank, i] = max(ready, self.host[rank, i][1])
+
+    def finish(self, rank, i):
+        op = self.calls[rank][i][0]
+        if op["kind"] == "compute":
+            self.end[rank, i] = self.arrival[rank, i] + rounded(op["compute_us"] * 1000)
+        elif op["kind"] == "all_reduce":
+            members = self.collectives[self.meeting[rank, i]]
+            n = self.size[op["group"]]
+            if len(members) < n or any((r, j) not in self.arrival for r, j, _ in members):
+                return False
+            link = self.link([r for r, _, _ in members])
+            lasts = 2 * math.ceil(math.log2(n)) * link["latency_us"] * 1000 + 2 * (n - 1) / n * op["count"] * 4 / link["gbps"]
+            self.end[rank, i] = max(self.arrival[r, j] for r, j, _ in members) + rounded(lasts)
+        else:
+            if any((s, k) not in self.arrival or (r, j) not in self.arrival for s, k, r, j in self.messages[rank, i]):
+                return False
+            self.end[rank, i] = max(
+                max(self.arrival[s, k], self.arrival[r, j])
+                + rounded(self.link([s, r])["latency_us"] * 1000 + max(self.load(s, k), self.load(r, j)))
+                for s, k, r, j in self.messages[rank, i])
+        return True
+
+    def breakdown(self, rank, length):
+        """exposed and idle by sweeping over all points where anything begins or ends."""
+        spans = {True: [], False: []}
+        for i, call in enumerate(self.calls[rank]):
+            spans[call[0]["kind"] == "compute"].append((self.begin[rank, i], self.end[rank, i]))
+        points = sorted({0, length} | {t for both in spans.values() for span in both for t in span})
+        sums = {}
+        for a, b in zip(points, points[1:]):
+            state = tuple(any(s <= a and b <= e for s, e in spans[kind]) for kind in (True, False))
+            sums[state] = sums.get(state, 0) + b - a
+        compute, comm, both, none = sums.get((1, 0), 0), sums.get((0, 1), 0), sums.get((1, 1), 0), sums.get((0, 0), 0)
+        return {"compute_us": compute + both, "comm_us": comm + both, "exposed_us": comm, "idle_us": none}
+
+
+def random_layouts():
+    chance = random.Random(5)
+    for _ in range(12):
+        stages, replicas, per_stage = chance.randint(2, 5), chance.randint(1, 4), chance.randint(1, 3)
+        words = [chance.choice(list(MODELS)), stages * per_stage, stages, chance.randint(1, 5), "--ranks", stages * replicas]
+        if chance.random() < 0.7:
+            words += ["--compute", "timed", "--forward-us", chance.choice([0.5, 7.3, 120, 2000])]
+        if chance.random() < 0.3:
+            words += ["--per-tensor"]
+        yield tuple(words), chance.choice([1, 2, 3, 8]), chance.choice([0, 2.5])
+
+
+@pytest.mark.parametrize("words,gpus_per_node,launch_us", list(random_layouts()))
+def test_prediction_equals_the_simulator(plan, tmp_path, words, gpus_per_node, launch_us):
+    profile = json.loads((CLUSTERS / "emulated-default.json").read_text())
+    profile.update(gpus_per_node=gpus_per_node, launch_us=launch_us)
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(profile))
+    doc = plan(*words, "--ops", "--cluster", path)
+    simulator = Simulator(doc, profile)
+    times = simulator.run()
+    predicted = doc["predicted"]
+    assert predicted["step_us"] == pytest.approx(max(times.values()) / 1000, abs=1e-6)
+    for role, figures in zip(doc["roles"], predicted["breakdown_by_role"]):
+        slowest = max(role["ranks"], key=lambda r: (times[r], -r))
+        assert figures["step_us"] == pytest.approx(times[slowest] / 1000, abs=1e-6)
+        expected = simulator.breakdown(figures["rank"], times[figures["rank"]])
+        for key, ns in expected.items():
+            assert figures[key] == pytest.approx(ns / 1000, abs=1e-6), key
+
+
+@pytest.mark.parametrize("words", [
+    ("gpt2_large", 8, 4, 3), ("gpt2_large", 8, 2, 4, "--compute", "timed", "--forward-us", 40),
+    ("bert_large", 4, 2, 2, "--compute", "timed", "--per-tensor")])
+def test_an_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, words):
+    cluster = CLUSTERS / "emulated-default.json"
+    predicted = plan(*words, "--ranks", 4, "--cluster", cluster)["predicted"]
+    ran = busbar.json("proxy", *words, "-w", 1, "-n", 2, "--traced-steps", 1, ranks=4, tmp_path=tmp_path,
+                      env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
+    assert ran["step_us"]["p50"] == pytest.approx(predicted["step_us"], abs=0.01)
+    for key in ("compute_us", "comm_us", "exposed_us", "idle_us"):
+        assert ran["breakdown"][key] == pytest.approx(predicted["breakdown"][key], abs=0.05)

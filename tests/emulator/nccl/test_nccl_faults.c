@@ -127,7 +127,8 @@ static int corrupted(struct rank *r)
         for (int i = 0; i < N; i++)
             wrong += host[i] != 0;
         CHECK_EQ(wrong, r->rank == 1 && op == 1);
-        CHECK_EQ(cudaMemset(x, 0, N), cudaSuccess);
+        CHECK_EQ(cudaMemset(x, 0, N), cudaSuccess); /* not ordered with the rank's stream */
+        CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
         wrong = 0;
     }
     return 0;

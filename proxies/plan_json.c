@@ -121,6 +121,7 @@ static json_t *operation(const struct bb_layout *l, const struct bb_program *p, 
         comm ? bb_dtypes[op->dtype].name : NULL, "op", reduces ? bb_redops[op->redop].name : NULL, "call",
         index_or_null(op->call), "waits", int_array(p->wait_list + op->first_wait, op->waits));
 
+    json_object_set_new(o, "comm", comm ? json_string(l->comms[op->comm].name) : json_null());
     json_object_set_new(o, "phase", json_string(bb_phase_names[op->phase]));
     json_object_set_new(o, "micro_batch", index_or_null(op->micro_batch));
     json_object_set_new(o, "layer", index_or_null(op->layer));

@@ -7,8 +7,8 @@
  * with the first step and are compared there, before any byte is used.
  */
 #include "comm.h"
+#include "cost.h"
 #include "reduce.h"
-#include "time.h"
 #include "types.h"
 
 #include "../engine.h"

@@ -2,7 +2,7 @@
  * group.c - collecting what a group does, and doing it. See group.h.
  */
 #include "group.h"
-#include "time.h"
+#include "cost.h"
 
 #include "../engine.h"
 

@@ -7,7 +7,7 @@
  * post k.
  */
 #include "comm.h"
-#include "time.h"
+#include "cost.h"
 #include "types.h"
 
 #include "../engine.h"

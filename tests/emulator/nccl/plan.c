@@ -2,7 +2,7 @@
  * plan.c - what one group does on one communicator: made from tasks, put on the streams, run by a stream's worker.
  */
 #include "comm.h"
-#include "time.h"
+#include "cost.h"
 #include "types.h"
 
 #include "../engine.h"

@@ -50,7 +50,7 @@ struct en_post {
     uint64_t count;
     int32_t dtype;
     int64_t arrival_ns;
-    double load_ns; /* the busiest direction of this rank's group, see time.h */
+    double load_ns; /* the busiest direction of this rank's group, see cost.h */
 };
 
 /* An ordered pair of ranks: announcements for even and odd messages, and a byte ring. head and tail never wrap. */

@@ -250,6 +250,36 @@ static int replay_of_branches(struct rank *r)
     return 0;
 }
 
+/* A non-blocking communicator in a capture: a helper thread adds the node. */
+static int nonblocking_replay(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    int *x = device_buffer(sizeof(int));
+    ncclResult_t state;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    ncclComm_t comm;
+
+    config.blocking = 0;
+    CHECK_EQ(ncclCommInitRankConfig(&comm, r->size, r->id, r->rank, &config), ncclInProgress);
+    CHECK_EQ(wait_for(comm, &state), 0);
+    CHECK_EQ(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclInProgress);
+    CHECK_EQ(wait_for(comm, &state), 0);
+    CHECK_EQ(state, ncclSuccess);
+    CHECK_EQ(cudaStreamEndCapture(r->stream, &graph), cudaSuccess);
+    CHECK_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    CHECK_EQ(set(r, x, 0, 1), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(cudaGraphLaunch(exec, r->stream), cudaSuccess);
+    CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
+    CHECK_EQ(get(x, 0), r->size * r->size * r->size);
+    CHECK_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+    CHECK_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
+    return 0;
+}
+
 enum { GPUS = 3 };
 
 /* Several GPUs of one thread: init in a group, operations in a group, one stream each. */
@@ -388,6 +418,7 @@ AT(messages_to_itself, 2, self, 0)
 AT(graphs_of_2, 2, replay, 0)
 AT(graphs_of_3, 3, replay, 0)
 AT(graphs_with_branches, 3, replay_of_branches, 0)
+AT(graphs_of_nonblocking, 3, nonblocking_replay, RANKS_NO_COMM)
 AT(three_gpus_in_one_thread, 1, one_thread_many_gpus, RANKS_NO_COMM)
 AT(three_gpus_in_each_of_two_processes, 2, one_thread_many_gpus, RANKS_NO_COMM)
 AT(init_all_devices, 1, init_all, RANKS_NO_COMM)
@@ -407,6 +438,7 @@ int main(void)
         cmocka_unit_test(graphs_of_2),
         cmocka_unit_test(graphs_of_3),
         cmocka_unit_test(graphs_with_branches),
+        cmocka_unit_test(graphs_of_nonblocking),
         cmocka_unit_test(three_gpus_in_one_thread),
         cmocka_unit_test(three_gpus_in_each_of_two_processes),
         cmocka_unit_test(init_all_devices),

@@ -1,7 +1,7 @@
 /*
- * time.c - the cost model of NCCL operations. See time.h and the definition in profiles/clusters.
+ * cost.c - the cost model of NCCL operations. See cost.h and the definition in profiles/clusters.
  */
-#include "time.h"
+#include "cost.h"
 
 #include "../engine.h"
 #include "types.h"

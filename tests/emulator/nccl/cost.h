@@ -1,9 +1,9 @@
 /*
- * time.h - how long an operation takes in virtual time: the cost model of the cluster profiles (profiles/clusters).
+ * cost.h - how long an operation takes in virtual time: the cost model of the cluster profiles (profiles/clusters).
  * Durations are computed in double nanoseconds and rounded once.
  */
-#ifndef EMU_NCCL_TIME_H
-#define EMU_NCCL_TIME_H
+#ifndef EMU_NCCL_COST_H
+#define EMU_NCCL_COST_H
 
 #include "ops.h"
 

@@ -4,6 +4,7 @@
  * the front over, and joins the capture if it was not in it.
  */
 #include "graphs.h"
+#include "names.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -430,53 +431,39 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return rc;
 }
 
-static void give_info(const struct capture_info *info, unsigned long long *id, cudaGraph_t *graph,
-                      const cudaGraphNode_t **deps, size_t *n)
+int emu_capture_info(void *stream, int *status, unsigned long long *id, void **graph, void *deps, void *edges,
+                     size_t *n)
 {
+    struct capture_info info;
+    cudaError_t rc = info_of("cudaStreamGetCaptureInfo", stream, &info);
+
+    if (!status)
+        return emu_report(cudaErrorInvalidValue);
+    *status = (int)info.status;
     if (id)
-        *id = info->id;
+        *id = info.id;
     if (graph)
-        *graph = info->graph;
+        *graph = info.graph;
     if (deps)
-        *deps = info->front.nodes;
+        *(struct CUgraphNode_st ***)deps = info.front.nodes;
+    if (edges)
+        *(void **)edges = NULL;
     if (n)
-        *n = (size_t)info->front.n;
+        *n = (size_t)info.front.n;
+    return rc;
 }
 
-#if CUDART_VERSION >= 13000
+#if CUDART_VERSION >= 13000 /* compat12.c has those of CUDA 12 */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
                                      cudaGraph_t *graph, const cudaGraphNode_t **deps, const cudaGraphEdgeData **edges,
                                      size_t *n)
 {
-    struct capture_info info;
-    cudaError_t rc = info_of(__func__, stream, &info);
+    int number;
+    int rc = emu_capture_info(stream, status ? &number : NULL, id, (void **)graph, deps, edges, n);
 
-    if (!status)
-        return emu_report(cudaErrorInvalidValue);
-    *status = info.status;
-    if (edges)
-        *edges = NULL;
-    give_info(&info, id, graph, deps, n);
-    return rc;
-}
-#else
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id)
-{
-    return cudaStreamGetCaptureInfo_v2(stream, status, id, NULL, NULL, NULL);
-}
-
-cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                                        unsigned long long *id, cudaGraph_t *graph, const cudaGraphNode_t **deps,
-                                        size_t *n)
-{
-    struct capture_info info;
-    cudaError_t rc = info_of(__func__, stream, &info);
-
-    if (!status)
-        return emu_report(cudaErrorInvalidValue);
-    *status = info.status;
-    give_info(&info, id, graph, deps, n);
-    return rc;
+    if (status)
+        *status = (enum cudaStreamCaptureStatus)number;
+    return (cudaError_t)rc;
 }
 #endif
 
@@ -495,13 +482,12 @@ out:
     return rc;
 }
 
-static cudaError_t update_front(const char *function, cudaStream_t stream, cudaGraphNode_t *deps, size_t n,
-                                unsigned flags)
+int emu_capture_update(void *stream, void *deps, size_t n, unsigned flags)
 {
     struct emu_front front = {deps, (int)n};
     cudaError_t rc;
 
-    TRY(emu_enter(function));
+    TRY(emu_enter("cudaStreamUpdateCaptureDependencies"));
     if (flags > cudaStreamSetCaptureDependencies) {
         rc = cudaErrorInvalidValue;
         goto out;
@@ -518,13 +504,7 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNo
                                                 const cudaGraphEdgeData *edges, size_t n, unsigned int flags)
 {
     (void)edges;
-    return update_front(__func__, stream, deps, n, flags);
-}
-#else
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *deps, size_t n,
-                                                unsigned int flags)
-{
-    return update_front(__func__, stream, deps, n, flags);
+    return (cudaError_t)emu_capture_update(stream, deps, n, flags);
 }
 #endif
 

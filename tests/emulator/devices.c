@@ -170,7 +170,9 @@ static void fill_abilities(struct cudaDeviceProp *p)
     p->concurrentManagedAccess = p->computePreemptionSupported = p->canUseHostPointerForRegisteredMem = 1;
     p->cooperativeLaunch = p->hostRegisterSupported = p->memoryPoolsSupported = p->clusterLaunch = 1;
     p->asyncEngineCount = 3;
+#if CUDART_VERSION >= 13000
     p->hostNumaId = -1;
+#endif
 }
 
 static void fill_properties(struct cudaDeviceProp *p, int device)

@@ -352,14 +352,17 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Program signals are the program's business: its handlers must not run on a worker. */
+/* Signals from outside are the program's business: its handlers must not run on a worker. Faults stay visible. */
 static void start_worker_locked(struct CUstream_st *s)
 {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
     sigset_t all, before;
     pthread_attr_t attr;
     pthread_t thread;
 
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

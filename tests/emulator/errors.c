@@ -2,6 +2,7 @@
  * errors.c - the names and texts of the runtime's errors, and each thread's last error.
  */
 #include "internal.h"
+#include "names.h"
 #include <stdlib.h>
 
 struct error_text {
@@ -237,8 +238,6 @@ cudaError_t cudaGetLastError(void)
     return rc;
 }
 
-/* For unmodelled.c, which sees no header of CUDA. */
-__attribute__((visibility("hidden"))) int emu_unmodelled(void);
 int emu_unmodelled(void)
 {
     return (int)emu_report(cudaErrorNotSupported);

@@ -3,6 +3,7 @@
  * from the ordinary call on a stream of the moment, so there is one way only to make an operation.
  */
 #include "graphs.h"
+#include "names.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,35 +134,27 @@ cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph, 
     return add_event_node(node, graph, deps, n, event, true);
 }
 
-static cudaError_t add_edges(const cudaGraphNode_t *from, const cudaGraphNode_t *to, size_t n)
+int emu_graph_add_edges(void *graph, const void *from, const void *to, size_t n)
 {
+    cudaError_t rc = emu_enter("cudaGraphAddDependencies");
+
+    if (!rc && !emu_is_graph(graph))
+        rc = cudaErrorInvalidValue;
+    if (rc)
+        return emu_report(rc);
     emu_lock();
     for (size_t i = 0; i < n; i++)
-        emu_node_depend(to[i], from[i]);
+        emu_node_depend(((const cudaGraphNode_t *)to)[i], ((const cudaGraphNode_t *)from)[i]);
     emu_unlock();
     return cudaSuccess;
 }
 
-#if CUDART_VERSION >= 13000
+#if CUDART_VERSION >= 13000 /* compat12.c has those of CUDA 12 */
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
                                      const cudaGraphEdgeData *edges, size_t n)
 {
-    cudaError_t rc = emu_enter(__func__);
-
     (void)edges;
-    if (!rc && !emu_is_graph(graph))
-        rc = cudaErrorInvalidValue;
-    return emu_report(rc ? rc : add_edges(from, to, n));
-}
-#else
-cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-                                     size_t n)
-{
-    cudaError_t rc = emu_enter(__func__);
-
-    if (!rc && !emu_is_graph(graph))
-        rc = cudaErrorInvalidValue;
-    return emu_report(rc ? rc : add_edges(from, to, n));
+    return (cudaError_t)emu_graph_add_edges(graph, from, to, n);
 }
 #endif
 
@@ -213,11 +206,11 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *t
     return emu_report(rc);
 }
 
-#if CUDART_VERSION >= 13000
-cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *deps, cudaGraphEdgeData *edges,
-                                         size_t *n)
+int emu_node_dependencies(void *node_at, void *deps_at, void *edges, size_t *n)
 {
-    cudaError_t rc = emu_enter(__func__);
+    const struct CUgraphNode_st *node = node_at;
+    cudaGraphNode_t *deps = deps_at;
+    cudaError_t rc = emu_enter("cudaGraphNodeGetDependencies");
     size_t room;
 
     if (!rc && (!node || !n))
@@ -226,12 +219,18 @@ cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *
         return emu_report(rc);
     room = deps ? *n : 0;
     *n = deps && room < (size_t)node->n_deps ? room : (size_t)node->n_deps;
-    for (size_t i = 0; i < room; i++) {
+    for (size_t i = 0; i < room; i++)
         deps[i] = i < *n ? node->deps[i] : NULL;
-        if (edges)
-            edges[i] = (cudaGraphEdgeData){0};
-    }
+    if (edges)
+        memset(edges, 0, room * sizeof(cudaGraphEdgeData));
     return cudaSuccess;
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *deps, cudaGraphEdgeData *edges,
+                                         size_t *n)
+{
+    return (cudaError_t)emu_node_dependencies(node, deps, edges, n);
 }
 #endif
 

@@ -3,6 +3,7 @@
  * goes when its stream reaches the free; a pool is a name and its attributes.
  */
 #include "internal.h"
+#include "names.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,7 +190,7 @@ cudaError_t cudaFreeAsync(void *base, cudaStream_t stream)
 
 /* ---- managed memory: hints that change nothing ------------------------------------------------------------------- */
 
-static cudaError_t hint(const char *function, const void *pointer, size_t bytes)
+int emu_memory_hint(const char *function, const void *pointer, size_t bytes)
 {
     cudaError_t rc = emu_enter(function);
 
@@ -203,30 +204,30 @@ cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, struct cudaM
                                  cudaStream_t stream)
 {
     (void)to, (void)flags, (void)stream;
-    return hint(__func__, pointer, bytes);
+    return (cudaError_t)emu_memory_hint(__func__, pointer, bytes);
 }
 
 cudaError_t cudaMemAdvise(const void *pointer, size_t bytes, enum cudaMemoryAdvise advice, struct cudaMemLocation to)
 {
     (void)advice, (void)to;
-    return hint(__func__, pointer, bytes);
+    return (cudaError_t)emu_memory_hint(__func__, pointer, bytes);
 }
 #else
 cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t bytes, int to, cudaStream_t stream)
 {
     (void)to, (void)stream;
-    return hint(__func__, pointer, bytes);
+    return (cudaError_t)emu_memory_hint(__func__, pointer, bytes);
 }
 
 cudaError_t cudaMemAdvise(const void *pointer, size_t bytes, enum cudaMemoryAdvise advice, int to)
 {
     (void)advice, (void)to;
-    return hint(__func__, pointer, bytes);
+    return (cudaError_t)emu_memory_hint(__func__, pointer, bytes);
 }
 #endif
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *pointer, size_t bytes, unsigned int flags)
 {
     (void)bytes, (void)flags, (void)stream;
-    return hint(__func__, pointer, 1);
+    return (cudaError_t)emu_memory_hint(__func__, pointer, 1);
 }

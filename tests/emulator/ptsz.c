@@ -4,6 +4,11 @@
  */
 #include "internal.h"
 
+/* Newer than the first CUDA 12. */
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status);
+
 cudaStream_t emu_ptsz(cudaStream_t stream)
 {
     return stream ? stream : cudaStreamPerThread;

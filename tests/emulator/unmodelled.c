@@ -4,22 +4,14 @@
  * merely links them loads; a call answers cudaErrorNotSupported and says which one it was. Knows no header of CUDA,
  * since all are defined without their arguments.
  */
+#include "names.h"
 #include <stdio.h>
 
-__attribute__((visibility("hidden"))) int emu_unmodelled(void); /* errors.c: remembers and returns the error */
-
-static int refuse(const char *function)
+int emu_refuse(const char *function)
 {
     fprintf(stderr, "emulated GPUs: %s is not modelled\n", function);
     return emu_unmodelled();
 }
-
-#define UNMODELLED(function)                                                                                           \
-    int function(void);                                                                                                \
-    int function(void)                                                                                                 \
-    {                                                                                                                  \
-        return refuse(#function);                                                                                      \
-    }
 
 /* clang-format off */
 UNMODELLED(__cudaGetProcAddress)

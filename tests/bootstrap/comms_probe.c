@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct bb_comm_opts nonblocking = {0}, blocking = {.blocking = true};
 
@@ -137,6 +138,7 @@ static int run(struct bb_world *w, const char *mode)
         TRY(bb_comms_share_gpu_env(w->rank));
     TRY(cuda(cudaSetDevice(strcmp(mode, "share") == 0 ? 0 : w->local_rank), "cudaSetDevice"));
     bb_world_reached(w, "probe of communicators");
+    usleep(250000); /* its news have gone out */
     if (strcmp(mode, "mismatch") == 0)
         return check_mismatch(w);
     if (strcmp(mode, "blocking") == 0)

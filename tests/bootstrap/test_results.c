@@ -35,13 +35,30 @@ static struct bb_results_head head_for(const char *path)
                                     .emulated = true};
 }
 
+static char folder[] = "/tmp/bb_results_XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char line[64];
+
+    (void)state;
+    snprintf(line, sizeof(line), "rm -r %s", folder);
+    return system(line);
+}
+
+/* A file that does not exist yet. */
 static const char *fresh(void)
 {
-    static char dir[64], path[96];
+    static char path[96];
+    static int n;
 
-    strcpy(dir, "/tmp/bb_results_XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof(path), "%s/r.json", dir);
+    snprintf(path, sizeof(path), "%s/%d.json", folder, n++);
     return path;
 }
 
@@ -255,5 +272,5 @@ int main(void)
         cmocka_unit_test(test_stats),   cmocka_unit_test(test_options),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -187,6 +187,7 @@ int bb_data_check(struct bb_runner *r, unsigned long long *wrong)
     int rc;
 
     TRY(check_init(&c, r));
+    bb_world_reached(r->world, "the check of data");
     for (int i = 0; i < r->n_batches; i++)
         if (bb_op_is_comm(&r->program->ops[r->batches[i].first]))
             TRY(check_batch(&c, &r->batches[i]));

@@ -8,6 +8,7 @@ import pytest
 
 QUICK = ("--warmup", 1, "--steps", 3, "--traced-steps", 1)
 NO_DATA = {"EMU_DATA": "off"}
+CLUSTERS = pathlib.Path(__file__).resolve().parents[2] / "profiles" / "clusters"
 ROUND = pathlib.Path(__file__).resolve().parents[1] / "proxies" / "round.json"
 LAYOUTS = [  # name, words, ranks
     ("gpt2_large", (4, 2, 3), 4),
@@ -82,7 +83,7 @@ def assert_same_figures(run, predicted):
 @pytest.mark.parametrize("name,words,ranks", LAYOUTS)
 @pytest.mark.parametrize("compute", [(), ("--compute", "timed", "--forward-us", 100)], ids=["none", "timed"])
 def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks, compute):
-    for cluster in [ROUND, *sorted((pathlib.Path(__file__).resolve().parents[2] / "profiles/clusters").glob("*.json"))]:
+    for cluster in (ROUND, CLUSTERS / "h100-sxm-ib.json"):
         env = {**NO_DATA, "EMU_CLUSTER": str(cluster)}
         plan = planned(busbar, name, words, ranks, *compute, "--cluster", cluster)
         run = busbar.json("proxy", name, *words, *compute, *QUICK, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
@@ -103,7 +104,7 @@ def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks
     ("gpt3_moe_one_pipe_step", (2, 1), 32),
 ])
 def test_every_proxy_runs_as_planned(busbar, tmp_path, name, words, ranks):
-    cluster = pathlib.Path(__file__).resolve().parents[2] / "profiles/clusters/h100-sxm-ib.json"
+    cluster = CLUSTERS / "h100-sxm-ib.json"
     env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     timed = () if name.startswith("resnet50") else ("--compute", "timed")
@@ -213,6 +214,12 @@ def test_a_failing_call_ends_the_run_with_1(busbar, function):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--compute", "timed", ranks=4, env=env, timeout=60)
     assert done.returncode == 1, done.stderr
     assert "busbar: rank 1 " in done.stderr
+
+
+def test_compute_none_launches_no_kernel(busbar):
+    env = {**NO_DATA, "EMU_FAULT": "fail:call=1,name=cudaLaunchKernel"}
+    assert busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, ranks=2, env=env).returncode == 0
+    assert busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--compute", "timed", ranks=2, env=env).returncode == 1
 
 
 @pytest.mark.parametrize("args,ranks,message", [

@@ -5,6 +5,7 @@
 #include "collectives/bench.h"
 
 #include "bootstrap/progress.h"
+#include "collectives/bench_compute.h"
 #include "collectives/options.h"
 #include "collectives/report.h"
 #include "cuda/check.h"
@@ -383,6 +384,8 @@ int bb_bench_main(int argc, char **argv)
     struct bench b = {0};
     int rc, end_rc;
 
+    if (argc > 1 && strcmp(argv[1], "compute") == 0)
+        return bb_bench_compute_main(argc, argv);
     rc = bb_bench_parse(&b.options, &b.sweep, argc, argv, stdout);
     if (rc != 0)
         return rc;

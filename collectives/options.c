@@ -127,7 +127,8 @@ static const struct bb_opt_table tables[] = {
 static const struct bb_opts set = {
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
-           "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G",
+           "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
+           "`busbar bench compute` times what the GPUs compute instead; it has options of its own (--help).",
     .after =
         "time: N operations back to back on one stream between CUDA events, divided by N; per sample the slowest\n"
         "rank, per row the median of the samples. algbw = size / time. busbw = algbw times a factor per collective\n"

@@ -16,7 +16,8 @@
 extern "C" {
 #endif
 
-/* What a launch says of itself, in device memory; written by atomics, so cleared before (bb_busy_report_clear). */
+/* What a launch says of itself, in device or pinned host memory; written by the GPU's atomics, so cleared before
+ * (bb_busy_report_clear). */
 struct bb_busy_report {
     unsigned long long start_ns, end_ns; /* the GPU's clock: first block in, last block out   */
     unsigned long long bytes;            /* moved, read plus written                          */
@@ -30,7 +31,7 @@ struct bb_busy {
                    /* cannot reach is not made up for: the time stays exact                                        */
     void *scratch; /* device memory for the traffic, larger than the L2 cache; its content stays. NULL with gbps 0 */
     size_t scratch_bytes;
-    struct bb_busy_report *report; /* device memory, or NULL */
+    struct bb_busy_report *report; /* device or pinned host memory, or NULL */
 };
 
 /* bb_busy_run - enqueue on `stream`; returns at once. Returns 0, -BB_EUSAGE (traffic without memory for it: said) or

@@ -198,14 +198,16 @@ struct trial {
     int repeats;
 };
 
-/* *ms of `repeats` products after one to warm up; an algorithm that does not run after all takes for ever. */
+/* *ms of `repeats` products after one to warm up; one that cannot do it after all takes for ever. */
 static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, float *ms)
 {
-    int rc = 0;
+    cublasStatus_t status = enqueue(t->g, algo, t->a, t->b, t->c, t->stream);
+    int rc;
 
     *ms = FLT_MAX;
-    if (enqueue(t->g, algo, t->a, t->b, t->c, t->stream) != CUBLAS_STATUS_SUCCESS)
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
         return 0;
+    TRY(LT(status));
     TRY(BB_CUDA(cudaEventRecord(t->start, t->stream)));
     for (int i = 0; i < t->repeats; i++)
         TRY(LT(enqueue(t->g, algo, t->a, t->b, t->c, t->stream)));

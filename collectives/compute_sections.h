@@ -1,0 +1,51 @@
+/*
+ * compute_sections.h - the three sections of `busbar bench compute`: what they measure, and their rows as text and
+ * JSON.
+ */
+#ifndef BB_COLLECTIVES_COMPUTE_SECTIONS_H
+#define BB_COLLECTIVES_COMPUTE_SECTIONS_H
+
+#include "bootstrap/opts.h"
+#include "bootstrap/progress.h"
+#include "bootstrap/results.h"
+#include "collectives/compute_measure.h"
+
+struct bb_compute_options {
+    struct bb_common common;
+    const char *dtype; /* or "all" */
+    size_t bytes;
+    int iterations, repeats, warmup, candidates;
+    double max_error; /* percent; 0: none */
+    bool quick;
+};
+
+enum bb_compute_section { BB_COMPUTE_GEMM, BB_COMPUTE_PASSES, BB_COMPUTE_TIMED, BB_COMPUTE_SECTIONS };
+extern const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS];
+
+enum { BB_COMPUTE_TYPES = 3 };
+extern const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES];
+
+/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+struct bb_compute {
+    struct bb_compute_options options;
+    bool wanted[BB_COMPUTE_SECTIONS];
+    struct bb_world world;
+    struct bb_device_info device, *devices; /* own, everybody's [size] */
+    bool shared_gpu;
+    struct bb_bench_rig rig;
+    struct bb_results *json;
+    struct bb_progress progress;
+    FILE *out;        /* of the tables, NULL: none     */
+    double copy_gbps; /* the device's measured limits: */
+    double best_tflops[BB_COMPUTE_TYPES];
+    double worst_error; /* of the timed kernel at 100 us and above, percent */
+};
+
+/* bb_compute_type_wanted - whether the options ask for the type bb_compute_types[type]. */
+bool bb_compute_type_wanted(const struct bb_compute *b, int type);
+
+/* bb_compute_run - measure the copy limit and the wanted sections, print and save their rows and the limits. Returns 0,
+ * an error, or -BB_EBELOW when the timed kernel errs by more than the options allow. */
+int bb_compute_run(struct bb_compute *b) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,96 @@
+"""`busbar bench compute`: figures against the model's own formulas, sections, refusals, failures."""
+import pytest
+
+TFLOPS = {"float": 100, "half": 400, "bfloat16": 400}  # of the built-in profile
+MEMORY_GBPS = 2000
+ISSUE_US = 0.101  # the first launch of 20 is issued while nothing runs: 2 us / 20
+
+
+def rows_of(result, section):
+    return [row for row in result["results"] if row["section"] == section]
+
+
+@pytest.mark.smoke
+def test_all_sections_on_one_rank_without_mpirun(busbar):
+    done = busbar.run("bench", "compute", "--quick")
+    assert done.returncode == 0, done.stderr
+    for section in ("# gemm:", "# passes:", "# timed:", "# limits measured here: copy "):
+        assert section in done.stdout
+    assert "none is a measurement of hardware" in done.stdout
+    assert done.stderr == ""
+
+
+def test_products_take_the_time_of_their_flops(busbar, tmp_path):
+    result = busbar.json("bench", "compute", "gemm", tmp_path=tmp_path, env={"EMU_DATA": "off"})
+    rows = rows_of(result, "gemm")
+    assert result["schema"] == "busbar.bench/1" and result["emulated"] and len(rows) == 3 * 19
+    for row in rows:
+        flops = 2 * row["m"] * row["n"] * row["k"] * row["batch"]
+        assert row["median_us"] == pytest.approx(flops / TFLOPS[row["dtype"]] / 1e6, abs=ISSUE_US)
+        assert row["tflops"] == pytest.approx(flops / row["median_us"] / 1e6, rel=1e-6)
+        assert row["percent_of_best"] == pytest.approx(
+            100 * row["tflops"] / result["limits"]["tflops"][row["dtype"]], rel=1e-6)
+    layer = [r for r in rows if r["dtype"] == "half" and r["name"].startswith("gpt3/4 ")]
+    s, h = 2048, 12288  # a quarter of 24 s h^2 + 4 s^2 h
+    assert sum(2 * r["m"] * r["n"] * r["k"] * r["batch"] for r in layer) == (24 * s * h * h + 4 * s * s * h) // 4
+
+
+def test_passes_take_the_time_of_their_bytes(busbar, tmp_path):
+    result = busbar.json("bench", "compute", "passes", "-d", "half", tmp_path=tmp_path, env={"EMU_DATA": "off"})
+    rows = rows_of(result, "passes")
+    assert {r["dtype"] for r in rows} == {"half"} and len(rows) == 15
+    for row in rows:
+        assert row["median_us"] == pytest.approx(row["bytes"] / MEMORY_GBPS / 1e3, abs=ISSUE_US)
+        assert row["gbps"] == pytest.approx(row["bytes"] / row["median_us"] / 1e3, rel=1e-6)
+        assert 0.9 * 2**28 < row["bytes"] < 1.1 * 2**28
+    assert result["limits"]["copy_gbps"] == pytest.approx(MEMORY_GBPS, rel=0.01)
+
+
+def test_timed_kernel_lasts_as_asked_and_moves_what_is_asked(busbar, tmp_path):
+    result = busbar.json("bench", "compute", "timed", "--max-error", "2", tmp_path=tmp_path, env={"EMU_DATA": "off"})
+    rows = rows_of(result, "timed")
+    assert [r["asked_us"] for r in rows[:10]] == [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]
+    for row in rows:
+        assert row["clock_us"] == row["asked_us"] and row["error_percent"] == 0
+        assert row["median_us"] == pytest.approx(row["asked_us"], abs=ISSUE_US)
+    assert any(r["asked_gbps"] for r in rows) and any(r["asked_gbps"] is None for r in rows)
+    for row in rows:
+        if row["asked_gbps"]:
+            assert row["gbps"] == pytest.approx(row["asked_gbps"], rel=1e-3)
+    assert result["limits"]["timed_error_percent"] == 0
+
+
+def test_several_ranks_measure_at_once(busbar, tmp_path):
+    result = busbar.json("bench", "compute", "--quick", "-d", "float", tmp_path=tmp_path, ranks=2)
+    assert result["ranks"] == 2 and len(result["devices"]) == 2
+    assert {row["slowest_rank"] for row in result["results"]} <= {0, 1}
+
+
+@pytest.mark.parametrize("words, says", [
+    (("gemn",), "did you mean 'gemm'"),
+    (("--datatype", "halv"), "half"),
+    (("--size", "12x"), "12x"),
+    (("--candidates", "0"), "candidates"),
+])
+def test_bad_words_are_refused(busbar, words, says):
+    done = busbar.run("bench", "compute", *words)
+    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+
+
+def test_help_needs_no_gpu(busbar):
+    done = busbar.run("bench", "compute", "--help", emulated=False)
+    assert done.returncode == 0 and "--max-error" in done.stdout
+    assert "bench compute" in busbar.run("bench", "--help", emulated=False).stdout
+
+
+@pytest.mark.parametrize("function", ["cublasLtMatmul", "cublasLtCreate", "cudaLaunchKernel"])
+def test_a_failed_call_is_named_and_ends_the_run(busbar, function):
+    done = busbar.run("bench", "compute", "--quick", env={"EMU_FAULT": f"fail:rank=0,call=1,name={function}"})
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_does_not_fit_is_refused_with_both_numbers(busbar):
+    done = busbar.run("bench", "compute", "passes", "--size", "900G")
+    assert done.returncode == 2
+    assert "bytes of GPU memory needed" in done.stderr and "--size" in done.stderr

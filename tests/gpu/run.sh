@@ -48,6 +48,7 @@ small="-b 8 -e 1M -f 32 -n 5 -w 2"
     expect 0 proxy-gpt2-check mpirun -n 2 $busbar proxy gpt2_large 4 2 2 --check --steps 3 --warmup 1 $(share) --json "$folder/gpt2-2.json"
     expect 0 proxy-gpt2-dp mpirun -n 4 $busbar proxy gpt2_large 2 2 2 --check --steps 2 --warmup 1 $(share)
     expect 0 proxy-bert mpirun -n 4 $busbar proxy bert_large 4 2 2 --check --steps 2 --warmup 1 --compute timed $(share) --json "$folder/bert-4.json"
+    expect 0 compute-limits $busbar bench compute --max-error 2 --json "$folder/compute.json"
     expect 2 too-few-gpus mpirun -n $((gpus + 1)) $busbar bench all_reduce -b 8 -e 8
 }
 # The unit tests that need no emulation run on the GPU as well.

@@ -1,0 +1,124 @@
+/*
+ * gemm_vs_best.c - the matrix products of `--compute gemm` against the best that cuBLASLt has for each shape:
+ *
+ *   first   the heuristic's first choice, as most programs take it
+ *   ours    the fastest of the first 8, as busbar takes it
+ *   best    the fastest of the first 64
+ *
+ * Usage: gemm_vs_best [--quick]. Exit 0 when every product reaches 95 % of the best, 5 when one does not, 77 without a
+ * real GPU: on emulated ones there is one algorithm and no time to compare.
+ */
+#include "collectives/compute_measure.h"
+#include "cuda/buffers.h"
+#include "cuda/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ITERATIONS = 10, REPEATS = 6, WARMUP = 3, OURS = 8 };
+static const double AIM = 0.95;
+static const enum bb_dtype_id types[] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
+enum { TYPES = sizeof types / sizeof *types };
+
+struct totals {
+    int products, below;
+    double worst, log_sum;
+};
+
+/* Why there is nothing to measure, or NULL with a GPU chosen. */
+static const char *reason_to_skip(struct bb_device_info *device)
+{
+    int count = 0;
+
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)
+        return "no GPU here";
+    if (bb_device_choose(0, 1, false, device) != 0)
+        return "the GPU cannot be used";
+    return device->emulated ? "emulated GPUs have one algorithm and no time of their own" : NULL;
+}
+
+static int tflops_of(struct bb_bench_rig *rig, const struct bb_gemm_shape *s, int candidates, double *tflops)
+{
+    struct bb_computed c;
+    int rc;
+
+    rig->candidates = candidates;
+    rc = bb_measure_gemm(rig, s, &c);
+    *tflops = rc == 0 ? bb_gemm_flops(s) / c.time_us.p50 / 1e6 : NAN;
+    return rc;
+}
+
+static int compare(struct bb_bench_rig *rig, const struct bb_gemm_case *g, struct totals *t)
+{
+    double first, ours, best, ratio;
+    int rc;
+
+    TRY(tflops_of(rig, &g->shape, 1, &first));
+    TRY(tflops_of(rig, &g->shape, OURS, &ours));
+    TRY(tflops_of(rig, &g->shape, BB_GEMM_CANDIDATES, &best));
+    ratio = ours / fmax(best, fmax(first, ours));
+    printf("%20s %8s %7lld %6lld %6lld %5lld %9.2f %9.2f %9.2f %7.3f%s\n", g->name, bb_dtypes[g->shape.dtype].name,
+           (long long)g->shape.m, (long long)g->shape.n, (long long)g->shape.k, (long long)g->shape.batch, first, ours,
+           best, ratio, ratio < AIM ? "  below" : "");
+    t->products++;
+    t->below += ratio < AIM;
+    t->worst = fmin(t->worst, ratio);
+    t->log_sum += log(ratio);
+out:
+    return rc;
+}
+
+static size_t arena_bytes(bool quick)
+{
+    struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
+    size_t most = 0;
+
+    for (int t = 0; t < TYPES; t++)
+        for (int i = 0, n = bb_compute_gemms(types[t], quick, cases); i < n; i++)
+            most = bb_gemm_case_bytes(&cases[i].shape) > most ? bb_gemm_case_bytes(&cases[i].shape) : most;
+    return most;
+}
+
+static int compare_all(struct bb_bench_rig *rig, bool quick, struct totals *totals)
+{
+    struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
+    int rc = 0;
+
+    printf("%20s %8s %7s %6s %6s %5s %9s %9s %9s %7s\n", "name", "type", "m", "n", "k", "batch", "first", "ours",
+           "best", "ratio");
+    printf("%20s %8s %7s %6s %6s %5s %9s %9s %9s\n", "", "", "", "", "", "", "(TFLOP/s)", "(TFLOP/s)", "(TFLOP/s)");
+    for (int t = 0; t < TYPES; t++)
+        for (int i = 0, n = bb_compute_gemms(types[t], quick, cases); i < n; i++)
+            TRY(compare(rig, &cases[i], totals));
+out:
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    struct totals totals = {.worst = INFINITY};
+    struct bb_bench_rig rig = {0};
+    struct bb_device_info device;
+    struct bb_world world = {0};
+    const char *skip = reason_to_skip(&device);
+    int rc;
+
+    if (skip) {
+        printf("gemm_vs_best: SKIPPED: %s\n", skip);
+        return 77;
+    }
+    printf("# %s, %d SMs; median of %d samples of %d products\n", device.name, device.sm_count, REPEATS, ITERATIONS);
+    TRY(bb_world_alone(&world, 300));
+    TRY(bb_memory_fits(arena_bytes(quick), "give --quick"));
+    TRY(bb_bench_rig_init(&rig, &world, &device, arena_bytes(quick), ITERATIONS, REPEATS, WARMUP));
+    TRY(compare_all(&rig, quick, &totals));
+    printf("# %d products, %d below %.0f %% of the best; worst %.3f, geometric mean %.3f\n", totals.products,
+           totals.below, 100 * AIM, totals.worst, exp(totals.log_sum / totals.products));
+    rc = totals.below ? -BB_EBELOW : 0;
+out:
+    bb_bench_rig_release(&rig);
+    rc = bb_world_release(&world, rc);
+    return bb_exit_code(rc);
+}

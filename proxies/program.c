@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_BACK 64 /* operations looked at to find that a wait follows from others */
+
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
     [BB_PHASE_BACKWARD] = "backward",
@@ -121,6 +123,50 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     return 0;
 }
 
+/* The operation before `op` on its stream, if it is not before `oldest`. */
+static int before(const struct bb_program *p, int stream, int op, int oldest)
+{
+    while (--op >= oldest)
+        if (p->ops[op].stream == stream)
+            return op;
+    return BB_NONE;
+}
+
+/* Whether `op` has certainly not begun before `wait` has ended. Gives up, with false, after *steps of looking. */
+static bool comes_after(const struct bb_program *p, int op, int wait, int *steps)
+{
+    const struct bb_op *o;
+
+    if (op <= wait)
+        return op == wait;
+    if (--*steps < 0)
+        return false;
+    o = &p->ops[op];
+    for (int w = 0; w < o->waits; w++)
+        if (comes_after(p, p->wait_list[o->first_wait + w], wait, steps))
+            return true;
+    return comes_after(p, before(p, o->stream, op, wait), wait, steps);
+}
+
+/* Waits of the newest operation that follow from the others, or from what is before it on its stream, are left out:
+ * each costs the host a call. */
+static void drop_implied(struct bb_program *p, struct bb_op *op)
+{
+    int *list = p->wait_list + op->first_wait;
+
+    for (int w = op->waits - 1; w >= 0; w--) {
+        int steps = LOOK_BACK;
+        bool implied = comes_after(p, before(p, op->stream, (int)p->n_ops, list[w]), list[w], &steps);
+
+        for (int v = 0; v < op->waits && !implied; v++)
+            implied = v != w && comes_after(p, list[v], list[w], &steps);
+        if (implied) {
+            list[w] = list[--op->waits];
+            p->n_waits--;
+        }
+    }
+}
+
 static void touch(struct bb_program *p, int buffer, int stream, bool write)
 {
     if (buffer == BB_NONE)
@@ -130,8 +176,9 @@ static void touch(struct bb_program *p, int buffer, int stream, bool write)
         p->touched[buffer].write = (int)p->n_ops;
 }
 
-static int close_op(struct bb_program *p, const struct bb_op *op)
+static int close_op(struct bb_program *p, struct bb_op *op)
 {
+    drop_implied(p, op);
     p->ops[p->n_ops] = *op;
     touch(p, op->src, op->stream, false);
     touch(p, op->dst, op->stream, true);

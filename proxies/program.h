@@ -103,8 +103,8 @@ int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer
                           enum bb_dtype_id dtype); /* its index, or -BB_EFAIL              */
 
 /* bb_program_add - append a copy of op (its wait fields are ignored) that waits for the n operations of waits[]
- * (earlier ones; BB_NONE entries and those of its own stream are left out). Returns its index, or -BB_EFAIL without
- * memory. */
+ * (earlier ones; left out are BB_NONE, those of its own stream, and those that follow from others not far back).
+ * Returns its index, or -BB_EFAIL without memory. */
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
 
 /*

@@ -108,7 +108,7 @@ static const char *const timed_first[] = {
     "B0 recv +1", "B0 compute <6", "B1 recv +1", "B1 compute <8", "B2 recv +1 <7", "B2 compute <10",
     NULL};
 static const char *const timed_middle[] = {
-    "F0 send +1", "& F0 recv -1", "F0 compute <1", "F1 send +1 <2", "& F1 recv -1", "F1 compute <4 <0", NULL};
+    "F0 send +1", "& F0 recv -1", "F0 compute <1", "F1 send +1 <2", "& F1 recv -1", "F1 compute <4", NULL};
 static const char *const timed_last[] = {
     "F0 recv -1", "F0 compute <0", "F1 recv -1", "F1 compute <2", "F2 recv -1 <1", "F2 compute <4",
     "B0 compute", "B0 send -1 <6", "B1 compute", "B1 send -1 <8", "B2 compute <7", "B2 send -1 <10",

@@ -18,10 +18,16 @@
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:cudaEventCreate\nleak:capture_fork\nleak:cudaGraphCreate\nleak:cudaGraphInstantiate\n"
+    return "leak:events.c\nleak:capture_fork\nleak:cudaGraphCreate\nleak:cudaGraphInstantiate\n"
            "leak:cudaStreamEndCapture\nleak:cudaStreamBeginCapture\nleak:__cudaRegisterFatBinary\n"
            "leak:cublasLtCreate\nleak:cublasLtMatmulDescCreate\nleak:cublasLtMatrixLayoutCreate\n"
            "leak:cublasLtMatmulPreferenceCreate\n";
+}
+
+const char *__lsan_default_options(void);
+const char *__lsan_default_options(void)
+{
+    return "print_suppressions=0";
 }
 
 static _Noreturn void live(int (*scenario)(void), const char *const *settings, int err)

@@ -363,6 +363,10 @@ static void a_pass_lasts_as_its_bytes(void **state)
     assert_int_equal(cudaEventSynchronize(stop), cudaSuccess);
     assert_int_equal(cudaEventElapsedTime(&ms, start, stop), cudaSuccess);
     assert_true(fabs(ms - 10 * 0.005) < 0.0021); /* and one launch before the first begins */
+    cudaEventDestroy(start);
+    cudaEventDestroy(stop);
+    cudaFree((void *)(uintptr_t)p.in);
+    cudaFree(p.master);
 }
 
 static void other_types_and_empty_passes(void **state)

@@ -199,6 +199,31 @@ static void messages_that_differ(void **state)
     bb_step_release(&step);
 }
 
+/* Two words for one peer share one channel: absolute 1 and offset +1 of rank 0, in turn. */
+static void two_words_for_one_peer(void **state)
+{
+    struct bb_op near = made_op(BB_OP_SEND, 0);
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 2, 1);
+    near.peer_kind = BB_PEER_OFFSET;
+    near.peer = 1;
+    for (size_t i = 0; i < 4; i += 2) {
+        made_send(&step, 0, 0, 1, 10 + i);
+        near.count = 11 + i;
+        made_add(&step, 0, &near, BB_NONE);
+        made_recv(&step, 1, 0, 0, 10 + i);
+        made_recv(&step, 1, 0, 0, 11 + i);
+    }
+    run(&step);
+    answers_are(true, true, true);
+    step.roles[0].program.ops[1].peer = -1; /* the same rank still */
+    run(&step);
+    answers_are(true, true, true);
+    bb_step_release(&step);
+}
+
 static void a_receive_from_nobody(void **state)
 {
     struct bb_step step;
@@ -506,23 +531,15 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_that_differ),
-        cmocka_unit_test(swapped_collectives),
-        cmocka_unit_test(a_collective_too_few),
-        cmocka_unit_test(crossed_communicators),
-        cmocka_unit_test(crossed_and_tied),
-        cmocka_unit_test(messages_that_differ),
-        cmocka_unit_test(a_receive_from_nobody),
-        cmocka_unit_test(peers_that_do_not_exist),
-        cmocka_unit_test(rings),
-        cmocka_unit_test(a_chain_is_no_ring),
-        cmocka_unit_test(messages_to_oneself),
-        cmocka_unit_test(both_receive_first),
-        cmocka_unit_test(streams_do_not_help_one_communicator),
-        cmocka_unit_test(a_rank_outside_its_group),
-        cmocka_unit_test(random_steps_are_sound),
-        cmocka_unit_test(random_faults_are_found),
-        cmocka_unit_test(proxies_at_many_sizes),
+        cmocka_unit_test(collectives_that_differ),    cmocka_unit_test(swapped_collectives),
+        cmocka_unit_test(a_collective_too_few),       cmocka_unit_test(crossed_communicators),
+        cmocka_unit_test(crossed_and_tied),           cmocka_unit_test(messages_that_differ),
+        cmocka_unit_test(two_words_for_one_peer),     cmocka_unit_test(a_receive_from_nobody),
+        cmocka_unit_test(peers_that_do_not_exist),    cmocka_unit_test(rings),
+        cmocka_unit_test(a_chain_is_no_ring),         cmocka_unit_test(messages_to_oneself),
+        cmocka_unit_test(both_receive_first),         cmocka_unit_test(streams_do_not_help_one_communicator),
+        cmocka_unit_test(a_rank_outside_its_group),   cmocka_unit_test(random_steps_are_sound),
+        cmocka_unit_test(random_faults_are_found),    cmocka_unit_test(proxies_at_many_sizes),
         cmocka_unit_test(one_bad_rank_in_a_thousand),
     };
 

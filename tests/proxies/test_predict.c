@@ -95,6 +95,71 @@ static void a_late_peer(void **state)
     bb_step_release(&step);
 }
 
+/* A message waits for whichever side is later, whoever that is. */
+static void late_senders_and_receivers(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct bb_step step;
+
+        made_init(&step, 2, 1);
+        for (int r = 0; r < 2; r++) {
+            struct bb_op op = made_op(r ? BB_OP_RECV : BB_OP_SEND, 0);
+
+            op.peer = !r;
+            op.count = US;
+            made_add(&step, r, &op, made_compute(&step, r, r == late ? 30 : 5, BB_NONE));
+        }
+        predict(&step, &round_cluster);
+        assert_int_equal(rank_of(0)->all.step_ns, 31000);
+        assert_int_equal(rank_of(1)->all.step_ns, 31000);
+        assert_int_equal(rank_of(late)->all.comm_ns, 1000);
+        assert_int_equal(rank_of(!late)->all.comm_ns, 26000);
+        assert_true(rank_of(late)->groups[0].bus_bytes == 1000);
+        bb_step_release(&step);
+    }
+}
+
+/* Two pairs with the same program on one side; what tells these ranks apart is only whom they meet. */
+static void company_matters(void **state)
+{
+    struct bb_step step;
+    int pairs;
+
+    (void)state;
+    made_init(&step, 8, 1);
+    pairs = bb_layout_add_irregular(&step.layout, "pairs", (int[]){0, 1, 2, 3, 4, 7, 5, 6}, 4, 2);
+    step.layout.comms[0].group = pairs;
+    for (int r = 0; r < 2; r++)
+        made_reduce(&step, r, 0, US, r ? made_compute(&step, r, 20, BB_NONE) : BB_NONE);
+    for (int r = 0; r < 8; r++)
+        step.role_of[r] = r == 3; /* rank 3 comes late */
+    predict(&step, &round_cluster);
+    assert_int_equal(rank_of(0)->all.step_ns, 1000);
+    assert_int_equal(rank_of(2)->all.step_ns, 21000);
+    assert_int_equal(rank_of(5)->all.step_ns, 1000);
+    assert_int_equal(p.n_classes, 3);
+    bb_step_release(&step);
+}
+
+/* The same in one role: a pair within a node and a pair between nodes. */
+static void distance_matters(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 8, 1);
+    step.layout.comms[0].group = bb_layout_add_irregular(&step.layout, "pairs", (int[]){0, 1, 2, 4, 3, 5, 6, 7}, 4, 2);
+    made_reduce(&step, 0, 0, US, BB_NONE);
+    made_share(&step);
+    predict(&step, &round_cluster);
+    assert_int_equal(rank_of(0)->all.step_ns, 1000);
+    assert_int_equal(rank_of(2)->all.step_ns, 2000);
+    assert_int_equal(rank_of(5)->all.step_ns, 2000);
+    assert_int_equal(rank_of(7)->all.step_ns, 1000);
+    bb_step_release(&step);
+}
+
 static void idle_between(void **state)
 {
     struct bb_step step;
@@ -231,6 +296,26 @@ static void messages_share_links(void **state)
     bb_step_release(&step);
 }
 
+/* The other way round: three ranks send to the last, whose links are the narrow place, and it sends to itself as well.
+ */
+static void receivers_can_be_the_narrow_place(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 4, 1);
+    for (int r = 0; r < 3; r++) {
+        made_send(&step, r, 0, 3, US);
+        made_message(&step, 3, BB_OP_RECV, 0, r, US, 0);
+    }
+    made_message(&step, 3, BB_OP_SEND, 0, 3, US, 0); /* 0.5 us of its own, and no load on the links */
+    made_message(&step, 3, BB_OP_RECV, 0, 3, US, 0);
+    predict(&step, &round_cluster);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(rank_of(r)->all.step_ns, 3000);
+    bb_step_release(&step);
+}
+
 static void a_message_to_oneself_is_a_copy(void **state)
 {
     struct bb_step step;
@@ -319,6 +404,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_exposed_half),
         cmocka_unit_test(a_late_peer),
+        cmocka_unit_test(late_senders_and_receivers),
+        cmocka_unit_test(company_matters),
+        cmocka_unit_test(distance_matters),
+        cmocka_unit_test(receivers_can_be_the_narrow_place),
         cmocka_unit_test(idle_between),
         cmocka_unit_test(the_host_takes_its_time),
         cmocka_unit_test(a_slow_host_is_waited_for),

@@ -114,6 +114,25 @@ static void peers_and_payloads(void **state)
     assert_int_equal(bb_op_payload_bytes(&op, 4), 0);
 }
 
+/* What stood before a dropped operation on its own stream counts as well: send -> c0, c1 -> all-reduce. */
+static void halves_remember_the_stream(void **state)
+{
+    struct bb_op op = made_op(BB_OP_COLLECTIVE, 1);
+    struct bb_program comm;
+    int other = bb_program_add_stream(&program, "c1", 1), send = flow(comm_stream, BB_NONE, a), c1;
+
+    (void)state;
+    flow(compute_stream, a, BB_NONE);
+    c1 = flow(compute_stream, BB_NONE, b);
+    waits_are(c1, NULL, 0);
+    op.stream = other;
+    bb_program_add(&program, &op, &c1, 1);
+    assert_int_equal(bb_program_only(&program, true, &comm), 0);
+    assert_int_equal(comm.ops[1].waits, 1);
+    assert_int_equal(comm.wait_list[comm.ops[1].first_wait], send);
+    bb_program_release(&comm);
+}
+
 /* send -> compute -> send -> compute -> all-reduce on another stream: with the compute gone, the order of the rest
  * stays. */
 static void halves_keep_the_order(void **state)
@@ -153,6 +172,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_call_does_not_wait_for_itself, start, end),
         cmocka_unit_test_setup_teardown(bytes_by_use, start, end),
         cmocka_unit_test_setup_teardown(peers_and_payloads, start, end),
+        cmocka_unit_test_setup_teardown(halves_remember_the_stream, start, end),
         cmocka_unit_test_setup_teardown(halves_keep_the_order, start, end),
     };
 

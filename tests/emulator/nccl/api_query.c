@@ -5,7 +5,6 @@
 #include "api.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 EN_API(ncclResult_t, ncclGetVersion, (int *version))
 {
@@ -45,19 +44,17 @@ EN_API(void, ncclResetDebugInit, (void))
 {
 }
 
-/* Callers poll this in a loop: while a helper works, a short nap lets it, on a machine with few cores. */
+/* Callers poll this in a loop: while a helper works, a short nap leaves it the processor. */
 EN_API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *asyncError))
 {
-    const struct timespec nap = {.tv_nsec = 20000};
     ncclResult_t rc = en_comm_check(comm, "CommGetAsyncError");
 
     if (rc != ncclSuccess)
         return rc;
     if (asyncError == NULL)
         return en_fail(NULL, ncclInvalidArgument, "CommGetAsyncError : asyncError argument is NULL");
+    en_comm_nap(comm);
     *asyncError = en_comm_async(comm);
-    if (*asyncError == ncclInProgress)
-        nanosleep(&nap, NULL);
     return ncclSuccess;
 }
 

@@ -187,18 +187,32 @@ void en_comm_wait_jobs(ncclComm_t comm)
     pthread_mutex_unlock(&comm->lock);
 }
 
-/* One look-around slice of a wait on comm->changed; the lock is held. */
-static enum en_end wait_slice(ncclComm_t comm)
+/* Waits for comm->changed, but not long; the lock is held. */
+static void wait_up_to(ncclComm_t comm, long ns)
 {
     struct timespec until;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += EN_WAIT_SLICE_MS * 1000000L;
+    until.tv_nsec += ns;
     if (until.tv_nsec >= 1000000000L) {
         until.tv_sec++;
         until.tv_nsec -= 1000000000L;
     }
     pthread_cond_timedwait(&comm->changed, &comm->lock, &until);
+}
+
+void en_comm_nap(ncclComm_t comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    if (comm->async == ncclInProgress)
+        wait_up_to(comm, 200000);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+/* One look-around slice of a wait on comm->changed; the lock is held. */
+static enum en_end wait_slice(ncclComm_t comm)
+{
+    wait_up_to(comm, EN_WAIT_SLICE_MS * 1000000L);
     return emu_stopping() ? EN_STOPPING : EN_GO;
 }
 

@@ -75,6 +75,7 @@ ncclResult_t en_comm_ready(ncclComm_t comm, const char *call); /* live, nothing 
 ncclResult_t en_comm_open(ncclComm_t comm, const char *call);  /* ready, and takes operations       */
 void en_comm_set_async(ncclComm_t comm, ncclResult_t state);
 ncclResult_t en_comm_async(ncclComm_t comm);
+void en_comm_nap(ncclComm_t comm);       /* while something is in progress: until it is not, 0.2 ms at most */
 void en_comm_wait_jobs(ncclComm_t comm); /* until no helper works on it */
 
 /* Order. A queued plan runs when all that were issued before it are done; a captured one when none runs. */

@@ -521,6 +521,25 @@ static void one_bad_rank_in_a_thousand(void **state)
     bb_step_release(&step);
 }
 
+/* Ranks 1 to 3 have one program, but rank 0 expects something else of rank 3: they are not alike. */
+static void equal_words_different_ears(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 4, 1);
+    for (int r = 1; r < 4; r++) {
+        made_recv(&step, 0, 0, r, r == 3 ? 11 : 10);
+        step.role_of[r] = 1;
+    }
+    made_send(&step, 1, 0, 0, 10);
+    run(&step);
+    answers_are(false, true, true);
+    assert_int_equal(checks.mismatches.n, 1);
+    assert_true(says(&checks.mismatches, "rank 3 sends 10 float"));
+    bb_step_release(&step);
+}
+
 static int clean(void **state)
 {
     (void)state;
@@ -540,7 +559,7 @@ int main(void)
         cmocka_unit_test(both_receive_first),         cmocka_unit_test(streams_do_not_help_one_communicator),
         cmocka_unit_test(a_rank_outside_its_group),   cmocka_unit_test(random_steps_are_sound),
         cmocka_unit_test(random_faults_are_found),    cmocka_unit_test(proxies_at_many_sizes),
-        cmocka_unit_test(one_bad_rank_in_a_thousand),
+        cmocka_unit_test(one_bad_rank_in_a_thousand), cmocka_unit_test(equal_words_different_ears),
     };
 
     return cmocka_run_group_tests(tests, NULL, clean);

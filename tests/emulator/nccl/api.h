@@ -9,6 +9,11 @@
 
 #include "../engine.h"
 
+#ifndef NCCL_SHRINK_DEFAULT /* headers before 2.27 */
+#define NCCL_SHRINK_DEFAULT 0x00
+#define NCCL_SHRINK_ABORT   0x01
+#endif
+
 #define EN_API(type, name, parameters)                                                                                 \
     type name parameters __attribute__((weak, alias("p" #name), visibility("default")));                               \
     type p##name parameters __attribute__((visibility("default")));                                                    \

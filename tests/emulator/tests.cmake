@@ -24,3 +24,13 @@ target_compile_definitions(test_emu_launch PRIVATE SAXPY="$<TARGET_FILE:emu_saxp
                            SAXPY_OWN_STREAMS="$<TARGET_FILE:emu_saxpy_own_streams>"
                            SAXPY_TWINS="$<TARGET_FILE:emu_saxpy_twins>")
 add_dependencies(test_emu_launch emu_saxpy emu_saxpy_own_streams emu_saxpy_twins)
+
+# What the runtime answers, as text; the program is for real GPUs too.
+add_executable(emu_conformance conformance.c)
+target_link_libraries(emu_conformance PRIVATE CUDA::cudart bb_flags)
+target_link_options(emu_conformance PRIVATE -Wl,--enable-new-dtags)
+add_dependencies(emu_conformance emulator)
+add_test(NAME test_emu_conformance
+         COMMAND sh -c "$<TARGET_FILE:emu_conformance> | diff -u ${CMAKE_CURRENT_SOURCE_DIR}/conformance.txt -")
+set_tests_properties(test_emu_conformance PROPERTIES TIMEOUT 60
+                     ENVIRONMENT "LD_LIBRARY_PATH=${emu_dir};EMU_QUIET=1;EMU_CLUSTER=;ASAN_OPTIONS=detect_leaks=0")

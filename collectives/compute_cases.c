@@ -104,6 +104,8 @@ static const struct bb_pass_case passes[] = {
     {"bias_relu", {.kind = BB_PASS_BIAS_ACT, HIDDEN, .act = BB_ACT_RELU}},
     {"channel_norm_relu", {.kind = BB_PASS_CHANNEL_NORM, .cols = 56 * 56, .channels = 64, .act = BB_ACT_RELU}},
     {"layer_norm", {.kind = BB_PASS_LAYER_NORM, HIDDEN}},
+    {"bias_gelu_grad", {.kind = BB_PASS_BIAS_ACT_GRAD, HIDDEN, .act = BB_ACT_GELU}},
+    {"layer_norm_grad", {.kind = BB_PASS_LAYER_NORM_GRAD, HIDDEN}},
     {"accumulate", {.kind = BB_PASS_ACCUMULATE, HIDDEN}},
     {"sgd", {.kind = BB_PASS_SGD, HIDDEN}},
     {"adam", {.kind = BB_PASS_ADAM, HIDDEN}},

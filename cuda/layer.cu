@@ -42,7 +42,8 @@ static struct shape by_rows(uint64_t rows, uint64_t words)
 
 static struct shape row_per_block(const struct bb_pass *p)
 {
-    size_t bytes = 32 * sizeof(float) + (p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
+    size_t bytes =
+        32 * sizeof(float) + (p->kind == BB_PASS_LAYER_NORM && p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
     struct shape s = blocks_for(p->rows, 1, dim3(BB_LAYER_THREADS));
 
     s.shared_bytes = bytes;
@@ -67,6 +68,7 @@ static struct shape shape_of(const struct bb_pass *p)
     case BB_PASS_UNPACK_ADD:
         return flat(p->rows * bb_box_cells(&p->box));
     case BB_PASS_LAYER_NORM:
+    case BB_PASS_LAYER_NORM_GRAD:
         return row_per_block(p);
     default:
         return flat((p->rows * p->cols + unit - 1) / unit);
@@ -91,8 +93,9 @@ static int type_of(enum bb_dtype_id dtype)
 
 /* In the order of enum bb_pass_kind. */
 static kernel *const kernels[][TYPES] = {
-    SAME(copy),    SAME(gather),  SAME(gather),      TYPED(unpermute), SAME(box),     SAME(box),     TYPED(box_add),
-    TYPED(affine), TYPED(affine), TYPED(layer_norm), TYPED(update),    TYPED(update), TYPED(update),
+    SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
+    SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),
+    TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
 };
 static_assert(sizeof(kernels) / sizeof(kernels[0]) == BB_PASS_KINDS, "one row for each kind of pass");
 

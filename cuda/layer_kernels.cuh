@@ -178,6 +178,35 @@ template <typename T, int N> static __device__ void affine_words(const struct bb
     }
 }
 
+/* Its slope: s + x * s' with s = sigmoid(2u). */
+static __device__ inline float gelu_slope(float x)
+{
+    const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+    const float s = __fdividef(1.0f, 1.0f + __expf(-2.0f * u));
+
+    return s + 2.0f * x * s * (1.0f - s) * 0.7978845608f * (1.0f + 0.134145f * x * x);
+}
+
+static __device__ inline float slope(int act, float x)
+{
+    return act == BB_ACT_GELU ? gelu_slope(x) : act == BB_ACT_RELU && x <= 0.0f ? 0.0f : 1.0f;
+}
+
+template <typename T, int N> static __device__ void act_grad_words(const struct bb_pass &p)
+{
+    const uint64_t row_words = p.cols / N, words = p.rows * row_words;
+    float g[N], x[N], shift[N];
+
+    for (uint64_t i = first_thread(); i < words; i += all_threads()) {
+        load<T, N>(p.in, i, g);
+        load<T, N>(p.saved, i, x);
+        load<T, N>(p.shift, i - quotient(i, row_words) * row_words, shift);
+        for (int j = 0; j < N; j++)
+            g[j] *= slope(p.act, x[j] + shift[j]);
+        store<T, N>(p.out, i, g);
+    }
+}
+
 /* ---- layer norm: one block per row ------------------------------------------------------------------------------- */
 
 /* [0, 32): one sum per warp; from 32 on the row, when it fits (p.cached). */
@@ -256,6 +285,69 @@ template <typename T, int N> static __device__ void layer_norm_rows(const struct
             row.from = copy;
         const float factor = rsqrtf(row.squares(mean) / (float)p.cols + BB_NORM_EPSILON);
         row.write(p, static_cast<T *>(p.out) + r * p.cols, mean, factor);
+    }
+}
+
+/* One row of the gradient; x and g are read three times, twice of them from the cache. */
+template <typename T, int N> struct norm_grad_row {
+    const void *in, *saved;
+    uint64_t words;
+    float mean, factor;
+
+    /* Word i: g = in * scale, and the normalised x. */
+    __device__ void load_word(const struct bb_pass &p, uint64_t i, float g[N], float x[N]) const
+    {
+        float scale[N];
+
+        load<T, N>(in, i, g);
+        load<T, N>(saved, i, x);
+        load<T, N>(p.scale, i, scale);
+        for (int j = 0; j < N; j++) {
+            g[j] *= scale[j];
+            x[j] = (x[j] - mean) * factor;
+        }
+    }
+
+    __device__ void sums(const struct bb_pass &p, float *sum_g, float *sum_gx) const
+    {
+        float g[N], x[N], own_g = 0, own_gx = 0;
+
+        for (uint64_t i = threadIdx.x; i < words; i += blockDim.x) {
+            load_word(p, i, g, x);
+            for (int j = 0; j < N; j++) {
+                own_g += g[j];
+                own_gx += g[j] * x[j];
+            }
+        }
+        *sum_g = block_sum(own_g);
+        *sum_gx = block_sum(own_gx);
+    }
+
+    __device__ void write(const struct bb_pass &p, void *to, float mean_g, float mean_gx) const
+    {
+        float g[N], x[N];
+
+        for (uint64_t i = threadIdx.x; i < words; i += blockDim.x) {
+            load_word(p, i, g, x);
+            for (int j = 0; j < N; j++)
+                g[j] = factor * (g[j] - mean_g - x[j] * mean_gx);
+            store<T, N>(to, i, g);
+        }
+    }
+};
+
+template <typename T, int N> static __device__ void layer_norm_grad_rows(const struct bb_pass &p)
+{
+    const float cols = (float)p.cols;
+
+    for (uint64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
+        const T *saved = static_cast<const T *>(p.saved) + r * p.cols;
+        const norm_row<T, N> x = {saved, p.cols / N};
+        const float mean = x.sum(NULL) / cols, factor = rsqrtf(x.squares(mean) / cols + BB_NORM_EPSILON);
+        const norm_grad_row<T, N> row = {static_cast<const T *>(p.in) + r * p.cols, saved, p.cols / N, mean, factor};
+        float sum_g, sum_gx;
+        row.sums(p, &sum_g, &sum_gx);
+        row.write(p, static_cast<T *>(p.out) + r * p.cols, sum_g / cols, sum_gx / cols);
     }
 }
 
@@ -420,15 +512,19 @@ BB_KERNEL bb_box_kernel(struct bb_pass p)
         body(__nv_bfloat16, 8);                                                                                        \
     }
 
-#define BB_WIDE(function, T, N) p.unit == 1 ? function<T, 1>(p) : function<T, N>(p)
-#define BB_AFFINE(T, N)         BB_WIDE(affine_words, T, N)
-#define BB_LAYER_NORM(T, N)     BB_WIDE(layer_norm_rows, T, N)
-#define BB_UNPERMUTE(T, N)      BB_WIDE(unpermute_rows, T, N)
-#define BB_BOX_ADD(T, N)        box_add<T>(p)
-#define BB_UPDATE(T, N)         update<T>(p)
+#define BB_WIDE(function, T, N)  p.unit == 1 ? function<T, 1>(p) : function<T, N>(p)
+#define BB_AFFINE(T, N)          BB_WIDE(affine_words, T, N)
+#define BB_LAYER_NORM(T, N)      BB_WIDE(layer_norm_rows, T, N)
+#define BB_ACT_GRAD(T, N)        BB_WIDE(act_grad_words, T, N)
+#define BB_LAYER_NORM_GRAD(T, N) BB_WIDE(layer_norm_grad_rows, T, N)
+#define BB_UNPERMUTE(T, N)       BB_WIDE(unpermute_rows, T, N)
+#define BB_BOX_ADD(T, N)         box_add<T>(p)
+#define BB_UPDATE(T, N)          update<T>(p)
 
 BB_TYPED_KERNELS(affine, BB_AFFINE)
 BB_TYPED_KERNELS(layer_norm, BB_LAYER_NORM)
+BB_TYPED_KERNELS(act_grad, BB_ACT_GRAD)
+BB_TYPED_KERNELS(layer_norm_grad, BB_LAYER_NORM_GRAD)
 BB_TYPED_KERNELS(unpermute, BB_UNPERMUTE)
 BB_TYPED_KERNELS(box_add, BB_BOX_ADD)
 BB_TYPED_KERNELS(update, BB_UPDATE)

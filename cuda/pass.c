@@ -63,6 +63,11 @@ static size_t bytes_layer_norm(const struct bb_pass *p)
     return (2 * count_of(p) + 2 * (size_t)p->cols) * e_of(p);
 }
 
+static size_t bytes_bias_act_grad(const struct bb_pass *p)
+{
+    return (3 * count_of(p) + (size_t)p->cols) * e_of(p);
+}
+
 static size_t bytes_accumulate(const struct bb_pass *p)
 {
     return count_of(p) * (e_of(p) + 2 * sizeof(float));
@@ -99,6 +104,10 @@ const struct bb_pass_row bb_passes[BB_PASS_KINDS] = {
     [BB_PASS_CHANNEL_NORM] = {"channel_norm", "batch norm with known statistics, and activation",
                               "2*c*e + 2*channels*e", bytes_channel_norm},
     [BB_PASS_LAYER_NORM] = {"layer_norm", "layer norm", "2*c*e + 2*cols*e", bytes_layer_norm},
+    [BB_PASS_BIAS_ACT_GRAD] = {"bias_act_grad", "gradient through bias and activation", "3*c*e + cols*e",
+                               bytes_bias_act_grad},
+    [BB_PASS_LAYER_NORM_GRAD] = {"layer_norm_grad", "gradient through layer norm", "3*c*e + cols*e",
+                                 bytes_bias_act_grad},
     [BB_PASS_ACCUMULATE] = {"accumulate", "gradients added to float", "c*(e+8)", bytes_accumulate},
     [BB_PASS_SGD] = {"sgd", "SGD with momentum", "c*20", bytes_sgd},
     [BB_PASS_ADAM] = {"adam", "Adam with decoupled weight decay", "c*28", bytes_adam},
@@ -178,6 +187,10 @@ static const struct need needs[BB_PASS_KINDS][BB_PASS_ARRAYS] = {
                               ELEMENTS(shift, channel_count)},
     [BB_PASS_LAYER_NORM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(scale, col_count),
                             ELEMENTS(shift, col_count)},
+    [BB_PASS_BIAS_ACT_GRAD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(saved, count_of),
+                               ELEMENTS(shift, col_count)},
+    [BB_PASS_LAYER_NORM_GRAD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(saved, count_of),
+                                 ELEMENTS(scale, col_count)},
     [BB_PASS_ACCUMULATE] = {ELEMENTS(in, count_of), NEED(master, BB_HOLDS_FLOATS, count_of)},
     [BB_PASS_SGD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), NEED(master, BB_HOLDS_FLOATS, master_count),
                      NEED(first, BB_HOLDS_FLOATS, count_of)},
@@ -223,7 +236,7 @@ static int move_unit(const struct bb_pass *p, size_t offsets)
 static int arithmetic_unit(const struct bb_pass *p)
 {
     int wide = (int)(16 / e_of(p));
-    int aligned = fits(p->in, 16) && fits(p->out, 16) && fits(p->scale, 16) && fits(p->shift, 16);
+    int aligned = fits(p->in, 16) && fits(p->out, 16) && fits(p->scale, 16) && fits(p->shift, 16) && fits(p->saved, 16);
 
     return aligned && p->cols % (uint64_t)wide == 0 ? wide : 1;
 }

@@ -18,19 +18,21 @@ extern "C" {
 #endif
 
 enum bb_pass_kind {
-    BB_PASS_COPY,         /* out[c] = in[c]: the device's measured limit                                         */
-    BB_PASS_EMBED,        /* out[r][:] = in[index[r]][:]: rows of a table by token                               */
-    BB_PASS_PERMUTE,      /* the same: tokens into expert slots; index < 0: the slot is empty and becomes 0      */
-    BB_PASS_UNPERMUTE,    /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; index < 0: none  */
-    BB_PASS_PACK,         /* out[r][box] = in[r][tile]: a face into a message; rows = samples * channels         */
-    BB_PASS_UNPACK,       /* out[r][tile] = in[r][box]: a message into the margin                                */
-    BB_PASS_UNPACK_ADD,   /* out[r][tile] += in[r][box]: backward, where the margin's gradients belong to us     */
-    BB_PASS_BIAS_ACT,     /* out = act(in + shift[col]); in == out is fine                                       */
-    BB_PASS_CHANNEL_NORM, /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm, statistics known */
-    BB_PASS_LAYER_NORM,   /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row        */
-    BB_PASS_ACCUMULATE,   /* master[c] += in[c]: gradients of micro-batches into float                           */
-    BB_PASS_SGD,          /* first = beta1 first + g; p -= rate first; g = in[c] + decay p                       */
-    BB_PASS_ADAM,         /* AdamW with bias correction                                                          */
+    BB_PASS_COPY,          /* out[c] = in[c]: the device's measured limit                                         */
+    BB_PASS_EMBED,         /* out[r][:] = in[index[r]][:]: rows of a table by token                               */
+    BB_PASS_PERMUTE,       /* the same: tokens into expert slots; index < 0: the slot is empty and becomes 0      */
+    BB_PASS_UNPERMUTE,     /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; index < 0: none  */
+    BB_PASS_PACK,          /* out[r][box] = in[r][tile]: a face into a message; rows = samples * channels         */
+    BB_PASS_UNPACK,        /* out[r][tile] = in[r][box]: a message into the margin                                */
+    BB_PASS_UNPACK_ADD,    /* out[r][tile] += in[r][box]: backward, where the margin's gradients belong to us     */
+    BB_PASS_BIAS_ACT,      /* out = act(in + shift[col]); in == out is fine                                       */
+    BB_PASS_CHANNEL_NORM,  /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm, statistics known */
+    BB_PASS_LAYER_NORM,    /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row        */
+    BB_PASS_BIAS_ACT_GRAD, /* out = in * act'(saved + shift[col]): in is the gradient, saved what went into BIAS_ACT */
+    BB_PASS_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), g = in * scale[col], x = normalised saved   */
+    BB_PASS_ACCUMULATE,      /* master[c] += in[c]: gradients of micro-batches into float                           */
+    BB_PASS_SGD,             /* first = beta1 first + g; p -= rate first; g = in[c] + decay p                       */
+    BB_PASS_ADAM,            /* AdamW with bias correction                                                          */
     BB_PASS_KINDS
 };
 
@@ -62,6 +64,7 @@ struct bb_pass {
     const void *in;
     void *out;
     const void *scale, *shift; /* in the pass's type   */
+    const void *saved;         /* *_GRAD: input of the forward pass */
     const int32_t *index;
     const float *gate;
     float *master, *first, *second;
@@ -99,7 +102,7 @@ struct bb_pass_array {
 
 /* bb_pass_arrays - the arrays that the pass needs, from its kind, type and shape: who allocates them, counts with this.
  * Returns their number. */
-#define BB_PASS_ARRAYS 9
+#define BB_PASS_ARRAYS 10
 int bb_pass_arrays(const struct bb_pass *p, struct bb_pass_array arrays[BB_PASS_ARRAYS]);
 
 /* bb_pass_set - point the field of that array at memory. */

@@ -169,18 +169,66 @@ static void ref_affine(const struct bb_pass *p)
         }
 }
 
+static double activation_slope(enum bb_activation act, double x)
+{
+    const double k = sqrt(2 / 3.14159265358979323846), t = tanh(k * (x + 0.044715 * x * x * x));
+
+    switch (act) {
+    case BB_ACT_RELU:
+        return x > 0 ? 1 : 0;
+    case BB_ACT_GELU:
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * k * (1 + 3 * 0.044715 * x * x);
+    default:
+        return 1;
+    }
+}
+
+static void ref_bias_act_grad(const struct bb_pass *p)
+{
+    for (size_t i = 0; i < p->rows * p->cols; i++) {
+        double x = bb_element_get(p->saved, p->dtype, i) + bb_element_get(p->shift, p->dtype, i % p->cols);
+        out_to(p, i, in_at(p, i) * activation_slope(p->act, x));
+    }
+}
+
+/* Mean of a row of an array, and 1 / sqrt(variance + epsilon). */
+static void row_moments(const struct bb_pass *p, const void *array, size_t row, double *mean, double *factor)
+{
+    double sum = 0, squares = 0;
+
+    for (size_t c = 0; c < p->cols; c++)
+        sum += bb_element_get(array, p->dtype, row * p->cols + c);
+    *mean = sum / (double)p->cols;
+    for (size_t c = 0; c < p->cols; c++) {
+        double distance = bb_element_get(array, p->dtype, row * p->cols + c) - *mean;
+        squares += distance * distance;
+    }
+    *factor = 1 / sqrt(squares / (double)p->cols + (double)BB_NORM_EPSILON);
+}
+
+static void ref_layer_norm_grad(const struct bb_pass *p)
+{
+    for (size_t r = 0; r < p->rows; r++) {
+        double mean, factor, sum_g = 0, sum_gx = 0;
+        row_moments(p, p->saved, r, &mean, &factor);
+        for (size_t c = 0; c < p->cols; c++) {
+            double g = in_at(p, r * p->cols + c) * bb_element_get(p->scale, p->dtype, c);
+            sum_g += g;
+            sum_gx += g * (bb_element_get(p->saved, p->dtype, r * p->cols + c) - mean) * factor;
+        }
+        for (size_t c = 0; c < p->cols; c++) {
+            double g = in_at(p, r * p->cols + c) * bb_element_get(p->scale, p->dtype, c);
+            double x = (bb_element_get(p->saved, p->dtype, r * p->cols + c) - mean) * factor;
+            out_to(p, r * p->cols + c, factor * (g - (sum_g + x * sum_gx) / (double)p->cols));
+        }
+    }
+}
+
 static void ref_layer_norm(const struct bb_pass *p)
 {
     for (size_t r = 0; r < p->rows; r++) {
-        double sum = 0, squares = 0, mean, factor;
-        for (size_t c = 0; c < p->cols; c++)
-            sum += in_at(p, r * p->cols + c);
-        mean = sum / (double)p->cols;
-        for (size_t c = 0; c < p->cols; c++) {
-            double distance = in_at(p, r * p->cols + c) - mean;
-            squares += distance * distance;
-        }
-        factor = 1 / sqrt(squares / (double)p->cols + (double)BB_NORM_EPSILON);
+        double mean, factor;
+        row_moments(p, p->in, r, &mean, &factor);
         for (size_t c = 0; c < p->cols; c++)
             out_to(p, r * p->cols + c,
                    (in_at(p, r * p->cols + c) - mean) * factor * bb_element_get(p->scale, p->dtype, c) +
@@ -246,6 +294,8 @@ void bb_pass_ref(const struct bb_pass *p)
         [BB_PASS_ACCUMULATE] = ref_accumulate,
         [BB_PASS_SGD] = ref_sgd,
         [BB_PASS_ADAM] = ref_adam,
+        [BB_PASS_BIAS_ACT_GRAD] = ref_bias_act_grad,
+        [BB_PASS_LAYER_NORM_GRAD] = ref_layer_norm_grad,
     };
 
     refs[p->kind](p);

@@ -235,6 +235,66 @@ static void rows_are_normalised(void **state)
     }
 }
 
+/* Slopes of relu, of nothing, and of gelu at 0 (0.5) and 1 (1.0829640838). */
+static void gradients_pass_activations(void **state)
+{
+    (void)state;
+    EACH_TYPE(t)
+    {
+        struct bb_pass p = {.kind = BB_PASS_BIAS_ACT_GRAD, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
+        p.in = ELEMENTS(*t, 2, 3, 4, 5);
+        p.out = ELEMENTS(*t, 9, 9, 9, 9);
+        p.saved = ELEMENTS(*t, -1, 2, 0.5, 1);
+        p.shift = ELEMENTS(*t, 0.5, -1);
+        run(&p);
+        ASSERT(p.out, *t, 0, 0, 3, 4, 0);
+        p.act = BB_ACT_NONE;
+        run(&p);
+        ASSERT(p.out, *t, 0, 2, 3, 4, 5);
+        p.act = BB_ACT_GELU; /* at -0.5, 1, 1, 0 */
+        run(&p);
+        ASSERT(p.out, *t, *t == BB_FLOAT ? 2e-6 : 0.03, 2 * 0.1326301, 3 * 1.0829640838, 4 * 1.0829640838, 2.5);
+    }
+}
+
+/* Against differences: the loss sum of w_i y_i, y the layer norm of x, moved by a little in each x_i. */
+static double norm_loss(const double x[4], const double scale[4], const double w[4])
+{
+    double mean = (x[0] + x[1] + x[2] + x[3]) / 4, variance = 0, loss = 0;
+
+    for (int i = 0; i < 4; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / 4;
+    for (int i = 0; i < 4; i++)
+        loss += w[i] * scale[i] * (x[i] - mean) / sqrt(variance + 1e-5);
+    return loss;
+}
+
+static void gradients_pass_layer_norm(void **state)
+{
+    const double x[4] = {1, 2, -3, 0.5}, scale[4] = {1, 2, 0.5, -1}, w[4] = {0.5, -1, 2, 0.25}, h = 1e-5;
+    double want[4];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        double up[4], down[4];
+        memcpy(up, x, sizeof up);
+        memcpy(down, x, sizeof down);
+        up[i] += h;
+        down[i] -= h;
+        want[i] = (norm_loss(up, scale, w) - norm_loss(down, scale, w)) / (2 * h);
+    }
+    EACH_TYPE(t)
+    {
+        struct bb_pass p = {.kind = BB_PASS_LAYER_NORM_GRAD, .dtype = *t, .rows = 1, .cols = 4};
+        p.in = elements(*t, 4, w);
+        p.saved = elements(*t, 4, x);
+        p.scale = elements(*t, 4, scale);
+        p.out = ELEMENTS(*t, 9, 9, 9, 9);
+        run(&p);
+        assert_elements(p.out, *t, 4, want, *t == BB_FLOAT ? 1e-6 : 0.01);
+    }
+}
+
 static void gradients_add_up_in_float(void **state)
 {
     (void)state;
@@ -322,6 +382,8 @@ static void bytes_are_those_that_must_move(void **state)
         {BB_PASS_BIAS_ACT, 2 * 24 * 4 + 4 * 4, 2 * 24 * 2 + 4 * 2},
         {BB_PASS_CHANNEL_NORM, 2 * 24 * 4 + 2 * 3 * 4, 2 * 24 * 2 + 2 * 3 * 2},
         {BB_PASS_LAYER_NORM, 2 * 24 * 4 + 2 * 4 * 4, 2 * 24 * 2 + 2 * 4 * 2},
+        {BB_PASS_BIAS_ACT_GRAD, 3 * 24 * 4 + 4 * 4, 3 * 24 * 2 + 4 * 2},
+        {BB_PASS_LAYER_NORM_GRAD, 3 * 24 * 4 + 4 * 4, 3 * 24 * 2 + 4 * 2},
         {BB_PASS_ACCUMULATE, 24 * 12, 24 * 10},
         {BB_PASS_SGD, 24 * 20, 24 * 20},
         {BB_PASS_ADAM, 24 * 28, 24 * 28},
@@ -391,6 +453,8 @@ int main(void)
         cmocka_unit_test(bias_and_activation),
         cmocka_unit_test(channels_are_normalised),
         cmocka_unit_test(rows_are_normalised),
+        cmocka_unit_test(gradients_pass_activations),
+        cmocka_unit_test(gradients_pass_layer_norm),
         cmocka_unit_test(gradients_add_up_in_float),
         cmocka_unit_test(sgd_with_momentum),
         cmocka_unit_test(adam_with_bias_correction),

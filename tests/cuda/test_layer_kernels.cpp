@@ -31,8 +31,9 @@ typedef void kernel(struct bb_pass);
     }
 
 static kernel *const kernels[BB_PASS_KINDS][3] = {
-    SAME(copy),    SAME(gather),  SAME(gather),      TYPED(unpermute), SAME(box),     SAME(box),     TYPED(box_add),
-    TYPED(affine), TYPED(affine), TYPED(layer_norm), TYPED(update),    TYPED(update), TYPED(update),
+    SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
+    SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),
+    TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
 };
 
 static struct bb_pass the_pass; /* what the threads of the block work on */
@@ -74,7 +75,7 @@ static void every_kernel_does_what_the_reference_does(void **)
     const struct pass_totals t = pass_cases_each(run_on_cpu, &plan);
 
     assert_int_equal(t.failed, 0);
-    assert_int_equal(t.cases, (10 * 7 + 3 * 6) * 3 * 2);
+    assert_int_equal(t.cases, (12 * 7 + 3 * 6) * 3 * 2);
     for (int unit = 1; unit <= 16; unit *= 2) /* all paths were taken */
         assert_true(plan.wide[unit] > 0);
 }

@@ -14,6 +14,8 @@ enum {
     BOX_ADD = 1 << BB_PASS_UNPACK_ADD,
     AFFINE = 1 << BB_PASS_BIAS_ACT | 1 << BB_PASS_CHANNEL_NORM,
     LAYER_NORM = 1 << BB_PASS_LAYER_NORM,
+    ACT_GRAD = 1 << BB_PASS_BIAS_ACT_GRAD,
+    LAYER_NORM_GRAD = 1 << BB_PASS_LAYER_NORM_GRAD,
     UNPERMUTE = 1 << BB_PASS_UNPERMUTE,
     UPDATE = 1 << BB_PASS_ACCUMULATE | 1 << BB_PASS_SGD | 1 << BB_PASS_ADAM,
 };
@@ -42,6 +44,8 @@ RUN(bb_gather, GATHER, false, BB_FLOAT)
 RUN(bb_box, BOX, false, BB_FLOAT)
 RUN_TYPED(bb_affine, AFFINE)
 RUN_TYPED(bb_layer_norm, LAYER_NORM)
+RUN_TYPED(bb_act_grad, ACT_GRAD)
+RUN_TYPED(bb_layer_norm_grad, LAYER_NORM_GRAD)
 RUN_TYPED(bb_unpermute, UNPERMUTE)
 RUN_TYPED(bb_box_add, BOX_ADD)
 RUN_TYPED(bb_update, UPDATE)
@@ -96,6 +100,8 @@ const struct emu_twin *compute_twins(size_t *n)
         PASS(bb_box),
         TYPED(bb_affine),
         TYPED(bb_layer_norm),
+        TYPED(bb_act_grad),
+        TYPED(bb_layer_norm_grad),
         TYPED(bb_unpermute),
         TYPED(bb_box_add),
         TYPED(bb_update),

@@ -226,9 +226,11 @@ json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction
 
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
-        json_t *o = breakdown(bb_predicted_slowest(p, role->ranks, role->n_ranks));
+        const struct bb_predicted_rank *rank = bb_predicted_slowest(p, role->ranks, role->n_ranks);
+        json_t *o = breakdown(rank);
 
         json_object_set_new(o, "role", json_string(role->name));
+        json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank));
         json_array_append_new(roles, o);
     }
     return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",

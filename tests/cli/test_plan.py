@@ -385,6 +385,12 @@ class Simulator:
         compute, comm, both, none = sums.get((1, 0), 0), sums.get((0, 1), 0), sums.get((1, 1), 0), sums.get((0, 0), 0)
         return {"compute_us": compute + both, "comm_us": comm + both, "exposed_us": comm, "idle_us": none}
 
+    def group_busy(self, rank, group):
+        """The union of the group's intervals, point by point."""
+        spans = [(self.begin[rank, i], self.end[rank, i]) for i, call in enumerate(self.calls[rank]) if call[0]["group"] == group]
+        points = sorted({t for span in spans for t in span})
+        return sum(b - a for a, b in zip(points, points[1:]) if any(s <= a and b <= e for s, e in spans))
+
 
 def random_layouts():
     chance = random.Random(5)
@@ -426,6 +432,10 @@ def test_prediction_equals_the_simulator(plan, tmp_path, words, gpus_per_node, l
         expected = simulator.breakdown(figures["rank"], times[figures["rank"]])
         for key, ns in expected.items():
             assert figures[key] == pytest.approx(ns / 1000, abs=1e-6), key
+        for group in figures["groups"]:
+            busy = simulator.group_busy(figures["rank"], group["name"])
+            assert group["busy_us"] == pytest.approx(busy / 1000, abs=1e-6)
+            assert group["bytes"] == sum(t["bytes"] for t in role["traffic"] if t["group"] == group["name"])
 
 
 @pytest.mark.parametrize("words", [

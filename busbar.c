@@ -4,6 +4,7 @@
  */
 #include "bootstrap/err.h"
 #include "bootstrap/opts.h"
+#include "bootstrap/world.h"
 #include "collectives/bench.h"
 #include "proxies/plan.h"
 #include "proxies/proxy_main.h"
@@ -96,6 +97,7 @@ int main(int argc, char **argv)
 {
     int rc = 0;
 
+    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is up */
     if (argc < 2) {
         print_help(stderr);
         rc = -BB_EUSAGE;
@@ -106,7 +108,7 @@ int main(int argc, char **argv)
     } else {
         rc = run_command(argc - 1, argv + 1);
     }
-    if (fflush(stdout) != 0 && rc >= 0)
+    if ((fflush(stdout) != 0 || ferror(stdout)) && rc >= 0)
         rc = bb_err(BB_EFAIL, "cannot write to stdout");
     return bb_exit_code(rc);
 }

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ". The only process-wide state of busbar, set at start. */
+/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ". With `mute` the only process-wide state of busbar, set at
+ * start. */
 static char speaker[128];
+static int mute;
 
 void bb_err_identify(int rank, const char *host, int gpu)
 {
@@ -21,6 +23,11 @@ void bb_err_identify(int rank, const char *host, int gpu)
         snprintf(speaker, sizeof(speaker), "rank %d (%s, GPU %d): ", rank, host, gpu);
 }
 
+void bb_err_mute(int on)
+{
+    mute = on;
+}
+
 __attribute__((format(printf, 2, 0))) static void say(const char *kind, const char *fmt, va_list args)
 {
     char line[2048];
@@ -28,6 +35,8 @@ __attribute__((format(printf, 2, 0))) static void say(const char *kind, const ch
     int room = (int)sizeof(line) - used - 1;
     int text = vsnprintf(line + used, (size_t)room, fmt, args);
 
+    if (mute)
+        return;
     used += text < room ? text : room - 1;
     line[used++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)used) < 0)

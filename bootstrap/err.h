@@ -46,6 +46,12 @@ void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  */
 void bb_err_identify(int rank, const char *host, int gpu);
 
+/*
+ * bb_err_mute - say nothing (true), or speak again. For the ranks of a launched job that are not the first while the
+ * command line is read: all would say the same.
+ */
+void bb_err_mute(int on);
+
 /* bb_exit_code - exit status for a return code: 0 for 0 and above, else the code without its sign. */
 int bb_exit_code(int rc);
 

@@ -278,9 +278,11 @@ static void say_bye(struct bb_rollcall *roll)
     pthread_cond_broadcast(&roll->news);
 }
 
+/* On the way out in order a signal changes nothing: mpirun sends one to the slower ranks as soon as the first of a job
+ * that was refused has left with its exit status. */
 static void check_signal(struct bb_rollcall *roll, double now_s)
 {
-    if (!roll->signal || now_s < roll->signal_s || roll->ending)
+    if (!roll->signal || now_s < roll->signal_s || roll->ending || roll->bye_said)
         return;
     if (roll->rank == 0)
         bb_err(BB_EFAIL, "ended by %s", strsignal(roll->signal));

@@ -193,6 +193,16 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
 
 /* ---- start ---- */
 
+int bb_launcher_rank(void)
+{
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++)
+        if (getenv(ranks[i]))
+            return atoi(getenv(ranks[i]));
+    return 0;
+}
+
 /* One process although a launcher started more: this MPI is not the launcher's, and every rank would think it is alone.
  */
 static int refuse_foreign_launcher(const struct bb_world *w)
@@ -283,6 +293,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     int rc;
 
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
+    bb_err_mute(0);
     TRY(bb_rollcall_start(&w->roll, timeout_s));
     TRY(start_mpi(w));
     TRY(refuse_foreign_launcher(w));

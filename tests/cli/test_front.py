@@ -1,0 +1,64 @@
+"""The front door: help, version, lists, unknown words, and what the binary may ask of MPI."""
+import re
+import subprocess
+
+import pytest
+
+
+def lines_of(done):
+    return [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
+
+
+def test_help_needs_nothing(busbar, golden):
+    done = busbar.run("--help", emulated=False)
+    assert done.returncode == 0 and done.stderr == ""
+    golden("help.txt", done.stdout)
+
+
+def test_without_a_word_the_help_is_an_error(busbar):
+    done = busbar.run(emulated=False)
+    assert done.returncode == 2 and done.stdout == "" and "Usage: busbar COMMAND" in done.stderr
+
+
+def test_version(busbar):
+    assert re.fullmatch(r"busbar \d+\.\d+\.\d+\n", busbar.run("--version", emulated=False).stdout)
+
+
+@pytest.mark.parametrize("words,near", [
+    (["bnech"], "bench"), (["plann"], "plan"), (["list", "colectives"], "collectives"), (["list", "dtype"], "dtypes"),
+    (["bench", "allreduce"], "all_reduce"), (["proxy", "gpt2_lrage"], "gpt2_large"), (["plan", "bert", "--ranks", "4"], "bert_large"),
+])
+def test_unknown_words_name_the_nearest(busbar, words, near):
+    done = busbar.run(*words)
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = lines_of(done)
+    assert words[-1] in line or words[1] in line
+    assert near in line
+
+
+def test_one_rank_speaks_for_all(busbar):
+    done = busbar.run("bench", "all_redcue", ranks=3)
+    assert done.returncode == 2
+    assert len(lines_of(done)) == 1
+
+
+@pytest.mark.parametrize("what", ["collectives", "dtypes", "ops", "proxies", "models", "clusters"])
+def test_each_list_stands_in_the_whole(busbar, what):
+    one, whole = busbar.run("list", what, emulated=False), busbar.run("list", emulated=False)
+    assert one.returncode == 0 and len(one.stdout.splitlines()) > 2
+    assert one.stdout in whole.stdout
+
+
+def test_a_full_disk_is_a_failed_run(busbar):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(busbar.command("list", emulated=False), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "stdout" in done.stderr
+
+
+def test_mpi_cannot_carry_traffic(busbar):
+    """MPI starts the ranks and hands out ids: no call that could move a payload between ranks is even linked."""
+    symbols = subprocess.run(["nm", "-D", "--undefined-only", str(busbar.build / "busbar")], capture_output=True, text=True,
+                             check=True).stdout
+    used = {name.split("@")[0] for name in re.findall(r"\bU (P?MPI_\w+)", symbols)}
+    assert used <= {"MPI_Init_thread", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_set_errhandler", "MPI_Error_string", "MPI_Ibcast",
+                    "MPI_Iallgather", "MPI_Ibarrier", "MPI_Test", "MPI_Abort", "MPI_Finalize"}

@@ -23,7 +23,8 @@ static int list_main(int argc, char **argv);
 static const struct command commands[] = {
     {"bench", "COLLECTIVE... [OPTION...]", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
     {"proxy", "NAME [OPTION...]", "run a training step's communication and say what was hidden", bb_proxy_main},
-    {"plan", "NAME --ranks N [OPTION...]", "the same step on paper: traffic, memory, checks; no GPU, no MPI", bb_plan_main},
+    {"plan", "NAME --ranks N [OPTION...]", "the same step on paper: traffic, memory, checks; no GPU, no MPI",
+     bb_plan_main},
     {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters", list_main},
 };
 
@@ -55,8 +56,9 @@ static int list_main(int argc, char **argv)
     for (int i = 0; i < N_LISTINGS; i++)
         names[i] = listings[i].name;
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models or clusters; all without "
-               "it.\n");
+        printf(
+            "Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models or clusters; all without "
+            "it.\n");
         return 0;
     }
     if (argc > 2)

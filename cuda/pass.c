@@ -198,6 +198,12 @@ static const struct need needs[BB_PASS_KINDS][BB_PASS_ARRAYS] = {
                       NEED(first, BB_HOLDS_FLOATS, count_of), NEED(second, BB_HOLDS_SQUARES, count_of)},
 };
 
+static bool is_written(size_t field)
+{
+    return field == offsetof(struct bb_pass, out) || field == offsetof(struct bb_pass, master) ||
+           field == offsetof(struct bb_pass, first) || field == offsetof(struct bb_pass, second);
+}
+
 int bb_pass_arrays(const struct bb_pass *p, struct bb_pass_array arrays[BB_PASS_ARRAYS])
 {
     int n = 0;
@@ -205,7 +211,8 @@ int bb_pass_arrays(const struct bb_pass *p, struct bb_pass_array arrays[BB_PASS_
     for (const struct need *need = needs[p->kind]; need->name; need++) {
         size_t count = need->count(p), each = need->content == BB_HOLDS_ELEMENTS ? e_of(p) : 4;
         if (count > 0)
-            arrays[n++] = (struct bb_pass_array){need->name, need->field, count, count * each, need->content};
+            arrays[n++] = (struct bb_pass_array){need->name,   need->field,   count,
+                                                 count * each, need->content, is_written(need->field)};
     }
     return n;
 }

@@ -98,6 +98,7 @@ struct bb_pass_array {
     const char *name;
     size_t field, count, bytes; /* offset of the pointer; elements; memory */
     enum bb_pass_content content;
+    bool written; /* by the pass, perhaps after it was read */
 };
 
 /* bb_pass_arrays - the arrays that the pass needs, from its kind, type and shape: who allocates them, counts with this.

@@ -6,3 +6,4 @@ target_include_directories(test_layer_kernels PRIVATE ${CUDAToolkit_INCLUDE_DIRS
 bb_unit_test(NAME test_gpu_layer SOURCES test_gpu_layer.c pass_cases.c LIBS bb_cuda m EMULATED)
 bb_unit_test(NAME test_gpu_gemm SOURCES test_gpu_gemm.c LIBS bb_cuda m EMULATED)
 bb_unit_test(NAME test_gpu_busy SOURCES test_gpu_busy.c LIBS bb_cuda m EMULATED)
+bb_unit_test(NAME test_gpu_work SOURCES test_gpu_work.c LIBS bb_cuda m EMULATED)

@@ -257,6 +257,10 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
         config.maxCTAs = opts->max_ctas;
     if (opts->cga_cluster_size != 0)
         config.cgaClusterSize = opts->cga_cluster_size < 0 ? 0 : opts->cga_cluster_size;
+#if NCCL_VERSION_CODE >= 22700
+    if (opts->cta_policy > 0)
+        config.CTAPolicy = opts->cta_policy - 1;
+#endif
 #ifdef BB_NCCL_HAS_COMM_NAME
     config.commName = c->name; /* an older library reads only as far as it knows */
 #else

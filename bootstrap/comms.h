@@ -15,6 +15,7 @@
 struct bb_comm_opts {
     bool blocking; /* calls return when enqueued: no helper thread in the latency; cannot be aborted while inside */
     int min_ctas, max_ctas; /* CTAs (channels) per operation, 0: NCCL's choice                       */
+    int cta_policy;         /* NCCL's number of the policy plus 1, 0: NCCL's choice; from NCCL 2.27 on           */
     int cga_cluster_size;   /* -1: NCCL's choice is overridden with 0 (no clusters); 0: NCCL's choice */
 };
 

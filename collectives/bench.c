@@ -6,12 +6,15 @@
 
 #include "bootstrap/progress.h"
 #include "collectives/bench_compute.h"
+#include "collectives/issue.h"
 #include "collectives/options.h"
+#include "collectives/registration.h"
 #include "collectives/report.h"
 #include "cuda/check.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Everything that a run holds; zeroed is empty, so one release fits every state. */
 struct bench {
@@ -21,10 +24,15 @@ struct bench {
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     struct bb_comm comm;
     struct bb_native native;
+    struct bb_mulsums mulsums;
+    struct bb_registration registration;
+    int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
+    struct bb_report_memory memory;
     struct bb_rig rig;
     struct bb_report report;
     struct bb_progress progress;
     int nccl_header, nccl_runtime;
+    bool below;    /* some bus bandwidth was below the threshold                       */
     bool wrong;    /* some data were wrong: the run goes on, its exit status tells    */
     bool together; /* the run ends early, all ranks know it, and end in order          */
 };
@@ -39,13 +47,46 @@ static int all_know(struct bench *b, int rc)
 /* ---- ranks and devices --------------------------------------------------------------------------------------------
  */
 
-static int check_root(const struct bench *b)
+static int members_of(const struct bench *b, int group)
 {
-    for (int i = 0; i < b->sweep.n_colls; i++)
-        if (bb_colls[b->sweep.colls[i]].flags & BB_COLL_ROOTED && b->sweep.root >= b->world.size)
-            return b->world.rank ? -BB_EUSAGE
-                                 : bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d",
-                                          b->sweep.root, bb_colls[b->sweep.colls[i]].name, b->world.size - 1);
+    int n = 0;
+
+    for (int r = 0; r < b->world.size; r++)
+        n += b->groups[r] == group;
+    return n;
+}
+
+static int make_groups(struct bench *b)
+{
+    b->groups = calloc((size_t)b->world.size, sizeof *b->groups);
+    if (!b->groups)
+        return bb_err(BB_EFAIL, "no memory for the groups of %d ranks", b->world.size);
+    for (int r = 0; b->sweep.is_split && r < b->world.size; r++)
+        b->groups[r] = bb_split_group(&b->sweep.split, r);
+    b->smallest = b->world.size;
+    for (int r = 0; r < b->world.size; r++) {
+        int n = members_of(b, b->groups[r]);
+        b->smallest = n < b->smallest ? n : b->smallest;
+        b->largest = n > b->largest ? n : b->largest;
+    }
+    return 0;
+}
+
+/* What the options mean with this many ranks. Every rank comes to the same answer, rank 0 says it. */
+static int check_ranks(const struct bench *b)
+{
+    const struct bb_sweep *s = &b->sweep;
+    bool speaks = b->world.rank == 0;
+
+    for (int i = 0; i < s->n_colls; i++)
+        if (bb_colls[s->colls[i]].flags & BB_COLL_ROOTED && s->root >= b->smallest)
+            return speaks ? bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", s->root,
+                                   bb_colls[s->colls[i]].name, b->smallest - 1)
+                          : -BB_EUSAGE;
+    if (s->amounts && s->amounts->bytes && s->amounts->n < b->largest)
+        return speaks ? bb_err(BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
+                               s->amounts->n, b->largest)
+                      : -BB_EUSAGE;
     return 0;
 }
 
@@ -109,17 +150,30 @@ static int drop_unsupported_types(struct bench *b)
 
 static int make_comm(struct bench *b)
 {
+    const struct bb_bench_options *o = &b->options;
     /* Blocking: calls return when enqueued, without the helper thread's hop in the time. */
-    const struct bb_comm_opts opts = {.blocking = true};
-    int *members = malloc((size_t)b->world.size * sizeof *members), rc;
+    const struct bb_comm_opts opts = {
+        .blocking = true, .min_ctas = o->min_ctas, .max_ctas = o->max_ctas, .cta_policy = o->cta_policy + 1};
+    int *members = malloc((size_t)b->world.size * sizeof *members), group = b->groups[b->world.rank], n = 0, rc;
+    char name[BB_COMM_NAME] = "world";
 
     if (!members)
         return bb_err(BB_EFAIL, "no memory for the members of a group of %d", b->world.size);
     for (int r = 0; r < b->world.size; r++)
-        members[r] = r;
-    rc = bb_comm_init(&b->comm, &b->world, "world", members, b->world.size, &opts);
+        if (b->groups[r] == group)
+            members[n++] = r;
+    if (b->sweep.is_split)
+        snprintf(name, sizeof name, "group %d", group);
+    rc = bb_comm_init(&b->comm, &b->world, name, members, n, &opts);
     free(members);
     return rc;
+}
+
+/* The communicator takes an unknown field without a word when the library is older. */
+static void warn_policy(const struct bench *b)
+{
+    if (b->options.cta_policy >= 0 && (b->nccl_runtime < 22700 || b->nccl_header < 22700) && b->world.rank == 0)
+        bb_warn("CTA policy %d (-x) needs NCCL 2.27; measured without", b->options.cta_policy);
 }
 
 static int setup_ranks(struct bench *b)
@@ -127,13 +181,15 @@ static int setup_ranks(struct bench *b)
     int rc;
 
     TRY(bb_world_init(&b->world, b->options.common.timeout_s));
-    TRY(all_know(b, check_root(b)));
+    TRY(make_groups(b));
+    TRY(all_know(b, check_ranks(b)));
     TRY(bb_nccl_version(&b->nccl_header, &b->nccl_runtime));
     TRY(choose_device(b));
     TRY(all_know(b, drop_unsupported_types(b)));
     b->report.shared_gpu = bb_device_shared(b->devices, b->world.size);
     if (b->report.shared_gpu)
         TRY(bb_comms_share_gpu_env(b->world.rank));
+    warn_policy(b);
 out:
     return rc;
 }
@@ -144,7 +200,9 @@ out:
 /* Two slots of the largest row: one that the iterations walk through, one for the last iteration. */
 static size_t arena_bytes(const struct bench *b)
 {
-    return 2 * bb_sweep_slot_bytes(&b->sweep, b->world.size);
+    size_t small = bb_sweep_slot_bytes(&b->sweep, b->smallest), large = bb_sweep_slot_bytes(&b->sweep, b->largest);
+
+    return 2 * (small > large ? small : large);
 }
 
 /* The fullest GPU decides for all, and rank 0 says so. Asked before NCCL takes its share, and after. */
@@ -182,32 +240,81 @@ static int make_samples(struct bb_rig *rig)
     return rig->samples && rig->all_samples ? 0 : bb_err(BB_EFAIL, "no memory for %zu samples", n);
 }
 
+static const struct bb_mode *mode_of(const struct bb_bench_options *o)
+{
+    if (o->graph_launches > 0)
+        return &bb_mode_graph;
+    return o->blocking ? &bb_mode_blocked : &bb_mode_stream;
+}
+
+static struct bb_rig rig_of(struct bench *b)
+{
+    const struct bb_bench_options *o = &b->options;
+
+    return (struct bb_rig){.world = &b->world,
+                           .comm = &b->comm,
+                           .native = &b->native,
+                           .device = &b->device,
+                           .mode = mode_of(o),
+                           .iterations = o->iterations,
+                           .repeats = o->repeats,
+                           .warmup = o->warmup,
+                           .checks = o->checks,
+                           .aggregate = o->aggregate,
+                           .blocking = (enum bb_blocking)o->blocking,
+                           .graph_launches = o->graph_launches,
+                           .host_time = o->host_time,
+                           .across = (enum bb_across)o->across,
+                           .groups = b->sweep.is_split ? b->groups : NULL,
+                           .mulsums = &b->mulsums};
+}
+
+static int make_stream(struct bench *b)
+{
+    struct bb_rig *rig = &b->rig;
+    int rc;
+
+    if (!b->options.null_stream) {
+        TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
+        bb_nvtx_name_stream(&rig->nvtx, rig->stream, "bench");
+    }
+    TRY(BB_CUDA(cudaEventCreate(&rig->start)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
+out:
+    return rc;
+}
+
+static int make_arena(struct bench *b)
+{
+    enum bb_registration_kind asked = (enum bb_registration_kind)b->options.registration;
+    int rc;
+
+    if (asked == BB_REGISTER_NONE)
+        TRY(bb_buffer_init(&b->rig.arena, arena_bytes(b), b->rig.stream));
+    else
+        TRY(bb_registration_init(&b->registration, &b->rig.arena, arena_bytes(b), asked, &b->comm));
+    TRY(fill_arena(&b->rig));
+    TRY(bb_rig_wait(&b->rig, "preparation of buffers"));
+out:
+    return rc;
+}
+
 static int make_rig(struct bench *b)
 {
     struct bb_rig *rig = &b->rig;
     int rc;
 
     b->native = bb_native_find();
-    *rig = (struct bb_rig){.world = &b->world,
-                           .comm = &b->comm,
-                           .native = &b->native,
-                           .device = &b->device,
-                           .mode = &bb_mode_stream,
-                           .iterations = b->options.iterations,
-                           .repeats = b->options.repeats,
-                           .warmup = b->options.warmup,
-                           .checks = b->options.checks};
+    *rig = rig_of(b);
     bb_nvtx_init(&rig->nvtx);
     bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
     TRY(make_samples(rig));
-    TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
-    bb_nvtx_name_stream(&rig->nvtx, rig->stream, "bench");
-    TRY(BB_CUDA(cudaEventCreate(&rig->start)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
+    TRY(make_stream(b));
     TRY(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)));
-    TRY(bb_buffer_init(&rig->arena, arena_bytes(b), rig->stream));
-    TRY(fill_arena(rig));
-    TRY(bb_rig_wait(rig, "preparation of buffers"));
+    for (int i = 0; i < b->sweep.n_redops; i++)
+        if (b->sweep.redops[i] == BB_MULSUM)
+            TRY(bb_mulsums_make(&b->mulsums, &b->comm, b->sweep.dtypes, b->sweep.n_dtypes));
+    TRY(make_arena(b));
 out:
     return rc;
 }
@@ -246,6 +353,13 @@ static struct bb_results_device *device_rows(const struct bench *b)
     return rows;
 }
 
+static int gather_pids(struct bench *b, int *pids)
+{
+    int own = getpid();
+
+    return bb_world_allgather(&b->world, &own, pids, sizeof own);
+}
+
 static int open_report(struct bench *b, int argc, char **argv)
 {
     const struct bb_common *common = &b->options.common;
@@ -253,13 +367,18 @@ static int open_report(struct bench *b, int argc, char **argv)
     struct bb_report_head text = {
         .options = &b->options, .nccl_header = b->nccl_header, .nccl_runtime = b->nccl_runtime};
     struct bb_results_device *devices = device_rows(b);
+    int *pids = calloc((size_t)b->world.size, sizeof *pids);
     struct bb_results_head json;
     int rc;
 
-    if (!devices)
+    if (!devices || !pids)
         return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", b->world.size);
     bb_cuda_versions(&text.cuda_runtime, &text.cuda_driver);
     text.devices = devices;
+    text.groups = b->groups;
+    text.gpus = b->devices;
+    TRY(gather_pids(b, pids));
+    text.pids = pids;
     json = (struct bb_results_head){.schema = "busbar.bench/1",
                                     .path = common->json,
                                     .out = stdout,
@@ -274,13 +393,19 @@ static int open_report(struct bench *b, int argc, char **argv)
                                     .emulated = b->device.emulated,
                                     .shared_gpu = b->report.shared_gpu};
     b->report.rig = &b->rig;
+    b->report.options = &b->options;
+    b->report.memory = &b->memory;
+    b->report.registration = &b->registration;
     b->report.out = table ? stdout : NULL;
     bb_progress_init(&b->progress, b->world.rank, common->quiet);
     rc = bb_results_open(&b->report.json, &json, &b->world);
     TRY(all_know(b, bb_world_agree(&b->world, rc, "opening the results")));
+    if (b->report.json)
+        TRY(bb_results_set(b->report.json, "options", bb_json_options(&bb_bench_set, &b->options)));
     bb_report_head(&b->report, &text);
 out:
     free(devices);
+    free(pids);
     return rc;
 }
 
@@ -292,7 +417,7 @@ static void say_wrong(const struct bench *b, const struct bb_case *c, const stru
     int digits = 2 * bb_dtypes[c->dtype].bytes;
     const struct bb_wrong *w = &f->first;
 
-    if (b->world.rank != 0)
+    if (b->comm.rank != 0)
         return;
     if (w->outside)
         bb_err(BB_EDATA,
@@ -312,42 +437,98 @@ static int measure_placement(struct bench *b, struct bb_row *row, int place)
     int rc;
 
     c.in_place = place == BB_IN_PLACE;
-    row->measured[place] = asked && bb_case_possible(&c);
+    row->measured[place] = asked && (b->sweep.overlapping || bb_case_possible(&c));
     if (!row->measured[place])
         return 0;
     rc = bb_measure(&b->rig, &c, &row->figures[place]);
     if (rc == 0 && row->figures[place].wrong > 0) {
-        b->wrong = true;
         bb_progress_clear(&b->progress);
         say_wrong(b, &c, &row->figures[place]);
     }
     return rc;
 }
 
+static bool is_wrong(const struct bb_row *row)
+{
+    return row->figures[BB_OUT_OF_PLACE].wrong > 0 || row->figures[BB_IN_PLACE].wrong > 0;
+}
+
+/* The rows of all groups, in the order of their first ranks, reported by rank 0 and known by all. */
+static int report_groups(struct bench *b, const struct bb_row *row)
+{
+    struct bb_row *all = calloc((size_t)b->world.size, sizeof *all);
+    int rc;
+
+    if (!all)
+        return bb_err(BB_EFAIL, "no memory for the rows of %d ranks", b->world.size);
+    TRY(bb_world_allgather(&b->world, row, all, sizeof *row));
+    for (int r = 0; r < b->world.size; r++) {
+        all[r].c.amounts = b->sweep.amounts;
+        b->wrong = b->wrong || is_wrong(&all[r]);
+        if (all[r].first)
+            TRY(bb_report_row(&b->report, &all[r]));
+    }
+out:
+    free(all);
+    return rc;
+}
+
 static int measure_row(void *arg, const struct bb_case *c)
 {
     struct bench *b = arg;
-    struct bb_row row = {.c = *c};
+    struct bb_row row = {.c = *c, .group = b->groups[b->world.rank], .first = b->comm.rank == 0};
     int rc;
 
     bb_progress_show(&b->progress, "%s %zu bytes", bb_colls[c->kind].name, bb_case_bytes(c));
     TRY(measure_placement(b, &row, BB_OUT_OF_PLACE));
     TRY(measure_placement(b, &row, BB_IN_PLACE));
     bb_progress_clear(&b->progress);
+    if (b->sweep.is_split)
+        return report_groups(b, &row);
+    b->wrong = b->wrong || is_wrong(&row);
     TRY(bb_report_row(&b->report, &row));
 out:
     return rc;
 }
 
+static bool all_groups_can(const struct bench *b, int coll)
+{
+    for (int r = 0; r < b->world.size; r++)
+        if (!bb_coll_possible((enum bb_coll_kind)coll, members_of(b, b->groups[r])))
+            return false;
+    return true;
+}
+
+static int measure_collective(struct bench *b, int coll)
+{
+    bool below;
+    int rc = 0;
+
+    if (!all_groups_can(b, coll)) {
+        bb_report_skip(&b->report, coll);
+        return 0;
+    }
+    bb_report_begin(&b->report, coll);
+    rc = bb_sweep_each(&b->sweep, coll, b->comm.size, measure_row, b);
+    if (rc == 0 && b->options.memory)
+        rc = bb_device_free_bytes(&b->memory.free_at_end);
+    if (rc != 0)
+        return rc;
+    below = b->world.rank == 0 && bb_report_end(&b->report, coll);
+    rc = bb_world_bcast(&b->world, &below, sizeof below, 0);
+    b->below = b->below || below;
+    return rc;
+}
+
+/* cycles 0: until somebody ends it. */
 static int run_sweep(struct bench *b)
 {
     int rc = 0;
 
-    for (int i = 0; i < b->sweep.n_colls && rc == 0; i++) {
-        bb_report_begin(&b->report, b->sweep.colls[i]);
-        rc = bb_sweep_each(&b->sweep, b->sweep.colls[i], b->world.size, measure_row, b);
-        if (rc == 0)
-            bb_report_end(&b->report, b->sweep.colls[i]);
+    for (int cycle = 0; rc == 0 && (b->options.cycles == 0 || cycle < b->options.cycles); cycle++) {
+        b->report.cycle = cycle;
+        for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)
+            rc = measure_collective(b, b->sweep.colls[i]);
     }
     bb_progress_clear(&b->progress);
     return rc;
@@ -356,18 +537,27 @@ static int run_sweep(struct bench *b)
 /* ---- start and end ------------------------------------------------------------------------------------------------
  */
 
+/* How much memory each step takes, for the report. */
+static int note_free(struct bench *b, size_t *free_bytes)
+{
+    return b->options.memory ? bb_device_free_bytes(free_bytes) : 0;
+}
+
 static int run(struct bench *b, int argc, char **argv)
 {
     int rc;
 
     TRY(setup_ranks(b));
     TRY(check_memory(b));
+    TRY(note_free(b, &b->memory.free_at_start));
     TRY(make_comm(b));
+    TRY(note_free(b, &b->memory.free_after_init));
     TRY(check_memory(b));
     TRY(make_rig(b));
+    TRY(note_free(b, &b->memory.free_after_buffers));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
-    rc = all_know(b, b->wrong ? -BB_EDATA : 0);
+    rc = all_know(b, b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : 0);
 out:
     return rc;
 }
@@ -375,20 +565,18 @@ out:
 /* The end that all ranks come to: what they share is taken down in order. */
 static int end_in_order(struct bench *b)
 {
+    bb_registration_release(&b->registration, &b->rig.arena, &b->comm);
     release_rig(&b->rig);
+    bb_mulsums_release(&b->mulsums, &b->comm);
     return bb_comm_finalize(&b->comm);
 }
 
-int bb_bench_main(int argc, char **argv)
+int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,
+                     const struct bb_report_style *style, int argc, char **argv)
 {
-    struct bench b = {0};
+    struct bench b = {.options = *o, .sweep = *sweep, .report = {.style = style}};
     int rc, end_rc;
 
-    if (argc > 1 && strcmp(argv[1], "compute") == 0)
-        return bb_bench_compute_main(argc, argv);
-    rc = bb_bench_parse(&b.options, &b.sweep, argc, argv, stdout);
-    if (rc != 0)
-        return rc;
     rc = run(&b, argc, argv);
     rc = bb_results_close(b.report.json, rc);
     if (rc == 0 || b.together) {
@@ -398,5 +586,19 @@ int bb_bench_main(int argc, char **argv)
         end_rc = bb_world_release(&b.world, rc);
     }
     free(b.devices);
+    free(b.groups);
+    bb_bench_release_sweep(&b.sweep);
     return rc ? rc : end_rc;
+}
+
+int bb_bench_main(int argc, char **argv)
+{
+    struct bb_bench_options options;
+    struct bb_sweep sweep;
+    int rc;
+
+    if (argc > 1 && strcmp(argv[1], "compute") == 0)
+        return bb_bench_compute_main(argc, argv);
+    rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
+    return rc ? rc : bb_bench_execute(&options, &sweep, &bb_report_bench, argc, argv);
 }

@@ -11,6 +11,16 @@
 /* bb_bench_main - argv[0] is "bench". Called by every rank. Returns 0, BB_OPTS_HELP or -BB_E...; MPI is ended. */
 int bb_bench_main(int argc, char **argv);
 
+/*
+ * bb_bench_execute - the run itself, of options and a sweep that are settled; argv is for the results. The sweep is
+ * released. Returns as bb_bench_main.
+ */
+struct bb_bench_options;
+struct bb_sweep;
+struct bb_report_style;
+int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,
+                     const struct bb_report_style *style, int argc, char **argv) BB_MUST_CHECK;
+
 /* One line per row of the table: name and what it is. Return 0 or -BB_EFAIL (a full disk). */
 int bb_list_collectives(FILE *out);
 int bb_list_dtypes(FILE *out);

@@ -11,6 +11,7 @@
 #ifndef BB_COLLECTIVES_CASE_H
 #define BB_COLLECTIVES_CASE_H
 
+#include "collectives/amounts.h"
 #include "collectives/coll.h"
 #include "cuda/pattern.h"
 
@@ -24,6 +25,8 @@ struct bb_case {
     int ranks;
     size_t count; /* argument of the NCCL call, in elements */
     bool in_place;
+    size_t unalign;                   /* elements by which both buffers are moved off their alignment */
+    const struct bb_amounts *amounts; /* BB_COLL_UNEVEN                                              */
 };
 
 /* Offsets and sizes in bytes; offsets from the slot's start. */
@@ -35,7 +38,7 @@ struct bb_layout {
     size_t slot_bytes;
 };
 
-/* bb_case_bytes - payload: what algorithm bandwidth divides by the time. */
+/* bb_case_bytes - the size of the row: bytes of the larger buffer, of the rank that has most. */
 size_t bb_case_bytes(const struct bb_case *c);
 
 /* bb_case_possible - false for an operation that cannot be done in place. */
@@ -55,5 +58,16 @@ bool bb_case_contributes(const struct bb_case *c, int rank);
  * rank that receives nothing.
  */
 void bb_case_expect(const struct bb_case *c, int rank, struct bb_expect *e, size_t *count);
+
+/*
+ * An uneven exchange delivers slices of different lengths, hence several expectations: part i of bb_case_parts covers
+ * `count` elements from element `offset` of the receive area on. Every other kind has one part, all of the area.
+ */
+struct bb_part {
+    size_t offset, count;
+    struct bb_expect expect;
+};
+int bb_case_parts(const struct bb_case *c);
+struct bb_part bb_case_part(const struct bb_case *c, int rank, int i);
 
 #endif

@@ -107,6 +107,23 @@ const struct bb_coll bb_colls[BB_COLL_KIND_COUNT] = {
                      .factor_text = "1",
                      .flags = 0,
                      .inplace = BB_INPLACE_NONE},
+    [BB_ALLTOALLV] = {.name = "alltoallv",
+                      .help = "every rank sends each rank a slice of its own size",
+                      .send_count = all_slices,
+                      .recv_count = all_slices,
+                      .bus_factor = factor_n1_n,
+                      .factor_text = "(n-1)/n",
+                      .flags = BB_COLL_SLICED | BB_COLL_UNEVEN,
+                      .inplace = BB_INPLACE_NONE},
+    [BB_HYPERCUBE] = {.name = "hypercube",
+                      .help = "all_gather by exchanges along the edges of a hypercube",
+                      .send_count = whole,
+                      .recv_count = all_slices,
+                      .bus_factor = factor_1,
+                      .factor_text = "1, algbw = (n-1)/n size / time",
+                      .alg_factor = factor_n1_n,
+                      .flags = BB_COLL_SLICED | BB_COLL_ROUNDS,
+                      .inplace = BB_INPLACE_SEND_IN_RECV},
 };
 
 int bb_coll_find(const char *name)
@@ -129,6 +146,11 @@ size_t bb_coll_count(enum bb_coll_kind kind, size_t bytes, int n, size_t elem_by
     if (!(bb_colls[kind].flags & BB_COLL_SLICED))
         return elements;
     return elements / (size_t)n & ~(16 / elem_bytes - 1);
+}
+
+bool bb_coll_possible(enum bb_coll_kind kind, int n)
+{
+    return !(bb_colls[kind].flags & BB_COLL_ROUNDS) || (n & (n - 1)) == 0;
 }
 
 size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n)

@@ -24,6 +24,8 @@ enum bb_coll_kind {
     BB_GATHER,
     BB_SCATTER,
     BB_SENDRECV,
+    BB_ALLTOALLV,
+    BB_HYPERCUBE,
     BB_COLL_KIND_COUNT
 };
 
@@ -31,6 +33,9 @@ enum bb_coll_flag {
     BB_COLL_REDUCES = 1, /* takes a reduction operation                                          */
     BB_COLL_ROOTED = 2,  /* takes a root                                                         */
     BB_COLL_SLICED = 4,  /* count is one rank's slice, rounded to a multiple of 16 bytes         */
+    BB_COLL_UNEVEN = 8,  /* pairs of ranks exchange different amounts: collectives/amounts.h     */
+    BB_COLL_ROUNDS = 16, /* rounds that wait for each other: n is a power of two, and several
+                            operations cannot be one group                                       */
 };
 
 /* Where the two pointers lie when the operation is done in place; slices are `count` elements long. */
@@ -47,6 +52,7 @@ struct bb_coll {
     size_t (*send_count)(size_t count, int n); /* elements of a rank's send buffer (rooted: the largest rank's) */
     size_t (*recv_count)(size_t count, int n); /* elements of a rank's receive buffer (same)                  */
     double (*bus_factor)(int n);               /* busbw / algbw; 0 where one rank moves nothing               */
+    double (*alg_factor)(int n);               /* part of the payload that algorithm bandwidth counts, NULL: 1 */
     unsigned flags;                            /* enum bb_coll_flag                                           */
     enum bb_coll_inplace inplace;
 };
@@ -61,6 +67,9 @@ const char *bb_coll_name_at(size_t i);
  * rounded down so that a slice is a multiple of 16 bytes (it may become 0); others: bytes / elem_bytes.
  */
 size_t bb_coll_count(enum bb_coll_kind kind, size_t bytes, int n, size_t elem_bytes);
+
+/* bb_coll_possible - whether n ranks can do it. */
+bool bb_coll_possible(enum bb_coll_kind kind, int n);
 
 /* bb_coll_payload_count - elements that algorithm bandwidth counts: the larger of the two buffers. */
 size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n);

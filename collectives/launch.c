@@ -1,6 +1,9 @@
 /* launch.c - the launcher of each row of the table of collectives. */
 #include "collectives/launch.h"
 
+#include "cuda/check.h"
+#include "cuda/pattern.h"
+
 /* The tables are numbered like NCCL's enums. */
 #define SAME(ours, nccl) _Static_assert((int)(ours) == (int)(nccl), #ours)
 SAME(BB_INT8, ncclInt8);
@@ -40,7 +43,37 @@ static ncclDataType_t type_of(const struct bb_call *c)
 
 static ncclRedOp_t op_of(const struct bb_call *c)
 {
-    return (ncclRedOp_t)c->redop;
+    return c->redop == BB_MULSUM ? c->mulsums->op[c->dtype] : (ncclRedOp_t)c->redop;
+}
+
+static int make_mulsum(struct bb_mulsums *m, struct bb_comm *comm, int dtype)
+{
+    struct bb_pattern p = bb_pattern_of(&bb_dtypes[dtype], BB_MULSUM, comm->size, 0);
+    int scalar = bb_mulsum_scalar(comm->rank), rc;
+    uint64_t bits = p.number_class == BB_FLOATING ? bb_float_bits(&p, scalar) : (uint64_t)scalar;
+
+    TRY(BB_NCCL(
+        ncclRedOpCreatePreMulSum(&m->op[dtype], &bits, (ncclDataType_t)dtype, ncclScalarHostImmediate, comm->nccl)));
+    m->made[dtype] = true;
+out:
+    return rc;
+}
+
+int bb_mulsums_make(struct bb_mulsums *m, struct bb_comm *comm, const int *dtypes, int n)
+{
+    int rc = 0;
+
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = make_mulsum(m, comm, dtypes[i]);
+    return rc;
+}
+
+void bb_mulsums_release(struct bb_mulsums *m, struct bb_comm *comm)
+{
+    for (int d = 0; d < BB_DTYPE_COUNT; d++)
+        if (m->made[d] && comm->nccl)
+            (void)ncclRedOpDestroy(m->op[d], comm->nccl);
+    *m = (struct bb_mulsums){0};
 }
 
 static int all_reduce(const struct bb_call *c)
@@ -143,6 +176,70 @@ out:
     return rc;
 }
 
+/* Amounts of one direction of an uneven exchange. */
+static size_t amount(const struct bb_call *c, int from, int to)
+{
+    return bb_amounts_count(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
+}
+
+static int exchange_uneven(const struct bb_call *c)
+{
+    const struct bb_comm *comm = c->comm;
+    const char *send = c->send;
+    char *recv = c->recv;
+    int rc = 0;
+
+    for (int peer = 0; peer < comm->size; peer++) {
+        size_t out_count = amount(c, comm->rank, peer), in_count = amount(c, peer, comm->rank);
+
+        if (out_count > 0)
+            TRY(BB_NCCL(ncclSend(send, out_count, type_of(c), peer, comm->nccl, c->stream)));
+        if (in_count > 0)
+            TRY(BB_NCCL(ncclRecv(recv, in_count, type_of(c), peer, comm->nccl, c->stream)));
+        send += out_count * bb_dtypes[c->dtype].bytes;
+        recv += in_count * bb_dtypes[c->dtype].bytes;
+    }
+out:
+    return rc;
+}
+
+static int alltoallv(const struct bb_call *c)
+{
+    return grouped(c, exchange_uneven);
+}
+
+/* A round: what this rank's half of the cube has gathered against what the partner's half has. */
+static int exchange_halves(const struct bb_call *c, int width)
+{
+    int mine = c->comm->rank & ~(width - 1), partner = c->comm->rank ^ width, rc;
+    size_t count = c->count * (size_t)width;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    rc = BB_NCCL(ncclSend(slice(c->recv, c, mine), count, type_of(c), partner, c->comm->nccl, c->stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclRecv(slice(c->recv, c, mine ^ width), count, type_of(c), partner, c->comm->nccl, c->stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclGroupEnd());
+    else
+        (void)ncclGroupEnd();
+out:
+    return rc ? rc : bb_comm_poll(c->comm, "hypercube");
+}
+
+static int hypercube(const struct bb_call *c)
+{
+    size_t bytes = c->count * bb_dtypes[c->dtype].bytes;
+    char *own = slice(c->recv, c, c->comm->rank);
+    int rc = 0;
+
+    if (own != c->send && bytes > 0)
+        TRY(BB_CUDA(cudaMemcpyAsync(own, c->send, bytes, cudaMemcpyDeviceToDevice, c->stream)));
+    for (int width = 1; width < c->comm->size; width *= 2)
+        TRY(exchange_halves(c, width));
+out:
+    return rc;
+}
+
 static int sendrecv(const struct bb_call *c)
 {
     return grouped(c, exchange_ring);
@@ -173,6 +270,7 @@ static int (*const launchers[BB_COLL_KIND_COUNT])(const struct bb_call *) = {
     [BB_ALL_REDUCE] = all_reduce, [BB_ALL_GATHER] = all_gather, [BB_REDUCE_SCATTER] = reduce_scatter,
     [BB_BROADCAST] = broadcast,   [BB_REDUCE] = reduce,         [BB_ALLTOALL] = alltoall,
     [BB_GATHER] = gather,         [BB_SCATTER] = scatter,       [BB_SENDRECV] = sendrecv,
+    [BB_ALLTOALLV] = alltoallv,   [BB_HYPERCUBE] = hypercube,
 };
 
 int bb_launch(const struct bb_call *call)

@@ -16,6 +16,19 @@ enum { BB_NVTX_WORLD = 1 }; /* category of a row's range: the communicator of al
 
 struct bb_mode;
 
+/* Numbered as nccl-tests' option -z. */
+enum bb_blocking {
+    BB_BLOCK_NONE,
+    BB_BLOCK_BARRIER, /* wait for each iteration, then for the other ranks               */
+    BB_BLOCK_WAIT,    /* wait for each iteration                                         */
+    BB_BLOCK_APART,   /* wait and barrier, the barrier not in the time                   */
+    BB_BLOCK_COUNT
+};
+
+/* Numbered as nccl-tests' option -a. */
+enum bb_across { BB_ACROSS_FIRST, BB_ACROSS_MEAN, BB_ACROSS_MIN, BB_ACROSS_MAX, BB_ACROSS_COUNT };
+extern const char *const bb_across_names[BB_ACROSS_COUNT];
+
 /* What a rank measures with. Made by bb_bench_main. */
 struct bb_rig {
     struct bb_world *world;
@@ -29,6 +42,13 @@ struct bb_rig {
     struct bb_buffer arena;      /* slots, case.h                                   */
     struct bb_verdict *verdicts; /* [2] device memory: data, guard zones            */
     int iterations, repeats, warmup, checks;
+    int aggregate;             /* operations of an iteration, in one group; 0 as 1                     */
+    enum bb_blocking blocking; /* what the host does between iterations                                */
+    int graph_launches;        /* of a sample in mode graph                                            */
+    bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
+    enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
+    const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
+    const struct bb_mulsums *mulsums;
     uint64_t passes;     /* verified passes so far: each has its own data   */
     double *samples;     /* [repeats] this rank's, microseconds             */
     double *all_samples; /* [size * repeats] everybody's                    */
@@ -39,7 +59,7 @@ struct bb_mode {
     const char *name, *help;
     int (*time)(struct bb_rig *rig, const struct bb_case *c, double *samples);
 };
-extern const struct bb_mode bb_mode_stream;
+extern const struct bb_mode bb_mode_stream, bb_mode_blocked, bb_mode_graph;
 
 /* The first wrong element of a row, for the message. */
 struct bb_wrong {
@@ -49,9 +69,9 @@ struct bb_wrong {
 };
 
 struct bb_figures {
-    struct bb_stats time_us;  /* per operation; each sample is the slowest rank's              */
+    struct bb_stats time_us;  /* per operation; each sample is that of the group (bb_across)   */
     size_t bytes;             /* payload                                                       */
-    double algbw_gbps;        /* bytes / median time, 1e9 bytes per second; NaN when time is 0 */
+    double algbw_gbps;        /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
     double busbw_gbps;        /* NaN with one rank                                             */
     double factor;            /* busbw / algbw                                                 */
     bool checked;             /* false: nothing was compared                                   */
@@ -62,13 +82,10 @@ struct bb_figures {
 /* bb_measure - all ranks together; the figures are equal on all ranks. */
 int bb_measure(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
 
-/* bb_case_launch - one operation of the case in slot number `slot` of the arena. */
-int bb_case_launch(struct bb_rig *rig, const struct bb_case *c, size_t slot) BB_MUST_CHECK;
+/* bb_rig_mode - what the figures are called: the mode's name, or host. */
+const char *bb_rig_mode(const struct bb_rig *rig);
 
-/* bb_case_slots - slots of this case in the arena, at least 2. */
-size_t bb_case_slots(const struct bb_rig *rig, const struct bb_case *c);
-
-/* bb_rig_wait - until the stream is empty, under the deadline and with an eye on the communicator. */
-int bb_rig_wait(struct bb_rig *rig, const char *what) BB_MUST_CHECK;
+/* bb_rig_aggregate - operations of one iteration, at least 1. */
+size_t bb_rig_aggregate(const struct bb_rig *rig);
 
 #endif

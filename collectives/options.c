@@ -2,7 +2,9 @@
 #include "collectives/options.h"
 
 #include "bootstrap/units.h"
+#include "collectives/measure.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *dtype_or_all(size_t i)
@@ -20,7 +22,7 @@ static const char *const placements[] = {"both", "out_of_place", "in_place", NUL
 enum { LARGEST_LOG2 = 50 }; /* sizes up to 1 PiB: sums of buffers cannot overflow */
 
 #define FIELD(name) .offset = offsetof(struct bb_bench_options, name)
-static const struct bb_opt options[] = {
+const struct bb_opt bb_bench_option_rows[] = {
     {.letter = 'b',
      .name = "minbytes",
      .kind = BB_OPT_SIZE,
@@ -102,12 +104,16 @@ static const struct bb_opt options[] = {
      .word_at = redop_or_all},
     {.letter = 'r',
      .name = "root",
-     .kind = BB_OPT_INT,
-     FIELD(root),
+     .kind = BB_OPT_STRING,
+     FIELD(roots),
      .def = "0",
      .arg = "RANK",
-     .help = "root rank of operations that have one",
-     .max = 1e9},
+     .help = "root rank of operations that have one; all or -1: every rank in turn"},
+    {.name = "sizes",
+     .kind = BB_OPT_STRING,
+     FIELD(sizes),
+     .arg = "LIST",
+     .help = "exactly these sizes, as 8,1K,3M, in place of -b -e -f -i"},
     {.name = "placement",
      .kind = BB_OPT_WORD,
      FIELD(placement),
@@ -115,16 +121,156 @@ static const struct bb_opt options[] = {
      .arg = "WHERE",
      .help = "which columns are measured",
      .words = placements},
+    {.letter = 'm',
+     .name = "agg_iters",
+     .kind = BB_OPT_INT,
+     FIELD(aggregate),
+     .def = "1",
+     .arg = "N",
+     .help = "operations per iteration, in one group; times are per operation",
+     .min = 1,
+     .max = 1024},
+    {.letter = 'z',
+     .name = "blocking",
+     .kind = BB_OPT_INT,
+     FIELD(blocking),
+     .def = "0",
+     .arg = "MODE",
+     .help = "after each iteration 1: wait and barrier, 2: wait, 3: wait, and a barrier that is not timed",
+     .max = BB_BLOCK_COUNT - 1},
+    {.letter = 'y',
+     .name = "stream_null",
+     .kind = BB_OPT_INT,
+     FIELD(null_stream),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: on the null stream",
+     .max = 1},
+    {.letter = 'G',
+     .name = "cudagraph",
+     .kind = BB_OPT_INT,
+     FIELD(graph_launches),
+     .def = "0",
+     .arg = "N",
+     .help = "capture the iterations in a CUDA graph, launch it N times per sample (warmed); 0: none",
+     .max = 1e4},
+    {.letter = 'C',
+     .name = "report_cputime",
+     .kind = BB_OPT_INT,
+     FIELD(host_time),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: time is what the host needs to enqueue",
+     .max = 1},
+    {.letter = 'a',
+     .name = "average",
+     .kind = BB_OPT_INT,
+     FIELD(across),
+     .def = "3",
+     .arg = "HOW",
+     .help = "over ranks 0: rank 0, 1: mean, 2: fastest, 3: slowest",
+     .max = BB_ACROSS_COUNT - 1},
+    {.letter = 'R',
+     .name = "local_register",
+     .kind = BB_OPT_INT,
+     FIELD(registration),
+     .def = "0",
+     .arg = "HOW",
+     .help = "register buffers 1: with the communicator, 2: as symmetric windows",
+     .max = 2},
+    {.letter = 'x',
+     .name = "cta_policy",
+     .kind = BB_OPT_INT,
+     FIELD(cta_policy),
+     .def = "-1",
+     .arg = "POLICY",
+     .help = "of the communicator: 0 default, 1 efficiency, 2 none (copy engines); -1: NCCL's own",
+     .min = -1,
+     .max = 2},
+    {.name = "min-ctas",
+     .kind = BB_OPT_INT,
+     FIELD(min_ctas),
+     .arg = "N",
+     .help = "least CTAs of an operation, 0: NCCL's choice",
+     .max = 1024},
+    {.name = "max-ctas",
+     .kind = BB_OPT_INT,
+     FIELD(max_ctas),
+     .arg = "N",
+     .help = "most CTAs of an operation, 0: NCCL's choice",
+     .max = 1024},
+    {.letter = 'u',
+     .name = "unalign",
+     .kind = BB_OPT_INT,
+     FIELD(unalign),
+     .def = "0",
+     .arg = "N",
+     .help = "move both buffers by N elements",
+     .max = 1 << 20},
+    {.name = "matrix",
+     .kind = BB_OPT_STRING,
+     FIELD(matrix),
+     .arg = "FILE",
+     .help = "alltoallv: bytes from row to column; needs -b equal to -e"},
+    {.name = "matrix-scale",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(matrix_scale),
+     .def = "1",
+     .arg = "FACTOR",
+     .help = "alltoallv: of the numbers in the file",
+     .max = 1e12},
+    {.name = "spread",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(spread),
+     .def = "1",
+     .arg = "PART",
+     .help = "alltoallv without a file: from 0, even, to 1, by distance",
+     .max = 1},
+    {.name = "split",
+     .kind = BB_OPT_STRING,
+     FIELD(split),
+     .arg = "MASK",
+     .help = "groups that run side by side: AND:0x3, OR:1, MOD:2 or DIV:4 of the rank is its group"},
+    {.letter = 'N',
+     .name = "run_cycles",
+     .kind = BB_OPT_INT,
+     FIELD(cycles),
+     .def = "1",
+     .arg = "N",
+     .help = "repeat the whole sweep, 0: for ever",
+     .max = 1e9},
+    {.letter = 'S',
+     .name = "report_timestamps",
+     .kind = BB_OPT_INT,
+     FIELD(timestamps),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: each row with its time of day",
+     .max = 1},
+    {.letter = 'M',
+     .name = "memory",
+     .kind = BB_OPT_INT,
+     FIELD(memory),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: report the GPU memory that is used",
+     .max = 1},
+    {.name = "min-busbw",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(min_busbw),
+     .arg = "GB/S",
+     .help = "exit 5 when the mean bus bandwidth of a collective is below",
+     .max = 1e9},
     {0},
 };
 
 static const struct bb_opt_table tables[] = {
-    {.title = "Measurement", .opts = options},
+    {.title = "Measurement", .opts = bb_bench_option_rows},
     {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_bench_options, common)},
     {0},
 };
 
-static const struct bb_opts set = {
+const struct bb_opts bb_bench_set = {
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
@@ -199,15 +345,77 @@ static int check_sizes(const struct bb_bench_options *o)
     return 0;
 }
 
-int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out)
+static int parse_root(struct bb_bench_options *o)
 {
-    struct bb_words words;
+    if (strcmp(o->roots, "all") == 0)
+        o->root = -1;
+    else if (bb_parse_int(o->roots, -1, 1 << 30, &o->root))
+        return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank from 0 on, or all", o->roots);
+    return 0;
+}
+
+static int check_together(const struct bb_bench_options *o)
+{
+    if (o->graph_launches > 0 && o->blocking != 0)
+        return bb_err(BB_EUSAGE, "a graph (-G %d) cannot be waited for inside (-z %d): give one of the two",
+                      o->graph_launches, o->blocking);
+    if (o->graph_launches > 0 && o->null_stream)
+        return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph (-G %d): give one of the two",
+                      o->graph_launches);
+    if (o->max_ctas > 0 && o->min_ctas > o->max_ctas)
+        return bb_err(BB_EUSAGE, "--min-ctas %d is above --max-ctas %d", o->min_ctas, o->max_ctas);
+    if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
+        return bb_err(BB_EUSAGE, "--matrix fixes the sizes: give one size, -b equal to -e");
+    return 0;
+}
+
+static bool names_uneven(const struct bb_sweep *sweep)
+{
+    for (int i = 0; i < sweep->n_colls; i++)
+        if (bb_colls[sweep->colls[i]].flags & BB_COLL_UNEVEN)
+            return true;
+    return false;
+}
+
+static int read_amounts(const struct bb_bench_options *o, struct bb_sweep *sweep)
+{
+    int rc = 0;
+
+    if (!names_uneven(sweep))
+        return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not named") : 0;
+    sweep->amounts = calloc(1, sizeof *sweep->amounts);
+    if (!sweep->amounts)
+        return bb_err(BB_EFAIL, "no memory for the traffic of alltoallv");
+    sweep->amounts->spread = o->spread;
+    if (o->matrix)
+        rc = bb_amounts_read(sweep->amounts, o->matrix, o->matrix_scale);
+    if (rc != 0)
+        bb_bench_release_sweep(sweep);
+    return rc;
+}
+
+void bb_bench_release_sweep(struct bb_sweep *sweep)
+{
+    if (sweep->amounts)
+        bb_amounts_release(sweep->amounts);
+    free(sweep->amounts);
+    sweep->amounts = NULL;
+}
+
+int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+{
     int rc;
 
     *sweep = (struct bb_sweep){0};
-    TRY(bb_opts_parse(&set, o, argc, argv, &words, out));
-    TRY(add_collectives(sweep, &words));
+    TRY(add_collectives(sweep, words));
     TRY(check_sizes(o));
+    TRY(parse_root(o));
+    TRY(check_together(o));
+    if (o->sizes)
+        TRY(bb_sweep_sizes(sweep, o->sizes));
+    if (o->split)
+        TRY(bb_split_parse(&sweep->split, o->split));
+    sweep->is_split = o->split != NULL;
     sweep->n_dtypes = selection(sweep->dtypes, bb_dtype_find(o->dtype), BB_DTYPE_COUNT);
     sweep->n_redops = selection(sweep->redops, bb_redop_find(o->redop), BB_REDOP_COUNT);
     sweep->root = o->root;
@@ -217,6 +425,20 @@ int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc,
     sweep->factor = o->factor > 1 ? o->factor : o->step_bytes == 0 ? 2 : 0;
     sweep->out_of_place = strcmp(o->placement, "in_place") != 0;
     sweep->in_place = strcmp(o->placement, "out_of_place") != 0;
+    sweep->unalign = (size_t)o->unalign;
+    TRY(read_amounts(o, sweep));
+out:
+    return rc;
+}
+
+int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out)
+{
+    struct bb_words words;
+    int rc;
+
+    *sweep = (struct bb_sweep){0};
+    TRY(bb_opts_parse(&bb_bench_set, o, argc, argv, &words, out));
+    TRY(bb_bench_settle(o, sweep, &words));
 out:
     return rc;
 }

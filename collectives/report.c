@@ -9,77 +9,105 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 enum { CELL = 40 };
 
 /* ---- the table ----------------------------------------------------------------------------------------------------
  */
 
-static void cell_size(const struct bb_row *row, int place, char *cell)
+static void cell_size(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    (void)place;
+    (void)r, (void)place;
     snprintf(cell, CELL, "%zu", bb_case_bytes(&row->c));
 }
 
-static void cell_count(const struct bb_row *row, int place, char *cell)
+static void cell_count(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    (void)place;
+    (void)r, (void)place;
     snprintf(cell, CELL, "%zu", row->c.count);
 }
 
-static void cell_type(const struct bb_row *row, int place, char *cell)
+static void cell_type(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    (void)place;
+    (void)r, (void)place;
     snprintf(cell, CELL, "%s", bb_dtypes[row->c.dtype].name);
 }
 
-static void cell_redop(const struct bb_row *row, int place, char *cell)
+static void cell_redop(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    (void)place;
+    (void)r, (void)place;
     snprintf(cell, CELL, "%s", row->c.redop == BB_COPY ? "none" : bb_redops[row->c.redop].name);
 }
 
-static void cell_root(const struct bb_row *row, int place, char *cell)
+static void cell_root(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    (void)place;
+    (void)r, (void)place;
     snprintf(cell, CELL, "%d", row->c.root);
 }
 
-static void number(char *cell, bool valid, double value)
+/* As many decimals as fit, two at most. */
+static void number(char *cell, double value, int width)
 {
-    if (valid && isfinite(value))
-        snprintf(cell, CELL, "%.2f", value);
+    for (int digits = 2; digits >= 0; digits--)
+        if (snprintf(cell, CELL, "%.*f", digits, value) <= width)
+            return;
+    snprintf(cell, CELL, "%.0e", value);
+}
+
+static void figure(const struct bb_report *r, char *cell, bool measured, double value, int width)
+{
+    if (measured && (isfinite(value) || r->style->zeros))
+        number(cell, isfinite(value) ? value : 0, width);
     else
         snprintf(cell, CELL, "N/A");
 }
 
-static void cell_time(const struct bb_row *row, int place, char *cell)
+static void cell_time(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    number(cell, row->measured[place], row->figures[place].time_us.p50);
+    figure(r, cell, row->measured[place], row->figures[place].time_us.p50, r->style->time_width);
 }
 
-static void cell_algbw(const struct bb_row *row, int place, char *cell)
+static void cell_algbw(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    number(cell, row->measured[place], row->figures[place].algbw_gbps);
+    figure(r, cell, row->measured[place], row->figures[place].algbw_gbps, r->style->rate_width);
 }
 
-static void cell_busbw(const struct bb_row *row, int place, char *cell)
+static void cell_busbw(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
-    number(cell, row->measured[place], row->figures[place].busbw_gbps);
+    figure(r, cell, row->measured[place], row->figures[place].busbw_gbps, r->style->rate_width);
 }
 
-static void cell_wrong(const struct bb_row *row, int place, char *cell)
+static void cell_wrong(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
+    (void)r;
     if (row->measured[place] && row->figures[place].checked)
         snprintf(cell, CELL, "%llu", row->figures[place].wrong);
     else
         snprintf(cell, CELL, "N/A");
 }
 
+static void cell_group(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    (void)r, (void)place;
+    snprintf(cell, CELL, "%d", row->group);
+}
+
+static void cell_stamp(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    time_t now = time(NULL);
+    struct tm parts;
+
+    (void)r, (void)row, (void)place;
+    strftime(cell, CELL, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
+}
+
+enum width { AS_TIME = -1, AS_RATE = -2 }; /* widths that the style tells */
+
 struct column {
     const char *head, *unit;
     int width;
-    void (*cell)(const struct bb_row *row, int place, char *cell);
+    void (*cell)(const struct bb_report *r, const struct bb_row *row, int place, char *cell);
 };
 
 static const struct column shared_columns[] = {
@@ -89,43 +117,71 @@ static const struct column shared_columns[] = {
 };
 
 static const struct column placement_columns[] = {
-    {"time", "(us)", 9, cell_time},
-    {"algbw", "(GB/s)", 7, cell_algbw},
-    {"busbw", "(GB/s)", 7, cell_busbw},
+    {"time", "(us)", AS_TIME, cell_time},
+    {"algbw", "(GB/s)", AS_RATE, cell_algbw},
+    {"busbw", "(GB/s)", AS_RATE, cell_busbw},
     {"#wrong", "", 6, cell_wrong},
 };
 
+/* Behind the others, so that readers of the first columns are not disturbed. */
+static const struct column group_column = {"group", "", 5, cell_group};
+static const struct column stamp_column = {"timestamp", "%Y-%m-%d %H:%M:%S", 19, cell_stamp};
+
 enum {
     N_SHARED = sizeof shared_columns / sizeof *shared_columns,
-    N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns
+    N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns,
+    N_COLUMNS = N_SHARED + BB_PLACEMENTS * N_PLACEMENT
 };
 
-static const struct column *column_at(int i, int *place)
+static bool shows_groups(const struct bb_report *r)
+{
+    return r->rig->groups && !r->style->first_group;
+}
+
+static int column_count(const struct bb_report *r)
+{
+    return N_COLUMNS + shows_groups(r) + (r->options->timestamps != 0);
+}
+
+static const struct column *column_at(const struct bb_report *r, int i, int *place)
 {
     *place = i < N_SHARED + N_PLACEMENT ? BB_OUT_OF_PLACE : BB_IN_PLACE;
+    if (i >= N_COLUMNS)
+        return i == N_COLUMNS && shows_groups(r) ? &group_column : &stamp_column;
     return i < N_SHARED ? &shared_columns[i] : &placement_columns[(i - N_SHARED) % N_PLACEMENT];
 }
 
-enum { N_COLUMNS = N_SHARED + BB_PLACEMENTS * N_PLACEMENT };
+static int width_of(const struct bb_report *r, const struct column *c)
+{
+    return c->width == AS_TIME ? r->style->time_width : c->width == AS_RATE ? r->style->rate_width : c->width;
+}
+
+static const char *heading_of(const struct bb_report *r, const struct column *c, bool units)
+{
+    if (!units && c->cell == cell_time && r->rig->host_time)
+        return "cputime";
+    return units ? c->unit : c->head;
+}
 
 /* The first column of a heading line gives one character to the '#'. */
-static void print_heading(FILE *out, bool units)
+static void print_heading(const struct bb_report *r, bool units)
 {
     int place;
 
-    for (int i = 0; i < N_COLUMNS; i++) {
-        const struct column *c = column_at(i, &place);
-        fprintf(out, "%s%*s", i == 0 ? "#" : "  ", i == 0 ? c->width - 1 : c->width, units ? c->unit : c->head);
+    for (int i = 0; i < column_count(r); i++) {
+        const struct column *c = column_at(r, i, &place);
+        int width = width_of(r, c);
+        fprintf(r->out, "%s%*s", i == 0 ? "#" : "  ", i == 0 ? width - 1 : width, heading_of(r, c, units));
     }
-    fputc('\n', out);
+    fputc('\n', r->out);
 }
 
-static int width_of(const struct column *columns, int n)
+static int width_of_all(const struct bb_report *r, const struct column *columns, int n)
 {
     int width = 0;
 
     for (int i = 0; i < n; i++)
-        width += 2 + columns[i].width;
+        width += 2 + width_of(r, &columns[i]);
     return width;
 }
 
@@ -137,28 +193,28 @@ static void print_centred(FILE *out, const char *title, int width)
     fprintf(out, "%*s%s%*s", left, "", title, width - left - (int)strlen(title), "");
 }
 
-static void print_placements(FILE *out)
+static void print_placements(const struct bb_report *r)
 {
-    int each = width_of(placement_columns, N_PLACEMENT);
+    int each = width_of_all(r, placement_columns, N_PLACEMENT);
 
-    fprintf(out, "#%*s", width_of(shared_columns, N_SHARED) - 3, "");
-    print_centred(out, "out-of-place", each);
-    print_centred(out, "in-place", each);
-    fputc('\n', out);
+    fprintf(r->out, "#%*s", width_of_all(r, shared_columns, N_SHARED) - 3, "");
+    print_centred(r->out, "out-of-place", each);
+    print_centred(r->out, "in-place", each);
+    fputc('\n', r->out);
 }
 
-static void print_row(FILE *out, const struct bb_row *row)
+static void print_row(const struct bb_report *r, const struct bb_row *row)
 {
     char cell[CELL];
     int place;
 
-    for (int i = 0; i < N_COLUMNS; i++) {
-        const struct column *c = column_at(i, &place);
-        c->cell(row, place, cell);
-        fprintf(out, "%s%*s", i == 0 ? "" : "  ", c->width, cell);
+    for (int i = 0; i < column_count(r); i++) {
+        const struct column *c = column_at(r, i, &place);
+        c->cell(r, row, place, cell);
+        fprintf(r->out, "%s%*s", i == 0 ? "" : "  ", width_of(r, c), cell);
     }
-    fputc('\n', out);
-    fflush(out);
+    fputc('\n', r->out);
+    fflush(r->out);
 }
 
 /* ---- above and below ----------------------------------------------------------------------------------------------
@@ -173,35 +229,66 @@ static void print_versions(FILE *out, const struct bb_report_head *h)
             h->cuda_runtime / 1000, h->cuda_runtime % 1000 / 10, h->cuda_driver / 1000, h->cuda_driver % 1000 / 10);
 }
 
-static void print_settings(FILE *out, const struct bb_bench_options *o)
+static void print_sizes(FILE *out, const struct bb_bench_options *o)
 {
-    char step[48] = "step: 2(factor)";
-
-    if (o->factor > 1)
-        snprintf(step, sizeof step, "step: %g(factor)", o->factor);
-    else if (o->step_bytes > 0)
-        snprintf(step, sizeof step, "step: %zu(bytes)", o->step_bytes);
-    fprintf(out, "# minBytes %zu maxBytes %zu %s warmup iters: %d iters: %d repeats: %d validate: %d\n", o->min_bytes,
-            o->max_bytes, step, o->warmup, o->iterations, o->repeats, o->checks);
+    if (o->sizes)
+        fprintf(out, "# sizes %s", o->sizes);
+    else if (o->factor <= 1 && o->step_bytes > 0)
+        fprintf(out, "# minBytes %zu maxBytes %zu step: %zu(bytes)", o->min_bytes, o->max_bytes, o->step_bytes);
+    else
+        fprintf(out, "# minBytes %zu maxBytes %zu step: %g(factor)", o->min_bytes, o->max_bytes,
+                o->factor > 1 ? o->factor : 2);
 }
 
-static void print_devices(FILE *out, const struct bb_report *r, const struct bb_results_device *d)
+static void print_settings(const struct bb_report *r, const struct bb_bench_options *o)
 {
-    fprintf(out, "#\n# Using devices\n");
-    for (int i = 0; i < r->rig->world->size; i++)
-        fprintf(out, "#  Rank %2d on %10s  %s  %s  %s\n", d[i].rank, d[i].host, d[i].pci, d[i].name, d[i].uuid);
+    print_sizes(r->out, o);
+    fprintf(r->out, " warmup iters: %d iters: %d repeats: %d validate: %d\n", o->warmup, o->iterations, o->repeats,
+            o->checks);
+    if (o->aggregate > 1)
+        fprintf(r->out, "# agg iters: %d operations in one group per iteration, times are per operation\n",
+                o->aggregate);
+    if (o->graph_launches > 0)
+        fprintf(r->out, "# graph: %d launches per sample after one that is not timed\n", o->graph_launches);
+    if (o->unalign > 0)
+        fprintf(r->out, "# unalign: buffers are moved by %d elements\n", o->unalign);
+    if (o->null_stream)
+        fprintf(r->out, "# on the null stream\n");
+    if (o->registration)
+        fprintf(r->out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
+    if (o->min_ctas > 0 || o->max_ctas > 0 || o->cta_policy >= 0)
+        fprintf(r->out, "# CTAs: at least %d, at most %d (0: NCCL's choice), policy %d (-1: NCCL's own)\n", o->min_ctas,
+                o->max_ctas, o->cta_policy);
 }
 
-static void print_method(FILE *out, const struct bb_report *r, const struct bb_bench_options *o)
+static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
 {
-    fprintf(
-        out,
-        "#\n# time: %d operations back to back on one stream between CUDA events, divided by %d (%s mode); of each\n"
-        "#       sample the slowest rank, of %d samples the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
-        o->iterations, o->iterations, r->rig->mode->name, o->repeats,
-        r->rig->comm->blocking ? "blocking" : "non-blocking");
-    fprintf(out, o->checks ? "# #wrong: elements and guard bytes that differ after the last timed operation\n"
-                           : "# nothing is checked (-c 0)\n");
+    fprintf(r->out, "#\n# Using devices\n");
+    for (int i = 0; i < r->rig->world->size; i++) {
+        const struct bb_results_device *d = &h->devices[i];
+        char group[24] = "";
+
+        if (r->rig->groups)
+            snprintf(group, sizeof group, " Group %2d", h->groups[i]);
+        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", d->rank, group, d->host, d->pci, d->name, d->uuid);
+    }
+}
+
+static void print_method(const struct bb_report *r, const struct bb_bench_options *o)
+{
+    FILE *out = r->out;
+    const char *checked = o->graph_launches > 0 ? "a last launch of the graph" : "the last timed operation";
+
+    fprintf(out,
+            "#\n# time: %s%d %s, divided by %d (%s mode); of each\n"
+            "#       sample %s, of %d samples the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
+            o->host_time ? "the host's time to enqueue " : "", o->iterations, r->rig->mode->help, o->iterations,
+            bb_rig_mode(r->rig), bb_across_names[r->rig->across], o->repeats,
+            r->rig->comm->blocking ? "blocking" : "non-blocking");
+    if (o->checks > 0)
+        fprintf(out, "# #wrong: elements and guard bytes that differ after %s\n", checked);
+    else
+        fprintf(out, "# nothing is checked (-c 0)\n");
     if (r->rig->device->emulated)
         fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
     if (r->shared_gpu)
@@ -210,14 +297,32 @@ static void print_method(FILE *out, const struct bb_report *r, const struct bb_b
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
 }
 
+static void bench_head(const struct bb_report *r, const struct bb_report_head *head)
+{
+    print_versions(r->out, head);
+    print_settings(r, head->options);
+    print_devices(r, head);
+    print_method(r, head->options);
+}
+
+const struct bb_report_style bb_report_bench = {.time_width = 9, .rate_width = 7, .head = bench_head};
+
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head)
 {
-    if (!r->out)
-        return;
-    print_versions(r->out, head);
-    print_settings(r->out, head->options);
-    print_devices(r->out, r, head->devices);
-    print_method(r->out, r, head->options);
+    if (r->out)
+        r->style->head(r, head);
+}
+
+static void print_title(const struct bb_report *r, int coll)
+{
+    fprintf(r->out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
+            bb_colls[coll].factor_text);
+    if (bb_colls[coll].inplace == BB_INPLACE_NONE)
+        fprintf(r->out, "# in place it would overwrite what it has yet to send: N/A\n");
+    if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
+        fprintf(r->out, "# its rounds wait for each other: operations follow each other, not in one group (-m)\n");
+    if (r->options->cycles != 1)
+        fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }
 
 void bb_report_begin(struct bb_report *r, int coll)
@@ -227,30 +332,87 @@ void bb_report_begin(struct bb_report *r, int coll)
     r->busbw_n = 0;
     if (!r->out)
         return;
-    fprintf(r->out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
-            bb_colls[coll].factor_text);
-    if (bb_colls[coll].inplace == BB_INPLACE_NONE)
-        fprintf(r->out, "# in place it would overwrite what it has yet to send: N/A\n");
+    if (!r->style->program)
+        print_title(r, coll);
     fprintf(r->out, "#\n");
-    print_placements(r->out);
-    print_heading(r->out, false);
-    print_heading(r->out, true);
+    print_placements(r);
+    print_heading(r, false);
+    print_heading(r, true);
 }
 
-void bb_report_end(struct bb_report *r, int coll)
+void bb_report_skip(const struct bb_report *r, int coll)
 {
-    if (!r->out)
-        return;
-    if (r->unchecked > 0)
+    if (r->out)
+        fprintf(r->out, "#\n# %s: the number of ranks of a group is not a power of 2, skipping\n", bb_colls[coll].name);
+}
+
+static void print_checked(const struct bb_report *r)
+{
+    if (r->unchecked > 0 && !r->style->zeros)
         fprintf(r->out, "# Out of bounds values : N/A (%llu of the figures above were not checked)\n", r->unchecked);
     else
         fprintf(r->out, "# Out of bounds values : %llu %s\n", r->wrong, r->wrong ? "FAILED" : "OK");
-    if (r->busbw_n > 0)
-        fprintf(r->out, "# Avg bus bandwidth    : %g\n", r->busbw_sum / (double)r->busbw_n);
+}
+
+/* NaN: nothing had a bus bandwidth. */
+static void print_mean(const struct bb_report *r, double mean, bool below)
+{
+    const char *verdict = r->options->min_busbw <= 0 ? "" : below ? " FAILED" : " OK";
+
+    if (isfinite(mean) || r->style->zeros)
+        fprintf(r->out, "# Avg bus bandwidth    : %g%s\n", isfinite(mean) ? mean : 0, isfinite(mean) ? verdict : "");
     else
         fprintf(r->out, "# Avg bus bandwidth    : N/A\n");
-    fprintf(r->out, "#\n# Collective test concluded: %s\n", bb_colls[coll].name);
+}
+
+static void print_memory(const struct bb_report *r)
+{
+    const struct bb_report_memory *m = r->memory;
+    const char *names[] = {"Initialization", "User-Allocated", "Collective", "Total"};
+    size_t free_bytes[] = {m->free_at_start, m->free_after_init, m->free_after_buffers, m->free_at_end};
+    char text[BB_BYTES_TEXT];
+
+    fprintf(r->out, "# GPU memory usage     :");
+    for (int i = 0; i < 4; i++) {
+        size_t before = i < 3 ? free_bytes[i] : free_bytes[0], after = i < 3 ? free_bytes[i + 1] : free_bytes[3];
+        fprintf(r->out, "%s %s %s", i ? " |" : "", names[i],
+                bb_format_bytes(before > after ? before - after : 0, text));
+    }
+    fputc('\n', r->out);
+}
+
+static bool is_below(const struct bb_report *r, double mean, int coll)
+{
+    double least = r->options->min_busbw;
+
+    if (least <= 0 || (mean >= least && !r->shared_gpu))
+        return false;
+    if (!isfinite(mean) || r->shared_gpu) {
+        bb_warn("%s: no verdict on the bus bandwidth (--min-busbw): %s", bb_colls[coll].name,
+                r->shared_gpu ? "ranks share a GPU" : "nothing was measured that has one");
+        return false;
+    }
+    bb_err(BB_EBELOW, "%s: mean bus bandwidth %g GB/s is below %g GB/s", bb_colls[coll].name, mean, least);
+    return true;
+}
+
+bool bb_report_end(struct bb_report *r, int coll)
+{
+    double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : NAN;
+    bool below = is_below(r, mean, coll);
+
+    if (!r->out)
+        return below;
+    print_checked(r);
+    print_mean(r, mean, below);
+    fprintf(r->out, "#\n# Collective test concluded: %s\n",
+            r->style->program ? r->style->program : bb_colls[coll].name);
+    if (r->options->memory)
+        print_memory(r);
+    if (r->style->program)
+        fprintf(r->out, "#\n");
     fflush(r->out);
+    return below;
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------
@@ -281,7 +443,7 @@ static json_t *result_of(const struct bb_report *r, const struct bb_row *row, in
                      (json_int_t)row->c.count, "dtype", bb_dtypes[row->c.dtype].name, "op",
                      reduces ? json_string(bb_redops[row->c.redop].name) : json_null(), "root",
                      row->c.root >= 0 ? json_integer(row->c.root) : json_null(), "placement",
-                     place == BB_IN_PLACE ? "in_place" : "out_of_place", "mode", r->rig->mode->name, "iterations",
+                     place == BB_IN_PLACE ? "in_place" : "out_of_place", "mode", bb_rig_mode(r->rig), "iterations",
                      r->rig->iterations, "repeats", r->rig->repeats, "time_us", bb_json_stats(&f->time_us),
                      "algbw_gbps", bb_json_real(f->algbw_gbps), "busbw_gbps", bb_json_real(f->busbw_gbps),
                      "busbw_factor", f->factor, "wrong", f->checked ? json_integer((json_int_t)f->wrong) : json_null(),
@@ -298,18 +460,34 @@ static void add_up(struct bb_report *r, const struct bb_figures *f)
     }
 }
 
+/* What only some runs have. */
+static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, json_t *result)
+{
+    char stamp[CELL];
+
+    if (r->rig->groups)
+        json_object_set_new(result, "group", json_integer(row->group));
+    if (r->options->cycles != 1)
+        json_object_set_new(result, "cycle", json_integer(r->cycle));
+    if (r->options->timestamps) {
+        cell_stamp(r, row, 0, stamp);
+        json_object_set_new(result, "timestamp", json_string(stamp));
+    }
+    return result;
+}
+
 int bb_report_row(struct bb_report *r, const struct bb_row *row)
 {
     int rc = 0;
 
     r->rows++;
-    if (r->out)
-        print_row(r->out, row);
+    if (r->out && (!r->rig->groups || !r->style->first_group || row->group == r->rig->groups[0]))
+        print_row(r, row);
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (row->measured[place]) {
             add_up(r, &row->figures[place]);
             if (r->json)
-                rc = bb_results_row(r->json, result_of(r, row, place));
+                rc = bb_results_row(r->json, with_extras(r, row, result_of(r, row, place)));
         }
     return rc;
 }

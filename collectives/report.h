@@ -8,6 +8,7 @@
 #include "bootstrap/results.h"
 #include "collectives/measure.h"
 #include "collectives/options.h"
+#include "collectives/registration.h"
 
 enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
 
@@ -15,12 +16,37 @@ struct bb_row {
     struct bb_case c;             /* without its placement               */
     bool measured[BB_PLACEMENTS]; /* asked for, and possible             */
     struct bb_figures figures[BB_PLACEMENTS];
+    int group;  /* of a split run                                        */
+    bool first; /* the first rank of its group: this row is the group's  */
+};
+
+struct bb_report;
+struct bb_report_head;
+
+/* What the text looks like. */
+struct bb_report_style {
+    int time_width, rate_width;
+    bool zeros;          /* a figure without a meaning is 0.00, where readers expect a number; else N/A   */
+    bool first_group;    /* of a split run, only rows of the first group                                  */
+    const char *program; /* named in the text; NULL: the collective                                    */
+    void (*head)(const struct bb_report *r, const struct bb_report_head *head);
+};
+extern const struct bb_report_style bb_report_bench;
+
+/* Free device memory of rank 0 on the way, in bytes. */
+struct bb_report_memory {
+    size_t free_at_start, free_after_init, free_after_buffers, free_at_end;
 };
 
 struct bb_report {
     FILE *out;               /* of the table, NULL: none      */
     struct bb_results *json; /* NULL: none                    */
     const struct bb_rig *rig;
+    const struct bb_report_style *style;
+    const struct bb_bench_options *options;
+    const struct bb_report_memory *memory;
+    const struct bb_registration *registration;
+    int cycle; /* of the sweep, from 0          */
     bool shared_gpu;
     unsigned long long wrong, unchecked, rows; /* of the current collective: elements, figures, rows */
     double busbw_sum;
@@ -31,12 +57,17 @@ struct bb_report {
 struct bb_report_head {
     const struct bb_bench_options *options;
     const struct bb_results_device *devices;
+    const struct bb_device_info *gpus; /* the same, as the runtime tells them */
+    const int *groups, *pids;          /* of each rank                        */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
 };
 
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head);
 void bb_report_begin(struct bb_report *r, int coll);
 BB_MUST_CHECK int bb_report_row(struct bb_report *r, const struct bb_row *row);
-void bb_report_end(struct bb_report *r, int coll);
+void bb_report_skip(const struct bb_report *r, int coll);
+
+/* bb_report_end - the footer. True when the mean bus bandwidth is below what the options ask for, which is said. */
+bool bb_report_end(struct bb_report *r, int coll);
 
 #endif

@@ -1,6 +1,13 @@
 /* sweep.c - from what was asked for to the list of cases. */
 #include "collectives/sweep.h"
 
+#include "bootstrap/units.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const size_t BB_SWEEP_LARGEST = (size_t)1 << 50; /* 1 PiB: sums of buffers cannot overflow */
+
 size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
 {
     double scaled = (double)bytes * s->factor;
@@ -15,16 +22,69 @@ size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
     return next > s->max_bytes ? 0 : next;
 }
 
+int bb_sweep_sizes(struct bb_sweep *s, const char *text)
+{
+    char word[64];
+
+    for (s->n_sizes = 0; text; s->n_sizes++) {
+        const char *comma = strchr(text, ',');
+        size_t length = comma ? (size_t)(comma - text) : strlen(text);
+
+        if (s->n_sizes == BB_SWEEP_SIZES)
+            return bb_err(BB_EUSAGE, "--sizes: more than %d sizes", BB_SWEEP_SIZES);
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), text);
+        if (length >= sizeof word || bb_parse_bytes(word, &s->sizes[s->n_sizes]) ||
+            s->sizes[s->n_sizes] > BB_SWEEP_LARGEST)
+            return bb_err(BB_EUSAGE,
+                          "--sizes: '%s' is not valid, expected bytes as 8, 4K, 1.5M, 2G or 1T up to 1P, "
+                          "separated by commas",
+                          word);
+        text = comma ? comma + 1 : NULL;
+    }
+    return 0;
+}
+
+size_t bb_sweep_largest(const struct bb_sweep *s)
+{
+    size_t largest = s->n_sizes ? 0 : s->max_bytes;
+
+    for (int i = 0; i < s->n_sizes; i++)
+        largest = s->sizes[i] > largest ? s->sizes[i] : largest;
+    return largest;
+}
+
+static int one_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
+{
+    bool from_file = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+
+    c->count = from_file ? 0 : bb_coll_count(c->kind, bytes, c->ranks, bb_dtypes[c->dtype].bytes);
+    return fn(arg, c);
+}
+
 static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
 {
     size_t bytes = s->min_bytes;
     int rc = 0;
 
+    for (int i = 0; i < s->n_sizes && rc == 0; i++)
+        rc = one_size(c, s->sizes[i], fn, arg);
+    if (s->n_sizes > 0)
+        return rc;
     do {
-        c->count = bb_coll_count(c->kind, bytes, c->ranks, bb_dtypes[c->dtype].bytes);
-        rc = fn(arg, c);
+        rc = one_size(c, bytes, fn, arg);
         bytes = bb_sweep_next_size(s, bytes);
     } while (rc == 0 && bytes != 0);
+    return rc;
+}
+
+static int each_root(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
+{
+    int rc = 0;
+
+    if (!(bb_colls[c->kind].flags & BB_COLL_ROOTED) || s->root >= 0)
+        return each_size(s, c, fn, arg);
+    for (c->root = 0; c->root < c->ranks && rc == 0; c->root++)
+        rc = each_size(s, c, fn, arg);
     return rc;
 }
 
@@ -39,21 +99,40 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
                                 .dtype = s->dtypes[d],
                                 .redop = reduces ? s->redops[o] : BB_COPY,
                                 .root = rooted ? s->root : -1,
-                                .ranks = ranks};
-            rc = each_size(s, &c, fn, arg);
+                                .ranks = ranks,
+                                .unalign = s->unalign,
+                                .amounts = s->amounts};
+            rc = each_root(s, &c, fn, arg);
         }
     return rc;
 }
 
+/* Out of place: never smaller than in place. Uneven traffic from a file differs from rank to rank. */
+static size_t widest_slot(const struct bb_case *c)
+{
+    bool differs = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+    size_t widest = 0;
+
+    for (int r = 0; r < (differs ? c->ranks : 1); r++) {
+        size_t bytes = bb_layout_of(c, r).slot_bytes;
+        widest = bytes > widest ? bytes : widest;
+    }
+    return widest;
+}
+
 size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
 {
-    size_t widest = 0;
+    size_t widest = 0, largest = bb_sweep_largest(s);
 
     for (int i = 0; i < s->n_colls; i++)
         for (int d = 0; d < s->n_dtypes; d++) {
-            struct bb_case c = {.kind = (enum bb_coll_kind)s->colls[i], .dtype = s->dtypes[d], .ranks = ranks};
-            c.count = bb_coll_count(c.kind, s->max_bytes, ranks, bb_dtypes[c.dtype].bytes);
-            size_t bytes = bb_layout_of(&c, 0).slot_bytes; /* out of place: never smaller than in place */
+            struct bb_case c = {.kind = (enum bb_coll_kind)s->colls[i],
+                                .dtype = s->dtypes[d],
+                                .ranks = ranks,
+                                .unalign = s->unalign,
+                                .amounts = s->amounts};
+            c.count = bb_coll_count(c.kind, largest, ranks, bb_dtypes[c.dtype].bytes);
+            size_t bytes = widest_slot(&c);
             widest = bytes > widest ? bytes : widest;
         }
     return widest;

@@ -6,17 +6,33 @@
 
 #include "bootstrap/err.h"
 #include "collectives/case.h"
+#include "collectives/split.h"
+
+enum { BB_SWEEP_SIZES = 256 };
 
 struct bb_sweep {
     int colls[BB_COLL_KIND_COUNT], n_colls; /* enum bb_coll_kind */
     int dtypes[BB_DTYPE_COUNT], n_dtypes;   /* enum bb_dtype_id  */
     int redops[BB_REDOP_COUNT], n_redops;   /* enum bb_redop_id  */
-    int root;
+    int root;                               /* -1: every rank in turn                          */
     size_t min_bytes, max_bytes;
     size_t step_bytes; /* used when factor is 0                          */
     double factor;     /* > 1: the next size is this many times the last */
     bool out_of_place, in_place;
+    bool overlapping;             /* in place also what would overwrite its input: timed, never verified        */
+    size_t sizes[BB_SWEEP_SIZES]; /* an explicit list in place of the range, in the order given                 */
+    bool is_split;                /* into groups, by `split`                                                    */
+    struct bb_split split;
+    int n_sizes;                /* 0: the range                                                               */
+    size_t unalign;             /* elements by which buffers are moved                                        */
+    struct bb_amounts *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep                             */
 };
+
+/* bb_sweep_sizes - the list of "8,1K,3M". Returns 0 or -BB_EUSAGE after one line. */
+int bb_sweep_sizes(struct bb_sweep *s, const char *text) BB_MUST_CHECK;
+
+/* bb_sweep_largest - the largest size of the run. */
+size_t bb_sweep_largest(const struct bb_sweep *s);
 
 /* bb_sweep_next_size - the size after `bytes`, larger than it; 0 after the last. */
 size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes);

@@ -41,20 +41,29 @@ out:
     return rc;
 }
 
+static int check_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_part *part,
+                      const struct bb_pattern *pattern, const unsigned char *area)
+{
+    return bb_check(area + part->offset * bb_dtypes[c->dtype].bytes, part->count, pattern, &part->expect,
+                    &rig->verdicts[0], rig->stream);
+}
+
 /* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
 static int compare(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, struct finding *mine)
 {
     unsigned char *slot = last_slot(rig, c, l);
     struct bb_pattern pattern = pattern_of(rig, c);
-    struct bb_expect expect;
-    size_t count;
     int rc;
 
-    bb_case_expect(c, rig->comm->rank, &expect, &count);
-    mine->due = count + l->before_bytes + l->after_bytes;
+    mine->due = l->before_bytes + l->after_bytes;
     TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
     TRY(bb_verdict_clear(&rig->verdicts[1], rig->stream));
-    TRY(bb_check(slot + l->recv_offset, count, &pattern, &expect, &rig->verdicts[0], rig->stream));
+    for (int i = 0; i < bb_case_parts(c); i++) {
+        struct bb_part part = bb_case_part(c, rig->comm->rank, i);
+
+        mine->due += part.count;
+        TRY(check_part(rig, c, &part, &pattern, slot + l->recv_offset));
+    }
     TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &rig->verdicts[1], rig->stream));
     TRY(bb_check_bytes(slot + l->after_offset, l->after_bytes, CANARY, &rig->verdicts[1], rig->stream));
     TRY(bb_rig_wait(rig, "check"));
@@ -62,18 +71,41 @@ out:
     return rc;
 }
 
-static int fetch_first(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, uint64_t index,
-                       struct bb_wrong *first)
+/* Looks at one part after the other, since their indices all begin at 0. */
+static int find_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, struct bb_part *part,
+                     uint64_t *index)
 {
-    size_t bytes = bb_dtypes[c->dtype].bytes, count;
     struct bb_pattern pattern = pattern_of(rig, c);
-    struct bb_expect expect;
+    struct bb_verdict v = {0};
+    int rc = 0;
 
-    bb_case_expect(c, rig->comm->rank, &expect, &count);
-    first->index = index;
-    first->want = bb_expected(&pattern, &expect, index);
-    return BB_CUDA(
-        cudaMemcpy(&first->got, last_slot(rig, c, l) + l->recv_offset + index * bytes, bytes, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < bb_case_parts(c) && v.wrong == 0; i++) {
+        *part = bb_case_part(c, rig->comm->rank, i);
+        TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
+        TRY(check_part(rig, c, part, &pattern, last_slot(rig, c, l) + l->recv_offset));
+        TRY(bb_rig_wait(rig, "search for the first wrong element"));
+        TRY(BB_CUDA(cudaMemcpy(&v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
+    }
+    *index = v.first;
+out:
+    return rc;
+}
+
+static int fetch_first(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, struct bb_wrong *first)
+{
+    size_t bytes = bb_dtypes[c->dtype].bytes;
+    struct bb_pattern pattern = pattern_of(rig, c);
+    struct bb_part part = {0};
+    uint64_t index;
+    int rc;
+
+    TRY(find_part(rig, c, l, &part, &index));
+    first->index = part.offset + index;
+    first->want = bb_expected(&pattern, &part.expect, index);
+    TRY(BB_CUDA(cudaMemcpy(&first->got, last_slot(rig, c, l) + l->recv_offset + first->index * bytes, bytes,
+                           cudaMemcpyDeviceToHost)));
+out:
+    return rc;
 }
 
 static int look(struct bb_rig *rig, const struct bb_case *c, struct finding *mine)
@@ -89,7 +121,7 @@ static int look(struct bb_rig *rig, const struct bb_case *c, struct finding *min
     mine->checked = v[0].checked + v[1].checked;
     mine->first = (struct bb_wrong){.rank = rig->comm->rank, .outside = v[0].wrong == 0};
     if (v[0].wrong > 0)
-        TRY(fetch_first(rig, c, &l, v[0].first, &mine->first));
+        TRY(fetch_first(rig, c, &l, &mine->first));
 out:
     return rc;
 }
@@ -111,16 +143,18 @@ static int add_finding(const struct bb_rig *rig, const struct finding *one, stru
 
 int bb_verify(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
 {
-    struct finding mine, *all = calloc((size_t)c->ranks, sizeof *all);
+    int ranks = rig->world->size;
+    struct finding mine, *all = calloc((size_t)ranks, sizeof *all);
     int rc;
 
     if (!all)
-        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", c->ranks);
+        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", ranks);
     TRY(look(rig, c, &mine));
     TRY(bb_world_allgather(rig->world, &mine, all, sizeof mine));
     f->checked = true;
-    for (int r = 0; r < c->ranks; r++)
-        TRY(add_finding(rig, &all[r], f));
+    for (int r = 0; r < ranks; r++)
+        if (!rig->groups || rig->groups[r] == rig->groups[rig->world->rank])
+            TRY(add_finding(rig, &all[r], f));
 out:
     free(all);
     return rc;

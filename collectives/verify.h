@@ -4,7 +4,7 @@
 #ifndef BB_COLLECTIVES_VERIFY_H
 #define BB_COLLECTIVES_VERIFY_H
 
-#include "collectives/measure.h"
+#include "collectives/issue.h"
 
 /* bb_verify_prepare - new data for the last slot: canaries everywhere, then this rank's contribution. Asynchronous. */
 int bb_verify_prepare(struct bb_rig *rig, const struct bb_case *c) BB_MUST_CHECK;

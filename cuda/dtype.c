@@ -54,6 +54,7 @@ const struct bb_redop bb_redops[BB_REDOP_COUNT] = {
     [BB_MAX] = {.name = "max", .help = "largest value of the ranks"},
     [BB_MIN] = {.name = "min", .help = "smallest value of the ranks"},
     [BB_AVG] = {.name = "avg", .help = "sum over the ranks divided by their number"},
+    [BB_MULSUM] = {.name = "mulsum", .help = "sum over the ranks, odd ranks counted twice (NCCL's pre-multiplied sum)"},
 };
 
 int bb_dtype_find(const char *name)

@@ -17,6 +17,7 @@
  *   min max  position 0 holds the extreme, the others values beyond it.
  *   avg      positions 0 and 1 hold positive values, the others 0; the division rounds, hence a tolerance of 2 units in
  *            the last place. Integers stay below the sign bit, where every way of dividing agrees.
+ *   mulsum   as sum with even terms; a rank whose scalar is 2 contributes half of its share.
  *
  * Values of floating-point sums and products stay in the range of normal numbers: nothing depends on subnormals.
  */
@@ -134,6 +135,7 @@ BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 
     low = low < -16 ? -16 : low;
     high = high > 16 ? 16 : high;
+    low += p->redop == BB_MULSUM; /* half of it is still a normal number */
     return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
 }
 
@@ -180,6 +182,24 @@ BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
         return bb_float_bits(p, (double)m * bb_power_of_two(bb_shared_exponent(p, index)));
     }
     return bb_random(p, index, q) - (q + 1 < p->ranks ? bb_random(p, index, q + 1) : 0);
+}
+
+/* The scalar of a rank: 1 on even ranks, 2 on odd ones, as in nccl-tests. */
+BB_HD int bb_mulsum_scalar(int rank)
+{
+    return 1 + rank % 2;
+}
+
+/* Shares are those of sum, doubled; the exponent stays below that of sum's largest, since half of one is sent. */
+BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q, int rank)
+{
+    int halves = 2 / bb_mulsum_scalar(rank);
+
+    if (p->number_class == BB_FLOATING) {
+        int64_t m = bb_share(p, index, q, 1ll << (p->fraction_bits + 1));
+        return bb_float_bits(p, (double)(m * halves) * bb_power_of_two(bb_shared_exponent(p, index) - 1));
+    }
+    return bb_sum_input(p, index, q) * (uint64_t)halves;
 }
 
 /* Budget of exponents: with a significand in [1, 2) every partial product is a normal number. */
@@ -299,6 +319,9 @@ BB_HD uint64_t bb_pattern_input(const struct bb_pattern *p, int rank, uint64_t i
     case BB_AVG:
         bits = bb_avg_input(p, index, q);
         break;
+    case BB_MULSUM:
+        bits = bb_mulsum_input(p, index, q, rank);
+        break;
     default:
         bits = bb_random(p, index, rank);
     }
@@ -321,10 +344,11 @@ BB_HD uint64_t bb_pattern_reduced(const struct bb_pattern *p, uint64_t index)
 
     switch (p->redop) {
     case BB_SUM:
+    case BB_MULSUM:
         bits = p->number_class == BB_FLOATING
                    ? bb_float_bits(p, (double)bb_term(p, index, 0, 1ll << (p->fraction_bits + 1)) *
                                           bb_power_of_two(bb_shared_exponent(p, index)))
-                   : bb_random(p, index, 0);
+                   : bb_random(p, index, 0) * (p->redop == BB_MULSUM ? 2 : 1);
         break;
     case BB_PROD:
         bits = p->number_class == BB_FLOATING ? bb_float_product(p, index, 1, bb_sign_term(p, index, 0),

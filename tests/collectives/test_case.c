@@ -14,6 +14,9 @@
 
 enum { RANKS = 4, COUNT = 24, ROOT = 2 };
 
+/* Elements from row to column: rows and columns of different sums, with empty places. Multiples of 4: 16 bytes. */
+static const size_t amounts[RANKS][RANKS] = {{4, 8, 0, 12}, {0, 0, 24, 4}, {16, 4, 8, 0}, {12, 20, 4, 8}};
+
 typedef int32_t buffers[RANKS][RANKS * COUNT];
 
 static int32_t total(buffers send, int i)
@@ -41,7 +44,7 @@ static void carry_out(enum bb_coll_kind kind, buffers send, buffers recv)
             if (kind == BB_SENDRECV)
                 recv[(r + 1) % RANKS][i] = send[r][i];
             for (int s = 0; s < RANKS; s++) {
-                if (kind == BB_ALL_GATHER || (kind == BB_GATHER && r == ROOT))
+                if (kind == BB_ALL_GATHER || kind == BB_HYPERCUBE || (kind == BB_GATHER && r == ROOT))
                     recv[r][s * COUNT + i] = send[s][i];
                 if (kind == BB_ALLTOALL)
                     recv[r][s * COUNT + i] = send[s][r * COUNT + i];
@@ -49,29 +52,53 @@ static void carry_out(enum bb_coll_kind kind, buffers send, buffers recv)
         }
 }
 
+static void carry_out_uneven(buffers send, buffers recv)
+{
+    size_t sent[RANKS] = {0}, received[RANKS] = {0};
+
+    for (int from = 0; from < RANKS; from++)
+        for (int to = 0; to < RANKS; to++)
+            for (size_t i = 0; i < amounts[from][to]; i++)
+                recv[to][received[to]++] = send[from][sent[from]++];
+}
+
+static void check_parts(const struct bb_case *c, const struct bb_pattern *p, int rank, const int32_t *recv)
+{
+    size_t i = 0;
+
+    for (int n = 0; n < bb_case_parts(c); n++) {
+        struct bb_part part = bb_case_part(c, rank, n);
+
+        assert_int_equal(part.offset, i);
+        for (size_t k = 0; k < part.count; k++)
+            assert_int_equal((uint32_t)recv[i++], bb_expected(p, &part.expect, k));
+    }
+    for (; i < RANKS * COUNT; i++)
+        assert_int_equal(recv[i], 0x5a5a5a5a);
+}
+
 static void expectation_is_the_operation(enum bb_coll_kind kind)
 {
     static buffers send, recv;
     bool reduces = bb_colls[kind].flags & BB_COLL_REDUCES;
     struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_INT32], reduces ? BB_SUM : BB_COPY, RANKS, 77);
-    struct bb_case c = {kind, BB_INT32, p.redop, ROOT, RANKS, COUNT, false};
+    size_t bytes[RANKS * RANKS];
+    struct bb_amounts table = {.bytes = bytes, .n = RANKS};
+    struct bb_case c = {kind, BB_INT32, p.redop, ROOT, RANKS, COUNT, false, 0, &table};
 
+    for (int i = 0; i < RANKS * RANKS; i++)
+        bytes[i] = 4 * amounts[i / RANKS][i % RANKS];
     memset(send, 0, sizeof send);
     memset(recv, 0x5a, sizeof recv);
     for (int r = 0; r < RANKS; r++)
         for (size_t i = 0; bb_case_contributes(&c, r) && i < bb_colls[kind].send_count(COUNT, RANKS); i++)
             send[r][i] = (int32_t)bb_pattern_input(&p, r, i);
-    carry_out(kind, send, recv);
-    for (int r = 0; r < RANKS; r++) {
-        struct bb_expect e;
-        size_t count, i;
-
-        bb_case_expect(&c, r, &e, &count);
-        for (i = 0; i < count; i++)
-            assert_int_equal((uint32_t)recv[r][i], bb_expected(&p, &e, i));
-        for (; i < RANKS * COUNT; i++)
-            assert_int_equal(recv[r][i], 0x5a5a5a5a);
-    }
+    if (kind == BB_ALLTOALLV)
+        carry_out_uneven(send, recv);
+    else
+        carry_out(kind, send, recv);
+    for (int r = 0; r < RANKS; r++)
+        check_parts(&c, &p, r, recv[r]);
 }
 
 static void every_kind_delivers_what_is_expected(void **state)
@@ -93,7 +120,9 @@ static void check_layout(const struct bb_case *c, int rank)
     assert_true(l.after_offset >= l.recv_offset + l.recv_bytes);
     assert_true(l.after_offset >= l.send_offset + l.send_bytes);
     assert_int_equal(l.after_offset + l.after_bytes, l.slot_bytes);
-    assert_true(l.before_bytes == BB_SLOT_GUARD && l.before_offset + l.before_bytes <= l.recv_offset);
+    assert_true(l.before_bytes == BB_SLOT_GUARD + 4 * c->unalign && l.before_offset + l.before_bytes <= l.recv_offset);
+    assert_int_equal(l.send_offset % 16, 4 * c->unalign % 16);
+    assert_int_equal(l.recv_offset % 16, 4 * c->unalign % 16);
     if (!c->in_place)
         assert_true(l.before_offset >= l.send_offset + l.send_bytes);
 }
@@ -105,8 +134,10 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
     (void)state;
     for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-            for (int in_place = 0; in_place < 2; in_place++) {
-                struct bb_case c = {(enum bb_coll_kind)kind, BB_FLOAT, BB_SUM, 0, RANKS, counts[i], in_place};
+            for (int variant = 0; variant < 4; variant++) {
+                struct bb_amounts table = {.spread = 1};
+                struct bb_case c = {(enum bb_coll_kind)kind, BB_FLOAT, BB_SUM, 0, RANKS, counts[i], variant % 2,
+                                    variant / 2 * 3,         &table};
                 for (int rank = 0; bb_case_possible(&c) && rank < RANKS; rank++)
                     check_layout(&c, rank);
             }
@@ -114,7 +145,7 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
 
 static void in_place_pointers_follow_the_rules(void **state)
 {
-    struct bb_case c = {BB_ALL_REDUCE, BB_FLOAT, BB_SUM, 0, RANKS, 100, true};
+    struct bb_case c = {BB_ALL_REDUCE, BB_FLOAT, BB_SUM, 0, RANKS, 100, true, 0, NULL};
     struct bb_layout l = bb_layout_of(&c, 3);
 
     (void)state;

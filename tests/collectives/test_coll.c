@@ -17,16 +17,19 @@ static const struct {
     int factor_n, factor_1;  /* factor = (factor_n * n + factor_1) / n */
     bool reduces, rooted, sliced;
     enum bb_coll_inplace inplace;
+    unsigned more; /* flags */
 } published[] = {
-    {"all_reduce", false, false, 2, -2, true, false, false, BB_INPLACE_SAME},
-    {"all_gather", false, true, 1, -1, false, false, true, BB_INPLACE_SEND_IN_RECV},
-    {"reduce_scatter", true, false, 1, -1, true, false, true, BB_INPLACE_RECV_IN_SEND},
-    {"broadcast", false, false, 1, 0, false, true, false, BB_INPLACE_SAME},
-    {"reduce", false, false, 1, 0, true, true, false, BB_INPLACE_SAME},
-    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE},
-    {"gather", false, true, 1, -1, false, true, true, BB_INPLACE_SEND_IN_RECV},
-    {"scatter", true, false, 1, -1, false, true, true, BB_INPLACE_RECV_IN_SEND},
-    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE},
+    {"all_reduce", false, false, 2, -2, true, false, false, BB_INPLACE_SAME, 0},
+    {"all_gather", false, true, 1, -1, false, false, true, BB_INPLACE_SEND_IN_RECV, 0},
+    {"reduce_scatter", true, false, 1, -1, true, false, true, BB_INPLACE_RECV_IN_SEND, 0},
+    {"broadcast", false, false, 1, 0, false, true, false, BB_INPLACE_SAME, 0},
+    {"reduce", false, false, 1, 0, true, true, false, BB_INPLACE_SAME, 0},
+    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, 0},
+    {"gather", false, true, 1, -1, false, true, true, BB_INPLACE_SEND_IN_RECV, 0},
+    {"scatter", true, false, 1, -1, false, true, true, BB_INPLACE_RECV_IN_SEND, 0},
+    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, 0},
+    {"alltoallv", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_UNEVEN},
+    {"hypercube", false, true, 1, 0, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ROUNDS},
 };
 
 static void table_is_the_published_one(void **state)
@@ -42,9 +45,20 @@ static void table_is_the_published_one(void **state)
                                1e-12);
         }
         assert_int_equal(c->flags, published[i].reduces * BB_COLL_REDUCES | published[i].rooted * BB_COLL_ROOTED |
-                                       published[i].sliced * BB_COLL_SLICED);
+                                       published[i].sliced * BB_COLL_SLICED | published[i].more);
         assert_int_equal(c->inplace, published[i].inplace);
     }
+}
+
+/* nccl-tests skips it for other numbers of ranks. */
+static void hypercube_needs_a_power_of_two(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 16; n++) {
+        assert_int_equal(bb_coll_possible(BB_HYPERCUBE, n), n == 1 || n == 2 || n == 4 || n == 8 || n == 16);
+        assert_true(bb_coll_possible(BB_ALL_GATHER, n));
+    }
+    assert_float_equal(bb_colls[BB_HYPERCUBE].alg_factor(4), 0.75, 1e-12);
 }
 
 static void names_are_found_and_listed(void **state)
@@ -98,9 +112,8 @@ static void payload_is_the_larger_buffer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_the_published_one),
-        cmocka_unit_test(names_are_found_and_listed),
-        cmocka_unit_test(slices_are_rounded_to_sixteen_bytes),
+        cmocka_unit_test(table_is_the_published_one),   cmocka_unit_test(hypercube_needs_a_power_of_two),
+        cmocka_unit_test(names_are_found_and_listed),   cmocka_unit_test(slices_are_rounded_to_sixteen_bytes),
         cmocka_unit_test(payload_is_the_larger_buffer),
     };
 

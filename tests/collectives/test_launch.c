@@ -19,6 +19,7 @@ struct fixture {
     struct bb_device_info device;
     struct bb_comm comm;
     struct bb_native native;
+    struct bb_mulsums mulsums;
     struct bb_rig rig;
 };
 
@@ -34,7 +35,9 @@ static void make(struct fixture *f, bool native, bool blocking)
                      0);
     free(members);
     f->native = native ? bb_native_find() : (struct bb_native){0};
-    *rig = (struct bb_rig){.world = &f->world, .comm = &f->comm, .native = &f->native, .device = &f->device};
+    *rig = (struct bb_rig){
+        .world = &f->world, .comm = &f->comm, .native = &f->native, .device = &f->device, .mulsums = &f->mulsums};
+    assert_int_equal(bb_mulsums_make(&f->mulsums, &f->comm, (const int[]){BB_BFLOAT16}, 1), 0);
     assert_int_equal(BB_CUDA(cudaStreamCreate(&rig->stream)), 0);
     assert_int_equal(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)), 0);
     assert_int_equal(bb_buffer_init(&rig->arena, 1 << 20, rig->stream), 0);
@@ -43,24 +46,28 @@ static void make(struct fixture *f, bool native, bool blocking)
 static void unmake(struct fixture *f)
 {
     bb_buffer_release(&f->rig.arena);
+    bb_mulsums_release(&f->mulsums, &f->comm);
     assert_int_equal(BB_CUDA(cudaFree(f->rig.verdicts)), 0);
     assert_int_equal(BB_CUDA(cudaStreamDestroy(f->rig.stream)), 0);
     assert_int_equal(bb_comm_finalize(&f->comm), 0);
 }
 
-static void run_case(struct fixture *f, int kind, bool in_place)
+static const struct bb_amounts even_to_far = {.spread = 1};
+
+static void run_case(struct fixture *f, int kind, int redop, bool in_place)
 {
     bool reduces = bb_colls[kind].flags & BB_COLL_REDUCES;
     struct bb_case c = {.kind = (enum bb_coll_kind)kind,
                         .dtype = BB_BFLOAT16,
-                        .redop = reduces ? BB_SUM : BB_COPY,
+                        .redop = reduces ? redop : BB_COPY,
                         .root = ROOT,
                         .ranks = f->world.size,
                         .count = COUNT,
+                        .amounts = &even_to_far,
                         .in_place = in_place};
     struct bb_figures figures = {0};
 
-    if (!bb_case_possible(&c))
+    if (!bb_case_possible(&c) || !bb_coll_possible(c.kind, c.ranks))
         return;
     assert_int_equal(bb_verify_prepare(&f->rig, &c), 0);
     assert_int_equal(bb_case_launch(&f->rig, &c, bb_case_slots(&f->rig, &c) - 1), 0);
@@ -73,8 +80,8 @@ static void every_launcher(struct fixture *f, bool native, bool blocking)
 {
     make(f, native, blocking);
     for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
-        for (int in_place = 0; in_place < 2; in_place++)
-            run_case(f, kind, in_place);
+        for (int variant = 0; variant < 4; variant++)
+            run_case(f, kind, variant / 2 ? BB_MULSUM : BB_SUM, variant % 2);
     unmake(f);
 }
 

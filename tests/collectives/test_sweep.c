@@ -48,6 +48,7 @@ static void rows_of(const char *line, int ranks, struct rows *rows)
     assert_int_equal(parse(&s, line), 0);
     for (int i = 0; i < s.n_colls; i++)
         assert_int_equal(bb_sweep_each(&s, s.colls[i], ranks, keep, rows), 0);
+    bb_bench_release_sweep(&s);
 }
 
 static void assert_counts(const struct rows *rows, int n, const size_t *counts)
@@ -111,7 +112,34 @@ static void bad_lines_are_refused(void **state)
         "all_reduce -b 8Q",
         "all_reduce -b 2M -e 1M",
         "all_reduce -n 0",
-        "all_reduce -r -1",
+        "broadcast -r -2",
+        "broadcast -r any",
+        "broadcast -r 1x",
+        "all_reduce --sizes 8,",
+        "all_reduce --sizes 8,,16",
+        "all_reduce --sizes 8,1Q",
+        "all_reduce --sizes 2000T",
+        "all_reduce --sizes -8",
+        "all_reduce --split XOR:3",
+        "all_reduce --split MOD:0",
+        "all_reduce --split AND:",
+        "all_reduce --split AND:0x",
+        "all_reduce --split AND:3z",
+        "all_reduce --split AND:99999999999",
+        "all_reduce -G 2 -z 1",
+        "all_reduce -G 2 -y 1",
+        "all_reduce -z 4",
+        "all_reduce -a 4",
+        "all_reduce -R 3",
+        "all_reduce -x 3",
+        "all_reduce -u -1",
+        "all_reduce -m 0",
+        "all_reduce --min-ctas 4 --max-ctas 2",
+        "all_reduce --matrix /dev/null",
+        "alltoallv -b 8 -e 8 --matrix /dev/null",
+        "alltoallv -b 8 -e 8 --matrix /nowhere",
+        "alltoallv -b 8 -e 16 --matrix /nowhere",
+        "alltoallv --spread 1.5",
         "all_reduce all_reduce",
         "all_reduce --itters 3",
         "all_reduce -e 99999999999999999999",
@@ -125,6 +153,26 @@ static void bad_lines_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         assert_int_equal(parse(&s, lines[i]), -BB_EUSAGE);
+}
+
+static void explicit_sizes_and_roots(void **state)
+{
+    struct rows r;
+    struct bb_sweep s;
+
+    (void)state;
+    rows_of("all_reduce --sizes 1K,8,3M -b 64", 2, &r);
+    assert_counts(&r, 3, (const size_t[]){256, 2, 786432});
+    rows_of("broadcast -b 8 -e 16 -r all", 3, &r);
+    assert_int_equal(r.n, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(r.c[i].root, i / 2);
+    rows_of("reduce -b 8 -e 8 -r -1", 3, &r);
+    assert_int_equal(r.n, 3);
+    rows_of("all_reduce -b 8 -e 8 -r all", 3, &r);
+    assert_int_equal(r.n, 1);
+    assert_int_equal(parse(&s, "all_reduce --sizes 1K,8,3M"), 0);
+    assert_int_equal(bb_sweep_largest(&s), 3 << 20);
 }
 
 /* One slot must hold every case of the sweep: compare with the largest that the sweep really yields. */
@@ -149,14 +197,14 @@ static void one_slot_size_fits_all(void **state)
                         assert_true(bb_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_slot_bytes(&s, 3));
                 }
         }
+    bb_bench_release_sweep(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_grow_by_factor_or_step),
-        cmocka_unit_test(types_and_operations_multiply),
-        cmocka_unit_test(bad_lines_are_refused),
+        cmocka_unit_test(sizes_grow_by_factor_or_step), cmocka_unit_test(types_and_operations_multiply),
+        cmocka_unit_test(explicit_sizes_and_roots),     cmocka_unit_test(bad_lines_are_refused),
         cmocka_unit_test(one_slot_size_fits_all),
     };
 

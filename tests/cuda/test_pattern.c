@@ -46,9 +46,23 @@ static void shuffle(int *order, int n)
     }
 }
 
+static const int exact_redops[] = {BB_SUM, BB_PROD, BB_MAX, BB_MIN, BB_MULSUM};
+enum { EXACT = sizeof exact_redops / sizeof *exact_redops };
+
+/* What a rank adds to the reduction: an odd rank's contribution counts twice in mulsum. */
+static double contribution(const struct bb_dtype *t, const struct bb_pattern *p, int rank, uint64_t index)
+{
+    double v = decode(t, bb_pattern_input(p, rank, index));
+
+    return p->redop == BB_MULSUM && rank % 2 ? 2 * v : v;
+}
+
 static double combine(int redop, double a, double b)
 {
-    return redop == BB_SUM ? a + b : redop == BB_PROD ? a * b : redop == BB_MAX ? fmax(a, b) : fmin(a, b);
+    return redop == BB_SUM || redop == BB_MULSUM ? a + b
+           : redop == BB_PROD                    ? a * b
+           : redop == BB_MAX                     ? fmax(a, b)
+                                                 : fmin(a, b);
 }
 
 /* Any order, rounding after every step: the bits that pattern.h promises. */
@@ -59,9 +73,9 @@ static void check_float_order(const struct bb_dtype *t, int redop, int ranks, ui
     double total;
 
     shuffle(order, ranks);
-    total = decode(t, bb_pattern_input(&p, order[0], index));
+    total = contribution(t, &p, order[0], index);
     for (int i = 1; i < ranks; i++)
-        total = rounded(t, combine(redop, total, decode(t, bb_pattern_input(&p, order[i], index))));
+        total = rounded(t, combine(redop, total, contribution(t, &p, order[i], index)));
     assert_true(isfinite(total));
     assert_true(total == decode(t, bb_pattern_reduced(&p, index)));
 }
@@ -73,7 +87,7 @@ static void check_float_tree(const struct bb_dtype *t, int redop, int ranks, uin
     double v[RANKS_MAX] = {0};
 
     for (int r = 0; r < ranks; r++)
-        v[r] = decode(t, bb_pattern_input(&p, r, index));
+        v[r] = contribution(t, &p, r, index);
     for (int step = 1; step < ranks; step *= 2)
         for (int r = 0; r + step < ranks; r += 2 * step)
             v[r] = rounded(t, combine(redop, v[r], v[r + step]));
@@ -84,11 +98,11 @@ static void each_float_case(void (*check)(const struct bb_dtype *, int, int, uin
 {
     srand(7);
     for (int type = 0; type < BB_DTYPE_COUNT; type++)
-        for (int redop = BB_SUM; redop <= BB_MIN; redop++)
+        for (int o = 0; o < EXACT; o++)
             for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
                 for (uint64_t i = 0; i < ELEMENTS; i++)
                     if (bb_dtypes[type].number_class == BB_FLOATING)
-                        check(&bb_dtypes[type], redop, rank_counts[n], i);
+                        check(&bb_dtypes[type], exact_redops[o], rank_counts[n], i);
 }
 
 static void floating_results_are_exact_in_any_order(void **state)
@@ -157,6 +171,7 @@ static uint64_t combine_integers(const struct bb_dtype *t, int redop, uint64_t a
 
     switch (redop) {
     case BB_SUM:
+    case BB_MULSUM:
         return (a + b) & mask_of(t);
     case BB_PROD:
         return a * b & mask_of(t);
@@ -171,13 +186,16 @@ static void integers_wrap_to_the_promised_bits(void **state)
 {
     (void)state;
     for (int type = BB_INT8; type <= BB_UINT64; type++)
-        for (int redop = BB_SUM; redop <= BB_MIN; redop++)
+        for (int o = 0; o < EXACT; o++)
             for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
                 for (uint64_t i = 0; i < ELEMENTS; i++) {
+                    int redop = exact_redops[o];
                     struct bb_pattern p = bb_pattern_of(&bb_dtypes[type], redop, rank_counts[n], 11);
                     uint64_t total = bb_pattern_input(&p, 0, i);
-                    for (int r = 1; r < rank_counts[n]; r++)
-                        total = combine_integers(&bb_dtypes[type], redop, total, bb_pattern_input(&p, r, i));
+                    for (int r = 1; r < rank_counts[n]; r++) {
+                        uint64_t one = bb_pattern_input(&p, r, i) << (redop == BB_MULSUM && r % 2);
+                        total = combine_integers(&bb_dtypes[type], redop, total, one & mask_of(&bb_dtypes[type]));
+                    }
                     assert_int_equal(total, bb_pattern_reduced(&p, i));
                 }
 }

@@ -171,11 +171,21 @@ ncclResult_t en_comm_open(ncclComm_t comm, const char *call)
     return rc;
 }
 
-void en_comm_set_async(ncclComm_t comm, ncclResult_t state)
+void en_comm_begin(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
-    comm->async = state;
-    pthread_cond_broadcast(&comm->changed);
+    comm->async = ncclInProgress;
+    comm->in_progress++;
+    pthread_mutex_unlock(&comm->lock);
+}
+
+void en_comm_end(ncclComm_t comm, ncclResult_t state)
+{
+    pthread_mutex_lock(&comm->lock);
+    if (--comm->in_progress == 0) {
+        comm->async = state;
+        pthread_cond_broadcast(&comm->changed);
+    }
     pthread_mutex_unlock(&comm->lock);
 }
 

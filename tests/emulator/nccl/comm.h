@@ -40,6 +40,7 @@ struct ncclComm {
     pthread_mutex_t lock; /* guards what follows                                                     */
     pthread_cond_t changed;
     ncclResult_t async;             /* ncclInProgress while a helper thread works on it                        */
+    int in_progress;                /* parts of that work that name it and are not done                        */
     char error[EN_TEXT_BYTES];      /* text of an error in async                                               */
     struct en_ticket *first, *last; /* operations issued and not done, in order                           */
     int running;                    /* 1 while one of them, or a captured one, runs                            */
@@ -73,7 +74,8 @@ ncclResult_t en_join_wait(ncclComm_t comm);
 ncclResult_t en_comm_check(ncclComm_t comm, const char *call); /* live                              */
 ncclResult_t en_comm_ready(ncclComm_t comm, const char *call); /* live, nothing in progress, sound  */
 ncclResult_t en_comm_open(ncclComm_t comm, const char *call);  /* ready, and takes operations       */
-void en_comm_set_async(ncclComm_t comm, ncclResult_t state);
+void en_comm_begin(ncclComm_t comm);                           /* work on it begins: it is in progress        */
+void en_comm_end(ncclComm_t comm, ncclResult_t state);         /* ... and ends; the last one leaves its state */
 ncclResult_t en_comm_async(ncclComm_t comm);
 void en_comm_nap(ncclComm_t comm);       /* while something is in progress: until it is not, 0.2 ms at most */
 void en_comm_wait_jobs(ncclComm_t comm); /* until no helper works on it */

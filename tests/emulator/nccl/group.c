@@ -102,9 +102,17 @@ static void each_comm(const struct work *w, void (*fn)(ncclComm_t, void *), void
         fn(w->calls[i].comm, arg);
 }
 
-static void set_async(ncclComm_t comm, void *state)
+static void begin(ncclComm_t comm, void *unused)
 {
-    en_comm_set_async(comm, *(ncclResult_t *)state);
+    (void)unused;
+    en_comm_begin(comm);
+}
+
+/* A communicator that several calls name is done with the last of them: told earlier, its owner could start another
+ * group that overtakes this one. */
+static void end(ncclComm_t comm, void *state)
+{
+    en_comm_end(comm, *(ncclResult_t *)state);
 }
 
 /* How many are non-blocking [0] and blocking [1]. A new communicator is made in the way of its parent. */
@@ -199,19 +207,19 @@ static void carry_out_later(void *arg)
     struct work *w = arg;
     ncclResult_t rc = carry_out(w);
 
-    each_comm(w, set_async, &rc);
+    each_comm(w, end, &rc);
     free_work(w);
 }
 
 static ncclResult_t start_helper(struct work *w)
 {
-    ncclResult_t state = ncclInProgress;
+    ncclResult_t state;
 
-    each_comm(w, set_async, &state);
+    each_comm(w, begin, NULL);
     if (en_pool_run(carry_out_later, w) == 0)
         return ncclInProgress;
     state = en_fail(NULL, ncclSystemError, "no helper thread for a non-blocking communicator");
-    each_comm(w, set_async, &state);
+    each_comm(w, end, &state);
     free_work(w);
     return state;
 }

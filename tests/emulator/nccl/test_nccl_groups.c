@@ -280,6 +280,31 @@ static int nonblocking_replay(struct rank *r)
     return 0;
 }
 
+/* Group after group on a non-blocking communicator, each told apart by its count: none may overtake the one before. */
+static int nonblocking_ring(struct rank *r)
+{
+    enum { ROUNDS = 400 };
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    int *x = device_buffer(2 * ROUNDS * sizeof(int));
+    ncclResult_t state;
+    ncclComm_t comm;
+
+    config.blocking = 0;
+    CHECK_EQ(ncclCommInitRankConfig(&comm, r->size, r->id, r->rank, &config), ncclInProgress);
+    CHECK_EQ(wait_for(comm, &state), 0);
+    for (int i = 1; i <= ROUNDS; i++) {
+        CHECK_EQ(ncclGroupStart(), ncclSuccess);
+        ncclSend(x, (size_t)i, ncclInt, (r->rank + 1) % r->size, comm, r->stream);
+        ncclRecv(x + ROUNDS, (size_t)i, ncclInt, (r->rank + r->size - 1) % r->size, comm, r->stream);
+        CHECK_EQ(ncclGroupEnd(), ncclInProgress);
+        CHECK_EQ(wait_for(comm, &state), 0);
+        CHECK_EQ(state, ncclSuccess);
+    }
+    CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
+    CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
+    return 0;
+}
+
 enum { GPUS = 3 };
 
 /* Several GPUs of one thread: init in a group, operations in a group, one stream each. */
@@ -419,6 +444,7 @@ AT(graphs_of_2, 2, replay, 0)
 AT(graphs_of_3, 3, replay, 0)
 AT(graphs_with_branches, 3, replay_of_branches, 0)
 AT(graphs_of_nonblocking, 3, nonblocking_replay, RANKS_NO_COMM)
+AT(nonblocking_groups_in_order, 3, nonblocking_ring, RANKS_NO_COMM)
 AT(three_gpus_in_one_thread, 1, one_thread_many_gpus, RANKS_NO_COMM)
 AT(three_gpus_in_each_of_two_processes, 2, one_thread_many_gpus, RANKS_NO_COMM)
 AT(init_all_devices, 1, init_all, RANKS_NO_COMM)
@@ -439,6 +465,7 @@ int main(void)
         cmocka_unit_test(graphs_of_3),
         cmocka_unit_test(graphs_with_branches),
         cmocka_unit_test(graphs_of_nonblocking),
+        cmocka_unit_test(nonblocking_groups_in_order),
         cmocka_unit_test(three_gpus_in_one_thread),
         cmocka_unit_test(three_gpus_in_each_of_two_processes),
         cmocka_unit_test(init_all_devices),

@@ -30,7 +30,7 @@ static dim3 blockDim, gridDim;
 
 namespace host_gpu
 {
-enum { MOST_THREADS = 64, STACK_BYTES = 256 << 10 };
+enum { MOST_THREADS = 512, STACK_BYTES = 64 << 10 };
 
 struct fiber {
     ucontext_t context;
@@ -130,6 +130,35 @@ static inline float host_gpu_expf(float x)
 static inline float __fdividef(float a, float b)
 {
     return a / b;
+}
+
+/* Memory that is used once. */
+template <typename T> static inline T __ldcs(const T *p)
+{
+    return *p;
+}
+
+template <typename T> static inline void __stcs(T *p, T value)
+{
+    *p = value;
+}
+
+/* One thread at a time: nothing can come between. */
+typedef unsigned long long host_gpu_word;
+
+static inline void atomicMin(host_gpu_word *p, host_gpu_word x)
+{
+    *p = x < *p ? x : *p;
+}
+
+static inline void atomicMax(host_gpu_word *p, host_gpu_word x)
+{
+    *p = x > *p ? x : *p;
+}
+
+static inline void atomicAdd(host_gpu_word *p, host_gpu_word x)
+{
+    *p += x;
 }
 
 static inline float rsqrtf(float x)

@@ -6,6 +6,7 @@
 #include "bootstrap/opts.h"
 #include "bootstrap/world.h"
 #include "collectives/bench.h"
+#include "collectives/nccl_tests.h"
 #include "proxies/plan.h"
 #include "proxies/proxy_main.h"
 
@@ -100,7 +101,9 @@ int main(int argc, char **argv)
     int rc = 0;
 
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is up */
-    if (argc < 2) {
+    if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {
+        rc = bb_nccl_tests_main(argc, argv);
+    } else if (argc < 2) {
         print_help(stderr);
         rc = -BB_EUSAGE;
     } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {

@@ -94,7 +94,8 @@ static int check_ranks(const struct bench *b)
 static int choose_device(struct bench *b)
 {
     const struct bb_world *w = &b->world;
-    int rc = bb_device_choose(w->local_rank, w->local_size, b->options.common.share_gpu, &b->device);
+    int first = b->options.first_device;
+    int rc = bb_device_choose(first + w->local_rank, first + w->local_size, b->options.common.share_gpu, &b->device);
 
     rc = all_know(b, bb_world_agree(&b->world, rc, "choice of GPUs"));
     if (rc != 0)
@@ -205,6 +206,23 @@ static size_t arena_bytes(const struct bench *b)
     return 2 * (small > large ? small : large);
 }
 
+/* As nccl-tests does. Returns what is needed then. */
+static size_t fit_memory(struct bench *b, size_t need, size_t available)
+{
+    struct bb_sweep *s = &b->sweep;
+    size_t asked = s->max_bytes;
+
+    while (b->options.fit_memory && s->n_sizes == 0 && need > available &&
+           s->max_bytes - s->max_bytes / 8 > s->min_bytes) {
+        s->max_bytes -= s->max_bytes / 8;
+        need = bb_buffer_cost(arena_bytes(b));
+    }
+    b->options.max_bytes = s->max_bytes;
+    if (s->max_bytes < asked && b->world.rank == 0)
+        bb_warn("the last size is lowered from %zu to %zu bytes, which fit into the GPUs' memory", asked, s->max_bytes);
+    return need;
+}
+
 /* The fullest GPU decides for all, and rank 0 says so. Asked before NCCL takes its share, and after. */
 static int check_memory(struct bench *b)
 {
@@ -217,6 +235,7 @@ static int check_memory(struct bench *b)
     TRY(bb_world_allgather(&b->world, &available, of_ranks, sizeof available));
     for (int r = 0; r < b->world.size; r++)
         available = of_ranks[r] < available ? of_ranks[r] : available;
+    need = fit_memory(b, need, available);
     if (need > available)
         rc = all_know(b, b->world.rank ? -BB_EUSAGE : bb_memory_refuse(need, available, "lower the last size (-e)"));
 out:

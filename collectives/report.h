@@ -65,7 +65,7 @@ struct bb_report_head {
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head);
 void bb_report_begin(struct bb_report *r, int coll);
 BB_MUST_CHECK int bb_report_row(struct bb_report *r, const struct bb_row *row);
-void bb_report_skip(const struct bb_report *r, int coll);
+void bb_report_skip(struct bb_report *r, int coll);
 
 /* bb_report_end - the footer. True when the mean bus bandwidth is below what the options ask for, which is said. */
 bool bb_report_end(struct bb_report *r, int coll);

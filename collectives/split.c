@@ -23,7 +23,7 @@ static const char *after(const struct rule *rule, const char *text)
 
     if (length == 0)
         return NULL;
-    return text[length] == ':' ? text + length + 1 : text + length;
+    return text + length + strspn(text + length, ": ");
 }
 
 /* Decimal, 0x hexadecimal or 0b binary. */

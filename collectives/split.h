@@ -15,8 +15,8 @@ struct bb_split {
 };
 
 /*
- * bb_split_parse - "AND:0x3", "OR:1", "MOD:2", "DIV:0b100", in any case, the colon may be left out; & | % / are the
- * same words. Returns 0 or -BB_EUSAGE after one line.
+ * bb_split_parse - "AND:0x3", "OR:1", "MOD:2", "DIV:0b100", in any case, with blanks or nothing for the colon; & | % /
+ * are the same words. Returns 0 or -BB_EUSAGE after one line.
  */
 int bb_split_parse(struct bb_split *s, const char *text) BB_MUST_CHECK;
 

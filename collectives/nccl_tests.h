@@ -1,0 +1,19 @@
+/*
+ * nccl_tests.h - busbar under the names of nccl-tests' programs (all_reduce_perf, ... : links to busbar): their
+ * options, defaults, table and footer, so that scripts and parsers written for them go on working. What is measured and
+ * checked is busbar's, and so are the exit statuses; what nccl-tests takes for granted (an unknown word is a default)
+ * is refused.
+ */
+#ifndef BB_COLLECTIVES_NCCL_TESTS_H
+#define BB_COLLECTIVES_NCCL_TESTS_H
+
+/* bb_nccl_tests_kind - the collective of a program's path ("/opt/bin/all_reduce_perf"), -1 for any other program. */
+int bb_nccl_tests_kind(const char *path);
+
+/*
+ * bb_nccl_tests_main - that program. With -g or -t above 1 outside of an MPI job it becomes `mpirun -n RANKS` of
+ * itself. Returns as bb_bench_main.
+ */
+int bb_nccl_tests_main(int argc, char **argv);
+
+#endif

@@ -180,8 +180,18 @@ static bool share_gpu(ncclComm_t comm, int a, int b)
     return x->host == y->host && x->bus == y->bus && ((x->host & 1) || comm->nodes[a] == comm->nodes[b]);
 }
 
+/* From 2.30.3 the library has a switch of its own; before, it does not know the variable. */
+static bool sharing_is_on(void)
+{
+    const char *text = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+
+    return NCCL_VERSION_CODE >= 23003 && text && atoi(text) == 1;
+}
+
 static ncclResult_t refuse_shared_gpus(ncclComm_t comm)
 {
+    if (sharing_is_on())
+        return ncclSuccess;
     for (int a = 0; a < comm->size; a++)
         for (int b = a + 1; b < comm->size; b++)
             if (share_gpu(comm, a, b))

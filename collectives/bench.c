@@ -5,8 +5,8 @@
 #include "collectives/bench.h"
 
 #include "bootstrap/progress.h"
-#include "collectives/bench_compute.h"
 #include "collectives/issue.h"
+#include "collectives/modes.h"
 #include "collectives/options.h"
 #include "collectives/registration.h"
 #include "collectives/report.h"
@@ -612,12 +612,14 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
 
 int bb_bench_main(int argc, char **argv)
 {
+    const struct bb_bench_mode *mode;
     struct bb_bench_options options;
     struct bb_sweep sweep;
     int rc;
 
-    if (argc > 1 && strcmp(argv[1], "compute") == 0)
-        return bb_bench_compute_main(argc, argv);
+    mode = argc > 1 ? bb_bench_mode_find(argv[1]) : NULL;
+    if (mode)
+        return mode->run(argc, argv);
     rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
     return rc ? rc : bb_bench_execute(&options, &sweep, &bb_report_bench, argc, argv);
 }

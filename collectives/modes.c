@@ -1,0 +1,25 @@
+/* modes.c - see modes.h. A new mode is a row here and a file of its own. */
+#include "collectives/modes.h"
+
+#include "collectives/bench_compute.h"
+
+#include <string.h>
+
+static const struct bb_bench_mode modes[] = {
+    {"compute", "what the GPUs compute: products, memory-bound passes, the timed stand-in", bb_bench_compute_main},
+};
+
+const struct bb_bench_mode *bb_bench_mode_at(size_t i)
+{
+    return i < sizeof modes / sizeof *modes ? &modes[i] : NULL;
+}
+
+const struct bb_bench_mode *bb_bench_mode_find(const char *name)
+{
+    const struct bb_bench_mode *mode;
+
+    for (size_t i = 0; (mode = bb_bench_mode_at(i)) != NULL; i++)
+        if (strcmp(mode->name, name) == 0)
+            return mode;
+    return NULL;
+}

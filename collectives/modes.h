@@ -1,0 +1,18 @@
+/* modes.h - the table of bench commands that are not collectives: `busbar bench compute` and its like. */
+#ifndef BB_COLLECTIVES_MODES_H
+#define BB_COLLECTIVES_MODES_H
+
+#include <stddef.h>
+
+/* argv as bb_bench_main's: argv[1] is the name of the mode. Results go to stdout. Returns 0 or above, or a negative
+ * error. */
+struct bb_bench_mode {
+    const char *name, *help;
+    int (*run)(int argc, char **argv);
+};
+
+/* bb_bench_mode_find - the row of that name, NULL without one. bb_bench_mode_at - the i-th row, NULL past the end. */
+const struct bb_bench_mode *bb_bench_mode_find(const char *name);
+const struct bb_bench_mode *bb_bench_mode_at(size_t i);
+
+#endif

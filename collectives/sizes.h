@@ -1,0 +1,28 @@
+/* sizes.h - lists in the text of one option: "8,1K,32M". Pure. */
+#ifndef BB_COLLECTIVES_SIZES_H
+#define BB_COLLECTIVES_SIZES_H
+
+#include "bootstrap/err.h"
+
+#include <stddef.h>
+
+enum { BB_SIZES_MAX = 64 };
+
+struct bb_sizes {
+    size_t bytes[BB_SIZES_MAX]; /* in the order given */
+    int n;
+};
+
+/* bb_sizes_parse - sizes of at least 1 byte, with K M G. option names the option in the message. Returns 0 or
+ * -BB_EUSAGE after one line. */
+int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text) BB_MUST_CHECK;
+
+/* bb_sizes_largest - 0 for an empty list. */
+size_t bb_sizes_largest(const struct bb_sizes *s);
+
+/* bb_list_each - call fn with each word between commas; empty words too. Stops at the first result that is not 0. A
+ * word longer than 63 characters is cut. */
+typedef int bb_list_fn(void *arg, const char *word);
+int bb_list_each(const char *text, bb_list_fn *fn, void *arg) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,2 @@
+# Tests of the bench commands that are no collectives.
+bb_unit_test(NAME test_pairs SOURCES test_pairs.c LIBS bb_collectives)

@@ -29,6 +29,7 @@ struct model {
     size_t dense;            /* parameters of a shard of all dense layers        */
     size_t exchange[DENSES]; /* a shard's part of what goes into each            */
     double forward_us[CONVS + DENSES], backward_us[CONVS + DENSES];
+    double forward_flops[CONVS + DENSES]; /* of a shard; backward twice */
 };
 
 /* ---- the model's file ------------------------------------------------------------------------------------------ */
@@ -46,6 +47,7 @@ static int read_convolutions(struct bb_sheet *sheet, struct model *m)
         TRY(bb_sheet_set(sheet, "edge", image));
         TRY(bb_sheet_count_at(sheet, sheet->root, "conv_parameters", &m->conv[l]));
         TRY(bb_sheet_count_at(sheet, sheet->root, "halo", &m->face[l]));
+        TRY(bb_sheet_number_at(sheet, sheet->root, "conv_flops", &m->forward_flops[l]));
     }
 out:
     return rc;
@@ -74,6 +76,7 @@ static int read_dense(struct bb_sheet *sheet, struct model *m)
         TRY(bb_sheet_set(sheet, "out", (double)out));
         TRY(bb_sheet_count_at(sheet, sheet->root, "dense_parameters", &parameters));
         TRY(bb_sheet_count_at(sheet, sheet->root, "dense_exchange", &m->exchange[l]));
+        TRY(bb_sheet_number_at(sheet, sheet->root, "dense_flops", &m->forward_flops[CONVS + l]));
         m->dense += parameters;
     }
 out:
@@ -167,7 +170,8 @@ static void compute(struct shard *h, int layer)
 
     h->script.layer = layer;
     bb_script_compute(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
-                      forward ? h->model->forward_us[layer] : h->model->backward_us[layer], 0, BB_NONE, BB_NONE);
+                      forward ? h->model->forward_us[layer] : h->model->backward_us[layer],
+                      (forward ? 1 : 2) * h->model->forward_flops[layer], BB_NONE, BB_NONE);
 }
 
 static void halo(struct shard *h, size_t count, const char *what)

@@ -81,6 +81,12 @@ static int choose_batch(struct training *t)
     return t->batch ? 0 : refuse_ranks(t);
 }
 
+/* Of the forward pass over a rank's samples; backward takes twice, shared by the buckets as its time is. */
+static double batch_flops(const struct training *t)
+{
+    return t->model.sample_flops * t->batch->samples;
+}
+
 static int travel(struct training *t, const char *what, size_t count)
 {
     static const int next = 1, previous = -1;
@@ -117,7 +123,8 @@ static void run_bucket(struct training *t, int b)
     s->layer = b;
     s->phase = BB_PHASE_BACKWARD;
     if (t->batch)
-        bb_script_compute(s, what, t->batch->bucket_backward_us, 0, BB_NONE, BB_NONE);
+        bb_script_compute(s, what, t->batch->bucket_backward_us, 2 * batch_flops(t) / t->model.n_buckets, BB_NONE,
+                          BB_NONE);
     s->phase = BB_PHASE_GRADIENTS;
     op = start_bucket(t, &t->model.buckets[b], what);
     if (!t->network->overlap)
@@ -132,7 +139,7 @@ static int build_role(struct training *t, int comm)
     bb_script_init(s, &t->step->roles[0].program, t->config);
     t->lane = bb_script_lane(s, &t->step->layout, comm);
     if (t->batch)
-        bb_script_compute(s, "network", t->batch->forward_us, 0, BB_NONE, BB_NONE);
+        bb_script_compute(s, "network", t->batch->forward_us, batch_flops(t), BB_NONE, BB_NONE);
     for (int b = 0; b < t->model.n_buckets; b++)
         run_bucket(t, b);
     return bb_script_result(s);

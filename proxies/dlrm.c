@@ -26,18 +26,21 @@ struct model {
     size_t table;                 /* parameters of an embedding table */
     int tables, batch;
     double forward_us[LAYERS], backward_us[LAYERS];
+    double forward_flops[LAYERS]; /* of the perceptrons, of a rank of as many as tables; backward twice */
 };
 
 /* ---- the model's file ------------------------------------------------------------------------------------------ */
 
 /* The parameters of a perceptron with these widths, from its input to its output. */
-static int read_perceptron(struct bb_sheet *sheet, const char *key, size_t *parameters)
+static int read_perceptron(struct bb_sheet *sheet, const char *key, size_t *parameters, double *flops)
 {
     const json_t *widths;
     size_t width, layer;
+    double layer_flops;
     int n, rc;
 
     *parameters = 0;
+    *flops = 0;
     TRY(bb_sheet_list(sheet, sheet->root, key, -MOST_WIDTHS, &widths, &n));
     for (int i = 0; i < n; i++) {
         const char *formula = json_string_value(json_array_get(widths, (size_t)i));
@@ -49,6 +52,8 @@ static int read_perceptron(struct bb_sheet *sheet, const char *key, size_t *para
         if (i > 0) {
             TRY(bb_sheet_count_at(sheet, sheet->root, "perceptron_parameters", &layer));
             *parameters += layer;
+            TRY(bb_sheet_number_at(sheet, sheet->root, "perceptron_flops", &layer_flops));
+            *flops += layer_flops;
         }
         TRY(bb_sheet_set(sheet, "in", (double)width));
     }
@@ -94,8 +99,8 @@ static int read_model(struct model *m)
     TRY(bb_sheet_open(&sheet, "dlrm", "recommendation"));
     TRY(bb_sheet_shape(&sheet, "tables", &m->tables));
     TRY(bb_sheet_shape(&sheet, "batch", &m->batch));
-    TRY(read_perceptron(&sheet, "bottom", &m->bottom));
-    TRY(read_perceptron(&sheet, "top", &m->top));
+    TRY(read_perceptron(&sheet, "bottom", &m->bottom, &m->forward_flops[BOTTOM]));
+    TRY(read_perceptron(&sheet, "top", &m->top, &m->forward_flops[TOP]));
     TRY(bb_sheet_count_at(&sheet, sheet.root, "exchange", &m->exchange));
     TRY(bb_sheet_count_at(&sheet, sheet.root, "table_parameters", &m->table));
     TRY(read_times(&sheet, "forward_us", m->forward_us));
@@ -121,7 +126,8 @@ static void compute(struct recommender *r, enum layer layer)
     bool forward = r->script.phase == BB_PHASE_FORWARD;
 
     bb_script_compute(&r->script, layer_names[layer],
-                      forward ? r->model->forward_us[layer] : r->model->backward_us[layer], 0, BB_NONE, BB_NONE);
+                      forward ? r->model->forward_us[layer] : r->model->backward_us[layer],
+                      (forward ? 1 : 2) * r->model->forward_flops[layer], BB_NONE, BB_NONE);
 }
 
 static void exchange(struct recommender *r, const char *what)
@@ -180,7 +186,7 @@ out:
 
 int bb_dlrm_build(const struct bb_proxy_config *c, struct bb_step *step)
 {
-    struct model m;
+    struct model m = {0};
     int rc;
 
     TRY(read_model(&m));

@@ -104,14 +104,12 @@ struct model {
 
 static int read_kernel(const struct bb_sheet *sheet, const json_t *object, struct kernel *k)
 {
-    const char *flops;
     int rc;
 
     TRY(bb_profile_string(object, "what", sheet->where, &k->what));
     TRY(bb_profile_number(object, "forward_us", sheet->where, 0, &k->forward_us));
     TRY(bb_profile_number(object, "backward_us", sheet->where, 0, &k->backward_us));
-    TRY(bb_profile_string(object, "forward_flops", sheet->where, &flops));
-    TRY(bb_sheet_formula(sheet, flops, &k->forward_flops));
+    TRY(bb_sheet_number_at(sheet, object, "forward_flops", &k->forward_flops));
 out:
     return rc;
 }

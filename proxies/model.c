@@ -68,15 +68,13 @@ out:
 
 static int read_sizes(const struct bb_sheet *sheet, struct bb_model *model)
 {
-    const char *flops;
     json_t *tensors;
     int rc;
 
     TRY(bb_sheet_shape(sheet, "micro_batch", &model->micro_batch));
     TRY(bb_sheet_shape(sheet, "sequence", &model->sequence));
     TRY(bb_sheet_count_at(sheet, sheet->root, "message", &model->message));
-    TRY(bb_profile_string(sheet->root, "forward_flops", sheet->where, &flops));
-    TRY(bb_sheet_formula(sheet, flops, &model->forward_flops));
+    TRY(bb_sheet_number_at(sheet, sheet->root, "forward_flops", &model->forward_flops));
     TRY(bb_profile_object(sheet->root, "tensors", sheet->where, &tensors));
     for (int k = 0; k < BB_LAYER_KINDS; k++)
         TRY(read_layer(sheet, json_object_get(tensors, layer_keys[k]), &model->layer[k]));

@@ -1,7 +1,7 @@
 /* parts.c - the pieces of a step (see parts.h). */
 #include "proxies/parts.h"
 
-static struct bb_op op_of(const struct bb_part *part)
+struct bb_op bb_part_op(const struct bb_part *part)
 {
     return (struct bb_op){.dtype = part->dtype,
                           .stream = part->stream,
@@ -23,7 +23,7 @@ static int append(const struct bb_part *part, const struct bb_op *op, const int 
 
 int bb_part_compute(const struct bb_part *part, double us, double flops, int src, int dst)
 {
-    struct bb_op op = op_of(part);
+    struct bb_op op = bb_part_op(part);
 
     op.kind = BB_OP_COMPUTE;
     op.compute_us = us;
@@ -35,7 +35,7 @@ int bb_part_compute(const struct bb_part *part, double us, double flops, int src
 
 int bb_part_exchange(const struct bb_part *part, const struct bb_exchange *x)
 {
-    struct bb_op op = op_of(part);
+    struct bb_op op = bb_part_op(part);
     int rc = 0;
 
     op.count = x->count;
@@ -59,7 +59,7 @@ int bb_part_exchange(const struct bb_part *part, const struct bb_exchange *x)
 
 int bb_part_all_reduce(const struct bb_part *part, size_t count, const int *after, int n)
 {
-    struct bb_op op = op_of(part);
+    struct bb_op op = bb_part_op(part);
 
     op.kind = BB_OP_COLLECTIVE;
     op.coll = BB_ALL_REDUCE;

@@ -17,6 +17,9 @@ struct bb_part {
     const char *what;
 };
 
+/* bb_part_op - an operation of the part that is still to be told what it does: alone, without peer and buffers. */
+struct bb_op bb_part_op(const struct bb_part *part);
+
 /* bb_part_compute - a kernel that takes us microseconds (and stands for that many FLOPs), reads buffer src and writes
  * dst (either may be BB_NONE). */
 int bb_part_compute(const struct bb_part *part, double us, double flops, int src, int dst) BB_MUST_CHECK;

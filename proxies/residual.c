@@ -15,7 +15,7 @@
 struct growth {
     struct bb_sheet *sheet;
     struct bb_residual *model;
-    const json_t *tensors;
+    const json_t *tensors, *flops;
     int room;
     bool projection_first;
 };
@@ -46,9 +46,12 @@ static int create(struct growth *g, const char *unit, const char *prefix)
     const char *name, *formula, *where = g->sheet->where;
     const json_t *list;
     json_error_t error;
+    double flops;
     size_t count;
     int n, rc;
 
+    TRY(bb_sheet_number_at(g->sheet, g->flops, unit, &flops));
+    g->model->sample_flops += flops;
     TRY(bb_sheet_list(g->sheet, g->tensors, unit, -64, &list, &n));
     for (int i = 0; i < n; i++) {
         if (json_unpack_ex(json_array_get(list, (size_t)i), &error, JSON_STRICT, "[ss]", &name, &formula))
@@ -81,17 +84,23 @@ static int create_stages(struct growth *g)
 {
     double blocks[MOST_STAGES];
     const json_t *list;
-    int stages, width, rc;
+    int stages, width, image, rc;
 
     TRY(bb_sheet_shape(g->sheet, "width", &width));
+    TRY(bb_sheet_shape(g->sheet, "image", &image));
     TRY(bb_sheet_list(g->sheet, g->sheet->root, "blocks", -MOST_STAGES, &list, &stages));
     TRY(bb_sheet_numbers(g->sheet, g->sheet->root, "blocks", stages, blocks));
     TRY(bb_sheet_set(g->sheet, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
+        double edge = image / 4 >> s; /* of what the stage puts out; its first block but the first of all halves it */
+
         TRY(bb_sheet_set(g->sheet, "w", width));
+        TRY(bb_sheet_set(g->sheet, "edge", edge));
+        TRY(bb_sheet_set(g->sheet, "edge_in", s > 0 ? 2 * edge : edge));
         for (int b = 0; b < blocks[s] && b < MOST_BLOCKS; b++) {
             TRY(create_block(g, s + 1, b));
             TRY(bb_sheet_set(g->sheet, "in", 4.0 * width));
+            TRY(bb_sheet_set(g->sheet, "edge_in", edge));
         }
     }
 out:
@@ -102,7 +111,7 @@ static int create_all(struct growth *g)
 {
     const json_t *root = g->sheet->root;
     const char *projection;
-    json_t *tensors;
+    json_t *tensors, *flops;
     int rc;
 
     TRY(bb_profile_string(root, "projection", g->sheet->where, &projection));
@@ -110,7 +119,9 @@ static int create_all(struct growth *g)
     if (!g->projection_first && strcmp(projection, "after") != 0)
         return bb_err(BB_EUSAGE, "%s: projection is '%s', expected 'before' or 'after'", g->sheet->where, projection);
     TRY(bb_profile_object(root, "tensors", g->sheet->where, &tensors));
+    TRY(bb_profile_object(root, "sample_flops", g->sheet->where, &flops));
     g->tensors = tensors;
+    g->flops = flops;
     TRY(create(g, "stem", "stem"));
     TRY(create_stages(g));
     TRY(create(g, "head", "head"));

@@ -29,7 +29,7 @@ struct bb_local_batch {
 struct bb_residual {
     struct bb_tensor *tensors; /* in reduction order, names owned */
     int n_tensors;
-    double parameters;
+    double parameters, sample_flops; /* of the forward pass of one image */
     struct bb_bucket buckets[BB_RESIDUAL_BUCKETS];
     int n_buckets;
     struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* the first is the usual one */

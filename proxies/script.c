@@ -1,6 +1,8 @@
 /* script.c - a thread that starts and waits, turned into streams and events (see script.h). */
 #include "proxies/script.h"
 
+#include "proxies/parts.h"
+
 #include <string.h>
 
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *c)
@@ -40,17 +42,14 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 
 static struct bb_op op_of(const struct bb_script *s, struct bb_lane lane, const char *what)
 {
-    return (struct bb_op){.dtype = s->dtype,
-                          .stream = lane.stream,
-                          .comm = lane.comm,
-                          .call = BB_NONE,
-                          .peer = BB_NONE,
-                          .src = BB_NONE,
-                          .dst = BB_NONE,
-                          .phase = s->phase,
-                          .micro_batch = s->micro_batch,
-                          .layer = s->layer,
-                          .what = what};
+    return bb_part_op(&(struct bb_part){.program = s->program,
+                                        .stream = lane.stream,
+                                        .comm = lane.comm,
+                                        .dtype = s->dtype,
+                                        .phase = s->phase,
+                                        .micro_batch = s->micro_batch,
+                                        .layer = s->layer,
+                                        .what = what});
 }
 
 static int start(struct bb_script *s, const struct bb_op *op)

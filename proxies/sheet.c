@@ -93,6 +93,14 @@ int bb_sheet_count(const struct bb_sheet *s, const char *formula, size_t *count)
     return 0;
 }
 
+int bb_sheet_number_at(const struct bb_sheet *s, const json_t *object, const char *key, double *value)
+{
+    const char *formula;
+    int rc = bb_profile_string(object, key, s->where, &formula);
+
+    return rc ? rc : bb_sheet_formula(s, formula, value);
+}
+
 int bb_sheet_count_at(const struct bb_sheet *s, const json_t *object, const char *key, size_t *count)
 {
     const char *formula;

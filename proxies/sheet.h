@@ -33,6 +33,8 @@ int bb_sheet_shape(const struct bb_sheet *sheet, const char *name, int *value) B
  * object[key]. */
 int bb_sheet_formula(const struct bb_sheet *sheet, const char *formula, double *value) BB_MUST_CHECK;
 int bb_sheet_count(const struct bb_sheet *sheet, const char *formula, size_t *count) BB_MUST_CHECK;
+int bb_sheet_number_at(const struct bb_sheet *sheet, const json_t *object, const char *key,
+                       double *value) BB_MUST_CHECK;
 int bb_sheet_count_at(const struct bb_sheet *sheet, const json_t *object, const char *key, size_t *count) BB_MUST_CHECK;
 
 /* object[key] is a list of exactly n elements (n < 0: of 1 to -n); n_found may be NULL. */

@@ -586,6 +586,66 @@ static void flops_fit_the_times(void **state)
     }
 }
 
+/* The forward pass of one image of 224 x 224, convolution by convolution. */
+static double residual_flops(int classes, const int blocks[4])
+{
+    double sum = 7 * 7 * 3 * 64 * 112.0 * 112.0 + 2048.0 * classes;
+
+    for (int s = 0; s < 4; s++) {
+        double w = 64 << s, in = s ? 2 * w : 64, edge = 56 >> s, before = s ? 2 * edge : edge;
+
+        sum += in * 4 * w * edge * edge;
+        for (int b = 0; b < blocks[s]; b++, in = 4 * w, before = edge)
+            sum += in * w * before * before + 9 * w * w * edge * edge + 4 * w * w * edge * edge;
+    }
+    return 2 * sum;
+}
+
+static double flops_of_rank_0(const char *line, int ranks)
+{
+    struct bb_step step;
+    double sum = 0;
+
+    assert_int_equal(make(&step, line, ranks), 0);
+    for (size_t i = 0; i < bb_step_program(&step, 0)->n_ops; i++)
+        sum += bb_step_program(&step, 0)->ops[i].flops;
+    bb_step_release(&step);
+    return sum;
+}
+
+static void flops_follow_from_shapes(void **state)
+{
+    const double image = residual_flops(1000, (const int[]){3, 8, 36, 3});
+    const double perceptrons = 3 * 128 * 128 + 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256;
+
+    (void)state;
+    assert_true(image > 2 * 11.51e9 && image < 2 * 11.52e9); /* as published, in multiply-adds */
+    assert_int_equal(llround(flops_of_rank_0("resnet152", 2) / 1e6), llround(3 * 128 * image / 1e6));
+    assert_int_equal(llround(flops_of_rank_0("resnet152_scal", 2048) / 1e6), llround(3 * 16 * image / 1e6));
+    assert_true(flops_of_rank_0("dlrm", 4) == 3 * 2 * 512 * perceptrons);
+}
+
+/* Forward times of the convolutions are in the ratio of their FLOPs, 4:8:4:2:1, and backward takes twice. */
+static void convolutions_take_as_long_as_their_flops(void **state)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+    double rate = 0;
+
+    (void)state;
+    assert_int_equal(make(&step, "cosmoflow", 4), 0);
+    p = bb_step_program(&step, 0);
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == BB_OP_COMPUTE && p->ops[i].compute_us > 1000) {
+            double own = p->ops[i].flops / p->ops[i].compute_us;
+
+            rate = rate > 0 ? rate : own;
+            assert_true(own > 0.999 * rate && own < 1.001 * rate);
+        }
+    assert_true(rate > 0);
+    bb_step_release(&step);
+}
+
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static int find_group(const struct bb_layout *l, const char *name)
@@ -985,6 +1045,8 @@ int main(void)
         cmocka_unit_test(compute_and_memory_are_the_tables),
         cmocka_unit_test(samples_and_parameters_are_the_printed_ones),
         cmocka_unit_test(flops_fit_the_times),
+        cmocka_unit_test(flops_follow_from_shapes),
+        cmocka_unit_test(convolutions_take_as_long_as_their_flops),
         cmocka_unit_test(groups_are_the_specified_ones),
         cmocka_unit_test(halos_go_to_two_partners),
         cmocka_unit_test(residual_tensors_follow_the_rule),

@@ -94,8 +94,8 @@ static int check_ranks(const struct bench *b)
 static int choose_device(struct bench *b)
 {
     const struct bb_world *w = &b->world;
-    int first = b->options.first_device;
-    int rc = bb_device_choose(first + w->local_rank, first + w->local_size, b->options.common.share_gpu, &b->device);
+    int rc = bb_device_choose_from(b->options.first_device, w->local_rank, w->local_size, b->options.common.share_gpu,
+                                   &b->device);
 
     rc = all_know(b, bb_world_agree(&b->world, rc, "choice of GPUs"));
     if (rc != 0)
@@ -613,7 +613,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
 int bb_bench_main(int argc, char **argv)
 {
     const struct bb_bench_mode *mode;
-    struct bb_bench_options options;
+    struct bb_bench_options options = {0}; /* what no option fills, too */
     struct bb_sweep sweep;
     int rc;
 

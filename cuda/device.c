@@ -52,15 +52,24 @@ static int refuse(int local_rank, enum bb_error code, const char *what, int loca
 
 int bb_device_choose(int local_rank, int local_size, bool share_gpu, struct bb_device_info *info)
 {
+    return bb_device_choose_from(0, local_rank, local_size, share_gpu, info);
+}
+
+int bb_device_choose_from(int first, int local_rank, int local_size, bool share_gpu, struct bb_device_info *info)
+{
     int count = 0, ordinal, rc;
     cudaError_t e = cudaGetDeviceCount(&count);
 
     if (e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver || (e == cudaSuccess && count == 0))
         return refuse(local_rank, BB_EFAIL, e ? cudaGetErrorString(e) : "there is none", local_size, count);
     TRY(BB_CUDA(e));
+    if (first > 0 && count < first + local_size && !share_gpu)
+        return local_rank ? -BB_EUSAGE
+                          : bb_err(BB_EUSAGE, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d",
+                                   local_size, first, count - 1);
     if (count < local_size && !share_gpu)
         return refuse(local_rank, BB_EUSAGE, NULL, local_size, count);
-    ordinal = local_rank % count;
+    ordinal = (first + local_rank) % count;
     TRY(BB_CUDA(cudaSetDevice(ordinal)));
     TRY(describe(ordinal, info));
 out:

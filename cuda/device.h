@@ -30,6 +30,10 @@ struct bb_device_info {
  */
 BB_MUST_CHECK int bb_device_choose(int local_rank, int local_size, bool share_gpu, struct bb_device_info *info);
 
+/* bb_device_choose_from - the same, the first rank of the host on GPU number `first`. */
+BB_MUST_CHECK int bb_device_choose_from(int first, int local_rank, int local_size, bool share_gpu,
+                                        struct bb_device_info *info);
+
 /* bb_device_shared - true when two of the n entries (one per rank) have the same UUID. */
 bool bb_device_shared(const struct bb_device_info *infos, int n);
 

@@ -62,3 +62,13 @@ def test_mpi_cannot_carry_traffic(busbar):
     used = {name.split("@")[0] for name in re.findall(r"\bU (P?MPI_\w+)", symbols)}
     assert used <= {"MPI_Init_thread", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_set_errhandler", "MPI_Error_string", "MPI_Ibcast",
                     "MPI_Iallgather", "MPI_Ibarrier", "MPI_Test", "MPI_Abort", "MPI_Finalize"}
+
+
+def test_first_gpu_out_of_range_is_said_once(busbar):
+    """NCCL_TESTS_DEVICE moves the ranks to other GPUs; 4 ranks from GPU 6 on do not fit on 8."""
+    program = str(busbar.build / "emulated" / "all_reduce_perf")
+    done = subprocess.run(["mpirun", "-n", "4", program, "-b", "8", "-e", "8"], env=busbar.environment({"NCCL_TESTS_DEVICE": "6"}),
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.returncode == 2
+    (line,) = lines_of(done)
+    assert "GPU 6" in line and "0 to 7" in line

@@ -25,6 +25,11 @@ const char *bb_rig_mode(const struct bb_rig *rig)
     return rig->host_time ? "host" : rig->mode->name;
 }
 
+const char *bb_rig_method(const struct bb_rig *rig)
+{
+    return rig->host_time ? "operations, the host's time to enqueue them" : rig->mode->help;
+}
+
 size_t bb_rig_aggregate(const struct bb_rig *rig)
 {
     return rig->aggregate > 1 ? (size_t)rig->aggregate : 1;
@@ -118,7 +123,7 @@ static int time_blocked(struct bb_rig *rig, const struct bb_case *c, double *sam
 }
 
 const struct bb_mode bb_mode_blocked = {
-    .name = "blocked", .help = "each iteration waited for by the host (-z)", .time = time_blocked};
+    .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
 
 /* ---- graph: the iterations captured once, then launched; no figure contains a first launch ----------------------- */
 

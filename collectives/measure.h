@@ -85,6 +85,9 @@ int bb_measure(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f
 /* bb_rig_mode - what the figures are called: the mode's name, or host. */
 const char *bb_rig_mode(const struct bb_rig *rig);
 
+/* bb_rig_method - how they are measured, as a phrase: "operations back to back on one stream ...". */
+const char *bb_rig_method(const struct bb_rig *rig);
+
 /* bb_rig_aggregate - operations of one iteration, at least 1. */
 size_t bb_rig_aggregate(const struct bb_rig *rig);
 

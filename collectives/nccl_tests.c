@@ -241,8 +241,10 @@ static void head(const struct bb_report *r, const struct bb_report_head *h)
             o->min_bytes, o->max_bytes, o->factor > 1 ? o->factor : (double)o->step_bytes,
             o->factor > 1 ? "factor" : "bytes", o->warmup, o->iterations, o->aggregate, o->checks, o->graph_launches,
             o->unalign);
-    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", r->rig->mode->help, bb_rig_mode(r->rig),
+    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_rig_method(r->rig), bb_rig_mode(r->rig),
             bb_across_names[r->rig->across]);
+    if (o->checks == 0)
+        fprintf(r->out, "# nothing is checked (-c 0)\n");
     if (r->rig->device->emulated)
         fprintf(r->out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
     if (r->shared_gpu)
@@ -325,7 +327,7 @@ static int start_again(int ranks, int argc, char **argv)
 int bb_nccl_tests_main(int argc, char **argv)
 {
     int kind = bb_nccl_tests_kind(argv[0]), rc;
-    struct options o;
+    struct options o = {0}; /* what no option fills, too */
 
     rc = parse(&o, argc, argv);
     if (rc != 0)

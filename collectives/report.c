@@ -283,11 +283,10 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
     const char *checked = o->graph_launches > 0 ? "a last launch of the graph" : "the last timed operation";
 
     fprintf(out,
-            "#\n# time: %s%d %s, divided by %d (%s mode); of each\n"
+            "#\n# time: %d %s, divided by %d (%s mode); of each\n"
             "#       sample %s, of %d samples the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
-            o->host_time ? "the host's time to enqueue " : "", o->iterations, r->rig->mode->help, o->iterations,
-            bb_rig_mode(r->rig), bb_across_names[r->rig->across], o->repeats,
-            r->rig->comm->blocking ? "blocking" : "non-blocking");
+            o->iterations, bb_rig_method(r->rig), o->iterations, bb_rig_mode(r->rig), bb_across_names[r->rig->across],
+            o->repeats, r->rig->comm->blocking ? "blocking" : "non-blocking");
     if (o->checks > 0)
         fprintf(out, "# #wrong: elements and guard bytes that differ after %s\n", checked);
     else

@@ -210,7 +210,7 @@ static const char help_text[] =
     "\n"
     "Common options:\n"
     "      --json=FILE             write the results as JSON, - for stdout\n"
-    "      --timeout=SECONDS       longest wait before the run ends with exit 4 (default 600)\n"
+    "  -T, --timeout=SECONDS       longest wait before the run ends with exit 4 (default 600)\n"
     "      --share-gpu             let several ranks use one GPU (for tests: timings mean nothing then)\n"
     "      --quiet                 no table and no progress line\n"
     "  -h, --help                  this text\n"

@@ -1,0 +1,295 @@
+"""What nccl-tests has by host API, in busbar bench: every operation, type and option has its effect, and bad input is
+refused in one line. Times are those of the emulated GPUs' written cost model, worked out here again."""
+import itertools
+import json
+import re
+
+import pytest
+
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter",
+               "sendrecv", "alltoallv", "hypercube"]
+REDUCING = ["all_reduce", "reduce_scatter", "reduce"]
+NOT_IN_PLACE = ["alltoall", "sendrecv", "alltoallv"]
+TYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"]
+OPS = ["sum", "prod", "max", "min", "avg", "mulsum"]
+PROFILE = {
+    "name": "test", "gpus_per_node": 4, "launch_us": 2.0, "nccl_launch_us": 1.5, "kernel_us": 1.25,
+    "memory_gbps": 1000.0, "memory_bytes": 1e9,
+    "tflops": {"float32": 10.0, "float16": 20.0, "bfloat16": 20.0, "float64": 5.0}, "sm_count": 100,
+    "clock_khz": 1000000, "intra": {"latency_us": 7.0, "gbps": 80.0}, "inter": {"latency_us": 11.0, "gbps": 20.0},
+}
+ONE = ["-n", "2", "-w", "1", "--repeats", "1"]
+KB4 = ["-b", "4K", "-e", "4K", *ONE]
+
+
+@pytest.fixture
+def model(tmp_path):
+    """The environment for a cluster profile of our own."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(PROFILE))
+    return {"EMU_CLUSTER": str(path)}
+
+
+def us(kilobytes=4, steps=4, factor=1.5):
+    """all_reduce over 4 ranks of one node, by the cost model."""
+    return steps * 7.0 + factor * kilobytes * 1024 / 80.0 / 1e3
+
+
+def rows_of(text):
+    return [line.split() for line in text.splitlines() if re.match(r"\s*\d", line)]
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_everything_is_verified(busbar, tmp_path, ranks):
+    """All collectives, types, operations, roots and placements in one process."""
+    run = busbar.json("bench", "all", "-d", "all", "-o", "all", "-r", "all", "-b", "3000", "-e", "3000", *ONE, "-c", "2",
+                      ranks=ranks, tmp_path=tmp_path, timeout=300)
+    collectives = [c for c in COLLECTIVES if c != "hypercube" or ranks in (2, 4)]
+    expected = {(c, d, o, r, p) for c in collectives for d in TYPES for o in (OPS if c in REDUCING else [None])
+                for r in (range(ranks) if c in ("broadcast", "reduce", "gather", "scatter") else [None])
+                for p in (["out_of_place"] if c in NOT_IN_PLACE else ["out_of_place", "in_place"])}
+    seen = [(r["collective"], r["dtype"], r["op"], r["root"], r["placement"]) for r in run["results"]]
+    assert len(seen) == len(set(seen)) and set(seen) == expected
+    assert [r for r in run["results"] if r["wrong"] != 0] == []
+
+
+@pytest.mark.parametrize("collective,place", [
+    (c, p) for c in COLLECTIVES for p in ("out_of_place", "in_place") if p == "out_of_place" or c not in NOT_IN_PLACE])
+def test_a_corrupt_byte_is_seen_in_every_collective(busbar, collective, place):
+    """Operations of NCCL on a rank: the one before the events, and the timed one, whose data are looked at. A hypercube
+    of 4 ranks takes two rounds per operation. Groups of sends and receives carry the name of ncclGroupEnd or ncclRecv."""
+    receives = {"sendrecv": 1, "alltoallv": 3, "hypercube": 2}.get(collective)
+    where = f"call={2 * receives},name=ncclRecv" if receives else "call=2"
+    rank = 0 if collective in ("reduce", "gather") else 2
+    done = busbar.run("bench", collective, "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", place,
+                      ranks=4, env={"EMU_FAULT": f"corrupt:rank={rank},{where}"})
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert f"wrong data: {collective} of " in done.stderr and f"first on rank {rank} element " in done.stderr
+
+
+@pytest.mark.parametrize("dtype,op", [*itertools.product(TYPES, ["mulsum"]), ("float", "avg"), ("half", "prod"), ("int8", "min")])
+def test_a_corrupt_byte_is_seen_in_types_and_operations(busbar, dtype, op):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement",
+                      "in_place", "-d", dtype, "-o", op, ranks=2, env={"EMU_FAULT": "corrupt:rank=1,call=2"})
+    assert done.returncode == 3, done.stdout + done.stderr
+
+
+def test_each_pass_has_its_own_seed(busbar):
+    """The same wrong byte in three passes: other expected bits each time would need three runs; here each pass is an
+    operation more, and the third one is the one that is hit."""
+    for passes, status in ((2, 0), (3, 3)):
+        done = busbar.run("bench", "alltoallv", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "-c", passes,
+                          ranks=2, env={"EMU_FAULT": "corrupt:rank=1,call=4,name=ncclRecv"})
+        assert done.returncode == status, done.stderr
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------
+
+
+def test_hypercube_needs_a_power_of_two(busbar):
+    done = busbar.run("bench", "hypercube", *KB4, ranks=3)
+    assert done.returncode == 0 and "not a power of 2, skipping" in done.stdout and rows_of(done.stdout) == []
+
+
+def test_hypercube_counts_what_it_moves(busbar, model, tmp_path):
+    """4 ranks: two rounds of 1 and 2 slices of 1 KiB. In place there is no copy before."""
+    run = busbar.json("bench", "hypercube", *KB4, ranks=4, env=model, tmp_path=tmp_path)
+    row = next(r for r in run["results"] if r["placement"] == "in_place")
+    time = 2 * 7.0 + 3 * 1024 / 80.0 / 1e3
+    assert row["bytes"] == 4096 and row["count"] == 256 and row["busbw_factor"] == 1
+    assert row["time_us"]["p50"] == pytest.approx(time, abs=0.01)
+    assert row["algbw_gbps"] == pytest.approx(3 * 1024 / row["time_us"]["p50"] / 1e3, rel=1e-6)
+
+
+def test_alltoallv_by_distance_and_spread(busbar, tmp_path):
+    """6 KiB and 4 ranks: 0, 1, 2 and 3 KiB; with spread 0 all are equal."""
+    for spread in (1, 0.5, 0):
+        run = busbar.json("bench", "alltoallv", "-b", "6K", "-e", "6K", *ONE, "--spread", spread, ranks=4, tmp_path=tmp_path)
+        row = run["results"][0]
+        assert (row["bytes"], row["count"], row["wrong"]) == (6144, 384, 0)
+
+
+def test_alltoallv_from_a_file(busbar, tmp_path):
+    """Sums of rows 448, 208, 640; of columns 432, 448, 416 (each number down to a multiple of 16)."""
+    path = tmp_path / "matrix"
+    path.write_text("100 200 150\n 50 100 75\n\n300 150 200\n")
+    run = busbar.json("bench", "alltoallv", *KB4, "--matrix", path, ranks=3, tmp_path=tmp_path)
+    assert [(r["bytes"], r["count"], r["wrong"]) for r in run["results"]] == [(288 + 144 + 192, 0, 0)]
+    run = busbar.json("bench", "alltoallv", *KB4, "--matrix", path, "--matrix-scale", "2", ranks=2, tmp_path=tmp_path)
+    assert run["results"][0]["bytes"] == 192 + 400  # the first two rows and columns of 200 400 | 96 200
+    done = busbar.run("bench", "alltoallv", *KB4, "--matrix", path, ranks=4)
+    assert done.returncode == 2 and "is for 3 ranks, but there are 4" in done.stderr
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def test_explicit_sizes_and_all_roots(busbar, tmp_path):
+    run = busbar.json("bench", "broadcast", "--sizes", "2K,8,1.5K", "-r", "all", "--placement", "in_place", *ONE, ranks=3,
+                      tmp_path=tmp_path)
+    assert [(r["root"], r["bytes"]) for r in run["results"]] == [(root, s) for root in range(3) for s in (2048, 8, 1536)]
+
+
+def test_groups_of_operations_share_one_launch(busbar, model, tmp_path):
+    """Small sendrecv operations: alone each takes its latency, in a group of 5 they share it."""
+    times = [busbar.json("bench", "sendrecv", "-b", "64", "-e", "64", *ONE, "-m", m, ranks=4, env=model, tmp_path=tmp_path)
+             ["results"][0]["time_us"]["p50"] for m in (1, 5)]
+    assert times[0] == pytest.approx(7.0, rel=0.01) and times[1] == pytest.approx(7.0 / 5, rel=0.01)
+
+
+@pytest.mark.parametrize("mode,waits", [(0, 0), (1, 1), (2, 1), (3, 1)])
+def test_blocking_modes_wait_between_iterations(busbar, model, tmp_path, mode, waits):
+    """Back to back only the first launch shows in the time; waited for, each iteration has its own."""
+    run = busbar.json("bench", "all_reduce", "-b", "4K", "-e", "4K", "-n", "10", "--repeats", "1", "-z", mode, ranks=4, env=model,
+                      tmp_path=tmp_path)
+    row = run["results"][0]
+    assert row["time_us"]["p50"] == pytest.approx(us() + waits * 1.5, abs=0.16)
+    assert row["mode"] == ("blocked" if mode else "stream") and row["wrong"] == 0
+
+
+@pytest.mark.parametrize("options", [["-y", "1"], ["-u", "3"], ["-u", "1", "-d", "int8"], ["-R", "1"], ["-R", "2"]])
+def test_buffers_and_streams_of_another_kind(busbar, model, tmp_path, options):
+    run = busbar.json("bench", "all", *KB4, *options, ranks=4, env=model, tmp_path=tmp_path)
+    assert {r["collective"] for r in run["results"]} == set(COLLECTIVES) and all(r["wrong"] == 0 for r in run["results"])
+
+
+@pytest.mark.parametrize("option,call", [
+    (["-R", "1"], "ncclCommRegister"), (["-R", "2"], "ncclCommWindowRegister"), (["-o", "mulsum"], "ncclRedOpCreatePreMulSum"),
+    (["-G", "1"], "cudaGraphLaunch"), (["-m", "2"], "ncclGroupEnd")])
+def test_options_reach_nccl_and_cuda(busbar, option, call):
+    """The call that an option stands for fails: so it is made. Without the option it is not."""
+    env = {"EMU_FAULT": f"fail:rank=0,call=1,name={call}"}
+    assert busbar.run("bench", "all_reduce", *KB4, *option, ranks=2, env=env).returncode == 1
+    assert busbar.run("bench", "all_reduce", *KB4, ranks=2, env=env).returncode == 0
+
+
+def test_symmetric_windows_fall_back_aloud(busbar):
+    done = busbar.run("bench", "all_reduce", *KB4, "-R", "2", ranks=2)
+    assert done.returncode == 0 and len(re.findall("symmetric windows .* measured without", done.stderr)) == 1
+    assert "# registration of buffers: none" in done.stdout
+    assert "# registration of buffers: local" in busbar.run("bench", "all_reduce", *KB4, "-R", "1", ranks=2).stdout
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_graphs_are_launched_warm_and_verified(busbar, model, tmp_path, collective):
+    run = busbar.json("bench", collective, *KB4, "-G", "3", "--repeats", "2", "-c", "2", ranks=4, env=model, tmp_path=tmp_path)
+    assert all(r["mode"] == "graph" and r["wrong"] == 0 for r in run["results"])
+    if collective == "all_reduce":
+        assert run["results"][0]["time_us"]["max"] == pytest.approx(us(), rel=1e-3)
+
+
+@pytest.mark.parametrize("call,status", [(2, 0), (3, 3)])
+def test_the_last_operation_of_a_graph_is_verified(busbar, call, status):
+    """Calls of a rank: one of warm-up, then the two that are captured and launched again and again."""
+    done = busbar.run("bench", "all_reduce", *KB4, "-G", "2", "--placement", "in_place", ranks=2,
+                      env={"EMU_FAULT": f"corrupt:rank=1,call={call},name=ncclAllReduce"})
+    assert done.returncode == status and ("FAILED" in done.stdout) == (status == 3)
+
+
+def test_host_time_is_a_figure_of_its_own(busbar, model, tmp_path):
+    env = dict(model)
+    run = busbar.json("bench", "all_reduce", *KB4, "-C", "1", ranks=2, env=env, tmp_path=tmp_path)
+    assert all(r["mode"] == "host" and r["time_us"]["p50"] > 0 for r in run["results"])
+    assert "cputime" in busbar.run("bench", "all_reduce", *KB4, "-C", "1", ranks=2).stdout
+
+
+def test_average_over_ranks(busbar, model, tmp_path):
+    """Ranks 0 and 1 exchange 64 KiB, rank 2 has nothing to do: its time is 0."""
+    path = tmp_path / "matrix"
+    path.write_text("0 65536 0\n65536 0 0\n0 0 0\n")
+    line = ["bench", "alltoallv", "-b", "64K", "-e", "64K", "-n", "20", "--repeats", "1", "--matrix", path]
+    times = [busbar.json(*line, "-a", a, ranks=3, env=model, tmp_path=tmp_path)["results"][0]["time_us"]["p50"] for a in range(4)]
+    most = 7.0 + 65536 / 80.0 / 1e3
+    assert times[0] == pytest.approx(most, rel=0.02) and times[3] == pytest.approx(most, rel=0.02)
+    assert times[2] < 2 and times[1] == pytest.approx((2 * times[3] + times[2]) / 3, rel=0.02)
+    default = busbar.run(*line, ranks=3, env=model).stdout
+    assert "sample the slowest rank" in default and "sample the mean over ranks" in busbar.run(*line, "-a", "1", ranks=3).stdout
+
+
+def test_groups_of_ranks_run_side_by_side(busbar, model, tmp_path):
+    line = ["bench", "all_reduce", "broadcast", *KB4, "-r", "1", "--placement", "out_of_place"]
+    run = busbar.json(*line, "--split", "MOD:2", ranks=4, env=model, tmp_path=tmp_path)
+    assert [(r["collective"], r["group"]) for r in run["results"]] == [(c, g) for c in ("all_reduce", "broadcast") for g in (0, 1)]
+    for r in run["results"]:
+        assert r["wrong"] == 0 and r["busbw_gbps"] == pytest.approx(r["algbw_gbps"])  # factors 2(2-1)/2 and 1
+    assert run["results"][0]["time_us"]["p50"] == pytest.approx(2 * 7.0 + 4096 / 80.0 / 1e3, rel=1e-3)
+    table = busbar.run(*line, "--split", "DIV:2", ranks=4).stdout
+    assert "group" in table and [row[-1] for row in rows_of(table)] == ["0", "1", "0", "1"]
+    done = busbar.run(*line, "--split", "DIV:3", ranks=4)  # the second group has one rank, and no root 1
+    assert done.returncode == 2 and "ranks are 0 to 0" in done.stderr
+
+
+def test_wrong_data_of_any_group_is_wrong(busbar, tmp_path):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--split", "AND:0x1",
+                      ranks=4, env={"EMU_FAULT": "corrupt:rank=3,call=2"})
+    assert done.returncode == 3 and [row[8] for row in rows_of(done.stdout)] == ["0", "1"]
+
+
+def test_cycles_stamps_and_memory(busbar, tmp_path):
+    run = busbar.json("bench", "all_reduce", *KB4, "--placement", "in_place", "-N", "3", "-S", "1", ranks=2, tmp_path=tmp_path)
+    assert [r["cycle"] for r in run["results"]] == [0, 1, 2]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", r["timestamp"]) for r in run["results"])
+    table = busbar.run("bench", "all_reduce", *KB4, "-N", "2", "-S", "1", "-M", "1", ranks=2).stdout
+    assert [len(row) for row in rows_of(table)] == [15, 15]
+    assert re.search(r"# GPU memory usage     : Initialization .* \| User-Allocated (?!0 B).* \| Collective .* \| Total ", table)
+
+
+def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
+    path = tmp_path / "r.json"
+    for least, status in ((0.1, 0), (50, 5)):
+        done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", least, "--json", path, ranks=4, env=model)
+        assert done.returncode == status
+        assert ("FAILED" in done.stdout) == (status == 5)
+    assert "is below 50 GB/s" in done.stderr and json.loads(path.read_text())["status"] == "below threshold"
+
+
+def test_ctas_and_policy_are_said(busbar, tmp_path):
+    done = busbar.run("bench", "all_reduce", *KB4, "--min-ctas", "2", "--max-ctas", "4", "-x", "1", ranks=2)
+    assert done.returncode == 0 and "# CTAs: at least 2, at most 4" in done.stdout and "policy 1" in done.stdout
+
+
+def test_the_results_name_every_option(busbar, tmp_path):
+    run = busbar.json("bench", "all_reduce", *KB4, "-m", "2", "-T", "50", ranks=2, tmp_path=tmp_path)
+    assert run["options"]["agg_iters"] == 2 and run["options"]["average"] == 3 and run["options"]["timeout"] == 50
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line,says", [
+    ("broadcast -r all4", "'all4'"),
+    ("all_reduce --sizes 8,9X", "'9X'"),
+    ("all_reduce --sizes 99999999999999999999", "99999999999999999999"),
+    ("all_reduce --split XOR:3", "'XOR:3'"),
+    ("all_reduce --split MOD:0", "divides by zero"),
+    ("all_reduce -z 7", "from 0 to 3"),
+    ("all_reduce -a 9", "from 0 to 3"),
+    ("all_reduce -G 1 -z 1", "cannot be waited for"),
+    ("all_reduce -G 1 -y 1", "null stream"),
+    ("all_reduce --min-ctas 5 --max-ctas 4", "above --max-ctas 4"),
+    ("all_reduce -u -1", "'-1'"),
+    ("all_reduce -b 8 -e 8 --matrix x", "is for alltoallv"),
+    ("alltoallv -b 8 -e 8 --matrix /nowhere/m", "/nowhere/m cannot be read"),
+    ("alltoallv -b 8 -e 16 --matrix m", "-b equal to -e"),
+    ("alltoallv --spread 2", "from 0 to 1"),
+    ("alltoal", "did you mean 'alltoall"),
+    ("all_reduce -o mulsun", "did you mean 'mulsum'"),
+    ("all_reduce --min-busbw -1", "'-1'"),
+])
+def test_bad_input_is_one_line_and_touches_no_gpu(busbar, line, says):
+    done = busbar.run("bench", *line.split(), emulated=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and says in done.stderr
+
+
+@pytest.mark.parametrize("text,says", [
+    ("1 2\n3\n", "row 2, column 1: the row is not as long"), ("1 2\n3 x\n", "row 2, column 2: 'x' is not a number"),
+    ("1 -2\n3 4\n", "negative"), ("1 2\n", "1 rows of 2 columns: it must be square"), ("", "is empty"), ("1 1e99\n1 1", "more than 1 PiB")])
+def test_a_bad_matrix_is_named_with_its_place(busbar, tmp_path, text, says):
+    path = tmp_path / "matrix"
+    path.write_text(text)
+    done = busbar.run("bench", "alltoallv", "-b", "8", "-e", "8", "--matrix", path, emulated=False)
+    assert done.returncode == 2 and str(path) in done.stderr and says in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,224 @@
+/*
+ * test_parsers.c - sizes, split masks and matrix files: hand-made cases, and a deterministic stream of random text that
+ * must be taken or refused, never anything else. Run under the sanitizers, it also shows that no byte outside is read.
+ */
+#include "collectives/amounts.h"
+#include "collectives/nccl_tests.h"
+#include "collectives/split.h"
+#include "collectives/sweep.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { TRIES = 20000, TEXT = 200 };
+
+static uint64_t state_of_random = 88172645463325252ull;
+
+static unsigned random_below(unsigned n)
+{
+    state_of_random ^= state_of_random << 13;
+    state_of_random ^= state_of_random >> 7;
+    state_of_random ^= state_of_random << 17;
+    return (unsigned)(state_of_random >> 32) % n;
+}
+
+/* Pieces of the language, so that many texts are nearly right, and bytes that belong to nothing. */
+static void random_text(char text[TEXT], const char *const *pieces, unsigned n)
+{
+    unsigned parts = random_below(12);
+    size_t used = 0;
+
+    for (unsigned i = 0; i < parts; i++) {
+        char byte[2] = {(char)(1 + random_below(255)), 0};
+        const char *piece = random_below(8) ? pieces[random_below(n)] : byte;
+
+        if (used + strlen(piece) + 1 >= TEXT)
+            break;
+        used += (size_t)snprintf(text + used, TEXT - used, "%s", piece);
+    }
+    text[used] = '\0';
+}
+
+/* Tens of thousands of refusals are not for the eye. */
+static void hush(bool on)
+{
+    static int kept = -1, nowhere = -1;
+
+    if (kept < 0) {
+        kept = dup(STDERR_FILENO);
+        nowhere = open("/dev/null", O_WRONLY);
+    }
+    assert_true(kept >= 0 && nowhere >= 0 && dup2(on ? nowhere : kept, STDERR_FILENO) >= 0);
+}
+
+#define N(list) (sizeof(list) / sizeof *(list))
+
+static void random_sizes(void **state)
+{
+    static const char *const pieces[] = {"8", "1", "0", "K", "M", "G", "T",
+                                         ",", ",", ".", "5", "-", " ", "99999999999999999999"};
+    char text[TEXT];
+    int taken = 0;
+
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        struct bb_sweep s = {0};
+        int rc;
+
+        random_text(text, pieces, N(pieces));
+        hush(true);
+        rc = bb_sweep_sizes(&s, text);
+        hush(false);
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        if (rc != 0)
+            continue;
+        taken++;
+        assert_true(s.n_sizes > 0 && s.n_sizes <= BB_SWEEP_SIZES);
+        for (int k = 0; k < s.n_sizes; k++)
+            assert_true(s.sizes[k] <= (size_t)1 << 50);
+    }
+    assert_true(taken > TRIES / 100 && taken < TRIES / 2);
+}
+
+static void random_splits(void **state)
+{
+    static const char *const pieces[] = {"AND", "or", "MOD", "DIV", "&", "|", "%", "/",
+                                         ":",   " ",  "0x",  "0b",  "1", "0", "7", "f"};
+    char text[TEXT];
+    int taken = 0;
+
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        struct bb_split s;
+        int rc;
+
+        random_text(text, pieces, N(pieces));
+        hush(true);
+        rc = bb_split_parse(&s, text);
+        hush(false);
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        taken += rc == 0;
+        for (int rank = 0; rc == 0 && rank < 100; rank++)
+            assert_true(bb_split_group(&s, rank) >= 0);
+    }
+    assert_true(taken > TRIES / 1000 && taken < TRIES / 2);
+}
+
+static void random_matrices(void **state)
+{
+    static const char *const pieces[] = {"16", "1e3", "0",    " ",   "  ",   "\n", "\n",
+                                         "\t", "-5",  "1e30", "nan", "0x10", "3.5"};
+    char text[TEXT];
+    int taken = 0;
+
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        struct bb_amounts a = {.spread = 1};
+        int rc;
+
+        random_text(text, pieces, N(pieces));
+        hush(true);
+        rc = bb_amounts_parse(&a, text, "made up", 1);
+        hush(false);
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        assert_true((rc == 0) == (a.bytes != NULL));
+        taken += rc == 0;
+        for (int k = 0; rc == 0 && k < a.n * a.n; k++)
+            assert_true(a.bytes[k] % 16 == 0 && a.bytes[k] <= (size_t)1 << 50);
+        bb_amounts_release(&a);
+    }
+    assert_true(taken > TRIES / 1000 && taken < TRIES / 2);
+}
+
+static void split_rules_give_groups(void **state)
+{
+    static const struct {
+        const char *text;
+        int group_of_13;
+    } cases[] = {{"AND:0x3", 1}, {"and 3", 1},       {"&3", 1},    {"OR:0x10", 29}, {"|0b10000", 29},
+                 {"MOD:5", 3},   {"%5", 3},          {"MOD 5", 3}, {"DIV:4", 3},    {"/0x4", 3},
+                 {"div2", 6},    {"AND:0xFFFF", 13}, {"AND:0", 0}};
+    struct bb_split s;
+
+    (void)state;
+    for (size_t i = 0; i < N(cases); i++) {
+        assert_int_equal(bb_split_parse(&s, cases[i].text), 0);
+        assert_int_equal(bb_split_group(&s, 13), cases[i].group_of_13);
+    }
+}
+
+static void matrices_are_rows_of_bytes(void **state)
+{
+    static const char *const refused[] = {"",         " \n\n",     "1 2\n3",       "1 2 3\n4 5 6",
+                                          "1 x\n2 3", "1 -2\n3 4", "1 2\n3 1e300", "1,2\n3,4"};
+    struct bb_amounts a = {0};
+
+    (void)state;
+    assert_int_equal(bb_amounts_parse(&a, "\n100 32\n\n  7\t64", "made up", 1), 0);
+    assert_int_equal(a.n, 2);
+    assert_true(a.bytes[0] == 96 && a.bytes[1] == 32 && a.bytes[2] == 0 && a.bytes[3] == 64);
+    assert_int_equal(bb_amounts_count(&a, 0, 4, 2, 0, 1), 8);
+    assert_int_equal(bb_amounts_sent(&a, 0, 4, 2, 0), 32);
+    assert_int_equal(bb_amounts_received(&a, 0, 4, 2, 0), 24);
+    assert_int_equal(bb_amounts_most(&a, 0, 4, 2), 32);
+    bb_amounts_release(&a);
+    assert_int_equal(bb_amounts_parse(&a, "100", "made up", 2.5), 0);
+    assert_int_equal(a.bytes[0], 240);
+    bb_amounts_release(&a);
+    for (size_t i = 0; i < N(refused); i++)
+        assert_int_equal(bb_amounts_parse(&a, refused[i], "made up", 1), -BB_EUSAGE);
+}
+
+/* 4 ranks, 6 * 1024 bytes each: by distance 0, 1/6, 2/6 and 3/6 of them. */
+static void generated_amounts_grow_with_the_distance(void **state)
+{
+    struct bb_amounts a = {.spread = 1}, even = {.spread = 0}, half = {.spread = 0.5};
+
+    (void)state;
+    for (int from = 0; from < 4; from++)
+        for (int d = 0; d < 4; d++) {
+            assert_int_equal(bb_amounts_count(&a, 384, 4, 4, from, (from + d) % 4), 256 * d);
+            assert_int_equal(bb_amounts_count(&even, 384, 4, 4, from, (from + d) % 4), 384);
+            assert_int_equal(bb_amounts_count(&half, 384, 4, 4, from, (from + d) % 4), 192 + 128 * d);
+            assert_int_equal(bb_amounts_sent(&a, 384, 4, 4, from), 1536);
+            assert_int_equal(bb_amounts_received(&a, 384, 4, 4, from), 1536);
+        }
+    assert_int_equal(bb_amounts_count(&a, 384, 4, 1, 0, 0), 384);
+}
+
+static void programs_are_known_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(bb_nccl_tests_kind("all_reduce_perf"), BB_ALL_REDUCE);
+    assert_int_equal(bb_nccl_tests_kind("/opt/x/../bin/hypercube_perf"), BB_HYPERCUBE);
+    assert_int_equal(bb_nccl_tests_kind("all_reduce_perf/busbar"), -1);
+    assert_int_equal(bb_nccl_tests_kind("_perf"), -1);
+    assert_int_equal(bb_nccl_tests_kind("allreduce_perf"), -1);
+    assert_int_equal(bb_nccl_tests_kind("all_reduce"), -1);
+    assert_int_equal(bb_nccl_tests_kind(""), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(split_rules_give_groups),
+        cmocka_unit_test(matrices_are_rows_of_bytes),
+        cmocka_unit_test(generated_amounts_grow_with_the_distance),
+        cmocka_unit_test(programs_are_known_by_name),
+        cmocka_unit_test(random_sizes),
+        cmocka_unit_test(random_splits),
+        cmocka_unit_test(random_matrices),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

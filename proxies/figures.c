@@ -72,7 +72,7 @@ static bool ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned 
 
     if (bb_op_is_comm(op))
         return what & BB_ISSUE_COMM;
-    return (what & BB_ISSUE_COMPUTE) && op->compute_us > 0;
+    return (what & BB_ISSUE_COMPUTE) && bb_op_launches(op);
 }
 
 int bb_trace_read(struct bb_trace *t, const struct bb_runner *r, unsigned what)

@@ -216,17 +216,27 @@ int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
     return bb_stream_wait(r->world, stream, what, comms_are_well, r);
 }
 
+static int beat(struct bb_runner *r)
+{
+    int rc = BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join));
+
+    return rc ? rc : bb_comm_poll(&r->everyone, "the common start");
+}
+
 /* All ranks leave this at the same time, as near as the GPUs can tell. The barrier before it keeps the beat short, so
- * that every host is still looking, not asleep, when it is over. */
-static int begin_together(struct bb_runner *r)
+ * that every host is still looking, not asleep, when it is over. Traced steps have two: how long the second one takes,
+ * for which all are there already, bounds by how much the ranks' zeros differ. */
+static int begin_together(struct bb_runner *r, bool trace)
 {
     int rc;
 
     TRY(bb_world_barrier(r->world, "the start of a step"));
-    if (r->everyone.nccl) {
-        TRY(BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join)));
-        TRY(bb_comm_poll(&r->everyone, "the common start"));
+    if (r->everyone.nccl && trace) {
+        TRY(beat(r));
+        TRY(BB_CUDA(cudaEventRecord(r->ready, r->join)));
     }
+    if (r->everyone.nccl)
+        TRY(beat(r));
     TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
     TRY(wait_for(r, r->begin, "the common start of a step"));
 out:
@@ -237,10 +247,10 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
 {
     struct bb_range range;
     double start_s, issued_s;
-    float ms;
+    float ms, beat_ms = 0;
     int rc;
 
-    TRY(begin_together(r));
+    TRY(begin_together(r, trace));
     bb_world_reached(r->world, "%s", name);
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     bb_range_push(&r->nvtx, &range);
@@ -254,8 +264,12 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     bb_range_pop(&r->nvtx);
     TRY(rc);
     TRY(BB_CUDA(cudaEventElapsedTime(&ms, r->begin, r->end)));
-    *t = (struct bb_step_time){
-        .step_us = (double)ms * 1e3, .issue_us = (issued_s - start_s) * 1e6, .wall_us = (bb_now_s() - start_s) * 1e6};
+    if (trace && r->everyone.nccl)
+        TRY(BB_CUDA(cudaEventElapsedTime(&beat_ms, r->ready, r->begin)));
+    *t = (struct bb_step_time){.step_us = (double)ms * 1e3,
+                               .issue_us = (issued_s - start_s) * 1e6,
+                               .wall_us = (bb_now_s() - start_s) * 1e6,
+                               .beat_us = (double)beat_ms * 1e3};
 out:
     return rc;
 }

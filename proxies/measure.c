@@ -92,12 +92,12 @@ out:
 /* ---- traced steps
  * ------------------------------------------------------------------------------------------------------ */
 
-/* *all = the figures of every rank over s->n traced steps; NULL when there are none. */
+/* *all = the figures of every rank over s->n traced steps; NULL when there are none. *last: the own times of the
+ * newest one, to be released. */
 static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
-                       struct bb_rank_figures **all)
+                       struct bb_rank_figures **all, struct bb_trace *last, double *beat_us)
 {
     struct bb_rank_figures own = {0};
-    struct bb_trace trace = {0};
     struct bb_step_time t;
     char name[64];
     int rc = 0;
@@ -105,20 +105,32 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
     if (s->n == 0)
         return 0;
     TRY(bb_runner_trace(r));
-    TRY(bb_trace_init(&trace, r));
+    TRY(bb_trace_init(last, r));
     for (int i = 0; i < s->n; i++) {
         snprintf(name, sizeof(name), "traced %s %d", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, true, &t));
-        TRY(bb_trace_read(&trace, r, s->what));
-        TRY(bb_rank_figures_split(&own, r, &trace));
-        TRY(bb_rank_figures_add(&own, r, &trace));
+        TRY(bb_trace_read(last, r, s->what));
+        TRY(bb_rank_figures_split(&own, r, last));
+        TRY(bb_rank_figures_add(&own, r, last));
+        *beat_us = t.beat_us;
     }
     *all = calloc((size_t)r->world->size, sizeof(own));
     TRY(*all ? 0 : bb_err(BB_EFAIL, "no memory for the figures of %d ranks", r->world->size));
     TRY(bb_world_allgather(r->world, &own, *all, sizeof(own)));
 out:
-    bb_trace_release(&trace);
+    return rc;
+}
+
+/* The figures alone. */
+static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
+                      struct bb_rank_figures **all)
+{
+    struct bb_trace last = {0};
+    double beat_us;
+    int rc = trace_steps(r, s, progress, all, &last, &beat_us);
+
+    bb_trace_release(&last);
     return rc;
 }
 
@@ -135,8 +147,8 @@ static int measure_alone(struct bb_runner *r, const struct bb_measure_plan *plan
     TRY(time_part(r, &compute, progress, &m->compute_alone_us));
     TRY(time_part(r, &comm, progress, &m->comm_alone_us));
     compute.n = comm.n = plan->traced_steps;
-    TRY(trace_steps(r, &compute, progress, &m->compute_alone));
-    TRY(trace_steps(r, &comm, progress, &m->comm_alone));
+    TRY(trace_part(r, &compute, progress, &m->compute_alone));
+    TRY(trace_part(r, &comm, progress, &m->comm_alone));
     m->alone = true;
 out:
     return rc;
@@ -152,7 +164,7 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     *m = (struct bb_measured){.ranks = r->world->size, .traced_steps = plan->traced_steps};
     TRY(run_timed(r, &warmup, progress, NULL, NULL));
     TRY(time_steps(r, plan->steps, progress, m));
-    TRY(trace_steps(r, &traced, progress, &m->traced));
+    TRY(trace_steps(r, &traced, progress, &m->traced, &m->last, &m->beat_us));
     if (plan->alone)
         TRY(measure_alone(r, plan, progress, m));
 out:
@@ -164,6 +176,7 @@ void bb_measured_release(struct bb_measured *m)
 {
     free(m->step_us);
     free(m->traced);
+    bb_trace_release(&m->last);
     free(m->compute_alone);
     free(m->comm_alone);
     *m = (struct bb_measured){0};

@@ -22,12 +22,14 @@ struct bb_measure_plan {
 /* Equal on all ranks once measured. Arrays [ranks] by world rank. */
 struct bb_measured {
     int ranks, steps, traced_steps;
-    double *step_us;                        /* [steps] of the slowest rank of each step                               */
-    struct bb_stats step;                   /* of step_us                                                             */
-    struct bb_stats issue;                  /* host time to issue a step, on the slowest rank of each step            */
-    struct bb_rank_figures *traced;         /* [ranks] NULL without traced steps                                      */
-    bool alone;                             /* the rest is there                                                      */
-    double compute_alone_us, comm_alone_us; /* medians of the slowest rank of each step       */
+    double *step_us;                /* [steps] of the slowest rank of each step                               */
+    struct bb_stats step;           /* of step_us                                                             */
+    struct bb_stats issue;          /* host time to issue a step, on the slowest rank of each step            */
+    struct bb_rank_figures *traced; /* [ranks] NULL without traced steps                                      */
+    struct bb_trace last;           /* own: the newest traced step of the whole program; empty without one     */
+    double beat_us;                 /* own: bb_step_time.beat_us of that step                                 */
+    bool alone;                     /* the rest is there                                                      */
+    double compute_alone_us, comm_alone_us;             /* medians of the slowest rank of each step       */
     struct bb_rank_figures *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */
 };
 

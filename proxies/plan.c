@@ -42,7 +42,7 @@ void bb_plan_release(struct bb_plan *plan)
 
 struct plan_options {
     struct bb_proxy_config shape;
-    const char *json, *cluster;
+    const char *json, *cluster, *trace;
     bool ops;
 };
 
@@ -61,6 +61,12 @@ static const struct bb_opt plan_options[] = {
      .offset = FIELD(cluster),
      .arg = "NAME|FILE",
      .help = "predict the step's time on this cluster ('busbar list clusters')"},
+    {.name = "trace",
+     .kind = BB_OPT_STRING,
+     .offset = FIELD(trace),
+     .arg = "FILE",
+     .help = "with --cluster: write the predicted timeline to FILE, as events that Perfetto opens; the slowest and "
+             "other ranks, at most 64"},
     {.name = "ops",
      .kind = BB_OPT_FLAG,
      .offset = FIELD(ops),
@@ -138,6 +144,23 @@ static int show(const struct bb_plan *plan, const struct bb_prediction *p, const
     return o->json ? write_json(plan, p, o) : 0;
 }
 
+static int write_trace(const struct bb_step *step, const struct bb_prediction *p, const char *path)
+{
+    struct bb_timeline t;
+    char source[128];
+    int rc;
+
+    TRY(bb_timeline_init(&t, step, &p->classes[p->slowest].rank, 1));
+    snprintf(source, sizeof(source), "predicted for %.100s", p->cluster.name);
+    t.source = source;
+    t.clock = "predicted: all ranks begin at 0";
+    TRY(bb_predict_timeline(step, &p->cluster, &t));
+    TRY(bb_timeline_save(&t, path));
+out:
+    bb_timeline_release(&t);
+    return rc;
+}
+
 static int make(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_prediction prediction = {0};
@@ -154,6 +177,8 @@ static int make(const struct plan_options *o, const struct bb_proxy *proxy, int 
     sound = plan.checks.matched && plan.checks.deadlock_free;
     if (o->cluster && sound)
         TRY(bb_predict(&step, &cluster, &prediction));
+    if (o->trace && sound)
+        TRY(write_trace(&step, &prediction, o->trace));
     TRY(show(&plan, o->cluster && sound ? &prediction : NULL, o, argc, argv));
     refused = bb_checks_refuse(&plan.checks);
     rc = refused;
@@ -176,6 +201,10 @@ int bb_plan_main(int argc, char **argv)
     if (o.shape.ranks == 0)
         return bb_err(BB_EUSAGE, "plan needs --ranks N, the ranks of the job; nearest: --ranks %d",
                       o.shape.stages > 0 ? o.shape.stages : 1);
+    if (o.trace && !o.cluster)
+        return bb_err(BB_EUSAGE, "--trace needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    if (o.trace)
+        TRY(bb_timeline_check_path(o.trace));
     TRY(make(&o, proxy, argc, argv));
 out:
     return rc;

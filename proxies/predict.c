@@ -136,6 +136,37 @@ out:
     return rc;
 }
 
+/* ---- every operation --------------------------------------------------------------------------------------------- */
+
+static void read_rank(const struct bb_machine *m, const struct bb_course *course, struct bb_timeline *t, int i)
+{
+    const int class_id = m->classes.of[t->ranks[i]];
+    const struct bb_shape *shape = bb_machine_shape(m, class_id);
+
+    t->step_ns[i] = course->issued_ns[class_id];
+    for (size_t op = 0; op < shape->program->n_ops; op++) {
+        int at = m->unit_base[class_id] + shape->unit_of[op];
+
+        t->ops[i][op] = (struct bb_span){course->begin_ns[at], course->end_ns[at]};
+        t->step_ns[i] = course->end_ns[at] > t->step_ns[i] ? course->end_ns[at] : t->step_ns[i];
+    }
+}
+
+int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_timeline *t)
+{
+    struct bb_course course = {0};
+    struct bb_machine m;
+    int rc;
+
+    TRY(run(&m, &course, step, cluster));
+    for (int i = 0; i < t->n; i++)
+        read_rank(&m, &course, t, i);
+out:
+    bb_course_release(&course);
+    bb_machine_release(&m);
+    return rc;
+}
+
 /* ---- half of the step alone -------------------------------------------------------------------------------------- */
 
 static bool has(const struct bb_step *step, bool comm)

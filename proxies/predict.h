@@ -18,6 +18,7 @@
 #include "proxies/cluster.h"
 #include "proxies/overlap.h"
 #include "proxies/proxy.h"
+#include "proxies/trace.h"
 
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
@@ -46,6 +47,10 @@ struct bb_prediction {
 /* bb_predict - -BB_EFAIL, said, for a step that does not pass bb_step_check. */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);
+
+/* bb_predict_timeline - the predicted times of the ranks that an initialised timeline shows. -BB_EFAIL as above. */
+int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
+                        struct bb_timeline *t) BB_MUST_CHECK;
 
 /* bb_predicted_slowest - the class with the longest step among ranks[n]. */
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n);

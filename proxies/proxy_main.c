@@ -8,6 +8,7 @@
 #include "proxies/data_check.h"
 #include "proxies/plan.h"
 #include "proxies/run_report.h"
+#include "proxies/run_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct proxy_options {
     struct bb_proxy_config shape;
     int warmup, steps, traced_steps;
     bool check, no_alone;
+    const char *trace;
 };
 
 #define FIELD(name) offsetof(struct proxy_options, name)
@@ -50,6 +52,12 @@ static const struct bb_opt run_options[] = {
      .kind = BB_OPT_FLAG,
      .offset = FIELD(no_alone),
      .help = "with compute: leave out the runs of compute alone and communication alone"},
+    {.name = "trace",
+     .kind = BB_OPT_STRING,
+     .offset = FIELD(trace),
+     .arg = "FILE",
+     .help = "write the timeline of the last traced step to FILE, as events that Perfetto opens; the slowest and "
+             "other ranks, at most 64"},
     {.letter = 'c',
      .name = "check",
      .kind = BB_OPT_FLAG,
@@ -146,6 +154,14 @@ static int check_step(struct run *x)
     return bb_world_agree(&x->world, rc, "the checks of the step");
 }
 
+/* A file that cannot be written is told before the run, not after it. */
+static int check_trace(struct run *x)
+{
+    int rc = x->options.trace && x->world.rank == 0 ? bb_timeline_check_path(x->options.trace) : 0;
+
+    return bb_world_agree(&x->world, rc, "the file of the trace");
+}
+
 /* ---- the run
  * ------------------------------------------------------------------------------------------------------------- */
 
@@ -192,6 +208,8 @@ static int execute(struct run *x)
     TRY(bb_runner_init(&x->runner, &x->world, &x->step.layout, bb_step_program(&x->step, x->world.rank)));
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->progress, &x->measured));
+    if (x->options.trace)
+        TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->devices, x->options.trace));
 out:
     return rc;
 }
@@ -293,6 +311,8 @@ static int parse(struct run *x)
 
     TRY(bb_opts_parse(&set, &x->options, x->argc, x->argv, &words, stdout));
     TRY(bb_proxy_configure(&x->options.shape, &words, &x->proxy));
+    if (x->options.trace && x->options.traced_steps == 0)
+        rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
 out:
     return rc;
 }
@@ -305,6 +325,7 @@ static int run(struct run *x)
     TRY(bb_nccl_version(&x->nccl_header, &x->nccl_runtime));
     TRY(build(x));
     TRY(check_step(x));
+    TRY(check_trace(x));
     TRY(choose_device(x));
     bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
     bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);

@@ -4,50 +4,14 @@
  */
 #include "proxies/runner.h"
 
-#include "bootstrap/units.h"
 #include "cuda/check.h"
 #include "cuda/device.h"
 #include "cuda/stream.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-/* ---- names and ranks ------------------------------------------------------------------------------------------- */
-
-int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op)
-{
-    return op->comm == BB_NONE ? 1 : l->groups[l->comms[op->comm].group].size;
-}
-
-static const char *op_word(const struct bb_op *op)
-{
-    switch (op->kind) {
-    case BB_OP_SEND:
-        return "send";
-    case BB_OP_RECV:
-        return "recv";
-    case BB_OP_COLLECTIVE:
-        return bb_colls[op->coll].name;
-    default:
-        return op->what ? op->what : "something";
-    }
-}
-
-const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME])
-{
-    char bytes[BB_BYTES_TEXT];
-
-    if (op->kind == BB_OP_COMPUTE) {
-        if (op->layer == BB_NONE)
-            snprintf(text, BB_OP_NAME, "compute %s", op_word(op));
-        else
-            snprintf(text, BB_OP_NAME, "compute %s layer %d", op_word(op), op->layer);
-        return text;
-    }
-    snprintf(text, BB_OP_NAME, "%s %s %s", op_word(op), l->comms[op->comm].name,
-             bb_format_bytes(bb_op_payload_bytes(op, bb_op_group_size(l, op)), bytes));
-    return text;
-}
+/* ---- ranks and addresses -------------------------------------------------------------------------------------------
+ */
 
 int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
 {
@@ -143,6 +107,7 @@ static int make_streams(struct bb_runner *r)
     }
     TRY(BB_CUDA(cudaStreamCreateWithPriority(&r->join, cudaStreamNonBlocking, greatest)));
     bb_nvtx_name_stream(&r->nvtx, r->join, "step");
+    TRY(BB_CUDA(cudaEventCreate(&r->ready)));
     TRY(BB_CUDA(cudaEventCreate(&r->begin)));
     TRY(BB_CUDA(cudaEventCreate(&r->end)));
     bb_nvtx_name_event(&r->nvtx, r->begin, "step begin");
@@ -312,13 +277,9 @@ static uint64_t payload(const struct bb_runner *r, const struct bb_op *op)
 static void name_group(struct bb_runner *r, struct bb_batch *batch)
 {
     const struct bb_op *ops = &r->program->ops[batch->first];
-    char bytes[BB_BYTES_TEXT];
-    uint64_t total = 0;
+    char name[BB_OP_NAME];
 
-    for (int i = 0; i < batch->n; i++)
-        total += payload(r, &ops[i]);
-    bb_range_init(&r->nvtx, &batch->range, category(r, ops), 0, "group %s %s", r->layout->comms[ops->comm].name,
-                  bb_format_bytes(total, bytes));
+    bb_range_init(&r->nvtx, &batch->range, category(r, ops), 0, "%s", bb_call_name(r->layout, ops, batch->n, name));
 }
 
 static void name_all(struct bb_runner *r)
@@ -389,6 +350,7 @@ static void release_cuda(struct bb_runner *r)
         if (r->streams[i])
             (void)cudaStreamDestroy(r->streams[i]);
     }
+    release_event(&r->ready);
     release_event(&r->begin);
     release_event(&r->end);
     if (r->join)

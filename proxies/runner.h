@@ -3,7 +3,8 @@
  *
  * Everything of a step is issued by one host thread in the program's order, which is the same relative order on every
  * rank; the host waits only at the end of the step. Each step begins together: after a barrier, an all-reduce of one
- * element over all ranks, whose end is the step's time zero on each GPU. It is no part of the time of a step.
+ * element over all ranks (traced steps: two), whose end is the step's time zero on each GPU. It is no part of the time
+ * of a step.
  *
  * A batch is what is launched at once: a single operation, or the operations of one NCCL group. A lane is a batch's
  * share of one stream; traced steps put an event in front of and behind every lane, timed steps don't.
@@ -15,8 +16,7 @@
 #include "collectives/launch.h"
 #include "cuda/nvtx.h"
 #include "proxies/areas.h"
-#include "proxies/layout.h"
-#include "proxies/program.h"
+#include "proxies/names.h"
 
 #include <cuda_runtime_api.h>
 
@@ -43,11 +43,11 @@ struct bb_runner {
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
     struct bb_areas *areas;
-    float *beat;                 /* device: the element of the common start                       */
-    cudaStream_t *streams, join; /* [program.n_streams]; join begins and ends the step            */
-    cudaEvent_t *done;           /* [program.n_ops] NULL where no other stream waits for it       */
-    cudaEvent_t *last;           /* [program.n_streams] the stream's end of the step              */
-    cudaEvent_t begin, end;
+    float *beat;                   /* device: the element of the common start                       */
+    cudaStream_t *streams, join;   /* [program.n_streams]; join begins and ends the step            */
+    cudaEvent_t *done;             /* [program.n_ops] NULL where no other stream waits for it       */
+    cudaEvent_t *last;             /* [program.n_streams] the stream's end of the step              */
+    cudaEvent_t ready, begin, end; /* ready: in front of the common start, in traced steps               */
     struct bb_batch *batches;
     struct bb_lane *lanes;
     int n_batches, n_lanes;
@@ -75,6 +75,7 @@ struct bb_step_time {
     double step_us;  /* GPU: from the common start to the end of the last operation of this rank       */
     double issue_us; /* host: issuing the step                                                         */
     double wall_us;  /* host: from the common start to the end                                         */
+    double beat_us;  /* GPU: how long the common start took, in traced steps of several ranks; else 0  */
 };
 
 /* bb_runner_step - run one step and wait for its end under the deadline. what: enum bb_issue. trace: record the lanes.
@@ -94,12 +95,5 @@ int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op);
 /* Device addresses of an operation's operands; NULL where it has none. */
 void *bb_runner_src(const struct bb_runner *r, const struct bb_op *op);
 void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op);
-
-/* bb_op_name - "all_reduce dp 75.1 MiB", "compute forward layer 3". Returns text. */
-#define BB_OP_NAME 96
-const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME]);
-
-/* bb_op_group_size - ranks of the operation's communicator, 1 for compute. */
-int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op);
 
 #endif

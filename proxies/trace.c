@@ -1,0 +1,169 @@
+/* trace.c - which ranks a trace shows, room for their times, and its file (trace.h). trace_write.c writes the events.
+ */
+#include "proxies/trace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the ranks shown --------------------------------------------------------------------------------------------- */
+
+struct choice {
+    const struct bb_step *step;
+    bool *shown; /* [ranks] */
+    int n;
+    size_t ops;
+};
+
+/* The first one is always shown. */
+static void show(struct choice *c, int rank)
+{
+    size_t ops = bb_step_program(c->step, rank)->n_ops;
+
+    if (c->shown[rank] || (c->n > 0 && (c->n >= BB_TRACE_RANKS || c->ops + ops > BB_TRACE_OPS)))
+        return;
+    c->shown[rank] = true;
+    c->n++;
+    c->ops += ops;
+}
+
+static void choose(struct choice *c, const int *wanted, int n_wanted)
+{
+    const int ranks = c->step->layout.ranks;
+    int first, last;
+
+    for (int i = 0; i < n_wanted; i++)
+        if (wanted[i] != BB_NONE)
+            show(c, wanted[i]);
+    for (int role = 0; role < c->step->n_roles && c->n < BB_TRACE_RANKS; role++) {
+        for (first = 0; first < ranks && c->step->role_of[first] != role; first++)
+            continue;
+        if (first == ranks)
+            continue;
+        for (last = ranks - 1; c->step->role_of[last] != role; last--)
+            continue;
+        show(c, first);
+        show(c, last);
+    }
+    for (int rank = 0; rank < ranks && c->n < BB_TRACE_RANKS; rank++)
+        show(c, rank);
+}
+
+static int take(struct bb_timeline *t, const struct choice *c)
+{
+    const struct bb_step *step = c->step;
+
+    t->ranks = calloc((size_t)c->n + 1, sizeof(*t->ranks));
+    t->ops = calloc((size_t)c->n + 1, sizeof(*t->ops));
+    t->step_ns = calloc((size_t)c->n + 1, sizeof(*t->step_ns));
+    t->where = calloc((size_t)c->n + 1, sizeof(*t->where));
+    if (!t->ranks || !t->ops || !t->step_ns || !t->where)
+        return bb_err(BB_EFAIL, "no memory for the trace of %d ranks", c->n);
+    for (int rank = 0; rank < step->layout.ranks; rank++) {
+        size_t n_ops = bb_step_program(step, rank)->n_ops;
+
+        if (!c->shown[rank])
+            continue;
+        t->ranks[t->n] = rank;
+        t->ops[t->n] = calloc(n_ops + 1, sizeof(**t->ops));
+        if (!t->ops[t->n++])
+            return bb_err(BB_EFAIL, "no memory for the trace of %zu operations", n_ops);
+    }
+    return 0;
+}
+
+int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted)
+{
+    struct choice c = {.step = step, .shown = calloc((size_t)step->layout.ranks + 1, sizeof(*c.shown))};
+    int rc;
+
+    *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
+    if (!c.shown)
+        return bb_err(BB_EFAIL, "no memory for %d ranks", step->layout.ranks);
+    choose(&c, wanted, n_wanted);
+    rc = take(t, &c);
+    free(c.shown);
+    if (rc)
+        bb_timeline_release(t);
+    return rc;
+}
+
+void bb_timeline_release(struct bb_timeline *t)
+{
+    for (int i = 0; t->ops && i < t->n; i++)
+        free(t->ops[i]);
+    free(t->ops);
+    free(t->ranks);
+    free(t->step_ns);
+    free(t->where);
+    *t = (struct bb_timeline){0};
+}
+
+int bb_timeline_find(const struct bb_timeline *t, int rank)
+{
+    int low = 0, high = t->n;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (t->ranks[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < t->n && t->ranks[low] == rank ? low : BB_NONE;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+/* A device or a pipe is written as it is: a rename would replace it. */
+static bool is_special(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 && !S_ISREG(s.st_mode);
+}
+
+static FILE *open_beside(const char *path, char *written, size_t room)
+{
+    int n = snprintf(written, room, is_special(path) ? "%s" : "%s.tmp", path);
+    FILE *out = n < (int)room ? fopen(written, "w") : NULL;
+
+    if (!out)
+        bb_err(BB_EUSAGE, "cannot write the trace %s: %s", path, n < (int)room ? strerror(errno) : "too long a name");
+    return out;
+}
+
+int bb_timeline_check_path(const char *path)
+{
+    char written[4096];
+    FILE *out = open_beside(path, written, sizeof(written));
+
+    if (!out)
+        return -BB_EUSAGE;
+    fclose(out);
+    if (!is_special(path))
+        unlink(written);
+    return 0;
+}
+
+int bb_timeline_save(const struct bb_timeline *t, const char *path)
+{
+    char written[4096];
+    bool special = is_special(path);
+    FILE *out = open_beside(path, written, sizeof(written));
+    int rc;
+
+    if (!out)
+        return -BB_EUSAGE;
+    rc = bb_timeline_write(t, out);
+    if (fclose(out) != 0 && rc == 0)
+        rc = bb_err(BB_EFAIL, "cannot write the trace %s: %s", path, strerror(errno));
+    if (rc == 0 && !special && rename(written, path) != 0)
+        rc = bb_err(BB_EFAIL, "cannot write the trace %s: %s", path, strerror(errno));
+    if (rc && !special)
+        unlink(written);
+    return rc;
+}

@@ -1,0 +1,62 @@
+"""--trace of `busbar proxy` and `busbar plan`: the run on emulated GPUs shows what was predicted."""
+import collections
+import json
+import pathlib
+
+import pytest
+
+NO_DATA = {"EMU_DATA": "off"}
+CLUSTER = pathlib.Path(__file__).resolve().parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
+STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
+
+
+def traced(path):
+    trace = json.loads(path.read_text())
+    return trace["otherData"], trace["traceEvents"]
+
+
+def slices(events):
+    return {(e["pid"], e["tid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"}
+
+
+@pytest.mark.smoke
+def test_a_run_shows_the_predicted_timeline(busbar, tmp_path):
+    done = busbar.run("plan", *STEP, "--ranks", 4, "--cluster", CLUSTER, "--trace", tmp_path / "plan.json")
+    assert done.returncode == 0, done.stderr
+    done = busbar.run("proxy", *STEP, "--steps", 2, "--no-alone", "--trace", tmp_path / "run.json", ranks=4,
+                      env={**NO_DATA, "EMU_CLUSTER": str(CLUSTER)})
+    assert done.returncode == 0, done.stderr
+    plan_head, plan = traced(tmp_path / "plan.json")
+    run_head, run = traced(tmp_path / "run.json")
+    assert slices(plan) == slices(run)
+    assert plan_head["times"] == "predicted for h100-sxm-ib" and run_head["times"].startswith("emulated")
+    assert plan_head["clock"]["error_us"] == 0 and run_head["clock"]["error_us"] > 0
+    assert run_head["ranks_shown"] == [0, 1, 2, 3]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in run if e["name"] == "thread_name"}
+    assert [names[0, tid] for tid in range(4)] == ["step", "compute", "pp", "dp"]
+    assert all("gpu" in e["args"]["name"] for e in run if e["name"] == "process_name")
+    ends = collections.Counter(e["id"] for e in run if e["ph"] in "sf")
+    assert len(ends) == 8 and set(ends.values()) == {2}
+
+
+def test_a_large_plan_shows_some_ranks(busbar, tmp_path):
+    path = tmp_path / "t.json"
+    done = busbar.run("plan", "gpt2_large", 8, 4, 2, "--ranks", 4096, "--cluster", CLUSTER, "--trace", path)
+    assert done.returncode == 0, done.stderr
+    head, events = traced(path)
+    assert head["ranks"] == 4096 and len(head["ranks_shown"]) == 64
+    assert {0, 4095} <= set(head["ranks_shown"])
+    assert {e["pid"] for e in events} == set(head["ranks_shown"])
+
+
+@pytest.mark.parametrize("args,message", [
+    (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--trace", "x.json"), "--cluster"),
+    (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--cluster", CLUSTER, "--trace", "/nowhere/x.json"), "/nowhere/x.json"),
+    (("proxy", "gpt2_large", 4, 2, 2, "--trace", "x.json", "--traced-steps", 0), "--traced-steps"),
+    (("proxy", "gpt2_large", 4, 2, 2, "--trace", "/nowhere/x.json"), "/nowhere/x.json"),
+])
+def test_what_cannot_be_traced_is_refused(busbar, tmp_path, args, message):
+    done = busbar.run(*args, ranks=2 if args[0] == "proxy" else 0, env=NO_DATA, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
+    assert len(lines) == 1 and message in lines[0]

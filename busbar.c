@@ -6,6 +6,7 @@
 #include "bootstrap/opts.h"
 #include "bootstrap/world.h"
 #include "collectives/bench.h"
+#include "collectives/compare.h"
 #include "collectives/nccl_tests.h"
 #include "proxies/plan.h"
 #include "proxies/proxy_main.h"
@@ -26,6 +27,7 @@ static const struct command commands[] = {
     {"proxy", "NAME [OPTION...]", "run a training step's communication and say what was hidden", bb_proxy_main},
     {"plan", "NAME --ranks N [OPTION...]", "the same step on paper: traffic, memory, checks; no GPU, no MPI",
      bb_plan_main},
+    {"compare", "A.json B.json [OPTION...]", "faster or slower? two result files, row by row", bb_compare_main},
     {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters", list_main},
 };
 
@@ -79,7 +81,7 @@ static void print_help(FILE *out)
     fprintf(out, "Usage: busbar COMMAND [...]\n\n"
                  "What a GPU cluster's interconnect does for deep-learning training.\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  busbar %-5s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
+        fprintf(out, "  busbar %-7s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
     fprintf(out, "\nbusbar COMMAND --help tells the options of a command; busbar --version the version.\n"
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }

@@ -228,6 +228,17 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
                 h->devices[i].host, h->gpus[i].ordinal, h->gpus[i].pci, h->gpus[i].name);
 }
 
+static void print_settings(FILE *out, const struct bb_bench_options *o)
+{
+    fprintf(out, "# nThread 1 nGpus 1 minBytes %zu maxBytes %zu step: ", o->min_bytes, o->max_bytes);
+    if (o->factor > 1)
+        fprintf(out, "%g(factor)", o->factor);
+    else
+        fprintf(out, "%zu(bytes)", o->step_bytes);
+    fprintf(out, " warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d\n", o->warmup,
+            o->iterations, o->aggregate, o->checks, o->graph_launches, o->unalign);
+}
+
 static void head(const struct bb_report *r, const struct bb_report_head *h)
 {
     const struct bb_bench_options *o = h->options;
@@ -235,12 +246,7 @@ static void head(const struct bb_report *r, const struct bb_report_head *h)
     fprintf(r->out, "# busbar version %s nccl-headers=%d nccl-library=%d\n", BUSBAR_VERSION, h->nccl_header,
             h->nccl_runtime);
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
-    fprintf(r->out,
-            "# nThread 1 nGpus 1 minBytes %zu maxBytes %zu step: %g(%s) warmup iters: %d iters: %d agg iters: %d "
-            "validation: %d graph: %d unalign: %d\n",
-            o->min_bytes, o->max_bytes, o->factor > 1 ? o->factor : (double)o->step_bytes,
-            o->factor > 1 ? "factor" : "bytes", o->warmup, o->iterations, o->aggregate, o->checks, o->graph_launches,
-            o->unalign);
+    print_settings(r->out, o);
     fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_rig_method(r->rig), bb_rig_mode(r->rig),
             bb_across_names[r->rig->across]);
     if (o->checks == 0)

@@ -1,0 +1,195 @@
+"""busbar under the names of nccl-tests' programs: what their users' scripts and parsers need. The parsers here are written from the
+form of the table, in the ways in which programs around nccl-tests read it: by columns from the left, from the right, by regex."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "alltoallv", "gather", "scatter",
+               "sendrecv", "hypercube"]
+SMALL = ["-b", "1K", "-e", "4K", "-f", "2", "-n", "3"]
+
+ROW = re.compile(r"^\s+(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>\w+)\s+(?P<redop>\w+)\s+(?P<root>-?\d+)"
+                 r"\s+(?P<time>[\d.]+)\s+(?P<algbw>[\d.]+)\s+(?P<busbw>[\d.]+)\s+(?P<wrong>\d+|N/A)"
+                 r"\s+(?P<time_in>[\d.]+)\s+(?P<algbw_in>[\d.]+)\s+(?P<busbw_in>[\d.]+)\s+(?P<wrong_in>\d+|N/A)\s*$", re.M)
+AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([\d.eE+-]+)", re.M)
+BOUNDS = re.compile(r"^# Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.M)
+DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+Group\s+(\d+)\s+Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[([0-9a-f:]+)\]\s+(.+)$", re.M)
+
+
+@pytest.fixture
+def perf(busbar):
+    """perf(name, *arguments): that program on emulated GPUs."""
+
+    def run(name, *arguments, env=None, ranks=0, emulated=True):
+        program = [str(busbar.build / ("emulated" if emulated else ".") / f"{name}_perf"), *map(str, arguments)]
+        command = ["timeout", "-k", "5", "90", *(["mpirun", "-n", str(ranks)] if ranks else []), *program]
+        return subprocess.run(command, env=busbar.environment(env), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    return run
+
+
+def columns_from_the_right(text):
+    """Some tables have empty words on the left, so readers count time, algbw and busbw from the right of the heading."""
+    lines = text.splitlines()
+    heading = next(line for line in lines if "time" in line and "busbw" in line and line.startswith("#"))[1:].split()
+    out = {name: heading.index(name) - len(heading) for name in ("time", "algbw", "busbw")}
+    rows = [line.split() for line in lines if re.match(r"\s*\d+", line)]
+    return [(int(row[heading.index("size")]), *(float(row[i]) for i in out.values())) for row in rows]
+
+
+@pytest.mark.smoke
+def test_the_table_is_read_by_the_parsers_of_nccl_tests(perf):
+    done = perf("all_reduce", "-g", "4", *SMALL)
+    assert done.returncode == 0, done.stderr
+    rows = [m.groupdict() for m in ROW.finditer(done.stdout)]
+    assert [(r["size"], r["count"], r["type"], r["redop"], r["root"]) for r in rows] == [
+        (str(s), str(s // 4), "float", "sum", "-1") for s in (1024, 2048, 4096)]
+    assert columns_from_the_right(done.stdout) == [
+        (int(r["size"]), float(r["time"]), float(r["algbw"]), float(r["busbw"])) for r in rows]
+    assert BOUNDS.search(done.stdout).groups() == ("0", "OK")
+    assert float(AVERAGE.search(done.stdout)[1]) > 0
+    assert [m[1] for m in DEVICE.finditer(done.stdout)] == ["0", "1", "2", "3"]
+    assert len({m[3] for m in DEVICE.finditer(done.stdout)}) == 4
+    assert "# Collective test starting: all_reduce_perf" in done.stdout
+    assert "# Collective test concluded: all_reduce_perf" in done.stdout
+    assert re.search(r"^# nThread \d+ nGpus \d+ minBytes 1024 maxBytes 4096 step: 2\(factor\) warmup iters: 1 iters: 3 "
+                     r"agg iters: 1 validation: 1 graph: 0 unalign: 0", done.stdout, re.M)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_every_program_has_every_number(perf, name):
+    """Both placements have numbers, also where nothing is checked in place, as there."""
+    done = perf(name, "-g", "4", *SMALL)
+    assert done.returncode == 0, done.stderr
+    rows = [m.groupdict() for m in ROW.finditer(done.stdout)]
+    assert len(rows) == 3 and all(float(r["time"]) > 0 and r["wrong"] == "0" for r in rows)
+    unchecked = name in ("alltoall", "alltoallv", "sendrecv")
+    assert all(float(r["time_in"]) > 0 and r["wrong_in"] == ("N/A" if unchecked else "0") for r in rows)
+    assert BOUNDS.search(done.stdout) and AVERAGE.search(done.stdout)
+
+
+def test_defaults_are_theirs(perf):
+    done = perf("broadcast", ranks=2)
+    assert "minBytes 33554432 maxBytes 33554432 step: 1048576(bytes) warmup iters: 1 iters: 20 agg iters: 1 validation: 1" in done.stdout
+    assert [m["size"] for m in ROW.finditer(done.stdout)] == ["33554432"] and "over ranks the mean over ranks" in done.stdout
+
+
+def test_one_gpu_has_numbers_too(perf):
+    done = perf("all_reduce", "-b", "1M", "-e", "1M")
+    assert ROW.search(done.stdout)["busbw"] == "0.00" and AVERAGE.search(done.stdout)[1] == "0"
+
+
+def test_threads_and_gpus_multiply(perf):
+    done = perf("all_gather", "-t", "2", "-g", "2", *SMALL)
+    assert done.returncode == 0 and len(DEVICE.findall(done.stdout)) == 4
+    assert len(DEVICE.findall(perf("all_gather", "--nthreads=3", *SMALL).stdout)) == 3
+
+
+def test_inside_of_a_job_a_rank_has_one_gpu(perf):
+    assert len(DEVICE.findall(perf("all_gather", *SMALL, ranks=2).stdout)) == 2
+    done = perf("all_gather", "-g", "2", *SMALL, ranks=2)
+    assert done.returncode == 2 and "inside of an MPI job" in done.stderr and "2 times as many ranks" in done.stderr
+
+
+def test_every_option_is_taken(perf):
+    done = perf("all_reduce", "-g", "2", *SMALL, "-w", "1", "-m", "2", "-N", "1", "-p", "1", "-c", "2", "-o", "mulsum", "-d", "half",
+                "-r", "-1", "-z", "0", "-y", "0", "-T", "60", "-G", "2", "-C", "0", "-a", "3", "-R", "1", "-x", "0", "-M", "1", "-S", "1", "-u", "1",
+                "-I", "0", "-K", "0", "-D", "0", "-V", "16")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\s+1024\s+512\s+half\s+mulsum .* \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", done.stdout, re.M)
+    assert "# GPU memory usage     : Initialization" in done.stdout
+    long = perf("all_reduce", "--ngpus", "2", "--minbytes", "8", "--maxbytes", "64", "--stepfactor", "2", "--iters", "2", "--warmup_iters", "1",
+                "--agg_iters", "1", "--run_cycles", "1", "--check", "1", "--op", "max", "--datatype", "int8", "--root", "0", "--blocking", "1",
+                "--stream_null", "0", "--timeout", "30", "--cudagraph", "0", "--report_cputime", "1", "--report_timestamps", "0",
+                "--average", "0", "--local_register", "0", "--cta_policy", "0", "--memory", "0", "--unalign", "0", "--parallel_init", "0")
+    assert long.returncode == 0 and "cputime" in long.stdout and len(ROW.findall(long.stdout)) == 4, long.stderr
+
+
+def test_results_as_a_file(perf, tmp_path):
+    path = tmp_path / "r.json"
+    assert perf("reduce", "-g", "2", *SMALL, "-J", path).returncode == 0
+    run = json.loads(path.read_text())
+    assert run["schema"] == "busbar.bench/1" and len(run["results"]) == 6 and run["command"][0].endswith("reduce_perf")
+
+
+def test_wrong_data_fails(perf):
+    done = perf("all_reduce", "-g", "2", "-b", "1K", "-e", "1K", "-n", "1", "-w", "0", env={"EMU_FAULT": "corrupt:rank=1,call=2"})
+    assert done.returncode == 3 and BOUNDS.search(done.stdout).groups() == ("1", "FAILED")
+
+
+def test_the_least_bandwidth_of_the_environment(perf):
+    done = perf("all_reduce", "-g", "2", *SMALL, env={"NCCL_TESTS_MIN_BW": "1000"})
+    assert done.returncode == 5 and re.search("# Avg bus bandwidth    : .* FAILED", done.stdout)
+    mean = float(AVERAGE.search(done.stdout)[1])
+    done = perf("all_reduce", "-g", "2", *SMALL, env={"NCCL_TESTS_MIN_BW": str(mean / 0.95)})  # 10 % are forgiven
+    assert done.returncode == 0 and re.search("# Avg bus bandwidth    : .* OK", done.stdout)
+
+
+@pytest.mark.parametrize("env,groups", [
+    ({"NCCL_TESTS_SPLIT_MASK": "0x1"}, "0101"), ({"NCCL_TESTS_SPLIT": "DIV 2"}, "0011"), ({"NCCL_TESTS_SPLIT": "%2"}, "0101"),
+    ({"NCCL_TESTS_SPLIT": "and 0b10"}, "0022")])
+def test_the_split_of_the_environment(perf, env, groups):
+    done = perf("all_reduce", "-g", "4", *SMALL, env=env)
+    assert done.returncode == 0 and "".join(m[2] for m in DEVICE.finditer(done.stdout)) == groups
+    assert len(ROW.findall(done.stdout)) == 3  # those of the first group
+
+
+def test_traffic_of_the_environment(perf, tmp_path):
+    matrix = tmp_path / "m"
+    matrix.write_text("0 64\n32 0\n")
+    env = {"NCCL_TESTS_ALLTOALLV_MATRIX_FILE": str(matrix), "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE": "16"}
+    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env=env)
+    assert ROW.search(done.stdout)["size"] == "1024" and ROW.search(done.stdout)["count"] == "0"
+    env = {"NCCL_TESTS_ALLTOALLV_SPREAD": "0"}
+    assert ROW.search(perf("alltoallv", "-g", "3", "-b", "3K", "-e", "3K", env=env).stdout)["size"] == "3072"
+
+
+def test_the_first_device_of_the_environment(perf):
+    done = perf("all_reduce", "-g", "2", *SMALL, env={"NCCL_TESTS_DEVICE": "3"})
+    assert [m[5] for m in DEVICE.finditer(done.stdout)] == ["3", "4"]
+
+
+def test_the_last_size_is_lowered_to_what_fits(perf):
+    done = perf("all_reduce", "-g", "2", "-b", "1G", "-e", "1T", "-f", "2", "-n", "1", "-c", "0", env={"EMU_DATA": "off"})
+    assert done.returncode == 0 and len(re.findall("warning: the last size is lowered from 1099511627776", done.stderr)) == 1
+    assert 1 <= len(ROW.findall(done.stdout)) < 10
+
+
+def test_hypercube_skips_other_numbers_of_ranks(perf):
+    done = perf("hypercube", "-g", "3", *SMALL)
+    assert done.returncode == 0 and "not a power of 2, skipping" in done.stdout and AVERAGE.search(done.stdout)
+
+
+@pytest.mark.parametrize("line,says", [
+    ("-d floaat", "did you mean 'float'"), ("-o plus", "unknown word for --op"), ("-b 8X", "'8X'"), ("-g 0", "from 1 to"),
+    ("-D 2", "device API"), ("-I 1", "busbar bench --json"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected word 'all_gather'"),
+    ("-g 5000", "from 1 to 4096"), ("-t 100 -g 100", "more than 4096 ranks"), ("-b 2M -e 1M", "above the last size")])
+def test_nothing_unknown_is_taken(perf, line, says):
+    done = perf("all_reduce", *line.split(), emulated=False)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+
+
+def test_help_is_of_the_program(perf):
+    done = perf("sendrecv", "--help", emulated=False)
+    assert done.returncode == 0 and done.stdout.startswith("Usage: sendrecv_perf [OPTION...]")
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_side_by_side_with_nccl_tests(perf, busbar, name):
+    """Sizes, counts and words of the rows are theirs. NCCL_TESTS_BUILD names a build of nccl-tests."""
+    theirs = pathlib.Path(os.environ.get("NCCL_TESTS_BUILD", "/nowhere")) / f"{name}_perf"
+    if not theirs.exists():
+        pytest.skip("NCCL_TESTS_BUILD names no build of nccl-tests")
+    line = ["-g", "4", "-b", "40", "-e", "100000", "-f", "3", "-n", "2", "-d", "half", "-c", "0"]
+    other = subprocess.run(["timeout", "60", str(busbar.build / "emulator" / "run"), str(theirs), *line], capture_output=True, text=True,
+                           env=busbar.environment({"EMU_UNKNOWN_KERNELS": "pass"}), stdin=subprocess.DEVNULL)
+
+    def words(text):  # hypercube's redop is empty there
+        return [[w for w in x.split()[:5] if w != "none"] for x in text.splitlines() if re.match(r"\s*\d", x)]
+
+    ours = words(perf(name, *line).stdout)
+    assert [row[:4] for row in ours] == [row[:4] for row in words(other.stdout)] and len(ours) == 8

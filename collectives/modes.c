@@ -2,11 +2,13 @@
 #include "collectives/modes.h"
 
 #include "collectives/bench_compute.h"
+#include "collectives/bench_p2p.h"
 
 #include <string.h>
 
 static const struct bb_bench_mode modes[] = {
     {"compute", "what the GPUs compute: products, memory-bound passes, the timed stand-in", bb_bench_compute_main},
+    {"p2p", "latency and bandwidth between every two ranks, the slow links named", bb_bench_p2p_main},
 };
 
 const struct bb_bench_mode *bb_bench_mode_at(size_t i)

@@ -1,0 +1,8 @@
+/* bench_p2p.h - `busbar bench p2p`: the matrix of latency and bandwidth between ranks, with the slow links named. */
+#ifndef BB_COLLECTIVES_BENCH_P2P_H
+#define BB_COLLECTIVES_BENCH_P2P_H
+
+/* argv as bb_bench_main's: argv[1] is "p2p". Results on stdout. Returns 0 or above, or a negative error. */
+int bb_bench_p2p_main(int argc, char **argv);
+
+#endif

@@ -1,0 +1,155 @@
+"""`busbar bench p2p`: every pair once, times by the cost model's own formulas, slow links, wrong data, refusals."""
+import json
+
+import pytest
+
+LAT_US, GBPS = {"intra": 4, "inter": 10}, {"intra": 200, "inter": 25}  # of the built-in profile
+PROFILE = {
+    "name": "one-far", "description": "the last of 5 ranks is on a node of its own", "source": "chosen", "gpus_per_node": 4,
+    "launch_us": 2, "nccl_launch_us": 3, "kernel_us": 2, "memory_gbps": 2000, "memory_bytes": 80e9,
+    "tflops": {"float32": 100, "float16": 400, "bfloat16": 400, "float64": 50}, "sm_count": 100, "clock_khz": 1000000,
+    "intra": {"latency_us": 4, "gbps": 200}, "inter": {"latency_us": 10, "gbps": 25}}
+
+
+@pytest.fixture
+def one_far(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(PROFILE))
+    return {"EMU_CLUSTER": str(path)}
+
+
+def message_us(kind, size):
+    return LAT_US[kind] + size / GBPS[kind] / 1e3
+
+
+def check_row(row, kind):
+    expected = message_us(kind, row["bytes"])
+    assert row["time_us"]["p50"] == pytest.approx(expected, rel=1e-3)
+    if row["figure"] == "latency":
+        assert row["latency_us"] == pytest.approx(expected, rel=1e-3) and row["gbps"] is None
+    else:
+        directions = 2 if row["direction"] == "both" else 1
+        assert row["gbps"] == pytest.approx(directions * row["bytes"] / expected / 1e3, rel=1e-3)
+    assert row["wrong"] == 0
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("ranks, rounds", [(4, 3), (3, 3)])
+def test_every_pair_once_in_rounds_that_share_no_rank(busbar, tmp_path, ranks, rounds):
+    result = busbar.json("bench", "p2p", "--latency-sizes", "8,64", "--bandwidth-sizes", "1M", tmp_path=tmp_path, ranks=ranks)
+    pairs = ranks * (ranks - 1) // 2
+    assert result["schema"] == "busbar.bench/1" and result["emulated"] and result["rounds"] == rounds
+    rows = result["results"]
+    assert len(rows) == pairs * (2 * 2 + 2 + 1)  # two latencies of two sizes, bandwidth both ways, and at once
+    for row in rows:
+        check_row(row, "intra")
+    kinds = {(r["figure"], r["direction"], r["bytes"]) for r in rows}
+    assert len(kinds) == 6
+    for kind in kinds:
+        links = [(r["from"], r["to"], r["round"]) for r in rows if (r["figure"], r["direction"], r["bytes"]) == kind]
+        directed = kind[:2] == ("bandwidth", "one")
+        assert len({(a, b) for a, b, _ in links}) == len(links) == pairs * (2 if directed else 1)
+        for number in range(rounds):
+            together = {tuple(sorted((a, b))) for a, b, r in links if r == number}
+            ranks_busy = [r for pair in together for r in pair]
+            assert len(ranks_busy) == len(set(ranks_busy)) == ranks - ranks % 2
+    for matrix in result["matrices"]:
+        for a in range(ranks):
+            assert matrix["values"][a][a] is None
+            assert all(matrix["values"][a][b] > 0 for b in range(ranks) if b != a)
+
+
+def test_one_pair_at_a_time(busbar, tmp_path):
+    result = busbar.json("bench", "p2p", "--schedule", "one", "--figures", "latency", "--direction", "one",
+                         tmp_path=tmp_path, ranks=4)
+    assert result["rounds"] == 6
+    assert [(r["round"], r["from"], r["to"]) for r in result["results"]] == [
+        (0, 0, 1), (1, 0, 2), (2, 0, 3), (3, 1, 2), (4, 1, 3), (5, 2, 3)]
+
+
+def test_slow_links_are_named(busbar, tmp_path, one_far):
+    args = ("bench", "p2p", "--bandwidth-sizes", "1000000")
+    result = busbar.json(*args, tmp_path=tmp_path, ranks=5, env=one_far)
+    for row in result["results"]:
+        check_row(row, "inter" if 4 in (row["from"], row["to"]) else "intra")
+    slow = [s for s in result["slow_links"] if (s["figure"], s["direction"]) == ("bandwidth", "one")]
+    pairs = [(s["from"], s["to"]) for s in slow if s["level"] == "pair"]
+    assert sorted(pairs) == sorted([(r, 4) for r in range(4)] + [(4, r) for r in range(4)])
+    assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
+    assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
+    assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
+    text = busbar.run(*args, ranks=5, env=one_far).stdout
+    assert "slow: rank 0" in text and "slow: all links of rank 4" in text and "# 24 slow" in text
+    text = busbar.run(*args, "--slow", "0.1", "--figures", "bandwidth", ranks=5, env=one_far).stdout
+    assert "# 0 slow (--slow 0.1)" in text  # a fifth of the median is not below a tenth of it
+
+
+def test_text_is_a_matrix(busbar):
+    done = busbar.run("bench", "p2p", "--bandwidth-sizes", "2000000", "--figures", "bandwidth", "--direction",
+                      "both", ranks=3)
+    assert done.returncode == 0 and done.stderr == ""
+    rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    both = f"{2 * 2000 / message_us('intra', 2000000):.2f}"
+    assert rows == [["0", "-", both, both], ["1", both, "-", both], ["2", both, both, "-"]]
+    assert "none is a measurement of hardware" in done.stdout
+
+
+# One byte of what rank 1 receives: warm-up, the message that gathers, two timed ones, of which the last is verified.
+@pytest.mark.parametrize("call, wrong", [(3, False), (4, True)])
+@pytest.mark.parametrize("size", ["1000", "1001"])
+def test_a_corrupt_byte_of_the_last_timed_message_is_seen(busbar, tmp_path, call, wrong, size):
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "p2p", "--bandwidth-sizes", size, "--figures", "bandwidth", "--direction", "one", "-n", "2",
+                      "--repeats", "1", "-w", "1", "--json", path, ranks=2,
+                      env={"EMU_FAULT": f"corrupt:rank=1,call={call},name=ncclRecv"})
+    assert done.returncode == (3 if wrong else 0)
+    result = json.loads(path.read_text())
+    assert result["status"] == ("wrong data" if wrong else "ok")
+    assert [(r["from"], r["wrong"]) for r in result["results"]] == [(0, int(wrong)), (1, 0)]
+    assert ("from rank 0 to rank 1" in done.stderr) == wrong
+
+
+def test_nothing_compared_is_null(busbar, tmp_path):
+    for args, env in ((("-c", "0"), {}), ((), {"EMU_DATA": "off"})):
+        result = busbar.json("bench", "p2p", "--bandwidth-sizes", "64K", *args, tmp_path=tmp_path, ranks=2, env=env)
+        assert {row["wrong"] for row in result["results"]} == {None}
+
+
+def test_a_stalled_rank_ends_in_a_timeout(busbar):
+    done = busbar.run("bench", "p2p", "--timeout", "2", ranks=2, env={"EMU_FAULT": "stall:rank=1,call=3,name=ncclSend"})
+    assert done.returncode == 4 and "rank 1" in done.stderr
+
+
+def test_a_failed_call_ends_the_run(busbar):
+    done = busbar.run("bench", "p2p", ranks=2, env={"EMU_FAULT": "fail:rank=0,call=2,name=ncclSend"})
+    assert done.returncode == 1 and "ncclSend" in done.stderr
+
+
+@pytest.mark.parametrize("words, says", [
+    (("--figures", "latncy"), "did you mean 'latency'"),
+    (("--schedule", "all"), "rounds"),
+    (("--bandwidth-sizes", "1M,"), "no size"),
+    (("--latency-sizes", "0"), "no size"),
+    (("--slow", "2"), "slow"),
+    (("-n", "0"), "iters"),
+    (("all_reduce",), "all_reduce"),
+])
+def test_bad_words_are_refused(busbar, words, says):
+    done = busbar.run("bench", "p2p", *words, emulated=False)
+    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_one_rank_has_no_pairs(busbar):
+    done = busbar.run("bench", "p2p")
+    assert done.returncode == 2 and "needs 2 ranks" in done.stderr
+
+
+def test_what_does_not_fit_is_refused_before_it_is_taken(busbar):
+    done = busbar.run("bench", "p2p", "--bandwidth-sizes", "100G", ranks=2)
+    assert done.returncode == 2 and "--bandwidth-sizes" in done.stderr
+
+
+def test_help_needs_no_gpu(busbar):
+    done = busbar.run("bench", "p2p", "--help", emulated=False)
+    assert done.returncode == 0 and "--schedule" in done.stdout

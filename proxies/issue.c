@@ -1,5 +1,6 @@
 /*
- * issue.c - one step of a program on the GPU: put on the streams in order, begun together, waited for at the end.
+ * issue.c - one step of a program on the GPU: put on the streams in order or replayed as a graph, begun together,
+ * waited for at the end.
  */
 #include "proxies/runner.h"
 
@@ -186,8 +187,42 @@ static int join(struct bb_runner *r)
         TRY(BB_CUDA(cudaEventRecord(r->last[i], r->streams[i])));
         TRY(BB_CUDA(cudaStreamWaitEvent(r->join, r->last[i], 0)));
     }
-    TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
 out:
+    return rc;
+}
+
+/* ---- the step as a graph -------------------------------------------------------------------------------------------
+ */
+
+static int fork_streams(struct bb_runner *r)
+{
+    int rc;
+
+    TRY(BB_CUDA(cudaEventRecord(r->fork, r->join)));
+    for (int i = 0; i < r->program->n_streams; i++)
+        TRY(BB_CUDA(cudaStreamWaitEvent(r->streams[i], r->fork, 0)));
+out:
+    return rc;
+}
+
+/* Relaxed: NCCL may allocate, from its own thread, while it is captured. The capture ends also after an error. */
+int bb_runner_capture(struct bb_runner *r)
+{
+    cudaGraph_t graph = NULL;
+    int rc, end_rc;
+
+    TRY(bb_world_barrier(r->world, "the capture of a step"));
+    bb_world_reached(r->world, "capture of a step");
+    TRY(BB_CUDA(cudaStreamBeginCapture(r->join, cudaStreamCaptureModeRelaxed)));
+    rc = fork_streams(r);
+    rc = rc ? rc : issue_all(r, BB_ISSUE_ALL, false);
+    rc = rc ? rc : join(r);
+    end_rc = BB_CUDA(cudaStreamEndCapture(r->join, &graph));
+    TRY(rc ? rc : end_rc);
+    TRY(BB_CUDA(cudaGraphInstantiate(&r->graph, graph, 0)));
+out:
+    if (graph)
+        (void)cudaGraphDestroy(graph);
     return rc;
 }
 
@@ -255,10 +290,12 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();
-    rc = issue_all(r, what, trace);
+    rc = what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
     issued_s = bb_now_s();
-    if (rc == 0)
+    if (rc == 0 && what != BB_ISSUE_GRAPH)
         rc = join(r);
+    if (rc == 0)
+        rc = BB_CUDA(cudaEventRecord(r->end, r->join));
     if (rc == 0)
         rc = wait_for(r, r->end, name);
     bb_range_pop(&r->nvtx);

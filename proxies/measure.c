@@ -1,6 +1,8 @@
 /* measure.c - warm-up, timed, traced and "alone" steps of a program (measure.h). */
 #include "proxies/measure.h"
 
+#include "bootstrap/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,20 +58,51 @@ out:
     return rc;
 }
 
+/* As run_timed, of which also the statistics; step_us [n] may be NULL. */
+static int time_series(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
+                       struct bb_stats *step, struct bb_stats *issue)
+{
+    double *both = calloc((size_t)s->n * 2 + 1, sizeof(*both)), *steps = step_us ? step_us : both;
+    int rc;
+
+    TRY(both ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n));
+    TRY(run_timed(r, s, progress, steps, both + s->n));
+    TRY(bb_stats_of(steps, (size_t)s->n, step));
+    TRY(bb_stats_of(both + s->n, (size_t)s->n, issue));
+out:
+    free(both);
+    return rc;
+}
+
 static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
     const struct series s = {"step", BB_ISSUE_ALL, n};
-    double *issue_us = calloc((size_t)n + 1, sizeof(*issue_us));
     int rc;
 
     m->step_us = calloc((size_t)n + 1, sizeof(*m->step_us));
-    TRY(issue_us && m->step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
-    TRY(run_timed(r, &s, progress, m->step_us, issue_us));
-    TRY(bb_stats_of(m->step_us, (size_t)n, &m->step));
-    TRY(bb_stats_of(issue_us, (size_t)n, &m->issue));
+    TRY(m->step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
+    TRY(time_series(r, &s, progress, m->step_us, &m->step, &m->issue));
     m->steps = n;
 out:
-    free(issue_us);
+    return rc;
+}
+
+/* Before the capture every operation has run; the first launch uploads the graph and is not timed. */
+static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+                      struct bb_measured *m)
+{
+    const struct series warmup = {"graph warm-up", BB_ISSUE_GRAPH, plan->warmup > 0 ? plan->warmup : 1};
+    const struct series timed = {"graph step", BB_ISSUE_GRAPH, plan->steps};
+    double begin_s = bb_now_s(), own_ms;
+    int rc;
+
+    TRY(bb_runner_capture(r));
+    own_ms = (bb_now_s() - begin_s) * 1e3;
+    TRY(slowest_of_all(r->world, &own_ms, 1, &m->capture_ms));
+    TRY(run_timed(r, &warmup, progress, NULL, NULL));
+    TRY(time_series(r, &timed, progress, NULL, &m->graph_step, &m->graph_issue));
+    m->graphed = true;
+out:
     return rc;
 }
 
@@ -164,6 +197,8 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     *m = (struct bb_measured){.ranks = r->world->size, .traced_steps = plan->traced_steps};
     TRY(run_timed(r, &warmup, progress, NULL, NULL));
     TRY(time_steps(r, plan->steps, progress, m));
+    if (plan->graph)
+        TRY(time_graph(r, plan, progress, m));
     TRY(trace_steps(r, &traced, progress, &m->traced, &m->last, &m->beat_us));
     if (plan->alone)
         TRY(measure_alone(r, plan, progress, m));

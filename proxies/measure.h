@@ -3,6 +3,7 @@
  *
  *   timed steps    nothing but the program; a step's time is that of its slowest rank
  *   traced steps   separate, since recording costs: events around every operation (figures.h)
+ *   as a graph     where asked for: the same steps replayed as one CUDA graph, after launches that are not timed
  *   alone          where there is compute and communication: the same program with compute alone, with communication
  *                  alone, timed and traced, for the second, independent overlap figure and for what communication costs
  */
@@ -17,14 +18,18 @@
 struct bb_measure_plan {
     int warmup, steps, traced_steps;
     bool alone; /* run compute and communication alone as well */
+    bool graph; /* time the step as a CUDA graph as well       */
 };
 
 /* Equal on all ranks once measured. Arrays [ranks] by world rank. */
 struct bb_measured {
     int ranks, steps, traced_steps;
-    double *step_us;                /* [steps] of the slowest rank of each step                               */
-    struct bb_stats step;           /* of step_us                                                             */
-    struct bb_stats issue;          /* host time to issue a step, on the slowest rank of each step            */
+    double *step_us;       /* [steps] of the slowest rank of each step                               */
+    struct bb_stats step;  /* of step_us                                                             */
+    struct bb_stats issue; /* host time to issue a step, on the slowest rank of each step            */
+    bool graphed;          /* these three are there:                                                 */
+    struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
+    double capture_ms;              /* host: capturing it and making it ready, slowest rank                   */
     struct bb_rank_figures *traced; /* [ranks] NULL without traced steps                                      */
     struct bb_trace last;           /* own: the newest traced step of the whole program; empty without one     */
     double beat_us;                 /* own: bb_step_time.beat_us of that step                                 */

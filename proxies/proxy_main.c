@@ -17,7 +17,7 @@ struct proxy_options {
     struct bb_common common;
     struct bb_proxy_config shape;
     int warmup, steps, traced_steps;
-    bool check, no_alone;
+    bool check, no_alone, graph;
     const char *trace;
 };
 
@@ -52,6 +52,11 @@ static const struct bb_opt run_options[] = {
      .kind = BB_OPT_FLAG,
      .offset = FIELD(no_alone),
      .help = "with compute: leave out the runs of compute alone and communication alone"},
+    {.letter = 'G',
+     .name = "graph",
+     .kind = BB_OPT_FLAG,
+     .offset = FIELD(graph),
+     .help = "also capture the whole step in a CUDA graph and time it replayed, beside the step as it is"},
     {.name = "trace",
      .kind = BB_OPT_STRING,
      .offset = FIELD(trace),
@@ -204,6 +209,7 @@ static int execute(struct run *x)
     x->measure_plan = (struct bb_measure_plan){.warmup = x->options.warmup,
                                                .steps = x->options.steps,
                                                .traced_steps = x->options.traced_steps,
+                                               .graph = x->options.graph,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     TRY(bb_runner_init(&x->runner, &x->world, &x->step.layout, bb_step_program(&x->step, x->world.rank)));
     TRY(check_data(x));
@@ -304,6 +310,17 @@ static int report(struct run *x)
 /* ---- start and end
  * ----------------------------------------------------------------------------------------------------------- */
 
+/* Timed steps run as they are and as a graph on the same communicators. */
+static int refuse_graph(void)
+{
+    const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
+
+    if (mixing && strcmp(mixing, "0") == 0)
+        return bb_err(BB_EUSAGE, "--graph runs steps with and without a graph on one communicator, which "
+                                 "NCCL_GRAPH_MIXING_SUPPORT=0 forbids; leave one of the two out");
+    return 0;
+}
+
 static int parse(struct run *x)
 {
     struct bb_words words;
@@ -311,6 +328,8 @@ static int parse(struct run *x)
 
     TRY(bb_opts_parse(&set, &x->options, x->argc, x->argv, &words, stdout));
     TRY(bb_proxy_configure(&x->options.shape, &words, &x->proxy));
+    if (x->options.graph)
+        TRY(refuse_graph());
     if (x->options.trace && x->options.traced_steps == 0)
         rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
 out:

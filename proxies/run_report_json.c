@@ -113,6 +113,15 @@ out:
     return rc;
 }
 
+static json_t *graph(const struct bb_measured *m)
+{
+    if (!m->graphed)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph_step), "issue_us",
+                     bb_json_stats(&m->graph_issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",
+                     bb_json_real(m->graph_step.p50 / m->step.p50));
+}
+
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
 {
     const struct bb_measured *m = r->measured;
@@ -123,6 +132,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
     TRY(bb_results_set(res, "step_us", bb_json_stats(&m->step)));
     TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->issue)));
+    TRY(bb_results_set(res, "graph", graph(m)));
     TRY(bb_results_set(res, "samples_per_s",
                        bb_json_real(r->step->samples > 0 ? r->step->samples / (m->step.p50 / 1e6) : NAN)));
     TRY(set_traced(r, res, groups));

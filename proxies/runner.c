@@ -107,6 +107,7 @@ static int make_streams(struct bb_runner *r)
     }
     TRY(BB_CUDA(cudaStreamCreateWithPriority(&r->join, cudaStreamNonBlocking, greatest)));
     bb_nvtx_name_stream(&r->nvtx, r->join, "step");
+    TRY(BB_CUDA(cudaEventCreateWithFlags(&r->fork, cudaEventDisableTiming)));
     TRY(BB_CUDA(cudaEventCreate(&r->ready)));
     TRY(BB_CUDA(cudaEventCreate(&r->begin)));
     TRY(BB_CUDA(cudaEventCreate(&r->end)));
@@ -350,6 +351,7 @@ static void release_cuda(struct bb_runner *r)
         if (r->streams[i])
             (void)cudaStreamDestroy(r->streams[i]);
     }
+    release_event(&r->fork);
     release_event(&r->ready);
     release_event(&r->begin);
     release_event(&r->end);
@@ -371,6 +373,8 @@ static int end_comm(struct bb_comm *c, int rc)
 
 int bb_runner_release(struct bb_runner *r, int rc)
 {
+    if (r->graph && rc == 0) /* it uses what the communicators own */
+        rc = BB_CUDA(cudaGraphExecDestroy(r->graph));
     for (int c = 0; r->layout && c < r->layout->n_comms; c++)
         if (r->comms[c].nccl)
             rc = end_comm(&r->comms[c], rc);

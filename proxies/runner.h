@@ -21,7 +21,12 @@
 #include <cuda_runtime_api.h>
 
 /* Which operations a step launches. The others launch nothing; what waited for them waits for what they waited for. */
-enum bb_issue { BB_ISSUE_COMPUTE = 1, BB_ISSUE_COMM = 2, BB_ISSUE_ALL = 3 };
+enum bb_issue {
+    BB_ISSUE_COMPUTE = 1,
+    BB_ISSUE_COMM = 2,
+    BB_ISSUE_ALL = 3,
+    BB_ISSUE_GRAPH = 4, /* all of it, as the graph that bb_runner_capture made */
+};
 
 struct bb_batch {
     int first, n;          /* operations ops[first .. first + n)                                        */
@@ -47,7 +52,9 @@ struct bb_runner {
     cudaStream_t *streams, join;   /* [program.n_streams]; join begins and ends the step            */
     cudaEvent_t *done;             /* [program.n_ops] NULL where no other stream waits for it       */
     cudaEvent_t *last;             /* [program.n_streams] the stream's end of the step              */
+    cudaEvent_t fork;              /* to all streams, in a capture                                     */
     cudaEvent_t ready, begin, end; /* ready: in front of the common start, in traced steps               */
+    cudaGraphExec_t graph;         /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;
     int n_batches, n_lanes;
@@ -70,6 +77,13 @@ int bb_runner_release(struct bb_runner *r, int rc);
 
 /* bb_runner_trace - make the events of the lanes, for traced steps. */
 int bb_runner_trace(struct bb_runner *r) BB_MUST_CHECK;
+
+/*
+ * bb_runner_capture - the whole step as one CUDA graph: forked from one stream to all of the program's by an event, its
+ * operations captured as they would be issued, joined again. Every rank must come to it, after at least one ordinary
+ * step, since NCCL connects its peers at first use. Steps with BB_ISSUE_GRAPH replay it.
+ */
+int bb_runner_capture(struct bb_runner *r) BB_MUST_CHECK;
 
 struct bb_step_time {
     double step_us;  /* GPU: from the common start to the end of the last operation of this rank       */

@@ -316,3 +316,49 @@ def test_nvtx_groups_hold_their_operations(busbar, tmp_path):
     for name, category, size, ops in groups:
         assert (name, category, size) == ("group pp 8 MiB", "pp", 0)  # the bytes are its operations'
         assert sorted(op[0] for op in ops) == ["recv pp 4 MiB", "send pp 4 MiB"]
+
+
+# ---- the step as a CUDA graph ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name,words,ranks", [
+    ("gpt2_large", (4, 2, 2), 4),
+    ("resnet50_ring", (), 3),
+    ("cosmoflow", (), 8),
+    ("gpt3_moe", (2, 1), 32),
+])
+def test_a_graph_takes_the_time_of_its_step(busbar, tmp_path, name, words, ranks):
+    env = {**NO_DATA, "EMU_CLUSTER": str(ROUND)}  # where launching costs nothing
+    run = busbar.json("proxy", name, *words, "--warmup", 0, "--steps", 2, "--traced-steps", 0, "--no-alone", "--graph",
+                      ranks=ranks, env=env, tmp_path=tmp_path)
+    assert run["graph"]["step_us"]["p50"] == pytest.approx(run["step_us"]["p50"], abs=0.1)
+    assert run["graph"]["step_ratio"] == pytest.approx(1, abs=1e-3)
+    assert run["graph"]["capture_ms"] > 0 and run["graph"]["issue_us"]["p50"] > 0
+
+
+def test_a_graph_is_captured_once_and_stands_beside_the_step(busbar, tmp_path):
+    env = {**NO_DATA, "NCCL_RECORD": str(tmp_path / "calls"),
+           "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    plan = planned(busbar, "gpt2_large", (4, 2, 2), 4)
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--graph", ranks=4, env=env)
+    assert done.returncode == 0 and "as one CUDA graph a step takes" in done.stdout
+    assert re.search(r"(?m)^  graph step +\d", done.stdout)
+    expected = traffic_by_rank(plan["roles"])
+    for rank in range(4):
+        calls, steps = recorded(tmp_path / "calls", rank, 4)
+        assert steps == 1 + 3 + 1 + 3 + 1  # warm-up, timed, the graph's own of each, traced
+        assert calls == {key: n * (1 + 3 + 1 + 1) for key, n in expected[rank].items()}
+
+
+@pytest.mark.parametrize("function", ["cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
+                                      "cudaGraphLaunch"])
+def test_a_graph_that_fails_ends_the_run_with_1(busbar, function):
+    env = {**NO_DATA, "EMU_FAULT": f"fail:rank=1,call=1,name={function}"}
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--graph", ranks=4, env=env, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert "busbar: rank 1 " in done.stderr and function in done.stderr
+
+
+def test_a_graph_beside_steps_needs_nccls_support(busbar):
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--graph", env={**NO_DATA, "NCCL_GRAPH_MIXING_SUPPORT": "0"})
+    assert done.returncode == 2 and "NCCL_GRAPH_MIXING_SUPPORT" in done.stderr

@@ -95,15 +95,6 @@ static void start(struct fixture *f)
     f->to = bb_program_add_buffer(&f->program, "to", BB_USE_GRADIENTS, COUNT, BB_FLOAT);
 }
 
-static void measure(struct fixture *f, bool alone)
-{
-    const struct bb_measure_plan plan = {.warmup = 1, .steps = 3, .traced_steps = 2, .alone = alone};
-    struct bb_progress quiet = {0};
-
-    assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program), 0);
-    assert_int_equal(bb_step_measure(&f->runner, &plan, &quiet, &f->m), 0);
-}
-
 static void finish(struct fixture *f)
 {
     assert_int_equal(bb_runner_release(&f->runner, 0), 0);
@@ -119,6 +110,16 @@ static void assert_us(double got, double want, const char *what, int line)
 {
     if (!(got > want - 0.5 && got < want + 0.5))
         fail_msg("line %d: %s is %.3f us, should be %.3f us", line, what, got, want);
+}
+
+static void measure(struct fixture *f, bool alone)
+{
+    const struct bb_measure_plan plan = {.warmup = 1, .steps = 3, .traced_steps = 2, .alone = alone, .graph = true};
+    struct bb_progress quiet = {0};
+
+    assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program), 0);
+    assert_int_equal(bb_step_measure(&f->runner, &plan, &quiet, &f->m), 0);
+    assert_us(f->m.graph_step.p50, f->m.step.p50, "step as a graph", __LINE__); /* launching costs nothing here */
 }
 #define ASSERT_US(got, want) assert_us((got), (want), #got, __LINE__)
 

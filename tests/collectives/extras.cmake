@@ -1,2 +1,5 @@
 # Result files against each other, and what NCCL tells about its choices.
 bb_unit_test(NAME test_compare SOURCES test_compare.c LIBS bb_collectives)
+# It plays NCCL, which looks the plugin up in the program.
+bb_unit_test(NAME test_profiler SOURCES test_profiler.c LIBS bb_collectives ${CMAKE_DL_LIBS})
+set_target_properties(test_profiler PROPERTIES ENABLE_EXPORTS ON)

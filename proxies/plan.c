@@ -1,11 +1,11 @@
 /* plan.c - `busbar plan`: options to step, step to plan, plan to text and JSON. */
 #include "proxies/plan.h"
 
+#include "bootstrap/outfile.h"
 #include "bootstrap/results.h"
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MOST_RANKS (1 << 24)
 
@@ -97,22 +97,14 @@ static const struct bb_opts set = {
 
 static int write_file(const json_t *root, const char *path)
 {
-    char temporary[4096];
-    FILE *out;
-    int bad;
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, "the plan");
 
-    if (snprintf(temporary, sizeof(temporary), "%s.tmp", path) >= (int)sizeof(temporary))
-        return bb_err(BB_EUSAGE, "the name of the file is too long: %s", path);
-    out = fopen(temporary, "w");
-    if (!out)
-        return bb_err(BB_EUSAGE, "cannot write %s: %s", temporary, strerror(errno));
-    bad = json_dumpf(root, out, JSON_INDENT(1)) || fputc('\n', out) == EOF;
-    bad |= fclose(out) != 0;
-    if (!bad && rename(temporary, path) == 0)
-        return 0;
-    bb_err(BB_EFAIL, "cannot write %s: %s", path, strerror(errno));
-    unlink(temporary);
-    return -BB_EFAIL;
+    if (rc)
+        return rc;
+    if ((json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    return bb_outfile_close(&file, "the plan", rc);
 }
 
 static int write_json(const struct bb_plan *plan, const struct bb_prediction *p, const struct plan_options *o)

@@ -2,11 +2,10 @@
  */
 #include "proxies/trace.h"
 
-#include <errno.h>
+#include "bootstrap/outfile.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- the ranks shown --------------------------------------------------------------------------------------------- */
 
@@ -118,52 +117,22 @@ int bb_timeline_find(const struct bb_timeline *t, int rank)
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* A device or a pipe is written as it is: a rename would replace it. */
-static bool is_special(const char *path)
-{
-    struct stat s;
-
-    return stat(path, &s) == 0 && !S_ISREG(s.st_mode);
-}
-
-static FILE *open_beside(const char *path, char *written, size_t room)
-{
-    int n = snprintf(written, room, is_special(path) ? "%s" : "%s.tmp", path);
-    FILE *out = n < (int)room ? fopen(written, "w") : NULL;
-
-    if (!out)
-        bb_err(BB_EUSAGE, "cannot write the trace %s: %s", path, n < (int)room ? strerror(errno) : "too long a name");
-    return out;
-}
+static const char what[] = "the trace";
 
 int bb_timeline_check_path(const char *path)
 {
-    char written[4096];
-    FILE *out = open_beside(path, written, sizeof(written));
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, what);
 
-    if (!out)
-        return -BB_EUSAGE;
-    fclose(out);
-    if (!is_special(path))
-        unlink(written);
-    return 0;
+    if (rc == 0)
+        (void)bb_outfile_close(&file, what, -BB_EUSAGE);
+    return rc;
 }
 
 int bb_timeline_save(const struct bb_timeline *t, const char *path)
 {
-    char written[4096];
-    bool special = is_special(path);
-    FILE *out = open_beside(path, written, sizeof(written));
-    int rc;
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, what);
 
-    if (!out)
-        return -BB_EUSAGE;
-    rc = bb_timeline_write(t, out);
-    if (fclose(out) != 0 && rc == 0)
-        rc = bb_err(BB_EFAIL, "cannot write the trace %s: %s", path, strerror(errno));
-    if (rc == 0 && !special && rename(written, path) != 0)
-        rc = bb_err(BB_EFAIL, "cannot write the trace %s: %s", path, strerror(errno));
-    if (rc && !special)
-        unlink(written);
-    return rc;
+    return rc ? rc : bb_outfile_close(&file, what, bb_timeline_write(t, file.out));
 }

@@ -3,6 +3,7 @@
  */
 #include "group.h"
 #include "cost.h"
+#include "profiler.h"
 
 #include "../engine.h"
 
@@ -168,6 +169,7 @@ static ncclResult_t launch_comm(const struct work *w, int first, bool *done, int
     for (int i = first; i < w->n_calls; i++)
         if (w->calls[i].comm == comm) {
             tasks[n++] = w->calls[i].task;
+            en_profiler_tell(comm, &w->calls[i].task);
             done[i] = true;
         }
     rc = en_check_selves(comm, tasks, n);

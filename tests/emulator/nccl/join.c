@@ -1,7 +1,7 @@
 /*
  * join.c - the ranks of a new communicator find each other, learn where each one sits, and refuse to share a GPU.
  */
-#include "comm.h"
+#include "profiler.h"
 
 #include "../engine.h"
 
@@ -212,5 +212,8 @@ ncclResult_t en_join_wait(ncclComm_t comm)
         comm->region.lock_fd = -1;
     }
     place(comm);
-    return refuse_shared_gpus(comm);
+    rc = refuse_shared_gpus(comm);
+    if (rc == ncclSuccess)
+        en_profiler_join(comm);
+    return rc;
 }

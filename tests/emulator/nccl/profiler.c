@@ -1,0 +1,178 @@
+/*
+ * profiler.c - the side of NCCL that calls a profiler plugin. See profiler.h; the structures are those of version 5 of
+ * its interface, as far as they are filled here.
+ */
+#include "profiler.h"
+
+#include "types.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLL = 2, P2P = 4, CHANNELS = 8, WARPS = 16 };
+
+struct event {
+    uint64_t type;
+    void *parent;
+    int rank;
+    union {
+        struct {
+            uint64_t sequence;
+            const char *function;
+            const void *send;
+            void *recv;
+            size_t count;
+            int root;
+            const char *dtype;
+            uint8_t channels, warps;
+            const char *algorithm, *protocol;
+            void *group;
+        } coll;
+        struct {
+            const char *function;
+            void *buffer;
+            const char *dtype;
+            size_t count;
+            int peer;
+            uint8_t channels;
+            void *group;
+        } p2p;
+        uint64_t room[16]; /* of kinds of events that are not told here */
+    };
+};
+
+struct plugin {
+    const char *name;
+    ncclResult_t (*init)(void **context, uint64_t id, int *mask, const char *name, int nodes, int ranks, int rank,
+                         void (*log)(int, unsigned long, const char *, int, const char *, ...));
+    ncclResult_t (*start)(void *context, void **handle, struct event *event);
+    ncclResult_t (*stop)(void *handle);
+    ncclResult_t (*state)(void *handle, int state, void *arguments);
+    ncclResult_t (*finalize)(void *context);
+};
+
+static int mask; /* one for the process, as in NCCL; the plugin changes it when it likes */
+
+static const struct plugin *plugin(void)
+{
+    const char *name = getenv("NCCL_PROFILER_PLUGIN");
+
+    return name != NULL && strcmp(name, "STATIC_PLUGIN") == 0 ? dlsym(RTLD_DEFAULT, "ncclProfiler_v5") : NULL;
+}
+
+static void no_log(int level, unsigned long flags, const char *file, int line, const char *format, ...)
+{
+    (void)level, (void)flags, (void)file, (void)line, (void)format;
+}
+
+void en_profiler_join(ncclComm_t comm)
+{
+    const struct plugin *p = plugin();
+    int nodes = 1;
+    uint64_t id;
+
+    for (int r = 0; r < comm->size; r++)
+        nodes = comm->nodes[r] >= nodes ? comm->nodes[r] + 1 : nodes;
+    memcpy(&id, comm->id, sizeof(id));
+    if (p != NULL)
+        p->init(&comm->profiler, id, &mask, NULL, nodes, comm->size, comm->rank, no_log);
+}
+
+void en_profiler_leave(ncclComm_t comm)
+{
+    const struct plugin *p = plugin();
+
+    if (p != NULL && comm->profiler != NULL)
+        p->finalize(comm->profiler);
+    comm->profiler = NULL;
+}
+
+static void say(const struct plugin *p, ncclComm_t comm, struct event *event)
+{
+    void *handle = NULL;
+
+    event->rank = comm->rank;
+    p->start(comm->profiler, &handle, event);
+    if (handle != NULL)
+        p->stop(handle);
+}
+
+/* What the configuration allows of what the stand-in would take. */
+static uint8_t channels(const ncclConfig_t *config)
+{
+    int n = CHANNELS;
+
+    if (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs < n)
+        n = config->maxCTAs;
+    if (config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs > n)
+        n = config->minCTAs;
+    return (uint8_t)(n < 1 ? 1 : n);
+}
+
+static void tell_message(const struct plugin *p, ncclComm_t comm, const struct en_task *task, bool sends, int peer)
+{
+    struct event event = {.type = P2P};
+
+    event.p2p.function = sends ? "Send" : "Recv";
+    event.p2p.buffer = sends ? (void *)(uintptr_t)task->send : task->recv;
+    event.p2p.dtype = en_type(task->dtype)->name;
+    event.p2p.count = task->count;
+    event.p2p.peer = peer;
+    event.p2p.channels = channels(&comm->config);
+    say(p, comm, &event);
+}
+
+/* Has this rank a message to, or from, the peer? */
+static bool has_message(ncclComm_t comm, const struct en_task *task, bool only_root, int peer)
+{
+    if (only_root)
+        return comm->rank == task->root;
+    return !en_kind(task->kind)->rooted || peer == task->root;
+}
+
+/* What is made of messages: every side of it that this rank has. */
+static void tell_messages(const struct plugin *p, ncclComm_t comm, const struct en_task *task)
+{
+    const struct en_kind_row *kind = en_kind(task->kind);
+
+    for (int peer = 0; peer < comm->size; peer++) {
+        if (has_message(comm, task, kind->only_root_sends, peer))
+            tell_message(p, comm, task, true, peer);
+        if (has_message(comm, task, kind->only_root_receives, peer))
+            tell_message(p, comm, task, false, peer);
+    }
+}
+
+static void tell_collective(const struct plugin *p, ncclComm_t comm, const struct en_task *task)
+{
+    struct event event = {.type = COLL};
+
+    event.coll.function = en_kind(task->kind)->call;
+    event.coll.send = task->send;
+    event.coll.recv = task->recv;
+    event.coll.count = task->count;
+    event.coll.root = task->root;
+    event.coll.dtype = en_type(task->dtype)->name;
+    event.coll.channels = channels(&comm->config);
+    event.coll.warps = WARPS;
+    event.coll.algorithm = "RING";
+    event.coll.protocol = "SIMPLE";
+    say(p, comm, &event);
+}
+
+void en_profiler_tell(ncclComm_t comm, const struct en_task *task)
+{
+    bool asked = (__atomic_load_n(&mask, __ATOMIC_RELAXED) & (COLL | P2P)) != 0;
+    const struct plugin *p = asked && comm->profiler != NULL && comm->size > 1 ? plugin() : NULL;
+
+    if (p == NULL)
+        return;
+    if (task->kind == EN_SEND || task->kind == EN_RECV)
+        tell_message(p, comm, task, task->kind == EN_SEND, task->root);
+    else if (task->kind == EN_ALLTOALL || task->kind == EN_GATHER || task->kind == EN_SCATTER)
+        tell_messages(p, comm, task);
+    else
+        tell_collective(p, comm, task);
+}

@@ -1,0 +1,167 @@
+/*
+ * test_nccl_profiler.c - this program has a profiler plugin in it, which the stand-in takes up as NCCL does: it hears
+ * of each operation while it asks to, and of nothing else.
+ */
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct heard {
+    int inits, finalizes, collectives, messages;
+    int nodes, ranks, rank, channels;
+    char algorithm[16], protocol[16], function[32];
+    int *mask;
+};
+
+static struct heard heard;
+
+static ncclResult_t init(void **context, uint64_t id, int *mask, const char *name, int nodes, int ranks, int rank,
+                         void (*log)(int, unsigned long, const char *, int, const char *, ...))
+{
+    (void)id, (void)name, (void)log;
+    heard.inits++;
+    heard.mask = mask;
+    heard.nodes = nodes;
+    heard.ranks = ranks;
+    heard.rank = rank;
+    *context = &heard;
+    *mask = 0;
+    return ncclSuccess;
+}
+
+/* Read by offset: the layout is a contract of bytes. */
+static ncclResult_t start(void *context, void **handle, const unsigned char *event)
+{
+    uint64_t type;
+    const char *text;
+
+    (void)context;
+    *handle = NULL;
+    memcpy(&type, event, sizeof(type));
+    if (type == 4) {
+        heard.messages++;
+        heard.channels = event[60];
+        return ncclSuccess;
+    }
+    heard.collectives++;
+    heard.channels = event[80];
+    memcpy(&text, event + 32, sizeof(text));
+    snprintf(heard.function, sizeof(heard.function), "%s", text);
+    memcpy(&text, event + 88, sizeof(text));
+    snprintf(heard.algorithm, sizeof(heard.algorithm), "%s", text);
+    memcpy(&text, event + 96, sizeof(text));
+    snprintf(heard.protocol, sizeof(heard.protocol), "%s", text);
+    return ncclSuccess;
+}
+
+static ncclResult_t stop(void *handle)
+{
+    (void)handle;
+    return ncclSuccess;
+}
+
+static ncclResult_t change(void *handle, int state, void *arguments)
+{
+    (void)handle, (void)state, (void)arguments;
+    return ncclSuccess;
+}
+
+static ncclResult_t finalize(void *context)
+{
+    (void)context;
+    heard.finalizes++;
+    return ncclSuccess;
+}
+
+extern const struct plugin {
+    const char *name;
+    ncclResult_t (*init)(void **, uint64_t, int *, const char *, int, int, int,
+                         void (*)(int, unsigned long, const char *, int, const char *, ...));
+    ncclResult_t (*start)(void *, void **, const unsigned char *);
+    ncclResult_t (*stop)(void *);
+    ncclResult_t (*state)(void *, int, void *);
+    ncclResult_t (*finalize)(void *);
+} ncclProfiler_v5;
+const struct plugin ncclProfiler_v5 = {"test", init, start, stop, change, finalize};
+
+static int three_sums_and_an_exchange(struct rank *r, ncclComm_t comm)
+{
+    int *x = device_buffer(64 * sizeof(*x)), *y = device_buffer(64 * sizeof(*y));
+
+    CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
+    CHECK_EQ(heard.collectives, 0); /* not asked yet */
+    *heard.mask = 2 | 4;
+    CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    CHECK_EQ(ncclReduce(x, y, 1, ncclInt, ncclSum, 0, comm, r->stream), ncclSuccess);
+    CHECK_EQ(ncclSend(x, 1, ncclInt, (r->rank + 1) % r->size, comm, r->stream), ncclSuccess);
+    CHECK_EQ(ncclRecv(y, 1, ncclInt, (r->rank + r->size - 1) % r->size, comm, r->stream), ncclSuccess);
+    CHECK_EQ(heard.collectives, 1); /* told when the group is launched */
+    CHECK_EQ(ncclGroupEnd(), ncclSuccess);
+    *heard.mask = 0;
+    CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
+    CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
+    return 0;
+}
+
+static int hears(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm;
+
+    config.maxCTAs = 3;
+    setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 1);
+    CHECK_EQ(ncclCommInitRankConfig(&comm, r->size, r->id, r->rank, &config), ncclSuccess);
+    CHECK_EQ(heard.inits, 1);
+    CHECK_EQ(heard.ranks, r->size);
+    CHECK_EQ(heard.rank, r->rank);
+    CHECK_EQ(three_sums_and_an_exchange(r, comm), 0);
+    CHECK_EQ(heard.collectives, 2);
+    CHECK_EQ(heard.messages, 2);
+    CHECK_EQ(heard.channels, 3);
+    CHECK(strcmp(heard.function, "Reduce") == 0);
+    CHECK(strcmp(heard.algorithm, "RING") == 0);
+    CHECK(strcmp(heard.protocol, "SIMPLE") == 0);
+    CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
+    CHECK_EQ(heard.finalizes, 1);
+    return 0;
+}
+
+static int is_left_alone(struct rank *r)
+{
+    ncclComm_t comm;
+
+    setenv("NCCL_PROFILER_PLUGIN", "none", 1);
+    CHECK_EQ(ncclCommInitRank(&comm, r->size, r->id, r->rank), ncclSuccess);
+    CHECK_EQ(heard.inits, 0);
+    CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
+    CHECK_EQ(heard.finalizes, 0);
+    return 0;
+}
+
+static void a_plugin_hears_what_it_asks_for(void **state)
+{
+    (void)state;
+    run_ranks(3, hears, NULL, RANKS_NO_COMM, NULL);
+}
+
+static void a_plugin_nobody_named_is_left_alone(void **state)
+{
+    (void)state;
+    run_ranks(2, is_left_alone, NULL, RANKS_NO_COMM, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plugin_hears_what_it_asks_for),
+        cmocka_unit_test(a_plugin_nobody_named_is_left_alone),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

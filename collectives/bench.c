@@ -25,6 +25,7 @@ struct bench {
     struct bb_comm comm;
     struct bb_native native;
     struct bb_mulsums mulsums;
+    struct bb_marks marks;
     struct bb_registration registration;
     int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
     struct bb_report_memory memory;
@@ -328,6 +329,10 @@ static int make_rig(struct bench *b)
     bb_nvtx_init(&rig->nvtx);
     bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
     TRY(make_samples(rig));
+    if (b->options.per_iteration) {
+        TRY(bb_marks_init(&b->marks, b->options.iterations, b->options.skipped, b->world.size));
+        rig->marks = &b->marks;
+    }
     TRY(make_stream(b));
     TRY(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)));
     for (int i = 0; i < b->sweep.n_redops; i++)
@@ -421,6 +426,8 @@ static int open_report(struct bench *b, int argc, char **argv)
     TRY(all_know(b, bb_world_agree(&b->world, rc, "opening the results")));
     if (b->report.json)
         TRY(bb_results_set(b->report.json, "options", bb_json_options(&bb_bench_set, &b->options)));
+    if (b->report.json)
+        TRY(bb_results_set(b->report.json, "registration", json_string(bb_registration_names[b->registration.kind])));
     bb_report_head(&b->report, &text);
 out:
     free(devices);
@@ -576,6 +583,7 @@ static int run(struct bench *b, int argc, char **argv)
     TRY(note_free(b, &b->memory.free_after_buffers));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
+    TRY(bb_report_memory_used(&b->report));
     rc = all_know(b, b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : 0);
 out:
     return rc;
@@ -586,6 +594,7 @@ static int end_in_order(struct bench *b)
 {
     bb_registration_release(&b->registration, &b->rig.arena, &b->comm);
     release_rig(&b->rig);
+    bb_marks_release(&b->marks);
     bb_mulsums_release(&b->mulsums, &b->comm);
     return bb_comm_finalize(&b->comm);
 }

@@ -67,6 +67,12 @@ static double per_operation(const struct bb_rig *rig, const struct span *span, d
     return (rig->host_time ? span->host_us : span->gpu_us) / (iterations * (double)bb_rig_aggregate(rig));
 }
 
+static void mark(struct bb_rig *rig, bool on)
+{
+    if (rig->marks)
+        rig->marks->on = on;
+}
+
 static int one_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row, double *sample)
 {
     struct span span = {0};
@@ -74,9 +80,13 @@ static int one_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row
 
     TRY(bb_world_barrier(rig->world, "start of a sample"));
     TRY(bb_issue(rig, c, 1, false));
+    mark(rig, ends_row);
     TRY(begin_span(rig, &span));
     TRY(bb_issue(rig, c, (size_t)rig->iterations, ends_row));
     TRY(end_span(rig, &span));
+    if (rig->marks && ends_row)
+        TRY(bb_marks_read(rig->marks));
+    mark(rig, false);
     *sample = per_operation(rig, &span, rig->iterations);
 out:
     return rc;
@@ -98,13 +108,17 @@ const struct bb_mode bb_mode_stream = {
 static int one_blocked_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row, double *sample)
 {
     struct span span = {0};
+    double before;
     int rc = 0;
 
     for (int i = 0; i < rig->iterations; i++) {
+        before = span.gpu_us;
         TRY(bb_world_barrier(rig->world, "start of an iteration"));
         TRY(begin_span(rig, &span));
         TRY(bb_issue(rig, c, 1, ends_row && i == rig->iterations - 1));
         TRY(end_span(rig, &span));
+        if (rig->marks)
+            rig->marks->us[i] = span.gpu_us - before;
     }
     *sample = per_operation(rig, &span, rig->iterations);
 out:
@@ -274,6 +288,8 @@ static int measure_row(struct bb_rig *rig, const struct bb_case *c, struct bb_fi
     TRY(bb_issue(rig, c, (size_t)rig->warmup, false));
     TRY(bb_rig_wait(rig, "warm-up"));
     TRY(rig->mode->time(rig, c, rig->samples));
+    if (rig->marks)
+        TRY(bb_marks_figures(rig->marks, rig->world, rig->groups, &f->iterations));
     TRY(combine(rig));
     TRY(bb_stats_of(rig->samples, (size_t)rig->repeats, &f->time_us));
     bandwidths(c, f);

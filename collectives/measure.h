@@ -8,6 +8,7 @@
 #include "bootstrap/stats.h"
 #include "collectives/case.h"
 #include "collectives/launch.h"
+#include "collectives/marks.h"
 #include "cuda/buffers.h"
 #include "cuda/device.h"
 #include "cuda/nvtx.h"
@@ -49,9 +50,10 @@ struct bb_rig {
     enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
-    uint64_t passes;     /* verified passes so far: each has its own data   */
-    double *samples;     /* [repeats] this rank's, microseconds             */
-    double *all_samples; /* [size * repeats] everybody's                    */
+    struct bb_marks *marks; /* of the iterations of each row's last sample, NULL: none                     */
+    uint64_t passes;        /* verified passes so far: each has its own data   */
+    double *samples;        /* [repeats] this rank's, microseconds             */
+    double *all_samples;    /* [size * repeats] everybody's                    */
 };
 
 /* How operations are timed; figures of different modes are never mixed. samples: microseconds per operation. */
@@ -69,14 +71,15 @@ struct bb_wrong {
 };
 
 struct bb_figures {
-    struct bb_stats time_us;  /* per operation; each sample is that of the group (bb_across)   */
-    size_t bytes;             /* payload                                                       */
-    double algbw_gbps;        /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
-    double busbw_gbps;        /* NaN with one rank                                             */
-    double factor;            /* busbw / algbw                                                 */
-    bool checked;             /* false: nothing was compared                                   */
-    unsigned long long wrong; /* elements over all ranks and passes                            */
-    struct bb_wrong first;    /* valid when wrong > 0                                          */
+    struct bb_stats time_us; /* per operation; each sample is that of the group (bb_across)   */
+    size_t bytes;            /* payload                                                       */
+    double algbw_gbps;       /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
+    double busbw_gbps;       /* NaN with one rank                                             */
+    double factor;           /* busbw / algbw                                                 */
+    struct bb_mark_figures iterations; /* with marks                                              */
+    bool checked;                      /* false: nothing was compared                                   */
+    unsigned long long wrong;          /* elements over all ranks and passes                            */
+    struct bb_wrong first;             /* valid when wrong > 0                                          */
 };
 
 /* bb_measure - all ranks together; the figures are equal on all ranks. */

@@ -35,7 +35,7 @@ int bb_nccl_tests_kind(const char *path)
 
 struct options {
     struct bb_bench_options bench;
-    int threads, gpus, parallel_init, device_kernel, device_ctas, per_iteration, skipped;
+    int threads, gpus, parallel_init, device_kernel, device_ctas;
     double timeout_s;
     char split[64]; /* the rule of the environment */
 };
@@ -99,21 +99,6 @@ static const struct bb_opt own_rows[] = {
      .help = "CTAs of the device API's kernels: without -D nothing",
      .min = 1,
      .max = 128},
-    {.letter = 'I',
-     .name = "per_iter_timing",
-     .kind = BB_OPT_INT,
-     FIELD(per_iteration),
-     .def = "0",
-     .arg = "0|1",
-     .help = "only 0: percentiles are in the results of busbar bench",
-     .max = 1},
-    {.letter = 'K',
-     .name = "per_iter_skip",
-     .kind = BB_OPT_INT,
-     FIELD(skipped),
-     .def = "0",
-     .arg = "N",
-     .help = "samples that -I leaves out: only 0"},
     {.name = "share-gpu",
      .kind = BB_OPT_FLAG,
      FIELD(bench.common.share_gpu),
@@ -164,8 +149,6 @@ static int refuse_missing(const struct options *o)
 {
     if (o->device_kernel > 0)
         return bb_err(BB_EUSAGE, "-D %d: kernels of the device API are not there, only -D 0", o->device_kernel);
-    if (o->per_iteration > 0 || o->skipped > 0)
-        return bb_err(BB_EUSAGE, "-I and -K are not there: busbar bench --json has percentiles of every row");
     return 0;
 }
 

@@ -231,6 +231,22 @@ const struct bb_opt bb_bench_option_rows[] = {
      FIELD(split),
      .arg = "MASK",
      .help = "groups that run side by side: AND:0x3, OR:1, MOD:2 or DIV:4 of the rank is its group"},
+    {.letter = 'I',
+     .name = "per_iter_timing",
+     .kind = BB_OPT_INT,
+     FIELD(per_iteration),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: least, greatest, 99th percentile and variation of the iterations of the last sample",
+     .max = 1},
+    {.letter = 'K',
+     .name = "per_iter_skip",
+     .kind = BB_OPT_INT,
+     FIELD(skipped),
+     .def = "0",
+     .arg = "N",
+     .help = "leading iterations that -I leaves out",
+     .max = 1e6},
     {.letter = 'N',
      .name = "run_cycles",
      .kind = BB_OPT_INT,
@@ -362,6 +378,13 @@ static int check_together(const struct bb_bench_options *o)
     if (o->graph_launches > 0 && o->null_stream)
         return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph (-G %d): give one of the two",
                       o->graph_launches);
+    if (o->graph_launches > 0 && o->per_iteration)
+        return bb_err(BB_EUSAGE,
+                      "iterations inside of a graph (-G %d) have no times of their own (-I 1): give one of "
+                      "the two",
+                      o->graph_launches);
+    if (o->skipped >= o->iterations)
+        return bb_err(BB_EUSAGE, "-K %d leaves out all of %d iterations (-n)", o->skipped, o->iterations);
     if (o->max_ctas > 0 && o->min_ctas > o->max_ctas)
         return bb_err(BB_EUSAGE, "--min-ctas %d is above --max-ctas %d", o->min_ctas, o->max_ctas);
     if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))

@@ -90,6 +90,30 @@ static void cell_wrong(const struct bb_report *r, const struct bb_row *row, int 
         snprintf(cell, CELL, "N/A");
 }
 
+static void cell_least(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    figure(r, cell, row->measured[place], row->figures[place].iterations.us.min, r->style->time_width);
+}
+
+static void cell_most(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    figure(r, cell, row->measured[place], row->figures[place].iterations.us.max, r->style->time_width);
+}
+
+/* Below 100 iterations nccl-tests shows the greatest, busbar nothing. */
+static void cell_p99(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    const struct bb_stats *us = &row->figures[place].iterations.us;
+
+    figure(r, cell, row->measured[place], isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max,
+           r->style->time_width);
+}
+
+static void cell_variation(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    figure(r, cell, row->measured[place], 100 * row->figures[place].iterations.variation, r->style->time_width);
+}
+
 static void cell_group(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
     (void)r, (void)place;
@@ -120,10 +144,11 @@ static const struct column shared_columns[] = {
 };
 
 static const struct column placement_columns[] = {
-    {"time", "(us)", AS_TIME, cell_time},
-    {"algbw", "(GB/s)", AS_RATE, cell_algbw},
-    {"busbw", "(GB/s)", AS_RATE, cell_busbw},
-    {"#wrong", "", 6, cell_wrong},
+    {"time", "(us)", AS_TIME, cell_time},      {"algbw", "(GB/s)", AS_RATE, cell_algbw},
+    {"busbw", "(GB/s)", AS_RATE, cell_busbw},  {"#wrong", "", 6, cell_wrong},
+    {"i_min", "(us)", AS_TIME, cell_least}, /* from here on with -I only */
+    {"i_max", "(us)", AS_TIME, cell_most},     {"i_p99", "(us)", AS_TIME, cell_p99},
+    {"i_cv%", "(%)", AS_TIME, cell_variation},
 };
 
 /* Behind the others, so that readers of the first columns are not disturbed. */
@@ -132,9 +157,20 @@ static const struct column stamp_column = {"timestamp", "%Y-%m-%d %H:%M:%S", 19,
 
 enum {
     N_SHARED = sizeof shared_columns / sizeof *shared_columns,
-    N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns,
-    N_COLUMNS = N_SHARED + BB_PLACEMENTS * N_PLACEMENT
+    N_ALWAYS = 4, /* of the placement's columns */
+    N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns
 };
+
+static int placement_count(const struct bb_report *r)
+{
+    return r->rig->marks ? N_PLACEMENT : N_ALWAYS;
+}
+
+/* Without what stands behind. */
+static int usual_count(const struct bb_report *r)
+{
+    return N_SHARED + BB_PLACEMENTS * placement_count(r);
+}
 
 static bool shows_groups(const struct bb_report *r)
 {
@@ -143,15 +179,15 @@ static bool shows_groups(const struct bb_report *r)
 
 static int column_count(const struct bb_report *r)
 {
-    return N_COLUMNS + shows_groups(r) + (r->options->timestamps != 0);
+    return usual_count(r) + shows_groups(r) + (r->options->timestamps != 0);
 }
 
 static const struct column *column_at(const struct bb_report *r, int i, int *place)
 {
-    *place = i < N_SHARED + N_PLACEMENT ? BB_OUT_OF_PLACE : BB_IN_PLACE;
-    if (i >= N_COLUMNS)
-        return i == N_COLUMNS && shows_groups(r) ? &group_column : &stamp_column;
-    return i < N_SHARED ? &shared_columns[i] : &placement_columns[(i - N_SHARED) % N_PLACEMENT];
+    *place = i < N_SHARED + placement_count(r) ? BB_OUT_OF_PLACE : BB_IN_PLACE;
+    if (i >= usual_count(r))
+        return i == usual_count(r) && shows_groups(r) ? &group_column : &stamp_column;
+    return i < N_SHARED ? &shared_columns[i] : &placement_columns[(i - N_SHARED) % placement_count(r)];
 }
 
 static int width_of(const struct bb_report *r, const struct column *c)
@@ -198,7 +234,7 @@ static void print_centred(FILE *out, const char *title, int width)
 
 static void print_placements(const struct bb_report *r)
 {
-    int each = width_of_all(r, placement_columns, N_PLACEMENT);
+    int each = width_of_all(r, placement_columns, placement_count(r));
 
     fprintf(r->out, "#%*s", width_of_all(r, shared_columns, N_SHARED) - 3, "");
     print_centred(r->out, "out-of-place", each);
@@ -361,20 +397,50 @@ static void print_mean(const struct bb_report *r, double mean, bool below)
         fprintf(r->out, "# Avg bus bandwidth    : N/A\n");
 }
 
+static size_t taken(size_t before, size_t after)
+{
+    return before > after ? before - after : 0;
+}
+
+enum { MEMORY_PARTS = 4 };
+struct memory_part {
+    const char *name, *key;
+    size_t bytes;
+};
+
+static void parts_of(const struct bb_report_memory *m, struct memory_part parts[MEMORY_PARTS])
+{
+    parts[0] = (struct memory_part){"Initialization", "initialization", taken(m->free_at_start, m->free_after_init)};
+    parts[1] =
+        (struct memory_part){"User-Allocated", "user_allocated", taken(m->free_after_init, m->free_after_buffers)};
+    parts[2] = (struct memory_part){"Collective", "collective", taken(m->free_after_buffers, m->free_at_end)};
+    parts[3] = (struct memory_part){"Total", "total", taken(m->free_at_start, m->free_at_end)};
+}
+
 static void print_memory(const struct bb_report *r)
 {
-    const struct bb_report_memory *m = r->memory;
-    const char *names[] = {"Initialization", "User-Allocated", "Collective", "Total"};
-    size_t free_bytes[] = {m->free_at_start, m->free_after_init, m->free_after_buffers, m->free_at_end};
+    struct memory_part parts[MEMORY_PARTS];
     char text[BB_BYTES_TEXT];
 
+    parts_of(r->memory, parts);
     fprintf(r->out, "# GPU memory usage     :");
-    for (int i = 0; i < 4; i++) {
-        size_t before = i < 3 ? free_bytes[i] : free_bytes[0], after = i < 3 ? free_bytes[i + 1] : free_bytes[3];
-        fprintf(r->out, "%s %s %s", i ? " |" : "", names[i],
-                bb_format_bytes(before > after ? before - after : 0, text));
-    }
+    for (int i = 0; i < MEMORY_PARTS; i++)
+        fprintf(r->out, "%s %s %s", i ? " |" : "", parts[i].name, bb_format_bytes(parts[i].bytes, text));
     fputc('\n', r->out);
+}
+
+int bb_report_memory_used(const struct bb_report *r)
+{
+    struct memory_part parts[MEMORY_PARTS];
+    json_t *object;
+
+    if (!r->json || !r->options->memory)
+        return 0;
+    parts_of(r->memory, parts);
+    object = json_object();
+    for (int i = 0; i < MEMORY_PARTS; i++)
+        json_object_set_new(object, parts[i].key, json_integer((json_int_t)parts[i].bytes));
+    return bb_results_set(r->json, "memory_bytes", object);
 }
 
 static bool is_below(const struct bb_report *r, double mean, int coll)
@@ -467,10 +533,15 @@ static void add_up(struct bb_report *r, const struct bb_figures *f)
 }
 
 /* What only some runs have. */
-static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, json_t *result)
+static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, int place, json_t *result)
 {
+    const struct bb_mark_figures *iterations = &row->figures[place].iterations;
     char stamp[CELL];
 
+    if (r->rig->marks) {
+        json_object_set_new(result, "iteration_us", bb_json_stats(&iterations->us));
+        json_object_set_new(result, "iteration_variation", bb_json_real(iterations->variation));
+    }
     if (r->rig->groups)
         json_object_set_new(result, "group", json_integer(row->group));
     if (r->options->cycles != 1)
@@ -493,7 +564,7 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
         if (row->measured[place]) {
             add_up(r, &row->figures[place]);
             if (r->json)
-                rc = bb_results_row(r->json, with_extras(r, row, result_of(r, row, place)));
+                rc = bb_results_row(r->json, with_extras(r, row, place, result_of(r, row, place)));
         }
     return rc;
 }

@@ -70,4 +70,7 @@ void bb_report_skip(struct bb_report *r, int coll);
 /* bb_report_end - the footer. True when the mean bus bandwidth is below what the options ask for, which is said. */
 bool bb_report_end(struct bb_report *r, int coll);
 
+/* bb_report_memory_used - memory_bytes into the results, when asked for. */
+BB_MUST_CHECK int bb_report_memory_used(const struct bb_report *r);
+
 #endif

@@ -109,6 +109,15 @@ def test_every_option_is_taken(perf):
     assert long.returncode == 0 and "cputime" in long.stdout and len(ROW.findall(long.stdout)) == 4, long.stderr
 
 
+def test_times_of_the_iterations(perf):
+    done = perf("all_reduce", "-g", "2", "-b", "1K", "-e", "1K", "-n", "120", "-I", "1", "-K", "10")
+    head = next(line for line in done.stdout.splitlines() if "i_min" in line)[1:].split()
+    assert head[5:] == 2 * ["time", "algbw", "busbw", "#wrong", "i_min", "i_max", "i_p99", "i_cv%"]
+    row = next(line.split() for line in done.stdout.splitlines() if re.match(r"\s*\d", line))
+    assert len(row) == 21 and float(row[12]) < 1
+    assert [float(w) for w in row[9:12]] == pytest.approx(3 * [float(row[5])], abs=0.02)  # the model's times are all equal
+
+
 def test_results_as_a_file(perf, tmp_path):
     path = tmp_path / "r.json"
     assert perf("reduce", "-g", "2", *SMALL, "-J", path).returncode == 0
@@ -166,7 +175,8 @@ def test_hypercube_skips_other_numbers_of_ranks(perf):
 
 @pytest.mark.parametrize("line,says", [
     ("-d floaat", "did you mean 'float'"), ("-o plus", "unknown word for --op"), ("-b 8X", "'8X'"), ("-g 0", "from 1 to"),
-    ("-D 2", "device API"), ("-I 1", "busbar bench --json"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected word 'all_gather'"),
+    ("-D 2", "device API"), ("-I 1 -G 1", "inside of a graph"),
+    ("-I 1 -K 20", "leaves out all of 20"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected word 'all_gather'"),
     ("-g 5000", "from 1 to 4096"), ("-t 100 -g 100", "more than 4096 ranks"), ("-b 2M -e 1M", "above the last size")])
 def test_nothing_unknown_is_taken(perf, line, says):
     done = perf("all_reduce", *line.split(), emulated=False)

@@ -237,6 +237,23 @@ def test_cycles_stamps_and_memory(busbar, tmp_path):
     assert re.search(r"# GPU memory usage     : Initialization .* \| User-Allocated (?!0 B).* \| Collective .* \| Total ", table)
 
 
+@pytest.mark.parametrize("waits", [[], ["-z", "3"]])
+def test_iterations_have_figures_of_their_own(busbar, model, tmp_path, waits):
+    run = busbar.json("bench", "all_reduce", "-b", "4K", "-e", "4K", "-n", "30", "--repeats", "2", "-I", "1", "-K", "5", *waits, ranks=4,
+                      env=model, tmp_path=tmp_path)
+    for row in run["results"]:
+        assert row["iteration_us"]["min"] == pytest.approx(us() + 1.5 * bool(waits), abs=0.01) and row["iteration_variation"] < 0.01
+        assert row["iteration_us"]["max"] == pytest.approx(row["time_us"]["p50"], abs=0.2) and row["wrong"] == 0
+
+
+def test_memory_and_registration_are_in_the_results(busbar, tmp_path):
+    run = busbar.json("bench", "all_reduce", *KB4, "-M", "1", "-R", "1", ranks=2, tmp_path=tmp_path)
+    assert run["registration"] == "local"
+    memory = run["memory_bytes"]
+    assert memory["user_allocated"] > 4096 and memory["total"] >= memory["user_allocated"]
+    assert "memory_bytes" not in busbar.json("bench", "all_reduce", *KB4, ranks=2, tmp_path=tmp_path)
+
+
 def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
     path = tmp_path / "r.json"
     for least, status in ((0.1, 0), (50, 5)):

@@ -1,6 +1,8 @@
 /* cluster.c - reads cluster profiles and computes durations from them (the definition: profiles/clusters/README.md). */
 #include "proxies/cluster.h"
 
+#include "cuda/work.h"
+
 #include "proxies/profile.h"
 
 #include <math.h>
@@ -125,9 +127,38 @@ int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
     return ns_of_us(compute ? c->launch_us : c->nccl_launch_us);
 }
 
-int64_t bb_cluster_compute_ns(const struct bb_op *op)
+int bb_cluster_launches(const struct bb_op *op)
 {
-    return ns_of_us(op->compute_us);
+    return op->work ? op->work->n * op->work_times : ns_of_us(op->compute_us) > 0;
+}
+
+double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
+{
+    return dtype == BB_HALF       ? c->tflops_float16
+           : dtype == BB_BFLOAT16 ? c->tflops_bfloat16
+           : dtype == BB_DOUBLE   ? c->tflops_float64
+                                  : c->tflops_float32;
+}
+
+static int64_t item_ns(const struct bb_cluster *c, const struct bb_work_item *item)
+{
+    double ns = item->is_pass ? (double)bb_pass_bytes(&item->pass) / c->memory_gbps
+                              : bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3;
+
+    return llround(fmax(c->kernel_us * 1e3, ns));
+}
+
+int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns)
+{
+    int64_t end = start_ns, launch_ns = bb_cluster_issue_ns(c, true);
+
+    if (!op->work)
+        return start_ns + ns_of_us(op->compute_us);
+    for (int i = 0; i < op->work->n * op->work_times; i++) {
+        host_ns += launch_ns;
+        end = (end > host_ns ? end : host_ns) + item_ns(c, &op->work->items[i % op->work->n]);
+    }
+    return end;
 }
 
 /* What crosses a rank's link, in payloads, and in how many rounds of ceil(log2 n) steps. */

@@ -28,7 +28,13 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
 const struct bb_link *bb_cluster_link(const struct bb_cluster *c, bool one_node);
 
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute); /* host: one launch */
-int64_t bb_cluster_compute_ns(const struct bb_op *op);
+/* bb_cluster_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the
+ * host begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
+int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns,
+                                  int64_t host_ns);
+/* 1e12 FLOP per second in products of that type. */
+double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
+int bb_cluster_launches(const struct bb_op *op); /* of a compute operation */
 
 /* bb_cluster_collective_ns - from the arrival of the last of n members to the end on all. */
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, bool one_node);

@@ -56,7 +56,9 @@ static void end_unit(struct run *r, int at)
 
 static void run_compute(struct run *r, int at, const struct bb_op *op)
 {
-    r->c->end_ns[at] = r->c->arrival_ns[at] + (r->m->cluster ? bb_cluster_compute_ns(op) : 0);
+    r->c->end_ns[at] = r->c->arrival_ns[at];
+    if (r->m->cluster)
+        r->c->end_ns[at] = bb_cluster_compute_end_ns(r->m->cluster, op, r->c->arrival_ns[at], r->c->host_ns[at]);
     end_unit(r, at);
 }
 
@@ -181,8 +183,8 @@ static void arrive(struct run *r, int at)
 static void issue(struct run *r, int class_id)
 {
     const struct bb_shape *s = bb_machine_shape(r->m, class_id);
-    int64_t host = 0, before = 0;
-    int launch = BB_NONE;
+    int64_t host = 0, before = 0, one = 0;
+    int launch = BB_NONE, launches = 0;
 
     for (int u = 0; u < s->n_units; u++) {
         int at = r->m->unit_base[class_id] + u;
@@ -191,11 +193,12 @@ static void issue(struct run *r, int class_id)
         if (s->units[u].issue != launch) {
             launch = s->units[u].issue;
             before = host;
-            if (!s->issue_computes[launch] || bb_cluster_compute_ns(op) > 0)
-                host += bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
+            launches = s->issue_computes[launch] ? bb_cluster_launches(op) : 1;
+            one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
+            host += launches * one;
         }
-        r->c->begin_ns[at] = before;
-        r->c->arrival_ns[at] = host;
+        r->c->begin_ns[at] = r->c->host_ns[at] = before;
+        r->c->arrival_ns[at] = launches ? before + one : before;
     }
     r->c->issued_ns[class_id] = host;
 }
@@ -229,13 +232,14 @@ static int make_room(struct run *r)
     c->arrived = calloc(units, sizeof(bool));
     c->ended = calloc(units, sizeof(bool));
     c->begin_ns = calloc(units, sizeof(int64_t));
+    c->host_ns = calloc(units, sizeof(int64_t));
     c->arrival_ns = calloc(units, sizeof(int64_t));
     c->end_ns = calloc(units, sizeof(int64_t));
     c->came = calloc(gatherings, sizeof(int));
     c->latest_ns = calloc(gatherings, sizeof(int64_t));
     c->issued_ns = calloc((size_t)r->m->classes.n + 1, sizeof(int64_t));
-    if (r->ready && r->class_of && c->before && c->open && c->arrived && c->ended && c->begin_ns && c->arrival_ns &&
-        c->end_ns && c->came && c->latest_ns && c->issued_ns)
+    if (r->ready && r->class_of && c->before && c->open && c->arrived && c->ended && c->begin_ns && c->host_ns &&
+        c->arrival_ns && c->end_ns && c->came && c->latest_ns && c->issued_ns)
         return 0;
     return bb_err(BB_EFAIL, "out of memory for the execution of %zu units", units);
 }
@@ -266,6 +270,7 @@ void bb_course_release(struct bb_course *c)
     free(c->arrived);
     free(c->ended);
     free(c->begin_ns);
+    free(c->host_ns);
     free(c->arrival_ns);
     free(c->end_ns);
     free(c->came);

@@ -16,10 +16,23 @@
 /* ---- launching one operation: a row per kind ----------------------------------------------------------------------
  */
 
+static int launch_work(struct bb_runner *r, const struct bb_op *op)
+{
+    int which = 0, rc = 0;
+
+    while (r->works[which] != op->work)
+        which++;
+    for (int i = 0; rc == 0 && i < op->work_times; i++)
+        rc = bb_worker_run(&r->worker, which, r->streams[op->stream]);
+    return rc;
+}
+
 static int launch_compute(struct bb_runner *r, const struct bb_op *op)
 {
     int64_t ns = llround(op->compute_us * 1e3);
 
+    if (op->work)
+        return launch_work(r, op);
     return ns > 0 ? bb_spin(0, ns, r->streams[op->stream]) : 0;
 }
 

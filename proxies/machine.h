@@ -49,6 +49,7 @@ struct bb_course {
     int *open;   /* messages of it that have not met                        */
     bool *arrived, *ended;
     int64_t *begin_ns; /* when an event in front of it on its stream would be reached */
+    int64_t *host_ns;  /* host time before its launch */
     int64_t *arrival_ns, *end_ns;
     int *came;          /* [n_gatherings] members at each collective               */
     int64_t *latest_ns; /* [n_gatherings] arrival of the last of them              */

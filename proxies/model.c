@@ -72,6 +72,9 @@ static int read_sizes(const struct bb_sheet *sheet, struct bb_model *model)
     int rc;
 
     TRY(bb_sheet_shape(sheet, "micro_batch", &model->micro_batch));
+    TRY(bb_sheet_shape(sheet, "h", &model->hidden));
+    TRY(bb_sheet_shape(sheet, "ffn", &model->ffn));
+    TRY(bb_sheet_shape(sheet, "heads", &model->heads));
     TRY(bb_sheet_shape(sheet, "sequence", &model->sequence));
     TRY(bb_sheet_count_at(sheet, sheet->root, "message", &model->message));
     TRY(bb_sheet_number_at(sheet, sheet->root, "forward_flops", &model->forward_flops));

@@ -30,6 +30,7 @@ struct bb_model {
     const char *name, *description;
     int layers, stages, micro_batches; /* the defaults                                                  */
     int micro_batch, sequence;         /* samples of one micro-batch, tokens of one sample              */
+    int hidden, ffn, heads;            /* of a layer                                                    */
     size_t message;                    /* elements from stage to stage, activations and gradients alike */
     double forward_flops;              /* of one layer and one micro-batch                              */
     struct bb_model_layer layer[BB_LAYER_KINDS];

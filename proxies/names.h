@@ -20,10 +20,10 @@ const char *bb_op_word(const struct bb_op *op);
 /* bb_op_group_size - ranks of the operation's communicator, 1 for compute. */
 int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op);
 
-/* bb_op_launches - whether anything is launched for it: a compute of 0 us is not. */
+/* bb_op_launches - whether anything is launched for it: a compute of 0 us without real work is not. */
 static inline bool bb_op_launches(const struct bb_op *op)
 {
-    return bb_op_is_comm(op) || op->compute_us > 0;
+    return bb_op_is_comm(op) || op->compute_us > 0 || op->work;
 }
 
 #endif

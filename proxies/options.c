@@ -2,7 +2,7 @@
 #include "proxies/builders.h"
 
 static const char *const dtype_words[] = {"float", "half", "bfloat16", NULL};
-static const char *const compute_words[] = {"none", "timed", NULL};
+static const char *const compute_words[] = {"none", "timed", "gemm", NULL};
 
 #define FIELD(name) offsetof(struct bb_proxy_config, name)
 
@@ -50,7 +50,8 @@ const struct bb_opt bb_proxy_options[] = {
      .kind = BB_OPT_WORD,
      .offset = FIELD(compute),
      .arg = "HOW",
-     .help = "what stands for the layers' compute: none, or timed kernels (default: what the original does)",
+     .help = "what stands for the layers' compute: none, timed kernels, or gemm, the layers' own matrix products and "
+             "passes (default: what the original does)",
      .words = compute_words},
     {.name = "forward-us",
      .kind = BB_OPT_DOUBLE,

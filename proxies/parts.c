@@ -1,6 +1,8 @@
 /* parts.c - the pieces of a step (see parts.h). */
 #include "proxies/parts.h"
 
+#include "cuda/work.h"
+
 struct bb_op bb_part_op(const struct bb_part *part)
 {
     return (struct bb_op){.dtype = part->dtype,
@@ -28,6 +30,19 @@ int bb_part_compute(const struct bb_part *part, double us, double flops, int src
     op.kind = BB_OP_COMPUTE;
     op.compute_us = us;
     op.flops = flops;
+    op.src = src;
+    op.dst = dst;
+    return append(part, &op, NULL, 0);
+}
+
+int bb_part_work(const struct bb_part *part, const struct bb_work *work, int times, int src, int dst)
+{
+    struct bb_op op = bb_part_op(part);
+
+    op.kind = BB_OP_COMPUTE;
+    op.work = work;
+    op.work_times = times;
+    op.flops = times * bb_work_flops(work);
     op.src = src;
     op.dst = dst;
     return append(part, &op, NULL, 0);

@@ -24,6 +24,9 @@ struct bb_op bb_part_op(const struct bb_part *part);
  * dst (either may be BB_NONE). */
 int bb_part_compute(const struct bb_part *part, double us, double flops, int src, int dst) BB_MUST_CHECK;
 
+/* bb_part_work - the same with real work, done so many times. */
+int bb_part_work(const struct bb_part *part, const struct bb_work *work, int times, int src, int dst) BB_MUST_CHECK;
+
 /*
  * bb_part_exchange - one message to the rank `to` places further in the communicator and one from `from` places further
  * (0: none; negative: before), in one group call when there are two, since a send alone would block the receive.

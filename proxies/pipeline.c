@@ -18,6 +18,9 @@
  * nothing is hidden. The original has no compute times: unless given, they are the layer's FLOPs (24sh^2 + 4s^2h per
  * sample) at 119.8 TFLOP/s, the rate behind the times of gpt3 (one layer of 7.628e12 FLOP in 63,660 us), backward
  * twice.
+ *
+ * --compute gemm does the layer's real work in the same places: the products of forward and backward pass and the
+ * passes over memory between them (cuda/work.h), for each layer of the stage.
  */
 #include "proxies/builders.h"
 
@@ -40,7 +43,8 @@ struct pipeline {
     struct bb_step *step;
     enum bb_dtype_id dtype;
     int stage_layers, replicas, comm_pp, comm_dp;
-    bool timed;
+    bool computes;                 /* timed or real */
+    const struct bb_work *work[2]; /* real: of one layer, forward and backward */
     const char *layers_text;
 
     struct bb_program *program;
@@ -120,12 +124,15 @@ static int compute(const struct pipeline *b, enum bb_phase phase, int i, int src
 {
     struct bb_part part = part_of(b, 0, BB_NONE, phase, i);
     bool forward = phase == BB_PHASE_FORWARD;
+    const struct bb_work *work = b->work[!forward];
     double us = forward ? b->config->forward_us : b->config->backward_us;
     double flops = (forward ? 1 : 2) * b->model->forward_flops;
 
-    if (!b->timed)
+    if (!b->computes)
         return 0;
     part.what = b->layers_text;
+    if (work)
+        return bb_part_work(&part, work, b->stage_layers, src, dst);
     return bb_part_compute(&part, b->stage_layers * us, b->stage_layers * flops, src, dst);
 }
 
@@ -203,7 +210,7 @@ static int make_room(struct pipeline *b)
 {
     const size_t count = b->model->message;
 
-    b->pairs = b->timed ? 2 : 1;
+    b->pairs = b->computes ? 2 : 1;
     b->stream_pp = bb_program_add_stream(b->program, "pp", b->comm_pp);
     b->stream_dp = b->replicas > 1 ? bb_program_add_stream(b->program, "dp", b->comm_dp) : 0;
     for (int i = 0; i < b->pairs; i++) {
@@ -280,6 +287,31 @@ static int describe(struct pipeline *b)
     return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
 }
 
+/* The products and passes of one layer and micro-batch; their FLOPs are those that the model's file states. */
+static int list_work(struct pipeline *b)
+{
+    const struct bb_model *m = b->model;
+    const struct bb_transformer t = {.hidden = m->hidden,
+                                     .ffn = m->ffn,
+                                     .heads = m->heads,
+                                     .sequence = m->sequence,
+                                     .batch = m->micro_batch,
+                                     .tensor_parallel = 1,
+                                     .dtype = b->dtype};
+
+    for (int backward = 0; backward < 2; backward++) {
+        struct bb_work *work = bb_step_work(b->step);
+
+        if (!work)
+            return -BB_EFAIL;
+        if (!bb_work_transformer(work, &t, backward) || bb_work_flops(work) != (1 + backward) * m->forward_flops)
+            return bb_err(BB_EUSAGE, "%s: the products of a layer with %d heads do not have its %.0f FLOPs",
+                          b->config->proxy, m->heads, m->forward_flops);
+        b->work[backward] = work;
+    }
+    return 0;
+}
+
 int bb_pipeline_build(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct bb_model model = {0};
@@ -290,8 +322,10 @@ int bb_pipeline_build(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(bb_model_load(c->proxy, &model));
     b.stage_layers = c->layers / c->stages;
     b.replicas = c->ranks / c->stages;
-    b.timed = strcmp(c->compute, "timed") == 0;
+    b.computes = strcmp(c->compute, "none") != 0;
     b.dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
+    if (strcmp(c->compute, "gemm") == 0)
+        TRY(list_work(&b));
     TRY(describe(&b));
     TRY(build_layout(&b));
     TRY(build_roles(&b));

@@ -5,6 +5,7 @@
 #include "bootstrap/results.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #define MOST_RANKS (1 << 24)
@@ -36,6 +37,31 @@ void bb_plan_release(struct bb_plan *plan)
     bb_traffic_release(&plan->traffic);
     bb_checks_release(&plan->checks);
     *plan = (struct bb_plan){0};
+}
+
+/* The type of the elements is that of the first operation with FLOPs. */
+static const struct bb_op *with_flops(const struct bb_program *p)
+{
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].flops > 0)
+            return &p->ops[i];
+    return NULL;
+}
+
+double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    double flops = 0, ns = (double)p->classes[p->slowest].all.step_ns;
+    const struct bb_op *op = NULL;
+
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+
+        flops += role->flops * role->n_ranks;
+        op = op ? op : with_flops(role->program);
+    }
+    if (!op || ns <= 0)
+        return NAN;
+    return flops / (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */

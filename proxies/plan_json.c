@@ -127,6 +127,8 @@ static json_t *operation(const struct bb_layout *l, const struct bb_program *p, 
     json_object_set_new(o, "layer", index_or_null(op->layer));
     json_object_set_new(o, "what", op->what ? json_string(op->what) : json_null());
     json_object_set_new(o, "compute_us", comm ? json_null() : json_real(op->compute_us));
+    json_object_set_new(o, "flops", comm ? json_null() : json_real(op->flops));
+    json_object_set_new(o, "moved_bytes", op->work ? json_real(op->work_times * bb_work_bytes(op->work)) : json_null());
     return o;
 }
 
@@ -146,9 +148,9 @@ json_t *bb_plan_roles(const struct bb_plan *plan, bool ops)
 
     for (int r = 0; r < plan->traffic.n; r++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[r];
-        json_t *o =
-            json_pack("{s:s, s:o, s:o, s:f, s:o}", "name", role->name, "ranks", int_array(role->ranks, role->n_ranks),
-                      "traffic", traffic_of(l, role), "compute_us", role->compute_us, "memory_bytes", memory_of(role));
+        json_t *o = json_pack("{s:s, s:o, s:o, s:f, s:f, s:o}", "name", role->name, "ranks",
+                              int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
+                              role->compute_us, "flops", role->flops, "memory_bytes", memory_of(role));
 
         if (ops)
             json_object_set_new(o, "program", program_of(l, role->program));
@@ -233,11 +235,12 @@ json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction
         json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank));
         json_array_append_new(roles, o);
     }
-    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
+    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
                      us(slowest->all.step_ns), "breakdown", breakdown(slowest), "breakdown_by_role", roles, "groups",
                      groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns),
                      "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency",
-                     p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency));
+                     p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency), "model_flop_utilisation",
+                     bb_json_real(bb_plan_utilisation(plan, p)));
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)

@@ -160,6 +160,8 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
         print_row(&plan->step->layout, &role->rows[i], out);
     if (role->compute_us > 0)
         fprintf(out, "  compute: %.3f us\n", role->compute_us);
+    if (role->flops > 0)
+        fprintf(out, "  model FLOPs: %s\n", thousands(role->flops, text));
     print_memory(role, out);
 }
 
@@ -175,7 +177,8 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
     if (op->kind == BB_OP_COLLECTIVE)
         kind = bb_colls[op->coll].name;
     if (!bb_op_is_comm(op))
-        snprintf(detail, sizeof(detail), "%.3f us", op->compute_us);
+        snprintf(detail, sizeof(detail), op->work ? "%.3g GFLOP" : "%.3f us",
+                 op->work ? op->flops / 1e9 : op->compute_us);
     else
         snprintf(detail, sizeof(detail), "%s %s", l->comms[op->comm].name,
                  bb_format_bytes(bb_op_payload_bytes(op, l->groups[l->comms[op->comm].group].size), bytes));
@@ -278,6 +281,8 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
         print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), out);
     }
     print_predicted_groups(&plan->step->layout, slowest, out);
+    if (isfinite(bb_plan_utilisation(plan, p)))
+        fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)
         fprintf(
             out, "  compute alone %.1f us, communication alone %.1f us, overlap efficiency %.3f\n",

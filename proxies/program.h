@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct bb_work; /* cuda/work.h: matrix products and passes over memory */
+
 enum bb_op_kind { BB_OP_COMPUTE, BB_OP_COLLECTIVE, BB_OP_SEND, BB_OP_RECV };
 
 enum bb_phase { BB_PHASE_FORWARD, BB_PHASE_BACKWARD, BB_PHASE_GRADIENTS, BB_PHASE_OPTIMIZER, BB_PHASES };
@@ -43,6 +45,8 @@ struct bb_op {
     int src, dst;                  /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
     size_t src_offset, dst_offset; /* elements                                                                      */
     double compute_us;             /* compute: time of the timed stand-in                                             */
+    const struct bb_work *work;    /* compute: the real work instead of the stand-in, NULL: none; owned by the step   */
+    int work_times;                /* how often it is done, one after another                                         */
     double flops;                  /* compute: floating-point operations of the real work, 0 where unknown            */
     enum bb_phase phase;
     int micro_batch, layer; /* BB_NONE where they don't apply                                                  */

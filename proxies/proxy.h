@@ -5,6 +5,7 @@
 #define BB_PROXIES_PROXY_H
 
 #include "bootstrap/opts.h"
+#include "cuda/work.h"
 #include "proxies/layout.h"
 #include "proxies/program.h"
 
@@ -16,7 +17,7 @@ struct bb_proxy_config {
     int scale;           /* micro-batches per stage                                                  */
     bool per_tensor;     /* one all-reduce per tensor instead of per layer                           */
     const char *dtype;   /* "float", "half", "bfloat16"                                              */
-    const char *compute; /* "none", "timed"                                                          */
+    const char *compute; /* "none", "timed", "gemm"                                                        */
     double scale_counts; /* every count times this, 0: as they are                                   */
     double forward_us;   /* timed: microseconds per layer and micro-batch, forward; 0: from FLOPs    */
     double backward_us;  /* 0: twice the forward                                                     */
@@ -44,7 +45,9 @@ struct bb_step {
     struct bb_strings {
         char **text;
         int n;
-    } strings; /* texts that programs point to                                              */
+    } strings;              /* texts that programs point to                                              */
+    struct bb_work **works; /* what compute operations point to */
+    int n_works;
 };
 
 /* Options that not every proxy knows what to do with; the others refuse them. */
@@ -57,6 +60,7 @@ enum bb_takes {
     BB_TAKES_TIMED = 32,    /* --compute timed                 */
     BB_TAKES_LAYER_US = 64, /* --forward-us, --backward-us     */
     BB_TAKES_TFLOPS = 128,
+    BB_TAKES_GEMM = 256, /* --compute gemm */
 };
 
 struct bb_proxy {
@@ -92,6 +96,8 @@ void bb_step_release(struct bb_step *step);
 /* For builders: room for n roles with empty programs; a text that lives as long as the step, NULL without memory. */
 int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+struct bb_work *bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
 
 static inline const struct bb_program *bb_step_program(const struct bb_step *step, int rank)
 {

@@ -19,6 +19,7 @@ struct proxy_options {
     int warmup, steps, traced_steps;
     bool check, no_alone, graph;
     const char *trace;
+    double peak_tflops;
 };
 
 #define FIELD(name) offsetof(struct proxy_options, name)
@@ -57,6 +58,13 @@ static const struct bb_opt run_options[] = {
      .kind = BB_OPT_FLAG,
      .offset = FIELD(graph),
      .help = "also capture the whole step in a CUDA graph and time it replayed, beside the step as it is"},
+    {.name = "peak-tflops",
+     .kind = BB_OPT_DOUBLE,
+     .offset = FIELD(peak_tflops),
+     .arg = "RATE",
+     .help = "1e12 FLOP per second that one GPU can do in the type of the elements, for the utilisation",
+     .min = 0.001,
+     .max = 1e6},
     {.name = "trace",
      .kind = BB_OPT_STRING,
      .offset = FIELD(trace),
@@ -197,7 +205,7 @@ static bool has_both(const struct bb_step *s)
             const struct bb_op *op = &s->roles[i].program.ops[k];
 
             comm |= bb_op_is_comm(op);
-            compute |= !bb_op_is_comm(op) && op->compute_us > 0;
+            compute |= !bb_op_is_comm(op) && bb_op_launches(op);
         }
     return compute && comm;
 }
@@ -296,6 +304,7 @@ static int report(struct run *x)
                                     .argv = x->argv,
                                     .plan = &x->measure_plan,
                                     .measured = &x->measured,
+                                    .peak_tflops = x->options.peak_tflops,
                                     .checked = x->options.check,
                                     .wrong = x->wrong};
     const struct bb_common *c = &x->options.common;

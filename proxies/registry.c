@@ -5,7 +5,7 @@
 
 #define PIPELINE                                                                                                       \
     BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |                \
-        BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
+        BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
 #define LAYERED                                                                                                        \
     BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED | BB_TAKES_LAYER_US
 
@@ -130,6 +130,7 @@ static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config 
         {BB_TAKES_SCALE, c->scale, "--scale"},
         {BB_TAKES_PER_TENSOR, c->per_tensor, "--per-tensor"},
         {BB_TAKES_TIMED, c->compute && strcmp(c->compute, "timed") == 0, "--compute timed"},
+        {BB_TAKES_GEMM, c->compute && strcmp(c->compute, "gemm") == 0, "--compute gemm"},
         {BB_TAKES_LAYER_US, c->forward_us > 0, "--forward-us"},
         {BB_TAKES_LAYER_US, c->backward_us > 0, "--backward-us"},
         {BB_TAKES_TFLOPS, c->tflops > 0, "--tflops"},

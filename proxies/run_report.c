@@ -66,6 +66,26 @@ struct bb_cost bb_run_report_cost(const struct bb_run_report *r, int rank)
     };
 }
 
+double bb_run_report_flops(const struct bb_run_report *r)
+{
+    double flops = 0;
+
+    for (int rank = 0; rank < r->world->size; rank++) {
+        const struct bb_program *p = bb_step_program(r->step, rank);
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            flops += p->ops[i].flops;
+    }
+    return flops;
+}
+
+double bb_run_report_utilisation(const struct bb_run_report *r, double step_us)
+{
+    double flops = bb_run_report_flops(r);
+
+    return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->world->size) : NAN;
+}
+
 double bb_run_report_busbw(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
 {
     double busy_us = r->measured->traced[rank].groups[group].busy_us;
@@ -147,6 +167,18 @@ static void print_stats(const char *name, const struct bb_stats *s, FILE *out)
     fputc('\n', out);
 }
 
+static void print_flops(const struct bb_run_report *r, FILE *out)
+{
+    double flops = bb_run_report_flops(r), us = r->measured->step.p50;
+
+    if (flops <= 0)
+        return;
+    fprintf(out, "# model FLOPs: %.4g per step, %.2f TFLOP/s per GPU", flops, flops / us / 1e6 / r->world->size);
+    if (r->peak_tflops > 0)
+        fprintf(out, ", %.1f%% of %g (model FLOP utilisation)", 100 * bb_run_report_utilisation(r, us), r->peak_tflops);
+    fputc('\n', out);
+}
+
 static void print_times(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
@@ -163,6 +195,7 @@ static void print_times(const struct bb_run_report *r, FILE *out)
     }
     if (r->step->samples > 0)
         fprintf(out, "# %.1f samples per second\n", r->step->samples / (m->step.p50 / 1e6));
+    print_flops(r, out);
 }
 
 static int ranks_of_role(const struct bb_step *s, int ranks, int role)

@@ -20,6 +20,7 @@ struct bb_run_report {
     char **argv;
     const struct bb_measure_plan *plan;
     const struct bb_measured *measured;
+    double peak_tflops;       /* of one GPU, 0: unknown                                     */
     bool checked;             /* the data were checked:                                     */
     unsigned long long wrong; /* elements that differ, over all ranks                       */
 };
@@ -39,6 +40,11 @@ int bb_run_report_slowest(const struct bb_run_report *r, int role);
 
 /* (communication beside which a kernel ran) / (communication); NaN without communication. */
 double bb_hidden_fraction(const struct bb_rank_figures *f);
+
+/* Model FLOPs of one step over all ranks, 0 without compute; and the part of the GPUs' peak that they make of a step of
+ * that length, NaN without a peak or FLOPs. */
+double bb_run_report_flops(const struct bb_run_report *r);
+double bb_run_report_utilisation(const struct bb_run_report *r, double step_us);
 
 /* What communication costs, on one rank: total = exposed + slowdown + waiting (overlap.h), microseconds. NaN: unknown.
  */

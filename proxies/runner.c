@@ -149,6 +149,24 @@ out:
     return rc;
 }
 
+/* Real work of the program: each list once. */
+static int list_works(struct bb_runner *r)
+{
+    r->works = calloc(r->program->n_ops + 1, sizeof(*r->works));
+    if (!r->works)
+        return bb_err(BB_EFAIL, "no memory for a program of %zu operations", r->program->n_ops);
+    for (size_t i = 0; i < r->program->n_ops; i++) {
+        const struct bb_work *work = r->program->ops[i].work;
+        int known = 0;
+
+        while (work && known < r->n_works && r->works[known] != work)
+            known++;
+        if (work && known == r->n_works)
+            r->works[r->n_works++] = work;
+    }
+    return 0;
+}
+
 struct fit {
     size_t need, available; /* bytes */
 };
@@ -172,6 +190,9 @@ out:
     return rc;
 }
 
+/* Algorithms of a product that are tried, the fastest taken. */
+#define CANDIDATES 8
+
 static int make_memory(struct bb_runner *r)
 {
     const struct bb_program *p = r->program;
@@ -182,8 +203,10 @@ static int make_memory(struct bb_runner *r)
         return bb_err(BB_EFAIL, "no memory for %d buffers", p->n_buffers);
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
-    TRY(check_memory(r, bb_areas_cost(bytes, p->n_buffers)));
+    TRY(check_memory(r, bb_areas_cost(bytes, p->n_buffers) + (r->n_works ? bb_worker_bytes(r->works, r->n_works) : 0)));
     TRY(bb_areas_init(&r->areas, bytes, p->n_buffers, r->join));
+    if (r->n_works)
+        TRY(bb_worker_init(&r->worker, r->works, r->n_works, CANDIDATES, r->streams[0]));
     TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
     TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
     TRY(bb_runner_wait(r, r->join, "buffers"));
@@ -323,6 +346,7 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
     TRY(make_arrays(r));
     cut(r);
     TRY(make_streams(r));
+    TRY(list_works(r));
     TRY(make_memory(r));
     TRY(make_done_events(r));
     TRY(make_comms(r));
@@ -358,6 +382,8 @@ static void release_cuda(struct bb_runner *r)
     if (r->join)
         (void)cudaStreamDestroy(r->join);
     bb_areas_release(r->areas);
+    if (r->n_works)
+        bb_worker_release(&r->worker);
     if (r->beat)
         (void)cudaFree(r->beat);
 }
@@ -383,6 +409,7 @@ int bb_runner_release(struct bb_runner *r, int rc)
     if (r->world && rc == 0) /* otherwise the GPU may be stuck, and freeing waits for it: the process's end frees all */
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);
+    free(r->works);
     free(r->batches);
     free(r->lanes);
     free(r->done);

@@ -15,6 +15,7 @@
 #include "bootstrap/comms.h"
 #include "collectives/launch.h"
 #include "cuda/nvtx.h"
+#include "cuda/worker.h"
 #include "proxies/areas.h"
 #include "proxies/names.h"
 
@@ -48,6 +49,9 @@ struct bb_runner {
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
     struct bb_areas *areas;
+    const struct bb_work **works; /* the distinct ones of the program                                   */
+    int n_works;
+    struct bb_worker worker;       /* runs them; empty without any                                       */
     float *beat;                   /* device: the element of the common start                       */
     cudaStream_t *streams, join;   /* [program.n_streams]; join begins and ends the step            */
     cudaEvent_t *done;             /* [program.n_ops] NULL where no other stream waits for it       */

@@ -37,6 +37,20 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
     return NULL;
 }
 
+struct bb_work *bb_step_work(struct bb_step *step)
+{
+    struct bb_work **bigger = realloc(step->works, sizeof(*bigger) * (size_t)(step->n_works + 1));
+
+    if (bigger) {
+        step->works = bigger;
+        step->works[step->n_works] = calloc(1, sizeof(**step->works));
+        if (step->works[step->n_works])
+            return step->works[step->n_works++];
+    }
+    bb_err(BB_EFAIL, "out of memory for a layer's work");
+    return NULL;
+}
+
 /* A builder's slip in one operation: what would make the later parts read where nothing is. */
 static const char *slip_of(const struct bb_layout *l, const struct bb_program *p, size_t i, int latest)
 {
@@ -93,6 +107,9 @@ void bb_step_release(struct bb_step *step)
         bb_program_release(&step->roles[r].program);
     for (int t = 0; t < step->strings.n; t++)
         free(step->strings.text[t]);
+    for (int w = 0; w < step->n_works; w++)
+        free(step->works[w]);
+    free(step->works);
     free(step->roles);
     free(step->role_of);
     free(step->strings.text);

@@ -120,7 +120,7 @@ static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row
 
 static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffic_role *b)
 {
-    if (a->n_rows != b->n_rows || a->compute_us != b->compute_us ||
+    if (a->n_rows != b->n_rows || a->compute_us != b->compute_us || a->flops != b->flops ||
         memcmp(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes)) != 0)
         return false;
     for (int i = 0; i < a->n_rows; i++)

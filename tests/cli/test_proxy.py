@@ -362,3 +362,47 @@ def test_a_graph_that_fails_ends_the_run_with_1(busbar, function):
 def test_a_graph_beside_steps_needs_nccls_support(busbar):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--graph", env={**NO_DATA, "NCCL_GRAPH_MIXING_SUPPORT": "0"})
     assert done.returncode == 2 and "NCCL_GRAPH_MIXING_SUPPORT" in done.stderr
+
+
+# ---- real work -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name,words,dtype", [("gpt2_large", (4, 2, 2), "float"), ("bert_large", (4, 2, 3), "half"),
+                                              ("bert_large", (8, 4, 2), "bfloat16")])
+def test_real_work_takes_the_predicted_time(busbar, tmp_path, name, words, dtype):
+    shapes = {"gpt2_large": (1280, 632, 1), "bert_large": (1024, 128, 8)}
+    h, s, batch = shapes[name]
+    for cluster in (ROUND, CLUSTERS / "h100-sxm-ib.json"):
+        options = ("--compute", "gemm", "--dtype", dtype)
+        plan = planned(busbar, name, words, 4, *options, "--cluster", cluster)
+        run = busbar.json("proxy", name, *words, *options, *QUICK, "--no-alone", "--peak-tflops", 100, ranks=4,
+                          env={**NO_DATA, "EMU_CLUSTER": str(cluster)}, tmp_path=tmp_path)
+        assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1), cluster.name
+        assert_same_figures(run, plan["predicted"])
+        layer = batch * (24 * s * h * h + 4 * s * s * h)  # forward; backward twice
+        assert run["model_flops"] == pytest.approx(3 * layer * words[0] * words[2] * (4 // words[1]), rel=1e-9)
+        assert run["model_flops"] == pytest.approx(sum(r["flops"] * len(r["ranks"]) for r in plan["roles"]), rel=1e-9)
+        assert run["model_flop_utilisation"] == pytest.approx(
+            run["model_flops"] / (run["step_us"]["p50"] * 1e-6 * 4 * 100e12))
+        peak = json.loads(cluster.read_text())["tflops"][{"float": "float32", "half": "float16"}.get(dtype, dtype)]
+        assert plan["predicted"]["model_flop_utilisation"] == pytest.approx(
+            run["model_flops"] / (plan["predicted"]["step_us"] * 1e-6 * 4 * peak * 1e12))
+
+
+def test_real_work_says_its_rate(busbar):
+    done = busbar.run("proxy", "bert_large", 2, 2, 1, *ONE, "--compute", "gemm", "--scale-counts", 0.001, ranks=2,
+                      env=NO_DATA)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"# model FLOPs: [0-9.e+]+ per step, [0-9.]+ TFLOP/s per GPU\n", done.stdout)
+
+
+def test_only_what_has_layers_computes_them(busbar):
+    done = busbar.run("proxy", "resnet50", "--compute", "gemm", ranks=2, env=NO_DATA)
+    assert done.returncode == 2 and "--compute gemm" in done.stderr
+
+
+def test_every_operation_of_a_plan_says_its_flops_and_bytes(busbar):
+    plan = planned(busbar, "gpt2_large", (4, 2, 1), 2, "--compute", "gemm", "--ops")
+    computes = [op for op in plan["roles"][0]["program"] if op["kind"] == "compute"]
+    assert [op["flops"] for op in computes] == [53792604160, 2 * 53792604160]
+    assert all(op["moved_bytes"] > 2 * 4 * 12 * 1280 * 1280 for op in computes)  # two layers read their weights

@@ -2,6 +2,7 @@
 #include "collectives/modes.h"
 
 #include "collectives/bench_compute.h"
+#include "collectives/bench_overlap.h"
 #include "collectives/bench_p2p.h"
 
 #include <string.h>
@@ -9,6 +10,7 @@
 static const struct bb_bench_mode modes[] = {
     {"compute", "what the GPUs compute: products, memory-bound passes, the timed stand-in", bb_bench_compute_main},
     {"p2p", "latency and bandwidth between every two ranks, the slow links named", bb_bench_p2p_main},
+    {"overlap", "a product and a collective alone and together, by size and CTA limit", bb_bench_overlap_main},
 };
 
 const struct bb_bench_mode *bb_bench_mode_at(size_t i)

@@ -1,0 +1,529 @@
+/*
+ * bench_overlap.c - options, rows and verdicts of `busbar bench overlap`.
+ *
+ * A result row in JSON is one message size under one limit:
+ *   collective, bytes, count, dtype, op, root, min_ctas, max_ctas (null: NCCL's own), gemm{m, n, k, flops}, products,
+ *   collectives (how many of each were the work), compute_alone_us{} comm_alone_us{} compute_in_both_us{}
+ *   comm_in_both_us{} both_us{} (of all the work), compute_slowdown, comm_slowdown, overlap_efficiency,
+ *   lost_to_comm_us (per work), busbw_alone_gbps, busbw_in_both_gbps (null with one rank), tflops_alone,
+ *   tflops_in_both, wrong (null when nothing was compared).
+ * At the top: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
+ */
+#include "collectives/bench_overlap.h"
+
+#include "bootstrap/units.h"
+#include "collectives/overlap_measure.h"
+#include "collectives/session.h"
+#include "collectives/sizes.h"
+#include "collectives/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct overlap_options {
+    struct bb_common common;
+    const char *collective, *dtype, *sizes, *ctas, *product;
+    int collectives, products, repeats, warmup;
+};
+
+/* Everything that a run holds; zeroed is empty. */
+struct overlap {
+    struct overlap_options options;
+    enum bb_coll_kind kind;
+    struct bb_sizes sizes;
+    struct bb_cta_limit limits[BB_CTA_LIMITS];
+    int n_limits;
+    struct bb_gemm_shape product;
+    struct bb_session session;
+    struct bb_comm comms[BB_CTA_LIMITS];
+    struct bb_overlap_rig rig;
+    json_t *best;
+    bool wrong;
+};
+
+/* ---- options -----------------------------------------------------------------------------------------------------
+ */
+
+static const char *const type_words[] = {"bfloat16", "half", "float", NULL};
+
+/* Collectives of one launch, with the same amount from and to every rank. */
+static const char *collective_at(size_t i)
+{
+    for (size_t kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
+        if (!(bb_colls[kind].flags & (BB_COLL_UNEVEN | BB_COLL_ROUNDS)) && i-- == 0)
+            return bb_colls[kind].name;
+    return NULL;
+}
+
+#define FIELD(name) .offset = offsetof(struct overlap_options, name)
+static const struct bb_opt option_rows[] = {
+    {.name = "collective",
+     .kind = BB_OPT_WORD,
+     FIELD(collective),
+     .def = "all_reduce",
+     .arg = "NAME",
+     .help = "what runs beside the products; reductions sum, roots are rank 0",
+     .word_at = collective_at},
+    {.name = "sizes",
+     .kind = BB_OPT_STRING,
+     FIELD(sizes),
+     .def = "1M,8M,64M",
+     .arg = "LIST",
+     .help = "bytes of the collective, as bench counts them"},
+    {.name = "ctas",
+     .kind = BB_OPT_STRING,
+     FIELD(ctas),
+     .def = "default,1,2,4,8,16,32",
+     .arg = "LIST",
+     .help = "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX"},
+    {.name = "gemm",
+     .kind = BB_OPT_STRING,
+     FIELD(product),
+     .def = "4096",
+     .arg = "MxNxK",
+     .help = "the product that computes, or N for NxNxN"},
+    {.letter = 'd',
+     .name = "datatype",
+     .kind = BB_OPT_WORD,
+     FIELD(dtype),
+     .def = "bfloat16",
+     .arg = "TYPE",
+     .help = "element type of products and collectives",
+     .words = type_words},
+    {.letter = 'n',
+     .name = "iters",
+     .kind = BB_OPT_INT,
+     FIELD(collectives),
+     .def = "10",
+     .arg = "N",
+     .help = "collectives per sample; more when a product takes longer than these",
+     .min = 1,
+     .max = BB_OVERLAP_CALLS},
+    {.name = "products",
+     .kind = BB_OPT_INT,
+     FIELD(products),
+     .def = "0",
+     .arg = "N",
+     .help = "products per sample; 0: about as long as the collectives take alone",
+     .max = BB_OVERLAP_CALLS},
+    {.name = "repeats",
+     .kind = BB_OPT_INT,
+     FIELD(repeats),
+     .def = "7",
+     .arg = "N",
+     .help = "samples per row: its times are their medians",
+     .min = 1,
+     .max = 1e5},
+    {.letter = 'w',
+     .name = "warmup_iters",
+     .kind = BB_OPT_INT,
+     FIELD(warmup),
+     .def = "3",
+     .arg = "N",
+     .help = "products and collectives before the first sample of a row",
+     .max = 1e6},
+    {0},
+};
+static const struct bb_opt_table tables[] = {
+    {.title = "Measurement", .opts = option_rows},
+    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct overlap_options, common)},
+    {0},
+};
+static const struct bb_opts option_set = {
+    .usage = "busbar bench overlap [OPTION...]",
+    .doc =
+        "What a matrix product and a collective cost each other: each alone, then both at the same time, on streams\n"
+        "of their own behind a common start, over message sizes and limits on the CTAs that NCCL may take.",
+    .tables = tables};
+
+static int parse(struct overlap *v, int argc, char **argv)
+{
+    struct bb_words words;
+    int64_t mnk[3];
+    int rc;
+
+    TRY(bb_opts_parse(&option_set, &v->options, argc - 1, argv + 1, &words, stdout));
+    if (words.n > 0)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes options alone (--collective NAME)",
+                      words.word[0]);
+    TRY(bb_sizes_parse(&v->sizes, "--sizes", v->options.sizes));
+    TRY(bb_cta_limits_parse(v->options.ctas, v->limits, &v->n_limits));
+    TRY(bb_product_parse(v->options.product, mnk));
+    v->kind = (enum bb_coll_kind)bb_coll_find(v->options.collective);
+    v->product = (struct bb_gemm_shape){
+        mnk[0], mnk[1], mnk[2], 1, false, false, (enum bb_dtype_id)bb_dtype_find(v->options.dtype)};
+out:
+    return rc;
+}
+
+static struct bb_case case_of(const struct overlap *v, size_t bytes)
+{
+    const unsigned flags = bb_colls[v->kind].flags;
+    const int ranks = v->session.world.size;
+
+    return (struct bb_case){.kind = v->kind,
+                            .dtype = (int)v->product.dtype,
+                            .redop = flags & BB_COLL_REDUCES ? BB_SUM : BB_COPY,
+                            .root = flags & BB_COLL_ROOTED ? 0 : -1,
+                            .ranks = ranks,
+                            .count = bb_coll_count(v->kind, bytes, ranks, bb_dtypes[v->product.dtype].bytes)};
+}
+
+/* Sizes of which a rank gets nothing, which only the number of ranks tells. */
+static int check_sizes(struct overlap *v)
+{
+    for (int i = 0; i < v->sizes.n; i++)
+        if (case_of(v, v->sizes.bytes[i]).count == 0)
+            return bb_session_all_know(
+                &v->session, v->session.world.rank
+                                 ? -BB_EUSAGE
+                                 : bb_err(BB_EUSAGE, "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
+                                          v->sizes.bytes[i], v->session.world.size, v->options.collective));
+    return 0;
+}
+
+static size_t slot_bytes(const struct overlap *v)
+{
+    size_t largest = 0;
+
+    for (int i = 0; i < v->sizes.n; i++)
+        for (int r = 0; r < v->session.world.size; r++) {
+            const struct bb_case c = case_of(v, v->sizes.bytes[i]);
+            size_t bytes = bb_layout_of(&c, r).slot_bytes;
+            largest = bytes > largest ? bytes : largest;
+        }
+    return largest;
+}
+
+/* ---- text --------------------------------------------------------------------------------------------------------
+ */
+
+static const struct bb_column columns[] = {
+    {"bytes", "size", "(B)", 12, 0},
+    {"ctas", "CTAs", "", 7, 0},
+    {"products", "gemms", "", 5, 0},
+    {"collectives", "colls", "", 5, 0},
+    {"compute_alone_us", "gemm", "(us)", 10, 2},
+    {"comm_alone_us", "coll", "(us)", 10, 2},
+    {"both_us", "both", "(us)", 10, 2},
+    {"compute_slowdown", "gemm", "(x)", 6, 3},
+    {"comm_slowdown", "coll", "(x)", 6, 3},
+    {"overlap_efficiency", "effic.", "", 6, 3},
+    {"lost_to_comm_us", "lost", "(us)", 9, 2},
+    {"busbw_alone_gbps", "busbw", "alone", 8, 2},
+    {"busbw_in_both_gbps", "busbw", "in both", 8, 2},
+    {"wrong", "#wrong", "", 6, 0},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static void print_head(const struct overlap *v)
+{
+    const char *from_outside = getenv("NCCL_MAX_CTAS") ? "NCCL_MAX_CTAS" : "NCCL_MIN_CTAS";
+    const struct bb_gemm_shape *s = &v->product;
+    FILE *out = v->session.out;
+
+    bb_session_head(&v->session, "bench overlap");
+    if (getenv(from_outside) && v->session.world.rank == 0)
+        bb_warn("%s is set: NCCL takes it in place of the limits of --ctas", from_outside);
+    if ((v->kind == BB_SENDRECV || v->kind == BB_ALLTOALL) && v->session.world.rank == 0)
+        bb_warn("NCCL's CTA limits don't hold for sends and receives (%s): NCCL_MAX_P2P_NCHANNELS does",
+                v->options.collective);
+    if (!out)
+        return;
+    fprintf(out, "# %s, %s, beside products %lld x %lld x %lld through cuBLASLt\n", v->options.collective,
+            v->options.dtype, (long long)s->m, (long long)s->n, (long long)s->k);
+    fprintf(out,
+            "# time of all products and collectives of a row from a common start; slowest rank, median of %d samples\n"
+            "# (x): in both over alone; effic.: (gemm + coll - both) / the shorter; lost: both - gemm alone\n",
+            v->options.repeats);
+    if (v->session.world.size == 1)
+        fprintf(out, "# one rank: NCCL copies memory, there is no communication to hide\n");
+    if (v->session.device.emulated)
+        fprintf(out, "# emulated GPUs: all times come from a model without contention, none is a measurement of "
+                     "hardware\n");
+    bb_table_heading(out, columns, COLUMNS);
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------------------
+ */
+
+static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_stats *time_us)
+{
+    double bytes = (double)work->collectives * (double)bb_case_bytes(&work->c);
+
+    if (work->c.ranks < 2 || !(time_us->p50 > 0))
+        return NAN;
+    return bytes * bb_colls[work->c.kind].bus_factor(work->c.ranks) / time_us->p50 / 1e3;
+}
+
+static double tflops(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
+{
+    return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->product) / time_us->p50 / 1e6 : NAN;
+}
+
+static json_t *product_json(const struct bb_gemm_shape *s)
+{
+    return json_pack("{s:I, s:I, s:I, s:f}", "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k", (json_int_t)s->k,
+                     "flops", bb_gemm_flops(s));
+}
+
+static json_t *ctas_json(int ctas)
+{
+    return ctas > 0 ? json_integer(ctas) : json_null();
+}
+
+static void set_times(json_t *row, const struct bb_overlap_result *r)
+{
+    static const char *const names[BB_OVERLAP_TIMES] = {
+        [BB_COMPUTE_ALONE] = "compute_alone_us",
+        [BB_COMM_ALONE] = "comm_alone_us",
+        [BB_COMPUTE_IN_BOTH] = "compute_in_both_us",
+        [BB_COMM_IN_BOTH] = "comm_in_both_us",
+        [BB_BOTH] = "both_us",
+    };
+
+    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
+        json_object_set_new(row, names[t], bb_json_stats(&r->us[t]));
+}
+
+static void set_figures(json_t *row, const struct overlap *v, const struct bb_overlap_work *work,
+                        const struct bb_overlap_result *r, const struct bb_contention *f)
+{
+    json_object_set_new(row, "compute_slowdown", bb_json_real(f->compute_slowdown));
+    json_object_set_new(row, "comm_slowdown", bb_json_real(f->comm_slowdown));
+    json_object_set_new(row, "overlap_efficiency", bb_json_real(f->efficiency));
+    json_object_set_new(row, "lost_to_comm_us", bb_json_real(f->lost_to_comm_us));
+    json_object_set_new(row, "busbw_alone_gbps", bb_json_real(busbw_gbps(work, &r->us[BB_COMM_ALONE])));
+    json_object_set_new(row, "busbw_in_both_gbps", bb_json_real(busbw_gbps(work, &r->us[BB_COMM_IN_BOTH])));
+    json_object_set_new(row, "tflops_alone", bb_json_real(tflops(v, work, &r->us[BB_COMPUTE_ALONE])));
+    json_object_set_new(row, "tflops_in_both", bb_json_real(tflops(v, work, &r->us[BB_COMPUTE_IN_BOTH])));
+    json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
+}
+
+static int save_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
+                    const struct bb_overlap_result *r, const struct bb_contention *f)
+{
+    const struct bb_case *c = &work->c;
+    json_t *row = json_object();
+
+    if (!row)
+        return bb_err(BB_EFAIL, "no memory for a row of results");
+    json_object_set_new(row, "collective", json_string(bb_colls[c->kind].name));
+    json_object_set_new(row, "bytes", json_integer((json_int_t)bb_case_bytes(c)));
+    json_object_set_new(row, "count", json_integer((json_int_t)c->count));
+    json_object_set_new(row, "dtype", json_string(bb_dtypes[c->dtype].name));
+    json_object_set_new(row, "op", c->redop == BB_COPY ? json_null() : json_string(bb_redops[c->redop].name));
+    json_object_set_new(row, "root", c->root < 0 ? json_null() : json_integer(c->root));
+    json_object_set_new(row, "min_ctas", ctas_json(limit->min));
+    json_object_set_new(row, "max_ctas", ctas_json(limit->max));
+    json_object_set_new(row, "gemm", product_json(&v->product));
+    json_object_set_new(row, "products", json_integer(work->products));
+    json_object_set_new(row, "collectives", json_integer(work->collectives));
+    set_times(row, r);
+    set_figures(row, v, work, r, f);
+    return bb_results_row(v->session.json, row);
+}
+
+static void print_row(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
+                      const struct bb_overlap_result *r, const struct bb_contention *f)
+{
+    char ctas[BB_CTA_TEXT];
+    const struct bb_cell cells[COLUMNS] = {
+        BB_INT(bb_case_bytes(&work->c)),
+        BB_TEXT(bb_cta_limit_text(limit, ctas)),
+        BB_INT(work->products),
+        BB_INT(work->collectives),
+        BB_REAL(r->us[BB_COMPUTE_ALONE].p50),
+        BB_REAL(r->us[BB_COMM_ALONE].p50),
+        BB_REAL(r->us[BB_BOTH].p50),
+        BB_REAL(f->compute_slowdown),
+        BB_REAL(f->comm_slowdown),
+        BB_REAL(f->efficiency),
+        BB_REAL(f->lost_to_comm_us),
+        BB_REAL(busbw_gbps(work, &r->us[BB_COMM_ALONE])),
+        BB_REAL(busbw_gbps(work, &r->us[BB_COMM_IN_BOTH])),
+        r->checked ? BB_INT(r->wrong) : BB_TEXT("N/A"),
+    };
+
+    bb_table_row(v->session.out, columns, cells, COLUMNS);
+}
+
+static int put_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
+                   const struct bb_overlap_result *r)
+{
+    double us[BB_OVERLAP_TIMES];
+    struct bb_contention f;
+    char ctas[BB_CTA_TEXT];
+
+    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
+        us[t] = r->us[t].p50;
+    f = bb_contention_of(us);
+    v->wrong = v->wrong || r->wrong > 0;
+    bb_progress_clear(&v->session.progress);
+    if (v->session.world.rank != 0)
+        return 0;
+    if (r->wrong > 0)
+        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside products (CTAs: %s)", r->wrong,
+                     bb_colls[work->c.kind].name, bb_case_bytes(&work->c), bb_cta_limit_text(limit, ctas));
+    print_row(v, work, limit, r, &f);
+    return save_row(v, work, limit, r, &f);
+}
+
+/* ---- a size ------------------------------------------------------------------------------------------------------
+ */
+
+/* How many of each, from one product and collective on their own; the same work for all limits. */
+static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
+{
+    struct bb_overlap_result r;
+    int rc;
+
+    work->products = 1;
+    work->collectives = 1;
+    TRY(bb_overlap_measure(&v->rig, work, &r));
+    bb_overlap_counts(r.us[BB_COMPUTE_ALONE].p50, r.us[BB_COMM_ALONE].p50, v->options.collectives, &work->products,
+                      &work->collectives);
+    if (v->options.products > 0) {
+        work->products = v->options.products;
+        work->collectives = v->options.collectives;
+    }
+out:
+    return rc;
+}
+
+static int tell_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
+{
+    int best = bb_overlap_best(v->limits, both_us, v->n_limits);
+    const struct bb_cta_limit *limit = &v->limits[best];
+    char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT];
+
+    if (v->session.world.rank != 0)
+        return 0;
+    if (v->session.out)
+        fprintf(v->session.out, "# best for %s: CTAs %s (%.2f us)\n", bb_format_bytes(bb_case_bytes(&work->c), size),
+                bb_cta_limit_text(limit, ctas), both_us[best]);
+    json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f}", "bytes", (json_int_t)bb_case_bytes(&work->c),
+                                             "min_ctas", ctas_json(limit->min), "max_ctas", ctas_json(limit->max),
+                                             "both_us", both_us[best]));
+    return bb_results_set(v->session.json, "best", json_incref(v->best));
+}
+
+static int measure_size(struct overlap *v, size_t bytes)
+{
+    struct bb_overlap_work work = {.comm = &v->comms[0], .c = case_of(v, bytes)};
+    struct bb_overlap_result r;
+    double both_us[BB_CTA_LIMITS];
+    char ctas[BB_CTA_TEXT];
+    int rc;
+
+    bb_world_reached(&v->session.world, "bench overlap %zu bytes: how many of each", bytes);
+    TRY(choose_counts(v, &work));
+    for (int i = 0; i < v->n_limits; i++) {
+        bb_cta_limit_text(&v->limits[i], ctas);
+        bb_progress_show(&v->session.progress, "%zu bytes, CTAs %s", bytes, ctas);
+        bb_world_reached(&v->session.world, "bench overlap %zu bytes, CTAs %s", bytes, ctas);
+        work.comm = &v->comms[i];
+        TRY(bb_overlap_measure(&v->rig, &work, &r));
+        both_us[i] = r.us[BB_BOTH].p50;
+        TRY(put_row(v, &work, &v->limits[i], &r));
+    }
+    TRY(tell_best(v, &work, both_us));
+out:
+    return rc;
+}
+
+/* ---- the run -----------------------------------------------------------------------------------------------------
+ */
+
+static int make_comms(struct overlap *v)
+{
+    struct bb_world *w = &v->session.world;
+    int *members = bb_session_all(w->size), rc = 0;
+    char ctas[BB_CTA_TEXT], name[BB_COMM_NAME];
+
+    if (!members)
+        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
+    for (int i = 0; i < v->n_limits; i++) {
+        const struct bb_comm_opts opts = {.blocking = true, .min_ctas = v->limits[i].min, .max_ctas = v->limits[i].max};
+        snprintf(name, sizeof name, "ctas %s", bb_cta_limit_text(&v->limits[i], ctas));
+        TRY(bb_comm_init(&v->comms[i], w, name, members, w->size, &opts));
+    }
+out:
+    free(members);
+    return rc;
+}
+
+static int make_rig(struct overlap *v)
+{
+    int rc;
+
+    TRY(check_sizes(v));
+    TRY(bb_session_memory(&v->session, bb_overlap_rig_bytes(&v->product, slot_bytes(v)), "lower --sizes or --gemm"));
+    TRY(make_comms(v));
+    v->rig = (struct bb_overlap_rig){.world = &v->session.world,
+                                     .device = &v->session.device,
+                                     .repeats = v->options.repeats,
+                                     .warmup = v->options.warmup,
+                                     .gated = !v->session.shared_gpu};
+    TRY(bb_overlap_rig_init(&v->rig, &v->product, slot_bytes(v)));
+out:
+    return rc;
+}
+
+/* Emulated GPUs really multiply, on the CPU; whoever only wants the times is told how. */
+static void warn_of_emulation(const struct overlap *v)
+{
+    const char *data = getenv("EMU_DATA");
+
+    if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->product) > 1e9 &&
+        !(data && strcmp(data, "off") == 0))
+        bb_warn("emulated GPUs compute on the CPU, which takes very long: lower --gemm, or EMU_DATA=off for times "
+                "alone");
+}
+
+static int run(struct overlap *v, int argc, char **argv)
+{
+    int rc;
+
+    TRY(bb_session_begin(&v->session, &v->options.common));
+    warn_of_emulation(v);
+    TRY(make_rig(v));
+    TRY(bb_session_open(&v->session, &option_set, &v->options, argc, argv));
+    v->best = json_array();
+    print_head(v);
+    for (int i = 0; i < v->sizes.n; i++)
+        TRY(measure_size(v, v->sizes.bytes[i]));
+    rc = bb_session_all_know(&v->session, v->wrong ? -BB_EDATA : 0);
+out:
+    return rc;
+}
+
+static int end_in_order(struct overlap *v)
+{
+    int rc = 0;
+
+    bb_overlap_rig_release(&v->rig);
+    for (int i = 0; i < v->n_limits && rc == 0; i++)
+        rc = bb_comm_finalize(&v->comms[i]);
+    return rc;
+}
+
+int bb_bench_overlap_main(int argc, char **argv)
+{
+    struct overlap *v = calloc(1, sizeof *v);
+    int rc, end_rc = 0;
+
+    if (!v)
+        return bb_err(BB_EFAIL, "no memory for the run");
+    rc = parse(v, argc, argv);
+    if (rc == 0) {
+        rc = bb_session_close(&v->session, run(v, argc, argv));
+        if (bb_session_in_order(&v->session, rc))
+            end_rc = end_in_order(v);
+        rc = bb_session_release(&v->session, rc, end_rc);
+    }
+    json_decref(v->best);
+    free(v);
+    return rc;
+}

@@ -1,0 +1,151 @@
+"""`busbar bench overlap`: times and figures by the cost model's own formulas (it knows no contention), wrong data, refusals."""
+import json
+import math
+
+import pytest
+
+LATENCY_US, GBPS, TFLOPS, KERNEL_US = 4, 200, {"float": 100, "half": 400, "bfloat16": 400}, 2  # of the built-in profile
+NO_DATA = {"EMU_DATA": "off"}
+
+
+def all_reduce_us(ranks, size):
+    return 2 * math.ceil(math.log2(ranks)) * LATENCY_US + 2 * (ranks - 1) / ranks * size / GBPS / 1e3
+
+
+def product_us(m, n, k, dtype):
+    return max(KERNEL_US, 2 * m * n * k / TFLOPS[dtype] / 1e6)
+
+
+def check_figures(row, ranks):
+    g = row["gemm"]
+    compute = row["products"] * product_us(g["m"], g["n"], g["k"], row["dtype"])
+    comm = row["collectives"] * all_reduce_us(ranks, row["bytes"])
+    p50 = {key: row[key + "_us"]["p50"] for key in ("compute_alone", "comm_alone", "compute_in_both", "comm_in_both", "both")}
+    assert p50["compute_alone"] == pytest.approx(compute, rel=1e-3) == p50["compute_in_both"]
+    assert p50["comm_alone"] == pytest.approx(comm, rel=1e-3) == p50["comm_in_both"]
+    assert p50["both"] == pytest.approx(max(compute, comm), rel=1e-3)
+    assert row["compute_slowdown"] == pytest.approx(1, rel=1e-3) == row["comm_slowdown"]
+    assert row["overlap_efficiency"] == pytest.approx(1, abs=1e-2)
+    assert row["lost_to_comm_us"] == pytest.approx(max(0, comm - compute), abs=1e-2 * comm)
+    busbw = row["collectives"] * row["bytes"] * 2 * (ranks - 1) / ranks / comm / 1e3
+    assert row["busbw_alone_gbps"] == pytest.approx(busbw, rel=1e-3) == row["busbw_in_both_gbps"]
+    assert row["tflops_alone"] == pytest.approx(row["products"] * 2 * g["m"] * g["n"] * g["k"] / compute / 1e6, rel=1e-3)
+
+
+@pytest.mark.smoke
+def test_alone_and_both_by_size_and_limit(busbar, tmp_path):
+    result = busbar.json("bench", "overlap", "--sizes", "1M,64M", "--gemm", "4096x2048x1024", "--ctas", "default,8,2:4",
+                         tmp_path=tmp_path, ranks=4, env=NO_DATA)
+    rows = result["results"]
+    assert result["schema"] == "busbar.bench/1" and result["emulated"]
+    assert [(r["bytes"], r["min_ctas"], r["max_ctas"]) for r in rows] == [
+        (size << 20, low, high) for size in (1, 64) for low, high in ((None, None), (None, 8), (2, 4))]
+    for row in rows:
+        assert (row["collective"], row["dtype"], row["op"], row["wrong"]) == ("all_reduce", "bfloat16", "sum", None)
+        check_figures(row, 4)
+    # no contention, so all limits are equal, and the smallest leaves most to the rest
+    assert [(b["bytes"], b["min_ctas"], b["max_ctas"]) for b in result["best"]] == [(1 << 20, 2, 4), (64 << 20, 2, 4)]
+
+
+def test_counts_make_both_sides_as_long(busbar, tmp_path):
+    result = busbar.json("bench", "overlap", "--sizes", "1M", "--gemm", "8192", "--ctas", "default", tmp_path=tmp_path,
+                         ranks=2, env=NO_DATA)
+    row, one = result["results"][0], product_us(8192, 8192, 8192, "bfloat16")  # 2.7 ms: longer than 10 collectives
+    assert row["collectives"] == min(256, math.ceil(one / all_reduce_us(2, 1 << 20))) > 10
+    assert row["products"] == 1
+    result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "default", "-n", "3",
+                         "-d", "float", tmp_path=tmp_path, ranks=2, env=NO_DATA)
+    row, one = result["results"][0], product_us(1024, 1024, 1024, "float")
+    assert row["collectives"] == 3 and row["products"] == round(3 * all_reduce_us(2, 64 << 20) / one)
+
+
+def test_given_counts_and_uneven_sides(busbar, tmp_path):
+    result = busbar.json("bench", "overlap", "--sizes", "64M", "--gemm", "1024", "--ctas", "4", "-n", "2", "--products", "3",
+                         tmp_path=tmp_path, ranks=2, env=NO_DATA)
+    row = result["results"][0]
+    assert (row["products"], row["collectives"]) == (3, 2)
+    check_figures(row, 2)
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float"])
+def test_the_last_collective_beside_products_is_verified(busbar, tmp_path, collective, dtype):
+    result = busbar.json("bench", "overlap", "--collective", collective, "--sizes", "48K", "--gemm", "32", "--products", "3",
+                         "-n", "2", "--repeats", "2", "--ctas", "default,1", "-d", dtype, tmp_path=tmp_path, ranks=3)
+    assert [row["wrong"] for row in result["results"]] == [0, 0]
+    assert {row["collective"] for row in result["results"]} == {collective}
+
+
+# Calls of ncclAllReduce on a rank. Counting: warm-up 1, and three samples of 1, 2 and 2. The row: 1, and 1 + 0, 1 + 2,
+# 1 + 2: the last one is verified.
+@pytest.mark.parametrize("call, wrong", [(13, False), (14, True)])
+def test_a_corrupt_byte_is_seen(busbar, tmp_path, call, wrong):
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", "--products", "2", "-n", "2", "--repeats", "1", "-w",
+                      "1", "--ctas", "1", "--json", path, ranks=2,
+                      env={"EMU_FAULT": f"corrupt:rank=1,call={call},name=ncclAllReduce"})
+    result = json.loads(path.read_text())
+    assert done.returncode == (3 if wrong else 0), done.stderr
+    assert [r["wrong"] for r in result["results"]] == [int(wrong)]
+    assert ("wrong data: 1 elements of all_reduce" in done.stderr) == wrong
+
+
+def test_text_names_the_best_limit(busbar):
+    done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", ranks=2, env=NO_DATA)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "# best for 1 MiB: CTAs 2 (" in done.stdout and "none is a measurement of hardware" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert [row[1] for row in rows] == ["default", "2"] and {row[-1] for row in rows} == {"N/A"}
+
+
+def test_one_rank_has_no_bus_bandwidth(busbar, tmp_path):
+    result = busbar.json("bench", "overlap", "--sizes", "1M", "--ctas", "default", tmp_path=tmp_path, env=NO_DATA)
+    assert {row["busbw_alone_gbps"] for row in result["results"]} == {None}
+
+
+def test_limits_from_outside_are_told(busbar):
+    done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "2", ranks=2, env={**NO_DATA, "NCCL_MAX_CTAS": "4"})
+    assert done.returncode == 0 and "NCCL_MAX_CTAS is set" in done.stderr
+
+
+@pytest.mark.parametrize("function, code", [("cublasLtMatmul", 1), ("ncclAllReduce", 1), ("cudaStreamCreateWithPriority", 1)])
+def test_a_failed_call_ends_the_run(busbar, function, code):
+    done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", ranks=2,
+                      env={"EMU_FAULT": f"fail:rank=1,call=1,name={function}"})
+    assert done.returncode == code and "rank 1" in done.stderr
+
+
+def test_a_stalled_rank_ends_in_a_timeout(busbar):
+    done = busbar.run("bench", "overlap", "--sizes", "4K", "--gemm", "32", "--timeout", "2", ranks=2,
+                      env={"EMU_FAULT": "stall:rank=1,call=3,name=ncclAllReduce"})
+    assert done.returncode == 4
+
+
+@pytest.mark.parametrize("words, says", [
+    (("--collective", "allreduce"), "did you mean 'all_reduce'"),
+    (("--collective", "hypercube"), "hypercube"),
+    (("--ctas", "0"), "no limit"),
+    (("--gemm", "4096x4096"), "no product"),
+    (("--sizes", ""), "no size"),
+    (("-d", "double"), "bfloat16"),
+    (("all_reduce",), "--collective"),
+])
+def test_bad_words_are_refused(busbar, words, says):
+    done = busbar.run("bench", "overlap", *words, emulated=False)
+    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_size_that_leaves_nothing_is_refused(busbar):
+    done = busbar.run("bench", "overlap", "--collective", "all_gather", "--sizes", "16", ranks=2)
+    assert done.returncode == 2 and "leave nothing" in done.stderr
+
+
+def test_what_does_not_fit_is_refused_before_it_is_taken(busbar):
+    done = busbar.run("bench", "overlap", "--sizes", "100G", ranks=2, env=NO_DATA)
+    assert done.returncode == 2 and "--sizes" in done.stderr
+
+
+def test_help_needs_no_gpu(busbar):
+    done = busbar.run("bench", "overlap", "--help", emulated=False)
+    assert done.returncode == 0 and "--ctas" in done.stdout

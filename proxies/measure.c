@@ -2,6 +2,9 @@
 #include "proxies/measure.h"
 
 #include "bootstrap/clock.h"
+#include "cuda/check.h"
+
+#include <cuda_profiler_api.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +84,9 @@ static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, 
 
     m->step_us = calloc((size_t)n + 1, sizeof(*m->step_us));
     TRY(m->step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
+    TRY(BB_CUDA(cudaProfilerStart()));
     TRY(time_series(r, &s, progress, m->step_us, &m->step, &m->issue));
+    TRY(BB_CUDA(cudaProfilerStop()));
     m->steps = n;
 out:
     return rc;

@@ -1,7 +1,8 @@
 /*
  * measure.h - what is measured of a step program: its time, where the time goes, and what its communication costs.
  *
- *   timed steps    nothing but the program; a step's time is that of its slowest rank
+ *   timed steps    nothing but the program; a step's time is that of its slowest rank. They alone lie between
+ *                  cudaProfilerStart and cudaProfilerStop, for profilers that are told to take only that range
  *   traced steps   separate, since recording costs: events around every operation (figures.h)
  *   as a graph     where asked for: the same steps replayed as one CUDA graph, after launches that are not timed
  *   alone          where there is compute and communication: the same program with compute alone, with communication

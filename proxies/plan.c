@@ -39,11 +39,11 @@ void bb_plan_release(struct bb_plan *plan)
     *plan = (struct bb_plan){0};
 }
 
-/* The type of the elements is that of the first operation with FLOPs. */
-static const struct bb_op *with_flops(const struct bb_program *p)
+/* The first operation with real work; what timed kernels stand for says nothing of a GPU's peak. */
+static const struct bb_op *with_work(const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].flops > 0)
+        if (p->ops[i].work)
             return &p->ops[i];
     return NULL;
 }
@@ -57,7 +57,7 @@ double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_predictio
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
 
         flops += role->flops * role->n_ranks;
-        op = op ? op : with_flops(role->program);
+        op = op ? op : with_work(role->program);
     }
     if (!op || ns <= 0)
         return NAN;

@@ -1,10 +1,13 @@
 /*
  * issue_cost.c - what the runner adds to NCCL on the host: the time to issue one operation of a step program, next to
- * the same CUDA and NCCL calls written as a plain loop, on the same ranks, in turn.
+ * the same CUDA and NCCL calls written as a plain loop, on the same ranks, in turn; and what traced steps add to that.
  *
- * Both run on the runner's own non-blocking communicators, where each call is polled until it is no longer in progress,
- * and on blocking ones. On the latter NCCL costs least, so there the runner's own share shows best; the two plain loops
- * side by side say what it costs to be able to end in a hang.
+ *   plain     the loop
+ *   runner    bb_step_time.issue_us of a timed step
+ *   traced    the same of a traced step, which records an event before and after everything
+ *
+ * All three on the runner's own non-blocking communicators, where each call is polled until it is no longer in
+ * progress, and again on blocking ones. On the latter NCCL costs least, so there the runner's own share shows best.
  *
  * Programs: all-reduces; groups of one send and one receive; a pipeline of groups, kernels and all-reduces that wait
  * for each other by event. A round runs some steps of each; its figure is their median on the slowest rank. A ratio is
@@ -24,7 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum way { RUNNER_POLLED, PLAIN_POLLED, RUNNER_BLOCKING, PLAIN_BLOCKING, WAYS };
+enum way { PLAIN, RUNNER, TRACED, WAYS }; /* traced: the runner's traced steps, with events around everything */
 enum { COUNT = 1024, COMMS = 2, MAX_ROUNDS = 1000, MAX_STEPS = 1000 };
 static const double KERNEL_US = 1;
 
@@ -279,42 +282,40 @@ static void exchange_comms(struct rig *rig)
     }
 }
 
-static int runner_step(struct rig *rig, const struct subject *s, bool blocking, double *issue_us)
+static int runner_step(struct rig *rig, const struct subject *s, bool trace, bool blocking, double *issue_us)
 {
     struct bb_step_time t = {0};
     int rc;
 
     if (blocking)
         exchange_comms(rig);
-    rc = bb_runner_step(&rig->runner, s->name, BB_ISSUE_ALL, false, &t);
+    rc = bb_runner_step(&rig->runner, s->name, BB_ISSUE_ALL, trace, &t);
     if (blocking)
         exchange_comms(rig);
     *issue_us = t.issue_us;
     return rc;
 }
 
-static int step(struct rig *rig, const struct subject *s, enum way way, double *issue_us)
+static int step(struct rig *rig, const struct subject *s, enum way way, bool blocking, double *issue_us)
 {
-    bool blocking = way == RUNNER_BLOCKING || way == PLAIN_BLOCKING;
-    bool runner = way == RUNNER_POLLED || way == RUNNER_BLOCKING;
-
-    return runner ? runner_step(rig, s, blocking, issue_us) : plain_step(rig, s, blocking, issue_us);
+    return way == PLAIN ? plain_step(rig, s, blocking, issue_us)
+                        : runner_step(rig, s, way == TRACED, blocking, issue_us);
 }
 
 /* ---- rounds --------------------------------------------------------------------------------------------------------
  */
 
 /* *us: host time per operation, median of the round's steps, on the slowest rank. */
-static int measure(struct rig *rig, const struct subject *s, enum way way, double *us)
+static int measure(struct rig *rig, const struct subject *s, enum way way, bool blocking, double *us)
 {
     double samples[MAX_STEPS], ignored, own, all[64];
     struct bb_stats stats;
     int rc;
 
     for (int i = 0; i < rig->options.warmup; i++)
-        TRY(step(rig, s, way, &ignored));
+        TRY(step(rig, s, way, blocking, &ignored));
     for (int i = 0; i < rig->options.steps; i++)
-        TRY(step(rig, s, way, &samples[i]));
+        TRY(step(rig, s, way, blocking, &samples[i]));
     TRY(bb_stats_of(samples, (size_t)rig->options.steps, &stats));
     own = stats.p50 / (double)rig->program.n_ops;
     TRY(bb_world_allgather(&rig->world, &own, all, sizeof(own)));
@@ -339,34 +340,35 @@ out:
     return rc;
 }
 
-static int print_row(const struct rig *rig, const struct subject *s, double us[WAYS][MAX_ROUNDS])
+static int print_row(const struct rig *rig, const struct subject *s, bool blocking, double us[WAYS][MAX_ROUNDS])
 {
     int n = rig->options.rounds, rc = 0;
     struct bb_stats stats;
 
-    printf("%12s %6zu %6zu", s->name, rig->program.n_ops, rig->program.n_waits);
+    printf("%12s %12s %6zu %6zu", s->name, blocking ? "blocking" : "polled", rig->program.n_ops, rig->program.n_waits);
     for (int way = 0; way < WAYS; way++) {
         TRY(bb_stats_of(us[way], (size_t)n, &stats));
         printf(" %9.2f", stats.p50);
     }
-    TRY(print_ratio(us[RUNNER_POLLED], us[PLAIN_POLLED], n));
-    TRY(print_ratio(us[RUNNER_BLOCKING], us[PLAIN_BLOCKING], n));
+    TRY(print_ratio(us[RUNNER], us[PLAIN], n));
+    TRY(print_ratio(us[TRACED], us[RUNNER], n));
     printf("\n");
+    fflush(stdout);
 out:
     return rc;
 }
 
 /* Each round begins with another way, so that none always comes first. */
-static int run_rounds(struct rig *rig, const struct subject *s)
+static int run_rounds(struct rig *rig, const struct subject *s, bool blocking)
 {
     static double us[WAYS][MAX_ROUNDS];
     int rc = 0;
 
     for (int i = 0; i < rig->options.rounds; i++)
         for (int k = 0; k < WAYS; k++)
-            TRY(measure(rig, s, (enum way)((i + k) % WAYS), &us[(i + k) % WAYS][i]));
+            TRY(measure(rig, s, (enum way)((i + k) % WAYS), blocking, &us[(i + k) % WAYS][i]));
     if (rig->world.rank == 0)
-        TRY(print_row(rig, s, us));
+        TRY(print_row(rig, s, blocking, us));
 out:
     return rc;
 }
@@ -451,7 +453,9 @@ static int run_subject(struct rig *rig, const struct subject *s)
     TRY(bb_runner_init(&rig->runner, &rig->world, &rig->layout, &rig->program));
     TRY(complete_comms(rig));
     TRY(make_blocking(rig));
-    TRY(run_rounds(rig, s));
+    TRY(bb_runner_trace(&rig->runner));
+    TRY(run_rounds(rig, s, false));
+    TRY(run_rounds(rig, s, true));
 out:
     return release(rig, rc);
 }
@@ -475,7 +479,7 @@ static const struct bb_opt own_options[] = {
      .offset = FIELD(rounds),
      .def = "9",
      .arg = "N",
-     .help = "rounds of all four, in turn",
+     .help = "rounds of all three, in turn",
      .min = 1,
      .max = MAX_ROUNDS},
     {.name = "steps",
@@ -518,9 +522,8 @@ static int prepare(struct rig *rig)
         return 0;
     printf("# %s, %d ranks; host us per operation on the slowest rank; %d rounds of %d steps in turn\n", device.name,
            rig->world.size, rig->options.rounds, rig->options.steps);
-    printf("%12s %6s %6s %19s %19s  %20s  %20s\n", "", "", "", "non-blocking", "blocking", "non-blocking", "blocking");
-    printf("%12s %6s %6s %9s %9s %9s %9s  %20s  %20s\n", "program", "ops", "waits", "runner", "plain", "runner",
-           "plain", "runner/plain", "runner/plain");
+    printf("%12s %12s %6s %6s %9s %9s %9s  %20s  %20s\n", "program", "communicator", "ops", "waits", "plain", "runner",
+           "traced", "runner/plain", "traced/runner");
 out:
     return rc;
 }

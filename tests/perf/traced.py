@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""What tracing costs: traced steps beside timed steps of the same proxies. Nothing is asserted; the aim is within 2 %.
+
+    tests/perf/traced.py [--build build] [--ranks 4] [--rounds 5] [--steps 100] [--real]
+
+ virtual  emulated GPUs: a step's time on the modelled clock, on which recording an event costs nothing. It must be the same: this shows
+          that tracing changes no order, not that it is cheap
+ real     emulated GPUs whose clock is the machine's (EMU_TIME=real, no data), or real GPUs: mean GPU time of a step, timed and traced in
+          one run, where what the host takes to record events counts as soon as the GPU has to wait for it
+ wall     emulated GPUs on their modelled clock: the machine's time per step, from the length of three runs: with one step, with ten times
+          --steps timed, with as many traced. It holds the reading of the events after a traced step too, which is no part of any step
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+PROXIES = ["gpt2_large", "bert_large --compute timed", "cosmoflow", "dlrm"]
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_hwloc_base_binding_policy": "none", "EMU_QUIET": "1", "EMU_DATA": "off"}
+
+
+def run(options, proxy, steps, traced, clock):
+    """Wall seconds and results of one job."""
+    program = "busbar" if options.real else "busbar-emulated"
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "run.json")
+        command = ["timeout", "-k", "5", "300", "mpirun", "-n", str(options.ranks), os.path.join(options.build, program), "proxy",
+                   *proxy.split(), "--steps", str(steps), "--traced-steps", str(traced), "--no-alone", "--quiet", "--json", path]
+        began = time.monotonic()
+        done = subprocess.run(command, env={**os.environ, **MPI, "EMU_TIME": clock}, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL)
+        took = time.monotonic() - began
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
+        with open(path) as file:
+            return took, json.load(file)
+
+
+def gpu_times(options, proxy, clock, steps):
+    """Mean GPU microseconds of a timed and of a traced step, in one run."""
+    results = run(options, proxy, steps, steps, clock)[1]
+    return results["step_us"]["mean"], results["breakdown"]["step_us"]
+
+
+def wall_times(options, proxy):
+    """Wall microseconds of a timed and of a traced step."""
+    steps = 10 * options.steps
+    alone = run(options, proxy, 1, 0, "virtual")[0]
+    timed = run(options, proxy, 1 + steps, 0, "virtual")[0]
+    traced = run(options, proxy, 1, steps, "virtual")[0]
+    return [(whole - alone) / steps * 1e6 for whole in (timed, traced)]
+
+
+def show(proxy, what, pairs):
+    ratios = [b / a for a, b in pairs]
+    timed, traced = (statistics.median(x) for x in zip(*pairs))
+    print(f"{proxy:<28} {what:<8} {timed:>11.1f} {traced:>11.1f} {statistics.median(ratios):>9.3f} {min(ratios):>7.3f} {max(ratios):>7.3f}",
+          flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=100, help="steps of each kind in a run")
+    parser.add_argument("--real", action="store_true", help="real GPUs instead of emulated ones")
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    print(f"{'':<37} {'timed us':>11} {'traced us':>11} {'ratio':>9} {'lowest':>7} {'highest':>7}")
+    for proxy in PROXIES:
+        if not options.real:
+            show(proxy, "virtual", [gpu_times(options, proxy, "virtual", 3)])
+        show(proxy, "real", [gpu_times(options, proxy, "real", options.steps) for _ in range(options.rounds)])
+        if not options.real:
+            show(proxy, "wall", [wall_times(options, proxy) for _ in range(options.rounds)])
+
+
+if __name__ == "__main__":
+    main()

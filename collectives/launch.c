@@ -15,8 +15,8 @@ SAME(BB_UINT64, ncclUint64);
 SAME(BB_HALF, ncclFloat16);
 SAME(BB_FLOAT, ncclFloat32);
 SAME(BB_DOUBLE, ncclFloat64);
+#if NCCL_VERSION_CODE >= 22400 /* older headers name it only beside cuda_bf16.h; its number is the same */
 SAME(BB_BFLOAT16, ncclBfloat16);
-#if NCCL_VERSION_CODE >= 22400
 SAME(BB_F8E4M3, ncclFloat8e4m3);
 SAME(BB_F8E5M2, ncclFloat8e5m2);
 #endif

@@ -308,6 +308,8 @@ static int start_again(int ranks, int argc, char **argv)
     words[n++] = (char *)"-t1";
     words[n] = NULL;
     allow_ranks();
+    if (!freopen("/dev/null", "r", stdin)) /* a script's lines are not for mpirun to read */
+        return bb_err(BB_EFAIL, "/dev/null cannot be read: %s", strerror(errno));
     execvp(words[0], words);
     return bb_err(BB_EFAIL, "%d ranks (-g, -t) are processes under mpirun, which cannot be started: %s", ranks,
                   strerror(errno));

@@ -89,6 +89,13 @@ def test_threads_and_gpus_multiply(perf):
     assert len(DEVICE.findall(perf("all_gather", "--nthreads=3", *SMALL).stdout)) == 3
 
 
+def test_a_script_that_reads_lines_keeps_them(busbar):
+    """`while read` around a program that swallows stdin would run once."""
+    script = f"while read n; do {busbar.build}/emulated/broadcast_perf -g $n -b 8 -e 8 -n 1 | grep -c 'Rank'; done"
+    done = subprocess.run(["timeout", "60", "sh", "-c", script], env=busbar.environment(), capture_output=True, text=True, input="2\n3\n")
+    assert done.stdout.split() == ["2", "3"], done.stderr
+
+
 def test_inside_of_a_job_a_rank_has_one_gpu(perf):
     assert len(DEVICE.findall(perf("all_gather", *SMALL, ranks=2).stdout)) == 2
     done = perf("all_gather", "-g", "2", *SMALL, ranks=2)

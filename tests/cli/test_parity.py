@@ -254,6 +254,14 @@ def test_memory_and_registration_are_in_the_results(busbar, tmp_path):
     assert "memory_bytes" not in busbar.json("bench", "all_reduce", *KB4, ranks=2, tmp_path=tmp_path)
 
 
+def test_a_run_without_end_is_ended_by_a_signal_and_keeps_its_rows(busbar, tmp_path):
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "all_reduce", *KB4, "-N", "0", "--json", path, timeout=6)
+    assert done.returncode != 0 and done.stdout.count("# cycle") > 0
+    run = json.loads(path.read_text())
+    assert run["status"] != "ok" and [r["cycle"] for r in run["results"]] == sorted(r["cycle"] for r in run["results"])
+
+
 def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
     path = tmp_path / "r.json"
     for least, status in ((0.1, 0), (50, 5)):

@@ -29,6 +29,7 @@ struct bench {
     struct bb_registration registration;
     int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
     struct bb_report_memory memory;
+    struct bb_observer observer;
     struct bb_rig rig;
     struct bb_report report;
     struct bb_progress progress;
@@ -185,6 +186,8 @@ static int setup_ranks(struct bench *b)
     TRY(bb_world_init(&b->world, b->options.common.timeout_s));
     TRY(make_groups(b));
     TRY(all_know(b, check_ranks(b)));
+    if (!bb_profiler_offer() && b->world.rank == 0)
+        bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
     TRY(bb_nccl_version(&b->nccl_header, &b->nccl_runtime));
     TRY(choose_device(b));
     TRY(all_know(b, drop_unsupported_types(b)));
@@ -328,6 +331,8 @@ static int make_rig(struct bench *b)
     *rig = rig_of(b);
     bb_nvtx_init(&rig->nvtx);
     bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
+    TRY(bb_observer_open(&b->observer, &b->world, &b->device));
+    rig->observer = &b->observer;
     TRY(make_samples(rig));
     if (b->options.per_iteration) {
         TRY(bb_marks_init(&b->marks, b->options.iterations, b->options.skipped, b->world.size));
@@ -613,6 +618,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     } else {
         end_rc = bb_world_release(&b.world, rc);
     }
+    bb_observer_release(&b.observer);
     free(b.devices);
     free(b.groups);
     bb_bench_release_sweep(&b.sweep);

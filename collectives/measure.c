@@ -285,9 +285,12 @@ static int measure_row(struct bb_rig *rig, const struct bb_case *c, struct bb_fi
 
     if (rig->checks > 0)
         TRY(bb_verify_prepare(rig, c));
+    bb_observe_warmup(rig->observer);
     TRY(bb_issue(rig, c, (size_t)rig->warmup, false));
     TRY(bb_rig_wait(rig, "warm-up"));
+    bb_observe_start(rig->observer, &f->seen);
     TRY(rig->mode->time(rig, c, rig->samples));
+    TRY(bb_observe_end(rig->observer, rig->world, &f->seen));
     if (rig->marks)
         TRY(bb_marks_figures(rig->marks, rig->world, rig->groups, &f->iterations));
     TRY(combine(rig));

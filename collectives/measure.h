@@ -9,6 +9,7 @@
 #include "collectives/case.h"
 #include "collectives/launch.h"
 #include "collectives/marks.h"
+#include "collectives/observe.h"
 #include "cuda/buffers.h"
 #include "cuda/device.h"
 #include "cuda/nvtx.h"
@@ -51,9 +52,10 @@ struct bb_rig {
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
     struct bb_marks *marks; /* of the iterations of each row's last sample, NULL: none                     */
-    uint64_t passes;        /* verified passes so far: each has its own data   */
-    double *samples;        /* [repeats] this rank's, microseconds             */
-    double *all_samples;    /* [size * repeats] everybody's                    */
+    const struct bb_observer *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
+    uint64_t passes;                    /* verified passes so far: each has its own data   */
+    double *samples;                    /* [repeats] this rank's, microseconds             */
+    double *all_samples;                /* [size * repeats] everybody's                    */
 };
 
 /* How operations are timed; figures of different modes are never mixed. samples: microseconds per operation. */
@@ -77,9 +79,10 @@ struct bb_figures {
     double busbw_gbps;       /* NaN with one rank                                             */
     double factor;           /* busbw / algbw                                                 */
     struct bb_mark_figures iterations; /* with marks                                              */
-    bool checked;                      /* false: nothing was compared                                   */
-    unsigned long long wrong;          /* elements over all ranks and passes                            */
-    struct bb_wrong first;             /* valid when wrong > 0                                          */
+    struct bb_observed seen;
+    bool checked;             /* false: nothing was compared                                   */
+    unsigned long long wrong; /* elements over all ranks and passes                            */
+    struct bb_wrong first;    /* valid when wrong > 0                                          */
 };
 
 /* bb_measure - all ranks together; the figures are equal on all ranks. */

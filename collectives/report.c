@@ -502,6 +502,7 @@ static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
         json_array_append_new(flags, json_string("shared_gpu"));
     if (f->time_us.n < 6)
         json_array_append_new(flags, json_string("few_samples"));
+    bb_nvml_json_flags(flags, f->seen.doubts);
     return flags;
 }
 
@@ -522,6 +523,19 @@ static json_t *result_of(const struct bb_report *r, const struct bb_row *row, in
                      "algorithm", "protocol", "channels", "flags", flags_of(r, f));
 }
 
+/* The first time that a reason for doubt is seen, with what helps. */
+static void say_doubts(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
+{
+    unsigned news = f->seen.doubts & ~r->doubts;
+    char text[BB_BYTES_TEXT];
+
+    r->doubts |= news;
+    for (int i = 0; (r->out || r->json) && i < BB_NVML_FLAGS; i++)
+        if (news & 1u << i)
+            bb_warn("%s %s and maybe further rows: %s", bb_colls[row->c.kind].name, bb_format_bytes(f->bytes, text),
+                    bb_nvml_doubts[i].advice);
+}
+
 static void add_up(struct bb_report *r, const struct bb_figures *f)
 {
     r->wrong += f->wrong;
@@ -538,6 +552,7 @@ static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, 
     const struct bb_mark_figures *iterations = &row->figures[place].iterations;
     char stamp[CELL];
 
+    bb_observed_json(r->rig->observer, &row->figures[place].seen, result);
     if (r->rig->marks) {
         json_object_set_new(result, "iteration_us", bb_json_stats(&iterations->us));
         json_object_set_new(result, "iteration_variation", bb_json_real(iterations->variation));
@@ -563,6 +578,7 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (row->measured[place]) {
             add_up(r, &row->figures[place]);
+            say_doubts(r, row, &row->figures[place]);
             if (r->json)
                 rc = bb_results_row(r->json, with_extras(r, row, place, result_of(r, row, place)));
         }

@@ -99,7 +99,7 @@ def test_json_has_the_schema(busbar, profile, tmp_path):
     assert {k: row[k] for k in ("collective", "bytes", "count", "dtype", "op", "root", "mode", "iterations", "wrong",
                                 "busbw_factor", "algorithm", "protocol", "channels")} == {
         "collective": "reduce", "bytes": 64, "count": 32, "dtype": "half", "op": "max", "root": 2, "mode": "stream",
-        "iterations": 20, "wrong": 0, "busbw_factor": 1.0, "algorithm": None, "protocol": None, "channels": None}
+        "iterations": 20, "wrong": 0, "busbw_factor": 1.0, "algorithm": "RING", "protocol": "SIMPLE", "channels": 8}
     assert set(row["time_us"]) == {"min", "p50", "p90", "p99", "max", "mean", "ci95"}
     assert row["time_us"]["p99"] is None and len(row["time_us"]["ci95"]) == 2
     assert row["flags"] == ["emulated"]

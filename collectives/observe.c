@@ -1,0 +1,80 @@
+/* observe.c - see observe.h. */
+#include "collectives/observe.h"
+
+#include <stdlib.h>
+
+/* Bits of all ranks, joined. */
+static int join(struct bb_world *world, unsigned *bits)
+{
+    unsigned *all = calloc((size_t)world->size, sizeof(*all));
+    int rc;
+
+    if (!all)
+        return bb_err(BB_EFAIL, "no memory for what %d ranks saw", world->size);
+    TRY(bb_world_allgather(world, bits, all, sizeof(*bits)));
+    for (int r = 0; r < world->size; r++)
+        *bits |= all[r];
+out:
+    free(all);
+    return rc;
+}
+
+int bb_observer_open(struct bb_observer *o, struct bb_world *world, const struct bb_device_info *device)
+{
+    unsigned open;
+    int rc;
+
+    bb_nvml_open(&o->nvml, device, world->rank == 0);
+    open = o->nvml.library != NULL;
+    rc = join(world, &open);
+    o->all_idle = !open;
+    return rc;
+}
+
+void bb_observer_release(struct bb_observer *o)
+{
+    bb_nvml_release(&o->nvml);
+}
+
+void bb_observe_warmup(const struct bb_observer *o)
+{
+    if (o)
+        bb_profiler_begin();
+}
+
+void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen)
+{
+    *seen = (struct bb_observed){0};
+    if (!o)
+        return;
+    bb_profiler_end(&seen->choice);
+    bb_nvml_sample(&o->nvml, &seen->before);
+}
+
+int bb_observe_end(const struct bb_observer *o, struct bb_world *world, struct bb_observed *seen)
+{
+    if (!o || o->all_idle)
+        return 0;
+    bb_nvml_sample(&o->nvml, &seen->after);
+    seen->doubts = bb_nvml_flags(&seen->before, &seen->after);
+    return join(world, &seen->doubts);
+}
+
+static json_t *word_or_null(const char *word)
+{
+    return *word ? json_string(word) : json_null();
+}
+
+void bb_observed_json(const struct bb_observer *o, const struct bb_observed *seen, json_t *result)
+{
+    const struct bb_choice *choice = &seen->choice;
+    bool known = choice->kind != BB_CHOICE_NONE, open = o && o->nvml.library;
+
+    json_object_set_new(result, "algorithm", word_or_null(choice->algorithm));
+    json_object_set_new(result, "protocol", word_or_null(choice->protocol));
+    json_object_set_new(result, "channels", known ? json_integer(choice->channels) : json_null());
+    json_object_set_new(
+        result, "gpu",
+        open ? json_pack("{s:o, s:o}", "before", bb_nvml_json(&seen->before), "after", bb_nvml_json(&seen->after))
+             : json_null());
+}

@@ -1,0 +1,42 @@
+/*
+ * observe.h - what is known about a row besides its times: what NCCL chose for it (profiler.h) and the state of the
+ * GPUs around it (cuda/nvml.h). Nothing of it happens while something is timed.
+ */
+#ifndef BB_COLLECTIVES_OBSERVE_H
+#define BB_COLLECTIVES_OBSERVE_H
+
+#include "bootstrap/world.h"
+#include "collectives/profiler.h"
+#include "cuda/nvml.h"
+
+/* Zeroed is empty. */
+struct bb_observer {
+    struct bb_nvml nvml;
+    bool all_idle; /* no rank has NVML: nothing to gather */
+};
+
+/* Of one row, plain data. */
+struct bb_observed {
+    struct bb_choice choice;             /* on this rank                               */
+    struct bb_nvml_sample before, after; /* of this rank's GPU                         */
+    unsigned doubts;                     /* bits of enum bb_nvml_flag, over all ranks  */
+};
+
+/*
+ * bb_observer_open - all ranks together; rank 0 says what is missing. The plugin is offered to NCCL elsewhere, before
+ * its first call.
+ */
+int bb_observer_open(struct bb_observer *o, struct bb_world *world, const struct bb_device_info *device) BB_MUST_CHECK;
+void bb_observer_release(struct bb_observer *o);
+
+/* Around the warm-up: NCCL tells what it chose there. o may be NULL: nothing is observed. */
+void bb_observe_warmup(const struct bb_observer *o);
+void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen); /* warm-up done, timing begins */
+
+/* bb_observe_end - timing done; all ranks together. */
+int bb_observe_end(const struct bb_observer *o, struct bb_world *world, struct bb_observed *seen) BB_MUST_CHECK;
+
+/* bb_observed_json - algorithm, protocol, channels and gpu {before, after} into a result; null where unknown. */
+void bb_observed_json(const struct bb_observer *o, const struct bb_observed *seen, json_t *result);
+
+#endif

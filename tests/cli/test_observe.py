@@ -1,0 +1,36 @@
+"""What a row tells besides its times: NCCL's choice. (The GPU's own state is told by NVML, never about emulated GPUs.)"""
+import pytest
+
+
+def rows(busbar, tmp_path, *words, ranks=2, env=None):
+    run = busbar.json("bench", *words, "-b", "1K", "-e", "1K", ranks=ranks, env=env, tmp_path=tmp_path)
+    return run["results"]
+
+
+@pytest.mark.parametrize("mode", [[], ["-G", "2"], ["-z", "1"], ["-m", "4"]])
+def test_the_choice_of_each_row(busbar, tmp_path, mode):
+    for row in rows(busbar, tmp_path, "all_reduce", "broadcast", "--max-ctas", "3", *mode):
+        assert (row["algorithm"], row["protocol"], row["channels"]) == ("RING", "SIMPLE", 3)
+        assert row["gpu"] is None
+
+
+def test_transfers_have_channels_only(busbar, tmp_path):
+    for row in rows(busbar, tmp_path, "alltoall", "sendrecv"):
+        assert (row["algorithm"], row["protocol"], row["channels"]) == (None, None, 8)
+
+
+def test_one_rank_chooses_nothing(busbar, tmp_path):
+    for row in rows(busbar, tmp_path, "all_reduce", ranks=0):
+        assert (row["algorithm"], row["protocol"], row["channels"]) == (None, None, None)
+
+
+def test_groups_have_their_own(busbar, tmp_path):
+    results = rows(busbar, tmp_path, "all_reduce", "--split", "%2", ranks=4)
+    assert {row["algorithm"] for row in results} == {"RING"} and len(results) == 4
+
+
+def test_a_users_own_plugin_is_left_alone(busbar, tmp_path):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", ranks=2, env={"NCCL_PROFILER_PLUGIN": "inspector"})
+    assert done.returncode == 0 and done.stderr.count("NCCL_PROFILER_PLUGIN") == 1
+    (row, _) = rows(busbar, tmp_path, "all_reduce", env={"NCCL_PROFILER_PLUGIN": "inspector"})
+    assert row["algorithm"] is None and row["channels"] is None

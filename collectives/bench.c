@@ -432,6 +432,8 @@ static int open_report(struct bench *b, int argc, char **argv)
     if (b->report.json)
         TRY(bb_results_set(b->report.json, "options", bb_json_options(&bb_bench_set, &b->options)));
     if (b->report.json)
+        TRY(bb_observer_stamp(&b->observer, b->report.json));
+    if (b->report.json)
         TRY(bb_results_set(b->report.json, "registration", json_string(bb_registration_names[b->registration.kind])));
     bb_report_head(&b->report, &text);
 out:

@@ -21,13 +21,29 @@ out:
 
 int bb_observer_open(struct bb_observer *o, struct bb_world *world, const struct bb_device_info *device)
 {
-    unsigned open;
+    unsigned bits;
     int rc;
 
     bb_nvml_open(&o->nvml, device, world->rank == 0);
-    open = o->nvml.library != NULL;
-    rc = join(world, &open);
-    o->all_idle = !open;
+    bits = (unsigned)(o->nvml.library != NULL) | (unsigned)o->nvml.mig << 1 | (unsigned)o->nvml.mps << 2;
+    rc = join(world, &bits);
+    o->all_idle = !(bits & 1);
+    o->mig = bits & 2;
+    o->mps = bits & 4;
+    if (o->mig && world->rank == 0)
+        bb_warn("a GPU is split into instances (MIG): figures are those of a part of it");
+    if (o->mps && world->rank == 0)
+        bb_warn("a GPU is used through MPS: figures hold only while other processes on it rest");
+    return rc;
+}
+
+int bb_observer_stamp(const struct bb_observer *o, struct bb_results *results)
+{
+    int rc;
+
+    TRY(bb_results_set(results, "mig", o->all_idle ? json_null() : json_boolean(o->mig)));
+    TRY(bb_results_set(results, "mps", o->all_idle ? json_null() : json_boolean(o->mps)));
+out:
     return rc;
 }
 

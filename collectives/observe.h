@@ -5,6 +5,7 @@
 #ifndef BB_COLLECTIVES_OBSERVE_H
 #define BB_COLLECTIVES_OBSERVE_H
 
+#include "bootstrap/results.h"
 #include "bootstrap/world.h"
 #include "collectives/profiler.h"
 #include "cuda/nvml.h"
@@ -13,6 +14,7 @@
 struct bb_observer {
     struct bb_nvml nvml;
     bool all_idle; /* no rank has NVML: nothing to gather */
+    bool mig, mps; /* on any rank's GPU                   */
 };
 
 /* Of one row, plain data. */
@@ -27,6 +29,10 @@ struct bb_observed {
  * its first call.
  */
 int bb_observer_open(struct bb_observer *o, struct bb_world *world, const struct bb_device_info *device) BB_MUST_CHECK;
+
+/* bb_observer_stamp - "mig" and "mps" into the results: true, false, or null where NVML told nothing. */
+int bb_observer_stamp(const struct bb_observer *o, struct bb_results *results) BB_MUST_CHECK;
+
 void bb_observer_release(struct bb_observer *o);
 
 /* Around the warm-up: NCCL tells what it chose there. o may be NULL: nothing is observed. */

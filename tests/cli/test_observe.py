@@ -14,6 +14,11 @@ def test_the_choice_of_each_row(busbar, tmp_path, mode):
         assert row["gpu"] is None
 
 
+def test_what_nvml_does_not_tell_is_null(busbar, tmp_path):
+    run = busbar.json("bench", "all_reduce", "-b", "1K", "-e", "1K", ranks=2, tmp_path=tmp_path)
+    assert run["mig"] is None and run["mps"] is None and run["shared_gpu"] is False
+
+
 def test_transfers_have_channels_only(busbar, tmp_path):
     for row in rows(busbar, tmp_path, "alltoall", "sendrecv"):
         assert (row["algorithm"], row["protocol"], row["channels"]) == (None, None, 8)

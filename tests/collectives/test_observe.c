@@ -46,6 +46,23 @@ static void one_ranks_doubt_is_everybodys(void **state)
     bb_observer_release(&o);
 }
 
+/* One GPU that is split is enough for a stamp. */
+static void instances_and_mps_are_stamped(void **state)
+{
+    struct bb_world *world = *state;
+    struct bb_observer o;
+
+    set("1980", "0");
+    setenv("NVML_STUB_MIG", world->rank > 0 ? "1" : "0", 1);
+    setenv("NVML_STUB_MPS", "0", 1);
+    assert_int_equal(bb_observer_open(&o, world, &device), 0);
+    assert_true(o.mig);
+    assert_false(o.mps);
+    bb_observer_release(&o);
+    unsetenv("NVML_STUB_MIG");
+    unsetenv("NVML_STUB_MPS");
+}
+
 /* The first rank alone has a GPU that NVML knows. */
 static void a_rank_without_nvml_takes_part(void **state)
 {
@@ -94,6 +111,7 @@ int main(void)
     struct bb_world world;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(one_ranks_doubt_is_everybodys, &world),
+        cmocka_unit_test_prestate(instances_and_mps_are_stamped, &world),
         cmocka_unit_test_prestate(a_rank_without_nvml_takes_part, &world),
         cmocka_unit_test_prestate(without_nvml_all_is_null, &world),
     };

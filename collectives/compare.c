@@ -64,7 +64,7 @@ size_t bb_pairs_of(const struct bb_timings *a, const struct bb_timings *b, long 
 /* ---- text ---- */
 
 static const struct bb_column columns[] = {
-    {NULL, "what", "", 14, 0},  {NULL, "size", "(B)", 11, 0}, {NULL, "type", "", 8, 0},     {NULL, "redop", "", 6, 0},
+    {NULL, "what", "", 21, 0},  {NULL, "size", "(B)", 11, 0}, {NULL, "type", "", 8, 0},     {NULL, "redop", "", 6, 0},
     {NULL, "root", "", 4, 0},   {NULL, "place", "", 5, 0},    {NULL, "mode", "", 6, 0},     {NULL, "A", "(us)", 10, 2},
     {NULL, "B", "(us)", 10, 2}, {NULL, "B/A", "", 6, 3},      {NULL, "verdict", "", 13, 0},
 };

@@ -90,7 +90,9 @@ static int take_stats(const json_t *stats, const char *name, struct bb_timing *t
     const json_t *ci = json_object_get(stats, "ci95");
     int rc;
 
-    t->low_us = t->high_us = NAN;
+    t->time_us = t->low_us = t->high_us = NAN;
+    if (json_is_null(stats)) /* what could not be measured */
+        return 0;
     if (!json_is_object(stats) || !json_object_get(stats, "p50"))
         return refuse(at, name, "an object with p50");
     TRY(take_time(json_object_get(stats, "p50"), "p50", &t->time_us, at));
@@ -108,11 +110,41 @@ out:
 
 /* ---- busbar's own ---- */
 
-static int bench_row(const json_t *row, struct bb_timing *t, const struct place *at)
+static long long number_in(const json_t *row, const char *name)
 {
+    return json_integer_value(json_object_get(row, name));
+}
+
+static const char *word_in(const json_t *row, const char *name)
+{
+    const char *word = json_string_value(json_object_get(row, name));
+
+    return word ? word : "?";
+}
+
+/* The rows of p2p, comm and overlap get a name out of what tells them apart; it is kept in their tree. */
+static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
+{
+    json_t *name = NULL;
+
+    if (json_object_get(row, "figure"))
+        name = json_sprintf("%s %lld>%lld %s", word_in(row, "figure"), number_in(row, "from"), number_in(row, "to"),
+                            word_in(row, "direction"));
+    else if (json_object_get(row, "step"))
+        name = json_sprintf("%s %lld/%lld", word_in(row, "step"), number_in(row, "ranks"), number_in(row, "parts"));
+    else if (json_object_get(row, "both_us"))
+        name = json_sprintf("%s+gemm %lld", word_in(row, "collective"), number_in(row, "max_ctas"));
+    if (name && json_object_set_new(row, "name in comparisons", name) == 0)
+        return take_text(row, "name in comparisons", true, &t->what, at);
+    return take_text(row, "collective", true, &t->what, at);
+}
+
+static int bench_row(json_t *row, struct bb_timing *t, const struct place *at)
+{
+    const char *time = json_object_get(row, "both_us") ? "both_us" : "time_us";
     int rc;
 
-    TRY(take_text(row, "collective", true, &t->what, at));
+    TRY(name_row(row, t, at));
     TRY(take_integer(row, "bytes", &t->bytes, at));
     TRY(take_text(row, "dtype", false, &t->dtype, at));
     TRY(take_text(row, "op", false, &t->op, at));
@@ -122,7 +154,7 @@ static int bench_row(const json_t *row, struct bb_timing *t, const struct place 
     TRY(take_integer(row, "group", &t->group, at));
     TRY(take_integer(row, "cycle", &t->cycle, at));
     TRY(take_integer(row, "wrong", &t->wrong, at));
-    TRY(take_stats(json_object_get(row, "time_us"), "time_us", t, at));
+    TRY(take_stats(json_object_get(row, time), time, t, at));
 out:
     return rc;
 }

@@ -63,6 +63,27 @@ static void bench_rows_are_read(void **state)
     bb_timings_release(&t);
 }
 
+static void other_rows_are_named(void **state)
+{
+    static const char text[] =
+        "{\"schema\": \"busbar.bench/1\", \"results\": [{\"figure\": \"latency\", \"direction\": \"one\", \"bytes\": "
+        "8, "
+        "\"from\": 0, \"to\": 11, \"time_us\": {\"p50\": 4, \"ci95\": [4, 5]}}, {\"step\": \"split\", \"ranks\": 4, "
+        "\"parts\": 2, \"time_us\": null}, {\"collective\": \"all_reduce\", \"bytes\": 64, \"max_ctas\": 8, "
+        "\"both_us\": {\"p50\": 9, \"ci95\": null}}]}";
+    struct bb_timings t = read_text(text);
+
+    (void)state;
+    assert_int_equal(t.n, 3);
+    assert_string_equal(t.rows[0].what, "latency 0>11 one");
+    assert_true(t.rows[0].time_us == 4 && t.rows[0].high_us == 5);
+    assert_string_equal(t.rows[1].what, "split 4/2");
+    assert_true(isnan(t.rows[1].time_us) && isnan(t.rows[1].low_us));
+    assert_string_equal(t.rows[2].what, "all_reduce+gemm 8");
+    assert_true(t.rows[2].time_us == 9);
+    bb_timings_release(&t);
+}
+
 static void proxy_is_one_row(void **state)
 {
     struct bb_timings t = read_text(proxy_text);
@@ -332,11 +353,11 @@ static void foreign_things_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bench_rows_are_read),        cmocka_unit_test(proxy_is_one_row),
-        cmocka_unit_test(nccl_tests_is_read),         cmocka_unit_test(provenance_is_told),
-        cmocka_unit_test(verdicts_have_borders),      cmocka_unit_test(rows_find_their_partners),
-        cmocka_unit_test(threshold_is_exit_5),        cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(foreign_things_are_refused),
+        cmocka_unit_test(bench_rows_are_read),       cmocka_unit_test(proxy_is_one_row),
+        cmocka_unit_test(other_rows_are_named),      cmocka_unit_test(nccl_tests_is_read),
+        cmocka_unit_test(provenance_is_told),        cmocka_unit_test(verdicts_have_borders),
+        cmocka_unit_test(rows_find_their_partners),  cmocka_unit_test(threshold_is_exit_5),
+        cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(foreign_things_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include "collectives/options.h"
 #include "collectives/registration.h"
 #include "collectives/report.h"
+#include "collectives/timing.h"
 #include "cuda/check.h"
 
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct bench {
     struct bb_report_memory memory;
     struct bb_observer observer;
     struct bb_rig rig;
+    double *delays_us; /* [size] of each rank, or NULL */
     struct bb_report report;
     struct bb_progress progress;
     int nccl_header, nccl_runtime;
@@ -85,6 +87,10 @@ static int check_ranks(const struct bench *b)
             return speaks ? bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", s->root,
                                    bb_colls[s->colls[i]].name, b->smallest - 1)
                           : -BB_EUSAGE;
+    if (b->options.figures.delay && b->options.figures.delayed_rank >= b->world.size)
+        return speaks ? bb_err(BB_EUSAGE, "rank %d (--delay) is not a rank: ranks are 0 to %d",
+                               b->options.figures.delayed_rank, b->world.size - 1)
+                      : -BB_EUSAGE;
     if (s->amounts && s->amounts->bytes && s->amounts->n < b->largest)
         return speaks ? bb_err(BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
                                s->amounts->n, b->largest)
@@ -254,20 +260,60 @@ static int fill_arena(struct bb_rig *rig)
     return bb_fill(rig->arena.area, rig->arena.bytes / 8, &noise, rig->world->rank, 0, rig->stream);
 }
 
-static int make_samples(struct bb_rig *rig)
+/* One, as -G and -z say, or what --mode names. */
+static void choose_modes(const struct bb_bench_options *o, struct bb_rig *rig)
 {
-    size_t n = (size_t)rig->repeats;
+    const struct bb_mode *mode;
 
-    rig->samples = calloc(n, sizeof *rig->samples);
-    rig->all_samples = calloc(n * (size_t)rig->world->size, sizeof *rig->samples);
-    return rig->samples && rig->all_samples ? 0 : bb_err(BB_EFAIL, "no memory for %zu samples", n);
+    if (!o->figures.mode)
+        rig->modes[rig->n_modes++] = o->graph_launches > 0 ? &bb_mode_graph
+                                     : o->blocking         ? &bb_mode_blocked
+                                                           : &bb_mode_stream;
+    for (size_t i = 0; o->figures.mode && (mode = bb_mode_at(i)); i++)
+        if (strcmp(o->figures.mode, "all") == 0 || strcmp(o->figures.mode, mode->name) == 0)
+            rig->modes[rig->n_modes++] = mode;
 }
 
-static const struct bb_mode *mode_of(const struct bb_bench_options *o)
+/* Behind a closed gate a launch that blocks, or another rank's operation on the same GPU, would wait for the limit. */
+static int choose_gate(struct bench *b)
 {
-    if (o->graph_launches > 0)
-        return &bb_mode_graph;
-    return o->blocking ? &bb_mode_blocked : &bb_mode_stream;
+    const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
+    bool gated = b->options.figures.gate && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
+                 b->rig.modes[0] == &bb_mode_stream;
+    int rc = bb_world_bcast(&b->world, &gated, sizeof gated, 0);
+
+    b->rig.gated = gated;
+    return rc;
+}
+
+static int make_delays(struct bench *b)
+{
+    int highest;
+
+    if (!b->options.figures.delay)
+        return 0;
+    b->delays_us = calloc((size_t)b->world.size, sizeof *b->delays_us);
+    if (!b->delays_us)
+        return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->world.size);
+    b->rig.delays_us = b->delays_us;
+    return bb_figures_delays(b->options.figures.delay, b->world.size, b->delays_us, &highest);
+}
+
+static int make_samples(struct bench *b)
+{
+    const struct bb_figure_options *o = &b->options.figures;
+    int rc;
+
+    choose_modes(&b->options, &b->rig);
+    b->rig.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
+    b->rig.policy = (struct bb_policy){.confidence = o->confidence_part, .max_s = o->max_s};
+    b->rig.max_iterations = o->confidence_part > 0 ? (size_t)o->max_iterations : 0;
+    TRY(choose_gate(b));
+    TRY(make_delays(b));
+    TRY(bb_measure_init(&b->rig));
+    bb_measure_mode(&b->rig, b->rig.modes[0]);
+out:
+    return rc;
 }
 
 static struct bb_rig rig_of(struct bench *b)
@@ -278,7 +324,6 @@ static struct bb_rig rig_of(struct bench *b)
                            .comm = &b->comm,
                            .native = &b->native,
                            .device = &b->device,
-                           .mode = mode_of(o),
                            .iterations = o->iterations,
                            .repeats = o->repeats,
                            .warmup = o->warmup,
@@ -333,7 +378,7 @@ static int make_rig(struct bench *b)
     bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
     TRY(bb_observer_open(&b->observer, &b->world, &b->device));
     rig->observer = &b->observer;
-    TRY(make_samples(rig));
+    TRY(make_samples(b));
     if (b->options.per_iteration) {
         TRY(bb_marks_init(&b->marks, b->options.iterations, b->options.skipped, b->world.size));
         rig->marks = &b->marks;
@@ -360,8 +405,7 @@ static void release_rig(struct bb_rig *rig)
     if (rig->stream)
         (void)cudaStreamDestroy(rig->stream);
     bb_nvtx_release(&rig->nvtx);
-    free(rig->samples);
-    free(rig->all_samples);
+    bb_measure_release(rig);
     *rig = (struct bb_rig){0};
 }
 
@@ -532,15 +576,12 @@ static bool all_groups_can(const struct bench *b, int coll)
     return true;
 }
 
-static int measure_collective(struct bench *b, int coll)
+/* A table: one collective in one mode. */
+static int measure_table(struct bench *b, int coll)
 {
     bool below;
     int rc = 0;
 
-    if (!all_groups_can(b, coll)) {
-        bb_report_skip(&b->report, coll);
-        return 0;
-    }
     bb_report_begin(&b->report, coll);
     rc = bb_sweep_each(&b->sweep, coll, b->comm.size, measure_row, b);
     if (rc == 0 && b->options.memory)
@@ -550,6 +591,21 @@ static int measure_collective(struct bench *b, int coll)
     below = b->world.rank == 0 && bb_report_end(&b->report, coll);
     rc = bb_world_bcast(&b->world, &below, sizeof below, 0);
     b->below = b->below || below;
+    return rc;
+}
+
+static int measure_collective(struct bench *b, int coll)
+{
+    int rc = 0;
+
+    if (!all_groups_can(b, coll)) {
+        bb_report_skip(&b->report, coll);
+        return 0;
+    }
+    for (int i = 0; i < b->rig.n_modes && rc == 0; i++) {
+        bb_measure_mode(&b->rig, b->rig.modes[i]);
+        rc = measure_table(b, coll);
+    }
     return rc;
 }
 
@@ -623,6 +679,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     bb_observer_release(&b.observer);
     free(b.devices);
     free(b.groups);
+    free(b.delays_us);
     bb_bench_release_sweep(&b.sweep);
     return rc ? rc : end_rc;
 }

@@ -80,16 +80,16 @@ out:
     return rc;
 }
 
-int bb_issue(struct bb_rig *rig, const struct bb_case *c, size_t n, bool ends_row)
+int bb_issue(struct bb_rig *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row)
 {
     struct bb_layout l = bb_layout_of(c, rig->comm->rank);
-    int rc = bb_marks_border(rig->marks, 0, rig->stream);
+    int rc = bb_marks_border(rig->marks, first, rig->stream);
 
     bb_world_guard(rig->world, bb_colls[c->kind].name);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = iteration(rig, c, &l, i, ends_row && i == n - 1);
+        rc = iteration(rig, c, &l, first + i, ends_row && i == n - 1);
         if (rc == 0)
-            rc = bb_marks_border(rig->marks, i + 1, rig->stream);
+            rc = bb_marks_border(rig->marks, first + i + 1, rig->stream);
         if (rc == 0 && rig->blocking != BB_BLOCK_NONE) {
             bb_world_unguard(rig->world);
             rc = pace(rig);

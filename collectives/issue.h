@@ -7,10 +7,10 @@
 #include "collectives/measure.h"
 
 /*
- * bb_issue - n iterations of bb_rig_aggregate operations. ends_row: the very last operation goes to the last slot,
- * whose data are verified. Between iterations the host does what rig->blocking says.
+ * bb_issue - n iterations of bb_rig_aggregate operations, number `first` and on. ends_row: the very last operation goes
+ * to the last slot, whose data are verified. Between iterations the host does what rig->blocking says.
  */
-int bb_issue(struct bb_rig *rig, const struct bb_case *c, size_t n, bool ends_row) BB_MUST_CHECK;
+int bb_issue(struct bb_rig *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row) BB_MUST_CHECK;
 
 /* bb_case_launch - one operation of the case in slot number `slot` of the arena. */
 int bb_case_launch(struct bb_rig *rig, const struct bb_case *c, size_t slot) BB_MUST_CHECK;

@@ -1,24 +1,25 @@
 /*
- * measure.c - the timed loop.
+ * measure.c - one row: warm-up, samples until there are enough, what they say over all ranks, and the check.
  *
- * stream: a sample is `iterations` operations back to back on one stream between two events, divided by their number.
- * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time, and
- * fills the launch queue. Per sample the slowest rank counts, unless another choice is made: a collective is done
- * when all are.
+ * Per sample the slowest rank counts, unless another choice is made: a collective is done when all are. Whether to go
+ * on is decided by rank 0 for all, since every rank has to do the same number of operations.
  */
 #include "collectives/measure.h"
 
 #include "bootstrap/clock.h"
 #include "bootstrap/units.h"
 #include "collectives/issue.h"
+#include "collectives/timing.h"
 #include "collectives/verify.h"
-#include "cuda/check.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* ---- samples ------------------------------------------------------------------------------------------------------
- */
+enum { WINDOW = 10, WINDOWS_MAX = 20 }; /* operations that must show no trend, and how often they are looked at */
+static const double LATE_US = 1;        /* what two events can tell apart for certain */
+static const int64_t GATE_LIMIT_NS = 5000000000;
 
 const char *bb_rig_mode(const struct bb_rig *rig)
 {
@@ -35,175 +36,53 @@ size_t bb_rig_aggregate(const struct bb_rig *rig)
     return rig->aggregate > 1 ? (size_t)rig->aggregate : 1;
 }
 
-/* From the first to the last enqueue of a sample, by the host's clock, and from event to event on the GPU. */
-struct span {
-    double host_us, gpu_us;
-};
+/* ---- memory -------------------------------------------------------------------------------------------------------
+ */
 
-static int begin_span(struct bb_rig *rig, struct span *span)
+static size_t batch_room(const struct bb_rig *rig)
 {
-    int rc = BB_CUDA(cudaEventRecord(rig->start, rig->stream));
+    size_t most = WINDOW;
 
-    span->host_us -= 1e6 * bb_now_s();
-    return rc;
-}
-
-static int end_span(struct bb_rig *rig, struct span *span)
-{
-    float ms;
-    int rc;
-
-    span->host_us += 1e6 * bb_now_s();
-    TRY(BB_CUDA(cudaEventRecord(rig->stop, rig->stream)));
-    TRY(bb_rig_wait(rig, "timed operations"));
-    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
-    span->gpu_us += ms * 1e3;
-out:
-    return rc;
-}
-
-static double per_operation(const struct bb_rig *rig, const struct span *span, double iterations)
-{
-    return (rig->host_time ? span->host_us : span->gpu_us) / (iterations * (double)bb_rig_aggregate(rig));
-}
-
-static void mark(struct bb_rig *rig, bool on)
-{
-    if (rig->marks)
-        rig->marks->on = on;
-}
-
-static int one_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row, double *sample)
-{
-    struct span span = {0};
-    int rc;
-
-    TRY(bb_world_barrier(rig->world, "start of a sample"));
-    TRY(bb_issue(rig, c, 1, false));
-    mark(rig, ends_row);
-    TRY(begin_span(rig, &span));
-    TRY(bb_issue(rig, c, (size_t)rig->iterations, ends_row));
-    TRY(end_span(rig, &span));
-    if (rig->marks && ends_row)
-        TRY(bb_marks_read(rig->marks));
-    mark(rig, false);
-    *sample = per_operation(rig, &span, rig->iterations);
-out:
-    return rc;
-}
-
-static int time_stream(struct bb_rig *rig, const struct bb_case *c, double *samples)
-{
-    int rc = 0;
-
-    for (int r = 0; r < rig->repeats && rc == 0; r++)
-        rc = one_sample(rig, c, r == rig->repeats - 1, &samples[r]);
-    return rc;
-}
-
-const struct bb_mode bb_mode_stream = {
-    .name = "stream", .help = "operations back to back on one stream between CUDA events", .time = time_stream};
-
-/* The wait between two iterations is part of the time or, with the barrier kept out of it, not. */
-static int one_blocked_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row, double *sample)
-{
-    struct span span = {0};
-    double before;
-    int rc = 0;
-
-    for (int i = 0; i < rig->iterations; i++) {
-        before = span.gpu_us;
-        TRY(bb_world_barrier(rig->world, "start of an iteration"));
-        TRY(begin_span(rig, &span));
-        TRY(bb_issue(rig, c, 1, ends_row && i == rig->iterations - 1));
-        TRY(end_span(rig, &span));
-        if (rig->marks)
-            rig->marks->us[i] = span.gpu_us - before;
+    for (int i = 0; i < rig->n_modes; i++) {
+        size_t n = bb_mode_batch(rig, rig->modes[i]);
+        most = n > most ? n : most;
     }
-    *sample = per_operation(rig, &span, rig->iterations);
-out:
-    return rc;
+    return most;
 }
 
-static int time_blocked(struct bb_rig *rig, const struct bb_case *c, double *samples)
+void bb_measure_mode(struct bb_rig *rig, const struct bb_mode *mode)
 {
-    int rc = 0;
-
-    if (rig->blocking != BB_BLOCK_APART)
-        return time_stream(rig, c, samples);
-    for (int r = 0; r < rig->repeats && rc == 0; r++)
-        rc = one_blocked_sample(rig, c, r == rig->repeats - 1, &samples[r]);
-    return rc;
+    rig->mode = mode;
+    rig->policy.max_samples = rig->max_iterations / bb_mode_operations(rig, mode);
 }
 
-const struct bb_mode bb_mode_blocked = {
-    .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
-
-/* ---- graph: the iterations captured once, then launched; no figure contains a first launch ----------------------- */
-
-static int capture(struct bb_rig *rig, const struct bb_case *c, cudaGraphExec_t *exec)
+int bb_measure_init(struct bb_rig *rig)
 {
-    cudaGraph_t graph = NULL;
-    int rc, end;
+    size_t batch = batch_room(rig), ranks = (size_t)rig->world->size, samples = rig->max_iterations + batch;
+    bool complete;
 
-    TRY(BB_CUDA(cudaStreamBeginCapture(rig->stream, cudaStreamCaptureModeThreadLocal)));
-    rc = bb_issue(rig, c, (size_t)rig->iterations, true);
-    end = BB_CUDA(cudaStreamEndCapture(rig->stream, &graph));
-    TRY(rc ? rc : end);
-    TRY(BB_CUDA(cudaGraphInstantiate(exec, graph, 0)));
-out:
-    if (graph)
-        (void)cudaGraphDestroy(graph);
-    return rc;
+    rig->batch = calloc(batch, sizeof *rig->batch);
+    rig->all_batches = calloc(batch * ranks, sizeof *rig->batch);
+    rig->times_last = calloc(ranks, sizeof *rig->times_last);
+    complete = rig->batch && rig->all_batches && rig->times_last;
+    for (int s = 0; s < BB_SERIES_COUNT; s++) {
+        rig->series[s] = calloc(samples, sizeof **rig->series);
+        complete = complete && rig->series[s];
+    }
+    if (!complete)
+        return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", samples, ranks);
+    return rig->gated ? bb_gate_init(&rig->gate, GATE_LIMIT_NS) : 0;
 }
 
-static int launch_graph(struct bb_rig *rig, cudaGraphExec_t exec, int times)
+void bb_measure_release(struct bb_rig *rig)
 {
-    int rc = 0;
-
-    for (int i = 0; i < times && rc == 0; i++)
-        rc = BB_CUDA(cudaGraphLaunch(exec, rig->stream));
-    return rc;
+    bb_gate_release(&rig->gate);
+    free(rig->batch);
+    free(rig->all_batches);
+    free(rig->times_last);
+    for (int s = 0; s < BB_SERIES_COUNT; s++)
+        free(rig->series[s]);
 }
-
-static int one_graph_sample(struct bb_rig *rig, cudaGraphExec_t exec, double *sample)
-{
-    struct span span = {0};
-    int rc;
-
-    TRY(bb_world_barrier(rig->world, "start of a sample"));
-    TRY(launch_graph(rig, exec, 1));
-    TRY(begin_span(rig, &span));
-    TRY(launch_graph(rig, exec, rig->graph_launches));
-    TRY(end_span(rig, &span));
-    *sample = per_operation(rig, &span, (double)rig->iterations * rig->graph_launches);
-out:
-    return rc;
-}
-
-/* Data for the check go through one more launch of the same graph: in place, each launch consumes its input. */
-static int time_graph(struct bb_rig *rig, const struct bb_case *c, double *samples)
-{
-    cudaGraphExec_t exec = NULL;
-    int rc;
-
-    TRY(capture(rig, c, &exec));
-    TRY(launch_graph(rig, exec, 1));
-    TRY(bb_rig_wait(rig, "first launch of a graph"));
-    for (int r = 0; r < rig->repeats; r++)
-        TRY(one_graph_sample(rig, exec, &samples[r]));
-    if (rig->checks > 0)
-        TRY(bb_verify_prepare(rig, c));
-    TRY(launch_graph(rig, exec, 1));
-    TRY(bb_rig_wait(rig, "last launch of a graph"));
-out:
-    if (exec)
-        (void)cudaGraphExecDestroy(exec);
-    return rc;
-}
-
-const struct bb_mode bb_mode_graph = {
-    .name = "graph", .help = "operations in a CUDA graph, launched warm, between CUDA events", .time = time_graph};
 
 /* ---- over ranks ---------------------------------------------------------------------------------------------------
  */
@@ -227,27 +106,254 @@ static double joined(enum bb_across across, double sofar, double one)
     }
 }
 
+static bool same_group(const struct bb_rig *rig, size_t r)
+{
+    return !rig->groups || rig->groups[r] == rig->groups[rig->world->rank];
+}
+
+static double sample_of_rank(const struct bb_rig *rig, size_t batch, size_t r, size_t i, enum bb_sample_field field)
+{
+    return rig->all_batches[r * batch + i].us[field];
+}
+
 /* One sample over the ranks of this rank's group, which are in order of their world ranks. */
-static double across_ranks(const struct bb_rig *rig, size_t samples, size_t i)
+static double across_ranks(const struct bb_rig *rig, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
     int seen = 0;
 
-    for (size_t r = 0; r < (size_t)rig->world->size; r++)
-        if (!rig->groups || rig->groups[r] == rig->groups[rig->world->rank])
-            value = seen++ ? joined(rig->across, value, rig->all_samples[r * samples + i])
-                           : rig->all_samples[r * samples + i];
+    for (size_t r = 0; r < (size_t)rig->world->size; r++) {
+        double one = sample_of_rank(rig, batch, r, i, field);
+        if (same_group(rig, r))
+            value = seen++ ? joined(rig->across, value, one) : one;
+    }
     return rig->across == BB_ACROSS_MEAN ? value / seen : value;
 }
 
-/* Each sample becomes that of its group. */
-static int combine(struct bb_rig *rig)
+/* Who was last in sample i of a batch, and how long the others waited for it: sample n of the row. */
+static void note_arrivals(struct bb_rig *rig, size_t batch, size_t i, size_t n)
 {
-    size_t n = (size_t)rig->repeats;
-    int rc = bb_world_allgather(rig->world, rig->samples, rig->all_samples, n * sizeof *rig->samples);
+    double shortest = INFINITY, longest = 0;
+    size_t last = 0;
 
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rig->samples[i] = across_ranks(rig, n, i);
+    for (size_t r = 0; r < (size_t)rig->world->size; r++) {
+        double one = sample_of_rank(rig, batch, r, i, BB_SAMPLE_GPU);
+        if (!same_group(rig, r))
+            continue;
+        if (one < shortest)
+            last = r;
+        shortest = fmin(shortest, one);
+        longest = fmax(longest, one);
+    }
+    rig->series[BB_SERIES_SPREAD][n] = longest - shortest;
+    rig->series[BB_SERIES_TRANSFER][n] = shortest;
+    if (longest - shortest >= LATE_US)
+        rig->times_last[last]++;
+}
+
+/* A batch of every rank becomes samples n and on of the row. */
+static int combine(struct bb_rig *rig, size_t batch, size_t n)
+{
+    enum bb_sample_field gpu = rig->host_time ? BB_SAMPLE_HOST : BB_SAMPLE_GPU;
+    int rc = bb_world_allgather(rig->world, rig->batch, rig->all_batches, batch * sizeof *rig->batch);
+
+    for (size_t i = 0; rc == 0 && i < batch; i++) {
+        rig->series[BB_SERIES_GPU][n + i] = across_ranks(rig, batch, i, gpu);
+        rig->series[BB_SERIES_HOST][n + i] = across_ranks(rig, batch, i, BB_SAMPLE_HOST);
+        rig->series[BB_SERIES_WALL][n + i] = across_ranks(rig, batch, i, BB_SAMPLE_WALL);
+        note_arrivals(rig, batch, i, n + i);
+    }
+    return rc;
+}
+
+/* ---- warm-up ------------------------------------------------------------------------------------------------------
+ */
+
+/* Call to completion by the host's clock: connections are made here. */
+static int first_operation(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+{
+    double begin_s;
+    int rc;
+
+    TRY(bb_world_barrier(rig->world, "first operation"));
+    begin_s = bb_now_s();
+    TRY(bb_issue(rig, c, 0, 1, false));
+    TRY(bb_rig_wait(rig, "first operation"));
+    f->first_us = 1e6 * (bb_now_s() - begin_s);
+    rig->connected = true;
+out:
+    return rc;
+}
+
+/* Ten operations more; rank 0 tells all ranks whether their times still moved. */
+static int another_window(struct bb_rig *rig, const struct bb_case *c, bool *moves)
+{
+    int rc;
+
+    TRY(bb_time_single(rig, c, WINDOW, rig->batch));
+    TRY(combine(rig, WINDOW, 0));
+    *moves = bb_has_trend(rig->series[BB_SERIES_GPU], WINDOW);
+    TRY(bb_world_bcast(rig->world, moves, sizeof *moves, 0));
+out:
+    return rc;
+}
+
+static int warm_up(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+{
+    bool moves = rig->auto_warmup;
+    int rc = 0;
+
+    rig->connected = false;
+    f->first_us = NAN;
+    f->warmed = rig->warmup;
+    if (rig->warmup > 0)
+        TRY(first_operation(rig, c, f));
+    if (rig->warmup > 1)
+        TRY(bb_issue(rig, c, 1, (size_t)rig->warmup - 1, false));
+    TRY(bb_rig_wait(rig, "warm-up"));
+    for (int i = 0; i < WINDOWS_MAX && moves; i++, f->warmed += WINDOW)
+        TRY(another_window(rig, c, &moves));
+out:
+    return rc;
+}
+
+/* ---- samples ------------------------------------------------------------------------------------------------------
+ */
+
+static int all_narrow(struct bb_rig *rig, bool own, bool *all)
+{
+    size_t ranks = (size_t)rig->world->size;
+    bool *of_ranks = calloc(ranks, sizeof *of_ranks);
+    int rc;
+
+    if (!of_ranks)
+        return bb_err(BB_EFAIL, "no memory for the answers of %zu ranks", ranks);
+    rc = bb_world_allgather(rig->world, &own, of_ranks, sizeof own);
+    *all = true;
+    for (size_t r = 0; r < ranks; r++)
+        *all = *all && of_ranks[r];
+    free(of_ranks);
+    return rc;
+}
+
+/* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
+static int decide(struct bb_rig *rig, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
+{
+    bool narrow = bb_policy_narrow(&rig->policy, stats);
+    int rc = 0;
+
+    if (rig->groups && rig->policy.confidence > 0)
+        TRY(all_narrow(rig, narrow, &narrow));
+    *stop = bb_policy_judge(&rig->policy, narrow, stats->n, bb_now_s() - begin_s);
+    if (rig->policy.confidence > 0)
+        TRY(bb_world_bcast(rig->world, stop, sizeof *stop, 0));
+out:
+    return rc;
+}
+
+/* The check looks at the last operation of the last batch, and any may be the last: each gets new data. */
+static int one_batch(struct bb_rig *rig, const struct bb_case *c, size_t n)
+{
+    int rc;
+
+    if (rig->checks > 0) {
+        TRY(bb_verify_prepare(rig, c));
+        TRY(bb_rig_wait(rig, "data for a check"));
+    }
+    TRY(rig->mode->time(rig, c, rig->batch));
+    TRY(combine(rig, bb_mode_batch(rig, rig->mode), n));
+out:
+    return rc;
+}
+
+static int take_samples(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+{
+    double begin_s = bb_now_s();
+    size_t n = 0;
+    int rc;
+
+    memset(rig->times_last, 0, (size_t)rig->world->size * sizeof *rig->times_last);
+    do {
+        TRY(one_batch(rig, c, n));
+        n += bb_mode_batch(rig, rig->mode);
+        TRY(bb_stats_of(rig->series[BB_SERIES_GPU], n, &f->time_us));
+        TRY(decide(rig, &f->time_us, begin_s, &f->stop));
+    } while (f->stop == BB_STOP_NOT_YET);
+out:
+    return rc;
+}
+
+/* ---- what they say ------------------------------------------------------------------------------------------------
+ */
+
+/* Each rank needs the data of every other, so none can end before the last has come. */
+static bool ends_together(const struct bb_case *c)
+{
+    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) && c->kind != BB_SENDRECV &&
+           c->ranks > 1;
+}
+
+static int find_skew(struct bb_rig *rig, size_t n, struct bb_skew *skew)
+{
+    struct bb_stats transfer;
+    int rc;
+
+    skew->known = true;
+    skew->straggler = -1;
+    TRY(bb_stats_of(rig->series[BB_SERIES_SPREAD], n, &skew->spread_us));
+    TRY(bb_stats_of(rig->series[BB_SERIES_TRANSFER], n, &transfer));
+    skew->transfer_us = transfer.p50;
+    for (int r = 0; r < rig->world->size; r++)
+        if (2 * rig->times_last[r] > n) {
+            skew->straggler = r;
+            skew->straggler_share = (double)rig->times_last[r] / (double)n;
+        }
+out:
+    return rc;
+}
+
+/* What only this rank knows of a row. */
+struct note {
+    double first_us;
+    bool gate_expired;
+};
+
+static int gather_notes(struct bb_rig *rig, struct bb_figures *f)
+{
+    struct note own = {f->first_us, rig->gate_expired}, *all = calloc((size_t)rig->world->size, sizeof *all);
+    int rc;
+
+    if (!all)
+        return bb_err(BB_EFAIL, "no memory for the notes of %d ranks", rig->world->size);
+    rc = bb_world_allgather(rig->world, &own, all, sizeof own);
+    for (size_t r = 0; r < (size_t)rig->world->size; r++) {
+        if (!same_group(rig, r))
+            continue;
+        f->first_us = fmax(f->first_us, all[r].first_us);
+        if (all[r].gate_expired)
+            f->warnings |= 1u << BB_WARN_GATE;
+    }
+    free(all);
+    return rc;
+}
+
+static int sum_up(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+{
+    size_t n = f->time_us.n;
+    struct bb_stats host;
+    int rc;
+
+    f->warnings = bb_warnings_of(&f->time_us, rig->series[BB_SERIES_GPU], f->stop);
+    TRY(bb_stats_of(rig->series[BB_SERIES_HOST], n, &host));
+    f->host_us = host.p50;
+    if (rig->mode->single) {
+        TRY(bb_stats_of(rig->series[BB_SERIES_WALL], n, &f->wall_us));
+        if (ends_together(c))
+            TRY(find_skew(rig, n, &f->skew));
+    }
+    TRY(gather_notes(rig, f));
+    f->gated = rig->mode == &bb_mode_stream && rig->gated && !(f->warnings & 1u << BB_WARN_GATE);
+out:
     return rc;
 }
 
@@ -283,20 +389,18 @@ static int measure_row(struct bb_rig *rig, const struct bb_case *c, struct bb_fi
 {
     int rc;
 
-    if (rig->checks > 0)
-        TRY(bb_verify_prepare(rig, c));
     bb_observe_warmup(rig->observer);
-    TRY(bb_issue(rig, c, (size_t)rig->warmup, false));
-    TRY(bb_rig_wait(rig, "warm-up"));
+    TRY(warm_up(rig, c, f));
     bb_observe_start(rig->observer, &f->seen);
-    TRY(rig->mode->time(rig, c, rig->samples));
+    TRY(take_samples(rig, c, f));
     TRY(bb_observe_end(rig->observer, rig->world, &f->seen));
     if (rig->marks)
         TRY(bb_marks_figures(rig->marks, rig->world, rig->groups, &f->iterations));
-    TRY(combine(rig));
-    TRY(bb_stats_of(rig->samples, (size_t)rig->repeats, &f->time_us));
+    TRY(sum_up(rig, c, f));
     bandwidths(c, f);
     TRY(verified_passes(rig, c, f));
+    if (!f->checked)
+        f->warnings |= 1u << BB_WARN_NOT_CHECKED;
 out:
     return rc;
 }

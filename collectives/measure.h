@@ -10,13 +10,16 @@
 #include "collectives/launch.h"
 #include "collectives/marks.h"
 #include "collectives/observe.h"
+#include "collectives/policy.h"
 #include "cuda/buffers.h"
 #include "cuda/device.h"
+#include "cuda/gate.h"
 #include "cuda/nvtx.h"
 
 enum { BB_NVTX_WORLD = 1 }; /* category of a row's range: the communicator of all ranks */
 
-struct bb_mode;
+struct bb_mode;   /* timing.h */
+struct bb_sample; /* the same */
 
 /* Numbered as nccl-tests' option -z. */
 enum bb_blocking {
@@ -31,13 +34,25 @@ enum bb_blocking {
 enum bb_across { BB_ACROSS_FIRST, BB_ACROSS_MEAN, BB_ACROSS_MIN, BB_ACROSS_MAX, BB_ACROSS_COUNT };
 extern const char *const bb_across_names[BB_ACROSS_COUNT];
 
+/* What a row's samples tell, over the ranks of the group; microseconds per operation. */
+enum bb_series {
+    BB_SERIES_GPU,      /* between events           */
+    BB_SERIES_HOST,     /* to enqueue               */
+    BB_SERIES_WALL,     /* a caller's time, or NaN  */
+    BB_SERIES_SPREAD,   /* longest less shortest time of a rank: how long the first to arrive waited for the last */
+    BB_SERIES_TRANSFER, /* shortest time of a rank: that of the last to arrive, who waited for nobody             */
+    BB_SERIES_COUNT
+};
+
 /* What a rank measures with. Made by bb_bench_main. */
 struct bb_rig {
     struct bb_world *world;
     struct bb_comm *comm;
     const struct bb_native *native;
     const struct bb_device_info *device;
-    const struct bb_mode *mode;
+    const struct bb_mode *mode;     /* of the current table                           */
+    const struct bb_mode *modes[3]; /* of the run                                     */
+    int n_modes;
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
@@ -54,16 +69,24 @@ struct bb_rig {
     struct bb_marks *marks; /* of the iterations of each row's last sample, NULL: none                     */
     const struct bb_observer *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
     uint64_t passes;                    /* verified passes so far: each has its own data   */
-    double *samples;                    /* [repeats] this rank's, microseconds             */
-    double *all_samples;                /* [size * repeats] everybody's                    */
+
+    /* How samples are taken. */
+    const double *delays_us; /* [size] imposed lateness of each rank (mode sync), or NULL                        */
+    bool auto_warmup;
+    struct bb_policy policy; /* of the current mode                                                              */
+    size_t max_iterations;   /* timed iterations of a row that needs more than one batch; 0: none does           */
+    struct bb_gate gate;
+    bool gated;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
+    bool gate_expired; /* it once opened by itself on this rank: it is not closed again                          */
+    bool connected;    /* operations of this row have run: none of them has to connect                           */
+    struct bb_sample *batch, *all_batches; /* [a batch] this rank's, [size * that] everybody's             */
+    double *series[BB_SERIES_COUNT];       /* [max_iterations + a batch] of the group, all batches of a row  */
+    size_t *times_last;                    /* [size] samples in which that rank arrived last                     */
 };
 
-/* How operations are timed; figures of different modes are never mixed. samples: microseconds per operation. */
-struct bb_mode {
-    const char *name, *help;
-    int (*time)(struct bb_rig *rig, const struct bb_case *c, double *samples);
-};
-extern const struct bb_mode bb_mode_stream, bb_mode_blocked, bb_mode_graph;
+/* The modes that --mode names, NULL past the end. */
+const struct bb_mode *bb_mode_at(size_t i);
+const char *bb_mode_name_at(size_t i);
 
 /* The first wrong element of a row, for the message. */
 struct bb_wrong {
@@ -72,21 +95,49 @@ struct bb_wrong {
     bool outside;              /* a byte outside of the receive area was overwritten  */
 };
 
+/*
+ * How ranks arrive, from mode sync and from operations that end on all ranks at once because each needs the data of
+ * every other: on a rank, the time from its arrival to the end is waiting plus transfer, and the last to arrive, with
+ * the shortest time, has only transfer. Durations of each rank's own clock are compared, never points in time.
+ */
+struct bb_skew {
+    bool known;
+    struct bb_stats spread_us; /* from the first arrival to the last           */
+    double transfer_us;        /* median                                       */
+    int straggler;             /* world rank that was last, by 1 us or more, in over half of the samples; -1: none */
+    double straggler_share;    /* of the samples, in which it was              */
+};
+
 struct bb_figures {
     struct bb_stats time_us; /* per operation; each sample is that of the group (bb_across)   */
     size_t bytes;            /* payload                                                       */
     double algbw_gbps;       /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
     double busbw_gbps;       /* NaN with one rank                                             */
     double factor;           /* busbw / algbw                                                 */
-    struct bb_mark_figures iterations; /* with marks                                              */
+    struct bb_mark_figures iterations; /* with marks                                       */
     struct bb_observed seen;
     bool checked;             /* false: nothing was compared                                   */
     unsigned long long wrong; /* elements over all ranks and passes                            */
     struct bb_wrong first;    /* valid when wrong > 0                                          */
+    double host_us;           /* median time to enqueue an operation                           */
+    double first_us;          /* the row's first operation, call to completion by the host's clock; NaN with -w 0 */
+    struct bb_stats wall_us;  /* mode sync: what the caller waits, by the host's clock         */
+    struct bb_skew skew;
+    enum bb_stop stop; /* why there were no more samples                                */
+    unsigned warnings; /* bits 1 << enum bb_warning                                     */
+    int warmed;        /* operations before the first sample                            */
+    bool gated;        /* nothing started before all was enqueued                       */
 };
 
 /* bb_measure - all ranks together; the figures are equal on all ranks. */
 int bb_measure(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
+
+/* bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine on a half-made rig. */
+int bb_measure_init(struct bb_rig *rig) BB_MUST_CHECK;
+void bb_measure_release(struct bb_rig *rig);
+
+/* bb_measure_mode - what bb_measure uses from now on; one of rig->modes. */
+void bb_measure_mode(struct bb_rig *rig, const struct bb_mode *mode);
 
 /* bb_rig_mode - what the figures are called: the mode's name, or host. */
 const char *bb_rig_mode(const struct bb_rig *rig);

@@ -282,6 +282,7 @@ const struct bb_opt bb_bench_option_rows[] = {
 
 static const struct bb_opt_table tables[] = {
     {.title = "Measurement", .opts = bb_bench_option_rows},
+    {.title = "Figures", .opts = bb_figure_option_rows, .base = offsetof(struct bb_bench_options, figures)},
     {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_bench_options, common)},
     {0},
 };
@@ -292,7 +293,8 @@ const struct bb_opts bb_bench_set = {
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
            "`busbar bench compute` times what the GPUs compute instead; it has options of its own (--help).",
     .after =
-        "time: N operations back to back on one stream between CUDA events, divided by N; per sample the slowest\n"
+        "time, mode stream: N operations back to back on one stream between CUDA events, divided by N; sync: one at a\n"
+        "time after a barrier, a sample each; graph: as stream, from a CUDA graph. Per sample the slowest\n"
         "rank, per row the median of the samples. algbw = size / time. busbw = algbw times a factor per collective\n"
         "(`busbar list collectives`): what one direction of one GPU's link carries in a flat, bus-bound algorithm.\n"
         "1 GB/s = 1e9 bytes/s. Sizes of sliced collectives are rounded down to slices of 16 bytes.\n"
@@ -370,14 +372,35 @@ static int parse_root(struct bb_bench_options *o)
     return 0;
 }
 
+static bool mode_is(const struct bb_bench_options *o, const char *name)
+{
+    const char *mode = o->figures.mode;
+
+    return mode && (strcmp(mode, name) == 0 || strcmp(mode, "all") == 0);
+}
+
+static int check_modes(const struct bb_bench_options *o)
+{
+    const char *mode = o->figures.mode;
+
+    if (mode && o->blocking != 0)
+        return bb_err(BB_EUSAGE, "--mode %s and -z %d are two ways to time: give one of the two", mode, o->blocking);
+    if (mode && o->graph_launches > 0 && !mode_is(o, "graph"))
+        return bb_err(BB_EUSAGE, "--mode %s has no graph (-G %d): give one of the two, or --mode graph", mode,
+                      o->graph_launches);
+    if (mode && o->per_iteration && strcmp(mode, "stream") != 0)
+        return bb_err(BB_EUSAGE, "-I 1 is for --mode stream: sync tells every operation, a graph none");
+    if (o->null_stream && (o->graph_launches > 0 || mode_is(o, "graph")))
+        return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph (%s): give one of the two",
+                      mode ? "--mode" : "-G");
+    return 0;
+}
+
 static int check_together(const struct bb_bench_options *o)
 {
     if (o->graph_launches > 0 && o->blocking != 0)
         return bb_err(BB_EUSAGE, "a graph (-G %d) cannot be waited for inside (-z %d): give one of the two",
                       o->graph_launches, o->blocking);
-    if (o->graph_launches > 0 && o->null_stream)
-        return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph (-G %d): give one of the two",
-                      o->graph_launches);
     if (o->graph_launches > 0 && o->per_iteration)
         return bb_err(BB_EUSAGE,
                       "iterations inside of a graph (-G %d) have no times of their own (-I 1): give one of "
@@ -433,7 +456,11 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     TRY(add_collectives(sweep, words));
     TRY(check_sizes(o));
     TRY(parse_root(o));
+    TRY(check_modes(o));
     TRY(check_together(o));
+    TRY(bb_figures_settle(&o->figures));
+    sweep->shuffled = o->figures.shuffle != NULL;
+    sweep->seed = o->figures.seed;
     if (o->sizes)
         TRY(bb_sweep_sizes(sweep, o->sizes));
     if (o->split)

@@ -5,11 +5,13 @@
 #define BB_COLLECTIVES_OPTIONS_H
 
 #include "bootstrap/opts.h"
+#include "collectives/figures.h"
 #include "collectives/split.h"
 #include "collectives/sweep.h"
 
 struct bb_bench_options {
     struct bb_common common;
+    struct bb_figure_options figures;
     size_t min_bytes, max_bytes, step_bytes;
     double factor;
     int iterations;                             /* timed operations per sample                      */

@@ -5,6 +5,7 @@
 #include "collectives/report.h"
 
 #include "bootstrap/units.h"
+#include "collectives/timing.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -114,6 +115,33 @@ static void cell_variation(const struct bb_report *r, const struct bb_row *row, 
     figure(r, cell, row->measured[place], 100 * row->figures[place].iterations.variation, r->style->time_width);
 }
 
+/* Skew is shown of the first placement that was measured. */
+static const struct bb_skew *skew_of(const struct bb_row *row)
+{
+    return &row->figures[row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE].skew;
+}
+
+static void cell_spread(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    (void)place;
+    figure(r, cell, skew_of(row)->known, skew_of(row)->spread_us.p50, r->style->time_width);
+}
+
+static void cell_transfer(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    (void)place;
+    figure(r, cell, skew_of(row)->known, skew_of(row)->transfer_us, r->style->time_width);
+}
+
+static void cell_last(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    (void)r, (void)place;
+    if (skew_of(row)->known && skew_of(row)->straggler >= 0)
+        snprintf(cell, CELL, "%d", skew_of(row)->straggler);
+    else
+        snprintf(cell, CELL, "-");
+}
+
 static void cell_group(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
     (void)r, (void)place;
@@ -154,11 +182,17 @@ static const struct column placement_columns[] = {
 /* Behind the others, so that readers of the first columns are not disturbed. */
 static const struct column group_column = {"group", "", 5, cell_group};
 static const struct column stamp_column = {"timestamp", "%Y-%m-%d %H:%M:%S", 19, cell_stamp};
+static const struct column skew_columns[] = {
+    {"transfer", "(us)", AS_TIME, cell_transfer},
+    {"spread", "(us)", AS_TIME, cell_spread},
+    {"last", "(rank)", 6, cell_last},
+};
 
 enum {
     N_SHARED = sizeof shared_columns / sizeof *shared_columns,
     N_ALWAYS = 4, /* of the placement's columns */
-    N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns
+    N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns,
+    N_SKEW = sizeof skew_columns / sizeof *skew_columns
 };
 
 static int placement_count(const struct bb_report *r)
@@ -177,16 +211,28 @@ static bool shows_groups(const struct bb_report *r)
     return r->rig->groups && !r->style->first_group;
 }
 
+static int skew_count(const struct bb_report *r)
+{
+    return r->rig->mode->single && !r->style->program ? N_SKEW : 0;
+}
+
 static int column_count(const struct bb_report *r)
 {
-    return usual_count(r) + shows_groups(r) + (r->options->timestamps != 0);
+    return usual_count(r) + skew_count(r) + shows_groups(r) + (r->options->timestamps != 0);
+}
+
+static const struct column *extra_column(const struct bb_report *r, int i)
+{
+    if (i < skew_count(r))
+        return &skew_columns[i];
+    return i == skew_count(r) && shows_groups(r) ? &group_column : &stamp_column;
 }
 
 static const struct column *column_at(const struct bb_report *r, int i, int *place)
 {
     *place = i < N_SHARED + placement_count(r) ? BB_OUT_OF_PLACE : BB_IN_PLACE;
     if (i >= usual_count(r))
-        return i == usual_count(r) && shows_groups(r) ? &group_column : &stamp_column;
+        return extra_column(r, i - usual_count(r));
     return i < N_SHARED ? &shared_columns[i] : &placement_columns[(i - N_SHARED) % placement_count(r)];
 }
 
@@ -313,18 +359,52 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
     }
 }
 
+/* How many samples make a row: "6 samples", "samples until ...". */
+static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t room)
+{
+    if (r->rig->policy.confidence > 0)
+        snprintf(text, room, "samples until its interval is within %g %%", 100 * r->rig->policy.confidence);
+    else
+        snprintf(text, room, "%zu samples", bb_mode_batch(r->rig, mode));
+    return text;
+}
+
+static void print_time(const struct bb_report *r, const struct bb_mode *mode)
+{
+    const char *help = r->rig->host_time ? bb_rig_method(r->rig) : mode->help;
+    const char *name = r->rig->host_time ? bb_rig_mode(r->rig) : mode->name;
+    const char *comm = r->rig->comm->blocking ? "blocking" : "non-blocking";
+    char samples[80];
+
+    samples_text(r, mode, samples, sizeof samples);
+    if (mode->single)
+        fprintf(r->out, "# time: %s (%s mode); of each\n", help, name);
+    else
+        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); of each\n", r->rig->iterations, help,
+                r->rig->iterations, name);
+    fprintf(r->out, "#       sample %s, of %s the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
+            bb_across_names[r->rig->across], samples, comm);
+    if (mode == &bb_mode_stream && r->rig->gated)
+        fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
+    if (mode->single)
+        fprintf(r->out,
+                "#       transfer: time of the rank that came last; spread: how long the first waited for it\n");
+}
+
 static void print_method(const struct bb_report *r, const struct bb_bench_options *o)
 {
+    const char *checked = r->rig->modes[r->rig->n_modes - 1]->own_check ? "a last launch of the graph" : NULL;
     FILE *out = r->out;
-    const char *checked = o->graph_launches > 0 ? "a last launch of the graph" : "the last timed operation";
 
-    fprintf(out,
-            "#\n# time: %d %s, divided by %d (%s mode); of each\n"
-            "#       sample %s, of %d samples the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
-            o->iterations, bb_rig_method(r->rig), o->iterations, bb_rig_mode(r->rig), bb_across_names[r->rig->across],
-            o->repeats, r->rig->comm->blocking ? "blocking" : "non-blocking");
+    fprintf(out, "#\n");
+    for (int i = 0; i < r->rig->n_modes; i++)
+        print_time(r, r->rig->modes[i]);
+    if (o->figures.delay)
+        fprintf(out, "# imposed delays of sync mode, rank:us: %s\n", o->figures.delay);
     if (o->checks > 0)
-        fprintf(out, "# #wrong: elements and guard bytes that differ after %s\n", checked);
+        fprintf(out, "# #wrong: elements and guard bytes that differ after %s%s%s\n",
+                checked && r->rig->n_modes == 1 ? "" : "the last timed operation",
+                checked && r->rig->n_modes > 1 ? ", or " : "", checked ? checked : "");
     else
         fprintf(out, "# nothing is checked (-c 0)\n");
     if (r->rig->device->emulated)
@@ -353,8 +433,10 @@ void bb_report_head(const struct bb_report *r, const struct bb_report_head *head
 
 static void print_title(const struct bb_report *r, int coll)
 {
-    fprintf(r->out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
-            bb_colls[coll].factor_text);
+    const char *mode = r->rig->n_modes > 1 ? r->rig->mode->name : "";
+
+    fprintf(r->out, "#\n# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, *mode ? " (" : "", mode,
+            *mode ? ")" : "", bb_colls[coll].help, bb_colls[coll].factor_text);
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
         fprintf(r->out, "# in place it would overwrite what it has yet to send: N/A\n");
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
@@ -368,6 +450,10 @@ void bb_report_begin(struct bb_report *r, int coll)
     r->wrong = r->unchecked = r->rows = 0;
     r->busbw_sum = 0;
     r->busbw_n = 0;
+    r->figures = r->stragglers = 0;
+    r->straggler = -1;
+    r->worst_spread_us = 0;
+    memset(r->warned, 0, sizeof r->warned);
     if (!r->out)
         return;
     if (!r->style->program)
@@ -458,6 +544,23 @@ static bool is_below(const struct bb_report *r, double mean, int coll)
     return true;
 }
 
+static void print_warnings(const struct bb_report *r)
+{
+    for (int i = 0; i < BB_WARN_COUNT; i++)
+        if (r->warned[i] > 0)
+            fprintf(r->out, "# warning %s, %llu of %llu figures: %s; %s\n", bb_warnings[i].word, r->warned[i],
+                    r->figures, bb_warnings[i].text, bb_warnings[i].advice);
+}
+
+static void print_skew(const struct bb_report *r)
+{
+    if (r->straggler >= 0)
+        fprintf(r->out, "# Straggler: rank %d came last in %llu of %llu figures, by up to %.2f us\n", r->straggler,
+                r->stragglers, r->figures, r->worst_spread_us);
+    else
+        fprintf(r->out, "# Straggler: none, ranks came within %.2f us of each other\n", r->worst_spread_us);
+}
+
 bool bb_report_end(struct bb_report *r, int coll)
 {
     double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : NAN;
@@ -467,6 +570,10 @@ bool bb_report_end(struct bb_report *r, int coll)
         return below;
     print_checked(r);
     print_mean(r, mean, below);
+    if (skew_count(r) > 0)
+        print_skew(r);
+    if (!r->style->program)
+        print_warnings(r);
     fprintf(r->out, "#\n# Collective test concluded: %s\n",
             r->style->program ? r->style->program : bb_colls[coll].name);
     if (r->options->memory)
@@ -494,16 +601,40 @@ static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
 {
     json_t *flags = json_array();
 
-    if (!f->checked)
-        json_array_append_new(flags, json_string("not_checked"));
     if (r->rig->device->emulated)
         json_array_append_new(flags, json_string("emulated"));
     if (r->shared_gpu)
         json_array_append_new(flags, json_string("shared_gpu"));
-    if (f->time_us.n < 6)
-        json_array_append_new(flags, json_string("few_samples"));
+    for (int i = 0; i < BB_WARN_COUNT; i++)
+        if (f->warnings & 1u << i)
+            json_array_append_new(flags, json_string(bb_warnings[i].word));
     bb_nvml_json_flags(flags, f->seen.doubts);
     return flags;
+}
+
+static json_t *skew_json(const struct bb_skew *skew)
+{
+    if (!skew->known)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "spread_us", bb_json_stats(&skew->spread_us), "transfer_us",
+                     bb_json_real(skew->transfer_us), "straggler",
+                     skew->straggler >= 0 ? json_integer(skew->straggler) : json_null(), "straggler_share",
+                     skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
+}
+
+/* The figures beside the headline. */
+static void add_figures(const struct bb_report *r, const struct bb_figures *f, json_t *result)
+{
+    bool single = r->rig->mode->single;
+
+    json_object_set_new(result, "samples", json_integer((json_int_t)f->time_us.n));
+    json_object_set_new(result, "stopped", json_string(bb_stop_names[f->stop]));
+    json_object_set_new(result, "warmed", json_integer(f->warmed));
+    json_object_set_new(result, "gated", json_boolean(f->gated));
+    json_object_set_new(result, "host_us", bb_json_real(f->host_us));
+    json_object_set_new(result, "first_us", bb_json_real(f->first_us));
+    json_object_set_new(result, "wall_us", single ? bb_json_stats(&f->wall_us) : json_null());
+    json_object_set_new(result, "skew", skew_json(&f->skew));
 }
 
 static json_t *result_of(const struct bb_report *r, const struct bb_row *row, int place)
@@ -540,6 +671,14 @@ static void add_up(struct bb_report *r, const struct bb_figures *f)
 {
     r->wrong += f->wrong;
     r->unchecked += !f->checked;
+    r->figures++;
+    for (int i = 0; i < BB_WARN_COUNT; i++)
+        r->warned[i] += f->warnings >> i & 1;
+    if (f->skew.known)
+        r->worst_spread_us = fmax(r->worst_spread_us, f->skew.spread_us.p50);
+    if (f->skew.known && r->straggler < 0)
+        r->straggler = f->skew.straggler;
+    r->stragglers += f->skew.known && f->skew.straggler >= 0 && f->skew.straggler == r->straggler;
     if (isfinite(f->busbw_gbps)) {
         r->busbw_sum += f->busbw_gbps;
         r->busbw_n++;
@@ -552,6 +691,7 @@ static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, 
     const struct bb_mark_figures *iterations = &row->figures[place].iterations;
     char stamp[CELL];
 
+    add_figures(r, &row->figures[place], result);
     bb_observed_json(r->rig->observer, &row->figures[place].seen, result);
     if (r->rig->marks) {
         json_object_set_new(result, "iteration_us", bb_json_stats(&iterations->us));

@@ -52,6 +52,10 @@ struct bb_report {
     unsigned doubts;                           /* about clocks and power, already said */
     double busbw_sum;
     size_t busbw_n;
+    unsigned long long figures, warned[BB_WARN_COUNT]; /* of the current table                       */
+    double worst_spread_us;                            /* mode sync: the largest of the rows' medians */
+    int straggler;                                     /* the first that a row names, -1: none        */
+    unsigned long long stragglers;                     /* figures that name it                        */
 };
 
 /* Everything about the run that stands above the tables. devices: one per rank. */

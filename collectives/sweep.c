@@ -2,8 +2,10 @@
 #include "collectives/sweep.h"
 
 #include "bootstrap/units.h"
+#include "collectives/policy.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const size_t BB_SWEEP_LARGEST = (size_t)1 << 50; /* 1 PiB: sums of buffers cannot overflow */
@@ -61,19 +63,32 @@ static int one_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
     return fn(arg, c);
 }
 
+/* The sizes in order: *list of *n, owned by the caller. */
+static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
+{
+    *n = (size_t)s->n_sizes;
+    for (size_t bytes = s->min_bytes; s->n_sizes == 0 && (*n == 0 || bytes != 0); (*n)++)
+        bytes = bb_sweep_next_size(s, bytes);
+    *list = malloc(*n * sizeof **list);
+    if (!*list)
+        return bb_err(BB_EFAIL, "no memory for %zu sizes", *n);
+    for (size_t i = 0; i < *n; i++)
+        (*list)[i] = s->n_sizes > 0 ? s->sizes[i] : i == 0 ? s->min_bytes : bb_sweep_next_size(s, (*list)[i - 1]);
+    return 0;
+}
+
 static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
 {
-    size_t bytes = s->min_bytes;
-    int rc = 0;
+    size_t *sizes, n;
+    int rc = list_sizes(s, &sizes, &n);
 
-    for (int i = 0; i < s->n_sizes && rc == 0; i++)
-        rc = one_size(c, s->sizes[i], fn, arg);
-    if (s->n_sizes > 0)
+    if (rc != 0)
         return rc;
-    do {
-        rc = one_size(c, bytes, fn, arg);
-        bytes = bb_sweep_next_size(s, bytes);
-    } while (rc == 0 && bytes != 0);
+    if (s->shuffled)
+        bb_shuffle(sizes, n, s->seed);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = one_size(c, sizes[i], fn, arg);
+    free(sizes);
     return rc;
 }
 

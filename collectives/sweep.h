@@ -23,6 +23,8 @@ struct bb_sweep {
     size_t sizes[BB_SWEEP_SIZES]; /* an explicit list in place of the range, in the order given                 */
     bool is_split;                /* into groups, by `split`                                                    */
     struct bb_split split;
+    bool shuffled; /* sizes in an order that depends on `seed` alone                             */
+    uint64_t seed;
     int n_sizes;                /* 0: the range                                                               */
     size_t unalign;             /* elements by which buffers are moved                                        */
     struct bb_amounts *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep                             */
@@ -38,8 +40,9 @@ size_t bb_sweep_largest(const struct bb_sweep *s);
 size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes);
 
 /*
- * bb_sweep_each - call fn for every row: an out-of-place case whose in-place twin is the same row. Operations without
- * reduction run once per type, not once per operation. Stops at the first result that is not 0 and returns it.
+ * bb_sweep_each - call fn for every row, sizes innermost: an out-of-place case whose in-place twin is the same row.
+ * Operations without reduction run once per type, not once per operation. Stops at the first result that is not 0 and
+ * returns it.
  */
 typedef int bb_sweep_fn(void *arg, const struct bb_case *c);
 int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn, void *arg);

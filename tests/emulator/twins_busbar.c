@@ -4,7 +4,10 @@
  */
 #include "twins_busbar.h"
 
+#include "cuda/gate.h"
 #include "cuda/kernel_args.h"
+
+#include <time.h>
 
 static void fill(struct emu_launch *l)
 {
@@ -72,6 +75,42 @@ static double spin_ns(const struct emu_launch *l, const struct emu_profile *p)
     return (double)EMU_ARG(l, 0, struct bb_spin_args).ns;
 }
 
+static int64_t wall_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/*
+ * The host opens the gate at its own time: that is when the kernel ends. The limit runs on the machine's clock, since
+ * virtual time stands still while the host does nothing; an expired gate has lasted its limit.
+ */
+static void gate(struct emu_launch *l)
+{
+    const struct bb_gate_args *a = &EMU_ARG(l, 0, struct bb_gate_args);
+    int64_t begin_ns = wall_ns(), opened_ns;
+
+    while (__atomic_load_n(&a->words->opened, __ATOMIC_ACQUIRE) < a->number && !emu_stopping()) {
+        if (wall_ns() - begin_ns >= a->limit_ns) {
+            l->end_ns += a->limit_ns;
+            __atomic_store_n(&a->words->expired, a->number, __ATOMIC_RELEASE);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000}, NULL);
+    }
+    opened_ns = emu_host_now_ns();
+    if (opened_ns > l->end_ns)
+        l->end_ns = opened_ns;
+}
+
+static double gate_ns(const struct emu_launch *l, const struct emu_profile *p)
+{
+    (void)l, (void)p;
+    return 0;
+}
+
 static const struct emu_twin twins[] = {
     {.name = "bb_fill_kernel",
      .n_args = 1,
@@ -89,6 +128,12 @@ static const struct emu_twin twins[] = {
      .run = check_bytes,
      .lasts_ns = check_bytes_ns},
     {.name = "bb_verdict_clear_kernel", .n_args = 1, .arg_bytes = {sizeof(void *)}, .run = verdict_clear},
+    {.name = "bb_gate_kernel",
+     .n_args = 1,
+     .arg_bytes = {sizeof(struct bb_gate_args)},
+     .run = gate,
+     .lasts_ns = gate_ns,
+     .always = true},
     {.name = "bb_spin_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_spin_args)}, .lasts_ns = spin_ns},
 };
 

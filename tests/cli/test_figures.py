@@ -1,0 +1,230 @@
+"""How bench takes its figures: modes, samples, order, skew. On emulated GPUs, whose times are the written cost model."""
+import json
+import re
+
+import pytest
+
+# Round numbers, so that times can be reckoned by hand: all_reduce of 4 ranks takes 4 x 5 us + 1.5 S / 100 GB/s.
+PROFILE = {
+    "name": "figures", "gpus_per_node": 8, "launch_us": 2.0, "nccl_launch_us": 30.0, "kernel_us": 1.0,
+    "memory_gbps": 1000.0, "memory_bytes": 1e9,
+    "tflops": {"float32": 10.0, "float16": 20.0, "bfloat16": 20.0, "float64": 5.0}, "sm_count": 100,
+    "clock_khz": 1000000, "intra": {"latency_us": 5.0, "gbps": 100.0}, "inter": {"latency_us": 10.0, "gbps": 20.0},
+}
+SIZE = 400_000
+OPERATION_US = 4 * 5 + 1.5 * SIZE / 100e3  # 26 us: less than the host needs to enqueue one
+LAUNCH_US = PROFILE["nccl_launch_us"]
+
+
+@pytest.fixture
+def figures(busbar, tmp_path):
+    """figures(*options, ranks=4, **profile): the results of all_reduce of one size, out of place."""
+    path = tmp_path / "cluster.json"
+
+    def run(*options, ranks=4, collective="all_reduce", env=None, **profile):
+        path.write_text(json.dumps({**PROFILE, **profile}))
+        return busbar.json("bench", collective, "-b", SIZE, "-e", SIZE, "--placement", "out_of_place", *options, ranks=ranks,
+                           env={"EMU_CLUSTER": str(path), **(env or {})}, tmp_path=tmp_path)["results"]
+
+    return run
+
+
+def exactly(us):
+    return pytest.approx(us, abs=0.002)
+
+
+# ---- modes -----------------------------------------------------------------------------------------------------------
+
+
+def test_three_figures_are_three_figures(figures):
+    """stream: the operations alone. sync: with the launch of each. graph: all launched at once."""
+    rows = figures("--mode", "all")
+    assert [r["mode"] for r in rows] == ["stream", "sync", "graph"]
+    stream, sync, graph = rows
+    assert stream["time_us"]["p50"] == exactly(OPERATION_US) and stream["gated"] is True
+    assert sync["time_us"]["p50"] == exactly(OPERATION_US + LAUNCH_US) and sync["gated"] is False
+    assert graph["time_us"]["p50"] == exactly(OPERATION_US)
+    assert [r["samples"] for r in rows] == [6, 120, 6]
+    assert sync["time_us"]["p99"] == exactly(OPERATION_US + LAUNCH_US)  # 120 samples are enough for it
+    assert stream["time_us"]["p99"] is None and graph["time_us"]["p99"] is None
+    assert all(r["wrong"] == 0 and r["stopped"] == "fixed" for r in rows)
+
+
+def test_without_the_gate_the_host_is_in_the_way(figures):
+    """The host enqueues every 30 us what takes 26: without a gate its pace is measured, behind one it is not."""
+    assert figures("--gate", "0")[0]["time_us"]["p50"] == exactly(LAUNCH_US)
+    assert figures("--gate", "1")[0]["time_us"]["p50"] == exactly(OPERATION_US)
+
+
+@pytest.mark.parametrize("options,env", [([], {"CUDA_LAUNCH_BLOCKING": "1"}), (["-z", "2"], {}),
+                                         (["--share-gpu"], {"EMU_DEVICES": "1"})])
+def test_where_a_gate_would_lock_there_is_none(figures, options, env):
+    row = figures(*options, env=env)[0]
+    assert row["gated"] is False and "gate_expired" not in row["flags"] and row["wrong"] == 0
+
+
+def test_more_operations_than_fit_behind_the_gate(figures):
+    """255 wait behind it, the rest follows while they run."""
+    row = figures("-n", "600", "--repeats", "1")[0]
+    assert row["gated"] is True and row["wrong"] == 0
+    assert OPERATION_US < row["time_us"]["p50"] < LAUNCH_US
+
+
+def test_every_figure_of_a_row_is_there(figures):
+    for row in figures("--mode", "all"):
+        assert row["host_us"] > 0 and row["first_us"] > row["host_us"]
+        assert (row["wall_us"] is not None) == (row["mode"] == "sync")
+        assert (row["skew"] is not None) == (row["mode"] == "sync")
+        assert row["warmed"] == 5
+    assert figures("-w", "0")[0]["first_us"] is None
+
+
+def test_tables_of_modes_are_apart(busbar):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "all", ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^# all_reduce \((\w+)\):", done.stdout, re.M) == ["stream", "sync", "graph"]
+    assert done.stdout.count("# Avg bus bandwidth") == 3
+    assert {len(line.split()) for line in done.stdout.splitlines() if re.match(r"\s*\d", line)} == {13, 16}
+
+
+@pytest.mark.parametrize("line,says", [
+    ("--mode async", "did you mean 'sync'"),
+    ("--mode sync -z 1", "two ways to time"),
+    ("--mode stream -G 2", "give one of the two"),
+    ("--mode graph -y 1", "cannot be captured"),
+    ("--confidence 0%", "'0%' is not valid"),
+    ("--confidence -1", "'-1' is not valid"),
+    ("--shuffle x", "'x' is not valid"),
+    ("--delay 1:5", "only --mode sync"),
+    ("--mode sync --delay 1", "RANK:MICROSECONDS"),
+    ("--mode sync --delay 1:-5", "RANK:MICROSECONDS"),
+    ("--warmup many", "fixed"),
+    ("--gate 2", "--gate"),
+    ("--max-seconds -1", "--max-seconds"),
+    ("--max-iters 0", "--max-iters"),
+])
+def test_bad_words_are_one_line(busbar, line, says):
+    done = busbar.run("bench", "all_reduce", *line.split(), emulated=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and says in done.stderr
+
+
+# ---- how many samples ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode,samples", [("stream", 6), ("graph", 6), ("sync", 120)])
+def test_one_batch_is_enough_when_all_is_the_same(figures, mode, samples):
+    row = figures("--mode", mode, "--confidence", "1%")[0]
+    assert row["stopped"] == "confident" and row["samples"] == samples and row["wrong"] == 0
+
+
+def test_the_cap_ends_what_cannot_be_confident(figures):
+    """The host's times scatter, so nothing is known to a millionth of a per cent: 400 iterations are 20 samples."""
+    row = figures("-C", "1", "--repeats", "2", "--confidence", "0.000001%", "--max-iters", "400", ranks=2)[0]
+    assert row["stopped"] == "max_iters" and row["samples"] == 20 and "not_confident" in row["flags"]
+    row = figures("-C", "1", "--repeats", "2", "--confidence", "0.000001%", "--max-seconds", "0", ranks=2)[0]
+    assert row["stopped"] == "max_seconds" and row["samples"] == 2
+
+
+def test_groups_stop_together(busbar, tmp_path):
+    run = busbar.json("bench", "all_reduce", "-b", "1K", "-e", "4K", "-C", "1", "--confidence", "2%", "--max-iters", "800",
+                      "--split", "MOD:2", ranks=4, tmp_path=tmp_path)
+    for group in zip(run["results"][:4], run["results"][4:]):
+        assert all(r["wrong"] == 0 for r in group)
+    rows = {}
+    for r in run["results"]:
+        rows.setdefault((r["bytes"], r["placement"]), []).append((r["samples"], r["stopped"]))
+    assert all(len(pair) == 2 and pair[0] == pair[1] for pair in rows.values())
+
+
+def test_warm_up_until_level(figures):
+    row = figures("--warmup", "auto", "-w", "3")[0]
+    assert row["warmed"] == 13 and row["time_us"]["p50"] == exactly(OPERATION_US)  # ten that are all the same
+
+
+def test_warnings_come_with_advice(busbar):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "-c", "0", "--repeats", "3", ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^# warning few_samples, 6 of 6 figures: .*--repeats 6", done.stdout, re.M)
+    assert re.search(r"^# warning not_checked, 6 of 6 figures: .* -c ", done.stdout, re.M)
+    assert "warning noisy" not in done.stdout
+
+
+def test_a_clean_run_has_no_warning(busbar):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", ranks=2)
+    assert done.returncode == 0 and "warning" not in done.stdout
+
+
+# ---- order -----------------------------------------------------------------------------------------------------------
+
+
+def sizes_of(busbar, tmp_path, *options):
+    run = busbar.json("bench", "all_reduce", "-b", "8", "-e", "8K", "--placement", "in_place", *options, ranks=2,
+                      tmp_path=tmp_path)
+    assert all(r["wrong"] == 0 for r in run["results"])
+    return [r["bytes"] for r in run["results"]]
+
+
+def test_sizes_are_shuffled_by_the_seed(busbar, tmp_path):
+    straight = [8 << i for i in range(11)]
+    assert sizes_of(busbar, tmp_path) == straight
+    first = sizes_of(busbar, tmp_path, "--shuffle", "1")
+    assert first != straight and sorted(first) == straight
+    assert sizes_of(busbar, tmp_path, "--shuffle", "1") == first
+    assert sizes_of(busbar, tmp_path, "--shuffle", "2") != first
+
+
+# ---- skew ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "alltoall"])
+def test_a_late_rank_is_named_and_waiting_is_not_transfer(figures, collective):
+    """Rank 1 comes 100 us late: it needs the operation alone, and the others wait 100 us more."""
+    alone = figures("--mode", "stream", collective=collective)[0]["time_us"]["p50"]
+    row = figures("--mode", "sync", "--delay", "1:100", collective=collective)[0]
+    assert row["skew"]["straggler"] == 1 and row["skew"]["straggler_share"] == 1.0
+    assert row["skew"]["spread_us"]["p50"] == exactly(100) and row["skew"]["spread_us"]["max"] == exactly(100)
+    assert row["skew"]["transfer_us"] == exactly(alone)
+    assert row["time_us"]["p50"] == exactly(alone + 100)
+
+
+def test_the_last_of_several_late_ranks(figures):
+    skew = figures("--mode", "sync", "--delay", "0:80,2:200,3:150")[0]["skew"]
+    assert skew["straggler"] == 2 and skew["spread_us"]["p50"] == exactly(200)
+
+
+def test_nobody_is_a_straggler_when_all_come_together(figures):
+    skew = figures("--mode", "sync")[0]["skew"]
+    assert skew["straggler"] is None and skew["spread_us"]["max"] == exactly(0)
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce", "sendrecv", "gather"])
+def test_no_skew_where_ranks_end_apart(figures, collective):
+    assert figures("--mode", "sync", collective=collective)[0]["skew"] is None
+
+
+def test_the_text_names_the_straggler(busbar):
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "sync", "--delay", "1:100", ranks=3)
+    assert done.returncode == 0, done.stderr
+    assert "# Straggler: rank 1 came last in 6 of 6 figures, by up to 100.00 us" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if re.match(r"\s*\d", line)]
+    assert [row[-2:] for row in rows] == [["100.00", "1"]] * 3
+
+
+def test_a_delayed_rank_must_exist(busbar):
+    done = busbar.run("bench", "all_reduce", "--mode", "sync", "--delay", "2:5", ranks=2)
+    assert done.returncode == 2 and done.stderr.count("busbar: ") == 1 and "ranks are 0 to 1" in done.stderr
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["stream", "sync"])
+def test_the_last_operation_is_the_one_that_is_checked(busbar, mode):
+    """The last operation is looked at, and no other: one before the samples and one of two samples come before it."""
+    one = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "2", "--repeats", "1", "--placement", "out_of_place", "--mode", mode)
+    done = busbar.run("bench", "all_reduce", *one, ranks=2)
+    assert done.returncode == 0, done.stderr
+    for call, status in ((2, 0), (3, 3)):
+        done = busbar.run("bench", "all_reduce", *one, ranks=2, env={"EMU_FAULT": f"corrupt:rank=0,call={call}"})
+        assert done.returncode == status, done.stderr

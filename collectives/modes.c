@@ -1,6 +1,7 @@
 /* modes.c - see modes.h. A new mode is a row here and a file of its own. */
 #include "collectives/modes.h"
 
+#include "collectives/bench_comm.h"
 #include "collectives/bench_compute.h"
 #include "collectives/bench_overlap.h"
 #include "collectives/bench_p2p.h"
@@ -10,6 +11,7 @@
 static const struct bb_bench_mode modes[] = {
     {"compute", "what the GPUs compute: products, memory-bound passes, the timed stand-in", bb_bench_compute_main},
     {"p2p", "latency and bandwidth between every two ranks, the slow links named", bb_bench_p2p_main},
+    {"comm", "what communicators cost: init, first use, registration, split, shrink, end", bb_bench_comm_main},
     {"overlap", "a product and a collective alone and together, by size and CTA limit", bb_bench_overlap_main},
 };
 

@@ -1,0 +1,391 @@
+/*
+ * bench_comm.c - options, lives and rows of `busbar bench comm`.
+ *
+ * A result row in JSON is one step of communicators of one size:
+ *   step, ranks, parts (of split), bytes (of operations and registration), blocking, clock ("host" | "host of the
+ *   emulator": never a measurement of NCCL), repeats, time_us{} (per life the slowest rank), slowest_rank (with the
+ *   longest median), fastest_rank_us (the shortest median), absent (null, or why there is no figure: time_us is null).
+ */
+#include "collectives/bench_comm.h"
+
+#include "bootstrap/units.h"
+#include "collectives/comm_steps.h"
+#include "collectives/session.h"
+#include "collectives/sizes.h"
+#include "collectives/table.h"
+#include "cuda/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct comm_options {
+    struct bb_common common;
+    const char *ranks;
+    size_t bytes;
+    int repeats, warmup, parts;
+    bool nonblocking;
+};
+
+enum { MOST_COUNTS = 32 };
+
+/* Everything that a run holds; zeroed is empty. */
+struct lives {
+    struct comm_options options;
+    int counts[MOST_COUNTS], n_counts; /* ranks of the communicators */
+    struct bb_session session;
+    struct bb_comm_life life;
+    double *us;     /* [repeats][BB_COMM_STEPS] of this rank */
+    double *all_us; /* [size][repeats][BB_COMM_STEPS]        */
+    double *column; /* [repeats] of one step                 */
+};
+
+/* ---- options -----------------------------------------------------------------------------------------------------
+ */
+
+#define FIELD(name) .offset = offsetof(struct comm_options, name)
+static const struct bb_opt option_rows[] = {
+    {.name = "ranks",
+     .kind = BB_OPT_STRING,
+     FIELD(ranks),
+     .def = "doubling",
+     .arg = "LIST",
+     .help = "ranks of the communicators, as 2,4,6; doubling: 2, 4, 8 .. and all"},
+    {.name = "size",
+     .kind = BB_OPT_SIZE,
+     FIELD(bytes),
+     .def = "1M",
+     .arg = "BYTES",
+     .help = "bytes of the operations, and half of what is registered",
+     .min = 1,
+     .max = (double)(1ull << 40)},
+    {.name = "repeats",
+     .kind = BB_OPT_INT,
+     FIELD(repeats),
+     .def = "6",
+     .arg = "N",
+     .help = "lives of each communicator",
+     .min = 1,
+     .max = 1e5},
+    {.letter = 'w',
+     .name = "warmup_lives",
+     .kind = BB_OPT_INT,
+     FIELD(warmup),
+     .def = "1",
+     .arg = "N",
+     .help = "lives before the first that counts; 0: what a process pays the first time is in the maximum",
+     .max = 1e5},
+    {.name = "parts",
+     .kind = BB_OPT_INT,
+     FIELD(parts),
+     .def = "2",
+     .arg = "N",
+     .help = "parts of a split, of neighbours",
+     .min = 1,
+     .max = 1e6},
+    {.name = "nonblocking",
+     .kind = BB_OPT_FLAG,
+     FIELD(nonblocking),
+     .help = "communicators that return at once and are polled, every millisecond in the end"},
+    {0},
+};
+static const struct bb_opt_table tables[] = {
+    {.title = "Measurement", .opts = option_rows},
+    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct comm_options, common)},
+    {0},
+};
+static const struct bb_opts option_set = {
+    .usage = "busbar bench comm [OPTION...]",
+    .doc = "What communicators cost, step by step: init, first operations, registration, split, shrink, the end.\n"
+           "Host time: from a common start until the call has done its work; the slowest rank counts.",
+    .tables = tables};
+
+/* One number of ranks; whether there are so many is known later. */
+static int add_count(void *arg, const char *word)
+{
+    struct lives *v = arg;
+
+    if (v->n_counts == MOST_COUNTS)
+        return bb_err(BB_EUSAGE, "--ranks has more than %d numbers", (int)MOST_COUNTS);
+    if (bb_parse_int(word, 1, 1 << 24, &v->counts[v->n_counts]) != 0)
+        return bb_err(BB_EUSAGE, "'%s' in --ranks is no number of ranks; expected 'doubling' or numbers from 1 on",
+                      word);
+    v->n_counts++;
+    return 0;
+}
+
+static int parse(struct lives *v, int argc, char **argv)
+{
+    struct bb_words words;
+    int rc;
+
+    TRY(bb_opts_parse(&option_set, &v->options, argc - 1, argv + 1, &words, stdout));
+    if (words.n > 0)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", words.word[0]);
+    if (strcmp(v->options.ranks, "doubling") != 0)
+        TRY(bb_list_each(v->options.ranks, add_count, v));
+out:
+    return rc;
+}
+
+/* What the list means in this world; every rank comes to the same answer. */
+static int settle_counts(struct lives *v)
+{
+    const int size = v->session.world.size;
+
+    for (int n = 2; v->n_counts == 0 && n < size; n *= 2)
+        v->counts[v->n_counts++] = n;
+    if (strcmp(v->options.ranks, "doubling") == 0)
+        v->counts[v->n_counts++] = size;
+    for (int i = 0; i < v->n_counts; i++)
+        if (v->counts[i] > size)
+            return bb_session_all_know(
+                &v->session, v->session.world.rank
+                                 ? -BB_EUSAGE
+                                 : bb_err(BB_EUSAGE, "%d ranks (--ranks), but there are %d", v->counts[i], size));
+    return 0;
+}
+
+/* ---- text --------------------------------------------------------------------------------------------------------
+ */
+
+static const struct bb_column columns[] = {
+    {"ranks", "ranks", "", 7, 0},
+    {"step", "step", "", 22, 0},
+    {"p50_ms", "median", "(ms)", 11, 3},
+    {"min_ms", "min", "(ms)", 11, 3},
+    {"max_ms", "max", "(ms)", 11, 3},
+    {"fastest_ms", "fastest", "rank", 11, 3},
+    {"slowest_rank", "slowest", "rank", 7, 0},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static const char *clock_of(const struct lives *v)
+{
+    return v->session.device.emulated ? "host of the emulator" : "host";
+}
+
+static void print_head(const struct lives *v)
+{
+    char size[BB_BYTES_TEXT];
+    FILE *out = v->session.out;
+
+    bb_session_head(&v->session, "bench comm");
+    if (!out)
+        return;
+    fprintf(out,
+            "# time: the host's, from a common start until the call has done its work; slowest rank of each of %d "
+            "lives\n",
+            v->options.repeats);
+    fprintf(out, "# %s communicators, operations of %s, split into %d parts\n",
+            v->options.nonblocking ? "non-blocking (polled)" : "blocking", bb_format_bytes(v->options.bytes, size),
+            v->options.parts);
+    if (v->session.device.emulated)
+        fprintf(out,
+                "# emulated GPUs: this is what the emulator takes on this machine's CPU, no measurement of NCCL\n");
+    bb_table_heading(out, columns, COLUMNS);
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------------------
+ */
+
+struct figures {
+    struct bb_stats time_us; /* per life the slowest rank */
+    int slowest;             /* with the longest median   */
+    double fastest_us;       /* the shortest median       */
+    int absent;
+};
+
+static double sample_of(const struct lives *v, int rank, int life, int step)
+{
+    size_t lives = (size_t)v->options.repeats;
+
+    return v->all_us[((size_t)rank * lives + (size_t)life) * BB_COMM_STEPS + (size_t)step];
+}
+
+/* The ranks one by one; a rank without a figure (not in the shrunk communicator) is passed over. */
+static int look_at_ranks(struct lives *v, int step, struct figures *f)
+{
+    double longest = -1;
+    int rc = 0;
+
+    f->fastest_us = INFINITY;
+    for (int r = 0; r < v->life.ranks; r++) {
+        struct bb_stats own;
+        if (isnan(sample_of(v, r, 0, step)))
+            continue;
+        for (int i = 0; i < v->options.repeats; i++)
+            v->column[i] = sample_of(v, r, i, step);
+        TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &own));
+        f->fastest_us = fmin(f->fastest_us, own.p50);
+        if (own.p50 > longest) {
+            longest = own.p50;
+            f->slowest = r;
+        }
+    }
+out:
+    return rc;
+}
+
+static int figures_of(struct lives *v, int step, struct figures *f)
+{
+    int rc;
+
+    *f = (struct figures){.absent = v->life.absent[step]};
+    TRY(look_at_ranks(v, step, f));
+    for (int i = 0; i < v->options.repeats; i++) {
+        v->column[i] = NAN;
+        for (int r = 0; r < v->life.ranks; r++)
+            v->column[i] = fmax(v->column[i], sample_of(v, r, i, step));
+    }
+    TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &f->time_us));
+out:
+    return rc;
+}
+
+static void print_row(const struct lives *v, int step, const struct figures *f)
+{
+    const struct bb_cell cells[COLUMNS] = {
+        BB_INT(v->life.ranks),
+        BB_TEXT(bb_comm_steps[step].name),
+        BB_REAL(f->time_us.p50 / 1e3),
+        BB_REAL(f->time_us.min / 1e3),
+        BB_REAL(f->time_us.max / 1e3),
+        BB_REAL(f->fastest_us / 1e3),
+        BB_INT(f->slowest),
+    };
+
+    if (!v->session.out)
+        return;
+    if (f->absent)
+        fprintf(v->session.out, "# %s, communicator of %d: %s\n", bb_comm_steps[step].name, v->life.ranks,
+                bb_comm_absences[f->absent]);
+    else
+        bb_table_row(v->session.out, columns, cells, COLUMNS);
+}
+
+static int save_row(struct lives *v, int step, const struct figures *f)
+{
+    json_t *row = json_object();
+
+    if (!row)
+        return bb_err(BB_EFAIL, "no memory for a row of results");
+    json_object_set_new(row, "step", json_string(bb_comm_steps[step].name));
+    json_object_set_new(row, "ranks", json_integer(v->life.ranks));
+    json_object_set_new(row, "parts", json_integer(v->life.parts));
+    json_object_set_new(row, "bytes", json_integer((json_int_t)v->options.bytes));
+    json_object_set_new(row, "blocking", json_boolean(!v->options.nonblocking));
+    json_object_set_new(row, "clock", json_string(clock_of(v)));
+    json_object_set_new(row, "repeats", json_integer(v->options.repeats));
+    json_object_set_new(row, "time_us", f->absent ? json_null() : bb_json_stats(&f->time_us));
+    json_object_set_new(row, "slowest_rank", f->absent ? json_null() : json_integer(f->slowest));
+    json_object_set_new(row, "fastest_rank_us", bb_json_real(f->absent ? NAN : f->fastest_us));
+    json_object_set_new(row, "absent", f->absent ? json_string(bb_comm_absences[f->absent]) : json_null());
+    return bb_results_row(v->session.json, row);
+}
+
+/* Rank 0, which is in every communicator. */
+static int put_rows(struct lives *v)
+{
+    struct figures f;
+    int rc = 0;
+
+    bb_progress_clear(&v->session.progress);
+    for (int step = 0; step < BB_COMM_STEPS; step++) {
+        TRY(figures_of(v, step, &f));
+        print_row(v, step, &f);
+        TRY(save_row(v, step, &f));
+    }
+out:
+    return rc;
+}
+
+/* ---- lives -------------------------------------------------------------------------------------------------------
+ */
+
+static int live(struct lives *v, int i)
+{
+    struct bb_world *w = &v->session.world;
+
+    bb_world_reached(w, "bench comm: life %d of %d ranks", i, v->life.ranks);
+    bb_progress_show(&v->session.progress, "%d ranks, life %d", v->life.ranks, i);
+    return bb_comm_live(&v->life);
+}
+
+static int measure_count(struct lives *v, int ranks)
+{
+    const size_t own = (size_t)v->options.repeats * BB_COMM_STEPS;
+    int rc;
+
+    v->life.ranks = ranks;
+    v->life.parts = v->options.parts < ranks ? v->options.parts : ranks;
+    for (int i = 0; i < v->options.warmup; i++)
+        TRY(live(v, -v->options.warmup + i));
+    for (int i = 0; i < v->options.repeats; i++) {
+        TRY(live(v, i));
+        memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
+    }
+    TRY(bb_world_allgather(&v->session.world, v->us, v->all_us, own * sizeof *v->us));
+    if (v->session.world.rank == 0)
+        TRY(put_rows(v));
+out:
+    return rc;
+}
+
+static int prepare(struct lives *v)
+{
+    const size_t own = (size_t)v->options.repeats * BB_COMM_STEPS;
+    int rc;
+
+    TRY(settle_counts(v));
+    TRY(bb_session_memory(&v->session, 2 * v->options.bytes, "lower --size"));
+    v->us = calloc(own, sizeof *v->us);
+    v->all_us = calloc(own * (size_t)v->session.world.size, sizeof *v->all_us);
+    v->column = calloc((size_t)v->options.repeats, sizeof *v->column);
+    if (!v->us || !v->all_us || !v->column)
+        return bb_err(BB_EFAIL, "no memory for %zu samples", own);
+    v->life = (struct bb_comm_life){
+        .world = &v->session.world, .opts = {.blocking = !v->options.nonblocking}, .bytes = v->options.bytes};
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&v->life.stream, cudaStreamNonBlocking)));
+out:
+    return rc;
+}
+
+static int run(struct lives *v, int argc, char **argv)
+{
+    int rc;
+
+    TRY(bb_session_begin(&v->session, &v->options.common));
+    TRY(prepare(v));
+    TRY(bb_session_open(&v->session, &option_set, &v->options, argc, argv));
+    print_head(v);
+    for (int i = 0; i < v->n_counts; i++)
+        TRY(measure_count(v, v->counts[i]));
+    TRY(bb_results_set(v->session.json, "clock", json_string(clock_of(v))));
+out:
+    return rc;
+}
+
+static void release(struct lives *v)
+{
+    if (v->life.stream)
+        (void)cudaStreamDestroy(v->life.stream);
+    v->life.stream = NULL;
+}
+
+int bb_bench_comm_main(int argc, char **argv)
+{
+    struct lives v = {0};
+    int rc = parse(&v, argc, argv);
+
+    if (rc != 0)
+        return rc;
+    rc = bb_session_close(&v.session, run(&v, argc, argv));
+    if (bb_session_in_order(&v.session, rc))
+        release(&v);
+    rc = bb_session_release(&v.session, rc, 0);
+    free(v.column);
+    free(v.all_us);
+    free(v.us);
+    return rc;
+}

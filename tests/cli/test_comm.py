@@ -1,0 +1,106 @@
+"""`busbar bench comm`: every step of every life is there, said to be the emulator's time; what is absent says why; failures.
+
+The times are those of a CPU, so nothing is asserted about their size.
+"""
+import json
+
+import pytest
+
+STEPS = ["exchange", "init", "mem_alloc", "first_all_reduce", "all_reduce", "first_sendrecv", "sendrecv", "register", "deregister",
+         "window_register", "window_deregister", "split", "first_all_reduce_part", "finalize_part", "destroy_part", "shrink",
+         "end_shrunk", "mem_free", "finalize", "destroy"]
+NO_WINDOWS = {"window_register", "window_deregister"}  # emulated GPUs have none
+
+
+def check_row(row, absent=()):
+    if row["step"] in absent:
+        assert row["time_us"] is None and row["slowest_rank"] is None and row["fastest_rank_us"] is None and row["absent"]
+        return
+    t = row["time_us"]
+    assert row["absent"] is None and 0 <= row["slowest_rank"] < row["ranks"]
+    assert 0 <= t["min"] <= t["p50"] <= t["p90"] <= t["max"]
+    assert 0 <= row["fastest_rank_us"] <= t["max"]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("extra", [(), ("--nonblocking",)])
+def test_every_step_by_number_of_ranks(busbar, tmp_path, extra):
+    result = busbar.json("bench", "comm", "--repeats", "3", "--size", "64K", *extra, tmp_path=tmp_path, ranks=4)
+    assert result["schema"] == "busbar.bench/1" and result["emulated"] and result["clock"] == "host of the emulator"
+    rows = result["results"]
+    assert [(r["ranks"], r["step"]) for r in rows] == [(n, step) for n in (2, 4) for step in STEPS]
+    for row in rows:
+        assert row["clock"] == "host of the emulator" and row["blocking"] == (not extra) and row["repeats"] == 3
+        check_row(row, NO_WINDOWS)
+        if row["step"] == "shrink":
+            assert row["slowest_rank"] < row["ranks"] - 1  # the last rank is the one that is left out
+
+
+def test_doubling_ends_with_all(busbar, tmp_path):
+    result = busbar.json("bench", "comm", "--repeats", "1", "--size", "8", tmp_path=tmp_path, ranks=3)
+    assert [r["ranks"] for r in result["results"]][::len(STEPS)] == [2, 3]
+
+
+def test_one_rank_is_not_shrunk(busbar, tmp_path):
+    result = busbar.json("bench", "comm", "--repeats", "2", "--size", "8", tmp_path=tmp_path)
+    assert {r["ranks"] for r in result["results"]} == {1}
+    for row in result["results"]:
+        check_row(row, NO_WINDOWS | {"shrink", "end_shrunk"})
+    assert next(r for r in result["results"] if r["step"] == "shrink")["absent"] == "needs 2 ranks"
+
+
+def test_listed_ranks_and_parts(busbar, tmp_path):
+    result = busbar.json("bench", "comm", "--ranks", "3,1", "--parts", "3", "--repeats", "1", "-w", "0", "--size", "8",
+                         tmp_path=tmp_path, ranks=3)
+    assert [(r["ranks"], r["parts"]) for r in result["results"]][::len(STEPS)] == [(3, 3), (1, 1)]
+
+
+def test_text_says_whose_time_it_is(busbar):
+    done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", ranks=2)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "what the emulator takes" in done.stdout and "no measurement of NCCL" in done.stdout
+    rows = [line.split()[1] for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert rows == [step for step in STEPS if step not in NO_WINDOWS]
+    assert "# window_register, communicator of 2: these GPUs" in done.stdout
+
+
+@pytest.mark.parametrize("function", ["ncclCommInitRankConfig", "ncclCommSplit", "ncclCommShrink", "ncclCommRegister",
+                                      "ncclCommFinalize", "ncclMemAlloc", "ncclSend"])
+def test_a_failed_call_is_named_and_ends_the_run(busbar, tmp_path, function):
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", "--json", path, ranks=2,
+                      env={"EMU_FAULT": f"fail:rank=0,call=1,name={function}"})
+    assert done.returncode == 1 and "rank 0" in done.stderr
+    assert json.loads(path.read_text())["status"] == "failed"
+
+
+@pytest.mark.parametrize("extra", [(), ("--nonblocking",)])
+def test_a_rank_that_never_comes_back_from_init_ends_in_a_timeout(busbar, extra):
+    done = busbar.run("bench", "comm", "--timeout", "2", *extra, ranks=2,
+                      env={"EMU_FAULT": "stall:rank=1,call=1,name=ncclCommInitRankConfig"})
+    assert done.returncode == 4 and "init" in done.stderr  # who is missing inside a blocking call cannot be seen from outside
+    assert "rank 1" in done.stderr or not extra
+
+
+@pytest.mark.parametrize("words, says", [
+    (("--ranks", "2,,4"), "number of ranks"),
+    (("--ranks", "0"), "number of ranks"),
+    (("--ranks", "all"), "doubling"),
+    (("--repeats", "0"), "repeats"),
+    (("--size", "0"), "size"),
+    (("split",), "split"),
+])
+def test_bad_words_are_refused(busbar, words, says):
+    done = busbar.run("bench", "comm", *words, emulated=False)
+    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_more_ranks_than_there_are(busbar):
+    done = busbar.run("bench", "comm", "--ranks", "2,3", ranks=2)
+    assert done.returncode == 2 and "3 ranks (--ranks), but there are 2" in done.stderr
+
+
+def test_help_needs_no_gpu(busbar):
+    done = busbar.run("bench", "comm", "--help", emulated=False)
+    assert done.returncode == 0 and "--nonblocking" in done.stdout

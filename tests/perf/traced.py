@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """What tracing costs: traced steps beside timed steps of the same proxies. Nothing is asserted; the aim is within 2 %.
 
-    tests/perf/traced.py [--build build] [--ranks 4] [--rounds 5] [--steps 100] [--real]
+    tests/perf/traced.py [--build build] [--ranks 4] [--rounds 5] [--steps 100] [--wall-steps 2000] [--real]
 
  virtual  emulated GPUs: a step's time on the modelled clock, on which recording an event costs nothing. It must be the same: this shows
           that tracing changes no order, not that it is cheap
  real     emulated GPUs whose clock is the machine's (EMU_TIME=real, no data), or real GPUs: mean GPU time of a step, timed and traced in
           one run, where what the host takes to record events counts as soon as the GPU has to wait for it
- wall     emulated GPUs on their modelled clock: the machine's time per step, from the length of three runs: with one step, with ten times
-          --steps timed, with as many traced. It holds the reading of the events after a traced step too, which is no part of any step
+ wall     emulated GPUs on their modelled clock: the machine's time per step, from the length of three runs: with one step, with
+          --wall-steps timed, with as many traced. It holds the reading of the events after a traced step too, which is no part of any step
 """
 import argparse
 import json
@@ -49,7 +49,7 @@ def gpu_times(options, proxy, clock, steps):
 
 def wall_times(options, proxy):
     """Wall microseconds of a timed and of a traced step."""
-    steps = 10 * options.steps
+    steps = options.wall_steps
     alone = run(options, proxy, 1, 0, "virtual")[0]
     timed = run(options, proxy, 1 + steps, 0, "virtual")[0]
     traced = run(options, proxy, 1, steps, "virtual")[0]
@@ -68,7 +68,8 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=100, help="steps of each kind in a run")
+    parser.add_argument("--steps", type=int, default=100, help="steps of each kind in a run, but")
+    parser.add_argument("--wall-steps", type=int, default=2000, help="for the wall time, from which the start has to be told")
     parser.add_argument("--real", action="store_true", help="real GPUs instead of emulated ones")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)

@@ -69,6 +69,7 @@ static const struct bb_column columns[] = {
     {NULL, "B", "(us)", 10, 2}, {NULL, "B/A", "", 6, 3},      {NULL, "verdict", "", 13, 0},
 };
 
+enum { CHOICE = 24, VERDICT = 64 };
 enum { N_COLUMNS = sizeof(columns) / sizeof(*columns) };
 
 static struct bb_cell text_or_none(const char *text)
@@ -84,6 +85,30 @@ static struct bb_cell number_or_none(long long number)
 static const char *short_place(const char *placement)
 {
     return !placement ? "-" : strcmp(placement, "in_place") == 0 ? "in" : "out";
+}
+
+/* "RING/SIMPLE/8", "" where nothing is known. */
+static const char *choice_text(const struct bb_timing *t, char text[CHOICE])
+{
+    text[0] = '\0';
+    if (t->algorithm && t->protocol)
+        snprintf(text, CHOICE, "%.10s/%.7s/%d", t->algorithm, t->protocol, (int)t->channels);
+    return text;
+}
+
+/* The verdict, and behind it what may be the reason: another choice of NCCL's. */
+static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
+                                char text[VERDICT])
+{
+    char before[CHOICE], after[CHOICE];
+
+    choice_text(a, before);
+    choice_text(b, after);
+    if (*before && *after && strcmp(before, after) != 0)
+        snprintf(text, VERDICT, "%s: %s, was %s", bb_verdict_names[verdict], after, before);
+    else
+        snprintf(text, VERDICT, "%s", bb_verdict_names[verdict]);
+    return text;
 }
 
 static void print_row(FILE *out, const struct bb_timing *key, double a_us, double b_us, const char *verdict)
@@ -162,16 +187,17 @@ static json_t *side_json(const struct bb_timing *t)
 {
     json_t *interval = isnan(t->low_us) ? json_null() : json_pack("[f, f]", t->low_us, t->high_us);
 
-    return json_pack("{s:o, s:o, s:o}", "p50", bb_json_real(t->time_us), "ci95", interval, "wrong",
-                     integer_or_null(t->wrong));
+    return json_pack("{s:o, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "ci95_us", interval,
+                     "wrong", integer_or_null(t->wrong), "algorithm", t->algorithm, "protocol", t->protocol, "channels",
+                     t->algorithm ? integer_or_null(t->channels) : json_null());
 }
 
 static json_t *pair_json(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     json_t *row = key_json(a);
 
-    json_object_set_new(row, "a_us", side_json(a));
-    json_object_set_new(row, "b_us", side_json(b));
+    json_object_set_new(row, "a", side_json(a));
+    json_object_set_new(row, "b", side_json(b));
     json_object_set_new(row, "ratio", bb_json_real(b->time_us / a->time_us));
     json_object_set_new(row, "verdict", json_string(bb_verdict_names[verdict]));
     return row;
@@ -211,6 +237,7 @@ struct sides {
 static int put_pairs(const struct sides *s, double threshold_percent, FILE *out, struct bb_results *results,
                      struct tally *tally)
 {
+    char text[VERDICT];
     int rc = 0;
 
     for (size_t i = 0; i < s->a->n && rc == 0; i++) {
@@ -221,7 +248,7 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
             continue;
         count(tally, a, b, verdict, threshold_percent);
         if (out)
-            print_row(out, a, a->time_us, b->time_us, bb_verdict_names[verdict]);
+            print_row(out, a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         if (results)
             rc = bb_results_row(results, pair_json(a, b, verdict));
     }

@@ -154,6 +154,9 @@ static int bench_row(json_t *row, struct bb_timing *t, const struct place *at)
     TRY(take_integer(row, "group", &t->group, at));
     TRY(take_integer(row, "cycle", &t->cycle, at));
     TRY(take_integer(row, "wrong", &t->wrong, at));
+    TRY(take_text(row, "algorithm", false, &t->algorithm, at));
+    TRY(take_text(row, "protocol", false, &t->protocol, at));
+    TRY(take_integer(row, "channels", &t->channels, at));
     TRY(take_stats(json_object_get(row, time), time, t, at));
 out:
     return rc;

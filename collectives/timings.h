@@ -21,7 +21,9 @@
 struct bb_timing {
     const char *what; /* the collective, or the proxy's name */
     const char *dtype, *op, *placement;
-    const char *mode; /* "stream", "sync", "graph", or "step" of a proxy       */
+    const char *mode;                 /* "stream", "sync", "graph", or "step" of a proxy       */
+    const char *algorithm, *protocol; /* what NCCL chose; never part of what a row is */
+    long long channels;
     long long bytes, root, group, cycle;
     long long wrong;        /* elements; -1: not checked                             */
     double time_us;         /* median; NaN where the file has none                   */

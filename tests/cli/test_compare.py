@@ -42,6 +42,13 @@ def test_every_verdict_and_its_reason(compare, golden):
     golden("compare-table.txt", done.stdout)
 
 
+def test_another_choice_stands_beside_the_verdict(compare):
+    ring, tree = ({"algorithm": a, "protocol": p, "channels": n} for a, p, n in (("RING", "SIMPLE", 8), ("TREE", "LL", 2)))
+    done = compare(bench(row(8, 10, 1, **ring), row(16, 10, 1, **ring), row(32, 10, 1)),
+                   bench(row(8, 20, 1, **tree), row(16, 10, 1, **ring), row(32, 10, 1, **tree)))
+    assert verdicts(done) == ["slower: TREE/LL/2, was RING/SIMPLE/8", "no difference", "no difference"]
+
+
 @pytest.mark.parametrize("percent,status", [("29", 5), ("31", 0), ("0", 5)])
 def test_threshold(compare, percent, status):
     done = compare(A, B, "--threshold", percent)
@@ -54,8 +61,8 @@ def test_json(compare):
     data = json.loads(done.stdout)
     assert done.returncode == 5 and data["schema"] == "busbar.compare/1" and data["status"] == "below threshold"
     assert [r["verdict"] for r in data["results"]] == ["slower", "faster", "no difference", "cannot tell", "wrong data"]
-    assert data["results"][0]["ratio"] == 1.3 and data["results"][0]["b_us"]["ci95"] == [12, 14]
-    assert data["results"][3]["a_us"]["ci95"] is None
+    assert data["results"][0]["ratio"] == 1.3 and data["results"][0]["b"]["ci95_us"] == [12, 14]
+    assert data["results"][3]["a"]["ci95_us"] is None
     assert [r["bytes"] for r in data["only_a"]] == [256] and [r["bytes"] for r in data["only_b"]] == [512]
     assert {"what": "NCCL library", "a": "2.28.9", "b": "2.30.7"} in data["provenance"]
     assert {"what": "$NCCL_ALGO", "a": None, "b": "Ring"} in data["provenance"]

@@ -291,7 +291,8 @@ const struct bb_opts bb_bench_set = {
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
-           "`busbar bench compute` times what the GPUs compute instead; it has options of its own (--help).",
+           "Other things to measure, each with options of its own (--help): `busbar bench p2p` pairs of ranks,\n"
+           "`comm` the cost of communicators, `overlap` collectives beside products, `compute` what GPUs compute.",
     .after =
         "time, mode stream: N operations back to back on one stream between CUDA events, divided by N; sync: one at a\n"
         "time after a barrier, a sample each; graph: as stream, from a CUDA graph. Per sample the slowest\n"

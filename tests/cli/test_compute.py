@@ -80,7 +80,8 @@ def test_bad_words_are_refused(busbar, words, says):
 def test_help_needs_no_gpu(busbar):
     done = busbar.run("bench", "compute", "--help", emulated=False)
     assert done.returncode == 0 and "--max-error" in done.stdout
-    assert "bench compute" in busbar.run("bench", "--help", emulated=False).stdout
+    text = busbar.run("bench", "--help", emulated=False).stdout
+    assert all(f"`{mode}`" in text for mode in ("compute", "comm", "overlap")) and "`busbar bench p2p`" in text
 
 
 @pytest.mark.parametrize("function", ["cublasLtMatmul", "cublasLtCreate", "cudaLaunchKernel"])

@@ -2,7 +2,7 @@
 #
 # install_packages TESTS   compilers, CMake, MPI, jansson (and cmocka) by the system's package manager
 # find_cuda, find_nccl     set CMAKE_FLAGS; NVIDIA's wheels in build/wheels where the machine has none
-# find_pytest              pytest in build/python where the machine has none
+# find_pytest              pytest and pytest-xdist in build/python where the machine has none
 
 CMAKE_FLAGS=
 here=$(pwd)
@@ -128,6 +128,6 @@ find_nccl() {
 }
 
 find_pytest() {
-    python3 -m pytest --version >/dev/null 2>&1 && return 0
-    [ -d "$here/build/python/pytest" ] || pip_into "$here/build/python" pytest
+    PYTHONPATH="$here/build/python${PYTHONPATH:+:$PYTHONPATH}" python3 -c 'import pytest, xdist' 2>/dev/null && return 0
+    pip_into "$here/build/python" pytest pytest-xdist
 }

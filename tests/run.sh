@@ -9,6 +9,8 @@ quick=${1:-}
 export PYTHONPATH="$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
 . bootstrap/mpi.sh
 passed=0 failed=0 skipped=0
+workers=$(($(getconf _NPROCESSORS_ONLN) + 1)) # a job of ranks mostly waits, for its start and for its ranks
+[ "$workers" -le 8 ] || workers=8
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
@@ -41,7 +43,7 @@ black_box() {
     echo "== black-box tests ($1)"
     status=0
     build=$1; shift
-    BUSBAR_BUILD=$PWD/$build python3 -m pytest -q -p no:cacheprovider -rs tests/cli "$@" >"$logs/pytest" 2>&1 || status=$?
+    BUSBAR_BUILD=$PWD/$build python3 -m pytest -q -p no:cacheprovider -rs -n "$workers" tests/cli "$@" >"$logs/pytest" 2>&1 || status=$?
     cat "$logs/pytest"
     bad=$(($(number failed "$logs/pytest") + $(number error "$logs/pytest")))
     if [ $status != 0 ] && [ "$bad" = 0 ]; then bad=1; fi

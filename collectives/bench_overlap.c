@@ -406,7 +406,7 @@ static int tell_best(struct overlap *v, const struct bb_overlap_work *work, cons
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f}", "bytes", (json_int_t)bb_case_bytes(&work->c),
                                              "min_ctas", ctas_json(limit->min), "max_ctas", ctas_json(limit->max),
                                              "both_us", both_us[best]));
-    return bb_results_set(v->session.json, "best", json_incref(v->best));
+    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* written by another thread */
 }
 
 static int measure_size(struct overlap *v, size_t bytes)

@@ -114,7 +114,9 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
             r->world->nodes, r->world->nodes > 1 ? "s" : "", r->devices[0].name, r->cuda_runtime / 1000,
             r->cuda_runtime % 1000 / 10, bb_nccl_version_text(r->nccl_runtime, nccl));
     if (r->devices[0].emulated)
-        fprintf(out, "# EMULATED GPUs: every time below is modelled, none is a measurement of hardware\n");
+        fprintf(
+            out,
+            "# EMULATED GPUs: times are modelled (host issue: this machine's), none is a measurement of hardware\n");
     if (r->shared_gpu)
         fprintf(out, "# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n");
 }

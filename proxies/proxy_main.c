@@ -7,6 +7,7 @@
 #include "bootstrap/opts.h"
 #include "proxies/data_check.h"
 #include "proxies/plan.h"
+#include "proxies/quick.h"
 #include "proxies/run_report.h"
 #include "proxies/run_trace.h"
 
@@ -17,7 +18,7 @@ struct proxy_options {
     struct bb_common common;
     struct bb_proxy_config shape;
     int warmup, steps, traced_steps;
-    bool check, no_alone, graph;
+    bool check, no_alone, graph, quick;
     const char *trace;
     double peak_tflops;
 };
@@ -53,6 +54,10 @@ static const struct bb_opt run_options[] = {
      .kind = BB_OPT_FLAG,
      .offset = FIELD(no_alone),
      .help = "with compute: leave out the runs of compute alone and communication alone"},
+    {.name = "quick",
+     .kind = BB_OPT_FLAG,
+     .offset = FIELD(quick),
+     .help = "with NAME all: each proxy in its smallest form for these ranks, counts times 0.001, one table"},
     {.letter = 'G',
      .name = "graph",
      .kind = BB_OPT_FLAG,
@@ -87,7 +92,7 @@ static const struct bb_opt_table tables[] = {
 };
 
 static const struct bb_opts set = {
-    .usage = "busbar proxy NAME [WORD...] [OPTION...]",
+    .usage = "busbar proxy NAME [WORD...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and says how much of\n"
         "it was hidden behind compute. NAME is a name of `busbar list proxies`; some take numbers after it.\n"
@@ -105,10 +110,11 @@ struct run {
     struct proxy_options options;
     int argc;
     char **argv;
-    const struct bb_proxy *proxy;
+    const struct bb_proxy *proxy; /* NULL: all of them */
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     bool shared_gpu;
+    bool serialisable; /* the step could be run one operation after another, as its data are checked */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
     struct bb_step step;
     struct bb_plan plan;
@@ -164,7 +170,11 @@ static int check_step(struct run *x)
 {
     int rc = x->world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
 
-    return bb_world_agree(&x->world, rc, "the checks of the step");
+    TRY(bb_world_agree(&x->world, rc, "the checks of the step"));
+    x->serialisable = x->plan.checks.safe_serialised;
+    TRY(bb_world_bcast(&x->world, &x->serialisable, sizeof(x->serialisable), 0));
+out:
+    return rc;
 }
 
 /* A file that cannot be written is told before the run, not after it. */
@@ -178,12 +188,29 @@ static int check_trace(struct run *x)
 /* ---- the run
  * ------------------------------------------------------------------------------------------------------------- */
 
+/* The check runs one operation at a time and waits for it, so a step whose operations need each other's streams cannot
+ * have it. */
+static bool checks_data(const struct run *x)
+{
+    return x->options.check && x->serialisable;
+}
+
+static int refuse_check(const struct run *x)
+{
+    if (!x->options.check || x->serialisable)
+        return 0;
+    if (x->world.rank == 0)
+        bb_err(BB_EUSAGE, "%s: --check runs one operation after another, which this step cannot; leave it out",
+               x->step.proxy);
+    return -BB_EUSAGE;
+}
+
 static int check_data(struct run *x)
 {
     unsigned long long mine = 0, *all;
     int rc;
 
-    if (!x->options.check)
+    if (!checks_data(x))
         return 0;
     bb_progress_show(&x->progress, "checking data");
     TRY(bb_data_check(&x->runner, &mine));
@@ -250,7 +277,7 @@ static struct bb_results_device *device_rows(const struct run *x)
 static int open_results(struct run *x)
 {
     struct bb_results_device *devices = device_rows(x);
-    struct bb_results_head head = {.schema = "busbar.proxy/1",
+    struct bb_results_head head = {.schema = x->proxy ? "busbar.proxy/1" : "busbar.proxies/1",
                                    .path = x->options.common.json,
                                    .out = stdout,
                                    .argc = x->argc,
@@ -263,7 +290,7 @@ static int open_results(struct run *x)
                                    .n_devices = x->world.size,
                                    .emulated = x->device.emulated,
                                    .shared_gpu = x->shared_gpu,
-                                   .no_rows = true};
+                                   .no_rows = x->proxy};
     int rc = devices ? bb_results_open(&x->results, &head, &x->world)
                      : bb_err(BB_EFAIL, "no memory for the devices of %d ranks", x->world.size);
 
@@ -291,29 +318,104 @@ out:
     return rc;
 }
 
+static struct bb_run_report report_of(const struct run *x)
+{
+    return (struct bb_run_report){.step = &x->step,
+                                  .world = &x->world,
+                                  .devices = x->devices,
+                                  .shared_gpu = x->shared_gpu,
+                                  .nccl_runtime = x->nccl_runtime,
+                                  .cuda_runtime = x->cuda_runtime,
+                                  .argc = x->argc,
+                                  .argv = x->argv,
+                                  .plan = &x->measure_plan,
+                                  .measured = &x->measured,
+                                  .peak_tflops = x->options.peak_tflops,
+                                  .checked = checks_data(x),
+                                  .wrong = x->wrong};
+}
+
+static bool prints(const struct run *x)
+{
+    const struct bb_common *c = &x->options.common;
+
+    return x->world.rank == 0 && !c->quiet && !(c->json && strcmp(c->json, "-") == 0);
+}
+
 static int report(struct run *x)
 {
-    json_t *groups = json_deep_copy(json_object_get(x->planned, "groups"));
-    const struct bb_run_report r = {.step = &x->step,
-                                    .world = &x->world,
-                                    .devices = x->devices,
-                                    .shared_gpu = x->shared_gpu,
-                                    .nccl_runtime = x->nccl_runtime,
-                                    .cuda_runtime = x->cuda_runtime,
-                                    .argc = x->argc,
-                                    .argv = x->argv,
-                                    .plan = &x->measure_plan,
-                                    .measured = &x->measured,
-                                    .peak_tflops = x->options.peak_tflops,
-                                    .checked = x->options.check,
-                                    .wrong = x->wrong};
-    const struct bb_common *c = &x->options.common;
+    const struct bb_run_report r = report_of(x);
 
     if (x->world.rank != 0)
         return 0;
-    if (!c->quiet && !(c->json && strcmp(c->json, "-") == 0))
+    if (prints(x))
         bb_run_report_text(&r, stdout);
-    return bb_run_report_json(&r, x->results, groups);
+    return bb_run_report_json(&r, x->results, json_deep_copy(json_object_get(x->planned, "groups")));
+}
+
+/* ---- all proxies
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static int report_line(struct run *x, const char *name, bool fits, unsigned long long wrong)
+{
+    struct bb_run_report r = report_of(x);
+
+    r.wrong = wrong;
+    r.step = fits ? r.step : NULL;
+    if (prints(x))
+        bb_run_report_line(&r, name, stdout);
+    return x->world.rank == 0 ? bb_results_row(x->results, bb_run_report_row(&r, name)) : 0;
+}
+
+/* What is left of a proxy that ran; after an error the run's end does it. */
+static int clear(struct run *x)
+{
+    int rc = bb_runner_release(&x->runner, 0);
+
+    bb_measured_release(&x->measured);
+    bb_plan_release(&x->plan);
+    bb_step_release(&x->step);
+    return rc;
+}
+
+/* Every rank fits it by itself and comes to the same. */
+static int run_one(struct run *x, const struct bb_proxy *proxy)
+{
+    const struct bb_proxy_config asked = x->options.shape;
+    struct bb_proxy_config fitted;
+    unsigned long long before = x->wrong;
+    int rc = bb_quick_fit(proxy, &asked, &fitted, &x->step);
+
+    if (rc == -BB_EUSAGE)
+        return report_line(x, proxy->name, false, 0);
+    TRY(rc);
+    TRY(check_step(x));
+    TRY(execute(x));
+    TRY(report_line(x, proxy->name, true, x->wrong - before));
+    TRY(clear(x));
+out:
+    return rc;
+}
+
+static int run_all(struct run *x)
+{
+    struct bb_run_report r;
+    int rc;
+
+    x->options.no_alone = true;
+    x->options.shape.ranks = x->world.size;
+    TRY(choose_device(x));
+    bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
+    bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
+    TRY(open_results(x));
+    x->measure_plan.steps = x->options.steps;
+    r = report_of(x);
+    if (prints(x))
+        bb_run_report_head(&r, stdout);
+    for (int i = 0; i < bb_n_proxies; i++)
+        TRY(run_one(x, &bb_proxies[i]));
+out:
+    return rc;
 }
 
 /* ---- start and end
@@ -330,17 +432,51 @@ static int refuse_graph(void)
     return 0;
 }
 
+static int parse_all(const struct run *x, const struct bb_words *words)
+{
+    if (!x->options.quick)
+        return bb_err(BB_EUSAGE, "all proxies run in small forms only: proxy all --quick");
+    if (words->n > 1)
+        return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
+    if (x->options.trace)
+        return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
+    return bb_quick_refuse(&x->options.shape);
+}
+
 static int parse(struct run *x)
 {
     struct bb_words words;
     int rc;
 
     TRY(bb_opts_parse(&set, &x->options, x->argc, x->argv, &words, stdout));
+    if (words.n > 0 && strcmp(words.word[0], "all") == 0)
+        return parse_all(x, &words);
+    if (x->options.quick)
+        return bb_err(BB_EUSAGE, "--quick runs every proxy: proxy all --quick; to shrink one, --scale-counts 0.001");
     TRY(bb_proxy_configure(&x->options.shape, &words, &x->proxy));
     if (x->options.graph)
         TRY(refuse_graph());
     if (x->options.trace && x->options.traced_steps == 0)
         rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
+out:
+    return rc;
+}
+
+static int run_named(struct run *x)
+{
+    int rc;
+
+    TRY(build(x));
+    TRY(check_step(x));
+    TRY(refuse_check(x));
+    TRY(check_trace(x));
+    TRY(choose_device(x));
+    bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
+    bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
+    TRY(open_results(x));
+    TRY(write_plan(x));
+    TRY(execute(x));
+    TRY(report(x));
 out:
     return rc;
 }
@@ -351,16 +487,7 @@ static int run(struct run *x)
 
     TRY(bb_world_init(&x->world, x->options.common.timeout_s));
     TRY(bb_nccl_version(&x->nccl_header, &x->nccl_runtime));
-    TRY(build(x));
-    TRY(check_step(x));
-    TRY(check_trace(x));
-    TRY(choose_device(x));
-    bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
-    bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
-    TRY(open_results(x));
-    TRY(write_plan(x));
-    TRY(execute(x));
-    TRY(report(x));
+    TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->wrong)
         rc = x->world.rank ? -BB_EDATA : bb_err(BB_EDATA, "wrong data: %llu elements over all ranks", x->wrong);
 out:

@@ -283,6 +283,38 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
                 rank, c.total_us, c.exposed_us, c.slowdown_us, c.waiting_us);
 }
 
+void bb_run_report_head(const struct bb_run_report *r, FILE *out)
+{
+    print_command(r, out);
+    print_machine(r, out);
+    fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d\n#\n",
+            r->plan->steps);
+    fprintf(out, "# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step us", "compute us", "comm us",
+            "exposed us", "idle us", "hidden", "wrong");
+}
+
+void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *out)
+{
+    int rank;
+
+    fprintf(out, "  %-22s", proxy);
+    if (!r->step) {
+        fprintf(out, " has no form for %d rank%s\n", r->world->size, r->world->size > 1 ? "s" : "");
+        return;
+    }
+    cell(out, 11, 1, r->measured->step.p50);
+    rank = bb_run_report_slowest(r, BB_NONE);
+    const struct bb_rank_figures none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
+    const struct bb_rank_figures *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
+    const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
+    for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
+        cell(out, 11, 1, values[k]);
+    cell(out, 6, 1, 100 * bb_hidden_fraction(f));
+    fputs(bb_hidden_fraction(f) >= 0 ? "%" : " ", out);
+    cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
+    fputc('\n', out);
+}
+
 void bb_run_report_text(const struct bb_run_report *r, FILE *out)
 {
     print_command(r, out);

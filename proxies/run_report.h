@@ -28,6 +28,12 @@ struct bb_run_report {
 /* bb_run_report_text - the report for people. */
 void bb_run_report_text(const struct bb_run_report *r, FILE *out);
 
+/* One line of `busbar proxy all` for each proxy, under the head of the table. measured is of that proxy; a proxy
+ * without a form for these ranks (step NULL) says so. */
+void bb_run_report_head(const struct bb_run_report *r, FILE *out);
+void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *out);
+json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
+
 /* bb_run_report_json - the fields of busbar.proxy/1 that a run adds to those of the plan. groups: the plan's array of
  * groups, taken over, whose objects get the figures of the slowest rank. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;

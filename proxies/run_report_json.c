@@ -96,6 +96,31 @@ static json_t *overlap(const struct bb_run_report *r, int rank)
         "waiting_us", bb_json_real(c.waiting_us));
 }
 
+static json_t *graph(const struct bb_measured *m)
+{
+    if (!m->graphed)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph_step), "issue_us",
+                     bb_json_stats(&m->graph_issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",
+                     bb_json_real(m->graph_step.p50 / m->step.p50));
+}
+
+json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
+{
+    json_t *row = json_pack("{s:s, s:b}", "proxy", proxy, "fits", r->step != NULL);
+    int rank;
+
+    if (!row || !r->step)
+        return row;
+    rank = bb_run_report_slowest(r, BB_NONE);
+    json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));
+    json_object_set_new(row, "step_us", bb_json_stats(&r->measured->step));
+    json_object_set_new(row, "graph", graph(r->measured));
+    json_object_set_new(row, "breakdown", rank == BB_NONE ? json_null() : breakdown(r, rank));
+    json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
+    return row;
+}
+
 static int set_traced(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
 {
     int rank = bb_run_report_slowest(r, BB_NONE), rc;
@@ -111,15 +136,6 @@ static int set_traced(const struct bb_run_report *r, struct bb_results *res, jso
     TRY(bb_results_set(res, "breakdown_by_role", by_role(r)));
 out:
     return rc;
-}
-
-static json_t *graph(const struct bb_measured *m)
-{
-    if (!m->graphed)
-        return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph_step), "issue_us",
-                     bb_json_stats(&m->graph_issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",
-                     bb_json_real(m->graph_step.p50 / m->step.p50));
 }
 
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups)

@@ -406,3 +406,72 @@ def test_every_operation_of_a_plan_says_its_flops_and_bytes(busbar):
     computes = [op for op in plan["roles"][0]["program"] if op["kind"] == "compute"]
     assert [op["flops"] for op in computes] == [53792604160, 2 * 53792604160]
     assert all(op["moved_bytes"] > 2 * 4 * 12 * 1280 * 1280 for op in computes)  # two layers read their weights
+
+
+# ---- every proxy -----------------------------------------------------------------------------------------------------
+
+NAMES = ["gpt2_large", "bert_large", "resnet50", "resnet50_ring", "resnet152", "resnet152_scal", "cosmoflow", "dlrm", "gpt3",
+         "gpt3_one_pipe_step", "gpt3_moe", "gpt3_moe_one_pipe_step"]
+FEW = ("--warmup", 0, "--steps", 1, "--traced-steps", 1)
+
+
+def test_all_proxies_in_one_table_with_their_data_checked(busbar, tmp_path):
+    path = tmp_path / "all.json"
+    done = busbar.run("proxy", "all", "--quick", *FEW, "--check", "--graph", "--scale-counts", 1e-6, "--json", path,
+                      ranks=8)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(path.read_text())
+    assert result["schema"] == "busbar.proxies/1" and result["status"] == "ok"
+    rows = {row["proxy"]: row for row in result["results"]}
+    assert list(rows) == NAMES
+    misfits = {"resnet152_scal", "gpt3_moe", "gpt3_moe_one_pipe_step"}
+    assert {name for name, row in rows.items() if not row["fits"]} == misfits
+    for name, row in rows.items():
+        line = next(text for text in done.stdout.splitlines() if text.startswith(f"  {name} "))
+        if name in misfits:
+            assert line.endswith("has no form for 8 ranks") and set(row) == {"proxy", "fits"}
+            continue
+        # the streams of the one_pipe_step need each other, so nothing of it is checked one by one
+        assert row["wrong"] == (None if "one_pipe" in name else 0)
+        assert row["step_us"]["p50"] > 0 and row["graph"]["step_us"]["p50"] > 0
+        assert row["breakdown"]["step_us"] > 0 and "counts times 1e-06" in row["summary"]
+        assert line.split()[1] == f"{row['step_us']['p50']:.1f}" and line.split()[-1] == ("-" if "one_pipe" in name else "0")
+
+
+def test_all_proxies_run_without_mpirun_and_say_what_has_no_form(busbar):
+    done = busbar.run("proxy", "all", "--quick", *FEW, "--compute", "none", env=NO_DATA)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert [line.split()[0] for line in lines] == NAMES
+    assert sum("has no form for 1 rank" in line for line in lines) == 8
+
+
+def test_what_has_experts_runs_on_32(busbar, tmp_path):
+    run = busbar.json("proxy", "all", "--quick", *FEW, "--compute", "none", ranks=32, env=NO_DATA, tmp_path=tmp_path)
+    assert {row["proxy"] for row in run["results"] if row["fits"]} >= {"gpt3_moe", "gpt3_moe_one_pipe_step", "gpt3"}
+
+
+def test_wrong_data_of_one_proxy_end_with_3(busbar):
+    env = {"EMU_FAULT": "corrupt:rank=1,call=1,name=ncclRecv"}
+    done = busbar.run("proxy", "all", "--quick", *FEW, "--check", "--compute", "none", "--scale-counts", 1e-5, ranks=2,
+                      env=env)
+    assert done.returncode == 3 and "1 elements wrong" in done.stderr
+    assert sum(line.endswith(" 1") for line in done.stdout.splitlines() if line.startswith("  ")) == 1
+
+
+@pytest.mark.parametrize("args,message", [
+    (("all",), "--quick"),
+    (("all", 3, "--quick"), "'3'"),
+    (("all", "--quick", "--stages", 2), "--stages"),
+    (("all", "--quick", "--trace", "t.json"), "--trace"),
+    (("gpt2_large", "--quick"), "all --quick"),
+])
+def test_all_is_refused_what_is_of_one_proxy(busbar, args, message):
+    done = busbar.run("proxy", *args, env=NO_DATA)
+    assert done.returncode == 2 and done.stdout == "" and message in done.stderr
+
+
+def test_a_step_that_cannot_be_run_one_by_one_is_not_checked(busbar):
+    done = busbar.run("proxy", "gpt3_one_pipe_step", 2, 1, *FEW, "--check", "--scale-counts", 1e-6, ranks=8)
+    assert done.returncode == 2 and done.stdout == ""
+    assert "gpt3_one_pipe_step: --check runs one operation after another" in done.stderr

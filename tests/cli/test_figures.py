@@ -36,6 +36,7 @@ def exactly(us):
 # ---- modes -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_three_figures_are_three_figures(figures):
     """stream: the operations alone. sync: with the launch of each. graph: all launched at once."""
     rows = figures("--mode", "all")

@@ -3,6 +3,7 @@
 
 #include "bootstrap/results.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static json_t *int_array(const int *values, int n)
@@ -127,8 +128,9 @@ static json_t *operation(const struct bb_layout *l, const struct bb_program *p, 
     json_object_set_new(o, "layer", index_or_null(op->layer));
     json_object_set_new(o, "what", op->what ? json_string(op->what) : json_null());
     json_object_set_new(o, "compute_us", comm ? json_null() : json_real(op->compute_us));
-    json_object_set_new(o, "flops", comm ? json_null() : json_real(op->flops));
-    json_object_set_new(o, "moved_bytes", op->work ? json_real(op->work_times * bb_work_bytes(op->work)) : json_null());
+    json_object_set_new(o, "flops", comm ? json_null() : json_integer(llround(op->flops)));
+    json_object_set_new(o, "moved_bytes",
+                        op->work ? json_integer(llround(op->work_times * bb_work_bytes(op->work))) : json_null());
     return o;
 }
 
@@ -148,9 +150,10 @@ json_t *bb_plan_roles(const struct bb_plan *plan, bool ops)
 
     for (int r = 0; r < plan->traffic.n; r++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[r];
-        json_t *o = json_pack("{s:s, s:o, s:o, s:f, s:f, s:o}", "name", role->name, "ranks",
-                              int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
-                              role->compute_us, "flops", role->flops, "memory_bytes", memory_of(role));
+        json_t *o =
+            json_pack("{s:s, s:o, s:o, s:f, s:I, s:o}", "name", role->name, "ranks",
+                      int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
+                      role->compute_us, "flops", (json_int_t)llround(role->flops), "memory_bytes", memory_of(role));
 
         if (ops)
             json_object_set_new(o, "program", program_of(l, role->program));

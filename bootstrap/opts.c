@@ -126,12 +126,23 @@ static bool in_range(const struct bb_opt *opt, double value)
     return (opt->min == 0 && opt->max == 0) || (value >= opt->min && value <= opt->max);
 }
 
+/* "4 KiB" for sizes, the number itself for others. */
+static const char *bound(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
+{
+    if (opt->kind == BB_OPT_SIZE)
+        return bb_format_bytes((size_t)value, text);
+    snprintf(text, BB_BYTES_TEXT, "%.15g", value);
+    return text;
+}
+
 static int refuse_value(const struct bb_opt *opt, const char *text, const char *expected)
 {
+    char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
+
     if (opt->min == 0 && opt->max == 0)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected %s", opt->name, text, expected);
-    return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected %s from %.15g to %.15g", opt->name, text, expected,
-                  opt->min, opt->max);
+    return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected %s from %s to %s", opt->name, text, expected,
+                  bound(opt, opt->min, low), bound(opt, opt->max, high));
 }
 
 static int set_int(const struct bb_opt *opt, const char *text, int *field)

@@ -32,8 +32,8 @@ int bb_refuse_ranks(const struct bb_proxy_config *c, int step, const char *why)
 
     if (c->ranks % step == 0)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: %d rank%s do not divide by %d (%s); nearest: %s ranks", c->proxy, c->ranks,
-                  c->ranks == 1 ? "" : "s", step, why, bb_multiples(c->ranks, step, near));
+    return bb_err(BB_EUSAGE, "%s: %d %s not divide by %d (%s); nearest: %s ranks", c->proxy, c->ranks,
+                  c->ranks == 1 ? "rank does" : "ranks do", step, why, bb_multiples(c->ranks, step, near));
 }
 
 int bb_world_layout(struct bb_layout *l, int ranks)

@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* argv[0] is the subcommand's own name. Returns 0 or above, or a negative error. */
 struct command {
@@ -98,6 +99,14 @@ static int run_command(int argc, char **argv)
     return bb_refuse_word("command", argv[0], names, N_COMMANDS);
 }
 
+/* A rank that was refused in silence leaves after the one that says why: mpirun ends the others with the first. */
+static void let_first_rank_speak(void)
+{
+    const struct timespec while_it_starts = {.tv_nsec = 500000000};
+
+    nanosleep(&while_it_starts, NULL);
+}
+
 int main(int argc, char **argv)
 {
     int rc = 0;
@@ -117,5 +126,7 @@ int main(int argc, char **argv)
     }
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc >= 0)
         rc = bb_err(BB_EFAIL, "cannot write to stdout");
+    if (rc < 0 && bb_err_is_mute())
+        let_first_rank_speak();
     return bb_exit_code(rc);
 }

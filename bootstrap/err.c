@@ -28,6 +28,11 @@ void bb_err_mute(int on)
     mute = on;
 }
 
+int bb_err_is_mute(void)
+{
+    return mute;
+}
+
 __attribute__((format(printf, 2, 0))) static void say(const char *kind, const char *fmt, va_list args)
 {
     char line[2048];

@@ -51,6 +51,7 @@ void bb_err_identify(int rank, const char *host, int gpu);
  * command line is read: all would say the same.
  */
 void bb_err_mute(int on);
+int bb_err_is_mute(void);
 
 /* bb_exit_code - exit status for a return code: 0 for 0 and above, else the code without its sign. */
 int bb_exit_code(int rc);

@@ -225,7 +225,7 @@ static size_t fit_memory(struct bench *b, size_t need, size_t available)
     while (b->options.fit_memory && s->n_sizes == 0 && need > available &&
            s->max_bytes - s->max_bytes / 8 > s->min_bytes) {
         s->max_bytes -= s->max_bytes / 8;
-        need = bb_buffer_cost(arena_bytes(b));
+        need = bb_guarded_cost(arena_bytes(b));
     }
     b->options.max_bytes = s->max_bytes;
     if (s->max_bytes < asked && b->world.rank == 0)
@@ -236,7 +236,7 @@ static size_t fit_memory(struct bench *b, size_t need, size_t available)
 /* The fullest GPU decides for all, and rank 0 says so. Asked before NCCL takes its share, and after. */
 static int check_memory(struct bench *b)
 {
-    size_t need = bb_buffer_cost(arena_bytes(b)), available, *of_ranks = calloc((size_t)b->world.size, sizeof need);
+    size_t need = bb_guarded_cost(arena_bytes(b)), available, *of_ranks = calloc((size_t)b->world.size, sizeof need);
     int rc;
 
     if (!of_ranks)
@@ -358,7 +358,7 @@ static int make_arena(struct bench *b)
     int rc;
 
     if (asked == BB_REGISTER_NONE)
-        TRY(bb_buffer_init(&b->rig.arena, arena_bytes(b), b->rig.stream));
+        TRY(bb_guarded_init(&b->rig.arena, arena_bytes(b), b->rig.stream));
     else
         TRY(bb_registration_init(&b->registration, &b->rig.arena, arena_bytes(b), asked, &b->comm));
     TRY(fill_arena(&b->rig));
@@ -395,7 +395,7 @@ out:
 
 static void release_rig(struct bb_rig *rig)
 {
-    bb_buffer_release(&rig->arena);
+    bb_guarded_release(&rig->arena);
     if (rig->verdicts)
         (void)cudaFree(rig->verdicts);
     if (rig->stop)

@@ -190,7 +190,7 @@ static size_t slot_bytes(const struct overlap *v)
     for (int i = 0; i < v->sizes.n; i++)
         for (int r = 0; r < v->session.world.size; r++) {
             const struct bb_case c = case_of(v, v->sizes.bytes[i]);
-            size_t bytes = bb_layout_of(&c, r).slot_bytes;
+            size_t bytes = bb_operands_of(&c, r).slot_bytes;
             largest = bytes > largest ? bytes : largest;
         }
     return largest;

@@ -30,7 +30,7 @@ struct bb_case {
 };
 
 /* Offsets and sizes in bytes; offsets from the slot's start. */
-struct bb_layout {
+struct bb_operands {
     size_t send_offset, send_bytes;
     size_t recv_offset, recv_bytes;
     size_t before_offset, before_bytes; /* guard zone in front of the receive area's buffer */
@@ -44,8 +44,8 @@ size_t bb_case_bytes(const struct bb_case *c);
 /* bb_case_possible - false for an operation that cannot be done in place. */
 bool bb_case_possible(const struct bb_case *c);
 
-/* bb_layout_of - where the buffers of `rank` lie. */
-struct bb_layout bb_layout_of(const struct bb_case *c, int rank);
+/* bb_operands_of - where the buffers of `rank` lie. */
+struct bb_operands bb_operands_of(const struct bb_case *c, int rank);
 
 /* bb_slot_of - slot of an iteration among `slots` >= 2; the last one is for the very last iteration only. */
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
@@ -60,14 +60,14 @@ bool bb_case_contributes(const struct bb_case *c, int rank);
 void bb_case_expect(const struct bb_case *c, int rank, struct bb_expect *e, size_t *count);
 
 /*
- * An uneven exchange delivers slices of different lengths, hence several expectations: part i of bb_case_parts covers
- * `count` elements from element `offset` of the receive area on. Every other kind has one part, all of the area.
+ * An uneven exchange delivers slices of different lengths, hence several expectations: part i of bb_case_arrivals
+ * covers `count` elements from element `offset` of the receive area on. Every other kind has one part, all of the area.
  */
-struct bb_part {
+struct bb_arrival {
     size_t offset, count;
     struct bb_expect expect;
 };
-int bb_case_parts(const struct bb_case *c);
-struct bb_part bb_case_part(const struct bb_case *c, int rank, int i);
+int bb_case_arrivals(const struct bb_case *c);
+struct bb_arrival bb_case_arrival(const struct bb_case *c, int rank, int i);
 
 #endif

@@ -8,10 +8,10 @@
 
 size_t bb_case_slots(const struct bb_rig *rig, const struct bb_case *c)
 {
-    return rig->arena.bytes / bb_layout_of(c, rig->comm->rank).slot_bytes;
+    return rig->arena.bytes / bb_operands_of(c, rig->comm->rank).slot_bytes;
 }
 
-static struct bb_call call_of(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, size_t slot)
+static struct bb_call call_of(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, size_t slot)
 {
     unsigned char *base = rig->arena.area + slot * l->slot_bytes;
 
@@ -31,7 +31,7 @@ static struct bb_call call_of(struct bb_rig *rig, const struct bb_case *c, const
 
 int bb_case_launch(struct bb_rig *rig, const struct bb_case *c, size_t slot)
 {
-    struct bb_layout l = bb_layout_of(c, rig->comm->rank);
+    struct bb_operands l = bb_operands_of(c, rig->comm->rank);
     struct bb_call call = call_of(rig, c, &l, slot);
 
     return bb_launch(&call);
@@ -54,7 +54,7 @@ static bool is_grouped(const struct bb_rig *rig, const struct bb_case *c)
 }
 
 /* Iteration i; the layout is worked out once for all. */
-static int iteration(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, size_t i, bool very_last)
+static int iteration(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, size_t i, bool very_last)
 {
     size_t m = bb_rig_aggregate(rig), slots = rig->arena.bytes / l->slot_bytes;
     bool grouped = is_grouped(rig, c);
@@ -82,7 +82,7 @@ out:
 
 int bb_issue(struct bb_rig *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row)
 {
-    struct bb_layout l = bb_layout_of(c, rig->comm->rank);
+    struct bb_operands l = bb_operands_of(c, rig->comm->rank);
     int rc = bb_marks_border(rig->marks, first, rig->stream);
 
     bb_world_guard(rig->world, bb_colls[c->kind].name);

@@ -56,7 +56,7 @@ struct bb_rig {
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
-    struct bb_buffer arena;      /* slots, case.h                                   */
+    struct bb_guarded arena;     /* slots, case.h                                   */
     struct bb_verdict *verdicts; /* [2] device memory: data, guard zones            */
     int iterations, repeats, warmup, checks;
     int aggregate;             /* operations of an iteration, in one group; 0 as 1                     */

@@ -33,7 +33,7 @@ static size_t matrix_bytes(const struct bb_gemm_shape *s)
 
 size_t bb_overlap_rig_bytes(const struct bb_gemm_shape *product, size_t slot_bytes)
 {
-    return bb_buffer_cost(matrix_bytes(product)) + bb_buffer_cost(2 * slot_bytes) + BB_GEMM_WORKSPACE;
+    return bb_guarded_cost(matrix_bytes(product)) + bb_guarded_cost(2 * slot_bytes) + BB_GEMM_WORKSPACE;
 }
 
 static int make_streams(struct bb_overlap_rig *rig)
@@ -98,8 +98,8 @@ int bb_overlap_rig_init(struct bb_overlap_rig *rig, const struct bb_gemm_shape *
         return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
     TRY(make_streams(rig));
     TRY(BB_CUDA(cudaMalloc((void **)&rig->verdict, 2 * sizeof *rig->verdict)));
-    TRY(bb_buffer_init(&rig->matrices, matrix_bytes(product), rig->compute));
-    TRY(bb_buffer_init(&rig->slots, 2 * slot_bytes, rig->comm));
+    TRY(bb_guarded_init(&rig->matrices, matrix_bytes(product), rig->compute));
+    TRY(bb_guarded_init(&rig->slots, 2 * slot_bytes, rig->comm));
     TRY(bb_stream_wait(rig->world, rig->comm, "preparation of buffers", NULL, NULL));
     TRY(fill_matrices(rig, product->dtype));
     TRY(bb_gemm_lib_init(&rig->lib, BB_GEMM_WORKSPACE));
@@ -124,8 +124,8 @@ void bb_overlap_rig_release(struct bb_overlap_rig *rig)
 {
     bb_gemm_release(&rig->gemm);
     bb_gemm_lib_release(&rig->lib);
-    bb_buffer_release(&rig->slots);
-    bb_buffer_release(&rig->matrices);
+    bb_guarded_release(&rig->slots);
+    bb_guarded_release(&rig->matrices);
     if (rig->verdict)
         (void)cudaFree(rig->verdict);
     destroy_event(rig->comm_end);
@@ -146,7 +146,7 @@ void bb_overlap_rig_release(struct bb_overlap_rig *rig)
 
 static int launch_collective(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, bool last)
 {
-    const struct bb_layout l = bb_layout_of(&work->c, work->comm->rank);
+    const struct bb_operands l = bb_operands_of(&work->c, work->comm->rank);
     unsigned char *slot = rig->slots.area + (last ? l.slot_bytes : 0);
     const struct bb_call call = {.kind = work->c.kind,
                                  .send = slot + l.send_offset,
@@ -289,7 +289,7 @@ static struct bb_pattern pattern_of(const struct bb_overlap_rig *rig, const stru
 
 static int prepare(struct bb_overlap_rig *rig, const struct bb_overlap_work *work)
 {
-    const struct bb_layout l = bb_layout_of(&work->c, work->comm->rank);
+    const struct bb_operands l = bb_operands_of(&work->c, work->comm->rank);
     struct bb_pattern pattern;
     int rc = 0;
 
@@ -312,8 +312,8 @@ struct finding {
 
 static int look(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, struct finding *found)
 {
-    const struct bb_layout l = bb_layout_of(&work->c, work->comm->rank);
-    const struct bb_part part = bb_case_part(&work->c, work->comm->rank, 0);
+    const struct bb_operands l = bb_operands_of(&work->c, work->comm->rank);
+    const struct bb_arrival part = bb_case_arrival(&work->c, work->comm->rank, 0);
     const struct bb_pattern pattern = pattern_of(rig, &work->c);
     unsigned char *slot = rig->slots.area + l.slot_bytes;
     struct bb_verdict verdict = {0};

@@ -23,8 +23,8 @@ struct bb_overlap_rig {
     cudaEvent_t gathered, begin, compute_end, comm_end;
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
-    struct bb_buffer matrices;  /* A, B, C                                      */
-    struct bb_buffer slots;     /* of the collective: one for all but the last, one for the last, which is verified */
+    struct bb_guarded matrices; /* A, B, C                                      */
+    struct bb_guarded slots;    /* of the collective: one for all but the last, one for the last, which is verified */
     struct bb_verdict *verdict; /* device memory */
     int repeats, warmup;
     bool gated; /* false where ranks share a GPU: the gate would keep the others from it */

@@ -43,7 +43,7 @@ const struct bb_p2p_figure bb_p2p_figures[BB_P2P_KINDS] = {
 
 size_t bb_p2p_rig_bytes(size_t bytes)
 {
-    return 3 * bb_buffer_cost(bytes + GUARD);
+    return 3 * bb_guarded_cost(bytes + GUARD);
 }
 
 static int wait(struct bb_p2p_rig *rig, const char *what)
@@ -66,9 +66,9 @@ int bb_p2p_rig_init(struct bb_p2p_rig *rig, size_t bytes)
     TRY(BB_CUDA(cudaEventCreate(&rig->start)));
     TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
     TRY(BB_CUDA(cudaMalloc((void **)&rig->verdict, sizeof *rig->verdict)));
-    TRY(bb_buffer_init(&rig->send, bytes + GUARD, rig->stream));
-    TRY(bb_buffer_init(&rig->recv, bytes + GUARD, rig->stream));
-    TRY(bb_buffer_init(&rig->last, bytes + GUARD, rig->stream));
+    TRY(bb_guarded_init(&rig->send, bytes + GUARD, rig->stream));
+    TRY(bb_guarded_init(&rig->recv, bytes + GUARD, rig->stream));
+    TRY(bb_guarded_init(&rig->last, bytes + GUARD, rig->stream));
     bb_nvtx_name_stream(&rig->nvtx, rig->stream, "p2p");
     TRY(wait(rig, "preparation of buffers"));
 out:
@@ -77,9 +77,9 @@ out:
 
 void bb_p2p_rig_release(struct bb_p2p_rig *rig)
 {
-    bb_buffer_release(&rig->last);
-    bb_buffer_release(&rig->recv);
-    bb_buffer_release(&rig->send);
+    bb_guarded_release(&rig->last);
+    bb_guarded_release(&rig->recv);
+    bb_guarded_release(&rig->send);
     if (rig->verdict)
         (void)cudaFree(rig->verdict);
     if (rig->stop)

@@ -45,8 +45,8 @@ struct bb_p2p_rig {
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
-    struct bb_buffer send, recv, last; /* last: receives the very last timed message, which is verified */
-    struct bb_verdict *verdict;        /* device memory */
+    struct bb_guarded send, recv, last; /* last: receives the very last timed message, which is verified */
+    struct bb_verdict *verdict;         /* device memory */
     int iterations, repeats, warmup;
     bool check;
     uint64_t passes;                 /* runs so far: each has its own data */

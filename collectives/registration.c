@@ -60,7 +60,7 @@ out:
     return rc;
 }
 
-int bb_registration_init(struct bb_registration *r, struct bb_buffer *arena, size_t bytes,
+int bb_registration_init(struct bb_registration *r, struct bb_guarded *arena, size_t bytes,
                          enum bb_registration_kind asked, struct bb_comm *comm)
 {
     int rc;
@@ -74,7 +74,7 @@ out:
     return rc;
 }
 
-void bb_registration_release(struct bb_registration *r, struct bb_buffer *arena, struct bb_comm *comm)
+void bb_registration_release(struct bb_registration *r, struct bb_guarded *arena, struct bb_comm *comm)
 {
     release_fn *call;
 
@@ -84,7 +84,7 @@ void bb_registration_release(struct bb_registration *r, struct bb_buffer *arena,
         (void)call(comm->nccl, r->handle);
     if (r->memory) {
         (void)ncclMemFree(r->memory);
-        *arena = (struct bb_buffer){0};
+        *arena = (struct bb_guarded){0};
     }
     *r = (struct bb_registration){0};
 }

@@ -23,8 +23,8 @@ extern const char *const bb_registration_names[BB_REGISTER_COUNT]; /* none local
  * bb_registration_init - an arena of `bytes` on the current device, registered as asked; collective over the
  * communicator. arena->area is owned by the registration. Release works on a half-made one, before the communicator's.
  */
-int bb_registration_init(struct bb_registration *r, struct bb_buffer *arena, size_t bytes,
+int bb_registration_init(struct bb_registration *r, struct bb_guarded *arena, size_t bytes,
                          enum bb_registration_kind asked, struct bb_comm *comm) BB_MUST_CHECK;
-void bb_registration_release(struct bb_registration *r, struct bb_buffer *arena, struct bb_comm *comm);
+void bb_registration_release(struct bb_registration *r, struct bb_guarded *arena, struct bb_comm *comm);
 
 #endif

@@ -14,7 +14,7 @@ struct finding {
     struct bb_wrong first;
 };
 
-static unsigned char *last_slot(const struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l)
+static unsigned char *last_slot(const struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l)
 {
     return rig->arena.area + (bb_case_slots(rig, c) - 1) * l->slot_bytes;
 }
@@ -26,7 +26,7 @@ static struct bb_pattern pattern_of(const struct bb_rig *rig, const struct bb_ca
 
 int bb_verify_prepare(struct bb_rig *rig, const struct bb_case *c)
 {
-    struct bb_layout l = bb_layout_of(c, rig->comm->rank);
+    struct bb_operands l = bb_operands_of(c, rig->comm->rank);
     unsigned char *slot = last_slot(rig, c, &l);
     struct bb_pattern pattern;
     int rc;
@@ -41,7 +41,7 @@ out:
     return rc;
 }
 
-static int check_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_part *part,
+static int check_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_arrival *part,
                       const struct bb_pattern *pattern, const unsigned char *area)
 {
     return bb_check(area + part->offset * bb_dtypes[c->dtype].bytes, part->count, pattern, &part->expect,
@@ -49,7 +49,7 @@ static int check_part(struct bb_rig *rig, const struct bb_case *c, const struct 
 }
 
 /* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
-static int compare(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, struct finding *mine)
+static int compare(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, struct finding *mine)
 {
     unsigned char *slot = last_slot(rig, c, l);
     struct bb_pattern pattern = pattern_of(rig, c);
@@ -58,8 +58,8 @@ static int compare(struct bb_rig *rig, const struct bb_case *c, const struct bb_
     mine->due = l->before_bytes + l->after_bytes;
     TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
     TRY(bb_verdict_clear(&rig->verdicts[1], rig->stream));
-    for (int i = 0; i < bb_case_parts(c); i++) {
-        struct bb_part part = bb_case_part(c, rig->comm->rank, i);
+    for (int i = 0; i < bb_case_arrivals(c); i++) {
+        struct bb_arrival part = bb_case_arrival(c, rig->comm->rank, i);
 
         mine->due += part.count;
         TRY(check_part(rig, c, &part, &pattern, slot + l->recv_offset));
@@ -72,15 +72,15 @@ out:
 }
 
 /* Looks at one part after the other, since their indices all begin at 0. */
-static int find_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, struct bb_part *part,
+static int find_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, struct bb_arrival *part,
                      uint64_t *index)
 {
     struct bb_pattern pattern = pattern_of(rig, c);
     struct bb_verdict v = {0};
     int rc = 0;
 
-    for (int i = 0; i < bb_case_parts(c) && v.wrong == 0; i++) {
-        *part = bb_case_part(c, rig->comm->rank, i);
+    for (int i = 0; i < bb_case_arrivals(c) && v.wrong == 0; i++) {
+        *part = bb_case_arrival(c, rig->comm->rank, i);
         TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
         TRY(check_part(rig, c, part, &pattern, last_slot(rig, c, l) + l->recv_offset));
         TRY(bb_rig_wait(rig, "search for the first wrong element"));
@@ -91,11 +91,11 @@ out:
     return rc;
 }
 
-static int fetch_first(struct bb_rig *rig, const struct bb_case *c, const struct bb_layout *l, struct bb_wrong *first)
+static int fetch_first(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, struct bb_wrong *first)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes;
     struct bb_pattern pattern = pattern_of(rig, c);
-    struct bb_part part = {0};
+    struct bb_arrival part = {0};
     uint64_t index;
     int rc;
 
@@ -110,7 +110,7 @@ out:
 
 static int look(struct bb_rig *rig, const struct bb_case *c, struct finding *mine)
 {
-    struct bb_layout l = bb_layout_of(c, rig->comm->rank);
+    struct bb_operands l = bb_operands_of(c, rig->comm->rank);
     struct bb_verdict v[2] = {{0}};
     int rc;
 

@@ -15,37 +15,37 @@ static size_t round_up(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-size_t bb_buffer_cost(size_t bytes)
+size_t bb_guarded_cost(size_t bytes)
 {
     return bytes == 0 ? 0 : round_up(bytes) + 2 * BB_GUARD_BYTES;
 }
 
-int bb_buffer_init(struct bb_buffer *b, size_t bytes, cudaStream_t stream)
+int bb_guarded_init(struct bb_guarded *b, size_t bytes, cudaStream_t stream)
 {
     int rc;
 
-    *b = (struct bb_buffer){0};
+    *b = (struct bb_guarded){0};
     if (bytes == 0)
         return 0;
-    TRY(BB_CUDA(cudaMalloc(&b->base, bb_buffer_cost(bytes))));
+    TRY(BB_CUDA(cudaMalloc(&b->base, bb_guarded_cost(bytes))));
     b->area = (unsigned char *)b->base + BB_GUARD_BYTES;
     b->bytes = bytes;
     TRY(BB_CUDA(cudaMemsetAsync(b->base, CANARY, BB_GUARD_BYTES, stream)));
     TRY(BB_CUDA(cudaMemsetAsync(b->area + bytes, CANARY, round_up(bytes) - bytes + BB_GUARD_BYTES, stream)));
     return 0;
 out:
-    bb_buffer_release(b);
+    bb_guarded_release(b);
     return rc;
 }
 
-void bb_buffer_release(struct bb_buffer *b)
+void bb_guarded_release(struct bb_guarded *b)
 {
     if (b->base)
         (void)cudaFree(b->base);
-    *b = (struct bb_buffer){0};
+    *b = (struct bb_guarded){0};
 }
 
-int bb_buffer_check_guards(const struct bb_buffer *b, struct bb_verdict *verdict, cudaStream_t stream)
+int bb_guarded_check_guards(const struct bb_guarded *b, struct bb_verdict *verdict, cudaStream_t stream)
 {
     int rc;
 

@@ -1,6 +1,6 @@
 /*
  * buffers.h - device memory with guard zones. The bytes on both sides of the area hold a canary, so that a write
- * outside of it is seen by bb_buffer_check_guards().
+ * outside of it is seen by bb_guarded_check_guards().
  */
 #ifndef BB_CUDA_BUFFERS_H
 #define BB_CUDA_BUFFERS_H
@@ -13,21 +13,21 @@
 
 #define BB_GUARD_BYTES 4096
 
-struct bb_buffer {
+struct bb_guarded {
     unsigned char *area; /* device pointer, aligned to 256 bytes; NULL for an empty buffer */
     size_t bytes;        /* of the area, without the guards                                */
     void *base;          /* what cudaMalloc gave; owned                                    */
 };
 
-/* bb_buffer_cost - what bb_buffer_init takes from the device for an area of that many bytes. */
-size_t bb_buffer_cost(size_t bytes);
+/* bb_guarded_cost - what bb_guarded_init takes from the device for an area of that many bytes. */
+size_t bb_guarded_cost(size_t bytes);
 
-/* bb_buffer_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
-BB_MUST_CHECK int bb_buffer_init(struct bb_buffer *b, size_t bytes, cudaStream_t stream);
-void bb_buffer_release(struct bb_buffer *b);
+/* bb_guarded_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
+BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, cudaStream_t stream);
+void bb_guarded_release(struct bb_guarded *b);
 
-/* bb_buffer_check_guards - adds the guard bytes that were overwritten to *verdict (device memory), on stream. */
-BB_MUST_CHECK int bb_buffer_check_guards(const struct bb_buffer *b, struct bb_verdict *verdict, cudaStream_t stream);
+/* bb_guarded_check_guards - adds the guard bytes that were overwritten to *verdict (device memory), on stream. */
+BB_MUST_CHECK int bb_guarded_check_guards(const struct bb_guarded *b, struct bb_verdict *verdict, cudaStream_t stream);
 
 /*
  * bb_memory_fits - refuse (-BB_EUSAGE, with both numbers) when `bytes` exceed what the current device has free.

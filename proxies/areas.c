@@ -7,7 +7,7 @@
 
 struct bb_areas {
     int n;
-    struct bb_buffer areas[];
+    struct bb_guarded areas[];
 };
 
 size_t bb_areas_cost(const size_t *bytes, int n)
@@ -15,7 +15,7 @@ size_t bb_areas_cost(const size_t *bytes, int n)
     size_t total = 0;
 
     for (int i = 0; i < n; i++)
-        total += bb_buffer_cost(bytes[i]);
+        total += bb_guarded_cost(bytes[i]);
     return total;
 }
 
@@ -33,7 +33,7 @@ int bb_areas_init(struct bb_areas **areas, const size_t *bytes, int n, cudaStrea
     if (!m)
         return bb_err(BB_EFAIL, "no memory for %d buffers", n);
     for (; m->n < n; m->n++)
-        TRY(bb_buffer_init(&m->areas[m->n], bytes[m->n], stream));
+        TRY(bb_guarded_init(&m->areas[m->n], bytes[m->n], stream));
     return 0;
 out:
     bb_areas_release(m);
@@ -44,7 +44,7 @@ out:
 void bb_areas_release(struct bb_areas *m)
 {
     for (int i = 0; m && i < m->n; i++)
-        bb_buffer_release(&m->areas[i]);
+        bb_guarded_release(&m->areas[i]);
     free(m);
 }
 
@@ -58,7 +58,7 @@ int bb_areas_check_guards(const struct bb_areas *m, struct bb_verdict *verdict, 
     int rc = 0;
 
     for (int i = 0; i < m->n; i++)
-        TRY(bb_buffer_check_guards(&m->areas[i], verdict, stream));
+        TRY(bb_guarded_check_guards(&m->areas[i], verdict, stream));
 out:
     return rc;
 }

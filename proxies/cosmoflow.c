@@ -156,7 +156,7 @@ out:
 struct shard {
     const struct model *model;
     struct bb_script script;
-    struct bb_lane mp, dense, world;
+    struct bb_script_lane mp, dense, world;
     int partners[2]; /* places in mp, relative */
 };
 
@@ -191,7 +191,7 @@ static void exchange(struct shard *h, enum bb_coll_kind kind, size_t part)
     bb_script_wait(s, bb_script_collective(s, h->mp, what, kind, part, src, dst));
 }
 
-static void reduce(struct shard *h, struct bb_lane lane, const char *what, size_t count)
+static void reduce(struct shard *h, struct bb_script_lane lane, const char *what, size_t count)
 {
     h->script.phase = BB_PHASE_GRADIENTS;
     (void)bb_script_reduce(&h->script, lane, what, count);

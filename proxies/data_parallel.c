@@ -40,7 +40,7 @@ struct training {
     const struct bb_local_batch *batch; /* NULL: no times are known */
     struct bb_step *step;
     struct bb_script script;
-    struct bb_lane lane;
+    struct bb_script_lane lane;
 };
 
 static const struct network *network_of(const char *proxy)

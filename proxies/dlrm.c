@@ -116,7 +116,7 @@ out:
 struct recommender {
     const struct model *model;
     struct bb_script script;
-    struct bb_lane exchange, gradients;
+    struct bb_script_lane exchange, gradients;
     size_t per_peer;
     int ranks;
 };

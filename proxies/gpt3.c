@@ -289,7 +289,7 @@ struct pipeline {
     int replicas, lanes;
     int comm_pp[2], comm_width, comm_gradients[MOST_GRADIENTS];
     struct bb_script script;
-    struct bb_lane pp[2], gradients[MOST_GRADIENTS];
+    struct bb_script_lane pp[2], gradients[MOST_GRADIENTS];
     struct bb_pair pair;
 };
 
@@ -349,7 +349,7 @@ static void chain(struct pipeline *b, enum bb_phase phase, int to, int from)
     make_pair(b);
     s->phase = phase;
     for (s->micro_batch = 0; s->micro_batch < b->config->micro_batches; s->micro_batch++) {
-        struct bb_lane lane = b->pp[s->micro_batch % b->lanes];
+        struct bb_script_lane lane = b->pp[s->micro_batch % b->lanes];
 
         if (from)
             bb_script_wait(s, bb_script_recv(s, lane, what, from, count, recv));

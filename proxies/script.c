@@ -27,9 +27,9 @@ static int keep(struct bb_script *s, int index)
     return s->failed ? BB_NONE : index;
 }
 
-struct bb_lane bb_script_lane(struct bb_script *s, const struct bb_layout *l, int comm)
+struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout *l, int comm)
 {
-    struct bb_lane lane = {.comm = comm};
+    struct bb_script_lane lane = {.comm = comm};
 
     lane.stream = s->failed ? 0 : keep(s, bb_program_add_stream(s->program, l->comms[comm].name, comm));
     return lane;
@@ -40,7 +40,7 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
     return s->failed ? BB_NONE : keep(s, bb_program_add_buffer(s->program, name, use, count, s->dtype));
 }
 
-static struct bb_op op_of(const struct bb_script *s, struct bb_lane lane, const char *what)
+static struct bb_op op_of(const struct bb_script *s, struct bb_script_lane lane, const char *what)
 {
     return bb_part_op(&(struct bb_part){.program = s->program,
                                         .stream = lane.stream,
@@ -77,7 +77,7 @@ void bb_script_wait(struct bb_script *s, int op)
 
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst)
 {
-    struct bb_op op = op_of(s, (struct bb_lane){0, BB_NONE}, what);
+    struct bb_op op = op_of(s, (struct bb_script_lane){0, BB_NONE}, what);
 
     if (!s->timed)
         return;
@@ -89,7 +89,7 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
     bb_script_wait(s, start(s, &op));
 }
 
-int bb_script_collective(struct bb_script *s, struct bb_lane lane, const char *what, enum bb_coll_kind kind,
+int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                          size_t count, int src, int dst)
 {
     struct bb_op op = op_of(s, lane, what);
@@ -103,7 +103,8 @@ int bb_script_collective(struct bb_script *s, struct bb_lane lane, const char *w
     return start(s, &op);
 }
 
-static struct bb_op message(const struct bb_script *s, struct bb_lane lane, const char *what, int peer, size_t count)
+static struct bb_op message(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
+                            size_t count)
 {
     struct bb_op op = op_of(s, lane, what);
 
@@ -113,7 +114,7 @@ static struct bb_op message(const struct bb_script *s, struct bb_lane lane, cons
     return op;
 }
 
-int bb_script_send(struct bb_script *s, struct bb_lane lane, const char *what, int to, size_t count, int src)
+int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src)
 {
     struct bb_op op = message(s, lane, what, to, count);
 
@@ -122,7 +123,7 @@ int bb_script_send(struct bb_script *s, struct bb_lane lane, const char *what, i
     return start(s, &op);
 }
 
-int bb_script_recv(struct bb_script *s, struct bb_lane lane, const char *what, int from, size_t count, int dst)
+int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst)
 {
     struct bb_op op = message(s, lane, what, from, count);
 
@@ -131,7 +132,7 @@ int bb_script_recv(struct bb_script *s, struct bb_lane lane, const char *what, i
     return start(s, &op);
 }
 
-int bb_script_reduce(struct bb_script *s, struct bb_lane lane, const char *what, size_t count)
+int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count)
 {
     int src = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
     int dst = bb_script_buffer(s, "reduced gradients", BB_USE_COMMUNICATION, count);
@@ -139,8 +140,8 @@ int bb_script_reduce(struct bb_script *s, struct bb_lane lane, const char *what,
     return bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, src, dst);
 }
 
-int bb_script_swap(struct bb_script *s, struct bb_lane lane, const char *what, const int *to, const int *from, int n,
-                   size_t count)
+int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
+                   int n, size_t count)
 {
     int call = (int)s->program->n_ops, last = BB_NONE;
 

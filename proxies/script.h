@@ -24,7 +24,7 @@ struct bb_script {
 };
 
 /* A communicator and the stream that its operations run on. */
-struct bb_lane {
+struct bb_script_lane {
     int stream, comm;
 };
 
@@ -32,7 +32,7 @@ struct bb_lane {
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *config);
 int bb_script_result(const struct bb_script *s) BB_MUST_CHECK;
 
-struct bb_lane bb_script_lane(struct bb_script *s, const struct bb_layout *layout, int comm);
+struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout *layout, int comm);
 int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use use, size_t count);
 
 /* A kernel of so many microseconds that stands for so many FLOPs; reads src and writes dst (BB_NONE: nothing). */
@@ -40,10 +40,10 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
 
 /* Calls that start one operation and return it; `what` outlives the program. Reductions are sums, out of place; to and
  * from are places in the communicator relative to one's own. */
-int bb_script_collective(struct bb_script *s, struct bb_lane lane, const char *what, enum bb_coll_kind kind,
+int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                          size_t count, int src, int dst);
-int bb_script_send(struct bb_script *s, struct bb_lane lane, const char *what, int to, size_t count, int src);
-int bb_script_recv(struct bb_script *s, struct bb_lane lane, const char *what, int from, size_t count, int dst);
+int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src);
+int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst);
 
 /* bb_script_wait - the thread waits for that operation; BB_NONE: for nothing. */
 void bb_script_wait(struct bb_script *s, int op);
@@ -51,17 +51,17 @@ void bb_script_wait(struct bb_script *s, int op);
 /* ---- what several proxies do ----------------------------------------------------------------------------------- */
 
 /* bb_script_reduce - start the all-reduce of so many gradients, in buffers of its own. */
-int bb_script_reduce(struct bb_script *s, struct bb_lane lane, const char *what, size_t count);
+int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count);
 
 /* bb_script_swap - messages of one size to the n ranks to[] and from the n ranks from[], all in one group call, since
  * every rank sends before it receives: halos, rings. Buffers of their own. Returns the last of them. */
-int bb_script_swap(struct bb_script *s, struct bb_lane lane, const char *what, const int *to, const int *from, int n,
-                   size_t count);
+int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
+                   int n, size_t count);
 
 /* bb_script_pair - the two collectives that a layer of a divided transformer waits for, one after attention and one
  * after the perceptron (tensor parallel: all_reduce), or before and after it (experts: alltoall). */
 struct bb_pair {
-    struct bb_lane lane;
+    struct bb_script_lane lane;
     enum bb_coll_kind kind;
     size_t count;
     const char *what[2];

@@ -66,8 +66,8 @@ static void check_parts(const struct bb_case *c, const struct bb_pattern *p, int
 {
     size_t i = 0;
 
-    for (int n = 0; n < bb_case_parts(c); n++) {
-        struct bb_part part = bb_case_part(c, rank, n);
+    for (int n = 0; n < bb_case_arrivals(c); n++) {
+        struct bb_arrival part = bb_case_arrival(c, rank, n);
 
         assert_int_equal(part.offset, i);
         for (size_t k = 0; k < part.count; k++)
@@ -111,7 +111,7 @@ static void every_kind_delivers_what_is_expected(void **state)
 /* Zones of a slot: they must lie inside of it, keep their distance, and be aligned. */
 static void check_layout(const struct bb_case *c, int rank)
 {
-    struct bb_layout l = bb_layout_of(c, rank);
+    struct bb_operands l = bb_operands_of(c, rank);
 
     assert_true(l.send_offset >= BB_SLOT_GUARD && l.recv_offset >= BB_SLOT_GUARD);
     assert_true(l.send_offset + l.send_bytes + BB_SLOT_GUARD <= l.slot_bytes);
@@ -146,15 +146,15 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
 static void in_place_pointers_follow_the_rules(void **state)
 {
     struct bb_case c = {BB_ALL_REDUCE, BB_FLOAT, BB_SUM, 0, RANKS, 100, true, 0, NULL};
-    struct bb_layout l = bb_layout_of(&c, 3);
+    struct bb_operands l = bb_operands_of(&c, 3);
 
     (void)state;
     assert_int_equal(l.send_offset, l.recv_offset);
     c.kind = BB_ALL_GATHER;
-    l = bb_layout_of(&c, 3);
+    l = bb_operands_of(&c, 3);
     assert_int_equal(l.send_offset, l.recv_offset + 3 * 100 * 4);
     c.kind = BB_REDUCE_SCATTER;
-    l = bb_layout_of(&c, 3);
+    l = bb_operands_of(&c, 3);
     assert_int_equal(l.recv_offset, l.send_offset + 3 * 100 * 4);
     c.kind = BB_SENDRECV;
     assert_false(bb_case_possible(&c));

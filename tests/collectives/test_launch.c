@@ -40,12 +40,12 @@ static void make(struct fixture *f, bool native, bool blocking)
     assert_int_equal(bb_mulsums_make(&f->mulsums, &f->comm, (const int[]){BB_BFLOAT16}, 1), 0);
     assert_int_equal(BB_CUDA(cudaStreamCreate(&rig->stream)), 0);
     assert_int_equal(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)), 0);
-    assert_int_equal(bb_buffer_init(&rig->arena, 1 << 20, rig->stream), 0);
+    assert_int_equal(bb_guarded_init(&rig->arena, 1 << 20, rig->stream), 0);
 }
 
 static void unmake(struct fixture *f)
 {
-    bb_buffer_release(&f->rig.arena);
+    bb_guarded_release(&f->rig.arena);
     bb_mulsums_release(&f->mulsums, &f->comm);
     assert_int_equal(BB_CUDA(cudaFree(f->rig.verdicts)), 0);
     assert_int_equal(BB_CUDA(cudaStreamDestroy(f->rig.stream)), 0);
@@ -121,10 +121,10 @@ static void a_write_behind_the_area_is_seen(void **state)
     struct bb_case c = {
         .kind = BB_BROADCAST, .dtype = BB_INT32, .redop = BB_COPY, .ranks = f->world.size, .count = COUNT};
     struct bb_figures figures = {0};
-    struct bb_layout l;
+    struct bb_operands l;
 
     make(f, true, true);
-    l = bb_layout_of(&c, f->world.rank);
+    l = bb_operands_of(&c, f->world.rank);
     assert_int_equal(bb_verify_prepare(&f->rig, &c), 0);
     assert_int_equal(bb_case_launch(&f->rig, &c, bb_case_slots(&f->rig, &c) - 1), 0);
     assert_int_equal(bb_rig_wait(&f->rig, "broadcast"), 0);

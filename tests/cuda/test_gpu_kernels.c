@@ -1,6 +1,6 @@
 /*
- * test_gpu_kernels.c - the launchers and kernels against the host's own arithmetic: on emulated GPUs through the CPU twins,
- * on a real GPU (tests/gpu) through the kernels themselves.
+ * test_gpu_kernels.c - the launchers and kernels against the host's own arithmetic: on emulated GPUs through the CPU
+ * twins, on a real GPU (tests/gpu) through the kernels themselves.
  */
 #include "cuda/buffers.h"
 #include "cuda/check.h"
@@ -19,7 +19,7 @@ enum { COUNT = 1000 };
 
 struct fixture {
     cudaStream_t stream;
-    struct bb_buffer buf;
+    struct bb_guarded buf;
     struct bb_verdict *verdict;
 };
 
@@ -29,7 +29,7 @@ static int setup(void **state)
 
     *state = f;
     assert_int_equal(BB_CUDA(cudaStreamCreate(&f->stream)), 0);
-    assert_int_equal(bb_buffer_init(&f->buf, COUNT * 8 - 4, f->stream), 0);
+    assert_int_equal(bb_guarded_init(&f->buf, COUNT * 8 - 4, f->stream), 0);
     assert_int_equal(BB_CUDA(cudaMalloc((void **)&f->verdict, sizeof *f->verdict)), 0);
     assert_int_equal(bb_verdict_clear(f->verdict, f->stream), 0);
     return 0;
@@ -39,7 +39,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
 
-    bb_buffer_release(&f->buf);
+    bb_guarded_release(&f->buf);
     assert_int_equal(BB_CUDA(cudaFree(f->verdict)), 0);
     assert_int_equal(BB_CUDA(cudaStreamDestroy(f->stream)), 0);
     free(f);
@@ -101,12 +101,12 @@ static void a_write_outside_is_seen(void **state)
     struct fixture *f = *state;
     struct bb_verdict v;
 
-    assert_int_equal(bb_buffer_check_guards(&f->buf, f->verdict, f->stream), 0);
+    assert_int_equal(bb_guarded_check_guards(&f->buf, f->verdict, f->stream), 0);
     v = verdict_of(f);
     assert_true(v.wrong == 0 && v.checked >= 2 * BB_GUARD_BYTES);
     assert_int_equal(BB_CUDA(cudaMemset(f->buf.area - 1, 0, 1)), 0);
     assert_int_equal(BB_CUDA(cudaMemset(f->buf.area + f->buf.bytes, 0, 1)), 0);
-    assert_int_equal(bb_buffer_check_guards(&f->buf, f->verdict, f->stream), 0);
+    assert_int_equal(bb_guarded_check_guards(&f->buf, f->verdict, f->stream), 0);
     assert_int_equal(verdict_of(f).wrong, 2);
 }
 

@@ -30,7 +30,7 @@ expect() {
 }
 
 share() { echo --share-gpu; }
-collectives="all_reduce all_gather reduce_scatter broadcast sendrecv"
+collectives="all_reduce all_gather reduce_scatter broadcast reduce alltoall alltoallv gather scatter sendrecv"
 small="-b 8 -e 1M -f 32 -n 5 -w 2"
 
 # shellcheck disable=SC2086
@@ -42,12 +42,21 @@ small="-b 8 -e 1M -f 32 -n 5 -w 2"
     for dtype in half bfloat16 int32 double uint8; do
         expect 0 shared-dtype-$dtype mpirun -n 2 $busbar bench all_reduce reduce_scatter -b 1K -e 64K -f 64 -n 3 -d $dtype $(share)
     done
-    for op in prod min max avg; do
+    for op in prod min max avg mulsum; do
         expect 0 shared-op-$op mpirun -n 3 $busbar bench all_reduce reduce_scatter -b 1K -e 64K -f 64 -n 3 -o $op $(share)
     done
     expect 0 proxy-gpt2-check mpirun -n 2 $busbar proxy gpt2_large 4 2 2 --check --steps 3 --warmup 1 $(share) --json "$folder/gpt2-2.json"
     expect 0 proxy-gpt2-dp mpirun -n 4 $busbar proxy gpt2_large 2 2 2 --check --steps 2 --warmup 1 $(share)
     expect 0 proxy-bert mpirun -n 4 $busbar proxy bert_large 4 2 2 --check --steps 2 --warmup 1 --compute timed $(share) --json "$folder/bert-4.json"
+    expect 0 modes mpirun -n 2 $busbar bench all_reduce sendrecv -b 1K -e 64K -f 64 -n 5 --mode all $(share) --json "$folder/modes.json"
+    expect 0 p2p mpirun -n 3 $busbar bench p2p --bandwidth-sizes 256K -n 3 --repeats 2 $(share) --json "$folder/p2p.json"
+    expect 0 comm mpirun -n 2 $busbar bench comm --repeats 2 $(share) --json "$folder/comm.json"
+    expect 0 overlap mpirun -n 2 $busbar bench overlap --sizes 256K --ctas default,1 --gemm 1024 --repeats 3 $(share)
+    expect 0 facade mpirun -n 1 "$(dirname "$busbar")/all_reduce_perf" -b 8 -e 64K -f 16 -n 5
+    expect 0 proxy-graph mpirun -n 2 $busbar proxy gpt2_large 2 2 2 --graph --steps 2 --warmup 1 $(share)
+    expect 0 proxy-gemm mpirun -n 2 $busbar proxy bert_large 2 2 2 --compute gemm --dtype bfloat16 --steps 2 --warmup 1 --trace "$folder/gemm-trace.json" $(share)
+    expect 0 proxies-quick mpirun -n 4 $busbar proxy all --quick --check --steps 2 --warmup 1 $(share) --json "$folder/proxies.json"
+    expect 4 stalled-rank sh -c "mpirun -n 2 $busbar bench all_reduce -b 8 -e 64K -n 2000 --repeats 2000 -T 10 $(share) >/dev/null & sleep 15; pkill -STOP -n -x busbar; wait \$!"
     expect 0 compute-limits $busbar bench compute --max-error 2 --json "$folder/compute.json"
     expect 2 too-few-gpus mpirun -n $((gpus + 1)) $busbar bench all_reduce -b 8 -e 8
 }

@@ -29,11 +29,12 @@ static int launch_work(struct bb_runner *r, const struct bb_op *op)
 
 static int launch_compute(struct bb_runner *r, const struct bb_op *op)
 {
-    int64_t ns = llround(op->compute_us * 1e3);
+    struct bb_busy busy = r->busy;
 
     if (op->work)
         return launch_work(r, op);
-    return ns > 0 ? bb_spin(0, ns, r->streams[op->stream]) : 0;
+    busy.ns = llround(op->compute_us * 1e3);
+    return busy.ns > 0 ? bb_busy_run(&busy, r->streams[op->stream]) : 0;
 }
 
 static int launch_collective(struct bb_runner *r, const struct bb_op *op)

@@ -18,6 +18,8 @@ struct proxy_options {
     struct bb_common common;
     struct bb_proxy_config shape;
     int warmup, steps, traced_steps;
+    int compute_sms;
+    double compute_gbps;
     bool check, no_alone, graph, quick;
     const char *trace;
     double peak_tflops;
@@ -50,6 +52,21 @@ static const struct bb_opt run_options[] = {
      .arg = "N",
      .help = "steps with events around every operation, for the overlap figures",
      .max = 1e4},
+    {.name = "compute-sms",
+     .kind = BB_OPT_INT,
+     .offset = FIELD(compute_sms),
+     .def = "1",
+     .arg = "N",
+     .help = "timed: multiprocessors that a kernel holds; more than NCCL leaves free delay it",
+     .min = 1,
+     .max = 1e4},
+    {.name = "compute-gbps",
+     .kind = BB_OPT_DOUBLE,
+     .offset = FIELD(compute_gbps),
+     .def = "0",
+     .arg = "RATE",
+     .help = "timed: memory traffic that a kernel causes meanwhile, 1e9 bytes per second",
+     .max = 1e5},
     {.name = "no-alone",
      .kind = BB_OPT_FLAG,
      .offset = FIELD(no_alone),
@@ -247,6 +264,7 @@ static int execute(struct run *x)
                                                .graph = x->options.graph,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     TRY(bb_runner_init(&x->runner, &x->world, &x->step.layout, bb_step_program(&x->step, x->world.rank)));
+    TRY(bb_runner_busy(&x->runner, x->options.compute_sms, x->options.compute_gbps));
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->progress, &x->measured));
     if (x->options.trace)

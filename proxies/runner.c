@@ -386,6 +386,8 @@ static void release_cuda(struct bb_runner *r)
         bb_worker_release(&r->worker);
     if (r->beat)
         (void)cudaFree(r->beat);
+    if (r->busy.scratch)
+        (void)cudaFree(r->busy.scratch);
 }
 
 /* Orderly, or at once when the run failed: the other ranks may never come. */
@@ -395,6 +397,18 @@ static int end_comm(struct bb_comm *c, int rc)
         return bb_comm_finalize(c);
     bb_comm_abort(c);
     return rc;
+}
+
+int bb_runner_busy(struct bb_runner *r, int sms, double gbps)
+{
+    enum { SCRATCH_BYTES = 256 << 20 }; /* several times the L2 cache of any GPU, or the traffic would stay in it */
+
+    r->busy.sms = sms;
+    r->busy.gbps = gbps;
+    if (gbps <= 0)
+        return 0;
+    r->busy.scratch_bytes = SCRATCH_BYTES;
+    return BB_CUDA(cudaMalloc(&r->busy.scratch, SCRATCH_BYTES));
 }
 
 int bb_runner_release(struct bb_runner *r, int rc)

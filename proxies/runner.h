@@ -14,6 +14,7 @@
 
 #include "bootstrap/comms.h"
 #include "collectives/launch.h"
+#include "cuda/busy.h"
 #include "cuda/nvtx.h"
 #include "cuda/worker.h"
 #include "proxies/areas.h"
@@ -63,6 +64,7 @@ struct bb_runner {
     struct bb_lane *lanes;
     int n_batches, n_lanes;
     struct bb_native native;
+    struct bb_busy busy; /* timed compute; its scratch memory is owned */
     struct bb_nvtx nvtx;
     struct bb_range *op_ranges, *section_ranges; /* [n_ops], [sections]                                  */
     int n_sections;
@@ -78,6 +80,10 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
 /* bb_runner_release - rc < 0: communicators are aborted instead of finalised, CUDA's objects left to the process's end.
  * Fine on a half-made or zeroed one. Returns rc, or what failed while ending. */
 int bb_runner_release(struct bb_runner *r, int rc);
+
+/* bb_runner_busy - how many multiprocessors timed compute holds, and how much memory traffic (1e9 bytes per second) it
+ * causes meanwhile. Without it: one, and none. The time of an operation stays exact. */
+int bb_runner_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
 
 /* bb_runner_trace - make the events of the lanes, for traced steps. */
 int bb_runner_trace(struct bb_runner *r) BB_MUST_CHECK;

@@ -475,3 +475,18 @@ def test_a_step_that_cannot_be_run_one_by_one_is_not_checked(busbar):
     done = busbar.run("proxy", "gpt3_one_pipe_step", 2, 1, *FEW, "--check", "--scale-counts", 1e-6, ranks=8)
     assert done.returncode == 2 and done.stdout == ""
     assert "gpt3_one_pipe_step: --check runs one operation after another" in done.stderr
+
+
+def test_how_timed_compute_holds_the_gpu_changes_no_time_of_its_own(busbar, tmp_path):
+    """More multiprocessors and memory traffic are for what runs beside it; a modelled GPU has no contention."""
+    words = ["proxy", "dlrm", "--compute", "timed", "--steps", "2", "--no-alone"]
+    plain = busbar.json(*words, ranks=2, tmp_path=tmp_path)
+    heavy = busbar.json(*words, "--compute-sms", "16", "--compute-gbps", "200", ranks=2, tmp_path=tmp_path)
+    assert heavy["breakdown"]["compute_us"] == pytest.approx(plain["breakdown"]["compute_us"], abs=0.1)
+    assert (heavy["options"]["compute_sms"], heavy["options"]["compute_gbps"]) == (16, 200)
+
+
+@pytest.mark.parametrize("words,value", [(["--compute-sms", "0"], "0"), (["--compute-gbps", "-1"], "-1")])
+def test_compute_that_holds_nothing_is_refused(busbar, words, value):
+    done = busbar.run("proxy", "dlrm", *words)
+    assert done.returncode == 2 and f"'{value}'" in done.stderr

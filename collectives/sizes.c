@@ -14,7 +14,8 @@ int bb_list_each(const char *text, bb_list_fn *fn, void *arg)
     for (;; text++) {
         size_t n = strcspn(text, ",");
 
-        snprintf(word, sizeof word, "%.*s", (int)n, text);
+        if (snprintf(word, sizeof word, "%.*s", (int)n, text) >= (int)sizeof word)
+            memcpy(word + sizeof word - 4, "...", 4);
         rc = fn(arg, word);
         text += n;
         if (rc != 0 || !*text)
@@ -34,9 +35,9 @@ static int add(void *arg, const char *word)
 
     if (p->sizes->n == BB_SIZES_MAX)
         return bb_err(BB_EUSAGE, "%s has more than %d sizes", p->option, BB_SIZES_MAX);
-    if (bb_parse_bytes(word, &bytes) != 0 || bytes == 0)
-        return bb_err(BB_EUSAGE, "'%s' in %s is no size; expected bytes from 1 on as 8, 64K or 1.5M, with commas", word,
-                      p->option);
+    if (bb_parse_bytes(word, &bytes) != 0 || bytes == 0 || bytes > BB_SIZE_LARGEST)
+        return bb_err(BB_EUSAGE, "'%s' in %s is no size; expected bytes from 1 to 1024T as 8, 64K or 1.5M, with commas",
+                      word, p->option);
     p->sizes->bytes[p->sizes->n++] = bytes;
     return 0;
 }

@@ -3,12 +3,9 @@
 
 #include "bootstrap/units.h"
 #include "collectives/policy.h"
+#include "collectives/sizes.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-static const size_t BB_SWEEP_LARGEST = (size_t)1 << 50; /* 1 PiB: sums of buffers cannot overflow */
 
 size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
 {
@@ -24,26 +21,25 @@ size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
     return next > s->max_bytes ? 0 : next;
 }
 
+static int take_size(void *arg, const char *word)
+{
+    struct bb_sweep *s = arg;
+
+    if (s->n_sizes == BB_SWEEP_SIZES)
+        return bb_err(BB_EUSAGE, "--sizes: more than %d sizes", BB_SWEEP_SIZES);
+    if (bb_parse_bytes(word, &s->sizes[s->n_sizes]) || s->sizes[s->n_sizes] > BB_SIZE_LARGEST)
+        return bb_err(BB_EUSAGE,
+                      "--sizes: '%s' is not valid, expected bytes as 8, 4K, 1.5M, 2G or 1T up to 1024T, "
+                      "separated by commas",
+                      word);
+    s->n_sizes++;
+    return 0;
+}
+
 int bb_sweep_sizes(struct bb_sweep *s, const char *text)
 {
-    char word[64];
-
-    for (s->n_sizes = 0; text; s->n_sizes++) {
-        const char *comma = strchr(text, ',');
-        size_t length = comma ? (size_t)(comma - text) : strlen(text);
-
-        if (s->n_sizes == BB_SWEEP_SIZES)
-            return bb_err(BB_EUSAGE, "--sizes: more than %d sizes", BB_SWEEP_SIZES);
-        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), text);
-        if (length >= sizeof word || bb_parse_bytes(word, &s->sizes[s->n_sizes]) ||
-            s->sizes[s->n_sizes] > BB_SWEEP_LARGEST)
-            return bb_err(BB_EUSAGE,
-                          "--sizes: '%s' is not valid, expected bytes as 8, 4K, 1.5M, 2G or 1T up to 1P, "
-                          "separated by commas",
-                          word);
-        text = comma ? comma + 1 : NULL;
-    }
-    return 0;
+    s->n_sizes = 0;
+    return bb_list_each(text, take_size, s);
 }
 
 size_t bb_sweep_largest(const struct bb_sweep *s)

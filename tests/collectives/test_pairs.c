@@ -2,6 +2,7 @@
 #include "collectives/links.h"
 #include "collectives/pairing.h"
 #include "collectives/sizes.h"
+#include "collectives/sweep.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -61,8 +62,13 @@ static void one_rank_meets_nobody(void **state)
 
 static void lists_of_sizes(void **state)
 {
-    static const char *const bad[] = {"", "8,", ",8", "8,,16", "8;16", "0", "-8", "8,x", "1.5", "8Q"};
+    static const char *const bad[] = {"", "8,", ",8", "8,,16", "8;16", "0", "-8", "8,x", "1.5", "8Q",
+                                      "1025T",    /* buffers of such sizes could add up to little: the sum wraps */
+                                      "5592406T", /* a third of 2^64 */
+                                      /* 64 characters and a unit: cut short it would be one byte */
+                                      "1.00000000000000000000000000000000000000000000000000000000000000K"};
     struct bb_sizes s;
+    struct bb_sweep sweep;
 
     (void)state;
     assert_int_equal(bb_sizes_parse(&s, "--sizes", "1.5K,8,1M"), 0);
@@ -72,6 +78,8 @@ static void lists_of_sizes(void **state)
     assert_int_equal(bb_sizes_largest(&s), 1 << 20);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(bb_sizes_parse(&s, "--sizes", bad[i]), -BB_EUSAGE);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) /* one reading of lists: only nothing at all is a size here */
+        assert_int_equal(bb_sweep_sizes(&sweep, bad[i]), strcmp(bad[i], "0") ? -BB_EUSAGE : 0);
 }
 
 static void too_many_sizes(void **state)

@@ -108,6 +108,10 @@ static const struct bb_opt plan_options[] = {
 static const struct bb_opt_table tables[] = {
     {.title = "The plan", .opts = plan_options},
     {.title = "The step", .opts = bb_proxy_options, .base = FIELD(shape)},
+    {.title = "A transformer", .opts = bb_transformer_options, .base = FIELD(shape.transformer)},
+    {.title = "Data parallelism", .opts = bb_sync_options, .base = FIELD(shape.sync)},
+    {.title = "Spatial parallelism and GEMS", .opts = bb_tiles_options, .base = FIELD(shape.tiles)},
+    {.title = "A scaling study", .opts = bb_scaling_options, .base = FIELD(shape.scaling)},
     {0},
 };
 
@@ -181,6 +185,7 @@ out:
 
 static int make(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
+    struct bb_proxy_config shape = o->shape;
     struct bb_prediction prediction = {0};
     struct bb_cluster cluster;
     struct bb_plan plan = {0};
@@ -190,7 +195,9 @@ static int make(const struct plan_options *o, const struct bb_proxy *proxy, int 
 
     if (o->cluster)
         TRY(bb_cluster_load(o->cluster, &cluster));
-    TRY(bb_step_build(&step, proxy, &o->shape));
+    if (o->cluster && shape.gpus_per_node == 0)
+        shape.gpus_per_node = cluster.gpus_per_node;
+    TRY(bb_step_build(&step, proxy, &shape));
     TRY(count_and_check(&plan, &step));
     sound = plan.checks.matched && plan.checks.deadlock_free;
     if (o->cluster && sound)

@@ -8,20 +8,31 @@
 #include "cuda/work.h"
 #include "proxies/layout.h"
 #include "proxies/program.h"
+#include "proxies/scaling/options.h"
+#include "proxies/spatial/options.h"
+#include "proxies/sync/options.h"
+#include "proxies/transformer/options.h"
 
 /* What every proxy may be told; 0 means "the proxy's own default". Filled from bb_proxy_options. */
 struct bb_proxy_config {
     const char *proxy; /* its name                                                                 */
     int ranks;
     int layers, stages, micro_batches;
-    int scale;           /* micro-batches per stage                                                  */
-    bool per_tensor;     /* one all-reduce per tensor instead of per layer                           */
-    const char *dtype;   /* "float", "half", "bfloat16"                                              */
-    const char *compute; /* "none", "timed", "gemm"                                                        */
-    double scale_counts; /* every count times this, 0: as they are                                   */
-    double forward_us;   /* timed: microseconds per layer and micro-batch, forward; 0: from FLOPs    */
-    double backward_us;  /* 0: twice the forward                                                     */
-    double tflops;       /* rate that turns FLOPs into microseconds                                  */
+    int scale;            /* micro-batches per stage                                                  */
+    bool per_tensor;      /* one all-reduce per tensor instead of per layer                           */
+    const char *dtype;    /* "float", "half", "bfloat16"                                              */
+    const char *compute;  /* "none", "timed", "gemm"                                                        */
+    double scale_counts;  /* every count times this, 0: as they are                                   */
+    double forward_us;    /* timed: microseconds per layer and micro-batch, forward; 0: from FLOPs    */
+    double backward_us;   /* 0: twice the forward                                                     */
+    double tflops;        /* rate that turns FLOPs into microseconds                                  */
+    const char *model;    /* a name of profiles/models, or a file                                     */
+    int micro_batch_size; /* samples of one micro-batch on one replica                                */
+    int gpus_per_node;    /* of consecutive ranks; a run that is not told takes its own               */
+    struct bb_transformer_options transformer;
+    struct bb_sync_options sync;
+    struct bb_tiles_options tiles;
+    struct bb_scaling_options scaling;
 };
 
 /* The options of `busbar proxy` and `busbar plan` that shape a step; offsets are those of struct bb_proxy_config. */
@@ -31,6 +42,7 @@ extern const struct bb_opt bb_proxy_options[];
 struct bb_role {
     const char *name; /* "first stage", "middle stage", ...; owned by the step                     */
     struct bb_program program;
+    double training_bytes[BB_USES]; /* what real training holds on such a rank, by formula; all 0: no formula */
 };
 
 struct bb_step {
@@ -61,11 +73,19 @@ enum bb_takes {
     BB_TAKES_LAYER_US = 64, /* --forward-us, --backward-us     */
     BB_TAKES_TFLOPS = 128,
     BB_TAKES_GEMM = 256, /* --compute gemm */
+    BB_TAKES_MODEL = 512,
+    BB_TAKES_MICRO_BATCH_SIZE = 1024,
+    BB_TAKES_NODES = 2048,       /* --gpus-per-node */
+    BB_TAKES_TRANSFORMER = 4096, /* each of these: the options of that table */
+    BB_TAKES_SYNC = 8192,
+    BB_TAKES_TILES = 16384,
+    BB_TAKES_SCALING = 32768,
 };
 
 struct bb_proxy {
     const char *name, *help;
     unsigned takes;         /* enum bb_takes                                                            */
+    const char *dtype;      /* what --dtype is unless given; NULL: float, as the originals              */
     const char *compute;    /* what --compute is unless given: what the original does, "none" or "timed" */
     const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */
     int (*positional_words)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
@@ -86,6 +106,9 @@ const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error l
  */
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words,
                        const struct bb_proxy **proxy) BB_MUST_CHECK;
+
+/* bb_proxy_beyond - the first option that was given of a table that `takes` (enum bb_takes) leaves out; NULL: none. */
+const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned takes);
 
 /* bb_step_build - the builder's work for config->ranks ranks, and what every step must satisfy whatever its builder
  * did. Layouts that cannot be: said, -BB_EUSAGE. release is fine on a half-built one. */

@@ -103,6 +103,10 @@ static const struct bb_opt run_options[] = {
 
 static const struct bb_opt_table tables[] = {
     {.title = "The step", .opts = bb_proxy_options, .base = FIELD(shape)},
+    {.title = "A transformer", .opts = bb_transformer_options, .base = FIELD(shape.transformer)},
+    {.title = "Data parallelism", .opts = bb_sync_options, .base = FIELD(shape.sync)},
+    {.title = "Spatial parallelism and GEMS", .opts = bb_tiles_options, .base = FIELD(shape.tiles)},
+    {.title = "A scaling study", .opts = bb_scaling_options, .base = FIELD(shape.scaling)},
     {.title = "The run", .opts = run_options},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
@@ -173,6 +177,8 @@ static int build(struct run *x)
     int rc = 0;
 
     x->options.shape.ranks = x->world.size;
+    if (x->options.shape.gpus_per_node == 0 && x->world.size % x->world.local_size == 0)
+        x->options.shape.gpus_per_node = x->world.local_size;
     if (x->world.rank == 0)
         rc = bb_step_build(&x->step, x->proxy, &x->options.shape);
     TRY(bb_world_agree(&x->world, rc, "the step"));

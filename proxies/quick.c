@@ -58,11 +58,18 @@ int bb_quick_refuse(const struct bb_proxy_config *c)
         {c->backward_us > 0, "--backward-us"},
         {c->tflops > 0, "--tflops"},
         {c->per_tensor, "--per-tensor"},
+        {c->model, "--model"},
+        {c->micro_batch_size, "--micro-batch-size"},
+        {c->gpus_per_node, "--gpus-per-node"},
     };
+
+    const char *beyond = bb_proxy_beyond(c, 0);
 
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
         if (asked[i].given)
             return bb_err(BB_EUSAGE, "all: %s does not fit every proxy; leave it out, or name one proxy",
                           asked[i].option);
+    if (beyond)
+        return bb_err(BB_EUSAGE, "all: --%s does not fit every proxy; leave it out, or name one proxy", beyond);
     return 0;
 }

@@ -116,6 +116,44 @@ const struct bb_proxy *bb_proxy_find(const char *name)
     return NULL;
 }
 
+static bool is_given(const struct bb_opt *o, const void *field)
+{
+    switch (o->kind) {
+    case BB_OPT_FLAG:
+        return *(const bool *)field;
+    case BB_OPT_INT:
+        return *(const int *)field != 0;
+    case BB_OPT_SIZE:
+        return *(const size_t *)field != 0;
+    case BB_OPT_DOUBLE:
+        return *(const double *)field != 0;
+    case BB_OPT_WORD:
+    case BB_OPT_STRING:
+        return *(const char *const *)field != NULL;
+    }
+    return false;
+}
+
+const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)
+{
+    const struct {
+        unsigned bit;
+        const struct bb_opt *options;
+        const void *values;
+    } tables[] = {
+        {BB_TAKES_TRANSFORMER, bb_transformer_options, &c->transformer},
+        {BB_TAKES_SYNC, bb_sync_options, &c->sync},
+        {BB_TAKES_TILES, bb_tiles_options, &c->tiles},
+        {BB_TAKES_SCALING, bb_scaling_options, &c->scaling},
+    };
+
+    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+        for (const struct bb_opt *o = tables[t].options; o->name && !(takes & tables[t].bit); o++)
+            if (is_given(o, (const char *)tables[t].values + o->offset))
+                return o->name;
+    return NULL;
+}
+
 /* Nothing that was asked for is left unheard. */
 static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
@@ -134,11 +172,18 @@ static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config 
         {BB_TAKES_LAYER_US, c->forward_us > 0, "--forward-us"},
         {BB_TAKES_LAYER_US, c->backward_us > 0, "--backward-us"},
         {BB_TAKES_TFLOPS, c->tflops > 0, "--tflops"},
+        {BB_TAKES_MODEL, c->model, "--model"},
+        {BB_TAKES_MICRO_BATCH_SIZE, c->micro_batch_size, "--micro-batch-size"},
+        {BB_TAKES_NODES, c->gpus_per_node, "--gpus-per-node"},
     };
+
+    const char *beyond = bb_proxy_beyond(c, p->takes);
 
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
         if (asked[i].given && !(p->takes & asked[i].bit))
             return bb_err(BB_EUSAGE, "%s: %s means nothing here; leave it out", p->name, asked[i].option);
+    if (beyond)
+        return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", p->name, beyond);
     return 0;
 }
 
@@ -157,6 +202,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
     if (words->n > 1)
         TRY((*proxy)->positional_words(config, words->word + 1, words->n - 1));
     TRY(refuse_unused(*proxy, config));
+    config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";
     config->compute = config->compute ? config->compute : (*proxy)->compute;
     rc = (*proxy)->defaults ? (*proxy)->defaults(config) : 0;
 out:

@@ -1,0 +1,1 @@
+target_sources(bb_steps PRIVATE sync/options.c)

@@ -1,1 +1,1 @@
-target_sources(bb_steps PRIVATE transformer/options.c)
+target_sources(bb_steps PRIVATE transformer/layer.c transformer/options.c)

@@ -10,6 +10,8 @@ void bb_script_init(struct bb_script *s, struct bb_program *program, const struc
     *s = (struct bb_script){.program = program,
                             .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
                             .timed = strcmp(c->compute, "timed") == 0,
+                            .redop = BB_SUM,
+                            .call = BB_NONE,
                             .micro_batch = BB_NONE,
                             .layer = BB_NONE,
                             .newest = BB_NONE};
@@ -42,14 +44,17 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 
 static struct bb_op op_of(const struct bb_script *s, struct bb_script_lane lane, const char *what)
 {
-    return bb_part_op(&(struct bb_part){.program = s->program,
-                                        .stream = lane.stream,
-                                        .comm = lane.comm,
-                                        .dtype = s->dtype,
-                                        .phase = s->phase,
-                                        .micro_batch = s->micro_batch,
-                                        .layer = s->layer,
-                                        .what = what});
+    struct bb_op op = bb_part_op(&(struct bb_part){.program = s->program,
+                                                   .stream = lane.stream,
+                                                   .comm = lane.comm,
+                                                   .dtype = s->dtype,
+                                                   .phase = s->phase,
+                                                   .micro_batch = s->micro_batch,
+                                                   .layer = s->layer,
+                                                   .what = what});
+
+    op.call = lane.comm == BB_NONE ? BB_NONE : s->call;
+    return op;
 }
 
 static int start(struct bb_script *s, const struct bb_op *op)
@@ -96,7 +101,7 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
 
     op.kind = BB_OP_COLLECTIVE;
     op.coll = kind;
-    op.redop = BB_SUM;
+    op.redop = s->redop;
     op.count = count;
     op.src = src;
     op.dst = dst;
@@ -132,6 +137,16 @@ int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *
     return start(s, &op);
 }
 
+void bb_script_group_start(struct bb_script *s)
+{
+    s->call = (int)s->program->n_ops;
+}
+
+void bb_script_group_end(struct bb_script *s)
+{
+    s->call = BB_NONE;
+}
+
 int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count)
 {
     int src = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
@@ -143,17 +158,18 @@ int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char
 int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
                    int n, size_t count)
 {
-    int call = (int)s->program->n_ops, last = BB_NONE;
+    int last = BB_NONE;
 
+    bb_script_group_start(s);
     for (int i = 0; i < 2 * n; i++) {
         bool send = i < n;
         struct bb_op op = message(s, lane, what, send ? to[i] : from[i - n], count);
 
         op.kind = send ? BB_OP_SEND : BB_OP_RECV;
-        op.call = call;
         *(send ? &op.src : &op.dst) = bb_script_buffer(s, send ? "send" : "receive", BB_USE_COMMUNICATION, count);
         last = start(s, &op);
     }
+    bb_script_group_end(s);
     return last;
 }
 

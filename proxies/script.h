@@ -16,6 +16,8 @@ struct bb_script {
     struct bb_program *program;
     enum bb_dtype_id dtype;
     bool timed;                         /* false: kernels are left out                              */
+    enum bb_redop_id redop;             /* of reductions that come next: BB_SUM unless set          */
+    int call;                           /* the group call that is open, BB_NONE: none               */
     enum bb_phase phase;                /* labels of what comes next                                */
     int micro_batch, layer;             /* BB_NONE where they don't apply                           */
     int after[BB_MAX_STREAMS], n_after; /* what the thread has waited for, less what follows from the rest */
@@ -38,12 +40,17 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 /* A kernel of so many microseconds that stands for so many FLOPs; reads src and writes dst (BB_NONE: nothing). */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
-/* Calls that start one operation and return it; `what` outlives the program. Reductions are sums, out of place; to and
+/* Calls that start one operation and return it; `what` outlives the program. Reductions are s->redop; to and
  * from are places in the communicator relative to one's own. */
 int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                          size_t count, int src, int dst);
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src);
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst);
+
+/* Between these, all calls are one NCCL group call: messages that must progress together, with counts, peers and
+ * communicators of their own. What is started inside is waited for after the end only. Groups do not nest. */
+void bb_script_group_start(struct bb_script *s);
+void bb_script_group_end(struct bb_script *s);
 
 /* bb_script_wait - the thread waits for that operation; BB_NONE: for nothing. */
 void bb_script_wait(struct bb_script *s, int op);

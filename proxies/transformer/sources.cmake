@@ -1,1 +1,4 @@
-target_sources(bb_steps PRIVATE transformer/layer.c transformer/options.c)
+target_sources(bb_steps PRIVATE
+  transformer/layer.c
+  transformer/options.c
+  transformer/schedule.c)

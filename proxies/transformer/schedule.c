@@ -1,0 +1,117 @@
+/* schedule.c - the orders (see schedule.h). */
+#include "proxies/transformer/schedule.h"
+
+#include <stddef.h>
+
+const char *const bb_schedule_names[BB_SCHEDULES + 1] = {"gpipe", "1f1b", "interleaved", "zb-h1", NULL};
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+
+static int refuse_chunks(const struct bb_schedule *s, const char *who)
+{
+    if (s->chunks == 1)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: schedule %s has one chunk of layers on a stage, not %d; nearest: --schedule interleaved, or "
+                  "leave --vpp out",
+                  who, bb_schedule_names[s->kind], s->chunks);
+}
+
+int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
+{
+    int p = s->stages, m = s->micro_batches, g = s->group;
+
+    if (s->kind != BB_INTERLEAVED)
+        return refuse_chunks(s, who);
+    if (p < 2 || s->chunks < 2)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule interleaved needs 2 stages and 2 chunks on each or more, not %d and %d; nearest: "
+                      "--schedule 1f1b, or --pp %d --vpp %d",
+                      who, p, s->chunks, p < 2 ? 2 : p, s->chunks < 2 ? 2 : s->chunks);
+    if (m < p)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule interleaved needs as many micro-batches as stages or more, not %d for %d; "
+                      "nearest: --micro-batches %d",
+                      who, m, p, p);
+    if (g < p || g > m)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d micro-batches in a group of schedule interleaved, expected %d (the stages) to %d (the "
+                      "micro-batches)",
+                      who, g, p, m);
+    if (m % g != 0 && m % g < p)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule interleaved goes by groups of %d micro-batches, and of %d the last has %d, fewer "
+                      "than the %d stages; nearest: --micro-batches %d or %d",
+                      who, g, m, m % g, p, m - m % g, m - m % g + p);
+    return 0;
+}
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+/* Entry k of the forward order. Groups of g micro-batches, the last perhaps shorter; in each, chunk after chunk. */
+static struct bb_turn forward_entry(const struct bb_schedule *s, int k)
+{
+    int g = s->kind == BB_INTERLEAVED ? s->group : s->micro_batches;
+    int first = k / (g * s->chunks) * g, size = least(g, s->micro_batches - first);
+    int within = k - first * s->chunks;
+
+    return (struct bb_turn){BB_TURN_FORWARD, first + within % size, within / size};
+}
+
+/* Of the backward order: the same micro-batches, chunks from behind. */
+static struct bb_turn backward_entry(const struct bb_schedule *s, int k)
+{
+    struct bb_turn t = forward_entry(s, k);
+
+    return (struct bb_turn){BB_TURN_BACKWARD, t.micro_batch, s->chunks - 1 - t.chunk};
+}
+
+int bb_schedule_turns(const struct bb_schedule *s)
+{
+    return (s->kind == BB_ZB_H1 ? 3 : 2) * s->micro_batches * s->chunks;
+}
+
+int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
+{
+    int behind = s->stages - 1 - stage, all = s->micro_batches * s->chunks;
+
+    if (s->kind == BB_GPIPE)
+        return all;
+    if (s->kind == BB_INTERLEAVED)
+        return least(all, 2 * behind + (s->chunks - 1) * s->group);
+    return least(all, behind);
+}
+
+void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_turn *turns)
+{
+    int all = s->micro_batches * s->chunks, warm_up = bb_schedule_warm_up(s, stage), f = 0, w = 0, n = 0;
+
+    while (f < warm_up)
+        turns[n++] = forward_entry(s, f++);
+    for (int b = 0; b < all; b++) {
+        if (f < all)
+            turns[n++] = forward_entry(s, f++);
+        turns[n++] = backward_entry(s, b);
+        if (s->kind == BB_ZB_H1 && b >= stage)
+            turns[n++] = (struct bb_turn){BB_TURN_WEIGHTS, w++, 0};
+    }
+    while (s->kind == BB_ZB_H1 && w < all)
+        turns[n++] = (struct bb_turn){BB_TURN_WEIGHTS, w++, 0};
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+int bb_schedule_live(const struct bb_schedule *s, int stage)
+{
+    return least(s->micro_batches * s->chunks, bb_schedule_warm_up(s, stage) + 1);
+}
+
+double bb_schedule_bubble(const struct bb_schedule *s)
+{
+    return (s->stages - 1.0) / ((double)s->micro_batches * s->chunks) / (s->kind == BB_ZB_H1 ? 3 : 1);
+}

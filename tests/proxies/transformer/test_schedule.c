@@ -1,0 +1,250 @@
+/* test_schedule.c - golden orders of the schedules, and their bubbles and memory by a simulation of this test's own
+ * that knows of dependencies only: a turn begins when the stage is free and what it works on is there. */
+#include "proxies/transformer/schedule.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define MOST_TURNS 1024
+
+/* "F0 B0", with more chunks than one "F0.1". */
+static void write_order(const struct bb_schedule *s, int stage, char *text, size_t room)
+{
+    struct bb_turn turns[MOST_TURNS];
+    size_t n = 0;
+
+    bb_schedule_make(s, stage, turns);
+    for (int t = 0; t < bb_schedule_turns(s); t++) {
+        n += (size_t)snprintf(text + n, room - n, "%s%c%d", t ? " " : "", "FBW"[turns[t].kind], turns[t].micro_batch);
+        if (s->chunks > 1)
+            n += (size_t)snprintf(text + n, room - n, ".%d", turns[t].chunk);
+    }
+}
+
+struct golden {
+    struct bb_schedule schedule;
+    int stage;
+    const char *order;
+};
+
+#define EIGHT_F "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1"
+#define EIGHT_B "B0.1 B1.1 B2.1 B3.1 B0.0 B1.0 B2.0 B3.0"
+
+static const struct golden goldens[] = {
+    {{BB_GPIPE, 4, 3, 1, 0}, 1, "F0 F1 F2 B0 B1 B2"},
+    {{BB_1F1B, 4, 6, 1, 0}, 0, "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5"},
+    {{BB_1F1B, 4, 6, 1, 0}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5"},
+    {{BB_1F1B, 4, 6, 1, 0}, 2, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5"},
+    {{BB_1F1B, 4, 6, 1, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"},
+    {{BB_1F1B, 4, 2, 1, 0}, 0, "F0 F1 B0 B1"},
+    {{BB_INTERLEAVED, 2, 4, 2, 2},
+     0,
+     "F0.0 F1.0 F0.1 F1.1 F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 F3.1 B1.0 B2.1 B3.1 B2.0 B3.0"},
+    {{BB_INTERLEAVED, 2, 4, 2, 2},
+     1,
+     "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0"},
+    {{BB_INTERLEAVED, 4, 4, 2, 4}, 0, EIGHT_F " " EIGHT_B},
+    {{BB_INTERLEAVED, 4, 4, 2, 4}, 1, EIGHT_F " " EIGHT_B},
+    {{BB_INTERLEAVED, 4, 4, 2, 4},
+     3,
+     "F0.0 F1.0 F2.0 F3.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1 B0.0 B1.0 B2.0 B3.0"},
+    {{BB_ZB_H1, 4, 6, 1, 0}, 0, "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5"},
+    {{BB_ZB_H1, 4, 6, 1, 0}, 2, "F0 F1 B0 F2 B1 F3 B2 W0 F4 B3 W1 F5 B4 W2 B5 W3 W4 W5"},
+    {{BB_ZB_H1, 4, 6, 1, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5"},
+};
+
+static void test_orders(void **state)
+{
+    char order[1024];
+
+    (void)state;
+    for (size_t g = 0; g < sizeof(goldens) / sizeof(goldens[0]); g++) {
+        write_order(&goldens[g].schedule, goldens[g].stage, order, sizeof(order));
+        assert_string_equal(order, goldens[g].order);
+    }
+}
+
+/* ---- the simulation ---------------------------------------------------------------------------------------------- */
+
+#define MOST_STAGES 8
+#define MOST_PARTS  32
+#define MOST_MICRO  24
+
+struct simulation {
+    const struct bb_schedule *s;
+    double forward, backward, weights;       /* of one chunk and micro-batch */
+    double ended[2][MOST_PARTS][MOST_MICRO]; /* F, B of each part of the model; below 0: not yet */
+    struct bb_turn turns[MOST_STAGES][MOST_TURNS];
+    int at[MOST_STAGES], live[MOST_STAGES], most_live[MOST_STAGES];
+    double free[MOST_STAGES];
+};
+
+/* When what the turn works on is there; below 0: not yet. */
+static double ready(const struct simulation *m, int stage, const struct bb_turn *t)
+{
+    int part = t->chunk * m->s->stages + stage, parts = m->s->stages * m->s->chunks;
+
+    if (t->kind == BB_TURN_FORWARD)
+        return part == 0 ? 0 : m->ended[0][part - 1][t->micro_batch];
+    if (t->kind == BB_TURN_WEIGHTS)
+        return m->ended[1][part][t->micro_batch];
+    return part == parts - 1 ? m->ended[0][part][t->micro_batch] : m->ended[1][part + 1][t->micro_batch];
+}
+
+static bool try_turn(struct simulation *m, int stage)
+{
+    const struct bb_turn *t = &m->turns[stage][m->at[stage]];
+    const double takes[] = {m->forward, m->backward, m->weights};
+    double begins = ready(m, stage, t);
+
+    if (begins < 0)
+        return false;
+    begins = begins > m->free[stage] ? begins : m->free[stage];
+    m->free[stage] = begins + takes[t->kind];
+    if (t->kind != BB_TURN_WEIGHTS)
+        m->ended[t->kind][t->chunk * m->s->stages + stage][t->micro_batch] = m->free[stage];
+    m->live[stage] += (t->kind == BB_TURN_FORWARD) - (t->kind == BB_TURN_BACKWARD);
+    if (m->live[stage] > m->most_live[stage])
+        m->most_live[stage] = m->live[stage];
+    m->at[stage]++;
+    return true;
+}
+
+/* The time of the whole step; below 0 when it does not end. */
+static double simulate(struct simulation *m)
+{
+    int n = bb_schedule_turns(m->s), left = n * m->s->stages;
+    double last = 0;
+
+    assert_true(n <= MOST_TURNS && m->s->stages * m->s->chunks <= MOST_PARTS && m->s->micro_batches <= MOST_MICRO);
+    for (int k = 0; k < 2 * MOST_PARTS * MOST_MICRO; k++)
+        (&m->ended[0][0][0])[k] = -1;
+    for (int r = 0; r < m->s->stages; r++)
+        bb_schedule_make(m->s, r, m->turns[r]);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < m->s->stages; r++)
+            while (m->at[r] < n && try_turn(m, r)) {
+                moved = true;
+                left--;
+            }
+    }
+    for (int r = 0; r < m->s->stages; r++)
+        last = m->free[r] > last ? m->free[r] : last;
+    return left ? -1 : last;
+}
+
+/* Forward f, backward b, weights w, all of one whole stage. */
+static void hold_schedule(struct bb_schedule s, double f, double b, double w)
+{
+    struct simulation *m = calloc(1, sizeof(*m));
+    double ideal = s.micro_batches * (f + b + w), time;
+
+    assert_non_null(m);
+    assert_int_equal(bb_schedule_refuse(&s, "test"), 0);
+    *m = (struct simulation){.s = &s, .forward = f / s.chunks, .backward = b / s.chunks, .weights = w / s.chunks};
+    time = simulate(m);
+    assert_true(time > 0);
+    assert_float_equal((time - ideal) / ideal, bb_schedule_bubble(&s), 1e-9);
+    for (int r = 0; r < s.stages; r++)
+        assert_int_equal(m->most_live[r], bb_schedule_live(&s, r));
+    free(m);
+}
+
+static const int stage_counts[] = {2, 3, 4, 8}, micro_batch_counts[] = {1, 2, 3, 4, 8, 17};
+
+static void test_flat_formulas(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 6; j++) {
+            int p = stage_counts[i], m = micro_batch_counts[j];
+
+            hold_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 1, 2, 0);
+            hold_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 1, 2, 0);
+            hold_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 3, 1, 0);
+            if (m >= p) /* the bubble is filled from p micro-batches on */
+                hold_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 1, 1, 1);
+        }
+}
+
+static void test_interleaved_formulas(void **state)
+{
+    static const int more[] = {0, 1, 2};
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int v = 2; v <= 4; v++)
+            for (int k = 0; k < 3; k++) {
+                int p = stage_counts[i], m = p << more[k];
+
+                if (m <= MOST_MICRO && p * v <= MOST_PARTS)
+                    hold_schedule((struct bb_schedule){BB_INTERLEAVED, p, m, v, p}, 1, 2, 0);
+            }
+}
+
+/* Wider groups, and a last one that is shorter: still an order that ends, each turn once. */
+static void test_wide_groups(void **state)
+{
+    static const int cases[][3] = {{2, 6, 3}, {2, 8, 4}, {4, 12, 6}, {4, 14, 5}, {3, 11, 4}, {8, 24, 16}};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct bb_schedule s = {BB_INTERLEAVED, cases[c][0], cases[c][1], 2, cases[c][2]};
+        struct simulation *m = calloc(1, sizeof(*m));
+
+        assert_non_null(m);
+        assert_int_equal(bb_schedule_refuse(&s, "test"), 0);
+        *m = (struct simulation){.s = &s, .forward = 1, .backward = 2};
+        assert_true(simulate(m) > 0);
+        for (int r = 0; r < s.stages; r++)
+            assert_int_equal(m->most_live[r], bb_schedule_live(&s, r));
+        free(m);
+    }
+}
+
+/* Three idle slots of zb-h1 beside nine of 1f1b with four stages, seven beside twenty-one with eight. */
+static void test_zero_bubble_is_a_third(void **state)
+{
+    (void)state;
+    for (int p = 4; p <= 8; p += 4) {
+        struct bb_schedule zb = {BB_ZB_H1, p, 2 * p, 1, 0}, plain = {BB_1F1B, p, 2 * p, 1, 0};
+
+        assert_float_equal(bb_schedule_bubble(&zb) * 3 * zb.micro_batches, p - 1, 1e-9);
+        assert_float_equal(bb_schedule_bubble(&plain) * 3 * zb.micro_batches, 3 * (p - 1), 1e-9);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    static const struct bb_schedule bad[] = {
+        {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H1, 4, 4, 2, 0},       {BB_INTERLEAVED, 1, 4, 2, 1},
+        {BB_INTERLEAVED, 4, 4, 1, 4}, {BB_INTERLEAVED, 4, 3, 2, 3}, {BB_INTERLEAVED, 4, 8, 2, 3},
+        {BB_INTERLEAVED, 4, 6, 2, 4}, {BB_INTERLEAVED, 4, 8, 2, 9},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(bb_schedule_refuse(&bad[i], "test"), -BB_EUSAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_flat_formulas),
+        cmocka_unit_test(test_interleaved_formulas),
+        cmocka_unit_test(test_wide_groups),
+        cmocka_unit_test(test_zero_bubble_is_a_third),
+        cmocka_unit_test(test_refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

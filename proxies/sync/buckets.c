@@ -1,0 +1,151 @@
+/* buckets.c - the rules by which gradients are put together (see buckets.h). */
+#include "proxies/sync/buckets.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define FUSION_ALIGN_BYTES 16
+
+/* One making: the lists, and what is taken already. */
+struct filling {
+    struct bb_buckets *b;
+    const struct bb_bucket_rule *rule;
+    const struct bb_arrival *arrivals;
+    int n, n_members;
+    size_t element_bytes;
+    bool *taken;
+};
+
+static struct bb_sync_bucket *open_bucket(struct filling *f)
+{
+    struct bb_sync_bucket *bucket = &f->b->list[f->b->n++];
+
+    *bucket = (struct bb_sync_bucket){.first = f->n_members};
+    return bucket;
+}
+
+static void take(struct filling *f, struct bb_sync_bucket *bucket, int i)
+{
+    f->b->members[f->n_members++] = i;
+    f->taken[i] = true;
+    bucket->n++;
+    bucket->count += f->arrivals[i].count;
+}
+
+static size_t round_up(size_t count, size_t multiple)
+{
+    return multiple > 1 ? (count + multiple - 1) / multiple * multiple : count;
+}
+
+/* ---- runs of tensors: a bucket is closed by its size ---------------------------------------------------------------
+ */
+
+static double limit_elements(const struct filling *f, int replicas, int bucket)
+{
+    const struct bb_bucket_rule *r = f->rule;
+
+    switch (r->kind) {
+    case BB_BUCKETS_DDP:
+        return (bucket == 0 ? r->first_bytes : r->cap_bytes) / (double)f->element_bytes;
+    case BB_BUCKETS_MEGATRON:
+        return r->elements > 0 ? r->elements : fmax(40e6, 1e6 * replicas);
+    case BB_BUCKETS_DEEPSPEED:
+        return r->elements;
+    default:
+        return INFINITY;
+    }
+}
+
+static void fill_runs(struct filling *f, int replicas)
+{
+    bool exceeds = f->rule->kind != BB_BUCKETS_DEEPSPEED;
+
+    for (int i = 0; i < f->n;) {
+        double limit = limit_elements(f, replicas, f->b->n);
+        struct bb_sync_bucket *bucket = open_bucket(f);
+
+        do
+            take(f, bucket, i++);
+        while (i < f->n &&
+               (exceeds ? (double)bucket->count < limit : (double)(bucket->count + f->arrivals[i].count) <= limit));
+    }
+}
+
+/* ---- fusion --------------------------------------------------------------------------------------------------------
+ */
+
+static double cycle_of(const struct filling *f, int i)
+{
+    return f->rule->cycle_us > 0 ? floor(f->arrivals[i].ready_us / f->rule->cycle_us) : 0;
+}
+
+static size_t padded(const struct filling *f, int i)
+{
+    return round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
+}
+
+/* The bucket that begins with the oldest tensor that is not taken yet, and what else its cycle puts in. */
+static void fuse(struct filling *f, int oldest)
+{
+    struct bb_sync_bucket *bucket = open_bucket(f);
+    double bytes = (double)padded(f, oldest) * (double)f->element_bytes, passed = 0;
+    size_t count = padded(f, oldest);
+
+    take(f, bucket, oldest);
+    for (int i = oldest + 1; i < f->n && cycle_of(f, i) == cycle_of(f, oldest); i++) {
+        double more = (double)padded(f, i) * (double)f->element_bytes;
+
+        if (f->taken[i])
+            continue;
+        if (f->arrivals[i].type == f->arrivals[oldest].type && bytes + more <= f->rule->threshold_bytes) {
+            take(f, bucket, i);
+            bytes += more;
+            count += padded(f, i);
+        } else if (bytes + (passed += more) > f->rule->threshold_bytes) {
+            break;
+        }
+    }
+    if (bucket->n > 1) /* one alone is not copied, so it is not padded */
+        bucket->count = count;
+}
+
+static void fill_fused(struct filling *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (!f->taken[i])
+            fuse(f, i);
+}
+
+int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_arrival *arrivals, int n,
+                    size_t element_bytes, int replicas)
+{
+    struct filling f = {.b = b,
+                        .rule = rule,
+                        .arrivals = arrivals,
+                        .n = n,
+                        .element_bytes = element_bytes,
+                        .taken = calloc((size_t)n + 1, sizeof(bool))};
+
+    *b = (struct bb_buckets){.members = calloc((size_t)n + 1, sizeof(*b->members)),
+                             .list = calloc((size_t)n + 1, sizeof(*b->list))};
+    if (!f.taken || !b->members || !b->list) {
+        free(f.taken);
+        bb_buckets_release(b);
+        return bb_err(BB_EFAIL, "out of memory for %d tensors", n);
+    }
+    if (rule->kind == BB_BUCKETS_FUSION)
+        fill_fused(&f);
+    else
+        fill_runs(&f, replicas);
+    for (int i = 0; i < b->n; i++)
+        b->list[i].count = round_up(b->list[i].count, rule->pad);
+    free(f.taken);
+    return 0;
+}
+
+void bb_buckets_release(struct bb_buckets *b)
+{
+    free(b->members);
+    free(b->list);
+    *b = (struct bb_buckets){0};
+}

@@ -1,6 +1,7 @@
 /* script.c - a thread that starts and waits, turned into streams and events (see script.h). */
 #include "proxies/script.h"
 
+#include "cuda/work.h"
 #include "proxies/parts.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@ void bb_script_init(struct bb_script *s, struct bb_program *program, const struc
                             .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
                             .timed = strcmp(c->compute, "timed") == 0,
                             .redop = BB_SUM,
+                            .peer_kind = BB_PEER_OFFSET,
                             .call = BB_NONE,
                             .micro_batch = BB_NONE,
                             .layer = BB_NONE,
@@ -94,6 +96,19 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
     bb_script_wait(s, start(s, &op));
 }
 
+void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
+{
+    struct bb_op op = op_of(s, (struct bb_script_lane){0, BB_NONE}, what);
+
+    op.kind = BB_OP_COMPUTE;
+    op.work = work;
+    op.work_times = times;
+    op.flops = times * bb_work_flops(work);
+    op.src = src;
+    op.dst = dst;
+    bb_script_wait(s, start(s, &op));
+}
+
 int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                          size_t count, int src, int dst)
 {
@@ -113,7 +128,7 @@ static struct bb_op message(const struct bb_script *s, struct bb_script_lane lan
 {
     struct bb_op op = op_of(s, lane, what);
 
-    op.peer_kind = BB_PEER_OFFSET;
+    op.peer_kind = s->peer_kind;
     op.peer = peer;
     op.count = count;
     return op;

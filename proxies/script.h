@@ -17,6 +17,7 @@ struct bb_script {
     enum bb_dtype_id dtype;
     bool timed;                         /* false: kernels are left out                              */
     enum bb_redop_id redop;             /* of reductions that come next: BB_SUM unless set          */
+    enum bb_peer_kind peer_kind;        /* of sends and receives: BB_PEER_OFFSET unless set         */
     int call;                           /* the group call that is open, BB_NONE: none               */
     enum bb_phase phase;                /* labels of what comes next                                */
     int micro_batch, layer;             /* BB_NONE where they don't apply                           */
@@ -40,8 +41,11 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 /* A kernel of so many microseconds that stands for so many FLOPs; reads src and writes dst (BB_NONE: nothing). */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
+/* A kernel that does that real work, so many times, whatever the config's compute is. */
+void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst);
+
 /* Calls that start one operation and return it; `what` outlives the program. Reductions are s->redop; to and
- * from are places in the communicator relative to one's own. */
+ * from are places in the communicator, relative to one's own unless s->peer_kind says otherwise. */
 int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                          size_t count, int src, int dst);
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src);

@@ -1,4 +1,8 @@
 target_sources(bb_steps PRIVATE
+  transformer/arch.c
+  transformer/arch_load.c
+  transformer/grid.c
+  transformer/grid_settle.c
   transformer/layer.c
   transformer/options.c
   transformer/schedule.c)

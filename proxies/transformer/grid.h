@@ -1,0 +1,99 @@
+/*
+ * grid.h - which rank does what: tensor (tp), context (cp), expert (ep), data (dp) and pipeline (pp) parallelism laid
+ * over the ranks by an order string, as Megatron-LM's parallel_state does it.
+ *
+ * "tp-cp-ep-dp-pp": the leftmost axis varies fastest, stride_i is the product of the sizes before. Two grids are laid
+ * over the same ranks with the same string. Dense: tp, cp, dp, pp (ep counts 1), ranks = tp*cp*dp*pp. Expert: tp is
+ * etp, cp counts 1, dp is edp, ranks = etp*ep*edp*pp. Both must have the same pipelines (sure when pp stands last).
+ */
+#ifndef BB_PROXIES_TRANSFORMER_GRID_H
+#define BB_PROXIES_TRANSFORMER_GRID_H
+
+#include "proxies/layout.h"
+#include "proxies/transformer/arch.h"
+
+#include <stdbool.h>
+
+#define BB_GRID_ORDER   "tp-cp-ep-dp-pp"
+#define BB_GRID_LETTERS 16
+
+struct bb_grid {
+    int tp, cp, dp, pp;          /* dense grid                                                                      */
+    int ep, etp, edp;            /* expert grid                                                                     */
+    bool experts;                /* the model has experts: told by the caller; without, only the dense grid is used */
+    char order[BB_GRID_LETTERS]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be left out      */
+    int ranks;
+};
+
+/*
+ * bb_grid_settle - 0 means not given. dp follows from the ranks when it is left out; when it is given, the one of tp
+ * and pp that is left out; cp, ep and what else is left out are 1, etp is tp, edp follows always. order: a string, NULL
+ * for the usual one. What does not divide, an unknown or missing axis in the order, pipelines that differ between both
+ * grids: said with the numbers and the nearest valid layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
+ */
+int bb_grid_settle(struct bb_grid *grid, int ranks, const char *order, const char *who) BB_MUST_CHECK;
+
+/* bb_grid_fits - whether the model can be cut so: heads, key heads and widths by tp, experts by ep, at least one layer
+ * for each of pp x chunks, the sequence by cp (2 cp pieces when it is balanced for a causal mask) and by tp with
+ * sequence parallelism. Said with the numbers and the nearest valid value, -BB_EUSAGE. */
+struct bb_grid_cut {
+    int sequence, chunks; /* tokens of a sample; model chunks of a pipeline rank (1 unless interleaved) */
+    bool sequence_parallel;
+    bool cp_by_heads; /* context parallelism by all-to-all: heads must divide by tp*cp too              */
+};
+int bb_grid_fits(const struct bb_grid *grid, const struct bb_arch *arch, const struct bb_grid_cut *cut,
+                 const char *who) BB_MUST_CHECK;
+
+/*
+ * bb_grid_layers - layers of part `part` of `parts` (pp, or pp x chunks): *first and the number. Even where they
+ * divide; else embedding and head count as one layer each (126 layers in 16 parts: 7, 8, ..., 8, 7), and what then is
+ * left over goes to the parts after the first.
+ */
+int bb_grid_layers(int layers, int parts, int part, int *first);
+
+/* ---- the layout ----------------------------------------------------------------------------------------------------
+ */
+
+enum bb_grid_group {
+    BB_GRID_TP,        /* "tp"                                                                             */
+    BB_GRID_CP,        /* "cp"                                                                             */
+    BB_GRID_EP,        /* "ep": one expert grid's tokens change places in it                               */
+    BB_GRID_EDP,       /* "edp": same experts, gradients reduced over it                                   */
+    BB_GRID_DP,        /* "dp"                                                                             */
+    BB_GRID_PP,        /* "pp"                                                                             */
+    BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline                               */
+    BB_GRID_DP_CP,     /* "dp_cp": same dense parameters, gradients reduced over it                        */
+    BB_GRID_TP_PP,     /* "tp_pp": one whole model (gradient norm)                                         */
+    BB_GRID_TP_CP,     /* "tp_cp"                                                                          */
+    BB_GRID_TP_DP_CP,  /* "tp_dp_cp": all ranks of a stage                                                 */
+    BB_GRID_ETP,       /* "etp": the same as tp when both grids have the same                              */
+    BB_GRID_TP_EP,     /* "tp_ep": etp x ep of the expert grid, where tokens are gathered                  */
+    BB_GRID_GROUPS
+};
+
+/* Which group of the layout that is; BB_NONE (-1) where it has one member, was not wanted, or is of experts that there
+ * are none of. Combinations (from dp_cp on) that are the same ranks as a group before are that group: dp_cp is dp when
+ * cp is 1, so ask for the latter too. */
+struct bb_grid_groups {
+    int of[BB_GRID_GROUPS];
+};
+
+#define BB_GRID_WANT(group) (1u << (group))
+#define BB_GRID_ALL         ((1u << BB_GRID_GROUPS) - 1)
+
+/*
+ * bb_grid_layout - a layout with the groups of `wanted` (bits, BB_GRID_WANT), in the order of the enumeration; no
+ * communicators. Groups of the dense grid are computed, the others are tables of 12 bytes per rank. The layout is
+ * released by the caller, also after an error. Its axes are the dense ones in the order of the string: bb_grid_coord.
+ */
+int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout,
+                   struct bb_grid_groups *groups) BB_MUST_CHECK;
+
+enum bb_grid_axis { BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_EP, BB_AXIS_DP, BB_AXIS_PP, BB_GRID_AXES };
+
+/* bb_grid_coord - where a rank stands on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0,
+ * tp: etp, dp: edp). */
+int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
+int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
+
+#endif

@@ -5,4 +5,5 @@ target_sources(bb_steps PRIVATE
   transformer/grid_settle.c
   transformer/layer.c
   transformer/options.c
+  transformer/pipe.c
   transformer/schedule.c)

@@ -1,0 +1,211 @@
+/*
+ * test_pipe.c - schedules with their messages, as steps of pipelines alone: every one matches, ends, and ends with all
+ * streams in one queue; predicted without communication times, the step is as long as the formulas say.
+ */
+#include "../made.h"
+
+#include "proxies/check.h"
+#include "proxies/predict.h"
+#include "proxies/transformer/pipe.h"
+
+static const struct bb_cluster instant = {
+    .name = "instant", .gpus_per_node = 1024, .memory_gbps = 1e9, .intra = {.gbps = 1e9}, .inter = {.gbps = 1e9}};
+
+static const struct bb_proxy_config config = {.dtype = "float", .compute = "timed"};
+
+struct times {
+    double us[3]; /* of one chunk and micro-batch: forward, backward, weights */
+};
+
+static void write_stage(struct bb_step *step, const struct bb_schedule *s, int stage, const int comms[2],
+                        const struct times *times)
+{
+    static const char *const names[] = {"F", "B", "W"};
+    struct bb_script script;
+    struct bb_pipe pipe;
+
+    bb_script_init(&script, &step->roles[stage].program, &config);
+    assert_int_equal(bb_pipe_open(&pipe, s, &script, &step->layout, comms, stage, 16), 0);
+    for (int t = 0; t < pipe.n_turns; t++) {
+        const struct bb_turn *turn = &pipe.turns[t];
+
+        script.micro_batch = turn->micro_batch;
+        script.layer = turn->chunk;
+        if (turn->kind == BB_TURN_WEIGHTS) {
+            bb_script_compute(&script, names[2], times->us[2], 0, BB_NONE, BB_NONE);
+        } else {
+            int in = bb_pipe_input(&pipe, t), out = bb_pipe_output(&pipe, t);
+
+            bb_script_compute(&script, names[turn->kind], times->us[turn->kind], 0, in, out);
+        }
+        bb_pipe_turned(&pipe, t);
+    }
+    bb_pipe_close(&pipe);
+    assert_int_equal(bb_script_result(&script), 0);
+}
+
+static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, const struct times *times)
+{
+    const struct bb_axis axis = {"pp", s->stages};
+    int comms[2];
+
+    *step = (struct bb_step){.proxy = "pipeline"};
+    assert_int_equal(bb_layout_init(&step->layout, s->stages, &axis, 1), 0);
+    assert_int_equal(bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1), comms), 0);
+    assert_int_equal(bb_step_add_roles(step, s->stages), 0);
+    for (int r = 0; r < s->stages; r++) {
+        step->roles[r].name = "stage";
+        step->role_of[r] = r;
+        write_stage(step, s, r, comms, times);
+    }
+}
+
+static void is_sound(const struct bb_step *step)
+{
+    struct bb_checks checks;
+
+    assert_int_equal(bb_step_check(step, &checks), 0);
+    assert_true(checks.matched);
+    assert_true(checks.deadlock_free);
+    assert_true(checks.safe_serialised);
+    bb_checks_release(&checks);
+}
+
+static size_t messages(const struct bb_program *p, enum bb_op_kind kind)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        n += p->ops[i].kind == kind;
+    return n;
+}
+
+/* m v sends forward less those of the model's end, as many backward less those of its beginning. */
+static void counts_messages(const struct bb_step *step, const struct bb_schedule *s)
+{
+    int m = s->micro_batches, v = s->chunks;
+    size_t all = 0;
+
+    for (int r = 0; r < s->stages; r++) {
+        int ends = (r == 0) + (r == s->stages - 1), each = s->stages > 1 ? 2 * m * v - m * ends : 0;
+
+        assert_int_equal(messages(&step->roles[r].program, BB_OP_SEND), each);
+        assert_int_equal(messages(&step->roles[r].program, BB_OP_RECV), each);
+        all += messages(&step->roles[r].program, BB_OP_SEND);
+    }
+    assert_int_equal(all, 2 * m * (s->stages * v - 1));
+}
+
+static void hold(struct bb_schedule s, double f, double b, double w, bool timed)
+{
+    struct times times = {{f / s.chunks, b / s.chunks, w / s.chunks}};
+    double ideal = s.micro_batches * (f + b + w) * 1000;
+    struct bb_prediction p;
+    struct bb_step step;
+
+    assert_int_equal(bb_schedule_refuse(&s, "test"), 0);
+    make_pipeline(&step, &s, &times);
+    is_sound(&step);
+    counts_messages(&step, &s);
+    if (timed) {
+        assert_int_equal(bb_predict(&step, &instant, &p), 0);
+        assert_float_equal((double)p.classes[p.slowest].all.step_ns, ideal * (1 + bb_schedule_bubble(&s)), 0.5);
+        bb_prediction_release(&p);
+    }
+    bb_step_release(&step);
+}
+
+static const int stage_counts[] = {1, 2, 3, 4, 8}, micro_batch_counts[] = {1, 2, 3, 4, 8, 17};
+
+static void flat_schedules(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 6; j++) {
+            int p = stage_counts[i], m = micro_batch_counts[j];
+
+            hold((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 12, 24, 0, true);
+            hold((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 12, 24, 0, true);
+            hold((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 36, 12, 0, true);
+            hold((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 12, 12, 12, m >= p);
+        }
+}
+
+static void interleaved(void **state)
+{
+    (void)state;
+    for (int i = 1; i < 5; i++)
+        for (int v = 2; v <= 4; v++)
+            for (int k = 1; k <= 4; k *= 2)
+                hold((struct bb_schedule){BB_INTERLEAVED, stage_counts[i], k * stage_counts[i], v, stage_counts[i]},
+                     12 * v, 24 * v, 0, true);
+}
+
+static void interleaved_in_wide_groups(void **state)
+{
+    static const int cases[][4] = {{2, 6, 3, 2},  {2, 8, 4, 3},   {4, 12, 6, 2}, {4, 14, 5, 4},
+                                   {3, 11, 4, 2}, {8, 24, 16, 2}, {2, 7, 5, 2},  {2, 17, 3, 3}};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+        hold((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24, 0,
+             false);
+}
+
+/* An operation as a word: "r0" receive of micro-batch 0 (gradients: "R0"), "s0", "F0", "B0"; [] one group call. */
+static void write_words(const struct bb_program *p, char *text, size_t room)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        bool first = op->call != BB_NONE && (i == 0 || p->ops[i - 1].call != op->call);
+        bool last = op->call != BB_NONE && (i + 1 == p->n_ops || p->ops[i + 1].call != op->call);
+        char letter = op->kind == BB_OP_COMPUTE       ? op->what[0]
+                      : op->phase == BB_PHASE_FORWARD ? "sr"[op->kind == BB_OP_RECV]
+                                                      : "SR"[op->kind == BB_OP_RECV];
+
+        n += (size_t)snprintf(text + n, room - n, "%s%s%c%d%s", i ? " " : "", first ? "[" : "", letter, op->micro_batch,
+                              last ? "]" : "");
+    }
+}
+
+static void words_are(struct bb_schedule s, int stage, const char *expected)
+{
+    const struct times times = {{1, 2, 1}};
+    struct bb_step step;
+    char words[2048];
+
+    make_pipeline(&step, &s, &times);
+    write_words(&step.roles[stage].program, words, sizeof(words));
+    assert_string_equal(words, expected);
+    bb_step_release(&step);
+}
+
+static void orders_with_messages(void **state)
+{
+    (void)state;
+    words_are((struct bb_schedule){BB_GPIPE, 3, 2, 1, 0}, 1, "r0 F0 s0 r1 F1 [s1 R0] B0 S0 R1 B1 S1");
+    words_are((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 0, "F0 s0 F1 s1 F2 [s2 R0] B0 R1 B1 R2 B2");
+    words_are((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 1,
+              "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 R2 B2 S2");
+    words_are((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 2, "r0 F0 B0 [r1 S0] F1 B1 [r2 S1] F2 B2 S2");
+    words_are((struct bb_schedule){BB_ZB_H1, 3, 3, 1, 0}, 1,
+              "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 W0 R2 B2 S2 W1 W2");
+    words_are((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 0,
+              "F0 s0 F1 [s1 r0] F0 [s0 r1] F1 s1 R0 B0 [S0 R1] B1 [S1 R0] B0 R1 B1");
+    words_are((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 1,
+              "r0 F0 [s0 r1] F1 [s1 r0] F0 r1 B0 S0 F1 B1 [S1 R0] B0 [S0 R1] B1 S1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_with_messages),
+        cmocka_unit_test(flat_schedules),
+        cmocka_unit_test(interleaved),
+        cmocka_unit_test(interleaved_in_wide_groups),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -44,7 +44,7 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
     return s->failed ? BB_NONE : keep(s, bb_program_add_buffer(s->program, name, use, count, s->dtype));
 }
 
-static struct bb_op op_of(const struct bb_script *s, struct bb_script_lane lane, const char *what)
+struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what)
 {
     struct bb_op op = bb_part_op(&(struct bb_part){.program = s->program,
                                                    .stream = lane.stream,
@@ -59,7 +59,7 @@ static struct bb_op op_of(const struct bb_script *s, struct bb_script_lane lane,
     return op;
 }
 
-static int start(struct bb_script *s, const struct bb_op *op)
+int bb_script_start(struct bb_script *s, const struct bb_op *op)
 {
     if (s->failed)
         return BB_NONE;
@@ -84,7 +84,7 @@ void bb_script_wait(struct bb_script *s, int op)
 
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst)
 {
-    struct bb_op op = op_of(s, (struct bb_script_lane){0, BB_NONE}, what);
+    struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
 
     if (!s->timed)
         return;
@@ -93,12 +93,12 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
     op.flops = flops;
     op.src = src;
     op.dst = dst;
-    bb_script_wait(s, start(s, &op));
+    bb_script_wait(s, bb_script_start(s, &op));
 }
 
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
 {
-    struct bb_op op = op_of(s, (struct bb_script_lane){0, BB_NONE}, what);
+    struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
 
     op.kind = BB_OP_COMPUTE;
     op.work = work;
@@ -106,13 +106,13 @@ void bb_script_work(struct bb_script *s, const char *what, const struct bb_work 
     op.flops = times * bb_work_flops(work);
     op.src = src;
     op.dst = dst;
-    bb_script_wait(s, start(s, &op));
+    bb_script_wait(s, bb_script_start(s, &op));
 }
 
 int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                          size_t count, int src, int dst)
 {
-    struct bb_op op = op_of(s, lane, what);
+    struct bb_op op = bb_script_op(s, lane, what);
 
     op.kind = BB_OP_COLLECTIVE;
     op.coll = kind;
@@ -120,13 +120,13 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
     op.count = count;
     op.src = src;
     op.dst = dst;
-    return start(s, &op);
+    return bb_script_start(s, &op);
 }
 
 static struct bb_op message(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
                             size_t count)
 {
-    struct bb_op op = op_of(s, lane, what);
+    struct bb_op op = bb_script_op(s, lane, what);
 
     op.peer_kind = s->peer_kind;
     op.peer = peer;
@@ -140,7 +140,7 @@ int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *
 
     op.kind = BB_OP_SEND;
     op.src = src;
-    return start(s, &op);
+    return bb_script_start(s, &op);
 }
 
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst)
@@ -149,7 +149,7 @@ int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *
 
     op.kind = BB_OP_RECV;
     op.dst = dst;
-    return start(s, &op);
+    return bb_script_start(s, &op);
 }
 
 void bb_script_group_start(struct bb_script *s)
@@ -182,7 +182,7 @@ int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *
 
         op.kind = send ? BB_OP_SEND : BB_OP_RECV;
         *(send ? &op.src : &op.dst) = bb_script_buffer(s, send ? "send" : "receive", BB_USE_COMMUNICATION, count);
-        last = start(s, &op);
+        last = bb_script_start(s, &op);
     }
     bb_script_group_end(s);
     return last;

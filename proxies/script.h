@@ -51,6 +51,10 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src);
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst);
 
+/* What those calls do not say: an operation of the lane with the script's labels, to be filled in; and its start. */
+struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what);
+int bb_script_start(struct bb_script *s, const struct bb_op *op);
+
 /* Between these, all calls are one NCCL group call: messages that must progress together, with counts, peers and
  * communicators of their own. What is started inside is waited for after the end only. Groups do not nest. */
 void bb_script_group_start(struct bb_script *s);

@@ -1,128 +1,631 @@
-/* sync.c - skeleton: one all-reduce of everything after the backward (see sync.h). */
+/*
+ * sync.c - the operations that keep replicas together, written around the units of a step (see sync.h).
+ *
+ * Everything is in buckets; of zero3 and hsdp each unit is one. Bucket k stands before bucket k+1 in the order of
+ * arrival, the reverse of the forward. A bucket has a buffer for its whole gradients, or shares a few of them where
+ * they are freed again after their reduction, and with shards one for its own part of the gradients.
+ */
 #include "proxies/sync/sync.h"
+
+#include "cuda/pass.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const char *const bb_sync_words[BB_SYNC_KINDS + 1] = {
-    "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed", "ps", "ps_p2p", "ps_sharded", NULL,
+#define SLOTS 2 /* gathered units that are there at once: the one in use and the next */
+
+/* 1e9 bytes per second, for the time of passes over memory in timed steps: an A100-SXM4-80GB, as profiles/clusters has
+ * it, since the usual FLOP/s of timed steps are those of an A100 too. */
+static const double memory_gbps = 2039;
+
+struct bucket {
+    size_t count;     /* padded                                                         */
+    int first_unit;   /* the lowest                                                     */
+    int units, ready; /* how many have tensors in it, and how many of them came already */
+    bool fused;       /* of several tensors that are copied in and out                  */
+    int whole, own;   /* buffers: all its gradients; the own shard, == whole without    */
+    int param_own, param_whole;
+    int reduced, gathered; /* operations, BB_NONE before */
+    const char *what, *gather_what;
 };
-const char *const bb_dp_sync_words[BB_SYNC_PS + 1] = {
-    "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed", NULL,
+
+struct slot {
+    int unit, op, buffer;
 };
 
 struct bb_sync {
     struct bb_sync_spec spec;
-    struct bb_script_lane lane;
+    struct bb_sync_policy policy;
+    struct bb_script *script;
+    struct bb_script_lane gradients, parameters, replicas, local, cross;
+    struct bb_arrival *arrivals;
+    struct bb_buckets made;
+    struct bucket *buckets;
+    int n;
+    size_t held;               /* elements of all units                          */
+    bool gathers_units, every; /* bb_sync_is_gathered and more than one rank; bb_sync_every_micro_batch */
+    int next;                  /* the bucket that is to be reduced next, where their order is kept      */
+    int transients;            /* buffers that buckets share, 0: each has its own                       */
+    int *transient_op;         /* [transients] who empties it, BB_NONE                                  */
+    struct slot slots[SLOTS];
+    int newest_slot;
 };
 
-enum bb_sync_kind bb_sync_find(const char *word)
-{
-    int kind = BB_SYNC_ALL_REDUCE;
+/* ---- small parts ---------------------------------------------------------------------------------------------------
+ */
 
-    while (word && strcmp(bb_sync_words[kind], word) != 0)
-        kind++;
-    return (enum bb_sync_kind)kind;
+struct labels {
+    enum bb_phase phase;
+    enum bb_dtype_id dtype;
+    int layer;
+};
+
+static struct labels set_labels(struct bb_script *s, enum bb_phase phase, enum bb_dtype_id dtype, int layer)
+{
+    struct labels before = {s->phase, s->dtype, s->layer};
+
+    s->phase = phase;
+    s->dtype = dtype;
+    s->layer = layer;
+    return before;
 }
 
-int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum bb_dtype_id params,
-                   enum bb_dtype_id grads, struct bb_sync_policy *p)
+static void put_back(struct bb_script *s, struct labels before)
 {
-    (void)c;
-    *p = (struct bb_sync_policy){.kind = kind, .params = params, .grads = grads};
-    return 0;
+    s->phase = before.phase;
+    s->dtype = before.dtype;
+    s->layer = before.layer;
 }
 
-int bb_sync_layout(struct bb_step *step, const struct bb_sync_policy *p, int group, int gpus_per_node,
-                   struct bb_sync_comms *comms)
+static const char *text(struct bb_sync *s, const char *words)
 {
-    struct bb_layout *l = &step->layout;
-
-    (void)p;
-    (void)gpus_per_node;
-    *comms = (struct bb_sync_comms){.gradients = BB_NONE,
-                                    .parameters = BB_NONE,
-                                    .replicas = BB_NONE,
-                                    .local = BB_NONE,
-                                    .cross = BB_NONE,
-                                    .n = 1,
-                                    .n_replicas = 1,
-                                    .n_local = 1,
-                                    .n_cross = 1};
-    if (group == BB_NONE || l->groups[group].size < 2)
-        return 0;
-    comms->n = l->groups[group].size;
-    comms->gradients = bb_layout_add_comm(l, l->groups[group].name, group);
-    return comms->gradients < 0 ? -BB_EFAIL : 0;
+    s->script->failed |= words == NULL;
+    return words;
 }
 
-int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec)
+/* A pass over memory on the compute stream, as real work or as long as that would take at least. */
+static void pass(struct bb_sync *s, const char *what, enum bb_pass_kind kind, size_t count, int src, int dst)
 {
-    *s = calloc(1, sizeof(**s));
-    if (!*s)
+    const struct bb_pass p = {.kind = kind, .dtype = s->script->dtype, .rows = 1, .cols = count};
+    struct bb_work *work;
+
+    if (strcmp(s->spec.compute, "gemm") != 0) {
+        bb_script_compute(s->script, what, (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, src, dst);
+        return;
+    }
+    work = bb_step_work(s->spec.step);
+    s->script->failed |= work == NULL;
+    if (!work)
+        return;
+    bb_work_add_pass(work, "pass", &p);
+    bb_script_work(s->script, what, work, 1, src, dst);
+}
+
+static bool communicates(const struct bb_sync *s)
+{
+    return s->spec.comms.n > 1 || s->spec.comms.n_replicas > 1;
+}
+
+/* ---- what is reduced together --------------------------------------------------------------------------------------
+ */
+
+static int count_tensors(const struct bb_sync_spec *spec)
+{
+    int n = 0;
+
+    for (int u = 0; u < spec->n_units; u++)
+        n += spec->units[u].n;
+    return n;
+}
+
+/* The tensors in the order in which their gradients come: units and their tensors backwards. What must not share a
+ * bucket is of another type: units of zero3, else chunks. */
+static int list_arrivals(struct bb_sync *s)
+{
+    const struct bb_sync_spec *spec = &s->spec;
+    int n = count_tensors(spec), i = 0;
+    double now_us = 0;
+
+    s->arrivals = calloc((size_t)n + 1, sizeof(*s->arrivals));
+    if (!s->arrivals)
+        return bb_err(BB_EFAIL, "out of memory for %d tensors", n);
+    for (int u = spec->n_units - 1; u >= 0; u--) {
+        const struct bb_sync_unit *unit = &spec->units[u];
+
+        now_us += unit->backward_us;
+        for (int t = unit->n - 1; t >= 0; t--)
+            s->arrivals[i++] = (struct bb_arrival){.count = unit->tensors[t].count,
+                                                   .ready_us = now_us,
+                                                   .unit = u,
+                                                   .type = bb_sync_is_gathered(s->policy.kind) ? u : unit->chunk};
+        for (int t = 0; t < unit->n; t++)
+            s->held += unit->tensors[t].count;
+    }
+    return n;
+}
+
+/* A bucket's count divides by the ranks that share it; fusion buffers of a hierarchical all-reduce by 64 elements for
+ * each (Horovod's atomic unit), so that nothing remains there. */
+static size_t bucket_multiple(const struct bb_sync *s)
+{
+    const struct bb_sync_comms *c = &s->spec.comms;
+    size_t pad = s->policy.rule.pad, shards = (size_t)c->n, a = pad, b = shards;
+
+    if (s->policy.hierarchical)
+        return s->policy.kind == BB_SYNC_HOROVOD ? (size_t)c->n_local * 64 : 1;
+    if (!bb_sync_is_sharded(s->policy.kind))
+        return 1;
+    while (b) {
+        size_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return pad ? pad / a * shards : shards;
+}
+
+static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb_sync_bucket *made, int index)
+{
+    size_t multiple = bucket_multiple(s);
+    int last = BB_NONE;
+
+    *b = (struct bucket){.count = (made->count + multiple - 1) / multiple * multiple,
+                         .fused = s->policy.kind == BB_SYNC_HOROVOD && made->n > 1,
+                         .whole = BB_NONE,
+                         .own = BB_NONE,
+                         .param_own = BB_NONE,
+                         .param_whole = BB_NONE,
+                         .reduced = BB_NONE,
+                         .gathered = BB_NONE,
+                         .first_unit = s->spec.n_units};
+    for (int i = made->first; i < made->first + made->n; i++) {
+        int unit = s->arrivals[s->made.members[i]].unit;
+
+        b->units += unit != last;
+        b->first_unit = unit < b->first_unit ? unit : b->first_unit;
+        last = unit;
+    }
+    if (s->gathers_units) {
+        b->what = text(s, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
+        b->gather_what = text(s, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
+    } else {
+        b->what = text(s, bb_step_text(s->spec.step, "bucket %d", index));
+        b->gather_what = text(s, bb_step_text(s->spec.step, "parameters of bucket %d", index));
+    }
+}
+
+static int make_buckets(struct bb_sync *s)
+{
+    struct bb_bucket_rule rule = s->policy.rule;
+    int n = list_arrivals(s), rc;
+
+    TRY(n < 0 ? n : 0);
+    if (bb_sync_is_gathered(s->policy.kind))
+        rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_SINGLE};
+    TRY(bb_buckets_make(&s->made, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
+    s->n = s->made.n;
+    s->buckets = calloc((size_t)s->n + 1, sizeof(*s->buckets));
+    if (!s->buckets)
+        return bb_err(BB_EFAIL, "out of memory for %d buckets", s->n);
+    for (int b = 0; b < s->n; b++)
+        describe_bucket(s, &s->buckets[b], &s->made.list[b], b);
+out:
+    return rc;
+}
+
+/* The buckets that hold tensors of the unit stand side by side. */
+static bool touches(const struct bb_sync *s, int bucket, int unit)
+{
+    const struct bb_sync_bucket *made = &s->made.list[bucket];
+
+    for (int i = made->first; i < made->first + made->n; i++)
+        if (s->arrivals[s->made.members[i]].unit == unit)
+            return true;
+    return false;
+}
+
+/* ---- buffers -------------------------------------------------------------------------------------------------------
+ */
+
+static size_t largest(const struct bb_sync *s)
+{
+    size_t most = 0;
+
+    for (int b = 0; b < s->n; b++)
+        most = s->buckets[b].count > most ? s->buckets[b].count : most;
+    return most;
+}
+
+/* One more than a unit can fill, so that the next unit has room while they are emptied. */
+static int count_transients(const struct bb_sync *s)
+{
+    int most = 0;
+
+    for (int u = 0; u < s->spec.n_units; u++) {
+        int touched = 0;
+
+        for (int b = 0; b < s->n; b++)
+            touched += touches(s, b, u);
+        most = touched > most ? touched : most;
+    }
+    return most + 1 < s->n ? most + 1 : s->n;
+}
+
+static int add_transients(struct bb_sync *s, int buffers[])
+{
+    s->transients = count_transients(s);
+    s->transient_op = malloc(sizeof(*s->transient_op) * (size_t)(s->transients + 1));
+    if (!s->transient_op)
         return bb_err(BB_EFAIL, "out of memory for gradients");
-    (*s)->spec = *spec;
-    if (spec->comms.gradients != BB_NONE)
-        (*s)->lane = bb_script_lane(spec->script, &spec->step->layout, spec->comms.gradients);
+    for (int t = 0; t < s->transients; t++) {
+        s->transient_op[t] = BB_NONE;
+        buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest(s));
+    }
     return 0;
+}
+
+static void add_own(struct bb_sync *s, struct bucket *b)
+{
+    size_t shard = b->count / (size_t)s->spec.comms.n;
+    bool gathers = s->spec.comms.n > 1 && bb_sync_is_sharded(s->policy.kind);
+
+    b->own = b->whole;
+    if (s->policy.hierarchical)
+        b->own = bb_script_buffer(s->script, "local shard", BB_USE_COMMUNICATION,
+                                  b->count / (size_t)s->spec.comms.n_local + b->count % (size_t)s->spec.comms.n_local);
+    else if (gathers && !s->policy.reduce_whole)
+        b->own = bb_script_buffer(s->script, "gradient shard", BB_USE_GRADIENTS, shard);
+    if (!gathers)
+        return;
+    s->script->dtype = s->policy.params;
+    b->param_own = bb_script_buffer(s->script, "parameter shard", BB_USE_PARAMETERS, shard);
+    if (!s->gathers_units)
+        b->param_whole = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, b->count);
+    s->script->dtype = s->policy.grads;
+}
+
+static int add_buffers(struct bb_sync *s)
+{
+    struct labels before = set_labels(s->script, s->script->phase, s->policy.grads, BB_NONE);
+    int *buffers = calloc((size_t)s->n + 1, sizeof(*buffers)), rc = 0;
+
+    if (!buffers)
+        return bb_err(BB_EFAIL, "out of memory for %d buckets", s->n);
+    if (s->every)
+        TRY(add_transients(s, buffers));
+    for (int b = 0; b < s->n; b++) {
+        s->buckets[b].whole = s->every
+                                  ? buffers[b % s->transients]
+                                  : bb_script_buffer(s->script, s->buckets[b].fused ? "fused gradients" : "gradients",
+                                                     BB_USE_GRADIENTS, s->buckets[b].count);
+        add_own(s, &s->buckets[b]);
+    }
+    s->script->dtype = s->policy.params;
+    for (int i = 0; i < SLOTS; i++)
+        s->slots[i] = (struct slot){.unit = BB_NONE,
+                                    .op = BB_NONE,
+                                    .buffer = s->gathers_units ? bb_script_buffer(s->script, "gathered parameters",
+                                                                                  BB_USE_PARAMETERS, largest(s))
+                                                               : BB_NONE};
+out:
+    free(buffers);
+    put_back(s->script, before);
+    return rc;
+}
+
+/* ---- a life --------------------------------------------------------------------------------------------------------
+ */
+
+static struct bb_script_lane lane_of(struct bb_sync *s, int comm)
+{
+    return comm == BB_NONE ? (struct bb_script_lane){0, BB_NONE}
+                           : bb_script_lane(s->script, &s->spec.step->layout, comm);
+}
+
+static void add_lanes(struct bb_sync *s)
+{
+    const struct bb_sync_comms *c = &s->spec.comms;
+
+    s->local = lane_of(s, c->local);
+    s->cross = lane_of(s, c->cross);
+    s->gradients = c->local != BB_NONE ? s->local : lane_of(s, c->gradients);
+    s->parameters = c->parameters == c->gradients ? s->gradients : lane_of(s, c->parameters);
+    s->replicas = lane_of(s, c->replicas);
+}
+
+int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
+{
+    struct bb_sync *s = calloc(1, sizeof(*s));
+    int rc;
+
+    *sync = s;
+    if (!s)
+        return bb_err(BB_EFAIL, "out of memory for gradients");
+    s->spec = *spec;
+    s->policy = *spec->policy;
+    s->script = spec->script;
+    s->gathers_units = bb_sync_is_gathered(s->policy.kind) && spec->comms.n > 1;
+    if (s->policy.kind >= BB_SYNC_PS)
+        return bb_err(BB_EFAIL, "parameter servers are no kind of replicas");
+    TRY(make_buckets(s));
+    if (communicates(s)) {
+        s->every = bb_sync_every_micro_batch(&s->policy);
+        add_lanes(s);
+        TRY(add_buffers(s));
+    }
+    TRY(bb_script_result(s->script));
+out:
+    if (rc) {
+        bb_sync_release(s);
+        *sync = NULL;
+    }
+    return rc;
 }
 
 void bb_sync_release(struct bb_sync *s)
 {
+    if (!s)
+        return;
+    bb_buckets_release(&s->made);
+    free(s->arrivals);
+    free(s->buckets);
+    free(s->transient_op);
     free(s);
 }
 
+/* ---- reductions ----------------------------------------------------------------------------------------------------
+ */
+
+/* To or from the last rank of the node: what its ranks do not divide, which stands behind their shares. */
+static int start_rooted(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
+{
+    struct bb_op op = bb_script_op(s->script, s->local, b->what);
+    size_t shares = share * (size_t)s->spec.comms.n_local;
+    bool there = kind == BB_REDUCE;
+
+    op.kind = BB_OP_COLLECTIVE;
+    op.coll = kind;
+    op.redop = s->script->redop;
+    op.peer = s->spec.comms.n_local - 1;
+    op.count = rest;
+    op.src = there ? b->whole : b->own;
+    op.dst = there ? b->own : b->whole;
+    op.src_offset = there ? shares : share;
+    op.dst_offset = there ? share : shares;
+    return bb_script_start(s->script, &op);
+}
+
+/* Reduce-scatter in the node, all-reduce across nodes, all-gather in the node. What the node's ranks do not divide goes
+ * to its last rank, which takes it across behind its share, and comes back by broadcast. */
+static int reduce_by_levels(struct bb_sync *s, const struct bucket *b)
+{
+    size_t ranks = (size_t)s->spec.comms.n_local, share = b->count / ranks, rest = b->count % ranks;
+    size_t across = share + (s->spec.holds_remainder ? rest : 0);
+    int op = BB_NONE;
+
+    if (share)
+        bb_script_collective(s->script, s->local, b->what, BB_REDUCE_SCATTER, share, b->whole, b->own);
+    if (rest)
+        start_rooted(s, b, BB_REDUCE, share, rest);
+    if (across)
+        op = bb_script_collective(s->script, s->cross, b->what, BB_ALL_REDUCE, across, b->own, b->own);
+    if (share)
+        op = bb_script_collective(s->script, s->local, b->what, BB_ALL_GATHER, share, b->own, b->whole);
+    if (rest)
+        op = start_rooted(s, b, BB_BROADCAST, share, rest);
+    return op;
+}
+
+static int start_reduction(struct bb_sync *s, const struct bucket *b)
+{
+    const struct bb_sync_comms *c = &s->spec.comms;
+    size_t shard = b->count / (size_t)c->n;
+    int op = BB_NONE;
+
+    if (s->policy.hierarchical)
+        return reduce_by_levels(s, b);
+    if (c->n > 1 && b->own != b->whole)
+        op = bb_script_collective(s->script, s->gradients, b->what, BB_REDUCE_SCATTER, shard, b->whole, b->own);
+    else if (c->n > 1)
+        op = bb_script_collective(s->script, s->gradients, b->what, BB_ALL_REDUCE, b->count, b->whole, b->whole);
+    if (c->n_replicas > 1)
+        op = bb_script_collective(s->script, s->replicas, b->what, BB_ALL_REDUCE, shard, b->own, b->own);
+    return op;
+}
+
+static void reduce(struct bb_sync *s, int index)
+{
+    struct bucket *b = &s->buckets[index];
+    struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, b->first_unit);
+
+    b->ready = 0;
+    if (b->fused)
+        pass(s, "copy in", BB_PASS_COPY, b->count, BB_NONE, b->whole);
+    b->reduced = start_reduction(s, b);
+    if (s->transients)
+        s->transient_op[index % s->transients] = b->reduced;
+    put_back(s->script, before);
+}
+
+/* Those that are full, in their order; one that is not holds up those behind it. */
+static void reduce_in_order(struct bb_sync *s)
+{
+    for (; s->next < s->n && s->buckets[s->next].ready == s->buckets[s->next].units; s->next++)
+        reduce(s, s->next);
+}
+
+/* ---- parameters ----------------------------------------------------------------------------------------------------
+ */
+
+static int bucket_of_unit(const struct bb_sync *s, int unit)
+{
+    for (int b = 0; b < s->n; b++)
+        if (s->buckets[b].first_unit == unit)
+            return b;
+    return BB_NONE;
+}
+
+static struct slot *slot_of(struct bb_sync *s, int unit)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (s->slots[i].unit == unit)
+            return &s->slots[i];
+    return NULL;
+}
+
+/* A free slot, or the older one. */
+static struct slot *take_slot(struct bb_sync *s)
+{
+    struct slot *slot = slot_of(s, BB_NONE);
+
+    slot = slot ? slot : &s->slots[1 - s->newest_slot];
+    s->newest_slot = (int)(slot - s->slots);
+    return slot;
+}
+
+static int gather(struct bb_sync *s, int bucket, int whole)
+{
+    struct bucket *b = &s->buckets[bucket];
+    struct labels before = set_labels(s->script, s->script->phase, s->policy.params, b->first_unit);
+
+    b->gathered = bb_script_collective(s->script, s->parameters, b->gather_what, BB_ALL_GATHER,
+                                       b->count / (size_t)s->spec.comms.n, b->param_own, whole);
+    put_back(s->script, before);
+    return b->gathered;
+}
+
+/* The unit's parameters are in a slot, or on their way into one. NULL: it has none. */
+static struct slot *ensure(struct bb_sync *s, int unit)
+{
+    struct slot *slot = slot_of(s, unit);
+    int bucket = slot ? BB_NONE : bucket_of_unit(s, unit);
+
+    if (slot || bucket == BB_NONE)
+        return slot;
+    slot = take_slot(s);
+    slot->unit = unit;
+    slot->op = gather(s, bucket, slot->buffer);
+    return slot;
+}
+
+/* The unit is gathered and waited for, and the one that is needed after it started, if it is of the same chunk. */
+static void use(struct bb_sync *s, int unit, int next)
+{
+    const struct slot *slot = ensure(s, unit);
+
+    if (slot)
+        bb_script_wait(s->script, slot->op);
+    if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
+        s->newest_slot = slot ? (int)(slot - s->slots) : s->newest_slot; /* not that one */
+        (void)ensure(s, next);
+    }
+}
+
+static void leave(struct bb_sync *s, int unit)
+{
+    struct slot *slot = slot_of(s, unit);
+
+    if (slot)
+        slot->unit = BB_NONE;
+}
+
+/* All buckets, those that the forward needs first first. */
+static void gather_buckets(struct bb_sync *s)
+{
+    if (s->gathers_units || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
+        return;
+    for (int b = s->n - 1; b >= 0; b--)
+        (void)gather(s, b, s->buckets[b].param_whole);
+}
+
+/* ---- the hooks -----------------------------------------------------------------------------------------------------
+ */
+
 void bb_sync_begin(struct bb_sync *s)
 {
-    (void)s;
+    struct labels before = set_labels(s->script, BB_PHASE_FORWARD, s->script->dtype, s->script->layer);
+
+    if (s->policy.overlap_gather)
+        gather_buckets(s);
+    put_back(s->script, before);
 }
 
 void bb_sync_forward(struct bb_sync *s, int unit)
 {
-    (void)s;
-    (void)unit;
+    if (s->gathers_units)
+        use(s, unit, unit + 1);
+    for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
+        if (s->buckets[b].gathered != BB_NONE && touches(s, b, unit)) {
+            bb_script_wait(s->script, s->buckets[b].gathered);
+            s->buckets[b].gathered = BB_NONE; /* once is enough */
+        }
 }
 
 void bb_sync_forwarded(struct bb_sync *s, int unit)
 {
-    (void)s;
-    (void)unit;
+    if (s->gathers_units)
+        leave(s, unit);
+}
+
+/* Full gradients that share buffers: the unit's must have been emptied. */
+static void make_room(struct bb_sync *s, int unit)
+{
+    for (int b = 0; b < s->n; b++)
+        if (s->buckets[b].ready == 0 && touches(s, b, unit)) {
+            bb_script_wait(s->script, s->transient_op[b % s->transients]);
+            s->transient_op[b % s->transients] = BB_NONE;
+        }
 }
 
 void bb_sync_backward(struct bb_sync *s, int unit)
 {
-    (void)s;
-    (void)unit;
+    if (s->gathers_units)
+        use(s, unit, unit - 1);
+    if (s->transients)
+        make_room(s, unit);
 }
 
 void bb_sync_backwarded(struct bb_sync *s, int unit, bool last)
 {
-    (void)s;
-    (void)unit;
-    (void)last;
+    if (s->gathers_units)
+        leave(s, unit);
+    if (!communicates(s) || !(last || s->every))
+        return;
+    for (int b = 0; b < s->n; b++) {
+        s->buckets[b].ready += touches(s, b, unit);
+        if (s->every && s->buckets[b].ready == s->buckets[b].units)
+            reduce(s, b);
+    }
+    if (!s->every && !s->policy.no_overlap)
+        reduce_in_order(s);
 }
 
 void bb_sync_reduced(struct bb_sync *s)
 {
-    size_t count = 0;
-
-    for (int u = 0; u < s->spec.n_units; u++)
-        for (int t = 0; t < s->spec.units[u].n; t++)
-            count += s->spec.units[u].tensors[t].count;
-    if (s->spec.comms.gradients != BB_NONE && count)
-        bb_script_wait(s->spec.script, bb_script_reduce(s->spec.script, s->lane, "gradients", count));
+    if (!communicates(s))
+        return;
+    if (!s->every)
+        reduce_in_order(s);
+    for (int b = 0; b < s->n; b++)
+        bb_script_wait(s->script, s->buckets[b].reduced);
 }
 
 void bb_sync_finish(struct bb_sync *s)
 {
-    bb_sync_reduced(s);
-}
+    struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, BB_NONE);
+    size_t own = s->held;
 
-void bb_sync_memory(const struct bb_sync_policy *p, const struct bb_sync_comms *comms, double parameters,
-                    double bytes[BB_USES])
-{
-    (void)comms;
-    bytes[BB_USE_PARAMETERS] += parameters * bb_dtypes[p->params].bytes;
-    bytes[BB_USE_GRADIENTS] += parameters * bb_dtypes[p->grads].bytes;
-    bytes[BB_USE_OPTIMIZER] += parameters * 12;
+    bb_sync_reduced(s);
+    for (int b = 0; b < s->n && communicates(s); b++)
+        if (s->buckets[b].fused)
+            pass(s, "copy out", BB_PASS_COPY, s->buckets[b].count, s->buckets[b].whole, BB_NONE);
+    if (bb_sync_is_sharded(s->policy.kind))
+        own = (own + (size_t)s->spec.comms.n - 1) / (size_t)s->spec.comms.n;
+    s->script->phase = BB_PHASE_OPTIMIZER;
+    s->script->dtype = s->policy.params;
+    if (own)
+        pass(s, "optimizer", s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD, own, BB_NONE, BB_NONE);
+    if (!s->policy.overlap_gather)
+        gather_buckets(s);
+    put_back(s->script, before);
 }

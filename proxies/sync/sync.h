@@ -70,6 +70,12 @@ struct bb_sync_policy {
 int bb_sync_settle(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
                    enum bb_dtype_id grads, struct bb_sync_policy *policy) BB_MUST_CHECK;
 
+/* What a kind does: optimizer and reductions on shards; parameters gathered unit by unit; reductions for each
+ * micro-batch instead of once. */
+bool bb_sync_is_sharded(enum bb_sync_kind kind);
+bool bb_sync_is_gathered(enum bb_sync_kind kind);
+bool bb_sync_every_micro_batch(const struct bb_sync_policy *policy);
+
 /* Communicators (indices into the layout's) and their sizes; BB_NONE where there is none. */
 struct bb_sync_comms {
     int gradients, parameters; /* over the shard group, else over all replicas; parameters may be == gradients */
@@ -101,7 +107,7 @@ struct bb_sync_spec {
     struct bb_script *script;
     const struct bb_sync_unit *units; /* outlive the sync; in forward order                                    */
     int n_units;
-    bool holds_remainder; /* hierarchical: this role is the last rank of its node, see bb_sync_holds_remainder   */
+    bool holds_remainder; /* hierarchical: this role is the last of its node's ranks, which sums what does not divide */
     const char *compute;  /* of the config                                                                     */
 };
 

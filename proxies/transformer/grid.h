@@ -26,10 +26,10 @@ struct bb_grid {
 };
 
 /*
- * bb_grid_settle - 0 means not given. dp follows from the ranks when it is left out; when it is given, the one of tp
- * and pp that is left out; cp, ep and what else is left out are 1, etp is tp, edp follows always. order: a string, NULL
- * for the usual one. What does not divide, an unknown or missing axis in the order, pipelines that differ between both
- * grids: said with the numbers and the nearest valid layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
+ * bb_grid_settle - 0 means not given. The one of tp, cp, dp and pp that is left out follows from the ranks; of several
+ * it is dp, else pp, and the others are 1. ep and etp are 1, edp follows always. order: a string, NULL for the usual
+ * one. What does not divide, an unknown or missing axis in the order, pipelines that differ between both grids: said
+ * with the numbers and the nearest valid layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
  */
 int bb_grid_settle(struct bb_grid *grid, int ranks, const char *order, const char *who) BB_MUST_CHECK;
 

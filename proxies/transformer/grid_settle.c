@@ -160,9 +160,13 @@ static int follow(struct bb_grid *g, int axis, int ranks, const char *who)
 
 static int settle_dense(struct bb_grid *g, int ranks, const char *who)
 {
-    enum { TP_AT = 0, DP_AT = 2, PP_AT = 3 };
-    int both = ranks / (g->dp > 0 ? g->dp : 1) / g->cp;
+    enum { TP_AT, CP_AT, DP_AT, PP_AT };
+    int both;
 
+    if (g->cp == 0 && g->dp > 0 && g->tp > 0 && g->pp > 0)
+        return follow(g, CP_AT, ranks, who);
+    g->cp += g->cp == 0;
+    both = ranks / (g->dp > 0 ? g->dp : 1) / g->cp;
     if (g->dp == 0) {
         g->tp += g->tp == 0;
         g->pp += g->pp == 0;
@@ -190,8 +194,6 @@ static int settle_expert(struct bb_grid *g, const char *who)
 
     if (g->ep > 1 && !g->experts)
         return bb_err(BB_EUSAGE, "%s: ep %d, but the model has no experts; nearest: --ep 1", who, g->ep);
-    if (g->etp == 0)
-        g->etp = g->tp;
     if (stage % g->etp != 0)
         return bb_err(BB_EUSAGE, "%s: the %d ranks of a stage do not divide by etp %d; nearest: --etp %d", who, stage,
                       g->etp, nearest_divisor(stage, g->etp));
@@ -283,8 +285,8 @@ int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const char *
     TRY(bb_order_check(order, who));
     snprintf(g->order, sizeof(g->order), "%s", order);
     g->ranks = ranks;
-    g->cp += g->cp == 0;
     g->ep += g->ep == 0;
+    g->etp += g->etp == 0;
     TRY(settle_dense(g, ranks, who));
     TRY(settle_expert(g, who));
     TRY(check_order(g, who));

@@ -4,6 +4,7 @@ target_sources(bb_steps PRIVATE
   transformer/grid.c
   transformer/grid_settle.c
   transformer/layer.c
+  transformer/memory.c
   transformer/options.c
   transformer/pipe.c
   transformer/schedule.c)

@@ -1,0 +1,242 @@
+/* memory.c - what training holds on a rank, part by part (see memory.h). */
+#include "proxies/transformer/memory.h"
+
+#include <math.h>
+
+const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", "full", NULL};
+
+static double element(const struct bb_memory *m)
+{
+    return (double)bb_dtypes[m->dtype].bytes;
+}
+
+/* Of one micro-batch on one context-parallel rank. */
+static double tokens(const struct bb_memory *m)
+{
+    return (double)m->sequence * m->micro_batch_size / m->grid->cp;
+}
+
+/* Ways by which sequence parallelism divides what lies between the products. */
+static double between(const struct bb_memory *m)
+{
+    return m->sequence_parallel ? m->grid->tp : 1;
+}
+
+static bool has_dropout(const struct bb_arch *a)
+{
+    return a->layer_norm;
+}
+
+/* ---- activations: bytes per token -------------------------------------------------------------------------------- */
+
+/* whole: on every tp rank, unless sequence parallelism divides it; split: divided by tp. */
+struct held {
+    double whole, split;
+};
+
+static struct held attention(const struct bb_memory *m)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element(m), mask = has_dropout(a) ? a->hidden : 0;
+    struct held held = {.whole = 2 * e * a->hidden + mask}; /* inputs of the norm and of the projections */
+
+    if (a->kv_lora) {
+        held.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim); /* before and after their norms */
+        held.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
+    } else {
+        held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
+    }
+    if (has_dropout(a) && m->recompute == BB_RECOMPUTE_NONE)
+        held.split += (2 * e + 1) * a->heads * m->sequence;
+    return held;
+}
+
+static double inner_width(const struct bb_arch *a, double ffn)
+{
+    return (a->gated ? 3 : 2) * ffn;
+}
+
+static struct held perceptron(const struct bb_memory *m)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element(m), mask = has_dropout(a) ? a->hidden : 0;
+
+    return (struct held){.whole = 2 * e * a->hidden + mask, .split = e * inner_width(a, a->ffn)};
+}
+
+/* Each token goes to top_k experts. An expert that is divided over etp ranks works on the tokens of all of them, when
+ * each brings its own. */
+static struct held experts(const struct bb_memory *m)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element(m), copies = a->top_k * (m->capacity_factor > 0 ? m->capacity_factor : 1);
+    double gathered = m->sequence_parallel ? m->grid->etp : 1;
+    struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
+
+    held.whole += e * copies * gathered * (2.0 * a->hidden + inner_width(a, a->expert_ffn) / m->grid->etp);
+    held.split = e * inner_width(a, a->shared_ffn);
+    return held;
+}
+
+double bb_memory_layer(const struct bb_memory *m, int layer)
+{
+    struct held first = attention(m), second;
+
+    if (m->recompute == BB_RECOMPUTE_FULL)
+        return tokens(m) * element(m) * m->arch->hidden / between(m);
+    second = bb_arch_has_experts(m->arch, layer) ? experts(m) : perceptron(m);
+    return tokens(m) * ((first.whole + second.whole) / between(m) + (first.split + second.split) / m->grid->tp);
+}
+
+double bb_memory_embedding(const struct bb_memory *m)
+{
+    double mask = has_dropout(m->arch) ? m->arch->hidden : 0;
+
+    return tokens(m) * (8 + mask) / between(m);
+}
+
+double bb_memory_head(const struct bb_memory *m)
+{
+    double vocab = ceil((double)m->arch->vocab / m->grid->tp);
+
+    return tokens(m) * (2 * element(m) * m->arch->hidden / between(m) + 4 * vocab);
+}
+
+/* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average. The
+ * last chunk's backward follows its forward at once, unless all forwards come first. */
+static double activations(const struct bb_memory *m, int stage)
+{
+    const struct bb_schedule *s = m->schedule;
+    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0;
+
+    for (int c = 0; c < s->chunks; c++) {
+        int first, n = bb_grid_layers(m->arch->layers, s->stages * s->chunks, c * s->stages + stage, &first);
+
+        for (int layer = first; layer < first + n; layer++)
+            sum += bb_memory_layer(m, layer);
+    }
+    sum *= live;
+    if (stage == 0)
+        sum += live * bb_memory_embedding(m);
+    if (stage == s->stages - 1)
+        sum += (s->kind == BB_GPIPE ? s->micro_batches : 1) * bb_memory_head(m);
+    return sum;
+}
+
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
+
+static struct bb_arch_held share(const struct bb_memory *m, int layer)
+{
+    return bb_arch_layer_share(m->arch, layer, m->grid->tp, m->grid->etp, m->grid->ep);
+}
+
+static void add(struct bb_arch_held *sum, struct bb_arch_held more)
+{
+    sum->dense += more.dense;
+    sum->expert += more.expert;
+    sum->replicated += more.replicated;
+}
+
+/* A tied head on another stage than the embedding has a copy of its matrix. */
+static struct bb_arch_held tied_copy(const struct bb_memory *m)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+
+    if (bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors, BB_ARCH_TENSORS) < 1)
+        return (struct bb_arch_held){0};
+    return (struct bb_arch_held){.dense = bb_arch_share(&tensors[0], m->grid->tp, 1)};
+}
+
+struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
+{
+    const struct bb_schedule *s = m->schedule;
+    struct bb_arch_held sum = {0};
+
+    if (stage == 0)
+        add(&sum, share(m, BB_ARCH_EMBEDDING));
+    for (int c = 0; c < s->chunks; c++) {
+        int first, n = bb_grid_layers(m->arch->layers, s->stages * s->chunks, c * s->stages + stage, &first);
+
+        for (int layer = first; layer < first + n; layer++)
+            add(&sum, share(m, layer));
+    }
+    if (stage == s->stages - 1)
+        add(&sum, share(m, BB_ARCH_HEAD));
+    if (stage == s->stages - 1 && stage > 0 && m->arch->tied)
+        add(&sum, tied_copy(m));
+    return sum;
+}
+
+/* ---- communication buffers --------------------------------------------------------------------------------------- */
+
+/* Largest layer of the stage: what is gathered at once when parameters are shared. */
+static double largest_unit(const struct bb_memory *m, int stage)
+{
+    const struct bb_schedule *s = m->schedule;
+    double most = 0;
+
+    for (int c = 0; c < s->chunks; c++) {
+        int first, n = bb_grid_layers(m->arch->layers, s->stages * s->chunks, c * s->stages + stage, &first);
+
+        for (int layer = first; layer < first + n; layer++)
+            most = fmax(most, (double)share(m, layer).dense + (double)share(m, layer).expert);
+    }
+    return most;
+}
+
+static double bucket_elements(const struct bb_memory *m)
+{
+    const struct bb_bucket_rule *rule = &m->policy->rule;
+
+    switch (rule->kind) {
+    case BB_BUCKETS_DDP:
+        return rule->cap_bytes / (double)bb_dtypes[m->policy->grads].bytes;
+    case BB_BUCKETS_MEGATRON:
+        return rule->elements > 0 ? rule->elements : fmax(40e6, 1e6 * m->dense->n);
+    case BB_BUCKETS_DEEPSPEED:
+        return rule->elements;
+    default:
+        return INFINITY;
+    }
+}
+
+/* What sharing gradients or parameters needs beside the shards: two buckets, one being filled and one being reduced; or
+ * the parameters of two layers and the gradients of one. */
+static double transient(const struct bb_memory *m, int stage)
+{
+    double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
+    struct bb_arch_held held = bb_memory_parameters(m, stage);
+
+    if (m->policy->kind == BB_SYNC_ZERO2)
+        return grads * fmin((double)held.dense + (double)held.expert, 2 * bucket_elements(m));
+    if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
+        return largest_unit(m, stage) * (2 * params + grads);
+    return 0;
+}
+
+static double communication(const struct bb_memory *m, int stage)
+{
+    const struct bb_arch *a = m->arch;
+    double e = element(m), whole = tokens(m) * a->hidden * e, sum = transient(m, stage);
+
+    if (m->grid->pp > 1) /* one message of each direction */
+        sum += 2 * whole / between(m);
+    if (m->grid->tp > 1 && m->sequence_parallel) /* the gathered input of a layer's half */
+        sum += whole;
+    if (m->grid->cp > 1) /* keys and values of the next rank, or of all */
+        sum += tokens(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp * (m->cp_ring ? 1 : m->grid->cp);
+    return sum;
+}
+
+void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES])
+{
+    struct bb_arch_held held = bb_memory_parameters(m, stage);
+
+    for (int use = 0; use < BB_USES; use++)
+        bytes[use] = 0;
+    bb_sync_memory(m->policy, m->dense, (double)held.dense, bytes);
+    if (held.expert > 0)
+        bb_sync_memory(m->policy, m->expert, (double)held.expert, bytes);
+    bytes[BB_USE_ACTIVATIONS] = activations(m, stage);
+    bytes[BB_USE_COMMUNICATION] = communication(m, stage);
+}

@@ -1,0 +1,54 @@
+/*
+ * memory.h - what training holds on one rank, by formula and in bytes: parameters, gradients and optimizer states as
+ * the replicas share them (sync/sync.h), activations at the schedule's peak, communication buffers. Nothing of this is
+ * allocated by a proxy, which only needs its own buffers.
+ *
+ * Activations of one layer and one micro-batch, e bytes per element, per token (Korthikanti et al. 2022, table 2, part
+ * by part, so that it also holds for other widths than those of the paper): held by every tp rank        e h (inputs of
+ * two norms, of qkv and of the perceptron), 2 h of dropout masks: 10 h divided by tp                e (q + k + v +
+ * context) and e (what goes into and comes out of the activation): 24 h scores                       (2 e + 1) a s:
+ * softmax, its mask, what the mask leaves: 5 a s in all 34 h + 5 a s; with sequence parallelism all of it is divided by
+ * tp. Recompute selective drops the scores, full keeps e h. Gated perceptrons keep three inner widths, not two. Dropout
+ * masks and scores are those of GPT-2 and BERT; models without dropout (Llama and later) run a fused attention, which
+ * keeps no scores. Latent attention keeps its latents. Experts keep top_k copies of each token, before and after them.
+ * Embedding: 8 bytes per token and a dropout mask of h. Head: e h twice, logits in float (Megatron-LM,
+ * theoretical_memory_usage.py). Context parallelism divides the tokens, of scores only the rows.
+ */
+#ifndef BB_PROXIES_TRANSFORMER_MEMORY_H
+#define BB_PROXIES_TRANSFORMER_MEMORY_H
+
+#include "proxies/sync/sync.h"
+#include "proxies/transformer/grid.h"
+#include "proxies/transformer/schedule.h"
+
+enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
+extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
+
+/* What a rank holds depends on its stage only. All pointers outlive the calls. */
+struct bb_memory {
+    const struct bb_arch *arch;
+    const struct bb_grid *grid;
+    const struct bb_schedule *schedule;
+    const struct bb_sync_policy *policy; /* element types of parameters and gradients, optimizer            */
+    const struct bb_sync_comms *dense;   /* who shares dense parameters: n, n_replicas                       */
+    const struct bb_sync_comms *expert;  /* ... those of experts; NULL without experts                       */
+    int sequence, micro_batch_size;      /* tokens of a sample, samples of a micro-batch                     */
+    bool sequence_parallel;
+    bool cp_ring; /* keys and values go round; else they are gathered                 */
+    enum bb_recompute recompute;
+    enum bb_dtype_id dtype; /* of activations                                                   */
+    double capacity_factor; /* of experts, 0: every token that comes                            */
+};
+
+/* bb_memory_rank - bytes[] = what a rank of that stage holds at its peak. */
+void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES]);
+
+/* The parts of it. A layer's activations of one micro-batch; those of embedding and head. */
+double bb_memory_layer(const struct bb_memory *m, int layer);
+double bb_memory_embedding(const struct bb_memory *m);
+double bb_memory_head(const struct bb_memory *m);
+
+/* bb_memory_parameters - elements that a rank of that stage holds before its replicas share them. */
+struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage);
+
+#endif

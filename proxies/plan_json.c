@@ -89,6 +89,25 @@ static json_t *memory_of(const struct bb_traffic_role *role)
     return memory;
 }
 
+/* NULL where no formula is known. */
+static json_t *training_memory_of(const struct bb_traffic_role *role)
+{
+    json_t *memory = json_object();
+    json_int_t total = 0;
+
+    for (int use = 0; use < BB_USES; use++) {
+        json_int_t bytes = llround(role->training_bytes[use]);
+
+        json_object_set_new(memory, bb_use_names[use], json_integer(bytes));
+        total += bytes;
+    }
+    json_object_set_new(memory, "total", json_integer(total));
+    if (total > 0)
+        return memory;
+    json_decref(memory);
+    return NULL;
+}
+
 static json_t *index_or_null(int value)
 {
     return value == BB_NONE ? json_null() : json_integer(value);
@@ -154,7 +173,10 @@ json_t *bb_plan_roles(const struct bb_plan *plan, bool ops)
             json_pack("{s:s, s:o, s:o, s:f, s:I, s:o}", "name", role->name, "ranks",
                       int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
                       role->compute_us, "flops", (json_int_t)llround(role->flops), "memory_bytes", memory_of(role));
+        json_t *training = training_memory_of(role);
 
+        if (training)
+            json_object_set_new(o, "training_memory_bytes", training);
         if (ops)
             json_object_set_new(o, "program", program_of(l, role->program));
         json_array_append_new(list, o);

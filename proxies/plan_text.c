@@ -133,19 +133,36 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
 }
 
-static void print_memory(const struct bb_traffic_role *role, FILE *out)
+static void print_uses(const char *what, const size_t bytes[BB_USES], FILE *out)
 {
-    char bytes[BB_BYTES_TEXT];
+    char text[BB_BYTES_TEXT], entry[64];
     size_t total = 0;
+    int column;
 
     for (int use = 0; use < BB_USES; use++)
-        total += role->memory_bytes[use];
-    fprintf(out, "  buffers: %s", bb_format_bytes(total, bytes));
-    for (int use = 0, shown = 0; use < BB_USES; use++)
-        if (role->memory_bytes[use])
-            fprintf(out, "%s%s %s", shown++ ? ", " : " = ", bb_use_names[use],
-                    bb_format_bytes(role->memory_bytes[use], bytes));
+        total += bytes[use];
+    column = fprintf(out, "  %s: %s", what, bb_format_bytes(total, text));
+    for (int use = 0, shown = 0; use < BB_USES; use++) {
+        if (bytes[use] == 0)
+            continue;
+        column += snprintf(entry, sizeof(entry), "%s %s", bb_use_names[use], bb_format_bytes(bytes[use], text)) + 3;
+        fprintf(out, "%s%s%s", shown++ ? "," : " =", column < LINE ? " " : "\n    ", entry);
+        if (column >= LINE)
+            column = 4 + (int)strlen(entry);
+    }
     fputc('\n', out);
+}
+
+/* What the proxy allocates, and what the training that it stands for would hold. */
+static void print_memory(const struct bb_traffic_role *role, FILE *out)
+{
+    size_t training[BB_USES], total = 0;
+
+    print_uses("buffers", role->memory_bytes, out);
+    for (int use = 0; use < BB_USES; use++)
+        total += training[use] = (size_t)llround(role->training_bytes[use]);
+    if (total > 0)
+        print_uses("training would hold", training, out);
 }
 
 static void print_role(const struct bb_plan *plan, const struct bb_traffic_role *role, FILE *out)

@@ -99,6 +99,7 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
         TRY(count_op(role, &step->layout, &p->ops[i], rank));
     for (int use = 0; use < BB_USES; use++)
         role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
+    memcpy(role->training_bytes, step->roles[step->role_of[rank]].training_bytes, sizeof(role->training_bytes));
 out:
     if (rc)
         release_role(role);
@@ -121,7 +122,8 @@ static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row
 static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffic_role *b)
 {
     if (a->n_rows != b->n_rows || a->compute_us != b->compute_us || a->flops != b->flops ||
-        memcmp(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes)) != 0)
+        memcmp(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes)) != 0 ||
+        memcmp(a->training_bytes, b->training_bytes, sizeof(a->training_bytes)) != 0)
         return false;
     for (int i = 0; i < a->n_rows; i++)
         if (!same_row(&a->rows[i], &b->rows[i]))

@@ -32,8 +32,9 @@ struct bb_traffic_role {
     int *ranks, n_ranks; /* ascending */
     struct bb_traffic_row *rows;
     int n_rows;
-    double compute_us, flops; /* of one step */
-    size_t memory_bytes[BB_USES];
+    double compute_us, flops;         /* of one step */
+    size_t memory_bytes[BB_USES];     /* of the program's own buffers               */
+    double training_bytes[BB_USES];   /* of real training (see proxy.h); all 0: unknown */
     const struct bb_program *program; /* of its lowest rank */
 };
 

@@ -16,8 +16,6 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-#define BB_GEMM_WORKSPACE ((size_t)32 << 20) /* what cuBLAS itself takes on Hopper */
-
 /* The library on one device, with the workspace that its products use one after another: products that may run at the
  * same time, on different streams, need a lib each. */
 struct bb_gemm_lib {

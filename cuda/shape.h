@@ -33,6 +33,8 @@ size_t bb_gemm_b_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_bytes(const struct bb_gemm_shape *s);
 
+#define BB_GEMM_WORKSPACE ((size_t)32 << 20) /* for all products of a stream: what cuBLAS itself takes on Hopper */
+
 /*
  * bb_gemm_backward - the two products of the backward pass of C = op(A) op(B), B being the weights:
  * *dgrad: d op(A)[m][k] = dC op(B)^T, *wgrad: d op(B)[k][n] = op(A)^T dC. Each has the FLOPs of the forward product and

@@ -176,6 +176,31 @@ bool bb_work_dense(struct bb_work *w, int64_t rows, int64_t in, int64_t out, enu
     return true;
 }
 
+bool bb_work_dense_first_backward(struct bb_work *w, int64_t rows, int64_t in, int64_t out, enum bb_activation act,
+                                  enum bb_dtype_id dtype)
+{
+    const struct bb_gemm_shape s = {rows, out, in, 1, false, true, dtype};
+    struct bb_gemm_shape dgrad, wgrad;
+
+    if (rows < 1 || in < 1 || out < 1)
+        return false;
+    add_bias(w, &s, act, true);
+    bb_gemm_backward(&s, &dgrad, &wgrad);
+    bb_work_add_gemm(w, "dense", &wgrad);
+    return true;
+}
+
+bool bb_work_interaction(struct bb_work *w, int64_t rows, int64_t vectors, int64_t features, enum bb_dtype_id dtype,
+                         bool backward)
+{
+    const struct bb_gemm_shape s = {vectors, vectors, features, rows, false, true, dtype};
+
+    if (rows < 1 || vectors < 1 || features < 1)
+        return false;
+    add_product(w, "interaction", &s, backward);
+    return true;
+}
+
 void bb_work_embedding(struct bb_work *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary, enum bb_dtype_id dtype)
 {
     bb_work_add_pass(w, "embedding",
@@ -204,17 +229,27 @@ void bb_work_unpermute(struct bb_work *w, uint64_t tokens, uint64_t hidden, int 
                                        .top_k = top_k});
 }
 
-static void add_boxes(struct bb_work *w, struct bb_pass p, const uint32_t interior[3], const uint32_t halo[3],
-                      bool corners, bool received)
+/* False when nothing is exchanged that way. received: the box lies in the margin. */
+static bool add_box(struct bb_work *w, struct bb_pass p, const uint32_t interior[3], const uint32_t halo[3],
+                    const int direction[3], bool received)
 {
     static const char *const names[] = {
         [BB_PASS_PACK] = "halo pack", [BB_PASS_UNPACK] = "halo unpack", [BB_PASS_UNPACK_ADD] = "halo add"};
 
+    if (!bb_halo_box(interior, halo, direction, received, &p.box))
+        return false;
+    bb_work_add_pass(w, names[p.kind], &p);
+    return true;
+}
+
+static void add_boxes(struct bb_work *w, struct bb_pass p, const uint32_t interior[3], const uint32_t halo[3],
+                      bool corners, bool received)
+{
     for (int d = 0; d < 27; d++) {
         const int direction[3] = {d / 9 - 1, d / 3 % 3 - 1, d % 3 - 1};
         int away = (direction[0] != 0) + (direction[1] != 0) + (direction[2] != 0);
-        if ((corners || away == 1) && bb_halo_box(interior, halo, direction, received, &p.box))
-            bb_work_add_pass(w, names[p.kind], &p);
+        if (corners || away == 1)
+            (void)add_box(w, p, interior, halo, direction, received);
     }
 }
 
@@ -232,6 +267,15 @@ void bb_work_halo_unpack(struct bb_work *w, uint64_t rows, const uint32_t interi
     const struct bb_pass p = {.kind = backward ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK, .dtype = dtype, .rows = rows};
 
     add_boxes(w, p, interior, halo, corners, !backward);
+}
+
+bool bb_work_halo_side(struct bb_work *w, uint64_t rows, const uint32_t interior[3], const uint32_t halo[3],
+                       const int direction[3], bool received, bool backward, enum bb_dtype_id dtype)
+{
+    enum bb_pass_kind kind = !received ? BB_PASS_PACK : backward ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK;
+    const struct bb_pass p = {.kind = kind, .dtype = dtype, .rows = rows};
+
+    return add_box(w, p, interior, halo, direction, received != backward);
 }
 
 void bb_work_accumulate(struct bb_work *w, uint64_t count, enum bb_dtype_id dtype)
@@ -316,6 +360,59 @@ void bb_work_memory(const struct bb_work *w, struct bb_work_memory *m)
         grow(&m->write_bytes, need.write_bytes);
         grow(&m->index_count, need.index_count);
     }
+}
+
+size_t bb_work_memory_bytes(const struct bb_work_memory *m)
+{
+    return m->read_bytes + m->write_bytes + m->index_count * sizeof(int32_t) + BB_GEMM_WORKSPACE;
+}
+
+/* ---- less of it --------------------------------------------------------------------------------------------------
+ */
+
+static int64_t fewer(int64_t n, double factor)
+{
+    int64_t grain = n % 8 == 0 ? 8 : 1, some = llround((double)n * factor / (double)grain) * grain;
+
+    return some > grain ? some : grain;
+}
+
+static uint64_t fewer_rows(uint64_t rows, double factor)
+{
+    uint64_t some = (uint64_t)((double)rows * factor);
+
+    return some ? some : 1;
+}
+
+static void shrink_gemm(struct bb_gemm_shape *s, double factor)
+{
+    double edge = cbrt(factor);
+
+    s->m = fewer(s->m, edge);
+    s->n = fewer(s->n, edge);
+    s->k = fewer(s->k, edge);
+}
+
+static void shrink_pass(struct bb_pass *p, double factor)
+{
+    uint64_t rows = fewer_rows(p->rows, factor);
+
+    if (p->cols)
+        p->cols = fewer_rows(p->cols, fmin(1, factor * (double)p->rows / (double)rows));
+    p->rows = rows;
+    if (p->channels > rows)
+        p->channels = rows;
+    if (p->in_rows)
+        p->in_rows = fewer_rows(p->in_rows, factor);
+}
+
+void bb_work_shrink(struct bb_work *w, double factor)
+{
+    for (int i = 0; i < w->n; i++)
+        if (w->items[i].is_pass)
+            shrink_pass(&w->items[i].pass, factor);
+        else
+            shrink_gemm(&w->items[i].gemm, factor);
 }
 
 int64_t bb_work_ns(const struct bb_work *w, double kernel_us, double memory_gbps, double tflops)

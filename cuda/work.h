@@ -18,7 +18,7 @@ struct bb_work_item {
     struct bb_pass pass; /* without pointers */
 };
 
-#define BB_WORK_ITEMS 48
+#define BB_WORK_ITEMS 512 /* the forward pass of ResNet-152 is 312 */
 struct bb_work {
     int n;
     bool overfull; /* something did not fit any more: a mistake of the builder, bb_worker_init refuses it */
@@ -47,6 +47,14 @@ bool bb_work_conv(struct bb_work *w, const struct bb_conv *v, bool backward, boo
 /* rows x in -> rows x out with bias and activation. */
 bool bb_work_dense(struct bb_work *w, int64_t rows, int64_t in, int64_t out, enum bb_activation act,
                    enum bb_dtype_id dtype, bool backward);
+/* The backward pass of the first of several, whose input has no gradient: that of the weights alone. */
+bool bb_work_dense_first_backward(struct bb_work *w, int64_t rows, int64_t in, int64_t out, enum bb_activation act,
+                                  enum bb_dtype_id dtype);
+
+/* The interaction of a recommendation model: for each of `rows` samples the dot products of all pairs of its `vectors`
+ * vectors, as one product of the matrix of the vectors with its transpose: 2 rows vectors^2 features FLOPs. */
+bool bb_work_interaction(struct bb_work *w, int64_t rows, int64_t vectors, int64_t features, enum bb_dtype_id dtype,
+                         bool backward);
 
 /* Rows of a table: tokens, or expert slots (permute; unpermute sums top_k of them). */
 void bb_work_embedding(struct bb_work *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary,
@@ -61,6 +69,11 @@ void bb_work_halo_pack(struct bb_work *w, uint64_t rows, const uint32_t interior
                        bool corners, bool backward, enum bb_dtype_id dtype);
 void bb_work_halo_unpack(struct bb_work *w, uint64_t rows, const uint32_t interior[3], const uint32_t halo[3],
                          bool corners, bool backward, enum bb_dtype_id dtype);
+
+/* What goes to (received: comes from) one neighbour alone, where not every direction has one; see bb_halo_box. False
+ * when nothing is exchanged that way. */
+bool bb_work_halo_side(struct bb_work *w, uint64_t rows, const uint32_t interior[3], const uint32_t halo[3],
+                       const int direction[3], bool received, bool backward, enum bb_dtype_id dtype);
 
 /* count gradients added to float; count parameters updated (BB_PASS_SGD or BB_PASS_ADAM). */
 void bb_work_accumulate(struct bb_work *w, uint64_t count, enum bb_dtype_id dtype);
@@ -77,6 +90,15 @@ struct bb_work_memory {
     size_t read_bytes, write_bytes, index_count;
 };
 void bb_work_memory(const struct bb_work *w, struct bb_work_memory *m); /* *m grows to what w needs, too */
+size_t bb_work_memory_bytes(const struct bb_work_memory *m);            /* all of it, with the products' workspace */
+
+/*
+ * bb_work_shrink - about `factor` of the work, item by item, for machines that the whole is too much for. m, n and k of
+ * a product times the cube root of factor, so its FLOPs times factor; what divides by 8 stays so (and at least 8), as
+ * tensor cores want it. A pass has factor of its rows, at least one, and if that is not enough fewer columns; the faces
+ * of a halo keep their size.
+ */
+void bb_work_shrink(struct bb_work *w, double factor);
 
 /*
  * bb_work_ns - time by a cluster profile, as the emulated GPUs model it: each product max(kernel_us, FLOPs / tflops),

@@ -25,7 +25,7 @@ size_t bb_worker_bytes(const struct bb_work *const works[], int n)
 {
     struct bb_work_memory m = memory_of(works, n);
 
-    return m.read_bytes + m.write_bytes + m.index_count * sizeof(int32_t) + BB_GEMM_WORKSPACE;
+    return bb_work_memory_bytes(&m);
 }
 
 /* ---- data --------------------------------------------------------------------------------------------------------

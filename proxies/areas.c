@@ -19,11 +19,6 @@ size_t bb_areas_cost(const size_t *bytes, int n)
     return total;
 }
 
-int bb_areas_refuse(size_t need_bytes, size_t available_bytes)
-{
-    return bb_memory_refuse(need_bytes, available_bytes, "fewer layers, or more stages or ranks, need less");
-}
-
 int bb_areas_init(struct bb_areas **areas, const size_t *bytes, int n, cudaStream_t stream)
 {
     struct bb_areas *m = calloc(1, sizeof(*m) + (size_t)n * sizeof(m->areas[0]));

@@ -1,6 +1,6 @@
 /*
- * areas.h - the device memory of a step program: one guarded area per buffer. Its size is known, and can be refused,
- * does not fit, before anything is allocated.
+ * areas.h - the device memory of a step program: one guarded area per buffer. Its size is known before anything is
+ * allocated.
  */
 #ifndef BB_PROXIES_AREAS_H
 #define BB_PROXIES_AREAS_H
@@ -15,9 +15,6 @@ struct bb_areas; /* opaque */
 
 /* bb_areas_cost - what bb_areas_init takes from the device for areas of bytes[n], guards included. */
 size_t bb_areas_cost(const size_t *bytes, int n);
-
-/* bb_areas_refuse - -BB_EUSAGE after a line with both numbers. */
-int bb_areas_refuse(size_t need_bytes, size_t available_bytes);
 
 /* bb_areas_init - *m = n areas of bytes[i] on the current device, their guards written on stream. */
 int bb_areas_init(struct bb_areas **m, const size_t *bytes, int n, cudaStream_t stream) BB_MUST_CHECK;

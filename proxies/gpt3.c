@@ -16,6 +16,11 @@
  * one_pipe_step is the steady state of 1F1B: even stages run a forward, odd ones a backward, each with the receive of
  * its next input started before the compute and the send of its result behind the collectives. The two directions have
  * a communicator each: on one, both partners would receive first and wait for ever.
+ *
+ * --compute gemm does the layer's products and passes in the same places: attention and perceptron, both divided by the
+ * tensor-parallel ranks, or attention, then one expert (a perceptron of 4h / 16) between the kernels that sort tokens
+ * by expert and back. Gradients of several micro-batches are added up in float, behind each backward; after the
+ * gradients comes Adam. A one_pipe_step has no gradients and so no optimizer.
  */
 #include "proxies/builders.h"
 
@@ -84,7 +89,7 @@ static const struct variant *variant_of(const char *proxy)
 /* ---- the model's file ------------------------------------------------------------------------------------------ */
 
 struct kernel {
-    const char *what;
+    const char *what, *work; /* work: "layer", "attention", "expert" */
     double forward_us, backward_us, forward_flops;
 };
 
@@ -95,7 +100,7 @@ struct gradient {
 
 struct model {
     struct bb_sheet sheet; /* keeps the texts */
-    int stages, scale, micro_batch, width;
+    int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MOST_KERNELS];
     struct gradient gradients[MOST_GRADIENTS];
@@ -107,6 +112,7 @@ static int read_kernel(const struct bb_sheet *sheet, const json_t *object, struc
     int rc;
 
     TRY(bb_profile_string(object, "what", sheet->where, &k->what));
+    TRY(bb_profile_string(object, "work", sheet->where, &k->work));
     TRY(bb_profile_number(object, "forward_us", sheet->where, 0, &k->forward_us));
     TRY(bb_profile_number(object, "backward_us", sheet->where, 0, &k->backward_us));
     TRY(bb_sheet_number_at(sheet, object, "forward_flops", &k->forward_flops));
@@ -198,6 +204,9 @@ static int read_model(const struct division *d, struct model *m)
     m->stages = (int)stages;
     m->scale = (int)scale;
     TRY(bb_sheet_shape(sheet, "micro_batch", &m->micro_batch));
+    TRY(bb_sheet_shape(sheet, "h", &m->hidden));
+    TRY(bb_sheet_shape(sheet, "sequence", &m->sequence));
+    TRY(bb_sheet_shape(sheet, "heads", &m->heads));
     TRY(bb_sheet_count_at(sheet, sheet->root, "message", &m->message));
     TRY(bb_sheet_count_at(sheet, sheet->root, "layer_parameters", &m->layer_parameters));
     TRY(read_division(sheet, d, m));
@@ -291,7 +300,74 @@ struct pipeline {
     struct bb_script script;
     struct bb_script_lane pp[2], gradients[MOST_GRADIENTS];
     struct bb_pair pair;
+    const struct bb_work *work[2][MOST_KERNELS]; /* [backward], NULL without real work       */
+    const struct bb_work *accumulate;            /* the same of a stage's gradients, once     */
 };
+
+/* ---- real work ------------------------------------------------------------------------------------------------- */
+
+/* The tokens of a rank sorted by expert, its expert's perceptron, and back. */
+static bool expert_work(const struct model *m, const struct bb_transformer *t, bool backward, struct bb_work *w)
+{
+    const uint64_t tokens = (uint64_t)(t->batch * t->sequence), hidden = (uint64_t)t->hidden;
+    struct bb_transformer own = *t;
+    bool fits;
+
+    own.ffn = t->ffn / m->width;
+    bb_work_permute(w, tokens, hidden, 1, t->dtype);
+    fits = t->ffn % m->width == 0 && bb_work_perceptron(w, &own, backward);
+    bb_work_unpermute(w, tokens, hidden, 1, t->dtype);
+    return fits;
+}
+
+static bool kernel_work(const struct pipeline *b, const struct kernel *k, bool backward, struct bb_work *w)
+{
+    const struct model *m = b->model;
+    const struct bb_transformer t = {.hidden = m->hidden,
+                                     .ffn = 4 * (int64_t)m->hidden,
+                                     .heads = m->heads,
+                                     .sequence = m->sequence,
+                                     .batch = m->micro_batch,
+                                     .tensor_parallel = b->variant->division == &tensor ? m->width : 1,
+                                     .dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype)};
+
+    if (strcmp(k->work, "layer") == 0)
+        return bb_work_transformer(w, &t, backward);
+    if (strcmp(k->work, "attention") == 0)
+        return bb_work_attention(w, &t, backward);
+    return strcmp(k->work, "expert") == 0 && expert_work(m, &t, backward, w);
+}
+
+/* FLOPs are those that the model's file states, backward twice. */
+static int list_work(struct pipeline *b)
+{
+    for (int i = 0; i < 2 * b->model->n_kernels; i++) {
+        const struct kernel *k = &b->model->kernels[i / 2];
+        struct bb_work *w = bb_step_work(b->step);
+        int backward = i % 2;
+
+        if (!w)
+            return -BB_EFAIL;
+        if (!kernel_work(b, k, backward, w) || bb_work_flops(w) != (1 + backward) * k->forward_flops)
+            return bb_err(BB_EUSAGE, "%s: the products of '%s' are not its %.0f FLOPs", b->config->proxy, k->what,
+                          (1 + backward) * k->forward_flops);
+        b->work[backward][i / 2] = w;
+    }
+    return 0;
+}
+
+/* All gradients of a stage, as the gradients phase has them, added to those of the micro-batches before. */
+static int list_accumulation(struct pipeline *b)
+{
+    struct bb_work *w = bb_step_work(b->step);
+
+    for (int g = 0; w && g < b->model->n_gradients; g++)
+        bb_work_accumulate(w, b->model->gradients[g].count, (enum bb_dtype_id)bb_dtype_find(b->config->dtype));
+    b->accumulate = w;
+    return w ? 0 : -BB_EFAIL;
+}
+
+/* ---- its compute ----------------------------------------------------------------------------------------------- */
 
 static double scale_of(const struct pipeline *b, bool forward)
 {
@@ -315,7 +391,15 @@ static void compute(struct pipeline *b, int src, int dst)
         b->script.failed |= what == NULL;
         bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
                           (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
+        bb_script_real(&b->script, what, b->work[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
     }
+}
+
+/* Behind a backward, where there are several. */
+static void accumulate(struct pipeline *b)
+{
+    if (b->script.real && b->script.phase == BB_PHASE_BACKWARD && b->config->micro_batches > 1)
+        bb_script_accumulate(&b->script, b->accumulate);
 }
 
 static int room(struct pipeline *b, bool wanted, const char *name, size_t count)
@@ -357,6 +441,7 @@ static void chain(struct pipeline *b, enum bb_phase phase, int to, int from)
         compute(b, recv, send);
         if (to)
             sent = bb_script_send(s, lane, what, to, count, send);
+        accumulate(b);
         bb_script_pair(s, &b->pair);
     }
     s->micro_batch = BB_NONE;
@@ -373,6 +458,16 @@ static void reduce_gradients(struct pipeline *b)
     }
 }
 
+static void update(struct pipeline *b)
+{
+    for (int g = 0; b->script.real && g < b->model->n_gradients; g++) {
+        const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
+
+        b->script.failed |= what == NULL;
+        bb_script_update(&b->script, b->step, BB_PASS_ADAM, what, b->model->gradients[g].count);
+    }
+}
+
 static void whole_step(struct pipeline *b, enum stage_kind kind)
 {
     int previous = kind == FIRST ? 0 : -1, next = kind == LAST ? 0 : 1;
@@ -380,6 +475,7 @@ static void whole_step(struct pipeline *b, enum stage_kind kind)
     chain(b, BB_PHASE_FORWARD, next, previous);
     chain(b, BB_PHASE_BACKWARD, previous, next);
     reduce_gradients(b);
+    update(b);
 }
 
 /* Even stages run a forward, odd ones a backward; both start to receive what comes next before they compute. */
@@ -395,6 +491,7 @@ static void steady_step(struct pipeline *b, enum stage_kind kind)
     s->phase = own == 0 ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     (void)bb_script_recv(s, b->pp[1 - own], what[1 - own], partner, count, recv);
     compute(b, BB_NONE, send);
+    accumulate(b);
     bb_script_pair(s, &b->pair);
     (void)bb_script_send(s, b->pp[own], what[own], partner, count, send);
 }
@@ -487,6 +584,10 @@ int bb_gpt3_build(const struct bb_proxy_config *c, struct bb_step *step)
     b.replicas = c->ranks / (c->stages * m.width);
     TRY(build_layout(&b));
     TRY(describe(&b));
+    if (strcmp(c->compute, "gemm") == 0) {
+        TRY(list_work(&b));
+        TRY(list_accumulation(&b));
+    }
     TRY(build_roles(&b));
 out:
     bb_sheet_close(&m.sheet);

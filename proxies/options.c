@@ -96,7 +96,9 @@ const struct bb_opt bb_proxy_options[] = {
      .kind = BB_OPT_DOUBLE,
      .offset = FIELD(scale_counts),
      .arg = "F",
-     .help = "every count times F, rounded down, at least 1: a small step of the same form for small machines",
+     .help =
+         "every count times F, rounded down, at least 1: a small step of the same form for small machines; gemm does "
+         "about F of its FLOPs, timed kernels keep their time",
      .min = 1e-12,
      .max = 1},
     {0},

@@ -35,7 +35,7 @@ int bb_part_compute(const struct bb_part *part, double us, double flops, int src
     return append(part, &op, NULL, 0);
 }
 
-int bb_part_work(const struct bb_part *part, const struct bb_work *work, int times, int src, int dst)
+static struct bb_op work_op(const struct bb_part *part, const struct bb_work *work, int times)
 {
     struct bb_op op = bb_part_op(part);
 
@@ -43,9 +43,23 @@ int bb_part_work(const struct bb_part *part, const struct bb_work *work, int tim
     op.work = work;
     op.work_times = times;
     op.flops = times * bb_work_flops(work);
+    return op;
+}
+
+int bb_part_work(const struct bb_part *part, const struct bb_work *work, int times, int src, int dst)
+{
+    struct bb_op op = work_op(part, work, times);
+
     op.src = src;
     op.dst = dst;
     return append(part, &op, NULL, 0);
+}
+
+int bb_part_work_after(const struct bb_part *part, const struct bb_work *work, int times, const int *after, int n)
+{
+    const struct bb_op op = work_op(part, work, times);
+
+    return append(part, &op, after, n);
 }
 
 int bb_part_exchange(const struct bb_part *part, const struct bb_exchange *x)

@@ -27,6 +27,10 @@ int bb_part_compute(const struct bb_part *part, double us, double flops, int src
 /* bb_part_work - the same with real work, done so many times. */
 int bb_part_work(const struct bb_part *part, const struct bb_work *work, int times, int src, int dst) BB_MUST_CHECK;
 
+/* bb_part_work_after - the same without buffers, after the n operations of after[]. */
+int bb_part_work_after(const struct bb_part *part, const struct bb_work *work, int times, const int *after,
+                       int n) BB_MUST_CHECK;
+
 /*
  * bb_part_exchange - one message to the rank `to` places further in the communicator and one from `from` places further
  * (0: none; negative: before), in one group call when there are two, since a send alone would block the receive.

@@ -20,7 +20,8 @@
  * twice.
  *
  * --compute gemm does the layer's real work in the same places: the products of forward and backward pass and the
- * passes over memory between them (cuda/work.h), for each layer of the stage.
+ * passes over memory between them (cuda/work.h), for each layer of the stage. Gradients of several micro-batches are
+ * added up in float behind each backward, and after the gradients comes Adam over the stage's parameters.
  */
 #include "proxies/builders.h"
 
@@ -45,6 +46,7 @@ struct pipeline {
     int stage_layers, replicas, comm_pp, comm_dp;
     bool computes;                 /* timed or real */
     const struct bb_work *work[2]; /* real: of one layer, forward and backward */
+    const struct bb_work *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
 
     struct bb_program *program;
@@ -157,14 +159,46 @@ out:
     return rc;
 }
 
+/* The same work on every layer of the stage: those that are like the others at once. */
+static int each_layer(const struct pipeline *b, struct bb_part part, const struct bb_work *const works[],
+                      const char *const what[])
+{
+    const int after = b->stream_dp ? bb_program_last(b->program, b->stream_dp) : BB_NONE;
+    const int times[BB_LAYER_KINDS] = {[BB_LAYER_INNER] = b->stage_layers - (b->kind != MIDDLE),
+                                       [BB_LAYER_FIRST] = b->kind == FIRST,
+                                       [BB_LAYER_LAST] = b->kind == LAST};
+    int rc = 0;
+
+    for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
+        part.what = what[kind];
+        if (times[kind])
+            TRY(bb_part_work_after(&part, works[kind], times[kind], &after, 1));
+    }
+out:
+    return rc;
+}
+
+static int accumulate(const struct pipeline *b, int i)
+{
+    static const char *const what[] = {[BB_LAYER_INNER] = "accumulate gradients, inner layers",
+                                       [BB_LAYER_FIRST] = "accumulate gradients, first layer",
+                                       [BB_LAYER_LAST] = "accumulate gradients, last layer"};
+    const struct bb_part part = part_of(b, 0, BB_NONE, BB_PHASE_BACKWARD, i);
+
+    return b->work[0] && b->config->micro_batches > 1 ? each_layer(b, part, b->accumulate, what) : 0;
+}
+
 static int shifts(const struct pipeline *b, enum bb_phase phase)
 {
     int onward = phase == BB_PHASE_FORWARD ? 1 : -1;
     enum stage_kind begin = phase == BB_PHASE_FORWARD ? FIRST : LAST, end = begin == FIRST ? LAST : FIRST;
     int rc = 0;
 
-    for (int i = 0; i < b->config->micro_batches; i++)
+    for (int i = 0; i < b->config->micro_batches; i++) {
         TRY(shift(b, phase, i, b->kind == end ? 0 : onward, b->kind == begin ? 0 : -onward));
+        if (phase == BB_PHASE_BACKWARD)
+            TRY(accumulate(b, i));
+    }
 out:
     return rc;
 }
@@ -206,6 +240,15 @@ out:
     return rc;
 }
 
+static int update(const struct pipeline *b)
+{
+    static const char *const what[] = {
+        [BB_LAYER_INNER] = "inner layers", [BB_LAYER_FIRST] = "first layer", [BB_LAYER_LAST] = "last layer"};
+    const struct bb_part part = part_of(b, 0, BB_NONE, BB_PHASE_OPTIMIZER, BB_NONE);
+
+    return b->work[0] ? each_layer(b, part, b->update, what) : 0;
+}
+
 static int make_room(struct pipeline *b)
 {
     const size_t count = b->model->message;
@@ -233,6 +276,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     TRY(shifts(b, BB_PHASE_FORWARD));
     TRY(shifts(b, BB_PHASE_BACKWARD));
     TRY(gradients(b));
+    TRY(update(b));
 out:
     return rc;
 }
@@ -287,6 +331,22 @@ static int describe(struct pipeline *b)
     return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
 }
 
+/* What training does with the gradients of a layer, embeddings and head included. */
+static int list_training(struct pipeline *b)
+{
+    for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
+        struct bb_work *sum = bb_step_work(b->step), *update = bb_step_work(b->step);
+
+        if (!sum || !update)
+            return -BB_EFAIL;
+        bb_work_accumulate(sum, b->model->layer[kind].count, b->dtype);
+        bb_work_optimizer(update, BB_PASS_ADAM, b->model->layer[kind].count, b->dtype);
+        b->accumulate[kind] = sum;
+        b->update[kind] = update;
+    }
+    return 0;
+}
+
 /* The products and passes of one layer and micro-batch; their FLOPs are those that the model's file states. */
 static int list_work(struct pipeline *b)
 {
@@ -309,7 +369,7 @@ static int list_work(struct pipeline *b)
                           b->config->proxy, m->heads, m->forward_flops);
         b->work[backward] = work;
     }
-    return 0;
+    return list_training(b);
 }
 
 int bb_pipeline_build(const struct bb_proxy_config *c, struct bb_step *step)

@@ -39,6 +39,18 @@ void bb_plan_release(struct bb_plan *plan)
     *plan = (struct bb_plan){0};
 }
 
+size_t bb_plan_memory(const struct bb_plan *plan)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < plan->traffic.n; i++) {
+        size_t bytes = bb_traffic_memory(&plan->traffic.roles[i]);
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* The first operation with real work; what timed kernels stand for says nothing of a GPU's peak. */
 static const struct bb_op *with_work(const struct bb_program *p)
 {

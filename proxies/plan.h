@@ -35,6 +35,9 @@ json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction
  * any. */
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p);
 
+/* bb_plan_memory - bytes of the rank that needs most. */
+size_t bb_plan_memory(const struct bb_plan *plan);
+
 /* bb_plan_body - sets proxy, ranks, groups, roles, checks in object. Returns 0 or -BB_EFAIL. */
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops) BB_MUST_CHECK;
 

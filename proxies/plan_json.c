@@ -79,13 +79,11 @@ static json_t *traffic_of(const struct bb_layout *l, const struct bb_traffic_rol
 static json_t *memory_of(const struct bb_traffic_role *role)
 {
     json_t *memory = json_object();
-    size_t total = 0;
 
-    for (int use = 0; use < BB_USES; use++) {
+    for (int use = 0; use < BB_USES; use++)
         json_object_set_new(memory, bb_use_names[use], json_integer((json_int_t)role->memory_bytes[use]));
-        total += role->memory_bytes[use];
-    }
-    json_object_set_new(memory, "total", json_integer((json_int_t)total));
+    json_object_set_new(memory, "work", json_integer((json_int_t)role->work_bytes));
+    json_object_set_new(memory, "total", json_integer((json_int_t)bb_traffic_memory(role)));
     return memory;
 }
 
@@ -130,8 +128,49 @@ static json_t *peer_text(const struct bb_op *op)
     return op->peer_kind == BB_PEER_OFFSET ? json_sprintf("%+d", op->peer) : json_sprintf("%d", op->peer);
 }
 
-static json_t *operation(const struct bb_layout *l, const struct bb_program *p, size_t i)
+/* ---- real work --------------------------------------------------------------------------------------------------- */
+
+static json_t *work_item(const struct bb_work_item *item)
 {
+    double bytes = (double)(item->is_pass ? bb_pass_bytes(&item->pass) : bb_gemm_bytes(&item->gemm));
+
+    if (item->is_pass)
+        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind", bb_passes[item->pass.kind].name, "flops",
+                         0, "moved_bytes", (json_int_t)bytes);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "product", "m",
+                     (json_int_t)item->gemm.m, "n", (json_int_t)item->gemm.n, "k", (json_int_t)item->gemm.k, "batch",
+                     (json_int_t)item->gemm.batch, "dtype", bb_dtypes[item->gemm.dtype].name, "flops",
+                     (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
+}
+
+/* [[{product or pass}, ...], ...]: operations say by "work" which list they do. */
+static json_t *works_of(const struct bb_step *step)
+{
+    json_t *works = json_array();
+
+    for (int w = 0; w < step->n_works; w++) {
+        json_t *items = json_array();
+
+        for (int i = 0; i < step->works[w]->n; i++)
+            json_array_append_new(items, work_item(&step->works[w]->items[i]));
+        json_array_append_new(works, items);
+    }
+    return works;
+}
+
+static json_t *work_index(const struct bb_step *step, const struct bb_work *work)
+{
+    for (int w = 0; work && w < step->n_works; w++)
+        if (step->works[w] == work)
+            return json_integer(w);
+    return json_null();
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+static json_t *operation(const struct bb_step *step, const struct bb_program *p, size_t i)
+{
+    const struct bb_layout *l = &step->layout;
     const struct bb_op *op = &p->ops[i];
     bool comm = bb_op_is_comm(op), reduces = op->kind == BB_OP_COLLECTIVE && bb_colls[op->coll].flags & BB_COLL_REDUCES;
     json_t *o = json_pack(
@@ -150,15 +189,17 @@ static json_t *operation(const struct bb_layout *l, const struct bb_program *p, 
     json_object_set_new(o, "flops", comm ? json_null() : json_integer(llround(op->flops)));
     json_object_set_new(o, "moved_bytes",
                         op->work ? json_integer(llround(op->work_times * bb_work_bytes(op->work))) : json_null());
+    json_object_set_new(o, "work", work_index(step, op->work));
+    json_object_set_new(o, "work_times", op->work ? json_integer(op->work_times) : json_null());
     return o;
 }
 
-static json_t *program_of(const struct bb_layout *l, const struct bb_program *p)
+static json_t *program_of(const struct bb_step *step, const struct bb_program *p)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < p->n_ops; i++)
-        json_array_append_new(list, operation(l, p, i));
+        json_array_append_new(list, operation(step, p, i));
     return list;
 }
 
@@ -178,7 +219,7 @@ json_t *bb_plan_roles(const struct bb_plan *plan, bool ops)
         if (training)
             json_object_set_new(o, "training_memory_bytes", training);
         if (ops)
-            json_object_set_new(o, "program", program_of(l, role->program));
+            json_object_set_new(o, "program", program_of(plan->step, role->program));
         json_array_append_new(list, o);
     }
     return list;
@@ -244,6 +285,14 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
+static json_t *memory_check(const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    double need = (double)bb_plan_memory(plan), available = p->cluster.memory_bytes;
+
+    return json_pack("{s:I, s:I, s:b}", "needed_bytes", (json_int_t)need, "available_bytes", (json_int_t)available,
+                     "fits", need <= available);
+}
+
 json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
@@ -260,12 +309,12 @@ json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction
         json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank));
         json_array_append_new(roles, o);
     }
-    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
+    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
                      us(slowest->all.step_ns), "breakdown", breakdown(slowest), "breakdown_by_role", roles, "groups",
                      groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns),
                      "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency",
                      p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency), "model_flop_utilisation",
-                     bb_json_real(bb_plan_utilisation(plan, p)));
+                     bb_json_real(bb_plan_utilisation(plan, p)), "memory", memory_check(plan, p));
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
@@ -275,6 +324,8 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     bad |= json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
     bad |= json_object_set_new(object, "groups", bb_plan_groups(plan));
     bad |= json_object_set_new(object, "roles", bb_plan_roles(plan, ops));
+    if (ops && plan->step->n_works > 0)
+        bad |= json_object_set_new(object, "works", works_of(plan->step));
     bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
     return bad ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
 }

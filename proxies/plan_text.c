@@ -133,16 +133,17 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
 }
 
-static void print_uses(const char *what, const size_t bytes[BB_USES], FILE *out)
+/* work: of real work, beside them. */
+static void print_uses(const char *what, const size_t bytes[BB_USES], size_t work, FILE *out)
 {
     char text[BB_BYTES_TEXT], entry[64];
-    size_t total = 0;
-    int column;
+    size_t total = work;
+    int column, shown = 0;
 
     for (int use = 0; use < BB_USES; use++)
         total += bytes[use];
     column = fprintf(out, "  %s: %s", what, bb_format_bytes(total, text));
-    for (int use = 0, shown = 0; use < BB_USES; use++) {
+    for (int use = 0; use < BB_USES; use++) {
         if (bytes[use] == 0)
             continue;
         column += snprintf(entry, sizeof(entry), "%s %s", bb_use_names[use], bb_format_bytes(bytes[use], text)) + 3;
@@ -150,6 +151,9 @@ static void print_uses(const char *what, const size_t bytes[BB_USES], FILE *out)
         if (column >= LINE)
             column = 4 + (int)strlen(entry);
     }
+    if (work)
+        fprintf(out, "%s%soperands of real work %s", shown ? "," : " =", column < LINE - 34 ? " " : "\n    ",
+                bb_format_bytes(work, text));
     fputc('\n', out);
 }
 
@@ -158,11 +162,11 @@ static void print_memory(const struct bb_traffic_role *role, FILE *out)
 {
     size_t training[BB_USES], total = 0;
 
-    print_uses("buffers", role->memory_bytes, out);
+    print_uses("buffers", role->memory_bytes, role->work_bytes, out);
     for (int use = 0; use < BB_USES; use++)
         total += training[use] = (size_t)llround(role->training_bytes[use]);
     if (total > 0)
-        print_uses("training would hold", training, out);
+        print_uses("training would hold", training, 0, out);
 }
 
 static void print_role(const struct bb_plan *plan, const struct bb_traffic_role *role, FILE *out)
@@ -185,6 +189,18 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
 /* ---- operations -----------------------------------------------------------------------------------------------------
  */
 
+/* "26.9 GFLOP 180 MiB"; passes alone: "320 MiB moved". */
+static void work_text(const struct bb_op *op, char text[64])
+{
+    char bytes[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)(op->work_times * bb_work_bytes(op->work)), bytes);
+    if (op->flops > 0)
+        snprintf(text, 64, op->flops < 1e12 ? "%.3g GFLOP %s" : "%.0f GFLOP %s", op->flops / 1e9, bytes);
+    else
+        snprintf(text, 64, "%s moved", bytes);
+}
+
 static void print_op(const struct bb_layout *l, const struct bb_program *p, size_t i, FILE *out)
 {
     const struct bb_op *op = &p->ops[i];
@@ -193,9 +209,10 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
 
     if (op->kind == BB_OP_COLLECTIVE)
         kind = bb_colls[op->coll].name;
-    if (!bb_op_is_comm(op))
-        snprintf(detail, sizeof(detail), op->work ? "%.3g GFLOP" : "%.3f us",
-                 op->work ? op->flops / 1e9 : op->compute_us);
+    if (op->work)
+        work_text(op, detail);
+    else if (!bb_op_is_comm(op))
+        snprintf(detail, sizeof(detail), "%.3f us", op->compute_us);
     else
         snprintf(detail, sizeof(detail), "%s %s", l->comms[op->comm].name,
                  bb_format_bytes(bb_op_payload_bytes(op, l->groups[l->comms[op->comm].group].size), bytes));
@@ -287,6 +304,7 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
 static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
 
     fprintf(out, "\npredicted for %s (modelled, not measured): step %.1f us; slowest rank of each role\n",
             p->cluster.name, us(slowest->all.step_ns));
@@ -298,6 +316,9 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
         print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), out);
     }
     print_predicted_groups(&plan->step->layout, slowest, out);
+    fprintf(out, "  memory %s of %s on a GPU: %s\n", bb_format_bytes(bb_plan_memory(plan), need),
+            bb_format_bytes((size_t)p->cluster.memory_bytes, have),
+            (double)bb_plan_memory(plan) <= p->cluster.memory_bytes ? "fits" : "DOES NOT FIT");
     if (isfinite(bb_plan_utilisation(plan, p)))
         fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)

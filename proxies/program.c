@@ -1,6 +1,8 @@
 /* program.c - step programs are lists that only grow; what waits for what is settled when an operation is added. */
 #include "proxies/program.h"
 
+#include "cuda/work.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -313,4 +315,26 @@ out:
     if (rc)
         bb_program_release(out);
     return rc;
+}
+
+/* Steps repeat a few lists again and again: those seen lately need no second look. */
+size_t bb_program_work_bytes(const struct bb_program *p)
+{
+    enum { LATELY = 8 };
+    const struct bb_work *seen[LATELY] = {0};
+    struct bb_work_memory memory = {0};
+    int n = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_work *work = p->ops[i].work;
+        bool known = !work;
+
+        for (int s = 0; s < LATELY; s++)
+            known |= seen[s] == work;
+        if (known)
+            continue;
+        bb_work_memory(work, &memory);
+        seen[n++ % LATELY] = work;
+    }
+    return n ? bb_work_memory_bytes(&memory) : 0;
 }

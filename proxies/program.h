@@ -145,4 +145,7 @@ size_t bb_op_payload_bytes(const struct bb_op *op, int n);
 /* bb_program_bytes - memory of the buffers of one use. */
 size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use);
 
+/* bb_program_work_bytes - memory that running its real work takes beside the buffers (cuda/work.h); 0 without any. */
+size_t bb_program_work_bytes(const struct bb_program *p);
+
 #endif

@@ -7,7 +7,8 @@
     BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |                \
         BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
 #define LAYERED                                                                                                        \
-    BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED | BB_TAKES_LAYER_US
+    BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED | BB_TAKES_GEMM |     \
+        BB_TAKES_LAYER_US
 
 const struct bb_proxy bb_proxies[] = {
     {.name = "gpt2_large",
@@ -31,37 +32,37 @@ const struct bb_proxy bb_proxies[] = {
     {.name = "resnet50",
      .help = "ResNet-50: gradients in six buckets, one all-reduce after another",
      .model = "resnet50",
-     .takes = BB_TAKES_PER_TENSOR,
+     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
      .compute = "none",
      .build = bb_data_parallel_build},
     {.name = "resnet50_ring",
      .help = "ResNet-50: the same buckets from each rank to the next",
      .model = "resnet50",
-     .takes = BB_TAKES_PER_TENSOR,
+     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
      .compute = "none",
      .build = bb_data_parallel_build},
     {.name = "resnet152",
      .help = "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
      .model = "resnet152",
-     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED,
+     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
      .compute = "timed",
      .build = bb_data_parallel_build},
     {.name = "resnet152_scal",
      .help = "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
      .model = "resnet152",
-     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED,
+     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
      .compute = "timed",
      .build = bb_data_parallel_build},
     {.name = "cosmoflow",
      .help = "CosmoFlow: halos of a 2x2 cut, divided dense layers, gradients under the backward pass",
      .model = "cosmoflow",
-     .takes = BB_TAKES_TIMED,
+     .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
      .compute = "timed",
      .build = bb_cosmoflow_build},
     {.name = "dlrm",
      .help = "DLRM: all-to-all of embeddings, perceptron gradients under the backward pass",
      .model = "dlrm",
-     .takes = BB_TAKES_TIMED,
+     .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
      .compute = "timed",
      .build = bb_dlrm_build},
     {.name = "gpt3",

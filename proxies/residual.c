@@ -15,8 +15,9 @@
 struct growth {
     struct bb_sheet *sheet;
     struct bb_residual *model;
-    const json_t *tensors, *flops;
-    int room;
+    const json_t *tensors, *flops, *layers; /* layers may be NULL */
+    int room, layer_room;
+    double layer_flops;
     bool projection_first;
 };
 
@@ -40,6 +41,126 @@ static int append(struct growth *g, const char *prefix, const char *name, size_t
     return 0;
 }
 
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+
+static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype)
+{
+    return (struct bb_conv){.n = images,
+                            .c = l->in,
+                            .d = 1,
+                            .h = l->edge,
+                            .w = l->edge,
+                            .k = l->out,
+                            .t = 1,
+                            .r = l->kernel,
+                            .s = l->kernel,
+                            .stride = l->stride,
+                            .pad = (l->kernel - 1) / 2,
+                            .dtype = dtype};
+}
+
+/* Of one image, forward; below 0 where the numbers make no convolution. */
+static double flops_of(const struct bb_residual_layer *l)
+{
+    const struct bb_conv conv = conv_of(l, 1, BB_FLOAT);
+    struct bb_gemm_shape s;
+
+    if (l->kernel == 0)
+        return 2.0 * l->in * l->out;
+    return bb_conv_gemm(&conv, BB_CONV_FORWARD, &s) ? bb_gemm_flops(&s) : -1;
+}
+
+static int keep_layer(struct growth *g, const struct bb_residual_layer *l)
+{
+    struct bb_residual *m = g->model;
+    struct bb_residual_layer *bigger;
+
+    if (m->n_layers == g->layer_room) {
+        int room = g->layer_room ? 2 * g->layer_room : 64;
+
+        bigger = realloc(m->layers, sizeof(*bigger) * (size_t)room);
+        if (!bigger)
+            return bb_err(BB_EFAIL, "out of memory for %d layers", room);
+        m->layers = bigger;
+        g->layer_room = room;
+    }
+    m->layers[m->n_layers++] = *l;
+    g->layer_flops += flops_of(l);
+    return 0;
+}
+
+/* ["name", in, out] is dense, ["name", in, out, kernel, edge, stride] a convolution; tensors from `first` on are those
+ * of the unit. */
+static int read_layer(struct growth *g, const json_t *list, const char *unit, const char *prefix, int first)
+{
+    struct bb_residual_layer l = {0};
+    int *const fields[] = {&l.in, &l.out, &l.kernel, &l.edge, &l.stride}, rc = 0;
+    size_t n = json_array_size(list), weights, start = strlen(prefix) + 1, value;
+    const char *name = json_string_value(json_array_get(list, 0));
+
+    for (size_t i = 1; i < n && i < 6 && rc == 0; i++) {
+        const char *formula = json_string_value(json_array_get(list, i));
+
+        rc = formula ? bb_sheet_count(g->sheet, formula, &value) : -BB_EUSAGE;
+        *fields[i - 1] = rc ? 0 : (int)value;
+    }
+    for (l.tensor = first; name && l.tensor < g->model->n_tensors; l.tensor++)
+        if (strcmp(g->model->tensors[l.tensor].name + start, name) == 0)
+            break;
+    weights = (size_t)l.in * (size_t)l.out * (size_t)(l.kernel ? l.kernel * l.kernel : 1);
+    if (rc || !name || (n != 3 && n != 6) || l.tensor == g->model->n_tensors ||
+        g->model->tensors[l.tensor].count != weights || flops_of(&l) < 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: a layer of '%s' must be [\"tensor\", in, out] or [\"tensor\", in, out, kernel, "
+                      "edge, stride] with as many weights as its tensor",
+                      g->sheet->where, unit);
+    return keep_layer(g, &l);
+}
+
+static int create_layers(struct growth *g, const char *unit, const char *prefix, int first)
+{
+    const json_t *list;
+    int n, rc;
+
+    if (!g->layers)
+        return 0;
+    TRY(bb_sheet_list(g->sheet, g->layers, unit, -64, &list, &n));
+    for (int i = 0; i < n; i++)
+        TRY(read_layer(g, json_array_get(list, (size_t)i), unit, prefix, first));
+out:
+    return rc;
+}
+
+static bool add_layer(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype, bool backward,
+                      bool of_data, struct bb_work *w)
+{
+    const struct bb_conv conv = conv_of(l, images, dtype);
+
+    if (l->kernel == 0)
+        return bb_work_dense(w, images, l->in, l->out, BB_ACT_NONE, dtype, backward);
+    return bb_work_conv(w, &conv, backward, of_data);
+}
+
+bool bb_residual_forward(const struct bb_residual *m, int64_t images, enum bb_dtype_id dtype, struct bb_work *w)
+{
+    for (int i = 0; i < m->n_layers; i++)
+        if (!add_layer(&m->layers[i], images, dtype, false, true, w))
+            return false;
+    return m->n_layers > 0;
+}
+
+bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t images, enum bb_dtype_id dtype,
+                          struct bb_work *w)
+{
+    for (int t = first; t < first + n; t++)
+        for (int i = 0; i < m->n_layers; i++)
+            if (m->layers[i].tensor == t && !add_layer(&m->layers[i], images, dtype, true, i > 0, w))
+                return false;
+    return true;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+
 /* The tensors of one unit of the file: stem, projection, block, head. */
 static int create(struct growth *g, const char *unit, const char *prefix)
 {
@@ -48,7 +169,7 @@ static int create(struct growth *g, const char *unit, const char *prefix)
     json_error_t error;
     double flops;
     size_t count;
-    int n, rc;
+    int n, rc, before = g->model->n_tensors;
 
     TRY(bb_sheet_number_at(g->sheet, g->flops, unit, &flops));
     g->model->sample_flops += flops;
@@ -60,6 +181,7 @@ static int create(struct growth *g, const char *unit, const char *prefix)
         TRY(bb_sheet_count(g->sheet, formula, &count));
         TRY(append(g, prefix, name, count));
     }
+    TRY(create_layers(g, unit, prefix, before));
 out:
     return rc;
 }
@@ -122,9 +244,12 @@ static int create_all(struct growth *g)
     TRY(bb_profile_object(root, "sample_flops", g->sheet->where, &flops));
     g->tensors = tensors;
     g->flops = flops;
+    g->layers = json_object_get(root, "layers");
     TRY(create(g, "stem", "stem"));
     TRY(create_stages(g));
     TRY(create(g, "head", "head"));
+    if (g->layers)
+        TRY(bb_sheet_same(g->sheet, "sample_flops", g->layer_flops, g->model->sample_flops));
 out:
     return rc;
 }
@@ -137,6 +262,8 @@ static void turn_round(struct bb_residual *m)
         m->tensors[i] = m->tensors[j];
         m->tensors[j] = swap;
     }
+    for (int l = 0; l < m->n_layers; l++)
+        m->layers[l].tensor = m->n_tensors - 1 - m->layers[l].tensor;
 }
 
 /* Each bucket begins where the one before ends, and all tensors are in one. */
@@ -178,8 +305,10 @@ static int read_batches(const struct bb_sheet *sheet, struct bb_residual *m)
 {
     double global;
     const json_t *list;
-    int rc;
+    int rc = 0;
 
+    if (json_object_get(json_object_get(sheet->root, "shape"), "batch"))
+        TRY(bb_sheet_shape(sheet, "batch", &m->batch));
     if (!json_object_get(sheet->root, "local_batches"))
         return 0;
     TRY(bb_profile_number(sheet->root, "global_batch", sheet->where, 1, &global));
@@ -232,5 +361,6 @@ void bb_residual_release(struct bb_residual *m)
     for (int t = 0; t < m->n_tensors; t++)
         free((char *)m->tensors[t].name);
     free(m->tensors);
+    free(m->layers);
     *m = (struct bb_residual){0};
 }

@@ -9,6 +9,7 @@
 #ifndef BB_PROXIES_RESIDUAL_H
 #define BB_PROXIES_RESIDUAL_H
 
+#include "cuda/work.h"
 #include "proxies/model.h"
 
 #define BB_RESIDUAL_BUCKETS 16
@@ -26,10 +27,22 @@ struct bb_local_batch {
     double bucket_backward_us; /* per bucket        */
 };
 
+/*
+ * A layer with weights, for one image: a convolution with its norm and activation, or a dense layer (kernel 0). What
+ * has no weights (pooling, the sums of shortcuts) is left out: kernels of today do it in the pass of a norm.
+ */
+struct bb_residual_layer {
+    int tensor; /* its weights: tensors[tensor], of in * out * kernel^2 elements */
+    int in, out, kernel, edge, stride;
+};
+
 struct bb_residual {
     struct bb_tensor *tensors; /* in reduction order, names owned */
     int n_tensors;
-    double parameters, sample_flops; /* of the forward pass of one image */
+    struct bb_residual_layer *layers; /* in the order of the forward pass */
+    int n_layers;                     /* 0: the file does not have them   */
+    int batch;                        /* samples of a rank where no times say it, 0: none */
+    double parameters, sample_flops;  /* of the forward pass of one image */
     struct bb_bucket buckets[BB_RESIDUAL_BUCKETS];
     int n_buckets;
     struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* the first is the usual one */
@@ -40,5 +53,11 @@ struct bb_residual {
 /* See bb_model_load. release is fine on a half-read one. */
 int bb_residual_load(const char *word, struct bb_residual *model) BB_MUST_CHECK;
 void bb_residual_release(struct bb_residual *model);
+
+/* bb_residual_forward - the whole forward pass over so many images, appended to *w. _backward: that of the layers with
+ * weights among tensors[first .. first + n), in their order. False where the numbers don't fit. */
+bool bb_residual_forward(const struct bb_residual *model, int64_t images, enum bb_dtype_id dtype, struct bb_work *w);
+bool bb_residual_backward(const struct bb_residual *model, int first, int n, int64_t images, enum bb_dtype_id dtype,
+                          struct bb_work *w);
 
 #endif

@@ -130,6 +130,7 @@ static size_t most_memory(const struct bb_step *s)
 
         for (int use = 0; use < BB_USES; use++)
             bytes += bb_program_bytes(&s->roles[i].program, use);
+        bytes += bb_program_work_bytes(&s->roles[i].program);
         most = bytes > most ? bytes : most;
     }
     return most;

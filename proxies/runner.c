@@ -4,10 +4,14 @@
  */
 #include "proxies/runner.h"
 
+#include "bootstrap/units.h"
+#include "cuda/buffers.h"
 #include "cuda/check.h"
 #include "cuda/device.h"
 #include "cuda/stream.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- ranks and addresses -------------------------------------------------------------------------------------------
@@ -171,6 +175,22 @@ struct fit {
     size_t need, available; /* bytes */
 };
 
+/* Operands shrink slower than counts, as surfaces do: the factor of all that would do is below the ratio to the power
+ * of 3/2, and is said rounded down. */
+static int refuse_memory(const struct bb_runner *r, const struct fit *f)
+{
+    double factor = pow((double)f->available / (double)f->need, 1.5);
+    double unit = pow(10, floor(log10(factor > 1e-12 ? factor : 1e-12)));
+    char help[200], work[BB_BYTES_TEXT], less[80] = "";
+
+    if (r->n_works)
+        snprintf(less, sizeof(less), "; real compute takes %s of it, --compute timed or none takes nothing",
+                 bb_format_bytes(bb_worker_bytes(r->works, r->n_works), work));
+    snprintf(help, sizeof(help), "fewer layers, more stages or ranks, or --scale-counts %g need less%s",
+             floor(factor / unit) * unit, less);
+    return bb_memory_refuse(f->need, f->available, help);
+}
+
 /* Before anything is allocated: the first rank whose memory does not suffice says so, and all leave. */
 static int check_memory(struct bb_runner *r, size_t need)
 {
@@ -182,7 +202,7 @@ static int check_memory(struct bb_runner *r, size_t need)
     for (int i = 0; i < r->world->size; i++) {
         if (all[i].need <= all[i].available)
             continue;
-        rc = i == r->world->rank ? bb_areas_refuse(mine.need, mine.available) : -BB_EUSAGE;
+        rc = i == r->world->rank ? refuse_memory(r, &mine) : -BB_EUSAGE;
         break;
     }
 out:

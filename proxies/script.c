@@ -16,7 +16,8 @@ void bb_script_init(struct bb_script *s, struct bb_program *program, const struc
                             .call = BB_NONE,
                             .micro_batch = BB_NONE,
                             .layer = BB_NONE,
-                            .newest = BB_NONE};
+                            .newest = BB_NONE,
+                            .real = strcmp(c->compute, "gemm") == 0};
 }
 
 int bb_script_result(const struct bb_script *s)
@@ -96,17 +97,31 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
     bb_script_wait(s, bb_script_start(s, &op));
 }
 
-void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
+static int start_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
 {
     struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
 
+    s->failed |= work == NULL;
+    if (s->failed)
+        return BB_NONE;
     op.kind = BB_OP_COMPUTE;
     op.work = work;
     op.work_times = times;
     op.flops = times * bb_work_flops(work);
     op.src = src;
     op.dst = dst;
-    bb_script_wait(s, bb_script_start(s, &op));
+    return bb_script_start(s, &op);
+}
+
+void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
+{
+    bb_script_wait(s, start_work(s, what, work, times, src, dst));
+}
+
+void bb_script_real(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
+{
+    if (s->real)
+        bb_script_work(s, what, work, times, src, dst);
 }
 
 int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
@@ -186,6 +201,23 @@ int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *
     }
     bb_script_group_end(s);
     return last;
+}
+
+void bb_script_accumulate(struct bb_script *s, const struct bb_work *work)
+{
+    if (s->real)
+        (void)start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE);
+}
+
+void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
+                      size_t count)
+{
+    struct bb_work *work = s->real && !s->failed ? bb_step_work(step) : NULL;
+
+    s->phase = BB_PHASE_OPTIMIZER;
+    if (work)
+        bb_work_optimizer(work, optimizer, count, s->dtype);
+    bb_script_real(s, what, work, 1, BB_NONE, BB_NONE);
 }
 
 void bb_script_pair(struct bb_script *s, const struct bb_pair *p)

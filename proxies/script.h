@@ -24,6 +24,7 @@ struct bb_script {
     int after[BB_MAX_STREAMS], n_after; /* what the thread has waited for, less what follows from the rest */
     int newest;                         /* the last operation, if nothing was waited for since      */
     bool failed;
+    bool real; /* real work: bb_script_real writes it, bb_script_compute nothing */
 };
 
 /* A communicator and the stream that its operations run on. */
@@ -41,8 +42,10 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 /* A kernel of so many microseconds that stands for so many FLOPs; reads src and writes dst (BB_NONE: nothing). */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
-/* A kernel that does that real work, so many times, whatever the config's compute is. */
+/* A kernel that does that real work, so many times, whatever the config's compute is; bb_script_real: only where it is
+ * real work. */
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst);
+void bb_script_real(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst);
 
 /* Calls that start one operation and return it; `what` outlives the program. Reductions are s->redop; to and
  * from are places in the communicator, relative to one's own unless s->peer_kind says otherwise. */
@@ -72,6 +75,16 @@ int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char
  * every rank sends before it receives: halos, rings. Buffers of their own. Returns the last of them. */
 int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
                    int n, size_t count);
+
+/*
+ * What training does beside its layers, in a step of real work: bb_script_accumulate starts to add the gradients of a
+ * micro-batch to those before (work: made with bb_work_accumulate), which nothing but the next kernel waits for;
+ * bb_script_update is the optimizer's pass (BB_PASS_SGD, BB_PASS_ADAM) over so many parameters, once the thread has
+ * waited for their gradients. Both are empty without real work.
+ */
+void bb_script_accumulate(struct bb_script *s, const struct bb_work *work);
+void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
+                      size_t count);
 
 /* bb_script_pair - the two collectives that a layer of a divided transformer waits for, one after attention and one
  * after the perceptron (tensor parallel: all_reduce), or before and after it (experts: alltoall). */

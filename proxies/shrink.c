@@ -30,6 +30,8 @@ static void shrink_program(struct bb_program *p, const struct bb_layout *l, doub
     for (size_t i = 0; i < p->n_ops; i++) {
         struct bb_op *op = &p->ops[i];
 
+        if (op->work)
+            op->flops = op->work_times * bb_work_flops(op->work);
         if (!bb_op_is_comm(op))
             continue;
         op->count = shrunk(op->count, factor);
@@ -41,6 +43,8 @@ static void shrink_program(struct bb_program *p, const struct bb_layout *l, doub
 
 int bb_step_shrink(struct bb_step *step, double factor)
 {
+    for (int w = 0; w < step->n_works; w++)
+        bb_work_shrink(step->works[w], factor);
     for (int r = 0; r < step->n_roles; r++)
         shrink_program(&step->roles[r].program, &step->layout, factor);
     step->summary = bb_step_text(step, "%s; counts times %g", step->summary, factor);

@@ -11,6 +11,15 @@ const char *bb_traffic_kind(const struct bb_traffic_row *row)
     return row->kind == BB_OP_SEND ? "send" : "recv";
 }
 
+size_t bb_traffic_memory(const struct bb_traffic_role *role)
+{
+    size_t total = role->work_bytes;
+
+    for (int use = 0; use < BB_USES; use++)
+        total += role->memory_bytes[use];
+    return total;
+}
+
 /* ---- one rank ---------------------------------------------------------------------------------------------------- */
 
 static int no_memory(void)
@@ -100,6 +109,7 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
     for (int use = 0; use < BB_USES; use++)
         role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
     memcpy(role->training_bytes, step->roles[step->role_of[rank]].training_bytes, sizeof(role->training_bytes));
+    role->work_bytes = bb_program_work_bytes(p);
 out:
     if (rc)
         release_role(role);
@@ -122,7 +132,7 @@ static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row
 static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffic_role *b)
 {
     if (a->n_rows != b->n_rows || a->compute_us != b->compute_us || a->flops != b->flops ||
-        memcmp(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes)) != 0 ||
+        memcmp(a->memory_bytes, b->memory_bytes, sizeof(a->memory_bytes)) != 0 || a->work_bytes != b->work_bytes ||
         memcmp(a->training_bytes, b->training_bytes, sizeof(a->training_bytes)) != 0)
         return false;
     for (int i = 0; i < a->n_rows; i++)

@@ -34,6 +34,7 @@ struct bb_traffic_role {
     int n_rows;
     double compute_us, flops;         /* of one step */
     size_t memory_bytes[BB_USES];     /* of the program's own buffers               */
+    size_t work_bytes;                /* beside them, for real work                   */
     double training_bytes[BB_USES];   /* of real training (see proxy.h); all 0: unknown */
     const struct bb_program *program; /* of its lowest rank */
 };
@@ -46,6 +47,8 @@ struct bb_traffic {
 /* The step must outlive it. Returns 0 or -BB_EFAIL (no memory). */
 int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step) BB_MUST_CHECK;
 void bb_traffic_release(struct bb_traffic *t);
+
+size_t bb_traffic_memory(const struct bb_traffic_role *role); /* bytes of all of it */
 
 /* bb_traffic_kind - "all_reduce", "send", "recv": the word of a plan. */
 const char *bb_traffic_kind(const struct bb_traffic_row *row);

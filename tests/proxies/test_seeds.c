@@ -616,13 +616,13 @@ static double flops_of_rank_0(const char *line, int ranks)
 static void flops_follow_from_shapes(void **state)
 {
     const double image = residual_flops(1000, (const int[]){3, 8, 36, 3});
-    const double perceptrons = 3 * 128 * 128 + 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256;
+    const double perceptrons = 3 * 128 * 128 + 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256, dots = 5 * 5 * 128;
 
     (void)state;
     assert_true(image > 2 * 11.51e9 && image < 2 * 11.52e9); /* as published, in multiply-adds */
     assert_int_equal(llround(flops_of_rank_0("resnet152", 2) / 1e6), llround(3 * 128 * image / 1e6));
     assert_int_equal(llround(flops_of_rank_0("resnet152_scal", 2048) / 1e6), llround(3 * 16 * image / 1e6));
-    assert_true(flops_of_rank_0("dlrm", 4) == 3 * 2 * 512 * perceptrons);
+    assert_true(flops_of_rank_0("dlrm", 4) == 3 * 2 * 512 * (perceptrons + dots));
 }
 
 /* Forward times of the convolutions are in the ratio of their FLOPs, 4:8:4:2:1, and backward takes twice. */
@@ -832,6 +832,10 @@ static void wrong_models_are_refused(void **state)
     assert_int_equal(load_changed("\"before\"", "\"beside\""), -BB_EUSAGE);
     assert_int_equal(load_changed("9*w^2", "9*v^2"), -BB_EUSAGE);
     assert_int_equal(load_changed("[3,4,6,3]", "[3,4,6]"), -BB_EUSAGE);
+    assert_int_equal(load_changed("\"w\",\"w\",\"3\"", "\"w\",\"w\",\"1\""), -BB_EUSAGE); /* layers: not its weights, */
+    assert_int_equal(load_changed("\"7\",\"image\"", "\"7\",\"image/2\""), -BB_EUSAGE);   /* not its FLOPs,           */
+    assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"weight\",\"in\"]"), -BB_EUSAGE); /* too few */
+    assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"heavy\",\"in\",\"classes\"]"), -BB_EUSAGE);
 }
 
 /* ---- soundness --------------------------------------------------------------------------------------------------- */

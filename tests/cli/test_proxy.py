@@ -396,16 +396,99 @@ def test_real_work_says_its_rate(busbar):
     assert re.search(r"# model FLOPs: [0-9.e+]+ per step, [0-9.]+ TFLOP/s per GPU\n", done.stdout)
 
 
-def test_only_what_has_layers_computes_them(busbar):
-    done = busbar.run("proxy", "resnet50", "--compute", "gemm", ranks=2, env=NO_DATA)
-    assert done.returncode == 2 and "--compute gemm" in done.stderr
+@pytest.mark.parametrize("name,words,ranks,dtype", [
+    ("resnet50", (), 3, "float"),
+    ("resnet50_ring", (), 2, "half"),
+    ("resnet152", (), 2, "bfloat16"),
+    ("cosmoflow", (), 8, "bfloat16"),
+    ("dlrm", (), 4, "float"),
+    ("gpt3", (2, 2), 8, "bfloat16"),
+    ("gpt3_one_pipe_step", (2, 1), 8, "half"),
+    ("gpt3_moe", (2, 1), 32, "bfloat16"),
+    ("gpt3_moe_one_pipe_step", (2, 1), 32, "float"),
+])
+def test_real_work_of_every_proxy_takes_the_predicted_time(busbar, tmp_path, name, words, ranks, dtype):
+    """... while it moves what it moves without."""
+    cluster = CLUSTERS / "h100-sxm-ib.json"
+    env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
+           "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    options = ("--compute", "gemm", "--dtype", dtype)
+    plan = planned(busbar, name, words, ranks, *options, "--cluster", cluster)
+    run = busbar.json("proxy", name, *words, *options, *FEW, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
+    assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
+    assert_same_figures(run, plan["predicted"])
+    assert run["model_flops"] == pytest.approx(sum(r["flops"] * len(r["ranks"]) for r in plan["roles"]), rel=1e-9)
+    bare = planned(busbar, name, words, ranks, "--dtype", dtype, "--compute", "none")
+    expected = traffic_by_rank(bare["roles"])
+    for rank in range(ranks):
+        calls, steps = recorded(tmp_path / "calls", rank, ranks)
+        assert calls == {key: n * steps for key, n in expected[rank].items()}
+
+
+def test_small_machines_do_less_of_the_work(busbar, tmp_path):
+    """Real products on this CPU, so there must be little of them."""
+    run = busbar.json("proxy", "all", "--quick", *FEW, "--compute", "gemm", "--scale-counts", 1e-8, "--check", ranks=8,
+                      tmp_path=tmp_path)
+    rows = {row["proxy"]: row for row in run["results"] if row["fits"]}
+    assert len(rows) == 9 and not any(row["wrong"] for row in rows.values())
+    assert all(row["breakdown"]["compute_us"] > 0 for row in rows.values())
 
 
 def test_every_operation_of_a_plan_says_its_flops_and_bytes(busbar):
     plan = planned(busbar, "gpt2_large", (4, 2, 1), 2, "--compute", "gemm", "--ops")
     computes = [op for op in plan["roles"][0]["program"] if op["kind"] == "compute"]
-    assert [op["flops"] for op in computes] == [53792604160, 2 * 53792604160]
-    assert all(op["moved_bytes"] > 2 * 4 * 12 * 1280 * 1280 for op in computes)  # two layers read their weights
+    assert [op["flops"] for op in computes] == [53792604160, 2 * 53792604160, 0, 0]
+    assert [op["phase"] for op in computes] == ["forward", "backward", "optimizer", "optimizer"]
+    assert all(op["moved_bytes"] > 2 * 4 * 12 * 1280 * 1280 for op in computes[:2])  # two layers read their weights
+    assert [op["moved_bytes"] for op in computes[2:]] == [28 * 19677440, 28 * 85317120]
+
+
+@pytest.mark.parametrize("name,words,ranks", [("gpt2_large", (4, 2, 2), 4), ("resnet152", (), 1), ("cosmoflow", (), 4),
+                                              ("gpt3_moe", (2, 1), 32)])
+def test_a_plan_lists_the_products_and_passes_of_its_operations(busbar, name, words, ranks):
+    plan = planned(busbar, name, words, ranks, "--compute", "gemm", "--ops")
+    for role in plan["roles"]:
+        for op in role["program"]:
+            if op["kind"] != "compute":
+                assert op["work"] is None and op["moved_bytes"] is None
+                continue
+            items = plan["works"][op["work"]]
+            assert items and all(item["moved_bytes"] > 0 for item in items)
+            assert op["flops"] == op["work_times"] * sum(item["flops"] for item in items)
+            assert op["moved_bytes"] == op["work_times"] * sum(item["moved_bytes"] for item in items)
+            assert all(item["flops"] == 2 * item["m"] * item["n"] * item["k"] * item["batch"] if item["kind"] == "product"
+                       else item["flops"] == 0 for item in items)
+
+
+def test_a_plan_prints_the_bytes_of_passes(busbar):
+    done = busbar.run("plan", "cosmoflow", "--ranks", 4, "--compute", "gemm", "--ops", "--cluster", "h100-sxm-ib",
+                      emulated=False)
+    assert done.returncode == 0
+    assert re.search(r"compute +29 GFLOP 3.2 GiB +forward, conv 0\n", done.stdout)
+    assert re.search(r"compute +32 MiB moved +forward, halo pack\n", done.stdout)
+    assert re.search(r"compute +67.5 MiB moved +optimizer, conv 4\n", done.stdout)
+    assert "operands of real work 3.9 GiB" in done.stdout and "memory 4 GiB of 74.5 GiB on a GPU: fits" in done.stdout
+
+
+def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):
+    plan = planned(busbar, "cosmoflow", (), 4, "--compute", "gemm")
+    work, total = (plan["roles"][0]["memory_bytes"][key] for key in ("work", "total"))
+    cluster = json.loads(ROUND.read_text())
+    cluster["memory_bytes"] = total - work + 1e9  # without real work there is room
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(cluster))
+    env = {**NO_DATA, "EMU_CLUSTER": str(path)}
+    predicted = planned(busbar, "cosmoflow", (), 4, "--compute", "gemm", "--cluster", path)["predicted"]["memory"]
+    assert predicted == {"needed_bytes": total, "available_bytes": int(cluster["memory_bytes"]), "fits": False}
+    done = busbar.run("proxy", "cosmoflow", *ONE, "--compute", "gemm", ranks=4, env=env)
+    assert done.returncode == 2 and done.stdout == ""
+    need = int(re.search(r"(\d+) bytes of GPU memory needed", done.stderr).group(1))
+    assert total <= need < total + 2**20 * 200  # guard zones of the buffers
+    assert "real compute takes 3.9 GiB of it" in done.stderr
+    factor = re.search(r"--scale-counts ([0-9.e-]+) need less", done.stderr).group(1)
+    for advice in (("--compute", "gemm", "--scale-counts", factor), ("--compute", "timed")):
+        done = busbar.run("proxy", "cosmoflow", *ONE, *advice, ranks=4, env=env)
+        assert done.returncode == 0, (advice, done.stderr)
 
 
 # ---- every proxy -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 
 #include "proxies/profile.h"
 
-#define MOST_NAMES 64
+#define MOST_NAMES 128
 
 int bb_list_proxies(FILE *out)
 {
@@ -31,9 +31,24 @@ static double parameters_of(const json_t *root)
     return json_number_value(json_object_get(given, key));
 }
 
+static int print_model(const json_t *root, const char *name, FILE *out)
+{
+    const json_t *second = json_object_get(root, "transformer"); /* the published model, where the file's own is not */
+    const char *description;
+    int rc = bb_profile_string(root, "description", name, &description);
+
+    if (rc)
+        return rc;
+    fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);
+    if (second)
+        fprintf(out, "  %-12s %14.0f parameters; for transformer: %s\n", name, parameters_of(second),
+                json_string_value(json_object_get(second, "description")));
+    return 0;
+}
+
 int bb_list_models(FILE *out)
 {
-    const char *names[MOST_NAMES], *description;
+    const char *names[MOST_NAMES];
     size_t n = bb_profile_names("models", names, MOST_NAMES);
     json_t *root;
     int rc;
@@ -42,9 +57,7 @@ int bb_list_models(FILE *out)
         rc = bb_profile_load("models", names[i], &root);
         if (rc)
             return rc;
-        rc = bb_profile_string(root, "description", names[i], &description);
-        if (rc == 0)
-            fprintf(out, "  %-12s %14.0f parameters; %s\n", names[i], parameters_of(root), description);
+        rc = print_model(root, names[i], out);
         json_decref(root);
         if (rc)
             return rc;

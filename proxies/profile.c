@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_NAMES 64
+#define MOST_NAMES 128
 
 size_t bb_profile_names(const char *kind, const char **words, size_t room)
 {

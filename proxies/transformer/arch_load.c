@@ -16,6 +16,8 @@
 /* ---- what each architecture says ----------------------------------------------------------------------------------
  */
 
+#define FAMILY        "transformer"
+#define MOST_NAMES    128
 #define MOST_LAYERS   1000000
 #define MOST_WIDTH    (1 << 20) /* hidden and what is near it */
 #define MOST_FFN      (1 << 24)
@@ -394,23 +396,29 @@ static void take_name(const char *word, char name[BB_ARCH_NAME])
     snprintf(name, BB_ARCH_NAME, "%.*s", (int)(end - start), start);
 }
 
+static int same_total(const json_t *totals, const char *key, const char *where, double made)
+{
+    double given;
+    int rc = bb_profile_number(totals, key, where, 1, &given);
+
+    if (rc == 0 && given != made)
+        rc =
+            bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its tensors make %.0f", where, key, given, made);
+    return rc;
+}
+
 /* A file of profiles/models holds the config beside its source and the totals that its tensors must make. The seeds'
  * models, which are cut differently, hold it as a second part. */
 static int check_totals(const json_t *part, const char *where, const struct bb_arch *arch)
 {
-    double given, made = bb_arch_parameters(arch);
     json_t *totals;
     int rc;
 
     TRY(bb_profile_object(part, "totals", where, &totals));
-    TRY(bb_profile_number(totals, "parameters", where, 1, &given));
-    if (given != made)
-        rc = bb_err(BB_EUSAGE, "%s: the total of 'parameters' is given as %.0f, its tensors make %.0f", where, given,
-                    made);
-    else if (json_object_get(totals, "active") &&
-             (given = json_number_value(json_object_get(totals, "active"))) != bb_arch_active(arch))
-        rc = bb_err(BB_EUSAGE, "%s: the total of 'active' is given as %.0f, its tensors make %.0f", where, given,
-                    bb_arch_active(arch));
+    TRY(same_total(totals, "parameters", where, bb_arch_parameters(arch)));
+    TRY(same_total(totals, "last_layer", where, bb_arch_layer_parameters(arch, arch->layers - 1)));
+    if (arch->experts > 0)
+        TRY(same_total(totals, "active", where, bb_arch_active(arch)));
 out:
     return rc;
 }
@@ -427,20 +435,42 @@ out:
     return rc;
 }
 
-static int read_root(const json_t *root, const char *where, struct bb_arch *arch)
+static bool is_ours(const json_t *root)
 {
     const char *family = json_string_value(json_object_get(root, "family"));
-    const json_t *second = json_object_get(root, "transformer");
+
+    return (family && strcmp(family, FAMILY) == 0) || json_object_get(root, FAMILY);
+}
+
+/* A model that is none: which are. */
+static int refuse_family(const char *where, const json_t *root)
+{
+    const char *all[MOST_NAMES], *ours[MOST_NAMES], *family = json_string_value(json_object_get(root, "family"));
+    size_t n = bb_profile_names("models", all, MOST_NAMES), n_ours = 0;
+    char kind[96];
+
+    for (size_t i = 0; i < n; i++) {
+        json_t *other;
+
+        if (bb_profile_load("models", all[i], &other))
+            continue;
+        if (is_ours(other))
+            ours[n_ours++] = all[i];
+        json_decref(other);
+    }
+    snprintf(kind, sizeof(kind), "transformer (it is of family '%.32s')", family ? family : "?");
+    return bb_refuse_word(kind, where, ours, n_ours);
+}
+
+static int read_root(const json_t *root, const char *where, struct bb_arch *arch)
+{
+    const json_t *second = json_object_get(root, FAMILY);
 
     if (!json_object_get(root, "schema"))
         return read_config(root, where, arch);
-    if (family && strcmp(family, "transformer") == 0)
-        return read_profile(root, where, arch);
-    if (json_is_object(second))
-        return read_profile(second, where, arch);
-    return bb_err(BB_EUSAGE,
-                  "%s: a model of family '%.40s', expected a transformer; 'busbar list models' says which are", where,
-                  family ? family : "?");
+    if (!is_ours(root))
+        return refuse_family(where, root);
+    return read_profile(second ? second : root, where, arch);
 }
 
 int bb_arch_load(const char *word, struct bb_arch *arch)

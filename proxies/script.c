@@ -155,6 +155,7 @@ int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *
 
     op.kind = BB_OP_SEND;
     op.src = src;
+    op.src_offset = s->offset;
     return bb_script_start(s, &op);
 }
 
@@ -164,6 +165,7 @@ int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *
 
     op.kind = BB_OP_RECV;
     op.dst = dst;
+    op.dst_offset = s->offset;
     return bb_script_start(s, &op);
 }
 

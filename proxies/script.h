@@ -18,6 +18,7 @@ struct bb_script {
     bool timed;                         /* false: kernels are left out                              */
     enum bb_redop_id redop;             /* of reductions that come next: BB_SUM unless set          */
     enum bb_peer_kind peer_kind;        /* of sends and receives: BB_PEER_OFFSET unless set         */
+    size_t offset;                      /* of sends and receives: elements into their buffer        */
     int call;                           /* the group call that is open, BB_NONE: none               */
     enum bb_phase phase;                /* labels of what comes next                                */
     int micro_batch, layer;             /* BB_NONE where they don't apply                           */

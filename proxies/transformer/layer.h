@@ -35,6 +35,8 @@
 struct bb_arch; /* transformer/arch.h */
 
 enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO_ALL };
+/* Again before the backward pass: nothing, scores and context, the whole layer. */
+enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL };
 enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER };
 
 /* What a builder says about all layers of a step. Sizes are 1 where an axis is not used. */
@@ -42,7 +44,8 @@ struct bb_layers_config {
     const struct bb_arch *arch; /* outlives the step's building                                              */
     int tp, cp, ep, etp;
     int sequence, micro_batch_size; /* tokens of a sample, samples of a micro-batch                          */
-    bool sequence_parallel, recompute /* the whole layer's forward again before its backward */;
+    bool sequence_parallel;
+    enum bb_recompute recompute;
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
     double capacity_factor; /* 0: dropless                                                                   */
@@ -93,6 +96,13 @@ struct bb_block_lanes {
     struct bb_script_lane embedding; /* first and last stage, of ranks that hold a tied embedding */
     struct bb_script_lane norm[4];   /* groups over which the gradient norm's scalar is summed, one after another */
 };
+
+static inline struct bb_block_lanes bb_no_lanes(void) /* to begin with */
+{
+    const struct bb_script_lane no = bb_no_lane();
+
+    return (struct bb_block_lanes){no, no, no, no, no, no, {no, no, no, no}};
+}
 
 struct bb_block_room { /* internal: buffers of the program, made when first used; BB_NONE before that */
     int index[48];

@@ -5,6 +5,7 @@
 #include "collectives/bench.h"
 
 #include "bootstrap/progress.h"
+#include "collectives/algorithms.h"
 #include "collectives/issue.h"
 #include "collectives/modes.h"
 #include "collectives/options.h"
@@ -31,6 +32,7 @@ struct bench {
     int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
     struct bb_report_memory memory;
     struct bb_observer observer;
+    struct bb_algorithms algorithms; /* of --sweep-algorithms */
     struct bb_rig rig;
     double *delays_us; /* [size] of each rank, or NULL */
     struct bb_report report;
@@ -185,6 +187,34 @@ static void warn_policy(const struct bench *b)
         bb_warn("CTA policy %d (-x) needs NCCL 2.27; measured without", b->options.cta_policy);
 }
 
+/* The sweep forces algorithms as a tuner and sees them as a profiler: both have to be this program. */
+static int offer_tuner(const struct bench *b)
+{
+    const char *profiler = getenv("NCCL_PROFILER_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
+    bool theirs = profiler && strcmp(profiler, "STATIC_PLUGIN") != 0;
+
+    if (!b->options.figures.sweep_algorithms || (!theirs && bb_tuner_offer()))
+        return 0;
+    return b->world.rank
+               ? -BB_EUSAGE
+               : bb_err(BB_EUSAGE,
+                        "--sweep-algorithms: %s=%s is in the way, the program has to be that plugin: unset it",
+                        theirs ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", theirs ? profiler : tuner);
+}
+
+/* Before 2.27 NCCL tells no plugin what it ran. */
+static int check_sweep(const struct bench *b)
+{
+    char text[BB_NCCL_VERSION_TEXT];
+
+    if (!b->options.figures.sweep_algorithms || b->nccl_runtime >= 22700)
+        return 0;
+    return b->world.rank
+               ? -BB_EUSAGE
+               : bb_err(BB_EUSAGE, "--sweep-algorithms: NCCL %s does not tell what it ran, expected 2.27 or newer",
+                        bb_nccl_version_text(b->nccl_runtime, text));
+}
+
 static int setup_ranks(struct bench *b)
 {
     int rc;
@@ -192,9 +222,11 @@ static int setup_ranks(struct bench *b)
     TRY(bb_world_init(&b->world, b->options.common.timeout_s));
     TRY(make_groups(b));
     TRY(all_know(b, check_ranks(b)));
+    TRY(all_know(b, offer_tuner(b)));
     if (!bb_profiler_offer() && b->world.rank == 0)
         bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
     TRY(bb_nccl_version(&b->nccl_header, &b->nccl_runtime));
+    TRY(all_know(b, check_sweep(b)));
     TRY(choose_device(b));
     TRY(all_know(b, drop_unsupported_types(b)));
     b->report.shared_gpu = bb_device_shared(b->devices, b->world.size);
@@ -378,6 +410,7 @@ static int make_rig(struct bench *b)
     bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
     TRY(bb_observer_open(&b->observer, &b->world, &b->device));
     rig->observer = &b->observer;
+    b->algorithms = (struct bb_algorithms){.world = &b->world, .rig = rig, .shared_gpu = b->report.shared_gpu};
     TRY(make_samples(b));
     if (b->options.per_iteration) {
         TRY(bb_marks_init(&b->marks, b->options.iterations, b->options.skipped, b->world.size));
@@ -510,11 +543,10 @@ static void say_wrong(const struct bench *b, const struct bb_case *c, const stru
 static int measure_placement(struct bench *b, struct bb_row *row, int place)
 {
     struct bb_case c = row->c;
-    bool asked = place == BB_IN_PLACE ? b->sweep.in_place : b->sweep.out_of_place;
     int rc;
 
     c.in_place = place == BB_IN_PLACE;
-    row->measured[place] = asked && (b->sweep.overlapping || bb_case_possible(&c));
+    row->measured[place] = row->wanted[place] && (b->sweep.overlapping || bb_case_possible(&c));
     if (!row->measured[place])
         return 0;
     rc = bb_measure(&b->rig, &c, &row->figures[place]);
@@ -550,20 +582,41 @@ out:
     return rc;
 }
 
+static int measure_placements(void *arg, struct bb_row *row)
+{
+    struct bench *b = arg;
+    int rc;
+
+    bb_progress_show(&b->progress, "%s %zu bytes", bb_colls[row->c.kind].name, bb_case_bytes(&row->c));
+    TRY(measure_placement(b, row, BB_OUT_OF_PLACE));
+    TRY(measure_placement(b, row, BB_IN_PLACE));
+    bb_progress_clear(&b->progress);
+    b->wrong = b->wrong || is_wrong(row);
+out:
+    return rc;
+}
+
+static int report_row(void *arg, struct bb_row *row)
+{
+    struct bench *b = arg;
+
+    return b->sweep.is_split ? report_groups(b, row) : bb_report_row(&b->report, row);
+}
+
 static int measure_row(void *arg, const struct bb_case *c)
 {
     struct bench *b = arg;
-    struct bb_row row = {.c = *c, .group = b->groups[b->world.rank], .first = b->comm.rank == 0};
+    const struct bb_row_calls calls = {.measure = measure_placements, .report = report_row, .arg = b};
+    struct bb_row row = {.c = *c,
+                         .wanted = {[BB_OUT_OF_PLACE] = b->sweep.out_of_place, [BB_IN_PLACE] = b->sweep.in_place},
+                         .group = b->groups[b->world.rank],
+                         .first = b->comm.rank == 0};
     int rc;
 
-    bb_progress_show(&b->progress, "%s %zu bytes", bb_colls[c->kind].name, bb_case_bytes(c));
-    TRY(measure_placement(b, &row, BB_OUT_OF_PLACE));
-    TRY(measure_placement(b, &row, BB_IN_PLACE));
-    bb_progress_clear(&b->progress);
-    if (b->sweep.is_split)
-        return report_groups(b, &row);
-    b->wrong = b->wrong || is_wrong(&row);
-    TRY(bb_report_row(&b->report, &row));
+    TRY(measure_placements(b, &row));
+    TRY(report_row(b, &row));
+    if (b->options.figures.sweep_algorithms)
+        TRY(bb_algorithms_row(&b->algorithms, &row, &calls));
 out:
     return rc;
 }
@@ -588,9 +641,12 @@ static int measure_table(struct bench *b, int coll)
         rc = bb_device_free_bytes(&b->memory.free_at_end);
     if (rc != 0)
         return rc;
+    if (b->options.figures.sweep_algorithms)
+        TRY(bb_algorithms_table(&b->algorithms, b->report.out, b->report.json));
     below = b->world.rank == 0 && bb_report_end(&b->report, coll);
     rc = bb_world_bcast(&b->world, &below, sizeof below, 0);
     b->below = b->below || below;
+out:
     return rc;
 }
 
@@ -615,7 +671,7 @@ static int run_sweep(struct bench *b)
     int rc = 0;
 
     for (int cycle = 0; rc == 0 && (b->options.cycles == 0 || cycle < b->options.cycles); cycle++) {
-        b->report.cycle = cycle;
+        b->report.cycle = b->algorithms.cycle = cycle;
         for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)
             rc = measure_collective(b, b->sweep.colls[i]);
     }
@@ -680,6 +736,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     free(b.devices);
     free(b.groups);
     free(b.delays_us);
+    bb_algorithms_release(&b.algorithms);
     bb_bench_release_sweep(&b.sweep);
     return rc ? rc : end_rc;
 }

@@ -66,6 +66,14 @@ const struct bb_opt bb_figure_option_rows[] = {
      FIELD(delay),
      .arg = "RANK:US,...",
      .help = "--mode sync: these ranks come so many microseconds late to every operation"},
+    {.name = "show-choice",
+     .kind = BB_OPT_FLAG,
+     FIELD(show_choice),
+     .help = "columns: algorithm, protocol and channels that NCCL chose, and its own estimate of the time"},
+    {.name = "sweep-algorithms",
+     .kind = BB_OPT_FLAG,
+     FIELD(sweep_algorithms),
+     .help = "after each row one for every other algorithm and protocol; was NCCL's choice the best?"},
     {0},
 };
 

@@ -7,6 +7,7 @@
 
 #include "bootstrap/opts.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct bb_figure_options {
@@ -14,6 +15,7 @@ struct bb_figure_options {
     const char *warmup;                       /* "fixed", "auto"                                        */
     const char *confidence, *shuffle, *delay; /* as typed, NULL without                               */
     int gate, max_iterations;
+    bool show_choice, sweep_algorithms;
     double max_s;
     double confidence_part; /* from here on made by bb_figures_settle: 0.01 for 1%, 0 without */
     uint64_t seed;          /* of shuffle                                                     */

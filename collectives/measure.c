@@ -9,6 +9,7 @@
 #include "bootstrap/clock.h"
 #include "bootstrap/units.h"
 #include "collectives/issue.h"
+#include "collectives/model.h"
 #include "collectives/timing.h"
 #include "collectives/verify.h"
 
@@ -392,6 +393,7 @@ static int measure_row(struct bb_rig *rig, const struct bb_case *c, struct bb_fi
     bb_observe_warmup(rig->observer);
     TRY(warm_up(rig, c, f));
     bb_observe_start(rig->observer, &f->seen);
+    TRY(bb_model_estimate(rig, c, &f->model_us));
     TRY(take_samples(rig, c, f));
     TRY(bb_observe_end(rig->observer, rig->world, &f->seen));
     if (rig->marks)

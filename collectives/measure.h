@@ -116,6 +116,7 @@ struct bb_figures {
     double factor;           /* busbw / algbw                                                 */
     struct bb_mark_figures iterations; /* with marks                                       */
     struct bb_observed seen;
+    double model_us;          /* NCCL's own estimate of an operation, NaN: none                */
     bool checked;             /* false: nothing was compared                                   */
     unsigned long long wrong; /* elements over all ranks and passes                            */
     struct bb_wrong first;    /* valid when wrong > 0                                          */

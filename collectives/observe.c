@@ -54,8 +54,10 @@ void bb_observer_release(struct bb_observer *o)
 
 void bb_observe_warmup(const struct bb_observer *o)
 {
-    if (o)
-        bb_profiler_begin();
+    if (!o)
+        return;
+    bb_profiler_begin();
+    bb_tuner_listen();
 }
 
 void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen)
@@ -64,6 +66,7 @@ void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen)
     if (!o)
         return;
     bb_profiler_end(&seen->choice);
+    bb_tuner_heard(&seen->costs);
     bb_nvml_sample(&o->nvml, &seen->before);
 }
 

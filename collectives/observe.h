@@ -8,6 +8,7 @@
 #include "bootstrap/results.h"
 #include "bootstrap/world.h"
 #include "collectives/profiler.h"
+#include "collectives/tuner.h"
 #include "cuda/nvml.h"
 
 /* Zeroed is empty. */
@@ -20,6 +21,7 @@ struct bb_observer {
 /* Of one row, plain data. */
 struct bb_observed {
     struct bb_choice choice;             /* on this rank                               */
+    struct bb_tuner_costs costs;         /* what NCCL chose from, with the tuner only  */
     struct bb_nvml_sample before, after; /* of this rank's GPU                         */
     unsigned doubts;                     /* bits of enum bb_nvml_flag, over all ranks  */
 };

@@ -397,6 +397,23 @@ static int check_modes(const struct bb_bench_options *o)
     return 0;
 }
 
+static int check_algorithms(const struct bb_bench_options *o)
+{
+    if (!o->figures.sweep_algorithms)
+        return 0;
+    if (o->split)
+        return bb_err(BB_EUSAGE,
+                      "--sweep-algorithms: groups side by side (--split %s) would choose apart: give one of the "
+                      "two",
+                      o->split);
+    if (o->warmup == 0)
+        return bb_err(BB_EUSAGE, "--sweep-algorithms: what NCCL ran is seen in the warm-up, give -w 1 or more");
+    if (o->cta_policy > 0)
+        return bb_err(BB_EUSAGE, "--sweep-algorithms: CTA policy %d (-x) chooses by itself: give one of the two",
+                      o->cta_policy);
+    return 0;
+}
+
 static int check_together(const struct bb_bench_options *o)
 {
     if (o->graph_launches > 0 && o->blocking != 0)
@@ -459,6 +476,7 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     TRY(parse_root(o));
     TRY(check_modes(o));
     TRY(check_together(o));
+    TRY(check_algorithms(o));
     TRY(bb_figures_settle(&o->figures));
     sweep->shuffled = o->figures.shuffle != NULL;
     sweep->seed = o->figures.seed;

@@ -5,6 +5,7 @@
 #include "collectives/report.h"
 
 #include "bootstrap/units.h"
+#include "collectives/contest.h"
 #include "collectives/timing.h"
 
 #include <inttypes.h>
@@ -115,10 +116,15 @@ static void cell_variation(const struct bb_report *r, const struct bb_row *row, 
     figure(r, cell, row->measured[place], 100 * row->figures[place].iterations.variation, r->style->time_width);
 }
 
-/* Skew is shown of the first placement that was measured. */
+/* Skew and NCCL's choice are shown of the first placement that was measured. */
+static const struct bb_figures *first_figures(const struct bb_row *row)
+{
+    return &row->figures[row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE];
+}
+
 static const struct bb_skew *skew_of(const struct bb_row *row)
 {
-    return &row->figures[row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE].skew;
+    return &first_figures(row)->skew;
 }
 
 static void cell_spread(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
@@ -140,6 +146,59 @@ static void cell_last(const struct bb_report *r, const struct bb_row *row, int p
         snprintf(cell, CELL, "%d", skew_of(row)->straggler);
     else
         snprintf(cell, CELL, "-");
+}
+
+static void cell_word(char *cell, const char *word)
+{
+    snprintf(cell, CELL, "%s", *word ? word : "-");
+}
+
+static void cell_algorithm(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    (void)r, (void)place;
+    cell_word(cell, first_figures(row)->seen.choice.algorithm);
+}
+
+static void cell_protocol(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    (void)r, (void)place;
+    cell_word(cell, first_figures(row)->seen.choice.protocol);
+}
+
+static void cell_channels(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    const struct bb_choice *choice = &first_figures(row)->seen.choice;
+
+    (void)r, (void)place;
+    if (choice->kind == BB_CHOICE_NONE)
+        snprintf(cell, CELL, "-");
+    else
+        snprintf(cell, CELL, "%d", choice->channels);
+}
+
+static void cell_model(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    (void)place;
+    if (isfinite(first_figures(row)->model_us))
+        number(cell, first_figures(row)->model_us, r->style->time_width);
+    else
+        snprintf(cell, CELL, "-");
+}
+
+/* Time of NCCL's choice over that of the forced one, per placement; a star when its interval says so too. */
+static void cell_gain(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+{
+    size_t at = 0;
+
+    (void)r, (void)place;
+    snprintf(cell, CELL, "%s", row->own ? "" : "chosen");
+    for (int i = 0; row->own && i < BB_PLACEMENTS; i++) {
+        const struct bb_stats *own = &row->own->figures[i].time_us, *forced = &row->figures[i].time_us;
+
+        if (row->measured[i])
+            at += (size_t)snprintf(cell + at, CELL - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
+                                   bb_surely_faster(forced, own) ? "*" : "");
+    }
 }
 
 static void cell_group(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
@@ -188,11 +247,17 @@ static const struct column skew_columns[] = {
     {"last", "(rank)", 6, cell_last},
 };
 
+static const struct column choice_columns[] = {
+    {"algorithm", "", 14, cell_algorithm},  {"protocol", "", 8, cell_protocol},    {"channels", "", 8, cell_channels},
+    {"model", "(us)", AS_TIME, cell_model}, {"gain", "(own/this)", 13, cell_gain}, /* the last with a sweep only */
+};
+
 enum {
     N_SHARED = sizeof shared_columns / sizeof *shared_columns,
     N_ALWAYS = 4, /* of the placement's columns */
     N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns,
-    N_SKEW = sizeof skew_columns / sizeof *skew_columns
+    N_SKEW = sizeof skew_columns / sizeof *skew_columns,
+    N_CHOICE = sizeof choice_columns / sizeof *choice_columns
 };
 
 static int placement_count(const struct bb_report *r)
@@ -216,16 +281,27 @@ static int skew_count(const struct bb_report *r)
     return r->rig->mode->single && !r->style->program ? N_SKEW : 0;
 }
 
+static int choice_count(const struct bb_report *r)
+{
+    const struct bb_figure_options *o = &r->options->figures;
+
+    return o->sweep_algorithms ? N_CHOICE : o->show_choice ? N_CHOICE - 1 : 0;
+}
+
 static int column_count(const struct bb_report *r)
 {
-    return usual_count(r) + skew_count(r) + shows_groups(r) + (r->options->timestamps != 0);
+    return usual_count(r) + skew_count(r) + choice_count(r) + shows_groups(r) + (r->options->timestamps != 0);
 }
 
 static const struct column *extra_column(const struct bb_report *r, int i)
 {
-    if (i < skew_count(r))
+    int skew = skew_count(r), choice = choice_count(r);
+
+    if (i < skew)
         return &skew_columns[i];
-    return i == skew_count(r) && shows_groups(r) ? &group_column : &stamp_column;
+    if (i < skew + choice)
+        return &choice_columns[i - skew];
+    return i == skew + choice && shows_groups(r) ? &group_column : &stamp_column;
 }
 
 static const struct column *column_at(const struct bb_report *r, int i, int *place)
@@ -411,6 +487,9 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
         fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
     if (r->shared_gpu)
         fprintf(out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
+    if (o->figures.sweep_algorithms)
+        fprintf(out,
+                "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: surely above 1\n");
     if (r->rig->world->size == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
 }
@@ -667,7 +746,8 @@ static void say_doubts(struct bb_report *r, const struct bb_row *row, const stru
                     bb_nvml_doubts[i].advice);
 }
 
-static void add_up(struct bb_report *r, const struct bb_figures *f)
+/* What is forced says nothing about the bus bandwidth that users get: the mean goes without. */
+static void add_up(struct bb_report *r, const struct bb_figures *f, bool forced)
 {
     r->wrong += f->wrong;
     r->unchecked += !f->checked;
@@ -679,7 +759,7 @@ static void add_up(struct bb_report *r, const struct bb_figures *f)
     if (f->skew.known && r->straggler < 0)
         r->straggler = f->skew.straggler;
     r->stragglers += f->skew.known && f->skew.straggler >= 0 && f->skew.straggler == r->straggler;
-    if (isfinite(f->busbw_gbps)) {
+    if (isfinite(f->busbw_gbps) && !forced) {
         r->busbw_sum += f->busbw_gbps;
         r->busbw_n++;
     }
@@ -693,6 +773,9 @@ static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, 
 
     add_figures(r, &row->figures[place], result);
     bb_observed_json(r->rig->observer, &row->figures[place].seen, result);
+    json_object_set_new(result, "model_us", bb_json_real(row->figures[place].model_us));
+    if (r->options->figures.sweep_algorithms)
+        json_object_set_new(result, "forced", json_boolean(row->own != NULL));
     if (r->rig->marks) {
         json_object_set_new(result, "iteration_us", bb_json_stats(&iterations->us));
         json_object_set_new(result, "iteration_variation", bb_json_real(iterations->variation));
@@ -717,7 +800,7 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
         print_row(r, row);
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (row->measured[place]) {
-            add_up(r, &row->figures[place]);
+            add_up(r, &row->figures[place], row->own != NULL);
             say_doubts(r, row, &row->figures[place]);
             if (r->json)
                 rc = bb_results_row(r->json, with_extras(r, row, place, result_of(r, row, place)));

@@ -16,8 +16,10 @@ struct bb_row {
     struct bb_case c;             /* without its placement               */
     bool measured[BB_PLACEMENTS]; /* asked for, and possible             */
     struct bb_figures figures[BB_PLACEMENTS];
-    int group;  /* of a split run                                        */
-    bool first; /* the first rank of its group: this row is the group's  */
+    bool wanted[BB_PLACEMENTS]; /* to be measured, if possible         */
+    const struct bb_row *own;   /* of a row with a forced algorithm: the one with NCCL's own choice; else NULL */
+    int group;                  /* of a split run                                        */
+    bool first;                 /* the first rank of its group: this row is the group's  */
 };
 
 struct bb_report;

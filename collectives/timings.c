@@ -122,7 +122,8 @@ static const char *word_in(const json_t *row, const char *name)
     return word ? word : "?";
 }
 
-/* The rows of p2p, comm and overlap get a name out of what tells them apart; it is kept in their tree. */
+/* The rows of p2p, comm, overlap and of forced algorithms get a name out of what tells them apart; it is kept in their
+ * tree. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
 {
     json_t *name = NULL;
@@ -134,6 +135,9 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
         name = json_sprintf("%s %lld/%lld", word_in(row, "step"), number_in(row, "ranks"), number_in(row, "parts"));
     else if (json_object_get(row, "both_us"))
         name = json_sprintf("%s+gemm %lld", word_in(row, "collective"), number_in(row, "max_ctas"));
+    else if (json_is_true(json_object_get(row, "forced")))
+        name =
+            json_sprintf("%s %s/%s", word_in(row, "collective"), word_in(row, "algorithm"), word_in(row, "protocol"));
     if (name && json_object_set_new(row, "name in comparisons", name) == 0)
         return take_text(row, "name in comparisons", true, &t->what, at);
     return take_text(row, "collective", true, &t->what, at);

@@ -3,7 +3,8 @@
  * rows:
  *
  *   busbar.bench/1   one row per result; time_us.p50 and time_us.ci95 (both_us of an overlap). Rows of p2p, comm and
- *                    overlap are called by what tells them apart: "latency 0>1 one", "init 4/1", "all_reduce+gemm 8"
+ *                    overlap are called by what tells them apart: "latency 0>1 one", "init 4/1", "all_reduce+gemm 8",
+ *                    and so are forced algorithms: "all_reduce TREE/LL"
  *   busbar.proxy/1   one row, the step; step_us.p50 and step_us.ci95
  *   nccl-tests       its JSON file, version 3: one row per placement. With per-iteration times the median of those and
  *                    its interval, else the one time that it gives, which says nothing about its own spread. It writes

@@ -7,3 +7,7 @@ set_target_properties(test_profiler PROPERTIES ENABLE_EXPORTS ON)
 bb_unit_test(NAME test_observe SOURCES test_observe.c LIBS bb_collectives RANKS 2)
 add_dependencies(test_observe nvml_stub)
 set_property(TEST test_observe APPEND PROPERTY ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/nvml)
+# The same for the tuner, and what comes of it.
+bb_unit_test(NAME test_tuner SOURCES test_tuner.c LIBS bb_collectives ${CMAKE_DL_LIBS})
+set_target_properties(test_tuner PROPERTIES ENABLE_EXPORTS ON)
+bb_unit_test(NAME test_contest SOURCES test_contest.c LIBS bb_collectives)

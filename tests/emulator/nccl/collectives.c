@@ -6,13 +6,14 @@
  * passed the barrier of step k+1, where all ranks had arrived with step k read. Descriptions of the operation travel
  * with the first step and are compared there, before any byte is used.
  */
-#include "comm.h"
+#include "choice.h"
 #include "cost.h"
 #include "reduce.h"
 #include "types.h"
 
 #include "../engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Up to this many bytes in all ranks' inputs, each rank reduces everything itself: one barrier instead of two. */
@@ -47,14 +48,29 @@ static void describe_self(struct run *run)
                                                      .dtype = t->dtype,
                                                      .op = t->op,
                                                      .root = t->root,
+                                                     .algorithm = t->algorithm,
+                                                     .protocol = t->protocol,
                                                      .count = t->count,
                                                      .scalar = scalar,
                                                      .arrival_ns = run->arrival_ns};
 }
 
+static bool same_choice(const struct en_desc *a, const struct en_desc *b)
+{
+    return a->algorithm == b->algorithm && a->protocol == b->protocol;
+}
+
 static bool same(const struct en_desc *a, const struct en_desc *b)
 {
-    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root && a->count == b->count;
+    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root && a->count == b->count &&
+           same_choice(a, b);
+}
+
+static void add_choice(char *text, size_t size, const struct en_desc *d)
+{
+    size_t at = strlen(text);
+
+    snprintf(text + at, size - at, " by %s %s", en_algorithm_name(d->algorithm), en_protocol_name(d->protocol));
 }
 
 static void report_mismatch(struct run *run, int rank, const struct en_desc *first, const struct en_desc *other)
@@ -63,6 +79,10 @@ static void report_mismatch(struct run *run, int rank, const struct en_desc *fir
 
     en_describe(a, sizeof(a), first->kind, first->count, first->dtype, first->op, first->root);
     en_describe(b, sizeof(b), other->kind, other->count, other->dtype, other->op, other->root);
+    if (!same_choice(first, other)) {
+        add_choice(a, sizeof(a), first);
+        add_choice(b, sizeof(b), other);
+    }
     en_comm_break(run->comm, "mismatch between ranks of a communicator: rank 0: %s; rank %d: %s", a, rank, b);
 }
 

@@ -1,6 +1,7 @@
 /*
  * comm.c - the life of a communicator in this process, and the order of its operations. See comm.h.
  */
+#include "choice.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -84,6 +85,7 @@ void en_comm_unref(ncclComm_t comm)
 void en_comm_retire(ncclComm_t comm)
 {
     en_profiler_leave(comm);
+    en_tuner_leave(comm);
     pthread_mutex_lock(&live_lock);
     for (struct ncclComm **at = &live; *at != NULL; at = &(*at)->next)
         if (*at == comm) {

@@ -33,6 +33,8 @@ struct ncclComm {
     struct en_watch manage_watch; /* of joining and splitting: a revoked communicator can still be split     */
     _Atomic uint32_t stop_flag, abort_flag;
     bool revoked, finalized;
+    bool tuned; /* a tuner plugin took it up, with this context                             */
+    void *tuner;
     void *profiler;           /* context that a profiler plugin gave it, NULL: none                           */
     uint64_t splits, shrinks; /* so that children of all ranks get one id                                */
     struct en_redop *redops;

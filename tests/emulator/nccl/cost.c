@@ -27,6 +27,30 @@ int64_t en_copy_ns(size_t bytes)
     return llround(2.0 * (double)bytes / emu_profile()->memory_gbps);
 }
 
+/* What a step's latency and a link's rate are multiplied by, see README.md. */
+struct pace {
+    double latency, rate;
+};
+
+static const struct pace of_algorithms[EN_ALGORITHMS] = {
+    [EN_TREE] = {0.75, 0.8},
+    [EN_RING] = {1, 1},
+    [EN_PAT] = {0.5, 0.8},
+};
+
+static const struct pace of_protocols[EN_PROTOCOLS] = {
+    [EN_LL] = {0.4, 0.25},
+    [EN_LL128] = {0.7, 0.9},
+    [EN_SIMPLE] = {1, 1},
+};
+
+static struct pace pace_of(const struct en_task *task)
+{
+    const struct pace *a = &of_algorithms[task->algorithm], *p = &of_protocols[task->protocol];
+
+    return en_has_algorithm(task) ? (struct pace){a->latency * p->latency, a->rate * p->rate} : (struct pace){1, 1};
+}
+
 int64_t en_collective_ns(const struct en_task *task, int n, bool same_node)
 {
     const struct en_kind_row *kind = en_kind(task->kind);
@@ -37,7 +61,9 @@ int64_t en_collective_ns(const struct en_task *task, int n, bool same_node)
         return task->send == task->recv ? 0 : en_copy_ns((size_t)payload);
     int ways = kind->both_ways ? 2 : 1;
     double factor = kind->full_payload ? 1.0 : ways * (double)(n - 1) / n;
-    return llround(ways * log2_up(n) * link->latency_us * 1e3 + factor * payload / link->gbps);
+    struct pace pace = pace_of(task);
+    return llround(pace.latency * ways * log2_up(n) * link->latency_us * 1e3 +
+                   factor * payload / (pace.rate * link->gbps));
 }
 
 double en_load_ns(const struct en_load *l)

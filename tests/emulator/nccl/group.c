@@ -2,7 +2,7 @@
  * group.c - collecting what a group does, and doing it. See group.h.
  */
 #include "group.h"
-#include "cost.h"
+#include "choice.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -168,8 +168,10 @@ static ncclResult_t launch_comm(const struct work *w, int first, bool *done, int
         return en_fail(NULL, ncclSystemError, "out of memory in a group");
     for (int i = first; i < w->n_calls; i++)
         if (w->calls[i].comm == comm) {
-            tasks[n++] = w->calls[i].task;
-            en_profiler_tell(comm, &w->calls[i].task);
+            tasks[n] = w->calls[i].task;
+            tasks[n].corrupt = emu_fault_corrupts(tasks[n].function);
+            (void)en_choose(comm, &tasks[n]);
+            en_profiler_tell(comm, &tasks[n++]);
             done[i] = true;
         }
     rc = en_check_selves(comm, tasks, n);
@@ -261,16 +263,15 @@ ncclResult_t en_group_end(void)
     return counts[0] > 0 ? start_helper(w) : carry_out_now(w);
 }
 
-/* The model's time of the latest collective; sends and receives have none (NCCL says -1). Nothing is launched. */
+/* The estimate for the latest collective; what is made of messages has none (NCCL says -1). Nothing is launched. */
 ncclResult_t en_group_simulate(float *estimated_us)
 {
     if (group.depth == 0)
         return en_fail(NULL, ncclInvalidUsage, "ncclGroupSimulateEnd: not in a group call");
     *estimated_us = -1.0f;
     if (group.work != NULL && group.work->n_calls > 0) {
-        const struct call *c = &group.work->calls[group.work->n_calls - 1];
-        if (c->task.kind != EN_SEND && c->task.kind != EN_RECV)
-            *estimated_us = (float)((double)en_collective_ns(&c->task, c->comm->size, c->comm->same_node) / 1e3);
+        struct call *c = &group.work->calls[group.work->n_calls - 1];
+        *estimated_us = (float)en_choose(c->comm, &c->task);
     }
     if (--group.depth > 0)
         return ncclSuccess;

@@ -1,6 +1,7 @@
 /*
  * join.c - the ranks of a new communicator find each other, learn where each one sits, and refuse to share a GPU.
  */
+#include "choice.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -213,6 +214,8 @@ ncclResult_t en_join_wait(ncclComm_t comm)
     }
     place(comm);
     rc = refuse_shared_gpus(comm);
+    if (rc == ncclSuccess)
+        en_tuner_join(comm);
     if (rc == ncclSuccess)
         en_profiler_join(comm);
     return rc;

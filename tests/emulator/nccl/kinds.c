@@ -55,6 +55,17 @@ void en_describe(char *text, size_t size, int kind, uint64_t count, int dtype, i
         snprintf(text + at, size - (size_t)at, " root %d", root);
 }
 
+bool en_has_algorithm(const struct en_task *task)
+{
+    return task->kind == EN_ALL_REDUCE || task->kind == EN_REDUCE || task->kind == EN_BROADCAST ||
+           task->kind == EN_ALL_GATHER || task->kind == EN_REDUCE_SCATTER;
+}
+
+size_t en_element_bytes(const struct en_task *task)
+{
+    return en_type(task->dtype)->bytes;
+}
+
 bool en_receives(const struct en_task *task, int rank)
 {
     if (task->kind == EN_SEND)

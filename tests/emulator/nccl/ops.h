@@ -24,6 +24,10 @@ enum en_kind {
     EN_KINDS
 };
 
+/* NCCL's numbers. */
+enum en_algorithm { EN_TREE, EN_RING, EN_PAT = 6, EN_ALGORITHMS };
+enum en_protocol { EN_LL, EN_LL128, EN_SIMPLE, EN_PROTOCOLS };
+
 /* What a kind of operation is. "many" sides have one block of `count` elements per rank, others one block. */
 struct en_kind_row {
     const char *name; /* in messages                                                     */
@@ -48,6 +52,8 @@ struct en_task {
     uint64_t scalar;           /* of a pre-multiplied sum: raw bits of the type                         */
     const void *device_scalar; /* or where to read it when the operation runs                           */
     int root;                  /* or peer                                                               */
+    int algorithm, protocol;   /* of a collective, see choice.h                                         */
+    const char *function;      /* that was called                                                       */
     bool corrupt;              /* a planted fault: one bit of what is delivered flips                   */
     cudaStream_t stream;
 };
@@ -79,6 +85,8 @@ int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int
 
 void en_describe(char *text, size_t size, int kind, uint64_t count, int dtype, int op, int root);
 void en_corrupt(ncclComm_t comm, const struct en_task *task);
+bool en_has_algorithm(const struct en_task *task); /* false: it is made of messages */
+size_t en_element_bytes(const struct en_task *task);
 bool en_receives(const struct en_task *task, int rank);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "profiler.h"
 
+#include "choice.h"
 #include "types.h"
 
 #include <dlfcn.h>
@@ -157,8 +158,8 @@ static void tell_collective(const struct plugin *p, ncclComm_t comm, const struc
     event.coll.dtype = en_type(task->dtype)->name;
     event.coll.channels = channels(&comm->config);
     event.coll.warps = WARPS;
-    event.coll.algorithm = "RING";
-    event.coll.protocol = "SIMPLE";
+    event.coll.algorithm = en_algorithm_name(task->algorithm);
+    event.coll.protocol = en_protocol_name(task->protocol);
     say(p, comm, &event);
 }
 
@@ -171,7 +172,7 @@ void en_profiler_tell(ncclComm_t comm, const struct en_task *task)
         return;
     if (task->kind == EN_SEND || task->kind == EN_RECV)
         tell_message(p, comm, task, task->kind == EN_SEND, task->root);
-    else if (task->kind == EN_ALLTOALL || task->kind == EN_GATHER || task->kind == EN_SCATTER)
+    else if (!en_has_algorithm(task))
         tell_messages(p, comm, task);
     else
         tell_collective(p, comm, task);

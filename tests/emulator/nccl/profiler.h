@@ -1,7 +1,7 @@
 /*
  * profiler.h - a profiler plugin inside the program, as NCCL takes one up with NCCL_PROFILER_PLUGIN=STATIC_PLUGIN: the
- * symbol ncclProfiler_v5. Told are collectives and messages, whose algorithm is always RING and protocol SIMPLE, as the
- * cost model has no other. Plugins in files and other versions are not loaded.
+ * symbol ncclProfiler_v5. Told are messages, and collectives with their algorithm and protocol (choice.h). Plugins in
+ * files and other versions are not loaded.
  */
 #ifndef EMU_NCCL_PROFILER_H
 #define EMU_NCCL_PROFILER_H

@@ -26,6 +26,7 @@ enum {
 /* What a rank is about to do in a collective; compared by all ranks before any byte is used. */
 struct en_desc {
     int32_t kind, dtype, op, root;
+    int32_t algorithm, protocol; /* of a collective */
     uint64_t count;
     uint64_t scalar;    /* the factor of a pre-multiplied sum, as the raw bits of its data type */
     int64_t arrival_ns; /* virtual time at which this rank is ready                              */

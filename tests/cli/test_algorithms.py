@@ -1,0 +1,148 @@
+"""--sweep-algorithms and --show-choice. Emulated NCCL always chooses RING SIMPLE, which loses where latency counts and wins where
+bandwidth does, so that both verdicts are known beforehand (tests/emulator/nccl/README.md has the times)."""
+import json
+
+import pytest
+
+SMALL, LARGE = 1024, 64 << 20
+TIMES_ONLY = {"EMU_DATA": "off"}  # large sizes cost nothing then
+REDUCES = {("TREE", "LL"), ("TREE", "LL128"), ("TREE", "SIMPLE"), ("RING", "LL"), ("RING", "LL128")}
+
+
+def sweep(busbar, tmp_path, *words, ranks=2, env=None, sizes=f"{SMALL},{LARGE}"):
+    return busbar.json("bench", "--sweep-algorithms", "--sizes", sizes, *words, ranks=ranks, env=env, tmp_path=tmp_path)
+
+
+def test_a_choice_that_is_not_the_best_is_marked(busbar, tmp_path):
+    run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", env=TIMES_ONLY)
+    lost = {(c["bytes"], c["placement"]): c for c in run["algorithms"] if c["nccl_choice"] == "not_best"}
+    assert set(lost) == {(SMALL, "out_of_place"), (SMALL, "in_place")}
+    for contest in lost.values():
+        assert (contest["chosen"]["algorithm"], contest["chosen"]["protocol"]) == ("RING", "SIMPLE")
+        assert (contest["best"]["algorithm"], contest["best"]["protocol"]) == ("TREE", "LL")
+        # two steps cost 8 us, with TREE LL 0.3 of it
+        assert contest["lost_factor"] == pytest.approx(contest["chosen"]["time_us"] / contest["best"]["time_us"])
+        assert contest["lost_factor"] > 3 and contest["chosen_again_us"] == contest["chosen"]["time_us"]
+
+
+def test_a_choice_that_is_the_best_is_not(busbar, tmp_path):
+    run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", sizes=str(LARGE), env=TIMES_ONLY)
+    for contest in run["algorithms"]:
+        assert (contest["nccl_choice"], contest["lost_factor"], contest["chosen_again_us"]) == ("best", 1.0, None)
+
+
+def test_each_combination_has_rows_of_its_own(busbar, tmp_path):
+    run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL))
+    own = [row for row in run["results"] if not row["forced"]]
+    forced = [row for row in run["results"] if row["forced"]]
+    assert len(own) == 2 and {(row["algorithm"], row["protocol"]) for row in own} == {("RING", "SIMPLE")}
+    assert len(forced) == 10 and {(row["algorithm"], row["protocol"]) for row in forced} == REDUCES
+    assert all(row["wrong"] == 0 for row in run["results"])
+    absent = run["algorithms"][0]["not_measured"]
+    assert {item["reason"] for item in absent} == {"not_offered"} and len(absent) == 21 - 6
+
+
+def test_what_nccl_ignores_is_not_shown_as_measured(busbar, tmp_path):
+    run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL), env={"EMU_NCCL_IGNORE": "LL128"})
+    assert not [row for row in run["results"] if row["protocol"] == "LL128"]
+    assert len(run["results"]) == 2 + 6
+    ignored = [item for item in run["algorithms"][0]["not_measured"] if item["reason"] == "ignored"]
+    assert [(item["algorithm"], item["protocol"], item["ran"]) for item in ignored] == [
+        ("TREE", "LL128", "RING SIMPLE"), ("RING", "LL128", "RING SIMPLE")]
+
+
+def test_the_text_says_the_same(busbar):
+    done = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", f"{SMALL},{LARGE}", "--placement", "out_of_place",
+                      "-c", "0", ranks=2, env={"EMU_NCCL_IGNORE": "LL128", **TIMES_ONLY})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    rows = [line.split() for line in lines if line.strip() and not line.startswith("#")]
+    assert [(row[0], row[-5], row[-4], row[-1][-1]) for row in rows] == [
+        ("1024", "RING", "SIMPLE", "n"), ("1024", "TREE", "LL", "*"), ("1024", "TREE", "SIMPLE", "*"), ("1024", "RING", "LL", "*"),
+        (str(LARGE), "RING", "SIMPLE", "n"), (str(LARGE), "TREE", "LL", row_end(rows[5])),
+        (str(LARGE), "TREE", "SIMPLE", row_end(rows[6])), (str(LARGE), "RING", "LL", row_end(rows[7]))]
+    assert not any(row[-1].endswith("*") for row in rows[4:])
+    assert any("not the best in 1 of 2 figures" in line for line in lines)
+    assert any(line.startswith("# not measured, NCCL ran something else: TREE LL128, RING LL128") for line in lines)
+    assert any(line.startswith("# not measured, NCCL does not offer it: COLLNET_DIRECT,") for line in lines)
+
+
+def row_end(row):
+    return row[-1][-1]
+
+
+def test_the_mean_is_that_of_nccls_choice(busbar):
+    def mean(*words):
+        done = busbar.run("bench", "all_reduce", "--sizes", str(LARGE), "-c", "0", *words, ranks=2, env=TIMES_ONLY)
+        return [line for line in done.stdout.splitlines() if "Avg bus bandwidth" in line]
+
+    assert mean() == mean("--sweep-algorithms")
+
+
+def test_what_has_no_algorithm_stands_alone(busbar, tmp_path):
+    run = sweep(busbar, tmp_path, "alltoall", "sendrecv", sizes=str(SMALL))
+    assert not any(row["forced"] for row in run["results"])
+    assert {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"} and {c["best"] for c in run["algorithms"]} == {None}
+    run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL), ranks=0)
+    assert len(run["results"]) == 2 and {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"}
+
+
+def test_all_gather_has_pat(busbar, tmp_path):
+    run = sweep(busbar, tmp_path, "all_gather", "reduce_scatter", "-G", "1", sizes=str(SMALL))
+    assert {(row["algorithm"], row["protocol"]) for row in run["results"] if row["forced"]} == {
+        ("RING", "LL"), ("RING", "LL128"), ("PAT", "SIMPLE")}
+    assert {c["nccl_choice"] for c in run["algorithms"]} == {"not_best"}
+
+
+@pytest.mark.parametrize("words,env", [(["--repeats", "5"], {}), (["--share-gpu"], {"EMU_DEVICES": "1"})])
+def test_no_verdict_without_intervals_or_a_gpu_each(busbar, tmp_path, words, env):
+    run = sweep(busbar, tmp_path, "all_reduce", *words, sizes=str(SMALL), env=env)
+    assert {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"} and len(run["results"]) == 12
+    assert {c["lost_factor"] for c in run["algorithms"]} == {None}
+
+
+def test_wrong_data_of_one_combination_leave_the_contest(busbar, tmp_path):
+    path = tmp_path / "result.json"
+    # A row is 5 operations to warm up and 6 x (1 + 20): the last timed one of the first forced row is number 262.
+    done = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", str(SMALL), "--placement", "out_of_place", "--json", path,
+                      ranks=2, env={"EMU_FAULT": "corrupt:rank=0,call=262,name=ncclAllReduce"})
+    assert done.returncode == 3, done.stderr
+    run = json.loads(path.read_text())
+    assert [(row["algorithm"], row["protocol"]) for row in run["results"] if row["wrong"]] == [("TREE", "LL")]
+    (contest,) = run["algorithms"]
+    assert ("TREE", "LL", "wrong_data") in {(i["algorithm"], i["protocol"], i["reason"]) for i in contest["not_measured"]}
+    assert (contest["best"]["algorithm"], contest["best"]["protocol"]) == ("RING", "LL")
+
+
+@pytest.mark.parametrize("words,env,says", [
+    (["-w", "0"], {}, "-w 1"), (["--split", "MOD:2"], {}, "--split"), (["-x", "1"], {}, "-x"),
+    ([], {"NCCL_TUNER_PLUGIN": "mine"}, "NCCL_TUNER_PLUGIN=mine"), ([], {"NCCL_PROFILER_PLUGIN": "mine"}, "NCCL_PROFILER_PLUGIN=mine"),
+])
+def test_what_cannot_be_is_refused(busbar, words, env, says):
+    done = busbar.run("bench", "all_reduce", "--sweep-algorithms", *words, ranks=2, env=env)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
+    assert done.returncode == 2 and len(lines) == 1 and says in lines[0] and done.stdout == ""
+
+
+def test_compare_pairs_forced_rows_with_their_like(busbar, tmp_path):
+    run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL))
+    done = busbar.run("compare", tmp_path / "result.json", tmp_path / "result.json")
+    assert done.returncode == 0 and done.stdout.count("no difference") == len(run["results"])
+    assert "all_reduce TREE/LL" in done.stdout
+
+
+def test_the_choice_as_columns(busbar):
+    done = busbar.run("bench", "all_reduce", "alltoall", "--sizes", str(SMALL), "--show-choice", ranks=2)
+    heads = [line.split() for line in done.stdout.splitlines() if line.startswith("#") and "algorithm" in line]
+    rows = [line.split() for line in done.stdout.splitlines() if line.strip() and not line.startswith("#")]
+    assert heads[0][-4:] == ["algorithm", "protocol", "channels", "model"]
+    assert [row[-4:] for row in rows] == [["RING", "SIMPLE", "8", "8.01"], ["-", "-", "8", "-"]]
+
+
+def test_nccls_own_estimate(busbar, tmp_path):
+    run = busbar.json("bench", "all_reduce", "all_gather", "alltoall", "--sizes", "1K", ranks=2, tmp_path=tmp_path)
+    for row in run["results"]:
+        expected = None if row["collective"] == "alltoall" else pytest.approx(row["time_us"]["p50"], abs=0.01)
+        assert row["model_us"] == expected
+    run = busbar.json("bench", "all_reduce", "--sizes", "1K", tmp_path=tmp_path)
+    assert {row["model_us"] for row in run["results"]} == {None}

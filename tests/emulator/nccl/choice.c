@@ -1,0 +1,167 @@
+/*
+ * choice.c - which algorithm and protocol a collective gets, and the side of NCCL that asks a tuner plugin. See
+ * choice.h; the structures are those of version 5 of NCCL's tuner interface, as far as they are filled here.
+ */
+#include "choice.h"
+#include "cost.h"
+
+#include "../engine.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NCCL's numbers of functions, which are not those of its entry points. */
+static const int functions[EN_KINDS] = {
+    [EN_BROADCAST] = 0, [EN_REDUCE] = 1, [EN_ALL_GATHER] = 2, [EN_REDUCE_SCATTER] = 3, [EN_ALL_REDUCE] = 4};
+
+static const char *const algorithms[EN_ALGORITHMS] = {"TREE",      "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS",
+                                                      "NVLS_TREE", "PAT"};
+static const char *const protocols[EN_PROTOCOLS] = {"LL", "LL128", "SIMPLE"};
+
+/* The part of an estimate by which others stand behind RING SIMPLE, though they may be faster: a model can be wrong. */
+static const double handicap = 1.1;
+
+struct nvlink_domains {
+    int count, least_ranks, most_ranks;
+};
+
+struct tuner {
+    const char *name;
+    ncclResult_t (*init)(void **context, uint64_t id, size_t ranks, size_t nodes,
+                         void (*log)(int, unsigned long, const char *, int, const char *, ...),
+                         struct nvlink_domains *domains, void *constants);
+    ncclResult_t (*choose)(void *context, int function, size_t bytes, int operations, float **costs, int n_algorithms,
+                           int n_protocols, int registered, int *channels);
+    ncclResult_t (*finalize)(void *context);
+};
+
+const char *en_algorithm_name(int algorithm)
+{
+    return algorithms[algorithm];
+}
+
+const char *en_protocol_name(int protocol)
+{
+    return protocols[protocol];
+}
+
+static const struct tuner *tuner(void)
+{
+    const char *name = getenv("NCCL_TUNER_PLUGIN");
+
+    return name != NULL && strcmp(name, "STATIC_PLUGIN") == 0 ? dlsym(RTLD_DEFAULT, "ncclTunerPlugin_v5") : NULL;
+}
+
+static void no_log(int level, unsigned long flags, const char *file, int line, const char *format, ...)
+{
+    (void)level, (void)flags, (void)file, (void)line, (void)format;
+}
+
+void en_tuner_join(ncclComm_t comm)
+{
+    const struct tuner *t = comm->size > 1 ? tuner() : NULL;
+    struct nvlink_domains domains = {1, comm->size, comm->size};
+    double constants[256] = {0}; /* as many as the real ones, and more */
+    int nodes = 1;
+    uint64_t id;
+
+    for (int r = 0; r < comm->size; r++)
+        nodes = comm->nodes[r] >= nodes ? comm->nodes[r] + 1 : nodes;
+    memcpy(&id, comm->id, sizeof(id));
+    comm->tuned =
+        t != NULL && t->init(&comm->tuner, id, (size_t)comm->size, (size_t)nodes, no_log, &domains, constants) == 0;
+}
+
+void en_tuner_leave(ncclComm_t comm)
+{
+    const struct tuner *t = comm->tuned ? tuner() : NULL;
+
+    if (t != NULL)
+        t->finalize(comm->tuner);
+    comm->tuned = false;
+}
+
+/* What there is: no multicast in switches (NVLS) and no network that reduces (COLLNET) is modelled. */
+static bool offered(enum en_kind kind, int algorithm, int protocol)
+{
+    if (algorithm == EN_RING)
+        return true;
+    if (algorithm == EN_TREE)
+        return kind == EN_ALL_REDUCE;
+    return algorithm == EN_PAT && protocol == EN_SIMPLE && (kind == EN_ALL_GATHER || kind == EN_REDUCE_SCATTER);
+}
+
+static double takes_us(ncclComm_t comm, const struct en_task *task, int algorithm, int protocol)
+{
+    struct en_task other = *task;
+
+    other.algorithm = algorithm;
+    other.protocol = protocol;
+    return (double)en_collective_ns(&other, comm->size, comm->same_node) / 1e3;
+}
+
+static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALGORITHMS][EN_PROTOCOLS])
+{
+    double base_us = takes_us(comm, task, EN_RING, EN_SIMPLE);
+
+    for (int a = 0; a < EN_ALGORITHMS; a++)
+        for (int p = 0; p < EN_PROTOCOLS; p++) {
+            bool base = a == EN_RING && p == EN_SIMPLE;
+            costs[a][p] = -1;
+            if (offered(task->kind, a, p))
+                costs[a][p] = (float)(base ? base_us : fmax(takes_us(comm, task, a, p), handicap * base_us));
+        }
+}
+
+/* The tuner's wish; false when it leaves the choice to NCCL. */
+static bool cheapest(float costs[EN_ALGORITHMS][EN_PROTOCOLS], struct en_task *task)
+{
+    bool found = false;
+
+    for (int a = 0; a < EN_ALGORITHMS; a++)
+        for (int p = 0; p < EN_PROTOCOLS; p++)
+            if (costs[a][p] >= 0 && (!found || costs[a][p] < costs[task->algorithm][task->protocol])) {
+                task->algorithm = a;
+                task->protocol = p;
+                found = true;
+            }
+    return found;
+}
+
+/* A planted fault: what is asked for is not what runs. */
+static bool is_ignored(const struct en_task *task)
+{
+    const char *word = getenv("EMU_NCCL_IGNORE");
+
+    return word != NULL &&
+           (strcmp(word, algorithms[task->algorithm]) == 0 || strcmp(word, protocols[task->protocol]) == 0);
+}
+
+static size_t payload_bytes(ncclComm_t comm, const struct en_task *task)
+{
+    return task->count * en_element_bytes(task) * (en_kind(task->kind)->pays_per_block ? (size_t)comm->size : 1);
+}
+
+double en_choose(ncclComm_t comm, struct en_task *task)
+{
+    const struct tuner *t = comm->tuned ? tuner() : NULL;
+    float costs[EN_ALGORITHMS][EN_PROTOCOLS];
+    int channels = 0;
+
+    task->algorithm = EN_RING;
+    task->protocol = EN_SIMPLE;
+    if (!en_has_algorithm(task))
+        return -1;
+    if (t == NULL || comm->size == 1)
+        return takes_us(comm, task, EN_RING, EN_SIMPLE);
+    fill(comm, task, costs);
+    t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
+              EN_PROTOCOLS, 0, &channels);
+    if (!cheapest(costs, task) || is_ignored(task)) {
+        task->algorithm = EN_RING;
+        task->protocol = EN_SIMPLE;
+    }
+    return costs[task->algorithm][task->protocol];
+}

@@ -1,0 +1,21 @@
+/*
+ * choice.h - algorithm and protocol of a collective. Left alone, the stand-in chooses RING and SIMPLE, the one
+ * combination that the cost model of the profiles knows. A tuner plugin inside the program (NCCL_TUNER_PLUGIN=
+ * STATIC_PLUGIN, symbol ncclTunerPlugin_v5) sees the table of estimated costs and may change it, as in NCCL; then the
+ * cheapest entry is what runs, and it takes the time that README.md gives it.
+ */
+#ifndef EMU_NCCL_CHOICE_H
+#define EMU_NCCL_CHOICE_H
+
+#include "comm.h"
+
+const char *en_algorithm_name(int algorithm); /* NCCL's words: "TREE", "RING", ... */
+const char *en_protocol_name(int protocol);
+
+void en_tuner_join(ncclComm_t comm);  /* it is complete                                       */
+void en_tuner_leave(ncclComm_t comm); /* its handle goes away; fine for one that never joined */
+
+/* Fills algorithm and protocol of a task; returns what the table says of them in us, -1 for what has none. */
+double en_choose(ncclComm_t comm, struct en_task *task);
+
+#endif

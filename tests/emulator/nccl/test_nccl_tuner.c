@@ -1,0 +1,239 @@
+/*
+ * test_nccl_tuner.c - this program has a tuner plugin in it, which the stand-in asks before each collective: it sees
+ * what is offered, what it leaves cheapest runs and takes the time that README.md gives it, and the estimate says what
+ * the table says.
+ *
+ * The profile of these tests: all on one node, 10 us and 4 GB/s; a call costs no host time. Times in us.
+ */
+#include "ranks.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { TREE, RING, NVLS = 4, PAT = 6, LL = 0, LL128, SIMPLE, ALGORITHMS = 7, PROTOCOLS = 3 };
+
+static const char profile[] =
+    "{\"name\": \"test\", \"gpus_per_node\": 8, \"launch_us\": 2, \"nccl_launch_us\": 0, \"kernel_us\": 5,"
+    " \"memory_gbps\": 100, \"memory_bytes\": 1e10, \"sm_count\": 1, \"clock_khz\": 1000000,"
+    " \"tflops\": {\"float32\": 1, \"float16\": 1, \"bfloat16\": 1, \"float64\": 1},"
+    " \"intra\": {\"latency_us\": 10, \"gbps\": 4}, \"inter\": {\"latency_us\": 50, \"gbps\": 1}}";
+
+static struct {
+    int inits, asked, finalizes, function;
+    size_t ranks, bytes;
+    float costs[ALGORITHMS][PROTOCOLS];
+    int algorithm, protocol; /* wanted, -1: nothing */
+} plugin = {.algorithm = -1};
+
+static ncclResult_t init(void **context, uint64_t id, size_t ranks, size_t nodes, void *log, void *domains,
+                         void *constants)
+{
+    (void)id, (void)nodes, (void)log, (void)domains, (void)constants;
+    plugin.inits++;
+    plugin.ranks = ranks;
+    *context = &plugin;
+    return ncclSuccess;
+}
+
+static ncclResult_t choose(void *context, int function, size_t bytes, int operations, float *costs, int algorithms,
+                           int protocols, int registered, int *channels)
+{
+    (void)context, (void)operations, (void)registered, (void)channels;
+    plugin.asked++;
+    plugin.function = function;
+    plugin.bytes = bytes;
+    memcpy(plugin.costs, costs, sizeof(plugin.costs));
+    for (int i = 0; plugin.algorithm >= 0 && i < algorithms * protocols; i++)
+        if (i != plugin.algorithm * protocols + plugin.protocol)
+            costs[i] = -1;
+    return ncclSuccess;
+}
+
+static ncclResult_t finalize(void *context)
+{
+    (void)context;
+    plugin.finalizes++;
+    return ncclSuccess;
+}
+
+extern const struct tuner {
+    const char *name;
+    ncclResult_t (*init)(void **, uint64_t, size_t, size_t, void *, void *, void *);
+    ncclResult_t (*choose)(void *, int, size_t, int, float *, int, int, int, int *);
+    ncclResult_t (*finalize)(void *);
+} ncclTunerPlugin_v5;
+const struct tuner ncclTunerPlugin_v5 = {"test", init, choose, finalize};
+
+#define CHECK_US(got, want)                                                                                            \
+    do {                                                                                                               \
+        double got_ = (got), want_ = (want);                                                                           \
+        if (!(fabs(got_ - want_) < 0.01)) {                                                                            \
+            printf("%s:%d: %s is %.3f us, expected %.3f\n", __FILE__, __LINE__, #got, got_, want_);                    \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static double reduces_us(struct rank *r, ncclComm_t comm, char *x, size_t n)
+{
+    cudaEvent_t event;
+
+    if (cudaEventCreate(&event) != cudaSuccess || cudaEventRecord(event, r->stream) != cudaSuccess ||
+        ncclAllReduce(x, x, n, ncclInt8, ncclMax, comm, r->stream) != ncclSuccess)
+        return NAN;
+    return stream_us(r->stream, event);
+}
+
+/* 1 MB on 2 ranks: 2 steps of 10 us, and 1 MB at 4 GB/s. */
+static int forced_times(struct rank *r, ncclComm_t comm, char *x)
+{
+    const size_t n = 1000000;
+
+    CHECK_US(reduces_us(r, comm, x, n), 20 + 250); /* lines the clocks up, too */
+    CHECK_US(reduces_us(r, comm, x, n), 20 + 250);
+    plugin.algorithm = RING, plugin.protocol = LL;
+    CHECK_US(reduces_us(r, comm, x, n), 0.4 * 20 + 250 / 0.25);
+    plugin.algorithm = TREE, plugin.protocol = LL128;
+    CHECK_US(reduces_us(r, comm, x, n), 0.75 * 0.7 * 20 + 250 / (0.8 * 0.9));
+    plugin.algorithm = -1;
+    CHECK_US(reduces_us(r, comm, x, n), 20 + 250);
+    return 0;
+}
+
+static int offers(struct rank *r, ncclComm_t comm, char *x)
+{
+    CHECK_EQ(ncclAllReduce(x, x, 8, ncclInt32, ncclSum, comm, r->stream), ncclSuccess);
+    CHECK_EQ(plugin.function, 4);
+    CHECK_EQ(plugin.bytes, 32);
+    CHECK_US(plugin.costs[RING][SIMPLE], 20.008); /* what it takes */
+    CHECK_US(plugin.costs[TREE][LL], 22.009);     /* more than that, though it takes less */
+    CHECK(plugin.costs[NVLS][SIMPLE] < 0 && plugin.costs[PAT][SIMPLE] < 0);
+    CHECK_EQ(ncclAllGather(x, x + 64, 8, ncclInt32, comm, r->stream), ncclSuccess);
+    CHECK_EQ(plugin.function, 2);
+    CHECK_EQ(plugin.bytes, 64);
+    CHECK(plugin.costs[TREE][SIMPLE] < 0 && plugin.costs[PAT][SIMPLE] > 0 && plugin.costs[PAT][LL] < 0);
+    CHECK_EQ(ncclAlltoAll(x, x + 64, 1, ncclInt32, comm, r->stream), ncclSuccess);
+    CHECK_EQ(plugin.function, 2); /* messages ask nobody */
+    CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
+    return 0;
+}
+
+static int estimates(struct rank *r, ncclComm_t comm, char *x)
+{
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+
+    for (int forced = 0; forced <= 1; forced++) {
+        plugin.algorithm = forced ? RING : -1, plugin.protocol = LL;
+        CHECK_EQ(ncclGroupStart(), ncclSuccess);
+        CHECK_EQ(ncclAllReduce(x, x, 1000000, ncclInt8, ncclMax, comm, r->stream), ncclSuccess);
+        CHECK_EQ(ncclGroupSimulateEnd(&info), ncclSuccess);
+        CHECK_US(info.estimatedTime, forced ? 0.4 * 20 + 1000 : 270);
+    }
+    CHECK_EQ(ncclGroupStart(), ncclSuccess);
+    CHECK_EQ(ncclAlltoAll(x, x + 64, 1, ncclInt32, comm, r->stream), ncclSuccess);
+    CHECK_EQ(ncclGroupSimulateEnd(&info), ncclSuccess);
+    CHECK_US(info.estimatedTime, -1);
+    return 0;
+}
+
+static int tuned(struct rank *r)
+{
+    char *x = device_buffer(1000000);
+    ncclComm_t comm;
+
+    setenv("NCCL_TUNER_PLUGIN", "STATIC_PLUGIN", 1);
+    CHECK_EQ(ncclCommInitRank(&comm, r->size, r->id, r->rank), ncclSuccess);
+    CHECK_EQ(plugin.inits, 1);
+    CHECK_EQ(plugin.ranks, 2);
+    CHECK_EQ(forced_times(r, comm, x), 0);
+    CHECK_EQ(offers(r, comm, x), 0);
+    CHECK_EQ(estimates(r, comm, x), 0);
+    CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
+    CHECK_EQ(plugin.finalizes, 1);
+    return 0;
+}
+
+/* The planted fault, and a plugin that nobody named. */
+static int in_vain(struct rank *r)
+{
+    char *x = device_buffer(1000);
+    ncclComm_t comm;
+
+    setenv("NCCL_TUNER_PLUGIN", r->size == 2 ? "STATIC_PLUGIN" : "none", 1);
+    setenv("EMU_NCCL_IGNORE", "LL", 1);
+    CHECK_EQ(ncclCommInitRank(&comm, r->size, r->id, r->rank), ncclSuccess);
+    plugin.algorithm = RING, plugin.protocol = LL;
+    CHECK(reduces_us(r, comm, x, 4) > 0);
+    CHECK_US(reduces_us(r, comm, x, 4), r->size == 2 ? 20.001 : 40.0015);
+    CHECK_EQ(plugin.asked, r->size == 2 ? 2 : 0);
+    CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
+    return 0;
+}
+
+static int apart(struct rank *r)
+{
+    char *x = device_buffer(1000);
+    ncclComm_t comm;
+
+    setenv("NCCL_TUNER_PLUGIN", "STATIC_PLUGIN", 1);
+    CHECK_EQ(ncclCommInitRank(&comm, r->size, r->id, r->rank), ncclSuccess);
+    plugin.algorithm = RING, plugin.protocol = r->rank == 0 ? LL : SIMPLE;
+    CHECK_EQ(ncclAllReduce(x, x, 4, ncclInt8, ncclMax, comm, r->stream), ncclSuccess);
+    CHECK(cudaStreamSynchronize(r->stream) != cudaSuccess);
+    CHECK(strstr(ncclGetLastError(comm), "RING LL") != NULL);
+    return 0;
+}
+
+static void what_the_tuner_leaves_cheapest_runs(void **state)
+{
+    (void)state;
+    run_ranks(2, tuned, NULL, RANKS_NO_COMM, NULL);
+}
+
+static void some_wishes_are_in_vain(void **state)
+{
+    (void)state;
+    run_ranks(2, in_vain, NULL, RANKS_NO_COMM, NULL);
+    run_ranks(4, in_vain, NULL, RANKS_NO_COMM, NULL);
+}
+
+static void ranks_that_choose_apart_are_told(void **state)
+{
+    (void)state;
+    run_ranks(2, apart, NULL, RANKS_NO_COMM, NULL);
+}
+
+static char profile_path[] = "/tmp/emu-nccl-test-XXXXXX";
+
+static int write_profile(void **state)
+{
+    int fd = mkstemp(profile_path);
+
+    (void)state;
+    if (fd < 0 || write(fd, profile, sizeof(profile) - 1) != (ssize_t)sizeof(profile) - 1)
+        return 1;
+    close(fd);
+    return setenv("EMU_CLUSTER", profile_path, 1);
+}
+
+static int remove_profile(void **state)
+{
+    (void)state;
+    return unlink(profile_path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_tuner_leaves_cheapest_runs),
+        cmocka_unit_test(some_wishes_are_in_vain),
+        cmocka_unit_test(ranks_that_choose_apart_are_told),
+    };
+
+    return cmocka_run_group_tests(tests, write_profile, remove_profile);
+}

@@ -41,4 +41,8 @@ int bb_gpt3_words(struct bb_proxy_config *config, const char *const *words, int 
 int bb_gpt3_defaults(struct bb_proxy_config *config);
 int bb_gpt3_build(const struct bb_proxy_config *config, struct bb_step *step);
 
+/* transformer/builder.c: transformer */
+int bb_transformer_defaults(struct bb_proxy_config *config);
+int bb_transformer_build(const struct bb_proxy_config *config, struct bb_step *step);
+
 #endif

@@ -229,7 +229,7 @@ out:
 int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
-    struct plan_options o;
+    struct plan_options o = {0};
     struct bb_words words;
     int rc;
 

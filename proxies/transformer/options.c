@@ -1,6 +1,7 @@
 /* options.c - the rows (see options.h). */
 #include "proxies/transformer/options.h"
 
+#include "proxies/sync/sync.h"
 #include "proxies/transformer/schedule.h"
 
 #define MOST_RANKS  (1 << 24)
@@ -9,8 +10,6 @@
 static const char *const context_words[] = {"ring", "all_gather", "a2a", NULL};
 static const char *const dispatch_words[] = {"alltoall", "all_gather", NULL};
 static const char *const recompute_words[] = {"none", "selective", "full", NULL};
-static const char *const sync_words[] = {"all_reduce", "zero1", "zero2", "zero3", "hsdp", NULL};
-static const char *const grad_words[] = {"float", "half", "bfloat16", NULL};
 
 const struct bb_opt bb_transformer_options[] = {
     {.name = "tp",
@@ -52,7 +51,7 @@ const struct bb_opt bb_transformer_options[] = {
      .kind = BB_OPT_INT,
      .offset = FIELD(etp),
      .arg = "T",
-     .help = "tensor-parallel ranks of one expert (default: 1)",
+     .help = "tensor-parallel ranks of one expert (default: as --tp)",
      .min = 1,
      .max = MOST_RANKS},
     {.name = "order",
@@ -135,14 +134,9 @@ const struct bb_opt bb_transformer_options[] = {
      .kind = BB_OPT_WORD,
      .offset = FIELD(sync),
      .arg = "HOW",
-     .help = "what replicas share: gradients by all_reduce, or divided optimizer (zero1), gradients (zero2), "
-             "parameters (zero3), parameters within groups of replicas (hsdp) (default: all_reduce)",
-     .words = sync_words},
-    {.name = "grad-dtype",
-     .kind = BB_OPT_WORD,
-     .offset = FIELD(grad_dtype),
-     .arg = "TYPE",
-     .help = "type in which gradients are reduced (default: float)",
-     .words = grad_words},
+     .help = "how replicas are kept together: gradients summed in buckets (all_reduce) or fused (horovod), optimizer "
+             "divided (zero1, distributed), gradients too (zero2), parameters too (zero3), these among the ranks of a "
+             "node (hsdp) (default: all_reduce)",
+     .words = bb_dp_sync_words},
     {0},
 };

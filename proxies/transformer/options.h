@@ -20,8 +20,7 @@ struct bb_transformer_options {
     double capacity;       /* factor                                                   */
     double imbalance;      /* exponent                                                 */
     int seed;
-    const char *sync;       /* of gradients and parameters: "all_reduce", "zero1", ..., "hsdp" */
-    const char *grad_dtype; /* "float", "half", "bfloat16"                              */
+    const char *sync; /* of gradients and parameters: bb_dp_sync_words (sync/sync.h)      */
 };
 
 extern const struct bb_opt bb_transformer_options[];

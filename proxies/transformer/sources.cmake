@@ -1,6 +1,7 @@
 target_sources(bb_steps PRIVATE
   transformer/arch.c
   transformer/arch_load.c
+  transformer/builder.c
   transformer/grid.c
   transformer/grid_settle.c
   transformer/block.c
@@ -13,4 +14,6 @@ target_sources(bb_steps PRIVATE
   transformer/memory.c
   transformer/options.c
   transformer/pipe.c
-  transformer/schedule.c)
+  transformer/schedule.c
+  transformer/stage.c
+  transformer/units.c)

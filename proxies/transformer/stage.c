@@ -1,0 +1,206 @@
+/*
+ * stage.c - the program of one stage: the turns of its schedule, each the layers of a chunk between what the pipeline
+ * brings and takes, what keeps the replicas together around each of them, and the end of the step:
+ *
+ *   gradients reduced over the replicas (under the last backward), the sum of what every tp rank holds whole, the tied
+ *   table's gradient over first and last stage, the gradient norm, optimizer, gathers
+ */
+#include "proxies/transformer/training.h"
+
+/* A program while it is written. */
+struct writer {
+    const struct bb_training *t;
+    const struct bb_pieces *pieces;
+    struct bb_script script;
+    struct bb_pipe pipe;
+    struct bb_block block;
+    struct bb_sync *sync[BB_SHARES];
+};
+
+/* ---- replicas ---------------------------------------------------------------------------------------------------- */
+
+typedef void hook_fn(struct bb_sync *, int unit);
+
+static void around(struct writer *w, const struct bb_piece *piece, hook_fn *hook)
+{
+    for (int s = 0; s < BB_SHARES; s++)
+        if (piece->unit[s] != BB_NONE)
+            hook(w->sync[s], piece->unit[s]);
+}
+
+/* The gradients of a piece are there. */
+static void backwarded(struct writer *w, const struct bb_piece *piece, bool last)
+{
+    for (int s = BB_SHARES - 1; s >= 0; s--)
+        if (piece->unit[s] != BB_NONE)
+            bb_sync_backwarded(w->sync[s], piece->unit[s], last);
+}
+
+static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
+{
+    for (int s = 0; s < BB_SHARES; s++)
+        if (w->sync[s])
+            call(w->sync[s]);
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+static void forward(struct writer *w, const struct bb_turn *turn, int in, int out)
+{
+    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+
+    for (int i = first; i < end; i++) {
+        const struct bb_piece *piece = &w->pieces->list[i];
+        int from = i == first ? in : BB_NONE, to = i == end - 1 ? out : BB_NONE;
+
+        around(w, piece, bb_sync_forward);
+        if (piece->layer == BB_ARCH_EMBEDDING)
+            bb_block_embedding_forward(&w->block, to);
+        else if (piece->layer == BB_ARCH_HEAD)
+            bb_block_head_forward(&w->block, from);
+        else
+            bb_block_forward(&w->block, piece->layer, from, to);
+        around(w, piece, bb_sync_forwarded);
+    }
+}
+
+static void backward(struct writer *w, const struct bb_turn *turn, int in, int out)
+{
+    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+    bool weights = w->t->schedule.kind != BB_ZB_H1;
+
+    for (int i = end - 1; i >= first; i--) {
+        const struct bb_piece *piece = &w->pieces->list[i];
+        int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE;
+
+        around(w, piece, bb_sync_backward);
+        if (piece->layer == BB_ARCH_EMBEDDING)
+            bb_block_embedding_backward(&w->block, from);
+        else if (piece->layer == BB_ARCH_HEAD)
+            bb_block_head_backward(&w->block, to, weights);
+        else
+            bb_block_backward(&w->block, piece->layer, from, to, weights);
+        if (weights)
+            backwarded(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+    }
+}
+
+static void weights(struct writer *w, const struct bb_turn *turn)
+{
+    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+
+    for (int i = end - 1; i >= first; i--) {
+        const struct bb_piece *piece = &w->pieces->list[i];
+
+        if (piece->layer == BB_ARCH_HEAD)
+            bb_block_head_weights(&w->block);
+        else if (piece->layer != BB_ARCH_EMBEDDING)
+            bb_block_weights(&w->block, piece->layer);
+        backwarded(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+    }
+}
+
+static void take_turn(struct writer *w, int t)
+{
+    const struct bb_turn *turn = &w->pipe.turns[t];
+    int in = BB_NONE, out = BB_NONE;
+
+    w->script.micro_batch = turn->micro_batch;
+    w->script.phase = turn->kind == BB_TURN_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    if (turn->kind != BB_TURN_WEIGHTS) {
+        in = bb_pipe_input(&w->pipe, t);
+        out = bb_pipe_output(&w->pipe, t);
+    }
+    if (turn->kind == BB_TURN_FORWARD)
+        forward(w, turn, in, out);
+    else if (turn->kind == BB_TURN_BACKWARD)
+        backward(w, turn, in, out);
+    else
+        weights(w, turn);
+    bb_pipe_turned(&w->pipe, t);
+}
+
+static void finish(struct writer *w, int stage)
+{
+    w->script.micro_batch = BB_NONE;
+    w->script.phase = BB_PHASE_GRADIENTS;
+    each_sync(w, bb_sync_reduced);
+    bb_block_reduce_replicated(&w->block, w->pieces->replicated);
+    if (bb_holds_tied_table(w->t, stage))
+        bb_block_reduce_tied(&w->block);
+    bb_block_gradient_norm(&w->block);
+    each_sync(w, bb_sync_finish);
+}
+
+/* ---- the program ------------------------------------------------------------------------------------------------- */
+
+static struct bb_script_lane lane(struct writer *w, int comm)
+{
+    return comm == BB_NONE ? bb_no_lane() : bb_script_lane(&w->script, &w->t->step->layout, comm);
+}
+
+static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes)
+{
+    const struct bb_training *t = w->t;
+
+    *lanes = (struct bb_block_lanes){.tp = lane(w, t->tp), .cp = lane(w, t->cp), .ep = lane(w, t->ep)};
+    lanes->etp = lane(w, t->etp);
+    lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : lane(w, t->etp_ep);
+    lanes->embedding = bb_holds_tied_table(t, stage) ? lane(w, t->embedding) : bb_no_lane();
+    for (int i = 0; i < BB_NORMS; i++)
+        lanes->norm[i] = i < t->n_norms ? lane(w, t->norms[i]) : bb_no_lane();
+}
+
+static int open_sync(struct writer *w, bool remainder)
+{
+    int rc = 0;
+
+    for (int s = 0; s < BB_SHARES; s++)
+        if (w->pieces->n_units[s] > 0)
+            TRY(bb_sync_init(&w->sync[s], &(struct bb_sync_spec){.policy = &w->t->policy,
+                                                                 .comms = w->t->sync[s],
+                                                                 .step = w->t->step,
+                                                                 .script = &w->script,
+                                                                 .units = w->pieces->units[s],
+                                                                 .n_units = w->pieces->n_units[s],
+                                                                 .holds_remainder = remainder,
+                                                                 .compute = w->t->config->compute}));
+out:
+    return rc;
+}
+
+static int write(struct writer *w, const struct bb_stage *stage)
+{
+    struct bb_block_lanes lanes;
+    int rc;
+
+    open_lanes(w, stage->stage, &lanes);
+    bb_block_init(&w->block, w->t->layers, &w->script, &lanes, stage->variant);
+    TRY(open_sync(w, stage->remainder));
+    TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
+                     bb_layers_message(w->t->layers)));
+    each_sync(w, bb_sync_begin);
+    for (int i = 0; i < w->pipe.n_turns; i++)
+        take_turn(w, i);
+    finish(w, stage->stage);
+    rc = bb_script_result(&w->script);
+out:
+    return rc;
+}
+
+int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, struct bb_role *role)
+{
+    struct bb_pieces pieces;
+    struct writer w = {.t = t, .pieces = &pieces};
+    int rc = bb_pieces_make(&pieces, t, stage->stage);
+
+    if (rc)
+        return rc;
+    bb_script_init(&w.script, &role->program, t->config);
+    rc = write(&w, stage);
+    for (int s = 0; s < BB_SHARES; s++)
+        bb_sync_release(w.sync[s]);
+    bb_pipe_close(&w.pipe);
+    bb_pieces_release(&pieces);
+    return rc;
+}

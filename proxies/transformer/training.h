@@ -1,0 +1,74 @@
+/*
+ * training.h - one training step of a transformer while it is built: what was asked, settled, and the communicators
+ * that the ranks of its grid have. Internal to the builder (builder.c: the step; stage.c: one stage's program; units.c:
+ * its parameters).
+ */
+#ifndef BB_PROXIES_TRANSFORMER_TRAINING_H
+#define BB_PROXIES_TRANSFORMER_TRAINING_H
+
+#include "proxies/sync/sync.h"
+#include "proxies/transformer/arch.h"
+#include "proxies/transformer/grid.h"
+#include "proxies/transformer/layer.h"
+#include "proxies/transformer/pipe.h"
+
+/* Replicas of the dense parameters are the ranks of dp x cp, those of the experts the ranks of edp. */
+enum bb_share { BB_DENSE, BB_EXPERT, BB_SHARES };
+
+#define BB_NORMS 4
+
+struct bb_training {
+    const struct bb_proxy_config *config;
+    struct bb_step *step;
+    struct bb_arch arch;
+    struct bb_grid grid;
+    struct bb_grid_groups groups;
+    struct bb_schedule schedule;
+    struct bb_layers_config how;
+    struct bb_layers *layers;
+    bool shares[BB_SHARES]; /* which kinds of parameters the model has */
+    struct bb_sync_policy policy;
+    struct bb_sync_comms sync[BB_SHARES];
+    /* Communicators, BB_NONE where the group has one rank. */
+    int pipe[2], tp, cp, ep, etp, etp_ep, embedding, norms[BB_NORMS], n_norms;
+};
+
+/* ---- units.c: the parts of the model that a stage holds -------------------------------------------------------------
+ */
+
+/* A piece of the model: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */
+struct bb_piece {
+    int layer, chunk;
+    int unit[BB_SHARES]; /* in the list of units, BB_NONE: it has no such parameters */
+};
+
+/* In forward order, chunk after chunk; chunk c: pieces[first[c] .. first[c + 1]). */
+struct bb_pieces {
+    struct bb_piece *list;
+    int n, *first;
+    struct bb_sync_unit *units[BB_SHARES];
+    int n_units[BB_SHARES];
+    struct bb_tensor *tensors; /* of all units */
+    size_t replicated;         /* elements that every tp rank holds, of all pieces (bb_layers_replicated) */
+};
+
+/* bb_pieces_make - what that stage holds, on each rank of it. 0 or -BB_EFAIL; release is fine on a zeroed one. */
+int bb_pieces_make(struct bb_pieces *pieces, const struct bb_training *t, int stage) BB_MUST_CHECK;
+void bb_pieces_release(struct bb_pieces *pieces);
+
+/* bb_holds_tied_table - whether that stage holds the table of a tied embedding together with another one. */
+bool bb_holds_tied_table(const struct bb_training *t, int stage);
+
+/* ---- stage.c -------------------------------------------------------------------------------------------------------
+ */
+
+/* One program of a stage; variant: place in ep, see layer.h; remainder: see bb_sync_spec. */
+struct bb_stage {
+    int stage, variant;
+    bool remainder;
+};
+
+/* bb_stage_write - the program of a role. */
+int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, struct bb_role *role) BB_MUST_CHECK;
+
+#endif

@@ -20,6 +20,8 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
         c->stages = stages;
     if (p->takes & BB_TAKES_LAYERS)
         c->layers = stages;
+    if (p->takes & BB_TAKES_MODEL)
+        c->model = p->model;
     if (p->takes & BB_TAKES_MICRO_BATCHES)
         c->micro_batches = 2;
     rc = bb_proxy_configure(c, &words, &same);

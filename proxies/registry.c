@@ -101,6 +101,16 @@ const struct bb_proxy bb_proxies[] = {
      .positional_words = bb_gpt3_words,
      .defaults = bb_gpt3_defaults,
      .build = bb_gpt3_build},
+    {.name = "transformer",
+     .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
+     .model = "gpt2_small",
+     .takes = BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED |
+              BB_TAKES_LAYER_US | BB_TAKES_TFLOPS | BB_TAKES_GEMM | BB_TAKES_NODES | BB_TAKES_TRANSFORMER |
+              BB_TAKES_SYNC,
+     .dtype = "bfloat16",
+     .compute = "timed",
+     .defaults = bb_transformer_defaults,
+     .build = bb_transformer_build},
 };
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 

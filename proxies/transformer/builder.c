@@ -152,7 +152,7 @@ static void settle_how(struct bb_training *t)
         .sequence = o->sequence ? o->sequence : t->arch.sequence,
         .micro_batch_size = c->micro_batch_size,
         .sequence_parallel = o->sequence_parallel,
-        .recompute = place_of(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE) == BB_RECOMPUTE_FULL,
+        .recompute = (enum bb_recompute)place_of(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
         .context = (enum bb_context_mode)place_of(o->context, contexts, BB_CONTEXT_RING),
         .dispatch = (enum bb_dispatch_mode)place_of(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
         .capacity_factor = o->capacity,
@@ -336,7 +336,7 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
         .micro_batch_size = t->how.micro_batch_size,
         .sequence_parallel = t->how.sequence_parallel,
         .cp_ring = t->how.context == BB_CONTEXT_RING,
-        .recompute = (enum bb_recompute)place_of(t->config->transformer.recompute, bb_recompute_names, 0),
+        .recompute = t->how.recompute,
         .dtype = t->how.dtype,
         .capacity_factor = t->how.capacity_factor,
     };

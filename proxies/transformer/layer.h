@@ -36,7 +36,7 @@ struct bb_arch; /* transformer/arch.h */
 
 enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO_ALL };
 /* Again before the backward pass: nothing, scores and context, the whole layer. */
-enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL };
+enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
 enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER };
 
 /* What a builder says about all layers of a step. Sizes are 1 where an axis is not used. */

@@ -19,9 +19,9 @@
 
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/grid.h"
+#include "proxies/transformer/layer.h"
 #include "proxies/transformer/schedule.h"
 
-enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
 
 /* What a rank holds depends on its stage only. All pointers outlive the calls. */

@@ -4,7 +4,9 @@
  * A result row in JSON is one step of communicators of one size:
  *   step, ranks, parts (of split), bytes (of operations and registration), blocking, clock ("host" | "host of the
  *   emulator": never a measurement of NCCL), repeats, time_us{} (per life the slowest rank), slowest_rank (with the
- *   longest median), fastest_rank_us (the shortest median), absent (null, or why there is no figure: time_us is null).
+ *   longest median), fastest_rank_us (the shortest median), absent (null, or why there is no figure: time_us is null),
+ *   algorithm, protocol, channels (of operations, heard in a life that does not count; else null), gpu {before, after}
+ *   (rank 0's around all lives, null without NVML), flags[].
  */
 #include "collectives/bench_comm.h"
 
@@ -35,6 +37,7 @@ struct lives {
     int counts[MOST_COUNTS], n_counts; /* ranks of the communicators */
     struct bb_session session;
     struct bb_comm_life life;
+    struct bb_observed seen;
     double *us;     /* [repeats][BB_COMM_STEPS] of this rank */
     double *all_us; /* [size][repeats][BB_COMM_STEPS]        */
     double *column; /* [repeats] of one step                 */
@@ -264,6 +267,17 @@ static void print_row(const struct lives *v, int step, const struct figures *f)
         bb_table_row(v->session.out, columns, cells, COLUMNS);
 }
 
+static void save_seen(struct lives *v, json_t *row, int step)
+{
+    struct bb_observed seen = v->seen;
+    char what[64];
+
+    snprintf(what, sizeof what, "communicators of %d ranks", v->life.ranks);
+    seen.choice = v->life.choice[step];
+    bb_observed_json(&seen, row);
+    json_object_set_new(row, "flags", bb_session_flags(&v->session, v->seen.doubts, what));
+}
+
 static int save_row(struct lives *v, int step, const struct figures *f)
 {
     json_t *row = json_object();
@@ -281,6 +295,7 @@ static int save_row(struct lives *v, int step, const struct figures *f)
     json_object_set_new(row, "slowest_rank", f->absent ? json_null() : json_integer(f->slowest));
     json_object_set_new(row, "fastest_rank_us", bb_json_real(f->absent ? NAN : f->fastest_us));
     json_object_set_new(row, "absent", f->absent ? json_string(bb_comm_absences[f->absent]) : json_null());
+    save_seen(v, row, step);
     return bb_results_row(v->session.json, row);
 }
 
@@ -319,12 +334,17 @@ static int measure_count(struct lives *v, int ranks)
 
     v->life.ranks = ranks;
     v->life.parts = v->options.parts < ranks ? v->options.parts : ranks;
+    v->life.listens = true;
+    memset(v->life.choice, 0, sizeof v->life.choice);
     for (int i = 0; i < v->options.warmup; i++)
         TRY(live(v, -v->options.warmup + i));
+    v->life.listens = false;
+    bb_observe_start(&v->session.observer, &v->seen);
     for (int i = 0; i < v->options.repeats; i++) {
         TRY(live(v, i));
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
+    TRY(bb_observe_end(&v->session.observer, &v->session.world, &v->seen));
     TRY(bb_world_allgather(&v->session.world, v->us, v->all_us, own * sizeof *v->us));
     if (v->session.world.rank == 0)
         TRY(put_rows(v));

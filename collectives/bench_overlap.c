@@ -306,6 +306,7 @@ static int save_row(struct overlap *v, const struct bb_overlap_work *work, const
 {
     const struct bb_case *c = &work->c;
     json_t *row = json_object();
+    char what[80];
 
     if (!row)
         return bb_err(BB_EFAIL, "no memory for a row of results");
@@ -322,6 +323,9 @@ static int save_row(struct overlap *v, const struct bb_overlap_work *work, const
     json_object_set_new(row, "collectives", json_integer(work->collectives));
     set_times(row, r);
     set_figures(row, v, work, r, f);
+    bb_observed_json(&r->seen, row);
+    snprintf(what, sizeof what, "%s of %zu bytes beside products", bb_colls[c->kind].name, bb_case_bytes(c));
+    json_object_set_new(row, "flags", bb_session_flags(&v->session, r->seen.doubts, what));
     return bb_results_row(v->session.json, row);
 }
 
@@ -463,6 +467,7 @@ static int make_rig(struct overlap *v)
     TRY(make_comms(v));
     v->rig = (struct bb_overlap_rig){.world = &v->session.world,
                                      .device = &v->session.device,
+                                     .observer = &v->session.observer,
                                      .repeats = v->options.repeats,
                                      .warmup = v->options.warmup,
                                      .gated = !v->session.shared_gpu};

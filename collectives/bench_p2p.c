@@ -4,9 +4,10 @@
  * A result row in JSON is one link and figure:
  *   figure "latency"|"bandwidth", direction "one"|"both", bytes, from, to, same_node, round, iterations,
  *   time_us{} per message, latency_us (null for bandwidth), gbps (null for latency; both directions: their sum), wrong
- *   (null when nothing was compared).
- * Latency, and both directions, are of the pair: from < to. At the top: schedule, rounds, matrices[{figure, direction,
- * bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node, figure, .., value, median}].
+ *   (null when nothing was compared), channels (of the sender, null: unknown), gpu_from and gpu_to {before, after}
+ * (null without NVML), flags[]. Latency, and both directions, are of the pair: from < to. At the top: schedule, rounds,
+ * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
+ * figure, .., value, median}].
  */
 #include "collectives/bench_p2p.h"
 
@@ -204,6 +205,20 @@ static double value_of(const struct bb_p2p_run *run, const struct bb_stats *time
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
+/* What NCCL used for the link, and how the two GPUs were. */
+static void save_seen(struct p2p *p, json_t *row, int from, int to)
+{
+    const struct bb_observed *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
+    char what[64];
+
+    snprintf(what, sizeof what, "rank %d to rank %d", from, to);
+    json_object_set_new(row, "channels",
+                        a->choice.kind == BB_CHOICE_NONE ? json_null() : json_integer(a->choice.channels));
+    json_object_set_new(row, "gpu_from", bb_observed_gpu(a));
+    json_object_set_new(row, "gpu_to", bb_observed_gpu(b));
+    json_object_set_new(row, "flags", bb_session_flags(&p->session, a->doubts | b->doubts, what));
+}
+
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)
 {
@@ -226,6 +241,7 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
     json_object_set_new(row, "latency_us", bb_json_real(f->is_bandwidth ? NAN : value));
     json_object_set_new(row, "gbps", bb_json_real(f->is_bandwidth ? value : NAN));
     json_object_set_new(row, "wrong", found->checked ? json_integer((json_int_t)found->wrong) : json_null());
+    save_seen(p, row, from, to);
     return bb_results_row(p->session.json, row);
 }
 
@@ -543,6 +559,7 @@ static int make_rig(struct p2p *p)
     p->rig = (struct bb_p2p_rig){.world = w,
                                  .comm = &p->comm,
                                  .device = &p->session.device,
+                                 .observer = &p->session.observer,
                                  .iterations = o->iterations,
                                  .repeats = o->repeats,
                                  .warmup = o->warmup,

@@ -389,6 +389,18 @@ static bool takes_part(const struct bb_comm_life *life, int step)
     return step < 2 || life->world->rank < life->ranks;
 }
 
+static int run_step(struct bb_comm_life *life, int step)
+{
+    int rc;
+
+    if (!life->listens)
+        return bb_comm_steps[step].run(life, step);
+    bb_profiler_begin();
+    rc = bb_comm_steps[step].run(life, step);
+    bb_profiler_end(&life->choice[step]);
+    return rc;
+}
+
 int bb_comm_live(struct bb_comm_life *life)
 {
     int rc = 0;
@@ -398,7 +410,7 @@ int bb_comm_live(struct bb_comm_life *life)
         life->absent[step] = BB_COMM_PRESENT;
         TRY(bb_world_barrier(life->world, bb_comm_steps[step].name));
         if (takes_part(life, step))
-            TRY(bb_comm_steps[step].run(life, step));
+            TRY(run_step(life, step));
         if (life->world->rank >= life->ranks)
             life->us[step] = NAN;
     }

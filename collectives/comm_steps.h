@@ -7,6 +7,7 @@
 #define BB_COLLECTIVES_COMM_STEPS_H
 
 #include "bootstrap/comms.h"
+#include "collectives/profiler.h"
 
 #include <cuda_runtime_api.h>
 
@@ -36,8 +37,10 @@ struct bb_comm_life {
     struct bb_comm comm, part, rest; /* rest: without its last rank */
     void *memory;                    /* of ncclMemAlloc              */
     void *handle, *window;
-    double us[BB_COMM_STEPS];  /* of this rank; NaN: no figure */
-    int absent[BB_COMM_STEPS]; /* enum bb_comm_absent          */
+    bool listens;                           /* to what NCCL chooses: not in a life that counts */
+    struct bb_choice choice[BB_COMM_STEPS]; /* of this rank, from the last life that listened  */
+    double us[BB_COMM_STEPS];               /* of this rank; NaN: no figure */
+    int absent[BB_COMM_STEPS];              /* enum bb_comm_absent          */
 };
 
 /*

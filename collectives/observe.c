@@ -70,12 +70,20 @@ void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen)
     bb_nvml_sample(&o->nvml, &seen->before);
 }
 
+void bb_observe_stop(const struct bb_observer *o, struct bb_observed *seen)
+{
+    if (!o || o->all_idle)
+        return;
+    bb_nvml_sample(&o->nvml, &seen->after);
+    seen->sampled = o->nvml.library != NULL;
+    seen->doubts = bb_nvml_flags(&seen->before, &seen->after);
+}
+
 int bb_observe_end(const struct bb_observer *o, struct bb_world *world, struct bb_observed *seen)
 {
     if (!o || o->all_idle)
         return 0;
-    bb_nvml_sample(&o->nvml, &seen->after);
-    seen->doubts = bb_nvml_flags(&seen->before, &seen->after);
+    bb_observe_stop(o, seen);
     return join(world, &seen->doubts);
 }
 
@@ -84,16 +92,20 @@ static json_t *word_or_null(const char *word)
     return *word ? json_string(word) : json_null();
 }
 
-void bb_observed_json(const struct bb_observer *o, const struct bb_observed *seen, json_t *result)
+json_t *bb_observed_gpu(const struct bb_observed *seen)
+{
+    if (!seen->sampled)
+        return json_null();
+    return json_pack("{s:o, s:o}", "before", bb_nvml_json(&seen->before), "after", bb_nvml_json(&seen->after));
+}
+
+void bb_observed_json(const struct bb_observed *seen, json_t *result)
 {
     const struct bb_choice *choice = &seen->choice;
-    bool known = choice->kind != BB_CHOICE_NONE, open = o && o->nvml.library;
+    bool known = choice->kind != BB_CHOICE_NONE;
 
     json_object_set_new(result, "algorithm", word_or_null(choice->algorithm));
     json_object_set_new(result, "protocol", word_or_null(choice->protocol));
     json_object_set_new(result, "channels", known ? json_integer(choice->channels) : json_null());
-    json_object_set_new(
-        result, "gpu",
-        open ? json_pack("{s:o, s:o}", "before", bb_nvml_json(&seen->before), "after", bb_nvml_json(&seen->after))
-             : json_null());
+    json_object_set_new(result, "gpu", bb_observed_gpu(seen));
 }

@@ -23,6 +23,7 @@ struct bb_observed {
     struct bb_choice choice;             /* on this rank                               */
     struct bb_tuner_costs costs;         /* what NCCL chose from, with the tuner only  */
     struct bb_nvml_sample before, after; /* of this rank's GPU                         */
+    bool sampled;                        /* NVML told both                              */
     unsigned doubts;                     /* bits of enum bb_nvml_flag, over all ranks  */
 };
 
@@ -41,10 +42,16 @@ void bb_observer_release(struct bb_observer *o);
 void bb_observe_warmup(const struct bb_observer *o);
 void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen); /* warm-up done, timing begins */
 
+/* bb_observe_stop - timing done, on this rank alone: `doubts` are its own. */
+void bb_observe_stop(const struct bb_observer *o, struct bb_observed *seen);
+
 /* bb_observe_end - timing done; all ranks together. */
 int bb_observe_end(const struct bb_observer *o, struct bb_world *world, struct bb_observed *seen) BB_MUST_CHECK;
 
+/* bb_observed_gpu - {before, after} of this rank's GPU; null where NVML told nothing. */
+json_t *bb_observed_gpu(const struct bb_observed *seen);
+
 /* bb_observed_json - algorithm, protocol, channels and gpu {before, after} into a result; null where unknown. */
-void bb_observed_json(const struct bb_observer *o, const struct bb_observed *seen, json_t *result);
+void bb_observed_json(const struct bb_observed *seen, json_t *result);
 
 #endif

@@ -361,11 +361,14 @@ static int measure(struct bb_overlap_rig *rig, const struct bb_overlap_work *wor
     int rc;
 
     TRY(prepare(rig, work));
+    bb_observe_warmup(rig->observer);
     TRY(launch_collectives(rig, work, rig->warmup, false));
     TRY(launch_products(rig, rig->warmup));
     TRY(wait_all(rig, work));
+    bb_observe_start(rig->observer, &result->seen);
     for (int i = 0; i < rig->repeats; i++)
         TRY(repeat(rig, work, i));
+    TRY(bb_observe_end(rig->observer, rig->world, &result->seen));
     TRY(combine(rig, result));
     TRY(verify(rig, work, result));
 out:

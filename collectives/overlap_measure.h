@@ -8,6 +8,7 @@
 #include "bootstrap/stats.h"
 #include "collectives/case.h"
 #include "collectives/launch.h"
+#include "collectives/observe.h"
 #include "collectives/overlap_figures.h"
 #include "cuda/buffers.h"
 #include "cuda/device.h"
@@ -18,6 +19,7 @@ struct bb_overlap_rig {
     struct bb_world *world;
     const struct bb_device_info *device;
     struct bb_native native;
+    const struct bb_observer *observer; /* NULL: none */
     struct bb_nvtx nvtx;
     cudaStream_t compute, comm, gate;
     cudaEvent_t gathered, begin, compute_end, comm_end;
@@ -50,6 +52,7 @@ struct bb_overlap_result {
     struct bb_stats us[BB_OVERLAP_TIMES]; /* of all the work; per sample the slowest rank */
     bool checked;
     unsigned long long wrong; /* elements, over all ranks */
+    struct bb_observed seen;  /* of the collective, warming up; of the GPU around all samples */
 };
 
 /* bb_overlap_measure - all ranks together; the result is equal on all. */

@@ -259,9 +259,12 @@ static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
 
     if (rig->check)
         TRY(prepare(s));
+    bb_observe_warmup(rig->observer);
     TRY(issue(s, rig->warmup, false));
+    bb_observe_start(rig->observer, &finding->seen);
     for (int i = 0; i < rig->repeats; i++)
         TRY(sample(s, i == rig->repeats - 1, &rig->samples[i]));
+    bb_observe_stop(rig->observer, &finding->seen);
     if (rig->check && receives(s))
         TRY(verify(s, finding));
 out:

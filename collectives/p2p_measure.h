@@ -6,6 +6,7 @@
 #define BB_COLLECTIVES_P2P_MEASURE_H
 
 #include "bootstrap/comms.h"
+#include "collectives/observe.h"
 #include "cuda/buffers.h"
 #include "cuda/device.h"
 #include "cuda/nvtx.h"
@@ -42,6 +43,7 @@ struct bb_p2p_rig {
     struct bb_world *world;
     struct bb_comm *comm; /* of the whole world */
     const struct bb_device_info *device;
+    const struct bb_observer *observer; /* NULL: none */
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
@@ -59,6 +61,7 @@ struct bb_p2p_rig {
 struct bb_p2p_finding {
     unsigned long long wrong;
     bool checked;
+    struct bb_observed seen; /* of this rank alone */
 };
 
 /* Buffers for messages of up to `bytes`. Release works on a half-made one. */

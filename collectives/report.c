@@ -772,7 +772,7 @@ static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, 
     char stamp[CELL];
 
     add_figures(r, &row->figures[place], result);
-    bb_observed_json(r->rig->observer, &row->figures[place].seen, result);
+    bb_observed_json(&row->figures[place].seen, result);
     json_object_set_new(result, "model_us", bb_json_real(row->figures[place].model_us));
     if (r->options->figures.sweep_algorithms)
         json_object_set_new(result, "forced", json_boolean(row->own != NULL));

@@ -42,8 +42,11 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common)
 
     s->common = common;
     TRY(bb_world_init(&s->world, common->timeout_s));
+    if (!bb_profiler_offer() && s->world.rank == 0)
+        bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
     TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     TRY(choose_device(s));
+    TRY(bb_observer_open(&s->observer, &s->world, &s->device));
     bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
     if (s->shared_gpu)
         TRY(bb_comms_share_gpu_env(s->world.rank));
@@ -123,6 +126,8 @@ int bb_session_open(struct bb_session *s, const struct bb_opts *set, const void 
     TRY(bb_session_agree(s, rc, "opening the results"));
     if (s->json)
         TRY(bb_results_set(s->json, "options", bb_json_options(set, cfg)));
+    if (s->json)
+        TRY(bb_observer_stamp(&s->observer, s->json));
 out:
     free(devices);
     return rc;
@@ -141,6 +146,23 @@ void bb_session_head(const struct bb_session *s, const char *command)
             s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
     if (s->shared_gpu)
         fprintf(s->out, "# ranks share a GPU: times mean nothing\n");
+}
+
+json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what)
+{
+    json_t *flags = json_array();
+    unsigned news = doubts & ~s->doubts;
+
+    if (s->device.emulated)
+        json_array_append_new(flags, json_string("emulated"));
+    if (s->shared_gpu)
+        json_array_append_new(flags, json_string("shared_gpu"));
+    bb_nvml_json_flags(flags, doubts);
+    s->doubts |= news;
+    for (int i = 0; s->world.rank == 0 && i < BB_NVML_FLAGS; i++)
+        if (news & 1u << i)
+            bb_warn("%s and maybe further rows: %s", what, bb_nvml_doubts[i].advice);
+    return flags;
 }
 
 /* ---- end ---------------------------------------------------------------------------------------------------------
@@ -162,6 +184,7 @@ bool bb_session_in_order(const struct bb_session *s, int rc)
 int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
     end_rc = bb_world_release(&s->world, bb_session_in_order(s, rc) ? end_rc : rc);
+    bb_observer_release(&s->observer);
     free(s->devices);
     s->devices = NULL;
     return rc ? rc : end_rc;

@@ -16,6 +16,7 @@
 #include "bootstrap/opts.h"
 #include "bootstrap/progress.h"
 #include "bootstrap/results.h"
+#include "collectives/observe.h"
 #include "cuda/device.h"
 
 /* Zeroed is empty, so one release fits every state. */
@@ -25,13 +26,16 @@ struct bb_session {
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
     bool shared_gpu;
-    bool together; /* the run ends early, all ranks know it, and end in order */
+    struct bb_observer observer;
+    unsigned doubts; /* about clocks and power, already said */
+    bool together;   /* the run ends early, all ranks know it, and end in order */
     struct bb_results *json;
     struct bb_progress progress;
     FILE *out; /* of the text, NULL: none */
 };
 
-/* bb_session_begin - MPI, a GPU per rank, versions. common must outlive s. */
+/* bb_session_begin - MPI, a GPU per rank, versions, the plugin that hears what NCCL chooses, NVML. common must outlive
+ * s. */
 int bb_session_begin(struct bb_session *s, const struct bb_common *common) BB_MUST_CHECK;
 
 /* bb_session_open - the results file with head and options, and the output for text. */
@@ -49,6 +53,12 @@ int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would
 
 /* bb_session_head - the lines above everything: program, ranks, GPUs, versions, what the figures are not. */
 void bb_session_head(const struct bb_session *s, const char *command);
+
+/*
+ * bb_session_flags - flags[] of a row: emulated, shared_gpu, and the doubts (bits of enum bb_nvml_flag). A doubt is
+ * said with what helps the first time that it comes up; `what` names the row.
+ */
+json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what);
 
 /* bb_session_all - members 0 .. n-1 for a communicator of the first n ranks; NULL without memory. The caller frees. */
 int *bb_session_all(int n);

@@ -39,3 +39,25 @@ def test_a_users_own_plugin_is_left_alone(busbar, tmp_path):
     assert done.returncode == 0 and done.stderr.count("NCCL_PROFILER_PLUGIN") == 1
     (row, _) = rows(busbar, tmp_path, "all_reduce", env={"NCCL_PROFILER_PLUGIN": "inspector"})
     assert row["algorithm"] is None and row["channels"] is None
+
+
+def test_the_choice_in_the_other_modes(busbar, tmp_path):
+    """Rows of overlap by limit of CTAs, of comm by step (heard in the life that does not count), links of p2p."""
+    run = busbar.json("bench", "overlap", "--sizes", "1K", "--gemm", "16x16x16", "--ctas", "default,2", ranks=2, tmp_path=tmp_path)
+    assert [(row["algorithm"], row["protocol"], row["channels"]) for row in run["results"]] == [
+        ("RING", "SIMPLE", 8), ("RING", "SIMPLE", 2)]
+    rows = {row["step"]: row for row in
+            busbar.json("bench", "comm", "--ranks", "2", "--repeats", "1", ranks=2, tmp_path=tmp_path)["results"]}
+    assert [rows[step]["algorithm"] for step in ("init", "first_all_reduce", "all_reduce", "sendrecv", "split")] == [
+        None, "RING", "RING", None, None]
+    assert [rows[step]["channels"] for step in ("init", "all_reduce", "sendrecv")] == [None, 8, 8]
+    run = busbar.json("bench", "p2p", ranks=2, tmp_path=tmp_path)
+    assert {row["channels"] for row in run["results"]} == {8} and run["mig"] is None
+    for row in run["results"]:
+        assert (row["gpu_from"], row["gpu_to"], row["flags"]) == (None, None, ["emulated"])
+
+
+def test_without_a_warmup_the_choice_is_unknown(busbar, tmp_path):
+    for words in (["p2p", "-w", "0"], ["comm", "-w", "0", "--repeats", "1"], ["overlap", "--sizes", "1K", "--gemm", "16x16x16", "-w", "0"]):
+        run = busbar.json("bench", *words, ranks=2, tmp_path=tmp_path)
+        assert {row["channels"] for row in run["results"]} == {None}

@@ -37,12 +37,35 @@ static void one_ranks_doubt_is_everybodys(void **state)
     set(last ? "1500" : "1981", last ? "4" : "0");
     assert_int_equal(bb_observe_end(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 1u << BB_NVML_POWER_CAP | 1u << BB_NVML_CLOCKS_MOVED);
-    bb_observed_json(&o, &seen, row);
+    bb_observed_json(&seen, row);
     gpu = json_object_get(json_object_get(row, "gpu"), "after");
     assert_true(json_real_value(json_object_get(gpu, "sm_mhz")) == (last ? 1500 : 1981));
     assert_true(json_is_null(json_object_get(gpu, "power_w")));
     assert_true(json_is_null(json_object_get(row, "algorithm")));
     json_decref(row);
+    bb_observer_release(&o);
+}
+
+/* Without the others: pairs of ranks keep their doubts to themselves. */
+static void a_rank_alone_knows_its_own(void **state)
+{
+    struct bb_world *world = *state;
+    struct bb_observer o;
+    struct bb_observed seen;
+    bool last = world->rank == world->size - 1;
+    json_t *gpu;
+
+    set("1980", "0");
+    assert_int_equal(bb_observer_open(&o, world, &device), 0);
+    bb_observe_start(&o, &seen);
+    gpu = bb_observed_gpu(&seen);
+    assert_true(json_is_null(gpu)); /* not before both samples are there */
+    set("1980", last ? "8" : "0");
+    bb_observe_stop(&o, &seen);
+    assert_int_equal(seen.doubts, last ? 1u << BB_NVML_HW_SLOWDOWN : 0);
+    gpu = bb_observed_gpu(&seen);
+    assert_true(json_real_value(json_object_get(json_object_get(gpu, "before"), "sm_mhz")) == 1980);
+    json_decref(gpu);
     bb_observer_release(&o);
 }
 
@@ -96,7 +119,7 @@ static void without_nvml_all_is_null(void **state)
     bb_observe_start(&o, &seen);
     assert_int_equal(bb_observe_end(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 0);
-    bb_observed_json(&o, &seen, row);
+    bb_observed_json(&seen, row);
     assert_int_equal(json_object_size(row), 4);
     json_object_foreach(row, key, value) assert_true(json_is_null(value));
     json_decref(row);
@@ -111,6 +134,7 @@ int main(void)
     struct bb_world world;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(one_ranks_doubt_is_everybodys, &world),
+        cmocka_unit_test_prestate(a_rank_alone_knows_its_own, &world),
         cmocka_unit_test_prestate(instances_and_mps_are_stamped, &world),
         cmocka_unit_test_prestate(a_rank_without_nvml_takes_part, &world),
         cmocka_unit_test_prestate(without_nvml_all_is_null, &world),

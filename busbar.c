@@ -4,6 +4,7 @@
  */
 #include "bootstrap/err.h"
 #include "bootstrap/opts.h"
+#include "bootstrap/sweep/sweep_main.h"
 #include "bootstrap/world.h"
 #include "collectives/bench.h"
 #include "collectives/compare.h"
@@ -22,6 +23,7 @@ struct command {
 };
 
 static int list_main(int argc, char **argv);
+static int sweep_main(int argc, char **argv);
 
 static const struct command commands[] = {
     {"bench", "COLLECTIVE... [OPTION...]", "time collectives: latency, algorithm and bus bandwidth", bb_bench_main},
@@ -29,6 +31,7 @@ static const struct command commands[] = {
     {"plan", "NAME --ranks N [OPTION...]", "the same step on paper: traffic, memory, checks; no GPU, no MPI",
      bb_plan_main},
     {"compare", "A.json B.json [OPTION...]", "faster or slower? two result files, row by row", bb_compare_main},
+    {"sweep", "FILE [OPTION...]", "a study: many combinations of a command's options, one table", sweep_main},
     {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters", list_main},
 };
 
@@ -45,6 +48,18 @@ static const struct listing listings[] = {
 };
 
 enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
+
+/* What a study may run, as the house above bootstrap knows it. */
+static int sweep_main(int argc, char **argv)
+{
+    static const struct bb_study_command runs[] = {
+        {.name = "bench", .launched = true, .check = bb_bench_check},
+        {.name = "proxy", .launched = true, .check = bb_proxy_check},
+        {.name = "plan", .check = bb_plan_check},
+    };
+
+    return bb_sweep_main(argc, argv, runs, sizeof(runs) / sizeof(runs[0]));
+}
 
 static int print_listing(const struct listing *listing)
 {

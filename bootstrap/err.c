@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ". With `mute` the only process-wide state of busbar, set at
- * start. */
-static char speaker[128];
+/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute` the only process-wide state
+ * of busbar. */
+static char speaker[128], context[1024];
 static int mute;
 
 void bb_err_identify(int rank, const char *host, int gpu)
@@ -21,6 +21,11 @@ void bb_err_identify(int rank, const char *host, int gpu)
         snprintf(speaker, sizeof(speaker), "rank %d (%s): ", rank, host);
     else
         snprintf(speaker, sizeof(speaker), "rank %d (%s, GPU %d): ", rank, host, gpu);
+}
+
+void bb_err_context(const char *text)
+{
+    snprintf(context, sizeof(context), "%s", text ? text : "");
 }
 
 void bb_err_mute(int on)
@@ -36,7 +41,7 @@ int bb_err_is_mute(void)
 __attribute__((format(printf, 2, 0))) static void say(const char *kind, const char *fmt, va_list args)
 {
     char line[2048];
-    int used = snprintf(line, sizeof(line), "busbar: %s%s", speaker, kind);
+    int used = snprintf(line, sizeof(line), "busbar: %s%s%s", speaker, kind, context);
     int room = (int)sizeof(line) - used - 1;
     int text = vsnprintf(line + used, (size_t)room, fmt, args);
 

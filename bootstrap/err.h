@@ -46,6 +46,9 @@ void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  */
 void bb_err_identify(int rank, const char *host, int gpu);
 
+/* bb_err_context - what later lines are about, put in front of them: "nccl.json: ranks=4: "; copied, NULL: nothing. */
+void bb_err_context(const char *text);
+
 /*
  * bb_err_mute - say nothing (true), or speak again. For the ranks of a launched job that are not the first while the
  * command line is read: all would say the same.

@@ -409,6 +409,34 @@ out:
     return rc;
 }
 
+/* Bytes that a set's fields reach into; none is larger than the last addition. */
+static size_t extent(const struct bb_opts *set)
+{
+    size_t bytes = 0;
+
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            bytes = t->base + o->offset > bytes ? t->base + o->offset : bytes;
+    return bytes + sizeof(double) + sizeof(void *);
+}
+
+int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
+{
+    struct bb_words words = {0};
+    void *scratch = calloc(1, extent(set));
+    struct flat flat;
+    int rc = scratch ? 0 : bb_err(BB_EFAIL, "no memory to check a command line");
+
+    TRY(rc);
+    TRY(flatten(set, scratch, &flat));
+    TRY(set_defaults(&flat));
+    TRY(check_names(&flat, argc, argv));
+    TRY(run_argp(&flat, argc, argv, &words));
+out:
+    free(scratch);
+    return rc == BB_OPTS_HELP ? bb_err(BB_EUSAGE, "--help runs nothing") : rc;
+}
+
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg)
 {
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)

@@ -80,6 +80,10 @@ struct bb_words {
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional,
                   FILE *out) BB_MUST_CHECK;
 
+/* bb_opts_check - what bb_opts_parse would say of these words, without anywhere to put them. A question for the help is
+ * -BB_EUSAGE (said). */
+int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;
+
 /* bb_opts_help - the help text: the same on every terminal and in every environment, 100 columns at most. */
 void bb_opts_help(const struct bb_opts *set, FILE *out);
 

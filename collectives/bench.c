@@ -754,3 +754,18 @@ int bb_bench_main(int argc, char **argv)
     rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
     return rc ? rc : bb_bench_execute(&options, &sweep, &bb_report_bench, argc, argv);
 }
+
+int bb_bench_check(int argc, char **argv)
+{
+    const struct bb_bench_mode *mode = argc > 1 ? bb_bench_mode_find(argv[1]) : NULL;
+    struct bb_bench_options options = {0};
+    struct bb_sweep sweep = {0};
+    int rc;
+
+    if (mode)
+        return bb_opts_check(mode->options, argc - 1, argv + 1);
+    rc = bb_opts_check(&bb_bench_set, argc, argv);
+    rc = rc ? rc : bb_bench_parse(&options, &sweep, argc, argv, stdout);
+    bb_bench_release_sweep(&sweep);
+    return rc;
+}

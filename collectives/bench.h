@@ -11,6 +11,10 @@
 /* bb_bench_main - argv[0] is "bench". Called by every rank. Returns 0, BB_OPTS_HELP or -BB_E...; MPI is ended. */
 int bb_bench_main(int argc, char **argv);
 
+/* bb_bench_check - whether bb_bench_main would take these words; needs neither MPI nor a GPU. Returns 0 or -BB_EUSAGE
+ * (said). */
+int bb_bench_check(int argc, char **argv) BB_MUST_CHECK;
+
 /*
  * bb_bench_execute - the run itself, of options and a sweep that are settled; argv is for the results. The sweep is
  * released. Returns as bb_bench_main.

@@ -97,7 +97,7 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct comm_options, common)},
     {0},
 };
-static const struct bb_opts option_set = {
+const struct bb_opts bb_bench_comm_options = {
     .usage = "busbar bench comm [OPTION...]",
     .doc = "What communicators cost, step by step: init, first operations, registration, split, shrink, the end.\n"
            "Host time: from a common start until the call has done its work; the slowest rank counts.",
@@ -122,7 +122,7 @@ static int parse(struct lives *v, int argc, char **argv)
     struct bb_words words;
     int rc;
 
-    TRY(bb_opts_parse(&option_set, &v->options, argc - 1, argv + 1, &words, stdout));
+    TRY(bb_opts_parse(&bb_bench_comm_options, &v->options, argc - 1, argv + 1, &words, stdout));
     if (words.n > 0)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", words.word[0]);
     if (strcmp(v->options.ranks, "doubling") != 0)
@@ -377,7 +377,7 @@ static int run(struct lives *v, int argc, char **argv)
 
     TRY(bb_session_begin(&v->session, &v->options.common));
     TRY(prepare(v));
-    TRY(bb_session_open(&v->session, &option_set, &v->options, argc, argv));
+    TRY(bb_session_open(&v->session, &bb_bench_comm_options, &v->options, argc, argv));
     print_head(v);
     for (int i = 0; i < v->n_counts; i++)
         TRY(measure_count(v, v->counts[i]));

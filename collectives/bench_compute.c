@@ -88,7 +88,7 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_compute_options, common)},
     {0},
 };
-static const struct bb_opts option_set = {
+const struct bb_opts bb_bench_compute_options = {
     .usage = "busbar bench compute [gemm] [passes] [timed] [OPTION...]",
     .doc = "What the GPU computes, next to its own measured limits: matrix products of real layers (TFLOP/s), the\n"
            "memory-bound passes of a layer (GB/s), and how exactly the timed stand-in for compute keeps its time.\n"
@@ -249,7 +249,7 @@ int bb_bench_compute_main(int argc, char **argv)
 {
     struct bb_compute b = {0};
     struct bb_words words;
-    int rc = bb_opts_parse(&option_set, &b.options, argc - 1, argv + 1, &words, stdout), end_rc;
+    int rc = bb_opts_parse(&bb_bench_compute_options, &b.options, argc - 1, argv + 1, &words, stdout), end_rc;
 
     if (rc == 0)
         rc = parse_sections(&words, b.wanted);

@@ -130,7 +130,7 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct overlap_options, common)},
     {0},
 };
-static const struct bb_opts option_set = {
+const struct bb_opts bb_bench_overlap_options = {
     .usage = "busbar bench overlap [OPTION...]",
     .doc =
         "What a matrix product and a collective cost each other: each alone, then both at the same time, on streams\n"
@@ -143,7 +143,7 @@ static int parse(struct overlap *v, int argc, char **argv)
     int64_t mnk[3];
     int rc;
 
-    TRY(bb_opts_parse(&option_set, &v->options, argc - 1, argv + 1, &words, stdout));
+    TRY(bb_opts_parse(&bb_bench_overlap_options, &v->options, argc - 1, argv + 1, &words, stdout));
     if (words.n > 0)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes options alone (--collective NAME)",
                       words.word[0]);
@@ -494,7 +494,7 @@ static int run(struct overlap *v, int argc, char **argv)
     TRY(bb_session_begin(&v->session, &v->options.common));
     warn_of_emulation(v);
     TRY(make_rig(v));
-    TRY(bb_session_open(&v->session, &option_set, &v->options, argc, argv));
+    TRY(bb_session_open(&v->session, &bb_bench_overlap_options, &v->options, argc, argv));
     v->best = json_array();
     print_head(v);
     for (int i = 0; i < v->sizes.n; i++)

@@ -142,7 +142,7 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct p2p_options, common)},
     {0},
 };
-static const struct bb_opts option_set = {
+const struct bb_opts bb_bench_p2p_options = {
     .usage = "busbar bench p2p [OPTION...]",
     .doc = "Latency and bandwidth between every two ranks, one direction and both, as matrices. Links that are slow\n"
            "next to the median of their class (inside a node, between nodes) are named by pair, rank and node.",
@@ -167,7 +167,7 @@ static int parse(struct p2p *p, int argc, char **argv)
     struct bb_words words;
     int rc;
 
-    TRY(bb_opts_parse(&option_set, &p->options, argc - 1, argv + 1, &words, stdout));
+    TRY(bb_opts_parse(&bb_bench_p2p_options, &p->options, argc - 1, argv + 1, &words, stdout));
     if (words.n > 0)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes options alone", words.word[0]);
     TRY(bb_sizes_parse(&p->small, "--latency-sizes", p->options.small));
@@ -587,7 +587,7 @@ static int run(struct p2p *p, int argc, char **argv)
     TRY(check_ranks(p));
     p->pairing = (struct bb_pairing){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_rig(p));
-    TRY(bb_session_open(&p->session, &option_set, &p->options, argc, argv));
+    TRY(bb_session_open(&p->session, &bb_bench_p2p_options, &p->options, argc, argv));
     print_head(p);
     for (p->round = 0; p->round < bb_pairing_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));

@@ -9,10 +9,14 @@
 #include <string.h>
 
 static const struct bb_bench_mode modes[] = {
-    {"compute", "what the GPUs compute: products, memory-bound passes, the timed stand-in", bb_bench_compute_main},
-    {"p2p", "latency and bandwidth between every two ranks, the slow links named", bb_bench_p2p_main},
-    {"comm", "what communicators cost: init, first use, registration, split, shrink, end", bb_bench_comm_main},
-    {"overlap", "a product and a collective alone and together, by size and CTA limit", bb_bench_overlap_main},
+    {"compute", "what the GPUs compute: products, memory-bound passes, the timed stand-in", bb_bench_compute_main,
+     &bb_bench_compute_options},
+    {"p2p", "latency and bandwidth between every two ranks, the slow links named", bb_bench_p2p_main,
+     &bb_bench_p2p_options},
+    {"comm", "what communicators cost: init, first use, registration, split, shrink, end", bb_bench_comm_main,
+     &bb_bench_comm_options},
+    {"overlap", "a product and a collective alone and together, by size and CTA limit", bb_bench_overlap_main,
+     &bb_bench_overlap_options},
 };
 
 const struct bb_bench_mode *bb_bench_mode_at(size_t i)

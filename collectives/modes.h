@@ -2,6 +2,8 @@
 #ifndef BB_COLLECTIVES_MODES_H
 #define BB_COLLECTIVES_MODES_H
 
+#include "bootstrap/opts.h"
+
 #include <stddef.h>
 
 /* argv as bb_bench_main's: argv[1] is the name of the mode. Results go to stdout. Returns 0 or above, or a negative
@@ -9,6 +11,7 @@
 struct bb_bench_mode {
     const char *name, *help;
     int (*run)(int argc, char **argv);
+    const struct bb_opts *options;
 };
 
 /* bb_bench_mode_find - the row of that name, NULL without one. bb_bench_mode_at - the i-th row, NULL past the end. */

@@ -226,23 +226,41 @@ out:
     return rc;
 }
 
+static int parse(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
+{
+    struct bb_words words;
+    int rc;
+
+    TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
+    TRY(bb_proxy_configure(&o->shape, &words, proxy));
+    if (o->shape.ranks == 0)
+        return bb_err(BB_EUSAGE, "plan needs --ranks N, the ranks of the job; nearest: --ranks %d",
+                      o->shape.stages > 0 ? o->shape.stages : 1);
+    if (o->trace && !o->cluster)
+        return bb_err(BB_EUSAGE, "--trace needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+out:
+    return rc;
+}
+
 int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct plan_options o = {0};
-    struct bb_words words;
     int rc;
 
-    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
-    TRY(bb_proxy_configure(&o.shape, &words, &proxy));
-    if (o.shape.ranks == 0)
-        return bb_err(BB_EUSAGE, "plan needs --ranks N, the ranks of the job; nearest: --ranks %d",
-                      o.shape.stages > 0 ? o.shape.stages : 1);
-    if (o.trace && !o.cluster)
-        return bb_err(BB_EUSAGE, "--trace needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    TRY(parse(argc, argv, &o, &proxy));
     if (o.trace)
         TRY(bb_timeline_check_path(o.trace));
     TRY(make(&o, proxy, argc, argv));
 out:
     return rc;
+}
+
+int bb_plan_check(int argc, char **argv)
+{
+    const struct bb_proxy *proxy;
+    struct plan_options o = {0};
+    int rc = bb_opts_check(&set, argc, argv);
+
+    return rc ? rc : parse(argc, argv, &o, &proxy);
 }

@@ -50,6 +50,7 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room);
 
 /* busbar plan; busbar list proxies, models, clusters. Return 0 or a negative error. */
 int bb_plan_main(int argc, char **argv);
+int bb_plan_check(int argc, char **argv); /* the words alone: 0 or -BB_EUSAGE (said) */
 int bb_list_proxies(FILE *out);
 int bb_list_models(FILE *out);
 int bb_list_clusters(FILE *out);

@@ -545,3 +545,11 @@ int bb_proxy_main(int argc, char **argv)
     free(x.devices);
     return rc;
 }
+
+int bb_proxy_check(int argc, char **argv)
+{
+    struct run x = {.argc = argc, .argv = argv};
+    int rc = bb_opts_check(&set, argc, argv);
+
+    return rc ? rc : parse(&x);
+}

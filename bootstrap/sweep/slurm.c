@@ -1,0 +1,243 @@
+/* slurm.c - see slurm.h. */
+#include "bootstrap/sweep/slurm.h"
+
+#include "bootstrap/outfile.h"
+#include "bootstrap/sweep/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TASKS_PER_ARRAY = 1000 };
+
+/* One array: combinations with one set of sbatch lines. */
+struct array {
+    const struct bb_combination **task;
+    size_t n;
+};
+
+static const json_t *slurm_key(const struct bb_slurm_plan *p, const char *key)
+{
+    return json_object_get(json_object_get(p->study->root, "slurm"), key);
+}
+
+static size_t count_or(const json_t *value, size_t otherwise)
+{
+    return value ? (size_t)json_integer_value(value) : otherwise;
+}
+
+static bool has_mark(const char *line)
+{
+    return strstr(line, "{ranks}") || strstr(line, "{nodes}");
+}
+
+static bool sized_by_ranks(const struct bb_slurm_plan *p)
+{
+    const json_t *lines = slurm_key(p, "lines");
+
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        if (has_mark(json_string_value(json_array_get(lines, i))))
+            return true;
+    return false;
+}
+
+static int most_ranks(const struct array *a)
+{
+    int most = 1;
+
+    for (size_t i = 0; i < a->n; i++)
+        most = a->task[i]->ranks > most ? a->task[i]->ranks : most;
+    return most;
+}
+
+static bool asks_for_tasks(const json_t *lines)
+{
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        const char *line = json_string_value(json_array_get(lines, i));
+
+        if (strncmp(line, "--ntasks", 8) == 0 || strncmp(line, "-n", 2) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the script ---- */
+
+/* A line of the user's with {ranks} and {nodes} replaced. */
+static void put_line(const char *line, int ranks, size_t gpus_per_node, FILE *out)
+{
+    size_t nodes = ((size_t)ranks + gpus_per_node - 1) / gpus_per_node;
+
+    fputs("#SBATCH ", out);
+    while (*line) {
+        if (strncmp(line, "{ranks}", 7) == 0 || strncmp(line, "{nodes}", 7) == 0) {
+            fprintf(out, "%zu", line[1] == 'r' ? (size_t)ranks : nodes);
+            line += 7;
+        } else {
+            fputc(*line++, out);
+        }
+    }
+    fputc('\n', out);
+}
+
+/* A file name for sbatch, which has its own marks (%A) and quotes. */
+static void put_log_name(const char *dir, FILE *out)
+{
+    fputs("#SBATCH --output=\"", out);
+    for (; *dir; dir++) {
+        if (*dir == '%' || *dir == '"' || *dir == '\\')
+            fputc(*dir == '%' ? '%' : '\\', out);
+        fputc(*dir, out);
+    }
+    fputs("/slurm-%A_%a.out\"\n", out);
+}
+
+static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
+{
+    size_t at_once = count_or(slurm_key(p, "at_once"), 0), gpus = count_or(slurm_key(p, "gpus_per_node"), 1);
+    const json_t *lines = slurm_key(p, "lines");
+
+    fprintf(out, "#!/bin/sh\n#SBATCH --job-name=%s\n#SBATCH --array=1-%zu", p->study->name, a->n);
+    if (at_once)
+        fprintf(out, "%%%zu", at_once);
+    fputc('\n', out);
+    put_log_name(p->dir, out);
+    if (!asks_for_tasks(lines))
+        fprintf(out, "#SBATCH --ntasks=%d\n", most_ranks(a));
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        put_line(json_string_value(json_array_get(lines, i)), most_ranks(a), gpus, out);
+}
+
+static void put_functions(const struct bb_slurm_plan *p, FILE *out)
+{
+    fputs("# Written by busbar sweep: one task for each combination of a study. The results are put together by\n"
+          "# busbar sweep STUDY --gather.\nset -u\ndir=",
+          out);
+    bb_quote(p->dir, out);
+    fputs("\n\n# run ID SECONDS WORD...: one combination; SECONDS 0: no limit. The record is written last, in one go.\n"
+          "run() {\n"
+          "    file=$dir/$1 limit=$2\n"
+          "    shift 2\n"
+          "    rm -f \"$file.run.json\" \"$file.json\"\n"
+          "    begin=$(date +%s)\n"
+          "    if [ \"$limit\" = 0 ]; then\n"
+          "        \"$@\" >\"$file.out\" 2>\"$file.err\" </dev/null\n"
+          "    else\n"
+          "        timeout -k 5 \"$limit\" \"$@\" >\"$file.out\" 2>\"$file.err\" </dev/null\n"
+          "    fi\n"
+          "    status=$?\n"
+          "    printf '{\"schema\": \"busbar.sweep.run/1\", \"exit_status\": %d, \"seconds\": %d}\\n' \\\n"
+          "        \"$status\" \"$(($(date +%s) - begin))\" >\"$file.run.json.tmp\" &&\n"
+          "        mv \"$file.run.json.tmp\" \"$file.run.json\"\n"
+          "    return \"$status\"\n"
+          "}\n\n",
+          out);
+}
+
+static void put_variables(const struct bb_argv *environment, FILE *out)
+{
+    for (size_t i = 0; i < environment->n; i++) {
+        const char *variable = environment->word[i], *equals = strchr(variable, '=');
+
+        if (equals) {
+            fprintf(out, "    export %.*s=", (int)(equals - variable), variable);
+            bb_quote(equals + 1, out);
+            fputc('\n', out);
+        } else {
+            fprintf(out, "    unset %s\n", variable);
+        }
+    }
+}
+
+static int put_task(const struct bb_slurm_plan *p, const struct bb_combination *c, size_t task, FILE *out)
+{
+    char *json = bb_sweep_file(p->dir, c, ".json");
+    struct bb_argv words = {0};
+    int rc = json ? bb_starter_words(p->starter, c, json, &words) : -BB_EFAIL;
+
+    if (rc == 0) {
+        fprintf(out, "%zu)\n", task);
+        put_variables(&c->environment, out);
+        fprintf(out, "    run %s %.15g ", c->id, c->timeout_s);
+        bb_quote_all(&words, out);
+        fputs("\n    ;;\n", out);
+    }
+    bb_argv_release(&words);
+    free(json);
+    return rc;
+}
+
+static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
+{
+    const json_t *setup = slurm_key(p, "setup");
+    int rc = 0;
+
+    put_head(p, a, out);
+    put_functions(p, out);
+    for (size_t i = 0; i < json_array_size(setup); i++)
+        fprintf(out, "%s\n", json_string_value(json_array_get(setup, i)));
+    fputs("case ${SLURM_ARRAY_TASK_ID:?this is a script for sbatch} in\n", out);
+    for (size_t i = 0; i < a->n && rc == 0; i++)
+        rc = put_task(p, a->task[i], i + 1, out);
+    fprintf(out,
+            "*)\n    echo \"no combination has the number $SLURM_ARRAY_TASK_ID; there are 1 to %zu\" >&2\n    exit 2\n"
+            "    ;;\nesac\n",
+            a->n);
+    return rc;
+}
+
+/* number 0: the only one. */
+static int write_array(const struct bb_slurm_plan *p, const struct array *a, int number, FILE *out)
+{
+    struct bb_outfile file;
+    char *path = NULL;
+    int rc;
+
+    if ((number ? asprintf(&path, "%s/%s-%d.slurm", p->dir, p->study->name, number)
+                : asprintf(&path, "%s/%s.slurm", p->dir, p->study->name)) < 0)
+        return bb_err(BB_EFAIL, "no memory for the name of a script");
+    rc = bb_outfile_open(&file, path, "the array job");
+    if (rc == 0)
+        rc = bb_outfile_close(&file, "the array job", put_script(p, a, file.out));
+    if (rc == 0) {
+        fputs("sbatch ", out);
+        bb_quote(path, out);
+        fputc('\n', out);
+    }
+    free(path);
+    return rc;
+}
+
+/* ---- which task goes into which array ---- */
+
+/* Takes the combinations of one array out of left[n]: all, or those with the ranks of the first. */
+static void take(const struct bb_combination **left, size_t *n, bool by_ranks, size_t most, struct array *a)
+{
+    size_t kept = 0;
+    int ranks = left[0]->ranks;
+
+    a->n = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (a->n < most && (!by_ranks || left[i]->ranks == ranks))
+            a->task[a->n++] = left[i];
+        else
+            left[kept++] = left[i];
+    *n = kept;
+}
+
+int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
+{
+    size_t left_n = p->n, most = count_or(slurm_key(p, "tasks_per_array"), TASKS_PER_ARRAY);
+    const struct bb_combination **left = calloc(p->n + 1, sizeof(*left));
+    struct array a = {.task = calloc(p->n + 1, sizeof(*a.task))};
+    int rc = left && a.task ? 0 : bb_err(BB_EFAIL, "no memory for %zu tasks", p->n), number = 0;
+
+    if (rc == 0)
+        memcpy(left, p->wanted, p->n * sizeof(*left));
+    while (rc == 0 && left_n > 0) {
+        take(left, &left_n, sized_by_ranks(p), most, &a);
+        rc = write_array(p, &a, number || left_n ? ++number : 0, out);
+    }
+    free(left);
+    free(a.task);
+    return rc;
+}

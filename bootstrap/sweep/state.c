@@ -1,0 +1,168 @@
+/* state.c - see state.h. */
+#include "bootstrap/sweep/state.h"
+
+#include "bootstrap/outfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LAST_LINES = 5, LAST_BYTES = 4096 };
+
+char *bb_sweep_file(const char *dir, const struct bb_combination *c, const char *ending)
+{
+    char *path = NULL;
+
+    if (asprintf(&path, "%s/%s%s", dir, c->id, ending) >= 0)
+        return path;
+    bb_err(BB_EFAIL, "no memory for the name of a file");
+    return NULL;
+}
+
+/* NULL when there is no such file or it is not whole. */
+static json_t *load(const char *dir, const struct bb_combination *c, const char *ending)
+{
+    char *path = bb_sweep_file(dir, c, ending);
+    json_t *root = path ? json_load_file(path, 0, NULL) : NULL;
+
+    free(path);
+    return root;
+}
+
+static bool is_whole(const json_t *result)
+{
+    const json_t *status = json_object_get(result, "status");
+    const char *text = json_string_value(status);
+
+    return json_string_value(json_object_get(result, "schema")) && (!status || (text && strcmp(text, "ok") == 0));
+}
+
+void bb_sweep_look(const char *dir, const struct bb_combination *c, struct bb_sweep_found *found)
+{
+    json_t *run = load(dir, c, ".run.json");
+    const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds");
+
+    *found = (struct bb_sweep_found){.result = load(dir, c, ".json"), .exit_status = -1, .seconds = NAN};
+    if (json_is_integer(status))
+        found->exit_status = (int)json_integer_value(status);
+    if (json_is_number(seconds))
+        found->seconds = json_number_value(seconds);
+    if (is_whole(found->result))
+        found->state = BB_SWEEP_COMPLETE;
+    else if (found->exit_status >= 0)
+        found->state = BB_SWEEP_FAILED;
+    json_decref(run);
+}
+
+void bb_sweep_found_release(struct bb_sweep_found *found)
+{
+    json_decref(found->result);
+    found->result = NULL;
+}
+
+/* ---- what it said ---- */
+
+/* A text as JSON takes it. */
+static json_t *line_of(char *line)
+{
+    json_t *text = json_string(line);
+
+    for (char *c = line; !text && *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    return text ? text : json_string(line);
+}
+
+static json_t *lines_of(char *text)
+{
+    json_t *lines = json_array();
+    char *rest = text, *line;
+
+    while ((line = strsep(&rest, "\r\n")) != NULL) {
+        if (!*line)
+            continue;
+        json_array_append_new(lines, line_of(line));
+        if (json_array_size(lines) > LAST_LINES)
+            json_array_remove(lines, 0);
+    }
+    return lines;
+}
+
+json_t *bb_sweep_last_lines(const char *dir, const struct bb_combination *c)
+{
+    char *path = bb_sweep_file(dir, c, ".err"), text[LAST_BYTES + 1];
+    FILE *file = path ? fopen(path, "r") : NULL;
+    size_t n = 0;
+
+    if (file) {
+        if (fseek(file, -LAST_BYTES, SEEK_END) != 0)
+            rewind(file);
+        n = fread(text, 1, LAST_BYTES, file);
+        fclose(file);
+    }
+    for (size_t i = 0; i < n; i++)
+        text[i] = text[i] ? text[i] : '?';
+    text[n] = '\0';
+    free(path);
+    return lines_of(text);
+}
+
+/* ---- writing ---- */
+
+int bb_sweep_forget(const char *dir, const struct bb_combination *c)
+{
+    static const char *const endings[] = {".run.json", ".json", ".json.tmp", ".out", ".err"};
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) && rc == 0; i++) {
+        char *path = bb_sweep_file(dir, c, endings[i]);
+
+        if (!path)
+            return -BB_EFAIL;
+        if (unlink(path) != 0 && errno != ENOENT)
+            rc = bb_err(BB_EFAIL, "cannot remove %s: %s", path, strerror(errno));
+        free(path);
+    }
+    return rc;
+}
+
+int bb_sweep_record(const char *dir, const struct bb_combination *c, int exit_status, double seconds)
+{
+    char *path = bb_sweep_file(dir, c, ".run.json");
+    struct bb_outfile file;
+    int rc = path ? bb_outfile_open(&file, path, "the record of a run") : -BB_EFAIL;
+
+    if (rc == 0) {
+        fprintf(file.out, "{\"schema\": \"busbar.sweep.run/1\", \"exit_status\": %d, \"seconds\": %.3f}\n", exit_status,
+                seconds);
+        rc = bb_outfile_close(&file, "the record of a run", 0);
+    }
+    free(path);
+    return rc;
+}
+
+int bb_sweep_open(const char *dir, int *lock)
+{
+    char *path = NULL;
+    int rc = 0;
+
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return bb_err(BB_EUSAGE, "cannot make the folder %s: %s", dir, strerror(errno));
+    if (!lock)
+        return 0;
+    if (asprintf(&path, "%s/lock", dir) < 0)
+        return bb_err(BB_EFAIL, "no memory for the name of a file");
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*lock < 0)
+        rc = bb_err(BB_EUSAGE, "cannot write to %s: %s", path, strerror(errno));
+    else if (flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        rc = bb_err(BB_EUSAGE, "another sweep is at work in %s; wait for it, or choose another folder with --output",
+                    dir);
+    free(path);
+    return rc;
+}

@@ -1,0 +1,505 @@
+/*
+ * sweep_main.c - `busbar sweep`: read the study, combine, and then run, list, write for Slurm, or only gather. A sweep
+ * is one process without MPI and GPU; what it starts has both.
+ */
+#include "bootstrap/sweep/sweep_main.h"
+
+#include "bootstrap/opts.h"
+#include "bootstrap/outfile.h"
+#include "bootstrap/progress.h"
+#include "bootstrap/sweep/gather.h"
+#include "bootstrap/sweep/slurm.h"
+#include "bootstrap/sweep/starter.h"
+#include "bootstrap/sweep/state.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options {
+    const char *output, *json, *csv, *launcher, *hosts, *launch_arguments, *program, *ranks;
+    double timeout_s;
+    int most;
+    bool list, slurm, gather, retry_failed, restart, quiet;
+};
+
+#define FIELD(name) .offset = offsetof(struct options, name)
+
+static const char *const launchers[] = {"mpirun", "srun", "none", NULL};
+
+static const struct bb_opt what_rows[] = {
+    {.name = "list",
+     .kind = BB_OPT_FLAG,
+     FIELD(list),
+     .help = "start nothing: each combination, its state, its command"},
+    {.name = "slurm",
+     .kind = BB_OPT_FLAG,
+     FIELD(slurm),
+     .help = "start nothing: write what is to be done as Slurm array jobs, and print how to submit them"},
+    {.name = "gather", .kind = BB_OPT_FLAG, FIELD(gather), .help = "start nothing: put together what there is"},
+    {.name = "retry-failed", .kind = BB_OPT_FLAG, FIELD(retry_failed), .help = "run the failed combinations again"},
+    {.name = "restart", .kind = BB_OPT_FLAG, FIELD(restart), .help = "run all combinations again"},
+    {.name = "max-combinations",
+     .kind = BB_OPT_INT,
+     FIELD(most),
+     .def = "1000",
+     .arg = "N",
+     .help = "refuse a study with more",
+     .min = 1,
+     .max = 100000},
+    {0},
+};
+
+static const struct bb_opt how_rows[] = {
+    {.name = "launcher",
+     .kind = BB_OPT_WORD,
+     FIELD(launcher),
+     .arg = "NAME",
+     .help = "what starts the ranks (default: the file's, or mpirun; with --slurm srun)",
+     .words = launchers},
+    {.name = "ranks",
+     .kind = BB_OPT_STRING,
+     FIELD(ranks),
+     .arg = "LIST",
+     .help = "numbers of ranks, as 2,4,8, in place of the file's"},
+    {.name = "hosts",
+     .kind = BB_OPT_STRING,
+     FIELD(hosts),
+     .arg = "LIST",
+     .help = "hosts for the launcher: --host of mpirun, --nodelist of srun"},
+    {.name = "launch-arguments",
+     .kind = BB_OPT_STRING,
+     FIELD(launch_arguments),
+     .arg = "WORDS",
+     .help = "more words for the launcher, split at blanks"},
+    {.name = "program",
+     .kind = BB_OPT_STRING,
+     FIELD(program),
+     .arg = "FILE",
+     .help = "the busbar that is started (default: the file's, or this one)"},
+    {.name = "timeout",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(timeout_s),
+     .arg = "SECONDS",
+     .help = "end a combination that takes longer, where the file has no timeout_s (default: none; a busbar that hangs "
+             "ends by itself)",
+     .min = 0.001,
+     .max = 1e7},
+    {0},
+};
+
+static const struct bb_opt where_rows[] = {
+    {.letter = 'o',
+     .name = "output",
+     .kind = BB_OPT_STRING,
+     FIELD(output),
+     .arg = "DIR",
+     .help = "folder of the results (default: NAME.sweep)"},
+    {.name = "json",
+     .kind = BB_OPT_STRING,
+     FIELD(json),
+     .arg = "FILE",
+     .help = "busbar.sweep/1, all results in one, - for stdout (default: DIR/sweep.json)"},
+    {.name = "csv",
+     .kind = BB_OPT_STRING,
+     FIELD(csv),
+     .arg = "FILE",
+     .help = "the table as CSV, - for stdout (default: DIR/sweep.csv)"},
+    {.name = "quiet", .kind = BB_OPT_FLAG, FIELD(quiet), .help = "no table and no progress line"},
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {
+    {.title = "What to do (default: run what is not complete, then gather)", .opts = what_rows},
+    {.title = "How it is started", .opts = how_rows},
+    {.title = "Results", .opts = where_rows},
+    {0},
+};
+
+static const struct bb_opts set = {
+    .usage = "busbar sweep FILE [OPTION...]",
+    .doc =
+        "Runs a parameter study: every combination of options, environment variables and ranks that the JSON file\n"
+        "FILE asks for, one after another, each under mpirun or srun; then puts all results into one table. What is\n"
+        "complete is not run again, so the same command goes on where it was stopped.",
+    .after =
+        "  {\"command\": \"bench all_reduce\", \"ranks\": 8, \"options\": {\"maxbytes\": \"1G\"},\n"
+        "   \"environment\": {\"NCCL_ALGO\": [\"Ring\", \"Tree\"], \"NCCL_PROTO\": [\"LL\", \"LL128\", \"Simple\"]}}\n"
+        "Keys: name about command options environment ranks launch_arguments timeout_s choices cases leave_out "
+        "repeats\n"
+        "launch{with hosts program} slurm{lines setup at_once tasks_per_array gpus_per_node} columns; see README.\n"
+        "Exit status: 0 all complete, 1 some failed or are missing, 2 usage or a study that cannot be.",
+    .tables = tables,
+};
+
+/* Everything that a sweep holds; zeroed is empty. */
+struct sweep {
+    struct options options;
+    struct bb_study study;
+    struct bb_combinations combinations;
+    struct bb_starter starter;
+    struct bb_progress progress;
+    char *dir;
+    int lock; /* file, 0: none */
+    size_t current, to_run, ran, failed;
+};
+
+/* ---- the words of the command line ---- */
+
+static int check_options(const struct options *o)
+{
+    if (o->list + o->slurm + o->gather > 1)
+        return bb_err(BB_EUSAGE, "--list, --slurm and --gather are three things to do: give one of them");
+    if (o->gather && (o->retry_failed || o->restart))
+        return bb_err(BB_EUSAGE, "--gather starts nothing: leave out --%s", o->restart ? "restart" : "retry-failed");
+    if (o->json && o->csv && strcmp(o->json, "-") == 0 && strcmp(o->csv, "-") == 0)
+        return bb_err(BB_EUSAGE, "--json - and --csv - both want stdout: give one of them a file");
+    return 0;
+}
+
+/* Inside of a job of ranks a launcher would start jobs in the job. */
+static int refuse_launched(void)
+{
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+
+    if (!size)
+        return 0;
+    return bb_err(BB_EUSAGE, "busbar sweep starts the ranks by itself; start it without mpirun");
+}
+
+static int parse(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
+{
+    struct bb_combine_plan plan = {.commands = commands, .n_commands = n};
+    struct bb_words words;
+    int rc;
+
+    TRY(bb_opts_parse(&set, &s->options, argc, argv, &words, stdout));
+    if (words.n != 1)
+        return bb_err(BB_EUSAGE, "%d files given, expected one: busbar sweep FILE", words.n);
+    TRY(check_options(&s->options));
+    TRY(refuse_launched());
+    plan.ranks = s->options.ranks;
+    plan.timeout_s = s->options.timeout_s;
+    plan.most = (size_t)s->options.most;
+    TRY(bb_study_load(&s->study, words.word[0]));
+    TRY(bb_combine(&s->combinations, &s->study, &plan));
+out:
+    return rc;
+}
+
+/* srun is what a batch of Slurm has; what is said by name comes first. */
+static const char *launcher_of(const struct sweep *s)
+{
+    const json_t *launch = json_object_get(s->study.root, "launch");
+
+    if (s->options.launcher || json_object_get(launch, "with"))
+        return s->options.launcher;
+    return s->options.slurm ? "srun" : NULL;
+}
+
+static int make_starter(struct sweep *s)
+{
+    const struct options *o = &s->options;
+    struct bb_argv words = {0};
+    int rc;
+
+    TRY(bb_starter_init(&s->starter, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program));
+    for (size_t i = 0; i < s->combinations.n; i++) {
+        rc = bb_starter_words(&s->starter, &s->combinations.one[i], NULL, &words);
+        bb_argv_release(&words);
+        TRY(rc);
+    }
+out:
+    return rc;
+}
+
+/* An absolute path, since ranks start elsewhere. The folder itself need not be there yet. */
+static int name_folder(struct sweep *s)
+{
+    const char *given = s->options.output;
+    char here[PATH_MAX], name[BB_STUDY_NAME_TEXT + 8];
+
+    snprintf(name, sizeof(name), "%s.sweep", s->study.name);
+    given = given ? given : name;
+    if (!*given || !getcwd(here, sizeof(here)))
+        return bb_err(BB_EUSAGE, "--output: '%s' is no folder: %s", given, strerror(*given ? errno : ENOENT));
+    if ((*given == '/' ? asprintf(&s->dir, "%s", given) : asprintf(&s->dir, "%s/%s", here, given)) < 0) {
+        s->dir = NULL;
+        return bb_err(BB_EFAIL, "no memory for the name of a folder");
+    }
+    return 0;
+}
+
+/* ---- running ---- */
+
+static bool is_wanted(const struct sweep *s, const struct bb_combination *c)
+{
+    struct bb_sweep_found found;
+    enum bb_sweep_state state;
+
+    bb_sweep_look(s->dir, c, &found);
+    state = found.state;
+    bb_sweep_found_release(&found);
+    return s->options.restart || state == BB_SWEEP_TO_DO || (state == BB_SWEEP_FAILED && s->options.retry_failed);
+}
+
+/* The combinations to run, in order: pointers that the caller frees. */
+static const struct bb_combination **wanted(struct sweep *s)
+{
+    const struct bb_combination **list = calloc(s->combinations.n + 1, sizeof(*list));
+
+    s->to_run = 0;
+    for (size_t i = 0; i < s->combinations.n && list; i++)
+        if (is_wanted(s, &s->combinations.one[i]))
+            list[s->to_run++] = &s->combinations.one[i];
+    if (!list)
+        bb_err(BB_EFAIL, "no memory for the combinations");
+    return list;
+}
+
+struct shown {
+    struct sweep *sweep;
+    const struct bb_combination *combination;
+};
+
+static void show(void *arg, double seconds)
+{
+    struct shown *what = arg;
+    struct sweep *s = what->sweep;
+    char text[160];
+
+    bb_progress_show(&s->progress, "%zu/%zu, %zu failed  %s  %.0f s", s->ran + 1, s->to_run, s->failed,
+                     bb_settings_text(what->combination, text, sizeof(text)), seconds);
+}
+
+/* A failure is told at once; its reason is the last line that it wrote. */
+static void tell(struct sweep *s, const struct bb_combination *c, const struct bb_started *ended)
+{
+    struct bb_sweep_found found;
+    json_t *lines;
+    char text[400];
+
+    bb_sweep_look(s->dir, c, &found);
+    if (found.state != BB_SWEEP_COMPLETE) {
+        lines = bb_sweep_last_lines(s->dir, c);
+        const char *last = json_string_value(json_array_get(lines, json_array_size(lines) - 1));
+
+        s->failed++;
+        bb_progress_clear(&s->progress);
+        bb_warn("%s: %s %d%s%s", bb_settings_text(c, text, sizeof(text)),
+                ended->exit_status == 124 ? "out of time," : "failed with", ended->exit_status, last ? ": " : "",
+                last ? last : "");
+        json_decref(lines);
+    }
+    bb_sweep_found_release(&found);
+}
+
+static int run_one(struct sweep *s, const struct bb_combination *c)
+{
+    char *json = bb_sweep_file(s->dir, c, ".json"), *out = bb_sweep_file(s->dir, c, ".out");
+    char *err = bb_sweep_file(s->dir, c, ".err");
+    struct shown shown = {s, c};
+    struct bb_started ended = {0};
+    struct bb_argv words = {0};
+    int rc;
+
+    TRY(json && out && err ? 0 : -BB_EFAIL);
+    TRY(bb_sweep_forget(s->dir, c));
+    TRY(bb_starter_words(&s->starter, c, json, &words));
+    show(&shown, 0);
+    TRY(bb_starter_run(c, &words, out, err, show, &shown, &ended));
+    if (ended.stopped_by)
+        rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu; the same command goes on from here",
+                    strsignal(ended.stopped_by), s->ran, s->to_run);
+    else
+        rc = bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds);
+    TRY(rc);
+    tell(s, c, &ended);
+    s->ran++;
+out:
+    bb_argv_release(&words);
+    free(json);
+    free(out);
+    free(err);
+    return rc;
+}
+
+static int run_wanted(struct sweep *s)
+{
+    const struct bb_combination **list = wanted(s);
+    int rc = list ? 0 : -BB_EFAIL;
+
+    bb_progress_init(&s->progress, 0, s->options.quiet);
+    for (size_t i = 0; i < s->to_run && rc == 0; i++)
+        rc = run_one(s, list[i]);
+    bb_progress_clear(&s->progress);
+    free(list);
+    return rc;
+}
+
+static int write_slurm(struct sweep *s)
+{
+    const struct bb_combination **list = wanted(s);
+    struct bb_slurm_plan plan = {
+        .study = &s->study, .starter = &s->starter, .wanted = list, .n = s->to_run, .dir = s->dir};
+    int rc = list ? bb_slurm_write(&plan, stdout) : -BB_EFAIL;
+
+    if (rc == 0 && s->to_run == 0)
+        bb_warn("nothing is left to do, so no array job was written");
+    free(list);
+    return rc;
+}
+
+/* ---- showing ---- */
+
+/* As env takes them: first what is not set. */
+static void print_environment(const struct bb_argv *environment)
+{
+    if (environment->n)
+        fputs("env ", stdout);
+    for (size_t v = 0; v < environment->n; v++)
+        if (!strchr(environment->word[v], '='))
+            printf("-u %s ", environment->word[v]);
+    for (size_t v = 0; v < environment->n; v++) {
+        const char *variable = environment->word[v], *equals = strchr(variable, '=');
+
+        if (!equals)
+            continue;
+        printf("%.*s=", (int)(equals - variable), variable);
+        bb_quote(equals + 1, stdout);
+        putchar(' ');
+    }
+}
+
+static void print_combination(const struct sweep *s, size_t i)
+{
+    static const char *const states[] = {"to do", "complete", "failed"};
+    const struct bb_combination *c = &s->combinations.one[i];
+    struct bb_sweep_found found;
+    struct bb_argv words = {0};
+    char text[1024];
+
+    bb_sweep_look(s->dir, c, &found);
+    printf("# %zu %s %s: %s\n", i + 1, c->id, states[found.state], bb_settings_text(c, text, sizeof(text)));
+    bb_sweep_found_release(&found);
+    print_environment(&c->environment);
+    if (bb_starter_words(&s->starter, c, NULL, &words) == 0)
+        bb_quote_all(&words, stdout);
+    putchar('\n');
+    bb_argv_release(&words);
+}
+
+static int write_with(const struct bb_gathered *g, const char *path, const char *what,
+                      int (*put)(const struct bb_gathered *, FILE *))
+{
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, what);
+
+    return rc ? rc : bb_outfile_close(&file, what, put(g, file.out));
+}
+
+static int put_json(const struct bb_gathered *g, FILE *out)
+{
+    json_t *root = bb_gathered_json(g);
+    int rc = root ? 0 : bb_err(BB_EFAIL, "no memory for the results");
+
+    if (root && (json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', out) == EOF) &&
+        !ferror(out))
+        rc = bb_err(BB_EFAIL, "no memory for the results");
+    json_decref(root);
+    return rc;
+}
+
+static int put_csv(const struct bb_gathered *g, FILE *out)
+{
+    bb_gathered_csv(g, out);
+    return 0;
+}
+
+/* To `given`, "-" being stdout, or to a file in the folder of the results. */
+static int write_form(const struct sweep *s, const struct bb_gathered *g, const char *given, const char *name,
+                      int (*put)(const struct bb_gathered *, FILE *))
+{
+    char *path = NULL;
+    int rc;
+
+    if (given && strcmp(given, "-") == 0)
+        return put(g, stdout);
+    if (given)
+        return write_with(g, given, "the gathered results", put);
+    if (asprintf(&path, "%s/%s", s->dir, name) < 0)
+        return bb_err(BB_EFAIL, "no memory for the name of a file");
+    rc = write_with(g, path, "the gathered results", put);
+    free(path);
+    return rc;
+}
+
+static bool is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
+static int gather(const struct sweep *s)
+{
+    const struct options *o = &s->options;
+    struct bb_gathered g;
+    int rc;
+
+    TRY(bb_gather(&g, &s->study, &s->combinations, s->dir));
+    TRY(write_form(s, &g, o->json, "sweep.json", put_json));
+    TRY(write_form(s, &g, o->csv, "sweep.csv", put_csv));
+    if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv))
+        bb_gathered_text(&g, stdout);
+    if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)
+        rc = bb_err(BB_EFAIL, "%zu of %zu combinations failed, %zu were not run%s", g.count[BB_SWEEP_FAILED],
+                    s->combinations.n, g.count[BB_SWEEP_TO_DO],
+                    g.count[BB_SWEEP_FAILED] ? " (--retry-failed runs them again)" : "");
+out:
+    bb_gathered_release(&g);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static int list(const struct sweep *s)
+{
+    for (size_t i = 0; i < s->combinations.n; i++)
+        print_combination(s, i);
+    return 0;
+}
+
+static int act(struct sweep *s)
+{
+    int rc;
+
+    TRY(name_folder(s));
+    TRY(make_starter(s));
+    if (s->options.list)
+        return list(s);
+    TRY(bb_sweep_open(s->dir, s->options.gather ? NULL : &s->lock));
+    if (s->options.slurm)
+        return write_slurm(s);
+    if (!s->options.gather)
+        TRY(run_wanted(s));
+    TRY(gather(s));
+out:
+    return rc;
+}
+
+int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands, size_t n)
+{
+    struct sweep s = {0};
+    int rc = parse(&s, argc, argv, commands, n);
+
+    rc = rc ? rc : act(&s);
+    if (s.lock > 0)
+        close(s.lock);
+    bb_starter_release(&s.starter);
+    bb_combinations_release(&s.combinations);
+    bb_study_release(&s.study);
+    free(s.dir);
+    return rc;
+}

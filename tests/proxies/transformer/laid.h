@@ -1,0 +1,136 @@
+/*
+ * laid.h - steps made of single layers: a grid, a program for each place that has one of its own, and what a test's
+ * function writes into it. Lanes are one communicator for each group that the grid has.
+ */
+#ifndef BB_TESTS_LAID_H
+#define BB_TESTS_LAID_H
+
+#include "../made.h"
+
+#include "proxies/check.h"
+#include "proxies/transformer/arch.h"
+#include "proxies/transformer/grid.h"
+#include "proxies/transformer/layer.h"
+
+struct laid {
+    struct bb_arch arch;
+    struct bb_grid grid;
+    struct bb_layers_config config;
+    const char *compute; /* "timed" unless set */
+    struct bb_step step;
+    struct bb_layers *layers;
+    struct bb_grid_groups groups;
+};
+
+typedef void laid_write(struct bb_block *b, const struct laid *l);
+
+static inline struct bb_script_lane laid_lane(struct laid *l, struct bb_script *s, const char *name, int group)
+{
+    struct bb_layout *layout = &l->step.layout;
+    int comm = 0;
+
+    if (group == BB_NONE)
+        return bb_no_lane();
+    while (comm < layout->n_comms && strcmp(layout->comms[comm].name, name) != 0)
+        comm++;
+    if (comm == layout->n_comms)
+        comm = bb_layout_add_comm(layout, name, group);
+    return bb_script_lane(s, layout, comm);
+}
+
+static inline int laid_group(const struct laid *l, enum bb_grid_group first, enum bb_grid_group second)
+{
+    return l->groups.of[first] != BB_NONE ? l->groups.of[first] : l->groups.of[second];
+}
+
+static inline struct bb_block_lanes laid_lanes(struct laid *l, struct bb_script *s)
+{
+    struct bb_block_lanes lanes = bb_no_lanes();
+    int etp = l->grid.etp > 1 ? laid_group(l, BB_GRID_ETP, BB_GRID_TP) : BB_NONE;
+    int etp_ep = laid_group(l, BB_GRID_TP_EP, BB_GRID_ETP);
+
+    lanes.tp = laid_lane(l, s, "tp", l->groups.of[BB_GRID_TP]);
+    lanes.cp = laid_lane(l, s, "cp", l->groups.of[BB_GRID_CP]);
+    if (!l->grid.experts)
+        return lanes;
+    lanes.ep = laid_lane(l, s, "ep", l->groups.of[BB_GRID_EP]);
+    lanes.etp = laid_lane(l, s, "etp", etp);
+    lanes.etp_ep = etp == BB_NONE ? lanes.ep : laid_lane(l, s, "etp_ep", etp_ep == BB_NONE ? etp : etp_ep);
+    return lanes;
+}
+
+static inline int laid_begin(struct laid *l)
+{
+    struct bb_layers_config *c = &l->config;
+    int rc;
+
+    l->grid.experts = l->arch.experts > 0;
+    if (!l->grid.dp)
+        l->grid.dp = 1;
+    rc = bb_grid_settle(&l->grid, l->grid.ranks, NULL, "test");
+    if (rc)
+        return rc;
+    c->arch = &l->arch;
+    c->tp = l->grid.tp;
+    c->cp = l->grid.cp;
+    c->ep = l->grid.experts ? l->grid.ep : 1;
+    c->etp = l->grid.experts ? l->grid.etp : 1;
+    c->micro_batch_size = c->micro_batch_size ? c->micro_batch_size : 1;
+    c->tflops = c->tflops > 0 ? c->tflops : 100;
+    c->gemm = l->compute && strcmp(l->compute, "gemm") == 0;
+    l->step = (struct bb_step){.proxy = "laid"};
+    return bb_layers_new(&l->layers, c, &l->step);
+}
+
+/* grid.ranks, the axes, arch and config are the test's; the rest is made. Returns what bb_layers_new says. */
+static inline int laid_init(struct laid *l, laid_write *write)
+{
+    const char *compute = l->compute ? l->compute : "timed";
+    struct bb_proxy_config config = {.dtype = bb_dtypes[l->config.dtype].name, .compute = compute};
+    int rc = laid_begin(l), variants;
+
+    if (rc)
+        return rc;
+    assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL, &l->step.layout, &l->groups), 0);
+    variants = bb_layers_variants(l->layers);
+    assert_int_equal(bb_step_add_roles(&l->step, variants), 0);
+    for (int v = 0; v < variants; v++) {
+        struct bb_script script;
+        struct bb_block_lanes lanes;
+        struct bb_block block;
+
+        l->step.roles[v].name = "rank";
+        bb_script_init(&script, &l->step.roles[v].program, &config);
+        lanes = laid_lanes(l, &script);
+        bb_block_init(&block, l->layers, &script, &lanes, v);
+        write(&block, l);
+        assert_int_equal(bb_script_result(&script), 0);
+    }
+    for (int r = 0; r < l->step.layout.ranks; r++)
+        l->step.role_of[r] = variants > 1 ? bb_grid_expert_coord(&l->grid, r, BB_AXIS_EP) : 0;
+    return 0;
+}
+
+static inline void laid_release(struct laid *l)
+{
+    bb_layers_free(l->layers);
+    bb_step_release(&l->step);
+}
+
+/* The step passes the checks. */
+static inline void laid_sound(const struct laid *l)
+{
+    struct bb_checks checks;
+
+    assert_int_equal(bb_step_check(&l->step, &checks), 0);
+    for (int i = 0; i < checks.mismatches.n && i < BB_FAULTS_KEPT; i++)
+        print_message("%s\n", checks.mismatches.text[i]);
+    for (int i = 0; i < checks.deadlock.n && i < BB_FAULTS_KEPT; i++)
+        print_message("%s\n", checks.deadlock.text[i]);
+    assert_true(checks.matched);
+    assert_true(checks.deadlock_free);
+    assert_true(checks.safe_serialised);
+    bb_checks_release(&checks);
+}
+
+#endif

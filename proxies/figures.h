@@ -5,8 +5,9 @@
  *
  * A lane's interval begins when its stream has come to the batch and all that the batch waits for is done, and ends
  * with the operation, so it holds the time spent waiting for peers. GPU clocks are never compared between ranks. The
- * split of a collective uses durations only: its members end together, so the last to arrive is the one that took the
- * shortest time, and that time is the transfer; what a rank took longer was waiting.
+ * split into transfer and waiting uses durations only: members of a collective end together, so the last to arrive is
+ * the one that took the shortest time, and that time is the transfer; what a rank took longer was waiting. So with
+ * messages: calls that met, directly or through others (a shift along a pipeline, a halo), share the shortest time.
  */
 #ifndef BB_PROXIES_FIGURES_H
 #define BB_PROXIES_FIGURES_H
@@ -17,8 +18,8 @@
 struct bb_group_figures {
     double busy_us;     /* union of the intervals of its communication                                  */
     double exposed_us;  /* the part of it beside which no kernel ran                                    */
-    double transfer_us; /* collectives: sum of the transfers; NaN for groups that (also) send and receive */
-    double waiting_us;  /* collectives: sum of the waits for the last member; NaN as above              */
+    double transfer_us; /* sum of the transfers; NaN: not told apart                                     */
+    double waiting_us;  /* sum of the waits for who came last; NaN as above                             */
 };
 
 /* Plain data, so that ranks exchange it byte by byte. */

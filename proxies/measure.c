@@ -130,33 +130,59 @@ out:
 /* ---- traced steps
  * ------------------------------------------------------------------------------------------------------ */
 
-/* *all = the figures of every rank over s->n traced steps; NULL when there are none. *last: the own times of the
- * newest one, to be released. */
-static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
-                       struct bb_rank_figures **all, struct bb_trace *last, double *beat_us)
+struct traced {
+    struct bb_rank_figures **all; /* of every rank; NULL when there are none */
+    struct bb_trace *last;        /* own times of the newest, to be released */
+    double beat_us;
+    struct bb_stats *step, *issue; /* NULL: not wanted */
+};
+
+/* own: step and issue times of this rank, n of either. */
+static int traced_stats(struct bb_world *w, const double *own, int n, struct bb_stats *step, struct bb_stats *issue)
 {
+    double *most = calloc((size_t)n, sizeof(*most));
+    int rc;
+
+    TRY(most ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
+    TRY(slowest_of_all(w, own, n, most));
+    TRY(bb_stats_of(most, (size_t)n, step));
+    TRY(slowest_of_all(w, own + n, n, most));
+    TRY(bb_stats_of(most, (size_t)n, issue));
+out:
+    free(most);
+    return rc;
+}
+
+static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress, struct traced *out)
+{
+    double *us = calloc((size_t)s->n * 2 + 1, sizeof(*us));
     struct bb_rank_figures own = {0};
     struct bb_step_time t;
     char name[64];
-    int rc = 0;
+    int rc = us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
 
-    if (s->n == 0)
-        return 0;
+    if (s->n == 0 || rc)
+        goto out;
     TRY(bb_runner_trace(r));
-    TRY(bb_trace_init(last, r));
+    TRY(bb_trace_init(out->last, r));
     for (int i = 0; i < s->n; i++) {
         snprintf(name, sizeof(name), "traced %s %d", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, true, &t));
-        TRY(bb_trace_read(last, r, s->what));
-        TRY(bb_rank_figures_split(&own, r, last));
-        TRY(bb_rank_figures_add(&own, r, last));
-        *beat_us = t.beat_us;
+        TRY(bb_trace_read(out->last, r, s->what));
+        TRY(bb_rank_figures_split(&own, r, out->last));
+        TRY(bb_rank_figures_add(&own, r, out->last));
+        out->beat_us = t.beat_us;
+        us[i] = t.step_us;
+        us[s->n + i] = t.issue_us;
     }
-    *all = calloc((size_t)r->world->size, sizeof(own));
-    TRY(*all ? 0 : bb_err(BB_EFAIL, "no memory for the figures of %d ranks", r->world->size));
-    TRY(bb_world_allgather(r->world, &own, *all, sizeof(own)));
+    *out->all = calloc((size_t)r->world->size, sizeof(own));
+    TRY(*out->all ? 0 : bb_err(BB_EFAIL, "no memory for the figures of %d ranks", r->world->size));
+    TRY(bb_world_allgather(r->world, &own, *out->all, sizeof(own)));
+    if (out->step)
+        TRY(traced_stats(r->world, us, s->n, out->step, out->issue));
 out:
+    free(us);
     return rc;
 }
 
@@ -165,8 +191,8 @@ static int trace_part(struct bb_runner *r, const struct series *s, struct bb_pro
                       struct bb_rank_figures **all)
 {
     struct bb_trace last = {0};
-    double beat_us;
-    int rc = trace_steps(r, s, progress, all, &last, &beat_us);
+    struct traced out = {.all = all, .last = &last};
+    int rc = trace_steps(r, s, progress, &out);
 
     bb_trace_release(&last);
     return rc;
@@ -197,6 +223,7 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
 {
     const struct series warmup = {"warm-up", BB_ISSUE_ALL, plan->warmup};
     const struct series traced = {"step", BB_ISSUE_ALL, plan->traced_steps};
+    struct traced out = {.all = &m->traced, .last = &m->last, .step = &m->traced_step, .issue = &m->traced_issue};
     int rc;
 
     *m = (struct bb_measured){.ranks = r->world->size, .traced_steps = plan->traced_steps};
@@ -204,7 +231,8 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
     TRY(time_steps(r, plan->steps, progress, m));
     if (plan->graph)
         TRY(time_graph(r, plan, progress, m));
-    TRY(trace_steps(r, &traced, progress, &m->traced, &m->last, &m->beat_us));
+    TRY(trace_steps(r, &traced, progress, &out));
+    m->beat_us = out.beat_us;
     if (plan->alone)
         TRY(measure_alone(r, plan, progress, m));
 out:

@@ -32,9 +32,10 @@ struct bb_measured {
     struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
     double capture_ms;              /* host: capturing it and making it ready, slowest rank                   */
     struct bb_rank_figures *traced; /* [ranks] NULL without traced steps                                      */
-    struct bb_trace last;           /* own: the newest traced step of the whole program; empty without one     */
-    double beat_us;                 /* own: bb_step_time.beat_us of that step                                 */
-    bool alone;                     /* the rest is there                                                      */
+    struct bb_stats traced_step, traced_issue; /* as step and issue, of the traced steps of the whole program  */
+    struct bb_trace last; /* own: the newest traced step of the whole program; empty without one     */
+    double beat_us;       /* own: bb_step_time.beat_us of that step                                 */
+    bool alone;           /* the rest is there                                                      */
     double compute_alone_us, comm_alone_us;             /* medians of the slowest rank of each step       */
     struct bb_rank_figures *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */
 };

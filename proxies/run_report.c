@@ -235,14 +235,13 @@ static void print_group(const struct bb_run_report *r, int role, int rank, int g
                         FILE *out)
 {
     const struct bb_group_figures *g = &r->measured->traced[rank].groups[group];
-    bool collectives = !work[group].pairs;
     char bytes[BB_BYTES_TEXT];
 
     fprintf(out, "  %-16s %-6s %5d %6zu %10s", r->step->roles[role].name, r->step->layout.groups[group].name,
             r->step->layout.groups[group].size, work[group].calls, bb_format_bytes((size_t)work[group].bytes, bytes));
     cell(out, 12, 1, g->busy_us);
     cell(out, 12, 1, g->exposed_us);
-    cell(out, 12, 1, collectives ? g->waiting_us : NAN);
+    cell(out, 12, 1, g->waiting_us);
     cell(out, 9, 2, bb_run_report_busbw(r, rank, group, work));
     fputc('\n', out);
 }
@@ -282,6 +281,9 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
         fprintf(out,
                 "# lost to communication on rank %d: %.1f us = %.1f exposed + %.1f slower kernels + %.1f waiting\n",
                 rank, c.total_us, c.exposed_us, c.slowdown_us, c.waiting_us);
+    if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
+        fprintf(out, "# side by side kernels take %.3f of their time alone, transfers %.3f\n", c.compute_slowdown,
+                c.comm_slowdown);
 }
 
 void bb_run_report_head(const struct bb_run_report *r, FILE *out)

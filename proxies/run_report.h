@@ -57,7 +57,7 @@ double bb_run_report_utilisation(const struct bb_run_report *r, double step_us);
 struct bb_cost {
     double total_us, exposed_us, slowdown_us, waiting_us;
     double compute_slowdown; /* time of the kernels, both over alone                                     */
-    double comm_slowdown;    /* time of the transfers of collectives, both over alone                    */
+    double comm_slowdown;    /* time of the transfers, both over alone                                   */
 };
 struct bb_cost bb_run_report_cost(const struct bb_run_report *r, int rank);
 

@@ -18,15 +18,13 @@ static json_t *breakdown(const struct bb_run_report *r, int rank)
 static json_t *group_figures(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
 {
     const struct bb_group_figures *g = &r->measured->traced[rank].groups[group];
-    double waiting_us = work[group].pairs ? NAN : g->waiting_us;
-    double transfer_us = work[group].pairs ? NAN : g->transfer_us;
 
     if (work[group].calls == 0)
         return NULL;
     return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name", r->step->layout.groups[group].name, "calls",
                      (json_int_t)work[group].calls, "bytes", (json_int_t)work[group].bytes, "busy_us",
                      bb_json_real(g->busy_us), "exposed_us", bb_json_real(g->exposed_us), "transfer_us",
-                     bb_json_real(transfer_us), "waiting_us", bb_json_real(waiting_us), "busbw_gbps",
+                     bb_json_real(g->transfer_us), "waiting_us", bb_json_real(g->waiting_us), "busbw_gbps",
                      bb_json_real(bb_run_report_busbw(r, rank, group, work)));
 }
 
@@ -148,6 +146,8 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
     TRY(bb_results_set(res, "step_us", bb_json_stats(&m->step)));
     TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->issue)));
+    TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
+    TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));
     TRY(bb_results_set(res, "graph", graph(m)));
     TRY(bb_results_set(res, "samples_per_s",
                        bb_json_real(r->step->samples > 0 ? r->step->samples / (m->step.p50 / 1e6) : NAN)));

@@ -138,6 +138,27 @@ def test_result_has_head_body_and_figures(busbar, tmp_path):
     assert lost["total_us"] == pytest.approx(lost["exposed_us"] + lost["slowdown_us"] + lost["waiting_us"], abs=0.01)
     assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}
     assert run["check"] == {"enabled": False, "wrong": None}
+    assert run["traced_step_us"]["min"] == run["traced_step_us"]["max"] == pytest.approx(run["step_us"]["p50"], abs=1)
+    assert run["traced_issue_us"]["p50"] > 0
+    for role in run["breakdown_by_role"]:
+        for group in role["groups"]:
+            assert group["transfer_us"] > 0 and group["waiting_us"] >= 0
+            assert group["name"] != "dp" or group["busy_us"] == pytest.approx(group["transfer_us"] + group["waiting_us"], abs=1)
+
+
+def test_without_traced_steps_there_is_nothing_of_them(busbar, tmp_path):
+    run = busbar.json("proxy", "gpt2_large", 4, 2, 2, *ONE, ranks=2, env=NO_DATA, tmp_path=tmp_path)
+    assert run["traced_step_us"] is None and run["traced_issue_us"] is None and run["breakdown"] is None
+
+
+@pytest.mark.parametrize("name,words,ranks", [("gpt2_large", (4, 2, 3), 2), ("bert_large", (8, 4, 3), 8),
+                                              ("cosmoflow", (), 4), ("dlrm", (), 4), ("gpt3", (2, 2), 8)])
+def test_modelled_gpus_do_not_slow_each_other_down(busbar, tmp_path, name, words, ranks):
+    """Messages and collectives alike: an operation takes as long beside a kernel as alone."""
+    run = busbar.json("proxy", name, *words, "--compute", "timed", *QUICK, ranks=ranks,
+                      env={**NO_DATA, "EMU_CLUSTER": str(ROUND)}, tmp_path=tmp_path)
+    assert run["overlap"]["comm_slowdown"] == pytest.approx(1, abs=1e-3)
+    assert run["overlap"]["compute_slowdown"] == pytest.approx(1, abs=1e-3)
 
 
 def test_text_is_on_stdout_of_rank_0_only(busbar):

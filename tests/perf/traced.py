@@ -5,8 +5,9 @@
 
  virtual  emulated GPUs: a step's time on the modelled clock, on which recording an event costs nothing. It must be the same: this shows
           that tracing changes no order, not that it is cheap
- real     emulated GPUs whose clock is the machine's (EMU_TIME=real, no data), or real GPUs: mean GPU time of a step, timed and traced in
-          one run, where what the host takes to record events counts as soon as the GPU has to wait for it
+ real     emulated GPUs whose clock is the machine's (EMU_TIME=real, no data), or real GPUs: median GPU time of a step, timed and traced
+          in one run, where what the host takes to record events counts as soon as the GPU has to wait for it
+ issue    of the same steps, what the host took to issue one
  wall     emulated GPUs on their modelled clock: the machine's time per step, from the length of three runs: with one step, with
           --wall-steps timed, with as many traced. It holds the reading of the events after a traced step too, which is no part of any step
 """
@@ -42,9 +43,9 @@ def run(options, proxy, steps, traced, clock):
 
 
 def gpu_times(options, proxy, clock, steps):
-    """Mean GPU microseconds of a timed and of a traced step, in one run."""
+    """Median microseconds of a timed and of a traced step, in one run: on the GPU, and what the host took to issue it."""
     results = run(options, proxy, steps, steps, clock)[1]
-    return results["step_us"]["mean"], results["breakdown"]["step_us"]
+    return [(results[key]["p50"], results[f"traced_{key}"]["p50"]) for key in ("step_us", "issue_us")]
 
 
 def wall_times(options, proxy):
@@ -76,8 +77,10 @@ def main():
     print(f"{'':<37} {'timed us':>11} {'traced us':>11} {'ratio':>9} {'lowest':>7} {'highest':>7}")
     for proxy in PROXIES:
         if not options.real:
-            show(proxy, "virtual", [gpu_times(options, proxy, "virtual", 3)])
-        show(proxy, "real", [gpu_times(options, proxy, "real", options.steps) for _ in range(options.rounds)])
+            show(proxy, "virtual", gpu_times(options, proxy, "virtual", 3)[:1])
+        steps, issues = zip(*[gpu_times(options, proxy, "real", options.steps) for _ in range(options.rounds)])
+        show(proxy, "real", steps)
+        show(proxy, "issue", issues)
         if not options.real:
             show(proxy, "wall", [wall_times(options, proxy) for _ in range(options.rounds)])
 

@@ -238,6 +238,44 @@ static void pairs_in_a_group(void **state)
     finish(&f);
 }
 
+static int pair_after(struct fixture *f, enum bb_op_kind kind, int wait)
+{
+    struct bb_op op;
+    int last = pair(f, kind, BB_NONE, COUNT);
+
+    op = f->program.ops[last];
+    f->program.n_ops--;
+    return bb_program_add(&f->program, &op, &wait, 1);
+}
+
+/* Rank 0 sends 1,000,000 bytes at 1000 us, which rank 1 takes from 3000 to 4000 us; it sends back at 4500 us what rank
+ * 0 has waited for since 4000 us. */
+static void late_pairs_wait(void **state)
+{
+    struct fixture f;
+    int wait, arrived;
+
+    (void)state;
+    start(&f);
+    wait = compute(&f, world.rank == 0 ? 1000 : 3000, BB_NONE);
+    arrived = pair_after(&f, world.rank == 0 ? BB_OP_SEND : BB_OP_RECV, wait);
+    if (world.rank == 0)
+        pair_after(&f, BB_OP_RECV, BB_NONE);
+    else
+        pair_after(&f, BB_OP_SEND, compute(&f, 500, arrived));
+    measure(&f, true);
+    for (int r = 0; r < 2; r++) {
+        ASSERT_US(f.m.traced[r].groups[0].transfer_us, 2000);
+        ASSERT_US(f.m.traced[r].groups[0].waiting_us, r == 0 ? 2500 : 0);
+        ASSERT_US(f.m.comm_alone[r].groups[0].transfer_us, 2000);
+        ASSERT_US(f.m.comm_alone[r].groups[0].waiting_us, 0);
+    }
+    ASSERT_US(f.m.traced_step.p50, 5500);
+    ASSERT_US(f.m.traced_step.max, 5500);
+    assert_true(f.m.traced_step.n == 2 && f.m.traced_issue.n == 2 && f.m.traced_issue.min > 0);
+    finish(&f);
+}
+
 static void nothing_at_all(void **state)
 {
     struct fixture f;
@@ -329,6 +367,7 @@ int main(void)
         cmocka_unit_test(half_hidden),
         cmocka_unit_test(late_peer),
         cmocka_unit_test(pairs_in_a_group),
+        cmocka_unit_test(late_pairs_wait),
         cmocka_unit_test(data_of_every_collective),
         cmocka_unit_test(wrong_data_are_found),
     };

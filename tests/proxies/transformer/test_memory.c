@@ -1,0 +1,258 @@
+/* test_memory.c - what training holds on a rank, against numbers worked out by hand from the published formulas. */
+#include "proxies/transformer/memory.h"
+
+#include <math.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* A case and what it points to; changed in place. */
+struct held {
+    struct bb_arch arch;
+    struct bb_grid grid;
+    struct bb_schedule schedule;
+    struct bb_sync_policy policy;
+    struct bb_sync_comms dense, expert;
+    struct bb_memory memory;
+};
+
+static void make(struct held *h, const char *model, struct bb_grid grid, int micro_batches)
+{
+    *h = (struct held){.grid = grid};
+    assert_int_equal(bb_arch_load(model, &h->arch), 0);
+    h->grid.experts = h->arch.experts > 0;
+    assert_int_equal(bb_grid_settle(&h->grid, grid.ranks, NULL, "test"), 0);
+    h->schedule = (struct bb_schedule){BB_1F1B, h->grid.pp, micro_batches, 1, h->grid.pp};
+    h->policy = (struct bb_sync_policy){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_SYNC_ADAM};
+    h->dense = h->expert = (struct bb_sync_comms){.n = h->grid.dp * h->grid.cp, .n_replicas = 1};
+    h->expert.n = h->grid.edp;
+    h->memory = (struct bb_memory){.arch = &h->arch,
+                                   .grid = &h->grid,
+                                   .schedule = &h->schedule,
+                                   .policy = &h->policy,
+                                   .dense = &h->dense,
+                                   .expert = &h->expert,
+                                   .sequence = h->arch.sequence,
+                                   .micro_batch_size = 1,
+                                   .cp_ring = true,
+                                   .dtype = BB_BFLOAT16};
+}
+
+/* ---- activations ---------------------------------------------------------------------------------------------------
+ */
+
+#define SBH 25165824.0 /* 2048 tokens of 12288 */
+
+/* GPT-3 175B: 5 a s / h = 80. */
+static void a_layer_of_gpt3(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make(&h, "gpt3_175b", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
+    assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 80));
+    make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
+    assert_true(bb_memory_layer(&h.memory, 0) == SBH * (10 + 24.0 / 8 + 80.0 / 8));
+    h.memory.recompute = BB_RECOMPUTE_SELECTIVE;
+    assert_true(bb_memory_layer(&h.memory, 0) == SBH * (10 + 24.0 / 8));
+    h.memory.sequence_parallel = true;
+    assert_true(bb_memory_layer(&h.memory, 0) == SBH * 34 / 8);
+    h.memory.recompute = BB_RECOMPUTE_NONE;
+    assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 80) / 8);
+    h.memory.recompute = BB_RECOMPUTE_FULL;
+    assert_true(bb_memory_layer(&h.memory, 0) == 2 * SBH / 8);
+    h.memory.sequence_parallel = false;
+    assert_true(bb_memory_layer(&h.memory, 0) == 2 * SBH);
+    h.memory.micro_batch_size = 3;
+    assert_true(bb_memory_layer(&h.memory, 0) == 6 * SBH);
+}
+
+/* Tokens are divided by cp, of the scores' a s only the rows. */
+static void context_parallel_layers(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make(&h, "gpt3_175b", (struct bb_grid){.cp = 4, .ranks = 4}, 1);
+    assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 80) / 4);
+}
+
+/* LLaMA-2 70B: per token 2 bytes of 4 h, q 8192, k and v 1024 each, context 8192, three inner widths of 28672; no
+ * dropout masks, no scores. */
+static void a_layer_of_llama(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
+    assert_true(bb_memory_layer(&h.memory, 0) == 4096 * 2.0 * (4 * 8192 + (2 * 8192 + 2 * 1024 + 3 * 28672) / 8.0));
+}
+
+/* Mixtral: each token goes to two experts, in and out and three inner widths there; router probabilities are floats. */
+static void a_layer_of_mixtral(void **state)
+{
+    double attention = 2.0 * (2 * 4096 + 2 * 128 * (32 + 8)), router = 2.0 * 2 * 4096 + 4 * 8;
+    double experts = 2 * 2.0 * (2 * 4096 + 3 * 14336);
+    struct held h;
+
+    (void)state;
+    make(&h, "mixtral_8x7b", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
+    h.memory.sequence = 4096;
+    assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + experts));
+    h.memory.capacity_factor = 1.5;
+    assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + 1.5 * experts));
+}
+
+/* Stage 0 of 1F1B: min(m, p) micro-batches of L/p layers; interleaved 1 + (p - 1)/(p v) times that; GPipe m. */
+static void schedules_hold_so_many(void **state)
+{
+    double bytes[BB_USES], layer = SBH * (10 + 24.0 / 8 + 10), embedding = 2048 * (8 + 12288.0);
+    struct held h;
+
+    (void)state;
+    make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
+    bb_memory_rank(&h.memory, 0, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 8 * (12 * layer + embedding));
+    bb_memory_rank(&h.memory, 3, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 5 * 12 * layer);
+    h.schedule.micro_batches = 2;
+    bb_memory_rank(&h.memory, 0, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * (12 * layer + embedding));
+
+    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8};
+    bb_memory_rank(&h.memory, 0, bytes);
+    assert_true(fabs(bytes[BB_USE_ACTIVATIONS] / (8 * (1 + 7.0 / 24) * (12 * layer + embedding)) - 1) < 1e-12);
+
+    h.schedule = (struct bb_schedule){BB_GPIPE, 8, 32, 1, 8};
+    bb_memory_rank(&h.memory, 5, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 32 * 12 * layer);
+}
+
+/* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */
+static void the_head_has_logits(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make(&h, "llama2_7b", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
+    assert_true(bb_memory_head(&h.memory) == 4.0 * 4096 * 4096 * (1 + 32000 / 4096.0));
+    make(&h, "llama2_7b", (struct bb_grid){.tp = 4, .ranks = 4}, 1);
+    h.memory.sequence_parallel = true;
+    assert_true(bb_memory_head(&h.memory) == 4.0 * 4096 * 4096 * (1 + 32000 / 4096.0) / 4);
+}
+
+/* ---- model states --------------------------------------------------------------------------------------------------
+ */
+
+static void states_are(struct held *h, enum bb_sync_kind kind, double params, double grads, double optimizer)
+{
+    double bytes[BB_USES], p = 6738415616.0;
+
+    h->policy.kind = kind;
+    bb_memory_rank(&h->memory, 0, bytes);
+    assert_true(bytes[BB_USE_PARAMETERS] == p * params);
+    assert_true(bytes[BB_USE_GRADIENTS] == p * grads);
+    assert_true(bytes[BB_USE_OPTIMIZER] == p * optimizer);
+}
+
+/* ZeRO paper, 16 bits, Adam, 8 replicas: 16 P, 4 P + 12 P/d, 2 P + 14 P/d, 16 P/d. Megatron-LM with float gradients: 18
+ * P, and 6 P + 12 P/d divided. */
+static void states_of_replicas(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
+    states_are(&h, BB_SYNC_ALL_REDUCE, 2, 2, 12);
+    states_are(&h, BB_SYNC_ZERO1, 2, 2, 12 / 8.0);
+    states_are(&h, BB_SYNC_ZERO2, 2, 2 / 8.0, 12 / 8.0);
+    states_are(&h, BB_SYNC_ZERO3, 2 / 8.0, 2 / 8.0, 12 / 8.0);
+    h.policy.grads = BB_FLOAT;
+    states_are(&h, BB_SYNC_ALL_REDUCE, 2, 4, 12);
+    states_are(&h, BB_SYNC_DISTRIBUTED, 2, 4, 12 / 8.0);
+}
+
+/* Experts are divided by ep and shared over edp, the rest over dp. */
+static void states_of_experts(void **state)
+{
+    double bytes[BB_USES], dense = 46702792704.0 - 32 * 8 * 176160768.0, expert = 32 * 2 * 176160768.0;
+    struct held h;
+
+    (void)state;
+    make(&h, "mixtral_8x7b", (struct bb_grid){.dp = 8, .ep = 4, .ranks = 8}, 1);
+    h.policy.kind = BB_SYNC_ZERO1;
+    bb_memory_rank(&h.memory, 0, bytes);
+    assert_int_equal(h.grid.edp, 2);
+    assert_true(bytes[BB_USE_PARAMETERS] == 2 * (dense + expert));
+    assert_true(bytes[BB_USE_OPTIMIZER] == 12 * (dense / 8 + expert / 2));
+}
+
+/* All stages together hold the model, and a tied head's copy of the words. */
+static void stages_hold_the_model(void **state)
+{
+    static const char *const names[] = {"gpt2_large", "llama3_405b", "deepseek_v3", "bert_large"};
+    struct held h;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int pp = 1; pp <= 16; pp *= 2) {
+            double sum = 0;
+
+            make(&h, names[i], (struct bb_grid){.pp = pp, .ranks = pp}, pp);
+            for (int stage = 0; stage < pp; stage++)
+                sum += (double)bb_memory_parameters(&h.memory, stage).dense +
+                       (double)bb_memory_parameters(&h.memory, stage).expert;
+            assert_true(sum == bb_arch_parameters(&h.arch) +
+                                   (h.arch.tied && pp > 1 ? (double)h.arch.vocab * h.arch.hidden : 0));
+        }
+}
+
+/* ---- communication buffers -----------------------------------------------------------------------------------------
+ */
+
+static double communication(const struct held *h, int stage)
+{
+    double bytes[BB_USES];
+
+    bb_memory_rank(&h->memory, stage, bytes);
+    return bytes[BB_USE_COMMUNICATION];
+}
+
+static void what_travels_needs_room(void **state)
+{
+    struct held h;
+
+    (void)state;
+    make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
+    assert_true(communication(&h, 0) == 0);
+    h.policy.kind = BB_SYNC_ZERO3; /* two layers gathered, gradients of one */
+    assert_true(communication(&h, 0) == 202383360.0 * (2 * 2 + 2));
+    h.policy.kind = BB_SYNC_ZERO2;
+    h.policy.rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_DEEPSPEED, .elements = 5e8};
+    assert_true(communication(&h, 0) == 2 * 5e8 * 2);
+    make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 8);
+    assert_true(communication(&h, 2) == 2 * 2 * SBH); /* a message of each direction */
+    h.memory.sequence_parallel = true;
+    assert_true(communication(&h, 2) == 2 * 2 * SBH / 8 + 2 * SBH);
+    make(&h, "llama2_70b", (struct bb_grid){.cp = 4, .ranks = 4}, 1); /* keys and values of 8 heads of 128 */
+    assert_true(communication(&h, 0) == 2.0 * 1024 * 2 * 1024);
+    h.memory.cp_ring = false;
+    assert_true(communication(&h, 0) == 4 * 2.0 * 1024 * 2 * 1024);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_layer_of_gpt3),        cmocka_unit_test(context_parallel_layers),
+        cmocka_unit_test(a_layer_of_llama),       cmocka_unit_test(a_layer_of_mixtral),
+        cmocka_unit_test(schedules_hold_so_many), cmocka_unit_test(the_head_has_logits),
+        cmocka_unit_test(states_of_replicas),     cmocka_unit_test(states_of_experts),
+        cmocka_unit_test(stages_hold_the_model),  cmocka_unit_test(what_travels_needs_room),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -111,6 +111,13 @@ const struct bb_proxy bb_proxies[] = {
      .compute = "timed",
      .defaults = bb_transformer_defaults,
      .build = bb_transformer_build},
+    {.name = "data_parallel",
+     .help = "a model on every rank: buckets, fusion, sharded states or parameter servers",
+     .takes = BB_TAKES_MODEL | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_NODES | BB_TAKES_TIMED |
+              BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC,
+     .compute = "timed",
+     .defaults = bb_training_defaults,
+     .build = bb_training_build},
 };
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 

@@ -83,6 +83,13 @@ void bb_script_wait(struct bb_script *s, int op)
     s->after[s->n_after++] = op;
 }
 
+void bb_script_begin_anew(struct bb_script *s, int op)
+{
+    s->n_after = 0;
+    s->newest = BB_NONE;
+    bb_script_wait(s, op);
+}
+
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst)
 {
     struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);

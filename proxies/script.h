@@ -67,6 +67,9 @@ void bb_script_group_end(struct bb_script *s);
 /* bb_script_wait - the thread waits for that operation; BB_NONE: for nothing. */
 void bb_script_wait(struct bb_script *s, int op);
 
+/* bb_script_begin_anew - what comes next is done by another thread, which has waited for nothing but that operation. */
+void bb_script_begin_anew(struct bb_script *s, int op);
+
 /* ---- what several proxies do ----------------------------------------------------------------------------------- */
 
 /* bb_script_reduce - start the all-reduce of so many gradients, in buffers of its own. */

@@ -56,18 +56,26 @@ static double limit_elements(const struct filling *f, int replicas, int bucket)
     }
 }
 
+static bool belongs(const struct filling *f, const struct bb_sync_bucket *bucket, int i, double limit)
+{
+    double count = (double)bucket->count;
+
+    if (i == f->n || f->arrivals[i].type != f->arrivals[i - 1].type)
+        return false;
+    if (f->rule->kind == BB_BUCKETS_DEEPSPEED)
+        return count + (double)f->arrivals[i].count <= limit;
+    return count < limit;
+}
+
 static void fill_runs(struct filling *f, int replicas)
 {
-    bool exceeds = f->rule->kind != BB_BUCKETS_DEEPSPEED;
-
     for (int i = 0; i < f->n;) {
         double limit = limit_elements(f, replicas, f->b->n);
         struct bb_sync_bucket *bucket = open_bucket(f);
 
         do
             take(f, bucket, i++);
-        while (i < f->n &&
-               (exceeds ? (double)bucket->count < limit : (double)(bucket->count + f->arrivals[i].count) <= limit));
+        while (belongs(f, bucket, i, limit));
     }
 }
 

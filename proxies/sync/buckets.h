@@ -33,7 +33,7 @@ struct bb_bucket_rule {
 struct bb_arrival {
     size_t count;
     double ready_us; /* fusion: when its gradient is there */
-    int unit, type;  /* type: only equal ones are fused         */
+    int unit, type;  /* type: only equal ones go together         */
 };
 
 struct bb_sync_bucket {

@@ -7,10 +7,7 @@
  */
 #include "proxies/sync/sync.h"
 
-#include "cuda/pass.h"
-
 #include <stdlib.h>
-#include <string.h>
 
 #define SLOTS 2 /* gathered units that are there at once: the one in use and the next */
 
@@ -83,22 +80,27 @@ static const char *text(struct bb_sync *s, const char *words)
     return words;
 }
 
-/* A pass over memory on the compute stream, as real work or as long as that would take at least. */
-static void pass(struct bb_sync *s, const char *what, enum bb_pass_kind kind, size_t count, int src, int dst)
+void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_sync_pass *how)
 {
-    const struct bb_pass p = {.kind = kind, .dtype = s->script->dtype, .rows = 1, .cols = count};
+    const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
     struct bb_work *work;
 
-    if (strcmp(s->spec.compute, "gemm") != 0) {
-        bb_script_compute(s->script, what, (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, src, dst);
+    if (!s->real) {
+        bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
         return;
     }
-    work = bb_step_work(s->spec.step);
-    s->script->failed |= work == NULL;
+    work = bb_step_work(step);
+    s->failed |= work == NULL;
     if (!work)
         return;
-    bb_work_add_pass(work, "pass", &p);
-    bb_script_work(s->script, what, work, 1, src, dst);
+    bb_work_add_pass(work, what, &p);
+    bb_script_work(s, what, work, how->times, how->src, how->dst);
+}
+
+static void copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
+{
+    bb_sync_pass(s->script, s->spec.step, what,
+                 &(struct bb_sync_pass){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
 static bool communicates(const struct bb_sync *s)
@@ -109,37 +111,22 @@ static bool communicates(const struct bb_sync *s)
 /* ---- what is reduced together --------------------------------------------------------------------------------------
  */
 
-static int count_tensors(const struct bb_sync_spec *spec)
+int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_arrival **arrivals)
 {
+    double now_us = 0;
     int n = 0;
 
-    for (int u = 0; u < spec->n_units; u++)
-        n += spec->units[u].n;
-    return n;
-}
-
-/* The tensors in the order in which their gradients come: units and their tensors backwards. What must not share a
- * bucket is of another type: units of zero3, else chunks. */
-static int list_arrivals(struct bb_sync *s)
-{
-    const struct bb_sync_spec *spec = &s->spec;
-    int n = count_tensors(spec), i = 0;
-    double now_us = 0;
-
-    s->arrivals = calloc((size_t)n + 1, sizeof(*s->arrivals));
-    if (!s->arrivals)
+    for (int u = 0; u < n_units; u++)
+        n += units[u].n;
+    *arrivals = calloc((size_t)n + 1, sizeof(**arrivals));
+    if (!*arrivals)
         return bb_err(BB_EFAIL, "out of memory for %d tensors", n);
-    for (int u = spec->n_units - 1; u >= 0; u--) {
-        const struct bb_sync_unit *unit = &spec->units[u];
-
-        now_us += unit->backward_us;
-        for (int t = unit->n - 1; t >= 0; t--)
-            s->arrivals[i++] = (struct bb_arrival){.count = unit->tensors[t].count,
-                                                   .ready_us = now_us,
-                                                   .unit = u,
-                                                   .type = bb_sync_is_gathered(s->policy.kind) ? u : unit->chunk};
-        for (int t = 0; t < unit->n; t++)
-            s->held += unit->tensors[t].count;
+    n = 0;
+    for (int u = n_units - 1; u >= 0; u--) {
+        now_us += units[u].backward_us;
+        for (int t = units[u].n - 1; t >= 0; t--)
+            (*arrivals)[n++] = (struct bb_arrival){
+                .count = units[u].tensors[t].count, .ready_us = now_us, .unit = u, .type = apart ? u : units[u].chunk};
     }
     return n;
 }
@@ -197,9 +184,11 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
 static int make_buckets(struct bb_sync *s)
 {
     struct bb_bucket_rule rule = s->policy.rule;
-    int n = list_arrivals(s), rc;
+    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_is_gathered(s->policy.kind), &s->arrivals), rc;
 
     TRY(n < 0 ? n : 0);
+    for (int i = 0; i < n; i++)
+        s->held += s->arrivals[i].count;
     if (bb_sync_is_gathered(s->policy.kind))
         rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_SINGLE};
     TRY(bb_buckets_make(&s->made, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
@@ -440,7 +429,7 @@ static void reduce(struct bb_sync *s, int index)
 
     b->ready = 0;
     if (b->fused)
-        pass(s, "copy in", BB_PASS_COPY, b->count, BB_NONE, b->whole);
+        copy(s, "copy in", b->count, BB_NONE, b->whole);
     b->reduced = start_reduction(s, b);
     if (s->transients)
         s->transient_op[index % s->transients] = b->reduced;
@@ -618,13 +607,18 @@ void bb_sync_finish(struct bb_sync *s)
     bb_sync_reduced(s);
     for (int b = 0; b < s->n && communicates(s); b++)
         if (s->buckets[b].fused)
-            pass(s, "copy out", BB_PASS_COPY, s->buckets[b].count, s->buckets[b].whole, BB_NONE);
+            copy(s, "copy out", s->buckets[b].count, s->buckets[b].whole, BB_NONE);
     if (bb_sync_is_sharded(s->policy.kind))
         own = (own + (size_t)s->spec.comms.n - 1) / (size_t)s->spec.comms.n;
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
     if (own)
-        pass(s, "optimizer", s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD, own, BB_NONE, BB_NONE);
+        bb_sync_pass(s->script, s->spec.step, "optimizer",
+                     &(struct bb_sync_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
+                                            .count = own,
+                                            .times = 1,
+                                            .src = BB_NONE,
+                                            .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);
     put_back(s->script, before);

@@ -24,6 +24,7 @@
 #ifndef BB_PROXIES_SYNC_SYNC_H
 #define BB_PROXIES_SYNC_SYNC_H
 
+#include "cuda/pass.h"
 #include "proxies/model.h"
 #include "proxies/script.h"
 #include "proxies/sync/buckets.h"
@@ -126,6 +127,21 @@ void bb_sync_backward(struct bb_sync *s, int unit);              /* before its b
 void bb_sync_backwarded(struct bb_sync *s, int unit, bool last); /* after it (its weights' gradients): may reduce */
 void bb_sync_reduced(struct bb_sync *s);                         /* waits for all reductions; before a gradient norm */
 void bb_sync_finish(struct bb_sync *s);                          /* bb_sync_reduced, optimizer, gathers             */
+
+/* ---- what servers.h needs as well -------------------------------------------------------------------------------- */
+
+/* bb_sync_arrivals - the tensors in the order in which their gradients come: units and their tensors backwards. What
+ * must not share a bucket is of another type: apart, each unit; else chunks. Returns their number, or -BB_EFAIL. */
+int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_arrival **arrivals);
+
+/* bb_sync_pass - a pass over memory on the compute stream: as real work, or as long as it would take at least. */
+struct bb_sync_pass {
+    enum bb_pass_kind kind;
+    size_t count;
+    int times;
+    int src, dst; /* buffers, BB_NONE */
+};
+void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_sync_pass *how);
 
 /* bb_sync_memory - what training holds for `parameters` local parameters over comms->n ranks, by formula:
  * bytes[BB_USE_PARAMETERS], [BB_USE_GRADIENTS], [BB_USE_OPTIMIZER] are added to (ZeRO paper; Megatron-LM's

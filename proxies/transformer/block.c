@@ -215,22 +215,38 @@ static double time_us(const struct bb_block *b, const struct bb_chores *c, doubl
     return flops * given / bb_layers_flops(b->layers, b->script->layer);
 }
 
+/* What the model needs of it: nothing that is done again, none of the rows that only fill up a capacity. */
+static double needed_flops(const struct bb_block *b, const struct bb_chores *c)
+{
+    struct bb_chores needed = *c;
+    int64_t fair = bb_layers_fair_rows(b->layers);
+
+    if (b->layers->config.capacity_factor > 0 && needed.rows > fair)
+        needed.rows = fair;
+    return b->again ? 0 : bb_chores_flops(&b->layers->sizes, &needed);
+}
+
+static void compute_listed(struct bb_block *b, const char *what, const struct bb_chores *c, int src, int dst)
+{
+    const struct bb_work *work = listed(b->layers, c);
+    struct bb_script *s = b->script;
+
+    s->failed |= !work;
+    if (s->failed || work->n == 0)
+        return;
+    bb_script_work(s, what, work, 1, src, dst);
+    if (!s->failed)
+        s->program->ops[s->program->n_ops - 1].flops = needed_flops(b, c);
+}
+
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_chores *c, int src, int dst)
 {
     double flops = bb_chores_flops(&b->layers->sizes, c);
-    const struct bb_work *work;
 
-    if (c->n == 0)
-        return;
-    if (!b->layers->config.gemm) {
-        if (flops > 0)
-            bb_script_compute(b->script, what, time_us(b, c, flops), flops, src, dst);
-        return;
-    }
-    work = listed(b->layers, c);
-    b->script->failed |= !work;
-    if (work && work->n > 0)
-        bb_script_work(b->script, what, work, 1, src, dst);
+    if (b->layers->config.gemm && c->n > 0)
+        compute_listed(b, what, c, src, dst);
+    else if (flops > 0)
+        bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
 }
 
 void bb_block_piece(struct bb_block *b, const char *what, enum bb_piece piece, enum bb_piece_pass pass, int src,

@@ -27,6 +27,9 @@ struct bb_layers {
     int n_listed;
 };
 
+/* Rows that the experts of a rank get when all experts are alike. */
+int64_t bb_layers_fair_rows(const struct bb_layers *l);
+
 static inline bool bb_has_lane(struct bb_script_lane lane)
 {
     return lane.comm != BB_NONE;

@@ -63,10 +63,12 @@ static void again(struct bb_block *b)
 {
     static const struct bb_chores nothing;
 
+    b->again = true;
     if (bb_has_lane(b->lanes.cp))
         bb_context_forward(b, &nothing, BB_NONE);
     else
         bb_block_piece(b, "attention", BB_PIECE_CORE, BB_PASS_FORWARD, BB_NONE, BB_NONE);
+    b->again = false;
 }
 
 static void half_backward(struct bb_block *b, const struct half *half, int in, int out, bool with_weights)
@@ -139,8 +141,10 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     int between = bb_block_room(b, BB_ROOM_GRADIENT), state = bb_block_room(b, BB_ROOM_STATE);
 
     begin(b, BB_PHASE_BACKWARD, layer);
-    if (b->layers->config.recompute == BB_RECOMPUTE_FULL)
+    b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL;
+    if (b->again)
         pass_forward(b, layer, state, state);
+    b->again = false;
     in = own(b, in, BB_ROOM_GRADIENT);
     if (has_experts(b, layer))
         bb_experts_backward(b, layer, in, between, with_weights);

@@ -72,13 +72,10 @@ void bb_layers_free(struct bb_layers *layers); /* NULL is fine */
 int bb_layers_variants(const struct bb_layers *layers);   /* different programs of one stage: 1, or ep (see above) */
 size_t bb_layers_message(const struct bb_layers *layers); /* elements between two stages: X, or X / t */
 
-/* FLOPs that one rank does for one micro-batch, forward; backward twice, and once more with recompute. For experts: of
- * a rank that gets its equal share. Layers count from 0 over the whole model. */
+/* FLOPs that one rank does for one micro-batch of a layer (from 0, over the whole model), forward; backward twice. For
+ * experts: of a rank that gets its equal share. What operations state as their FLOPs is what the model needs: nothing
+ * for what is computed again, and with a capacity no more than the equal share. */
 double bb_layers_flops(const struct bb_layers *layers, int layer);
-double bb_layers_head_flops(const struct bb_layers *layers);
-
-/* FLOPs of the whole model for one sample, forward and backward: for the utilisation of the device. */
-double bb_layers_sample_flops(const struct bb_layers *layers);
 
 /* ---- one rank's view while its program is written ---------------------------------------------------------------- */
 
@@ -113,6 +110,7 @@ struct bb_block {
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int variant; /* place in the ep group, 0 where bb_layers_variants is 1 */
+    bool again;  /* what is written now was computed before                */
     struct bb_block_room room;
 };
 

@@ -211,9 +211,14 @@ size_t bb_layers_replicated(const struct bb_layers *l, int layer)
     return l->scattered ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
 }
 
+int64_t bb_layers_fair_rows(const struct bb_layers *l)
+{
+    return l->sizes.held * l->sizes.top_k * l->config.etp;
+}
+
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
-    struct bb_chores c = {.rows = l->sizes.held * l->sizes.top_k * l->config.etp};
+    struct bb_chores c = {.rows = bb_layers_fair_rows(l)};
 
     bb_chores_add(&c, BB_PIECE_QKV, BB_PASS_FORWARD);
     bb_chores_add(&c, BB_PIECE_CORE, BB_PASS_FORWARD);
@@ -228,25 +233,4 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
     bb_chores_add(&c, BB_PIECE_SHARED_UP, BB_PASS_FORWARD);
     bb_chores_add(&c, BB_PIECE_SHARED_DOWN, BB_PASS_FORWARD);
     return bb_chores_flops(&l->sizes, &c);
-}
-
-double bb_layers_head_flops(const struct bb_layers *l)
-{
-    struct bb_chores c = {0};
-
-    bb_chores_add(&c, BB_PIECE_HEAD, BB_PASS_FORWARD);
-    return bb_chores_flops(&l->sizes, &c);
-}
-
-double bb_layers_sample_flops(const struct bb_layers *l)
-{
-    struct bb_layers whole = {.config = l->config};
-    double flops;
-
-    whole.config.tp = whole.config.cp = whole.config.ep = whole.config.etp = whole.config.micro_batch_size = 1;
-    settle_sizes(&whole);
-    flops = bb_layers_head_flops(&whole);
-    for (int layer = 0; layer < l->config.arch->layers; layer++)
-        flops += bb_layers_flops(&whole, layer);
-    return 3 * flops;
 }

@@ -683,25 +683,71 @@ static void expert_flops(void **state)
 }
 
 /* 6 P per token, P being what a token passes through but the input's table, norms and biases; and the attention. */
-static void sample_flops(void **state)
+static void step_flops(void **state)
 {
-    static const struct {
-        const char *name;
-        double outside, attention; /* parameters that are no matrices of products; FLOPs per token and position */
-    } models[] = {{"llama2_7b", 32000.0 * 4096 + 65 * 4096, 4.0 * 32 * 4096},
-                  {"mixtral_8x7b", 32000.0 * 4096 + 65 * 4096, 4.0 * 32 * 4096}};
+    static const char *const names[] = {"llama2_7b", "mixtral_8x7b"};
+    static const enum bb_recompute again[] = {BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL};
 
     (void)state;
-    for (int m = 0; m < 2; m++) {
-        struct laid l = {.arch = published(models[m].name),
+    for (int i = 0; i < 6; i++) {
+        struct laid l = {.arch = published(names[i % 2]),
                          .grid = {.ranks = 1},
-                         .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
-        double active = bb_arch_active(&l.arch) - models[m].outside;
+                         .config = {.sequence = 4096, .recompute = again[i / 2], .dtype = BB_BFLOAT16}};
+        double h = 4096, s = 4096, active = bb_arch_active(&l.arch) - 32000 * h - 65 * h, samples = 2;
 
-        assert_int_equal(laid_begin(&l), 0);
-        assert_true(bb_layers_sample_flops(l.layers) == 6 * active * 4096 + 3 * models[m].attention * 4096 * 4096);
-        bb_layers_free(l.layers);
+        assert_int_equal(laid_init(&l, whole_step), 0);
+        assert_true(flops_of(&l, BB_PHASE_FORWARD) + flops_of(&l, BB_PHASE_BACKWARD) ==
+                    samples * (6 * active * s + 12 * 32 * h * s * s));
+        laid_release(&l);
     }
+}
+
+static double backward_us(struct laid l, enum bb_recompute recompute, double *forward_us)
+{
+    double us = 0;
+
+    l.config.recompute = recompute;
+    *forward_us = 0;
+    assert_int_equal(laid_init(&l, both), 0);
+    for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
+        const struct bb_op *op = &l.step.roles[0].program.ops[i];
+
+        *(op->phase == BB_PHASE_FORWARD ? forward_us : &us) += op->compute_us;
+    }
+    laid_release(&l);
+    return us;
+}
+
+/* What is done again takes its time: the whole layer, or 4 s^2 h at 100 TFLOP/s. */
+static void recomputed_times(void **state)
+{
+    struct laid l = {
+        .arch = published("llama2_7b"), .grid = {.ranks = 1}, .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+    double forward, core = 4.0 * 4096 * 4096 * 4096 / 1e8;
+
+    (void)state;
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_NONE, &forward) - 2 * forward) < 1e-6);
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_SELECTIVE, &forward) - 2 * forward - core) < 1e-6);
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_FULL, &forward) - 3 * forward) < 1e-6);
+}
+
+/* A capacity of twice the share is computed, but the model needs the share. */
+static void capacity_flops(void **state)
+{
+    struct laid l = {.arch = published("mixtral_8x7b"),
+                     .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                     .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+    double plain, padded, needed, experts = 2.0 * 4096 * 2 * 176160768;
+
+    (void)state;
+    backward_us(l, BB_RECOMPUTE_NONE, &plain);
+    l.config.capacity_factor = 2;
+    backward_us(l, BB_RECOMPUTE_NONE, &padded);
+    assert_true(fabs(padded - plain - experts / 1e8) < 1e-6);
+    assert_int_equal(laid_init(&l, forward), 0);
+    needed = flops_of(&l, BB_PHASE_FORWARD);
+    assert_true(needed == bb_layers_flops(l.layers, 0));
+    laid_release(&l);
 }
 
 /* Microseconds from FLOPs, or as they are given for a whole layer. */
@@ -823,7 +869,9 @@ int main(void)
         cmocka_unit_test(planted_ring),
         cmocka_unit_test(layer_flops),
         cmocka_unit_test(expert_flops),
-        cmocka_unit_test(sample_flops),
+        cmocka_unit_test(step_flops),
+        cmocka_unit_test(recomputed_times),
+        cmocka_unit_test(capacity_flops),
         cmocka_unit_test(layer_times),
         cmocka_unit_test(random_layouts),
         cmocka_unit_test(refused),

@@ -451,7 +451,7 @@ def test_small_machines_do_less_of_the_work(busbar, tmp_path):
     run = busbar.json("proxy", "all", "--quick", *FEW, "--compute", "gemm", "--scale-counts", 1e-8, "--check", ranks=8,
                       tmp_path=tmp_path)
     rows = {row["proxy"]: row for row in run["results"] if row["fits"]}
-    assert len(rows) == 9 and not any(row["wrong"] for row in rows.values())
+    assert len(rows) == 10 and not any(row["wrong"] for row in rows.values())
     assert all(row["breakdown"]["compute_us"] > 0 for row in rows.values())
 
 
@@ -515,7 +515,7 @@ def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):
 # ---- every proxy -----------------------------------------------------------------------------------------------------
 
 NAMES = ["gpt2_large", "bert_large", "resnet50", "resnet50_ring", "resnet152", "resnet152_scal", "cosmoflow", "dlrm", "gpt3",
-         "gpt3_one_pipe_step", "gpt3_moe", "gpt3_moe_one_pipe_step"]
+         "gpt3_one_pipe_step", "gpt3_moe", "gpt3_moe_one_pipe_step", "transformer"]
 FEW = ("--warmup", 0, "--steps", 1, "--traced-steps", 1)
 
 

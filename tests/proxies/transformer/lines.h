@@ -1,0 +1,39 @@
+/* lines.h - steps from command lines, for tests: lines_make(&step, 16, "transformer --model gpt2_small --tp 2"). */
+#ifndef BB_TESTS_LINES_H
+#define BB_TESTS_LINES_H
+
+#include "../made.h"
+
+#define LINES_WORDS 64
+
+static const struct bb_opt_table lines_tables[] = {
+    {.title = "The step", .opts = bb_proxy_options},
+    {.title = "A transformer", .opts = bb_transformer_options, .base = offsetof(struct bb_proxy_config, transformer)},
+    {.title = "Data parallelism", .opts = bb_sync_options, .base = offsetof(struct bb_proxy_config, sync)},
+    {0},
+};
+static const struct bb_opts lines_set = {.usage = "test", .tables = lines_tables};
+
+/* The step of the line for so many ranks, 0, or the error. Words may not hold blanks. */
+static inline int lines_make(struct bb_step *step, int ranks, const char *line)
+{
+    static char text[1024];
+    char *argv[LINES_WORDS + 1] = {"test"};
+    struct bb_proxy_config config = {0};
+    const struct bb_proxy *proxy;
+    struct bb_words words;
+    int argc = 1, rc;
+
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = strtok(text, " "); word && argc < LINES_WORDS; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    *step = (struct bb_step){0};
+    TRY(bb_opts_parse(&lines_set, &config, argc, argv, &words, stdout));
+    config.ranks = ranks;
+    TRY(bb_proxy_configure(&config, &words, &proxy));
+    rc = bb_step_build(step, proxy, &config);
+out:
+    return rc;
+}
+
+#endif

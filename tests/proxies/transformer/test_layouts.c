@@ -1,0 +1,153 @@
+/*
+ * test_layouts.c - transformers in random layouts: whatever the builder makes of a command line passes every check, and
+ * what it refuses it refuses as bad usage, with a word of what would be near.
+ */
+#include "lines.h"
+
+#include "proxies/check.h"
+#include "proxies/traffic.h"
+
+#define LAYOUTS 1000
+
+/* xorshift: the same layouts everywhere. */
+static unsigned dice;
+
+static int roll(int n)
+{
+    dice ^= dice << 13;
+    dice ^= dice >> 17;
+    dice ^= dice << 5;
+    return (int)(dice % (unsigned)n);
+}
+
+#define PICK(list) list[roll((int)(sizeof(list) / sizeof(list[0])))]
+
+struct pick {
+    const char *model;
+    int tp, cp, pp, dp, ep, vpp, m, layers;
+    bool experts;
+};
+
+static size_t add(char *line, size_t at, const char *option, int value)
+{
+    return at + (size_t)snprintf(line + at, 1024 - at, " --%s %d", option, value);
+}
+
+static size_t add_word(char *line, size_t at, const char *option, const char *word)
+{
+    return *word ? at + (size_t)snprintf(line + at, 1024 - at, " --%s %s", option, word) : at;
+}
+
+/* Sizes that mostly fit each other: the rest of the line is drawn by itself. */
+static struct pick pick_layout(void)
+{
+    static const char *const models[] = {"gpt2_small", "llama3_8b", "mixtral_8x7b", "deepseek_v3", "gpt2_xl"};
+    static const int widths[] = {1, 1, 2, 4}, stages[] = {1, 2, 3, 4}, replicas[] = {1, 2, 3, 4}, each[] = {1, 2};
+    struct pick p = {PICK(models), PICK(widths), PICK(widths), PICK(stages), PICK(replicas), 1, 1, 1 + roll(9), 0, 0};
+
+    p.experts = strcmp(p.model, "mixtral_8x7b") == 0 || strcmp(p.model, "deepseek_v3") == 0;
+    if (p.experts && roll(3))
+        p.ep = PICK(widths);
+    if (p.pp > 1 && roll(3) == 0) {
+        p.vpp = 2 + roll(2);
+        p.m = p.pp * (1 + roll(3));
+    }
+    p.layers = p.pp * p.vpp * PICK(each);
+    return p;
+}
+
+static void write_line(const struct pick *p, char line[1024])
+{
+    static const char *const schedules[] = {"", "gpipe", "1f1b", "zb-h1"};
+    static const char *const syncs[] = {"", "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed"};
+    static const char *const orders[] = {"", "", "tp-cp-ep-pp-dp", "dp-tp-cp-ep-pp", "cp-tp-ep-dp-pp"};
+    static const char *const contexts[] = {"ring", "all_gather", "a2a"}, *const recomputes[] = {"", "selective",
+                                                                                                "full"};
+    size_t at = (size_t)snprintf(line, 1024, "transformer --model %s", p->model);
+
+    at = add(line, at, "tp", p->tp);
+    at = add(line, at, "cp", p->cp);
+    at = add(line, at, "pp", p->pp);
+    at = add(line, at, "layers", p->layers);
+    at = add(line, at, "seq-length", 64);
+    at = add(line, at, "micro-batches", p->m);
+    at = add(line, at, "micro-batch-size", 1 + roll(2));
+    if (p->vpp > 1)
+        at = add(line, at, "vpp", p->vpp);
+    else
+        at = add_word(line, at, "schedule", PICK(schedules));
+    if (p->tp > 1 && (p->experts || roll(2)))
+        at += (size_t)snprintf(line + at, 1024 - at, " --sequence-parallel");
+    if (p->cp > 1)
+        at = add_word(line, at, "cp-comm", PICK(contexts));
+    at = add_word(line, at, "recompute", PICK(recomputes));
+    at = add_word(line, at, "dp-sync", PICK(syncs));
+    at = add_word(line, at, "order", PICK(orders));
+    if (!p->experts)
+        return;
+    at = add(line, at, "ep", p->ep);
+    if (roll(2))
+        at = add(line, at, "etp", 1);
+    if (roll(3) == 0)
+        at = add_word(line, at, "moe-dispatch", "all_gather");
+    else if (roll(2))
+        at = add_word(line, at, "capacity-factor", "1.25");
+    else if (roll(2))
+        add_word(line, at, "moe-imbalance", "0.8");
+}
+
+static void is_sound(const struct bb_step *step, const char *line)
+{
+    struct bb_traffic traffic;
+    struct bb_checks checks;
+
+    assert_int_equal(bb_step_check(step, &checks), 0);
+    if (!checks.matched || !checks.deadlock_free || !checks.safe_serialised)
+        print_error("%d ranks: %s\n  %s\n", step->layout.ranks, line,
+                    checks.mismatches.n   ? checks.mismatches.text[0]
+                    : checks.deadlock.n   ? checks.deadlock.text[0]
+                    : checks.serialised.n ? checks.serialised.text[0]
+                                          : "?");
+    assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
+    bb_checks_release(&checks);
+    assert_int_equal(bb_traffic_init(&traffic, step), 0);
+    bb_traffic_release(&traffic);
+}
+
+static void random_layouts_are_sound(void **state)
+{
+    int built = 0;
+
+    (void)state;
+    dice = 20261121;
+    for (int i = 0; i < LAYOUTS; i++) {
+        struct pick p = pick_layout();
+        struct bb_step step;
+        char line[1024];
+        int rc;
+
+        write_line(&p, line);
+        bb_err_mute(true);
+        rc = lines_make(&step, p.tp * p.cp * p.pp * p.dp, line);
+        bb_err_mute(false);
+        if (rc != 0 && rc != -BB_EUSAGE)
+            print_error("%d: %s\n", rc, line);
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        if (rc)
+            continue;
+        built++;
+        is_sound(&step, line);
+        bb_step_release(&step);
+    }
+    print_message("%d of %d layouts built\n", built, LAYOUTS);
+    assert_true(built > LAYOUTS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_layouts_are_sound),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

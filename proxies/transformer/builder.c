@@ -207,13 +207,14 @@ static int add_comm(struct bb_training *t, enum bb_grid_group group, const char 
 /* The gradient norm: the sum over the ranks of one model, over the shards of the optimizer and over the experts. */
 static int add_norms(struct bb_training *t)
 {
+    enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
     const struct {
         bool wanted;
         enum bb_grid_group group;
         const char *name;
     } norms[] = {
         {true, BB_GRID_TP_PP, "norm"},
-        {bb_sync_is_sharded(t->policy.kind), BB_GRID_DP_CP, "shards' norm"},
+        {bb_sync_is_sharded(t->policy.kind), replicas, "shards' norm"},
         {t->grid.experts, BB_GRID_EP, "experts' norm"},
     };
     int rc = 0;
@@ -231,8 +232,10 @@ out:
 static unsigned wanted_groups(const struct bb_training *t)
 {
     unsigned wanted = BB_GRID_WANT(BB_GRID_TP) | BB_GRID_WANT(BB_GRID_CP) | BB_GRID_WANT(BB_GRID_DP) |
-                      BB_GRID_WANT(BB_GRID_PP) | BB_GRID_WANT(BB_GRID_DP_CP) | BB_GRID_WANT(BB_GRID_TP_PP);
+                      BB_GRID_WANT(BB_GRID_PP) | BB_GRID_WANT(BB_GRID_TP_PP);
 
+    if (t->grid.cp > 1)
+        wanted |= BB_GRID_WANT(BB_GRID_DP_CP);
     if (t->arch.tied && t->grid.pp > 1)
         wanted |= BB_GRID_WANT(BB_GRID_EMBEDDING);
     if (t->grid.experts)
@@ -258,7 +261,7 @@ out:
 
 static int settle_layout(struct bb_training *t)
 {
-    const enum bb_grid_group replicas[BB_SHARES] = {BB_GRID_DP_CP, BB_GRID_EDP};
+    const enum bb_grid_group replicas[BB_SHARES] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
     struct bb_layout *l = &t->step->layout;
     int rc;
 

@@ -143,7 +143,8 @@ void bb_block_head_weights(struct bb_block *b);
  * In this order, after the gradients of the last micro-batch are reduced over dp x cp. */
 
 /* Elements of a layer (or BB_ARCH_HEAD) whose gradients are partial sums on each tp rank: with sequence parallelism
- * what tp does not divide (layer norms, biases after the row-parallel products, routers); else 0. */
+ * what tp does not divide (layer norms, biases after the row-parallel products, routers); else 0. Of the embedding
+ * none: its backward gathers the gradient of all tokens, so positions get theirs whole. */
 size_t bb_layers_replicated(const struct bb_layers *layers, int layer);
 
 /* One all_reduce over tp of `replicated` gradients, the sum over all layers that the rank holds; 0: none. */

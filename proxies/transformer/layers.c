@@ -208,6 +208,8 @@ size_t bb_layers_replicated(const struct bb_layers *l, int layer)
 {
     const struct bb_layers_config *c = &l->config;
 
+    if (layer == BB_ARCH_EMBEDDING) /* its gradient is gathered first, so positions see that of every token */
+        return 0;
     return l->scattered ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
 }
 

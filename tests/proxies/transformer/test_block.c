@@ -445,6 +445,7 @@ static void replicated_bytes(void **state)
     assert_int_equal(laid_begin(&l), 0);
     assert_int_equal(bb_layers_replicated(l.layers, 5), 6 * 12288);
     assert_int_equal(bb_layers_replicated(l.layers, BB_ARCH_HEAD), 2 * 12288);
+    assert_int_equal(bb_layers_replicated(l.layers, BB_ARCH_EMBEDDING), 0);
     assert_int_equal(bb_layers_message(l.layers), 2048 * 12288 / 8);
     bb_layers_free(l.layers);
 }

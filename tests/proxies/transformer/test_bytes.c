@@ -1,0 +1,294 @@
+/*
+ * test_bytes.c - what a transformer's plan moves beside the closed formulas of its parallelisms, and beside numbers
+ * worked out for published models. Wire bytes are the least that one rank sends: of a group of n ranks 2 (n-1)/n of the
+ * payload for an all_reduce, (n-1)/n for all_gather, reduce_scatter and alltoall, the payload of each message sent.
+ */
+#include "lines.h"
+
+#include "proxies/traffic.h"
+#include "proxies/transformer/arch.h"
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+static double factor(const struct bb_traffic_row *row)
+{
+    double part = (row->group_size - 1.0) / row->group_size;
+
+    if (row->kind == BB_OP_COLLECTIVE)
+        return row->coll == BB_ALL_REDUCE ? 2 * part : part;
+    return row->kind == BB_OP_SEND ? 1 : 0;
+}
+
+static const struct bb_traffic_role *role_of(const struct bb_traffic *t, int rank)
+{
+    for (int r = 0; r < t->n; r++)
+        for (int i = 0; i < t->roles[r].n_ranks; i++)
+            if (t->roles[r].ranks[i] == rank)
+                return &t->roles[r];
+    fail();
+    return NULL;
+}
+
+/* What a rank sends on the groups of those names ("tp", "dp,ep"), in elements of one type (or BB_DTYPES: of all). */
+static double wire(const struct bb_step *step, int rank, const char *groups, int dtype)
+{
+    const struct bb_traffic_role *role;
+    struct bb_traffic t;
+    double bytes = 0;
+
+    assert_int_equal(bb_traffic_init(&t, step), 0);
+    role = role_of(&t, rank);
+    for (int i = 0; i < role->n_rows; i++) {
+        const char *name = step->layout.groups[role->rows[i].group].name, *at = strstr(groups, name);
+        size_t n = strlen(name);
+
+        if (at && (at == groups || at[-1] == ',') && (at[n] == ',' || at[n] == '\0') &&
+            (dtype < 0 || dtype == (int)role->rows[i].dtype))
+            bytes += factor(&role->rows[i]) * (double)role->rows[i].bytes;
+    }
+    bb_traffic_release(&t);
+    return bytes;
+}
+
+static double wire_of(const char *line, int ranks, int rank, const char *groups, int dtype)
+{
+    struct bb_step step;
+    double bytes;
+
+    assert_int_equal(lines_make(&step, ranks, line), 0);
+    bytes = wire(&step, rank, groups, dtype);
+    bb_step_release(&step);
+    return bytes;
+}
+
+#define ANY        (-1)
+#define SAME(a, b) assert_float_equal(a, b, 0.5)
+
+/* ---- numbers worked out for published models --------------------------------------------------------------------- */
+
+/* GPT-3 175B, tp 8, one layer and micro-batch: 8 R S and, with sequence parallelism, 10 R S of S = 50331648 bytes. */
+static void gpt3_layer_over_8(void **state)
+{
+    const char *two = "transformer --model gpt3_175b --tp 8 --layers 2 --micro-batches 1 --dp 1";
+    const char *one = "transformer --model gpt3_175b --tp 8 --layers 1 --micro-batches 1 --dp 1";
+    char two_sp[128], one_sp[128];
+
+    (void)state;
+    snprintf(two_sp, sizeof(two_sp), "%s --sequence-parallel", two);
+    snprintf(one_sp, sizeof(one_sp), "%s --sequence-parallel", one);
+    SAME(wire_of(two, 8, 0, "tp", BB_BFLOAT16) - wire_of(one, 8, 0, "tp", BB_BFLOAT16), 352321536);
+    SAME(wire_of(two_sp, 8, 0, "tp", BB_BFLOAT16) - wire_of(one_sp, 8, 0, "tp", BB_BFLOAT16), 440401920);
+    /* the norms' and biases' gradients of the layer more: 2 R of 6 h floats */
+    SAME(wire_of(two_sp, 8, 0, "tp", BB_FLOAT) - wire_of(one_sp, 8, 0, "tp", BB_FLOAT), 2 * 7 / 8.0 * 6 * 12288 * 4);
+}
+
+/* GPT-3 175B, 16 stages, 32 micro-batches: 2 m (p - 1) M per tensor-parallel lane, M = 50331648 bytes. */
+static void gpt3_pipeline_of_16(void **state)
+{
+    struct bb_step step;
+    double all = 0;
+
+    (void)state;
+    assert_int_equal(lines_make(&step, 16 * 8, "transformer --model gpt3_175b --tp 8 --pp 16 --micro-batches 32"), 0);
+    for (int s = 0; s < 16; s++) {
+        double sent = wire(&step, s * 8, "pp", ANY), m = 50331648;
+
+        SAME(sent, 32 * m * (s == 0 || s == 15 ? 1 : 2));
+        all += sent;
+    }
+    SAME(all, 48318382080);
+    bb_step_release(&step);
+}
+
+/* LLaMA-2 7B, fully sharded over 8, everything in 16 bits: R P (2 + 2 + 2) bytes. */
+static void llama2_fully_sharded(void **state)
+{
+    struct bb_step step;
+    struct bb_traffic t;
+    bool unit = false;
+
+    (void)state;
+    assert_int_equal(
+        lines_make(&step, 8, "transformer --model llama2_7b --dp-sync zero3 --grad-dtype bfloat16 --micro-batches 1"),
+        0);
+    SAME(wire(&step, 0, "dp", BB_BFLOAT16), 35376681984);
+    assert_int_equal(bb_traffic_init(&t, &step), 0);
+    for (int i = 0; i < t.roles[0].n_rows; i++) /* a layer, gathered: 404766720 bytes */
+        unit |= t.roles[0].rows[i].coll == BB_ALL_GATHER && t.roles[0].rows[i].count * 8 * 2 == 404766720;
+    assert_true(unit);
+    bb_traffic_release(&t);
+    bb_step_release(&step);
+}
+
+/* Mixtral 8x7B, 4096 tokens, experts over 8: four alltoall of tokens and two of probabilities for each layer. */
+static void mixtral_over_8(void **state)
+{
+    const char *two = "transformer --model mixtral_8x7b --ep 8 --layers 2 --seq-length 4096 --micro-batches 1";
+    const char *one = "transformer --model mixtral_8x7b --ep 8 --layers 1 --seq-length 4096 --micro-batches 1";
+
+    (void)state;
+    SAME(wire_of(two, 8, 0, "ep", BB_BFLOAT16) - wire_of(one, 8, 0, "ep", BB_BFLOAT16), 234881024);
+    /* beside the probabilities one float of the experts' norm, in both */
+    SAME(wire_of(two, 8, 0, "ep", BB_FLOAT) - wire_of(one, 8, 0, "ep", BB_FLOAT), 57344);
+}
+
+/* ---- closed formulas --------------------------------------------------------------------------------------------- */
+
+struct shape {
+    int t, c, p, d, m, b, layers, v;
+    bool sequence_parallel;
+};
+
+static const double h = 4096, s = 512, kv_part = 8.0 / 32; /* Llama 3 8B, short samples */
+
+static int write_line(const struct shape *x, const char *more, char line[512])
+{
+    snprintf(line, 512,
+             "transformer --model llama3_8b --tp %d --cp %d --pp %d --dp %d --micro-batches %d --micro-batch-size %d "
+             "--layers %d --seq-length 512%s %s",
+             x->t, x->c, x->p, x->d, x->m, x->b, x->layers, x->sequence_parallel ? " --sequence-parallel" : "", more);
+    return x->t * x->c * x->p * x->d;
+}
+
+static double r(int n)
+{
+    return (n - 1.0) / n;
+}
+
+/* X = s b h / c, in bytes. */
+static double activations(const struct shape *x)
+{
+    return s * x->b * h / x->c * 2;
+}
+
+static void middle_stages(void **state)
+{
+    static const struct shape shapes[] = {
+        {2, 1, 4, 1, 4, 1, 8, 1, false}, {4, 1, 4, 1, 8, 2, 8, 1, false}, {2, 2, 4, 1, 4, 1, 16, 1, false},
+        {2, 1, 4, 2, 4, 3, 8, 1, true},  {4, 2, 4, 1, 8, 2, 12, 1, true}, {8, 2, 4, 2, 3, 1, 4, 1, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        const struct shape *x = &shapes[i];
+        double of_stage = (double)x->m * x->layers / x->p, message = activations(x) / (x->sequence_parallel ? x->t : 1);
+        struct bb_step step;
+        char line[512];
+        int rank = x->t * x->c * x->d; /* of stage 1 */
+
+        assert_int_equal(lines_make(&step, write_line(x, "", line), line), 0);
+        SAME(wire(&step, rank, "tp", BB_BFLOAT16),
+             of_stage * (x->sequence_parallel ? 10 : 8) * r(x->t) * activations(x));
+        SAME(wire(&step, rank, "cp", BB_BFLOAT16),
+             of_stage * 3 * (x->c - 1) * 2 * x->b * (s / x->c) * h * kv_part / x->t * 2);
+        SAME(wire(&step, rank, "pp", ANY), 2 * x->m * message);
+        if (x->sequence_parallel) /* two norms of h, no biases */
+            SAME(wire(&step, rank, "tp", BB_FLOAT), 2 * r(x->t) * 2 * h * x->layers / x->p * 4);
+        bb_step_release(&step);
+    }
+}
+
+/* Embedding 2 R X on the first stage; head 2 R X and three sums of a float for each token on the last. */
+static void ends_of_the_model(void **state)
+{
+    const struct shape x = {4, 1, 2, 1, 3, 2, 4, 1, false};
+    double layers = (double)x.m * x.layers / x.p * 8 * r(x.t) * activations(&x), one = 2 * r(x.t) * activations(&x);
+    struct bb_step step;
+    char line[512];
+
+    (void)state;
+    assert_int_equal(lines_make(&step, write_line(&x, "", line), line), 0);
+    SAME(wire(&step, 0, "tp", BB_BFLOAT16), layers + x.m * one);
+    SAME(wire(&step, 4, "tp", BB_BFLOAT16), layers + x.m * one);
+    SAME(wire(&step, 0, "tp", BB_FLOAT), 0);
+    SAME(wire(&step, 4, "tp", BB_FLOAT), x.m * 3 * 2 * r(x.t) * s * x.b * 4);
+    bb_step_release(&step);
+}
+
+/* Interleaved: v times the messages, 2 m (p v - 1) of them in all. */
+static void interleaved_messages(void **state)
+{
+    struct bb_step step;
+    double all = 0;
+
+    (void)state;
+    assert_int_equal(
+        lines_make(&step, 4, "transformer --model llama3_8b --pp 4 --vpp 2 --micro-batches 8 --seq-length 512"), 0);
+    for (int rank = 0; rank < 4; rank++)
+        all += wire(&step, rank, "pp", ANY);
+    SAME(all, 2.0 * 8 * (4 * 2 - 1) * s * h * 2);
+    bb_step_release(&step);
+}
+
+/* Parameters that a rank of the whole model has. */
+static double parameters(int layers)
+{
+    struct bb_arch arch;
+
+    assert_int_equal(bb_arch_load("llama3_8b", &arch), 0);
+    assert_int_equal(bb_arch_with_layers(&arch, layers), 0);
+    return bb_arch_parameters(&arch);
+}
+
+static void replicas(void **state)
+{
+    static const struct {
+        const char *sync;
+        double once, times; /* bytes for each parameter and R(d): for each step, for each micro-batch */
+    } rows[] = {
+        {"all_reduce", 8, 0},      {"horovod", 8, 0}, {"zero1", 4 + 2, 0},
+        {"distributed", 4 + 2, 0}, {"zero2", 2, 4},   {"zero3", 0, 2 * 2 + 4},
+    };
+    const struct shape x = {1, 1, 1, 8, 3, 1, 2, 1, false};
+    double p = parameters(x.layers);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char more[64], line[512];
+        int ranks;
+
+        snprintf(more, sizeof(more), "--dp-sync %s", rows[i].sync);
+        ranks = write_line(&x, more, line);
+        /* padding to shards may add a few elements; the norm is one float */
+        assert_float_equal(wire_of(line, ranks, 0, "dp", ANY), r(8) * p * (rows[i].once + x.m * rows[i].times),
+                           r(8) * p * 1e-6);
+    }
+}
+
+/* R(g) P (2 e_p + e_g) in the node, 2 R(N) P / g e_g between nodes. */
+static void hybrid_replicas(void **state)
+{
+    const struct shape x = {1, 1, 1, 8, 1, 1, 2, 1, false};
+    double p = parameters(x.layers);
+    char line[512];
+    int ranks = write_line(&x, "--dp-sync hsdp --gpus-per-node 4", line);
+
+    (void)state;
+    assert_float_equal(wire_of(line, ranks, 0, "dp shard", ANY), r(4) * p * (2 * 2 + 4), p * 1e-6);
+    assert_float_equal(wire_of(line, ranks, 0, "dp replica", ANY), 2 * r(2) * p / 4 * 4, p * 1e-6);
+}
+
+/* GPT-2 ties its table: 2 R of V h / t floats between first and last stage, the words rounded up to a rank's share. */
+static void tied_table(void **state)
+{
+    const char *line = "transformer --model gpt2_small --tp 2 --pp 2 --micro-batches 2 --seq-length 128";
+    double share = (50257 + 1) / 2 * 768.0;
+
+    (void)state;
+    for (int rank = 0; rank < 4; rank += 2)
+        SAME(wire_of(line, 4, rank, "embedding", BB_FLOAT), 2 * r(2) * share * 4);
+    SAME(wire_of("transformer --model llama3_8b --tp 2 --pp 2 --seq-length 128 --layers 2", 4, 0, "embedding", ANY), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt3_layer_over_8),    cmocka_unit_test(gpt3_pipeline_of_16),
+        cmocka_unit_test(llama2_fully_sharded), cmocka_unit_test(mixtral_over_8),
+        cmocka_unit_test(middle_stages),        cmocka_unit_test(ends_of_the_model),
+        cmocka_unit_test(interleaved_messages), cmocka_unit_test(replicas),
+        cmocka_unit_test(hybrid_replicas),      cmocka_unit_test(tied_table),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -3,6 +3,7 @@
 
 #include "bootstrap/outfile.h"
 #include "bootstrap/results.h"
+#include "proxies/transformer/best_order.h"
 
 #include <errno.h>
 #include <math.h>
@@ -81,7 +82,7 @@ double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_predictio
 struct plan_options {
     struct bb_proxy_config shape;
     const char *json, *cluster, *trace;
-    bool ops;
+    bool ops, best_order;
 };
 
 #define FIELD(name) offsetof(struct plan_options, name)
@@ -109,6 +110,11 @@ static const struct bb_opt plan_options[] = {
      .kind = BB_OPT_FLAG,
      .offset = FIELD(ops),
      .help = "also every operation of each role, in the order in which the host issues them"},
+    {.name = "best-order",
+     .kind = BB_OPT_FLAG,
+     .offset = FIELD(best_order),
+     .help = "of transformer: also every order of the axes (--order), by the bytes that cross nodes in a step; nodes "
+             "from --gpus-per-node or --cluster"},
     {.name = "json",
      .kind = BB_OPT_STRING,
      .offset = FIELD(json),
@@ -149,14 +155,40 @@ static int write_file(const json_t *root, const char *path)
     return bb_outfile_close(&file, "the plan", rc);
 }
 
-static int write_json(const struct bb_plan *plan, const struct bb_prediction *p, const struct plan_options *o)
+/* What was found out. */
+struct findings {
+    struct bb_step step;
+    struct bb_plan plan;
+    struct bb_prediction prediction;
+    struct bb_best_order best;
+    bool predicted;
+};
+
+static const struct bb_prediction *prediction_of(const struct findings *f)
+{
+    return f->predicted ? &f->prediction : NULL;
+}
+
+static int add_findings(json_t *root, const struct findings *f, bool ops)
+{
+    int rc, bad = 0;
+
+    TRY(bb_plan_body(root, &f->plan, ops));
+    if (f->predicted)
+        bad |= json_object_set_new(root, "predicted", bb_plan_predicted(&f->plan, &f->prediction));
+    if (f->best.n > 0)
+        bad |= json_object_set_new(root, "best_order", bb_best_order_json(&f->best));
+    rc = bad ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
+out:
+    return rc;
+}
+
+static int write_json(const struct findings *f, const struct plan_options *o)
 {
     json_t *root = json_pack("{s:s, s:s, s:s, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
-                             plan->step->proxy, "options", bb_json_options(&set, o));
-    int rc = root ? bb_plan_body(root, plan, o->ops) : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+                             f->step.proxy, "options", bb_json_options(&set, o));
+    int rc = root ? add_findings(root, f, o->ops) : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
 
-    if (rc == 0 && p && json_object_set_new(root, "predicted", bb_plan_predicted(plan, p)))
-        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
     if (rc == 0 && strcmp(o->json, "-") != 0)
         rc = write_file(root, o->json);
     else if (rc == 0 && (json_dumpf(root, stdout, JSON_INDENT(1)) || putchar('\n') == EOF))
@@ -165,17 +197,18 @@ static int write_json(const struct bb_plan *plan, const struct bb_prediction *p,
     return rc;
 }
 
-static int show(const struct bb_plan *plan, const struct bb_prediction *p, const struct plan_options *o, int argc,
-                char **argv)
+static int show(const struct findings *f, const struct plan_options *o, int argc, char **argv)
 {
     if (o->json && strcmp(o->json, "-") == 0)
-        return write_json(plan, p, o);
+        return write_json(f, o);
     printf("# busbar %s  busbar", BUSBAR_VERSION);
     for (int i = 0; i < argc; i++)
         printf(" %s", argv[i]);
     putchar('\n');
-    bb_plan_print(plan, p, o->ops, stdout);
-    return o->json ? write_json(plan, p, o) : 0;
+    bb_plan_print(&f->plan, prediction_of(f), o->ops, stdout);
+    if (f->best.n > 0)
+        bb_best_order_print(&f->best, stdout);
+    return o->json ? write_json(f, o) : 0;
 }
 
 static int write_trace(const struct bb_step *step, const struct bb_prediction *p, const char *path)
@@ -198,31 +231,32 @@ out:
 static int make(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config shape = o->shape;
-    struct bb_prediction prediction = {0};
     struct bb_cluster cluster;
-    struct bb_plan plan = {0};
-    struct bb_step step = {0};
-    int rc, refused;
+    struct findings f = {0};
     bool sound;
+    int rc;
 
     if (o->cluster)
         TRY(bb_cluster_load(o->cluster, &cluster));
     if (o->cluster && shape.gpus_per_node == 0)
         shape.gpus_per_node = cluster.gpus_per_node;
-    TRY(bb_step_build(&step, proxy, &shape));
-    TRY(count_and_check(&plan, &step));
-    sound = plan.checks.matched && plan.checks.deadlock_free;
-    if (o->cluster && sound)
-        TRY(bb_predict(&step, &cluster, &prediction));
+    TRY(bb_step_build(&f.step, proxy, &shape));
+    TRY(count_and_check(&f.plan, &f.step));
+    sound = f.plan.checks.matched && f.plan.checks.deadlock_free;
+    f.predicted = o->cluster && sound;
+    if (f.predicted)
+        TRY(bb_predict(&f.step, &cluster, &f.prediction));
     if (o->trace && sound)
-        TRY(write_trace(&step, &prediction, o->trace));
-    TRY(show(&plan, o->cluster && sound ? &prediction : NULL, o, argc, argv));
-    refused = bb_checks_refuse(&plan.checks);
-    rc = refused;
+        TRY(write_trace(&f.step, &f.prediction, o->trace));
+    if (o->best_order)
+        TRY(bb_best_order(proxy, &shape, shape.gpus_per_node, &f.best));
+    TRY(show(&f, o, argc, argv));
+    rc = bb_checks_refuse(&f.plan.checks);
 out:
-    bb_prediction_release(&prediction);
-    bb_plan_release(&plan);
-    bb_step_release(&step);
+    bb_best_order_release(&f.best);
+    bb_prediction_release(&f.prediction);
+    bb_plan_release(&f.plan);
+    bb_step_release(&f.step);
     return rc;
 }
 
@@ -238,6 +272,11 @@ static int parse(int argc, char **argv, struct plan_options *o, const struct bb_
                       o->shape.stages > 0 ? o->shape.stages : 1);
     if (o->trace && !o->cluster)
         return bb_err(BB_EUSAGE, "--trace needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))
+        return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", (*proxy)->name);
+    if (o->best_order && !o->cluster && o->shape.gpus_per_node == 0)
+        return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
+                                 "--gpus-per-node 8");
 out:
     return rc;
 }

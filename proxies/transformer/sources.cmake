@@ -1,6 +1,7 @@
 target_sources(bb_steps PRIVATE
   transformer/arch.c
   transformer/arch_load.c
+  transformer/best_order.c
   transformer/builder.c
   transformer/grid.c
   transformer/grid_settle.c

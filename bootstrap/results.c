@@ -31,6 +31,7 @@ struct bb_results {
     FILE *out; /* for "-", else NULL */
     char *path, *temporary;
     bool special; /* path is a device or a pipe: a rename would replace it */
+    bool foreign; /* another program's schema: no status */
     bool dirty;
     double written_s, cost_s; /* end and duration of the last write */
     int rc;                   /* of a write that failed where nobody could be told */
@@ -51,6 +52,8 @@ static int write_failed(const struct bb_results *res, FILE *file, const char *pa
 /* Status last, as a reader's eye wants it. */
 static void put_status(struct bb_results *res)
 {
+    if (res->foreign)
+        return;
     json_object_del(res->root, "status");
     json_object_set_new(res->root, "status", json_string(res->status));
 }
@@ -262,6 +265,19 @@ out:
     return rc;
 }
 
+/* FILE, or the first of FILE.0, FILE.1 .. that is not there; NULL without memory. */
+static char *fresh_path(const char *path)
+{
+    char *free_one = strdup(path);
+
+    for (int i = 0; free_one && access(free_one, F_OK) == 0; i++) {
+        free(free_one);
+        if (asprintf(&free_one, "%s.%d", path, i) < 0)
+            free_one = NULL;
+    }
+    return free_one;
+}
+
 /* What --json names: the stream, a special file, or a file behind links. */
 static int set_target(struct bb_results *res, const struct bb_results_head *head)
 {
@@ -273,9 +289,12 @@ static int set_target(struct bb_results *res, const struct bb_results_head *head
         return 0;
     }
     res->special = exists && !S_ISREG(old.st_mode);
-    res->path = exists ? realpath(head->path, NULL) : strdup(head->path);
     if (exists && S_ISDIR(old.st_mode))
         return bb_err(BB_EUSAGE, "results: %s is a directory, expected a file", head->path);
+    if (head->fresh && !res->special)
+        res->path = fresh_path(head->path);
+    else
+        res->path = exists ? realpath(head->path, NULL) : strdup(head->path);
     if (!res->path || asprintf(&res->temporary, "%s.tmp", res->path) < 0)
         return bb_err(BB_EFAIL, "results: no memory");
     return res->special ? 0 : start_saving(res);
@@ -288,23 +307,19 @@ static struct bb_results *new_results(const struct bb_results_head *head, const 
     if (!res)
         return NULL;
     init_lock(res);
-    res->root = new_root(head, world);
-    if (!head->no_rows) {
-        res->rows = json_array();
-        json_object_set_new(res->root, "results", res->rows);
-    }
+    res->foreign = head->root != NULL;
+    res->root = head->root ? json_incref(head->root) : new_root(head, world);
+    if (!head->no_rows && !res->foreign)
+        json_object_set_new(res->root, "results", json_array());
+    res->rows = json_object_get(res->root, "results");
     res->status = "running";
     return res;
 }
 
-int bb_results_open(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
+static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
-    struct bb_results *res;
+    struct bb_results *res = new_results(head, world);
 
-    *out = NULL;
-    if (!head->path || (world && world->rank != 0))
-        return 0;
-    res = new_results(head, world);
     if (!res)
         return bb_err(BB_EFAIL, "results: no memory");
     if (set_target(res, head)) {
@@ -316,6 +331,22 @@ int bb_results_open(struct bb_results **out, const struct bb_results_head *head,
         return 0;
     res->world = world;
     return bb_rollcall_hook(world->roll, BB_ROLL_AT_ONCE, save_at_end, res);
+}
+
+int bb_results_open(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
+{
+    int rc = 0;
+
+    *out = NULL;
+    if (head->path && (!world || world->rank == 0))
+        rc = open_results(out, head, world);
+    json_decref(head->root);
+    return rc;
+}
+
+const char *bb_results_path(const struct bb_results *res)
+{
+    return res ? res->path : NULL;
 }
 
 /* A failed save by the saver is told to the next who adds something. */

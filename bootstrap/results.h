@@ -38,6 +38,8 @@ struct bb_results_head {
     int n_devices;
     bool emulated;
     bool shared_gpu;
+    json_t *root; /* of another program's schema, results[] in it; taken over by rank 0's. NULL: busbar's  */
+    bool fresh;   /* no file is replaced: FILE.0, FILE.1 .. are taken instead of one that exists              */
     bool no_rows; /* the schema has no results[] (proxy, plan) */
 };
 
@@ -48,6 +50,9 @@ struct bb_results; /* opaque: holds a lock */
  * not after an hour). world may be NULL (plan). The head's texts are copied. Returns 0, -BB_EUSAGE (path) or -BB_EFAIL.
  */
 int bb_results_open(struct bb_results **res, const struct bb_results_head *head, struct bb_world *world) BB_MUST_CHECK;
+
+/* bb_results_path - the file that is written; NULL: none. */
+const char *bb_results_path(const struct bb_results *res);
 
 /* bb_results_row - append to "results". */
 int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;

@@ -466,6 +466,19 @@ static int gather_pids(struct bench *b, int *pids)
     return bb_world_allgather(&b->world, &own, pids, sizeof own);
 }
 
+/* What busbar's own schema has at its top besides the head. */
+static int describe_run(struct bench *b)
+{
+    struct bb_results *json = b->report.json;
+    int rc;
+
+    TRY(bb_results_set(json, "options", bb_json_options(&bb_bench_set, &b->options)));
+    TRY(bb_observer_stamp(&b->observer, json));
+    TRY(bb_results_set(json, "registration", json_string(bb_registration_names[b->registration.kind])));
+out:
+    return rc;
+}
+
 static int open_report(struct bench *b, int argc, char **argv)
 {
     const struct bb_common *common = &b->options.common;
@@ -504,14 +517,14 @@ static int open_report(struct bench *b, int argc, char **argv)
     b->report.registration = &b->registration;
     b->report.out = table ? stdout : NULL;
     bb_progress_init(&b->progress, b->world.rank, common->quiet);
+    if (b->report.style->json_root) {
+        json.root = b->report.style->json_root(&b->report, &text, argc, argv);
+        json.fresh = true;
+    }
     rc = bb_results_open(&b->report.json, &json, &b->world);
     TRY(all_know(b, bb_world_agree(&b->world, rc, "opening the results")));
-    if (b->report.json)
-        TRY(bb_results_set(b->report.json, "options", bb_json_options(&bb_bench_set, &b->options)));
-    if (b->report.json)
-        TRY(bb_observer_stamp(&b->observer, b->report.json));
-    if (b->report.json)
-        TRY(bb_results_set(b->report.json, "registration", json_string(bb_registration_names[b->registration.kind])));
+    if (b->report.json && !b->report.style->json_root)
+        TRY(describe_run(b));
     bb_report_head(&b->report, &text);
 out:
     free(devices);
@@ -702,7 +715,7 @@ static int run(struct bench *b, int argc, char **argv)
     TRY(note_free(b, &b->memory.free_after_buffers));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
-    TRY(bb_report_memory_used(&b->report));
+    TRY(bb_report_close(&b->report));
     rc = all_know(b, b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : 0);
 out:
     return rc;

@@ -5,15 +5,22 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 int bb_marks_init(struct bb_marks *m, int n, int skip, int ranks)
 {
     int rc = 0;
 
-    *m = (struct bb_marks){.n = n, .skip = skip};
+    *m = (struct bb_marks){.n = n, .skip = skip, .ranks = ranks};
     m->event = calloc((size_t)n + 1, sizeof *m->event);
     m->us = calloc((size_t)n, sizeof *m->us);
     m->all_us = calloc((size_t)n * (size_t)ranks, sizeof *m->all_us);
+    for (int place = 0; place < 2; place++) {
+        m->row_us[place] = calloc((size_t)n, sizeof *m->us);
+        m->row_all_us[place] = calloc((size_t)n * (size_t)ranks, sizeof *m->us);
+        if (!m->row_us[place] || !m->row_all_us[place])
+            return bb_err(BB_EFAIL, "no memory for the times of %d iterations", n);
+    }
     if (!m->event || !m->us || !m->all_us)
         return bb_err(BB_EFAIL, "no memory for the times of %d iterations", n);
     for (int i = 0; i <= n && rc == 0; i++)
@@ -27,6 +34,10 @@ void bb_marks_release(struct bb_marks *m)
         if (m->event[i])
             (void)cudaEventDestroy(m->event[i]);
     free(m->event);
+    for (int place = 0; place < 2; place++) {
+        free(m->row_us[place]);
+        free(m->row_all_us[place]);
+    }
     free(m->us);
     free(m->all_us);
     *m = (struct bb_marks){0};
@@ -48,6 +59,12 @@ int bb_marks_read(struct bb_marks *m)
     }
 out:
     return rc;
+}
+
+void bb_marks_keep(struct bb_marks *m, int placement)
+{
+    memcpy(m->row_us[placement], m->us, (size_t)m->n * sizeof *m->us);
+    memcpy(m->row_all_us[placement], m->all_us, (size_t)m->n * (size_t)m->ranks * sizeof *m->us);
 }
 
 static double variation(const double *us, int n)

@@ -12,11 +12,13 @@
 #include <stdbool.h>
 
 struct bb_marks {
-    cudaEvent_t *event; /* [n + 1] borders                                     */
-    double *us;         /* [n] this rank's iterations                          */
-    double *all_us;     /* [ranks * n]                                         */
-    int n, skip;        /* iterations; leading ones that the figures leave out */
-    bool on;            /* the iterations that are issued now are marked       */
+    cudaEvent_t *event;                /* [n + 1] borders                                     */
+    double *us;                        /* [n] this rank's iterations                          */
+    double *all_us;                    /* [ranks * n]                                         */
+    double *row_us[2], *row_all_us[2]; /* us and all_us of a row's placement, out of place and in place */
+    int n, skip;                       /* iterations; leading ones that the figures leave out */
+    int ranks;
+    bool on; /* the iterations that are issued now are marked       */
 };
 
 /* What the iterations of a row were like; of each iteration the slowest rank of the group counts. */
@@ -34,6 +36,9 @@ int bb_marks_border(struct bb_marks *m, size_t i, cudaStream_t stream) BB_MUST_C
 
 /* bb_marks_read - the times between the borders, which have passed. */
 int bb_marks_read(struct bb_marks *m) BB_MUST_CHECK;
+
+/* bb_marks_keep - us and all_us as they are now are those of the row's placement, 0 or 1. */
+void bb_marks_keep(struct bb_marks *m, int placement);
 
 /* bb_marks_figures - over the ranks r with groups[r] equal to this rank's (NULL: all). All ranks of the world call it.
  */

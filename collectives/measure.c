@@ -396,8 +396,10 @@ static int measure_row(struct bb_rig *rig, const struct bb_case *c, struct bb_fi
     TRY(bb_model_estimate(rig, c, &f->model_us));
     TRY(take_samples(rig, c, f));
     TRY(bb_observe_end(rig->observer, rig->world, &f->seen));
-    if (rig->marks)
+    if (rig->marks) {
         TRY(bb_marks_figures(rig->marks, rig->world, rig->groups, &f->iterations));
+        bb_marks_keep(rig->marks, c->in_place);
+    }
     TRY(sum_up(rig, c, f));
     bandwidths(c, f);
     TRY(verified_passes(rig, c, f));

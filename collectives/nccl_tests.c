@@ -6,6 +6,7 @@
 
 #include "bootstrap/units.h"
 #include "collectives/bench.h"
+#include "collectives/nccl_tests_json.h"
 #include "collectives/options.h"
 #include "collectives/report.h"
 
@@ -81,7 +82,7 @@ static const struct bb_opt own_rows[] = {
      .kind = BB_OPT_STRING,
      FIELD(bench.common.json),
      .arg = "FILE",
-     .help = "write the results as JSON (schema busbar.bench/1), - for stdout"},
+     .help = "write the results as JSON in nccl-tests' own form, - for stdout; a file that exists stays: FILE.0 .."},
     {.letter = 'D',
      .name = "device_implementation",
      .kind = BB_OPT_INT,
@@ -239,14 +240,59 @@ static void head(const struct bb_report *r, const struct bb_report_head *h)
     if (r->shared_gpu)
         fprintf(r->out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
     print_devices(r, h);
+    if (bb_results_path(r->json))
+        fprintf(r->out, "# Writing JSON output to %s\n", bb_results_path(r->json));
+}
+
+/* Of each placement who moves how much, and how fast that is; above the row, which stays whole. */
+static void print_summary(const struct bb_report *r, const struct bb_row *row)
+{
+    const struct bb_case *c = &row->c;
+    size_t bytes = bb_dtypes[c->dtype].bytes;
+
+    for (int place = 0; place < BB_PLACEMENTS; place++) {
+        double us = row->figures[place].time_us.p50;
+
+        if (!row->measured[place])
+            continue;
+        fprintf(r->out, "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=%s nranks=%d ",
+                c->amounts->bytes ? "matrix" : "generated", c->ranks);
+        if (c->amounts->bytes)
+            fprintf(r->out, "matrix_dim=%d scale=%.3f", c->amounts->n, r->options->matrix_scale);
+        else
+            fprintf(r->out, "total_bytes=%zu spread=%.3f", c->count * (size_t)c->ranks * bytes, c->amounts->spread);
+        fprintf(r->out, " time_usec=%.2f\n", us);
+        for (int rank = 0; rank < c->ranks; rank++) {
+            size_t sent = bytes * bb_amounts_sent(c->amounts, c->count, bytes, c->ranks, rank);
+            size_t received = bytes * bb_amounts_received(c->amounts, c->count, bytes, c->ranks, rank);
+            double algbw = (double)(sent > received ? sent : received) / us / 1e3;
+            fprintf(r->out, "#   rank=%d send_bytes=%zu recv_bytes=%zu alg_bw=%.2f bus_bw=%.2f\n", rank, sent, received,
+                    algbw, algbw * (c->ranks - 1) / c->ranks);
+        }
+    }
+}
+
+static bool wants_summary(int kind)
+{
+    const char *asked = getenv("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY");
+
+    return kind == BB_ALLTOALLV && asked && atoi(asked) != 0;
 }
 
 static int run(struct options *o, int kind, int argc, char **argv)
 {
     char program[32];
     const struct bb_words collective = {.word = {bb_colls[kind].name}, .n = 1};
-    const struct bb_report_style style = {
-        .time_width = 7, .rate_width = 6, .zeros = true, .first_group = true, .program = program, .head = head};
+    const struct bb_report_style style = {.time_width = 7,
+                                          .rate_width = 6,
+                                          .zeros = true,
+                                          .first_group = true,
+                                          .program = program,
+                                          .head = head,
+                                          .before_row = wants_summary(kind) ? print_summary : NULL,
+                                          .json_root = bb_foreign_root,
+                                          .json_row = bb_foreign_row,
+                                          .json_end = bb_foreign_end};
     struct bb_sweep sweep;
     int rc;
 

@@ -32,6 +32,11 @@ struct bb_report_style {
     bool first_group;    /* of a split run, only rows of the first group                                  */
     const char *program; /* named in the text; NULL: the collective                                    */
     void (*head)(const struct bb_report *r, const struct bb_report_head *head);
+    void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* lines above a row; NULL: none */
+    /* Results in another schema; NULL: busbar's. */
+    json_t *(*json_root)(const struct bb_report *r, const struct bb_report_head *head, int argc, char **argv);
+    json_t *(*json_row)(const struct bb_report *r, const struct bb_row *row);
+    int (*json_end)(const struct bb_report *r);
 };
 extern const struct bb_report_style bb_report_bench;
 
@@ -77,7 +82,7 @@ void bb_report_skip(struct bb_report *r, int coll);
 /* bb_report_end - the footer. True when the mean bus bandwidth is below what the options ask for, which is said. */
 bool bb_report_end(struct bb_report *r, int coll);
 
-/* bb_report_memory_used - memory_bytes into the results, when asked for. */
-BB_MUST_CHECK int bb_report_memory_used(const struct bb_report *r);
+/* bb_report_close - what stands at the end of the results: memory_bytes, when asked for, or the other schema's end. */
+BB_MUST_CHECK int bb_report_close(const struct bb_report *r);
 
 #endif

@@ -264,12 +264,55 @@ static void test_options(void **state)
     json_decref(json);
 }
 
+/* Rows go into the results[] of another program's schema, which gets no status; the tree is ours to release. */
+static void test_foreign_schema(void **state)
+{
+    struct bb_results *res;
+    struct bb_results_head head = head_for(fresh());
+    json_t *root;
+
+    (void)state;
+    head.root = json_pack("{s:i, s:[], s:s}", "version", 3, "results", "end", "none");
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_string_equal(bb_results_path(res), head.path);
+    assert_int_equal(bb_results_row(res, json_pack("{s:i}", "size", 8)), 0);
+    assert_int_equal(bb_results_close(res, -BB_EDATA), -BB_EDATA);
+    root = json_load_file(head.path, 0, NULL);
+    assert_int_equal(json_object_size(root), 3);
+    assert_int_equal(json_array_size(json_object_get(root, "results")), 1);
+    json_decref(root);
+    head.root = json_object(); /* not wanted: released */
+    head.path = NULL;
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_null(bb_results_path(res));
+}
+
+static void test_no_file_is_replaced(void **state)
+{
+    static const char *const expected[] = {"", ".0", ".1"};
+    struct bb_results_head head = head_for(fresh());
+    struct bb_results *res;
+    char name[128];
+
+    (void)state;
+    head.fresh = true;
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "%s%s", head.path, expected[i]);
+        assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+        assert_string_equal(bb_results_path(res), name);
+        assert_int_equal(bb_results_close(res, 0), 0);
+        assert_int_equal(access(name, F_OK), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head),    cmocka_unit_test(test_status),    cmocka_unit_test(test_rows_are_saved),
-        cmocka_unit_test(test_targets), cmocka_unit_test(test_full_disk), cmocka_unit_test(test_nothing_wanted),
-        cmocka_unit_test(test_stats),   cmocka_unit_test(test_options),
+        cmocka_unit_test(test_head),           cmocka_unit_test(test_status),
+        cmocka_unit_test(test_rows_are_saved), cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_full_disk),      cmocka_unit_test(test_nothing_wanted),
+        cmocka_unit_test(test_foreign_schema), cmocka_unit_test(test_no_file_is_replaced),
+        cmocka_unit_test(test_stats),          cmocka_unit_test(test_options),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -126,10 +126,110 @@ def test_times_of_the_iterations(perf):
 
 
 def test_results_as_a_file(perf, tmp_path):
+    """nccl-tests' own schema, version 3: numbers and words where it has them, what the footer says at the end."""
     path = tmp_path / "r.json"
-    assert perf("reduce", "-g", "2", *SMALL, "-J", path).returncode == 0
+    done = perf("reduce", "-g", "2", *SMALL, "-J", path)
     run = json.loads(path.read_text())
-    assert run["schema"] == "busbar.bench/1" and len(run["results"]) == 6 and run["command"][0].endswith("reduce_perf")
+    assert f"# Writing JSON output to {path}" in done.stdout
+    assert list(run) == ["version", "start_time", "args", "env", "nccl_version", "config", "results", "emulated", "out_of_bounds",
+                         "average_bus_bandwidth", "errors", "end_time"]
+    assert run["version"] == 3 and run["nccl_version"] > 21900 and run["args"][0].endswith("reduce_perf")
+    assert {k: run["config"][k] for k in ("minimum_bytes", "maximum_bytes", "step_factor", "iterations", "blocking_collectives")} == {
+        "minimum_bytes": 1024, "maximum_bytes": 4096, "step_factor": 2, "iterations": 3, "blocking_collectives": "false"}
+    assert [(d["rank"], d["device_hex"]) for d in run["config"]["devices"]] == [(0, "0000:01:00"), (1, "0000:02:00")]
+    assert len(run["results"]) == 3
+    row, shown = run["results"][0], ROW.search(done.stdout)
+    assert (row["size"], row["count"], row["type"], row["redop"], row["root"]) == (1024, 256, "float", "sum", "     0")
+    assert row["out_of_place"]["time"] == pytest.approx(float(shown["time"]), abs=0.01) and row["in_place"]["nwrong"] == 0.0
+    assert run["out_of_bounds"] == {"count": 0, "okay": "true"} and run["average_bus_bandwidth"]["okay"] == "unchecked"
+    assert run["average_bus_bandwidth"]["bandwidth"] == pytest.approx(float(AVERAGE.search(done.stdout)[1]), rel=1e-4)
+    assert not any(entry.startswith(("HOME=", "PATH=")) for entry in run["env"])
+
+
+def test_a_file_that_exists_stays(perf, tmp_path):
+    path = tmp_path / "r.json"
+    for name in ("r.json", "r.json.0", "r.json.1"):
+        assert f"# Writing JSON output to {tmp_path / name}\n" in perf("reduce", "-g", "2", *SMALL, "-J", path).stdout
+        assert json.loads((tmp_path / name).read_text())["version"] == 3
+
+
+def test_the_file_with_iterations_and_without_a_check(perf, tmp_path):
+    path = tmp_path / "r.json"
+    env = {"NCCL_TESTS_MIN_BW": "1000"}
+    assert perf("sendrecv", "-g", "2", "-b", "1K", "-e", "1K", "-n", "5", "-K", "1", "-I", "1", "-c", "0", "-J", path, env=env).returncode == 5
+    run = json.loads(path.read_text())
+    (row,) = run["results"]
+    each = row["out_of_place_per_iter"]
+    assert row["redop"] == "sum" and row["out_of_place"]["nwrong"] is None
+    assert each["skipped_iterations"] == 1 and len(each["times_us"]) == 4 and len(each["per_process_max_times_us"]) == 2
+    assert each["p95_us"] == pytest.approx(each["p50_us"]) and each["cv_pct"] == pytest.approx(0, abs=1e-6)
+    assert run["average_bus_bandwidth"]["okay"] == "false" and run["config"]["per_iter_timing"] == "true"
+
+
+def test_compare_reads_the_file(busbar, perf, tmp_path):
+    path = tmp_path / "r.json"
+    for words in (["-I", "1", "-n", "20"], ["-C", "1"]):
+        path.unlink(missing_ok=True)
+        assert perf("all_gather", "-g", "2", "-b", "1K", "-e", "1K", *words, "-J", path).returncode == 0
+        done = busbar.run("compare", path, path)
+        assert done.returncode == 0 and done.stdout.count("all_gather") >= 2, done.stderr
+    own = tmp_path / "own.json"
+    assert busbar.run("bench", "all_gather", "-b", "1K", "-e", "1K", "--json", own, ranks=2).returncode == 0
+    path.unlink()
+    assert perf("all_gather", "-g", "2", "-b", "1K", "-e", "1K", "-I", "1", "-J", path).returncode == 0
+    done = busbar.run("compare", own, path)
+    assert done.stdout.count(" stream ") == 2 and "only in A 0, only in B 0" in done.stdout, done.stdout
+
+
+def test_a_killed_run_leaves_a_valid_file(perf, tmp_path):
+    path = tmp_path / "r.json"
+    perf("all_reduce", "-g", "2", *SMALL, "-J", path, env={"EMU_FAULT": "die:rank=1,call=12,name=ncclAllReduce"})
+    run = json.loads(path.read_text())
+    assert run["version"] == 3 and "end_time" not in run
+
+
+def test_cycles_are_one_table(perf, tmp_path):
+    path = tmp_path / "r.json"
+    done = perf("all_reduce", "-g", "2", *SMALL, "-N", "2", "-J", path)
+    assert len(ROW.findall(done.stdout)) == 6 and len(AVERAGE.findall(done.stdout)) == 1 and done.stdout.count("busbw") == 2
+    assert len(json.loads(path.read_text())["results"]) == 6
+
+
+def test_who_moves_how_much_in_an_uneven_exchange(perf, tmp_path):
+    matrix = tmp_path / "matrix"
+    matrix.write_text("0 1024\n512 0\n")
+    asked = {"NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY": "1"}
+    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env={**asked, "NCCL_TESTS_ALLTOALLV_MATRIX_FILE": str(matrix)})
+    lines = re.findall(r"^#   rank=(\d) send_bytes=(\d+) recv_bytes=(\d+) alg_bw=[\d.]+ bus_bw=[\d.]+$", done.stdout, re.M)
+    assert lines == 2 * [("0", "1024", "512"), ("1", "512", "1024")]
+    assert "PRINT_SUMMARY: mode=matrix nranks=2 matrix_dim=2 scale=1.000 time_usec=" in done.stdout and len(ROW.findall(done.stdout)) == 1
+    done = perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env=asked)
+    assert "mode=generated nranks=2 total_bytes=1024 spread=1.000 time_usec=" in done.stdout
+    assert "PRINT_SUMMARY" not in perf("alltoallv", "-g", "2", "-b", "1K", "-e", "1K", env={"NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY": "0"}).stdout
+
+
+def shape(value):
+    """Keys and kinds of a file, without its values."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    return "number" if isinstance(value, (int, float)) else type(value).__name__
+
+
+@pytest.mark.parametrize("words", [[], ["-c", "0", "-C", "1"], ["-i", "1024", "-f", "1"]])
+def test_the_file_has_the_shape_of_the_original(busbar, perf, tmp_path, words):
+    theirs = pathlib.Path(os.environ.get("NCCL_TESTS_BUILD", "/nowhere")) / "all_reduce_perf"
+    if not theirs.exists():
+        pytest.skip("NCCL_TESTS_BUILD names no build of nccl-tests")
+    one, other = tmp_path / "theirs.json", tmp_path / "ours.json"
+    words = ["-g", "2", *SMALL, *words, "-J"]
+    subprocess.run([str(busbar.build / "emulator" / "run"), str(theirs), *words, one], stdout=subprocess.DEVNULL, timeout=60,
+                   env=busbar.environment({"EMU_UNKNOWN_KERNELS": "pass"}), check=False)
+    assert perf("all_reduce", *words, other).returncode == 0
+    expected, got = json.loads(one.read_text()), json.loads(other.read_text())
+    assert got.pop("emulated") is True
+    assert shape(got) == shape(expected)
 
 
 def test_wrong_data_fails(perf):

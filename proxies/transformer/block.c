@@ -207,7 +207,7 @@ static const struct bb_work *listed(struct bb_layers *l, const struct bb_chores 
 static double time_us(const struct bb_block *b, const struct bb_chores *c, double flops)
 {
     const struct bb_layers_config *config = &b->layers->config;
-    bool forward = c->list[0].pass == BB_PASS_FORWARD;
+    bool forward = c->list[0].pass == BB_CHORE_FORWARD;
     double given = forward || config->backward_us <= 0 ? config->forward_us : config->backward_us / 2;
 
     if (b->script->layer == BB_NONE || given <= 0)
@@ -249,12 +249,12 @@ void bb_block_compute(struct bb_block *b, const char *what, const struct bb_chor
         bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
 }
 
-void bb_block_piece(struct bb_block *b, const char *what, enum bb_piece piece, enum bb_piece_pass pass, int src,
+void bb_block_chore(struct bb_block *b, const char *what, enum bb_chore_kind kind, enum bb_chore_pass pass, int src,
                     int dst)
 {
     struct bb_chores c = {0};
 
-    bb_chores_add(&c, piece, pass);
+    bb_chores_add(&c, kind, pass);
     bb_block_compute(b, what, &c, src, dst);
 }
 
@@ -285,11 +285,11 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst)
 int bb_block_column_input(struct bb_block *b, const struct bb_column *column, struct bb_chores *c, int in)
 {
     if (!b->layers->scattered) {
-        bb_chores_add(c, BB_PIECE_NORM, BB_PASS_FORWARD);
+        bb_chores_add(c, BB_CHORE_NORM, BB_CHORE_FORWARD);
         return in;
     }
     if (b->layers->config.gemm) {
-        bb_block_piece(b, "norm", BB_PIECE_NORM, BB_PASS_FORWARD, in, bb_block_room(b, BB_ROOM_NORMED));
+        bb_block_chore(b, "norm", BB_CHORE_NORM, BB_CHORE_FORWARD, in, bb_block_room(b, BB_ROOM_NORMED));
         in = bb_block_room(b, BB_ROOM_NORMED);
     }
     return bb_block_gather(b, column->gather, in, BB_ROOM_FULL);
@@ -309,11 +309,11 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
 static void whole_backward(struct bb_block *b, const struct bb_column *column, struct bb_chores *c, int src, int out,
                            bool with_weights, bool normed)
 {
-    bb_chores_add(c, column->piece, BB_PASS_DATA);
+    bb_chores_add(c, column->product, BB_CHORE_DATA);
     if (with_weights)
-        bb_chores_add(c, column->piece, BB_PASS_WEIGHTS);
+        bb_chores_add(c, column->product, BB_CHORE_WEIGHTS);
     if (normed)
-        bb_chores_add(c, BB_PIECE_NORM, BB_PASS_DATA);
+        bb_chores_add(c, BB_CHORE_NORM, BB_CHORE_DATA);
     bb_block_compute(b, column->data, c, src, out);
 }
 
@@ -333,15 +333,15 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column *column
         gathered = start_gather(b, column->gather, bb_block_room(b, BB_ROOM_STATE), BB_ROOM_FULL);
         input = bb_block_room(b, BB_ROOM_FULL);
     }
-    bb_chores_add(&c, column->piece, BB_PASS_DATA);
+    bb_chores_add(&c, column->product, BB_CHORE_DATA);
     bb_block_compute(b, column->data, &c, src, bb_block_room(b, BB_ROOM_PARTIAL));
     bb_script_wait(b->script, gathered);
     sum = bb_block_sum(b, column->sum, out);
     if (with_weights)
-        bb_block_piece(b, column->weights, column->piece, BB_PASS_WEIGHTS, input, BB_NONE);
+        bb_block_chore(b, column->weights, column->product, BB_CHORE_WEIGHTS, input, BB_NONE);
     bb_script_wait(b->script, sum);
     if (normed)
-        bb_block_piece(b, "norm", BB_PIECE_NORM, BB_PASS_DATA, out, out);
+        bb_block_chore(b, "norm", BB_CHORE_NORM, BB_CHORE_DATA, out, out);
 }
 
 void bb_block_column_weights(struct bb_block *b, const struct bb_column *column, const struct bb_chores *before)
@@ -356,6 +356,6 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column *column,
         bb_script_wait(b->script, gathered);
         c.n = 0;
     }
-    bb_chores_add(&c, column->piece, BB_PASS_WEIGHTS);
+    bb_chores_add(&c, column->product, BB_CHORE_WEIGHTS);
     bb_block_compute(b, column->weights, &c, input, BB_NONE);
 }

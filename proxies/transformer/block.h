@@ -86,12 +86,12 @@ size_t bb_block_room_count(const struct bb_block *b, enum bb_room room); /* elem
 
 /* One compute operation, waited for; none when there is nothing to do. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_chores *c, int src, int dst);
-void bb_block_piece(struct bb_block *b, const char *what, enum bb_piece piece, enum bb_piece_pass pass, int src,
+void bb_block_chore(struct bb_block *b, const char *what, enum bb_chore_kind kind, enum bb_chore_pass pass, int src,
                     int dst);
 
 /* One product behind a norm (column: its width is divided by tp) and what it is called. */
 struct bb_column {
-    enum bb_piece piece;
+    enum bb_chore_kind product;
     const char *gather, *sum;   /* its input forward; its input's gradient backward */
     const char *data, *weights; /* compute operations of its backward pass */
 };

@@ -185,6 +185,7 @@ static int settle(struct bb_training *t)
     t->how.cp = t->grid.cp;
     t->how.ep = t->grid.ep;
     t->how.etp = t->grid.etp;
+    t->how.accumulates = t->schedule.micro_batches > 1;
     TRY(bb_layers_new(&t->layers, &t->how, t->step));
 out:
     return rc;

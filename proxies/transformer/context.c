@@ -48,7 +48,7 @@ static void ring_forward(struct bb_block *b, const struct bb_chores *before, int
     for (int turn = 0; turn < ranks; turn++) {
         int hop = turn < ranks - 1 ? start_hop(b, &(struct hop){.keys = true, .turn = turn}) : BB_NONE;
 
-        bb_block_piece(b, "attention block", BB_PIECE_CORE_BLOCK, BB_PASS_FORWARD, keys_at_work(b, turn), BB_NONE);
+        bb_block_chore(b, "attention block", BB_CHORE_CORE_BLOCK, BB_CHORE_FORWARD, keys_at_work(b, turn), BB_NONE);
         bb_script_wait(b->script, hop);
     }
 }
@@ -64,7 +64,7 @@ static void ring_backward(struct bb_block *b, const struct bb_chores *before, in
         int hop = next.keys || next.gradients ? start_hop(b, &next) : BB_NONE;
         int made = turn == 1 ? bb_block_room(b, BB_ROOM_KEY_GRADIENTS) : BB_NONE;
 
-        bb_block_piece(b, "attention block", BB_PIECE_CORE_BLOCK, BB_PASS_DATA, keys_at_work(b, turn), made);
+        bb_block_chore(b, "attention block", BB_CHORE_CORE_BLOCK, BB_CHORE_DATA, keys_at_work(b, turn), made);
         bb_script_wait(b->script, hop);
     }
     bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .turn = ranks}));
@@ -80,7 +80,7 @@ static void gather_forward(struct bb_block *b, const struct bb_chores *before, i
 {
     bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_ROOM_KEYS));
     bb_script_wait(b->script, collect(b, BB_ALL_GATHER, "keys and values", BB_ROOM_KEYS, BB_ROOM_ALL_KEYS));
-    bb_block_piece(b, "attention", BB_PIECE_CORE, BB_PASS_FORWARD, bb_block_room(b, BB_ROOM_ALL_KEYS), BB_NONE);
+    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_FORWARD, bb_block_room(b, BB_ROOM_ALL_KEYS), BB_NONE);
 }
 
 /* All keys are gathered again under what comes before the attention. */
@@ -90,7 +90,7 @@ static void gather_backward(struct bb_block *b, const struct bb_chores *before, 
 
     bb_block_compute(b, "attention output", before, src, BB_NONE);
     bb_script_wait(b->script, keys);
-    bb_block_piece(b, "attention", BB_PIECE_CORE, BB_PASS_DATA, bb_block_room(b, BB_ROOM_ALL_KEYS),
+    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_DATA, bb_block_room(b, BB_ROOM_ALL_KEYS),
                    bb_block_room(b, BB_ROOM_ALL_KEY_GRADIENTS));
     bb_script_wait(b->script, collect(b, BB_REDUCE_SCATTER, "key and value gradients", BB_ROOM_ALL_KEY_GRADIENTS,
                                       BB_ROOM_KEY_GRADIENTS));
@@ -123,7 +123,7 @@ static void heads_forward(struct bb_block *b, const struct bb_chores *before, in
 
     bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_ROOM_QUERY));
     exchange_inputs(b, what, false);
-    bb_block_piece(b, "attention", BB_PIECE_CORE, BB_PASS_FORWARD, bb_block_room(b, BB_ROOM_QUERY_HEADS),
+    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_FORWARD, bb_block_room(b, BB_ROOM_QUERY_HEADS),
                    bb_block_room(b, BB_ROOM_OUT_HEADS));
     bb_script_wait(b->script, exchange(b, "attention", BB_ROOM_OUT_HEADS, BB_ROOM_OUT));
 }
@@ -134,7 +134,7 @@ static void heads_backward(struct bb_block *b, const struct bb_chores *before, i
 
     bb_block_compute(b, "attention output", before, src, bb_block_room(b, BB_ROOM_OUT));
     bb_script_wait(b->script, exchange(b, "attention gradients", BB_ROOM_OUT, BB_ROOM_OUT_HEADS));
-    bb_block_piece(b, "attention", BB_PIECE_CORE, BB_PASS_DATA, bb_block_room(b, BB_ROOM_OUT_HEADS),
+    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_DATA, bb_block_room(b, BB_ROOM_OUT_HEADS),
                    bb_block_room(b, BB_ROOM_QUERY_HEADS));
     exchange_inputs(b, what, true);
 }

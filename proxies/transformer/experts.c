@@ -9,7 +9,7 @@
  */
 #include "proxies/transformer/block.h"
 
-static const struct bb_column shared_up = {.piece = BB_PIECE_SHARED_UP,
+static const struct bb_column shared_up = {.product = BB_CHORE_SHARED_UP,
                                            .gather = "shared expert input",
                                            .sum = "shared expert gradient",
                                            .data = "shared expert gradient",
@@ -117,11 +117,11 @@ static int64_t rows_received(const struct bb_block *b, int layer)
     return bb_routing_received(&b->layers->routing, layer, b->variant);
 }
 
-static void add_experts(const struct bb_block *b, int layer, struct bb_chores *c, enum bb_piece_pass pass)
+static void add_experts(const struct bb_block *b, int layer, struct bb_chores *c, enum bb_chore_pass pass)
 {
     c->rows = rows_received(b, layer) * b->layers->config.etp;
     if (c->rows > 0)
-        bb_chores_add(c, BB_PIECE_EXPERTS, pass);
+        bb_chores_add(c, BB_CHORE_EXPERTS, pass);
 }
 
 static void collect(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_room src, enum bb_room dst)
@@ -157,7 +157,7 @@ static void gather_shared(struct bb_block *b, const char *what, int src, enum bb
 static void shared_up_forward(struct bb_block *b)
 {
     if (has_shared(b))
-        bb_block_piece(b, "shared expert", BB_PIECE_SHARED_UP, BB_PASS_FORWARD, BB_NONE, BB_NONE);
+        bb_block_chore(b, "shared expert", BB_CHORE_SHARED_UP, BB_CHORE_FORWARD, BB_NONE, BB_NONE);
 }
 
 /* Its second product and the start of its sum over tp. */
@@ -167,7 +167,7 @@ static int shared_down_forward(struct bb_block *b)
 
     if (!has_shared(b))
         return BB_NONE;
-    bb_block_piece(b, "shared expert", BB_PIECE_SHARED_DOWN, BB_PASS_FORWARD, BB_NONE,
+    bb_block_chore(b, "shared expert", BB_CHORE_SHARED_DOWN, BB_CHORE_FORWARD, BB_NONE,
                    bb_block_room(b, divided ? BB_ROOM_PARTIAL : BB_ROOM_SHARED));
     return divided ? bb_block_sum(b, "shared expert", bb_block_room(b, BB_ROOM_SHARED)) : BB_NONE;
 }
@@ -178,9 +178,9 @@ static void shared_down_backward(struct bb_block *b, bool with_weights)
 
     if (!has_shared(b))
         return;
-    bb_chores_add(&c, BB_PIECE_SHARED_DOWN, BB_PASS_DATA);
+    bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_DATA);
     if (with_weights)
-        bb_chores_add(&c, BB_PIECE_SHARED_DOWN, BB_PASS_WEIGHTS);
+        bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_WEIGHTS);
     bb_block_compute(b, "shared expert gradient", &c, BB_NONE, BB_NONE);
 }
 
@@ -202,8 +202,8 @@ static void route(struct bb_block *b, int in)
     bool counted = bb_has_lane(b->lanes.etp_ep) && b->layers->config.capacity_factor <= 0 &&
                    b->layers->config.dispatch == BB_DISPATCH_ALL_TO_ALL;
 
-    bb_chores_add(&c, BB_PIECE_NORM, BB_PASS_FORWARD);
-    bb_chores_add(&c, BB_PIECE_ROUTER, BB_PASS_FORWARD);
+    bb_chores_add(&c, BB_CHORE_NORM, BB_CHORE_FORWARD);
+    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_FORWARD);
     bb_block_compute(b, "router", &c, in, counted ? bb_block_room(b, BB_ROOM_COUNTS) : BB_NONE);
 }
 
@@ -221,19 +221,19 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     int tokens, probabilities, combined, shared;
 
     gather_counts(b);
-    bb_block_piece(b, "permute", BB_PIECE_PERMUTE, BB_PASS_FORWARD, in, bb_block_room(b, BB_ROOM_ROWS));
+    bb_block_chore(b, "permute", BB_CHORE_PERMUTE, BB_CHORE_FORWARD, in, bb_block_room(b, BB_ROOM_ROWS));
     tokens = exchange_rows(b, layer, "dispatch", BB_ROOM_ROWS, rows, false);
     probabilities = exchange_probabilities(b, layer, false);
     shared_up_forward(b);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);
-    add_experts(b, layer, &c, BB_PASS_FORWARD);
+    add_experts(b, layer, &c, BB_CHORE_FORWARD);
     run_experts(b, layer, &c, rows, answers);
     combined = exchange_rows(b, layer, "combine", answers, BB_ROOM_OWN_ANSWERS, true);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
-    bb_block_piece(b, "unpermute", BB_PIECE_UNPERMUTE, BB_PASS_FORWARD, bb_block_room(b, BB_ROOM_OWN_ANSWERS), out);
+    bb_block_chore(b, "unpermute", BB_CHORE_UNPERMUTE, BB_CHORE_FORWARD, bb_block_room(b, BB_ROOM_OWN_ANSWERS), out);
 }
 
 static int gather_tokens(struct bb_block *b, const char *what, int src)
@@ -255,9 +255,9 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
 
     shared_up_forward(b);
     bb_script_wait(b->script, tokens);
-    bb_chores_add(&c, BB_PIECE_PERMUTE, BB_PASS_FORWARD);
-    add_experts(b, layer, &c, BB_PASS_FORWARD);
-    bb_chores_add(&c, BB_PIECE_UNPERMUTE, BB_PASS_FORWARD);
+    bb_chores_add(&c, BB_CHORE_PERMUTE, BB_CHORE_FORWARD);
+    add_experts(b, layer, &c, BB_CHORE_FORWARD);
+    bb_chores_add(&c, BB_CHORE_UNPERMUTE, BB_CHORE_FORWARD);
     bb_block_compute(b, "experts", &c, bb_block_room(b, BB_ROOM_ALL_TOKENS), bb_block_room(b, BB_ROOM_ALL_ANSWERS));
     combined = scatter_answers(b, "combine", out);
     shared = shared_down_forward(b);
@@ -285,9 +285,9 @@ static struct bb_chores expert_gradients(const struct bb_block *b, int layer, bo
 {
     struct bb_chores c = {0};
 
-    add_experts(b, layer, &c, BB_PASS_DATA);
+    add_experts(b, layer, &c, BB_CHORE_DATA);
     if (with_weights)
-        add_experts(b, layer, &c, BB_PASS_WEIGHTS);
+        add_experts(b, layer, &c, BB_CHORE_WEIGHTS);
     return c;
 }
 
@@ -296,11 +296,11 @@ static void router_backward(struct bb_block *b, bool permuted, int src, int out,
     struct bb_chores c = {0};
 
     if (permuted)
-        bb_chores_add(&c, BB_PIECE_PERMUTE, BB_PASS_DATA);
-    bb_chores_add(&c, BB_PIECE_ROUTER, BB_PASS_DATA);
+        bb_chores_add(&c, BB_CHORE_PERMUTE, BB_CHORE_DATA);
+    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_DATA);
     if (with_weights)
-        bb_chores_add(&c, BB_PIECE_ROUTER, BB_PASS_WEIGHTS);
-    bb_chores_add(&c, BB_PIECE_NORM, BB_PASS_DATA);
+        bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_WEIGHTS);
+    bb_chores_add(&c, BB_CHORE_NORM, BB_CHORE_DATA);
     bb_block_compute(b, "router gradient", &c, src, out);
 }
 
@@ -311,7 +311,7 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
     struct bb_chores c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
-    bb_block_piece(b, "unpermute", BB_PIECE_UNPERMUTE, BB_PASS_DATA, in, bb_block_room(b, BB_ROOM_OWN_ANSWERS));
+    bb_block_chore(b, "unpermute", BB_CHORE_UNPERMUTE, BB_CHORE_DATA, in, bb_block_room(b, BB_ROOM_OWN_ANSWERS));
     combined = exchange_rows(b, layer, "combine gradients", BB_ROOM_OWN_ANSWERS, answers, false);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
@@ -332,10 +332,10 @@ static void gather_backward(struct bb_block *b, int layer, int in, int out, bool
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
     c.rows = experts.rows;
-    bb_chores_add(&c, BB_PIECE_UNPERMUTE, BB_PASS_DATA);
+    bb_chores_add(&c, BB_CHORE_UNPERMUTE, BB_CHORE_DATA);
     for (int i = 0; i < experts.n; i++)
-        bb_chores_add(&c, experts.list[i].piece, experts.list[i].pass);
-    bb_chores_add(&c, BB_PIECE_PERMUTE, BB_PASS_DATA);
+        bb_chores_add(&c, experts.list[i].kind, experts.list[i].pass);
+    bb_chores_add(&c, BB_CHORE_PERMUTE, BB_CHORE_DATA);
     bb_block_compute(b, "experts", &c, bb_block_room(b, BB_ROOM_ALL_TOKENS), bb_block_room(b, BB_ROOM_ALL_ANSWERS));
     tokens = scatter_answers(b, "dispatch gradients", out);
     shared_up_backward(b, with_weights);
@@ -353,12 +353,12 @@ void bb_experts_weights(struct bb_block *b, int layer)
 {
     struct bb_chores c = {0};
 
-    add_experts(b, layer, &c, BB_PASS_WEIGHTS);
-    bb_chores_add(&c, BB_PIECE_ROUTER, BB_PASS_WEIGHTS);
+    add_experts(b, layer, &c, BB_CHORE_WEIGHTS);
+    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_WEIGHTS);
     if (!has_shared(b)) {
         bb_block_compute(b, "expert weights", &c, BB_NONE, BB_NONE);
         return;
     }
-    bb_chores_add(&c, BB_PIECE_SHARED_DOWN, BB_PASS_WEIGHTS);
+    bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_WEIGHTS);
     bb_block_column_weights(b, &shared_up, &c);
 }

@@ -15,28 +15,28 @@ void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_scrip
 
 struct half {
     struct bb_column column;
-    enum bb_piece row;
+    enum bb_chore_kind row;
     bool attention;
     const char *what, *sum, *gradient; /* compute; sum over tp forward; gather of the gradient backward */
 };
 
-static const struct half attention = {.column = {.piece = BB_PIECE_QKV,
+static const struct half attention = {.column = {.product = BB_CHORE_QKV,
                                                  .gather = "attention input",
                                                  .sum = "attention gradients",
                                                  .data = "attention gradients",
                                                  .weights = "attention weights"},
-                                      .row = BB_PIECE_OUT,
+                                      .row = BB_CHORE_OUT,
                                       .attention = true,
                                       .what = "attention",
                                       .sum = "attention",
                                       .gradient = "attention output gradients"};
 
-static const struct half perceptron = {.column = {.piece = BB_PIECE_UP,
+static const struct half perceptron = {.column = {.product = BB_CHORE_UP,
                                                   .gather = "perceptron input",
                                                   .sum = "perceptron gradients",
                                                   .data = "perceptron gradients",
                                                   .weights = "perceptron weights"},
-                                       .row = BB_PIECE_DOWN,
+                                       .row = BB_CHORE_DOWN,
                                        .what = "perceptron",
                                        .sum = "perceptron",
                                        .gradient = "perceptron output gradients"};
@@ -46,15 +46,15 @@ static void half_forward(struct bb_block *b, const struct half *half, int in, in
     struct bb_chores c = {0};
     int src = bb_block_column_input(b, &half->column, &c, in);
 
-    bb_chores_add(&c, half->column.piece, BB_PASS_FORWARD);
+    bb_chores_add(&c, half->column.product, BB_CHORE_FORWARD);
     if (half->attention && bb_has_lane(b->lanes.cp)) {
         bb_context_forward(b, &c, src);
         c.n = 0;
         src = BB_NONE;
     } else if (half->attention) {
-        bb_chores_add(&c, BB_PIECE_CORE, BB_PASS_FORWARD);
+        bb_chores_add(&c, BB_CHORE_CORE, BB_CHORE_FORWARD);
     }
-    bb_chores_add(&c, half->row, BB_PASS_FORWARD);
+    bb_chores_add(&c, half->row, BB_CHORE_FORWARD);
     bb_block_row(b, half->what, half->sum, &c, src, out);
 }
 
@@ -67,7 +67,7 @@ static void again(struct bb_block *b)
     if (bb_has_lane(b->lanes.cp))
         bb_context_forward(b, &nothing, BB_NONE);
     else
-        bb_block_piece(b, "attention", BB_PIECE_CORE, BB_PASS_FORWARD, BB_NONE, BB_NONE);
+        bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_FORWARD, BB_NONE, BB_NONE);
     b->again = false;
 }
 
@@ -78,15 +78,15 @@ static void half_backward(struct bb_block *b, const struct half *half, int in, i
 
     if (half->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
         again(b);
-    bb_chores_add(&c, half->row, BB_PASS_DATA);
+    bb_chores_add(&c, half->row, BB_CHORE_DATA);
     if (with_weights)
-        bb_chores_add(&c, half->row, BB_PASS_WEIGHTS);
+        bb_chores_add(&c, half->row, BB_CHORE_WEIGHTS);
     if (half->attention && bb_has_lane(b->lanes.cp)) {
         bb_context_backward(b, &c, src);
         c.n = 0;
         src = BB_NONE;
     } else if (half->attention) {
-        bb_chores_add(&c, BB_PIECE_CORE, BB_PASS_DATA);
+        bb_chores_add(&c, BB_CHORE_CORE, BB_CHORE_DATA);
     }
     bb_block_column_backward(b, &half->column, &c, src, out, with_weights, true);
 }
@@ -95,7 +95,7 @@ static void half_weights(struct bb_block *b, const struct half *half)
 {
     struct bb_chores c = {0};
 
-    bb_chores_add(&c, half->row, BB_PASS_WEIGHTS);
+    bb_chores_add(&c, half->row, BB_CHORE_WEIGHTS);
     bb_block_column_weights(b, &half->column, &c);
 }
 
@@ -136,6 +136,22 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
     b->script->layer = BB_NONE;
 }
 
+/* The gradients of a layer (or BB_ARCH_HEAD) are added to those of the micro-batches before. */
+static void accumulate(struct bb_block *b, int layer)
+{
+    const struct bb_layers_config *c = &b->layers->config;
+    struct bb_arch_held held;
+    struct bb_chores chores = {0};
+
+    if (!c->accumulates || !c->gemm)
+        return;
+    held = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
+    chores.rows = (int64_t)(held.dense + held.expert);
+    if (chores.rows > 0)
+        bb_chores_add(&chores, BB_CHORE_ACCUMULATE, BB_CHORE_WEIGHTS);
+    bb_block_compute(b, "accumulate gradients", &chores, BB_NONE, BB_NONE);
+}
+
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
     int between = bb_block_room(b, BB_ROOM_GRADIENT), state = bb_block_room(b, BB_ROOM_STATE);
@@ -151,6 +167,8 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     else
         half_backward(b, &perceptron, in, between, with_weights);
     half_backward(b, &attention, between, own(b, out, BB_ROOM_GRADIENT), with_weights);
+    if (with_weights)
+        accumulate(b, layer);
     b->script->layer = BB_NONE;
 }
 
@@ -162,6 +180,7 @@ void bb_block_weights(struct bb_block *b, int layer)
     else
         half_weights(b, &perceptron);
     half_weights(b, &attention);
+    accumulate(b, layer);
     b->script->layer = BB_NONE;
 }
 
@@ -173,7 +192,7 @@ void bb_block_embedding_forward(struct bb_block *b, int out)
     struct bb_chores c = {0};
 
     begin(b, BB_PHASE_FORWARD, BB_NONE);
-    bb_chores_add(&c, BB_PIECE_EMBEDDING, BB_PASS_FORWARD);
+    bb_chores_add(&c, BB_CHORE_EMBEDDING, BB_CHORE_FORWARD);
     bb_block_row(b, "embedding", "embedding", &c, BB_NONE, own(b, out, BB_ROOM_STATE));
 }
 
@@ -184,7 +203,7 @@ void bb_block_embedding_backward(struct bb_block *b, int in)
         bb_block_gather(b, "embedding gradients", own(b, in, BB_ROOM_GRADIENT), BB_ROOM_GRADIENT_FULL);
 }
 
-static const struct bb_column head = {.piece = BB_PIECE_HEAD,
+static const struct bb_column head = {.product = BB_CHORE_HEAD,
                                       .gather = "head input",
                                       .sum = "head gradients",
                                       .data = "head gradients",
@@ -211,11 +230,11 @@ void bb_block_head_forward(struct bb_block *b, int in)
 
     begin(b, BB_PHASE_FORWARD, BB_NONE);
     src = bb_block_column_input(b, &head, &c, own(b, in, BB_ROOM_STATE));
-    bb_chores_add(&c, BB_PIECE_HEAD, BB_PASS_FORWARD);
+    bb_chores_add(&c, BB_CHORE_HEAD, BB_CHORE_FORWARD);
     bb_block_compute(b, "logits", &c, src, divided ? bb_block_room(b, BB_ROOM_STATISTIC) : BB_NONE);
     if (divided)
         reduce_statistic(b, "largest logit", BB_MAX);
-    bb_block_piece(b, "cross entropy", BB_PIECE_LOSS, BB_PASS_FORWARD, BB_NONE,
+    bb_block_chore(b, "cross entropy", BB_CHORE_LOSS, BB_CHORE_FORWARD, BB_NONE,
                    divided ? bb_block_room(b, BB_ROOM_STATISTIC) : BB_NONE);
     if (divided) {
         reduce_statistic(b, "target logit", BB_SUM);
@@ -228,8 +247,10 @@ void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
     struct bb_chores c = {0};
 
     begin(b, BB_PHASE_BACKWARD, BB_NONE);
-    bb_chores_add(&c, BB_PIECE_LOSS, BB_PASS_DATA);
+    bb_chores_add(&c, BB_CHORE_LOSS, BB_CHORE_DATA);
     bb_block_column_backward(b, &head, &c, BB_NONE, own(b, out, BB_ROOM_GRADIENT), with_weights, true);
+    if (with_weights)
+        accumulate(b, BB_ARCH_HEAD);
 }
 
 void bb_block_head_weights(struct bb_block *b)
@@ -238,6 +259,7 @@ void bb_block_head_weights(struct bb_block *b)
 
     begin(b, BB_PHASE_BACKWARD, BB_NONE);
     bb_block_column_weights(b, &head, &nothing);
+    accumulate(b, BB_ARCH_HEAD);
 }
 
 /* ---- the end of a step --------------------------------------------------------------------------------------------

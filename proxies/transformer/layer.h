@@ -54,7 +54,8 @@ struct bb_layers_config {
     enum bb_dtype_id dtype, grad_dtype; /* of activations; in which gradients are reduced                    */
     double tflops;                      /* timed: FLOPs into microseconds                                    */
     double forward_us, backward_us;     /* timed: of a whole layer instead, 0: from FLOPs                    */
-    bool gemm;                          /* compute operations carry their products and passes                */
+    bool accumulates; /* gradients of several micro-batches are added up                                     */
+    bool gemm;        /* compute operations carry their products and passes                */
 };
 
 /* ---- what the layers of a step have in common -------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
-/* layer_work.c - products and passes of the pieces of a layer (see layer_work.h). */
+/* layer_work.c - products and passes of the parts of a layer (see layer_work.h). */
 #include "proxies/transformer/layer_work.h"
 
-#define MOST_PRODUCTS 4 /* of a piece */
+#define MOST_PRODUCTS 4 /* of a chore */
 
 struct product {
     const char *name;
@@ -9,10 +9,10 @@ struct product {
     bool of_data; /* both sides are data: no weights */
 };
 
-void bb_chores_add(struct bb_chores *c, enum bb_piece piece, enum bb_piece_pass pass)
+void bb_chores_add(struct bb_chores *c, enum bb_chore_kind kind, enum bb_chore_pass pass)
 {
     if (c->n < BB_CHORES)
-        c->list[c->n++] = (struct bb_chore){piece, pass};
+        c->list[c->n++] = (struct bb_chore){kind, pass};
 }
 
 /* ---- products -----------------------------------------------------------------------------------------------------
@@ -64,34 +64,34 @@ static int perceptron(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn,
     return rows > 0;
 }
 
-static int products(const struct bb_layer_sizes *s, enum bb_piece piece, int64_t rows, struct product *p)
+static int products(const struct bb_layer_sizes *s, enum bb_chore_kind kind, int64_t rows, struct product *p)
 {
     struct product other;
 
-    switch (piece) {
-    case BB_PIECE_QKV:
+    switch (kind) {
+    case BB_CHORE_QKV:
         return qkv(s, p);
-    case BB_PIECE_CORE:
+    case BB_CHORE_CORE:
         return core(s, s->keys, p);
-    case BB_PIECE_CORE_BLOCK:
+    case BB_CHORE_CORE_BLOCK:
         return core(s, s->block_keys, p);
-    case BB_PIECE_OUT:
+    case BB_CHORE_OUT:
         p[0] = linear(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
         return 1;
-    case BB_PIECE_UP:
+    case BB_CHORE_UP:
         return perceptron(s, s->tokens, s->ffn, 1, &p[0], &other);
-    case BB_PIECE_DOWN:
+    case BB_CHORE_DOWN:
         return perceptron(s, s->tokens, s->ffn, 1, &other, &p[0]);
-    case BB_PIECE_SHARED_UP:
+    case BB_CHORE_SHARED_UP:
         return perceptron(s, s->tokens, s->shared_ffn, 1, &p[0], &other);
-    case BB_PIECE_SHARED_DOWN:
+    case BB_CHORE_SHARED_DOWN:
         return perceptron(s, s->tokens, s->shared_ffn, 1, &other, &p[0]);
-    case BB_PIECE_EXPERTS:
+    case BB_CHORE_EXPERTS:
         return 2 * perceptron(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
-    case BB_PIECE_ROUTER:
+    case BB_CHORE_ROUTER:
         p[0] = linear(s, "router", s->held, s->hidden, s->experts, 1);
         return 1;
-    case BB_PIECE_HEAD:
+    case BB_CHORE_HEAD:
         p[0] = linear(s, "logits", s->tokens, s->hidden, s->vocab, 1);
         return 1;
     default:
@@ -100,17 +100,17 @@ static int products(const struct bb_layer_sizes *s, enum bb_piece piece, int64_t
 }
 
 /* The products that the pass does for one product of the forward pass: none, one or two. */
-static int passed(const struct product *forward, enum bb_piece_pass pass, struct bb_gemm_shape out[2])
+static int passed(const struct product *forward, enum bb_chore_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
 
     out[0] = forward->shape;
-    if (pass == BB_PASS_FORWARD)
+    if (pass == BB_CHORE_FORWARD)
         return 1;
-    if (pass == BB_PASS_WEIGHTS && forward->of_data)
+    if (pass == BB_CHORE_WEIGHTS && forward->of_data)
         return 0;
     bb_gemm_backward(&forward->shape, &dgrad, &wgrad);
-    out[0] = pass == BB_PASS_DATA ? dgrad : wgrad;
+    out[0] = pass == BB_CHORE_DATA ? dgrad : wgrad;
     out[1] = wgrad;
     return forward->of_data ? 2 : 1;
 }
@@ -122,7 +122,7 @@ double bb_chores_flops(const struct bb_layer_sizes *s, const struct bb_chores *c
     double flops = 0;
 
     for (int i = 0; i < c->n; i++) {
-        int n = products(s, c->list[i].piece, c->rows, p);
+        int n = products(s, c->list[i].kind, c->rows, p);
 
         for (int j = 0; j < n; j++)
             for (int k = passed(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
@@ -151,58 +151,58 @@ static void activation(const struct bb_layer_sizes *s, struct bb_work *w, bool b
 }
 
 /* Passes behind the products of the forward pass. */
-static void forward_passes(const struct bb_layer_sizes *s, enum bb_piece piece, int64_t rows, struct bb_work *w)
+static void forward_passes(const struct bb_layer_sizes *s, enum bb_chore_kind kind, int64_t rows, struct bb_work *w)
 {
     int64_t width = s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
 
-    if (piece == BB_PIECE_NORM)
+    if (kind == BB_CHORE_NORM)
         add_pass(s, w, "norm", BB_PASS_LAYER_NORM, BB_ACT_NONE, s->held, s->hidden);
-    else if (piece == BB_PIECE_QKV && s->qkv_bias)
+    else if (kind == BB_CHORE_QKV && s->qkv_bias)
         add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
-    else if ((piece == BB_PIECE_OUT && s->out_bias) || (piece == BB_PIECE_DOWN && s->mlp_bias))
+    else if ((kind == BB_CHORE_OUT && s->out_bias) || (kind == BB_CHORE_DOWN && s->mlp_bias))
         add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, s->hidden);
-    else if (piece == BB_PIECE_UP)
+    else if (kind == BB_CHORE_UP)
         activation(s, w, false, s->tokens, s->ffn);
-    else if (piece == BB_PIECE_SHARED_UP)
+    else if (kind == BB_CHORE_SHARED_UP)
         activation(s, w, false, s->tokens, s->shared_ffn);
-    else if (piece == BB_PIECE_EXPERTS)
+    else if (kind == BB_CHORE_EXPERTS)
         activation(s, w, false, rows, s->expert_ffn);
-    else if (piece == BB_PIECE_PERMUTE)
+    else if (kind == BB_CHORE_PERMUTE)
         bb_work_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (piece == BB_PIECE_UNPERMUTE)
+    else if (kind == BB_CHORE_UNPERMUTE)
         bb_work_unpermute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (piece == BB_PIECE_EMBEDDING)
+    else if (kind == BB_CHORE_EMBEDDING)
         bb_work_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
-    else if (piece == BB_PIECE_LOSS)
+    else if (kind == BB_CHORE_LOSS)
         add_pass(s, w, "softmax", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
 /* Passes behind the products of the data's gradient: the gradient of an activation is done by the product after it. */
-static void data_passes(const struct bb_layer_sizes *s, enum bb_piece piece, int64_t rows, struct bb_work *w)
+static void data_passes(const struct bb_layer_sizes *s, enum bb_chore_kind kind, int64_t rows, struct bb_work *w)
 {
-    if (piece == BB_PIECE_NORM)
+    if (kind == BB_CHORE_NORM)
         add_pass(s, w, "norm", BB_PASS_LAYER_NORM_GRAD, BB_ACT_NONE, s->held, s->hidden);
-    else if (piece == BB_PIECE_DOWN)
+    else if (kind == BB_CHORE_DOWN)
         activation(s, w, true, s->tokens, s->ffn);
-    else if (piece == BB_PIECE_SHARED_DOWN)
+    else if (kind == BB_CHORE_SHARED_DOWN)
         activation(s, w, true, s->tokens, s->shared_ffn);
-    else if (piece == BB_PIECE_EXPERTS)
+    else if (kind == BB_CHORE_EXPERTS)
         activation(s, w, true, rows, s->expert_ffn);
-    else if (piece == BB_PIECE_PERMUTE) /* each token's gradient is the sum of its copies' */
+    else if (kind == BB_CHORE_PERMUTE) /* each token's gradient is the sum of its copies' */
         bb_work_unpermute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (piece == BB_PIECE_UNPERMUTE)
+    else if (kind == BB_CHORE_UNPERMUTE)
         bb_work_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (piece == BB_PIECE_LOSS)
+    else if (kind == BB_CHORE_LOSS)
         add_pass(s, w, "softmax", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
 /* Backward, the products come in the reverse order. */
-static void add_piece(const struct bb_layer_sizes *s, const struct bb_chore *chore, int64_t rows, struct bb_work *w)
+static void add_chore(const struct bb_layer_sizes *s, const struct bb_chore *chore, int64_t rows, struct bb_work *w)
 {
     struct product p[MOST_PRODUCTS];
     struct bb_gemm_shape shapes[2];
-    int n = products(s, chore->piece, rows, p);
-    bool forward = chore->pass == BB_PASS_FORWARD;
+    int n = products(s, chore->kind, rows, p);
+    bool forward = chore->pass == BB_CHORE_FORWARD;
 
     for (int j = 0; j < n; j++) {
         const struct product *product = &p[forward ? j : n - 1 - j];
@@ -212,13 +212,15 @@ static void add_piece(const struct bb_layer_sizes *s, const struct bb_chore *cho
             bb_work_add_gemm(w, product->name, &shapes[k]);
     }
     if (forward)
-        forward_passes(s, chore->piece, rows, w);
-    else if (chore->pass == BB_PASS_DATA)
-        data_passes(s, chore->piece, rows, w);
+        forward_passes(s, chore->kind, rows, w);
+    else if (chore->pass == BB_CHORE_DATA)
+        data_passes(s, chore->kind, rows, w);
+    else if (chore->kind == BB_CHORE_ACCUMULATE)
+        bb_work_accumulate(w, (uint64_t)rows, s->dtype);
 }
 
 void bb_chores_work(const struct bb_layer_sizes *s, const struct bb_chores *c, struct bb_work *w)
 {
     for (int i = 0; i < c->n; i++)
-        add_piece(s, &c->list[i], c->rows, w);
+        add_chore(s, &c->list[i], c->rows, w);
 }

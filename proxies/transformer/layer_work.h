@@ -1,8 +1,8 @@
 /*
- * layer_work.h - what the pieces of a transformer layer compute on one rank, as matrix products and passes over memory:
+ * layer_work.h - what the parts of a transformer layer compute on one rank, as matrix products and passes over memory:
  * FLOPs, lists for real work, microseconds at a rate. Pure.
  *
- * A piece is what stands between two places where a layer communicates. Its forward pass is a list of products; its
+ * A chore is what stands between two places where a layer communicates. Its forward pass is a list of products; its
  * gradients follow from them: those of the data that the products read, and those of the weights. Both sides of scores
  * and context are data. The whole square of the attention is counted, as is usual for the utilisation of devices, also
  * where a causal mask would let half of it be left out; softmax and rotary positions stay on the chip.
@@ -15,27 +15,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum bb_piece {
-    BB_PIECE_NORM,       /* of what a rank holds between the layers                            */
-    BB_PIECE_QKV,        /* queries, keys and values; latent attention: both projections       */
-    BB_PIECE_CORE,       /* scores and context                                                 */
-    BB_PIECE_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
-    BB_PIECE_OUT,
-    BB_PIECE_UP, /* gated: gate and up in one product                                  */
-    BB_PIECE_DOWN,
-    BB_PIECE_ROUTER,
-    BB_PIECE_PERMUTE,   /* tokens into the order of the experts                               */
-    BB_PIECE_EXPERTS,   /* up and down of the rank's experts                                  */
-    BB_PIECE_UNPERMUTE, /* the weighted sum of the experts' answers                           */
-    BB_PIECE_SHARED_UP, /* shared experts                                                     */
-    BB_PIECE_SHARED_DOWN,
-    BB_PIECE_EMBEDDING,
-    BB_PIECE_HEAD,
-    BB_PIECE_LOSS, /* cross entropy, between its reductions */
-    BB_PIECES
+enum bb_chore_kind {
+    BB_CHORE_NORM,       /* of what a rank holds between the layers                            */
+    BB_CHORE_QKV,        /* queries, keys and values; latent attention: both projections       */
+    BB_CHORE_CORE,       /* scores and context                                                 */
+    BB_CHORE_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
+    BB_CHORE_OUT,
+    BB_CHORE_UP, /* gated: gate and up in one product                                  */
+    BB_CHORE_DOWN,
+    BB_CHORE_ROUTER,
+    BB_CHORE_PERMUTE,   /* tokens into the order of the experts                               */
+    BB_CHORE_EXPERTS,   /* up and down of the rank's experts                                  */
+    BB_CHORE_UNPERMUTE, /* the weighted sum of the experts' answers                           */
+    BB_CHORE_SHARED_UP, /* shared experts                                                     */
+    BB_CHORE_SHARED_DOWN,
+    BB_CHORE_EMBEDDING,
+    BB_CHORE_HEAD,
+    BB_CHORE_LOSS,       /* cross entropy, between its reductions */
+    BB_CHORE_ACCUMULATE, /* weights: a micro-batch's gradients added to those before, in float */
+    BB_CHORE_KINDS
 };
 
-enum bb_piece_pass { BB_PASS_FORWARD, BB_PASS_DATA, BB_PASS_WEIGHTS };
+enum bb_chore_pass { BB_CHORE_FORWARD, BB_CHORE_DATA, BB_CHORE_WEIGHTS };
 
 /* One rank's share of everything, for one micro-batch. */
 struct bb_layer_sizes {
@@ -54,18 +55,18 @@ struct bb_layer_sizes {
     bool gated, qkv_bias, out_bias, mlp_bias;
 };
 
-/* Pieces done one after another by one compute operation. */
+/* Chores done one after another by one compute operation. */
 #define BB_CHORES 16
 struct bb_chores {
     struct bb_chore {
-        enum bb_piece piece;
-        enum bb_piece_pass pass;
+        enum bb_chore_kind kind;
+        enum bb_chore_pass pass;
     } list[BB_CHORES];
     int n;
-    int64_t rows; /* that the rank's experts get, all together */
+    int64_t rows; /* that the rank's experts get, all together; accumulate: gradients */
 };
 
-void bb_chores_add(struct bb_chores *c, enum bb_piece piece, enum bb_piece_pass pass);
+void bb_chores_add(struct bb_chores *c, enum bb_chore_kind kind, enum bb_chore_pass pass);
 
 double bb_chores_flops(const struct bb_layer_sizes *s, const struct bb_chores *c);
 

@@ -222,17 +222,17 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
 {
     struct bb_chores c = {.rows = bb_layers_fair_rows(l)};
 
-    bb_chores_add(&c, BB_PIECE_QKV, BB_PASS_FORWARD);
-    bb_chores_add(&c, BB_PIECE_CORE, BB_PASS_FORWARD);
-    bb_chores_add(&c, BB_PIECE_OUT, BB_PASS_FORWARD);
+    bb_chores_add(&c, BB_CHORE_QKV, BB_CHORE_FORWARD);
+    bb_chores_add(&c, BB_CHORE_CORE, BB_CHORE_FORWARD);
+    bb_chores_add(&c, BB_CHORE_OUT, BB_CHORE_FORWARD);
     if (!bb_arch_has_experts(l->config.arch, layer)) {
-        bb_chores_add(&c, BB_PIECE_UP, BB_PASS_FORWARD);
-        bb_chores_add(&c, BB_PIECE_DOWN, BB_PASS_FORWARD);
+        bb_chores_add(&c, BB_CHORE_UP, BB_CHORE_FORWARD);
+        bb_chores_add(&c, BB_CHORE_DOWN, BB_CHORE_FORWARD);
         return bb_chores_flops(&l->sizes, &c);
     }
-    bb_chores_add(&c, BB_PIECE_ROUTER, BB_PASS_FORWARD);
-    bb_chores_add(&c, BB_PIECE_EXPERTS, BB_PASS_FORWARD);
-    bb_chores_add(&c, BB_PIECE_SHARED_UP, BB_PASS_FORWARD);
-    bb_chores_add(&c, BB_PIECE_SHARED_DOWN, BB_PASS_FORWARD);
+    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_FORWARD);
+    bb_chores_add(&c, BB_CHORE_EXPERTS, BB_CHORE_FORWARD);
+    bb_chores_add(&c, BB_CHORE_SHARED_UP, BB_CHORE_FORWARD);
+    bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_FORWARD);
     return bb_chores_flops(&l->sizes, &c);
 }

@@ -751,6 +751,28 @@ static void capacity_flops(void **state)
     laid_release(&l);
 }
 
+/* With several micro-batches each one's gradients are added up: of a rank's share of every layer, in float. */
+static void accumulated(void **state)
+{
+    struct laid l = {.arch = published("llama2_7b"),
+                     .grid = {.ranks = 4, .tp = 4},
+                     .config = {.sequence = 4096, .accumulates = true, .dtype = BB_BFLOAT16},
+                     .compute = "gemm"};
+    double bytes = 0;
+
+    (void)state;
+    assert_int_equal(laid_init(&l, whole_step), 0);
+    for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
+        const struct bb_op *op = &l.step.roles[0].program.ops[i];
+
+        bytes +=
+            op->kind == BB_OP_COMPUTE && strcmp(op->what, "accumulate gradients") == 0 ? bb_work_bytes(op->work) : 0;
+    }
+    /* 2 micro-batches; read 16 bits and a float, write a float; norms are held by all; the table is not among them */
+    assert_true(bytes == 2 * 10 * ((6738415616.0 - 32000 * 4096 - 65 * 4096) / 4 + 65 * 4096));
+    laid_release(&l);
+}
+
 /* Microseconds from FLOPs, or as they are given for a whole layer. */
 static void layer_times(void **state)
 {
@@ -806,6 +828,7 @@ static struct laid random_layout(unsigned *seed)
                                          .capacity_factor = choose(seed, three, 3) == 2 ? 1.1 : 0,
                                          .imbalance = choose(seed, three, 3),
                                          .seed = *seed,
+                                         .accumulates = true,
                                          .dtype = BB_BFLOAT16,
                                          .grad_dtype = BB_FLOAT};
     l.compute = choose(seed, two, 2) ? "timed" : "gemm";
@@ -871,6 +894,7 @@ int main(void)
         cmocka_unit_test(layer_flops),
         cmocka_unit_test(expert_flops),
         cmocka_unit_test(step_flops),
+        cmocka_unit_test(accumulated),
         cmocka_unit_test(recomputed_times),
         cmocka_unit_test(capacity_flops),
         cmocka_unit_test(layer_times),

@@ -1,6 +1,10 @@
 /*
  * data_check.h - does the communication of a program deliver what it should? Every operation runs once, in program
  * order, with known data in its source and a poisoned destination, and its result is compared on the GPU.
+ *
+ * Two ways. One operation after another, each waited for: whoever hangs is named. Or together, for steps that cannot be
+ * serialised: everything is issued at once, as the step does it, data and comparison of an operation on its own stream
+ * around it; operations on one buffer wait for each other, nothing else does.
  */
 #ifndef BB_PROXIES_DATA_CHECK_H
 #define BB_PROXIES_DATA_CHECK_H
@@ -13,6 +17,7 @@
  * first wrong element. Returns 0 also when data are wrong.
  */
 int bb_data_check(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
+int bb_data_check_together(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
 
 /*
  * bb_op_expect - what an operation must leave in its destination on rank `rank` of a communicator of n: elements of

@@ -135,7 +135,7 @@ struct run {
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     bool shared_gpu;
-    bool serialisable; /* the step could be run one operation after another, as its data are checked */
+    bool serialisable; /* the step could be run one operation after another, and so its data be checked */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
     struct bb_step step;
     struct bb_plan plan;
@@ -211,32 +211,15 @@ static int check_trace(struct run *x)
 /* ---- the run
  * ------------------------------------------------------------------------------------------------------------- */
 
-/* The check runs one operation at a time and waits for it, so a step whose operations need each other's streams cannot
- * have it. */
-static bool checks_data(const struct run *x)
-{
-    return x->options.check && x->serialisable;
-}
-
-static int refuse_check(const struct run *x)
-{
-    if (!x->options.check || x->serialisable)
-        return 0;
-    if (x->world.rank == 0)
-        bb_err(BB_EUSAGE, "%s: --check runs one operation after another, which this step cannot; leave it out",
-               x->step.proxy);
-    return -BB_EUSAGE;
-}
-
 static int check_data(struct run *x)
 {
     unsigned long long mine = 0, *all;
     int rc;
 
-    if (!checks_data(x))
+    if (!x->options.check)
         return 0;
     bb_progress_show(&x->progress, "checking data");
-    TRY(bb_data_check(&x->runner, &mine));
+    TRY((x->serialisable ? bb_data_check : bb_data_check_together)(&x->runner, &mine));
     all = calloc((size_t)x->world.size, sizeof(*all));
     TRY(all ? bb_world_allgather(&x->world, &mine, all, sizeof(mine)) : bb_err(BB_EFAIL, "no memory for the check"));
     for (int i = 0; i < x->world.size; i++)
@@ -355,7 +338,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .plan = &x->measure_plan,
                                   .measured = &x->measured,
                                   .peak_tflops = x->options.peak_tflops,
-                                  .checked = checks_data(x),
+                                  .checked = x->options.check,
                                   .wrong = x->wrong};
 }
 
@@ -492,7 +475,6 @@ static int run_named(struct run *x)
 
     TRY(build(x));
     TRY(check_step(x));
-    TRY(refuse_check(x));
     TRY(check_trace(x));
     TRY(choose_device(x));
     bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);

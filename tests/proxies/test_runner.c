@@ -355,6 +355,38 @@ static void wrong_data_are_found(void **state)
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
     assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
+    wrong = 0;
+    assert_int_equal(bb_data_check_together(&f.runner, &wrong), 0);
+    assert_in_range(wrong, 990, 1000);
+    finish(&f);
+}
+
+/* Both ranks receive before they send, on a communicator for each direction, and send twice from one buffer: one after
+ * the other they would wait for ever. */
+static void data_of_what_must_run_together(void **state)
+{
+    unsigned long long wrong = 1;
+    struct fixture f;
+    int comm, stream, to;
+
+    (void)state;
+    start(&f);
+    comm = bb_layout_add_comm(&f.layout, "other", f.layout.comms[f.comm].group);
+    stream = bb_program_add_stream(&f.program, "other", comm);
+    to = bb_program_add_buffer(&f.program, "to", BB_USE_GRADIENTS, COUNT, BB_FLOAT);
+    for (int i = 0; i < 2; i++) {
+        int send, recv = pair(&f, BB_OP_RECV, BB_NONE, 1000 + (size_t)i);
+
+        send = pair(&f, BB_OP_SEND, BB_NONE, 1000 + (size_t)i);
+        f.program.ops[world.rank ? send : recv].comm = comm; /* rank 0 receives on it what rank 1 sends */
+        f.program.ops[world.rank ? send : recv].stream = stream;
+        f.program.ops[recv].dst = i ? to : f.to;
+    }
+    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(bb_data_check_together(&f.runner, &wrong), 0);
+        assert_int_equal(wrong, 0);
+    }
     finish(&f);
 }
 
@@ -370,6 +402,7 @@ int main(void)
         cmocka_unit_test(late_pairs_wait),
         cmocka_unit_test(data_of_every_collective),
         cmocka_unit_test(wrong_data_are_found),
+        cmocka_unit_test(data_of_what_must_run_together),
     };
     struct bb_device_info device;
     int rc = bb_world_init(&world, 30);

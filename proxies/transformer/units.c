@@ -104,9 +104,7 @@ static int list_units(struct bb_pieces *p, const struct bb_training *t)
             return n;
         for (int s = 0; s < BB_SHARES; s++)
             add_unit(p, t, &p->list[i], (enum bb_share)s, tensors, n, &at);
-        if (p->list[i].layer !=
-            BB_ARCH_EMBEDDING) /* positions are added to all of the sequence, before it is divided */
-            p->replicated += bb_layers_replicated(t->layers, p->list[i].layer);
+        p->replicated += bb_layers_replicated(t->layers, p->list[i].layer);
     }
     return 0;
 }

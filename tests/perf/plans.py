@@ -4,7 +4,7 @@
     tests/perf/plans.py [--build build] [--rounds 5]
 
 Prints the median wall seconds and the peak memory of each plan, and the ratio of its time to the small one's. Nothing is asserted; the
-aims are 1 s for gpt3 on 384 ranks and gpt3_moe on 1536, 10 s and 1 GiB for 98,304 ranks.
+aims are 1 s for gpt3 on 384 ranks and gpt3_moe on 1536, 10 s and 1 GiB for 98,304 ranks and for LLaMA-3 405B on 16,384.
 """
 import argparse
 import os
@@ -12,10 +12,15 @@ import statistics
 import subprocess
 import time
 
+LLAMA = "transformer --model llama3_405b --tp 8 --pp 16"
 PLANS = [("gpt3 --ranks 384", "gpt3 --stages 2 --ranks 8"), ("gpt3_moe --ranks 1536", "gpt3_moe --stages 2 --ranks 32"),
          ("gpt3 --ranks 98304", "gpt3 --stages 2 --ranks 8"), ("gpt3_moe --ranks 98304", "gpt3_moe --stages 2 --ranks 32"),
          ("gpt2_large --ranks 98304 --cluster h100-sxm-ib", "gpt2_large --ranks 4 --cluster h100-sxm-ib"),
-         ("cosmoflow --ranks 4096", "cosmoflow --ranks 4"), ("resnet152 --ranks 98304", "resnet152 --ranks 2")]
+         ("cosmoflow --ranks 4096", "cosmoflow --ranks 4"), ("resnet152 --ranks 98304", "resnet152 --ranks 2"),
+         (f"{LLAMA} --dp 128 --ranks 16384", f"{LLAMA} --dp 1 --ranks 128"),
+         (f"{LLAMA} --dp 128 --ranks 16384 --vpp 2", f"{LLAMA} --dp 1 --ranks 128 --vpp 2"),
+         (f"{LLAMA} --dp 128 --ranks 16384 --sequence-parallel --dp-sync zero3",
+          f"{LLAMA} --dp 1 --ranks 128 --sequence-parallel --dp-sync zero3")]
 
 
 def measure(busbar, words):
@@ -34,12 +39,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     busbar = os.path.join(options.build, "busbar")
-    print(f"{'plan':<52} {'wall s':>7} {'MiB':>6} {'times the small one':>20}")
+    print(f"{'plan':<110} {'wall s':>7} {'MiB':>6} {'times the small one':>20}")
     for large, small in PLANS:
         pairs = [(measure(busbar, large), measure(busbar, small)) for _ in range(options.rounds)]
         wall = statistics.median(a[0] for a, _ in pairs)
         ratio = statistics.median(a[0] / b[0] for a, b in pairs)
-        print(f"{large:<52} {wall:>7.2f} {max(a[1] for a, _ in pairs) / 1024:>6.0f} {ratio:>20.1f}")
+        print(f"{large:<110} {wall:>7.2f} {max(a[1] for a, _ in pairs) / 1024:>6.0f} {ratio:>20.1f}")
 
 
 if __name__ == "__main__":

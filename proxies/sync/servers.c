@@ -17,7 +17,7 @@ struct bb_servers {
     struct bb_servers_spec spec;
     struct bb_sync_policy policy;
     struct bb_script *script;
-    struct bb_script_lane push, pull;
+    struct bb_script_lane push[BB_SERVER_LANES], pull[BB_SERVER_LANES];
     struct bb_buckets made;
     struct bb_arrival *arrivals;
     struct chunk *chunks;
@@ -49,22 +49,33 @@ static bool mine(const struct bb_servers *s, const struct chunk *c)
 /* ---- layout --------------------------------------------------------------------------------------------------------
  */
 
+static int add_lane(struct bb_step *step, int group, struct bb_servers_comms *comms, int lane)
+{
+    const char *push = comms->servers < 2 ? "push" : bb_step_text(step, "push %d", lane);
+    const char *pull = comms->servers < 2 ? "pull" : bb_step_text(step, "pull %d", lane);
+
+    if (!push || !pull)
+        return -BB_EFAIL;
+    comms->push[lane] = bb_layout_add_comm(&step->layout, push, group);
+    comms->pull[lane] = bb_layout_add_comm(&step->layout, pull, group);
+    return comms->push[lane] < 0 || comms->pull[lane] < 0 ? -BB_EFAIL : 0;
+}
+
 int bb_servers_layout(struct bb_step *step, const struct bb_sync_policy *p, int group, struct bb_servers_comms *comms)
 {
     int ranks = step->layout.ranks, rc = 0;
 
-    *comms = (struct bb_servers_comms){.push = BB_NONE, .pull = BB_NONE, .ranks = ranks};
+    *comms = (struct bb_servers_comms){.ranks = ranks};
     if (p->kind != BB_SYNC_PS)
         comms->servers = p->kind == BB_SYNC_PS_P2P ? 1 : p->servers ? p->servers : 2;
     if (comms->servers >= ranks)
         return bb_err(BB_EUSAGE, "%s: %d rank%s, of which %d would serve, leave nobody to work; nearest: %d ranks%s",
                       step->proxy, ranks, ranks == 1 ? "" : "s", comms->servers, comms->servers + 1,
                       p->kind == BB_SYNC_PS_SHARDED && ranks > 1 ? ", or fewer --servers" : "");
-    if (ranks == 1)
-        return 0;
-    comms->push = bb_layout_add_comm(&step->layout, "push", group);
-    comms->pull = bb_layout_add_comm(&step->layout, "pull", group);
-    TRY(comms->push < 0 || comms->pull < 0 ? -BB_EFAIL : 0);
+    if (ranks > 1)
+        comms->lanes = comms->servers < 1 ? 1 : comms->servers < BB_SERVER_LANES ? comms->servers : BB_SERVER_LANES;
+    for (int i = 0; i < comms->lanes; i++)
+        TRY(add_lane(step, group, comms, i));
 out:
     return rc;
 }
@@ -163,10 +174,11 @@ int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *s
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;
-    if (spec->comms.push != BB_NONE) {
-        s->push = bb_script_lane(s->script, &spec->step->layout, spec->comms.push);
-        s->pull = bb_script_lane(s->script, &spec->step->layout, spec->comms.pull);
-    }
+    for (int i = 0; i < spec->comms.lanes; i++)
+        if (works(s) || i == spec->server % spec->comms.lanes) {
+            s->push[i] = bb_script_lane(s->script, &spec->step->layout, spec->comms.push[i]);
+            s->pull[i] = bb_script_lane(s->script, &spec->step->layout, spec->comms.pull[i]);
+        }
     TRY(make_chunks(s));
     TRY(add_receivers(s));
     TRY(bb_script_result(s->script));
@@ -187,6 +199,11 @@ void bb_servers_release(struct bb_servers *s)
     free(s->chunks);
     free(s->receive);
     free(s);
+}
+
+static int lane_of(const struct bb_servers *s, const struct chunk *c)
+{
+    return c->server % s->spec.comms.lanes;
 }
 
 /* ---- pushes and pulls ----------------------------------------------------------------------------------------------
@@ -210,20 +227,24 @@ static void push(struct bb_servers *s, struct chunk *c)
 {
     s->script->phase = BB_PHASE_GRADIENTS;
     s->script->dtype = s->policy.grads;
-    if (s->spec.comms.push == BB_NONE)
+    if (s->spec.comms.lanes == 0)
         return;
-    c->pushed = is_root_kind(s) ? start_rooted(s, s->push, c->push_what, BB_REDUCE, c->count, c->gradients)
-                                : bb_script_send(s->script, s->push, c->push_what, c->server, c->count, c->gradients);
+    c->pushed =
+        is_root_kind(s)
+            ? start_rooted(s, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, c->count, c->gradients)
+            : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count, c->gradients);
 }
 
 static void pull(struct bb_servers *s, struct chunk *c)
 {
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
-    if (s->spec.comms.pull == BB_NONE)
+    if (s->spec.comms.lanes == 0)
         return;
-    c->ready = is_root_kind(s) ? start_rooted(s, s->pull, c->pull_what, BB_BROADCAST, c->count, c->parameters)
-                               : bb_script_recv(s->script, s->pull, c->pull_what, c->server, c->count, c->parameters);
+    c->ready =
+        is_root_kind(s)
+            ? start_rooted(s, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, c->count, c->parameters)
+            : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count, c->parameters);
 }
 
 static void update(struct bb_servers *s, struct chunk *c)
@@ -245,7 +266,8 @@ static int collect(struct bb_servers *s, struct chunk *c, const int *buffers)
     s->script->dtype = s->policy.grads;
     bb_script_group_start(s->script);
     for (int w = 0; w < workers(s); w++)
-        c->pushed = bb_script_recv(s->script, s->push, c->push_what, s->spec.comms.servers + w, c->count, buffers[w]);
+        c->pushed = bb_script_recv(s->script, s->push[lane_of(s, c)], c->push_what, s->spec.comms.servers + w, c->count,
+                                   buffers[w]);
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
     bb_sync_pass(
@@ -274,8 +296,8 @@ static void serve(struct bb_servers *s)
         bb_script_begin_anew(s->script, s->chunks[i].ready);
         bb_script_group_start(s->script);
         for (int w = 0; w < workers(s); w++)
-            (void)bb_script_send(s->script, s->pull, s->chunks[i].pull_what, s->spec.comms.servers + w,
-                                 s->chunks[i].count, s->chunks[i].parameters);
+            (void)bb_script_send(s->script, s->pull[lane_of(s, &s->chunks[i])], s->chunks[i].pull_what,
+                                 s->spec.comms.servers + w, s->chunks[i].count, s->chunks[i].parameters);
         bb_script_group_end(s->script);
     }
 }

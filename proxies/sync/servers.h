@@ -16,9 +16,12 @@
 
 #include "proxies/sync/sync.h"
 
+#define BB_SERVER_LANES 12 /* server s has lane s mod that */
+
 struct bb_servers_comms {
-    int push, pull; /* communicators over all ranks */
-    int servers;    /* K; of ps 0: all ranks work   */
+    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* communicators over all ranks */
+    int lanes;                                        /* of them; 0: one rank alone   */
+    int servers;                                      /* K; of ps 0: all ranks work   */
     int ranks;
 };
 

@@ -14,26 +14,35 @@ static const struct bb_opt_table lines_tables[] = {
 };
 static const struct bb_opts lines_set = {.usage = "test", .tables = lines_tables};
 
-/* The step of the line for so many ranks, 0, or the error. Words may not hold blanks. */
-static inline int lines_make(struct bb_step *step, int ranks, const char *line)
+/* What the line means for so many ranks: 0, or the error. Words may not hold blanks; config points into a text that the
+ * next line overwrites. */
+static inline int lines_read(struct bb_proxy_config *config, const struct bb_proxy **proxy, int ranks, const char *line)
 {
     static char text[1024];
     char *argv[LINES_WORDS + 1] = {"test"};
-    struct bb_proxy_config config = {0};
-    const struct bb_proxy *proxy;
     struct bb_words words;
     int argc = 1, rc;
 
     snprintf(text, sizeof(text), "%s", line);
     for (char *word = strtok(text, " "); word && argc < LINES_WORDS; word = strtok(NULL, " "))
         argv[argc++] = word;
-    *step = (struct bb_step){0};
-    TRY(bb_opts_parse(&lines_set, &config, argc, argv, &words, stdout));
-    config.ranks = ranks;
-    TRY(bb_proxy_configure(&config, &words, &proxy));
-    rc = bb_step_build(step, proxy, &config);
+    *config = (struct bb_proxy_config){0};
+    TRY(bb_opts_parse(&lines_set, config, argc, argv, &words, stdout));
+    config->ranks = ranks;
+    rc = bb_proxy_configure(config, &words, proxy);
 out:
     return rc;
+}
+
+/* The step of the line for so many ranks, 0, or the error. */
+static inline int lines_make(struct bb_step *step, int ranks, const char *line)
+{
+    struct bb_proxy_config config;
+    const struct bb_proxy *proxy;
+    int rc = lines_read(&config, &proxy, ranks, line);
+
+    *step = (struct bb_step){0};
+    return rc ? rc : bb_step_build(step, proxy, &config);
 }
 
 #endif

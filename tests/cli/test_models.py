@@ -1,0 +1,188 @@
+"""Models of transformer as a black box: published files, what cannot be, the memory that training would take, and the best
+order of the axes against bytes counted here from the groups and the traffic of each order's own plan."""
+import json
+import re
+
+import pytest
+
+LLAMA_3_8B = {  # the fields of meta-llama/Meta-Llama-3-8B that matter, and some that don't
+    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "bos_token_id": 128000, "hidden_act": "silu",
+    "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 8192, "model_type": "llama",
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05, "rope_scaling": None, "rope_theta": 500000.0, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16", "use_cache": True, "vocab_size": 128256,
+}
+
+
+@pytest.fixture
+def plan(busbar, tmp_path):
+    def run(*words):
+        return busbar.json("plan", "transformer", *words, tmp_path=tmp_path, emulated=False)
+
+    return run
+
+
+def refused(busbar, *words):
+    done = busbar.run("plan", *words, emulated=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    return done.stderr
+
+
+# ---- models -----------------------------------------------------------------------------------------------------------
+
+def test_models_are_listed_with_their_parameters(busbar):
+    text = busbar.run("list", "models", emulated=False).stdout
+    rows = re.findall(r"^  (\w+) +(\d+) parameters; (.+)$", text, re.M)
+    parameters = {name: int(count) for name, count, _ in rows}
+    assert parameters["llama3_405b"] == 405853388800
+    assert parameters["deepseek_v3"] == 671026419200
+    assert parameters["gpt3_175b"] == 174604259328
+    assert parameters["mixtral_8x7b"] == 46702792704
+    assert [int(count) for name, count, _ in rows if name == "gpt2_large"] == [1074488320, 774030080]
+    assert sum("for transformer" in text for _, _, text in rows) == 2
+
+
+def test_a_published_file_is_a_model(busbar, plan, tmp_path):
+    folder = tmp_path / "Meta-Llama-3-8B"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA_3_8B))
+    words = ["--ranks", 16, "--tp", 4, "--pp", 2]
+    assert plan("--model", folder / "config.json", *words)["roles"] == plan("--model", "llama3_8b", *words)["roles"]
+    text = busbar.run("plan", "transformer", "--model", folder / "config.json", *words, emulated=False).stdout
+    assert "8,030,261,248 parameters" in text and "# Meta-Llama-3-8B, 32 layers" in text
+
+
+def test_names_of_the_seeds_are_the_published_models_too(busbar):
+    done = busbar.run("plan", "transformer", "--model", "gpt2_large", "--ranks", 2, emulated=False)
+    assert "774,030,080 parameters" in done.stdout
+    assert "did you mean 'gpt3_125m'?" in refused(busbar, "transformer", "--model", "gpt3", "--ranks", 2)
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["unknown architecture 'mamba'", "known: gpt2"]),
+    ({"model_type": None, "architectures": None, "vocab_size": None, "hidden_size": None},
+     ["fields are missing: model_type, hidden_size, vocab_size"]),
+    ({"hidden_size": 4100}, ["hidden size 4100", "attention heads 32", "nearest: 4096"]),
+    ({"num_key_value_heads": 5}, ["num_attention_heads 32", "num_key_value_heads 5", "nearest: 30"]),
+    ({"num_hidden_layers": -3}, ["'num_hidden_layers' is -3", "1 to 1000000"]),
+    ({"num_hidden_layers": "32"}, ["'num_hidden_layers' is \"32\""]),
+    ({"vocab_size": 10**15}, ["'vocab_size' is 1000000000000000"]),
+    ({"tie_word_embeddings": "no"}, ["'tie_word_embeddings' must be true or false"]),
+])
+def test_files_that_cannot_be_are_refused(busbar, tmp_path, change, words):
+    config = {key: value for key, value in {**LLAMA_3_8B, **change}.items() if key not in change or change[key] is not None}
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(config))
+    line = refused(busbar, "transformer", "--model", path, "--ranks", 2)
+    for word in [str(path), *words]:
+        assert word in line, line
+
+
+@pytest.mark.parametrize("words, said", [
+    (["--model", "gpt2_xl", "--ranks", 16, "--tp", 4], ["25 attention heads", "tp 4", "--tp 5"]),
+    (["--model", "llama2_70b", "--ranks", 16, "--tp", 16], ["8 key and value heads", "tp 16", "--tp 8"]),
+    (["--model", "gpt2_small", "--ranks", 10, "--tp", 4], ["10 ranks do not divide", "tp 4", "--tp 5", "8 ranks"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--tp", 2, "--pp", 2, "--dp", 3], ["8 ranks", "tp 2 x dp 3 x pp 2"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--dp", 2], ["leaves both tp and pp open"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--ep", 2], ["no experts", "--ep 1"]),
+    (["--model", "gpt2_small", "--ranks", 26, "--pp", 13], ["12 layers", "pp 13", "--pp 12"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--seq-length", 2048], ["2048 tokens", "1024 positions"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--order", "tp-dd"], ["'dd' in the order 'tp-dd'", "tp-cp-ep-dp-pp"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--order", "dp-dp"], ["dp stands twice"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--order", "tp-pp"], ["dp has 8 ranks", "nearest: tp-pp-dp"]),
+    (["--model", "mixtral_8x7b", "--ranks", 32, "--ep", 3], ["32 ranks of a stage", "ep 3", "--ep 4"]),
+    (["--model", "mixtral_8x7b", "--ranks", 64, "--ep", 16], ["8 experts", "ep 16", "--ep 8"]),
+    (["--model", "mixtral_8x7b", "--ranks", 32, "--tp", 2, "--ep", 8, "--pp", 2, "--order", "tp-ep-pp-dp"],
+     ["2 ranks apart", "8; nearest: --order tp-ep-dp-pp"]),
+])
+def test_layouts_that_cannot_be_are_refused(busbar, words, said):
+    line = refused(busbar, "transformer", *words)
+    for word in said:
+        assert word in line, line
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------
+
+def test_training_memory_stands_beside_the_buffers(busbar, plan):
+    roles = plan("--model", "llama2_7b", "--ranks", 8, "--dp-sync", "zero1", "--grad-dtype", "bfloat16")["roles"]
+    memory = roles[0]["training_memory_bytes"]
+    parameters = 6738415616
+    assert memory["parameters"] == 2 * parameters
+    assert memory["gradients"] == 2 * parameters
+    assert memory["optimizer"] == 12 * parameters // 8
+    assert memory["total"] == sum(value for key, value in memory.items() if key != "total")
+    assert roles[0]["memory_bytes"]["total"] != memory["total"]
+    text = busbar.run("plan", "transformer", "--model", "llama2_7b", "--ranks", 8, emulated=False).stdout
+    assert "  buffers: " in text and "  training would hold: " in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_proxies_without_a_formula_say_nothing(busbar, tmp_path):
+    roles = busbar.json("plan", "gpt2_large", "--ranks", 8, tmp_path=tmp_path, emulated=False)["roles"]
+    assert "training_memory_bytes" not in roles[0]
+    assert "training would hold" not in busbar.run("plan", "gpt2_large", "--ranks", 8, emulated=False).stdout
+
+
+# ---- the best order ---------------------------------------------------------------------------------------------------
+
+def crossing_bytes(plan, gpus):
+    """Bytes that leave a node, from a plan's groups and the traffic of each rank."""
+    groups = {group["name"]: group["members"] for group in plan["groups"]}
+    role_of = {rank: role for role in plan["roles"] for rank in role["ranks"]}
+    total = 0.0
+    for name, instances in groups.items():
+        for members in instances:
+            n = len(members)
+            nodes = [rank // gpus for rank in members]
+            for index, rank in enumerate(members):
+                for row in role_of[rank]["traffic"]:
+                    if row["group"] != name or row["kind"] == "recv":
+                        continue
+                    if row["kind"] == "send":
+                        each = row["bytes"] / row["calls"]
+                        total += sum(each * calls for offset, calls in row["peers"].items()
+                                     if nodes[(index + int(offset)) % n] != nodes[index])
+                    elif row["kind"] == "alltoall":
+                        total += row["bytes"] / n * sum(node != nodes[index] for node in nodes)
+                    elif nodes[index] != nodes[(index + 1) % n]:
+                        total += row["bytes"] * (n - 1) / n * (2 if row["kind"] == "all_reduce" else 1)
+    return total
+
+
+@pytest.mark.parametrize("ranks, gpus, words", [
+    (16, 4, ["--model", "gpt2_small", "--tp", 2, "--pp", 2, "--micro-batches", 4]),
+    (16, 8, ["--model", "llama3_8b", "--tp", 4, "--cp", 2, "--layers", 4, "--dp-sync", "zero3"]),
+    (16, 2, ["--model", "mixtral_8x7b", "--ep", 8, "--pp", 2, "--layers", 2, "--seq-length", 64]),
+])
+def test_the_best_order_is_the_one_with_the_fewest_bytes(plan, ranks, gpus, words):
+    words = [*words, "--ranks", ranks, "--gpus-per-node", gpus]
+    best = plan(*words, "--best-order")["best_order"]
+    assert best["nodes"] == ranks // gpus
+    counted = [order["inter_node_bytes"] for order in best["orders"]]
+    assert counted == sorted(counted)
+    for order in best["orders"]:
+        one = plan(*words, "--order", order["order"])
+        assert crossing_bytes(one, gpus) == pytest.approx(order["inter_node_bytes"], abs=1)
+        assert sum(order["groups"].values()) == pytest.approx(order["inter_node_bytes"], abs=8)
+    assert sum(order["asked"] for order in best["orders"]) == 1
+
+
+def test_the_table_of_orders(busbar):
+    done = busbar.run("plan", "transformer", "--model", "mixtral_8x7b", "--ranks", 64, "--tp", 2, "--cp", 2, "--pp", 4, "--ep", 4,
+                      "--layers", 4, "--seq-length", 64, "--sequence-parallel", "--cluster", "h100-sxm-ib", "--best-order",
+                      emulated=False)
+    assert done.returncode == 0, done.stderr
+    table = done.stdout[done.stdout.index("\norders of the axes"):]
+    assert "between the 8 nodes of 8 GPUs" in table
+    assert len(re.findall(r"^  \* [a-z-]+ ", table, re.M)) == 1
+    assert max(map(len, table.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("words, said", [
+    (["transformer", "--model", "gpt2_small", "--ranks", 8, "--best-order"], "--gpus-per-node N or --cluster NAME"),
+    (["gpt2_large", "--ranks", 8, "--best-order"], "gpt2_large: --best-order is about the axes of transformer"),
+])
+def test_best_order_needs_nodes_and_axes(busbar, words, said):
+    assert said in refused(busbar, *words)

@@ -107,23 +107,38 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
     }
 }
 
+static void print_reason(const struct bb_gathered *g, size_t i, const json_t *told, FILE *out)
+{
+    char text[1024], ending[64] = "an incomplete result";
+    json_t *line;
+    size_t l;
+
+    if (g->found[i].exit_status > 0)
+        snprintf(ending, sizeof(ending), g->found[i].exit_status == 124 ? "out of time (%d)" : "exit status %d",
+                 g->found[i].exit_status);
+    fprintf(out, "# %s: %s", bb_settings_text(&g->combinations->one[i], text, sizeof(text)), ending);
+    if (told && json_equal(g->errors[i], told)) {
+        fputs(", the same\n", out);
+        return;
+    }
+    fputc('\n', out);
+    json_array_foreach(g->errors[i], l, line)
+    {
+        fprintf(out, "#   %s\n", json_string_value(line));
+    }
+}
+
 static void print_failed(const struct bb_gathered *g, FILE *out)
 {
-    for (size_t i = 0; i < g->combinations->n; i++) {
-        char text[1024], ending[64] = "an incomplete result";
-        json_t *line;
-        size_t l;
+    const json_t *told = NULL;
 
+    for (size_t i = 0; i < g->combinations->n; i++) {
         if (g->found[i].state != BB_SWEEP_FAILED)
             continue;
-        if (g->found[i].exit_status > 0)
-            snprintf(ending, sizeof(ending), g->found[i].exit_status == 124 ? "out of time (%d)" : "exit status %d",
-                     g->found[i].exit_status);
-        fprintf(out, "#\n# %s: %s\n", bb_settings_text(&g->combinations->one[i], text, sizeof(text)), ending);
-        json_array_foreach(g->errors[i], l, line)
-        {
-            fprintf(out, "#   %s\n", json_string_value(line));
-        }
+        if (!told)
+            fputs("#\n", out);
+        print_reason(g, i, told, out);
+        told = g->errors[i];
     }
 }
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LAST_LINES = 5, LAST_BYTES = 4096 };
+enum { LAST_LINES = 5, LAST_BYTES = 16384 };
 
 char *bb_sweep_file(const char *dir, const struct bb_combination *c, const char *ending)
 {
@@ -78,19 +78,34 @@ static json_t *line_of(char *line)
     return text ? text : json_string(line);
 }
 
+static void keep_line(json_t *lines, char *line)
+{
+    json_array_append_new(lines, line_of(line));
+    if (json_array_size(lines) > LAST_LINES)
+        json_array_remove(lines, 0);
+}
+
+/* Launchers have the last word, and many words, in frames of dashes; what busbar said comes before that. */
 static json_t *lines_of(char *text)
 {
-    json_t *lines = json_array();
+    static const char ours[] = "busbar: ", warning[] = "busbar: warning: ";
+    json_t *lines = json_array(), *our_lines = json_array();
     char *rest = text, *line;
 
     while ((line = strsep(&rest, "\r\n")) != NULL) {
-        if (!*line)
+        if (line[strspn(line, "- \t=*")] == '\0')
             continue;
-        json_array_append_new(lines, line_of(line));
-        if (json_array_size(lines) > LAST_LINES)
-            json_array_remove(lines, 0);
+        if (strncmp(line, ours, strlen(ours)) == 0 && strncmp(line, warning, strlen(warning)) != 0)
+            keep_line(our_lines, line);
+        else
+            keep_line(lines, line);
     }
-    return lines;
+    if (json_array_size(our_lines) == 0) {
+        json_decref(our_lines);
+        return lines;
+    }
+    json_decref(lines);
+    return our_lines;
 }
 
 json_t *bb_sweep_last_lines(const char *dir, const struct bb_combination *c)
@@ -100,7 +115,7 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_combination *c)
     size_t n = 0;
 
     if (file) {
-        if (fseek(file, -LAST_BYTES, SEEK_END) != 0)
+        if (fseek(file, -(long)LAST_BYTES, SEEK_END) != 0)
             rewind(file);
         n = fread(text, 1, LAST_BYTES, file);
         fclose(file);

@@ -32,8 +32,8 @@ char *bb_sweep_file(const char *dir, const struct bb_combination *c, const char 
 void bb_sweep_look(const char *dir, const struct bb_combination *c, struct bb_sweep_found *found);
 void bb_sweep_found_release(struct bb_sweep_found *found);
 
-/* bb_sweep_last_lines - the last lines of what a combination said on stderr, at most 5, as a JSON list; without a file
- * an empty one. Bytes that are no UTF-8 become '?'. */
+/* bb_sweep_last_lines - the last lines of what a combination said on stderr, at most 5, as a JSON list: busbar's own
+ * errors, or, without any, whatever there is; without a file an empty list. Bytes that are no UTF-8 become '?'. */
 json_t *bb_sweep_last_lines(const char *dir, const struct bb_combination *c);
 
 /* bb_sweep_forget - remove a combination's files before it runs again. */

@@ -75,7 +75,7 @@ def test_first_gpu_out_of_range_is_said_once(busbar):
     assert "GPU 6" in line and "0 to 7" in line
 
 
-@pytest.mark.parametrize("words", [["bench"], ["proxy"], ["plan"], ["compare"]])
+@pytest.mark.parametrize("words", [["bench"], ["proxy"], ["plan"], ["compare"], ["sweep"]])
 def test_the_readme_has_every_option(busbar, words):
     """Each option of a command stands in the README, by its long name or its letter."""
     readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()

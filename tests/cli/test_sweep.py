@@ -1,0 +1,357 @@
+"""busbar sweep: studies under stand-ins for mpirun, srun and sbatch, and a few real ones on emulated GPUs."""
+import csv
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NASTY = "a b'c\"d$HOME`x`\\n\n#;& é %A*"
+
+# Takes the place of mpirun and of srun: notes how it was called, then does what the variable ACT says.
+STAND_IN = """#!{python}
+import json, os, signal, sys, time
+words = sys.argv[1:]
+where = words[words.index("--json") + 1]
+ran = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ran"), "a")
+ran.write(os.path.basename(where) + "\\n")
+ran.close()
+act, ranks = os.environ.get("ACT", "ok"), int(words[words.index("-n") + 1])
+result = {{"schema": "busbar.proxy/1", "proxy": "toy", "words": words, "program": os.path.basename(sys.argv[0]),
+          "environment": {{k: os.environ.get(k) for k in ("TEXT", "ACT", "GONE")}}, "step_us": {{"p50": 100.0 / ranks}},
+          "samples_per_s": 10.0 * ranks, "status": "ok"}}
+once = where + ".once"
+if act == "fail":
+    sys.stderr.write("first\\nbusbar: it went wrong\\n-----\\nmpirun noticed\\n")
+    sys.exit(3)
+if act == "hang":
+    time.sleep(60)
+if act == "killed" and not os.path.exists(once):
+    open(once, "w").close()
+    with open(where, "w") as f:
+        f.write('{{"schema": "busbar.proxy/1", "status": "running"}}')
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+if act == "signal" and not os.path.exists(once):
+    open(once, "w").close()
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(60)
+if act == "half":
+    with open(where, "w") as f:
+        f.write('{{"schema": "busbar.pro')
+    sys.exit(0)
+with open(where, "w") as f:
+    json.dump(result, f)
+"""
+
+# Reads the #SBATCH lines as sbatch does, then runs the tasks one after another.
+SBATCH = """#!{python}
+import re, subprocess, sys, os, shlex
+(script,) = sys.argv[1:]
+lines = [line[8:].strip() for line in open(script) if line.startswith("#SBATCH ")]
+options = dict((shlex.split(line)[0].split("=", 1) + [None])[:2] for line in lines)
+first, last, at_once = re.fullmatch(r"(\\d+)-(\\d+)(%\\d+)?", options["--array"]).groups()
+print(repr(options))
+for task in range(int(first), int(last) + 1):
+    done = subprocess.run(["sh", script], env=dict(os.environ, SLURM_ARRAY_TASK_ID=str(task)))
+    print(task, done.returncode)
+"""
+
+
+@pytest.fixture
+def sweep(busbar, tmp_path):
+    """sweep(study, *words): in an empty folder, with stand-ins first on the path. sweep.ran(): what was started."""
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    for name, text in (("mpirun", STAND_IN), ("srun", STAND_IN), ("sbatch", SBATCH)):
+        (bin_dir / name).write_text(text.format(python=sys.executable))
+        (bin_dir / name).chmod(stat.S_IRWXU)
+
+    def run(study, *words, env=None, real=False, timeout=90):
+        (tmp_path / "study.json").write_text(study if isinstance(study, str) else json.dumps(study))
+        path = {} if real else {"PATH": f"{bin_dir}:{os.environ['PATH']}"}
+        return busbar.run("sweep", "study.json", *words, emulated=real, cwd=tmp_path, env={**path, **(env or {})}, timeout=timeout)
+
+    run.dir, run.bin = tmp_path / "study.sweep", bin_dir
+    run.ran = lambda: len((bin_dir / "ran").read_text().splitlines()) if (bin_dir / "ran").exists() else 0
+    run.json = lambda: json.loads((run.dir / "sweep.json").read_text())
+    run.results = lambda: [c["result"] for c in run.json()["combinations"]]
+    return run
+
+
+def study(**kw):
+    return {"command": ["proxy", "resnet50"], "ranks": 2, **kw}
+
+
+def table(done):
+    return [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if line.startswith(" ")]
+
+
+# ---- running --------------------------------------------------------------------------------------------------------
+
+def test_every_combination_once_in_order(sweep):
+    done = sweep(study(ranks=[2, 4], options={"dtype": ["float", "half"]}, environment={"GONE": [None, "here"]}), env={"GONE": "there"})
+    assert done.returncode == 0, done.stderr
+    assert sweep.ran() == 8 and done.stderr == ""
+    data = sweep.json()
+    assert data["schema"] == "busbar.sweep/1" and data["counts"] == {"complete": 8, "failed": 0, "to_do": 0}
+    assert data["axes"] == {"dtype": ["float", "half"], "GONE": [None, "here"], "ranks": [2, 4]}
+    assert [c["settings"] for c in data["combinations"]] == [
+        {"dtype": d, "GONE": g, "ranks": n} for d in ("float", "half") for g in (None, "here") for n in (2, 4)]
+    for c in data["combinations"]:
+        words, settings = c["result"]["words"], c["settings"]
+        assert words[:2] == ["-n", str(settings["ranks"])] and f"--dtype={settings['dtype']}" in words
+        assert c["result"]["environment"]["GONE"] == settings["GONE"]
+        assert ("-x" in words) == (settings["GONE"] is not None)
+    assert table(done)[0] == ["float", "-", "2", "50", "20", "ok"] and "# in every row: proxy toy" in done.stdout
+
+
+def test_table_csv_and_json_are_the_single_results(sweep):
+    done = sweep(study(ranks=[1, 2, 4], columns=["step_us.p50", {"name": "speed-up", "value": "samples_per_s", "relative_to": {"ranks": 1}},
+                                                "environment.TEXT"], environment={"TEXT": 'x,"y"\nz'}))
+    assert done.returncode == 0, done.stderr
+    data = sweep.json()
+    single = [json.loads((sweep.dir / f"{c['id']}.json").read_text()) for c in data["combinations"]]
+    assert [c["result"] for c in data["combinations"]] == single
+    assert data["columns"] == ["ranks", "step_us", "speed-up", "environment.TEXT", "state"]
+    assert data["rows"] == [[n, 100 / n, n, 'x,"y"\nz', "ok"] for n in (1, 2, 4)]
+    with open(sweep.dir / "sweep.csv", newline="") as f:
+        rows = list(csv.reader(f))
+    assert rows[0] == data["columns"] and [[float(r[1]), float(r[2]), r[3]] for r in rows[1:]] == [[100 / n, n, 'x,"y"\nz'] for n in (1, 2, 4)]
+    again = sweep((sweep.dir.parent / "study.json").read_text(), "--gather", "--json", "-")
+    assert json.loads(again.stdout) == data and sweep.ran() == 3
+
+
+def test_a_failed_combination_is_recorded_and_the_rest_go_on(sweep):
+    bad = study(environment={"ACT": ["fail", "ok", "half"]})
+    done = sweep(bad)
+    assert done.returncode == 1 and sweep.ran() == 3
+    assert "ACT=fail: failed with 3: busbar: it went wrong" in done.stderr
+    assert "2 of 3 combinations failed" in done.stderr.splitlines()[-1]
+    failed, good, half = sweep.json()["combinations"]
+    assert (failed["state"], failed["exit_status"], failed["result"]) == ("failed", 3, None)
+    assert failed["stderr"] == ["busbar: it went wrong"]
+    assert good["state"] == "complete" and (half["state"], half["exit_status"]) == ("failed", 0)
+    assert [row[-1] for row in table(done)] == ["failed (3)", "ok", "failed (0)"]
+    assert "#   busbar: it went wrong" in done.stdout
+    assert sweep(bad).returncode == 1 and sweep.ran() == 3
+    assert sweep(bad, "--retry-failed").returncode == 1 and sweep.ran() == 5
+    assert sweep(bad, "--restart").returncode == 1 and sweep.ran() == 8
+
+
+def test_it_goes_on_after_kill_9(sweep):
+    stopped = study(ranks=[1, 2, 3], cases=[{"name": "a"}, {"name": "b", "environment": {"ACT": "killed"}, "ranks": 9},
+                                            {"name": "c", "options": {"dtype": "half"}}])
+    assert sweep(stopped).returncode in (-9, 137)
+    assert sweep.ran() == 4
+    listed = sweep(stopped, "--list")
+    assert [line.split()[3] for line in listed.stdout.splitlines() if line.startswith("# ")] == ["complete:"] * 3 + ["to"] * 4
+    done = sweep(stopped)
+    assert done.returncode == 0, done.stderr
+    assert sweep.ran() == 8 and sweep.json()["counts"]["complete"] == 7
+
+
+def test_it_goes_on_after_a_signal(sweep):
+    stopped = study(environment={"ACT": ["ok", "signal", None]})
+    done = sweep(stopped)
+    assert done.returncode == 1 and "stopped by Terminated after 1 of 3" in done.stderr and done.stdout == ""
+    done = sweep(stopped)
+    assert done.returncode == 0 and sweep.ran() == 4
+
+
+def test_more_values_later_run_alone(sweep):
+    assert sweep(study(ranks=[1, 2])).returncode == 0
+    done = sweep(study(ranks=[4, 2, 1], about="more"))
+    assert done.returncode == 0 and sweep.ran() == 3
+    assert [row[0] for row in table(done)] == ["4", "2", "1"]
+
+
+def test_out_of_time(sweep):
+    done = sweep(study(environment={"ACT": ["hang", "ok"]}, timeout_s=0.3))
+    assert done.returncode == 1 and "ACT=hang: out of time, 124" in done.stderr
+    assert [row[-1] for row in table(done)] == ["timeout", "ok"]
+
+
+def test_the_command_line_says_how_to_start(sweep):
+    assert sweep(study(), "--launcher", "srun", "--hosts", "n1,n2", "--launch-arguments", "--mpi=pmix  -v", "--ranks", "2,6",
+                 "--program", "/opt/my busbar").returncode == 0
+    words = [r["words"] for r in sweep.results()]
+    assert [w[:7] for w in words] == [["-n", n, "--nodelist", "n1,n2", "--mpi=pmix", "-v", "/opt/my busbar"] for n in "26"]
+    assert {r["program"] for r in sweep.results()} == {"srun"}
+
+
+def test_a_launcher_of_ones_own(sweep):
+    launch = {"with": [str(sweep.bin / "mpirun"), "-n", "{ranks}", "--tag=x{ranks}y"]}
+    assert sweep(study(launch=launch, launch_arguments=["--last word"])).returncode == 0
+    assert sweep.results()[0]["words"][:4] == ["-n", "2", "--tag=x2y", "--last word"]
+
+
+def test_what_cannot_be_started_is_a_failure(sweep):
+    done = sweep(study(launch={"with": ["/nowhere/run", "{ranks}"]}))
+    assert done.returncode == 1 and "cannot start /nowhere/run" in done.stderr
+    assert sweep.json()["combinations"][0]["exit_status"] == 127
+
+
+def test_list_starts_nothing_and_can_be_pasted(sweep):
+    listed = sweep(study(environment={"TEXT": NASTY, "GONE": None}, options={"trace": NASTY}), "--list", env={"GONE": "x"})
+    assert listed.returncode == 0 and sweep.ran() == 0 and not sweep.dir.exists()
+    command = listed.stdout.split("\n", 1)[1].rstrip("\n") + f" --json {sweep.bin}/r.json"
+    subprocess.run(["sh", "-c", command], check=True, env={"PATH": f"{sweep.bin}:{os.environ['PATH']}", "GONE": "x"})
+    result = json.loads((sweep.bin / "r.json").read_text())
+    assert f"--trace={NASTY}" in result["words"] and result["environment"]["TEXT"] == NASTY
+    assert result["environment"]["GONE"] is None
+
+
+# ---- Slurm ----------------------------------------------------------------------------------------------------------
+
+def submit(done, sweep, env=None):
+    """Runs the printed sbatch lines; returns the options of each script and the status of each task."""
+    ran = subprocess.run(["sh", "-e"], input=done.stdout, capture_output=True, text=True, timeout=60,
+                         env={**os.environ, "PATH": f"{sweep.bin}:{os.environ['PATH']}", **(env or {})})
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    return [eval(line) for line in lines if line.startswith("{")], [int(line.split()[1]) for line in lines if not line.startswith("{")]
+
+
+def test_slurm_words_come_through_unchanged(sweep):
+    nasty = study(environment={"TEXT": [NASTY, "plain"], "GONE": None}, options={"trace": [NASTY, "-", "a=b"]},
+                  launch_arguments=["--comment=" + NASTY], slurm={"lines": ["--partition=gpu", "--comment=\"two words\""], "setup": ["GONE=1"],
+                                                                   "at_once": 2})
+    done = sweep(nasty, "--slurm")
+    assert done.returncode == 0 and done.stderr == "" and sweep.ran() == 0
+    options, statuses = submit(done, sweep, {"GONE": "there"})
+    assert statuses == [0] * 6
+    assert options[0]["--array"] == "1-6%2" and options[0]["--ntasks"] == "2" and options[0]["--comment"] == "two words"
+    assert options[0]["--output"] == f"{sweep.dir}/slurm-%A_%a.out"
+    gathered = sweep(nasty, "--gather")
+    assert gathered.returncode == 0, gathered.stderr
+    for c in sweep.json()["combinations"]:
+        assert f"--trace={c['settings']['trace']}" in c["result"]["words"] and "--comment=" + NASTY in c["result"]["words"]
+        assert c["result"]["environment"] == {"TEXT": c["settings"]["TEXT"], "GONE": None, "ACT": None}
+        assert c["result"]["program"] == "srun" and c["exit_status"] == 0
+
+
+def test_slurm_folder_with_odd_characters(sweep):
+    odd = sweep.dir.parent / "a b'%j\"$x"
+    done = sweep(study(), "--slurm", "-o", odd)
+    options, statuses = submit(done, sweep)
+    assert statuses == [0] and options[0]["--output"] == str(odd).replace("%", "%%") + "/slurm-%A_%a.out"
+    assert sweep(study(), "--gather", "-o", odd).returncode == 0
+
+
+def test_slurm_failures_and_time(sweep):
+    bad = study(cases=[{"name": "bad", "environment": {"ACT": "fail"}}, {"name": "late", "environment": {"ACT": "hang"}, "timeout_s": 0.2},
+                       {"name": "good"}])
+    _, statuses = submit(sweep(bad, "--slurm"), sweep)
+    assert statuses == [3, 124, 0]
+    done = sweep(bad, "--gather")
+    assert done.returncode == 1 and [row[-1] for row in table(done)] == ["failed (3)", "timeout", "ok"]
+    assert sweep.json()["combinations"][0]["stderr"][-1] == "busbar: it went wrong"
+    left = sweep(bad, "--slurm")
+    assert left.stdout == "" and "nothing is left" in left.stderr
+    options, statuses = submit(sweep(bad, "--slurm", "--retry-failed"), sweep)
+    assert options[0]["--array"] == "1-2" and statuses == [3, 124]
+
+
+def test_slurm_array_limit(sweep):
+    many = study(repeats=5, slurm={"tasks_per_array": 2})
+    options, statuses = submit(sweep(many, "--slurm"), sweep)
+    assert [o["--array"] for o in options] == ["1-2", "1-2", "1-1"] and statuses == [0] * 5
+    assert sweep(many, "--gather").returncode == 0 and sweep.json()["counts"]["complete"] == 5
+
+
+def test_slurm_allocations_by_size(sweep):
+    sizes = study(ranks=[8, 16, 20], repeats=2, slurm={"lines": ["--nodes={nodes}", "--ntasks={ranks}"], "gpus_per_node": 8})
+    options, statuses = submit(sweep(sizes, "--slurm"), sweep)
+    assert [(o["--array"], o["--nodes"], o["--ntasks"]) for o in options] == [("1-2", "1", "8"), ("1-2", "2", "16"), ("1-2", "3", "20")]
+    assert statuses == [0] * 6 and sweep(sizes, "--gather").returncode == 0
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("change,words", [
+    ({"command": "bnech all_reduce"}, ["bnech", "bench"]),
+    ({"command": "sweep x"}, ["sweep", "bench"]),
+    ({"command": "bench all_redcue"}, ["all_redcue", "all_reduce"]),
+    ({"command": "bench all_reduce", "options": {"minbyte": 8}}, ["--minbyte", "--minbytes"]),
+    ({"command": "bench all_reduce", "options": {"minbytes": ["8", "2G"], "maxbytes": "1G"}}, ["minbytes=2G", "first size"]),
+    ({"command": "bench p2p", "options": {"figure": "latensy"}}, ["study.json"]),
+    ({"command": "proxy gpt2_lrage"}, ["gpt2_lrage", "gpt2_large"]),
+    ({"command": "proxy resnet50", "options": {"layers": 3}}, ["resnet50", "--layers"]),
+    ({"command": "plan resnet50", "ranks": None}, ["ranks"]),
+    ({"options": {"dtype": ["float", "hafl"]}}, ["dtype=hafl", "half"]),
+    ({"enviroment": {}}, ["enviroment", "environment"]),
+    ({"ranks": 4, "launch": {"with": "none"}}, ["1 rank, not 4"]),
+    ("{", ["study.json", "not JSON", "line 1"]),
+])
+def test_bad_studies_are_one_line_and_exit_2(sweep, change, words):
+    bad = change if isinstance(change, str) else {k: v for k, v in {**study(), **change}.items() if v is not None}
+    done = sweep(bad)
+    assert done.returncode == 2 and done.stdout == "" and sweep.ran() == 0 and not sweep.dir.exists()
+    (line,) = done.stderr.splitlines()
+    assert "study.json" in line or words == ["1 rank, not 4"]
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize("words", [[], ["a", "b"], ["--lsit"], ["--list", "--gather"], ["--gather", "--restart"], ["--ranks", "2,x"],
+                                   ["--launcher", "mprun"], ["--max-combinations", "1"], ["--json", "-", "--csv", "-"], ["-o", ""]])
+def test_bad_words_are_one_line_and_exit_2(sweep, busbar, words):
+    done = sweep(study(ranks=[1, 2]), *words) if words and words != ["a", "b"] else busbar.run("sweep", *words)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and sweep.ran() == 0
+
+
+def test_two_sweeps_keep_apart(sweep):
+    assert sweep(study()).returncode == 0
+    holder = subprocess.Popen(["flock", str(sweep.dir / "lock"), "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder.stdin.write(b"x")
+    holder.stdin.flush()
+    assert holder.stdout.read1(1) == b"x"
+    done = sweep(study())
+    assert done.returncode == 2 and "another sweep" in done.stderr
+    assert sweep(study(), "--gather").returncode == 0
+    holder.communicate()
+    assert sweep(study()).returncode == 0
+
+
+def test_inside_a_job_of_ranks(sweep):
+    done = sweep(study(), env={"OMPI_COMM_WORLD_SIZE": "2"})
+    assert done.returncode == 2 and "without mpirun" in done.stderr
+
+
+# ---- the real thing -------------------------------------------------------------------------------------------------
+
+def test_on_emulated_gpus(sweep):
+    done = sweep({"command": ["bench", ["all_reduce", "broadcast"]], "options": {"sizes": "1K,64K", "placement": "in_place", "repeats": 2},
+                  "environment": {"NCCL_ALGO": ["Ring", "Tree"]}, "ranks": 2, "leave_out": [{"command": "broadcast", "NCCL_ALGO": "Tree"}],
+                  "columns": ["collective", "bytes", "time_us.p50", {"name": "to Ring", "value": "time_us.p50", "relative_to": {"NCCL_ALGO": "Ring"}}]},
+                 real=True)
+    assert done.returncode == 0, done.stderr
+    assert "EMULATED" in done.stdout
+    data = sweep.json()
+    assert data["emulated"] is True and len(data["rows"]) == 6
+    assert [r["environment"]["NCCL_ALGO"] for r in sweep.results()] == ["Ring", "Tree", "Ring"]
+    rows = [(c["settings"], row) for c in data["combinations"] for row in c["result"]["results"]]
+    ring = {row["bytes"]: row["time_us"]["p50"] for settings, row in rows if settings == {"command": "all_reduce", "NCCL_ALGO": "Ring"}}
+    for (settings, row), cells in zip(rows, data["rows"]):
+        assert cells[2:5] == [row["collective"], row["bytes"], row["time_us"]["p50"]]
+        assert cells[5] == pytest.approx(row["time_us"]["p50"] / ring[row["bytes"]] if row["collective"] == "all_reduce" else 1)
+
+
+def test_plans_need_no_launcher(sweep):
+    done = sweep({"command": ["plan", ["resnet50", "resnet152"]], "ranks": [8, 64], "options": {"cluster": "h100-sxm-ib"}})
+    assert done.returncode == 0 and sweep.ran() == 0, done.stderr
+    assert [c["result"]["ranks"] for c in sweep.json()["combinations"]] == [8, 64, 8, 64]
+    assert all(row[3] > 0 for row in sweep.json()["rows"])
+
+
+def test_the_shipped_studies_are_good(busbar, tmp_path):
+    folder = os.path.join(ROOT, "profiles", "studies")
+    studies = [name for name in sorted(os.listdir(folder)) if name.endswith(".json")]
+    assert len(studies) >= 3
+    for name in studies:
+        done = busbar.run("sweep", os.path.join(folder, name), "--list", emulated=False, cwd=tmp_path)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) >= 4, done.stderr

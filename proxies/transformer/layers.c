@@ -1,6 +1,7 @@
 /* layers.c - sizes of a rank's share, what cannot be divided, FLOPs (see layer.h). */
 #include "proxies/transformer/block.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 /* ---- sizes --------------------------------------------------------------------------------------------------------
@@ -73,53 +74,75 @@ static int nearest_divisor(int value, int wanted)
     return best;
 }
 
-static int must_divide(const char *axis, int size, const char *what, int value)
+/* Who is building, and what. */
+struct asked {
+    const struct bb_layers_config *config;
+    const char *proxy;
+};
+
+static int must_divide(const struct asked *q, const char *axis, int size, const char *what, int value)
 {
     if (value % size == 0)
         return 0;
-    return bb_err(BB_EUSAGE, "--%s %d does not divide %d %s; nearest: --%s %d", axis, size, value, what, axis,
-                  nearest_divisor(value, size));
+    return bb_err(BB_EUSAGE, "%s: --%s %d does not divide %d %s; nearest: --%s %d", q->proxy, axis, size, value, what,
+                  axis, nearest_divisor(value, size));
 }
 
-static int refuse_attention(const struct bb_layers_config *c)
+static int refuse_attention(const struct asked *q)
 {
+    const struct bb_layers_config *c = q->config;
     const struct bb_arch *a = c->arch;
     bool by_heads = c->cp > 1 && c->context == BB_CONTEXT_ALL_TO_ALL;
     int kv_heads = a->kv_lora ? a->heads : a->kv_heads, rc;
 
-    TRY(must_divide("tp", c->tp, "heads", a->heads));
+    TRY(must_divide(q, "tp", c->tp, "heads", a->heads));
     if (kv_heads % c->tp && c->tp % kv_heads)
-        TRY(must_divide("tp", c->tp, "key and value heads", kv_heads));
-    TRY(must_divide("cp", c->cp, "tokens of a sample", c->sequence));
+        TRY(must_divide(q, "tp", c->tp, "key and value heads", kv_heads));
+    TRY(must_divide(q, "cp", c->cp, "tokens of a sample", c->sequence));
     if (c->sequence_parallel)
-        TRY(must_divide("tp", c->tp, "tokens of a context-parallel rank", c->sequence / c->cp * c->micro_batch_size));
+        TRY(must_divide(q, "tp", c->tp, "tokens of a context-parallel rank",
+                        c->sequence / c->cp * c->micro_batch_size));
     if (by_heads)
-        TRY(must_divide("cp", c->cp, "heads of a tensor-parallel rank", a->heads / c->tp));
+        TRY(must_divide(q, "cp", c->cp, "heads of a tensor-parallel rank", a->heads / c->tp));
     if (by_heads)
-        TRY(must_divide("cp", c->cp, "key and value heads of a tensor-parallel rank", at_least_1(kv_heads / c->tp)));
+        TRY(must_divide(q, "cp", c->cp, "key and value heads of a tensor-parallel rank", at_least_1(kv_heads / c->tp)));
 out:
     return rc;
 }
 
-static int refuse_experts(const struct bb_layers_config *c)
+static int refuse_experts(const struct asked *q)
 {
+    const struct bb_layers_config *c = q->config;
     const struct bb_arch *a = c->arch;
     int rc = 0;
 
-    if (a->experts == 0 && c->ep * c->etp > 1 && c->ep > 1)
-        return bb_err(BB_EUSAGE, "--ep %d: model '%s' has no experts; nearest: --ep 1", c->ep, a->name);
+    if (a->experts == 0 && c->ep > 1)
+        return bb_err(BB_EUSAGE, "%s: --ep %d: model '%s' has no experts; nearest: --ep 1", q->proxy, c->ep, a->name);
     if (a->experts == 0)
         return 0;
     if (c->tp > 1 && !c->sequence_parallel)
         return bb_err(BB_EUSAGE,
-                      "experts with --tp %d: every tensor-parallel rank would send the same tokens; "
+                      "%s: experts with --tp %d: every tensor-parallel rank would send the same tokens; "
                       "nearest: --sequence-parallel",
-                      c->tp);
-    TRY(must_divide("ep", c->ep, "experts", a->experts));
-    TRY(must_divide("etp", c->etp, "columns of an expert", a->expert_ffn));
-    TRY(must_divide("tp", c->tp, "columns of the shared experts", a->shared_ffn));
+                      q->proxy, c->tp);
+    TRY(must_divide(q, "ep", c->ep, "experts", a->experts));
+    TRY(must_divide(q, "etp", c->etp, "columns of an expert", a->expert_ffn));
+    TRY(must_divide(q, "tp", c->tp, "columns of the shared experts", a->shared_ffn));
 out:
     return rc;
+}
+
+/* Rows of a micro-batch are counted in int. */
+static int refuse_tokens(const struct asked *q)
+{
+    const struct bb_layers_config *c = q->config;
+    long long tokens = (long long)c->micro_batch_size * c->sequence, most = INT_MAX / at_least_1(c->arch->top_k);
+    bool too_long = c->sequence > most;
+
+    if (tokens <= most)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: a micro-batch of %lld tokens, expected at most %lld; nearest: --%s %lld", q->proxy,
+                  tokens, most, too_long ? "seq-length" : "micro-batch-size", too_long ? most : most / c->sequence);
 }
 
 static bool has_dense_layers(const struct bb_arch *a)
@@ -130,14 +153,16 @@ static bool has_dense_layers(const struct bb_arch *a)
     return false;
 }
 
-static int refuse(const struct bb_layers_config *c)
+static int refuse(const struct asked *q)
 {
+    const struct bb_layers_config *c = q->config;
     int rc;
 
-    TRY(refuse_attention(c));
+    TRY(refuse_tokens(q));
+    TRY(refuse_attention(q));
     if (has_dense_layers(c->arch))
-        TRY(must_divide("tp", c->tp, "columns of the perceptron", c->arch->ffn));
-    TRY(refuse_experts(c));
+        TRY(must_divide(q, "tp", c->tp, "columns of the perceptron", c->arch->ffn));
+    TRY(refuse_experts(q));
 out:
     return rc;
 }
@@ -166,7 +191,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     int rc;
 
     *layers = NULL;
-    TRY(refuse(config));
+    TRY(refuse(&(struct asked){config, step->proxy}));
     l = calloc(1, sizeof(*l));
     if (!l)
         return bb_err(BB_EFAIL, "out of memory for the layers of a step");

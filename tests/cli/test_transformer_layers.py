@@ -1,0 +1,83 @@
+"""Layers of `busbar proxy transformer` as a black box on emulated GPUs: what is executed is what was planned, data are
+right, and one line says what cannot be."""
+import collections
+import json
+import pathlib
+
+import pytest
+
+from test_proxy import QUICK, planned, traffic_by_rank
+
+DENSE = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
+         "num_hidden_layers": 2, "vocab_size": 101, "max_position_embeddings": 64}
+EXPERTS = {**DENSE, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+LAYOUTS = {
+    "tensor": (DENSE, ("--tp", 2, "--pp", 2, "--micro-batches", 2)),
+    "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full")),
+    "split backward": (DENSE, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
+    "ring": (DENSE, ("--cp", 4)),
+    "heads": (DENSE, ("--cp", 2, "--tp", 2, "--cp-comm", "a2a")),
+    "gathered keys": (DENSE, ("--cp", 4, "--cp-comm", "all_gather", "--recompute", "selective")),
+    "experts": (EXPERTS, ("--ep", 4, "--micro-batches", 2)),
+    "divided experts": (EXPERTS, ("--tp", 2, "--dp", 2, "--ep", 2, "--etp", 2, "--sequence-parallel")),
+    "popular experts": (EXPERTS, ("--ep", 4, "--moe-imbalance", 1, "--seed", 3)),
+    "places": (EXPERTS, ("--ep", 4, "--capacity-factor", 1.25)),
+    "gathered tokens": (EXPERTS, ("--ep", 2, "--dp", 4, "--moe-dispatch", "all_gather")),
+}
+
+
+def write(tmp_path, config):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(config))
+    return ("--model", path)
+
+
+def executed(prefix, rank):
+    """Calls of one rank without scalars, which begin a run's steps, too."""
+    calls = collections.Counter()
+    for line in pathlib.Path(f"{prefix}.{rank}").read_text().splitlines():
+        function, size, _own, _peer, count, _dtype = line.split()
+        if int(count) > 1:
+            calls[function, int(size), int(count)] += 1
+    return calls
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_executed_is_what_was_planned(busbar, tmp_path, layout):
+    config, options = LAYOUTS[layout]
+    env = {"NCCL_RECORD": str(tmp_path / "calls"), "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    options = (*write(tmp_path, config), *options, "--compute", "gemm")
+    plan = traffic_by_rank(planned(busbar, "transformer", (), 4, *options)["roles"])
+    run = busbar.json("proxy", "transformer", *options, *QUICK, "--no-alone", "--check", ranks=4, env=env, tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": 0}
+    for rank in range(4):
+        want = {key: calls for key, calls in plan[rank].items() if key[2] > 1}
+        got = executed(tmp_path / "calls", rank)
+        assert set(got) == set(want)
+        times = {got[key] / want[key] for key in want}
+        assert len(times) == 1, "every planned call is made equally often"
+
+
+@pytest.mark.parametrize("config,options,line", [
+    (DENSE, ("--tp", 3, "--dp", 4), "tp"),
+    (DENSE, ("--cp", 4, "--tp", 4, "--cp-comm", "a2a"), "heads"),
+    (DENSE, ("--cp", 24), "64 tokens"),
+    (DENSE, ("--ep", 2), "experts"),
+    (DENSE, ("--moe-imbalance", 1), "experts"),
+    (EXPERTS, ("--ep", 3), "ep"),
+    (EXPERTS, ("--tp", 2), "--sequence-parallel"),
+    (EXPERTS, ("--capacity-factor", -1), "capacity-factor"),
+    (EXPERTS, ("--seq-length", 65536, "--micro-batch-size", 65536), "at most 1073741823;"),
+    (EXPERTS, ("--cp-comm", "rings", "--cp", 2), "ring"),
+])
+def test_what_cannot_be_is_refused(busbar, tmp_path, config, options, line):
+    done = busbar.run("plan", "transformer", *write(tmp_path, config), "--ranks", 48, *options)
+    assert done.returncode == 2, done.stdout
+    assert len(done.stderr.splitlines()) == 1 and line in done.stderr
+
+
+def test_a_seed_repeats_a_step(busbar, tmp_path):
+    model = write(tmp_path, EXPERTS)
+    plans = [planned(busbar, "transformer", (), 8, *model, "--ep", 8, "--moe-imbalance", 1, "--seed", seed)["roles"]
+             for seed in (1, 1, 2)]
+    assert plans[0] == plans[1] != plans[2]

@@ -2,6 +2,7 @@
 #include "proxies/transformer/best_order.h"
 
 #include "bootstrap/units.h"
+#include "proxies/program.h"
 #include "proxies/transformer/order.h"
 
 #include <stdlib.h>
@@ -199,28 +200,31 @@ void bb_best_order_release(struct bb_best_order *best)
 #define MOST_COLUMNS 4 /* groups in the table; the JSON has all */
 #define MOST_LINES   12
 
-/* Columns by what crosses in all orders, the most first. */
+static double sum_of(const struct bb_best_order *best, int group)
+{
+    double sum = 0;
+
+    for (int i = 0; i < best->n; i++)
+        sum += group == BB_NONE ? best->rows[i].bytes : best->rows[i].group[group];
+    return sum;
+}
+
+/* Columns by what crosses in all orders, the most first; what is next to nothing is left out. */
 static int choose_columns(const struct bb_best_order *best, int columns[MOST_COLUMNS])
 {
     bool taken[BB_MAX_GROUPS] = {false};
-    int n = 0;
+    int n = 0, most;
 
-    while (n < MOST_COLUMNS && n < best->n_groups) {
-        int most = -1;
-
-        for (int g = 0; g < best->n_groups; g++) {
-            double sum = 0, sum_most = -1;
-
-            for (int i = 0; i < best->n; i++) {
-                sum += best->rows[i].group[g];
-                sum_most += most >= 0 ? best->rows[i].group[most] : 0;
-            }
-            if (!taken[g] && (most < 0 || sum > sum_most + 1))
+    do {
+        most = BB_NONE;
+        for (int g = 0; g < best->n_groups; g++)
+            if (!taken[g] && sum_of(best, g) > (most == BB_NONE ? 1e-6 * sum_of(best, BB_NONE) : sum_of(best, most)))
                 most = g;
-        }
+        if (most == BB_NONE)
+            break;
         taken[most] = true;
         columns[n++] = most;
-    }
+    } while (n < MOST_COLUMNS);
     return n;
 }
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh [FOLDER] - what can be proven on real GPUs, with one rank and with several that share one: correctness, error
 # paths, the timed kernel against the GPU's clock. Ranks that share a GPU prove nothing about speed. Output is kept in
-# FOLDER (default build/gpu-results). Exit status 77 where there is no GPU. Needs a built build/busbar.
+# FOLDER (default build/gpu-results). NCCL_TESTS_BUILD names a build of nccl-tests to be held against. Exit status 77
+# where there is no GPU. Needs a built build/busbar.
 set -u
 cd "$(dirname "$0")/../.."
 . bootstrap/mpi.sh
@@ -11,14 +12,14 @@ mkdir -p "$folder"
 gpus=$(count_gpus)
 [ "$gpus" -ge 1 ] || { echo "gpu tests: SKIPPED: no GPU here"; exit 77; }
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv >"$folder/gpus.txt" 2>&1 || true
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 
 # expect STATUS NAME COMMAND... - runs with a time limit, keeps the output, compares the exit status.
 expect() {
     want=$1 name=$2
     shift 2
     began=$(date +%s)
-    timeout -k 10 150 "$@" >"$folder/$name.txt" 2>&1
+    timeout -k 10 "${limit:-150}" "$@" >"$folder/$name.txt" 2>&1
     status=$?
     if [ $status = "$want" ]; then
         passed=$((passed + 1)); word=passed
@@ -60,10 +61,19 @@ small="-b 8 -e 1M -f 32 -n 5 -w 2"
     expect 0 compute-limits $busbar bench compute --max-error 2 --json "$folder/compute.json"
     expect 2 too-few-gpus mpirun -n $((gpus + 1)) $busbar bench all_reduce -b 8 -e 8
 }
+# The same verdicts as nccl-tests, and with one rank the same rates, where there is a build of it (made with MPI=1).
+if [ -n "${NCCL_TESTS_BUILD:-}" ]; then
+    limit=600 expect 0 beside-nccl-tests python3 tests/gpu/beside_nccl_tests.py "$NCCL_TESTS_BUILD" --build "$(dirname "$busbar")" --rounds 3
+else
+    echo "beside-nccl-tests: SKIPPED: NCCL_TESTS_BUILD names no build of nccl-tests"
+    skipped=$((skipped + 1))
+fi
+# Every algorithm and protocol that NCCL offers here, and what it says of them.
+expect 0 algorithms mpirun -n 2 "$busbar" bench all_reduce all_gather --sizes 1K,64K --sweep-algorithms --share-gpu --json "$folder/algorithms.json"
 # The unit tests that need no emulation run on the GPU as well.
 for program in build/tests/cuda/test_gpu_*; do
     [ -x "$program" ] && expect 0 "$(basename "$program")" "$program"
 done
 echo
-echo "$passed passed, $failed failed, 0 skipped"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from test_proxy import QUICK, planned, traffic_by_rank
+from test_proxy import CLUSTERS, QUICK, planned, traffic_by_rank
 
 DENSE = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
          "num_hidden_layers": 2, "vocab_size": 101, "max_position_embeddings": 64}
@@ -45,13 +45,17 @@ def executed(prefix, rank):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_executed_is_what_was_planned(busbar, tmp_path, layout):
     config, options = LAYOUTS[layout]
-    env = {"NCCL_RECORD": str(tmp_path / "calls"), "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    cluster = CLUSTERS / "h100-sxm-ib.json"
+    env = {"EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
+           "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     options = (*write(tmp_path, config), *options, "--compute", "gemm")
-    plan = traffic_by_rank(planned(busbar, "transformer", (), 4, *options)["roles"])
+    plan = planned(busbar, "transformer", (), 4, *options, "--cluster", cluster)
+    traffic = traffic_by_rank(plan["roles"])
     run = busbar.json("proxy", "transformer", *options, *QUICK, "--no-alone", "--check", ranks=4, env=env, tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": 0}
+    assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
     for rank in range(4):
-        want = {key: calls for key, calls in plan[rank].items() if key[2] > 1}
+        want = {key: calls for key, calls in traffic[rank].items() if key[2] > 1}
         got = executed(tmp_path / "calls", rank)
         assert set(got) == set(want)
         times = {got[key] / want[key] for key in want}

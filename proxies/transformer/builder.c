@@ -128,6 +128,7 @@ static int refuse_unused(const struct bb_training *t)
         {o->seed, o->imbalance > 0, "seed", "only --moe-imbalance draws numbers"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
+        {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
     };
 
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)

@@ -1,0 +1,148 @@
+"""`busbar proxy transformer` and its plan as a black box on emulated GPUs: traffic, times, data, refusals, models from files."""
+import json
+import re
+
+import pytest
+from test_proxy import CLUSTERS, NO_DATA, assert_same_figures, planned, recorded, traffic_by_rank
+
+FEW = ("--warmup", 0, "--steps", 1, "--traced-steps", 1, "--no-alone")
+SHORT = "--seq-length 64"
+LAYOUTS = {  # 8 ranks each
+    "tp_sp_pp_dp": f"--model gpt2_small --layers 4 --tp 2 --pp 2 --dp 2 --micro-batches 4 --sequence-parallel {SHORT}",
+    "interleaved_cp": f"--model llama3_8b --layers 4 --pp 2 --vpp 2 --cp 2 --micro-batches 4 --dp-sync zero1 {SHORT}",
+    "zero_bubble": f"--model gpt2_small --layers 4 --pp 4 --schedule zb-h1 --micro-batches 6 {SHORT}",
+    "sharded_experts": "--model mixtral_8x7b --layers 2 --tp 2 --ep 2 --sequence-parallel --dp-sync zero3 "
+                       f"--micro-batches 2 {SHORT}",
+    "uneven_experts": "--model mixtral_8x7b --layers 2 --pp 2 --ep 4 --moe-imbalance 0.7 --schedule gpipe "
+                      f"--micro-batches 2 {SHORT}",
+    "heads_to_heads": "--model llama3_8b --layers 2 --pp 2 --cp 4 --cp-comm a2a --recompute full --dp-sync distributed "
+                      f"--micro-batches 2 {SHORT}",
+}
+
+
+@pytest.mark.parametrize("words", LAYOUTS.values(), ids=LAYOUTS)
+def test_runs_as_planned(busbar, tmp_path, words):
+    """What is executed is what was planned, and takes as long as predicted."""
+    cluster = CLUSTERS / "h100-sxm-ib.json"
+    env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
+           "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    plan = planned(busbar, "transformer", words.split(), 8, "--cluster", cluster)
+    assert all(plan["checks"][key] for key in ("matched", "deadlock_free", "safe_serialised"))
+    run = busbar.json("proxy", "transformer", *words.split(), *FEW, ranks=8, env=env, tmp_path=tmp_path)
+    assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
+    for role in plan["roles"]:
+        role["compute_us"] = pytest.approx(role["compute_us"], abs=1e-3)  # JSON keeps fewer digits of one of them
+    assert run["roles"] == plan["roles"]
+    assert_same_figures(run, plan["predicted"])
+    expected = traffic_by_rank(plan["roles"])
+    for rank in range(8):
+        calls, steps = recorded(tmp_path / "calls", rank, 8)
+        assert steps == 2 and calls == {key: n * steps for key, n in expected[rank].items()}
+
+
+@pytest.mark.parametrize("words", LAYOUTS.values(), ids=LAYOUTS)
+def test_data_is_right(busbar, tmp_path, words):
+    run = busbar.json("proxy", "transformer", *words.split(), *FEW, "--check", "--scale-counts", 1e-4, ranks=8,
+                      tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": 0}
+
+
+@pytest.mark.smoke
+def test_the_plan_names_groups_stages_and_memory(busbar):
+    plan = planned(busbar, "transformer", "--model gpt2_small --tp 2 --pp 4 --dp 2 --sequence-parallel".split(), 16)
+    groups = {g["name"]: g for g in plan["groups"]}
+    assert {"tp", "dp", "pp", "embedding"} <= set(groups)
+    assert groups["tp"]["members"][:2] == [[0, 1], [2, 3]] and groups["dp"]["members"][:2] == [[0, 2], [1, 3]]
+    assert groups["pp"]["members"][0] == [0, 4, 8, 12] and groups["embedding"]["members"][0] == [0, 12]
+    assert [role["name"] for role in plan["roles"]] == ["first stage", "stage 1", "stage 2", "last stage"]
+    assert [role["ranks"] for role in plan["roles"]] == [list(range(4 * s, 4 * s + 4)) for s in range(4)]
+
+
+@pytest.mark.parametrize("order,dp,pp", [("tp-cp-ep-dp-pp", [0, 2], [0, 4]), ("tp-cp-ep-pp-dp", [0, 4], [0, 2])])
+def test_the_order_places_the_groups(busbar, order, dp, pp):
+    plan = planned(busbar, "transformer", f"--model gpt2_small --tp 2 --pp 2 --order {order}".split(), 8)
+    groups = {g["name"]: g["members"][0] for g in plan["groups"]}
+    assert groups["tp"] == [0, 1] and groups["dp"] == dp and groups["pp"] == pp
+
+
+def test_one_axis_follows_from_the_ranks(busbar):
+    sizes = {}
+    for given in ("--tp 2 --pp 2", "--tp 2 --dp 4", "--pp 2 --dp 4", "--tp 2 --pp 2 --dp 4"):
+        plan = planned(busbar, "transformer", f"--model gpt2_small {given}".split(), 16)
+        sizes[given] = {g["name"]: g["size"] for g in plan["groups"] if g["name"] in ("tp", "pp", "dp")}
+    assert all(s == {"tp": 2, "pp": 2, "dp": 4} for s in sizes.values())
+
+
+def test_a_config_as_it_is_published(busbar, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "vocab_size": 32000,
+        "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False}))
+    done = busbar.run("plan", "transformer", "--model", path, "--ranks", 8, "--tp", 8)
+    assert done.returncode == 0, done.stderr
+    assert "6,738,415,616 parameters" in done.stdout
+
+
+def bubble(busbar, words, m, p):
+    """The part of the ideal time that a pipeline idles, without communication to speak of."""
+    plan = planned(busbar, "transformer",
+                   f"--model gpt2_small --layers {2 * p} --pp {p} --micro-batches {m} {words} --forward-us 100000".split(), p,
+                   "--cluster", CLUSTERS / "h100-sxm-ib.json")
+    step = plan["predicted"]["step_us"]
+    middle = max(role["compute_us"] for role in plan["roles"][1:-1])
+    return (step - middle) / middle
+
+
+def test_bubbles_are_those_of_the_formulas(busbar):
+    """Embedding, head and messages take little beside layers of 100 ms."""
+    p, m = 4, 8
+    assert bubble(busbar, "--schedule 1f1b", m, p) == pytest.approx((p - 1) / m, rel=0.05)
+    assert bubble(busbar, "--schedule gpipe", m, p) == pytest.approx((p - 1) / m, rel=0.05)
+    assert bubble(busbar, "--vpp 2", m, p) == pytest.approx((p - 1) / m / 2, rel=0.05)
+    # gradients of attention's scores have no weights, so data take a little longer than weights, and more is left
+    assert (p - 1) / m / 3 < bubble(busbar, "--schedule zb-h1", m, p) < (p - 1) / m / 2
+
+
+@pytest.mark.parametrize("words,ranks,said", [
+    ("", 8, r"no model.*--model"),
+    ("--model gpt9", 8, r"gpt9"),
+    ("--model gpt2_small --tp 5", 10, r"12 attention heads do not divide by tp 5; nearest: --tp [46]"),
+    ("--model llama3_8b --tp 16", 16, r"8 key and value heads do not divide by tp 16; nearest: --tp 8"),
+    ("--model gpt2_small --pp 16", 16, r"12 layers are too few for pp 16; nearest: --pp 12"),
+    ("--model gpt2_small --pp 5", 10, r"12 layers do not divide by pp 5.*nearest: --pp 4 or 6"),
+    ("--model gpt2_small --tp 3", 8, r"8 ranks do not divide by tp 3.*nearest"),
+    ("--model gpt2_small --tp 2 --pp 2 --dp 3", 8, r"8 ranks do not divide by tp 2 x dp 3 x pp 2 = 12; nearest: --dp 2"),
+    ("--model mixtral_8x7b --ep 3", 6, r"8 experts do not divide by ep 3; nearest: --ep [24]"),
+    ("--model gpt2_small --ep 2", 8, r"no experts"),
+    ("--model gpt2_small --cp 4 --seq-length 100", 8, r"100 tokens does not divide by 2 x cp = 8; nearest: --seq-length"),
+    ("--model gpt2_small --tp 4 --sequence-parallel --seq-length 102", 8, r"102 tokens.*nearest: --seq-length"),
+    ("--model gpt2_small --seq-length 2048", 8, r"1024 positions; nearest: --seq-length 1024"),
+    ("--model gpt2_small --pp 4 --vpp 3 --micro-batches 6", 8, r"groups of 4 micro-batches.*nearest: --micro-batches 4 or 8"),
+    ("--model gpt2_small --pp 4 --vpp 3 --micro-batches 2", 8, r"as many micro-batches as stages.*--micro-batches 4"),
+    ("--model gpt2_small --vpp 2", 8, r"2 stages and 2 chunks.*nearest: --schedule 1f1b"),
+    ("--model gpt2_small --pp 2 --vpp 2 --schedule gpipe", 8, r"one chunk.*nearest: --schedule interleaved"),
+    ("--model gpt2_small --pp 2 --schedule zb-h1 --dp-sync zero3", 8, r"zb-h1.*zero3.*nearest"),
+    ("--model gpt2_small --pp 2 --order tp-xx-pp", 8, r"'xx'.*no axis"),
+    ("--model gpt2_small --pp 2 --order pp-dp-pp", 8, r"twice"),
+    ("--model gpt2_small --schedule 1F1B", 8, r"1F1B.*did you mean '1f1b'"),
+    ("--model gpt2_small --cp-comm ring", 8, r"cp is 1"),
+    ("--model gpt2_small --tp 0", 8, r"tp"),
+    ("--model gpt2_small --stages 4", 8, r"--stages means nothing here"),
+    ("--model gpt2_small --sync ps", 8, r"sync"),
+])
+def test_layouts_that_cannot_be(busbar, words, ranks, said):
+    done = busbar.run("plan", "transformer", *words.split(), "--ranks", ranks, emulated=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and re.search(said, lines[0]), lines
+    assert done.stdout == ""
+
+
+def test_llama_405b_in_sixteen_stages(busbar):
+    """126 layers do not divide by 16: embedding and head count as one each, as in that model's training."""
+    words = "--model llama3_405b --tp 8 --pp 16 --dp 128".split()
+    for vpp in ((), ("--vpp", 2), ("--vpp", 4)):
+        plan = planned(busbar, "transformer", [*words, *vpp], 16384)
+        assert len(plan["roles"]) >= 3 and plan["checks"]["safe_serialised"]
+        assert sum(len(role["ranks"]) for role in plan["roles"]) == 16384

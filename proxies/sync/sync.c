@@ -22,7 +22,7 @@ struct bucket {
     bool fused;       /* of several tensors that are copied in and out                  */
     int whole, own;   /* buffers: all its gradients; the own shard, == whole without    */
     int param_own, param_whole;
-    int reduced, gathered; /* operations, BB_NONE before */
+    int emptied, reduced, gathered; /* operations, BB_NONE before: who last reads `whole`, who ends the reduction */
     const char *what, *gather_what;
 };
 
@@ -162,6 +162,7 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
                          .own = BB_NONE,
                          .param_own = BB_NONE,
                          .param_whole = BB_NONE,
+                         .emptied = BB_NONE,
                          .reduced = BB_NONE,
                          .gathered = BB_NONE,
                          .first_unit = s->spec.n_units};
@@ -405,21 +406,22 @@ static int reduce_by_levels(struct bb_sync *s, const struct bucket *b)
     return op;
 }
 
-static int start_reduction(struct bb_sync *s, const struct bucket *b)
+/* Sets who ends it, and who is the last to need all of the bucket. */
+static void start_reduction(struct bb_sync *s, struct bucket *b)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
     size_t shard = b->count / (size_t)c->n;
     int op = BB_NONE;
 
-    if (s->policy.hierarchical)
-        return reduce_by_levels(s, b);
     if (c->n > 1 && b->own != b->whole)
         op = bb_script_collective(s->script, s->gradients, b->what, BB_REDUCE_SCATTER, shard, b->whole, b->own);
     else if (c->n > 1)
         op = bb_script_collective(s->script, s->gradients, b->what, BB_ALL_REDUCE, b->count, b->whole, b->whole);
+    b->emptied = op;
     if (c->n_replicas > 1)
         op = bb_script_collective(s->script, s->replicas, b->what, BB_ALL_REDUCE, shard, b->own, b->own);
-    return op;
+    b->emptied = b->own == b->whole ? op : b->emptied;
+    b->reduced = op;
 }
 
 static void reduce(struct bb_sync *s, int index)
@@ -430,9 +432,12 @@ static void reduce(struct bb_sync *s, int index)
     b->ready = 0;
     if (b->fused)
         copy(s, "copy in", b->count, BB_NONE, b->whole);
-    b->reduced = start_reduction(s, b);
+    if (s->policy.hierarchical)
+        b->reduced = reduce_by_levels(s, b);
+    else
+        start_reduction(s, b);
     if (s->transients)
-        s->transient_op[index % s->transients] = b->reduced;
+        s->transient_op[index % s->transients] = b->emptied;
     put_back(s->script, before);
 }
 

@@ -1,0 +1,262 @@
+/*
+ * test_buckets.c - the rules of buckets beside lists worked out from them for published networks, beside cases made by
+ * hand, and, over random tensors, beside what each rule says of any bucket.
+ */
+#include "../made.h"
+
+#include "proxies/sync/network.h"
+#include "proxies/sync/sync.h"
+
+#define MIB 1048576.0
+
+static const struct bb_bucket_rule ddp = {.kind = BB_BUCKETS_DDP, .first_bytes = MIB, .cap_bytes = 25 * MIB};
+
+/* The buckets of a published network's gradients in float. */
+static struct bb_buckets buckets_of(const char *model, const struct bb_bucket_rule *rule)
+{
+    struct bb_network net;
+    struct bb_sync_unit *units;
+    struct bb_arrival *arrivals;
+    struct bb_buckets made;
+    int n;
+
+    assert_int_equal(bb_network_load(model, &net), 0);
+    units = calloc((size_t)net.n, sizeof(*units));
+    for (int u = 0; u < net.n; u++)
+        units[u] = (struct bb_sync_unit){.tensors = net.units[u].tensors, .n = net.units[u].n};
+    n = bb_sync_arrivals(units, net.n, false, &arrivals);
+    assert_int_equal(n, net.n_tensors);
+    assert_int_equal(bb_buckets_make(&made, rule, arrivals, n, 4, 8), 0);
+    free(arrivals);
+    free(units);
+    bb_network_release(&net);
+    return made;
+}
+
+static void counts_are(struct bb_buckets *made, const size_t *counts, int n)
+{
+    assert_int_equal(made->n, n);
+    for (int b = 0; b < n; b++)
+        assert_int_equal(made->list[b].count, counts[b]);
+    bb_buckets_release(made);
+}
+
+/* PyTorch's rule over the reversed registration order, 1 MiB first and 25 MiB from then on. */
+static void published_networks_in_ddp_buckets(void **state)
+{
+    static const struct {
+        const char *model;
+        int n;
+        size_t counts[10];
+    } rows[] = {
+        {"resnet18_cifar", 3, {2365450, 6623744, 2184768}},
+        {"resnet18", 3, {513000, 7213056, 3963456}},
+        {"resnet50", 5, {2049000, 7875584, 6563840, 6637568, 2431040}},
+        {"resnet152", 10, {2049000, 7875584, 6563840, 6965760, 6703104, 6703104, 6703104, 6703104, 6639104, 3287104}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_buckets made = buckets_of(rows[i].model, &ddp);
+
+        counts_are(&made, rows[i].counts, rows[i].n);
+    }
+}
+
+/* Horovod with an endless cycle: thresholds of today and of before v0.21. */
+static void published_networks_in_fusion_buffers(void **state)
+{
+    static const struct {
+        const char *model;
+        double mib;
+        int n;
+    } rows[] = {{"resnet50", 128, 1}, {"resnet50", 64, 2}, {"resnet152", 128, 2}, {"resnet152", 64, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = rows[i].mib * MIB};
+        struct bb_buckets made = buckets_of(rows[i].model, &rule);
+
+        assert_int_equal(made.n, rows[i].n);
+        bb_buckets_release(&made);
+    }
+}
+
+/* ---- made by hand ------------------------------------------------------------------------------------------------ */
+
+/* Buckets of such tensors as text: "0 1:30 2:8". */
+static const char *text_of(const struct bb_bucket_rule *rule, const struct bb_arrival *arrivals, int n, size_t bytes)
+{
+    static char text[256];
+    struct bb_buckets made;
+    size_t at = 0;
+
+    text[0] = '\0';
+    assert_int_equal(bb_buckets_make(&made, rule, arrivals, n, bytes, 8), 0);
+    for (int b = 0; b < made.n; b++) {
+        for (int i = 0; i < made.list[b].n; i++)
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d", b || i ? " " : "",
+                                   made.members[made.list[b].first + i]);
+        at += (size_t)snprintf(text + at, sizeof(text) - at, ":%zu", made.list[b].count);
+    }
+    bb_buckets_release(&made);
+    return text;
+}
+
+static void a_bucket_may_exceed_its_cap_by_its_last_tensor(void **state)
+{
+    const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_DDP, .first_bytes = 40, .cap_bytes = 80};
+    const struct bb_arrival arrivals[] = {{.count = 9},   {.count = 1},  {.count = 1},
+                                          {.count = 500}, {.count = 20}, {.count = 3}};
+
+    (void)state;
+    assert_string_equal(text_of(&rule, arrivals, 6, 4), "0 1:10 2 3:501 4:20 5:3");
+}
+
+static void megatron_counts_parameters_and_pads(void **state)
+{
+    struct bb_bucket_rule rule = {.kind = BB_BUCKETS_MEGATRON, .pad = 65536};
+    const struct bb_arrival arrivals[] = {{.count = 39999999}, {.count = 1}, {.count = 5}};
+    struct bb_buckets made;
+
+    (void)state;
+    assert_string_equal(text_of(&rule, arrivals, 3, 4), "0 1:40042496 2:65536");
+    rule.pad = 0;
+    assert_int_equal(bb_buckets_make(&made, &rule, arrivals, 3, 2, 41), 0); /* 41 replicas: 41e6 */
+    assert_int_equal(made.n, 1);
+    bb_buckets_release(&made);
+}
+
+static void deepspeed_never_exceeds_its_elements(void **state)
+{
+    const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_DEEPSPEED, .elements = 10};
+    const struct bb_arrival arrivals[] = {{.count = 4}, {.count = 6}, {.count = 7}, {.count = 4}, {.count = 30}};
+
+    (void)state;
+    assert_string_equal(text_of(&rule, arrivals, 5, 4), "0 1:10 2:7 3:4 4:30");
+}
+
+static void what_is_of_another_type_starts_a_bucket(void **state)
+{
+    const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_SINGLE};
+    const struct bb_arrival arrivals[] = {{.count = 4}, {.count = 6}, {.count = 7, .type = 1}, {.count = 4, .type = 1}};
+
+    (void)state;
+    assert_string_equal(text_of(&rule, arrivals, 4, 4), "0 1:10 2 3:11");
+}
+
+/* 16 bytes of floats are 4, of half 8; one alone is not padded. */
+static void fused_tensors_are_padded(void **state)
+{
+    const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
+    const struct bb_arrival arrivals[] = {{.count = 5}, {.count = 3}, {.count = 5}};
+
+    (void)state;
+    assert_string_equal(text_of(&rule, arrivals, 3, 4), "0 1:12 2:5");
+    assert_string_equal(text_of(&rule, arrivals, 3, 2), "0 1 2:24");
+}
+
+static void large_tensors_go_alone_and_a_threshold_of_one_fuses_nothing(void **state)
+{
+    struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
+    const struct bb_arrival arrivals[] = {{.count = 4}, {.count = 1000}, {.count = 4}, {.count = 4}};
+
+    (void)state;
+    assert_string_equal(text_of(&rule, arrivals, 4, 4), "0:4 1:1000 2 3:8");
+    rule.threshold_bytes = 1;
+    assert_string_equal(text_of(&rule, arrivals, 4, 4), "0:4 1:1000 2:4 3:4");
+}
+
+/* Behind one of another type one may look further as long as what was passed over would fit as well. */
+static void fusion_looks_past_another_type(void **state)
+{
+    const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
+    const struct bb_arrival near[] = {{.count = 4}, {.count = 4, .type = 1}, {.count = 4}};
+    const struct bb_arrival far[] = {{.count = 8}, {.count = 12, .type = 1}, {.count = 4}};
+
+    (void)state;
+    assert_string_equal(text_of(&rule, near, 3, 4), "0 2:8 1:4");
+    assert_string_equal(text_of(&rule, far, 3, 4), "0:8 1:12 2:4");
+}
+
+static void a_cycle_fuses_what_became_ready_in_it(void **state)
+{
+    const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 1e9, .cycle_us = 1000};
+    const struct bb_arrival arrivals[] = {{.count = 4, .ready_us = 10},
+                                          {.count = 4, .ready_us = 999},
+                                          {.count = 4, .ready_us = 1000},
+                                          {.count = 4, .ready_us = 5000},
+                                          {.count = 4, .ready_us = 5001}};
+
+    (void)state;
+    assert_string_equal(text_of(&rule, arrivals, 5, 4), "0 1:8 2:4 3 4:8");
+}
+
+static void no_tensors_make_no_buckets(void **state)
+{
+    (void)state;
+    assert_string_equal(text_of(&ddp, NULL, 0, 4), "");
+}
+
+/* ---- of any bucket ----------------------------------------------------------------------------------------------- */
+
+static uint32_t dice;
+
+static size_t roll(size_t n)
+{
+    dice = dice * 1664525u + 1013904223u;
+    return (dice >> 8) % n;
+}
+
+/* DDP: each bucket but the last has reached its limit, and had not before its last tensor; in order, none lost. */
+static void random_tensors_obey_the_rule(void **state)
+{
+    struct bb_arrival arrivals[200];
+
+    (void)state;
+    dice = 7;
+    for (int round = 0; round < 200; round++) {
+        const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_DDP,
+                                            .first_bytes = 4.0 * (double)(1 + roll(2000)),
+                                            .cap_bytes = 4.0 * (double)(1 + roll(9000))};
+        int n = 1 + (int)roll(200), next = 0;
+        struct bb_buckets made;
+
+        for (int i = 0; i < n; i++)
+            arrivals[i] = (struct bb_arrival){.count = 1 + roll(3000)};
+        assert_int_equal(bb_buckets_make(&made, &rule, arrivals, n, 4, 1), 0);
+        for (int b = 0; b < made.n; b++) {
+            double limit = b ? rule.cap_bytes : rule.first_bytes, bytes = 0, before = 0;
+
+            for (int i = 0; i < made.list[b].n; i++) {
+                assert_int_equal(made.members[made.list[b].first + i], next);
+                before = bytes;
+                bytes += 4.0 * (double)arrivals[next++].count;
+            }
+            assert_true(bytes == 4.0 * (double)made.list[b].count);
+            assert_true(before < limit && (bytes >= limit || b == made.n - 1));
+        }
+        assert_int_equal(next, n);
+        bb_buckets_release(&made);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_networks_in_ddp_buckets),
+        cmocka_unit_test(published_networks_in_fusion_buffers),
+        cmocka_unit_test(a_bucket_may_exceed_its_cap_by_its_last_tensor),
+        cmocka_unit_test(megatron_counts_parameters_and_pads),
+        cmocka_unit_test(deepspeed_never_exceeds_its_elements),
+        cmocka_unit_test(what_is_of_another_type_starts_a_bucket),
+        cmocka_unit_test(fused_tensors_are_padded),
+        cmocka_unit_test(large_tensors_go_alone_and_a_threshold_of_one_fuses_nothing),
+        cmocka_unit_test(fusion_looks_past_another_type),
+        cmocka_unit_test(a_cycle_fuses_what_became_ready_in_it),
+        cmocka_unit_test(no_tensors_make_no_buckets),
+        cmocka_unit_test(random_tensors_obey_the_rule),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

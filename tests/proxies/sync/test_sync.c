@@ -1,0 +1,719 @@
+/*
+ * test_sync.c - what keeps replicas together: orders and dependencies written out by hand for three layers, bytes of
+ * data_parallel's plans beside the formulas of each kind and beside numbers worked out for published models, groups,
+ * memory by formula, what is refused, and random options, all of which must make sound steps.
+ */
+#include "../transformer/lines.h"
+
+#include "proxies/check.h"
+#include "proxies/sync/sync.h"
+#include "proxies/traffic.h"
+
+/* ---- three layers, by hand --------------------------------------------------------------------------------------- */
+
+#define LAYERS 3
+static const struct bb_tensor tensors[LAYERS][2] = {{{"a", 6}, {"b", 2}}, {{"a", 8}, {"b", 4}}, {{"a", 16}, {"b", 4}}};
+
+/* A step of `ranks` ranks that computes three layers, `micro_batches` times, and keeps them together. */
+struct hand {
+    struct bb_step step;
+    struct bb_sync_policy policy;
+    int ranks, gpus_per_node, micro_batches;
+    bool last_local, upwards; /* upwards: gradients come in the wrong order */
+};
+
+static void hand_init(struct hand *h, enum bb_sync_kind kind, int ranks)
+{
+    *h = (struct hand){.ranks = ranks, .gpus_per_node = 2, .micro_batches = 1};
+    h->policy = (struct bb_sync_policy){.kind = kind,
+                                        .rule = {.kind = BB_BUCKETS_DDP, .first_bytes = 40, .cap_bytes = 96},
+                                        .params = BB_FLOAT,
+                                        .grads = BB_FLOAT};
+}
+
+static void hand_layer(struct bb_script *s, struct bb_sync *sync, int unit, bool forward, bool last)
+{
+    s->phase = forward ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    if (forward)
+        bb_sync_forward(sync, unit);
+    else
+        bb_sync_backward(sync, unit);
+    bb_script_compute(s, "layer", unit + 1, 0, BB_NONE, BB_NONE);
+    if (forward)
+        bb_sync_forwarded(sync, unit);
+    else
+        bb_sync_backwarded(sync, unit, last);
+}
+
+static void hand_build(struct hand *h)
+{
+    const struct bb_axis axis = {"dp", h->ranks};
+    const struct bb_proxy_config config = {.dtype = "float", .compute = "timed"};
+    struct bb_sync_unit units[LAYERS];
+    struct bb_script script;
+    struct bb_sync_spec spec = {.policy = &h->policy,
+                                .step = &h->step,
+                                .script = &script,
+                                .units = units,
+                                .n_units = LAYERS,
+                                .holds_remainder = h->last_local};
+    struct bb_sync *sync;
+
+    h->step = (struct bb_step){.proxy = "hand"};
+    assert_int_equal(bb_layout_init(&h->step.layout, h->ranks, &axis, 1), 0);
+    assert_int_equal(bb_sync_layout(&h->step, &h->policy, bb_layout_add_group(&h->step.layout, "dp", 1),
+                                    h->gpus_per_node, &spec.comms),
+                     0);
+    assert_int_equal(bb_step_add_roles(&h->step, 1), 0);
+    h->step.roles[0].name = "hand";
+    for (int u = 0; u < LAYERS; u++)
+        units[u] = (struct bb_sync_unit){.name = "layer", .tensors = tensors[u], .n = 2, .backward_us = 10};
+    bb_script_init(&script, &h->step.roles[0].program, &config);
+    assert_int_equal(bb_sync_init(&sync, &spec), 0);
+    bb_sync_begin(sync);
+    for (int m = 0; m < h->micro_batches; m++) {
+        for (int u = 0; u < LAYERS; u++)
+            hand_layer(&script, sync, u, true, false);
+        for (int u = 0; u < LAYERS; u++)
+            hand_layer(&script, sync, h->upwards ? u : LAYERS - 1 - u, false, m == h->micro_batches - 1);
+    }
+    bb_sync_finish(sync);
+    assert_int_equal(bb_script_result(&script), 0);
+    bb_sync_release(sync);
+}
+
+/* An operation as a word: F2 and B2 are the passes of layer 2, O the optimizer, C a copy; "AR dp 18 <4" communication
+ * with its count and what it waits for. */
+static void op_word(const struct hand *h, size_t i, char word[96])
+{
+    static const char *const names[BB_COLL_KIND_COUNT] = {[BB_ALL_REDUCE] = "AR",
+                                                          [BB_ALL_GATHER] = "AG",
+                                                          [BB_REDUCE_SCATTER] = "RS",
+                                                          [BB_REDUCE] = "RD",
+                                                          [BB_BROADCAST] = "BC"};
+    const struct bb_program *p = &h->step.roles[0].program;
+    const struct bb_op *op = &p->ops[i];
+    int n;
+
+    if (op->kind == BB_OP_COMPUTE && strcmp(op->what, "layer") == 0)
+        n = snprintf(word, 96, "%c%g", op->phase == BB_PHASE_FORWARD ? 'F' : 'B', op->compute_us - 1);
+    else if (op->kind == BB_OP_COMPUTE)
+        n = snprintf(word, 96, "%c", op->phase == BB_PHASE_OPTIMIZER ? 'O' : 'C');
+    else
+        n = snprintf(word, 96, "%s %s %zu", names[op->coll], h->step.layout.comms[op->comm].name, op->count);
+    for (int w = 0; w < op->waits; w++)
+        n += snprintf(word + n, 96 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
+}
+
+static void hand_is(struct hand *h, const char *const *expected)
+{
+    const struct bb_program *p = &h->step.roles[0].program;
+    struct bb_checks checks;
+    char word[96];
+    size_t i = 0;
+
+    for (; i < p->n_ops && expected[i]; i++) {
+        op_word(h, i, word);
+        assert_string_equal(word, expected[i]);
+    }
+    assert_int_equal(i, p->n_ops);
+    assert_null(expected[i]);
+    assert_int_equal(bb_step_check(&h->step, &checks), 0);
+    assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
+    bb_checks_release(&checks);
+    bb_step_release(&h->step);
+}
+
+static void hand_is_for(enum bb_sync_kind kind, int ranks, const char *const *expected)
+{
+    struct hand h;
+
+    hand_init(&h, kind, ranks);
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+/* Gradients come as 4, 16 (layer 2), 4, 8, 2, 6. The first bucket is full at 40 bytes, by the second tensor; the second
+ * at 96: 4 + 8 + 2 + 6 = 80 bytes, never. */
+static void ddp(void **state)
+{
+    static const char *const expected[] = {"F0", "F1", "F2",          "B2",   "AR dp 20 <3",
+                                           "B1", "B0", "AR dp 20 <6", "O <7", NULL};
+
+    (void)state;
+    hand_is_for(BB_SYNC_ALL_REDUCE, 4, expected);
+}
+
+/* What is full early stands behind what is not; without overlap all stand behind the backward. */
+static void buckets_keep_their_order(void **state)
+{
+    static const char *const single[] = {"F0", "F1", "F2", "B2", "B1", "B0", "AR dp 40 <5", "O <6", NULL};
+    static const char *const late[] = {"F0", "F1", "F2", "B2", "B1", "B0", "AR dp 20 <5", "AR dp 20", "O <7", NULL};
+    static const char *const upwards[] = {"F0", "F1", "F2", "B0", "B1", "B2", "AR dp 20 <5", "AR dp 20", "O <7", NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_ALL_REDUCE, 4);
+    h.policy.rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_SINGLE};
+    hand_build(&h);
+    hand_is(&h, single);
+    hand_init(&h, BB_SYNC_ALL_REDUCE, 4);
+    h.policy.no_overlap = true;
+    hand_build(&h);
+    hand_is(&h, late);
+    h.policy.no_overlap = false;
+    h.upwards = true;
+    hand_build(&h);
+    hand_is(&h, upwards);
+}
+
+static void one_replica_only_optimizes(void **state)
+{
+    static const char *const expected[] = {"F0", "F1", "F2", "B2", "B1", "B0", "O", NULL};
+
+    (void)state;
+    for (int kind = 0; kind < BB_SYNC_PS; kind++)
+        hand_is_for((enum bb_sync_kind)kind, 1, expected);
+}
+
+static void only_the_last_micro_batch_reduces(void **state)
+{
+    static const char *const expected[] = {"F0", "F1", "F2",          "B2", "B1", "B0",           "F0",    "F1",
+                                           "F2", "B2", "AR dp 20 <9", "B1", "B0", "AR dp 20 <12", "O <13", NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_ALL_REDUCE, 4);
+    h.micro_batches = 2;
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+static void zero1(void **state)
+{
+    static const char *const expected[] = {"F0",
+                                           "F1",
+                                           "F2",
+                                           "B2",
+                                           "RS dp gradients 5 <3",
+                                           "B1",
+                                           "B0",
+                                           "RS dp gradients 5 <6",
+                                           "O <7",
+                                           "AG dp parameters 5 <8",
+                                           "AG dp parameters 5",
+                                           NULL};
+
+    (void)state;
+    hand_is_for(BB_SYNC_ZERO1, 4, expected);
+}
+
+/* DeepSpeed's default: whole buckets are all-reduced. Counts are padded to what the ranks divide. */
+static void zero1_by_all_reduce(void **state)
+{
+    static const char *const expected[] = {"F0",
+                                           "F1",
+                                           "F2",
+                                           "B2",
+                                           "AR dp gradients 21 <3",
+                                           "B1",
+                                           "B0",
+                                           "AR dp gradients 21 <6",
+                                           "O <7",
+                                           "AG dp parameters 7 <8",
+                                           "AG dp parameters 7",
+                                           NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_ZERO1, 3);
+    h.policy.reduce_whole = true;
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+/* Every micro-batch reduces. */
+static void zero2(void **state)
+{
+    static const char *const expected[] = {"F0",
+                                           "F1",
+                                           "F2",
+                                           "B2",
+                                           "RS dp gradients 5 <3",
+                                           "B1",
+                                           "B0",
+                                           "RS dp gradients 5 <6",
+                                           "F0",
+                                           "F1",
+                                           "F2",
+                                           "B2 <4",
+                                           "RS dp gradients 5 <11",
+                                           "B1 <7",
+                                           "B0",
+                                           "RS dp gradients 5 <14",
+                                           "O <15",
+                                           "AG dp parameters 5 <16",
+                                           "AG dp parameters 5",
+                                           NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_ZERO2, 4);
+    h.micro_batches = 2;
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+/*
+ * FSDP: the next layer is gathered under the one before; backward, the gather of layer u-1 stands before the
+ * reduce-scatter of layer u. A gather goes into the buffer that the layer before last has left.
+ */
+static void zero3(void **state)
+{
+    static const char *const expected[] = {"AG dp 2",     "AG dp 3", "F0 <0",       "AG dp 5 <2", "F1 <1",   "F2 <3",
+                                           "AG dp 5 <5",  "AG dp 3", "B2 <6",       "RS dp 5 <8", "AG dp 2", "B1 <7",
+                                           "RS dp 3 <11", "B0 <10",  "RS dp 2 <13", "O <14",      NULL};
+
+    (void)state;
+    hand_is_for(BB_SYNC_ZERO3, 4, expected);
+}
+
+/* On communicators of their own, gathers don't stand behind reductions. */
+static void zero3_on_two_communicators(void **state)
+{
+    static const char *const expected[] = {"AG dp parameters 2",
+                                           "AG dp parameters 3",
+                                           "F0 <0",
+                                           "AG dp parameters 5 <2",
+                                           "F1 <1",
+                                           "F2 <3",
+                                           "AG dp parameters 5 <5",
+                                           "AG dp parameters 3",
+                                           "B2 <6",
+                                           "RS dp gradients 5 <8",
+                                           "AG dp parameters 2 <8",
+                                           "B1 <7",
+                                           "RS dp gradients 3 <11",
+                                           "B0 <10 <9",
+                                           "RS dp gradients 2 <13",
+                                           "O <14",
+                                           NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_ZERO3, 4);
+    h.policy.own_gather_comm = true;
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+static void hsdp(void **state)
+{
+    static const char *const expected[] = {"AG dp shard 4",
+                                           "AG dp shard 6",
+                                           "F0 <0",
+                                           "AG dp shard 10 <2",
+                                           "F1 <1",
+                                           "F2 <3",
+                                           "AG dp shard 10 <5",
+                                           "AG dp shard 6",
+                                           "B2 <6",
+                                           "RS dp shard 10 <8",
+                                           "AR dp replica 10 <9",
+                                           "AG dp shard 4",
+                                           "B1 <7",
+                                           "RS dp shard 6 <12",
+                                           "AR dp replica 6 <13",
+                                           "B0 <11",
+                                           "RS dp shard 4 <15",
+                                           "AR dp replica 4 <16",
+                                           "O <17",
+                                           NULL};
+
+    (void)state;
+    hand_is_for(BB_SYNC_HSDP, 4, expected);
+}
+
+/* The gather of the last step's parameters begins this one; a layer waits for the buckets that hold it. */
+static void distributed_gathers_under_the_forward(void **state)
+{
+    static const char *const expected[] = {"AG dp parameters 5",
+                                           "AG dp parameters 5",
+                                           "F0 <0",
+                                           "F1",
+                                           "F2 <1",
+                                           "B2",
+                                           "RS dp gradients 5 <5",
+                                           "B1",
+                                           "B0",
+                                           "RS dp gradients 5 <8",
+                                           "O <9",
+                                           NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_DISTRIBUTED, 4);
+    h.policy.overlap_gather = true;
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+/* 20 elements are 16 bytes and 16 and so on: no padding; fused ones are copied in and out. */
+static void horovod(void **state)
+{
+    static const char *const expected[] = {"F0",    "F1", "F2",          "B2", "C", "AR dp 20 <4",
+                                           "B1",    "C",  "AR dp 12 <7", "B0", "C", "AR dp 12 <10",
+                                           "C <11", "C",  "C",           "O",  NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_HOROVOD, 4);
+    h.policy.rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_FUSION, .threshold_bytes = 1e6, .cycle_us = 10};
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+/* 3 nodes of 2 ranks. 40 elements divide; with a bucket of 20 each, too. */
+static void hierarchical(void **state)
+{
+    static const char *const expected[] = {"F0",
+                                           "F1",
+                                           "F2",
+                                           "B2",
+                                           "RS dp local 10 <3",
+                                           "AR dp cross 10 <4",
+                                           "AG dp local 10 <5",
+                                           "B1",
+                                           "B0",
+                                           "RS dp local 10 <8",
+                                           "AR dp cross 10 <9",
+                                           "AG dp local 10 <10",
+                                           "O <11",
+                                           NULL};
+    struct hand h;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_ALL_REDUCE, 6);
+    h.policy.hierarchical = true;
+    hand_build(&h);
+    hand_is(&h, expected);
+}
+
+/* 2 nodes of 3 ranks: 20 = 3 * 6 + 2. The last rank of a node takes the two across. */
+static void hierarchical_with_a_remainder(void **state)
+{
+    static const char *const first[] = {"RS dp local 6 <3", "RD dp local 2", "AR dp cross 6 <5",
+                                        "AG dp local 6 <6", "BC dp local 2", NULL};
+    struct hand h;
+    char word[96];
+
+    (void)state;
+    for (int last = 0; last < 2; last++) {
+        hand_init(&h, BB_SYNC_ALL_REDUCE, 6);
+        h.policy.hierarchical = true;
+        h.gpus_per_node = 3;
+        h.last_local = last;
+        hand_build(&h);
+        for (int i = 0; i < 5; i++) {
+            op_word(&h, (size_t)i + 4, word);
+            assert_string_equal(word, last && i == 2 ? "AR dp cross 8 <5" : first[i]);
+        }
+        assert_int_equal(h.step.roles[0].program.ops[5].src_offset, 18);
+        assert_int_equal(h.step.roles[0].program.ops[5].dst_offset, 6);
+        assert_int_equal(h.step.roles[0].program.ops[8].src_offset, 6);
+        assert_int_equal(h.step.roles[0].program.ops[8].dst_offset, 18);
+        bb_step_release(&h.step);
+    }
+}
+
+/* Full gradients of zero2 are in a few buffers; each is waited for before it is filled again, and their memory shows.
+ */
+static void freed_buckets_need_less_memory(void **state)
+{
+    struct hand h;
+    size_t whole, freed;
+
+    (void)state;
+    hand_init(&h, BB_SYNC_ZERO1, 2);
+    h.policy.rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_DDP, .first_bytes = 1, .cap_bytes = 1};
+    hand_build(&h);
+    whole = bb_program_bytes(&h.step.roles[0].program, BB_USE_GRADIENTS);
+    bb_step_release(&h.step);
+    h.policy.kind = BB_SYNC_ZERO2;
+    hand_build(&h);
+    freed = bb_program_bytes(&h.step.roles[0].program, BB_USE_GRADIENTS);
+    bb_step_release(&h.step);
+    assert_int_equal(whole, 4 * 40 + 4 * 20);
+    assert_int_equal(freed, 4 * 3 * 16 + 4 * 20); /* a layer fills two buckets of at most 16, a third is emptied */
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+/* What a rank sends at least on the groups whose names begin so. */
+static double wire(const struct bb_step *step, int rank, const char *group)
+{
+    struct bb_traffic t;
+    double bytes = 0;
+
+    assert_int_equal(bb_traffic_init(&t, step), 0);
+    for (int r = 0; r < t.n; r++) {
+        const struct bb_traffic_role *role = &t.roles[r];
+        bool here = false;
+
+        for (int i = 0; i < role->n_ranks; i++)
+            here |= role->ranks[i] == rank;
+        for (int i = 0; here && i < role->n_rows; i++) {
+            const struct bb_traffic_row *row = &role->rows[i];
+            double n = row->group_size, part = row->coll == BB_ALL_REDUCE ? 2 * (n - 1) / n : (n - 1) / n;
+
+            if (strcmp(step->layout.groups[row->group].name, group) == 0 && row->kind != BB_OP_RECV)
+                bytes += (row->kind == BB_OP_SEND ? 1 : part) * (double)row->bytes;
+        }
+    }
+    bb_traffic_release(&t);
+    return bytes;
+}
+
+static void line_sends(const char *line, int ranks, int rank, const char *group, double bytes)
+{
+    struct bb_step step;
+
+    assert_int_equal(lines_make(&step, ranks, line), 0);
+    if (wire(&step, rank, group) != bytes)
+        print_error("%s: %.0f, expected %.0f\n", line, wire(&step, rank, group), bytes);
+    assert_true(wire(&step, rank, group) == bytes);
+    bb_step_release(&step);
+}
+
+/* ResNet-50 in float over 8: 2 * 7/8 * 102228128; by levels 8 x 4 the same inside, 2 * 3/4 * S / 8 across. */
+static void worked_out_all_reduces(void **state)
+{
+    (void)state;
+    line_sends("data_parallel --model resnet50", 8, 3, "dp", 178899224);
+    line_sends("data_parallel --model resnet50 --hierarchical --gpus-per-node 8", 32, 3, "dp local", 178899224);
+    line_sends("data_parallel --model resnet50 --hierarchical --gpus-per-node 8", 32, 3, "dp cross", 19167774);
+    line_sends("data_parallel --model resnet18_cifar", 2, 0, "dp", 44695848);
+    line_sends("data_parallel --model resnet18_cifar --grad-dtype half", 2, 0, "dp", 22347924);
+}
+
+/* LLaMA-2 7B in bfloat16 over 8, gathered twice and reduced once: 7/8 * 6738415616 * 6; a layer's gather 404766720. */
+static void worked_out_full_shards(void **state)
+{
+    const char *line = "data_parallel --model llama2_7b --dtype bfloat16 --sync zero3";
+    const struct bb_program *p;
+    struct bb_step step;
+    int layers = 0;
+
+    (void)state;
+    line_sends(line, 8, 0, "dp", 35376681984);
+    assert_int_equal(lines_make(&step, 8, line), 0);
+    p = bb_step_program(&step, 0);
+    for (size_t i = 0; i < p->n_ops; i++)
+        layers += p->ops[i].kind == BB_OP_COLLECTIVE && p->ops[i].coll == BB_ALL_GATHER &&
+                  bb_op_payload_bytes(&p->ops[i], 8) == 404766720;
+    assert_int_equal(layers, 2 * 32);
+    bb_step_release(&step);
+}
+
+/* R = (n-1)/n; all buckets of ResNet-50 divide by 8. m micro-batches. */
+static void formulas_of_the_kinds(void **state)
+{
+    double p = 25557032, r = 7 / 8.0;
+
+    (void)state;
+    line_sends("data_parallel --sync zero1", 8, 0, "dp", r * p * 8);
+    line_sends("data_parallel --sync zero1 --micro-batches 3", 8, 0, "dp", r * p * 8);
+    line_sends("data_parallel --sync zero1 --zero-reduce allreduce", 8, 0, "dp", r * p * 12);
+    line_sends("data_parallel --sync zero1 --dtype half --grad-dtype float", 8, 0, "dp", r * p * 6);
+    line_sends("data_parallel --sync zero2", 8, 0, "dp", r * p * 8);
+    line_sends("data_parallel --sync zero2 --micro-batches 3", 8, 0, "dp", r * p * (3 * 4 + 4));
+    line_sends("data_parallel --sync zero2 --micro-batches 3 --no-sync", 8, 0, "dp", r * p * 8);
+    line_sends("data_parallel --sync zero3", 8, 0, "dp", r * p * 12);
+    line_sends("data_parallel --sync zero3 --micro-batches 2", 8, 0, "dp", r * p * 24);
+    line_sends("data_parallel --sync zero3 --micro-batches 2 --no-sync", 8, 0, "dp", r * p * 20);
+    line_sends("data_parallel --sync zero3 --own-gather-comm", 8, 0, "dp", r * p * 12);
+    line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp shard", r * p * 12);
+    line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp replica", 2 * 0.75 * p / 8 * 4);
+    line_sends("data_parallel --sync distributed", 8, 0, "dp", r * p * 8);
+    line_sends("data_parallel --sync distributed --overlap-param-gather", 8, 0, "dp", r * p * 8);
+    line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp shard", r * p * 8);
+    line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp replica", p / 8 * 4);
+    line_sends("data_parallel --bucket-rule single", 8, 0, "dp", 2 * r * p * 4);
+    line_sends("data_parallel --bucket-mb 3 --first-bucket-mb 0.5", 8, 0, "dp", 2 * r * p * 4);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* Bytes per parameter over d replicas: PyTorch DDP with SGD and momentum in float 12; ZeRO's table for 16-bit Adam 16,
+ * 4 + 12/d, 2 + 14/d, 16/d; Megatron-LM's distributed optimizer 6 + 12/d, 4 + 16/d and, in float, 8 + 8/d. */
+static void memory_by_formula(void **state)
+{
+    static const struct {
+        enum bb_sync_kind kind;
+        enum bb_dtype_id params, grads;
+        enum bb_sync_optimizer optimizer;
+        double whole, shared;
+    } rows[] = {
+        {BB_SYNC_ALL_REDUCE, BB_FLOAT, BB_FLOAT, BB_SYNC_SGD, 12, 0},
+        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 16, 0},
+        {BB_SYNC_ZERO1, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 4, 12},
+        {BB_SYNC_ZERO2, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 2, 14},
+        {BB_SYNC_ZERO3, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 0, 16},
+        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_FLOAT, BB_SYNC_ADAM, 18, 0},
+        {BB_SYNC_DISTRIBUTED, BB_BFLOAT16, BB_FLOAT, BB_SYNC_ADAM, 6, 12},
+        {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, BB_SYNC_ADAM, 4, 16},
+        {BB_SYNC_DISTRIBUTED, BB_FLOAT, BB_FLOAT, BB_SYNC_ADAM, 8, 8},
+    };
+    const struct bb_sync_comms comms = {.n = 8};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct bb_sync_policy p = {
+            .kind = rows[i].kind, .params = rows[i].params, .grads = rows[i].grads, .optimizer = rows[i].optimizer};
+        double bytes[BB_USES] = {0};
+
+        bb_sync_memory(&p, &comms, 800, bytes);
+        assert_true(bytes[BB_USE_PARAMETERS] + bytes[BB_USE_GRADIENTS] + bytes[BB_USE_OPTIMIZER] ==
+                    800 * rows[i].whole + 100 * rows[i].shared);
+    }
+}
+
+/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+
+static void impossible_is_refused(void **state)
+{
+    static const struct {
+        int ranks;
+        const char *line;
+    } rows[] = {
+        {8, "data_parallel --no-sync"},
+        {8, "data_parallel --sync zero3 --bucket-mb 5"},
+        {8, "data_parallel --sync horovod --bucket-rule ddp"},
+        {8, "data_parallel --bucket-rule single --bucket-mb 5"},
+        {8, "data_parallel --fusion-threshold 1M"},
+        {8, "data_parallel --sync zero1 --hierarchical"},
+        {8, "data_parallel --hierarchical --gpus-per-node 8"},
+        {8, "data_parallel --hierarchical --gpus-per-node 1"},
+        {8, "data_parallel --hierarchical --gpus-per-node 3"},
+        {8, "data_parallel --sync hsdp --gpus-per-node 3"},
+        {8, "data_parallel --sync hsdp --shard-size 3"},
+        {8, "data_parallel --sync zero3 --shard-size 4"},
+        {8, "data_parallel --sync zero3 --no-overlap"},
+        {8, "data_parallel --overlap-param-gather"},
+        {8, "data_parallel --servers 2"},
+        {8, "data_parallel --sync ps_sharded --servers 8"},
+        {8, "data_parallel --sync ps_sharded --servers 6"},
+        {1, "data_parallel --sync ps_p2p"},
+        {8, "data_parallel --model resnet5"},
+        {8, "data_parallel --model dlrm"},
+        {8, "data_parallel --model llama2_7b --compute gemm"},
+        {8, "data_parallel --sync zero4"},
+        {8, "data_parallel --layers 3"},
+        {8, "data_parallel --dp-sync zero3"},
+        {8, "gpt2_large --sync zero3"},
+    };
+    struct bb_step step;
+
+    (void)state;
+    bb_err_mute(true);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (lines_make(&step, rows[i].ranks, rows[i].line) != -BB_EUSAGE)
+            fail_msg("not refused: %s", rows[i].line);
+    bb_err_mute(false);
+}
+
+/* ---- whatever is asked ------------------------------------------------------------------------------------------- */
+
+static uint32_t dice;
+
+static int roll(int n)
+{
+    dice = dice * 1664525u + 1013904223u;
+    return (int)((dice >> 8) % (uint32_t)n);
+}
+
+static const char *random_line(int *ranks)
+{
+    static const char *const models[] = {"resnet18_cifar", "resnet18", "gpt2_small"};
+    static const char *const more[] = {"",
+                                       "--bucket-mb 7",
+                                       "--bucket-mb 0.01",
+                                       "--bucket-rule megatron --pad-buckets",
+                                       "--bucket-rule deepspeed",
+                                       "--no-overlap",
+                                       "--hierarchical --gpus-per-node 2",
+                                       "--hierarchical --gpus-per-node 3",
+                                       "--shard-size 2",
+                                       "--shard-size 3",
+                                       "--no-sync",
+                                       "--own-gather-comm",
+                                       "--zero-reduce allreduce",
+                                       "--overlap-param-gather",
+                                       "--servers 3",
+                                       "--fusion-threshold 3M --cycle-ms 0.5"};
+    static char line[400];
+
+    *ranks = 1 + roll(9);
+    snprintf(line, sizeof(line),
+             "data_parallel --model %s --sync %s --micro-batches %d --compute %s --grad-dtype %s %s", models[roll(3)],
+             bb_sync_words[roll(BB_SYNC_KINDS)], 1 + roll(3), roll(2) ? "timed" : "none",
+             roll(2) ? "float" : "bfloat16", more[roll(sizeof(more) / sizeof(more[0]))]);
+    return line;
+}
+
+static void random_options_make_sound_steps(void **state)
+{
+    int made = 0, ranks;
+
+    (void)state;
+    dice = 2026;
+    bb_err_mute(true);
+    for (int i = 0; i < 500; i++) {
+        const char *line = random_line(&ranks);
+        struct bb_checks checks;
+        struct bb_step step;
+        int rc = lines_make(&step, ranks, line);
+
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        if (rc)
+            continue;
+        made++;
+        assert_int_equal(bb_step_check(&step, &checks), 0);
+        if (!checks.matched || !checks.deadlock_free || !checks.safe_serialised)
+            fail_msg("%d ranks: %s", ranks, line);
+        bb_checks_release(&checks);
+        bb_step_release(&step);
+    }
+    bb_err_mute(false);
+    print_message("%d steps\n", made);
+    assert_true(made > 80);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ddp),
+        cmocka_unit_test(buckets_keep_their_order),
+        cmocka_unit_test(one_replica_only_optimizes),
+        cmocka_unit_test(only_the_last_micro_batch_reduces),
+        cmocka_unit_test(zero1),
+        cmocka_unit_test(zero1_by_all_reduce),
+        cmocka_unit_test(zero2),
+        cmocka_unit_test(zero3),
+        cmocka_unit_test(zero3_on_two_communicators),
+        cmocka_unit_test(hsdp),
+        cmocka_unit_test(distributed_gathers_under_the_forward),
+        cmocka_unit_test(horovod),
+        cmocka_unit_test(hierarchical),
+        cmocka_unit_test(hierarchical_with_a_remainder),
+        cmocka_unit_test(freed_buckets_need_less_memory),
+        cmocka_unit_test(worked_out_all_reduces),
+        cmocka_unit_test(worked_out_full_shards),
+        cmocka_unit_test(formulas_of_the_kinds),
+        cmocka_unit_test(memory_by_formula),
+        cmocka_unit_test(impossible_is_refused),
+        cmocka_unit_test(random_options_make_sound_steps),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -12,6 +12,8 @@
 #include "bootstrap/clock.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- launching one operation: a row per kind ----------------------------------------------------------------------
  */
@@ -107,9 +109,77 @@ out:
     return rc;
 }
 
+/* NCCL may keep us inside a call, at first use until the peers come: the guard ends the run then. It stands until the
+ * next one or bb_world_unguard. */
+static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
+{
+    const struct bb_op *op = &r->program->ops[batch->first];
+
+    if (bb_op_is_comm(op))
+        bb_world_guard(r->world, r->guards[op->comm]);
+    return op->call == BB_NONE ? launch_op(r, batch->first) : launch_group(r, batch);
+}
+
 int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
 {
-    return r->program->ops[batch->first].call == BB_NONE ? launch_op(r, batch->first) : launch_group(r, batch);
+    int rc = launch_batch(r, batch);
+
+    bb_world_unguard(r->world);
+    return rc;
+}
+
+/* ---- connections ---------------------------------------------------------------------------------------------------
+ */
+
+/* Whom the program sends to on that communicator, and from whom it receives. */
+static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
+{
+    for (size_t i = 0; i < r->program->n_ops; i++) {
+        const struct bb_op *op = &r->program->ops[i];
+
+        if (op->comm == comm && op->kind == BB_OP_SEND)
+            to[bb_runner_peer(r, op)] = true;
+        if (op->comm == comm && op->kind == BB_OP_RECV)
+            from[bb_runner_peer(r, op)] = true;
+    }
+}
+
+/* The element is 0 everywhere, so it does not matter who writes it last. */
+static int greet(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
+{
+    int rc, end_rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    for (int p = 0; rc == 0 && p < c->size; p++) {
+        if (to[p])
+            rc = BB_NCCL(ncclSend(r->beat, 1, ncclFloat, p, c->nccl, r->join));
+        if (from[p] && rc == 0)
+            rc = BB_NCCL(ncclRecv(r->beat, 1, ncclFloat, p, c->nccl, r->join));
+    }
+    end_rc = BB_NCCL(ncclGroupEnd());
+    rc = rc ? rc : end_rc;
+out:
+    return rc;
+}
+
+int bb_runner_connect(struct bb_runner *r)
+{
+    bool *marks = calloc((size_t)r->world->size, 2 * sizeof(*marks)), *from = marks + r->world->size;
+    int rc = marks ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
+
+    for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
+        if (!r->comms[c].nccl)
+            continue;
+        memset(marks, 0, (size_t)r->world->size * 2 * sizeof(*marks));
+        mark_peers(r, c, marks, from);
+        bb_world_guard(r->world, r->guards[c]);
+        rc = greet(r, &r->comms[c], marks, from);
+        bb_world_unguard(r->world);
+        rc = rc ? rc : bb_comm_poll(&r->comms[c], "the connections of messages");
+        rc = rc ? rc : bb_runner_wait(r, r->join, "the connections of messages");
+    }
+    free(marks);
+    return rc;
 }
 
 /* ---- one step ------------------------------------------------------------------------------------------------------
@@ -163,7 +233,7 @@ static int issue_batch(struct bb_runner *r, const struct bb_batch *batch, unsign
     if (trace)
         TRY(mark_lanes(r, batch, false));
     if (what & (comm ? BB_ISSUE_COMM : BB_ISSUE_COMPUTE))
-        TRY(bb_runner_batch(r, batch));
+        TRY(launch_batch(r, batch));
     if (trace)
         TRY(mark_lanes(r, batch, true));
     TRY(tell_others(r, batch));
@@ -187,6 +257,7 @@ static int issue_all(struct bb_runner *r, unsigned what, bool trace)
         TRY(issue_batch(r, batch, what, trace));
     }
 out:
+    bb_world_unguard(r->world);
     if (section != BB_NONE)
         bb_range_pop(&r->nvtx);
     return rc;

@@ -254,6 +254,8 @@ static int execute(struct run *x)
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     TRY(bb_runner_init(&x->runner, &x->world, &x->step.layout, bb_step_program(&x->step, x->world.rank)));
     TRY(bb_runner_busy(&x->runner, x->options.compute_sms, x->options.compute_gbps));
+    if (!x->serialisable)
+        TRY(bb_runner_connect(&x->runner));
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->progress, &x->measured));
     if (x->options.trace)

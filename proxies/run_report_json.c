@@ -146,6 +146,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
     TRY(bb_results_set(res, "step_us", bb_json_stats(&m->step)));
     TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->issue)));
+    TRY(bb_results_set(res, "communicators", json_string("blocking")));
     TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
     TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));
     TRY(bb_results_set(res, "graph", graph(m)));

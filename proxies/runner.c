@@ -268,9 +268,11 @@ static int used_comms(struct bb_runner *r, uint32_t *used)
     return rc;
 }
 
+/* Those of the step are blocking: each call to a non-blocking one goes through a thread of NCCL and back, which costs
+ * the host tens of microseconds, and many steps are as fast as their host. The guard of issue.c sees to hangs. */
 static int make_comms(struct bb_runner *r)
 {
-    static const struct bb_comm_opts opts = {0};
+    static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
     struct bb_world *w = r->world;
     int rc = 0, *members = calloc((size_t)w->size, sizeof(*members));
     uint32_t used;
@@ -281,14 +283,16 @@ static int make_comms(struct bb_runner *r)
     for (int c = 0; c < r->layout->n_comms; c++) {
         const struct bb_comm_spec *spec = &r->layout->comms[c];
 
+        snprintf(r->guards[c], sizeof(r->guards[c]), "an operation (communicator %s, %d ranks)", spec->name,
+                 r->layout->groups[spec->group].size);
         if (used & 1u << c)
             TRY(bb_comm_init(&r->comms[c], w, spec->name, members,
-                             own_members(r->layout, spec->group, w->rank, members), &opts));
+                             own_members(r->layout, spec->group, w->rank, members), &blocking));
     }
     for (int i = 0; i < w->size; i++)
         members[i] = i;
     if (w->size > 1)
-        TRY(bb_comm_init(&r->everyone, w, "everyone", members, w->size, &opts));
+        TRY(bb_comm_init(&r->everyone, w, "everyone", members, w->size, &polled));
 out:
     free(members);
     return rc;

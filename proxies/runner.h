@@ -48,6 +48,7 @@ struct bb_runner {
     const struct bb_layout *layout;
     const struct bb_program *program;
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
+    char guards[BB_MAX_COMMS][96];      /* what the host is in while it issues to one, for messages      */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
     struct bb_areas *areas;
     const struct bb_work **works; /* the distinct ones of the program                                   */
@@ -76,6 +77,14 @@ struct bb_runner {
  */
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program) BB_MUST_CHECK;
+
+/*
+ * bb_runner_connect - make the connections of all messages, one group call for each communicator, one element for each
+ * pair. At the first use of a pair NCCL keeps the host inside the call until the peer comes, too: where that must be
+ * another call than the next one there, as in steps that cannot be serialised, both would stay there for ever.
+ * Collective over the world.
+ */
+int bb_runner_connect(struct bb_runner *r) BB_MUST_CHECK;
 
 /* bb_runner_release - rc < 0: communicators are aborted instead of finalised, CUDA's objects left to the process's end.
  * Fine on a half-made or zeroed one. Returns rc, or what failed while ending. */

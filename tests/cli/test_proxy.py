@@ -46,6 +46,8 @@ def recorded(prefix, rank, ranks, traced=1):
         function, size, _own, _peer, count, _dtype = line.split()
         if function == "ncclAllReduce" and int(count) == 1 and int(size) == ranks:
             starts += 1
+        elif function in ("ncclSend", "ncclRecv") and int(count) == 1:
+            pass  # connects a pair, before steps that cannot be serialised
         else:
             calls[function, int(size), int(count)] += 1
     return calls, starts - traced
@@ -139,7 +141,7 @@ def test_result_has_head_body_and_figures(busbar, tmp_path):
     assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}
     assert run["check"] == {"enabled": False, "wrong": None}
     assert run["traced_step_us"]["min"] == run["traced_step_us"]["max"] == pytest.approx(run["step_us"]["p50"], abs=1)
-    assert run["traced_issue_us"]["p50"] > 0
+    assert run["traced_issue_us"]["p50"] > 0 and run["communicators"] == "blocking"
     for role in run["breakdown_by_role"]:
         for group in role["groups"]:
             assert group["transfer_us"] > 0 and group["waiting_us"] >= 0
@@ -226,7 +228,7 @@ def test_a_stalled_rank_ends_in_a_timeout_that_names_it(busbar):
     env = {**NO_DATA, "EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--timeout", 2, ranks=4, env=env, timeout=60)
     assert done.returncode == 4
-    assert re.search(r"timeout.*did not arrive: rank 1 ", done.stderr)
+    assert re.search(r"timeout.*: rank 1 [^;]*waiting for an operation \(communicator dp, 2 ranks\)", done.stderr)
 
 
 @pytest.mark.parametrize("function", ["ncclAllReduce", "cudaMalloc", "cudaStreamWaitEvent",
@@ -577,7 +579,7 @@ def test_all_is_refused_what_is_of_one_proxy(busbar, args, message):
 ONE_STEP = ("proxy", "gpt3_one_pipe_step", 2, 1, *ONE, "--no-alone", "--check", "--scale-counts", 1e-5)
 
 
-@pytest.mark.parametrize("fault,wrong", [(None, 0), ("corrupt:rank=1,call=1,name=ncclRecv", 1),
+@pytest.mark.parametrize("fault,wrong", [(None, 0), ("corrupt:rank=1,call=2,name=ncclRecv", 1),
                                          ("corrupt:rank=3,call=2,name=ncclAllReduce", 1)])
 def test_a_step_that_cannot_be_run_one_by_one_is_checked_at_once(busbar, tmp_path, fault, wrong):
     path = tmp_path / "r.json"

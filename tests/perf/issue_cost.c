@@ -6,8 +6,8 @@
  *   runner    bb_step_time.issue_us of a timed step
  *   traced    the same of a traced step, which records an event before and after everything
  *
- * All three on the runner's own non-blocking communicators, where each call is polled until it is no longer in
- * progress, and again on blocking ones. On the latter NCCL costs least, so there the runner's own share shows best.
+ * All three on the runner's own communicators, which are blocking, and again on non-blocking ones, where each call goes
+ * through a thread of NCCL and is polled until it is no longer in progress: what the runner would cost with those.
  *
  * Programs: all-reduces; groups of one send and one receive; a pipeline of groups, kernels and all-reduces that wait
  * for each other by event. A round runs some steps of each; its figure is their median on the slowest rank. A ratio is
@@ -42,7 +42,7 @@ struct rig {
     struct bb_layout layout;
     struct bb_program program;
     struct bb_runner runner;
-    struct bb_comm blocking[COMMS];
+    struct bb_comm polled[COMMS];
     cudaEvent_t received, computed; /* of the plain pipeline */
     int dp, pp;                     /* communicators of the layout, and */
     int dp_stream, pp_stream;       /* their streams                    */
@@ -236,7 +236,7 @@ out:
 static struct bare bare_of(struct rig *rig, bool blocking)
 {
     struct bb_runner *r = &rig->runner;
-    const struct bb_comm *comms = blocking ? rig->blocking : r->comms;
+    const struct bb_comm *comms = blocking ? r->comms : rig->polled;
     int n = rig->world.size, rank = rig->world.rank;
 
     return (struct bare){.rig = rig,
@@ -268,11 +268,11 @@ out:
     return rc;
 }
 
-/* For one step the runner's communicators are the blocking ones: handles are exchanged, the structs stay in place. */
+/* For one step the runner's communicators are the polled ones: handles are exchanged, the structs stay in place. */
 static void exchange_comms(struct rig *rig)
 {
     for (int c = 0; c < COMMS; c++) {
-        struct bb_comm *a = &rig->runner.comms[c], *b = &rig->blocking[c];
+        struct bb_comm *a = &rig->runner.comms[c], *b = &rig->polled[c];
         struct bb_comm kept = *a;
 
         a->nccl = b->nccl;
@@ -287,10 +287,10 @@ static int runner_step(struct rig *rig, const struct subject *s, bool trace, boo
     struct bb_step_time t = {0};
     int rc;
 
-    if (blocking)
+    if (!blocking)
         exchange_comms(rig);
     rc = bb_runner_step(&rig->runner, s->name, BB_ISSUE_ALL, trace, &t);
-    if (blocking)
+    if (!blocking)
         exchange_comms(rig);
     *issue_us = t.issue_us;
     return rc;
@@ -376,15 +376,15 @@ out:
 /* ---- a subject's life ----------------------------------------------------------------------------------------------
  */
 
-static int make_blocking(struct rig *rig)
+static int make_polled(struct rig *rig)
 {
-    static const struct bb_comm_opts opts = {.blocking = true};
+    static const struct bb_comm_opts opts = {0};
     int members[64], rc = 0;
 
     for (int i = 0; i < rig->world.size; i++)
         members[i] = i;
     for (int c = 0; c < COMMS; c++)
-        TRY(bb_comm_init(&rig->blocking[c], &rig->world, c == rig->dp ? "dp plain" : "pp plain", members,
+        TRY(bb_comm_init(&rig->polled[c], &rig->world, c == rig->dp ? "dp polled" : "pp polled", members,
                          rig->world.size, &opts));
     TRY(BB_CUDA(cudaEventCreateWithFlags(&rig->received, cudaEventDisableTiming)));
     TRY(BB_CUDA(cudaEventCreateWithFlags(&rig->computed, cudaEventDisableTiming)));
@@ -411,10 +411,10 @@ out:
     return rc;
 }
 
-/* The runner makes communicators that a program uses; the plain loops want both. */
+/* The runner makes communicators that a program uses; the loops want both. */
 static int complete_comms(struct rig *rig)
 {
-    static const struct bb_comm_opts opts = {0};
+    static const struct bb_comm_opts opts = {.blocking = true};
     int members[64], rc = 0;
 
     for (int i = 0; i < rig->world.size; i++)
@@ -430,9 +430,9 @@ out:
 static int release(struct rig *rig, int rc)
 {
     for (int c = 0; c < COMMS; c++) {
-        if (rc == 0 && rig->blocking[c].nccl)
-            rc = bb_comm_finalize(&rig->blocking[c]);
-        bb_comm_abort(&rig->blocking[c]);
+        if (rc == 0 && rig->polled[c].nccl)
+            rc = bb_comm_finalize(&rig->polled[c]);
+        bb_comm_abort(&rig->polled[c]);
     }
     rc = bb_runner_release(&rig->runner, rc);
     if (rig->received)
@@ -452,7 +452,7 @@ static int run_subject(struct rig *rig, const struct subject *s)
     TRY(make_program(rig, s));
     TRY(bb_runner_init(&rig->runner, &rig->world, &rig->layout, &rig->program));
     TRY(complete_comms(rig));
-    TRY(make_blocking(rig));
+    TRY(make_polled(rig));
     TRY(bb_runner_trace(&rig->runner));
     TRY(run_rounds(rig, s, false));
     TRY(run_rounds(rig, s, true));

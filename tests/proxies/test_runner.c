@@ -383,6 +383,7 @@ static void data_of_what_must_run_together(void **state)
         f.program.ops[recv].dst = i ? to : f.to;
     }
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
+    assert_int_equal(bb_runner_connect(&f.runner), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(bb_data_check_together(&f.runner, &wrong), 0);
         assert_int_equal(wrong, 0);

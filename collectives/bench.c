@@ -340,6 +340,7 @@ static int make_samples(struct bench *b)
     b->rig.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
     b->rig.policy = (struct bb_policy){.confidence = o->confidence_part, .max_s = o->max_s};
     b->rig.max_iterations = o->confidence_part > 0 ? (size_t)o->max_iterations : 0;
+    b->rig.gate_limit_ns = (int64_t)(1e6 * o->gate_ms);
     TRY(choose_gate(b));
     TRY(make_delays(b));
     TRY(bb_measure_init(&b->rig));

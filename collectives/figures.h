@@ -16,6 +16,7 @@ struct bb_figure_options {
     const char *confidence, *shuffle, *delay; /* as typed, NULL without                               */
     int gate, max_iterations;
     bool show_choice, sweep_algorithms;
+    double gate_ms; /* longest that the gate stays closed */
     double max_s;
     double confidence_part; /* from here on made by bb_figures_settle: 0.01 for 1%, 0 without */
     uint64_t seed;          /* of shuffle                                                     */

@@ -20,7 +20,6 @@
 
 enum { WINDOW = 10, WINDOWS_MAX = 20 }; /* operations that must show no trend, and how often they are looked at */
 static const double LATE_US = 1;        /* what two events can tell apart for certain */
-static const int64_t GATE_LIMIT_NS = 5000000000;
 
 const char *bb_rig_mode(const struct bb_rig *rig)
 {
@@ -72,7 +71,7 @@ int bb_measure_init(struct bb_rig *rig)
     }
     if (!complete)
         return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", samples, ranks);
-    return rig->gated ? bb_gate_init(&rig->gate, GATE_LIMIT_NS) : 0;
+    return rig->gated ? bb_gate_init(&rig->gate, rig->gate_limit_ns) : 0;
 }
 
 void bb_measure_release(struct bb_rig *rig)
@@ -369,6 +368,17 @@ static void bandwidths(const struct bb_case *c, struct bb_figures *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
+/* A blocking communicator may block inside the call. */
+static int guarded_launch(struct bb_rig *rig, const struct bb_case *c)
+{
+    int rc;
+
+    bb_world_guard(rig->world, "an operation to be checked");
+    rc = bb_case_launch(rig, c, bb_case_slots(rig, c) - 1);
+    bb_world_unguard(rig->world);
+    return rc;
+}
+
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
 static int verified_passes(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
 {
@@ -378,7 +388,7 @@ static int verified_passes(struct bb_rig *rig, const struct bb_case *c, struct b
         if (pass > 0) {
             TRY(bb_verify_prepare(rig, c));
             TRY(bb_rig_wait(rig, "data for a check"));
-            TRY(bb_case_launch(rig, c, bb_case_slots(rig, c) - 1));
+            TRY(guarded_launch(rig, c));
         }
         TRY(bb_verify(rig, c, f));
     }

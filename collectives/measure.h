@@ -76,6 +76,7 @@ struct bb_rig {
     struct bb_policy policy; /* of the current mode                                                              */
     size_t max_iterations;   /* timed iterations of a row that needs more than one batch; 0: none does           */
     struct bb_gate gate;
+    int64_t gate_limit_ns;
     bool gated;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
     bool gate_expired; /* it once opened by itself on this rank: it is not closed again                          */
     bool connected;    /* operations of this row have run: none of them has to connect                           */

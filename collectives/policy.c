@@ -100,7 +100,7 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
     [BB_WARN_TREND] = {"trend", "times go up or down from sample to sample",
                        "--warmup auto, or a larger -w; --shuffle SEED if it lasts"},
     [BB_WARN_GATE] = {"gate_expired", "the gate opened by itself before all operations were enqueued",
-                      "--gate 0, or a smaller -n"},
+                      "--gate 0, a smaller -n, or a larger --gate-limit"},
 };
 
 unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb_stop stop)

@@ -197,7 +197,7 @@ static void cell_gain(const struct bb_report *r, const struct bb_row *row, int p
 
         if (row->measured[i])
             at += (size_t)snprintf(cell + at, CELL - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
-                                   bb_surely_faster(forced, own) ? "*" : "");
+                                   bb_surely_faster(forced, own) && !r->shared_gpu ? "*" : "");
     }
 }
 

@@ -316,6 +316,13 @@ def test_a_hang_ends_with_the_name_of_the_rank_and_keeps_the_rows(busbar, tmp_pa
     assert result["status"] == "timeout" and [r["bytes"] for r in result["results"]] == [1024]
 
 
+def test_a_call_that_never_comes_back_in_a_further_check_ends(busbar):
+    """Calls of a row: warm-up, estimate, one ahead, one timed; the fifth is that of the second pass, on all ranks."""
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-n", "1", "--repeats", "1", "-w", "1", "-c", "2", "--placement",
+                      "out_of_place", "--timeout", "2", ranks=2, env={"EMU_FAULT": "stall:call=5,name=ncclAllReduce"})
+    assert done.returncode == 4 and "an operation to be checked did not end" in done.stderr
+
+
 def test_no_gpu_is_said_once(busbar):
     done = busbar.run("bench", "all_reduce", ranks=2, env={"EMU_DEVICES": "0"})
     assert done.returncode == 1 and "no usable GPU on this host" in done.stderr

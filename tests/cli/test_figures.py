@@ -64,6 +64,15 @@ def test_where_a_gate_would_lock_there_is_none(figures, options, env):
     assert row["gated"] is False and "gate_expired" not in row["flags"] and row["wrong"] == 0
 
 
+def test_a_gate_that_opens_by_itself_is_told(busbar, figures):
+    """A thousandth of a millisecond is over before the host has enqueued anything."""
+    row = figures("--gate-limit", "0.001")[0]
+    assert row["gated"] is False and "gate_expired" in row["flags"] and row["wrong"] == 0
+    done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "--gate-limit", "0.001", ranks=2)
+    assert "# warning gate_expired, " in done.stdout and "--gate 0" in done.stdout
+    assert "gate_expired" not in figures("--gate-limit", "60000")[0]["flags"]
+
+
 def test_more_operations_than_fit_behind_the_gate(figures):
     """255 wait behind it, the rest follows while they run."""
     row = figures("-n", "600", "--repeats", "1")[0]
@@ -101,6 +110,8 @@ def test_tables_of_modes_are_apart(busbar):
     ("--mode sync --delay 1:-5", "RANK:MICROSECONDS"),
     ("--warmup many", "fixed"),
     ("--gate 2", "--gate"),
+    ("--gate-limit 0", "--gate-limit"),
+    ("--gate-limit -5", "--gate-limit"),
     ("--max-seconds -1", "--max-seconds"),
     ("--max-iters 0", "--max-iters"),
 ])

@@ -269,7 +269,8 @@ static int settle_layout(struct bb_training *t)
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
     TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
-    TRY(add_comm(t, BB_GRID_CP, NULL, &t->cp));
+    /* Without replicas, gradients are reduced over the same ranks: two communicators, and not of one name. */
+    TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
     TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
     TRY(add_expert_comms(t));
     t->pipe[0] = t->pipe[1] = BB_NONE;

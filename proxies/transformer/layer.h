@@ -21,11 +21,12 @@
  *   experts             router, all_gather of the counts per expert, alltoall of tokens and of probabilities (float),
  *                       experts, alltoall back; backward mirrored. Or all_gather of all tokens and reduce_scatter.
  *
- * Dropless experts with an imbalance: ranks of different place in the ep group send and receive different counts, by
- * send and receive in one group call. So a rank's program depends on its place in ep: roles are per stage AND ep
- * coordinate, bb_layers_variants says how many, and bb_block_init takes the place. In all other cases (equal counts,
- * capacity, all_gather) one program serves all places, which bb_layers_variants says as 1. The counts do not depend on
- * the place in any other group (tp, dp, edp), and both sides take them from one table, so they always meet.
+ * Dropless experts with an imbalance, or tokens that do not divide by ep: ranks of different place in the ep group send
+ * and receive different counts, by send and receive in one group call (all_gather: their experts compute for a
+ * different time). So a rank's program depends on its place in ep: roles are per stage AND ep coordinate,
+ * bb_layers_variants says how many, and bb_block_init takes the place. In all other cases one program serves all
+ * places, and bb_layers_variants says 1. The counts do not depend on the place in any other group (tp, dp, edp) nor on
+ * the micro-batch, and both sides take them from one table (routing.h), so they always meet.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_H
 #define BB_PROXIES_TRANSFORMER_LAYER_H

@@ -3,11 +3,16 @@
  * must be taken or refused, never anything else. Run under the sanitizers, it also shows that no byte outside is read.
  */
 #include "collectives/amounts.h"
+#include "collectives/figures.h"
 #include "collectives/nccl_tests.h"
+#include "collectives/options.h"
+#include "collectives/overlap_figures.h"
+#include "collectives/sizes.h"
 #include "collectives/split.h"
 #include "collectives/sweep.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -140,6 +145,153 @@ static void random_matrices(void **state)
     assert_true(taken > TRIES / 1000 && taken < TRIES / 2);
 }
 
+/* Rank 0 to 3 at most are named by what was taken, with times that are none or from 0 on. */
+static void random_delays(void **state)
+{
+    static const char *const pieces[] = {"0",   "1",  "3",  "77", ":",           ":",  ",",
+                                         "100", ".5", "e3", "-",  "99999999999", "nan"};
+    char text[TEXT];
+    int taken = 0;
+
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        double us[4] = {-1, -1, -1, -1};
+        int highest, rc;
+
+        random_text(text, pieces, N(pieces));
+        hush(true);
+        rc = bb_figures_delays(text, 4, us, &highest);
+        hush(false);
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        taken += rc == 0;
+        for (int r = 0; r < 4; r++)
+            assert_true(us[r] == -1 || (us[r] >= 0 && us[r] <= 1e9));
+        assert_true(highest >= -1);
+    }
+    assert_true(taken > 10 && taken < TRIES / 2);
+}
+
+/* Lists and products of overlap, p2p and comm. */
+static void random_lists(void **state)
+{
+    static const char *const pieces[] = {"default", ",",    ",", ":", "x", "x", "1",  "8",
+                                         "16",      "4096", "K", "M", "-", "0", "1.5"};
+    char text[TEXT];
+    int taken = 0;
+
+    (void)state;
+    for (int i = 0; i < TRIES; i++) {
+        struct bb_cta_limit limits[BB_CTA_LIMITS];
+        struct bb_sizes sizes;
+        int64_t mnk[3];
+        int n = 0, limits_rc, product_rc, sizes_rc;
+
+        random_text(text, pieces, N(pieces));
+        hush(true);
+        limits_rc = bb_cta_limits_parse(text, limits, &n);
+        product_rc = bb_product_parse(text, mnk);
+        sizes_rc = bb_sizes_parse(&sizes, "--sizes", text);
+        hush(false);
+        taken += limits_rc == 0;
+        assert_true(limits_rc == -BB_EUSAGE || (limits_rc == 0 && n > 0 && n <= BB_CTA_LIMITS));
+        for (int k = 0; limits_rc == 0 && k < n; k++)
+            assert_true(limits[k].min >= 0 && limits[k].max >= 0);
+        assert_true(product_rc == -BB_EUSAGE || (product_rc == 0 && mnk[0] > 0 && mnk[1] > 0 && mnk[2] > 0));
+        assert_true(sizes_rc == -BB_EUSAGE || (sizes_rc == 0 && sizes.n > 0 && sizes.n <= BB_SIZES_MAX));
+    }
+    assert_true(taken > 10 && taken < TRIES / 2);
+}
+
+/* Every option by its name, and values that suit some of them. */
+struct words {
+    const char *word[64];
+    unsigned n;
+};
+
+static void add_option(void *arg, const struct bb_opt *opt, const void *field)
+{
+    struct words *w = arg;
+
+    (void)field;
+    if (w->n < N(w->word))
+        w->word[w->n++] = opt->name;
+}
+
+static void line_of(const struct words *w, char lines[8][TEXT], int n)
+{
+    static const char *const values[] = {"0",
+                                         "1",
+                                         "8",
+                                         "1K",
+                                         "64M",
+                                         "all",
+                                         "float",
+                                         "sum",
+                                         "sync",
+                                         "stream",
+                                         "1%",
+                                         "MOD:2",
+                                         "auto",
+                                         "1:5",
+                                         "8,16",
+                                         "2.5",
+                                         "-3",
+                                         "1e99",
+                                         "99999999999999999999",
+                                         "",
+                                         "nan",
+                                         "in_place"};
+
+    snprintf(lines[1], TEXT, "all_reduce");
+    for (int i = 2; i < n; i++)
+        snprintf(lines[i], TEXT, "--%s%s%s", w->word[random_below(w->n)], random_below(4) ? "=" : "",
+                 values[random_below(N(values))]);
+}
+
+/* What is taken obeys the ranges of its options, whatever stood beside it. */
+static void taken_makes_sense(const struct bb_bench_options *o, const struct bb_sweep *s)
+{
+    assert_true(s->n_colls == 1 && s->n_dtypes >= 1 && s->n_redops >= 1);
+    assert_true(s->n_sizes > 0 || s->min_bytes <= s->max_bytes);
+    assert_true(o->iterations >= 1 && o->repeats >= 1 && o->warmup >= 0 && o->checks >= 0 && o->root >= -1);
+    assert_true(o->figures.gate_ms >= 0.001 && o->figures.gate_ms <= 1e6);
+    assert_true(o->figures.confidence_part >= 0 && o->figures.confidence_part <= 1);
+    assert_true(isfinite(o->min_busbw) && isfinite(o->matrix_scale) && o->spread >= 0 && o->spread <= 1);
+    assert_true(!o->figures.sweep_algorithms || (o->warmup > 0 && !o->split && o->cta_policy <= 0));
+}
+
+static void random_command_lines(void **state)
+{
+    struct bb_bench_options options = {0};
+    struct words names = {0};
+    int taken = 0;
+    FILE *nowhere = fopen("/dev/null", "w");
+
+    (void)state;
+    assert_non_null(nowhere);
+    bb_opts_each(&bb_bench_set, &options, add_option, &names);
+    assert_true(names.n > 40);
+    for (int i = 0; i < TRIES / 4; i++) {
+        char lines[8][TEXT] = {"bench"}, *argv[9] = {lines[0], lines[1], lines[2], lines[3], lines[4], lines[5]};
+        int n = 2 + (int)random_below(5), rc;
+        struct bb_sweep sweep;
+
+        line_of(&names, lines, n);
+        argv[n] = NULL;
+        options = (struct bb_bench_options){0};
+        hush(true);
+        rc = bb_bench_parse(&options, &sweep, n, argv, nowhere);
+        hush(false);
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        taken += rc == 0;
+        if (rc == 0)
+            taken_makes_sense(&options, &sweep);
+        bb_bench_release_sweep(&sweep);
+    }
+    fclose(nowhere);
+    assert_true(taken > TRIES / 100 && taken < TRIES / 4);
+}
+
 static void split_rules_give_groups(void **state)
 {
     static const struct {
@@ -218,6 +370,9 @@ int main(void)
         cmocka_unit_test(random_sizes),
         cmocka_unit_test(random_splits),
         cmocka_unit_test(random_matrices),
+        cmocka_unit_test(random_delays),
+        cmocka_unit_test(random_lists),
+        cmocka_unit_test(random_command_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -309,8 +309,10 @@ json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction
         json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank));
         json_array_append_new(roles, o);
     }
-    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
-                     us(slowest->all.step_ns), "breakdown", breakdown(slowest), "breakdown_by_role", roles, "groups",
+    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
+                     us(slowest->all.step_ns), "tokens_per_s",
+                     bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us(slowest->all.step_ns) * 1e6 : NAN),
+                     "breakdown", breakdown(slowest), "breakdown_by_role", roles, "groups",
                      groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns),
                      "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency",
                      p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency), "model_flop_utilisation",

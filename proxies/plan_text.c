@@ -319,6 +319,9 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
     fprintf(out, "  memory %s of %s on a GPU: %s\n", bb_format_bytes(bb_plan_memory(plan), need),
             bb_format_bytes((size_t)p->cluster.memory_bytes, have),
             (double)bb_plan_memory(plan) <= p->cluster.memory_bytes ? "fits" : "DOES NOT FIT");
+    if (plan->step->tokens > 0)
+        fprintf(out, "  %.1f samples, %.0f tokens per second\n", plan->step->samples / us(slowest->all.step_ns) * 1e6,
+                plan->step->tokens / us(slowest->all.step_ns) * 1e6);
     if (isfinite(bb_plan_utilisation(plan, p)))
         fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)
@@ -338,6 +341,8 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
         fprintf(out, ": %s parameters", thousands(s->parameters, number));
     if (s->samples > 0)
         fprintf(out, ", %s samples per step", thousands(s->samples, number));
+    if (s->tokens > 0)
+        fprintf(out, " (%s tokens)", thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     print_groups(&s->layout, out);
     for (int r = 0; r < plan->traffic.n; r++)

@@ -54,6 +54,7 @@ struct bb_step {
     int *role_of;      /* [layout.ranks]                                                            */
     double parameters; /* of the whole model, for the report                                        */
     double samples;    /* per step, over all ranks; 0 when unknown                                  */
+    double tokens;     /* in them; 0: they have none                                                */
     struct bb_strings {
         char **text;
         int n;

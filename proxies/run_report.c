@@ -197,7 +197,11 @@ static void print_times(const struct bb_run_report *r, FILE *out)
                 m->graph_step.p50 / m->step.p50, m->capture_ms);
     }
     if (r->step->samples > 0)
-        fprintf(out, "# %.1f samples per second\n", r->step->samples / (m->step.p50 / 1e6));
+        fprintf(out, "# %.1f samples per second", r->step->samples / (m->step.p50 / 1e6));
+    if (r->step->tokens > 0)
+        fprintf(out, ", %.0f tokens per second", r->step->tokens / (m->step.p50 / 1e6));
+    if (r->step->samples > 0)
+        fputc('\n', out);
     print_flops(r, out);
 }
 

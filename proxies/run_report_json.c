@@ -152,6 +152,8 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "graph", graph(m)));
     TRY(bb_results_set(res, "samples_per_s",
                        bb_json_real(r->step->samples > 0 ? r->step->samples / (m->step.p50 / 1e6) : NAN)));
+    TRY(bb_results_set(res, "tokens_per_s",
+                       bb_json_real(r->step->tokens > 0 ? r->step->tokens / (m->step.p50 / 1e6) : NAN)));
     TRY(bb_results_set(res, "model_flops", bb_json_real(bb_run_report_flops(r))));
     TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
     TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(bb_run_report_utilisation(r, m->step.p50))));

@@ -398,6 +398,7 @@ static int describe(struct bb_training *t)
                  t->arch.layers % parts ? ", embedding and head as one each" : "");
     t->step->parameters = bb_arch_parameters(&t->arch);
     t->step->samples = (double)m * t->how.micro_batch_size * t->grid.dp;
+    t->step->tokens = t->step->samples * t->how.sequence;
     t->step->summary =
         bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens; %s", t->arch.name,
                      t->arch.layers, chunks, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,

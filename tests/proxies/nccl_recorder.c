@@ -87,3 +87,10 @@ ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataTy
     return NEXT(ncclAlltoAll)(send, recv, count, dtype, comm, stream);
 }
 #endif
+
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t dtype, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream)
+{
+    record(__func__, comm, root, count, dtype);
+    return NEXT(ncclReduce)(send, recv, count, dtype, op, root, comm, stream);
+}

@@ -1,0 +1,124 @@
+"""Proxy data_parallel as a black box: the run is the plan in the predicted time, data are right in every kind of --sync, what
+cannot be is refused with what is near."""
+import collections
+import json
+import pathlib
+
+import pytest
+
+QUICK = ("--warmup", 1, "--steps", 2, "--traced-steps", 1, "--no-alone")
+NO_DATA = {"EMU_DATA": "off"}
+NAMES = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduce", "all_gather": "ncclAllGather",
+         "reduce_scatter": "ncclReduceScatter", "broadcast": "ncclBroadcast", "reduce": "ncclReduce"}
+SMALL = "data_parallel --model resnet18_cifar --micro-batch-size 4"
+RUNS = [
+    (f"{SMALL} --micro-batches 2", 4),
+    (f"{SMALL} --hierarchical --gpus-per-node 3 --bucket-mb 3", 6),
+    (f"{SMALL} --sync horovod --fusion-threshold 8M --cycle-ms 0.01", 3),
+    (f"{SMALL} --sync zero1 --zero-reduce allreduce", 3),
+    (f"{SMALL} --sync zero2 --micro-batches 2 --bucket-mb 2", 4),
+    (f"{SMALL} --sync zero3 --micro-batches 2", 4),
+    (f"{SMALL} --sync hsdp --shard-size 2 --own-gather-comm", 4),
+    (f"{SMALL} --sync distributed --overlap-param-gather --grad-dtype bfloat16", 4),
+    (f"{SMALL} --sync ps", 4),
+    (f"{SMALL} --sync ps_p2p --no-overlap", 4),
+    (f"{SMALL} --sync ps_sharded --servers 2 --bucket-mb 2", 5),
+]
+
+
+def plan(busbar, line, ranks, *options):
+    done = busbar.run("plan", *line.split(), "--ranks", ranks, *options, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def assert_same_roles(run, expected):
+    for role, other in zip(run, expected, strict=True):
+        assert role.pop("compute_us") == pytest.approx(other.pop("compute_us"))  # written with fewer digits by a run
+        assert role == other
+
+
+@pytest.mark.parametrize("line,ranks", RUNS)
+def test_run_is_the_plan_in_the_predicted_time(busbar, tmp_path, line, ranks):
+    env = {**NO_DATA, "NCCL_RECORD": str(tmp_path / "calls"), "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    expected = plan(busbar, line, ranks, "--cluster", "emulated-default")
+    run = busbar.json("proxy", *line.split(), *QUICK, ranks=ranks, env=env, tmp_path=tmp_path)
+    assert_same_roles(run["roles"], expected["roles"])
+    assert run["step_us"]["p50"] == pytest.approx(expected["predicted"]["step_us"], abs=1)
+    for role in run["roles"]:
+        for rank in role["ranks"]:
+            planned, called = collections.Counter(), collections.Counter()
+            for row in role["traffic"]:
+                planned[NAMES[row["kind"]], row["group_size"], row["count"]] += row["calls"] * 4
+            for call in pathlib.Path(tmp_path / f"calls.{rank}").read_text().splitlines():
+                function, size, _own, _peer, count, _dtype = call.split()
+                called[function, int(size), int(count)] += 1
+            del called["ncclAllReduce", ranks, 1]  # the common start of steps
+            assert called == planned, rank
+
+
+@pytest.mark.parametrize("line,ranks", RUNS)
+def test_data_are_right(busbar, tmp_path, line, ranks):
+    run = busbar.json("proxy", *line.split(), *QUICK, "--scale-counts", 0.001, "--check", ranks=ranks, tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": 0}
+
+
+@pytest.mark.parametrize("line,ranks,fault", [
+    (*RUNS[1], "rank=1,call=3"),
+    (*RUNS[5], "rank=1,call=3"),
+    (*RUNS[9], "rank=0,call=2,name=ncclRecv"),
+])
+def test_a_corrupted_byte_is_found(busbar, line, ranks, fault):
+    done = busbar.run("proxy", *line.split(), *QUICK, "--scale-counts", 0.001, "--check", ranks=ranks,
+                      env={"EMU_FAULT": f"corrupt:{fault}"})
+    assert done.returncode == 3, done.stderr
+
+
+@pytest.mark.parametrize("sync", ["all_reduce", "zero3", "ps_sharded"])
+def test_real_work_graphs_and_traces(busbar, tmp_path, sync):
+    trace = tmp_path / "trace.json"
+    run = busbar.json("proxy", "data_parallel", "--model", "resnet18_cifar", "--micro-batch-size", 1, "--sync", sync, "--compute", "gemm",
+                      "--scale-counts", 0.001, "--graph", "--trace", trace, "--warmup", 1, "--steps", 2, "--traced-steps", 1,
+                      ranks=4, tmp_path=tmp_path)
+    expected = plan(busbar, f"data_parallel --model resnet18_cifar --micro-batch-size 1 --sync {sync} --compute gemm --scale-counts 0.001", 4)
+    assert_same_roles(run["roles"], expected["roles"])
+    assert run["graph"]["step_us"]["p50"] > 0
+    names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
+    assert any("stage1.block0.conv1" in name for name in names)
+
+
+def test_gemm_has_the_flops_of_timed(busbar):
+    flops = []
+    for compute in ("timed", "gemm"):
+        roles = plan(busbar, f"data_parallel --model resnet50 --compute {compute}", 2)["roles"]
+        flops.append(roles[0]["flops"])
+    assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # the stem has no gradient of its input
+
+
+@pytest.mark.parametrize("line,ranks,words", [
+    ("--no-sync", 8, ("--no-sync", "zero2, zero3 or hsdp")),
+    ("--sync zero3 --bucket-mb 5", 8, ("--bucket-mb", "zero3")),
+    ("--bucket-rule single --bucket-mb 5", 8, ("'single'", "'ddp'")),
+    ("--hierarchical --gpus-per-node 8", 8, ("one node", "nearest: --gpus-per-node 4")),
+    ("--hierarchical --gpus-per-node 3", 8, ("not the same number", "nearest: --gpus-per-node 4")),
+    ("--sync hsdp --shard-size 3", 8, ("groups of 3", "8 ranks", "nearest: --shard-size 2")),
+    ("--sync hsdp --gpus-per-node 3", 8, ("nodes of 3", "nearest: --shard-size 2")),
+    ("--sync ps_p2p", 1, ("1 rank", "nearest: 2 ranks")),
+    ("--sync ps_sharded --servers 8", 8, ("8 would serve", "nearest: 9 ranks")),
+    ("--sync ps_sharded --servers 6", 8, ("6 servers", "5 chunks", "nearest: --servers 5")),
+    ("--sync zero4", 8, ("zero4", "zero1")),
+    ("--model resnet5", 8, ("did you mean 'resnet50'",)),
+    ("--model llama2_7b --compute gemm", 8, ("transformer", "nearest: --compute timed")),
+    ("--model dlrm", 8, ("dlrm",)),
+    ("--bucket-mb 0", 8, ("bucket-mb", "0")),
+    ("--fusion-threshold -1", 8, ("-1",)),
+    ("--cycle-ms nan --sync horovod", 8, ("nan",)),
+    ("--servers 2", 8, ("--servers", "ps_sharded")),
+    ("--dp-sync zero1", 8, ("--dp-sync",)),
+])
+def test_impossible_is_refused_with_what_is_near(busbar, line, ranks, words):
+    done = busbar.run("plan", "data_parallel", *line.split(), "--ranks", ranks, emulated=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    for word in words:
+        assert word in done.stderr

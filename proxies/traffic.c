@@ -33,14 +33,61 @@ static bool belongs(const struct bb_traffic_row *row, const struct bb_op *op, in
            (op->kind != BB_OP_COLLECTIVE || row->coll == op->coll);
 }
 
-static struct bb_traffic_row *row_for(struct bb_traffic_role *role, const struct bb_layout *l, const struct bb_op *op)
-{
-    int group = l->comms[op->comm].group;
-    struct bb_traffic_row *bigger;
+/* A role while it is counted, with its rows by what belongs to them: uneven exchanges have thousands. */
+struct counting {
+    struct bb_traffic_role *role;
+    int *slots; /* [n_slots, a power of two] a row, BB_NONE: free */
+    size_t n_slots;
+};
 
-    for (int i = 0; i < role->n_rows; i++)
-        if (belongs(&role->rows[i], op, group))
-            return &role->rows[i];
+static size_t slot_of(const struct counting *c, enum bb_op_kind kind, enum bb_coll_kind coll, int group, size_t count)
+{
+    uint64_t h = ((uint64_t)count * 64 + (uint64_t)group) * 8 + (uint64_t)kind;
+
+    h = (h ^ (kind == BB_OP_COLLECTIVE ? (uint64_t)coll << 32 : 0)) * 0x9e3779b97f4a7c15u;
+    return (size_t)(h >> 32) & (c->n_slots - 1);
+}
+
+/* Room for one more row, at most half full. */
+static int widen(struct counting *c)
+{
+    size_t wanted = c->n_slots ? 2 * c->n_slots : 64;
+    int *bigger;
+
+    if (2 * (size_t)c->role->n_rows < c->n_slots)
+        return 0;
+    bigger = malloc(sizeof(int) * wanted);
+    if (!bigger)
+        return -BB_EFAIL;
+    free(c->slots);
+    c->slots = bigger;
+    c->n_slots = wanted;
+    for (size_t i = 0; i < wanted; i++)
+        bigger[i] = BB_NONE;
+    for (int r = 0; r < c->role->n_rows; r++) {
+        const struct bb_traffic_row *row = &c->role->rows[r];
+        size_t slot = slot_of(c, row->kind, row->coll, row->group, row->count);
+
+        while (bigger[slot] != BB_NONE)
+            slot = (slot + 1) & (wanted - 1);
+        bigger[slot] = r;
+    }
+    return 0;
+}
+
+static struct bb_traffic_row *row_for(struct counting *c, const struct bb_layout *l, const struct bb_op *op)
+{
+    struct bb_traffic_role *role = c->role;
+    struct bb_traffic_row *bigger;
+    int group = l->comms[op->comm].group;
+    size_t slot;
+
+    if (widen(c))
+        return NULL;
+    slot = slot_of(c, op->kind, op->coll, group, op->count);
+    for (; c->slots[slot] != BB_NONE; slot = (slot + 1) & (c->n_slots - 1))
+        if (belongs(&role->rows[c->slots[slot]], op, group))
+            return &role->rows[c->slots[slot]];
     bigger = realloc(role->rows, sizeof(*bigger) * (size_t)(role->n_rows + 1));
     if (!bigger)
         return NULL;
@@ -51,6 +98,7 @@ static struct bb_traffic_row *row_for(struct bb_traffic_role *role, const struct
                                                    .group_size = l->groups[group].size,
                                                    .count = op->count,
                                                    .dtype = op->dtype};
+    c->slots[slot] = role->n_rows;
     return &role->rows[role->n_rows++];
 }
 
@@ -72,16 +120,16 @@ static int count_peer(struct bb_traffic_row *row, const struct bb_op *op, int in
     return 0;
 }
 
-static int count_op(struct bb_traffic_role *role, const struct bb_layout *l, const struct bb_op *op, int rank)
+static int count_op(struct counting *c, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     struct bb_traffic_row *row;
 
     if (!bb_op_is_comm(op)) {
-        role->compute_us += op->compute_us;
-        role->flops += op->flops;
+        c->role->compute_us += op->compute_us;
+        c->role->flops += op->flops;
         return 0;
     }
-    row = row_for(role, l, op);
+    row = row_for(c, l, op);
     if (!row)
         return no_memory();
     row->calls++;
@@ -101,16 +149,18 @@ static void release_role(struct bb_traffic_role *role)
 static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_role *role)
 {
     const struct bb_program *p = bb_step_program(step, rank);
+    struct counting c = {.role = role};
     int rc = 0;
 
     *role = (struct bb_traffic_role){.name = step->roles[step->role_of[rank]].name, .program = p};
     for (size_t i = 0; i < p->n_ops; i++)
-        TRY(count_op(role, &step->layout, &p->ops[i], rank));
+        TRY(count_op(&c, &step->layout, &p->ops[i], rank));
     for (int use = 0; use < BB_USES; use++)
         role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
     memcpy(role->training_bytes, step->roles[step->role_of[rank]].training_bytes, sizeof(role->training_bytes));
     role->work_bytes = bb_program_work_bytes(p);
 out:
+    free(c.slots);
     if (rc)
         release_role(role);
     return rc;

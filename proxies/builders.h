@@ -49,4 +49,8 @@ int bb_transformer_build(const struct bb_proxy_config *config, struct bb_step *s
 int bb_training_defaults(struct bb_proxy_config *config);
 int bb_training_build(const struct bb_proxy_config *config, struct bb_step *step);
 
+/* scaling/builder.c: scaling */
+int bb_scaling_defaults(struct bb_proxy_config *config);
+int bb_scaling_build(const struct bb_proxy_config *config, struct bb_step *step);
+
 #endif

@@ -240,6 +240,13 @@ out:
     return rc;
 }
 
+int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress, double *step_us)
+{
+    const struct series s = {name, BB_ISSUE_ALL, n};
+
+    return run_timed(r, &s, progress, step_us, NULL);
+}
+
 void bb_measured_release(struct bb_measured *m)
 {
     free(m->step_us);

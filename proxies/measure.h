@@ -45,6 +45,10 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
                     struct bb_measured *m) BB_MUST_CHECK;
 void bb_measured_release(struct bb_measured *m);
 
+/* bb_measure_steps - n more steps of the whole program; step_us [n] the slowest rank's of each. Collective. */
+int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress,
+                     double *step_us) BB_MUST_CHECK;
+
 /* bb_slowest - the rank with the longest traced step among those for which pick(arg, rank) holds (NULL: all). */
 int bb_slowest(const struct bb_measured *m, bool (*pick)(const void *arg, int rank), const void *arg);
 

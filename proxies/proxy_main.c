@@ -10,7 +10,9 @@
 #include "proxies/quick.h"
 #include "proxies/run_report.h"
 #include "proxies/run_trace.h"
+#include "proxies/scaling/run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +144,9 @@ struct run {
     struct bb_runner runner;
     struct bb_measure_plan measure_plan;
     struct bb_measured measured;
+    struct bb_scaling scaling; /* of the proxy of that name */
+    struct bb_scaling_baseline baseline;
+    struct bb_scaling_measured scaled;
     struct bb_progress progress;
     struct bb_results *results;
     json_t *planned;          /* rank 0: the body of busbar.plan/1 */
@@ -186,6 +191,39 @@ static int build(struct run *x)
         TRY(bb_step_build(&x->step, x->proxy, &x->options.shape));
 out:
     return rc;
+}
+
+static bool is_study(const struct run *x)
+{
+    return x->proxy && x->proxy->takes & BB_TAKES_SCALING;
+}
+
+/* The file of a former run is read by rank 0, where it is. */
+static int prepare_study(struct run *x)
+{
+    int rc;
+
+    if (!is_study(x))
+        return 0;
+    TRY(bb_scaling_settle(&x->options.shape, &x->scaling));
+    if (x->scaling.synthetic && x->options.warmup < BB_SCALING_BATCHES)
+        x->options.warmup = BB_SCALING_BATCHES;
+    if (x->world.rank == 0)
+        rc = bb_scaling_baseline_load(&x->options.shape, &x->scaling, &x->baseline);
+    TRY(bb_world_agree(&x->world, rc, "the baseline"));
+out:
+    return rc;
+}
+
+/* Modelled and measured times have no ratio. */
+static int refuse_baseline(struct run *x)
+{
+    int rc = 0;
+
+    if (x->baseline.path && x->baseline.emulated != x->device.emulated)
+        rc = bb_err(BB_EUSAGE, "--baseline %s was %s emulated GPUs, this run is %s", x->baseline.path,
+                    x->baseline.emulated ? "on" : "not on", x->device.emulated ? "on them" : "not");
+    return bb_world_agree(&x->world, rc, "the baseline");
 }
 
 /* Matching, deadlock: rank 0 looks at the programs of all ranks, before anything runs. */
@@ -243,6 +281,26 @@ static bool has_both(const struct bb_step *s)
     return compute && comm;
 }
 
+static bool prints(const struct run *x)
+{
+    const struct bb_common *c = &x->options.common;
+
+    return x->world.rank == 0 && !c->quiet && !(c->json && strcmp(c->json, "-") == 0);
+}
+
+static struct bb_scaling_run study_of(struct run *x)
+{
+    return (struct bb_scaling_run){.world = &x->world,
+                                   .proxy = x->proxy,
+                                   .config = &x->options.shape,
+                                   .scaling = &x->scaling,
+                                   .progress = &x->progress,
+                                   .compute_sms = x->options.compute_sms,
+                                   .compute_gbps = x->options.compute_gbps,
+                                   .emulated = x->device.emulated,
+                                   .out = prints(x) ? stdout : NULL};
+}
+
 static int execute(struct run *x)
 {
     int rc;
@@ -252,12 +310,17 @@ static int execute(struct run *x)
                                                .traced_steps = x->options.traced_steps,
                                                .graph = x->options.graph,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
+    const struct bb_scaling_run study = study_of(x);
+    if (is_study(x))
+        TRY(bb_scaling_before(&study, &x->scaled));
     TRY(bb_runner_init(&x->runner, &x->world, &x->step.layout, bb_step_program(&x->step, x->world.rank)));
     TRY(bb_runner_busy(&x->runner, x->options.compute_sms, x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->progress, &x->measured));
+    if (is_study(x))
+        TRY(bb_scaling_rounds(&study, &x->runner, &x->scaled));
     if (x->options.trace)
         TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->devices, x->options.trace));
 out:
@@ -344,11 +407,18 @@ static struct bb_run_report report_of(const struct run *x)
                                   .wrong = x->wrong};
 }
 
-static bool prints(const struct run *x)
+static int report_study(struct run *x)
 {
-    const struct bb_common *c = &x->options.common;
+    const struct bb_scaling_report r = {.config = &x->options.shape,
+                                        .scaling = &x->scaling,
+                                        .measured = &x->scaled,
+                                        .baseline = &x->baseline,
+                                        .step_us = x->measured.step.p50,
+                                        .compute_alone_us = x->measured.alone ? x->measured.compute_alone_us : NAN};
 
-    return x->world.rank == 0 && !c->quiet && !(c->json && strcmp(c->json, "-") == 0);
+    if (prints(x))
+        bb_scaling_print(&r, stdout);
+    return bb_results_set(x->results, "scaling", bb_scaling_json(&r));
 }
 
 static int report(struct run *x)
@@ -359,6 +429,8 @@ static int report(struct run *x)
         return 0;
     if (prints(x))
         bb_run_report_text(&r, stdout);
+    if (is_study(x) && report_study(x))
+        return -BB_EFAIL;
     return bb_run_report_json(&r, x->results, json_deep_copy(json_object_get(x->planned, "groups")));
 }
 
@@ -476,9 +548,11 @@ static int run_named(struct run *x)
     int rc;
 
     TRY(build(x));
+    TRY(prepare_study(x));
     TRY(check_step(x));
     TRY(check_trace(x));
     TRY(choose_device(x));
+    TRY(is_study(x) ? refuse_baseline(x) : 0);
     bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
     bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
     TRY(open_results(x));
@@ -523,6 +597,7 @@ int bb_proxy_main(int argc, char **argv)
     end_rc = bb_world_release(&x.world, ends_together(rc) ? 0 : rc);
     rc = rc ? rc : end_rc;
     bb_measured_release(&x.measured);
+    bb_scaling_measured_release(&x.scaled);
     json_decref(x.planned);
     bb_plan_release(&x.plan);
     bb_step_release(&x.step);

@@ -118,6 +118,13 @@ const struct bb_proxy bb_proxies[] = {
      .compute = "timed",
      .defaults = bb_training_defaults,
      .build = bb_training_build},
+    {.name = "scaling",
+     .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
+     .takes = BB_TAKES_MODEL | BB_TAKES_NODES | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC |
+              BB_TAKES_SCALING,
+     .compute = "timed",
+     .defaults = bb_scaling_defaults,
+     .build = bb_scaling_build},
 };
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 

@@ -1,0 +1,132 @@
+"""busbar proxy scaling: the lines that its users grep, efficiencies against a former run, the same as a study."""
+import json
+import re
+import statistics
+
+import pytest
+
+SMALL = ("--images", 700, "--batch", 64, "--no-alone", "--traced-steps", 0, "-n", 2, "--warmup", 1)
+EPOCH = re.compile(r"^Epoch (\d+)/(\d+) \| Time: (\d+\.\d\d)s \| Global Img/sec: (\d+\.\d\d)$", re.M)
+
+
+def run(busbar, path, *words, ranks, status=0):
+    """The printed text and the results of one run."""
+    done = busbar.run("proxy", "scaling", *words, "--json", path, ranks=ranks if ranks > 1 else 0)
+    assert done.returncode == status, done.stderr
+    return done, json.loads(path.read_text()) if status == 0 else None
+
+
+@pytest.fixture(scope="module")
+def one(busbar, tmp_path_factory):
+    path = tmp_path_factory.mktemp("scaling") / "one.json"
+    return path, run(busbar, path, *SMALL, ranks=1)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_weak_against_one_rank(busbar, tmp_path, one, ranks):
+    base_path, (_, base) = one
+    done, data = run(busbar, tmp_path / "n.json", *SMALL[:4], "--traced-steps", 0, "-n", 2, "--baseline", base_path, ranks=ranks)
+    s = data["scaling"]
+    images = -(-700 // ranks)
+    assert (s["rank_images"], s["steps_per_epoch"], s["last_batch"]) == (images, -(-images // 64), images % 64)
+    lines = EPOCH.findall(done.stdout)
+    assert [(a, b) for a, b, _, _ in lines] == [("1", "3"), ("2", "3"), ("3", "3")]
+    assert done.stdout.count("Global Img/sec") == 3 and "EMULATED" in done.stdout.splitlines()[0]
+    for line, epoch in zip(lines, s["epochs"]):
+        assert epoch["images_per_s"] == pytest.approx(images / epoch["time_s"] * ranks)
+        assert float(line[3]) == pytest.approx(epoch["images_per_s"], abs=0.006) and line[2] == f"{epoch['time_s']:.2f}"
+    # modelled times repeat: an epoch is its full steps and the short one
+    full = data["step_us"]["p50"] * (images // 64)
+    assert full < 1e6 * s["epochs"][1]["time_s"] < full + data["step_us"]["p50"]
+    x, x0 = s["images_per_s"], base["scaling"]["images_per_s"]
+    assert x == pytest.approx(statistics.mean(e["images_per_s"] for e in s["epochs"][1:]))
+    b = s["baseline"]
+    assert (b["ranks"], b["images_per_s"]) == (1, x0)
+    assert b["speedup"] == pytest.approx(x / x0) and b["efficiency"] == pytest.approx(x / ranks / x0)
+    assert b["step_efficiency"] == pytest.approx(base["step_us"]["p50"] / data["step_us"]["p50"])
+    assert b["ideal_images_per_s"] == pytest.approx(x0 * ranks)
+    assert b["karp_flatt"] == pytest.approx((x0 / x - 1 / ranks) / (1 - 1 / ranks))
+    assert s["communication_share"] == pytest.approx(1 - data["overlap"]["compute_alone_us"] / data["step_us"]["p50"])
+    assert f"E_w {b['efficiency']:.4f}" in done.stdout
+    assert (s["broadcast"]["calls"], s["broadcast"]["bytes"]) == (164, 89430096) and s["broadcast"]["time_us"] > 0
+
+
+def test_strong_against_two_ranks(busbar, tmp_path):
+    words = ("--mode", "strong", *SMALL, "--epochs", 1)
+    _, base = run(busbar, tmp_path / "two.json", *words, ranks=2)
+    done, data = run(busbar, tmp_path / "four.json", *words, "--baseline", tmp_path / "two.json", ranks=4)
+    assert (base["scaling"]["rank_batch"], data["scaling"]["rank_batch"]) == (32, 16)
+    b = data["scaling"]["baseline"]
+    assert b["efficiency"] == pytest.approx(2 * base["scaling"]["epochs"][0]["time_s"] / (4 * data["scaling"]["epochs"][0]["time_s"]))
+    assert b["karp_flatt"] is None and "E_s" in done.stdout and "Karp" not in done.stdout
+    assert data["scaling"]["communication_share"] is None  # not measured (--no-alone)
+
+
+def test_part_of_an_epoch_scaled_up_is_the_whole(busbar, tmp_path, one):
+    _, (_, whole) = one
+    done, part = run(busbar, tmp_path / "part.json", *SMALL, "--epoch-steps", 3, ranks=1)
+    assert [e["time_s"] for e in part["scaling"]["epochs"]] == pytest.approx([e["time_s"] for e in whole["scaling"]["epochs"]])
+    assert (part["scaling"]["full_steps_run"], whole["scaling"]["full_steps_run"]) == (3, 10)
+    assert "3 of 10 full steps were run" in done.stdout
+
+
+def test_synthetic(busbar, tmp_path):
+    done, data = run(busbar, tmp_path / "s.json", "--format", "synthetic", *SMALL[2:], ranks=2)
+    lines = re.findall(r"^Iter #(\d+): (\d+\.\d) img/sec per GPU$", done.stdout, re.M)
+    assert [i for i, _ in lines] == [str(i) for i in range(10)]
+    rates = [i["images_per_s"] / 2 for i in data["scaling"]["iterations"]]
+    assert [r for _, r in lines] == [f"{r:.1f}" for r in rates]
+    mean, spread = statistics.mean(rates), 1.96 * statistics.pstdev(rates)
+    assert f"\nImg/sec per GPU: {mean:.1f} +-{spread:.1f}\nTotal img/sec on 2 GPU(s): {2 * mean:.1f} +-{2 * spread:.1f}\n" in done.stdout
+    assert rates[0] == pytest.approx(640 / (10 * data["step_us"]["p50"] / 1e6)) and "Epoch" not in done.stdout
+    assert data["warmup_steps"] == 10
+
+
+@pytest.mark.parametrize("words,near", [
+    (("--mode", "strong", "--batch", "65"), "64 or 66"), (("--mode", "week"), "weak"), (("--baseline", "none.json"), "none.json"),
+    (("--baseline", "bench.json"), "no result of a scaling study"), (("--baseline", "bad.json"), "none.json"),
+])
+def test_refusals(busbar, tmp_path, words, near):
+    (tmp_path / "bench.json").write_text('{"schema": "busbar.bench/1"}')
+    (tmp_path / "bad.json").write_text("{")
+    done = busbar.run("proxy", "scaling", *words, ranks=2, cwd=tmp_path)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
+    assert done.returncode == 2 and done.stdout == "" and len(lines) == 1
+    assert near in lines[0] or words[1] == "bad.json"
+
+
+@pytest.mark.parametrize("words,what", [(("--batch", "32"), "batch"), (("--images", "701"), "images"), (("--mode", "strong"), "mode"),
+                                        (("--sync", "all_reduce"), "sync"), (("--dtype", "half"), "dtype")])
+def test_a_baseline_of_another_study(busbar, one, words, what):
+    done = busbar.run("proxy", "scaling", *SMALL, *words, "--baseline", one[0])
+    assert done.returncode == 2 and f"its {what} is" in done.stderr and done.stdout == ""
+
+
+def test_a_baseline_that_failed_or_was_real(busbar, tmp_path, one):
+    for change, said in (({"status": "running"}, "'running'"), ({"emulated": False}, "not on emulated GPUs")):
+        other = {**json.loads(one[0].read_text()), **change}
+        (tmp_path / "other.json").write_text(json.dumps(other))
+        done = busbar.run("proxy", "scaling", *SMALL, "--baseline", tmp_path / "other.json")
+        assert done.returncode == 2 and said in done.stderr
+
+
+def test_plan_scaling(busbar, tmp_path):
+    data = busbar.json("plan", "scaling", "--ranks", 64, "--mode", "strong", "--batch", 4096, "--sync", "all_reduce", tmp_path=tmp_path, emulated=False)
+    (role,) = data["roles"]
+    assert sum(t["bytes"] for t in role["traffic"]) == 44695848
+    done = busbar.run("plan", "scaling", "--ranks", 64, "--mode", "strong", "--batch", 100, emulated=False)
+    assert done.returncode == 2 and "64 or 128" in done.stderr
+
+
+def test_the_whole_study_in_one_table(busbar, tmp_path):
+    study = {"command": "proxy scaling", "ranks": [1, 2], "options": {"images": 300, "no-alone": True, "epochs": 1, "traced-steps": 0, "steps": 2},
+             "choices": {"mode": {"weak": {"options": {"mode": "weak", "batch": 64}}, "strong": {"options": {"mode": "strong", "batch": 128}}}},
+             "columns": ["scaling.images_per_s", {"name": "E", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}]}
+    (tmp_path / "scaling.json").write_text(json.dumps(study))
+    done = busbar.run("sweep", "scaling.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "scaling.sweep" / "sweep.json").read_text())["rows"]
+    rate = {(mode, ranks): x for mode, ranks, x, _, _ in rows}
+    assert len(rate) == 4
+    for mode, ranks, x, efficiency, state in rows:
+        assert state == "ok" and efficiency == pytest.approx(x / ranks / rate[mode, 1])

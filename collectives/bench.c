@@ -419,6 +419,7 @@ static int make_rig(struct bench *b)
     }
     TRY(make_stream(b));
     TRY(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)));
+    TRY(BB_CUDA(cudaMalloc(&rig->meeting, 1)));
     for (int i = 0; i < b->sweep.n_redops; i++)
         if (b->sweep.redops[i] == BB_MULSUM)
             TRY(bb_mulsums_make(&b->mulsums, &b->comm, b->sweep.dtypes, b->sweep.n_dtypes));
@@ -432,6 +433,8 @@ static void release_rig(struct bb_rig *rig)
     bb_guarded_release(&rig->arena);
     if (rig->verdicts)
         (void)cudaFree(rig->verdicts);
+    if (rig->meeting)
+        (void)cudaFree(rig->meeting);
     if (rig->stop)
         (void)cudaEventDestroy(rig->stop);
     if (rig->start)

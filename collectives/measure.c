@@ -137,7 +137,7 @@ static void note_arrivals(struct bb_rig *rig, size_t batch, size_t i, size_t n)
     size_t last = 0;
 
     for (size_t r = 0; r < (size_t)rig->world->size; r++) {
-        double one = sample_of_rank(rig, batch, r, i, BB_SAMPLE_GPU);
+        double one = sample_of_rank(rig, batch, r, i, BB_SAMPLE_MEET);
         if (!same_group(rig, r))
             continue;
         if (one < shortest)
@@ -146,7 +146,7 @@ static void note_arrivals(struct bb_rig *rig, size_t batch, size_t i, size_t n)
         longest = fmax(longest, one);
     }
     rig->series[BB_SERIES_SPREAD][n] = longest - shortest;
-    rig->series[BB_SERIES_TRANSFER][n] = shortest;
+    rig->series[BB_SERIES_TRANSFER][n] = sample_of_rank(rig, batch, last, i, BB_SAMPLE_GPU);
     if (longest - shortest >= LATE_US)
         rig->times_last[last]++;
 }
@@ -286,14 +286,13 @@ out:
 /* ---- what they say ------------------------------------------------------------------------------------------------
  */
 
-/* Each rank needs the data of every other, so none can end before the last has come. */
-static bool ends_together(const struct bb_case *c)
+bool bb_ends_together(const struct bb_case *c)
 {
     return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) && c->kind != BB_SENDRECV &&
            c->ranks > 1;
 }
 
-static int find_skew(struct bb_rig *rig, size_t n, struct bb_skew *skew)
+static int find_skew(struct bb_rig *rig, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {
     struct bb_stats transfer;
     int rc;
@@ -302,7 +301,7 @@ static int find_skew(struct bb_rig *rig, size_t n, struct bb_skew *skew)
     skew->straggler = -1;
     TRY(bb_stats_of(rig->series[BB_SERIES_SPREAD], n, &skew->spread_us));
     TRY(bb_stats_of(rig->series[BB_SERIES_TRANSFER], n, &transfer));
-    skew->transfer_us = transfer.p50;
+    skew->transfer_us = bb_ends_together(c) ? transfer.p50 : NAN;
     for (int r = 0; r < rig->world->size; r++)
         if (2 * rig->times_last[r] > n) {
             skew->straggler = r;
@@ -348,8 +347,8 @@ static int sum_up(struct bb_rig *rig, const struct bb_case *c, struct bb_figures
     f->host_us = host.p50;
     if (rig->mode->single) {
         TRY(bb_stats_of(rig->series[BB_SERIES_WALL], n, &f->wall_us));
-        if (ends_together(c))
-            TRY(find_skew(rig, n, &f->skew));
+        if (c->ranks > 1)
+            TRY(find_skew(rig, c, n, &f->skew));
     }
     TRY(gather_notes(rig, f));
     f->gated = rig->mode == &bb_mode_stream && rig->gated && !(f->warnings & 1u << BB_WARN_GATE);

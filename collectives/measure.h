@@ -39,7 +39,7 @@ enum bb_series {
     BB_SERIES_GPU,      /* between events           */
     BB_SERIES_HOST,     /* to enqueue               */
     BB_SERIES_WALL,     /* a caller's time, or NaN  */
-    BB_SERIES_SPREAD,   /* longest less shortest time of a rank: how long the first to arrive waited for the last */
+    BB_SERIES_SPREAD,   /* from the first arrival of a rank to the last                                           */
     BB_SERIES_TRANSFER, /* shortest time of a rank: that of the last to arrive, who waited for nobody             */
     BB_SERIES_COUNT
 };
@@ -68,6 +68,7 @@ struct bb_rig {
     const struct bb_mulsums *mulsums;
     struct bb_marks *marks; /* of the iterations of each row's last sample, NULL: none                     */
     const struct bb_observer *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
+    void *meeting;                      /* device memory: one byte for the meeting of the ranks */
     uint64_t passes;                    /* verified passes so far: each has its own data   */
 
     /* How samples are taken. */
@@ -97,14 +98,15 @@ struct bb_wrong {
 };
 
 /*
- * How ranks arrive, from mode sync and from operations that end on all ranks at once because each needs the data of
- * every other: on a rank, the time from its arrival to the end is waiting plus transfer, and the last to arrive, with
- * the shortest time, has only transfer. Durations of each rank's own clock are compared, never points in time.
+ * How ranks arrive, from mode sync. Some operations end on all ranks at once, because each needs the data of every
+ * other; after any other one a small all_reduce, which is not timed, is the moment that is the same on all ranks. From
+ * a rank's arrival to that moment passes the less, the later it came. Of operations that end together the last to
+ * arrive has only transfer. Durations of each rank's own clock are compared, never points in time.
  */
 struct bb_skew {
     bool known;
     struct bb_stats spread_us; /* from the first arrival to the last           */
-    double transfer_us;        /* median                                       */
+    double transfer_us;        /* median; NaN for operations that do not end together */
     int straggler;             /* world rank that was last, by 1 us or more, in over half of the samples; -1: none */
     double straggler_share;    /* of the samples, in which it was              */
 };
@@ -133,6 +135,9 @@ struct bb_figures {
 
 /* bb_measure - all ranks together; the figures are equal on all ranks. */
 int bb_measure(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
+
+/* bb_ends_together - each rank needs the data of every other, so none can end before the last has come. */
+bool bb_ends_together(const struct bb_case *c);
 
 /* bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine on a half-made rig. */
 int bb_measure_init(struct bb_rig *rig) BB_MUST_CHECK;

@@ -464,7 +464,7 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
         fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
     if (mode->single)
         fprintf(r->out,
-                "#       transfer: time of the rank that came last; spread: how long the first waited for it\n");
+                "#       transfer: time of the rank that came last; spread: from the first to come to the last\n");
 }
 
 static void print_method(const struct bb_report *r, const struct bb_bench_options *o)

@@ -237,6 +237,25 @@ static int one_alone(struct bb_rig *rig, const struct bb_case *c, size_t i, bool
     TRY(end_span(rig, &span));
     *sample = sample_of(rig, &span, 1);
     sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_rig_aggregate(rig);
+    sample->us[BB_SAMPLE_MEET] = span.gpu_us;
+out:
+    return rc;
+}
+
+/* A small all_reduce ends on all ranks at once. It comes when the operation is over and timed. */
+static int meet(struct bb_rig *rig, struct bb_sample *sample)
+{
+    float ms;
+    int rc;
+
+    bb_world_guard(rig->world, "meeting of the ranks");
+    rc = BB_NCCL(ncclAllReduce(rig->meeting, rig->meeting, 1, ncclInt8, ncclMax, rig->comm->nccl, rig->stream));
+    bb_world_unguard(rig->world);
+    TRY(rc);
+    TRY(mark_end(rig));
+    TRY(bb_rig_wait(rig, "meeting of the ranks"));
+    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
+    sample->us[BB_SAMPLE_MEET] = ms * 1e3;
 out:
     return rc;
 }
@@ -251,6 +270,8 @@ static int time_sync(struct bb_rig *rig, const struct bb_case *c, struct bb_samp
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(rig->world, "start of an operation"));
         TRY(one_alone(rig, c, i, i == n - 1, &batch[i]));
+        if (c->ranks > 1 && !bb_ends_together(c))
+            TRY(meet(rig, &batch[i]));
     }
     rig->connected = true;
 out:

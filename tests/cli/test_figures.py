@@ -211,8 +211,22 @@ def test_nobody_is_a_straggler_when_all_come_together(figures):
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce", "sendrecv", "gather"])
-def test_no_skew_where_ranks_end_apart(figures, collective):
-    assert figures("--mode", "sync", collective=collective)[0]["skew"] is None
+def test_skew_where_ranks_end_apart(figures, collective):
+    """A small all_reduce behind each operation is the moment that they share; what of their time is transfer nobody knows."""
+    skew = figures("--mode", "sync", "--delay", "0:80,1:200", collective=collective)[0]["skew"]
+    assert skew["spread_us"]["min"] == exactly(200) and skew["spread_us"]["max"] == exactly(200)
+    assert (skew["straggler"], skew["straggler_share"], skew["transfer_us"]) == (1, 1.0, None)
+    skew = figures("--mode", "sync", collective=collective)[0]["skew"]
+    assert skew["straggler"] is None and skew["spread_us"]["max"] == exactly(0)
+
+
+def test_the_meeting_of_the_ranks_is_not_timed(figures):
+    """One operation at a time takes what it takes alone, whatever comes behind it, and several in a group do not divide the spread."""
+    row = figures("--mode", "sync", collective="broadcast")[0]
+    alone = figures("--mode", "graph", collective="broadcast")[0]["time_us"]["p50"]
+    assert row["time_us"]["p50"] == exactly(alone + LAUNCH_US)
+    skew = figures("--mode", "sync", "-m", "4", "--delay", "1:200")[0]["skew"]
+    assert skew["spread_us"]["p50"] == exactly(200)
 
 
 def test_the_text_names_the_straggler(busbar):

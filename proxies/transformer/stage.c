@@ -169,6 +169,25 @@ out:
     return rc;
 }
 
+/* A step is held whole: so many operations of all its programs together take some 2 GiB. */
+#define MOST_OPERATIONS 10000000
+
+static int refuse_size(const struct writer *w, int turns_done)
+{
+    const struct bb_schedule *s = &w->t->schedule;
+    int programs = w->t->step->n_roles, fewer;
+
+    if (w->script.program->n_ops * (size_t)programs <= MOST_OPERATIONS)
+        return 0;
+    fewer = (int)((double)s->micro_batches * turns_done / w->pipe.n_turns);
+    fewer = s->kind == BB_INTERLEAVED ? fewer / s->stages * s->stages : fewer;
+    return bb_err(BB_EUSAGE,
+                  "%s: %d micro-batches make %d different programs of more than %zu operations, %d in all are held at "
+                  "most; nearest: --micro-batches %d",
+                  w->t->config->proxy, s->micro_batches, programs, w->script.program->n_ops, MOST_OPERATIONS,
+                  fewer > 0 ? fewer : 1);
+}
+
 static int write(struct writer *w, const struct bb_stage *stage)
 {
     struct bb_block_lanes lanes;
@@ -180,8 +199,10 @@ static int write(struct writer *w, const struct bb_stage *stage)
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
                      bb_layers_message(w->t->layers)));
     each_sync(w, bb_sync_begin);
-    for (int i = 0; i < w->pipe.n_turns; i++)
+    for (int i = 0; i < w->pipe.n_turns; i++) {
         take_turn(w, i);
+        TRY(refuse_size(w, i));
+    }
     finish(w, stage->stage);
     rc = bb_script_result(&w->script);
 out:

@@ -128,6 +128,8 @@ def test_bubbles_are_those_of_the_formulas(busbar):
     ("--model gpt2_small --schedule 1F1B", 8, r"1F1B.*did you mean '1f1b'"),
     ("--model gpt2_small --cp-comm ring", 8, r"cp is 1"),
     ("--model gpt2_small --tp 0", 8, r"tp"),
+    ("--model gpt2_small --layers 2 --pp 2 --micro-batches 1000000 --seq-length 8", 2, r"operations.*nearest: --micro-batches"),
+    ("--model mixtral_8x7b --tp 2", 8, r"nearest: --sequence-parallel"),
     ("--model gpt2_small --stages 4", 8, r"--stages means nothing here"),
     ("--model gpt2_small --sync ps", 8, r"sync"),
 ])

@@ -1,5 +1,6 @@
 /* registry.c - the table of proxies: a new one is a row here and a builder. */
 #include "proxies/builders.h"
+#include "proxies/spatial/spatial.h"
 
 #include <string.h>
 
@@ -9,6 +10,10 @@
 #define LAYERED                                                                                                        \
     BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED | BB_TAKES_GEMM |     \
         BB_TAKES_LAYER_US
+
+#define TILED                                                                                                          \
+    BB_TAKES_TILES | BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE |           \
+        BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_LAYER_US
 
 const struct bb_proxy bb_proxies[] = {
     {.name = "gpt2_large",
@@ -125,6 +130,16 @@ const struct bb_proxy bb_proxies[] = {
      .compute = "timed",
      .defaults = bb_scaling_defaults,
      .build = bb_scaling_build},
+    {.name = "spatial",
+     .help = "spatial parallelism: tiles of large images exchange halos, join, and go on through a pipeline",
+     .takes = TILED,
+     .compute = "timed",
+     .build = bb_spatial_build},
+    {.name = "gems",
+     .help = "GEMS: two replicas of a network in opposite directions on the same ranks",
+     .takes = TILED,
+     .compute = "timed",
+     .build = bb_gems_build},
 };
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 

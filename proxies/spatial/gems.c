@@ -1,0 +1,265 @@
+/*
+ * gems.c - GEMS, bi-directional model parallelism as MPI4DL implements it: two replicas of one network on the same
+ * ranks, the second in inverse order, so that rank r has split r of one and split S - 1 - r of the other. Its forward
+ * pass follows the backward pass of the first from rank to rank, into what would be idle time, and at most one
+ * replica's activations live on a rank.
+ *
+ * A step of every rank: ETA passes in turn over both replicas (2 passes: MAST; more: MASTER), each with its own
+ * samples: for each micro-batch receive, forward, send; for each receive, backward, send. Then the gradients of both
+ * splits are added up by the ranks that have them, which are r and S - 1 - r of all copies of the job's S ranks: two
+ * all-reduces, the lower split's first. With tiles, those of both replicas add up theirs. The middle rank of an odd
+ * number has one split twice and adds by itself.
+ *
+ * --comm-opt: no all-reduce. The replica of pass 0 leads: behind its forward pass each rank sends its parameters to its
+ * partner, whose other replica has the same split (the rank of the last split, which goes straight on to its backward
+ * pass, receives before and sends after them). Behind the last forward pass of the other replica the leader's gradients
+ * go the same way and are added, and only that other replica is updated. So in the next step it leads: even and odd
+ * steps take turns. A program is one step, an even one; --odd-step shows the other, which is its mirror image.
+ */
+#include "proxies/spatial/spatial.h"
+
+#include "proxies/spatial/walk.h"
+
+#include "cuda/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A role while it is written. */
+struct pairing {
+    struct bb_walk walk;
+    struct bb_side *leader, *follower;
+    bool is_middle, is_first, is_last; /* alone with itself; first and last place of the leader */
+    int arrived;                       /* the receive of the leader's parameters, BB_NONE       */
+    struct bb_script_lane pair;
+};
+
+static const struct bb_proxy_config *config_of(const struct pairing *p)
+{
+    return &p->walk.tiling->config;
+}
+
+static size_t parameters_of(const struct bb_side *side)
+{
+    return side->split->cut.parameters;
+}
+
+/* ---- without all-reduce ------------------------------------------------------------------------------------------ */
+
+#define PARTNER 1 /* in a pair it is the next and the one before */
+
+static int send_to_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
+{
+    struct bb_script *s = &p->walk.script;
+    size_t count = parameters_of(p->leader);
+
+    return bb_script_send(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
+}
+
+static int receive_from_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
+{
+    struct bb_script *s = &p->walk.script;
+    size_t count = parameters_of(p->follower);
+
+    return bb_script_recv(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
+}
+
+/* Both ways in one call, so that neither waits for the other. Returns the receive. */
+static int trade(struct pairing *p, const char *what, enum bb_buffer_use sent, enum bb_buffer_use received)
+{
+    int op;
+
+    bb_script_group_start(&p->walk.script);
+    (void)send_to_partner(p, what, sent);
+    op = receive_from_partner(p, what, received);
+    bb_script_group_end(&p->walk.script);
+    return op;
+}
+
+static const char parameters[] = "parameters";
+
+static void before_first_forward(struct pairing *p)
+{
+    if (p->is_last)
+        p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
+}
+
+static void after_first_forward(struct pairing *p)
+{
+    if (p->is_first) {
+        (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
+        p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
+    } else if (!p->is_last) {
+        p->arrived = trade(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
+    }
+}
+
+static void after_first_backward(struct pairing *p)
+{
+    if (p->is_last)
+        (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
+}
+
+static void accumulate(struct pairing *p, size_t count)
+{
+    struct bb_work *work;
+
+    if (strcmp(config_of(p)->compute, "gemm") != 0)
+        return;
+    work = bb_step_work(p->walk.tiling->step);
+    p->walk.script.failed |= work == NULL;
+    if (!work)
+        return;
+    bb_work_accumulate(work, count, p->walk.script.dtype);
+    bb_script_work(&p->walk.script, "accumulate", work, 1, BB_NONE, BB_NONE);
+}
+
+static enum bb_redop_id tile_sum(const struct pairing *p)
+{
+    const char *how = config_of(p)->tiles.spatial_gradients;
+
+    return how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
+}
+
+/* What the partner's leader found is added to what the follower found, over its tiles and over all copies. */
+static void update_follower(struct pairing *p, int arrived)
+{
+    const struct bb_split *split = p->follower->split;
+    struct bb_script *s = &p->walk.script;
+    size_t count = parameters_of(p->follower);
+    int gradients = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
+
+    s->phase = BB_PHASE_GRADIENTS;
+    bb_script_wait(s, arrived);
+    accumulate(p, count);
+    if (split->cut.tiled) {
+        s->redop = tile_sum(p);
+        bb_script_wait(s, bb_walk_reduce(&p->walk, split->comm_spatial, "gradients of tiles", count, gradients));
+        s->redop = BB_SUM;
+    }
+    if (p->walk.tiling->comm_dp != BB_NONE)
+        bb_script_wait(s, bb_walk_reduce(&p->walk, p->walk.tiling->comm_dp, "weight gradients", count, gradients));
+    bb_walk_optimizer(&p->walk, count);
+}
+
+/* ---- with all-reduces -------------------------------------------------------------------------------------------- */
+
+static int start_sum(struct pairing *p, const struct bb_side *side)
+{
+    struct bb_script *s = &p->walk.script;
+    bool tiled = side->split->cut.tiled;
+    size_t count = parameters_of(side);
+    int comm = tiled ? side->split->comm_spatial : p->walk.tiling->comm_pair, op;
+
+    s->redop = tiled ? tile_sum(p) : BB_SUM;
+    op = bb_walk_reduce(&p->walk, comm, tiled ? "gradients of tiles" : "weight gradients", count,
+                        bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count));
+    s->redop = BB_SUM;
+    return op;
+}
+
+static void sum_in_the_middle(struct pairing *p)
+{
+    struct bb_script *s = &p->walk.script;
+    size_t count = parameters_of(p->leader);
+    int buffer = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
+
+    accumulate(p, count);
+    if (p->walk.tiling->comm_middle != BB_NONE)
+        bb_script_wait(s, bb_walk_reduce(&p->walk, p->walk.tiling->comm_middle, "weight gradients", count, buffer));
+}
+
+static void sum_both(struct pairing *p)
+{
+    const struct bb_side *a = p->leader, *b = p->follower;
+    bool ordered = a->at.split < b->at.split;
+    int lower, upper;
+
+    p->walk.script.phase = BB_PHASE_GRADIENTS;
+    if (p->is_middle) {
+        sum_in_the_middle(p);
+    } else {
+        lower = start_sum(p, ordered ? a : b);
+        upper = start_sum(p, ordered ? b : a);
+        bb_script_wait(&p->walk.script, lower);
+        bb_script_wait(&p->walk.script, upper);
+    }
+    bb_walk_optimizer(&p->walk, parameters_of(a));
+    bb_walk_optimizer(&p->walk, parameters_of(b));
+}
+
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
+
+static void micro_batches(struct pairing *p, int pass, void (*go)(struct bb_walk *, struct bb_side *))
+{
+    struct bb_script *s = &p->walk.script;
+    int m = config_of(p)->micro_batches;
+
+    for (int i = 0; i < m; i++) {
+        s->micro_batch = pass * m + i;
+        go(&p->walk, pass % 2 == 0 ? p->leader : p->follower);
+    }
+    s->micro_batch = BB_NONE;
+}
+
+static void write_step(struct pairing *p)
+{
+    int eta = config_of(p)->tiles.replications, arrived = BB_NONE;
+    bool trades = config_of(p)->tiles.comm_opt, alone = !trades || p->is_middle;
+
+    for (int k = 0; k < eta; k++) {
+        if (k == 0 && !alone)
+            before_first_forward(p);
+        if (k == 1)
+            bb_script_wait(&p->walk.script, p->arrived);
+        micro_batches(p, k, bb_walk_forward);
+        if (k == 0 && !alone)
+            after_first_forward(p);
+        if (k == eta - 1 && !alone)
+            arrived = trade(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
+        micro_batches(p, k, bb_walk_backward);
+        if (k == 0 && !alone)
+            after_first_backward(p);
+    }
+    if (trades)
+        update_follower(p, arrived);
+    else
+        sum_both(p);
+}
+
+static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
+{
+    bool odd = t->config.tiles.odd_step;
+    int leads = odd ? t->mp - 1 - place : place, rc;
+    struct pairing p = {.arrived = BB_NONE, .is_middle = place == t->mp - 1 - place};
+
+    p.is_first = leads == 0;
+    p.is_last = leads == t->mp - 1;
+    TRY(bb_walk_init(&p.walk, t, &role->program, place));
+    p.leader = &p.walk.sides[odd ? BB_INVERSE : BB_USUAL];
+    p.follower = &p.walk.sides[odd ? BB_USUAL : BB_INVERSE];
+    if (!p.is_middle)
+        p.pair = bb_walk_lane(&p.walk, t->comm_pair);
+    role->name =
+        bb_step_text(t->step, "splits %d and %d", p.walk.sides[BB_USUAL].at.split, p.walk.sides[BB_INVERSE].at.split);
+    write_step(&p);
+    bb_walk_memory(&p.walk, role->training_bytes);
+    rc = role->name ? bb_script_result(&p.walk.script) : -BB_EFAIL;
+out:
+    bb_walk_release(&p.walk);
+    return rc;
+}
+
+int bb_gems_build(const struct bb_proxy_config *config, struct bb_step *step)
+{
+    struct bb_tiling t;
+    int rc;
+
+    TRY(bb_tiling_init(&t, config, step, true));
+    TRY(bb_tiling_describe(&t, t.config.tiles.replications));
+    TRY(bb_tiling_layout(&t));
+    TRY(bb_tiling_build(&t, build_role));
+out:
+    bb_tiling_release(&t);
+    return rc;
+}

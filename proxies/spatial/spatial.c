@@ -1,0 +1,78 @@
+/*
+ * spatial.c - spatial parallelism as MPI4DL trains with it: the first splits of a network work on tiles of the image
+ * and exchange halos, the others on whole maps, one behind the other; data parallel over replicas of it all.
+ *
+ * A step of one rank, GPipe's order: for each micro-batch receive (and put tiles together), forward, send on; then for
+ * each the gradients, backward, send back; then the weight gradients: over the tiles of a spatial split, over the local
+ * replicas of another, and over the replicas of the whole. All tiles read the same image and cut out their own: nothing
+ * is scattered for that.
+ */
+#include "proxies/spatial/spatial.h"
+
+#include "proxies/spatial/walk.h"
+
+#include <string.h>
+
+static void micro_batches(struct bb_walk *w, void (*go)(struct bb_walk *, struct bb_side *))
+{
+    struct bb_script *s = &w->script;
+
+    for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++)
+        go(w, &w->sides[BB_USUAL]);
+    s->micro_batch = BB_NONE;
+}
+
+/* The gradients of the rank's split, one all-reduce behind the other where it is in several groups. */
+static void reduce(struct bb_walk *w)
+{
+    const struct bb_tiling *t = w->tiling;
+    const struct bb_split *split = w->sides[BB_USUAL].split;
+    const char *how = t->config.tiles.spatial_gradients;
+    size_t count = split->cut.parameters;
+    int buffer = bb_script_buffer(&w->script, "gradients", BB_USE_GRADIENTS, count);
+
+    w->script.phase = BB_PHASE_GRADIENTS;
+    if (split->cut.tiled) {
+        w->script.redop = how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
+        bb_script_wait(&w->script, bb_walk_reduce(w, split->comm_spatial, "gradients of tiles", count, buffer));
+        w->script.redop = BB_SUM;
+    } else if (t->comm_local_dp != BB_NONE) {
+        bb_script_wait(&w->script, bb_walk_reduce(w, t->comm_local_dp, "weight gradients", count, buffer));
+    }
+    if (t->comm_dp != BB_NONE)
+        bb_script_wait(&w->script, bb_walk_reduce(w, t->comm_dp, "weight gradients", count, buffer));
+    bb_walk_optimizer(w, count);
+}
+
+static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
+{
+    struct bb_place at = bb_tiling_place(t, place);
+    struct bb_walk w;
+    int rc;
+
+    role->name = at.split < t->n_spatial ? bb_step_text(t->step, "split %d, tile %d", at.split, at.index)
+                                         : bb_step_text(t->step, "split %d", at.split);
+    TRY(bb_walk_init(&w, t, &role->program, place));
+    micro_batches(&w, bb_walk_forward);
+    micro_batches(&w, bb_walk_backward);
+    reduce(&w);
+    bb_walk_memory(&w, role->training_bytes);
+    rc = role->name ? bb_script_result(&w.script) : -BB_EFAIL;
+out:
+    bb_walk_release(&w);
+    return rc;
+}
+
+int bb_spatial_build(const struct bb_proxy_config *config, struct bb_step *step)
+{
+    struct bb_tiling t;
+    int rc;
+
+    TRY(bb_tiling_init(&t, config, step, false));
+    TRY(bb_tiling_describe(&t, 1));
+    TRY(bb_tiling_layout(&t));
+    TRY(bb_tiling_build(&t, build_role));
+out:
+    bb_tiling_release(&t);
+    return rc;
+}

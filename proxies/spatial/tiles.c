@@ -1,0 +1,98 @@
+/* tiles.c - the arithmetic of tiles.h. */
+#include "proxies/spatial/tiles.h"
+
+#include <string.h>
+
+static int root_of(int parts)
+{
+    int root = 1;
+
+    while ((root + 1) * (root + 1) <= parts)
+        root++;
+    return root;
+}
+
+static bool is_power(int n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* The powers of `base` around n, from least on. */
+static void powers_around(int n, int base, int least, int *below, int *above)
+{
+    *below = least;
+    while (*below <= n / base)
+        *below *= base;
+    *above = *below * base;
+}
+
+static int refuse_parts(const char *proxy, int parts, bool square)
+{
+    int below, above;
+
+    powers_around(parts, square ? 4 : 2, square ? 4 : 2, &below, &above);
+    if (square)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d tiles are no square grid that divides an image of a power of two; nearest: "
+                      "--spatial-parts %d or %d",
+                      proxy, parts, below, above);
+    return bb_err(BB_EUSAGE,
+                  "%s: in %d parts, an image of a power of two would lose rows or columns; expected a power of two "
+                  "from 2; nearest: --spatial-parts "
+                  "%d or %d",
+                  proxy, parts, below, above);
+}
+
+int bb_slices_make(struct bb_slices *s, const char *proxy, const char *slice, int parts)
+{
+    int root = root_of(parts);
+    bool square = slice ? strcmp(slice, "square") == 0 : root * root == parts;
+
+    if (parts < 2 || !is_power(parts) || (square && root * root != parts))
+        return refuse_parts(proxy, parts, square && slice);
+    if (square)
+        *s = (struct bb_slices){root, root};
+    else if (slice && strcmp(slice, "horizontal") == 0)
+        *s = (struct bb_slices){parts, 1};
+    else
+        *s = (struct bb_slices){1, parts};
+    return 0;
+}
+
+const char *bb_slices_name(const struct bb_slices *s)
+{
+    return s->rows == 1 ? "vertical" : s->cols == 1 ? "horizontal" : "square";
+}
+
+unsigned bb_tile_neighbours(const struct bb_slices *s, int tile)
+{
+    unsigned mask = 0;
+
+    for (int d = 0; d < BB_DIRECTIONS; d++) {
+        int row = tile / s->cols + bb_direction_row(d), col = tile % s->cols + bb_direction_col(d);
+
+        if (d != BB_HERE && row >= 0 && row < s->rows && col >= 0 && col < s->cols)
+            mask |= 1u << d;
+    }
+    return mask;
+}
+
+int bb_tile_step(const struct bb_slices *s, int direction)
+{
+    return bb_direction_row(direction) * s->cols + bb_direction_col(direction);
+}
+
+size_t bb_halo_count(const struct bb_halo *h, const struct bb_slices *s, int samples, int direction)
+{
+    int rows = bb_direction_row(direction) ? h->width[0] : h->map.side / s->rows;
+    int cols = bb_direction_col(direction) ? h->width[1] : h->map.side / s->cols;
+
+    return direction == BB_HERE
+               ? 0
+               : (size_t)samples * (size_t)h->map.channels * (size_t)h->map.depth * (size_t)rows * (size_t)cols;
+}
+
+bool bb_halo_any(const int width[2], const struct bb_slices *s)
+{
+    return (width[0] > 0 && s->rows > 1) || (width[1] > 0 && s->cols > 1);
+}

@@ -1,0 +1,374 @@
+/* tiling.c - splits, places and groups (see tiling.h). */
+#include "proxies/spatial/tiling.h"
+
+#include "proxies/spatial/settle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- splits ------------------------------------------------------------------------------------------------------ */
+
+static int make_split(struct bb_tiling *t, const struct bb_settled *s, int i)
+{
+    const struct bb_cut_plan plan = {.config = &t->config, .net = &t->net, .step = t->step};
+    struct bb_split *split = &t->splits[i], *before = i > 0 ? split - 1 : NULL;
+    bool tiled = i < t->n_spatial;
+
+    split->base = before ? before->base + before->width : 0;
+    split->width = tiled ? s->parts[i] : t->local_dp;
+    split->cut = (struct bb_cut){.first = before ? before->cut.first + before->cut.n : 0,
+                                 .n = s->modules[i],
+                                 .tiled = tiled,
+                                 .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
+                                 .samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp)};
+    return bb_cut_make(&plan, &split->cut);
+}
+
+static int make_splits(struct bb_tiling *t, const struct bb_settled *s)
+{
+    int rc = 0;
+
+    t->n_spatial = s->n_spatial;
+    t->local_dp = s->local_dp;
+    t->splits = calloc((size_t)s->n_splits, sizeof(*t->splits));
+    if (!t->splits)
+        return bb_err(BB_EFAIL, "out of memory for %d splits", s->n_splits);
+    t->n_splits = s->n_splits; /* those that are not made yet are zeroed */
+    for (int i = 0; i < t->n_splits; i++)
+        TRY(make_split(t, s, i));
+    t->tiles = t->n_spatial ? t->splits[t->n_spatial - 1].base + t->splits[t->n_spatial - 1].width : 0;
+    t->mp = t->tiles + (t->n_splits - t->n_spatial) * t->local_dp;
+    t->replicas = t->config.ranks / t->mp;
+out:
+    return rc;
+}
+
+int bb_tiling_init(struct bb_tiling *t, const struct bb_proxy_config *config, struct bb_step *step, bool gems)
+{
+    const struct bb_net_asked asked = {config->tiles.image_size, config->layers, config->tiles.filters};
+    struct bb_settled settled = {0};
+    int rc;
+
+    *t = (struct bb_tiling){.config = *config, .step = step, .gems = gems};
+    t->comm_local_dp = t->comm_dp = t->comm_pair = t->comm_middle = BB_NONE;
+    TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &asked, &t->net));
+    TRY(bb_settle(&settled, &t->config, &t->net, gems));
+    TRY(make_splits(t, &settled));
+out:
+    bb_settled_release(&settled);
+    return rc;
+}
+
+void bb_tiling_release(struct bb_tiling *t)
+{
+    for (int i = 0; i < t->n_splits; i++)
+        bb_cut_release(&t->splits[i].cut);
+    free(t->splits);
+    bb_net_release(&t->net);
+    *t = (struct bb_tiling){0};
+}
+
+struct bb_place bb_tiling_place(const struct bb_tiling *t, int place)
+{
+    int split = t->n_splits - 1;
+
+    while (t->splits[split].base > place)
+        split--;
+    return (struct bb_place){split, place - t->splits[split].base};
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+/* Members of a group while they are listed. */
+struct listing {
+    int *members;
+    int n, room;
+    bool failed;
+};
+
+static void list(struct listing *l, int rank)
+{
+    int wanted = l->room ? 2 * l->room : 256, *bigger;
+
+    if (l->n == l->room && !l->failed) {
+        bigger = realloc(l->members, sizeof(*bigger) * (size_t)wanted);
+        l->failed = bigger == NULL;
+        l->members = bigger ? bigger : l->members;
+        l->room = bigger ? wanted : l->room;
+    }
+    if (!l->failed)
+        l->members[l->n++] = rank;
+}
+
+/* Places first, first + stride, ... of one replica, in ascending ranks. */
+static void list_places(const struct bb_tiling *t, struct listing *l, int replica, int which, int first, int n,
+                        int stride)
+{
+    for (int i = 0; i < n; i++) {
+        int place = first + stride * (which == BB_INVERSE ? n - 1 - i : i);
+
+        list(l, replica * t->mp + (which == BB_INVERSE ? t->mp - 1 - place : place));
+    }
+}
+
+/* The group of what was listed, in instances of that size; the list is empty again. Returns it or a negative error. */
+static int close_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
+{
+    int group = l->failed ? bb_err(BB_EFAIL, "out of memory for group '%s'", name)
+                          : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
+
+    free(l->members);
+    *l = (struct listing){0};
+    return group;
+}
+
+/* `links` communicators of a group, in comms[]: "lp", or "lp 0" and "lp 1". */
+static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int comms[2])
+{
+    for (int i = 0; group >= 0 && i < links; i++) {
+        const char *text = links == 1 ? name : bb_step_text(t->step, "%s %d", name, i);
+
+        comms[i] = text ? bb_layout_add_comm(&t->step->layout, text, group) : -BB_EFAIL;
+        if (comms[i] < 0)
+            return -BB_EFAIL;
+    }
+    return group < 0 ? group : 0;
+}
+
+static int sides_of(const struct bb_tiling *t)
+{
+    return t->gems ? BB_REPLICAS : 1;
+}
+
+static bool gems_sums(const struct bb_tiling *t)
+{
+    return t->gems && !t->config.tiles.comm_opt; /* both replicas' gradients are added, over all copies */
+}
+
+/* The tiles of all splits that are as wide as split i: instances of one split, replica and copy, or of one split. */
+static void list_tiles(const struct bb_tiling *t, struct listing *l, int i)
+{
+    for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
+        for (int r = 0; r < t->replicas; r++)
+            for (int which = 0; which < sides_of(t); which++)
+                list_places(t, l, r, which, t->splits[s].base, t->splits[s].width, 1);
+}
+
+/* Who swap halos, and who add up gradients. */
+static int add_tile_groups(struct bb_tiling *t, int i)
+{
+    int width = t->splits[i].width, whole = gems_sums(t) ? BB_REPLICAS * width * t->replicas : width, comms[2][2], rc;
+    bool even = t->splits[0].width == t->splits[t->n_spatial - 1].width;
+    const char *halo = even ? "halo" : bb_step_text(t->step, "halo of %d", width);
+    const char *spatial = even ? "spatial" : bb_step_text(t->step, "spatial of %d", width);
+    struct listing l = {0};
+
+    TRY(halo && spatial ? 0 : -BB_EFAIL);
+    list_tiles(t, &l, i);
+    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, comms[0]));
+    list_tiles(t, &l, i);
+    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, comms[1]));
+    for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
+        t->splits[s].comm_halo = comms[0][0];
+        t->splits[s].comm_spatial = comms[1][0];
+    }
+out:
+    return rc;
+}
+
+static int add_join(struct bb_tiling *t, int which)
+{
+    const char *name = which == BB_INVERSE ? "join inverse" : "join";
+    struct listing l = {0};
+
+    for (int r = 0; r < t->replicas; r++)
+        list_places(t, &l, r, which, 0, t->tiles + t->local_dp, 1);
+    return add_comms(t, close_group(t, &l, name, t->tiles + t->local_dp), name, t->n_join, t->comm_join[which]);
+}
+
+static int add_lp(struct bb_tiling *t, int which)
+{
+    const char *name = which == BB_INVERSE ? "lp inverse" : "lp";
+    int n = t->n_splits - t->n_spatial;
+    struct listing l = {0};
+
+    for (int r = 0; r < t->replicas; r++)
+        for (int d = 0; d < t->local_dp; d++)
+            list_places(t, &l, r, which, t->tiles + d, n, t->local_dp);
+    return add_comms(t, close_group(t, &l, name, n), name, t->n_lp, t->comm_lp[which]);
+}
+
+/* Without tiles both replicas' pipelines have the same members, and the order on each link is the same on either side:
+ * they share a group. */
+static int add_pipelines(struct bb_tiling *t)
+{
+    int links = t->n_splits - t->n_spatial - 1, rc = 0;
+
+    t->n_join = t->n_spatial > 1 ? 2 : t->n_spatial;
+    t->n_lp = links > 1 ? 2 : links;
+    for (int which = 0; which < sides_of(t); which++) {
+        if (t->n_join)
+            TRY(add_join(t, which));
+        if (t->n_lp && which == BB_INVERSE && !t->n_spatial)
+            memcpy(t->comm_lp[which], t->comm_lp[BB_USUAL], sizeof(t->comm_lp[which]));
+        else if (t->n_lp)
+            TRY(add_lp(t, which));
+    }
+out:
+    return rc;
+}
+
+static int add_named(struct bb_tiling *t, int group, const char *name, int *comm)
+{
+    *comm = group < 0 ? group : bb_layout_add_comm(&t->step->layout, name, group);
+    return *comm < 0 ? *comm : 0;
+}
+
+static int add_local_dp(struct bb_tiling *t)
+{
+    struct listing l = {0};
+
+    for (int r = 0; r < t->replicas; r++)
+        for (int i = t->n_spatial; i < t->n_splits; i++)
+            list_places(t, &l, r, BB_USUAL, t->splits[i].base, t->local_dp, 1);
+    return add_named(t, close_group(t, &l, "local_dp", t->local_dp), "local_dp", &t->comm_local_dp);
+}
+
+/* Ranks r and mp - 1 - r: of each replica (comm_opt), or of all together. */
+static int add_pairs(struct bb_tiling *t)
+{
+    bool apart = t->config.tiles.comm_opt;
+    struct listing l = {0};
+
+    for (int i = 0; i < (apart ? t->replicas : 1) * (t->mp / 2); i++)
+        for (int r = 0; r < (apart ? 1 : t->replicas); r++) {
+            int replica = apart ? i / (t->mp / 2) : r, place = i % (t->mp / 2);
+
+            list(&l, replica * t->mp + place);
+            list(&l, replica * t->mp + t->mp - 1 - place);
+        }
+    return add_named(t, close_group(t, &l, "pair", 2 * (apart ? 1 : t->replicas)), "pair", &t->comm_pair);
+}
+
+/* The rank that is its own pair, of all replicas. */
+static int add_middle(struct bb_tiling *t)
+{
+    struct listing l = {0};
+
+    for (int r = 0; r < t->replicas; r++)
+        list(&l, r * t->mp + t->mp / 2);
+    return add_named(t, close_group(t, &l, "middle", t->replicas), "middle", &t->comm_middle);
+}
+
+int bb_tiling_layout(struct bb_tiling *t)
+{
+    struct bb_layout *l = &t->step->layout;
+    const struct bb_axis axes[] = {{"place", t->mp}, {"dp", t->replicas}};
+    bool together = gems_sums(t);
+    int rc;
+
+    TRY(bb_layout_init(l, t->config.ranks, axes, 2));
+    for (int i = 0; i < t->n_spatial; i++)
+        if (i == 0 || t->splits[i].width != t->splits[i - 1].width)
+            TRY(add_tile_groups(t, i));
+    TRY(add_pipelines(t));
+    if (t->local_dp > 1)
+        TRY(add_local_dp(t));
+    if (t->gems)
+        TRY(add_pairs(t));
+    if (together && t->mp % 2 && t->replicas > 1)
+        TRY(add_middle(t));
+    if (!together && t->replicas > 1)
+        TRY(add_named(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", &t->comm_dp));
+out:
+    return rc;
+}
+
+/* ---- roles ------------------------------------------------------------------------------------------------------- */
+
+/* Tiles with the same neighbours do the same, unless their peers in the next split stand at different distances. */
+static bool alike(const struct bb_tiling *t, int a, int b)
+{
+    struct bb_place p = bb_tiling_place(t, a), q = bb_tiling_place(t, b);
+    const struct bb_split *s = &t->splits[p.split];
+
+    if (p.split != q.split)
+        return false;
+    if (p.split >= t->n_spatial)
+        return true; /* local replicas */
+    return t->splits[0].width == t->splits[t->n_spatial - 1].width &&
+           bb_tile_neighbours(&s->cut.slices, p.index) == bb_tile_neighbours(&s->cut.slices, q.index);
+}
+
+/* role_of[place] and first[role], the lowest place of each; returns how many roles there are. */
+static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
+{
+    int n = 0;
+
+    for (int place = 0; place < t->mp; place++) {
+        int role = 0;
+
+        while (role < n &&
+               !(alike(t, place, first[role]) && (!t->gems || alike(t, t->mp - 1 - place, t->mp - 1 - first[role]))))
+            role++;
+        if (role == n)
+            first[n++] = place;
+        role_of[place] = role;
+    }
+    return n;
+}
+
+int bb_tiling_build(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
+{
+    int *role_of = calloc((size_t)t->mp, sizeof(int)), *first = calloc((size_t)t->mp, sizeof(int)), n, rc = 0;
+
+    TRY(role_of && first ? 0 : bb_err(BB_EFAIL, "out of memory for the roles of %d places", t->mp));
+    n = find_roles(t, role_of, first);
+    TRY(bb_step_add_roles(t->step, n));
+    for (int i = 0; i < n; i++)
+        TRY(build(t, &t->step->roles[i], first[i]));
+    for (int r = 0; r < t->config.ranks; r++)
+        t->step->role_of[r] = role_of[r % t->mp];
+out:
+    free(role_of);
+    free(first);
+    return rc;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+static const char *describe_tiles(struct bb_tiling *t)
+{
+    const struct bb_split *first = &t->splits[0], *last = &t->splits[t->n_spatial ? t->n_spatial - 1 : 0];
+    const struct bb_tiles_options *o = &t->config.tiles;
+    const char *halos = o->halo_d2 ? ", fused halos" : "";
+
+    if (!t->n_spatial)
+        return "";
+    if (first->width == last->width)
+        return bb_step_text(t->step, ", %d of them on %d %s tiles%s", t->n_spatial, first->width,
+                            bb_slices_name(&first->cut.slices), halos);
+    return bb_step_text(t->step, ", %d of them on %d to %d %s tiles%s", t->n_spatial, first->width, last->width,
+                        bb_slices_name(&first->cut.slices), halos);
+}
+
+int bb_tiling_describe(struct bb_tiling *t, int passes)
+{
+    const struct bb_proxy_config *c = &t->config;
+    const char *tiles = describe_tiles(t);
+    const char *local = t->local_dp > 1 ? bb_step_text(t->step, ", %d local replicas", t->local_dp) : "";
+    const char *turns = t->gems ? bb_step_text(t->step, ", %d replications%s", passes,
+                                               !c->tiles.comm_opt  ? ""
+                                               : c->tiles.odd_step ? " (odd step without all-reduce)"
+                                                                   : " (even step without all-reduce)")
+                                : "";
+
+    t->step->parameters = t->net.parameters;
+    t->step->samples = (double)t->replicas * passes * c->micro_batches * c->micro_batch_size;
+    if (tiles && local && turns)
+        t->step->summary = bb_step_text(t->step, "%s at %d, %d splits%s%s%s, %d micro-batch%s of %d, %d replica%s",
+                                        t->net.name, t->net.image, t->n_splits, tiles, local, turns, c->micro_batches,
+                                        c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas,
+                                        t->replicas == 1 ? "" : "s");
+    return t->step->summary ? 0 : -BB_EFAIL;
+}

@@ -1,0 +1,66 @@
+/*
+ * tiling.h - a network on the ranks of a job: its splits, their tiles, the places of a replica, and the groups that
+ * they form. Shared by `spatial` and `gems`. Pure.
+ *
+ * Places, as in MPI4DL: those of split 0, then those of split 1, ...; a spatial split has P places, one for each tile,
+ * every other one D (local data parallelism). A replica has mp = sum of P + (S - Q) D of them, and rank = replica * mp
+ * + place. GEMS runs a second, inverse replica on the same ranks: its place p is on rank mp - 1 - p.
+ *
+ * Groups (an inverse replica's have their members in ascending ranks as well, so its tiles and splits count backwards):
+ *   halo       the tiles of a split; where splits have different numbers of tiles, one group for each number
+ *   join       all tiles and the D places behind them: hand-over from split to split until maps are whole again
+ *   lp         one place of each split that works on whole maps: a pipeline
+ *   spatial    tiles whose weight gradients are added
+ *   local_dp   the D places of a split        dp   the same place of all replicas
+ *   pair       GEMS: ranks r and mp - 1 - r (of all replicas): both have both of their splits
+ * Neighbouring links of join and lp use two communicators in turn, so that a receive does not queue behind a send.
+ */
+#ifndef BB_PROXIES_SPATIAL_TILING_H
+#define BB_PROXIES_SPATIAL_TILING_H
+
+#include "proxies/spatial/cut.h"
+
+enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
+
+struct bb_split {
+    struct bb_cut cut;
+    int base, width; /* places base .. base + width - 1 */
+    int comm_halo, comm_spatial;
+};
+
+struct bb_tiling {
+    struct bb_proxy_config config; /* with everything settled */
+    struct bb_net net;
+    struct bb_step *step;
+    bool gems;
+    struct bb_split *splits;
+    int n_splits, n_spatial, local_dp;
+    int tiles, mp, replicas; /* places of spatial splits; places in all; copies of them all */
+    int comm_join[BB_REPLICAS][2], comm_lp[BB_REPLICAS][2], n_join, n_lp; /* links take turns */
+    int comm_local_dp, comm_dp, comm_pair, comm_middle;                   /* BB_NONE: none    */
+};
+
+/* bb_tiling_init - from what the user asked; refusals name the nearest valid layout, -BB_EUSAGE. release is fine on a
+ * half-made one. */
+int bb_tiling_init(struct bb_tiling *t, const struct bb_proxy_config *config, struct bb_step *step,
+                   bool gems) BB_MUST_CHECK;
+void bb_tiling_release(struct bb_tiling *t);
+
+/* bb_tiling_layout - the groups and communicators, into the step's layout. */
+int bb_tiling_layout(struct bb_tiling *t) BB_MUST_CHECK;
+
+/* A place: its split, and which tile or local replica it is there. */
+struct bb_place {
+    int split, index;
+};
+struct bb_place bb_tiling_place(const struct bb_tiling *t, int place);
+
+/* bb_tiling_build - the roles of the step, each written by `build` for its lowest place: places of equal programs share
+ * one. */
+int bb_tiling_build(struct bb_tiling *t,
+                    int (*build)(struct bb_tiling *t, struct bb_role *role, int place)) BB_MUST_CHECK;
+
+/* bb_tiling_describe - the one-line summary, parameters and samples of the step; passes: of one step. */
+int bb_tiling_describe(struct bb_tiling *t, int passes) BB_MUST_CHECK;
+
+#endif

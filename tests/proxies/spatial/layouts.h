@@ -1,0 +1,85 @@
+/*
+ * layouts.h - steps of `spatial` and `gems` for tests: from the options that shape them, and what a rank's program
+ * holds.
+ */
+#ifndef BB_TESTS_SPATIAL_LAYOUTS_H
+#define BB_TESTS_SPATIAL_LAYOUTS_H
+
+#include "proxies/check.h"
+#include "proxies/proxy.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static inline int try_layout(struct bb_step *step, const char *name, struct bb_proxy_config config)
+{
+    const struct bb_words words = {.word = {name}, .n = 1};
+    const struct bb_proxy *proxy;
+    int rc;
+
+    *step = (struct bb_step){0};
+    rc = bb_proxy_configure(&config, &words, &proxy);
+    return rc ? rc : bb_step_build(step, proxy, &config);
+}
+
+static inline void layout(struct bb_step *step, const char *name, struct bb_proxy_config config)
+{
+    struct bb_checks checks;
+
+    assert_int_equal(try_layout(step, name, config), 0);
+    assert_int_equal(bb_step_enforce(step, &checks), 0);
+    assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
+    bb_checks_release(&checks);
+}
+
+struct sum {
+    size_t calls, elements;
+};
+
+/* Operations of one kind that a rank has in a group; phase BB_PHASES: in any. */
+static inline struct sum sum_of(const struct bb_step *step, int rank, enum bb_op_kind kind, const char *group,
+                                enum bb_phase phase)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+    struct sum sum = {0, 0};
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+
+        if (op->kind != kind || (phase != BB_PHASES && op->phase != phase) ||
+            strcmp(step->layout.groups[step->layout.comms[op->comm].group].name, group) != 0)
+            continue;
+        sum.calls++;
+        sum.elements += op->count;
+    }
+    return sum;
+}
+
+static inline struct sum sum_of_all(const struct bb_step *step, enum bb_op_kind kind, const char *group,
+                                    enum bb_phase phase)
+{
+    struct sum all = {0, 0};
+
+    for (int r = 0; r < step->layout.ranks; r++) {
+        struct sum one = sum_of(step, r, kind, group, phase);
+
+        all.calls += one.calls;
+        all.elements += one.elements;
+    }
+    return all;
+}
+
+static inline void assert_sum(struct sum sum, size_t calls, size_t elements)
+{
+    assert_int_equal(sum.calls, calls);
+    assert_int_equal(sum.elements, elements);
+}
+
+#endif

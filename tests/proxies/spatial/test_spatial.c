@@ -1,0 +1,358 @@
+/* test_spatial.c - steps of `spatial`: traffic against counts made elsewhere, orders, and layouts that cannot be. */
+#include "layouts.h"
+
+#define TILES(...) .tiles = {__VA_ARGS__}
+
+/* ---- ResNet-110-v2 at 1024^2, one sample, 2 splits, 4 tiles ------------------------------------------------------ */
+
+static void strips_of_a_resnet(void **state)
+{
+    static const char *const slices[] = {"vertical", "horizontal"};
+    struct bb_step step;
+
+    (void)state;
+    for (int s = 0; s < 2; s++) {
+        layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.slice = slices[s], .spatial_parts = "4")});
+        assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 37, 1526784);
+        assert_sum(sum_of(&step, 3, BB_OP_RECV, "halo", BB_PHASE_FORWARD), 37, 1526784);
+        assert_sum(sum_of(&step, 1, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 74, 3053568);
+        assert_sum(sum_of(&step, 2, BB_OP_RECV, "halo", BB_PHASE_FORWARD), 74, 3053568);
+        assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASES), 222, 36642816 / 4);
+        bb_step_release(&step);
+    }
+}
+
+static void squares_of_a_resnet(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.slice = "square", .spatial_parts = "4")});
+    for (int r = 0; r < 4; r++) {
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 111, 1528787);
+        assert_sum(sum_of(&step, r, BB_OP_RECV, "halo", BB_PHASES), 111, 1528787);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "spatial", BB_PHASE_GRADIENTS), 1, 837152);
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 1, 33554432 / 4);
+        assert_sum(sum_of(&step, r, BB_OP_RECV, "join", BB_PHASE_BACKWARD), 1, 33554432 / 4);
+    }
+    assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASES), 444, 24460592 / 4);
+    assert_sum(sum_of(&step, 4, BB_OP_RECV, "join", BB_PHASE_FORWARD), 4, 134217728 / 4);
+    assert_true(step.roles[step.role_of[4]].training_bytes[BB_USE_PARAMETERS] == 4 * 8944650.0);
+    assert_true(step.roles[step.role_of[0]].training_bytes[BB_USE_OPTIMIZER] == 4 * 837152.0);
+    bb_step_release(&step);
+}
+
+/* ---- backward, fused, several micro-batches and replicas --------------------------------------------------------- */
+
+static void exact_gradients_double_the_halos(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.spatial_parts = "4", .halo_bwd = "dx")});
+    assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 444, 24460592 / 4);
+    assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASE_BACKWARD), 444, 24460592 / 4);
+    bb_step_release(&step);
+}
+
+/* dy: output channels on output tiles; blocks of 16 at 1024^2, one of 64 at stride 2, 5 of 64 at 512^2; the first
+ * convolution has no gradient of its input. */
+static void gradients_of_outputs(void **state)
+{
+    const size_t strip = 2 * 12 * 16 * 1024 + 2 * 6 * 64 * 512;
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial",
+           (struct bb_proxy_config){.ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_bwd = "dy")});
+    assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASE_BACKWARD), 36, strip);
+    assert_sum(sum_of(&step, 1, BB_OP_RECV, "halo", BB_PHASE_BACKWARD), 72, 2 * strip);
+    bb_step_release(&step);
+}
+
+static void fused_halos_are_fewer_and_wider(void **state)
+{
+    const size_t first = 2 * 16 + 11 * 2 * 64, last = 3 * 64, rest = 5 * 2 * 128; /* H x channels */
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial",
+           (struct bb_proxy_config){.ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_d2 = true)});
+    assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 19, 3072 + (first + last) * 1024 + rest * 512);
+    bb_step_release(&step);
+}
+
+static void everything_grows_with_batches_and_replicas(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial",
+           (struct bb_proxy_config){
+               .ranks = 15, .micro_batches = 3, .micro_batch_size = 2, TILES(.spatial_parts = "4", .splits = 2)});
+    for (int r = 0; r < 15; r += 5) {
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 3 * 111, 6 * 1528787);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "spatial", BB_PHASES), 1, 837152);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "dp", BB_PHASES), 1, 837152);
+        assert_sum(sum_of(&step, r + 4, BB_OP_COLLECTIVE, "dp", BB_PHASES), 1, 8944650);
+        assert_sum(sum_of(&step, r + 4, BB_OP_RECV, "join", BB_PHASES), 3 * 4, 6 * 134217728UL / 4);
+    }
+    assert_true(step.samples == 18);
+    bb_step_release(&step);
+}
+
+/* ---- hand-over --------------------------------------------------------------------------------------------------- */
+
+static void two_tensors_of_an_amoebanet(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial",
+           (struct bb_proxy_config){.ranks = 5, .model = "amoebanet_d", TILES(.spatial_parts = "4", .splits = 2)});
+    assert_sum(sum_of(&step, 4, BB_OP_RECV, "join", BB_PHASE_FORWARD), 8, 109051904 / 4);
+    assert_sum(sum_of(&step, 4, BB_OP_SEND, "join", BB_PHASE_BACKWARD), 8, 109051904 / 4);
+    assert_sum(sum_of(&step, 2, BB_OP_SEND, "join", BB_PHASE_FORWARD), 2, 109051904 / 16);
+    bb_step_release(&step);
+}
+
+/* 3 splits, 2 of them spatial, on 4 and 2 tiles: places 0-3, 4-5, 6. */
+static void strips_join_two_to_one(void **state)
+{
+    const size_t between = 64 * 1024 * 1024, last = 128 * 512 * 512;
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial",
+           (struct bb_proxy_config){.ranks = 7, TILES(.spatial_parts = "4,2", .splits = 3, .slice = "vertical")});
+    for (int r = 0; r < 4; r++)
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 1, between / 4);
+    for (int r = 4; r < 6; r++) {
+        assert_sum(sum_of(&step, r, BB_OP_RECV, "join", BB_PHASE_FORWARD), 2, between / 2);
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 1, last / 2);
+    }
+    assert_sum(sum_of(&step, 6, BB_OP_RECV, "join", BB_PHASE_FORWARD), 2, last);
+    assert_sum(sum_of(&step, 0, BB_OP_RECV, "halo of 4", BB_PHASES), 23, 3072 + 32 * 1024 + 10 * 80 * 1024);
+    bb_step_release(&step);
+}
+
+static void local_replicas_share_a_batch(void **state)
+{
+    const size_t map = 128 * 512 * 512;
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial",
+           (struct bb_proxy_config){.ranks = 4 + 2 * 2,
+                                    .micro_batch_size = 4,
+                                    TILES(.spatial_parts = "4", .splits = 3, .local_dp = 2, .balance = "19,10,9")});
+    for (int r = 0; r < 4; r++)
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 2, 4 * map / 4);
+    for (int r = 4; r < 6; r++) {
+        assert_sum(sum_of(&step, r, BB_OP_RECV, "join", BB_PHASE_FORWARD), 4, 2 * map);
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "lp", BB_PHASE_FORWARD), 1, 2 * 256 * 256 * 256);
+        assert_int_equal(sum_of(&step, r, BB_OP_COLLECTIVE, "local_dp", BB_PHASES).calls, 1);
+    }
+    bb_step_release(&step);
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+/* One letter for each operation: kernels c, halos h (sent) and r, hand-over > and <, gradients G; upper half forward.
+ */
+static void letters(const struct bb_step *step, int rank, char *text, size_t room)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_ops && n + 2 < room; i++) {
+        const struct bb_op *op = &p->ops[i];
+        bool halo = op->comm != BB_NONE && strcmp(step->layout.comms[op->comm].name, "halo") == 0;
+        char c = op->kind == BB_OP_COMPUTE      ? 'c'
+                 : op->kind == BB_OP_COLLECTIVE ? 'G'
+                 : op->kind == BB_OP_SEND       ? (halo ? 'h' : '>')
+                                                : (halo ? 'r' : '<');
+
+        if (n == 0 || text[n - 1] != c || c != 'c')
+            text[n++] = c;
+    }
+    text[n] = '\0';
+}
+
+/* CosmoFlow in 4 splits of 2 modules, the first on two strips: 2 convolutions and pools each. */
+static void a_step_is_gpipe(void **state)
+{
+    const struct bb_proxy_config c = {.ranks = 5,
+                                      .model = "cosmoflow",
+                                      .micro_batches = 2,
+                                      TILES(.spatial_parts = "2", .splits = 4, .halo_bwd = "dx")};
+    struct bb_step step;
+    char text[128];
+
+    (void)state;
+    layout(&step, "spatial", c);
+    letters(&step, 0, text, sizeof(text));
+    assert_string_equal(text, "hrchrc>hrchrc><chrchr<chrchrG");
+    letters(&step, 2, text, sizeof(text));
+    assert_string_equal(text, "<<c><<c><c>><c>>");
+    letters(&step, 3, text, sizeof(text));
+    assert_string_equal(text, "<c><c><c><c>");
+    letters(&step, 4, text, sizeof(text));
+    assert_string_equal(text, "<c<c>c>");
+    bb_step_release(&step);
+}
+
+/* With overlap, the kernel of the inside stands behind the start of the exchange and waits for none of it. */
+static void the_inside_runs_beside_its_halo(void **state)
+{
+    const struct bb_proxy_config c = {
+        .ranks = 5, .model = "cosmoflow", TILES(.spatial_parts = "2", .splits = 4, .halo_overlap = true)};
+    const struct bb_program *p;
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial", c);
+    p = bb_step_program(&step, 0);
+    assert_int_equal(p->ops[0].kind, BB_OP_SEND);
+    assert_int_equal(p->ops[1].kind, BB_OP_RECV);
+    assert_int_equal(p->ops[0].call, p->ops[1].call);
+    assert_int_equal(p->ops[2].kind, BB_OP_COMPUTE);
+    assert_int_equal(p->ops[2].waits, 0);
+    assert_int_equal(p->ops[3].kind, BB_OP_COMPUTE);
+    assert_int_equal(p->ops[3].waits, 1);
+    assert_int_equal(p->wait_list[p->ops[3].first_wait], 1);
+    bb_step_release(&step);
+}
+
+/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+
+static void layouts_that_cannot_be(void **state)
+{
+    const struct bb_proxy_config rows[] = {
+        {.ranks = 5, TILES(.image_size = 1000)},
+        {.ranks = 4, TILES(.spatial_parts = "3")},
+        {.ranks = 9, TILES(.spatial_parts = "8", .slice = "square")},
+        {.ranks = 6, TILES(.spatial_parts = "4", .splits = 2)},
+        {.ranks = 5, TILES(.spatial_parts = "4", .splits = 1)},
+        {.ranks = 5, TILES(.spatial_parts = "4", .splits = 2, .spatial_splits = 2)},
+        {.ranks = 43, TILES(.spatial_parts = "4", .splits = 39)},
+        {.ranks = 7, TILES(.spatial_parts = "2,4", .splits = 3)},
+        {.ranks = 21, TILES(.spatial_parts = "16,4", .slice = "square", .splits = 3)},
+        {.ranks = 9, TILES(.spatial_parts = "4,4,4", .spatial_splits = 2, .splits = 3)},
+        {.ranks = 5, TILES(.spatial_parts = "4x")},
+        {.ranks = 5, TILES(.spatial_parts = "4,")},
+        {.ranks = 5, TILES(.spatial_parts = "")},
+        {.ranks = 5, TILES(.spatial_parts = "4", .balance = "19,20")},
+        {.ranks = 5, TILES(.spatial_parts = "4", .balance = "19,19", .splits = 3)},
+        {.ranks = 6, .micro_batch_size = 3, TILES(.spatial_parts = "4", .splits = 2, .local_dp = 2)},
+        {.ranks = 5, TILES(.fused_layers = 2)},
+        {.ranks = 5, TILES(.halo_d2 = true, .halo_bwd = "dy")},
+        {.ranks = 5, TILES(.halo_d2 = true, .halo_overlap = true)},
+        {.ranks = 5, TILES(.replications = 2)},
+        {.ranks = 5, TILES(.comm_opt = true)},
+        {.ranks = 65, TILES(.spatial_parts = "64", .splits = 2, .image_size = 32, .slice = "vertical")},
+        {.ranks = 5, TILES(.spatial_parts = "4", .image_size = 32, .halo_d2 = true, .fused_layers = 12)},
+        {.ranks = 13, .model = "cosmoflow", TILES(.spatial_parts = "4", .spatial_splits = 3, .splits = 4)},
+        {.ranks = 5, .layers = 100},
+        {.ranks = 5, .model = "gpt3"},
+    };
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (try_layout(&step, "spatial", rows[i]) != -BB_EUSAGE)
+            fail_msg("row %zu is not refused", i);
+}
+
+/* Nobody asked for a layout: the smallest that fits. */
+static void the_usual_layout_follows_from_the_ranks(void **state)
+{
+    static const int rows[][3] = {{3, 2, 3}, {4, 2, 4}, {5, 4, 5}, {6, 4, 6}, {8, 4, 8}, {10, 4, 5}, {35, 4, 5}};
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        layout(&step, "spatial", (struct bb_proxy_config){.ranks = rows[i][0]});
+        assert_int_equal(step.layout.groups[0].size, rows[i][1]);
+        assert_int_equal(step.layout.axes[0].size, rows[i][2]);
+        bb_step_release(&step);
+    }
+    assert_int_equal(try_layout(&step, "spatial", (struct bb_proxy_config){.ranks = 2}), -BB_EUSAGE);
+}
+
+/* ---- any layout -------------------------------------------------------------------------------------------------- */
+
+static unsigned random_below(unsigned *seed, unsigned n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (*seed >> 8) % n;
+}
+
+static struct bb_proxy_config random_layout(unsigned *seed)
+{
+    static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"};
+    static const char *const parts[] = {"2", "4", "16", "8,8", "8,4", "4,2", "4,4"};
+    static const int tiles[] = {2, 4, 16, 16, 12, 6, 8}, spatial[] = {1, 1, 1, 2, 2, 2, 2};
+    static const char *const slices[] = {NULL, "vertical", "horizontal"}, *const ways[] = {"none", "dx", "dy"};
+    static const char *const computes[] = {"none", "timed", "gemm"};
+    unsigned p = random_below(seed, 7), model = random_below(seed, 3);
+    int splits = spatial[p] + 1 + (int)random_below(seed, model == 2 ? 2 : 4), local = 1 + (int)random_below(seed, 2);
+    struct bb_proxy_config c = {.model = models[model],
+                                .micro_batches = 1 + (int)random_below(seed, 3),
+                                .micro_batch_size = local * (1 + (int)random_below(seed, 2)),
+                                .compute = computes[random_below(seed, 3)]};
+
+    c.tiles = (struct bb_tiles_options){.image_size = 512,
+                                        .slice = slices[random_below(seed, 3)],
+                                        .spatial_parts = parts[p],
+                                        .splits = splits,
+                                        .halo_d2 = random_below(seed, 3) == 0,
+                                        .halo_bwd = ways[random_below(seed, 3)],
+                                        .local_dp = local};
+    if (c.tiles.halo_d2 && strcmp(c.tiles.halo_bwd, "dy") == 0)
+        c.tiles.halo_bwd = "dx";
+    c.tiles.fused_layers = c.tiles.halo_d2 ? 1 + (int)random_below(seed, 2) : 0;
+    c.tiles.halo_overlap = !c.tiles.halo_d2 && random_below(seed, 2);
+    c.ranks = (tiles[p] + (splits - spatial[p]) * local) * (1 + (int)random_below(seed, 2));
+    return c;
+}
+
+static void any_layout_is_sound(void **state)
+{
+    unsigned seed = 7;
+    struct bb_step step;
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        struct bb_proxy_config c = random_layout(&seed);
+        struct sum sent, received;
+
+        layout(&step, "spatial", c);
+        sent = sum_of_all(&step, BB_OP_SEND, "join", BB_PHASE_FORWARD);
+        received = sum_of_all(&step, BB_OP_RECV, "join", BB_PHASE_BACKWARD);
+        assert_sum(sent, received.calls, received.elements);
+        bb_step_release(&step);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strips_of_a_resnet),
+        cmocka_unit_test(squares_of_a_resnet),
+        cmocka_unit_test(exact_gradients_double_the_halos),
+        cmocka_unit_test(gradients_of_outputs),
+        cmocka_unit_test(fused_halos_are_fewer_and_wider),
+        cmocka_unit_test(everything_grows_with_batches_and_replicas),
+        cmocka_unit_test(two_tensors_of_an_amoebanet),
+        cmocka_unit_test(strips_join_two_to_one),
+        cmocka_unit_test(local_replicas_share_a_batch),
+        cmocka_unit_test(a_step_is_gpipe),
+        cmocka_unit_test(the_inside_runs_beside_its_halo),
+        cmocka_unit_test(layouts_that_cannot_be),
+        cmocka_unit_test(the_usual_layout_follows_from_the_ranks),
+        cmocka_unit_test(any_layout_is_sound),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -11,10 +11,12 @@
  * number has one split twice and adds by itself.
  *
  * --comm-opt: no all-reduce. The replica of pass 0 leads: behind its forward pass each rank sends its parameters to its
- * partner, whose other replica has the same split (the rank of the last split, which goes straight on to its backward
- * pass, receives before and sends after them). Behind the last forward pass of the other replica the leader's gradients
- * go the same way and are added, and only that other replica is updated. So in the next step it leads: even and odd
- * steps take turns. A program is one step, an even one; --odd-step shows the other, which is its mirror image.
+ * partner, whose other replica has the same split. The rank of the last split, which goes straight on to its backward
+ * pass, receives before its (last) forward and sends behind its backward pass; its partner, the rank of the first,
+ * begins to receive when the last gradients have come: so it is safe in any order, and hidden. Behind the last forward
+ * pass of the other replica the leader's gradients go the same way and are added, and only that other replica is
+ * updated. So in the next step it leads: even and odd steps take turns. A program is one step, an even one; --odd-step
+ * shows the other, which is its mirror image.
  */
 #include "proxies/spatial/spatial.h"
 
@@ -78,26 +80,20 @@ static int trade(struct pairing *p, const char *what, enum bb_buffer_use sent, e
 
 static const char parameters[] = "parameters";
 
-static void before_first_forward(struct pairing *p)
+/* Between the arrival of the last micro-batch of the leader's first pass and its kernels. */
+static void trade_amid(struct pairing *p, enum bb_way way)
 {
-    if (p->is_last)
+    if (way == BB_FORWARD ? p->is_last : p->is_first)
         p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
 }
 
-static void after_first_forward(struct pairing *p)
+/* Behind one way of the leader's first pass. */
+static void trade_behind(struct pairing *p, enum bb_way way)
 {
-    if (p->is_first) {
+    if (way == BB_FORWARD ? p->is_first : p->is_last)
         (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
-        p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
-    } else if (!p->is_last) {
+    else if (way == BB_FORWARD && !p->is_last)
         p->arrived = trade(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
-    }
-}
-
-static void after_first_backward(struct pairing *p)
-{
-    if (p->is_last)
-        (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
 }
 
 static void accumulate(struct pairing *p, size_t count)
@@ -190,38 +186,41 @@ static void sum_both(struct pairing *p)
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-static void micro_batches(struct pairing *p, int pass, void (*go)(struct bb_walk *, struct bb_side *))
+/* One way of a pass, with what the partners trade meanwhile. Returns the receive of the leader's gradients, or BB_NONE.
+ */
+static int micro_batches(struct pairing *p, int pass, enum bb_way way)
 {
+    struct bb_side *side = pass % 2 == 0 ? p->leader : p->follower;
+    bool trades = config_of(p)->tiles.comm_opt && !p->is_middle;
     struct bb_script *s = &p->walk.script;
     int m = config_of(p)->micro_batches;
 
     for (int i = 0; i < m; i++) {
         s->micro_batch = pass * m + i;
-        go(&p->walk, pass % 2 == 0 ? p->leader : p->follower);
+        bb_walk_receive(&p->walk, side, way);
+        if (trades && pass == 0 && i == m - 1)
+            trade_amid(p, way);
+        bb_walk_on(&p->walk, side, way);
     }
     s->micro_batch = BB_NONE;
+    if (trades && pass == 0)
+        trade_behind(p, way);
+    if (trades && pass == config_of(p)->tiles.replications - 1 && way == BB_FORWARD)
+        return trade(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
+    return BB_NONE;
 }
 
 static void write_step(struct pairing *p)
 {
-    int eta = config_of(p)->tiles.replications, arrived = BB_NONE;
-    bool trades = config_of(p)->tiles.comm_opt, alone = !trades || p->is_middle;
+    int arrived = BB_NONE;
 
-    for (int k = 0; k < eta; k++) {
-        if (k == 0 && !alone)
-            before_first_forward(p);
-        if (k == 1)
+    for (int pass = 0; pass < config_of(p)->tiles.replications; pass++) {
+        if (pass == 1)
             bb_script_wait(&p->walk.script, p->arrived);
-        micro_batches(p, k, bb_walk_forward);
-        if (k == 0 && !alone)
-            after_first_forward(p);
-        if (k == eta - 1 && !alone)
-            arrived = trade(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
-        micro_batches(p, k, bb_walk_backward);
-        if (k == 0 && !alone)
-            after_first_backward(p);
+        arrived = micro_batches(p, pass, BB_FORWARD);
+        (void)micro_batches(p, pass, BB_BACKWARD);
     }
-    if (trades)
+    if (config_of(p)->tiles.comm_opt)
         update_follower(p, arrived);
     else
         sum_both(p);

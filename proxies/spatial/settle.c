@@ -313,12 +313,14 @@ static void settle_rest(struct bb_proxy_config *c)
 static int refuse_ranks(const struct bb_settled *s, const struct bb_proxy_config *c)
 {
     long long mp = places_of(s, s->n_splits);
+    int whole = s->n_splits - s->n_spatial, n = 0;
     char why[96];
 
     if (mp > BB_MOST_LAYERS)
         return bb_err(BB_EUSAGE, "%s: a replica of %lld ranks, expected at most %d", c->proxy, mp, BB_MOST_LAYERS);
-    snprintf(why, sizeof(why), "%d tile%s + %d split%s%s", tiles_of(s), tiles_of(s) == 1 ? "" : "s",
-             s->n_splits - s->n_spatial, s->n_splits - s->n_spatial == 1 ? "" : "s",
+    if (tiles_of(s))
+        n = snprintf(why, sizeof(why), "%d tiles + ", tiles_of(s));
+    snprintf(why + n, sizeof(why) - (size_t)n, "%d split%s%s", whole, whole == 1 ? "" : "s",
              s->local_dp > 1 ? " x local replicas" : "");
     return bb_refuse_ranks(c, (int)mp, why);
 }

@@ -13,12 +13,14 @@
 
 #include <string.h>
 
-static void micro_batches(struct bb_walk *w, void (*go)(struct bb_walk *, struct bb_side *))
+static void micro_batches(struct bb_walk *w, enum bb_way way)
 {
     struct bb_script *s = &w->script;
 
-    for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++)
-        go(w, &w->sides[BB_USUAL]);
+    for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++) {
+        bb_walk_receive(w, &w->sides[BB_USUAL], way);
+        bb_walk_on(w, &w->sides[BB_USUAL], way);
+    }
     s->micro_batch = BB_NONE;
 }
 
@@ -53,8 +55,8 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
     role->name = at.split < t->n_spatial ? bb_step_text(t->step, "split %d, tile %d", at.split, at.index)
                                          : bb_step_text(t->step, "split %d", at.split);
     TRY(bb_walk_init(&w, t, &role->program, place));
-    micro_batches(&w, bb_walk_forward);
-    micro_batches(&w, bb_walk_backward);
+    micro_batches(&w, BB_FORWARD);
+    micro_batches(&w, BB_BACKWARD);
     reduce(&w);
     bb_walk_memory(&w, role->training_bytes);
     rc = role->name ? bb_script_result(&w.script) : -BB_EFAIL;

@@ -143,11 +143,6 @@ static int move(struct bb_walk *w, struct bb_hands *h, bool send)
     return last;
 }
 
-static void receive(struct bb_walk *w, struct bb_hands *h)
-{
-    bb_script_wait(&w->script, move(w, h, false));
-}
-
 /* Before its buffers are written again, the send of two turns ago has left. */
 static void free_room(struct bb_walk *w, struct bb_hands *h)
 {
@@ -327,34 +322,27 @@ static void backward_segment(struct bb_walk *w, struct bb_side *side, const stru
         exchange(w, side, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(side, g)});
 }
 
-void bb_walk_forward(struct bb_walk *w, struct bb_side *side)
+void bb_walk_receive(struct bb_walk *w, struct bb_side *side, enum bb_way way)
 {
-    const struct bb_cut *cut = &side->split->cut;
-
-    w->script.phase = BB_PHASE_FORWARD;
-    receive(w, &side->before);
-    for (int i = 0; i < cut->n_segments; i++) {
-        if (i == cut->n_segments - 1)
-            free_room(w, &side->behind);
-        forward_segment(w, side, &cut->segments[i]);
-    }
-    w->script.layer = BB_NONE;
-    send_on(w, &side->behind);
+    w->script.phase = way == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    bb_script_wait(&w->script, move(w, way == BB_FORWARD ? &side->before : &side->behind, false));
 }
 
-void bb_walk_backward(struct bb_walk *w, struct bb_side *side)
+void bb_walk_on(struct bb_walk *w, struct bb_side *side, enum bb_way way)
 {
+    struct bb_hands *to = way == BB_FORWARD ? &side->behind : &side->before;
     const struct bb_cut *cut = &side->split->cut;
 
-    w->script.phase = BB_PHASE_BACKWARD;
-    receive(w, &side->behind);
-    for (int i = cut->n_segments - 1; i >= 0; i--) {
-        if (i == 0)
-            free_room(w, &side->before);
-        backward_segment(w, side, &cut->segments[i]);
+    for (int i = 0; i < cut->n_segments; i++) {
+        if (i == cut->n_segments - 1)
+            free_room(w, to);
+        if (way == BB_FORWARD)
+            forward_segment(w, side, &cut->segments[i]);
+        else
+            backward_segment(w, side, &cut->segments[cut->n_segments - 1 - i]);
     }
     w->script.layer = BB_NONE;
-    send_on(w, &side->before);
+    send_on(w, to);
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */

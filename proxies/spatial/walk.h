@@ -49,9 +49,9 @@ struct bb_walk {
 int bb_walk_init(struct bb_walk *w, struct bb_tiling *t, struct bb_program *program, int place) BB_MUST_CHECK;
 void bb_walk_release(struct bb_walk *w);
 
-/* One micro-batch; the labels of the script are set by the caller. */
-void bb_walk_forward(struct bb_walk *w, struct bb_side *side);
-void bb_walk_backward(struct bb_walk *w, struct bb_side *side);
+/* One micro-batch one way: receive it, then compute it and send it on. Labels of micro-batches are the caller's. */
+void bb_walk_receive(struct bb_walk *w, struct bb_side *side, enum bb_way way);
+void bb_walk_on(struct bb_walk *w, struct bb_side *side, enum bb_way way);
 
 /* bb_walk_reduce - the thread waits for the all-reduce of that buffer, in place. */
 struct bb_script_lane bb_walk_lane(struct bb_walk *w, int comm);

@@ -1,0 +1,313 @@
+/* test_gems.c - steps of `gems`: orders, gradients of pairs, makespans, and the form without all-reduce. */
+#include "layouts.h"
+
+#include "proxies/predict.h"
+
+static const size_t split[4] = {97184, 620416, 1675520, 7388682}; /* ResNet-110-v2 at 1024^2, S = 4 */
+static const size_t boundary[3] = {64UL << 20, 128UL << 18, 256UL << 16};
+
+/* ---- gradients and messages -------------------------------------------------------------------------------------- */
+
+static void pairs_add_both_splits(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4});
+    for (int r = 0; r < 4; r++) {
+        const struct bb_program *p = bb_step_program(&step, r);
+        const struct bb_op *lower = &p->ops[p->n_ops - 2], *upper = &p->ops[p->n_ops - 1];
+
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASE_GRADIENTS), 2, split[r] + split[3 - r]);
+        assert_int_equal(lower->count, split[r < 2 ? r : 3 - r]);
+        assert_int_equal(upper->count, split[r < 2 ? 3 - r : r]);
+        assert_true(step.roles[step.role_of[r]].training_bytes[BB_USE_PARAMETERS] ==
+                    4.0 * (double)(split[r] + split[3 - r]));
+    }
+    assert_int_equal(split[0] + split[3], 7485866);
+    assert_int_equal(split[1] + split[2], 2295936);
+    assert_sum(sum_of_all(&step, BB_OP_SEND, "lp", BB_PHASES), 2 * 2 * 3,
+               2 * 2 * (boundary[0] + boundary[1] + boundary[2]));
+    bb_step_release(&step);
+}
+
+static void five_splits(void **state)
+{
+    static const size_t five[5] = {71520, 167872, 836864, 1793536, 6912010};
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 5, .tiles = {.splits = 5, .replications = 4}});
+    for (int r = 0; r < 5; r++) {
+        struct sum pair = sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES);
+
+        assert_sum(pair, r == 2 ? 0 : 2, r == 2 ? 0 : five[r] + five[4 - r]); /* the middle adds by itself */
+    }
+    bb_step_release(&step);
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 10, .tiles = {.splits = 5}});
+    assert_sum(sum_of(&step, 7, BB_OP_COLLECTIVE, "middle", BB_PHASES), 1, five[2]);
+    bb_step_release(&step);
+}
+
+/* Copies of the four ranks: the pair's two ranks of all of them. */
+static void hybrid_pairs_span_all_copies(void **state)
+{
+    struct bb_step step;
+    int group = 0;
+
+    (void)state;
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 12, .tiles = {.splits = 4}});
+    while (strcmp(step.layout.groups[group].name, "pair") != 0)
+        group++;
+    assert_int_equal(step.layout.groups[group].size, 6);
+    for (int r = 0; r < 12; r++) {
+        assert_int_equal(bb_group_instance(&step.layout, group, r), r % 4 < 2 ? r % 4 : 3 - r % 4);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES), 2, split[r % 4] + split[3 - r % 4]);
+    }
+    assert_true(step.samples == 6);
+    bb_step_release(&step);
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+/* The phase and receives, kernels and sends of a rank: F B G, < c >. */
+static void order_of(const struct bb_step *step, int rank, char *text)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+    char before = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        bool kernel = op->kind == BB_OP_COMPUTE;
+
+        char letter = kernel ? "FBGO"[op->phase] : 0;
+
+        if (kernel && before == letter)
+            continue;
+        before = letter;
+        if (kernel)
+            *text++ = letter;
+        else
+            *text++ = op->kind == BB_OP_COLLECTIVE ? '+' : op->kind == BB_OP_SEND ? '>' : '<';
+    }
+    *text = '\0';
+}
+
+static void passes_take_turns(void **state)
+{
+    static const char *const mast[4] = {"F><B<FB>++", "<F><B><F><B>++", "<F><B><F><B>++", "<FB>F><B++"};
+    struct bb_step step;
+    char text[200];
+
+    (void)state;
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow"});
+    for (int r = 0; r < 4; r++) {
+        order_of(&step, r, text);
+        assert_string_equal(text, mast[r]);
+    }
+    bb_step_release(&step);
+    layout(
+        &step, "gems",
+        (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow", .micro_batches = 2, .tiles = {.replications = 4}});
+    order_of(&step, 1, text);
+    assert_string_equal(text, "<F><F><B><B><F><F><B><B><F><F><B><B><F><F><B><B>++");
+    bb_step_release(&step);
+}
+
+/* ---- makespan ---------------------------------------------------------------------------------------------------- */
+
+/* A cluster on which nothing but compute takes time. */
+static const struct bb_cluster free_network = {.name = "free",
+                                               .gpus_per_node = 64,
+                                               .sm_count = 100,
+                                               .clock_khz = 1000000,
+                                               .memory_gbps = 1e12,
+                                               .memory_bytes = 80e9,
+                                               .tflops_float32 = 1,
+                                               .tflops_float16 = 1,
+                                               .tflops_bfloat16 = 1,
+                                               .tflops_float64 = 1,
+                                               .intra = {0, 1e12},
+                                               .inter = {0, 1e12}};
+
+static int64_t predicted_ns(struct bb_proxy_config c)
+{
+    struct bb_prediction p;
+    struct bb_step step;
+    int64_t ns;
+
+    layout(&step, "gems", c);
+    assert_int_equal(bb_predict(&step, &free_network, &p), 0);
+    ns = p.classes[p.slowest].all.step_ns;
+    bb_prediction_release(&p);
+    bb_step_release(&step);
+    return ns;
+}
+
+/* Kernels are rounded to ns one by one: as many as a split has segments and passes may be off by one each. */
+static void assert_makespan(int splits, int eta, double f, double b, bool comm_opt, double units)
+{
+    int64_t ns =
+        predicted_ns((struct bb_proxy_config){.ranks = splits,
+                                              .forward_us = 1000 * f,
+                                              .backward_us = 1000 * b,
+                                              .tiles = {.splits = splits, .replications = eta, .comm_opt = comm_opt}});
+
+    assert_true(ns > (int64_t)(units * 1e6) - 2000 && ns < (int64_t)(units * 1e6) + 2000);
+}
+
+static void makespans_are_those_of_the_formula(void **state)
+{
+    static const double times[][2] = {{1, 2}, {2, 1}, {1, 1}, {1, 3}};
+
+    (void)state;
+    assert_makespan(4, 2, 1, 2, false, 21);
+    assert_makespan(4, 4, 1, 2, false, 39);
+    for (int s = 4; s <= 5; s++)
+        for (int eta = 2; eta <= 6; eta += 2)
+            for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++) {
+                double f = times[t][0], b = times[t][1], most = f > b ? f : b, least = f > b ? b : f;
+
+                assert_makespan(s, eta, f, b, false, eta * s * most + s * least + (eta - 1) * least);
+                assert_makespan(s, eta, f, b, true, eta * s * most + s * least + (eta - 1) * least);
+            }
+}
+
+/* ---- without all-reduce ------------------------------------------------------------------------------------------ */
+
+static void partners_trade_parameters_and_gradients(void **state)
+{
+    struct bb_step even, odd;
+
+    (void)state;
+    layout(&even, "gems", (struct bb_proxy_config){.ranks = 4, .tiles = {.comm_opt = true, .replications = 4}});
+    layout(&odd, "gems",
+           (struct bb_proxy_config){.ranks = 4, .tiles = {.comm_opt = true, .replications = 4, .odd_step = true}});
+    for (int r = 0; r < 4; r++) {
+        assert_sum(sum_of(&even, r, BB_OP_SEND, "pair", BB_PHASES), 2, 2 * split[r]);
+        assert_sum(sum_of(&even, r, BB_OP_RECV, "pair", BB_PHASES), 2, 2 * split[3 - r]);
+        assert_sum(sum_of(&even, r, BB_OP_COLLECTIVE, "pair", BB_PHASES), 0, 0);
+        assert_sum(sum_of(&odd, 3 - r, BB_OP_SEND, "pair", BB_PHASES), 2, 2 * split[r]);
+    }
+    bb_step_release(&even);
+    bb_step_release(&odd);
+}
+
+/* Parameters behind the forward pass, but around both on the last split, and when gradients have come on the first. */
+static void trades_stand_where_the_bubble_is(void **state)
+{
+    static const char *const even[4] = {"F>><<B<F><B>", "<F>><<B><F>><<B>", "<F>><<B><F>><<B>", "<<FB>>F>><<B"};
+    struct bb_step step;
+    char text[200];
+
+    (void)state;
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow", .tiles = {.comm_opt = true}});
+    for (int r = 0; r < 4; r++) {
+        order_of(&step, r, text);
+        assert_string_equal(text, even[r]);
+    }
+    bb_step_release(&step);
+}
+
+/* ---- with tiles -------------------------------------------------------------------------------------------------- */
+
+/* P = 4, S = 5: 8 ranks, tiles of one replica on 0 to 3, of the other on 7 to 4. */
+static void tiles_of_both_replicas(void **state)
+{
+    static const size_t five[5] = {71520, 167872, 836864, 1793536, 6912010};
+    struct bb_step step;
+    int group = 0;
+
+    (void)state;
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 8, .tiles = {.spatial_parts = "4", .splits = 5}});
+    while (strcmp(step.layout.groups[group].name, "halo") != 0)
+        group++;
+    for (int r = 0; r < 8; r++) {
+        int place = r < 4 ? 7 - r : r; /* behind the tiles */
+
+        assert_int_equal(bb_group_instance(&step.layout, group, r), r / 4);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "spatial", BB_PHASES), 1, five[0]);
+        assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES), 1, five[place - 3]);
+        assert_int_equal(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES).calls, 13 * 3);
+    }
+    assert_sum(sum_of(&step, 4, BB_OP_RECV, "join", BB_PHASE_FORWARD), 4, 64UL << 20);
+    assert_sum(sum_of(&step, 3, BB_OP_RECV, "join inverse", BB_PHASE_FORWARD), 4, 64UL << 20);
+    bb_step_release(&step);
+}
+
+static void layouts_that_cannot_be(void **state)
+{
+    const struct bb_proxy_config rows[] = {
+        {.ranks = 4, .tiles = {.replications = 3}},
+        {.ranks = 4, .tiles = {.replications = 1}},
+        {.ranks = 4, .tiles = {.splits = 3}},
+        {.ranks = 1},
+        {.ranks = 5, .tiles = {.spatial_parts = "4", .splits = 2}},
+        {.ranks = 7, .tiles = {.spatial_parts = "4", .splits = 4}},
+        {.ranks = 4, .tiles = {.odd_step = true}},
+        {.ranks = 4, .tiles = {.local_dp = 2}},
+        {.ranks = 4, .tiles = {.slice = "vertical"}},
+        {.ranks = 4, .tiles = {.spatial_splits = 1}},
+        {.ranks = 39, .tiles = {.splits = 39}},
+    };
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (try_layout(&step, "gems", rows[i]) != -BB_EUSAGE)
+            fail_msg("row %zu is not refused", i);
+}
+
+/* ---- any layout -------------------------------------------------------------------------------------------------- */
+
+static unsigned random_below(unsigned *seed, unsigned n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (*seed >> 8) % n;
+}
+
+static void any_layout_is_sound(void **state)
+{
+    static const char *const parts[] = {NULL, "2", "2,2", "4", "4,2"}, *const computes[] = {"none", "timed", "gemm"};
+    static const int tiles[] = {0, 2, 4, 4, 6}, spatial[] = {0, 1, 2, 1, 2};
+    unsigned seed = 11;
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        unsigned p = random_below(&seed, 5);
+        int fewest = p ? spatial[p] + tiles[p] : 2, splits = fewest + (int)random_below(&seed, 4);
+        int mp = tiles[p] + splits - spatial[p], copies = 1 + (int)random_below(&seed, 3);
+        struct bb_proxy_config c = {.ranks = mp * copies,
+                                    .micro_batches = 1 + (int)random_below(&seed, 3),
+                                    .compute = computes[random_below(&seed, 3)]};
+        struct bb_step step;
+
+        c.tiles = (struct bb_tiles_options){.spatial_parts = parts[p],
+                                            .splits = splits,
+                                            .replications = 2 * (1 + (int)random_below(&seed, 3)),
+                                            .comm_opt = random_below(&seed, 2)};
+        c.tiles.odd_step = c.tiles.comm_opt && random_below(&seed, 2);
+        layout(&step, "gems", c);
+        assert_sum(sum_of_all(&step, BB_OP_SEND, "lp", BB_PHASES), sum_of_all(&step, BB_OP_RECV, "lp", BB_PHASES).calls,
+                   sum_of_all(&step, BB_OP_RECV, "lp", BB_PHASES).elements);
+        bb_step_release(&step);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pairs_add_both_splits),
+        cmocka_unit_test(five_splits),
+        cmocka_unit_test(hybrid_pairs_span_all_copies),
+        cmocka_unit_test(passes_take_turns),
+        cmocka_unit_test(makespans_are_those_of_the_formula),
+        cmocka_unit_test(partners_trade_parameters_and_gradients),
+        cmocka_unit_test(trades_stand_where_the_bubble_is),
+        cmocka_unit_test(tiles_of_both_replicas),
+        cmocka_unit_test(layouts_that_cannot_be),
+        cmocka_unit_test(any_layout_is_sound),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

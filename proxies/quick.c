@@ -18,7 +18,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
 
     if (p->takes & BB_TAKES_STAGES)
         c->stages = stages;
-    if (p->takes & BB_TAKES_LAYERS)
+    if ((p->takes & BB_TAKES_LAYERS) && !(p->takes & BB_TAKES_TILES)) /* networks have a depth of their own */
         c->layers = stages;
     if (p->takes & BB_TAKES_MODEL)
         c->model = p->model;

@@ -1,0 +1,136 @@
+"""spatial and gems as a black box: run traffic is the planned one, emulated time the predicted one, data arrive, and
+layouts that cannot be are refused with one line."""
+import collections
+import json
+import pathlib
+
+import pytest
+
+QUICK = ("--warmup", 1, "--steps", 2, "--traced-steps", 1, "--no-alone")
+NO_DATA = {"EMU_DATA": "off"}
+ROUND = pathlib.Path(__file__).resolve().parents[1] / "proxies" / "round.json"
+FREE = {"name": "free", "_source": "made up for tests: only compute takes time", "gpus_per_node": 8, "launch_us": 0, "nccl_launch_us": 0,
+        "kernel_us": 0, "memory_gbps": 1e9, "memory_bytes": 80e9,
+        "tflops": {"float32": 1, "float16": 1, "bfloat16": 1, "float64": 1}, "sm_count": 100, "clock_khz": 1000000,
+        "intra": {"latency_us": 0, "gbps": 1e9}, "inter": {"latency_us": 0, "gbps": 1e9}}
+
+LAYOUTS = [
+    ("spatial --image-size 64 --halo-bwd dx", 5),
+    ("spatial --image-size 64 --slice vertical --halo-overlap --halo-bwd dy --micro-batches 2 --spatial-parts 2 --splits 3", 4),
+    ("spatial --image-size 64 --spatial-parts 4,2 --splits 3 --slice horizontal", 7),
+    ("spatial --image-size 64 --local-dp 2 --micro-batch-size 2 --spatial-parts 2 --compute gemm", 4),
+    ("spatial --model amoebanet_d --layers 3 --filters 32 --image-size 256 --halo-d2 --spatial-gradients mean", 5),
+    ("spatial --model cosmoflow --image-size 32 --halo-d2 --fused-layers 2 --spatial-parts 2 --dtype bfloat16", 3),
+    ("gems --image-size 64 --replications 4 --micro-batches 2", 4),
+    ("gems --image-size 64 --comm-opt --splits 3 --compute gemm --layers 20", 3),
+    ("gems --image-size 64 --comm-opt --odd-step --spatial-parts 2 --splits 3", 4),
+]
+IDS = [f"{line.split()[0]}{i}" for i, (line, _) in enumerate(LAYOUTS)]
+
+
+def recorded(tmp_path, rank, ranks):
+    called = collections.Counter()
+    for call in (tmp_path / f"calls.{rank}").read_text().splitlines():
+        function, size, _own, _peer, count, _dtype = call.split()
+        called[function, int(size), int(count)] += 1
+    del called["ncclAllReduce", ranks, 1]  # the common start of steps
+    return called
+
+
+@pytest.mark.parametrize("line,ranks", LAYOUTS, ids=IDS)
+def test_a_run_does_what_was_planned(busbar, tmp_path, line, ranks):
+    """Calls of NCCL as the plan counts them, and the step as long as predicted."""
+    names = {"send": "ncclSend", "recv": "ncclRecv", "all_reduce": "ncclAllReduce"}
+    env = {**NO_DATA, "EMU_CLUSTER": str(ROUND), "NCCL_RECORD": str(tmp_path / "calls"),
+           "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
+    done = busbar.run("plan", *line.split(), "--ranks", ranks, "--cluster", ROUND, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["checks"] == {"matched": True, "deadlock_free": True, "safe_serialised": True}
+    run = busbar.json("proxy", *line.split(), *QUICK, ranks=ranks, env=env, tmp_path=tmp_path)
+    for ran, role in zip(run["roles"], plan["roles"], strict=True):
+        assert ran.pop("compute_us") == pytest.approx(role.pop("compute_us"))
+        assert ran == role
+    assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
+    for role in plan["roles"]:
+        planned = collections.Counter()
+        for row in role["traffic"]:
+            planned[names[row["kind"]], row["group_size"], row["count"]] += row["calls"] * 4
+        for rank in role["ranks"]:
+            assert recorded(tmp_path, rank, ranks) == planned
+
+
+@pytest.mark.parametrize("line,ranks", [(line, n) for line, n in LAYOUTS if "gemm" not in line])
+def test_data_arrive(busbar, tmp_path, line, ranks):
+    run = busbar.json("proxy", *line.split(), *QUICK, "--compute", "none", "--check", "--scale-counts", 0.05, ranks=ranks,
+                      tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": 0}
+
+
+@pytest.mark.parametrize("eta,splits,units", [(2, 4, 21), (4, 4, 39), (2, 5, 26), (6, 5, 70)])
+def test_makespan_of_gems_on_emulated_gpus(busbar, tmp_path, eta, splits, units):
+    """eta S max(f, b) + S min(f, b) + (eta - 1) min(f, b), for f = 1 ms and b = 2 ms."""
+    assert units == eta * splits * 2 + splits + eta - 1
+    cluster = tmp_path / "free.json"
+    cluster.write_text(json.dumps(FREE))
+    run = busbar.json("proxy", "gems", "--image-size", 32, "--layers", 20, "--splits", splits, "--replications", eta,
+                      "--forward-us", 1000, "--backward-us", 2000, *QUICK, ranks=splits, env={**NO_DATA, "EMU_CLUSTER": str(cluster)}, tmp_path=tmp_path)
+    assert run["step_us"]["p50"] == pytest.approx(1000 * units, abs=2)
+
+
+# ---- published totals as the plan tells them -----------------------------------------------------------------------------
+
+
+def halo_bytes(plan):
+    return sum(len(role["ranks"]) * row["bytes"] for role in plan["roles"] for row in role["traffic"]
+               if row["group"] == "halo" and row["kind"] == "send")
+
+
+@pytest.mark.parametrize("slice_,total", [("vertical", 36642816), ("horizontal", 36642816), ("square", 24460592)])
+def test_halos_of_a_resnet_of_1024(busbar, slice_, total):
+    done = busbar.run("plan", "spatial", "--ranks", 5, "--slice", slice_, "--spatial-parts", 4, "--json", "-", emulated=False)
+    assert halo_bytes(json.loads(done.stdout)) == total
+
+
+def test_pairs_of_gems(busbar):
+    done = busbar.run("plan", "gems", "--ranks", 4, "--splits", 4, "--json", "-", emulated=False)
+    plan = json.loads(done.stdout)
+    sums = {rank: sum(row["count"] for row in role["traffic"] if row["group"] == "pair") for role in plan["roles"] for rank in role["ranks"]}
+    assert sums == {0: 7485866, 3: 7485866, 1: 2295936, 2: 2295936}
+    assert {"name": "pair", "size": 2, "members": [[0, 3], [1, 2]]} in plan["groups"]
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line,ranks,words", [
+    ("spatial --image-size 1000", 5, ("1000", "--image-size 1024")),
+    ("spatial --spatial-parts 3", 4, ("3 parts", "--spatial-parts 2 or 4")),
+    ("spatial --spatial-parts 8 --slice square", 9, ("8", "--spatial-parts 4 or 16")),
+    ("spatial --spatial-parts 4 --splits 2", 6, ("6 ranks", "5 (4 tiles + 1 split)", "5 or 10 ranks")),
+    ("spatial --spatial-parts 64 --slice vertical --image-size 32 --splits 2", 65, ("'conv 0'", "--image-size 128")),
+    ("spatial --splits 39 --spatial-parts 4", 42, ("38 modules", "--splits 38")),
+    ("spatial --splits 3 --spatial-splits 3 --spatial-parts 4", 12, ("3 spatial splits of 3", "--spatial-splits 2 or --splits 4")),
+    ("spatial --layers 100", 5, ("100 layers", "--layers 101")),
+    ("spatial --local-dp 2 --micro-batch-size 3", 6, ("3", "--micro-batch-size 2 or 4")),
+    ("spatial --model gpt3", 5, ("gpt3", "resnet110_v2")),
+    ("spatial --slice squre", 5, ("squre", "square")),
+    ("spatial --comm-opt", 5, ("--comm-opt", "leave it out")),
+    ("gems --replications 3", 4, ("3 replications", "--replications 4")),
+    ("gems --spatial-parts 4 --splits 3", 6, ("3 splits, 4 tiles", "6 ranks", "--splits 5")),
+    ("gems --odd-step", 4, ("--odd-step", "--comm-opt")),
+    ("gpt2_large --image-size 64", 4, ("--image-size", "leave it out")),
+])
+def test_what_cannot_be_is_refused(busbar, line, ranks, words):
+    done = busbar.run("plan", *line.split(), "--ranks", ranks, emulated=False)
+    assert done.returncode == 2 and done.stdout == ""
+    (said,) = done.stderr.splitlines()
+    assert all(word in said for word in words), said
+
+
+def test_the_smallest_forms_take_part_in_all(busbar):
+    done = busbar.run("proxy", "all", "--quick", "--steps", 2, "--warmup", 1, "--traced-steps", 1, ranks=4, env=NO_DATA)
+    assert done.returncode == 0, done.stderr
+    for name in ("spatial", "gems"):
+        (row,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
+        assert "no form" not in row

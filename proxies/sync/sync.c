@@ -93,7 +93,10 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
     s->failed |= work == NULL;
     if (!work)
         return;
-    bb_work_add_pass(work, what, &p);
+    if (how->kind == BB_PASS_SGD || how->kind == BB_PASS_ADAM)
+        bb_work_optimizer(work, how->kind, how->count, s->dtype);
+    else
+        bb_work_add_pass(work, what, &p);
     bb_script_work(s, what, work, how->times, how->src, how->dst);
 }
 

@@ -109,7 +109,6 @@ struct bb_sync_spec {
     const struct bb_sync_unit *units; /* outlive the sync; in forward order                                    */
     int n_units;
     bool holds_remainder; /* hierarchical: this role is the last of its node's ranks, which sums what does not divide */
-    const char *compute;  /* of the config                                                                     */
 };
 
 struct bb_sync; /* opaque */

@@ -20,7 +20,8 @@
 #define USUAL_TFLOPS 119.8 /* as the other proxies' */
 #define USUAL_MODEL  "resnet50"
 
-enum direction { FORWARD, BACKWARD, DIRECTIONS };
+enum direction { FORWARD, BACKWARD };
+enum { ACCUMULATE = BACKWARD + 1, WORKS }; /* beside their work: a layer's gradients added to those before */
 
 /* One build. */
 struct training {
@@ -33,7 +34,7 @@ struct training {
     enum bb_dtype_id dtype;
     int batch; /* samples of a micro-batch on a rank that works */
     struct bb_sync_unit *units;
-    const struct bb_work **work[DIRECTIONS]; /* [network.n] real work; NULL: none */
+    const struct bb_work **work[WORKS]; /* [network.n] real work; NULL: none */
 
     struct bb_script script; /* of the role that is being written */
     struct bb_sync *sync;    /* either of them */
@@ -77,19 +78,32 @@ static bool same_work(const struct training *t, int a, int b)
     return a > 0 && u[a].layer.heads && memcmp(&u[a].layer, &u[b].layer, sizeof(u[a].layer)) == 0;
 }
 
-static int make_work(struct training *t, int unit, enum direction way)
+static bool fill_work(const struct training *t, int unit, int which, struct bb_work *w)
+{
+    const struct bb_network_unit *u = &t->network.units[unit];
+    size_t count = 0;
+
+    if (which != ACCUMULATE)
+        return bb_network_work(&t->network, unit, t->batch, t->dtype, which == BACKWARD, w);
+    for (int i = 0; i < u->n; i++)
+        count += u->tensors[i].count;
+    bb_work_accumulate(w, count, t->policy.grads);
+    return true;
+}
+
+static int make_work(struct training *t, int unit, int which)
 {
     struct bb_work *w;
 
     if (same_work(t, unit - 1, unit)) {
-        t->work[way][unit] = t->work[way][unit - 1];
+        t->work[which][unit] = t->work[which][unit - 1];
         return 0;
     }
     w = bb_step_work(t->step);
-    t->work[way][unit] = w;
+    t->work[which][unit] = w;
     if (!w)
         return -BB_EFAIL;
-    if (!bb_network_work(&t->network, unit, t->batch, t->dtype, way == BACKWARD, w) || w->overfull)
+    if (!fill_work(t, unit, which, w) || w->overfull)
         return bb_err(BB_EUSAGE, "%s: the products of '%s' do not fit %d samples", t->config->proxy,
                       t->network.units[unit].name, t->batch);
     return 0;
@@ -97,19 +111,19 @@ static int make_work(struct training *t, int unit, enum direction way)
 
 static int make_works(struct training *t)
 {
-    int rc = 0;
+    int works = t->config->micro_batches > 1 ? WORKS : ACCUMULATE, rc = 0;
 
     if (strcmp(t->config->compute, "gemm") != 0)
         return 0;
     if (!t->network.has_work)
         return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
                       t->config->proxy, t->config->model);
-    for (int way = 0; way < DIRECTIONS; way++) {
-        t->work[way] = calloc((size_t)t->network.n, sizeof(*t->work[way]));
-        if (!t->work[way])
+    for (int which = 0; which < works; which++) {
+        t->work[which] = calloc((size_t)t->network.n, sizeof(*t->work[which]));
+        if (!t->work[which])
             return bb_err(BB_EFAIL, "out of memory for %d layers", t->network.n);
         for (int u = 0; u < t->network.n; u++)
-            TRY(make_work(t, u, (enum direction)way));
+            TRY(make_work(t, u, which));
     }
 out:
     return rc;
@@ -126,6 +140,8 @@ static void compute(struct training *t, int unit, enum direction way)
         bb_script_real(s, what, t->work[way][unit], 1, BB_NONE, BB_NONE);
     else
         bb_script_compute(s, what, unit_us(t, unit, way), unit_flops(t, unit, way), BB_NONE, BB_NONE);
+    if (way == BACKWARD && t->work[ACCUMULATE])
+        bb_script_work(s, "accumulate", t->work[ACCUMULATE][unit], 1, BB_NONE, BB_NONE);
     s->layer = BB_NONE;
 }
 
@@ -340,7 +356,7 @@ int bb_training_build(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(describe(&t));
     TRY(has_servers(&t) ? build_servers(&t) : build_replicas(&t));
 out:
-    for (int way = 0; way < DIRECTIONS; way++)
+    for (int way = 0; way < WORKS; way++)
         free(t.work[way]);
     free(t.units);
     bb_network_release(&t.network);

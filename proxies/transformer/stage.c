@@ -163,8 +163,7 @@ static int open_sync(struct writer *w, bool remainder)
                                                                  .script = &w->script,
                                                                  .units = w->pieces->units[s],
                                                                  .n_units = w->pieces->n_units[s],
-                                                                 .holds_remainder = remainder,
-                                                                 .compute = w->t->config->compute}));
+                                                                 .holds_remainder = remainder}));
 out:
     return rc;
 }

@@ -242,8 +242,9 @@ out:
 
 static int update(const struct pipeline *b)
 {
-    static const char *const what[] = {
-        [BB_LAYER_INNER] = "inner layers", [BB_LAYER_FIRST] = "first layer", [BB_LAYER_LAST] = "last layer"};
+    static const char *const what[] = {[BB_LAYER_INNER] = "Adam, inner layers",
+                                       [BB_LAYER_FIRST] = "Adam, first layer",
+                                       [BB_LAYER_LAST] = "Adam, last layer"};
     const struct bb_part part = part_of(b, 0, BB_NONE, BB_PHASE_OPTIMIZER, BB_NONE);
 
     return b->work[0] ? each_layer(b, part, b->update, what) : 0;

@@ -222,11 +222,12 @@ void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_ki
                       size_t count)
 {
     struct bb_work *work = s->real && !s->failed ? bb_step_work(step) : NULL;
+    const char *name = work ? bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what) : NULL;
 
     s->phase = BB_PHASE_OPTIMIZER;
     if (work)
         bb_work_optimizer(work, optimizer, count, s->dtype);
-    bb_script_real(s, what, work, 1, BB_NONE, BB_NONE);
+    bb_script_real(s, name, name ? work : NULL, 1, BB_NONE, BB_NONE);
 }
 
 void bb_script_pair(struct bb_script *s, const struct bb_pair *p)

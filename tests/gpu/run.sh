@@ -57,6 +57,8 @@ small="-b 8 -e 1M -f 32 -n 5 -w 2"
     expect 0 proxy-graph mpirun -n 2 $busbar proxy gpt2_large 2 2 2 --graph --steps 2 --warmup 1 $(share)
     expect 0 proxy-gemm mpirun -n 2 $busbar proxy bert_large 2 2 2 --compute gemm --dtype bfloat16 --steps 2 --warmup 1 --trace "$folder/gemm-trace.json" $(share)
     expect 0 proxies-quick mpirun -n 4 $busbar proxy all --quick --check --steps 2 --warmup 1 $(share) --json "$folder/proxies.json"
+    expect 0 proxies-gemm mpirun -n 4 $busbar proxy all --quick --compute gemm --dtype bfloat16 --steps 2 --warmup 1 $(share) --json "$folder/proxies-gemm.json"
+    expect 0 proxy-one-step mpirun -n 8 $busbar proxy gpt3_one_pipe_step 2 --check --scale-counts 0.001 --steps 2 --warmup 1 $(share)
     expect 4 stalled-rank sh -c "mpirun -n 2 $busbar bench all_reduce -b 8 -e 64K -n 2000 --repeats 2000 -T 10 $(share) >/dev/null & sleep 15; pkill -STOP -n -x busbar; wait \$!"
     expect 0 compute-limits $busbar bench compute --max-error 2 --json "$folder/compute.json"
     expect 2 too-few-gpus mpirun -n $((gpus + 1)) $busbar bench all_reduce -b 8 -e 8

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- ranks and addresses -------------------------------------------------------------------------------------------
  */
@@ -175,6 +176,14 @@ struct fit {
     size_t need, available; /* bytes */
 };
 
+static bool has_pipeline(const struct bb_layout *l)
+{
+    for (int g = 0; g < l->n_groups; g++)
+        if (strcmp(l->groups[g].name, "pp") == 0 && l->groups[g].size > 1)
+            return true;
+    return false;
+}
+
 /* Operands shrink slower than counts, as surfaces do: the factor of all that would do is below the ratio to the power
  * of 3/2, and is said rounded down. */
 static int refuse_memory(const struct bb_runner *r, const struct fit *f)
@@ -186,8 +195,8 @@ static int refuse_memory(const struct bb_runner *r, const struct fit *f)
     if (r->n_works)
         snprintf(less, sizeof(less), "; real compute takes %s of it, --compute timed or none takes nothing",
                  bb_format_bytes(bb_worker_bytes(r->works, r->n_works), work));
-    snprintf(help, sizeof(help), "fewer layers, more stages or ranks, or --scale-counts %g need less%s",
-             floor(factor / unit) * unit, less);
+    snprintf(help, sizeof(help), "--scale-counts %g needs less%s%s", floor(factor / unit) * unit,
+             has_pipeline(r->layout) ? ", so do fewer layers and more stages" : "", less);
     return bb_memory_refuse(f->need, f->available, help);
 }
 

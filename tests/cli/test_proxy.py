@@ -271,6 +271,10 @@ def test_too_little_memory_is_said_before_anything_runs(busbar, tmp_path):
     assert done.returncode == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
     assert len(lines) == 1 and re.search(r"\d+ bytes of GPU memory needed .* but \d+ available", lines[0])
+    factor = re.search(r"--scale-counts (\S+) needs less, so do fewer layers and more stages", lines[0])[1]
+    done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--scale-counts", factor, ranks=4,
+                      env={**NO_DATA, "EMU_CLUSTER": str(path)})
+    assert done.returncode == 0, done.stderr
 
 
 # ---- NVTX ------------------------------------------------------------------------------------------------------------
@@ -508,7 +512,7 @@ def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):
     need = int(re.search(r"(\d+) bytes of GPU memory needed", done.stderr).group(1))
     assert total <= need < total + 2**20 * 200  # guard zones of the buffers
     assert "real compute takes 3.9 GiB of it" in done.stderr
-    factor = re.search(r"--scale-counts ([0-9.e-]+) need less", done.stderr).group(1)
+    factor = re.search(r"--scale-counts ([0-9.e-]+) needs less", done.stderr).group(1)
     for advice in (("--compute", "gemm", "--scale-counts", factor), ("--compute", "timed")):
         done = busbar.run("proxy", "cosmoflow", *ONE, *advice, ranks=4, env=env)
         assert done.returncode == 0, (advice, done.stderr)

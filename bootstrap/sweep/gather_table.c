@@ -109,7 +109,7 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
 
 static void print_reason(const struct bb_gathered *g, size_t i, const json_t *told, FILE *out)
 {
-    char text[1024], ending[64] = "an incomplete result";
+    char text[1024], ending[96] = "it ended well, but its result is not whole (written on another host?)";
     json_t *line;
     size_t l;
 

@@ -4,8 +4,11 @@
 #include "bootstrap/outfile.h"
 #include "bootstrap/sweep/state.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TASKS_PER_ARRAY = 1000 };
 
@@ -169,10 +172,16 @@ static int put_task(const struct bb_slurm_plan *p, const struct bb_combination *
 static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
 {
     const json_t *setup = slurm_key(p, "setup");
-    int rc = 0;
+    char here[PATH_MAX];
+    int rc = getcwd(here, sizeof(here)) ? 0 : bb_err(BB_EFAIL, "cannot tell the current folder: %s", strerror(errno));
 
     put_head(p, a, out);
     put_functions(p, out);
+    if (rc == 0) {
+        fputs("cd ", out);
+        bb_quote(here, out);
+        fputs(" || exit 1\n", out);
+    }
     for (size_t i = 0; i < json_array_size(setup); i++)
         fprintf(out, "%s\n", json_string_value(json_array_get(setup, i)));
     fputs("case ${SLURM_ARRAY_TASK_ID:?this is a script for sbatch} in\n", out);

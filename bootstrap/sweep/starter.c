@@ -213,9 +213,14 @@ static void block(sigset_t *signals, sigset_t *before)
 {
     static const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
+    signal(SIGCHLD, SIG_DFL); /* whoever ignores it is not told of its children */
     sigemptyset(signals);
-    for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
-        sigaddset(signals, caught[i]);
+    for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
+        struct sigaction now;
+
+        if (sigaction(caught[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) /* nohup */
+            sigaddset(signals, caught[i]);
+    }
     sigprocmask(SIG_BLOCK, signals, before);
 }
 

@@ -1,6 +1,7 @@
 /* study.c - the reader of study files: JSON first, then key by key against tables of what may stand where. */
 #include "bootstrap/sweep/study.h"
 
+#include "bootstrap/sweep/variables.h"
 #include "bootstrap/units.h"
 
 #include <ctype.h>
@@ -254,6 +255,9 @@ static int check_environment(const json_t *value, const struct place *at)
         if (!is_variable(name))
             return bb_err(BB_EUSAGE, "%s: %s is no name of a variable, expected letters, digits and _", at->path,
                           deeper.key);
+        if (bb_variable_meant(name))
+            bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set as it stands", at->path,
+                    deeper.key, bb_variable_meant(name));
         rc = check_axis(variable, &deeper, check_value);
     }
     return rc;

@@ -70,6 +70,7 @@ def test_part_of_an_epoch_scaled_up_is_the_whole(busbar, tmp_path, one):
     assert "3 of 10 full steps were run" in done.stdout
 
 
+@pytest.mark.smoke
 def test_synthetic(busbar, tmp_path):
     done, data = run(busbar, tmp_path / "s.json", "--format", "synthetic", *SMALL[2:], ranks=2)
     lines = re.findall(r"^Iter #(\d+): (\d+\.\d) img/sec per GPU$", done.stdout, re.M)

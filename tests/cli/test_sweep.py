@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 NASTY = "a b'c\"d$HOME`x`\\n\n#;& é %A*"
 
 # Takes the place of mpirun and of srun: notes how it was called, then does what the variable ACT says.
-STAND_IN = """#!{python}
+STAND_IN = """#!{python} -SE
 import json, os, signal, sys, time
 words = sys.argv[1:]
 where = words[words.index("--json") + 1]
@@ -40,6 +40,8 @@ if act == "signal" and not os.path.exists(once):
     open(once, "w").close()
     os.kill(os.getppid(), signal.SIGTERM)
     time.sleep(60)
+if act == "hang up":
+    os.kill(os.getppid(), signal.SIGHUP)
 if act == "half":
     with open(where, "w") as f:
         f.write('{{"schema": "busbar.pro')
@@ -49,7 +51,7 @@ with open(where, "w") as f:
 """
 
 # Reads the #SBATCH lines as sbatch does, then runs the tasks one after another.
-SBATCH = """#!{python}
+SBATCH = """#!{python} -SE
 import re, subprocess, sys, os, shlex
 (script,) = sys.argv[1:]
 lines = [line[8:].strip() for line in open(script) if line.startswith("#SBATCH ")]
@@ -76,7 +78,7 @@ def sweep(busbar, tmp_path):
         path = {} if real else {"PATH": f"{bin_dir}:{os.environ['PATH']}"}
         return busbar.run("sweep", "study.json", *words, emulated=real, cwd=tmp_path, env={**path, **(env or {})}, timeout=timeout)
 
-    run.dir, run.bin = tmp_path / "study.sweep", bin_dir
+    run.dir, run.bin, run.busbar = tmp_path / "study.sweep", bin_dir, busbar.build / "busbar"
     run.ran = lambda: len((bin_dir / "ran").read_text().splitlines()) if (bin_dir / "ran").exists() else 0
     run.json = lambda: json.loads((run.dir / "sweep.json").read_text())
     run.results = lambda: [c["result"] for c in run.json()["combinations"]]
@@ -110,6 +112,7 @@ def test_every_combination_once_in_order(sweep):
     assert table(done)[0] == ["float", "-", "2", "50", "20", "ok"] and "# in every row: proxy toy" in done.stdout
 
 
+@pytest.mark.smoke
 def test_table_csv_and_json_are_the_single_results(sweep):
     done = sweep(study(ranks=[1, 2, 4], columns=["step_us.p50", {"name": "speed-up", "value": "samples_per_s", "relative_to": {"ranks": 1}},
                                                 "environment.TEXT"], environment={"TEXT": 'x,"y"\nz'}))
@@ -126,6 +129,7 @@ def test_table_csv_and_json_are_the_single_results(sweep):
     assert json.loads(again.stdout) == data and sweep.ran() == 3
 
 
+@pytest.mark.smoke
 def test_a_failed_combination_is_recorded_and_the_rest_go_on(sweep):
     bad = study(environment={"ACT": ["fail", "ok", "half"]})
     done = sweep(bad)
@@ -161,6 +165,30 @@ def test_it_goes_on_after_a_signal(sweep):
     assert done.returncode == 1 and "stopped by Terminated after 1 of 3" in done.stderr and done.stdout == ""
     done = sweep(stopped)
     assert done.returncode == 0 and sweep.ran() == 4
+
+
+def test_nohup_is_heard(sweep):
+    (sweep.bin.parent / "study.json").write_text(json.dumps(study(environment={"ACT": ["hang up", "ok"]})))
+    command = [str(sweep.busbar), "sweep", "study.json"]
+    done = subprocess.run(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *command], cwd=sweep.bin.parent, capture_output=True, text=True,
+                          timeout=60, env={**os.environ, "PATH": f"{sweep.bin}:{os.environ['PATH']}"})
+    assert done.returncode == 0 and sweep.ran() == 2, done.stderr
+
+
+def test_a_terminal_sees_progress(sweep):
+    (sweep.bin.parent / "study.json").write_text(json.dumps(study(ranks=[1, 2])))
+    master, terminal = os.openpty()
+    done = subprocess.run([str(sweep.busbar), "sweep", "study.json"], cwd=sweep.bin.parent, stdout=subprocess.PIPE, stderr=terminal,
+                          timeout=60, env={**os.environ, "PATH": f"{sweep.bin}:{os.environ['PATH']}"})
+    os.close(terminal)
+    seen = os.read(master, 65536).decode()
+    assert done.returncode == 0 and "1/2, 0 failed  ranks=1  0 s" in seen and seen.endswith("\r\033[K")
+
+
+def test_a_slip_in_a_variable_is_seen(sweep):
+    done = sweep(study(environment={"NCCL_AGLO": "Ring", "NCCL_PROTO": "LL", "MY_AGLO": 1}))
+    assert done.returncode == 0
+    assert re.findall(r"environment\.(\w+): .* did you mean '(\w+)'", done.stderr) == [("NCCL_AGLO", "NCCL_ALGO")]
 
 
 def test_more_values_later_run_alone(sweep):
@@ -217,6 +245,7 @@ def submit(done, sweep, env=None):
     return [eval(line) for line in lines if line.startswith("{")], [int(line.split()[1]) for line in lines if not line.startswith("{")]
 
 
+@pytest.mark.smoke
 def test_slurm_words_come_through_unchanged(sweep):
     nasty = study(environment={"TEXT": [NASTY, "plain"], "GONE": None}, options={"trace": [NASTY, "-", "a=b"]},
                   launch_arguments=["--comment=" + NASTY], slurm={"lines": ["--partition=gpu", "--comment=\"two words\""], "setup": ["GONE=1"],
@@ -264,6 +293,7 @@ def test_slurm_array_limit(sweep):
     assert sweep(many, "--gather").returncode == 0 and sweep.json()["counts"]["complete"] == 5
 
 
+@pytest.mark.smoke
 def test_slurm_allocations_by_size(sweep):
     sizes = study(ranks=[8, 16, 20], repeats=2, slurm={"lines": ["--nodes={nodes}", "--ntasks={ranks}"], "gpus_per_node": 8})
     options, statuses = submit(sweep(sizes, "--slurm"), sweep)

@@ -285,12 +285,13 @@ void bb_block_reduce_replicated(struct bb_block *b, size_t replicated)
     reduce_in_place(b, b->lanes.tp, "replicated gradients", replicated);
 }
 
-void bb_block_reduce_tied(struct bb_block *b)
+void bb_block_reduce_tied(struct bb_block *b, int shards)
 {
     const struct bb_layer_sizes *s = &b->layers->sizes;
+    size_t count = (size_t)(s->vocab * s->hidden), each = (count + (size_t)shards - 1) / (size_t)shards;
 
     if (b->layers->config.arch->tied)
-        reduce_in_place(b, b->lanes.embedding, "tied embedding gradients", (size_t)(s->vocab * s->hidden));
+        reduce_in_place(b, b->lanes.embedding, "tied embedding gradients", each);
 }
 
 void bb_block_gradient_norm(struct bb_block *b)

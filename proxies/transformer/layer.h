@@ -152,8 +152,9 @@ size_t bb_layers_replicated(const struct bb_layers *layers, int layer);
 /* One all_reduce over tp of `replicated` gradients, the sum over all layers that the rank holds; 0: none. */
 void bb_block_reduce_replicated(struct bb_block *b, size_t replicated);
 
-/* One all_reduce of the tied table's gradient over the lane `embedding`. */
-void bb_block_reduce_tied(struct bb_block *b);
+/* One all_reduce of the tied table's gradient over the lane `embedding`; of one of so many shards, where replicas keep
+ * no more of their gradients. */
+void bb_block_reduce_tied(struct bb_block *b, int shards);
 
 /* The scalars of the gradient norm over the lanes `norm`. */
 void bb_block_gradient_norm(struct bb_block *b);

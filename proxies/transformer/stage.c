@@ -120,14 +120,23 @@ static void take_turn(struct writer *w, int t)
     bb_pipe_turned(&w->pipe, t);
 }
 
+/* Into how many shards the replicas have divided a gradient when it is reduced: Megatron-LM's distributed optimizer and
+ * ZeRO-1 keep its room whole. */
+static int gradient_shards(const struct bb_training *t)
+{
+    return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_is_gathered(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
+}
+
 static void finish(struct writer *w, int stage)
 {
+    size_t shards = (size_t)gradient_shards(w->t);
+
     w->script.micro_batch = BB_NONE;
     w->script.phase = BB_PHASE_GRADIENTS;
     each_sync(w, bb_sync_reduced);
-    bb_block_reduce_replicated(&w->block, w->pieces->replicated);
+    bb_block_reduce_replicated(&w->block, (w->pieces->replicated + shards - 1) / shards);
     if (bb_holds_tied_table(w->t, stage))
-        bb_block_reduce_tied(&w->block);
+        bb_block_reduce_tied(&w->block, (int)shards);
     bb_block_gradient_norm(&w->block);
     each_sync(w, bb_sync_finish);
 }

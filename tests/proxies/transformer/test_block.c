@@ -101,7 +101,7 @@ static void whole_step(struct bb_block *b, const struct laid *l)
     for (int layer = 0; layer < l->arch.layers; layer++)
         replicated += bb_layers_replicated(l->layers, layer);
     bb_block_reduce_replicated(b, replicated);
-    bb_block_reduce_tied(b);
+    bb_block_reduce_tied(b, 1);
     bb_block_gradient_norm(b);
 }
 

@@ -8,6 +8,8 @@
 #include "proxies/traffic.h"
 #include "proxies/transformer/arch.h"
 
+#include <math.h>
+
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 static double factor(const struct bb_traffic_row *row)
@@ -277,6 +279,9 @@ static void tied_table(void **state)
     (void)state;
     for (int rank = 0; rank < 4; rank += 2)
         SAME(wire_of(line, 4, rank, "embedding", BB_FLOAT), 2 * r(2) * share * 4);
+    SAME(wire_of("transformer --model gpt2_small --pp 2 --dp 4 --dp-sync zero3 --seq-length 128", 8, 0, "embedding",
+                 ANY),
+         2 * r(2) * ceil(50257 * 768 / 4.0) * 4);
     SAME(wire_of("transformer --model llama3_8b --tp 2 --pp 2 --seq-length 128 --layers 2", 4, 0, "embedding", ANY), 0);
 }
 

@@ -83,19 +83,35 @@ static int nearest_divisor(int n, int wanted)
     return best;
 }
 
-/* The ranks of a shard group: what was asked for, or those of a node. */
+/* The ranks of a shard group where nothing is said: all, or those of a node, if that is some and not all of them. */
+static int usual_shard(const struct cut *k, const struct bb_sync_policy *p, int gpus_per_node, int *run)
+{
+    int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node);
+
+    *run = p->kind == BB_SYNC_DISTRIBUTED ? size : node_run(&k->step->layout, k->group, gpus_per_node);
+    if (p->kind == BB_SYNC_DISTRIBUTED || (*run > 1 && *run < size))
+        return 0;
+    if (*run == 0)
+        return bb_err(BB_EUSAGE, "%s: the %d ranks of %s do not fill nodes of %d evenly; nearest: --shard-size %d",
+                      k->step->proxy, size, group_name(k), gpus_per_node, near);
+    if (*run == 1)
+        return bb_err(BB_EUSAGE,
+                      "%s: no two of the %d ranks of %s share a node of %d, so that hsdp would share nothing; "
+                      "nearest: --shard-size %d",
+                      k->step->proxy, size, group_name(k), gpus_per_node, nearest_divisor(size, 2));
+    return bb_err(BB_EUSAGE,
+                  "%s: the %d ranks of %s are on one node of %d, where hsdp is zero3; nearest: --shard-size %d, "
+                  "or --gpus-per-node",
+                  k->step->proxy, size, group_name(k), gpus_per_node, nearest_divisor(size, size / 2));
+}
+
 static int settle_shard(const struct cut *k, const struct bb_sync_policy *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
 
     *run = p->shard;
-    if (!p->shard && p->kind == BB_SYNC_DISTRIBUTED)
-        *run = size;
-    else if (!p->shard)
-        *run = node_run(&k->step->layout, k->group, gpus_per_node);
-    if (*run == 0)
-        return bb_err(BB_EUSAGE, "%s: the %d ranks of %s do not fill nodes of %d evenly; nearest: --shard-size %d",
-                      k->step->proxy, size, group_name(k), gpus_per_node, nearest_divisor(size, gpus_per_node));
+    if (!p->shard)
+        return usual_shard(k, p, gpus_per_node, run);
     if (size % *run)
         return bb_err(BB_EUSAGE, "%s: shard groups of %d do not divide the %d ranks of %s; nearest: --shard-size %d",
                       k->step->proxy, *run, size, group_name(k), nearest_divisor(size, *run));

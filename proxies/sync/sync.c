@@ -7,9 +7,11 @@
  */
 #include "proxies/sync/sync.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-#define SLOTS 2 /* gathered units that are there at once: the one in use and the next */
+#define FUSION_UNIT 64 /* elements: Horovod's FUSION_BUFFER_ATOMIC_UNIT */
+#define SLOTS       2  /* gathered units that are there at once: the one in use and the next */
 
 /* 1e9 bytes per second, for the time of passes over memory in timed steps: an A100-SXM4-80GB, as profiles/clusters has
  * it, since the usual FLOP/s of timed steps are those of an A100 too. */
@@ -142,7 +144,7 @@ static size_t bucket_multiple(const struct bb_sync *s)
     size_t pad = s->policy.rule.pad, shards = (size_t)c->n, a = pad, b = shards;
 
     if (s->policy.hierarchical)
-        return s->policy.kind == BB_SYNC_HOROVOD ? (size_t)c->n_local * 64 : 1;
+        return s->policy.kind == BB_SYNC_HOROVOD ? (size_t)c->n_local * FUSION_UNIT : 1;
     if (!bb_sync_is_sharded(s->policy.kind))
         return 1;
     while (b) {
@@ -185,8 +187,10 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
     }
 }
 
+/* Horovod rounds its threshold up so that every rank of a node has a whole number of atomic units of it. */
 static int make_buckets(struct bb_sync *s)
 {
+    double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
     struct bb_bucket_rule rule = s->policy.rule;
     int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_is_gathered(s->policy.kind), &s->arrivals), rc;
 
@@ -195,6 +199,7 @@ static int make_buckets(struct bb_sync *s)
         s->held += s->arrivals[i].count;
     if (bb_sync_is_gathered(s->policy.kind))
         rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_SINGLE};
+    rule.threshold_bytes = ceil(rule.threshold_bytes / unit) * unit;
     TRY(bb_buckets_make(&s->made, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
     s->n = s->made.n;
     s->buckets = calloc((size_t)s->n + 1, sizeof(*s->buckets));

@@ -10,6 +10,7 @@
  *   all_reduce   PyTorch DDP: buckets in reverse order of registration, one all-reduce each as soon as it is full,
  *                always in the order of the buckets, in the backward of the last micro-batch
  *   horovod      the same with tensor fusion: what became ready within a cycle, up to a threshold; copied in and out
+ *                (its negotiation, and waiting for the cycle's end, are left out)
  *   zero1        DeepSpeed/ZeRO-1: reduce-scatter instead, optimizer on the own shard, all-gather of parameters
  *   zero2        the same, every micro-batch, each bucket as soon as it is full; full buckets are freed again
  *   zero3        FSDP FULL_SHARD: parameters gathered unit by unit for forward and again for backward, the next unit

@@ -283,15 +283,16 @@ out:
 
 static int build_layout(struct training *t)
 {
-    int group = bb_world_layout(&t->step->layout, t->config->ranks), rc;
+    const struct bb_axis axis = {"dp", t->config->ranks};
+    struct bb_layout *l = &t->step->layout;
+    int rc = bb_layout_init(l, t->config->ranks, &axis, 1), group;
 
-    TRY(group < 0 ? group : 0);
-    t->step->layout.groups[group].name = "dp";
+    if (rc)
+        return rc;
+    group = bb_layout_add_group(l, "dp", 1u << 0);
     if (has_servers(t))
         return bb_servers_layout(t->step, &t->policy, group, &t->servers);
     return bb_sync_layout(t->step, &t->policy, group, t->config->gpus_per_node, &t->comms);
-out:
-    return rc;
 }
 
 static int list_units(struct training *t)

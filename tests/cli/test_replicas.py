@@ -103,6 +103,8 @@ def test_gemm_has_the_flops_of_timed(busbar):
     ("--hierarchical --gpus-per-node 3", 8, ("not the same number", "nearest: --gpus-per-node 4")),
     ("--sync hsdp --shard-size 3", 8, ("groups of 3", "8 ranks", "nearest: --shard-size 2")),
     ("--sync hsdp --gpus-per-node 3", 8, ("nodes of 3", "nearest: --shard-size 2")),
+    ("--sync hsdp", 8, ("one node of 8", "zero3", "nearest: --shard-size 4")),
+    ("--sync hsdp --gpus-per-node 1", 8, ("share a node of 1", "nearest: --shard-size 2")),
     ("--sync ps_p2p", 1, ("1 rank", "nearest: 2 ranks")),
     ("--sync ps_sharded --servers 8", 8, ("8 would serve", "nearest: 9 ranks")),
     ("--sync ps_sharded --servers 6", 8, ("6 servers", "5 chunks", "nearest: --servers 5")),

@@ -44,7 +44,8 @@ static void write_stage(struct bb_step *step, const struct bb_schedule *s, int s
     assert_int_equal(bb_script_result(&script), 0);
 }
 
-static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, const struct times *times)
+static void make_pipeline_on(struct bb_step *step, const struct bb_schedule *s, const struct times *times,
+                             bool one_comm)
 {
     const struct bb_axis axis = {"pp", s->stages};
     int comms[2];
@@ -69,6 +70,43 @@ static void is_sound(const struct bb_step *step)
     assert_true(checks.deadlock_free);
     assert_true(checks.safe_serialised);
     bb_checks_release(&checks);
+}
+
+/* The next message of that kind on comm between rank and peer, from operation *at on; NULL: no more. */
+static const struct bb_op *next_message(const struct bb_step *step, int rank, int peer, int comm, enum bb_op_kind kind,
+                                        size_t *at)
+{
+    const struct bb_program *p = &step->roles[rank].program;
+
+    for (; *at < p->n_ops; ++*at) {
+        const struct bb_op *op = &p->ops[*at];
+
+        if (op->kind == kind && op->comm == comm && bb_op_peer(op, rank, step->layout.ranks) == peer)
+            return &p->ops[(*at)++];
+    }
+    return NULL;
+}
+
+/* What no count can tell: each message is received as what it was sent as, the same micro-batch of the same kind. */
+static bool labels_meet(const struct bb_step *step)
+{
+    int ranks = step->layout.ranks;
+
+    for (int i = 0; i < ranks * ranks * step->layout.n_comms; i++) {
+        int from = i % ranks, to = i / ranks % ranks, comm = i / ranks / ranks;
+        size_t at_send = 0, at_recv = 0;
+
+        for (;;) {
+            const struct bb_op *s = next_message(step, from, to, comm, BB_OP_SEND, &at_send);
+            const struct bb_op *r = next_message(step, to, from, comm, BB_OP_RECV, &at_recv);
+
+            if (!s || !r)
+                break;
+            if (s->phase != r->phase || s->micro_batch != r->micro_batch)
+                return false;
+        }
+    }
+    return true;
 }
 
 static size_t messages(const struct bb_program *p, enum bb_op_kind kind)
@@ -106,6 +144,7 @@ static void hold(struct bb_schedule s, double f, double b, double w, bool timed)
     assert_int_equal(bb_schedule_refuse(&s, "test"), 0);
     make_pipeline(&step, &s, &times);
     is_sound(&step);
+    assert_true(labels_meet(&step));
     counts_messages(&step, &s);
     if (timed) {
         assert_int_equal(bb_predict(&step, &instant, &p), 0);
@@ -150,6 +189,28 @@ static void interleaved_in_wide_groups(void **state)
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
         hold((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24, 0,
              false);
+}
+
+/* A planted fault: two messages change places. */
+static void swapped_messages_are_seen(void **state)
+{
+    const struct bb_schedule s = {BB_1F1B, 2, 3, 1, 0};
+    const struct times times = {{1, 2, 0}};
+    struct bb_op *sends[3] = {NULL};
+    struct bb_step step;
+    int n = 0;
+
+    (void)state;
+    make_pipeline(&step, &s, &times);
+    assert_true(labels_meet(&step));
+    for (size_t i = 0; i < step.roles[0].program.n_ops; i++)
+        if (step.roles[0].program.ops[i].kind == BB_OP_SEND)
+            sends[n++] = &step.roles[0].program.ops[i];
+    assert_int_equal(n, 3);
+    sends[0]->micro_batch = 1;
+    sends[1]->micro_batch = 0;
+    assert_false(labels_meet(&step));
+    bb_step_release(&step);
 }
 
 /* An operation as a word: "r0" receive of micro-batch 0 (gradients: "R0"), "s0", "F0", "B0"; [] one group call. */
@@ -202,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_with_messages),
+        cmocka_unit_test(swapped_messages_are_seen),
         cmocka_unit_test(flat_schedules),
         cmocka_unit_test(interleaved),
         cmocka_unit_test(interleaved_in_wide_groups),

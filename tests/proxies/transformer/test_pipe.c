@@ -44,8 +44,7 @@ static void write_stage(struct bb_step *step, const struct bb_schedule *s, int s
     assert_int_equal(bb_script_result(&script), 0);
 }
 
-static void make_pipeline_on(struct bb_step *step, const struct bb_schedule *s, const struct times *times,
-                             bool one_comm)
+static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, const struct times *times)
 {
     const struct bb_axis axis = {"pp", s->stages};
     int comms[2];

@@ -63,6 +63,18 @@ static int tensors_of(const struct bb_training *t, const struct bb_piece *piece,
     return m < 0 ? m : n;
 }
 
+/* How long the backward of a layer takes, by which Horovod's cycles are counted. */
+static double backward_us(const struct bb_training *t, int layer)
+{
+    const struct bb_layers_config *how = &t->how;
+
+    if (layer < 0)
+        return 0;
+    if (how->backward_us > 0 || how->forward_us > 0)
+        return how->backward_us > 0 ? how->backward_us : 2 * how->forward_us;
+    return 2 * bb_layers_flops(t->layers, layer) / how->tflops / 1e6;
+}
+
 /* The tensors of one kind as one unit; none, no unit. */
 static void add_unit(struct bb_pieces *p, const struct bb_training *t, struct bb_piece *piece, enum bb_share share,
                      const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
@@ -74,7 +86,8 @@ static void add_unit(struct bb_pieces *p, const struct bb_training *t, struct bb
                                           : piece->layer == BB_ARCH_HEAD    ? "head"
                                                                             : "layer",
                                   .tensors = *at,
-                                  .chunk = piece->chunk};
+                                  .chunk = piece->chunk,
+                                  .backward_us = backward_us(t, piece->layer)};
     for (int i = 0; i < n; i++)
         if (tensors[i].expert == expert) {
             size_t count = bb_arch_share(&tensors[i], expert ? t->grid.etp : t->grid.tp, t->grid.ep);

@@ -104,18 +104,17 @@ out:
 
 /* ---- the step ---- */
 
-static int describe(const struct bb_scaling *s, struct bb_step *step)
+static int describe(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_step *step)
 {
+    const char *mode = s->strong ? "strong" : "weak", *sync = c->sync.sync;
     int steps = s->full_steps + (s->last_batch > 0);
-    const char *mode = s->strong ? "strong" : "weak";
 
     if (s->synthetic)
-        step->summary = bb_step_text(step, "%s; %s scaling, synthetic: %d iterations of %d batches", step->summary,
-                                     mode, s->rounds, s->full_steps);
+        step->summary = bb_step_text(step, "%s by %s, %s: %d x %d samples a step, %d iterations of %d steps", c->model,
+                                     sync, mode, s->ranks, s->batch, s->rounds, steps);
     else
-        step->summary = bb_step_text(
-            step, "%s; %s scaling: %d images, %d on each rank, %d step%s an epoch, the last of %d", step->summary, mode,
-            s->images, s->rank_images, steps, steps == 1 ? "" : "s", s->last_batch ? s->last_batch : s->batch);
+        step->summary = bb_step_text(step, "%s by %s, %s: %d x %d samples a step, %d step%s for %d images", c->model,
+                                     sync, mode, s->ranks, s->batch, steps, steps == 1 ? "" : "s", s->images);
     return step->summary ? 0 : -BB_EFAIL;
 }
 
@@ -130,7 +129,7 @@ int bb_scaling_build(const struct bb_proxy_config *c, struct bb_step *step)
         return build_broadcast(c, step);
     training.micro_batch_size = c->scaling.part == BB_SCALING_LAST ? s.last_batch : s.batch;
     TRY(bb_training_build(&training, step));
-    TRY(describe(&s, step));
+    TRY(describe(c, &s, step));
 out:
     return rc;
 }

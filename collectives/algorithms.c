@@ -189,16 +189,19 @@ static void add_line(char **text, const char *line)
     *text = longer;
 }
 
-static void tell_loss(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
+/* The best of a size, and what NCCL's choice loses by not being it. */
+static void tell_best(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
 {
     const struct bb_contest *c = &a->contest[place];
+    const struct bb_stats *chosen_us = bb_contest_own(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
     char line[256], chosen[40], best[40];
 
-    snprintf(line, sizeof line, "# %12zu B %s %s: %s %.2f us, but %s %.2f us: %.2f times as fast\n",
-             bb_case_bytes(&own->c), bb_dtypes[own->c.dtype].name, place == BB_IN_PLACE ? "in place" : "out of place",
-             words(c->own.what, chosen), bb_contest_own(c)->p50, words(o->best->what, best), o->best->time_us.p50,
-             o->lost_factor);
-    add_line(&a->lost_text, line);
+    snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
+             bb_case_bytes(&own->c), bb_dtypes[own->c.dtype].name,
+             own->c.redop == BB_COPY ? "none" : bb_redops[own->c.redop].name, own->c.root,
+             place == BB_IN_PLACE ? "in" : "out", words(c->own.what, chosen), chosen_us->p50,
+             words(o->best->what, best), best_us->p50, o->lost_factor, o->standing == BB_STANDING_NOT_BEST ? "*" : "");
+    add_line(&a->best_text, line);
 }
 
 static json_t *word_or_null(const char *const *list, int i)
@@ -273,8 +276,8 @@ static void close_contest(struct bb_algorithms *a, const struct bb_row *own, int
     count_fates(a, c);
     if (a->world->rank != 0)
         return;
-    if (outcome.standing == BB_STANDING_NOT_BEST)
-        tell_loss(a, own, place, &outcome);
+    if (outcome.standing != BB_STANDING_UNKNOWN)
+        tell_best(a, own, place, &outcome);
     if (!a->all)
         a->all = json_array();
     json_array_append_new(a->all, contest_json(a, own, place, &outcome));
@@ -348,14 +351,17 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
 {
     if (a->without > 0)
         fprintf(out,
-                "# NCCL chooses no algorithm for %d of the figures above (sends and receives, one rank, or kernels\n"
-                "# of their own): they stand alone\n",
+                "# NCCL chooses no algorithm for %d of the figures above (sends and receives, one rank, no bytes, or\n"
+                "# kernels of their own): they stand alone\n",
                 a->without);
     if (a->held > 0)
-        fprintf(out, "# NCCL's choice was surely not the best in %d of %d figures (by 95 %% intervals)%s\n", a->lost,
-                a->held, a->lost ? ":" : "");
-    if (a->lost_text)
-        fputs(a->lost_text, out);
+        fprintf(out,
+                "# NCCL's choice was surely not the best (*) in %d of %d figures, by 95 %% intervals\n"
+                "# %11s  %8s  %6s  %4s  %5s  %-21s  %9s  %-21s  %9s  %6s\n",
+                a->lost, a->held, "size (B)", "type", "redop", "root", "place", "NCCL's choice", "(us)", "best", "(us)",
+                "lost");
+    if (a->best_text)
+        fputs(a->best_text, out);
     if (a->held == 0 && a->without == 0)
         fprintf(out, "# no verdict on NCCL's choice: %s\n",
                 a->shared_gpu ? "ranks share a GPU" : "too few samples for intervals (--repeats 6 or more)");
@@ -368,8 +374,8 @@ int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *r
 {
     if (out)
         print_table(a, out);
-    free(a->lost_text);
-    a->lost_text = NULL;
+    free(a->best_text);
+    a->best_text = NULL;
     a->held = a->lost = a->without = 0;
     memset(a->fates, 0, sizeof a->fates);
     return results && a->all ? bb_results_set(results, "algorithms", json_deep_copy(a->all)) : 0;
@@ -378,6 +384,6 @@ int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *r
 void bb_algorithms_release(struct bb_algorithms *a)
 {
     json_decref(a->all);
-    free(a->lost_text);
+    free(a->best_text);
     *a = (struct bb_algorithms){0};
 }

@@ -18,7 +18,7 @@ struct bb_algorithms {
     json_t *all;                              /* of the run, one object per contest; rank 0     */
     struct bb_contest contest[BB_PLACEMENTS]; /* of the current row                               */
     int held, lost, without;                  /* of the table: contests, lost by NCCL's choice, rows without a choice */
-    char *lost_text; /* lines for the end of the table; rank 0                                       */
+    char *best_text; /* lines for the end of the table; rank 0                                       */
     unsigned fates[BB_COMBINATIONS][BB_FATE_COUNT]; /* of the table */
 };
 

@@ -299,7 +299,7 @@ const struct bb_opts bb_bench_set = {
         "rank, per row the median of the samples. algbw = size / time. busbw = algbw times a factor per collective\n"
         "(`busbar list collectives`): what one direction of one GPU's link carries in a flat, bus-bound algorithm.\n"
         "1 GB/s = 1e9 bytes/s. Sizes of sliced collectives are rounded down to slices of 16 bytes.\n"
-        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
+        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank, 5 below --min-busbw.",
     .tables = tables,
 };
 

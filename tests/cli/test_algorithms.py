@@ -13,6 +13,7 @@ def sweep(busbar, tmp_path, *words, ranks=2, env=None, sizes=f"{SMALL},{LARGE}")
     return busbar.json("bench", "--sweep-algorithms", "--sizes", sizes, *words, ranks=ranks, env=env, tmp_path=tmp_path)
 
 
+@pytest.mark.smoke
 def test_a_choice_that_is_not_the_best_is_marked(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", env=TIMES_ONLY)
     lost = {(c["bytes"], c["placement"]): c for c in run["algorithms"] if c["nccl_choice"] == "not_best"}
@@ -62,7 +63,10 @@ def test_the_text_says_the_same(busbar):
         (str(LARGE), "RING", "SIMPLE", "n"), (str(LARGE), "TREE", "LL", row_end(rows[5])),
         (str(LARGE), "TREE", "SIMPLE", row_end(rows[6])), (str(LARGE), "RING", "LL", row_end(rows[7]))]
     assert not any(row[-1].endswith("*") for row in rows[4:])
-    assert any("not the best in 1 of 2 figures" in line for line in lines)
+    assert any("not the best (*) in 1 of 2 figures" in line for line in lines)
+    best = [line.split()[1:] for line in lines if line.startswith("#") and line.split()[1:2] in ([str(SMALL)], [str(LARGE)])]
+    assert [(row[0], row[5:7], row[8:10], row[11]) for row in best] == [
+        (str(SMALL), ["RING", "SIMPLE"], ["TREE", "LL"], "3.30*"), (str(LARGE), ["RING", "SIMPLE"], ["RING", "SIMPLE"], "1.00")]
     assert any(line.startswith("# not measured, NCCL ran something else: TREE LL128, RING LL128") for line in lines)
     assert any(line.startswith("# not measured, NCCL does not offer it: COLLNET_DIRECT,") for line in lines)
 

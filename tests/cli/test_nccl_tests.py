@@ -125,6 +125,7 @@ def test_times_of_the_iterations(perf):
     assert [float(w) for w in row[9:12]] == pytest.approx(3 * [float(row[5])], abs=0.02)  # the model's times are all equal
 
 
+@pytest.mark.smoke
 def test_results_as_a_file(perf, tmp_path):
     """nccl-tests' own schema, version 3: numbers and words where it has them, what the footer says at the end."""
     path = tmp_path / "r.json"

@@ -87,13 +87,18 @@ static bool add_layer_work(struct bb_work *w, const struct cutting *c, const str
 /* Adds a layer (its output on so many rows and columns) to the piece. */
 static int add_to_piece(const struct cutting *c, struct bb_piece *p, const struct bb_net_layer *l, struct extent e)
 {
+    const int none[2] = {0, 0};
+    const struct extent tile = extent_of(c, l, none);
     double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->cut->samples;
+    double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->cut->samples);
 
     if (c->thin->scale > 1)
         return 0; /* it will be refused */
     p->what = p->what ? p->what : l->name;
     p->flops[BB_FORWARD] += flops;
     p->flops[BB_BACKWARD] += (l->first ? 1 : 2) * flops;
+    p->model_flops[BB_FORWARD] += needed;
+    p->model_flops[BB_BACKWARD] += (l->first ? 1 : 2) * needed;
     for (int way = 0; c->gemm && way < BB_WAYS; way++) {
         struct bb_work *work = p->work[way];
 

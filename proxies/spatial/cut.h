@@ -19,7 +19,8 @@ enum bb_way { BB_FORWARD, BB_BACKWARD, BB_WAYS };
 /* Some layers in one kernel, of one micro-batch and rank; flops 0 and no work: nothing. */
 struct bb_piece {
     const char *what;
-    double flops[BB_WAYS];
+    double flops[BB_WAYS];         /* that are done                                        */
+    double model_flops[BB_WAYS];   /* that the network needs: without the rims of fused halos */
     struct bb_work *work[BB_WAYS]; /* --compute gemm, owned by the step */
 };
 

@@ -11,6 +11,8 @@
 
 #include "proxies/sheet.h"
 
+#define MOST_CELLS 9999
+
 /* A cell while it is made: channels and side of its states; what it gets. */
 struct cell {
     struct bb_net *net;
@@ -215,10 +217,14 @@ static void add_classifier(struct cell *cell, int classes)
 
 static int refuse_size(const struct bb_net *net, int layers, int filters)
 {
-    if (layers < 3 || layers % 3)
-        return bb_err(BB_EUSAGE,
-                      "%s: %d layers, expected a multiple of 3 (three rows of normal cells); nearest: --layers %d",
-                      net->name, layers, layers < 4 ? 3 : (layers + 1) / 3 * 3);
+    if (layers < 3 || layers > MOST_CELLS || layers % 3)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: %d layers, expected a multiple of 3 up to %d (three rows of normal cells); nearest: --layers %d",
+            net->name, layers, MOST_CELLS,
+            layers > MOST_CELLS ? MOST_CELLS
+            : layers < 4        ? 3
+                                : (layers + 1) / 3 * 3);
     if (filters % 8)
         return bb_err(BB_EUSAGE,
                       "%s: %d filters, expected a multiple of 8 (half of them is quartered); nearest: "

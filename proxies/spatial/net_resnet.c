@@ -8,7 +8,8 @@
 
 #include "proxies/sheet.h"
 
-#define POOLED 8 /* window of the pooling at the end */
+#define POOLED     8     /* window of the pooling at the end */
+#define MOST_DEPTH 90002 /* 9 n + 2                          */
 
 struct stage {
     int in, mid, out, stride, side; /* of a block; side of its input */
@@ -76,12 +77,16 @@ static void end(struct bb_net *net, int channels, int side, int classes)
 
 static int refuse_depth(const struct bb_net *net, int depth)
 {
-    int lower = depth < 11 ? 11 : (depth - 2) / 9 * 9 + 2;
+    int lower = (depth - 2) / 9 * 9 + 2, nearest = depth - lower > 4 ? lower + 9 : lower;
 
-    if (depth >= 11 && (depth - 2) % 9 == 0)
+    if (depth >= 11 && depth <= MOST_DEPTH && lower == depth)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: %d layers, expected 9 n + 2 (3 stages of n blocks of 3); nearest: --layers %d",
-                  net->name, depth, depth - lower > 4 ? lower + 9 : lower);
+    return bb_err(BB_EUSAGE,
+                  "%s: %d layers, expected 9 n + 2 up to %d (3 stages of n blocks of 3); nearest: --layers %d",
+                  net->name, depth, MOST_DEPTH,
+                  nearest < 11           ? 11
+                  : nearest > MOST_DEPTH ? MOST_DEPTH
+                                         : nearest);
 }
 
 int bb_net_make_resnet(struct bb_net *net, struct bb_sheet *sheet, const struct bb_net_asked *asked)

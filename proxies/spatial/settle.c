@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define USUAL_TFLOPS 119.8 /* as gpt2_large has it */
-#define MOST_WIDTH   16384 /* tiles or local replicas of a split */
+#define MOST_WIDTH   2048  /* tiles or local replicas of a split */
 
 /* ---- lists of numbers -------------------------------------------------------------------------------------------- */
 

@@ -275,11 +275,15 @@ static void exchange(struct bb_walk *w, struct bb_side *side, const struct swap 
 static void compute(struct bb_walk *w, const struct bb_side *side, const struct bb_piece *p, enum bb_way way)
 {
     double us = p->flops[way] * side->split->cut.us_per_flop[way];
+    struct bb_program *program = w->script.program;
 
-    if (p->work[way])
+    if (p->work[way]) {
         bb_script_work(&w->script, p->what, p->work[way], 1, BB_NONE, BB_NONE);
-    else if (us > 0)
-        bb_script_compute(&w->script, p->what, us, p->flops[way], BB_NONE, BB_NONE);
+        if (!w->script.failed)
+            program->ops[program->n_ops - 1].flops = p->model_flops[way];
+    } else if (us > 0) {
+        bb_script_compute(&w->script, p->what, us, p->model_flops[way], BB_NONE, BB_NONE);
+    }
 }
 
 static int number_of(const struct bb_side *side, const struct bb_segment *g)

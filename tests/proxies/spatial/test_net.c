@@ -7,7 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -188,6 +191,44 @@ static void cosmoflow_as_mlperf_has_it(void **state)
     bb_net_release(&net);
 }
 
+/* A file of the user's, with these shapes and that total. */
+static int load_file(const char *family, const char *shape, double parameters, struct bb_net *net)
+{
+    char path[] = "/tmp/busbar_net_XXXXXX.json";
+    int fd = mkstemps(path, 5), rc;
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+
+    assert_non_null(file);
+    fprintf(file,
+            "{\"name\": \"own\", \"description\": \"d\", \"source\": \"s\", \"family\": \"%s\", \"shape\": {%s}, "
+            "\"totals\": {\"parameters\": %.0f}}",
+            family, shape, parameters);
+    assert_int_equal(fclose(file), 0);
+    rc = bb_net_load(path, &(struct bb_net_asked){0}, net);
+    unlink(path);
+    return rc;
+}
+
+static void files_of_the_users(void **state)
+{
+    static const char resnet[] = "\"depth\": 20, \"width\": 16, \"image\": 32, \"input_channels\": 3, \"classes\": 10";
+    static const char amoebanet[] =
+        "\"layers\": 18, \"filters\": 208, \"image\": 512, \"input_channels\": 3, \"classes\": 1000";
+    const double blocks = 6880 + 12832 + 90880 + 119552 + 361984 + 476672;
+    struct bb_net net;
+
+    (void)state;
+    assert_int_equal(load_file("preactivated_resnet", resnet, 480 + blocks + 3082, &net), 0);
+    assert_int_equal(net.n_modules, 8);
+    bb_net_release(&net);
+    assert_int_equal(load_file("preactivated_resnet", resnet, 480 + blocks + 3083, &net), -BB_EUSAGE);
+    bb_net_release(&net);
+    assert_int_equal(load_file("amoebanet", amoebanet, 81505540, &net), 0);
+    bb_net_release(&net);
+    assert_int_equal(load_file("amoebanet", resnet, 81505540, &net), -BB_EUSAGE);
+    bb_net_release(&net);
+}
+
 static void images_and_families_that_cannot_be(void **state)
 {
     static const int images[] = {1, 16, 33, 1000, 1 << 21, -32};
@@ -215,6 +256,7 @@ int main(void)
         cmocka_unit_test(cells_pass_on_two_tensors),
         cmocka_unit_test(halos_of_cells),
         cmocka_unit_test(cosmoflow_as_mlperf_has_it),
+        cmocka_unit_test(files_of_the_users),
         cmocka_unit_test(images_and_families_that_cannot_be),
     };
 

@@ -1,6 +1,8 @@
 /* test_spatial.c - steps of `spatial`: traffic against counts made elsewhere, orders, and layouts that cannot be. */
 #include "layouts.h"
 
+#include <math.h>
+
 #define TILES(...) .tiles = {__VA_ARGS__}
 
 /* ---- ResNet-110-v2 at 1024^2, one sample, 2 splits, 4 tiles ------------------------------------------------------ */
@@ -80,6 +82,47 @@ static void fused_halos_are_fewer_and_wider(void **state)
            (struct bb_proxy_config){.ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_d2 = true)});
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 19, 3072 + (first + last) * 1024 + rest * 512);
     bb_step_release(&step);
+}
+
+static double flops_of(const struct bb_step *step, double *us)
+{
+    double sum = 0;
+
+    *us = 0;
+    for (int r = 0; r < step->layout.ranks; r++) {
+        const struct bb_program *p = bb_step_program(step, r);
+
+        for (size_t i = 0; i < p->n_ops; i++) {
+            sum += p->ops[i].flops;
+            *us += p->ops[i].compute_us;
+        }
+    }
+    return sum;
+}
+
+/* What is computed twice takes time, but is no work of the model: three times the forward pass, less the gradient of
+ * the image. */
+static void utilisation_knows_the_model_alone(void **state)
+{
+    const double forward = 2 * 884.4e9, first = 2.0 * 27 * 16 * 1024 * 1024;
+    double plain, fused, real, plain_us, fused_us, real_us;
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.spatial_parts = "4")});
+    plain = flops_of(&step, &plain_us);
+    bb_step_release(&step);
+    layout(&step, "spatial",
+           (struct bb_proxy_config){.ranks = 5, TILES(.spatial_parts = "4", .halo_d2 = true, .fused_layers = 3)});
+    fused = flops_of(&step, &fused_us);
+    bb_step_release(&step);
+    layout(&step, "spatial",
+           (struct bb_proxy_config){.ranks = 5, .compute = "gemm", TILES(.spatial_parts = "4", .halo_d2 = true)});
+    real = flops_of(&step, &real_us);
+    bb_step_release(&step);
+    assert_true(fabs(plain / (3 * forward - first) - 1) < 1e-3);
+    assert_true(fabs(fused / plain - 1) < 1e-9 && fabs(real / plain - 1) < 1e-9);
+    assert_true(fused_us > 1.01 * plain_us);
 }
 
 static void everything_grows_with_batches_and_replicas(void **state)
@@ -343,6 +386,7 @@ int main(void)
         cmocka_unit_test(exact_gradients_double_the_halos),
         cmocka_unit_test(gradients_of_outputs),
         cmocka_unit_test(fused_halos_are_fewer_and_wider),
+        cmocka_unit_test(utilisation_knows_the_model_alone),
         cmocka_unit_test(everything_grows_with_batches_and_replicas),
         cmocka_unit_test(two_tensors_of_an_amoebanet),
         cmocka_unit_test(strips_join_two_to_one),

@@ -18,7 +18,7 @@
 
 #define FAMILY        "transformer"
 #define MOST_NAMES    128
-#define MOST_LAYERS   1000000
+#define MOST_LAYERS   10000
 #define MOST_WIDTH    (1 << 20) /* hidden and what is near it */
 #define MOST_FFN      (1 << 24)
 #define MOST_VOCAB    (1 << 28)

@@ -74,41 +74,39 @@ static int settle_schedule(struct bb_training *t)
 }
 
 /* Stages of equal length, or with embedding and head counting as a layer each. */
-static int refuse_layers(const struct bb_training *t)
+static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
-    int layers = t->arch.layers, v = t->schedule.chunks, parts = t->grid.pp * v, below = t->grid.pp, above = below;
-    char chunks[32] = "";
+    int layers = t->arch.layers, v = t->schedule.chunks, parts = t->grid.pp * v;
+    char chunks[32] = "", near[BB_GRID_NEAREST];
 
-    if (layers % parts == 0 || (layers + 2) % parts == 0)
+    if (bb_grid_even(layers, parts))
         return 0;
-    while (layers % (below * v) != 0 && (layers + 2) % (below * v) != 0 && below > 1)
-        below--;
-    while (above * v < layers && layers % (above * v) != 0 && (layers + 2) % (above * v) != 0)
-        above++;
     if (v > 1)
         snprintf(chunks, sizeof(chunks), " x %d chunks", v);
+    bb_grid_nearest(&t->grid, model, near);
     return bb_err(BB_EUSAGE,
-                  "%s: %d layers do not divide by pp %d%s, nor with embedding and head as a layer each; nearest: --pp "
-                  "%d or %d, or --layers %d or %d",
-                  t->config->proxy, layers, t->grid.pp, chunks, below, above, layers / parts * parts,
+                  "%s: %d layers do not divide by pp %d%s, nor with embedding and head as a layer each; nearest: %s%s"
+                  "--layers %d or %d",
+                  t->config->proxy, layers, t->grid.pp, chunks, near, near[0] ? ", or " : "", layers / parts * parts,
                   (layers / parts + 1) * parts);
 }
 
 static int settle_grid(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
-    const struct bb_grid_cut cut = {.sequence = t->how.sequence,
-                                    .chunks = o->vpp,
-                                    .sequence_parallel = o->sequence_parallel,
-                                    .cp_by_heads = t->how.context == BB_CONTEXT_ALL_TO_ALL};
+    const struct bb_grid_model model = {.arch = &t->arch,
+                                        .sequence = t->how.sequence,
+                                        .chunks = o->vpp,
+                                        .sequence_parallel = o->sequence_parallel,
+                                        .cp_by_heads = t->how.context == BB_CONTEXT_ALL_TO_ALL};
     int rc;
 
     t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
     t->grid.experts = t->arch.experts > 0;
-    TRY(bb_grid_settle(&t->grid, t->config->ranks, o->order, t->config->proxy));
-    TRY(bb_grid_fits(&t->grid, &t->arch, &cut, t->config->proxy));
+    TRY(bb_grid_settle(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
+    TRY(bb_grid_fits(&t->grid, &model, t->config->proxy));
     TRY(settle_schedule(t));
-    TRY(refuse_layers(t));
+    TRY(refuse_layers(t, &model));
 out:
     return rc;
 }

@@ -23,26 +23,39 @@ struct bb_grid {
     bool experts;                /* the model has experts: told by the caller; without, only the dense grid is used */
     char order[BB_GRID_LETTERS]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be left out      */
     int ranks;
+    int asked[4]; /* tp, cp, dp, pp as they were given, 0: followed; set by bb_grid_settle */
+};
+
+/* The model that is to be cut. */
+struct bb_grid_model {
+    const struct bb_arch *arch;
+    int sequence, chunks; /* tokens of a sample; model chunks of a pipeline rank (1 unless interleaved) */
+    bool sequence_parallel;
+    bool cp_by_heads; /* context parallelism by all-to-all: heads must divide by tp*cp too              */
 };
 
 /*
  * bb_grid_settle - 0 means not given. The one of tp, cp, dp and pp that is left out follows from the ranks; of several
  * it is dp, else pp, and the others are 1. ep and etp are 1, edp follows always. order: a string, NULL for the usual
- * one. What does not divide, an unknown or missing axis in the order, pipelines that differ between both grids: said
- * with the numbers and the nearest valid layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
+ * one. model: NULL, or for what model the layouts that are named must be valid. What does not divide, an unknown or
+ * missing axis in the order, pipelines that differ between both grids: said with the numbers and the nearest valid
+ * layout, -BB_EUSAGE. `who` leads the messages (the proxy's name).
  */
-int bb_grid_settle(struct bb_grid *grid, int ranks, const char *order, const char *who) BB_MUST_CHECK;
+int bb_grid_settle(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
+                   const char *who) BB_MUST_CHECK;
 
 /* bb_grid_fits - whether the model can be cut so: heads, key heads and widths by tp, experts by ep, at least one layer
- * for each of pp x chunks, the sequence by cp (2 cp pieces when it is balanced for a causal mask) and by tp with
- * sequence parallelism. Said with the numbers and the nearest valid value, -BB_EUSAGE. */
-struct bb_grid_cut {
-    int sequence, chunks; /* tokens of a sample; model chunks of a pipeline rank (1 unless interleaved) */
-    bool sequence_parallel;
-    bool cp_by_heads; /* context parallelism by all-to-all: heads must divide by tp*cp too              */
-};
-int bb_grid_fits(const struct bb_grid *grid, const struct bb_arch *arch, const struct bb_grid_cut *cut,
-                 const char *who) BB_MUST_CHECK;
+ * for each of pp x chunks, the sequence by cp (2 cp pieces, which balance a causal mask) and by tp with sequence
+ * parallelism. Said with the numbers and the nearest valid layout, -BB_EUSAGE. */
+int bb_grid_fits(const struct bb_grid *grid, const struct bb_grid_model *model, const char *who) BB_MUST_CHECK;
+
+/* bb_grid_nearest - "--tp 4 --dp 2": the options to change for the layout of as many ranks that is nearest to what was
+ * asked for and, unless model is NULL, cuts the model evenly (see bb_grid_even). Empty where there is none. */
+#define BB_GRID_NEAREST 96
+const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_NEAREST]);
+
+/* bb_grid_even - whether so many parts get as many layers each, or do when embedding and head count as a layer each. */
+bool bb_grid_even(int layers, int parts);
 
 /*
  * bb_grid_layers - layers of part `part` of `parts` (pp, or pp x chunks): *first and the number. Even where they

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_RANKS (1 << 24)
+
 /* ---- order strings ----------------------------------------------------------------------------------------------- */
 
 const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
@@ -110,80 +112,56 @@ static const char *axes_text(const struct bb_grid *g, char text[96])
     return text;
 }
 
-/* The one axis whose change makes the rest fit, and to what: the smallest change by factor. Given axes only. */
-static const char *nearest_layout(const struct bb_grid *g, int ranks, bool exactly, char text[64])
-{
-    double best = 0;
-
-    snprintf(text, 64, "--tp 1 --pp 1");
-    for (int a = 0; a < 4; a++) {
-        long long others = product(g, a);
-        int now = *field(g, a), then;
-        double change;
-
-        if (now == 0 || others > ranks || ranks % others != 0)
-            continue;
-        then = exactly ? (int)(ranks / others) : nearest_divisor((int)(ranks / others), now);
-        change = then > now ? (double)then / now : (double)now / then;
-        if (best == 0 || change <= best) {
-            best = change;
-            snprintf(text, 64, "--%s %d", dense[a].name, then);
-        }
-    }
-    return text;
-}
-
 /* ---- the dense grid ---------------------------------------------------------------------------------------------- */
 
-static int refuse_product(const struct bb_grid *g, int ranks, const char *who)
+static int refuse_product(const struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
-    char axes[96], near[64];
+    char axes[96], near[BB_GRID_NEAREST];
 
     return bb_err(BB_EUSAGE, "%s: %s make %lld ranks, not %d; nearest: %s", who, axes_text(g, axes),
-                  product(g, BB_NONE), ranks, nearest_layout(g, ranks, true, near));
+                  product(g, BB_NONE), g->ranks, bb_grid_nearest(g, model, near));
 }
 
 /* The axis that is 0 becomes what the others leave of the ranks. */
-static int follow(struct bb_grid *g, int axis, int ranks, const char *who)
+static int follow(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
 {
+    int ranks = g->ranks;
     long long others = product(g, BB_NONE);
-    char axes[96], near[64];
+    char axes[96], near[BB_GRID_NEAREST], more[32] = "";
 
     if (others <= ranks && ranks % others == 0) {
         *field(g, axis) = (int)(ranks / others);
         return 0;
     }
-    return bb_err(BB_EUSAGE, "%s: %d rank%s not divide by %s = %lld; nearest: %s, or %lld ranks", who, ranks,
-                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, nearest_layout(g, ranks, false, near),
-                  others > ranks ? others : ranks / others * others);
+    if (others <= MOST_RANKS)
+        snprintf(more, sizeof(more), ", or %lld ranks", others > ranks ? others : ranks / others * others);
+    return bb_err(BB_EUSAGE, "%s: %d rank%s not divide by %s = %lld; nearest: %s%s", who, ranks,
+                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_nearest(g, model, near), more);
 }
 
-static int settle_dense(struct bb_grid *g, int ranks, const char *who)
+static int settle_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
     enum { TP_AT, CP_AT, DP_AT, PP_AT };
-    int both;
+    char near[BB_GRID_NEAREST];
 
     if (g->cp == 0 && g->dp > 0 && g->tp > 0 && g->pp > 0)
-        return follow(g, CP_AT, ranks, who);
+        return follow(g, CP_AT, model, who);
     g->cp += g->cp == 0;
-    both = ranks / (g->dp > 0 ? g->dp : 1) / g->cp;
     if (g->dp == 0) {
         g->tp += g->tp == 0;
         g->pp += g->pp == 0;
-        return follow(g, DP_AT, ranks, who);
+        return follow(g, DP_AT, model, who);
     }
-    if (g->tp == 0 && g->pp == 0 && product(g, BB_NONE) < ranks)
-        return bb_err(BB_EUSAGE,
-                      "%s: dp %d of %d ranks leaves both tp and pp open; nearest: --tp %d --pp 1, or --tp 1 "
-                      "--pp %d",
-                      who, g->dp, ranks, both, both);
+    if (g->tp == 0 && g->pp == 0 && product(g, BB_NONE) < g->ranks)
+        return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves both tp and pp open; nearest: %s", who, g->dp, g->ranks,
+                      bb_grid_nearest(g, model, near));
     if (g->tp == 0 && g->pp == 0)
         g->tp = 1;
     if (g->pp == 0)
-        return follow(g, PP_AT, ranks, who);
+        return follow(g, PP_AT, model, who);
     if (g->tp == 0)
-        return follow(g, TP_AT, ranks, who);
-    return product(g, BB_NONE) == ranks ? 0 : refuse_product(g, ranks, who);
+        return follow(g, TP_AT, model, who);
+    return product(g, BB_NONE) == g->ranks ? 0 : refuse_product(g, model, who);
 }
 
 /* ---- the expert grid --------------------------------------------------------------------------------------------- */
@@ -276,7 +254,7 @@ static int check_order(const struct bb_grid *g, const char *who)
                   who, g->order, apart, g->etp, g->ep, g->edp, apart_expert, pp_last(g->order, near));
 }
 
-int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const char *who)
+int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const struct bb_grid_model *model, const char *who)
 {
     int rc;
 
@@ -287,85 +265,10 @@ int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const char *
     g->ranks = ranks;
     g->ep += g->ep == 0;
     g->etp += g->etp == 0;
-    TRY(settle_dense(g, ranks, who));
+    memcpy(g->asked, (const int[]){g->tp, g->cp, g->dp, g->pp}, sizeof(g->asked));
+    TRY(settle_dense(g, model, who));
     TRY(settle_expert(g, who));
     TRY(check_order(g, who));
-out:
-    return rc;
-}
-
-/* ---- grid and model ------------------------------------------------------------------------------------------------
- */
-
-static int divides(const char *who, const char *what, int value, const char *axis, int by)
-{
-    if (value % by == 0)
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: --%s %d", who, value, what, axis, by, axis,
-                  nearest_divisor(value, by));
-}
-
-static int fits_tp(const struct bb_grid *g, const struct bb_arch *a, const char *who)
-{
-    int rc;
-
-    TRY(divides(who, "attention heads", a->heads, "tp", g->tp));
-    TRY(divides(who, "key and value heads", a->kv_heads, "tp", g->tp));
-    if (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1)
-        TRY(divides(who, "inner neurons (ffn)", a->ffn, "tp", g->tp));
-    if (a->experts > 0) {
-        TRY(divides(who, "experts", a->experts, "ep", g->ep));
-        TRY(divides(who, "inner neurons of an expert", a->expert_ffn, "etp", g->etp));
-    }
-    if (a->shared_ffn > 0)
-        TRY(divides(who, "inner neurons of the shared expert", a->shared_ffn, "tp", g->tp));
-out:
-    return rc;
-}
-
-/* The lengths of sequence that divide by step, next to one. */
-static int refuse_sequence(const char *who, int sequence, const char *why, int step)
-{
-    int near = (sequence + step / 2) / step * step;
-
-    return bb_err(BB_EUSAGE, "%s: a sequence of %d tokens does not divide by %s = %d; nearest: --seq-length %d", who,
-                  sequence, why, step, near ? near : step);
-}
-
-static int fits_sequence(const struct bb_grid *g, const struct bb_arch *a, const struct bb_grid_cut *cut,
-                         const char *who)
-{
-    int pieces = g->cp > 1 ? 2 * g->cp : 1, rc = 0; /* a causal mask is balanced by two pieces for each */
-
-    if (a->learned_positions && cut->sequence > a->sequence)
-        return bb_err(BB_EUSAGE,
-                      "%s: a sequence of %d tokens, but the model has %d positions; nearest: --seq-length %d", who,
-                      cut->sequence, a->sequence, a->sequence);
-    if (cut->sequence % pieces != 0)
-        return refuse_sequence(who, cut->sequence, "2 x cp", pieces);
-    if (cut->sequence_parallel && cut->sequence / g->cp % g->tp != 0)
-        return refuse_sequence(who, cut->sequence, pieces > 1 ? "2 x cp x tp" : "tp", pieces * g->tp);
-    if (cut->cp_by_heads && g->cp > 1)
-        TRY(divides(who, "attention heads of a tensor rank", a->heads / g->tp, "cp", g->cp));
-    if (cut->cp_by_heads && g->cp > 1)
-        TRY(divides(who, "key and value heads of a tensor rank", a->kv_heads / g->tp, "cp", g->cp));
-out:
-    return rc;
-}
-
-int bb_grid_fits(const struct bb_grid *g, const struct bb_arch *a, const struct bb_grid_cut *cut, const char *who)
-{
-    long long parts = (long long)g->pp * cut->chunks;
-    int rc;
-
-    TRY(fits_tp(g, a, who));
-    TRY(fits_sequence(g, a, cut, who));
-    if (a->layers < parts && cut->chunks > 1)
-        rc = bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d x %d chunks; nearest: --pp %d", who, a->layers,
-                    g->pp, cut->chunks, a->layers / cut->chunks > 0 ? a->layers / cut->chunks : 1);
-    else if (a->layers < parts)
-        rc = bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d; nearest: --pp %d", who, a->layers, g->pp,
-                    a->layers);
 out:
     return rc;
 }

@@ -4,6 +4,7 @@ target_sources(bb_steps PRIVATE
   transformer/best_order.c
   transformer/builder.c
   transformer/grid.c
+  transformer/grid_fits.c
   transformer/grid_settle.c
   transformer/block.c
   transformer/context.c

@@ -67,7 +67,7 @@ static inline int laid_begin(struct laid *l)
     l->grid.experts = l->arch.experts > 0;
     if (!l->grid.dp)
         l->grid.dp = 1;
-    rc = bb_grid_settle(&l->grid, l->grid.ranks, NULL, "test");
+    rc = bb_grid_settle(&l->grid, l->grid.ranks, NULL, NULL, "test");
     if (rc)
         return rc;
     c->arch = &l->arch;

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -20,7 +21,7 @@ struct laid {
 static void lay(struct laid *l, struct bb_grid given, int ranks, const char *order)
 {
     l->grid = given;
-    assert_int_equal(bb_grid_settle(&l->grid, ranks, order, "test"), 0);
+    assert_int_equal(bb_grid_settle(&l->grid, ranks, order, NULL, "test"), 0);
     assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL, &l->layout, &l->groups), 0);
 }
 
@@ -236,7 +237,7 @@ static void every_order(void **state)
             strcat(order, axes[a]);
         }
         l.grid = given;
-        if (bb_grid_settle(&l.grid, 24, order, "test")) {
+        if (bb_grid_settle(&l.grid, 24, order, NULL, "test")) {
             assert_int_not_equal(strncmp(order + 12, "pp", 2), 0);
             continue;
         }
@@ -273,7 +274,7 @@ static void an_axis_follows(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct bb_grid g = rows[i].given;
 
-        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, "test"), 0);
+        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, NULL, "test"), 0);
         assert_int_equal(g.tp, rows[i].tp);
         assert_int_equal(g.cp, rows[i].cp);
         assert_int_equal(g.dp, rows[i].dp);
@@ -310,7 +311,7 @@ static void layouts_that_cannot_be(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct bb_grid g = rows[i].given;
 
-        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, rows[i].order, "test"), -BB_EUSAGE);
+        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, rows[i].order, NULL, "test"), -BB_EUSAGE);
     }
     bb_err_mute(0);
 }
@@ -318,10 +319,10 @@ static void layouts_that_cannot_be(void **state)
 static void models_that_cannot_be_cut_so(void **state)
 {
     static const struct {
-        const char *model;
+        const char *name;
         struct bb_grid given;
         int ranks;
-        struct bb_grid_cut cut;
+        struct bb_grid_model cut;
         int expected;
     } rows[] = {
         {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 1}, 0},
@@ -344,13 +345,67 @@ static void models_that_cannot_be_cut_so(void **state)
     (void)state;
     bb_err_mute(1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_grid_model model = rows[i].cut;
         struct bb_grid g = rows[i].given;
 
-        assert_int_equal(bb_arch_load(rows[i].model, &a), 0);
-        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, "test"), 0);
-        assert_int_equal(bb_grid_fits(&g, &a, &rows[i].cut, "test"), rows[i].expected);
+        model.arch = &a;
+        assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
+        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, NULL, "test"), 0);
+        assert_int_equal(bb_grid_fits(&g, &model, "test"), rows[i].expected);
     }
     bb_err_mute(0);
+}
+
+static int at_random(unsigned *seed, int n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (int)((*seed >> 10) % (unsigned)n);
+}
+
+/* Writes what the options say into the axes that were given. */
+static void follow_advice(const char *text, struct bb_grid *g)
+{
+    int value, used;
+    char axis[3];
+
+    for (; sscanf(text, " --%2[a-z] %d%n", axis, &value, &used) == 2; text += used)
+        *(axis[0] == 't' ? &g->tp : axis[0] == 'c' ? &g->cp : axis[0] == 'd' ? &g->dp : &g->pp) = value;
+}
+
+/* Whatever was asked for, the layout that is named as the nearest is taken as it stands. */
+static void the_nearest_layout_is_valid(void **state)
+{
+    static const char *const names[] = {"gpt2_xl", "llama3_8b", "deepseek_v3", "qwen2_7b"};
+    static const int sizes[] = {0, 0, 1, 2, 3, 4, 5, 6, 8, 16}, ranks[] = {1, 2, 6, 7, 8, 12, 48, 64, 100, 1024};
+    char text[BB_GRID_NEAREST];
+    unsigned seed = 3;
+    int changed = 0;
+
+    (void)state;
+    bb_err_mute(1);
+    for (int round = 0; round < 2000; round++) {
+        struct bb_arch a;
+        struct bb_grid_model m = {.arch = &a, .sequence = 960, .chunks = 1, .sequence_parallel = round % 2};
+        struct bb_grid g = {.tp = sizes[at_random(&seed, 10)],
+                            .cp = sizes[at_random(&seed, 10)],
+                            .dp = sizes[at_random(&seed, 10)],
+                            .pp = sizes[at_random(&seed, 10)]};
+        struct bb_grid given = g;
+        int n = ranks[at_random(&seed, 10)];
+
+        assert_int_equal(bb_arch_load(names[at_random(&seed, 4)], &a), 0);
+        given.experts = g.experts = a.experts > 0;
+        if (bb_grid_settle(&g, n, NULL, &m, "test") == 0 && bb_grid_fits(&g, &m, "test") == 0 &&
+            bb_grid_even(a.layers, g.pp))
+            continue;
+        follow_advice(bb_grid_nearest(&g, &m, text), &given);
+        assert_int_equal(bb_grid_settle(&given, n, NULL, &m, "test"), 0);
+        assert_int_equal(bb_grid_fits(&given, &m, "test"), 0);
+        assert_true(bb_grid_even(a.layers, given.pp));
+        changed++;
+    }
+    bb_err_mute(0);
+    assert_true(changed > 1000);
 }
 
 /* ---- layers --------------------------------------------------------------------------------------------------------
@@ -396,6 +451,7 @@ int main(void)
         cmocka_unit_test(an_axis_follows),
         cmocka_unit_test(layouts_that_cannot_be),
         cmocka_unit_test(models_that_cannot_be_cut_so),
+        cmocka_unit_test(the_nearest_layout_is_valid),
         cmocka_unit_test(layers_are_all_given_out),
     };
 

@@ -85,7 +85,7 @@ def test_files_that_cannot_be_are_refused(busbar, tmp_path, change, words):
     (["--model", "llama2_70b", "--ranks", 16, "--tp", 16], ["8 key and value heads", "tp 16", "--tp 8"]),
     (["--model", "gpt2_small", "--ranks", 10, "--tp", 4], ["10 ranks do not divide", "tp 4", "nearest: --tp 2, or 8 ranks"]),
     (["--model", "gpt2_small", "--ranks", 8, "--tp", 2, "--pp", 2, "--dp", 3], ["8 ranks", "tp 2 x dp 3 x pp 2"]),
-    (["--model", "gpt2_small", "--ranks", 8, "--dp", 2], ["leaves both tp and pp open", "nearest: --tp 4\n"]),
+    (["--model", "gpt2_small", "--ranks", 8, "--dp", 2], ["leaves both tp and pp open", "nearest: --pp 4\n"]),
     (["--model", "gpt2_small", "--ranks", 8, "--ep", 2], ["no experts", "--ep 1"]),
     (["--model", "gpt2_small", "--ranks", 26, "--pp", 13], ["12 layers", "pp 13", "nearest: --pp 2\n"]),
     (["--model", "gpt2_small", "--ranks", 8, "--seq-length", 2048], ["2048 tokens", "1024 positions"]),

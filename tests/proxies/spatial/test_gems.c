@@ -31,6 +31,33 @@ static void pairs_add_both_splits(void **state)
     bb_step_release(&step);
 }
 
+static double training_of(const struct bb_step *step, int rank, enum bb_buffer_use use)
+{
+    return step->roles[step->role_of[rank]].training_bytes[use];
+}
+
+/* 12 bytes of parameters, gradients and momentum for each weight of both splits; activations of the larger split alone,
+ * which are those of a pipeline without tiles. */
+static void a_rank_holds_two_splits_and_activations_of_one(void **state)
+{
+    struct bb_step step, once;
+
+    (void)state;
+    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4, .micro_batches = 2});
+    layout(&once, "gems", (struct bb_proxy_config){.ranks = 4});
+    for (int r = 0; r < 4; r++) {
+        assert_true(training_of(&step, r, BB_USE_PARAMETERS) + training_of(&step, r, BB_USE_GRADIENTS) +
+                        training_of(&step, r, BB_USE_OPTIMIZER) ==
+                    12.0 * (double)(split[r] + split[3 - r]));
+        assert_true(training_of(&step, r, BB_USE_ACTIVATIONS) == training_of(&step, 3 - r, BB_USE_ACTIVATIONS));
+        assert_true(training_of(&step, r, BB_USE_ACTIVATIONS) == 2 * training_of(&once, r, BB_USE_ACTIVATIONS));
+    }
+    /* split 0: conv 0, and 8 blocks of 16, 16 and 64 channels, the first with a projection, on 1024 x 1024 */
+    assert_true(training_of(&once, 0, BB_USE_ACTIVATIONS) == 4.0 * (16 + 8 * 96 + 64) * 1024 * 1024);
+    bb_step_release(&step);
+    bb_step_release(&once);
+}
+
 static void five_splits(void **state)
 {
     static const size_t five[5] = {71520, 167872, 836864, 1793536, 6912010};
@@ -298,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_add_both_splits),
+        cmocka_unit_test(a_rank_holds_two_splits_and_activations_of_one),
         cmocka_unit_test(five_splits),
         cmocka_unit_test(hybrid_pairs_span_all_copies),
         cmocka_unit_test(passes_take_turns),

@@ -159,6 +159,54 @@ static void two_tensors_of_an_amoebanet(void **state)
     bb_step_release(&step);
 }
 
+/* A strip's columns to one side, by the operations of the cells: h rows, c channels, quarters of them in 1x7 and 3x3.
+ */
+static size_t normal_cell(size_t c, size_t h)
+{
+    return 3 * c * h + 2 * 3 * (c / 4) * h;
+}
+
+static size_t reduction_cell(size_t c, size_t h)
+{
+    return (c + c / 4) * h + (3 * (c / 4) + 2 * c) * h / 2;
+}
+
+static void halos_of_an_amoebanet(void **state)
+{
+    const size_t reductions = reduction_cell(208, 512) + reduction_cell(416, 256) + reduction_cell(832, 128);
+    const size_t apart = 3 * 1024 + reductions + 6 * normal_cell(416, 128) + 2 * normal_cell(832, 64);
+    const size_t fused = 3 * 1024 + reductions + 6 * 5 * 416 * 128 + 2 * 5 * 832 * 64;
+    struct bb_proxy_config c = {
+        .ranks = 5, .model = "amoebanet_d", TILES(.spatial_parts = "4", .slice = "vertical", .splits = 2)};
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial", c);
+    assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 5, apart);
+    assert_sum(sum_of(&step, 2, BB_OP_SEND, "halo", BB_PHASES), 2 * (1 + 3 * 5 + 8 * 5), 2 * apart);
+    bb_step_release(&step);
+    c.tiles.halo_d2 = true; /* two messages a cell, in one call */
+    layout(&step, "spatial", c);
+    assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 2, fused);
+    bb_step_release(&step);
+}
+
+/* MLPerf's CosmoFlow on two strips: faces of the maps that conv 0 to 3 read, depth x height. */
+static void halos_of_a_cosmoflow(void **state)
+{
+    const size_t faces = 4 * 128 * 128 + 32 * 64 * 64 + 64 * 32 * 32 + 128 * 16 * 16;
+    struct bb_step step;
+
+    (void)state;
+    layout(&step, "spatial",
+           (struct bb_proxy_config){
+               .ranks = 3, .model = "cosmoflow", .micro_batch_size = 8, TILES(.spatial_parts = "2", .splits = 2)});
+    for (int r = 0; r < 2; r++)
+        assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 4, 8 * faces);
+    assert_sum(sum_of(&step, 2, BB_OP_RECV, "join", BB_PHASE_FORWARD), 2, 8 * 256 * 8 * 8 * 8);
+    bb_step_release(&step);
+}
+
 /* 3 splits, 2 of them spatial, on 4 and 2 tiles: places 0-3, 4-5, 6. */
 static void strips_join_two_to_one(void **state)
 {
@@ -265,6 +313,55 @@ static void the_inside_runs_beside_its_halo(void **state)
     assert_int_equal(p->ops[3].waits, 1);
     assert_int_equal(p->wait_list[p->ops[3].first_wait], 1);
     bb_step_release(&step);
+}
+
+/* Elements of the boxes that kernels of that name move. */
+static size_t moved(const struct bb_program *p, const char *name)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        for (int k = 0; p->ops[i].work && k < p->ops[i].work->n; k++) {
+            const struct bb_work_item *item = &p->ops[i].work->items[k];
+
+            if (item->is_pass && strcmp(item->name, name) == 0)
+                sum += item->pass.rows * bb_box_cells(&item->pass.box);
+        }
+    return sum;
+}
+
+/* What is packed is what is sent; what arrives is unpacked, or added where it is a gradient of a halo. */
+static void kernels_move_what_messages_do(void **state)
+{
+    static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"}, *const ways[] = {"none", "dx",
+                                                                                                       "dy"};
+    struct bb_step step;
+
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        bool fused = i % 3 == 1; /* with dx */
+
+        layout(&step, "spatial",
+               (struct bb_proxy_config){
+                   .ranks = 5,
+                   .model = models[i / 3],
+                   .compute = "gemm",
+                   .micro_batches = 2,
+                   .micro_batch_size = 3,
+                   TILES(.image_size = 128, .spatial_parts = "4", .halo_bwd = ways[i % 3], .halo_d2 = fused)});
+        for (int r = 0; r < 4; r++) {
+            const struct bb_program *p = bb_step_program(&step, r);
+            size_t sent = sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES).elements;
+            size_t back = sum_of(&step, r, BB_OP_RECV, "halo", BB_PHASE_BACKWARD).elements;
+
+            assert_true(sent > 0);
+            assert_int_equal(moved(p, "halo pack"), sent);
+            assert_int_equal(moved(p, "halo add"), fused ? back : 0);
+            assert_int_equal(moved(p, "halo unpack") + moved(p, "halo add"),
+                             sum_of(&step, r, BB_OP_RECV, "halo", BB_PHASES).elements);
+        }
+        bb_step_release(&step);
+    }
 }
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
@@ -389,10 +486,13 @@ int main(void)
         cmocka_unit_test(utilisation_knows_the_model_alone),
         cmocka_unit_test(everything_grows_with_batches_and_replicas),
         cmocka_unit_test(two_tensors_of_an_amoebanet),
+        cmocka_unit_test(halos_of_an_amoebanet),
+        cmocka_unit_test(halos_of_a_cosmoflow),
         cmocka_unit_test(strips_join_two_to_one),
         cmocka_unit_test(local_replicas_share_a_batch),
         cmocka_unit_test(a_step_is_gpipe),
         cmocka_unit_test(the_inside_runs_beside_its_halo),
+        cmocka_unit_test(kernels_move_what_messages_do),
         cmocka_unit_test(layouts_that_cannot_be),
         cmocka_unit_test(the_usual_layout_follows_from_the_ranks),
         cmocka_unit_test(any_layout_is_sound),

@@ -45,9 +45,9 @@ int bb_gpt3_build(const struct bb_proxy_config *config, struct bb_step *step);
 int bb_transformer_defaults(struct bb_proxy_config *config);
 int bb_transformer_build(const struct bb_proxy_config *config, struct bb_step *step);
 
-/* sync/training.c: data_parallel */
-int bb_training_defaults(struct bb_proxy_config *config);
-int bb_training_build(const struct bb_proxy_config *config, struct bb_step *step);
+/* sync/replicas.c: data_parallel */
+int bb_replicas_defaults(struct bb_proxy_config *config);
+int bb_replicas_build(const struct bb_proxy_config *config, struct bb_step *step);
 
 /* scaling/builder.c: scaling */
 int bb_scaling_defaults(struct bb_proxy_config *config);

@@ -121,8 +121,8 @@ const struct bb_proxy bb_proxies[] = {
      .takes = BB_TAKES_MODEL | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_NODES | BB_TAKES_TIMED |
               BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC,
      .compute = "timed",
-     .defaults = bb_training_defaults,
-     .build = bb_training_build},
+     .defaults = bb_replicas_defaults,
+     .build = bb_replicas_build},
     {.name = "scaling",
      .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
      .takes = BB_TAKES_MODEL | BB_TAKES_NODES | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC |

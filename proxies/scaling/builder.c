@@ -10,7 +10,7 @@ int bb_scaling_defaults(struct bb_proxy_config *c)
 {
     c->model = c->model ? c->model : "resnet18_cifar";
     c->sync.sync = c->sync.sync ? c->sync.sync : "horovod";
-    return bb_training_defaults(c);
+    return bb_replicas_defaults(c);
 }
 
 /* ---- the broadcast ---- */
@@ -128,7 +128,7 @@ int bb_scaling_build(const struct bb_proxy_config *c, struct bb_step *step)
     if (c->scaling.part == BB_SCALING_BROADCAST)
         return build_broadcast(c, step);
     training.micro_batch_size = c->scaling.part == BB_SCALING_LAST ? s.last_batch : s.batch;
-    TRY(bb_training_build(&training, step));
+    TRY(bb_replicas_build(&training, step));
     TRY(describe(c, &s, step));
 out:
     return rc;

@@ -1,5 +1,5 @@
 /*
- * training.c - data_parallel: a whole model on every rank, kept together in the way that --sync says. Its data is a
+ * replicas.c - data_parallel: a whole model on every rank, kept together in the way that --sync says. Its data is a
  * model (network.h), its parts are sync.h and servers.h.
  *
  * A step, on a rank that works: for each micro-batch the forward of all layers and the backward of all layers in
@@ -41,7 +41,7 @@ struct training {
     struct bb_servers *server;
 };
 
-int bb_training_defaults(struct bb_proxy_config *c)
+int bb_replicas_defaults(struct bb_proxy_config *c)
 {
     c->model = c->model ? c->model : USUAL_MODEL;
     c->micro_batches = c->micro_batches ? c->micro_batches : 1;
@@ -345,7 +345,7 @@ out:
     return rc;
 }
 
-int bb_training_build(const struct bb_proxy_config *c, struct bb_step *step)
+int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct training t = {.config = c, .step = step};
     int rc;

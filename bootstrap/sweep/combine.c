@@ -4,6 +4,7 @@
 #include "bootstrap/opts.h"
 #include "bootstrap/units.h"
 
+#include <ctype.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,8 @@ const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
     const char *known = json_is_true(value) ? "yes" : value_text(value, number, sizeof(number));
 
     snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
+    for (char *c = text; *c; c++)
+        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* it stays on its line, whatever is in it */
     return text;
 }
 

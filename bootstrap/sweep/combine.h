@@ -52,7 +52,8 @@ int bb_combine(struct bb_combinations *c, const struct bb_study *study,
                const struct bb_combine_plan *plan) BB_MUST_CHECK;
 void bb_combinations_release(struct bb_combinations *c);
 
-/* bb_setting_text - a value of an axis for people and tables: "Ring", "1.5", "yes" for true, "-" for false and null. */
+/* bb_setting_text - a value of an axis for people and tables: "Ring", "1.5", "yes" for true, "-" for false and null;
+ * control characters become blanks. */
 #define BB_SETTING_TEXT 256
 const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT]);
 

@@ -177,7 +177,23 @@ static const char *relative_name(struct table *t, const char *way, const json_t 
     return json_array_append_new(t->names, value) ? way : json_string_value(value);
 }
 
-static void own_column(struct table *t, const json_t *column)
+/* A way that leads nowhere is a slip, once there is something to look at. */
+static void warn_nowhere(const struct bb_gathered *g, const char *way)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const json_t *result = g->found[i].result, *rows = rows_in(result);
+
+        found = found || follow(result, way) || !result;
+        for (size_t r = 0; r < json_array_size(rows) && !found; r++)
+            found = follow(json_array_get(rows, r), way);
+    }
+    if (!found)
+        bb_warn("%s: no result has '%s', so that column is empty", g->study->path, way);
+}
+
+static void own_column(const struct bb_gathered *g, struct table *t, const json_t *column)
 {
     const char *way = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
     const char *name = json_string_value(json_object_get(column, "name"));
@@ -186,6 +202,7 @@ static void own_column(struct table *t, const json_t *column)
     if (!name)
         name = relative_to ? relative_name(t, way, relative_to) : short_name(t, way);
     add_column(t, name, way, relative_to);
+    warn_nowhere(g, way);
 }
 
 static int choose_columns(const struct bb_gathered *g, struct table *t)
@@ -200,7 +217,7 @@ static int choose_columns(const struct bb_gathered *g, struct table *t)
     if (!t->column || !t->names)
         return no_memory();
     for (size_t i = 0; i < json_array_size(own); i++)
-        own_column(t, json_array_get(own, i));
+        own_column(g, t, json_array_get(own, i));
     if (!own)
         usual_columns(g, t);
     return 0;

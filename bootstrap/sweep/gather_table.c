@@ -13,9 +13,6 @@ static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])
         snprintf(text, BB_SETTING_TEXT, "%.6g", json_real_value(value));
     else
         bb_setting_text(value, text);
-    for (char *c = text; *c; c++)
-        if (*c == '\n' || *c == '\r' || *c == '\t')
-            *c = ' '; /* one row is one line */
     return text;
 }
 

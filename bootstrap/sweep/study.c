@@ -201,6 +201,15 @@ static int check_option(const json_t *value, const struct place *at)
     return refuse(at, value, "a text, a number, true, false or null");
 }
 
+/* Names end up in tables and comments. */
+static int check_name_of(const char *name, const struct place *at)
+{
+    for (const char *c = name; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            return bb_err(BB_EUSAGE, "%s: a name in %s has a control character", at->path, at->key);
+    return *name ? 0 : bb_err(BB_EUSAGE, "%s: a name in %s is empty", at->path, at->key);
+}
+
 static int check_options(const json_t *value, const struct place *at)
 {
     const char *name;
@@ -219,7 +228,8 @@ static int check_options(const json_t *value, const struct place *at)
         if (strcmp(name, "json") == 0 || strcmp(name, "help") == 0)
             return bb_err(BB_EUSAGE, "%s: %s is not for a study: the sweep asks for results by itself; leave it out",
                           at->path, deeper.key);
-        rc = check_axis(option, &deeper, check_option);
+        rc = check_name_of(name, at);
+        rc = rc ? rc : check_axis(option, &deeper, check_option);
     }
     return rc;
 }
@@ -304,6 +314,7 @@ static int check_choice(const json_t *value, const struct place *at)
     {
         struct place deeper = inside(at, name);
 
+        rc = rc ? rc : check_name_of(name, at);
         rc = rc ? rc : check_setting(setting, &deeper);
     }
     return rc;
@@ -319,6 +330,7 @@ static int check_choices(const json_t *value, const struct place *at)
     {
         struct place deeper = inside(at, name);
 
+        rc = rc ? rc : check_name_of(name, at);
         rc = rc ? rc : check_choice(choice, &deeper);
     }
     return rc;

@@ -12,6 +12,7 @@
 #include "bootstrap/sweep/starter.h"
 #include "bootstrap/sweep/state.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -226,6 +227,9 @@ static int name_folder(struct sweep *s)
     given = given ? given : name;
     if (!*given || !getcwd(here, sizeof(here)))
         return bb_err(BB_EUSAGE, "--output: '%s' is no folder: %s", given, strerror(*given ? errno : ENOENT));
+    for (const char *c = given; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            return bb_err(BB_EUSAGE, "--output: a control character in the name of the folder");
     if ((*given == '/' ? asprintf(&s->dir, "%s", given) : asprintf(&s->dir, "%s/%s", here, given)) < 0) {
         s->dir = NULL;
         return bb_err(BB_EFAIL, "no memory for the name of a folder");

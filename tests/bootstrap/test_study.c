@@ -99,6 +99,8 @@ static const struct {
     {"{\"command\": \"toy\", \"about\": \"a\\nb\"}", {"about", "one line"}},
     {"{\"command\": \"toy\", \"choices\": {\"c\": {}}}", {"choices.c is {}"}},
     {"{\"command\": \"toy\", \"choices\": {\"c\": {\"a\": {\"rank\": 1}}}}", {"choices.c.a.rank", "'ranks'"}},
+    {"{\"command\": \"toy\", \"choices\": {\"c\\nrm\": {\"a\": {}}}}", {"control character"}},
+    {"{\"command\": \"toy\", \"choices\": {\"c\": {\"\": {}}}}", {"choices.c is empty"}},
     {"{\"command\": \"toy\", \"cases\": [{\"ranks\": 1}]}", {"cases[0]", "name"}},
     {"{\"command\": \"toy\", \"ranks\": 1, \"cases\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}", {"same name"}},
     {"{\"command\": \"toy\", \"ranks\": 1, \"cases\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}",

@@ -212,6 +212,17 @@ def test_the_command_line_says_how_to_start(sweep):
     assert {r["program"] for r in sweep.results()} == {"srun"}
 
 
+def test_a_column_that_leads_nowhere_is_seen(sweep):
+    done = sweep(study(columns=["step_us.p50", "step_us.p5"]))
+    assert done.returncode == 0 and "no result has 'step_us.p5'" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_value_stays_on_its_line(sweep):
+    listed = sweep(study(environment={"TEXT": ["x\ntouch y", "b"]}), "--list")
+    assert all(line.startswith("# ") or line.startswith("env ") or line.startswith("touch y' ") for line in listed.stdout.splitlines())
+    assert "TEXT=x touch y" in listed.stdout
+
+
 def test_a_launcher_of_ones_own(sweep):
     launch = {"with": [str(sweep.bin / "mpirun"), "-n", "{ranks}", "--tag=x{ranks}y"]}
     assert sweep(study(launch=launch, launch_arguments=["--last word"])).returncode == 0
@@ -227,7 +238,9 @@ def test_what_cannot_be_started_is_a_failure(sweep):
 def test_list_starts_nothing_and_can_be_pasted(sweep):
     listed = sweep(study(environment={"TEXT": NASTY, "GONE": None}, options={"trace": NASTY}), "--list", env={"GONE": "x"})
     assert listed.returncode == 0 and sweep.ran() == 0 and not sweep.dir.exists()
-    command = listed.stdout.split("\n", 1)[1].rstrip("\n") + f" --json {sweep.bin}/r.json"
+    comment, command = listed.stdout.split("\n", 1)
+    command = command.rstrip("\n") + f" --json {sweep.bin}/r.json"
+    assert comment.startswith("# 1 ") and command.startswith("env ")
     subprocess.run(["sh", "-c", command], check=True, env={"PATH": f"{sweep.bin}:{os.environ['PATH']}", "GONE": "x"})
     result = json.loads((sweep.bin / "r.json").read_text())
     assert f"--trace={NASTY}" in result["words"] and result["environment"]["TEXT"] == NASTY

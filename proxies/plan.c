@@ -61,20 +61,25 @@ static const struct bb_op *with_work(const struct bb_program *p)
     return NULL;
 }
 
+double bb_plan_flops(const struct bb_plan *plan)
+{
+    double flops = 0;
+
+    for (int i = 0; i < plan->traffic.n; i++)
+        flops += plan->traffic.roles[i].flops * plan->traffic.roles[i].n_ranks;
+    return flops;
+}
+
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p)
 {
-    double flops = 0, ns = (double)p->classes[p->slowest].all.step_ns;
+    double ns = (double)p->classes[p->slowest].all.step_ns;
     const struct bb_op *op = NULL;
 
-    for (int i = 0; i < plan->traffic.n; i++) {
-        const struct bb_traffic_role *role = &plan->traffic.roles[i];
-
-        flops += role->flops * role->n_ranks;
-        op = op ? op : with_work(role->program);
-    }
+    for (int i = 0; i < plan->traffic.n && !op; i++)
+        op = with_work(plan->traffic.roles[i].program);
     if (!op || ns <= 0)
         return NAN;
-    return flops / (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);
+    return bb_plan_flops(plan) / (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */

@@ -31,6 +31,8 @@ json_t *bb_plan_roles(const struct bb_plan *plan, bool ops); /* [{name, ranks, t
 json_t *bb_plan_checks(const struct bb_plan *plan);
 json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction *p);
 
+double bb_plan_flops(const struct bb_plan *plan); /* of one step, all ranks together */
+
 /* bb_plan_utilisation - the part of all GPUs' peak that the FLOPs of real work make of the predicted time; NaN without
  * any. */
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p);

@@ -320,8 +320,10 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
             bb_format_bytes((size_t)p->cluster.memory_bytes, have),
             (double)bb_plan_memory(plan) <= p->cluster.memory_bytes ? "fits" : "DOES NOT FIT");
     if (plan->step->tokens > 0)
-        fprintf(out, "  %.1f samples, %.0f tokens per second\n", plan->step->samples / us(slowest->all.step_ns) * 1e6,
-                plan->step->tokens / us(slowest->all.step_ns) * 1e6);
+        fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
+                plan->step->samples / us(slowest->all.step_ns) * 1e6,
+                plan->step->tokens / us(slowest->all.step_ns) * 1e6,
+                bb_plan_flops(plan) / us(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
     if (isfinite(bb_plan_utilisation(plan, p)))
         fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)

@@ -705,6 +705,18 @@ static int note_free(struct bench *b, size_t *free_bytes)
     return b->options.memory ? bb_device_free_bytes(free_bytes) : 0;
 }
 
+/* NCCL has made its communicator: now it is known whose tuner it took. */
+static int check_tuner(struct bench *b)
+{
+    bool missing = b->options.figures.sweep_algorithms && b->comm.size > 1 && bb_tuner_attached() == 0;
+    int rc = 0;
+
+    if (missing)
+        rc = bb_err(BB_EFAIL, "--sweep-algorithms: NCCL did not take up the program's tuner plugin (NCCL_DEBUG=INFO, "
+                              "NCCL_DEBUG_SUBSYS=INIT,TUNING tells why)");
+    return b->options.figures.sweep_algorithms ? all_know(b, bb_world_agree(&b->world, rc, "tuner plugin")) : 0;
+}
+
 static int run(struct bench *b, int argc, char **argv)
 {
     int rc;
@@ -713,6 +725,7 @@ static int run(struct bench *b, int argc, char **argv)
     TRY(check_memory(b));
     TRY(note_free(b, &b->memory.free_at_start));
     TRY(make_comm(b));
+    TRY(check_tuner(b));
     TRY(note_free(b, &b->memory.free_after_init));
     TRY(check_memory(b));
     TRY(make_rig(b));

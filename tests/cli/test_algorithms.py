@@ -128,6 +128,11 @@ def test_what_cannot_be_is_refused(busbar, words, env, says):
     assert done.returncode == 2 and len(lines) == 1 and says in lines[0] and done.stdout == ""
 
 
+def test_a_tuner_that_nccl_does_not_take_up_is_said(busbar):
+    done = busbar.run("bench", "all_reduce", "--sizes", "8", "--sweep-algorithms", ranks=2, env={"EMU_NCCL_IGNORE": "TUNER"})
+    assert done.returncode == 1 and "did not take up" in done.stderr and done.stdout == ""
+
+
 def test_compare_pairs_forced_rows_with_their_like(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL))
     done = busbar.run("compare", tmp_path / "result.json", tmp_path / "result.json")

@@ -65,7 +65,8 @@ small="-b 8 -e 1M -f 32 -n 5 -w 2"
 }
 # The same verdicts as nccl-tests, and with one rank the same rates, where there is a build of it (made with MPI=1).
 if [ -n "${NCCL_TESTS_BUILD:-}" ]; then
-    limit=600 expect 0 beside-nccl-tests python3 tests/gpu/beside_nccl_tests.py "$NCCL_TESTS_BUILD" --build "$(dirname "$busbar")" --rounds 3
+    limit=400 expect 0 beside-nccl-tests python3 tests/gpu/beside_nccl_tests.py "$NCCL_TESTS_BUILD" --build "$(dirname "$busbar")" \
+        --rounds 3 --ranks 2 --operations all_reduce,all_gather,reduce_scatter,alltoall,sendrecv
 else
     echo "beside-nccl-tests: SKIPPED: NCCL_TESTS_BUILD names no build of nccl-tests"
     skipped=$((skipped + 1))

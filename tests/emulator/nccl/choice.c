@@ -47,10 +47,19 @@ const char *en_protocol_name(int protocol)
     return protocols[protocol];
 }
 
+static bool ignores(const char *word)
+{
+    const char *ignored = getenv("EMU_NCCL_IGNORE");
+
+    return ignored != NULL && strcmp(ignored, word) == 0;
+}
+
 static const struct tuner *tuner(void)
 {
     const char *name = getenv("NCCL_TUNER_PLUGIN");
 
+    if (ignores("TUNER"))
+        return NULL;
     return name != NULL && strcmp(name, "STATIC_PLUGIN") == 0 ? dlsym(RTLD_DEFAULT, "ncclTunerPlugin_v5") : NULL;
 }
 
@@ -133,10 +142,7 @@ static bool cheapest(float costs[EN_ALGORITHMS][EN_PROTOCOLS], struct en_task *t
 /* A planted fault: what is asked for is not what runs. */
 static bool is_ignored(const struct en_task *task)
 {
-    const char *word = getenv("EMU_NCCL_IGNORE");
-
-    return word != NULL &&
-           (strcmp(word, algorithms[task->algorithm]) == 0 || strcmp(word, protocols[task->protocol]) == 0);
+    return ignores(algorithms[task->algorithm]) || ignores(protocols[task->protocol]);
 }
 
 static size_t payload_bytes(ncclComm_t comm, const struct en_task *task)

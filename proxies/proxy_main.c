@@ -513,6 +513,18 @@ static int refuse_graph(void)
     return 0;
 }
 
+/* How timed kernels hold the GPU. */
+static int refuse_hold(const struct run *x)
+{
+    bool held = x->options.compute_sms > 1 || x->options.compute_gbps > 0;
+
+    if (!held || strcmp(x->options.shape.compute, "timed") == 0)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: %s is of timed kernels, but --compute is %s; leave it out, or --compute timed",
+                  x->options.shape.proxy, x->options.compute_gbps > 0 ? "--compute-gbps" : "--compute-sms",
+                  x->options.shape.compute);
+}
+
 static int parse_all(const struct run *x, const struct bb_words *words)
 {
     if (!x->options.quick)
@@ -535,6 +547,7 @@ static int parse(struct run *x)
     if (x->options.quick)
         return bb_err(BB_EUSAGE, "--quick runs every proxy: proxy all --quick; to shrink one, --scale-counts 0.001");
     TRY(bb_proxy_configure(&x->options.shape, &words, &x->proxy));
+    TRY(refuse_hold(x));
     if (x->options.graph)
         TRY(refuse_graph());
     if (x->options.trace && x->options.traced_steps == 0)

@@ -227,6 +227,21 @@ static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config 
     return 0;
 }
 
+/* Real work takes the time that it takes. */
+static int refuse_times(const struct bb_proxy_config *c)
+{
+    const char *option = c->forward_us > 0    ? "--forward-us"
+                         : c->backward_us > 0 ? "--backward-us"
+                         : c->tflops > 0      ? "--tflops"
+                                              : NULL;
+
+    if (!option || strcmp(c->compute, "gemm") != 0)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: %s says how long timed kernels take, but --compute gemm runs real work; leave one out", c->proxy,
+                  option);
+}
+
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words, const struct bb_proxy **proxy)
 {
     int rc;
@@ -244,6 +259,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
     TRY(refuse_unused(*proxy, config));
     config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";
     config->compute = config->compute ? config->compute : (*proxy)->compute;
+    TRY(refuse_times(config));
     rc = (*proxy)->defaults ? (*proxy)->defaults(config) : 0;
 out:
     return rc;

@@ -608,6 +608,18 @@ def test_how_timed_compute_holds_the_gpu_changes_no_time_of_its_own(busbar, tmp_
     assert (heavy["options"]["compute_sms"], heavy["options"]["compute_gbps"]) == (16, 200)
 
 
+@pytest.mark.parametrize("args,option", [
+    (("gpt2_large", "--compute", "gemm", "--forward-us", 5), "--forward-us"),
+    (("bert_large", "--compute", "gemm", "--tflops", 100), "--tflops"),
+    (("gpt3", 2, "--compute", "gemm", "--backward-us", 5), "--backward-us"),
+    (("dlrm", "--compute", "gemm", "--compute-sms", 4), "--compute-sms"),
+    (("resnet50", "--compute-gbps", 100), "--compute-gbps"),
+])
+def test_what_is_of_timed_kernels_is_refused_elsewhere(busbar, args, option):
+    done = busbar.run("proxy", *args, env=NO_DATA)
+    assert done.returncode == 2 and done.stdout == "" and option in done.stderr and "timed" in done.stderr
+
+
 @pytest.mark.parametrize("words,value", [(["--compute-sms", "0"], "0"), (["--compute-gbps", "-1"], "-1")])
 def test_compute_that_holds_nothing_is_refused(busbar, words, value):
     done = busbar.run("proxy", "dlrm", *words)

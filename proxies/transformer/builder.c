@@ -73,17 +73,33 @@ static int settle_schedule(struct bb_training *t)
     return bb_schedule_refuse(&t->schedule, t->config->proxy);
 }
 
+/* Chunks per stage, 2 or more and as near to those asked for as can be, with which the layers divide; 0: none. */
+static int nearest_chunks(const struct bb_training *t)
+{
+    int asked = t->schedule.chunks, most = t->arch.layers / t->grid.pp;
+
+    for (int away = 1; away < asked + most; away++)
+        for (int v = asked + away; v >= asked - away; v -= 2 * away)
+            if (v > 1 && v <= most && bb_grid_even(t->arch.layers, t->grid.pp * v))
+                return v;
+    return 0;
+}
+
 /* Stages of equal length, or with embedding and head counting as a layer each. */
 static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
     int layers = t->arch.layers, v = t->schedule.chunks, parts = t->grid.pp * v;
-    char chunks[32] = "", near[BB_GRID_NEAREST];
+    char chunks[32] = "", near[BB_GRID_NEAREST + 32];
+    size_t at;
 
     if (bb_grid_even(layers, parts))
         return 0;
     if (v > 1)
         snprintf(chunks, sizeof(chunks), " x %d chunks", v);
     bb_grid_nearest(&t->grid, model, near);
+    at = strlen(near);
+    if (v > 1 && nearest_chunks(t) > 0)
+        snprintf(near + at, sizeof(near) - at, "%s--vpp %d", at ? ", or " : "", nearest_chunks(t));
     return bb_err(BB_EUSAGE,
                   "%s: %d layers do not divide by pp %d%s, nor with embedding and head as a layer each; nearest: %s%s"
                   "--layers %d or %d",

@@ -120,6 +120,7 @@ def test_bubbles_are_those_of_the_formulas(busbar):
     ("--model gpt2_small --seq-length 2048", 8, r"1024 positions; nearest: --seq-length 1024"),
     ("--model gpt2_small --pp 4 --vpp 3 --micro-batches 6", 8, r"groups of 4 micro-batches.*nearest: --micro-batches 4 or 8"),
     ("--model gpt2_small --pp 4 --vpp 3 --micro-batches 2", 8, r"as many micro-batches as stages.*--micro-batches 4"),
+    ("--model gpt2_small --pp 4 --vpp 2", 8, r"12 layers do not divide by pp 4 x 2 chunks.*--vpp 3"),
     ("--model gpt2_small --vpp 2", 8, r"2 stages and 2 chunks.*nearest: --schedule 1f1b"),
     ("--model gpt2_small --pp 2 --vpp 2 --schedule gpipe", 8, r"one chunk.*nearest: --schedule interleaved"),
     ("--model gpt2_small --pp 2 --schedule zb-h1 --dp-sync zero3", 8, r"zb-h1.*zero3.*nearest"),

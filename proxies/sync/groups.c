@@ -1,6 +1,7 @@
 /* groups.c - the communicators that keeping replicas together needs, cut out of the group of replicas (see sync.h). */
 #include "proxies/sync/sync.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct bb_sync_comms nobody = {.gradients = BB_NONE,
@@ -73,36 +74,61 @@ static int node_run(const struct bb_layout *l, int group, int gpus_per_node)
     return run;
 }
 
-static int nearest_divisor(int n, int wanted)
+/* The divisor of n from `least` to `most` that is nearest to wanted, 0: there is none. */
+static int nearest_divisor(int n, int wanted, int least, int most)
 {
-    int best = 1;
+    int best = 0;
 
-    for (int i = 1; i <= n; i++)
-        if (n % i == 0 && abs(i - wanted) < abs(best - wanted))
+    for (int i = least; i <= most; i++)
+        if (n % i == 0 && (best == 0 || abs(i - wanted) < abs(best - wanted)))
             best = i;
     return best;
 }
 
-/* The ranks of a shard group where nothing is said: all, or those of a node, if that is some and not all of them. */
+/* Whether the group has several ranks on each of several nodes, as many on each. */
+static bool has_levels(const struct bb_layout *l, int group, int gpus_per_node)
+{
+    int run = gpus_per_node > 0 ? node_run(l, group, gpus_per_node) : 0;
+
+    return run > 1 && run < l->groups[group].size;
+}
+
+/* The size of nodes nearest to the given one that would do, 0: none. */
+static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
+{
+    for (int far = 1; far <= l->ranks; far++) {
+        if (has_levels(l, group, gpus_per_node - far))
+            return gpus_per_node - far;
+        if (has_levels(l, group, gpus_per_node + far))
+            return gpus_per_node + far;
+    }
+    return 0;
+}
+
+/* Nothing is said, and a node does not hold some but not all of the ranks. */
+static int refuse_shard(const struct cut *k, int gpus_per_node, int run)
+{
+    int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
+    const char *why = run == 0   ? "don't fill nodes evenly"
+                      : run == 1 ? "are on a node each, where hsdp would share nothing"
+                                 : "are on one node, where hsdp is zero3";
+    char words[32] = "zero3";
+
+    if (near)
+        snprintf(words, sizeof(words), "--shard-size %d", near);
+    return bb_err(BB_EUSAGE, "%s: with %d GPUs per node the %d ranks of %s %s; nearest: %s", k->step->proxy,
+                  gpus_per_node, size, group_name(k), why, words);
+}
+
+/* The ranks of a shard group where nothing is said: all, or those of a node. */
 static int usual_shard(const struct cut *k, const struct bb_sync_policy *p, int gpus_per_node, int *run)
 {
-    int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node);
+    int size = k->step->layout.groups[k->group].size;
 
     *run = p->kind == BB_SYNC_DISTRIBUTED ? size : node_run(&k->step->layout, k->group, gpus_per_node);
     if (p->kind == BB_SYNC_DISTRIBUTED || (*run > 1 && *run < size))
         return 0;
-    if (*run == 0)
-        return bb_err(BB_EUSAGE, "%s: the %d ranks of %s do not fill nodes of %d evenly; nearest: --shard-size %d",
-                      k->step->proxy, size, group_name(k), gpus_per_node, near);
-    if (*run == 1)
-        return bb_err(BB_EUSAGE,
-                      "%s: no two of the %d ranks of %s share a node of %d, so that hsdp would share nothing; "
-                      "nearest: --shard-size %d",
-                      k->step->proxy, size, group_name(k), gpus_per_node, nearest_divisor(size, 2));
-    return bb_err(BB_EUSAGE,
-                  "%s: the %d ranks of %s are on one node of %d, where hsdp is zero3; nearest: --shard-size %d, "
-                  "or --gpus-per-node",
-                  k->step->proxy, size, group_name(k), gpus_per_node, nearest_divisor(size, size / 2));
+    return refuse_shard(k, gpus_per_node, *run);
 }
 
 static int settle_shard(const struct cut *k, const struct bb_sync_policy *p, int gpus_per_node, int *run)
@@ -114,7 +140,7 @@ static int settle_shard(const struct cut *k, const struct bb_sync_policy *p, int
         return usual_shard(k, p, gpus_per_node, run);
     if (size % *run)
         return bb_err(BB_EUSAGE, "%s: shard groups of %d do not divide the %d ranks of %s; nearest: --shard-size %d",
-                      k->step->proxy, *run, size, group_name(k), nearest_divisor(size, *run));
+                      k->step->proxy, *run, size, group_name(k), nearest_divisor(size, *run, 1, size));
     return 0;
 }
 
@@ -161,21 +187,29 @@ out:
     return rc;
 }
 
+static int refuse_levels(const struct cut *k, int gpus_per_node, int run)
+{
+    const struct bb_layout *l = &k->step->layout;
+    int near = nearest_node(l, k->group, gpus_per_node);
+    const char *how = run == 0 ? "they stand unevenly" : run == 1 ? "each is on a node alone" : "all are on one node";
+    char words[48] = "leave it out";
+
+    if (near)
+        snprintf(words, sizeof(words), "--gpus-per-node %d", near);
+    return bb_err(BB_EUSAGE,
+                  "%s: --hierarchical needs several nodes with several of the %d ranks of %s, as many on each; with %d "
+                  "GPUs per node %s; nearest: %s",
+                  k->step->proxy, l->groups[k->group].size, group_name(k), gpus_per_node, how, words);
+}
+
 static int add_levels(struct bb_step *step, int group, int gpus_per_node, struct bb_sync_comms *comms)
 {
     struct cut k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
     int size = step->layout.groups[group].size, rc;
 
     k.run = node_run(&step->layout, group, gpus_per_node);
-    if (k.run == 0 || k.run == 1 || k.run == size)
-        return bb_err(BB_EUSAGE,
-                      "%s: --hierarchical needs several nodes with as many of the %d ranks of %s each, 2 or more; with "
-                      "--gpus-per-node %d it is %s; nearest: --gpus-per-node %d",
-                      step->proxy, size, group_name(&k), gpus_per_node,
-                      k.run == 0   ? "not the same number"
-                      : k.run == 1 ? "one each"
-                                   : "one node",
-                      nearest_divisor(size, size / 2));
+    if (!has_levels(&step->layout, group, gpus_per_node))
+        return refuse_levels(&k, gpus_per_node, k.run);
     TRY(cut(&k));
     comms->n = size;
     comms->n_local = k.run;

@@ -181,6 +181,23 @@ static void set_id(struct bb_combination *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)digest(hash, numbers));
 }
 
+/* "{id}" in every word: files that a combination writes beside its result get names of their own. */
+static void put_id(struct bb_argv *a, const char *id)
+{
+    struct bb_argv named = {.failed = a->failed};
+
+    for (size_t i = 0; i < a->n; i++) {
+        const char *word = a->word[i], *mark = strstr(word, "{id}");
+
+        if (mark)
+            bb_argv_add(&named, "%.*s%s%s", (int)(mark - word), word, id, mark + strlen("{id}"));
+        else
+            bb_argv_add(&named, "%s", word);
+    }
+    bb_argv_release(a);
+    *a = named;
+}
+
 static int refuse_command(const struct making *m, const char *word)
 {
     const char *names[16];
@@ -228,9 +245,12 @@ static int fill(const struct making *m, struct bb_combination *c, const json_t *
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
     c->timeout_s = timeout ? json_number_value(timeout) : m->plan->timeout_s;
     TRY(check_command(m, c, json_integer_value(json_object_get(setting, "ranks"))));
+    set_id(c, repeat);
+    put_id(&c->words, c->id);
+    put_id(&c->environment, c->id);
+    TRY(bb_argv_result(&c->words));
     TRY(bb_argv_result(&c->environment));
     TRY(bb_argv_result(&c->launch_arguments));
-    set_id(c, repeat);
 out:
     return rc;
 }

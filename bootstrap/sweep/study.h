@@ -26,6 +26,7 @@
  * a whole). A value of an option, a variable or ranks that is a list is an axis: every one of its values meets every
  * value of every other axis, of every choice and every case. An option's value is a text, a number, true (given, for
  * flags), false or null (not given); a variable's a text, a number or null (not set, even where the caller has it).
+ * {id} in a word or a variable is the combination's own id.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STUDY_H
 #define BB_BOOTSTRAP_SWEEP_STUDY_H

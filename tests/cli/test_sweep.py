@@ -223,6 +223,12 @@ def test_a_value_stays_on_its_line(sweep):
     assert "TEXT=x touch y" in listed.stdout
 
 
+def test_files_of_a_combination_have_its_name(sweep):
+    assert sweep(study(options={"trace": "t-{id}.json"}, environment={"TEXT": "log/{id}"}, ranks=[1, 2])).returncode == 0
+    for c in sweep.json()["combinations"]:
+        assert f"--trace=t-{c['id']}.json" in c["result"]["words"] and c["result"]["environment"]["TEXT"] == f"log/{c['id']}"
+
+
 def test_a_launcher_of_ones_own(sweep):
     launch = {"with": [str(sweep.bin / "mpirun"), "-n", "{ranks}", "--tag=x{ranks}y"]}
     assert sweep(study(launch=launch, launch_arguments=["--last word"])).returncode == 0

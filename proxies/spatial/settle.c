@@ -222,18 +222,42 @@ static void settle_open(struct bb_settled *s, const struct bb_proxy_config *c, i
     s->n_splits = splits ? splits : s->n_splits ? s->n_splits : fewest_splits(s);
 }
 
+/* So many tiles that there are not modules enough behind them, whatever the splits. */
+static int refuse_tiles(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+{
+    int fewest = fewest_splits(s), parts = 2, spatial = s->n_spatial;
+
+    if (fewest <= net->n_modules)
+        return 0;
+    while (spatial > 1 && spatial + (s->gems ? 2 * spatial : 1) > net->n_modules)
+        spatial--;
+    while (s->gems && spatial + 2 * parts * spatial <= net->n_modules)
+        parts *= 2;
+    return bb_err(
+        BB_EUSAGE,
+        "%s: %s has %d modules, too few for %d spatial split%s of %d tiles and what must follow them, %d splits; "
+        "nearest: --spatial-parts %d with --spatial-splits %d",
+        c->proxy, net->name, net->n_modules, s->n_spatial, s->n_spatial == 1 ? "" : "s", tiles_of(s), fewest, parts,
+        spatial);
+}
+
 static int refuse_splits(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
-    int tiles = tiles_of(s);
+    int tiles = tiles_of(s), rc = refuse_tiles(s, c, net);
 
+    if (rc)
+        return rc;
     if (s->n_splits < 2)
-        return bb_err(BB_EUSAGE, "%s: %d split has nobody to send to, expected 2 or more; nearest: --splits 2",
-                      c->proxy, s->n_splits);
+        return bb_err(BB_EUSAGE, "%s: %d split has nobody to send to, expected 2 or more; nearest: --splits %d",
+                      c->proxy, s->n_splits, fewest_splits(s));
+    if (s->n_spatial >= s->n_splits && c->tiles.spatial_parts && strchr(c->tiles.spatial_parts, ','))
+        return bb_err(BB_EUSAGE, "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d",
+                      c->proxy, s->n_spatial, s->n_splits, fewest_splits(s));
     if (s->n_spatial >= s->n_splits)
         return bb_err(BB_EUSAGE,
-                      "%s: %d spatial splits of %d leave none to join the tiles; nearest: --spatial-splits %d or "
-                      "--splits %d",
-                      c->proxy, s->n_spatial, s->n_splits, s->n_splits - 1, s->n_spatial + 1);
+                      "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d or "
+                      "--spatial-splits %d",
+                      c->proxy, s->n_spatial, s->n_splits, fewest_splits(s), s->n_splits - 1);
     if (s->n_splits > net->n_modules)
         return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits; nearest: --splits %d", c->proxy,
                       net->name, net->n_modules, s->n_splits, net->n_modules);

@@ -110,7 +110,7 @@ def test_pairs_of_gems(busbar):
     ("spatial --spatial-parts 4 --splits 2", 6, ("6 ranks", "5 (4 tiles + 1 split)", "5 or 10 ranks")),
     ("spatial --spatial-parts 64 --slice vertical --image-size 32 --splits 2", 65, ("'conv 0'", "--image-size 128")),
     ("spatial --splits 39 --spatial-parts 4", 42, ("38 modules", "--splits 38")),
-    ("spatial --splits 3 --spatial-splits 3 --spatial-parts 4", 12, ("3 spatial splits of 3", "--spatial-splits 2 or --splits 4")),
+    ("spatial --splits 3 --spatial-splits 3 --spatial-parts 4", 12, ("3 spatial splits of 3", "--splits 4 or --spatial-splits 2")),
     ("spatial --layers 100", 5, ("100 layers", "--layers 101")),
     ("spatial --local-dp 2 --micro-batch-size 3", 6, ("3", "--micro-batch-size 2 or 4")),
     ("spatial --model gpt3", 5, ("gpt3", "resnet110_v2")),
@@ -118,6 +118,8 @@ def test_pairs_of_gems(busbar):
     ("spatial --comm-opt", 5, ("--comm-opt", "leave it out")),
     ("gems --replications 3", 4, ("3 replications", "--replications 4")),
     ("gems --spatial-parts 4 --splits 3", 6, ("3 splits, 4 tiles", "6 ranks", "--splits 5")),
+    ("gems --spatial-parts 16 --layers 20", 34, ("8 modules", "--spatial-parts 4 with --spatial-splits 1")),
+    ("spatial --spatial-parts 4,4 --splits 2", 9, ("2 spatial splits of 2", "--splits 3")),
     ("gems --odd-step", 4, ("--odd-step", "--comm-opt")),
     ("gpt2_large --image-size 64", 4, ("--image-size", "leave it out")),
 ])

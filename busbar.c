@@ -9,7 +9,8 @@
 #include "collectives/bench.h"
 #include "collectives/compare.h"
 #include "collectives/nccl_tests.h"
-#include "proxies/plan.h"
+#include "proxies/lists.h"
+#include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
 
 #include <stdio.h>

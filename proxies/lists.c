@@ -1,7 +1,8 @@
 /* lists.c - `busbar list proxies`, `models`, `clusters`: what the tables and profiles say of themselves. */
-#include "proxies/plan.h"
+#include "proxies/lists.h"
 
 #include "proxies/profile.h"
+#include "proxies/proxy.h"
 
 #define MOST_NAMES 128
 

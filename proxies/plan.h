@@ -23,6 +23,7 @@ struct bb_plan {
  * refused: said, -BB_EFAIL (the plan is made nonetheless, so it can be printed). Release is fine on a zeroed one.
  */
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK;
+int bb_plan_count(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK; /* refuses nothing */
 void bb_plan_release(struct bb_plan *plan);
 
 /* The parts of busbar.plan/1 as JSON; NULL without memory. */
@@ -49,12 +50,5 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
 /* bb_ranks_text - "0-3", "0, 4, 8", "1-2, 5-6, ..., 97-98": ascending ranks in at most room - 1 characters. Returns
  * text. */
 const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room);
-
-/* busbar plan; busbar list proxies, models, clusters. Return 0 or a negative error. */
-int bb_plan_main(int argc, char **argv);
-int bb_plan_check(int argc, char **argv); /* the words alone: 0 or -BB_EUSAGE (said) */
-int bb_list_proxies(FILE *out);
-int bb_list_models(FILE *out);
-int bb_list_clusters(FILE *out);
 
 #endif

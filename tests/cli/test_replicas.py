@@ -3,6 +3,7 @@ cannot be is refused with what is near."""
 import collections
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -93,6 +94,15 @@ def test_gemm_has_the_flops_of_timed(busbar):
         roles = plan(busbar, f"data_parallel --model resnet50 --compute {compute}", 2)["roles"]
         flops.append(roles[0]["flops"])
     assert flops[0] == flops[1] == 32 * 2 * (3 * 4089184256 - 64 * 147 * 112 * 112)  # the stem has no gradient of its input
+
+
+def test_the_readme_predicts_what_plan_does(busbar):
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+    head, times = re.search(r"(\| `all_reduce` \| `--hier.*) \|\n\|[-|]+\n(.*) \|", readme).groups()
+    for words, us in zip(re.findall("`(.*?)`", head), re.findall(r"(\d+) us", times), strict=True):
+        sync = "all_reduce --hierarchical" if words.startswith("--") else words
+        made = plan(busbar, f"data_parallel --model resnet50 --sync {sync} --cluster h100-sxm-ib", 16)
+        assert round(made["predicted"]["step_us"]) == int(us), sync
 
 
 @pytest.mark.parametrize("line,ranks,words", [

@@ -225,20 +225,21 @@ static void settle_open(struct bb_settled *s, const struct bb_proxy_config *c, i
 /* So many tiles that there are not modules enough behind them, whatever the splits. */
 static int refuse_tiles(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
-    int fewest = fewest_splits(s), parts = 2, spatial = s->n_spatial;
+    int fewest = fewest_splits(s), unit = is(c->tiles.slice, "square") ? 4 : 2, parts = unit, spatial = s->n_spatial;
 
     if (fewest <= net->n_modules)
         return 0;
-    while (spatial > 1 && spatial + (s->gems ? 2 * spatial : 1) > net->n_modules)
+    if (!s->gems)
+        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d spatial splits; nearest: --spatial-splits %d",
+                      c->proxy, net->name, net->n_modules, s->n_spatial, net->n_modules - 1);
+    while (spatial > 1 && spatial + unit * spatial > net->n_modules)
         spatial--;
-    while (s->gems && spatial + 2 * parts * spatial <= net->n_modules)
-        parts *= 2;
-    return bb_err(
-        BB_EUSAGE,
-        "%s: %s has %d modules, too few for %d spatial split%s of %d tiles and what must follow them, %d splits; "
-        "nearest: --spatial-parts %d with --spatial-splits %d",
-        c->proxy, net->name, net->n_modules, s->n_spatial, s->n_spatial == 1 ? "" : "s", tiles_of(s), fewest, parts,
-        spatial);
+    while (spatial + unit * parts * spatial <= net->n_modules)
+        parts *= unit;
+    return bb_err(BB_EUSAGE,
+                  "%s: %s has %d modules, too few to keep the tiles of both replicas apart, %d splits; nearest: "
+                  "--spatial-parts %d with --spatial-splits %d",
+                  c->proxy, net->name, net->n_modules, fewest, parts, spatial);
 }
 
 static int refuse_splits(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
@@ -312,8 +313,10 @@ static int refuse_batch(const struct bb_settled *s, struct bb_proxy_config *c)
                   c->proxy, c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
 }
 
+/* Passes and their micro-batches: no more than micro-batches alone may be. */
 static int settle_replications(struct bb_proxy_config *c, bool gems)
 {
+    int m = c->micro_batches ? c->micro_batches : 1;
     int *eta = &c->tiles.replications;
 
     *eta = *eta ? *eta : gems ? 2 : 1;
@@ -322,6 +325,11 @@ static int settle_replications(struct bb_proxy_config *c, bool gems)
                       "%s: %d replications, expected an even number, half of them in each direction; nearest: "
                       "--replications %d",
                       c->proxy, *eta, *eta + 1);
+    if (*eta > BB_MOST_LAYERS / m)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d replications of %d micro-batches, expected at most %d in all; nearest: "
+                      "--micro-batches %d",
+                      c->proxy, *eta, m, BB_MOST_LAYERS, BB_MOST_LAYERS / *eta);
     return 0;
 }
 

@@ -120,6 +120,7 @@ def test_pairs_of_gems(busbar):
     ("gems --spatial-parts 4 --splits 3", 6, ("3 splits, 4 tiles", "6 ranks", "--splits 5")),
     ("gems --spatial-parts 16 --layers 20", 34, ("8 modules", "--spatial-parts 4 with --spatial-splits 1")),
     ("spatial --spatial-parts 4,4 --splits 2", 9, ("2 spatial splits of 2", "--splits 3")),
+    ("gems --replications 1000 --micro-batches 1000000", 4, ("1000 replications", "--micro-batches 1000")),
     ("gems --odd-step", 4, ("--odd-step", "--comm-opt")),
     ("gpt2_large --image-size 64", 4, ("--image-size", "leave it out")),
 ])

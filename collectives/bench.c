@@ -539,22 +539,32 @@ out:
 /* ---- the sweep ----------------------------------------------------------------------------------------------------
  */
 
+/* Which algorithm it was, where several are measured: " by TREE LL". */
+static const char *algorithm_text(const struct bench *b, const struct bb_choice *choice, char text[48])
+{
+    text[0] = '\0';
+    if (b->options.figures.sweep_algorithms && choice->kind == BB_CHOICE_COLLECTIVE)
+        snprintf(text, 48, " by %s %s", choice->algorithm, choice->protocol);
+    return text;
+}
+
 static void say_wrong(const struct bench *b, const struct bb_case *c, const struct bb_figures *f)
 {
     int digits = 2 * bb_dtypes[c->dtype].bytes;
     const struct bb_wrong *w = &f->first;
+    char what[128], how[48];
 
     if (b->comm.rank != 0)
         return;
+    snprintf(what, sizeof what, "%s of %zu bytes %s%s", bb_colls[c->kind].name, f->bytes,
+             c->in_place ? "in place" : "out of place", algorithm_text(b, &f->seen.choice, how));
     if (w->outside)
-        bb_err(BB_EDATA,
-               "wrong data: %s of %zu bytes %s: %llu bytes outside of the receive area of rank %d overwritten",
-               bb_colls[c->kind].name, f->bytes, c->in_place ? "in place" : "out of place", f->wrong, w->rank);
+        bb_err(BB_EDATA, "wrong data: %s: %llu bytes outside of the receive area of rank %d overwritten", what,
+               f->wrong, w->rank);
     else
-        bb_err(BB_EDATA,
-               "wrong data: %s of %zu bytes %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx",
-               bb_colls[c->kind].name, f->bytes, c->in_place ? "in place" : "out of place", f->wrong, w->rank,
-               (unsigned long long)w->index, digits, (unsigned long long)w->got, digits, (unsigned long long)w->want);
+        bb_err(BB_EDATA, "wrong data: %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx", what,
+               f->wrong, w->rank, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
+               (unsigned long long)w->want);
 }
 
 static int measure_placement(struct bench *b, struct bb_row *row, int place)

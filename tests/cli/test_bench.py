@@ -309,7 +309,7 @@ def test_a_shared_gpu_is_stamped(busbar, tmp_path):
 
 def test_a_hang_ends_with_the_name_of_the_rank_and_keeps_the_rows(busbar, tmp_path):
     path = tmp_path / "result.json"
-    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "2K", *ONE[4:], "--placement", "out_of_place", "--timeout", "2",
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "2K", *ONE[4:], "--placement", "out_of_place", "--timeout", "5",
                       "--json", path, ranks=4, env={"EMU_FAULT": "stall:rank=1,call=4,name=ncclAllReduce"})
     assert done.returncode == 4 and "rank 1" in done.stderr
     result = json.loads(path.read_text())
@@ -319,7 +319,7 @@ def test_a_hang_ends_with_the_name_of_the_rank_and_keeps_the_rows(busbar, tmp_pa
 def test_a_call_that_never_comes_back_in_a_further_check_ends(busbar):
     """Calls of a row: warm-up, estimate, one ahead, one timed; the fifth is that of the second pass, on all ranks."""
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-n", "1", "--repeats", "1", "-w", "1", "-c", "2", "--placement",
-                      "out_of_place", "--timeout", "2", ranks=2, env={"EMU_FAULT": "stall:call=5,name=ncclAllReduce"})
+                      "out_of_place", "--timeout", "5", ranks=2, env={"EMU_FAULT": "stall:call=5,name=ncclAllReduce"})
     assert done.returncode == 4 and "an operation to be checked did not end" in done.stderr
 
 

@@ -3,6 +3,7 @@
 
 #include "cuda/check.h"
 #include "cuda/kernels.h"
+#include "proxies/issue.h"
 
 #include <stdlib.h>
 

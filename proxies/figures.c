@@ -2,6 +2,7 @@
 #include "proxies/figures.h"
 
 #include "cuda/check.h"
+#include "proxies/issue.h"
 
 #include <math.h>
 #include <stdlib.h>

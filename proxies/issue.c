@@ -2,7 +2,7 @@
  * issue.c - one step of a program on the GPU: put on the streams in order or replayed as a graph, begun together,
  * waited for at the end.
  */
-#include "proxies/runner.h"
+#include "proxies/issue.h"
 
 #include "collectives/launch.h"
 #include "cuda/check.h"
@@ -311,31 +311,6 @@ out:
     return rc;
 }
 
-/* An error that a communicator met by itself (a peer's end) must not be waited out. */
-static int comms_are_well(void *arg)
-{
-    struct bb_runner *r = arg;
-    int rc = r->everyone.nccl ? bb_comm_check(&r->everyone) : 0;
-
-    for (int c = 0; rc == 0 && c < r->layout->n_comms; c++)
-        if (r->comms[c].nccl)
-            rc = bb_comm_check(&r->comms[c]);
-    return rc;
-}
-
-/* The host learns of the end by asking; the last call, which returns at once, tells it to CUDA. */
-static int wait_for(struct bb_runner *r, cudaEvent_t event, const char *what)
-{
-    int rc = bb_event_wait(r->world, event, what, comms_are_well, r);
-
-    return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
-}
-
-int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
-{
-    return bb_stream_wait(r->world, stream, what, comms_are_well, r);
-}
-
 static int beat(struct bb_runner *r)
 {
     int rc = BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join));
@@ -358,7 +333,7 @@ static int begin_together(struct bb_runner *r, bool trace)
     if (r->everyone.nccl)
         TRY(beat(r));
     TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
-    TRY(wait_for(r, r->begin, "the common start of a step"));
+    TRY(bb_runner_wait_event(r, r->begin, "the common start of a step"));
 out:
     return rc;
 }
@@ -382,7 +357,7 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     if (rc == 0)
         rc = BB_CUDA(cudaEventRecord(r->end, r->join));
     if (rc == 0)
-        rc = wait_for(r, r->end, name);
+        rc = bb_runner_wait_event(r, r->end, name);
     bb_range_pop(&r->nvtx);
     TRY(rc);
     TRY(BB_CUDA(cudaEventElapsedTime(&ms, r->begin, r->end)));

@@ -14,7 +14,7 @@
 #include "bootstrap/progress.h"
 #include "bootstrap/stats.h"
 #include "proxies/figures.h"
-#include "proxies/runner.h"
+#include "proxies/issue.h"
 
 struct bb_measure_plan {
     int warmup, steps, traced_steps;

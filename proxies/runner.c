@@ -42,6 +42,33 @@ void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
     return operand(r, op, op->dst, op->dst_offset);
 }
 
+/* ---- waiting under the deadline -------------------------------------------------------------------------------- */
+
+/* An error that a communicator met by itself (a peer's end) must not be waited out. */
+static int comms_are_well(void *arg)
+{
+    struct bb_runner *r = arg;
+    int rc = r->everyone.nccl ? bb_comm_check(&r->everyone) : 0;
+
+    for (int c = 0; rc == 0 && c < r->layout->n_comms; c++)
+        if (r->comms[c].nccl)
+            rc = bb_comm_check(&r->comms[c]);
+    return rc;
+}
+
+/* The host learns of the end by asking; the last call, which returns at once, tells it to CUDA. */
+int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
+{
+    int rc = bb_event_wait(r->world, event, what, comms_are_well, r);
+
+    return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
+}
+
+int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
+{
+    return bb_stream_wait(r->world, stream, what, comms_are_well, r);
+}
+
 /* ---- the program cut into batches and lanes ------------------------------------------------------------------------
  */
 

@@ -21,7 +21,7 @@
 #include "cuda/check.h"
 #include "cuda/device.h"
 #include "cuda/kernels.h"
-#include "proxies/runner.h"
+#include "proxies/issue.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -100,6 +100,21 @@ def test_pairs_of_gems(busbar):
     assert {"name": "pair", "size": 2, "members": [[0, 3], [1, 2]]} in plan["groups"]
 
 
+@pytest.mark.parametrize("options,row", [
+    ("", "layer by layer, square tiles"), ("--slice vertical", "`--slice vertical`"), ("--halo-overlap", "`--halo-overlap`"),
+    ("--halo-d2", "`--halo-d2`:"), ("--halo-d2 --fused-layers 4", "`--halo-d2 --fused-layers 4`"),
+    ("--halo-bwd dx", "`--halo-bwd dx`"), ("--halo-bwd dy", "`--halo-bwd dy`"),
+])
+def test_the_readme_tells_what_is_predicted(busbar, options, row):
+    done = busbar.run("plan", "spatial", "--ranks", 5, "--image-size", 4096, "--cluster", "h100-sxm-ib", *options.split(), "--json", "-",
+                      emulated=False)
+    (halo,) = [g for g in json.loads(done.stdout)["predicted"]["groups"] if g["name"] == "halo"]
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+    (line,) = [text for text in readme.splitlines() if text.startswith("| " + row)]
+    assert [cell.strip() for cell in line.split("|")[2:5]] == [
+        f"{halo['busy_us']:.0f}", f"{halo['exposed_us']:.0f}", f"{halo['bytes'] / 2**20:.1f} MiB"]
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,9 @@
 #!/bin/sh
-# run.sh [FOLDER] - what can be proven on real GPUs, with one rank and with several that share one: correctness, error
-# paths, the timed kernel against the GPU's clock. Ranks that share a GPU prove nothing about speed. Output is kept in
-# FOLDER (default build/gpu-results). NCCL_TESTS_BUILD names a build of nccl-tests to be held against. Exit status 77
-# where there is no GPU. Needs a built build/busbar.
+# run.sh [FOLDER [PATTERN]] - what can be proven on real GPUs, with one rank and with several that share one:
+# correctness, error paths, the timed kernel against the GPU's clock. Ranks that share a GPU prove nothing about speed.
+# Output is kept in FOLDER (default build/gpu-results); PATTERN ("transformer*") chooses cases by their names.
+# NCCL_TESTS_BUILD names a build of nccl-tests to be held against. Exit status 77 where there is no GPU. Needs a built
+# build/busbar.
 set -u
 cd "$(dirname "$0")/../.."
 . bootstrap/mpi.sh
@@ -12,12 +13,15 @@ mkdir -p "$folder"
 gpus=$(count_gpus)
 [ "$gpus" -ge 1 ] || { echo "gpu tests: SKIPPED: no GPU here"; exit 77; }
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv >"$folder/gpus.txt" 2>&1 || true
+pattern=${2:-*}
 passed=0 failed=0 skipped=0
 
 # expect STATUS NAME COMMAND... - runs with a time limit, keeps the output, compares the exit status.
 expect() {
     want=$1 name=$2
     shift 2
+    # shellcheck disable=SC2254
+    case $name in $pattern) ;; *) return ;; esac
     began=$(date +%s)
     timeout -k 10 "${limit:-150}" "$@" >"$folder/$name.txt" 2>&1
     status=$?
@@ -59,6 +63,19 @@ small="-b 8 -e 1M -f 32 -n 5 -w 2"
     expect 0 proxies-quick mpirun -n 4 $busbar proxy all --quick --check --steps 2 --warmup 1 $(share) --json "$folder/proxies.json"
     expect 0 proxies-gemm mpirun -n 4 $busbar proxy all --quick --compute gemm --dtype bfloat16 --steps 2 --warmup 1 $(share) --json "$folder/proxies-gemm.json"
     expect 0 proxy-one-step mpirun -n 8 $busbar proxy gpt3_one_pipe_step 2 --check --scale-counts 0.001 --steps 2 --warmup 1 $(share)
+    step="--check --steps 2 --warmup 1 $(share)"
+    gpt="--model gpt2_small --layers 4 --seq-length 128"
+    expect 0 transformer-tp-pp mpirun -n 4 $busbar proxy transformer $gpt --tp 2 --pp 2 --sequence-parallel --micro-batches 4 $step
+    expect 0 transformer-interleaved mpirun -n 4 $busbar proxy transformer $gpt --pp 2 --vpp 2 --micro-batches 4 --dp-sync zero1 $step
+    expect 0 transformer-context mpirun -n 4 $busbar proxy transformer $gpt --cp 2 --micro-batches 2 --dp-sync zero3 $step
+    expect 0 transformer-experts mpirun -n 4 $busbar proxy transformer --model mixtral_8x7b --layers 2 --seq-length 128 --ep 4 --moe-imbalance 1 --micro-batches 2 --scale-counts 0.001 $step
+    expect 0 transformer-gemm mpirun -n 4 $busbar proxy transformer $gpt --pp 4 --schedule zb-h1 --micro-batches 8 --compute gemm $step --json "$folder/transformer.json"
+    for sync in ps ps_p2p ps_sharded all_reduce horovod zero1 zero2 zero3; do
+        expect 0 data-parallel-$sync mpirun -n 3 $busbar proxy data_parallel --model resnet18_cifar --sync $sync $step
+    done
+    expect 0 spatial mpirun -n 5 $busbar proxy spatial --model resnet110_v2 --image-size 64 --slice square --spatial-parts 4 --splits 2 --spatial-splits 1 --halo-bwd dx $step
+    expect 0 gems mpirun -n 4 $busbar proxy gems --model resnet110_v2 --image-size 64 --splits 4 --replications 2 $step
+    expect 0 scaling mpirun -n 2 $busbar proxy scaling --model resnet18_cifar --mode weak --batch 128 --epoch-steps 10 $(share)
     expect 4 stalled-rank sh -c "mpirun -n 2 $busbar bench all_reduce -b 8 -e 64K -n 2000 --repeats 2000 -T 10 $(share) >/dev/null & sleep 15; pkill -STOP -n -x busbar; wait \$!"
     expect 0 compute-limits $busbar bench compute --max-error 2 --json "$folder/compute.json"
     expect 2 too-few-gpus mpirun -n $((gpus + 1)) $busbar bench all_reduce -b 8 -e 8

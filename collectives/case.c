@@ -123,3 +123,9 @@ struct bb_arrival bb_case_arrival(const struct bb_case *c, int rank, int i)
     bb_case_expect(c, rank, &part.expect, &part.count);
     return part;
 }
+
+bool bb_ends_together(const struct bb_case *c)
+{
+    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) && c->kind != BB_SENDRECV &&
+           c->ranks > 1;
+}

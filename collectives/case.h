@@ -44,6 +44,9 @@ size_t bb_case_bytes(const struct bb_case *c);
 /* bb_case_possible - false for an operation that cannot be done in place. */
 bool bb_case_possible(const struct bb_case *c);
 
+/* bb_ends_together - each rank needs the data of every other, so none can end before the last has come. */
+bool bb_ends_together(const struct bb_case *c);
+
 /* bb_operands_of - where the buffers of `rank` lie. */
 struct bb_operands bb_operands_of(const struct bb_case *c, int rank);
 

@@ -3,6 +3,7 @@
 
 #include "bootstrap/units.h"
 #include "collectives/measure.h"
+#include "collectives/timing.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef BB_COLLECTIVES_ISSUE_H
 #define BB_COLLECTIVES_ISSUE_H
 
-#include "collectives/measure.h"
+#include "collectives/rig.h"
 
 /*
  * bb_issue - n iterations of bb_rig_aggregate operations, number `first` and on. ends_row: the very last operation goes

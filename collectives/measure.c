@@ -31,11 +31,6 @@ const char *bb_rig_method(const struct bb_rig *rig)
     return rig->host_time ? "operations, the host's time to enqueue them" : rig->mode->help;
 }
 
-size_t bb_rig_aggregate(const struct bb_rig *rig)
-{
-    return rig->aggregate > 1 ? (size_t)rig->aggregate : 1;
-}
-
 /* ---- memory -------------------------------------------------------------------------------------------------------
  */
 
@@ -86,11 +81,6 @@ void bb_measure_release(struct bb_rig *rig)
 
 /* ---- over ranks ---------------------------------------------------------------------------------------------------
  */
-
-const char *const bb_across_names[BB_ACROSS_COUNT] = {[BB_ACROSS_FIRST] = "the first rank",
-                                                      [BB_ACROSS_MEAN] = "the mean over ranks",
-                                                      [BB_ACROSS_MIN] = "the fastest rank",
-                                                      [BB_ACROSS_MAX] = "the slowest rank"};
 
 static double joined(enum bb_across across, double sofar, double one)
 {
@@ -285,12 +275,6 @@ out:
 
 /* ---- what they say ------------------------------------------------------------------------------------------------
  */
-
-bool bb_ends_together(const struct bb_case *c)
-{
-    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) && c->kind != BB_SENDRECV &&
-           c->ranks > 1;
-}
 
 static int find_skew(struct bb_rig *rig, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {

@@ -4,140 +4,10 @@
 #ifndef BB_COLLECTIVES_MEASURE_H
 #define BB_COLLECTIVES_MEASURE_H
 
-#include "bootstrap/comms.h"
-#include "bootstrap/stats.h"
-#include "collectives/case.h"
-#include "collectives/launch.h"
-#include "collectives/marks.h"
-#include "collectives/observe.h"
-#include "collectives/policy.h"
-#include "cuda/buffers.h"
-#include "cuda/device.h"
-#include "cuda/gate.h"
-#include "cuda/nvtx.h"
-
-enum { BB_NVTX_WORLD = 1 }; /* category of a row's range: the communicator of all ranks */
-
-struct bb_mode;   /* timing.h */
-struct bb_sample; /* the same */
-
-/* Numbered as nccl-tests' option -z. */
-enum bb_blocking {
-    BB_BLOCK_NONE,
-    BB_BLOCK_BARRIER, /* wait for each iteration, then for the other ranks               */
-    BB_BLOCK_WAIT,    /* wait for each iteration                                         */
-    BB_BLOCK_APART,   /* wait and barrier, the barrier not in the time                   */
-    BB_BLOCK_COUNT
-};
-
-/* Numbered as nccl-tests' option -a. */
-enum bb_across { BB_ACROSS_FIRST, BB_ACROSS_MEAN, BB_ACROSS_MIN, BB_ACROSS_MAX, BB_ACROSS_COUNT };
-extern const char *const bb_across_names[BB_ACROSS_COUNT];
-
-/* What a row's samples tell, over the ranks of the group; microseconds per operation. */
-enum bb_series {
-    BB_SERIES_GPU,      /* between events           */
-    BB_SERIES_HOST,     /* to enqueue               */
-    BB_SERIES_WALL,     /* a caller's time, or NaN  */
-    BB_SERIES_SPREAD,   /* from the first arrival of a rank to the last                                           */
-    BB_SERIES_TRANSFER, /* shortest time of a rank: that of the last to arrive, who waited for nobody             */
-    BB_SERIES_COUNT
-};
-
-/* What a rank measures with. Made by bb_bench_main. */
-struct bb_rig {
-    struct bb_world *world;
-    struct bb_comm *comm;
-    const struct bb_native *native;
-    const struct bb_device_info *device;
-    const struct bb_mode *mode;     /* of the current table                           */
-    const struct bb_mode *modes[3]; /* of the run                                     */
-    int n_modes;
-    struct bb_nvtx nvtx;
-    cudaStream_t stream;
-    cudaEvent_t start, stop;
-    struct bb_guarded arena;     /* slots, case.h                                   */
-    struct bb_verdict *verdicts; /* [2] device memory: data, guard zones            */
-    int iterations, repeats, warmup, checks;
-    int aggregate;             /* operations of an iteration, in one group; 0 as 1                     */
-    enum bb_blocking blocking; /* what the host does between iterations                                */
-    int graph_launches;        /* of a sample in mode graph                                            */
-    bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
-    enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
-    const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
-    const struct bb_mulsums *mulsums;
-    struct bb_marks *marks; /* of the iterations of each row's last sample, NULL: none                     */
-    const struct bb_observer *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
-    void *meeting;                      /* device memory: one byte for the meeting of the ranks */
-    uint64_t passes;                    /* verified passes so far: each has its own data   */
-
-    /* How samples are taken. */
-    const double *delays_us; /* [size] imposed lateness of each rank (mode sync), or NULL                        */
-    bool auto_warmup;
-    struct bb_policy policy; /* of the current mode                                                              */
-    size_t max_iterations;   /* timed iterations of a row that needs more than one batch; 0: none does           */
-    struct bb_gate gate;
-    int64_t gate_limit_ns;
-    bool gated;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
-    bool gate_expired; /* it once opened by itself on this rank: it is not closed again                          */
-    bool connected;    /* operations of this row have run: none of them has to connect                           */
-    struct bb_sample *batch, *all_batches; /* [a batch] this rank's, [size * that] everybody's             */
-    double *series[BB_SERIES_COUNT];       /* [max_iterations + a batch] of the group, all batches of a row  */
-    size_t *times_last;                    /* [size] samples in which that rank arrived last                     */
-};
-
-/* The modes that --mode names, NULL past the end. */
-const struct bb_mode *bb_mode_at(size_t i);
-const char *bb_mode_name_at(size_t i);
-
-/* The first wrong element of a row, for the message. */
-struct bb_wrong {
-    int rank;
-    uint64_t index, got, want; /* got, want: bits of the element's type               */
-    bool outside;              /* a byte outside of the receive area was overwritten  */
-};
-
-/*
- * How ranks arrive, from mode sync. Some operations end on all ranks at once, because each needs the data of every
- * other; after any other one a small all_reduce, which is not timed, is the moment that is the same on all ranks. From
- * a rank's arrival to that moment passes the less, the later it came. Of operations that end together the last to
- * arrive has only transfer. Durations of each rank's own clock are compared, never points in time.
- */
-struct bb_skew {
-    bool known;
-    struct bb_stats spread_us; /* from the first arrival to the last           */
-    double transfer_us;        /* median; NaN for operations that do not end together */
-    int straggler;             /* world rank that was last, by 1 us or more, in over half of the samples; -1: none */
-    double straggler_share;    /* of the samples, in which it was              */
-};
-
-struct bb_figures {
-    struct bb_stats time_us; /* per operation; each sample is that of the group (bb_across)   */
-    size_t bytes;            /* payload                                                       */
-    double algbw_gbps;       /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
-    double busbw_gbps;       /* NaN with one rank                                             */
-    double factor;           /* busbw / algbw                                                 */
-    struct bb_mark_figures iterations; /* with marks                                       */
-    struct bb_observed seen;
-    double model_us;          /* NCCL's own estimate of an operation, NaN: none                */
-    bool checked;             /* false: nothing was compared                                   */
-    unsigned long long wrong; /* elements over all ranks and passes                            */
-    struct bb_wrong first;    /* valid when wrong > 0                                          */
-    double host_us;           /* median time to enqueue an operation                           */
-    double first_us;          /* the row's first operation, call to completion by the host's clock; NaN with -w 0 */
-    struct bb_stats wall_us;  /* mode sync: what the caller waits, by the host's clock         */
-    struct bb_skew skew;
-    enum bb_stop stop; /* why there were no more samples                                */
-    unsigned warnings; /* bits 1 << enum bb_warning                                     */
-    int warmed;        /* operations before the first sample                            */
-    bool gated;        /* nothing started before all was enqueued                       */
-};
+#include "collectives/rig.h"
 
 /* bb_measure - all ranks together; the figures are equal on all ranks. */
 int bb_measure(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
-
-/* bb_ends_together - each rank needs the data of every other, so none can end before the last has come. */
-bool bb_ends_together(const struct bb_case *c);
 
 /* bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine on a half-made rig. */
 int bb_measure_init(struct bb_rig *rig) BB_MUST_CHECK;
@@ -151,8 +21,5 @@ const char *bb_rig_mode(const struct bb_rig *rig);
 
 /* bb_rig_method - how they are measured, as a phrase: "operations back to back on one stream ...". */
 const char *bb_rig_method(const struct bb_rig *rig);
-
-/* bb_rig_aggregate - operations of one iteration, at least 1. */
-size_t bb_rig_aggregate(const struct bb_rig *rig);
 
 #endif

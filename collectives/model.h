@@ -5,7 +5,7 @@
 #ifndef BB_COLLECTIVES_MODEL_H
 #define BB_COLLECTIVES_MODEL_H
 
-#include "collectives/measure.h"
+#include "collectives/rig.h"
 
 /*
  * bb_model_estimate - of one operation of the case, which is not run. All ranks together, since NCCL may connect for

@@ -1,8 +1,8 @@
 /*
  * nccl_tests_json.h - a run in the form of nccl-tests' own JSON file (its version 3), for readers of that: one result
  * per row with both placements, truth values and the root as words, all at the end what the footer says. Unlike the
- * original, emulated and shared GPUs are told ("emulated", "shared_gpu": true), of the environment only the variables on our allow list are kept, every rank has its device, and finished
- * rows are in the file also when the run dies.
+ * original, emulated and shared GPUs are told ("emulated", "shared_gpu": true), of the environment only the variables
+ * on our allow list are kept, every rank has its device, and finished rows are in the file also when the run dies.
  */
 #ifndef BB_COLLECTIVES_NCCL_TESTS_JSON_H
 #define BB_COLLECTIVES_NCCL_TESTS_JSON_H

@@ -9,7 +9,7 @@
 #ifndef BB_COLLECTIVES_TIMING_H
 #define BB_COLLECTIVES_TIMING_H
 
-#include "collectives/measure.h"
+#include "collectives/rig.h"
 
 /* One sample of one rank, microseconds per operation. */
 enum bb_sample_field {
@@ -31,6 +31,10 @@ struct bb_mode {
     bool own_check; /* the checked operation is one more of the same (graph)  */
 };
 extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode_blocked;
+
+/* The modes that --mode names, NULL past the end. */
+const struct bb_mode *bb_mode_at(size_t i);
+const char *bb_mode_name_at(size_t i);
 
 /* bb_mode_batch - samples of a batch; bb_mode_operations - timed iterations behind each. */
 size_t bb_mode_batch(const struct bb_rig *rig, const struct bb_mode *mode);

@@ -20,7 +20,9 @@ struct bb_op bb_part_op(const struct bb_part *part)
 
 static int append(const struct bb_part *part, const struct bb_op *op, const int *after, int n)
 {
-    return bb_program_flow(part->program, op, after, n) < 0 ? -BB_EFAIL : 0;
+    int rc = bb_program_flow(part->program, op, after, n);
+
+    return rc < 0 ? rc : 0;
 }
 
 int bb_part_compute(const struct bb_part *part, double us, double flops, int src, int dst)

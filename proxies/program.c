@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_BACK 64 /* operations looked at to find that a wait follows from others */
+#define MOST_OPS  (1 << 24) /* of one rank: some 2 GiB */
+#define LOOK_BACK 64        /* operations looked at to find that a wait follows from others */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
@@ -111,12 +112,20 @@ static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
     return 0;
 }
 
+bool bb_program_is_full(const struct bb_program *p)
+{
+    return p->n_ops >= MOST_OPS;
+}
+
 /* The operation that is being added: a copy whose waits are the end of the list. */
 static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
 {
     *copy = *op;
     copy->first_wait = (int)p->n_waits;
     copy->waits = 0;
+    if (bb_program_is_full(p))
+        return bb_err(BB_EUSAGE, "a step of more than %d operations on one rank; nearest: fewer --micro-batches",
+                      MOST_OPS);
     if (grow(&p->ops, p->n_ops, &p->room_ops, sizeof(*p->ops)))
         return -BB_EFAIL;
     for (int w = 0; w < n; w++)
@@ -190,18 +199,18 @@ static int close_op(struct bb_program *p, struct bb_op *op)
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
 {
     struct bb_op copy;
+    int rc = open_op(p, op, &copy, waits, n);
 
-    if (open_op(p, op, &copy, waits, n))
-        return -BB_EFAIL;
-    return close_op(p, &copy);
+    return rc ? rc : close_op(p, &copy);
 }
 
 int bb_program_flow(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
 {
     struct bb_op copy;
+    int rc = open_op(p, op, &copy, waits, n);
 
-    if (open_op(p, op, &copy, waits, n))
-        return -BB_EFAIL;
+    if (rc)
+        return rc;
     if (op->src != BB_NONE && add_wait(p, &copy, p->touched[op->src].write))
         return -BB_EFAIL;
     for (int s = 0; op->dst != BB_NONE && s < p->n_streams; s++)

@@ -108,8 +108,9 @@ int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer
 
 /* bb_program_add - append a copy of op (its wait fields are ignored) that waits for the n operations of waits[]
  * (earlier ones; left out are BB_NONE, those of its own stream, and those that follow from others not far back).
- * Returns its index, or -BB_EFAIL without memory. */
+ * Returns its index, -BB_EFAIL without memory, or -BB_EUSAGE if the program is full (said). */
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
+bool bb_program_is_full(const struct bb_program *p); /* no step that can be run has so many operations */
 
 /*
  * bb_program_flow - bb_program_add with the waits that its buffers demand on top of waits[]: it waits for whoever wrote

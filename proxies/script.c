@@ -22,7 +22,9 @@ void bb_script_init(struct bb_script *s, struct bb_program *program, const struc
 
 int bb_script_result(const struct bb_script *s)
 {
-    return s->failed ? -BB_EFAIL : 0;
+    if (!s->failed)
+        return 0;
+    return bb_program_is_full(s->program) ? -BB_EUSAGE : -BB_EFAIL; /* was said */
 }
 
 /* Indices pass through; a failure (negative) sticks and becomes BB_NONE. */

@@ -164,6 +164,22 @@ static void halves_keep_the_order(void **state)
     bb_program_release(&compute);
 }
 
+/* A step without end is refused as bad input, before memory is gone. */
+static void a_full_program_is_refused(void **state)
+{
+    struct bb_op op = made_op(BB_OP_SEND, 0);
+    size_t there = program.n_ops;
+
+    (void)state;
+    assert_false(bb_program_is_full(&program));
+    program.n_ops = (size_t)1 << 24; /* as if so many had been added */
+    assert_true(bb_program_is_full(&program));
+    assert_int_equal(bb_program_add(&program, &op, NULL, 0), -BB_EUSAGE);
+    assert_int_equal(bb_program_flow(&program, &op, NULL, 0), -BB_EUSAGE);
+    program.n_ops = there;
+    assert_true(bb_program_add(&program, &op, NULL, 0) >= 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +190,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(peers_and_payloads, start, end),
         cmocka_unit_test_setup_teardown(halves_remember_the_stream, start, end),
         cmocka_unit_test_setup_teardown(halves_keep_the_order, start, end),
+        cmocka_unit_test_setup_teardown(a_full_program_is_refused, start, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

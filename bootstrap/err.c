@@ -4,6 +4,7 @@
  */
 #include "bootstrap/err.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +49,9 @@ __attribute__((format(printf, 2, 0))) static void say(const char *kind, const ch
     if (mute)
         return;
     used += text < room ? text : room - 1;
+    for (int i = 0; i < used; i++) /* what a file or a word brought along neither breaks the line nor colours it */
+        if (iscntrl((unsigned char)line[i]))
+            line[i] = ' ';
     line[used++] = '\n';
     if (write(STDERR_FILENO, line, (size_t)used) < 0)
         return; /* nobody is left to tell */

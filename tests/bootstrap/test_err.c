@@ -45,6 +45,18 @@ static void test_long_line(void **state)
     assert_ptr_equal(strchr(said.text, '\n'), said.text + strlen(said.text) - 1);
 }
 
+/* A word from a file or a command line stays on the line and cannot steer the terminal. */
+static void test_controls(void **state)
+{
+    struct capture said;
+
+    (void)state;
+    capture_begin(&said);
+    assert_int_equal(bb_err(BB_EUSAGE, "unknown model '%s'", "a\nb\033[31mc\td"), -2);
+    capture_end(&said);
+    assert_string_equal(said.text, "busbar: unknown model 'a b [31mc d'\n");
+}
+
 static void test_exit_codes(void **state)
 {
     (void)state;
@@ -62,6 +74,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_speakers),
         cmocka_unit_test(test_long_line),
+        cmocka_unit_test(test_controls),
         cmocka_unit_test(test_exit_codes),
     };
 

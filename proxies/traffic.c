@@ -192,53 +192,78 @@ static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffi
 }
 
 /* A role of the plan per builder's role, except where peers are absolute: there each place in the communicators has
- * rows of its own. place[] of a rank is what tells such ranks apart. */
+ * rows of its own. A seat is what ranks share that are alike in both; the first of them speaks for it. */
+struct seat {
+    int rank, role; /* rank BB_NONE: free; role of the plan */
+};
+
 struct sorting {
     const struct bb_step *step;
     struct bb_traffic *traffic;
-    uint32_t *by_index; /* [n_roles] bit c: the role's peers on communicator c are absolute             */
-    int *seat;          /* [seats] the plan's role of a builder's role at a place, BB_NONE: not yet known */
-    size_t *seats;      /* [n_roles + 1] where the seats of a role begin                                  */
+    uint32_t *by_index; /* [n_roles] bit c: the role's peers on communicator c are absolute */
+    struct seat *seats; /* [n_seats, a power of two], by hash                               */
+    size_t n_seats;
+    int *role_of; /* [ranks] of the plan */
 };
 
-static size_t seat_of(const struct sorting *s, int rank)
+static bool same_seat(const struct sorting *s, int a, int b)
 {
     const struct bb_layout *l = &s->step->layout;
-    size_t place = 0;
+    int role = s->step->role_of[a];
+
+    if (role != s->step->role_of[b])
+        return false;
+    for (int c = 0; c < l->n_comms; c++)
+        if (s->by_index[role] & 1u << c &&
+            bb_group_index(l, l->comms[c].group, a) != bb_group_index(l, l->comms[c].group, b))
+            return false;
+    return true;
+}
+
+static struct seat *seat_of(const struct sorting *s, int rank)
+{
+    const struct bb_layout *l = &s->step->layout;
     int role = s->step->role_of[rank];
+    uint64_t h = (uint64_t)role + 1;
+    size_t slot;
 
     for (int c = 0; c < l->n_comms; c++)
         if (s->by_index[role] & 1u << c)
-            place =
-                place * (size_t)l->groups[l->comms[c].group].size + (size_t)bb_group_index(l, l->comms[c].group, rank);
-    return s->seats[role] + place;
+            h = h * 0x9e3779b97f4a7c15u + (uint64_t)(bb_group_index(l, l->comms[c].group, rank) + 1);
+    slot = (size_t)((h * 0x9e3779b97f4a7c15u) >> 32) & (s->n_seats - 1);
+    while (s->seats[slot].rank != BB_NONE && !same_seat(s, s->seats[slot].rank, rank))
+        slot = (slot + 1) & (s->n_seats - 1);
+    return &s->seats[slot];
 }
 
-static int make_seats(struct sorting *s)
+static void find_absolute_peers(struct sorting *s)
 {
-    const struct bb_layout *l = &s->step->layout;
-
-    s->by_index = calloc((size_t)s->step->n_roles + 1, sizeof(*s->by_index));
-    s->seats = calloc((size_t)s->step->n_roles + 1, sizeof(*s->seats));
-    if (!s->by_index || !s->seats)
-        return no_memory();
     for (int r = 0; r < s->step->n_roles; r++) {
         const struct bb_program *p = &s->step->roles[r].program;
-        size_t places = 1;
 
         for (size_t i = 0; i < p->n_ops; i++)
             if ((p->ops[i].kind == BB_OP_SEND || p->ops[i].kind == BB_OP_RECV) &&
                 p->ops[i].peer_kind == BB_PEER_ABSOLUTE)
                 s->by_index[r] |= 1u << p->ops[i].comm;
-        for (int c = 0; c < l->n_comms; c++)
-            if (s->by_index[r] & 1u << c)
-                places *= (size_t)l->groups[l->comms[c].group].size;
-        s->seats[r + 1] = s->seats[r] + places;
     }
-    s->seat = malloc(sizeof(int) * s->seats[s->step->n_roles]);
-    for (size_t i = 0; s->seat && i < s->seats[s->step->n_roles]; i++)
-        s->seat[i] = BB_NONE;
-    return s->seat ? 0 : no_memory();
+}
+
+/* At most half full, however many ranks are alone on their seats. */
+static int make_seats(struct sorting *s)
+{
+    int ranks = s->step->layout.ranks;
+
+    for (s->n_seats = 16; s->n_seats < 2 * (size_t)ranks;)
+        s->n_seats *= 2;
+    s->by_index = calloc((size_t)s->step->n_roles + 1, sizeof(*s->by_index));
+    s->seats = malloc(s->n_seats * sizeof(*s->seats));
+    s->role_of = malloc(((size_t)ranks + 1) * sizeof(*s->role_of));
+    if (!s->by_index || !s->seats || !s->role_of)
+        return no_memory();
+    for (size_t i = 0; i < s->n_seats; i++)
+        s->seats[i] = (struct seat){BB_NONE, BB_NONE};
+    find_absolute_peers(s);
+    return 0;
 }
 
 /* The plan's role of a rank whose seat is seen for the first time. */
@@ -270,11 +295,13 @@ static int list_ranks(struct sorting *s)
     int rc = 0;
 
     for (int r = 0; r < s->step->layout.ranks; r++) {
-        int *seat = &s->seat[seat_of(s, r)];
+        struct seat *seat = seat_of(s, r);
 
-        if (*seat == BB_NONE)
-            TRY(settle(s, r, seat));
-        t->roles[*seat].n_ranks++;
+        if (seat->rank == BB_NONE)
+            TRY(settle(s, r, &seat->role));
+        seat->rank = seat->rank == BB_NONE ? r : seat->rank;
+        s->role_of[r] = seat->role;
+        t->roles[seat->role].n_ranks++;
     }
     for (int i = 0; i < t->n; i++) {
         t->roles[i].ranks = malloc(sizeof(int) * (size_t)t->roles[i].n_ranks);
@@ -282,7 +309,7 @@ static int list_ranks(struct sorting *s)
         t->roles[i].n_ranks = 0;
     }
     for (int r = 0; r < s->step->layout.ranks; r++) {
-        struct bb_traffic_role *role = &t->roles[s->seat[seat_of(s, r)]];
+        struct bb_traffic_role *role = &t->roles[s->role_of[r]];
 
         role->ranks[role->n_ranks++] = r;
     }
@@ -300,8 +327,8 @@ int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step)
     TRY(list_ranks(&s));
 out:
     free(s.by_index);
-    free(s.seat);
     free(s.seats);
+    free(s.role_of);
     if (rc)
         bb_traffic_release(t);
     return rc;

@@ -32,6 +32,27 @@ int bb_contact_rank(const struct bb_layout *l, const struct bb_contact *contact,
     return bb_group_member(l, group, bb_group_instance(l, group, rank), bb_op_peer(&op, index, l->groups[group].size));
 }
 
+struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_shape *shape, int comm, int from, int to)
+{
+    int n = bb_comm_size(l, comm), place = bb_comm_index(l, comm, to);
+    long long away = (long long)place - bb_comm_index(l, comm, from), least = shape->least_offset[comm];
+
+    /* the first of away + k n that is not less than the least offset */
+    return (struct bb_meaning){shape, comm, place, least + ((away - least) % n + n) % n, n};
+}
+
+int bb_meaning_next(struct bb_meaning *m)
+{
+    int c = BB_NONE;
+
+    if (m->absolute != BB_NONE)
+        c = bb_shape_contact(m->shape, m->comm, BB_PEER_ABSOLUTE, m->absolute);
+    m->absolute = BB_NONE;
+    for (; c == BB_NONE && m->offset <= m->shape->most_offset[m->comm]; m->offset += m->size)
+        c = bb_shape_contact(m->shape, m->comm, BB_PEER_OFFSET, (int)m->offset);
+    return c;
+}
+
 static bool peer_exists(const struct bb_layout *l, const struct bb_contact *c)
 {
     return c->peer_kind == BB_PEER_OFFSET || (c->peer >= 0 && c->peer < bb_comm_size(l, c->comm));
@@ -90,12 +111,11 @@ static bool same_node(const struct painting *p, int a, int b)
 /* Which of `from`'s contacts on the communicator mean the rank `to`. */
 static uint64_t contacts_meaning(const struct painting *p, int from, int comm, int to)
 {
-    const struct bb_shape *s = shape_of(p, from);
+    struct bb_meaning m = bb_meaning(&p->step->layout, shape_of(p, from), comm, from, to);
     uint64_t set = 0;
 
-    for (int c = 0; c < s->n_contacts; c++)
-        if (s->contacts[c].comm == comm && bb_contact_rank(&p->step->layout, &s->contacts[c], from) == to)
-            set += mix(1, (uint64_t)c);
+    for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
+        set += mix(1, (uint64_t)c);
     return set;
 }
 

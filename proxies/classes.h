@@ -34,6 +34,23 @@ void bb_classes_release(struct bb_classes *c);
 /* bb_contact_rank - the world rank that `rank` means by a contact of its role. */
 int bb_contact_rank(const struct bb_layout *l, const struct bb_contact *contact, int rank);
 
+/*
+ * Which contacts of a role mean one world rank, for the rank `from` of the role: in no order, each once. Both are
+ * members of the same instance of the communicator.
+ *
+ *     struct bb_meaning m = bb_meaning(l, shape, comm, from, to);
+ *     for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
+ */
+struct bb_meaning {
+    const struct bb_shape *shape;
+    int comm, absolute; /* place of `to` in the communicator, BB_NONE: had              */
+    long long offset;   /* next one to try; all that are apart by the size mean the same */
+    int size;
+};
+
+struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_shape *shape, int comm, int from, int to);
+int bb_meaning_next(struct bb_meaning *m);
+
 /* bb_comm_size, bb_comm_instance, bb_comm_index - of a communicator, by its group. */
 int bb_comm_size(const struct bb_layout *l, int comm);
 int bb_comm_instance(const struct bb_layout *l, int comm, int rank);

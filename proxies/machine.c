@@ -24,14 +24,15 @@ static int by_number(const void *a, const void *b)
 static int collect(const struct bb_machine *m, int rank, int comm, int peer, bool sends, struct messages *out)
 {
     const struct bb_shape *s = &m->shapes[m->step->role_of[rank]];
+    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, comm, rank, peer);
     int parts = 0;
 
     *out = (struct messages){0};
-    for (int c = 0; c < s->n_contacts; c++) {
+    for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;) {
         const struct bb_contact *contact = &s->contacts[c];
         int n = sends ? contact->n_sends : contact->n_recvs, *bigger;
 
-        if (contact->comm != comm || n == 0 || bb_contact_rank(&m->step->layout, contact, rank) != peer)
+        if (n == 0)
             continue;
         bigger = realloc(out->op, sizeof(int) * (size_t)(out->n + n));
         if (!bigger)
@@ -119,6 +120,17 @@ out:
     return rc;
 }
 
+/* Whether a rank's contact is the first of its words for that peer. */
+static bool is_first(const struct bb_machine *m, const struct bb_shape *s, int contact, int rank, int peer)
+{
+    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, s->contacts[contact].comm, rank, peer);
+
+    for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;)
+        if (c < contact)
+            return false;
+    return true;
+}
+
 static int pair_class(struct bb_machine *m, int class_id, struct bb_faults *faults)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -126,12 +138,9 @@ static int pair_class(struct bb_machine *m, int class_id, struct bb_faults *faul
     int rank = m->classes.rank[class_id], rc = 0;
 
     for (int c = 0; c < s->n_contacts; c++) {
-        int peer = bb_contact_rank(l, &s->contacts[c], rank), earlier = 0;
+        int peer = bb_contact_rank(l, &s->contacts[c], rank);
 
-        while (s->contacts[earlier].comm != s->contacts[c].comm ||
-               bb_contact_rank(l, &s->contacts[earlier], rank) != peer)
-            earlier++;
-        if (earlier == c) /* the first of its words for that peer */
+        if (is_first(m, s, c, rank, peer))
             TRY(pair_with(m, class_id, s->contacts[c].comm, peer, faults));
     }
 out:

@@ -156,20 +156,78 @@ static int connect(struct bb_shape *s)
 
 /* ---- contacts -------------------------------------------------------------------------------------------------- */
 
-static int contact_for(struct bb_shape *s, const struct bb_op *op)
+static size_t scatter(int comm, enum bb_peer_kind kind, int peer)
+{
+    uint64_t x = ((uint64_t)(uint32_t)peer << 16 ^ (uint64_t)comm << 1 ^ (uint64_t)kind) * 0x9e3779b97f4a7c15u;
+
+    return (size_t)(x >> 32);
+}
+
+/* Where the contact of these words stands in the table, or the empty cell where it belongs. */
+static int *cell_of(const struct bb_shape *s, int comm, enum bb_peer_kind kind, int peer)
+{
+    size_t mask = (size_t)s->n_cells - 1;
+
+    for (size_t cell = scatter(comm, kind, peer) & mask;; cell = (cell + 1) & mask) {
+        const struct bb_contact *c = s->contact_at[cell] ? &s->contacts[s->contact_at[cell] - 1] : NULL;
+
+        if (!c || (c->comm == comm && c->peer == peer && c->peer_kind == kind))
+            return &s->contact_at[cell];
+    }
+}
+
+int bb_shape_contact(const struct bb_shape *s, int comm, enum bb_peer_kind kind, int peer)
+{
+    return s->n_contacts ? *cell_of(s, comm, kind, peer) - 1 : BB_NONE;
+}
+
+/* Room for one contact more: half of the cells stay empty. */
+static int grow_contacts(struct bb_shape *s)
 {
     struct bb_contact *bigger;
+    int n = s->n_cells ? 2 * s->n_cells : 16;
 
-    for (int c = 0; c < s->n_contacts; c++)
-        if (s->contacts[c].comm == op->comm && s->contacts[c].peer == op->peer &&
-            s->contacts[c].peer_kind == op->peer_kind)
-            return c;
-    bigger = realloc(s->contacts, sizeof(*bigger) * (size_t)(s->n_contacts + 1));
+    if (2 * (s->n_contacts + 1) <= s->n_cells)
+        return 0;
+    bigger = realloc(s->contacts, sizeof(*bigger) * (size_t)n / 2);
     if (!bigger)
-        return BB_NONE;
+        return -BB_EFAIL;
     s->contacts = bigger;
-    bigger[s->n_contacts] = (struct bb_contact){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
-    return s->n_contacts++;
+    free(s->contact_at);
+    s->contact_at = room((size_t)n, sizeof(int));
+    if (!s->contact_at)
+        return -BB_EFAIL;
+    s->n_cells = n;
+    for (int c = 0; c < s->n_contacts; c++)
+        *cell_of(s, bigger[c].comm, bigger[c].peer_kind, bigger[c].peer) = c + 1;
+    return 0;
+}
+
+static void span_offsets(struct bb_shape *s, int comm, int offset)
+{
+    bool none = s->least_offset[comm] > s->most_offset[comm];
+
+    if (none || offset < s->least_offset[comm])
+        s->least_offset[comm] = offset;
+    if (none || offset > s->most_offset[comm])
+        s->most_offset[comm] = offset;
+}
+
+static int contact_for(struct bb_shape *s, const struct bb_op *op)
+{
+    int *cell;
+
+    if (grow_contacts(s))
+        return BB_NONE;
+    cell = cell_of(s, op->comm, op->peer_kind, op->peer);
+    if (*cell == 0) {
+        s->contacts[s->n_contacts] =
+            (struct bb_contact){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
+        *cell = ++s->n_contacts;
+        if (op->peer_kind == BB_PEER_OFFSET)
+            span_offsets(s, op->comm, op->peer);
+    }
+    return *cell - 1;
 }
 
 static void count_messages(struct bb_shape *s)
@@ -255,6 +313,8 @@ int bb_shape_init(struct bb_shape *s, const struct bb_program *p)
     int rc;
 
     *s = (struct bb_shape){.program = p};
+    for (int c = 0; c < BB_MAX_COMMS; c++)
+        s->least_offset[c] = 1;
     TRY(make_arrays(s));
     cut(s);
     TRY(connect(s));
@@ -280,5 +340,6 @@ void bb_shape_release(struct bb_shape *s)
     free(s->issue_computes);
     free(s->next);
     free(s->contacts);
+    free(s->contact_at);
     *s = (struct bb_shape){0};
 }

@@ -43,12 +43,17 @@ struct bb_shape {
     int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* units              */
     struct bb_contact *contacts;
     int n_contacts;
-    int *contact_of; /* [n_ops] */
+    int *contact_at, n_cells; /* hash table of contacts + 1 by comm, kind and peer; 0: empty */
+    int least_offset[BB_MAX_COMMS], most_offset[BB_MAX_COMMS]; /* of the contacts by offset; 1 and 0: none */
+    int *contact_of;                                           /* [n_ops] */
     bool uses[BB_MAX_COMMS], rooted_by_offset;
 };
 
 /* release is fine on a half-made one. */
 int bb_shape_init(struct bb_shape *s, const struct bb_program *p) BB_MUST_CHECK;
 void bb_shape_release(struct bb_shape *s);
+
+/* bb_shape_contact - the contact of exactly these words, BB_NONE. */
+int bb_shape_contact(const struct bb_shape *s, int comm, enum bb_peer_kind kind, int peer);
 
 #endif

@@ -38,6 +38,12 @@ struct counting {
     struct bb_traffic_role *role;
     int *slots; /* [n_slots, a power of two] a row, BB_NONE: free */
     size_t n_slots;
+    struct peer_cell *cells; /* [n_cells, a power of two] the peers of all rows: a parameter server has thousands */
+    size_t n_cells, n_peers;
+};
+
+struct peer_cell {
+    int row, peer; /* peer: of the row, counted from 1; 0: free */
 };
 
 static size_t slot_of(const struct counting *c, enum bb_op_kind kind, enum bb_coll_kind coll, int group, size_t count)
@@ -102,21 +108,54 @@ static struct bb_traffic_row *row_for(struct counting *c, const struct bb_layout
     return &role->rows[role->n_rows++];
 }
 
-static int count_peer(struct bb_traffic_row *row, const struct bb_op *op, int index)
+static struct peer_cell *cell_of(const struct counting *c, int row, int offset)
 {
-    int offset = op->peer_kind == BB_PEER_OFFSET ? op->peer : op->peer - index;
-    struct bb_traffic_peer *bigger;
+    uint64_t h = ((uint64_t)(uint32_t)offset << 20 ^ (uint64_t)row) * 0x9e3779b97f4a7c15u;
+    size_t cell = (size_t)(h >> 32) & (c->n_cells - 1);
 
-    for (int i = 0; i < row->n_peers; i++)
-        if (row->peers[i].offset == offset) {
-            row->peers[i].calls++;
-            return 0;
-        }
+    while (c->cells[cell].peer &&
+           (c->cells[cell].row != row || c->role->rows[row].peers[c->cells[cell].peer - 1].offset != offset))
+        cell = (cell + 1) & (c->n_cells - 1);
+    return &c->cells[cell];
+}
+
+/* Room for one more peer, at most half full. */
+static int widen_cells(struct counting *c)
+{
+    if (2 * c->n_peers < c->n_cells)
+        return 0;
+    free(c->cells);
+    c->n_cells = c->n_cells ? 2 * c->n_cells : 64;
+    c->cells = calloc(c->n_cells, sizeof(*c->cells));
+    if (!c->cells)
+        return no_memory();
+    for (int r = 0; r < c->role->n_rows; r++)
+        for (int i = 0; i < c->role->rows[r].n_peers; i++)
+            *cell_of(c, r, c->role->rows[r].peers[i].offset) = (struct peer_cell){r, i + 1};
+    return 0;
+}
+
+static int count_peer(struct counting *c, struct bb_traffic_row *row, const struct bb_op *op, int index)
+{
+    int offset = op->peer_kind == BB_PEER_OFFSET ? op->peer : op->peer - index, number = (int)(row - c->role->rows), rc;
+    struct bb_traffic_peer *bigger;
+    struct peer_cell *cell;
+
+    rc = widen_cells(c);
+    if (rc)
+        return rc;
+    cell = cell_of(c, number, offset);
+    if (cell->peer) {
+        row->peers[cell->peer - 1].calls++;
+        return 0;
+    }
     bigger = realloc(row->peers, sizeof(*bigger) * (size_t)(row->n_peers + 1));
     if (!bigger)
         return no_memory();
     row->peers = bigger;
     bigger[row->n_peers++] = (struct bb_traffic_peer){offset, 1};
+    *cell = (struct peer_cell){number, row->n_peers};
+    c->n_peers++;
     return 0;
 }
 
@@ -134,7 +173,7 @@ static int count_op(struct counting *c, const struct bb_layout *l, const struct 
         return no_memory();
     row->calls++;
     row->bytes += bb_op_payload_bytes(op, row->group_size);
-    return op->kind == BB_OP_COLLECTIVE ? 0 : count_peer(row, op, bb_group_index(l, row->group, rank));
+    return op->kind == BB_OP_COLLECTIVE ? 0 : count_peer(c, row, op, bb_group_index(l, row->group, rank));
 }
 
 static void release_role(struct bb_traffic_role *role)
@@ -161,6 +200,7 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
     role->work_bytes = bb_program_work_bytes(p);
 out:
     free(c.slots);
+    free(c.cells);
     if (rc)
         release_role(role);
     return rc;

@@ -6,6 +6,7 @@
 
 #include "proxies/check.h"
 #include "proxies/classes.h"
+#include "proxies/shape.h"
 
 static struct bb_checks checks;
 
@@ -221,6 +222,42 @@ static void two_words_for_one_peer(void **state)
     step.roles[0].program.ops[1].peer = -1; /* the same rank still */
     run(&step);
     answers_are(true, true, true);
+    bb_step_release(&step);
+}
+
+/* Contacts by all kinds of words, some for the same rank: found as by asking each of them whom it means. */
+static void contacts_are_found_by_rank(void **state)
+{
+    enum { MANY = 11, COMMS = 2 };
+    unsigned seed = 7;
+    struct bb_shape shape;
+    struct bb_step step;
+    int found = 0;
+
+    (void)state;
+    made_init(&step, MANY, COMMS);
+    for (int i = 0; i < 60; i++) {
+        struct bb_op op = made_op(i % 3 ? BB_OP_SEND : BB_OP_RECV, rand_r(&seed) % COMMS);
+
+        op.peer_kind = rand_r(&seed) % 2 ? BB_PEER_OFFSET : BB_PEER_ABSOLUTE;
+        op.peer = op.peer_kind == BB_PEER_OFFSET ? rand_r(&seed) % (5 * MANY) - 3 * MANY : rand_r(&seed) % MANY;
+        made_add(&step, 0, &op, BB_NONE);
+    }
+    assert_int_equal(bb_shape_init(&shape, &step.roles[0].program), 0);
+    for (int i = 0; i < COMMS * MANY * MANY; i++) {
+        int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, meant = 0, told = 0;
+        struct bb_meaning m = bb_meaning(&step.layout, &shape, comm, from, to);
+
+        for (int c = 0; c < shape.n_contacts; c++)
+            meant += shape.contacts[c].comm == comm && bb_contact_rank(&step.layout, &shape.contacts[c], from) == to;
+        for (int c; (c = bb_meaning_next(&m)) != BB_NONE; told++)
+            assert_true(shape.contacts[c].comm == comm &&
+                        bb_contact_rank(&step.layout, &shape.contacts[c], from) == to);
+        assert_int_equal(told, meant);
+        found += told;
+    }
+    assert_int_equal(found, MANY * shape.n_contacts); /* each contact means one rank to each */
+    bb_shape_release(&shape);
     bb_step_release(&step);
 }
 
@@ -550,16 +587,27 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_that_differ),    cmocka_unit_test(swapped_collectives),
-        cmocka_unit_test(a_collective_too_few),       cmocka_unit_test(crossed_communicators),
-        cmocka_unit_test(crossed_and_tied),           cmocka_unit_test(messages_that_differ),
-        cmocka_unit_test(two_words_for_one_peer),     cmocka_unit_test(a_receive_from_nobody),
-        cmocka_unit_test(peers_that_do_not_exist),    cmocka_unit_test(rings),
-        cmocka_unit_test(a_chain_is_no_ring),         cmocka_unit_test(messages_to_oneself),
-        cmocka_unit_test(both_receive_first),         cmocka_unit_test(streams_do_not_help_one_communicator),
-        cmocka_unit_test(a_rank_outside_its_group),   cmocka_unit_test(random_steps_are_sound),
-        cmocka_unit_test(random_faults_are_found),    cmocka_unit_test(proxies_at_many_sizes),
-        cmocka_unit_test(one_bad_rank_in_a_thousand), cmocka_unit_test(equal_words_different_ears),
+        cmocka_unit_test(collectives_that_differ),
+        cmocka_unit_test(swapped_collectives),
+        cmocka_unit_test(a_collective_too_few),
+        cmocka_unit_test(crossed_communicators),
+        cmocka_unit_test(crossed_and_tied),
+        cmocka_unit_test(messages_that_differ),
+        cmocka_unit_test(contacts_are_found_by_rank),
+        cmocka_unit_test(two_words_for_one_peer),
+        cmocka_unit_test(a_receive_from_nobody),
+        cmocka_unit_test(peers_that_do_not_exist),
+        cmocka_unit_test(rings),
+        cmocka_unit_test(a_chain_is_no_ring),
+        cmocka_unit_test(messages_to_oneself),
+        cmocka_unit_test(both_receive_first),
+        cmocka_unit_test(streams_do_not_help_one_communicator),
+        cmocka_unit_test(a_rank_outside_its_group),
+        cmocka_unit_test(random_steps_are_sound),
+        cmocka_unit_test(random_faults_are_found),
+        cmocka_unit_test(proxies_at_many_sizes),
+        cmocka_unit_test(one_bad_rank_in_a_thousand),
+        cmocka_unit_test(equal_words_different_ears),
     };
 
     return cmocka_run_group_tests(tests, NULL, clean);

@@ -73,38 +73,15 @@ static int settle_schedule(struct bb_training *t)
     return bb_schedule_refuse(&t->schedule, t->config->proxy);
 }
 
-/* Chunks per stage, 2 or more and as near to those asked for as can be, with which the layers divide; 0: none. */
-static int nearest_chunks(const struct bb_training *t)
-{
-    int asked = t->schedule.chunks, most = t->arch.layers / t->grid.pp;
-
-    for (int away = 1; away < asked + most; away++)
-        for (int v = asked + away; v >= asked - away; v -= 2 * away)
-            if (v > 1 && v <= most && bb_grid_even(t->arch.layers, t->grid.pp * v))
-                return v;
-    return 0;
-}
-
-/* Stages of equal length, or with embedding and head counting as a layer each. */
+/* Stages of equal length, or as they were asked for. */
 static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
-    int layers = t->arch.layers, v = t->schedule.chunks, parts = t->grid.pp * v;
-    char chunks[32] = "", near[BB_GRID_NEAREST + 32];
-    size_t at;
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    char near[BB_GRID_NEAREST] = "";
 
-    if (bb_grid_even(layers, parts))
+    if (split.stages == 1 || bb_pipe_split_is_valid(&split))
         return 0;
-    if (v > 1)
-        snprintf(chunks, sizeof(chunks), " x %d chunks", v);
-    bb_grid_nearest(&t->grid, model, near);
-    at = strlen(near);
-    if (v > 1 && nearest_chunks(t) > 0)
-        snprintf(near + at, sizeof(near) - at, "%s--vpp %d", at ? ", or " : "", nearest_chunks(t));
-    return bb_err(BB_EUSAGE,
-                  "%s: %d layers do not divide by pp %d%s, nor with embedding and head as a layer each; nearest: %s%s"
-                  "--layers %d or %d",
-                  t->config->proxy, layers, t->grid.pp, chunks, near, near[0] ? ", or " : "", layers / parts * parts,
-                  (layers / parts + 1) * parts);
+    return bb_pipe_split_refuse(&split, bb_grid_nearest(&t->grid, model, near), t->config->proxy);
 }
 
 static int settle_grid(struct bb_training *t)
@@ -118,6 +95,8 @@ static int settle_grid(struct bb_training *t)
     int rc;
 
     t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
+    t->grid.first_layers = o->first_layers;
+    t->grid.last_layers = o->last_layers;
     t->grid.experts = t->arch.experts > 0;
     TRY(bb_grid_settle(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
     TRY(bb_grid_fits(&t->grid, &model, t->config->proxy));
@@ -141,6 +120,8 @@ static int refuse_unused(const struct bb_training *t)
         {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with a capacity factor all experts take the same"},
         {o->seed, o->imbalance > 0, "seed", "only --moe-imbalance draws numbers"},
         {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
+        {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
+        {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
         {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
     };
@@ -393,11 +374,37 @@ static size_t add_axis(char *text, size_t at, size_t room, const char *name, int
     return size > 1 ? at + (size_t)snprintf(text + at, room - at, "%s%s %d", at ? " x " : "", name, size) : at;
 }
 
+#define STAGES_TEXT 128
+
+/* " in 16 stages of 4, the first of 3 and the last of 2" */
+static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    int p = split.stages, v = split.chunks, parts = p * v, first, n = 0;
+
+    text[0] = '\0';
+    if (parts == 1)
+        return;
+    if (split.first == 0 && split.last == 0) {
+        snprintf(text, STAGES_TEXT, " in %d %s of %d%s", parts, v > 1 ? "chunks" : "stages",
+                 bb_pipe_split_layers(&split, parts / 2, &first),
+                 t->arch.layers % parts ? ", embedding and head as one each" : "");
+        return;
+    }
+    n = snprintf(text, STAGES_TEXT, " in %d stages", p);
+    if (p > 2)
+        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " of %d", v * bb_pipe_split_layers(&split, 1, &first));
+    if (v > 1)
+        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " in %d chunks each", v);
+    snprintf(text + n, STAGES_TEXT - (size_t)n, ", the first of %d and the last of %d",
+             v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
+}
+
 static int describe(struct bb_training *t)
 {
     const struct bb_schedule *s = &t->schedule;
-    int parts = s->stages * s->chunks, m = s->micro_batches, first;
-    char axes[128] = "", chunks[64] = "";
+    int m = s->micro_batches;
+    char axes[128] = "", stages[STAGES_TEXT];
     size_t at = 0;
 
     at = add_axis(axes, at, sizeof(axes), "tp", t->grid.tp);
@@ -406,16 +413,13 @@ static int describe(struct bb_training *t)
     at = add_axis(axes, at, sizeof(axes), "dp", t->grid.dp);
     if (t->grid.ep > 1)
         snprintf(axes + at, sizeof(axes) - at, ", ep %d of etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
-    if (parts > 1)
-        snprintf(chunks, sizeof(chunks), " in %d %s of %d%s", parts, s->chunks > 1 ? "chunks" : "stages",
-                 bb_grid_layers(t->arch.layers, parts, parts / 2, &first),
-                 t->arch.layers % parts ? ", embedding and head as one each" : "");
+    describe_stages(t, stages);
     t->step->parameters = bb_arch_parameters(&t->arch);
     t->step->samples = (double)m * t->how.micro_batch_size * t->grid.dp;
     t->step->tokens = t->step->samples * t->how.sequence;
     t->step->summary =
         bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens; %s", t->arch.name,
-                     t->arch.layers, chunks, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
+                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
                      m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, bb_sync_words[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }

@@ -11,6 +11,7 @@
 
 #include "proxies/layout.h"
 #include "proxies/transformer/arch.h"
+#include "proxies/transformer/pipe_split.h"
 
 #include <stdbool.h>
 
@@ -23,7 +24,8 @@ struct bb_grid {
     bool experts;                /* the model has experts: told by the caller; without, only the dense grid is used */
     char order[BB_GRID_LETTERS]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be left out      */
     int ranks;
-    int asked[4]; /* tp, cp, dp, pp as they were given, 0: followed; set by bb_grid_settle */
+    int first_layers, last_layers; /* of the first and the last stage, 0: as the others have (pipe_split.h) */
+    int asked[4];                  /* tp, cp, dp, pp as they were given, 0: followed; set by bb_grid_settle */
 };
 
 /* The model that is to be cut. */
@@ -50,7 +52,7 @@ int bb_grid_settle(struct bb_grid *grid, int ranks, const char *order, const str
 int bb_grid_fits(const struct bb_grid *grid, const struct bb_grid_model *model, const char *who) BB_MUST_CHECK;
 
 /* bb_grid_nearest - "--tp 4 --dp 2": the options to change for the layout of as many ranks that is nearest to what was
- * asked for and, unless model is NULL, cuts the model evenly (see bb_grid_even). Empty where there is none. */
+ * asked for and, unless model is NULL, cuts the model evenly (bb_pipe_split_is_valid). Empty where there is none. */
 #define BB_GRID_NEAREST 96
 const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_NEAREST]);
 
@@ -63,6 +65,9 @@ bool bb_grid_even(int layers, int parts);
  * left over goes to the parts after the first.
  */
 int bb_grid_layers(int layers, int parts, int part, int *first);
+
+/* bb_grid_pipe_split - how its stages share that many layers, in so many chunks each. */
+struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *grid, int layers, int chunks);
 
 /* ---- the layout ----------------------------------------------------------------------------------------------------
  */

@@ -61,6 +61,7 @@ bool bb_grid_even(int layers, int parts)
 static bool is_valid(const struct bb_grid *g, const struct bb_grid_model *m, const int sizes[SIZES])
 {
     struct demand list[MOST_DEMANDS];
+    struct bb_pipe_split split;
     int n = list_demands(m, sizes, list);
 
     for (int i = 0; i < n; i++)
@@ -68,7 +69,9 @@ static bool is_valid(const struct bb_grid *g, const struct bb_grid_model *m, con
             return false;
     if (g->experts && g->ranks / sizes[PP] % ((long long)(g->ep ? g->ep : 1) * (g->etp ? g->etp : 1)) != 0)
         return false;
-    return bb_grid_even(m->arch->layers, sizes[PP] * m->chunks);
+    split = bb_grid_pipe_split(g, m->arch->layers, m->chunks);
+    split.stages = sizes[PP];
+    return bb_pipe_split_is_valid(&split);
 }
 
 /* ---- the nearest layout ------------------------------------------------------------------------------------------ */

@@ -276,6 +276,11 @@ out:
 /* ---- layers of a stage ---------------------------------------------------------------------------------------------
  */
 
+struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *g, int layers, int chunks)
+{
+    return (struct bb_pipe_split){layers, g->pp, chunks, g->first_layers, g->last_layers};
+}
+
 int bb_grid_layers(int layers, int parts, int part, int *first)
 {
     int ends = layers % parts != 0 && parts > 1 && layers + 2 >= 2 * parts; /* embedding and head count as a layer */

@@ -107,10 +107,11 @@ double bb_memory_head(const struct bb_memory *m)
 static double activations(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, s->chunks);
     double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0;
 
     for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_grid_layers(m->arch->layers, s->stages * s->chunks, c * s->stages + stage, &first);
+        int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
 
         for (int layer = first; layer < first + n; layer++)
             sum += bb_memory_layer(m, layer);
@@ -150,12 +151,13 @@ static struct bb_arch_held tied_copy(const struct bb_memory *m)
 struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, s->chunks);
     struct bb_arch_held sum = {0};
 
     if (stage == 0)
         add(&sum, share(m, BB_ARCH_EMBEDDING));
     for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_grid_layers(m->arch->layers, s->stages * s->chunks, c * s->stages + stage, &first);
+        int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
 
         for (int layer = first; layer < first + n; layer++)
             add(&sum, share(m, layer));
@@ -173,10 +175,11 @@ struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
 static double largest_unit(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
+    struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, s->chunks);
     double most = 0;
 
     for (int c = 0; c < s->chunks; c++) {
-        int first, n = bb_grid_layers(m->arch->layers, s->stages * s->chunks, c * s->stages + stage, &first);
+        int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
 
         for (int layer = first; layer < first + n; layer++)
             most = fmax(most, (double)share(m, layer).dense + (double)share(m, layer).expert);

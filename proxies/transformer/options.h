@@ -10,6 +10,8 @@ struct bb_transformer_options {
     int tp, pp, dp, cp, ep, etp; /* ranks along each axis                                    */
     const char *order;           /* of the axes, the fastest first: "tp-cp-ep-dp-pp"         */
     int vpp;                     /* chunks of layers on each stage                           */
+    int first_layers;            /* layers of the first stage,                               */
+    int last_layers;             /* and of the last; the rest divides over the other stages  */
     int group;                   /* micro-batches that interleaved takes in one go           */
     const char *schedule;        /* bb_schedule_names                                        */
     int sequence;                /* tokens of a sample                                       */

@@ -16,6 +16,7 @@ target_sources(bb_steps PRIVATE
   transformer/memory.c
   transformer/options.c
   transformer/pipe.c
+  transformer/pipe_split.c
   transformer/schedule.c
   transformer/stage.c
   transformer/units.c)

@@ -3,11 +3,6 @@
 
 #include <stdlib.h>
 
-static int parts_of(const struct bb_training *t)
-{
-    return t->schedule.stages * t->schedule.chunks;
-}
-
 bool bb_holds_tied_table(const struct bb_training *t, int stage)
 {
     return t->arch.tied && t->schedule.stages > 1 && (stage == 0 || stage == t->schedule.stages - 1);
@@ -22,14 +17,15 @@ static void add_piece(struct bb_pieces *p, int layer, int chunk)
 
 static int list_pieces(struct bb_pieces *p, const struct bb_training *t, int stage)
 {
-    int chunks = t->schedule.chunks, parts = parts_of(t), first;
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    int chunks = split.chunks, parts = split.stages * chunks, first;
 
     p->list = calloc((size_t)(t->arch.layers + 2), sizeof(*p->list));
     p->first = calloc((size_t)chunks + 1, sizeof(int));
     if (!p->list || !p->first)
         return bb_err(BB_EFAIL, "out of memory for the layers of a stage");
     for (int c = 0; c < chunks; c++) {
-        int part = c * t->schedule.stages + stage, n = bb_grid_layers(t->arch.layers, parts, part, &first);
+        int part = c * t->schedule.stages + stage, n = bb_pipe_split_layers(&split, part, &first);
 
         p->first[c] = p->n;
         if (part == 0)

@@ -104,6 +104,9 @@ def test_bubbles_are_those_of_the_formulas(busbar):
     assert (p - 1) / m / 3 < bubble(busbar, "--schedule zb-h1", m, p) < (p - 1) / m / 2
 
 
+FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
+
+
 @pytest.mark.parametrize("words,ranks,said", [
     ("", 8, r"no model.*--model"),
     ("--model gpt9", 8, r"gpt9"),
@@ -111,6 +114,17 @@ def test_bubbles_are_those_of_the_formulas(busbar):
     ("--model llama3_8b --tp 16", 16, r"8 key and value heads do not divide by tp 16; nearest: --tp 8"),
     ("--model gpt2_small --pp 16", 16, r"12 layers are too few for pp 16; nearest: --pp 4"),
     ("--model gpt2_small --pp 5", 10, r"12 layers do not divide by pp 5.*nearest: --pp 2, or --layers 10 or 15"),
+    ("--model deepseek_v3 --pp 16 --ep 64", 2048,
+     r"61 layers do not divide by pp 16.*or --decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 2$"),
+    (f"--model deepseek_v3 --pp 16 --ep 64 {FIRST} 3 {LAST} 3", 2048,
+     rf"of 61 layers, 3 in the first and 3 in the last stage leave 55, .* other 14; nearest: {FIRST} 3 {LAST} 2$"),
+    (f"--model deepseek_v3 --pp 16 --ep 64 {FIRST} 3", 2048,
+     rf"3 in the first stage leave 58, .* other 15; nearest: {FIRST} 1, or {FIRST} 3 {LAST} 2$"),
+    (f"--model gpt2_small --pp 4 --vpp 2 --micro-batches 4 {LAST} 3", 8, rf"3 layers of the last stage.*2 chunks; nearest: {LAST} 6"),
+    (f"--model gpt2_small --pp 2 {FIRST} 5 {LAST} 5", 8, rf"not the 12 layers.*nearest: {FIRST} 5 {LAST} 7$"),
+    (f"--model gpt2_small --pp 4 {FIRST} 40", 8, rf"leave -28, too few for the other 3; nearest: {FIRST} 9"),
+    (f"--model gpt2_small --layers 13 --pp 2 --vpp 2 --micro-batches 2 {FIRST} 6", 2, rf"nearest: --vpp 1 --schedule 1f1b {FIRST} 6$"),
+    (f"--model gpt2_small {FIRST} 6", 8, r"pp is 1; leave it out"),
     ("--model gpt2_small --tp 3", 8, r"8 ranks do not divide by tp 3.*nearest"),
     ("--model gpt2_small --tp 2 --pp 2 --dp 3", 8, r"8 ranks do not divide by tp 2 x dp 3 x pp 2 = 12; nearest: --dp 2"),
     ("--model mixtral_8x7b --ep 3", 6, r"8 experts do not divide by ep 3; nearest: --ep [24]"),
@@ -150,3 +164,19 @@ def test_llama_405b_in_sixteen_stages(busbar):
         plan = planned(busbar, "transformer", [*words, *vpp], 16384)
         assert len(plan["roles"]) >= 3 and plan["checks"]["safe_serialised"]
         assert sum(len(role["ranks"]) for role in plan["roles"]) == 16384
+
+
+def test_deepseek_v3_in_sixteen_stages(busbar):
+    """61 layers as 3, 14 times 4 and 2: the first three, dense ones, have a stage of their own, so there no tokens change places."""
+    words = f"--model deepseek_v3 --pp 16 --ep 64 --dp-sync zero1 --micro-batches 32 {FIRST} 3 {LAST} 2".split()
+    plan = planned(busbar, "transformer", words, 2048)
+    assert plan["checks"]["safe_serialised"] and len(plan["roles"]) == 16
+    calls = [sum(op["calls"] for op in role["traffic"] if op["group"] == "ep" and op["dtype"] == "bfloat16") for role in plan["roles"]]
+    assert calls == [0] + 14 * [32 * 4 * 4] + [32 * 4 * 2]
+
+
+@pytest.mark.parametrize("words", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
+def test_stages_of_unequal_length_run(busbar, tmp_path, words):
+    run = busbar.json("proxy", "transformer", "--model", "gpt2_small", *words.split(), *FEW, "--check", "--scale-counts", 1e-4,
+                      ranks=8, tmp_path=tmp_path)
+    assert run["check"] == {"enabled": True, "wrong": 0}

@@ -63,6 +63,11 @@ static double wire_of(const char *line, int ranks, int rank, const char *groups,
     return bytes;
 }
 
+static double r(int n)
+{
+    return (n - 1.0) / n;
+}
+
 #define ANY        (-1)
 #define SAME(a, b) assert_float_equal(a, b, 0.5)
 
@@ -134,6 +139,39 @@ static void mixtral_over_8(void **state)
     SAME(wire_of(two, 8, 0, "ep", BB_FLOAT) - wire_of(one, 8, 0, "ep", BB_FLOAT), 57344);
 }
 
+/* DeepSeek-V3 as it was trained, PP16 x EP64 x ZeRO-1 on 2048 GPUs, its 61 layers as 3, 4, ..., 4, 2; the first three
+ * are dense. Alltoalls of tokens: to the experts and back, forward and backward. Latent attention, router and shared
+ * expert are shared by 128 ranks, a rank's 4 experts of a layer by 2: gradients in float, parameters in bfloat16. */
+static void deepseek_in_sixteen_stages(void **state)
+{
+    const char *line = "transformer --model deepseek_v3 --pp 16 --ep 64 --dp-sync zero1 --micro-batches 20 "
+                       "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 2";
+    const double tokens = 4096, wide = 7168, expert = 3 * wide * 2048;
+    const double attention = wide * 1536 + 1536 + 1536.0 * 128 * 192 + wide * (512 + 64) + 512 + 512.0 * 128 * 256 +
+                             128 * 128 * wide + 2 * wide;
+    const double moe = attention + 256 * wide + 256 + expert, dense = attention + 3 * wide * 18432;
+    const double table = 129280 * wide;
+    const struct {
+        int stage, experts, neighbours;
+        double dense; /* parameters */
+    } rows[] = {
+        {0, 0, 1, table + 3 * dense}, {1, 4, 2, 4 * moe}, {14, 4, 2, 4 * moe}, {15, 2, 1, 2 * moe + wide + table}};
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(lines_make(&step, 2048, line), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int rank = 128 * rows[i].stage + 5, layers = rows[i].experts;
+
+        assert_float_equal(wire(&step, rank, "pp", BB_BFLOAT16), 20 * rows[i].neighbours * tokens * wide * 2, 0.5);
+        assert_float_equal(wire(&step, rank, "ep", BB_BFLOAT16), 20.0 * layers * 4 * r(64) * tokens * 8 * wide * 2,
+                           0.5);
+        assert_float_equal(wire(&step, rank, "edp", ANY), r(2) * layers * 4 * expert * (4 + 2), 64);
+        assert_float_equal(wire(&step, rank, "dp", ANY), r(128) * rows[i].dense * (4 + 2), rows[i].dense * 1e-5);
+    }
+    bb_step_release(&step);
+}
+
 /* ---- closed formulas --------------------------------------------------------------------------------------------- */
 
 struct shape {
@@ -150,11 +188,6 @@ static int write_line(const struct shape *x, const char *more, char line[512])
              "--layers %d --seq-length 512%s %s",
              x->t, x->c, x->p, x->d, x->m, x->b, x->layers, x->sequence_parallel ? " --sequence-parallel" : "", more);
     return x->t * x->c * x->p * x->d;
-}
-
-static double r(int n)
-{
-    return (n - 1.0) / n;
 }
 
 /* X = s b h / c, in bytes. */
@@ -288,11 +321,17 @@ static void tied_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt3_layer_over_8),    cmocka_unit_test(gpt3_pipeline_of_16),
-        cmocka_unit_test(llama2_fully_sharded), cmocka_unit_test(mixtral_over_8),
-        cmocka_unit_test(middle_stages),        cmocka_unit_test(ends_of_the_model),
-        cmocka_unit_test(interleaved_messages), cmocka_unit_test(replicas),
-        cmocka_unit_test(hybrid_replicas),      cmocka_unit_test(tied_table),
+        cmocka_unit_test(gpt3_layer_over_8),
+        cmocka_unit_test(gpt3_pipeline_of_16),
+        cmocka_unit_test(llama2_fully_sharded),
+        cmocka_unit_test(mixtral_over_8),
+        cmocka_unit_test(middle_stages),
+        cmocka_unit_test(ends_of_the_model),
+        cmocka_unit_test(interleaved_messages),
+        cmocka_unit_test(replicas),
+        cmocka_unit_test(hybrid_replicas),
+        cmocka_unit_test(tied_table),
+        cmocka_unit_test(deepseek_in_sixteen_stages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

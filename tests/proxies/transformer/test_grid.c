@@ -440,6 +440,60 @@ static void layers_are_all_given_out(void **state)
     assert_int_equal(bb_grid_layers(61, 16, 15, &first), 3);
 }
 
+/* Every split of few layers: valid ones give out all layers, in order, the ends as asked and the others alike. */
+static void ends_have_their_own_layers(void **state)
+{
+    int valid = 0, first;
+
+    (void)state;
+    for (int code = 0; code < 20 * 5 * 3 * 9 * 9; code++) {
+        struct bb_pipe_split s = {1 + code % 20, 2 + code / 20 % 5, 1 + code / 100 % 3, code / 300 % 9, code / 2700};
+        int others = s.stages - (s.first > 0) - (s.last > 0), rest = s.layers - s.first - s.last, next = 0;
+        int of[8] = {0};
+
+        if (s.first + s.last == 0)
+            continue;
+        assert_int_equal(bb_pipe_split_is_valid(&s),
+                         s.first % s.chunks == 0 && s.last % s.chunks == 0 &&
+                             (others ? rest > 0 && rest % (others * s.chunks) == 0 : rest == 0));
+        if (!bb_pipe_split_is_valid(&s))
+            continue;
+        valid++;
+        for (int part = 0; part < s.stages * s.chunks; part++) {
+            int n = bb_pipe_split_layers(&s, part, &first);
+
+            assert_true(n >= 1 && first == next);
+            next += n;
+            of[part % s.stages] += n;
+        }
+        assert_int_equal(next, s.layers);
+        for (int stage = 0; stage < s.stages; stage++)
+            assert_int_equal(of[stage], stage == 0 && s.first             ? s.first
+                                        : stage == s.stages - 1 && s.last ? s.last
+                                                                          : rest / others);
+    }
+    assert_true(valid > 500);
+}
+
+/* What Megatron-LM makes of DeepSeek-V3's 61 layers, and of 26 in chunks: 4, 8, 8, 6 layers, chunk by chunk. */
+static void known_splits(void **state)
+{
+    static const int firsts[] = {0, 2, 6, 10, 13, 15, 19, 23};
+    const struct bb_pipe_split deepseek = {61, 16, 1, 3, 2}, chunked = {26, 4, 2, 4, 6};
+    int first;
+
+    (void)state;
+    assert_int_equal(bb_pipe_split_layers(&deepseek, 0, &first), 3);
+    assert_int_equal(bb_pipe_split_layers(&deepseek, 1, &first), 4);
+    assert_int_equal(first, 3);
+    assert_int_equal(bb_pipe_split_layers(&deepseek, 15, &first), 2);
+    assert_int_equal(first, 59);
+    for (int part = 0; part < 8; part++) {
+        bb_pipe_split_layers(&chunked, part, &first);
+        assert_int_equal(first, firsts[part]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +507,8 @@ int main(void)
         cmocka_unit_test(models_that_cannot_be_cut_so),
         cmocka_unit_test(the_nearest_layout_is_valid),
         cmocka_unit_test(layers_are_all_given_out),
+        cmocka_unit_test(ends_have_their_own_layers),
+        cmocka_unit_test(known_splits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

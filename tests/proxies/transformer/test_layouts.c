@@ -24,7 +24,7 @@ static int roll(int n)
 
 struct pick {
     const char *model;
-    int tp, cp, pp, dp, ep, vpp, m, layers;
+    int tp, cp, pp, dp, ep, vpp, m, layers, first, last;
     bool experts;
 };
 
@@ -43,7 +43,8 @@ static struct pick pick_layout(void)
 {
     static const char *const models[] = {"gpt2_small", "llama3_8b", "mixtral_8x7b", "deepseek_v3", "gpt2_xl"};
     static const int widths[] = {1, 1, 2, 4}, stages[] = {1, 2, 3, 4}, replicas[] = {1, 2, 3, 4}, each[] = {1, 2};
-    struct pick p = {PICK(models), PICK(widths), PICK(widths), PICK(stages), PICK(replicas), 1, 1, 1 + roll(9), 0, 0};
+    struct pick p = {
+        PICK(models), PICK(widths), PICK(widths), PICK(stages), PICK(replicas), 1, 1, 1 + roll(9), 0, 0, 0, 0};
 
     p.experts = strcmp(p.model, "mixtral_8x7b") == 0 || strcmp(p.model, "deepseek_v3") == 0;
     if (p.experts && roll(3))
@@ -54,6 +55,16 @@ static struct pick pick_layout(void)
     }
     p.layers = p.pp * p.vpp * PICK(each);
     return p;
+}
+
+/* The ends have another number of layers than the stages between; drawn apart, so that the rest stays as it is. */
+static void pick_ends(struct pick *p)
+{
+    int between = (p->pp - 2) * p->vpp * (1 + roll(2));
+
+    p->first = p->vpp * (1 + roll(3));
+    p->last = p->vpp * (1 + roll(3));
+    p->layers = p->first + between + p->last;
 }
 
 static void write_line(const struct pick *p, char line[1024])
@@ -76,6 +87,10 @@ static void write_line(const struct pick *p, char line[1024])
         at = add(line, at, "vpp", p->vpp);
     else
         at = add_word(line, at, "schedule", PICK(schedules));
+    if (p->first > 0)
+        at = add(line, at, "decoder-first-pipeline-num-layers", p->first);
+    if (p->last > 0)
+        at = add(line, at, "decoder-last-pipeline-num-layers", p->last);
     if (p->tp > 1 && (p->experts || roll(2)))
         at += (size_t)snprintf(line + at, 1024 - at, " --sequence-parallel");
     if (p->cp > 1)
@@ -114,18 +129,19 @@ static void is_sound(const struct bb_step *step, const char *line)
     bb_traffic_release(&traffic);
 }
 
-static void random_layouts_are_sound(void **state)
+/* Builds and checks that many layouts by chance; returns how many were valid. */
+static int try_layouts(int n, bool ends)
 {
     int built = 0;
 
-    (void)state;
-    dice = 20261121;
-    for (int i = 0; i < LAYOUTS; i++) {
+    for (int i = 0; i < n; i++) {
         struct pick p = pick_layout();
         struct bb_step step;
         char line[1024];
         int rc;
 
+        if (ends && p.pp > 1)
+            pick_ends(&p);
         write_line(&p, line);
         bb_err_mute(true);
         rc = lines_make(&step, p.tp * p.cp * p.pp * p.dp, line);
@@ -139,14 +155,29 @@ static void random_layouts_are_sound(void **state)
         is_sound(&step, line);
         bb_step_release(&step);
     }
-    print_message("%d of %d layouts built\n", built, LAYOUTS);
-    assert_true(built > LAYOUTS / 2);
+    print_message("%d of %d layouts built\n", built, n);
+    return built;
+}
+
+static void random_layouts_are_sound(void **state)
+{
+    (void)state;
+    dice = 20261121;
+    assert_true(try_layouts(LAYOUTS, false) > LAYOUTS / 2);
+}
+
+static void stages_of_unequal_length_are_sound(void **state)
+{
+    (void)state;
+    dice = 20261122;
+    assert_true(try_layouts(LAYOUTS / 4, true) > LAYOUTS / 8);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_layouts_are_sound),
+        cmocka_unit_test(stages_of_unequal_length_are_sound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,6 +222,28 @@ static double communication(const struct held *h, int stage)
     return bytes[BB_USE_COMMUNICATION];
 }
 
+/* DeepSeek-V3 in 16 stages of 3, 4, ..., 4, 2 layers: parameters in all as without, activations by stage. */
+static void ends_of_their_own_length(void **state)
+{
+    struct held h;
+    double sum = 0, bytes[BB_USES], dense, sparse;
+
+    (void)state;
+    make(&h, "deepseek_v3", (struct bb_grid){.pp = 16, .ranks = 16, .first_layers = 3, .last_layers = 2}, 16);
+    for (int stage = 0; stage < 16; stage++)
+        sum += (double)bb_memory_parameters(&h.memory, stage).dense +
+               (double)bb_memory_parameters(&h.memory, stage).expert;
+    assert_true(sum == bb_arch_parameters(&h.arch));
+    dense = bb_memory_layer(&h.memory, 0);
+    sparse = bb_memory_layer(&h.memory, 3);
+    bb_memory_rank(&h.memory, 0, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 16 * (3 * dense + bb_memory_embedding(&h.memory)));
+    bb_memory_rank(&h.memory, 1, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 15 * 4 * sparse);
+    bb_memory_rank(&h.memory, 15, bytes);
+    assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * sparse + bb_memory_head(&h.memory));
+}
+
 static void what_travels_needs_room(void **state)
 {
     struct held h;
@@ -247,11 +269,12 @@ static void what_travels_needs_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_of_gpt3),        cmocka_unit_test(context_parallel_layers),
-        cmocka_unit_test(a_layer_of_llama),       cmocka_unit_test(a_layer_of_mixtral),
-        cmocka_unit_test(schedules_hold_so_many), cmocka_unit_test(the_head_has_logits),
-        cmocka_unit_test(states_of_replicas),     cmocka_unit_test(states_of_experts),
-        cmocka_unit_test(stages_hold_the_model),  cmocka_unit_test(what_travels_needs_room),
+        cmocka_unit_test(a_layer_of_gpt3),          cmocka_unit_test(context_parallel_layers),
+        cmocka_unit_test(a_layer_of_llama),         cmocka_unit_test(a_layer_of_mixtral),
+        cmocka_unit_test(schedules_hold_so_many),   cmocka_unit_test(the_head_has_logits),
+        cmocka_unit_test(states_of_replicas),       cmocka_unit_test(states_of_experts),
+        cmocka_unit_test(stages_hold_the_model),    cmocka_unit_test(what_travels_needs_room),
+        cmocka_unit_test(ends_of_their_own_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

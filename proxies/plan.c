@@ -3,12 +3,12 @@
 
 #include <math.h>
 
-int bb_plan_count(struct bb_plan *plan, const struct bb_step *step)
+int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart)
 {
     int rc;
 
     *plan = (struct bb_plan){.step = step};
-    TRY(bb_traffic_init(&plan->traffic, step));
+    TRY(apart ? bb_traffic_init_apart(&plan->traffic, step) : bb_traffic_init(&plan->traffic, step));
     TRY(bb_step_check(step, &plan->checks));
 out:
     if (rc)
@@ -18,7 +18,7 @@ out:
 
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step)
 {
-    int rc = bb_plan_count(plan, step);
+    int rc = bb_plan_count(plan, step, false);
 
     return rc ? rc : bb_checks_refuse(&plan->checks);
 }

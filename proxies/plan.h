@@ -23,7 +23,8 @@ struct bb_plan {
  * refused: said, -BB_EFAIL (the plan is made nonetheless, so it can be printed). Release is fine on a zeroed one.
  */
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK;
-int bb_plan_count(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK; /* refuses nothing */
+/* The same for a plan to look at: refuses nothing; apart: as bb_traffic_init_apart. */
+int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
 
 /* The parts of busbar.plan/1 as JSON; NULL without memory. */

@@ -173,7 +173,7 @@ static int make(const struct plan_options *o, const struct bb_proxy *proxy, int 
     if (o->cluster && shape.gpus_per_node == 0)
         shape.gpus_per_node = cluster.gpus_per_node;
     TRY(bb_step_build(&f.step, proxy, &shape));
-    TRY(bb_plan_count(&f.plan, &f.step));
+    TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     sound = f.plan.checks.matched && f.plan.checks.deadlock_free;
     f.predicted = o->cluster && sound;
     if (f.predicted)

@@ -244,6 +244,7 @@ struct sorting {
     struct seat *seats; /* [n_seats, a power of two], by hash                               */
     size_t n_seats;
     int *role_of; /* [ranks] of the plan */
+    bool apart;   /* other programs, other roles */
 };
 
 static bool same_seat(const struct sorting *s, int a, int b)
@@ -315,7 +316,8 @@ static int settle(struct sorting *s, int rank, int *which)
     if (rc)
         return rc;
     for (*which = 0; *which < s->traffic->n; (*which)++)
-        if (same_traffic(&s->traffic->roles[*which], &role)) {
+        if (same_traffic(&s->traffic->roles[*which], &role) &&
+            !(s->apart && s->traffic->roles[*which].program != role.program)) {
             release_role(&role);
             return 0;
         }
@@ -357,9 +359,9 @@ out:
     return rc;
 }
 
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step)
+static int sort(struct bb_traffic *t, const struct bb_step *step, bool apart)
 {
-    struct sorting s = {.step = step, .traffic = t};
+    struct sorting s = {.step = step, .traffic = t, .apart = apart};
     int rc;
 
     *t = (struct bb_traffic){0};
@@ -372,6 +374,16 @@ out:
     if (rc)
         bb_traffic_release(t);
     return rc;
+}
+
+int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step)
+{
+    return sort(t, step, false);
+}
+
+int bb_traffic_init_apart(struct bb_traffic *t, const struct bb_step *step)
+{
+    return sort(t, step, true);
 }
 
 void bb_traffic_release(struct bb_traffic *t)

@@ -65,7 +65,7 @@ static void *grow(struct bb_net *net, void *array, int n, size_t element)
     return bigger;
 }
 
-static const char *keep_text(struct bb_net *net, const char *fmt, va_list args)
+static __attribute__((format(printf, 2, 0))) const char *keep_text(struct bb_net *net, const char *fmt, va_list args)
 {
     char **texts = grow(net, net->texts, net->n_texts, sizeof(*texts));
 

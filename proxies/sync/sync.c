@@ -41,17 +41,34 @@ struct bb_sync {
     struct bb_buckets made;
     struct bucket *buckets;
     int n;
-    size_t held;               /* elements of all units                          */
-    bool gathers_units, every; /* bb_sync_is_gathered and more than one rank; bb_sync_every_micro_batch */
-    int next;                  /* the bucket that is to be reduced next, where their order is kept      */
-    int transients;            /* buffers that buckets share, 0: each has its own                       */
-    int *transient_op;         /* [transients] who empties it, BB_NONE                                  */
-    struct slot slots[SLOTS];
-    int newest_slot;
+    size_t held;                  /* elements of all units                          */
+    bool gathers_units, every;    /* bb_sync_is_gathered and more than one rank; bb_sync_every_micro_batch */
+    int next;                     /* the bucket that is to be reduced next, where their order is kept      */
+    int transients;               /* buffers that buckets share, 0: each has its own                       */
+    int *transient_op;            /* [transients] who empties it, BB_NONE                                  */
+    struct slot slots[SLOTS + 1]; /* the last one is that of the unit that both ends need */
+    int newest_slot, both_ends;   /* both_ends: that unit, BB_NONE                        */
 };
 
 /* ---- small parts ---------------------------------------------------------------------------------------------------
  */
+
+static int bucket_of_unit(const struct bb_sync *s, int unit)
+{
+    for (int b = 0; b < s->n; b++)
+        if (s->buckets[b].first_unit == unit)
+            return b;
+    return BB_NONE;
+}
+
+/* The unit that both ends need, if it is gathered. */
+static int find_both_ends(const struct bb_sync *s)
+{
+    for (int u = 0; u < s->spec.n_units && s->gathers_units; u++)
+        if (s->spec.units[u].both_ends && bucket_of_unit(s, u) != BB_NONE)
+            return u;
+    return BB_NONE;
+}
 
 struct labels {
     enum bb_phase phase;
@@ -299,12 +316,14 @@ static int add_buffers(struct bb_sync *s)
         add_own(s, &s->buckets[b]);
     }
     s->script->dtype = s->policy.params;
-    for (int i = 0; i < SLOTS; i++)
-        s->slots[i] = (struct slot){.unit = BB_NONE,
-                                    .op = BB_NONE,
-                                    .buffer = s->gathers_units ? bb_script_buffer(s->script, "gathered parameters",
-                                                                                  BB_USE_PARAMETERS, largest(s))
-                                                               : BB_NONE};
+    for (int i = 0; i <= SLOTS; i++) {
+        bool used = s->gathers_units && (i < SLOTS || s->both_ends != BB_NONE);
+        size_t count = i < SLOTS ? largest(s) : used ? s->buckets[bucket_of_unit(s, s->both_ends)].count : 0;
+
+        s->slots[i] = (struct slot){BB_NONE, BB_NONE, BB_NONE};
+        if (used)
+            s->slots[i].buffer = bb_script_buffer(s->script, "gathered parameters", BB_USE_PARAMETERS, count);
+    }
 out:
     free(buffers);
     put_back(s->script, before);
@@ -343,9 +362,11 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     s->policy = *spec->policy;
     s->script = spec->script;
     s->gathers_units = bb_sync_is_gathered(s->policy.kind) && spec->comms.n > 1;
+    s->both_ends = BB_NONE;
     if (s->policy.kind >= BB_SYNC_PS)
         return bb_err(BB_EFAIL, "parameter servers are no kind of replicas");
     TRY(make_buckets(s));
+    s->both_ends = find_both_ends(s);
     if (communicates(s)) {
         s->every = bb_sync_every_micro_batch(&s->policy);
         add_lanes(s);
@@ -459,17 +480,9 @@ static void reduce_in_order(struct bb_sync *s)
 /* ---- parameters ----------------------------------------------------------------------------------------------------
  */
 
-static int bucket_of_unit(const struct bb_sync *s, int unit)
-{
-    for (int b = 0; b < s->n; b++)
-        if (s->buckets[b].first_unit == unit)
-            return b;
-    return BB_NONE;
-}
-
 static struct slot *slot_of(struct bb_sync *s, int unit)
 {
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < SLOTS + (unit != BB_NONE); i++)
         if (s->slots[i].unit == unit)
             return &s->slots[i];
     return NULL;
@@ -504,7 +517,7 @@ static struct slot *ensure(struct bb_sync *s, int unit)
 
     if (slot || bucket == BB_NONE)
         return slot;
-    slot = take_slot(s);
+    slot = unit == s->both_ends ? &s->slots[SLOTS] : take_slot(s);
     slot->unit = unit;
     slot->op = gather(s, bucket, slot->buffer);
     return slot;
@@ -518,7 +531,8 @@ static void use(struct bb_sync *s, int unit, int next)
     if (slot)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
-        s->newest_slot = slot ? (int)(slot - s->slots) : s->newest_slot; /* not that one */
+        if (slot && slot < &s->slots[SLOTS])
+            s->newest_slot = (int)(slot - s->slots); /* not that one */
         (void)ensure(s, next);
     }
 }
@@ -565,8 +579,12 @@ void bb_sync_forward(struct bb_sync *s, int unit)
 
 void bb_sync_forwarded(struct bb_sync *s, int unit)
 {
-    if (s->gathers_units)
+    bool last = unit == s->spec.n_units - 1;
+
+    if (s->gathers_units && (unit != s->both_ends || last))
         leave(s, unit);
+    if (s->both_ends != BB_NONE && last)
+        leave(s, s->both_ends);
 }
 
 /* Full gradients that share buffers: the unit's must have been emptied. */
@@ -581,6 +599,10 @@ static void make_room(struct bb_sync *s, int unit)
 
 void bb_sync_backward(struct bb_sync *s, int unit)
 {
+    const struct slot *kept = s->both_ends != BB_NONE && unit == s->spec.n_units - 1 ? ensure(s, s->both_ends) : NULL;
+
+    if (kept)
+        bb_script_wait(s->script, kept->op);
     if (s->gathers_units)
         use(s, unit, unit - 1);
     if (s->transients)

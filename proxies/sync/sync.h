@@ -98,6 +98,8 @@ struct bb_sync_unit {
     const char *name;                /* outlives the program                                                     */
     const struct bb_tensor *tensors; /* what this rank holds before sharding over the replicas; outlive the sync  */
     int n;
+    bool both_ends;     /* the last unit needs its parameters, too (a tied table); of one unit at most. zero3, hsdp: it
+                           stays gathered from its forward to that of the last, and from the last's backward to its own */
     int chunk;          /* units of other chunks are not prefetched (interleaved pipelines)                     */
     double backward_us; /* horovod: time of its backward for one micro-batch; 0 everywhere: all ready at once   */
 };

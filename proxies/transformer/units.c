@@ -82,6 +82,7 @@ static void add_unit(struct bb_pieces *p, const struct bb_training *t, struct bb
                                           : piece->layer == BB_ARCH_HEAD    ? "head"
                                                                             : "layer",
                                   .tensors = *at,
+                                  .both_ends = piece->layer == BB_ARCH_EMBEDDING && t->arch.tied && t->grid.pp == 1,
                                   .chunk = piece->chunk,
                                   .backward_us = backward_us(t, piece->layer)};
     for (int i = 0; i < n; i++)

@@ -65,6 +65,26 @@ def test_the_order_places_the_groups(busbar, order, dp, pp):
     assert groups["tp"] == [0, 1] and groups["dp"] == dp and groups["pp"] == pp
 
 
+def test_a_tied_table_is_gathered_before_the_head_needs_it(busbar):
+    """With zero3 and one stage: once for the forward, once before the head's gradients, for all of the backward."""
+    plan = planned(busbar, "transformer", "--model gpt2_small --layers 2 --dp-sync zero3".split(), 4, "--ops")
+    program = plan["roles"][0]["program"]
+    table = [op["index"] for op in program if op["what"] == "parameters of embedding"]
+    head = next(op["index"] for op in program if op["what"] == "head gradients")
+    logits = next(op["index"] for op in program if op["what"] == "logits")
+    assert len(table) == 2 and table[0] < logits < table[1] < head
+
+
+def test_operations_are_those_of_every_rank_of_a_role(busbar):
+    """Stages that move the same in another order are one role, but not where their operations are shown."""
+    words = "--model gpt2_small --layers 12 --pp 6 --schedule zb-h1 --micro-batches 4".split()
+    together, apart = (planned(busbar, "transformer", words, 6, *more)["roles"] for more in ((), ("--ops",)))
+    assert any(role["ranks"] == [1, 2] for role in together) or len(together) < 6
+    assert [role["ranks"] for role in apart] == [[rank] for rank in range(6)]
+    orders = [[(op["phase"], op["micro_batch"], op["what"]) for op in role["program"]] for role in apart]
+    assert orders[1] != orders[2]
+
+
 def test_one_axis_follows_from_the_ranks(busbar):
     sizes = {}
     for given in ("--tp 2 --pp 2", "--tp 2 --dp 4", "--pp 2 --dp 4", "--tp 2 --pp 2 --dp 4"):

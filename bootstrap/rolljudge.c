@@ -124,6 +124,20 @@ static int mark_elsewhere(const struct bb_rollcall *roll, const struct bb_peer *
     return n;
 }
 
+/* Who waits for something else than `far`; where those are most, who is with it: the fewer are the ones to look at. */
+static void add_apart(struct line *line, const struct bb_rollcall *roll, const struct bb_peer *far)
+{
+    bool marked[roll->size];
+    int n = mark_elsewhere(roll, far, marked);
+
+    if (n == 0)
+        return;
+    for (int r = 0; 2 * n > roll->size && r < roll->size; r++)
+        marked[r] = !marked[r];
+    add(line, 2 * n > roll->size ? ", but only these are in it: " : ", but wait for something else: ");
+    add_ranks(line, roll, marked);
+}
+
 void bb_roll_judge_hang(struct bb_rollcall *roll)
 {
     struct line line = {.used = 0};
@@ -140,10 +154,7 @@ void bb_roll_judge_hang(struct bb_rollcall *roll)
     } else {
         if (roll->size > 1)
             add(&line, "; all %d ranks arrived", roll->size);
-        if (mark_elsewhere(roll, far, marked) > 0) {
-            add(&line, ", but wait for something else: ");
-            add_ranks(&line, roll, marked);
-        }
+        add_apart(&line, roll, far);
     }
     bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_roll_end(roll, BB_ETIMEOUT);

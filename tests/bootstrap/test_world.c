@@ -117,6 +117,21 @@ static void test_guarded_call_hangs(void **state)
     clear(&job);
 }
 
+/* The fewer are named, whoever was the first to say that it hangs. */
+static void test_guarded_calls_hang(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "guards", 0, 2);
+    if (!strstr(job.err, "all 4 ranks arrived, but wait for something else: rank 0 (") &&
+        !strstr(job.err, "all 4 ranks arrived, but only these are in it: rank 0 ("))
+        fail_msg("rank 0 is not named:\n%s", job.err);
+    assert_null(strstr(job.err, "; rank 1 ("));
+    expect_status(&job, 4, -1);
+    clear(&job);
+}
+
 static void test_operation_hangs(void **state)
 {
     struct job job;
@@ -214,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_rank_stopped),
         cmocka_unit_test(test_first_rank_stopped),
         cmocka_unit_test(test_guarded_call_hangs),
+        cmocka_unit_test(test_guarded_calls_hang),
         cmocka_unit_test(test_operation_hangs),
         cmocka_unit_test(test_rank_fails),
         cmocka_unit_test(test_mpirun_reports),

@@ -75,7 +75,7 @@ static int misbehave(struct probe *p)
         kill(getpid(), SIGTERM);
     if (strcmp(p->mode, "fail") == 0)
         return bb_err(BB_EDATA, "planted failure");
-    if (strcmp(p->mode, "guard") == 0) {
+    if (strncmp(p->mode, "guard", 5) == 0) {
         bb_world_guard(&p->world, "a call that hangs");
         pause();
     }
@@ -94,7 +94,7 @@ static int run(struct probe *p)
     bb_world_reached(w, "probe all_reduce 4 MiB");
     if (strcmp(p->mode, "time") == 0)
         return time_barriers(w);
-    if (p->rank == w->rank)
+    if ((p->rank == w->rank) != (strcmp(p->mode, "guards") == 0)) /* guards: all but that rank */
         TRY(misbehave(p));
     if (strcmp(p->mode, "operation") == 0)
         return bb_world_wait(w, "an operation without end", never, NULL);

@@ -278,8 +278,8 @@ static void what_cannot_be_is_refused(void **state)
         "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\"}",
         "{\"schema\": \"busbar.model/1\", \"family\": 7}",
         "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}}",
-        "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}, "
-        "\"totals\": {\"parameters\": 124439809, \"last_layer\": 7087872}}",
+        ("{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}, "
+         "\"totals\": {\"parameters\": 124439809, \"last_layer\": 7087872}}"),
         "{\"schema\": \"busbar.model/1\", \"transformer\": 3}",
     };
     struct bb_arch a;

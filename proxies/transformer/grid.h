@@ -53,7 +53,7 @@ int bb_grid_fits(const struct bb_grid *grid, const struct bb_grid_model *model, 
 
 /* bb_grid_nearest - "--tp 4 --dp 2": the options to change for the layout of as many ranks that is nearest to what was
  * asked for and, unless model is NULL, cuts the model evenly (bb_pipe_split_is_valid). Empty where there is none. */
-#define BB_GRID_NEAREST 96
+#define BB_GRID_NEAREST 128
 const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_NEAREST]);
 
 /* bb_grid_even - whether so many parts get as many layers each, or do when embedding and head count as a layer each. */

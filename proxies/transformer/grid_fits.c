@@ -209,6 +209,27 @@ static int fits_experts(const struct bb_grid *g, const struct bb_arch *a, const 
     return 0;
 }
 
+static int up_to_multiple(int n, int of)
+{
+    return (n + of - 1) / of * of;
+}
+
+/* Where no layout divides the layers: the fewest that this one takes, with the ends asked for as whole chunks. */
+static const char *fewest_layers(const struct bb_grid *g, const struct bb_grid_model *m, char text[BB_GRID_NEAREST])
+{
+    int v = m->chunks, first = up_to_multiple(g->first_layers, v), last = up_to_multiple(g->last_layers, v);
+    int others = g->pp - (first > 0) - (last > 0), at;
+
+    if (v == 1 && others == g->pp)
+        return "--pp 1";
+    at = snprintf(text, BB_GRID_NEAREST, "--layers %d", first + last + v * (others > 0 ? others : 0));
+    if (first != g->first_layers)
+        at += snprintf(text + at, BB_GRID_NEAREST - (size_t)at, " --decoder-first-pipeline-num-layers %d", first);
+    if (last != g->last_layers)
+        snprintf(text + at, BB_GRID_NEAREST - (size_t)at, " --decoder-last-pipeline-num-layers %d", last);
+    return text;
+}
+
 static int fits_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
     char near[BB_GRID_NEAREST], chunks[32] = "";
@@ -219,7 +240,7 @@ static int fits_layers(const struct bb_grid *g, const struct bb_grid_model *m, c
         snprintf(chunks, sizeof(chunks), " x %d chunks", m->chunks);
     bb_grid_nearest(g, m, near);
     return bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d%s; nearest: %s", who, m->arch->layers, g->pp, chunks,
-                  near[0] ? near : "--pp 1");
+                  near[0] ? near : fewest_layers(g, m, near));
 }
 
 int bb_grid_fits(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)

@@ -144,6 +144,7 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
     (f"--model gpt2_small --pp 2 {FIRST} 5 {LAST} 5", 8, rf"not the 12 layers.*nearest: {FIRST} 5 {LAST} 7$"),
     (f"--model gpt2_small --pp 4 {FIRST} 40", 8, rf"leave -28, too few for the other 3; nearest: {FIRST} 9"),
     (f"--model gpt2_small --layers 13 --pp 2 --vpp 2 --micro-batches 2 {FIRST} 6", 2, rf"nearest: --vpp 1 --schedule 1f1b {FIRST} 6$"),
+    (f"--model gpt2_small --pp 8 --layers 4 {FIRST} 5", 8, r"4 layers are too few for pp 8; nearest: --layers 12$"),
     (f"--model gpt2_small {FIRST} 6", 8, r"pp is 1; leave it out"),
     ("--model gpt2_small --tp 3", 8, r"8 ranks do not divide by tp 3.*nearest"),
     ("--model gpt2_small --tp 2 --pp 2 --dp 3", 8, r"8 ranks do not divide by tp 2 x dp 3 x pp 2 = 12; nearest: --dp 2"),

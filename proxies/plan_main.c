@@ -200,8 +200,7 @@ static int parse(int argc, char **argv, struct plan_options *o, const struct bb_
     TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
     TRY(bb_proxy_configure(&o->shape, &words, proxy));
     if (o->shape.ranks == 0)
-        return bb_err(BB_EUSAGE, "plan needs --ranks N, the ranks of the job; nearest: --ranks %d",
-                      o->shape.stages > 0 ? o->shape.stages : 1);
+        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
     if (o->trace && !o->cluster)
         return bb_err(BB_EUSAGE, "--trace needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
     if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))

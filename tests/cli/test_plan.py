@@ -449,3 +449,9 @@ def test_an_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, words)
     assert ran["step_us"]["p50"] == pytest.approx(predicted["step_us"], abs=0.01)
     for key in ("compute_us", "comm_us", "exposed_us", "idle_us"):
         assert ran["breakdown"][key] == pytest.approx(predicted["breakdown"][key], abs=0.05)
+
+
+@pytest.mark.parametrize("proxy", ["gpt2_large", "gpt3", "dlrm"])
+def test_a_plan_without_ranks_is_refused_and_guesses_none(busbar, proxy):
+    said = refused(busbar, proxy)
+    assert "needs --ranks N" in said and "nearest" not in said

@@ -342,7 +342,7 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
     if (s->parameters > 0)
         fprintf(out, ": %s parameters", thousands(s->parameters, number));
     if (s->samples > 0)
-        fprintf(out, ", %s samples per step", thousands(s->samples, number));
+        fprintf(out, ", %s sample%s per step", thousands(s->samples, number), s->samples == 1 ? "" : "s");
     if (s->tokens > 0)
         fprintf(out, " (%s tokens)", thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");

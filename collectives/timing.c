@@ -242,16 +242,24 @@ out:
     return rc;
 }
 
-/* A small all_reduce ends on all ranks at once. It comes when the operation is over and timed. */
-static int meet(struct bb_rig *rig, struct bb_sample *sample)
+/* A small all_reduce ends on all ranks at once. */
+static int come_together(struct bb_rig *rig)
 {
-    float ms;
     int rc;
 
     bb_world_guard(rig->world, "meeting of the ranks");
     rc = BB_NCCL(ncclAllReduce(rig->meeting, rig->meeting, 1, ncclInt8, ncclMax, rig->comm->nccl, rig->stream));
     bb_world_unguard(rig->world);
-    TRY(rc);
+    return rc;
+}
+
+/* It comes when the operation is over and timed. */
+static int meet(struct bb_rig *rig, struct bb_sample *sample)
+{
+    float ms;
+    int rc;
+
+    TRY(come_together(rig));
     TRY(mark_end(rig));
     TRY(bb_rig_wait(rig, "meeting of the ranks"));
     TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
@@ -262,15 +270,18 @@ out:
 
 static int time_sync(struct bb_rig *rig, const struct bb_case *c, struct bb_sample *batch)
 {
+    bool meets = c->ranks > 1 && !bb_ends_together(c);
     size_t n = bb_mode_batch(rig, &bb_mode_sync);
     int rc;
 
     TRY(bb_issue(rig, c, 0, 1, false)); /* brings the ranks together */
+    if (meets)
+        TRY(come_together(rig)); /* what connecting takes is in no sample */
     TRY(bb_rig_wait(rig, "operation before the first sample"));
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(rig->world, "start of an operation"));
         TRY(one_alone(rig, c, i, i == n - 1, &batch[i]));
-        if (c->ranks > 1 && !bb_ends_together(c))
+        if (meets)
             TRY(meet(rig, &batch[i]));
     }
     rig->connected = true;

@@ -203,6 +203,8 @@ static int parse(int argc, char **argv, struct plan_options *o, const struct bb_
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
     if (o->trace && !o->cluster)
         return bb_err(BB_EUSAGE, "--trace needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    if (o->shape.scaling.baseline)
+        return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))
         return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", (*proxy)->name);
     if (o->best_order && !o->cluster && o->shape.gpus_per_node == 0)

@@ -117,6 +117,8 @@ def test_plan_scaling(busbar, tmp_path):
     assert sum(t["bytes"] for t in role["traffic"]) == 44695848
     done = busbar.run("plan", "scaling", "--ranks", 64, "--mode", "strong", "--batch", 100, emulated=False)
     assert done.returncode == 2 and "64 or 128" in done.stderr
+    done = busbar.run("plan", "scaling", "--ranks", 64, "--baseline", "one.json", emulated=False)
+    assert done.returncode == 2 and "--baseline" in done.stderr
 
 
 def test_the_whole_study_in_one_table(busbar, tmp_path):

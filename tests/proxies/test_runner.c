@@ -355,7 +355,7 @@ static void wrong_data_are_found(void **state)
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
     assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
-    for (int i = 0; i < 3; i++) { /* which of the two is last, and when it is looked at, is left to chance */
+    for (int i = 0; i < 3; i++) {      /* which of the two is last, and when it is looked at, is left to chance */
         assert_int_equal(bb_data_check_together(&f.runner, &wrong), 0);
         all += wrong;
     }

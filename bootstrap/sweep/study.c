@@ -304,36 +304,32 @@ static int check_setting(const json_t *value, const struct place *at)
     return check_keys(value, at, keys, sizeof(keys) / sizeof(keys[0]));
 }
 
-static int check_choice(const json_t *value, const struct place *at)
+/* An object that is not empty, whose keys are names and whose values pass `check`. */
+static int check_named(const json_t *value, const struct place *at, const char *expected,
+                       int (*check)(const json_t *value, const struct place *at))
 {
     const char *name;
-    json_t *setting;
-    int rc = json_object_size(value) ? 0 : refuse(at, value, "an object with a setting for each name");
+    json_t *one;
+    int rc = json_object_size(value) ? 0 : refuse(at, value, expected);
 
-    json_object_foreach((json_t *)value, name, setting)
+    json_object_foreach((json_t *)value, name, one)
     {
         struct place deeper = inside(at, name);
 
         rc = rc ? rc : check_name_of(name, at);
-        rc = rc ? rc : check_setting(setting, &deeper);
+        rc = rc ? rc : check(one, &deeper);
     }
     return rc;
 }
 
+static int check_choice(const json_t *value, const struct place *at)
+{
+    return check_named(value, at, "an object with a setting for each name", check_setting);
+}
+
 static int check_choices(const json_t *value, const struct place *at)
 {
-    const char *name;
-    json_t *choice;
-    int rc = json_object_size(value) ? 0 : refuse(at, value, "an object with an object of settings for each axis");
-
-    json_object_foreach((json_t *)value, name, choice)
-    {
-        struct place deeper = inside(at, name);
-
-        rc = rc ? rc : check_name_of(name, at);
-        rc = rc ? rc : check_choice(choice, &deeper);
-    }
-    return rc;
+    return check_named(value, at, "an object with an object of settings for each axis", check_choice);
 }
 
 static int check_case(const json_t *value, const struct place *at)

@@ -103,6 +103,19 @@ void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer)
     net->n_layers++;
 }
 
+void bb_net_dense(struct bb_net *net, int in, int out)
+{
+    bb_net_add(net, &(struct bb_net_layer){.name = "dense",
+                                           .kind = BB_NET_DENSE,
+                                           .in = in,
+                                           .out = out,
+                                           .kernel = {1, 1, 1},
+                                           .stride = 1,
+                                           .depth = 1,
+                                           .side = 1,
+                                           .bias = true});
+}
+
 void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped)
 {
     struct bb_module *m;

@@ -106,6 +106,7 @@ struct bb_sheet;
 void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer);
+void bb_net_dense(struct bb_net *net, int in, int out); /* a dense layer with biases, of a whole sample */
 void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped);
 
 typedef int bb_net_maker(struct bb_net *net, struct bb_sheet *sheet, const struct bb_net_asked *asked);

@@ -203,15 +203,7 @@ static void add_classifier(struct cell *cell, int classes)
                                                  .stride = in->side,
                                                  .depth = 1,
                                                  .side = in->side});
-    bb_net_add(cell->net, &(struct bb_net_layer){.name = "dense",
-                                                 .kind = BB_NET_DENSE,
-                                                 .in = in->channels,
-                                                 .out = classes,
-                                                 .kernel = {1, 1, 1},
-                                                 .stride = 1,
-                                                 .depth = 1,
-                                                 .side = 1,
-                                                 .bias = true});
+    bb_net_dense(cell->net, in->channels, classes);
     bb_net_close(cell->net, &(struct bb_map){classes, 1, 1}, NULL);
 }
 

@@ -38,15 +38,7 @@ static void convolution(struct bb_net *net, int number, int in, int out, int ker
 static void dense(struct bb_net *net, int number, int in, int out)
 {
     bb_net_open(net, &(struct bb_module){.tiled = false}, "dense %d", number);
-    bb_net_add(net, &(struct bb_net_layer){.name = "dense",
-                                           .kind = BB_NET_DENSE,
-                                           .in = in,
-                                           .out = out,
-                                           .kernel = {1, 1, 1},
-                                           .stride = 1,
-                                           .depth = 1,
-                                           .side = 1,
-                                           .bias = true});
+    bb_net_dense(net, in, out);
     bb_net_close(net, &(struct bb_map){out, 1, 1}, NULL);
 }
 

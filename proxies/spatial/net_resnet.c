@@ -63,15 +63,7 @@ static void end(struct bb_net *net, int channels, int side, int classes)
                                            .depth = 1,
                                            .side = side,
                                            .norm = channels});
-    bb_net_add(net, &(struct bb_net_layer){.name = "dense",
-                                           .kind = BB_NET_DENSE,
-                                           .in = width,
-                                           .out = classes,
-                                           .kernel = {1, 1, 1},
-                                           .stride = 1,
-                                           .depth = 1,
-                                           .side = 1,
-                                           .bias = true});
+    bb_net_dense(net, width, classes);
     bb_net_close(net, &(struct bb_map){classes, 1, 1}, NULL);
 }
 

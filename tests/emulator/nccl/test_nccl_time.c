@@ -292,23 +292,16 @@ static void times_without_data(void **state)
     unsetenv("EMU_DATA");
 }
 
-static char profile_path[] = "/tmp/emu-nccl-test-XXXXXX";
-
 static int write_profile(void **state)
 {
-    int fd = mkstemp(profile_path);
-
     (void)state;
-    if (fd < 0 || write(fd, profile, sizeof(profile) - 1) != (ssize_t)sizeof(profile) - 1)
-        return 1;
-    close(fd);
-    return setenv("EMU_CLUSTER", profile_path, 1);
+    return use_profile(profile);
 }
 
 static int remove_profile(void **state)
 {
     (void)state;
-    return unlink(profile_path);
+    return drop_profile();
 }
 
 int main(void)

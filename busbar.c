@@ -3,12 +3,12 @@
  * here and nowhere else.
  */
 #include "bootstrap/err.h"
+#include "bootstrap/launcher.h"
 #include "bootstrap/opts.h"
 #include "bootstrap/sweep/sweep_main.h"
-#include "bootstrap/world.h"
 #include "collectives/bench.h"
 #include "collectives/compare.h"
-#include "collectives/nccl_tests.h"
+#include "collectives/nccl_tests_options.h"
 #include "proxies/lists.h"
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"

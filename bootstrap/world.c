@@ -193,16 +193,6 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
 
 /* ---- start ---- */
 
-int bb_launcher_rank(void)
-{
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
-
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++)
-        if (getenv(ranks[i]))
-            return atoi(getenv(ranks[i]));
-    return 0;
-}
-
 /* One process although a launcher started more: this MPI is not the launcher's, and every rank would think it is alone.
  */
 static int refuse_foreign_launcher(const struct bb_world *w)

@@ -40,9 +40,6 @@ struct bb_world {
     bool mpi;                 /* MPI is up and ours to end                                       */
 };
 
-/* bb_launcher_rank - the rank that a launcher's environment gives this process, before MPI is up; 0 without one. */
-int bb_launcher_rank(void);
-
 /*
  * bb_world_init - start MPI and the roll call. Works as a single process without mpirun, but one process under a
  * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.

@@ -1,13 +1,12 @@
 /*
- * bench.c - the microbenchmark from its first line to its last: options, ranks, GPUs, communicator, memory, sweep,
- * report, and the same in reverse.
+ * bench.c - the microbenchmark from its first line to its last: ranks, GPUs, communicator, memory, sweep, report,
+ * and the same in reverse.
  */
 #include "collectives/bench.h"
 
 #include "bootstrap/progress.h"
 #include "collectives/algorithms.h"
 #include "collectives/issue.h"
-#include "collectives/modes.h"
 #include "collectives/options.h"
 #include "collectives/registration.h"
 #include "collectives/report.h"
@@ -781,31 +780,11 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     return rc ? rc : end_rc;
 }
 
-int bb_bench_main(int argc, char **argv)
+int bb_bench_run(int argc, char **argv)
 {
-    const struct bb_bench_mode *mode;
     struct bb_bench_options options = {0}; /* what no option fills, too */
     struct bb_sweep sweep;
-    int rc;
+    int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 
-    mode = argc > 1 ? bb_bench_mode_find(argv[1]) : NULL;
-    if (mode)
-        return mode->run(argc, argv);
-    rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
     return rc ? rc : bb_bench_execute(&options, &sweep, &bb_report_bench, argc, argv);
-}
-
-int bb_bench_check(int argc, char **argv)
-{
-    const struct bb_bench_mode *mode = argc > 1 ? bb_bench_mode_find(argv[1]) : NULL;
-    struct bb_bench_options options = {0};
-    struct bb_sweep sweep = {0};
-    int rc;
-
-    if (mode)
-        return bb_opts_check(mode->options, argc - 1, argv + 1);
-    rc = bb_opts_check(&bb_bench_set, argc, argv);
-    rc = rc ? rc : bb_bench_parse(&options, &sweep, argc, argv, stdout);
-    bb_bench_release_sweep(&sweep);
-    return rc;
 }

@@ -1,5 +1,5 @@
 /*
- * bench_comm.c - options, lives and rows of `busbar bench comm`.
+ * bench_comm.c - lives and rows of `busbar bench comm`.
  *
  * A result row in JSON is one step of communicators of one size:
  *   step, ranks, parts (of split), bytes (of operations and registration), blocking, clock ("host" | "host of the
@@ -8,12 +8,11 @@
  *   algorithm, protocol, channels (of operations, heard in a life that does not count; else null), gpu {before, after}
  *   (rank 0's around all lives, null without NVML), flags[].
  */
-#include "collectives/bench_comm.h"
+#include "collectives/comm_options.h"
 
 #include "bootstrap/units.h"
 #include "collectives/comm_steps.h"
 #include "collectives/session.h"
-#include "collectives/sizes.h"
 #include "collectives/table.h"
 #include "cuda/check.h"
 
@@ -21,20 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct comm_options {
-    struct bb_common common;
-    const char *ranks;
-    size_t bytes;
-    int repeats, warmup, parts;
-    bool nonblocking;
-};
-
-enum { MOST_COUNTS = 32 };
-
 /* Everything that a run holds; zeroed is empty. */
 struct lives {
-    struct comm_options options;
-    int counts[MOST_COUNTS], n_counts; /* ranks of the communicators */
+    struct bb_bench_comm_options options;
     struct bb_session session;
     struct bb_comm_life life;
     struct bb_observed seen;
@@ -43,109 +31,21 @@ struct lives {
     double *column; /* [repeats] of one step                 */
 };
 
-/* ---- options -----------------------------------------------------------------------------------------------------
- */
-
-#define FIELD(name) .offset = offsetof(struct comm_options, name)
-static const struct bb_opt option_rows[] = {
-    {.name = "ranks",
-     .kind = BB_OPT_STRING,
-     FIELD(ranks),
-     .def = "doubling",
-     .arg = "LIST",
-     .help = "ranks of the communicators, as 2,4,6; doubling: 2, 4, 8 .. and all"},
-    {.name = "size",
-     .kind = BB_OPT_SIZE,
-     FIELD(bytes),
-     .def = "1M",
-     .arg = "BYTES",
-     .help = "bytes of the operations, and half of what is registered",
-     .min = 1,
-     .max = (double)(1ull << 40)},
-    {.name = "repeats",
-     .kind = BB_OPT_INT,
-     FIELD(repeats),
-     .def = "6",
-     .arg = "N",
-     .help = "lives of each communicator",
-     .min = 1,
-     .max = 1e5},
-    {.letter = 'w',
-     .name = "warmup_lives",
-     .kind = BB_OPT_INT,
-     FIELD(warmup),
-     .def = "1",
-     .arg = "N",
-     .help = "lives before the first that counts; 0: what a process pays the first time is in the maximum",
-     .max = 1e5},
-    {.name = "parts",
-     .kind = BB_OPT_INT,
-     FIELD(parts),
-     .def = "2",
-     .arg = "N",
-     .help = "parts of a split, of neighbours",
-     .min = 1,
-     .max = 1e6},
-    {.name = "nonblocking",
-     .kind = BB_OPT_FLAG,
-     FIELD(nonblocking),
-     .help = "communicators that return at once and are polled, every millisecond in the end"},
-    {0},
-};
-static const struct bb_opt_table tables[] = {
-    {.title = "Measurement", .opts = option_rows},
-    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct comm_options, common)},
-    {0},
-};
-const struct bb_opts bb_bench_comm_options = {
-    .usage = "busbar bench comm [OPTION...]",
-    .doc = "What communicators cost, step by step: init, first operations, registration, split, shrink, the end.\n"
-           "Host time: from a common start until the call has done its work; the slowest rank counts.",
-    .tables = tables};
-
-/* One number of ranks; whether there are so many is known later. */
-static int add_count(void *arg, const char *word)
-{
-    struct lives *v = arg;
-
-    if (v->n_counts == MOST_COUNTS)
-        return bb_err(BB_EUSAGE, "--ranks has more than %d numbers", (int)MOST_COUNTS);
-    if (bb_parse_int(word, 1, 1 << 24, &v->counts[v->n_counts]) != 0)
-        return bb_err(BB_EUSAGE, "'%s' in --ranks is no number of ranks; expected 'doubling' or numbers from 1 on",
-                      word);
-    v->n_counts++;
-    return 0;
-}
-
-static int parse(struct lives *v, int argc, char **argv)
-{
-    struct bb_words words;
-    int rc;
-
-    TRY(bb_opts_parse(&bb_bench_comm_options, &v->options, argc - 1, argv + 1, &words, stdout));
-    if (words.n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", words.word[0]);
-    if (strcmp(v->options.ranks, "doubling") != 0)
-        TRY(bb_list_each(v->options.ranks, add_count, v));
-out:
-    return rc;
-}
-
 /* What the list means in this world; every rank comes to the same answer. */
 static int settle_counts(struct lives *v)
 {
     const int size = v->session.world.size;
 
-    for (int n = 2; v->n_counts == 0 && n < size; n *= 2)
-        v->counts[v->n_counts++] = n;
+    for (int n = 2; v->options.n_counts == 0 && n < size; n *= 2)
+        v->options.counts[v->options.n_counts++] = n;
     if (strcmp(v->options.ranks, "doubling") == 0)
-        v->counts[v->n_counts++] = size;
-    for (int i = 0; i < v->n_counts; i++)
-        if (v->counts[i] > size)
+        v->options.counts[v->options.n_counts++] = size;
+    for (int i = 0; i < v->options.n_counts; i++)
+        if (v->options.counts[i] > size)
             return bb_session_all_know(
                 &v->session, v->session.world.rank
                                  ? -BB_EUSAGE
-                                 : bb_err(BB_EUSAGE, "%d ranks (--ranks), but there are %d", v->counts[i], size));
+                                 : bb_err(BB_EUSAGE, "%d ranks (--ranks), but there are %d", v->options.counts[i], size));
     return 0;
 }
 
@@ -377,10 +277,10 @@ static int run(struct lives *v, int argc, char **argv)
 
     TRY(bb_session_begin(&v->session, &v->options.common));
     TRY(prepare(v));
-    TRY(bb_session_open(&v->session, &bb_bench_comm_options, &v->options, argc, argv));
+    TRY(bb_session_open(&v->session, &bb_bench_comm_set, &v->options, argc, argv));
     print_head(v);
-    for (int i = 0; i < v->n_counts; i++)
-        TRY(measure_count(v, v->counts[i]));
+    for (int i = 0; i < v->options.n_counts; i++)
+        TRY(measure_count(v, v->options.counts[i]));
     TRY(bb_results_set(v->session.json, "clock", json_string(clock_of(v))));
 out:
     return rc;
@@ -393,10 +293,10 @@ static void release(struct lives *v)
     v->life.stream = NULL;
 }
 
-int bb_bench_comm_main(int argc, char **argv)
+int bb_bench_comm_run(int argc, char **argv)
 {
     struct lives v = {0};
-    int rc = parse(&v, argc, argv);
+    int rc = bb_bench_comm_parse(&v.options, argc, argv);
 
     if (rc != 0)
         return rc;

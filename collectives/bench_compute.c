@@ -1,114 +1,13 @@
 /*
- * bench_compute.c - options, ranks, devices and memory of `busbar bench compute`. One rank without mpirun is enough;
+ * bench_compute.c - ranks, devices and memory of `busbar bench compute`. One rank without mpirun is enough;
  * with more, all measure at once and the slowest rank's figures are shown.
  */
-#include "collectives/bench_compute.h"
-
 #include "collectives/compute_sections.h"
+
 #include "cuda/buffers.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- options -----------------------------------------------------------------------------------------------------
- */
-
-enum { QUICK_BYTES = 64 << 10 };
-
-static const char *type_or_all(size_t i)
-{
-    return i == 0 ? "all" : i <= BB_COMPUTE_TYPES ? bb_dtypes[bb_compute_types[i - 1]].name : NULL;
-}
-
-#define FIELD(name) .offset = offsetof(struct bb_compute_options, name)
-static const struct bb_opt option_rows[] = {
-    {.letter = 'd',
-     .name = "datatype",
-     .kind = BB_OPT_WORD,
-     FIELD(dtype),
-     .def = "all",
-     .arg = "TYPE",
-     .help = "element type of products and passes",
-     .word_at = type_or_all},
-    {.name = "size",
-     .kind = BB_OPT_SIZE,
-     FIELD(bytes),
-     .def = "256M",
-     .arg = "BYTES",
-     .help = "about what a pass moves; several times the L2 cache, or it measures the cache",
-     .min = 1024,
-     .max = (double)(1ull << 40)},
-    {.letter = 'n',
-     .name = "iters",
-     .kind = BB_OPT_INT,
-     FIELD(iterations),
-     .def = "20",
-     .arg = "N",
-     .help = "timed operations per sample, back to back",
-     .min = 1,
-     .max = 1e6},
-    {.name = "repeats",
-     .kind = BB_OPT_INT,
-     FIELD(repeats),
-     .def = "6",
-     .arg = "N",
-     .help = "samples per row: the row's time is their median",
-     .min = 1,
-     .max = 1e5},
-    {.letter = 'w',
-     .name = "warmup_iters",
-     .kind = BB_OPT_INT,
-     FIELD(warmup),
-     .def = "5",
-     .arg = "N",
-     .help = "operations before the first sample of a row",
-     .max = 1e6},
-    {.name = "candidates",
-     .kind = BB_OPT_INT,
-     FIELD(candidates),
-     .def = "8",
-     .arg = "N",
-     .help = "algorithms of cuBLASLt to try for each product; 1: its first choice",
-     .min = 1,
-     .max = BB_GEMM_CANDIDATES},
-    {.name = "max-error",
-     .kind = BB_OPT_DOUBLE,
-     FIELD(max_error),
-     .arg = "PERCENT",
-     .help = "exit 5 when the timed kernel errs by more at 100 us or above; 0: no such judgement",
-     .max = 1e6},
-    {.name = "quick",
-     .kind = BB_OPT_FLAG,
-     FIELD(quick),
-     .help = "few cases of at most 64 KiB, to see that everything runs"},
-    {0},
-};
-static const struct bb_opt_table tables[] = {
-    {.title = "Measurement", .opts = option_rows},
-    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_compute_options, common)},
-    {0},
-};
-const struct bb_opts bb_bench_compute_options = {
-    .usage = "busbar bench compute [gemm] [passes] [timed] [OPTION...]",
-    .doc = "What the GPU computes, next to its own measured limits: matrix products of real layers (TFLOP/s), the\n"
-           "memory-bound passes of a layer (GB/s), and how exactly the timed stand-in for compute keeps its time.\n"
-           "All three when none is named.",
-    .tables = tables};
-
-static int parse_sections(const struct bb_words *words, bool wanted[BB_COMPUTE_SECTIONS])
-{
-    for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
-        wanted[s] = words->n == 0;
-    for (int i = 0; i < words->n; i++) {
-        int s = 0;
-        while (s < BB_COMPUTE_SECTIONS && strcmp(words->word[i], bb_compute_section_names[s]) != 0)
-            s++;
-        if (s == BB_COMPUTE_SECTIONS)
-            return bb_refuse_word("section of compute", words->word[i], bb_compute_section_names, BB_COMPUTE_SECTIONS);
-        wanted[s] = true;
-    }
-    return 0;
-}
 
 /* ---- the run -----------------------------------------------------------------------------------------------------
  */
@@ -126,12 +25,12 @@ static size_t arena_bytes(const struct bb_compute *b)
     size_t bytes = b->options.bytes + (1 << 20);
 
     for (int t = 0; t < BB_COMPUTE_TYPES; t++) {
-        int n = b->wanted[BB_COMPUTE_GEMM] && bb_compute_type_wanted(b, t)
+        int n = b->options.wanted[BB_COMPUTE_GEMM] && bb_compute_type_wanted(b, t)
                     ? bb_compute_gemms(bb_compute_types[t], b->options.quick, gemms)
                     : 0;
         for (int i = 0; i < n; i++)
             bytes = most(bytes, bb_gemm_case_bytes(&gemms[i].shape));
-        for (int i = 0; b->wanted[BB_COMPUTE_PASSES] && bb_compute_type_wanted(b, t) &&
+        for (int i = 0; b->options.wanted[BB_COMPUTE_PASSES] && bb_compute_type_wanted(b, t) &&
                         bb_compute_pass(i, bb_compute_types[t], b->options.bytes, &c);
              i++)
             bytes = most(bytes, bb_pass_case_bytes(&c.pass));
@@ -220,7 +119,7 @@ static void warn_of_emulation(const struct bb_compute *b)
 
 static int run(struct bb_compute *b, int argc, char **argv)
 {
-    const struct bb_compute_options *o = &b->options;
+    const struct bb_bench_compute_options *o = &b->options;
     const bool to_stdout = o->common.json && strcmp(o->common.json, "-") == 0;
     int rc;
 
@@ -245,16 +144,11 @@ static bool ends_together(int rc)
     return rc >= 0 || rc == -BB_EUSAGE || rc == -BB_EBELOW;
 }
 
-int bb_bench_compute_main(int argc, char **argv)
+int bb_bench_compute_run(int argc, char **argv)
 {
     struct bb_compute b = {0};
-    struct bb_words words;
-    int rc = bb_opts_parse(&bb_bench_compute_options, &b.options, argc - 1, argv + 1, &words, stdout), end_rc;
+    int rc = bb_bench_compute_parse(&b.options, argc, argv), end_rc;
 
-    if (rc == 0)
-        rc = parse_sections(&words, b.wanted);
-    if (b.options.quick && b.options.bytes > QUICK_BYTES)
-        b.options.bytes = QUICK_BYTES;
     if (rc != 0)
         return rc;
     rc = run(&b, argc, argv);

@@ -1,5 +1,5 @@
 /*
- * bench_overlap.c - options, rows and verdicts of `busbar bench overlap`.
+ * bench_overlap.c - rows and verdicts of `busbar bench overlap`.
  *
  * A result row in JSON is one message size under one limit:
  *   collective, bytes, count, dtype, op, root, min_ctas, max_ctas (null: NCCL's own), gemm{m, n, k, flops}, products,
@@ -9,32 +9,20 @@
  *   tflops_in_both, wrong (null when nothing was compared).
  * At the top: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
  */
-#include "collectives/bench_overlap.h"
+#include "collectives/overlap_options.h"
 
 #include "bootstrap/units.h"
 #include "collectives/overlap_measure.h"
 #include "collectives/session.h"
-#include "collectives/sizes.h"
 #include "collectives/table.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct overlap_options {
-    struct bb_common common;
-    const char *collective, *dtype, *sizes, *ctas, *product;
-    int collectives, products, repeats, warmup;
-};
-
 /* Everything that a run holds; zeroed is empty. */
 struct overlap {
-    struct overlap_options options;
-    enum bb_coll_kind kind;
-    struct bb_sizes sizes;
-    struct bb_cta_limit limits[BB_CTA_LIMITS];
-    int n_limits;
-    struct bb_gemm_shape product;
+    struct bb_bench_overlap_options options;
     struct bb_session session;
     struct bb_comm comms[BB_CTA_LIMITS];
     struct bb_overlap_rig rig;
@@ -42,144 +30,29 @@ struct overlap {
     bool wrong;
 };
 
-/* ---- options -----------------------------------------------------------------------------------------------------
- */
-
-static const char *const type_words[] = {"bfloat16", "half", "float", NULL};
-
-/* Collectives of one launch, with the same amount from and to every rank. */
-static const char *collective_at(size_t i)
-{
-    for (size_t kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
-        if (!(bb_colls[kind].flags & (BB_COLL_UNEVEN | BB_COLL_ROUNDS)) && i-- == 0)
-            return bb_colls[kind].name;
-    return NULL;
-}
-
-#define FIELD(name) .offset = offsetof(struct overlap_options, name)
-static const struct bb_opt option_rows[] = {
-    {.name = "collective",
-     .kind = BB_OPT_WORD,
-     FIELD(collective),
-     .def = "all_reduce",
-     .arg = "NAME",
-     .help = "what runs beside the products; reductions sum, roots are rank 0",
-     .word_at = collective_at},
-    {.name = "sizes",
-     .kind = BB_OPT_STRING,
-     FIELD(sizes),
-     .def = "1M,8M,64M",
-     .arg = "LIST",
-     .help = "bytes of the collective, as bench counts them"},
-    {.name = "ctas",
-     .kind = BB_OPT_STRING,
-     FIELD(ctas),
-     .def = "default,1,2,4,8,16,32",
-     .arg = "LIST",
-     .help = "limits on the CTAs of the communicator: default (NCCL's own), MAX or MIN:MAX"},
-    {.name = "gemm",
-     .kind = BB_OPT_STRING,
-     FIELD(product),
-     .def = "4096",
-     .arg = "MxNxK",
-     .help = "the product that computes, or N for NxNxN"},
-    {.letter = 'd',
-     .name = "datatype",
-     .kind = BB_OPT_WORD,
-     FIELD(dtype),
-     .def = "bfloat16",
-     .arg = "TYPE",
-     .help = "element type of products and collectives",
-     .words = type_words},
-    {.letter = 'n',
-     .name = "iters",
-     .kind = BB_OPT_INT,
-     FIELD(collectives),
-     .def = "10",
-     .arg = "N",
-     .help = "collectives per sample; more when a product takes longer than these",
-     .min = 1,
-     .max = BB_OVERLAP_CALLS},
-    {.name = "products",
-     .kind = BB_OPT_INT,
-     FIELD(products),
-     .def = "0",
-     .arg = "N",
-     .help = "products per sample; 0: about as long as the collectives take alone",
-     .max = BB_OVERLAP_CALLS},
-    {.name = "repeats",
-     .kind = BB_OPT_INT,
-     FIELD(repeats),
-     .def = "7",
-     .arg = "N",
-     .help = "samples per row: its times are their medians",
-     .min = 1,
-     .max = 1e5},
-    {.letter = 'w',
-     .name = "warmup_iters",
-     .kind = BB_OPT_INT,
-     FIELD(warmup),
-     .def = "3",
-     .arg = "N",
-     .help = "products and collectives before the first sample of a row",
-     .max = 1e6},
-    {0},
-};
-static const struct bb_opt_table tables[] = {
-    {.title = "Measurement", .opts = option_rows},
-    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct overlap_options, common)},
-    {0},
-};
-const struct bb_opts bb_bench_overlap_options = {
-    .usage = "busbar bench overlap [OPTION...]",
-    .doc =
-        "What a matrix product and a collective cost each other: each alone, then both at the same time, on streams\n"
-        "of their own behind a common start, over message sizes and limits on the CTAs that NCCL may take.",
-    .tables = tables};
-
-static int parse(struct overlap *v, int argc, char **argv)
-{
-    struct bb_words words;
-    int64_t mnk[3];
-    int rc;
-
-    TRY(bb_opts_parse(&bb_bench_overlap_options, &v->options, argc - 1, argv + 1, &words, stdout));
-    if (words.n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes options alone (--collective NAME)",
-                      words.word[0]);
-    TRY(bb_sizes_parse(&v->sizes, "--sizes", v->options.sizes));
-    TRY(bb_cta_limits_parse(v->options.ctas, v->limits, &v->n_limits));
-    TRY(bb_product_parse(v->options.product, mnk));
-    v->kind = (enum bb_coll_kind)bb_coll_find(v->options.collective);
-    v->product = (struct bb_gemm_shape){
-        mnk[0], mnk[1], mnk[2], 1, false, false, (enum bb_dtype_id)bb_dtype_find(v->options.dtype)};
-out:
-    return rc;
-}
-
 static struct bb_case case_of(const struct overlap *v, size_t bytes)
 {
-    const unsigned flags = bb_colls[v->kind].flags;
+    const unsigned flags = bb_colls[v->options.kind].flags;
     const int ranks = v->session.world.size;
 
-    return (struct bb_case){.kind = v->kind,
-                            .dtype = (int)v->product.dtype,
+    return (struct bb_case){.kind = v->options.kind,
+                            .dtype = (int)v->options.product.dtype,
                             .redop = flags & BB_COLL_REDUCES ? BB_SUM : BB_COPY,
                             .root = flags & BB_COLL_ROOTED ? 0 : -1,
                             .ranks = ranks,
-                            .count = bb_coll_count(v->kind, bytes, ranks, bb_dtypes[v->product.dtype].bytes)};
+                            .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.product.dtype].bytes)};
 }
 
 /* Sizes of which a rank gets nothing, which only the number of ranks tells. */
 static int check_sizes(struct overlap *v)
 {
-    for (int i = 0; i < v->sizes.n; i++)
-        if (case_of(v, v->sizes.bytes[i]).count == 0)
+    for (int i = 0; i < v->options.sizes.n; i++)
+        if (case_of(v, v->options.sizes.bytes[i]).count == 0)
             return bb_session_all_know(
                 &v->session, v->session.world.rank
                                  ? -BB_EUSAGE
                                  : bb_err(BB_EUSAGE, "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
-                                          v->sizes.bytes[i], v->session.world.size, v->options.collective));
+                                          v->options.sizes.bytes[i], v->session.world.size, v->options.collective));
     return 0;
 }
 
@@ -187,9 +60,9 @@ static size_t slot_bytes(const struct overlap *v)
 {
     size_t largest = 0;
 
-    for (int i = 0; i < v->sizes.n; i++)
+    for (int i = 0; i < v->options.sizes.n; i++)
         for (int r = 0; r < v->session.world.size; r++) {
-            const struct bb_case c = case_of(v, v->sizes.bytes[i]);
+            const struct bb_case c = case_of(v, v->options.sizes.bytes[i]);
             size_t bytes = bb_operands_of(&c, r).slot_bytes;
             largest = bytes > largest ? bytes : largest;
         }
@@ -220,13 +93,13 @@ enum { COLUMNS = sizeof columns / sizeof *columns };
 static void print_head(const struct overlap *v)
 {
     const char *from_outside = getenv("NCCL_MAX_CTAS") ? "NCCL_MAX_CTAS" : "NCCL_MIN_CTAS";
-    const struct bb_gemm_shape *s = &v->product;
+    const struct bb_gemm_shape *s = &v->options.product;
     FILE *out = v->session.out;
 
     bb_session_head(&v->session, "bench overlap");
     if (getenv(from_outside) && v->session.world.rank == 0)
         bb_warn("%s is set: NCCL takes it in place of the limits of --ctas", from_outside);
-    if ((v->kind == BB_SENDRECV || v->kind == BB_ALLTOALL) && v->session.world.rank == 0)
+    if ((v->options.kind == BB_SENDRECV || v->options.kind == BB_ALLTOALL) && v->session.world.rank == 0)
         bb_warn("NCCL's CTA limits don't hold for sends and receives (%s): NCCL_MAX_P2P_NCHANNELS does",
                 v->options.collective);
     if (!out)
@@ -259,7 +132,7 @@ static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_sta
 
 static double tflops(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
 {
-    return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->product) / time_us->p50 / 1e6 : NAN;
+    return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
 }
 
 static json_t *product_json(const struct bb_gemm_shape *s)
@@ -318,7 +191,7 @@ static int save_row(struct overlap *v, const struct bb_overlap_work *work, const
     json_object_set_new(row, "root", c->root < 0 ? json_null() : json_integer(c->root));
     json_object_set_new(row, "min_ctas", ctas_json(limit->min));
     json_object_set_new(row, "max_ctas", ctas_json(limit->max));
-    json_object_set_new(row, "gemm", product_json(&v->product));
+    json_object_set_new(row, "gemm", product_json(&v->options.product));
     json_object_set_new(row, "products", json_integer(work->products));
     json_object_set_new(row, "collectives", json_integer(work->collectives));
     set_times(row, r);
@@ -398,8 +271,8 @@ out:
 
 static int tell_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
 {
-    int best = bb_overlap_best(v->limits, both_us, v->n_limits);
-    const struct bb_cta_limit *limit = &v->limits[best];
+    int best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits);
+    const struct bb_cta_limit *limit = &v->options.limits[best];
     char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT];
 
     if (v->session.world.rank != 0)
@@ -423,14 +296,14 @@ static int measure_size(struct overlap *v, size_t bytes)
 
     bb_world_reached(&v->session.world, "bench overlap %zu bytes: how many of each", bytes);
     TRY(choose_counts(v, &work));
-    for (int i = 0; i < v->n_limits; i++) {
-        bb_cta_limit_text(&v->limits[i], ctas);
+    for (int i = 0; i < v->options.n_limits; i++) {
+        bb_cta_limit_text(&v->options.limits[i], ctas);
         bb_progress_show(&v->session.progress, "%zu bytes, CTAs %s", bytes, ctas);
         bb_world_reached(&v->session.world, "bench overlap %zu bytes, CTAs %s", bytes, ctas);
         work.comm = &v->comms[i];
         TRY(bb_overlap_measure(&v->rig, &work, &r));
         both_us[i] = r.us[BB_BOTH].p50;
-        TRY(put_row(v, &work, &v->limits[i], &r));
+        TRY(put_row(v, &work, &v->options.limits[i], &r));
     }
     TRY(tell_best(v, &work, both_us));
 out:
@@ -448,9 +321,9 @@ static int make_comms(struct overlap *v)
 
     if (!members)
         return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
-    for (int i = 0; i < v->n_limits; i++) {
-        const struct bb_comm_opts opts = {.blocking = true, .min_ctas = v->limits[i].min, .max_ctas = v->limits[i].max};
-        snprintf(name, sizeof name, "ctas %s", bb_cta_limit_text(&v->limits[i], ctas));
+    for (int i = 0; i < v->options.n_limits; i++) {
+        const struct bb_comm_opts opts = {.blocking = true, .min_ctas = v->options.limits[i].min, .max_ctas = v->options.limits[i].max};
+        snprintf(name, sizeof name, "ctas %s", bb_cta_limit_text(&v->options.limits[i], ctas));
         TRY(bb_comm_init(&v->comms[i], w, name, members, w->size, &opts));
     }
 out:
@@ -463,7 +336,7 @@ static int make_rig(struct overlap *v)
     int rc;
 
     TRY(check_sizes(v));
-    TRY(bb_session_memory(&v->session, bb_overlap_rig_bytes(&v->product, slot_bytes(v)), "lower --sizes or --gemm"));
+    TRY(bb_session_memory(&v->session, bb_overlap_rig_bytes(&v->options.product, slot_bytes(v)), "lower --sizes or --gemm"));
     TRY(make_comms(v));
     v->rig = (struct bb_overlap_rig){.world = &v->session.world,
                                      .device = &v->session.device,
@@ -471,7 +344,7 @@ static int make_rig(struct overlap *v)
                                      .repeats = v->options.repeats,
                                      .warmup = v->options.warmup,
                                      .gated = !v->session.shared_gpu};
-    TRY(bb_overlap_rig_init(&v->rig, &v->product, slot_bytes(v)));
+    TRY(bb_overlap_rig_init(&v->rig, &v->options.product, slot_bytes(v)));
 out:
     return rc;
 }
@@ -481,7 +354,7 @@ static void warn_of_emulation(const struct overlap *v)
 {
     const char *data = getenv("EMU_DATA");
 
-    if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->product) > 1e9 &&
+    if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->options.product) > 1e9 &&
         !(data && strcmp(data, "off") == 0))
         bb_warn("emulated GPUs compute on the CPU, which takes very long: lower --gemm, or EMU_DATA=off for times "
                 "alone");
@@ -494,11 +367,11 @@ static int run(struct overlap *v, int argc, char **argv)
     TRY(bb_session_begin(&v->session, &v->options.common));
     warn_of_emulation(v);
     TRY(make_rig(v));
-    TRY(bb_session_open(&v->session, &bb_bench_overlap_options, &v->options, argc, argv));
+    TRY(bb_session_open(&v->session, &bb_bench_overlap_set, &v->options, argc, argv));
     v->best = json_array();
     print_head(v);
-    for (int i = 0; i < v->sizes.n; i++)
-        TRY(measure_size(v, v->sizes.bytes[i]));
+    for (int i = 0; i < v->options.sizes.n; i++)
+        TRY(measure_size(v, v->options.sizes.bytes[i]));
     rc = bb_session_all_know(&v->session, v->wrong ? -BB_EDATA : 0);
 out:
     return rc;
@@ -509,19 +382,19 @@ static int end_in_order(struct overlap *v)
     int rc = 0;
 
     bb_overlap_rig_release(&v->rig);
-    for (int i = 0; i < v->n_limits && rc == 0; i++)
+    for (int i = 0; i < v->options.n_limits && rc == 0; i++)
         rc = bb_comm_finalize(&v->comms[i]);
     return rc;
 }
 
-int bb_bench_overlap_main(int argc, char **argv)
+int bb_bench_overlap_run(int argc, char **argv)
 {
     struct overlap *v = calloc(1, sizeof *v);
     int rc, end_rc = 0;
 
     if (!v)
         return bb_err(BB_EFAIL, "no memory for the run");
-    rc = parse(v, argc, argv);
+    rc = bb_bench_overlap_parse(&v->options, argc, argv);
     if (rc == 0) {
         rc = bb_session_close(&v->session, run(v, argc, argv));
         if (bb_session_in_order(&v->session, rc))

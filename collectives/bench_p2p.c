@@ -1,5 +1,5 @@
 /*
- * bench_p2p.c - options, rounds, matrices and verdicts of `busbar bench p2p`.
+ * bench_p2p.c - rounds, matrices and verdicts of `busbar bench p2p`.
  *
  * A result row in JSON is one link and figure:
  *   figure "latency"|"bandwidth", direction "one"|"both", bytes, from, to, same_node, round, iterations,
@@ -9,25 +9,17 @@
  * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * figure, .., value, median}].
  */
-#include "collectives/bench_p2p.h"
+#include "collectives/p2p_options.h"
 
 #include "bootstrap/units.h"
 #include "collectives/links.h"
 #include "collectives/p2p_measure.h"
 #include "collectives/pairing.h"
 #include "collectives/session.h"
-#include "collectives/sizes.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct p2p_options {
-    struct bb_common common;
-    const char *figures, *direction, *schedule, *small, *large;
-    int iterations, repeats, warmup, check;
-    double slow;
-};
 
 /* The matrix of one figure; values on rank 0 alone. */
 struct matrix {
@@ -38,8 +30,7 @@ enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
 /* Everything that a run holds; zeroed is empty. */
 struct p2p {
-    struct p2p_options options;
-    struct bb_sizes small, large;
+    struct bb_bench_p2p_options options;
     struct bb_session session;
     struct bb_comm comm;
     struct bb_p2p_rig rig;
@@ -52,101 +43,8 @@ struct p2p {
     bool wrong;
 };
 
-/* ---- options -----------------------------------------------------------------------------------------------------
+/* ---- matrices ----------------------------------------------------------------------------------------------------
  */
-
-static const char *const figure_words[] = {"all", "latency", "bandwidth", NULL};
-static const char *const direction_words[] = {"all", "one", "both", NULL};
-static const char *const schedule_words[] = {"rounds", "one", NULL};
-
-#define FIELD(name) .offset = offsetof(struct p2p_options, name)
-static const struct bb_opt option_rows[] = {
-    {.name = "figures",
-     .kind = BB_OPT_WORD,
-     FIELD(figures),
-     .def = "all",
-     .arg = "WORD",
-     .help = "what to measure: latency, bandwidth or all",
-     .words = figure_words},
-    {.name = "direction",
-     .kind = BB_OPT_WORD,
-     FIELD(direction),
-     .def = "all",
-     .arg = "WORD",
-     .help = "one at a time, both at once, or all",
-     .words = direction_words},
-    {.name = "schedule",
-     .kind = BB_OPT_WORD,
-     FIELD(schedule),
-     .def = "rounds",
-     .arg = "WORD",
-     .help = "rounds: pairs that share no rank at the same time; one: one pair at a time",
-     .words = schedule_words},
-    {.name = "latency-sizes",
-     .kind = BB_OPT_STRING,
-     FIELD(small),
-     .def = "8",
-     .arg = "LIST",
-     .help = "bytes of a message for latency, a matrix each"},
-    {.name = "bandwidth-sizes",
-     .kind = BB_OPT_STRING,
-     FIELD(large),
-     .def = "32M",
-     .arg = "LIST",
-     .help = "bytes of a message for bandwidth, a matrix each"},
-    {.letter = 'n',
-     .name = "iters",
-     .kind = BB_OPT_INT,
-     FIELD(iterations),
-     .def = "20",
-     .arg = "N",
-     .help = "timed operations per sample, back to back",
-     .min = 1,
-     .max = 1e6},
-    {.name = "repeats",
-     .kind = BB_OPT_INT,
-     FIELD(repeats),
-     .def = "6",
-     .arg = "N",
-     .help = "samples per link: its figure is their median",
-     .min = 1,
-     .max = 1e5},
-    {.letter = 'w',
-     .name = "warmup_iters",
-     .kind = BB_OPT_INT,
-     FIELD(warmup),
-     .def = "2",
-     .arg = "N",
-     .help = "operations before the first sample; the first one connects",
-     .max = 1e6},
-    {.letter = 'c',
-     .name = "check",
-     .kind = BB_OPT_INT,
-     FIELD(check),
-     .def = "1",
-     .arg = "0|1",
-     .help = "verify the last timed message of each link",
-     .max = 1},
-    {.name = "slow",
-     .kind = BB_OPT_DOUBLE,
-     FIELD(slow),
-     .def = "0.8",
-     .arg = "FACTOR",
-     .help = "a link is slow below FACTOR x the median bandwidth of its class, or above median latency / FACTOR",
-     .min = 0.01,
-     .max = 1},
-    {0},
-};
-static const struct bb_opt_table tables[] = {
-    {.title = "Measurement", .opts = option_rows},
-    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct p2p_options, common)},
-    {0},
-};
-const struct bb_opts bb_bench_p2p_options = {
-    .usage = "busbar bench p2p [OPTION...]",
-    .doc = "Latency and bandwidth between every two ranks, one direction and both, as matrices. Links that are slow\n"
-           "next to the median of their class (inside a node, between nodes) are named by pair, rank and node.",
-    .tables = tables};
 
 static bool wants(const char *asked, const char *what)
 {
@@ -162,20 +60,11 @@ static void add_matrices(struct p2p *p, enum bb_p2p_kind kind, const struct bb_s
             p->matrices[p->n_matrices++].run = (struct bb_p2p_run){.kind = kind, .bytes = sizes->bytes[i]};
 }
 
-static int parse(struct p2p *p, int argc, char **argv)
+static void choose_matrices(struct p2p *p)
 {
-    struct bb_words words;
-    int rc;
-
-    TRY(bb_opts_parse(&bb_bench_p2p_options, &p->options, argc - 1, argv + 1, &words, stdout));
-    if (words.n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes options alone", words.word[0]);
-    TRY(bb_sizes_parse(&p->small, "--latency-sizes", p->options.small));
-    TRY(bb_sizes_parse(&p->large, "--bandwidth-sizes", p->options.large));
     for (int kind = 0; kind < BB_P2P_KINDS; kind++)
-        add_matrices(p, (enum bb_p2p_kind)kind, bb_p2p_figures[kind].is_bandwidth ? &p->large : &p->small);
-out:
-    return rc;
+        add_matrices(p, (enum bb_p2p_kind)kind,
+                     bb_p2p_figures[kind].is_bandwidth ? &p->options.large : &p->options.small);
 }
 
 static size_t largest_message(const struct p2p *p)
@@ -547,7 +436,7 @@ static int make_matrices(struct p2p *p)
 
 static int make_rig(struct p2p *p)
 {
-    const struct p2p_options *o = &p->options;
+    const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
     const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
     int *members = bb_session_all(w->size), rc;
@@ -587,7 +476,7 @@ static int run(struct p2p *p, int argc, char **argv)
     TRY(check_ranks(p));
     p->pairing = (struct bb_pairing){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_rig(p));
-    TRY(bb_session_open(&p->session, &bb_bench_p2p_options, &p->options, argc, argv));
+    TRY(bb_session_open(&p->session, &bb_bench_p2p_set, &p->options, argc, argv));
     print_head(p);
     for (p->round = 0; p->round < bb_pairing_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
@@ -604,15 +493,16 @@ static int end_in_order(struct p2p *p)
     return bb_comm_finalize(&p->comm);
 }
 
-int bb_bench_p2p_main(int argc, char **argv)
+int bb_bench_p2p_run(int argc, char **argv)
 {
     struct p2p *p = calloc(1, sizeof *p);
     int rc, end_rc = 0;
 
     if (!p)
         return bb_err(BB_EFAIL, "no memory for the run");
-    rc = parse(p, argc, argv);
+    rc = bb_bench_p2p_parse(&p->options, argc, argv);
     if (rc == 0) {
+        choose_matrices(p);
         rc = bb_session_close(&p->session, run(p, argc, argv));
         if (bb_session_in_order(&p->session, rc))
             end_rc = end_in_order(p);

@@ -6,9 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS] = {"gemm", "passes", "timed"};
-const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
-
 bool bb_compute_type_wanted(const struct bb_compute *b, int type)
 {
     return strcmp(b->options.dtype, "all") == 0 ||
@@ -269,7 +266,7 @@ static void print_limits(const struct bb_compute *b)
     for (int t = 0; t < BB_COMPUTE_TYPES; t++)
         if (b->best_tflops[t] > 0)
             fprintf(b->out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
-    if (b->wanted[BB_COMPUTE_TIMED])
+    if (b->options.wanted[BB_COMPUTE_TIMED])
         fprintf(b->out, "; timed kernel at 100 us and above: at most %.2f %% off", b->worst_error);
     fputc('\n', b->out);
 }
@@ -284,7 +281,7 @@ static int save_limits(struct bb_compute *b)
     json_object_set_new(limits, "copy_gbps", bb_json_real(b->copy_gbps));
     json_object_set_new(limits, "tflops", tflops);
     json_object_set_new(limits, "timed_error_percent",
-                        bb_json_real(b->wanted[BB_COMPUTE_TIMED] ? b->worst_error : NAN));
+                        bb_json_real(b->options.wanted[BB_COMPUTE_TIMED] ? b->worst_error : NAN));
     return bb_results_set(b->json, "limits", limits);
 }
 
@@ -292,7 +289,7 @@ static int judge(const struct bb_compute *b)
 {
     const double allowed = b->options.max_error;
 
-    if (allowed <= 0 || !b->wanted[BB_COMPUTE_TIMED] || b->worst_error <= allowed)
+    if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->worst_error <= allowed)
         return 0;
     return b->world.rank ? -BB_EBELOW
                          : bb_err(BB_EBELOW, "the timed kernel is %.2f %% off at 100 us or above: --max-error is %g",
@@ -306,7 +303,7 @@ int bb_compute_run(struct bb_compute *b)
 
     TRY(measure_copy_limit(b));
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
-        if (b->wanted[s])
+        if (b->options.wanted[s])
             TRY(sections[s](b));
     bb_progress_clear(&b->progress);
     print_limits(b);

@@ -5,30 +5,14 @@
 #ifndef BB_COLLECTIVES_COMPUTE_SECTIONS_H
 #define BB_COLLECTIVES_COMPUTE_SECTIONS_H
 
-#include "bootstrap/opts.h"
 #include "bootstrap/progress.h"
 #include "bootstrap/results.h"
 #include "collectives/compute_measure.h"
-
-struct bb_compute_options {
-    struct bb_common common;
-    const char *dtype; /* or "all" */
-    size_t bytes;
-    int iterations, repeats, warmup, candidates;
-    double max_error; /* percent; 0: none */
-    bool quick;
-};
-
-enum bb_compute_section { BB_COMPUTE_GEMM, BB_COMPUTE_PASSES, BB_COMPUTE_TIMED, BB_COMPUTE_SECTIONS };
-extern const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS];
-
-enum { BB_COMPUTE_TYPES = 3 };
-extern const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES];
+#include "collectives/compute_options.h"
 
 /* Everything that a run holds; zeroed is empty, so one release fits every state. */
 struct bb_compute {
-    struct bb_compute_options options;
-    bool wanted[BB_COMPUTE_SECTIONS];
+    struct bb_bench_compute_options options;
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     bool shared_gpu;

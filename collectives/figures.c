@@ -2,18 +2,19 @@
 #include "collectives/figures.h"
 
 #include "bootstrap/units.h"
-#include "collectives/measure.h"
-#include "collectives/timing.h"
 
 #include <stdio.h>
 #include <string.h>
 
+const char *const bb_across_names[BB_ACROSS_COUNT] = {[BB_ACROSS_FIRST] = "the first rank",
+                                                      [BB_ACROSS_MEAN] = "the mean over ranks",
+                                                      [BB_ACROSS_MIN] = "the fastest rank",
+                                                      [BB_ACROSS_MAX] = "the slowest rank"};
+
 static const char *const warmups[] = {"fixed", "auto", NULL};
 
-static const char *mode_or_all(size_t i)
-{
-    return i == 0 ? "all" : bb_mode_name_at(i - 1);
-}
+/* Those of timing.h that are chosen by name. */
+static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 
 #define FIELD(name) .offset = offsetof(struct bb_figure_options, name)
 const struct bb_opt bb_figure_option_rows[] = {
@@ -22,7 +23,7 @@ const struct bb_opt bb_figure_option_rows[] = {
      FIELD(mode),
      .arg = "MODE",
      .help = "how operations are timed; all: each way, a table each. Without it stream, graph with -G",
-     .word_at = mode_or_all},
+     .words = modes},
     {.name = "gate",
      .kind = BB_OPT_INT,
      FIELD(gate),

@@ -10,6 +10,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Numbered as nccl-tests' option -z. */
+enum bb_blocking {
+    BB_BLOCK_NONE,
+    BB_BLOCK_BARRIER, /* wait for each iteration, then for the other ranks               */
+    BB_BLOCK_WAIT,    /* wait for each iteration                                         */
+    BB_BLOCK_APART,   /* wait and barrier, the barrier not in the time                   */
+    BB_BLOCK_COUNT
+};
+
+/* Numbered as nccl-tests' option -a. */
+enum bb_across { BB_ACROSS_FIRST, BB_ACROSS_MEAN, BB_ACROSS_MIN, BB_ACROSS_MAX, BB_ACROSS_COUNT };
+extern const char *const bb_across_names[BB_ACROSS_COUNT];
+
 struct bb_figure_options {
     const char *mode;                         /* a word of bb_modes, "all", or NULL: what -G and -z say */
     const char *warmup;                       /* "fixed", "auto"                                        */

@@ -6,11 +6,11 @@
 
 #include <stddef.h>
 
-/* argv as bb_bench_main's: argv[1] is the name of the mode. Results go to stdout. Returns 0 or above, or a negative
- * error. */
+/* argv as bb_bench_main's: argv[1] is the name of the mode. */
 struct bb_bench_mode {
     const char *name, *help;
-    int (*run)(int argc, char **argv);
+    int (*check)(int argc, char **argv); /* the words alone: 0, BB_OPTS_HELP or -BB_EUSAGE (said)  */
+    const char *run;                     /* its function in the GPU half: results go to stdout     */
     const struct bb_opts *options;
 };
 

@@ -2,7 +2,6 @@
 #include "collectives/options.h"
 
 #include "bootstrap/units.h"
-#include "collectives/measure.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 #include "bootstrap/comms.h"
 #include "bootstrap/stats.h"
 #include "collectives/case.h"
+#include "collectives/figures.h"
 #include "collectives/launch.h"
 #include "collectives/marks.h"
 #include "collectives/observe.h"
@@ -21,19 +22,6 @@ enum { BB_NVTX_WORLD = 1 }; /* category of a row's range: the communicator of al
 
 struct bb_mode;   /* timing.h */
 struct bb_sample; /* the same */
-
-/* Numbered as nccl-tests' option -z. */
-enum bb_blocking {
-    BB_BLOCK_NONE,
-    BB_BLOCK_BARRIER, /* wait for each iteration, then for the other ranks               */
-    BB_BLOCK_WAIT,    /* wait for each iteration                                         */
-    BB_BLOCK_APART,   /* wait and barrier, the barrier not in the time                   */
-    BB_BLOCK_COUNT
-};
-
-/* Numbered as nccl-tests' option -a. */
-enum bb_across { BB_ACROSS_FIRST, BB_ACROSS_MEAN, BB_ACROSS_MIN, BB_ACROSS_MAX, BB_ACROSS_COUNT };
-extern const char *const bb_across_names[BB_ACROSS_COUNT];
 
 /* What a row's samples tell, over the ranks of the group; microseconds per operation. */
 enum bb_series {

@@ -28,11 +28,6 @@ const struct bb_mode *bb_mode_at(size_t i)
     return i < sizeof modes / sizeof *modes ? modes[i] : NULL;
 }
 
-const char *bb_mode_name_at(size_t i)
-{
-    return bb_mode_at(i) ? modes[i]->name : NULL;
-}
-
 size_t bb_mode_batch(const struct bb_rig *rig, const struct bb_mode *mode)
 {
     return (size_t)rig->repeats * (mode->single ? (size_t)rig->iterations : 1);

@@ -34,7 +34,6 @@ extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode
 
 /* The modes that --mode names, NULL past the end. */
 const struct bb_mode *bb_mode_at(size_t i);
-const char *bb_mode_name_at(size_t i);
 
 /* bb_mode_batch - samples of a batch; bb_mode_operations - timed iterations behind each. */
 size_t bb_mode_batch(const struct bb_rig *rig, const struct bb_mode *mode);

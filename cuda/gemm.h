@@ -50,7 +50,6 @@ int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, 
  * each, and keep the fastest. Waits for the stream; not while it is captured. *tried (may be NULL): algorithms that
  * ran.
  */
-#define BB_GEMM_CANDIDATES 64
 int bb_gemm_tune(struct bb_gemm *g, int candidates, int repeats, const void *a, const void *b, void *c,
                  cudaStream_t stream, int *tried) BB_MUST_CHECK;
 

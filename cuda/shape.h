@@ -34,6 +34,7 @@ size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_bytes(const struct bb_gemm_shape *s);
 
 #define BB_GEMM_WORKSPACE ((size_t)32 << 20) /* for all products of a stream: what cuBLAS itself takes on Hopper */
+#define BB_GEMM_CANDIDATES 64                 /* algorithms that a search for the fastest tries at most */
 
 /*
  * bb_gemm_backward - the two products of the backward pass of C = op(A) op(B), B being the weights:

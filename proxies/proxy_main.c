@@ -1,33 +1,16 @@
 /*
- * proxy_main.c - `busbar proxy` from its first line to its last: options, ranks, GPUs, the step and its checks, the
- * run, the reports, and the same in reverse.
+ * proxy_main.c - `busbar proxy` as far as it needs neither MPI nor a GPU: its options, help, refusals. What runs is in
+ * the GPU half (bootstrap/gpu_half.h), which reads the same words again.
  */
 #include "proxies/proxy_main.h"
 
-#include "bootstrap/opts.h"
-#include "proxies/data_check.h"
-#include "proxies/plan.h"
+#include "bootstrap/gpu_half.h"
 #include "proxies/quick.h"
-#include "proxies/run_report.h"
-#include "proxies/run_trace.h"
-#include "proxies/scaling/run.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct proxy_options {
-    struct bb_common common;
-    struct bb_proxy_config shape;
-    int warmup, steps, traced_steps;
-    int compute_sms;
-    double compute_gbps;
-    bool check, no_alone, graph, quick;
-    const char *trace;
-    double peak_tflops;
-};
-
-#define FIELD(name) offsetof(struct proxy_options, name)
+#define FIELD(name) offsetof(struct bb_proxy_run_options, name)
 
 static const struct bb_opt run_options[] = {
     {.letter = 'w',
@@ -104,17 +87,17 @@ static const struct bb_opt run_options[] = {
 };
 
 static const struct bb_opt_table tables[] = {
-    {.title = "The step", .opts = bb_proxy_options, .base = FIELD(shape)},
-    {.title = "A transformer", .opts = bb_transformer_options, .base = FIELD(shape.transformer)},
-    {.title = "Data parallelism", .opts = bb_sync_options, .base = FIELD(shape.sync)},
-    {.title = "Spatial parallelism and GEMS", .opts = bb_tiles_options, .base = FIELD(shape.tiles)},
-    {.title = "A scaling study", .opts = bb_scaling_options, .base = FIELD(shape.scaling)},
+    {.title = "The step", .opts = bb_proxy_options, .base = FIELD(step)},
+    {.title = "A transformer", .opts = bb_transformer_options, .base = FIELD(step.transformer)},
+    {.title = "Data parallelism", .opts = bb_sync_options, .base = FIELD(step.sync)},
+    {.title = "Spatial parallelism and GEMS", .opts = bb_tiles_options, .base = FIELD(step.tiles)},
+    {.title = "A scaling study", .opts = bb_scaling_options, .base = FIELD(step.scaling)},
     {.title = "The run", .opts = run_options},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
 
-static const struct bb_opts set = {
+const struct bb_opts bb_proxy_set = {
     .usage = "busbar proxy NAME [WORD...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and says how much of\n"
@@ -128,380 +111,6 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* Everything that a run holds; zeroed is empty, so one release fits every state. */
-struct run {
-    struct proxy_options options;
-    int argc;
-    char **argv;
-    const struct bb_proxy *proxy; /* NULL: all of them */
-    struct bb_world world;
-    struct bb_device_info device, *devices; /* own, everybody's [size] */
-    bool shared_gpu;
-    bool serialisable; /* the step could be run one operation after another, and so its data be checked */
-    int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
-    struct bb_step step;
-    struct bb_plan plan;
-    struct bb_runner runner;
-    struct bb_measure_plan measure_plan;
-    struct bb_measured measured;
-    struct bb_scaling scaling; /* of the proxy of that name */
-    struct bb_scaling_baseline baseline;
-    struct bb_scaling_measured scaled;
-    struct bb_progress progress;
-    struct bb_results *results;
-    json_t *planned;          /* rank 0: the body of busbar.plan/1 */
-    unsigned long long wrong; /* over all ranks */
-};
-
-/* ---- ranks and devices ----------------------------------------------------------------------------------------------
- */
-
-static int choose_device(struct run *x)
-{
-    struct bb_world *w = &x->world;
-    int rc = bb_device_choose(w->local_rank, w->local_size, x->options.common.share_gpu, &x->device);
-
-    TRY(bb_world_agree(w, rc, "the choice of GPUs"));
-    bb_err_identify(w->rank, w->host, x->device.ordinal);
-    x->devices = calloc((size_t)w->size, sizeof(*x->devices));
-    TRY(x->devices ? 0 : bb_err(BB_EFAIL, "no memory for the devices of %d ranks", w->size));
-    TRY(bb_world_allgather(w, &x->device, x->devices, sizeof(x->device)));
-    x->shared_gpu = bb_device_shared(x->devices, w->size);
-    if (x->shared_gpu)
-        TRY(bb_comms_share_gpu_env(w->rank));
-out:
-    return rc;
-}
-
-/* ---- the step
- * ---------------------------------------------------------------------------------------------------------- */
-
-/* Every rank builds the same step, but only rank 0 speaks of one that cannot be: it builds first. */
-static int build(struct run *x)
-{
-    int rc = 0;
-
-    x->options.shape.ranks = x->world.size;
-    if (x->options.shape.gpus_per_node == 0 && x->world.size % x->world.local_size == 0)
-        x->options.shape.gpus_per_node = x->world.local_size;
-    if (x->world.rank == 0)
-        rc = bb_step_build(&x->step, x->proxy, &x->options.shape);
-    TRY(bb_world_agree(&x->world, rc, "the step"));
-    if (x->world.rank != 0)
-        TRY(bb_step_build(&x->step, x->proxy, &x->options.shape));
-out:
-    return rc;
-}
-
-static bool is_study(const struct run *x)
-{
-    return x->proxy && x->proxy->takes & BB_TAKES_SCALING;
-}
-
-/* The file of a former run is read by rank 0, where it is. */
-static int prepare_study(struct run *x)
-{
-    int rc;
-
-    if (!is_study(x))
-        return 0;
-    TRY(bb_scaling_settle(&x->options.shape, &x->scaling));
-    if (x->scaling.synthetic && x->options.warmup < BB_SCALING_BATCHES)
-        x->options.warmup = BB_SCALING_BATCHES;
-    if (x->world.rank == 0)
-        rc = bb_scaling_baseline_load(&x->options.shape, &x->scaling, &x->baseline);
-    TRY(bb_world_agree(&x->world, rc, "the baseline"));
-out:
-    return rc;
-}
-
-/* Modelled and measured times have no ratio. */
-static int refuse_baseline(struct run *x)
-{
-    int rc = 0;
-
-    if (x->baseline.path && x->baseline.emulated != x->device.emulated)
-        rc = bb_err(BB_EUSAGE, "--baseline %s was %s emulated GPUs, this run is %s", x->baseline.path,
-                    x->baseline.emulated ? "on" : "not on", x->device.emulated ? "on them" : "not");
-    return bb_world_agree(&x->world, rc, "the baseline");
-}
-
-/* Matching, deadlock: rank 0 looks at the programs of all ranks, before anything runs. */
-static int check_step(struct run *x)
-{
-    int rc = x->world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
-
-    TRY(bb_world_agree(&x->world, rc, "the checks of the step"));
-    x->serialisable = x->plan.checks.safe_serialised;
-    TRY(bb_world_bcast(&x->world, &x->serialisable, sizeof(x->serialisable), 0));
-out:
-    return rc;
-}
-
-/* A file that cannot be written is told before the run, not after it. */
-static int check_trace(struct run *x)
-{
-    int rc = x->options.trace && x->world.rank == 0 ? bb_timeline_check_path(x->options.trace) : 0;
-
-    return bb_world_agree(&x->world, rc, "the file of the trace");
-}
-
-/* ---- the run
- * ------------------------------------------------------------------------------------------------------------- */
-
-static int check_data(struct run *x)
-{
-    unsigned long long mine = 0, *all;
-    int rc;
-
-    if (!x->options.check)
-        return 0;
-    bb_progress_show(&x->progress, "checking data");
-    TRY((x->serialisable ? bb_data_check : bb_data_check_together)(&x->runner, &mine));
-    all = calloc((size_t)x->world.size, sizeof(*all));
-    TRY(all ? bb_world_allgather(&x->world, &mine, all, sizeof(mine)) : bb_err(BB_EFAIL, "no memory for the check"));
-    for (int i = 0; i < x->world.size; i++)
-        x->wrong += all[i];
-    free(all);
-out:
-    return rc;
-}
-
-static bool has_both(const struct bb_step *s)
-{
-    bool compute = false, comm = false;
-
-    for (int i = 0; i < s->n_roles; i++)
-        for (size_t k = 0; k < s->roles[i].program.n_ops; k++) {
-            const struct bb_op *op = &s->roles[i].program.ops[k];
-
-            comm |= bb_op_is_comm(op);
-            compute |= !bb_op_is_comm(op) && bb_op_launches(op);
-        }
-    return compute && comm;
-}
-
-static bool prints(const struct run *x)
-{
-    const struct bb_common *c = &x->options.common;
-
-    return x->world.rank == 0 && !c->quiet && !(c->json && strcmp(c->json, "-") == 0);
-}
-
-static struct bb_scaling_run study_of(struct run *x)
-{
-    return (struct bb_scaling_run){.world = &x->world,
-                                   .proxy = x->proxy,
-                                   .config = &x->options.shape,
-                                   .scaling = &x->scaling,
-                                   .progress = &x->progress,
-                                   .compute_sms = x->options.compute_sms,
-                                   .compute_gbps = x->options.compute_gbps,
-                                   .emulated = x->device.emulated,
-                                   .out = prints(x) ? stdout : NULL};
-}
-
-static int execute(struct run *x)
-{
-    int rc;
-
-    x->measure_plan = (struct bb_measure_plan){.warmup = x->options.warmup,
-                                               .steps = x->options.steps,
-                                               .traced_steps = x->options.traced_steps,
-                                               .graph = x->options.graph,
-                                               .alone = !x->options.no_alone && has_both(&x->step)};
-    const struct bb_scaling_run study = study_of(x);
-    if (is_study(x))
-        TRY(bb_scaling_before(&study, &x->scaled));
-    TRY(bb_runner_init(&x->runner, &x->world, &x->step.layout, bb_step_program(&x->step, x->world.rank)));
-    TRY(bb_runner_busy(&x->runner, x->options.compute_sms, x->options.compute_gbps));
-    if (!x->serialisable)
-        TRY(bb_runner_connect(&x->runner));
-    TRY(check_data(x));
-    TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->progress, &x->measured));
-    if (is_study(x))
-        TRY(bb_scaling_rounds(&study, &x->runner, &x->scaled));
-    if (x->options.trace)
-        TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->devices, x->options.trace));
-out:
-    return rc;
-}
-
-/* ---- reports
- * --------------------------------------------------------------------------------------------------------------- */
-
-static struct bb_results_device *device_rows(const struct run *x)
-{
-    struct bb_results_device *rows = calloc((size_t)x->world.size, sizeof(*rows));
-
-    for (int i = 0; rows && i < x->world.size; i++) {
-        const struct bb_device_info *d = &x->devices[i];
-
-        rows[i].rank = i;
-        snprintf(rows[i].host, sizeof(rows[i].host), "%s", x->world.hosts[i]);
-        snprintf(rows[i].name, sizeof(rows[i].name), "%.*s", (int)sizeof(rows[i].name) - 1, d->name);
-        snprintf(rows[i].uuid, sizeof(rows[i].uuid), "%s", d->uuid);
-        snprintf(rows[i].pci, sizeof(rows[i].pci), "%s", d->pci);
-    }
-    return rows;
-}
-
-static int open_results(struct run *x)
-{
-    struct bb_results_device *devices = device_rows(x);
-    struct bb_results_head head = {.schema = x->proxy ? "busbar.proxy/1" : "busbar.proxies/1",
-                                   .path = x->options.common.json,
-                                   .out = stdout,
-                                   .argc = x->argc,
-                                   .argv = x->argv,
-                                   .nccl_header = x->nccl_header,
-                                   .nccl_runtime = x->nccl_runtime,
-                                   .cuda_runtime = x->cuda_runtime,
-                                   .cuda_driver = x->cuda_driver,
-                                   .devices = devices,
-                                   .n_devices = x->world.size,
-                                   .emulated = x->device.emulated,
-                                   .shared_gpu = x->shared_gpu,
-                                   .no_rows = x->proxy};
-    int rc = devices ? bb_results_open(&x->results, &head, &x->world)
-                     : bb_err(BB_EFAIL, "no memory for the devices of %d ranks", x->world.size);
-
-    free(devices);
-    return rc;
-}
-
-/* What is known before anything runs: options and the plan, so that a run that dies leaves them. */
-static int write_plan(struct run *x)
-{
-    const char *key;
-    json_t *value;
-    int rc;
-
-    if (x->world.rank != 0)
-        return 0;
-    x->planned = json_object();
-    TRY(x->planned ? bb_plan_body(x->planned, &x->plan, false) : bb_err(BB_EFAIL, "no memory for the results"));
-    TRY(bb_results_set(x->results, "options", bb_json_options(&set, &x->options)));
-    json_object_foreach(x->planned, key, value)
-    {
-        TRY(bb_results_set(x->results, key, json_incref(value)));
-    }
-out:
-    return rc;
-}
-
-static struct bb_run_report report_of(const struct run *x)
-{
-    return (struct bb_run_report){.step = &x->step,
-                                  .world = &x->world,
-                                  .devices = x->devices,
-                                  .shared_gpu = x->shared_gpu,
-                                  .nccl_runtime = x->nccl_runtime,
-                                  .cuda_runtime = x->cuda_runtime,
-                                  .argc = x->argc,
-                                  .argv = x->argv,
-                                  .plan = &x->measure_plan,
-                                  .measured = &x->measured,
-                                  .peak_tflops = x->options.peak_tflops,
-                                  .checked = x->options.check,
-                                  .wrong = x->wrong};
-}
-
-static int report_study(struct run *x)
-{
-    const struct bb_scaling_report r = {.config = &x->options.shape,
-                                        .scaling = &x->scaling,
-                                        .measured = &x->scaled,
-                                        .baseline = &x->baseline,
-                                        .step_us = x->measured.step.p50,
-                                        .compute_alone_us = x->measured.alone ? x->measured.compute_alone_us : NAN};
-
-    if (prints(x))
-        bb_scaling_print(&r, stdout);
-    return bb_results_set(x->results, "scaling", bb_scaling_json(&r));
-}
-
-static int report(struct run *x)
-{
-    const struct bb_run_report r = report_of(x);
-
-    if (x->world.rank != 0)
-        return 0;
-    if (prints(x))
-        bb_run_report_text(&r, stdout);
-    if (is_study(x) && report_study(x))
-        return -BB_EFAIL;
-    return bb_run_report_json(&r, x->results, json_deep_copy(json_object_get(x->planned, "groups")));
-}
-
-/* ---- all proxies
- * ------------------------------------------------------------------------------------------------------------ */
-
-static int report_line(struct run *x, const char *name, bool fits, unsigned long long wrong)
-{
-    struct bb_run_report r = report_of(x);
-
-    r.wrong = wrong;
-    r.step = fits ? r.step : NULL;
-    if (prints(x))
-        bb_run_report_line(&r, name, stdout);
-    return x->world.rank == 0 ? bb_results_row(x->results, bb_run_report_row(&r, name)) : 0;
-}
-
-/* What is left of a proxy that ran; after an error the run's end does it. */
-static int clear(struct run *x)
-{
-    int rc = bb_runner_release(&x->runner, 0);
-
-    bb_measured_release(&x->measured);
-    bb_plan_release(&x->plan);
-    bb_step_release(&x->step);
-    return rc;
-}
-
-/* Every rank fits it by itself and comes to the same. */
-static int run_one(struct run *x, const struct bb_proxy *proxy)
-{
-    const struct bb_proxy_config asked = x->options.shape;
-    struct bb_proxy_config fitted;
-    unsigned long long before = x->wrong;
-    int rc = bb_quick_fit(proxy, &asked, &fitted, &x->step);
-
-    if (rc == -BB_EUSAGE)
-        return report_line(x, proxy->name, false, 0);
-    TRY(rc);
-    TRY(check_step(x));
-    TRY(execute(x));
-    TRY(report_line(x, proxy->name, true, x->wrong - before));
-    TRY(clear(x));
-out:
-    return rc;
-}
-
-static int run_all(struct run *x)
-{
-    struct bb_run_report r;
-    int rc;
-
-    x->options.no_alone = true;
-    x->options.shape.ranks = x->world.size;
-    TRY(choose_device(x));
-    bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
-    bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
-    TRY(open_results(x));
-    x->measure_plan.steps = x->options.steps;
-    r = report_of(x);
-    if (prints(x))
-        bb_run_report_head(&r, stdout);
-    for (int i = 0; i < bb_n_proxies; i++)
-        TRY(run_one(x, &bb_proxies[i]));
-out:
-    return rc;
-}
-
-/* ---- start and end
- * ----------------------------------------------------------------------------------------------------------- */
-
 /* Timed steps run as they are and as a graph on the same communicators. */
 static int refuse_graph(void)
 {
@@ -514,114 +123,67 @@ static int refuse_graph(void)
 }
 
 /* How timed kernels hold the GPU. */
-static int refuse_hold(const struct run *x)
+static int refuse_hold(const struct bb_proxy_run_options *o)
 {
-    bool held = x->options.compute_sms > 1 || x->options.compute_gbps > 0;
+    bool held = o->compute_sms > 1 || o->compute_gbps > 0;
 
-    if (!held || strcmp(x->options.shape.compute, "timed") == 0)
+    if (!held || strcmp(o->step.compute, "timed") == 0)
         return 0;
     return bb_err(BB_EUSAGE, "%s: %s is of timed kernels, but --compute is %s; leave it out, or --compute timed",
-                  x->options.shape.proxy, x->options.compute_gbps > 0 ? "--compute-gbps" : "--compute-sms",
-                  x->options.shape.compute);
+                  o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms",
+                  o->step.compute);
 }
 
-static int parse_all(const struct run *x, const struct bb_words *words)
+static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words *words)
 {
-    if (!x->options.quick)
+    if (!o->quick)
         return bb_err(BB_EUSAGE, "all proxies run in small forms only: proxy all --quick");
     if (words->n > 1)
         return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
-    if (x->options.trace)
+    if (o->trace)
         return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
-    return bb_quick_refuse(&x->options.shape);
+    return bb_quick_refuse(&o->step);
 }
 
-static int parse(struct run *x)
+int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv)
 {
     struct bb_words words;
     int rc;
 
-    TRY(bb_opts_parse(&set, &x->options, x->argc, x->argv, &words, stdout));
+    *proxy = NULL;
+    TRY(bb_opts_parse(&bb_proxy_set, o, argc, argv, &words, stdout));
     if (words.n > 0 && strcmp(words.word[0], "all") == 0)
-        return parse_all(x, &words);
-    if (x->options.quick)
+        return parse_all(o, &words);
+    if (o->quick)
         return bb_err(BB_EUSAGE, "--quick runs every proxy: proxy all --quick; to shrink one, --scale-counts 0.001");
-    TRY(bb_proxy_configure(&x->options.shape, &words, &x->proxy));
-    TRY(refuse_hold(x));
-    if (x->options.graph)
+    TRY(bb_proxy_configure(&o->step, &words, proxy));
+    TRY(refuse_hold(o));
+    if (o->graph)
         TRY(refuse_graph());
-    if (x->options.trace && x->options.traced_steps == 0)
+    if (o->trace && o->traced_steps == 0)
         rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
 out:
     return rc;
 }
 
-static int run_named(struct run *x)
+static int check_words(int argc, char **argv)
 {
-    int rc;
+    struct bb_proxy_run_options o = {0};
+    const struct bb_proxy *proxy;
 
-    TRY(build(x));
-    TRY(prepare_study(x));
-    TRY(check_step(x));
-    TRY(check_trace(x));
-    TRY(choose_device(x));
-    TRY(is_study(x) ? refuse_baseline(x) : 0);
-    bb_cuda_versions(&x->cuda_runtime, &x->cuda_driver);
-    bb_progress_init(&x->progress, x->world.rank, x->options.common.quiet);
-    TRY(open_results(x));
-    TRY(write_plan(x));
-    TRY(execute(x));
-    TRY(report(x));
-out:
-    return rc;
-}
-
-static int run(struct run *x)
-{
-    int rc;
-
-    TRY(bb_world_init(&x->world, x->options.common.timeout_s));
-    TRY(bb_nccl_version(&x->nccl_header, &x->nccl_runtime));
-    TRY(x->proxy ? run_named(x) : run_all(x));
-    if (x->wrong)
-        rc = x->world.rank ? -BB_EDATA : bb_err(BB_EDATA, "wrong data: %llu elements over all ranks", x->wrong);
-out:
-    return rc;
-}
-
-/* Refusals and wrong data are known to all ranks: they end in order, without an abort. */
-static bool ends_together(int rc)
-{
-    return rc >= 0 || rc == -BB_EUSAGE || rc == -BB_EDATA;
+    return bb_proxy_parse(&o, &proxy, argc, argv);
 }
 
 int bb_proxy_main(int argc, char **argv)
 {
-    struct run x = {.argc = argc, .argv = argv};
-    int rc = parse(&x), end_rc;
+    int rc = check_words(argc, argv);
 
-    if (rc != 0)
-        return rc;
-    rc = run(&x);
-    bb_progress_clear(&x.progress);
-    rc = bb_results_close(x.results, rc);
-    end_rc = bb_runner_release(&x.runner, ends_together(rc) ? 0 : rc);
-    rc = rc ? rc : end_rc;
-    end_rc = bb_world_release(&x.world, ends_together(rc) ? 0 : rc);
-    rc = rc ? rc : end_rc;
-    bb_measured_release(&x.measured);
-    bb_scaling_measured_release(&x.scaled);
-    json_decref(x.planned);
-    bb_plan_release(&x.plan);
-    bb_step_release(&x.step);
-    free(x.devices);
-    return rc;
+    return rc ? rc : bb_gpu_run("proxy", "bb_proxy_run", argc, argv);
 }
 
 int bb_proxy_check(int argc, char **argv)
 {
-    struct run x = {.argc = argc, .argv = argv};
-    int rc = bb_opts_check(&set, argc, argv);
+    int rc = bb_opts_check(&bb_proxy_set, argc, argv);
 
-    return rc ? rc : parse(&x);
+    return rc ? rc : check_words(argc, argv);
 }

@@ -4,7 +4,7 @@
  */
 #include "collectives/amounts.h"
 #include "collectives/figures.h"
-#include "collectives/nccl_tests.h"
+#include "collectives/nccl_tests_options.h"
 #include "collectives/options.h"
 #include "collectives/overlap_figures.h"
 #include "collectives/sizes.h"

@@ -1,8 +1,7 @@
-# The compute side: shapes, passes, matrix products, the timed stand-in.
-bb_unit_test(NAME test_shape SOURCES test_shape.c LIBS bb_dtype m)
+# The compute side: passes, matrix products, the timed stand-in.
 bb_unit_test(NAME test_layer SOURCES test_layer.c LIBS bb_cuda m EMULATED)
-bb_unit_test(NAME test_layer_kernels SOURCES test_layer_kernels.cpp pass_cases.c LIBS bb_dtype m)
-bb_unit_test(NAME test_busy_kernels SOURCES test_busy_kernels.cpp LIBS bb_dtype m)
+bb_unit_test(NAME test_layer_kernels SOURCES test_layer_kernels.cpp pass_cases.c LIBS bb_shapes m)
+bb_unit_test(NAME test_busy_kernels SOURCES test_busy_kernels.cpp LIBS bb_shapes m)
 target_include_directories(test_busy_kernels PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_include_directories(test_layer_kernels PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 bb_unit_test(NAME test_gpu_layer SOURCES test_gpu_layer.c pass_cases.c LIBS bb_cuda m EMULATED)

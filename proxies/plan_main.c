@@ -1,10 +1,10 @@
 /* plan_main.c - `busbar plan`: options to step, step to plan, plan to text and JSON. */
 #include "proxies/plan_main.h"
 
-#include "bootstrap/outfile.h"
-#include "bootstrap/results.h"
-#include "proxies/plan.h"
-#include "proxies/transformer/best_order.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/results/results.h"
+#include "proxies/plan/plan.h"
+#include "proxies/registry/best_order.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /*
  * proxy_main.c - `busbar proxy` as far as it needs neither MPI nor a GPU: its options, help, refusals. What runs is in
- * the GPU half (bootstrap/gpu_half.h), which reads the same words again.
+ * the GPU half (bootstrap/start/gpu_half.h), which reads the same words again.
  */
 #include "proxies/proxy_main.h"
 
-#include "bootstrap/gpu_half.h"
-#include "proxies/quick.h"
+#include "bootstrap/start/gpu_half.h"
+#include "proxies/registry/smoke.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,8 +130,7 @@ static int refuse_hold(const struct bb_proxy_run_options *o)
     if (!held || strcmp(o->step.compute, "timed") == 0)
         return 0;
     return bb_err(BB_EUSAGE, "%s: %s is of timed kernels, but --compute is %s; leave it out, or --compute timed",
-                  o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms",
-                  o->step.compute);
+                  o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
 }
 
 static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words *words)

@@ -1,7 +1,7 @@
 /* slurm.c - see slurm.h. */
 #include "bootstrap/sweep/slurm.h"
 
-#include "bootstrap/outfile.h"
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/sweep/state.h"
 
 #include <errno.h>

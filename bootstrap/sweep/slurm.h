@@ -5,7 +5,7 @@
 #ifndef BB_BOOTSTRAP_SWEEP_SLURM_H
 #define BB_BOOTSTRAP_SWEEP_SLURM_H
 
-#include "bootstrap/sweep/starter.h"
+#include "bootstrap/sweep/launch_runs.h"
 
 struct bb_slurm_plan {
     const struct bb_study *study;

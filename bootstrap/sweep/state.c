@@ -1,7 +1,7 @@
 /* state.c - see state.h. */
 #include "bootstrap/sweep/state.h"
 
-#include "bootstrap/outfile.h"
+#include "bootstrap/base/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,7 +13,7 @@
 #ifndef BB_BOOTSTRAP_SWEEP_STATE_H
 #define BB_BOOTSTRAP_SWEEP_STATE_H
 
-#include "bootstrap/sweep/combine.h"
+#include "bootstrap/sweep/expand.h"
 
 enum bb_sweep_state { BB_SWEEP_TO_DO, BB_SWEEP_COMPLETE, BB_SWEEP_FAILED };
 

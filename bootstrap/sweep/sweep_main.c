@@ -4,12 +4,12 @@
  */
 #include "bootstrap/sweep/sweep_main.h"
 
-#include "bootstrap/opts.h"
-#include "bootstrap/outfile.h"
-#include "bootstrap/progress.h"
-#include "bootstrap/sweep/gather.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/base/progress.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/sweep/collect.h"
+#include "bootstrap/sweep/launch_runs.h"
 #include "bootstrap/sweep/slurm.h"
-#include "bootstrap/sweep/starter.h"
 #include "bootstrap/sweep/state.h"
 
 #include <ctype.h>

@@ -20,9 +20,9 @@
  */
 #include "proxies/spatial/spatial.h"
 
-#include "proxies/spatial/walk.h"
+#include "proxies/spatial/tile_stage.h"
 
-#include "cuda/work.h"
+#include "cuda/work/kernel_list.h"
 
 #include <stdlib.h>
 #include <string.h>

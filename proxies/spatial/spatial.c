@@ -9,7 +9,7 @@
  */
 #include "proxies/spatial/spatial.h"
 
-#include "proxies/spatial/walk.h"
+#include "proxies/spatial/tile_stage.h"
 
 #include <string.h>
 

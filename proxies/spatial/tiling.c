@@ -1,7 +1,7 @@
 /* tiling.c - splits, places and groups (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
-#include "proxies/spatial/settle.h"
+#include "proxies/spatial/settle_tiles.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,7 @@
 #ifndef BB_PROXIES_SPATIAL_TILING_H
 #define BB_PROXIES_SPATIAL_TILING_H
 
-#include "proxies/spatial/cut.h"
+#include "proxies/spatial/split_layers.h"
 
 enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
 

@@ -13,7 +13,7 @@
 #ifndef BB_PROXIES_SYNC_BUCKETS_H
 #define BB_PROXIES_SYNC_BUCKETS_H
 
-#include "bootstrap/err.h"
+#include "bootstrap/base/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

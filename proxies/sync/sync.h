@@ -25,9 +25,9 @@
 #ifndef BB_PROXIES_SYNC_SYNC_H
 #define BB_PROXIES_SYNC_SYNC_H
 
-#include "cuda/pass.h"
-#include "proxies/model.h"
-#include "proxies/script.h"
+#include "cuda/work/pass.h"
+#include "proxies/author/script.h"
+#include "proxies/models/transformer_model.h"
 #include "proxies/sync/buckets.h"
 
 enum bb_sync_kind {

@@ -18,8 +18,8 @@
 #define BB_PROXIES_TRANSFORMER_MEMORY_H
 
 #include "proxies/sync/sync.h"
-#include "proxies/transformer/grid.h"
-#include "proxies/transformer/layer.h"
+#include "proxies/transformer/grid/grid.h"
+#include "proxies/transformer/layer/layer.h"
 #include "proxies/transformer/schedule.h"
 
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */

@@ -18,7 +18,7 @@
 #ifndef BB_PROXIES_TRANSFORMER_PIPE_H
 #define BB_PROXIES_TRANSFORMER_PIPE_H
 
-#include "proxies/script.h"
+#include "proxies/author/script.h"
 #include "proxies/transformer/schedule.h"
 
 /* One direction: [0] activations, [1] gradients. */

@@ -14,7 +14,7 @@
 #ifndef BB_PROXIES_TRANSFORMER_SCHEDULE_H
 #define BB_PROXIES_TRANSFORMER_SCHEDULE_H
 
-#include "bootstrap/err.h"
+#include "bootstrap/base/err.h"
 
 enum bb_schedule_kind { BB_GPIPE, BB_1F1B, BB_INTERLEAVED, BB_ZB_H1, BB_SCHEDULES };
 

@@ -1,15 +1,15 @@
 /*
  * training.h - one training step of a transformer while it is built: what was asked, settled, and the communicators
- * that the ranks of its grid have. Internal to the builder (builder.c: the step; stage.c: one stage's program; units.c:
- * its parameters).
+ * that the ranks of its grid have. Internal to the builder (transformer.c: the step; stage.c: one stage's program;
+ * stage_units.c: its parameters).
  */
 #ifndef BB_PROXIES_TRANSFORMER_TRAINING_H
 #define BB_PROXIES_TRANSFORMER_TRAINING_H
 
 #include "proxies/sync/sync.h"
-#include "proxies/transformer/arch.h"
-#include "proxies/transformer/grid.h"
-#include "proxies/transformer/layer.h"
+#include "proxies/transformer/arch/arch.h"
+#include "proxies/transformer/grid/grid.h"
+#include "proxies/transformer/layer/layer.h"
 #include "proxies/transformer/pipe.h"
 
 /* Replicas of the dense parameters are the ranks of dp x cp, those of the experts the ranks of edp. */
@@ -33,7 +33,8 @@ struct bb_training {
     int pipe[2], tp, cp, ep, etp, etp_ep, embedding, norms[BB_NORMS], n_norms;
 };
 
-/* ---- units.c: the parts of the model that a stage holds -------------------------------------------------------------
+/* ---- stage_units.c: the parts of the model that a stage holds
+ * -------------------------------------------------------------
  */
 
 /* A piece of the model: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */

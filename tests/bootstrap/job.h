@@ -5,7 +5,7 @@
 #ifndef BB_TESTS_BOOTSTRAP_JOB_H
 #define BB_TESTS_BOOTSTRAP_JOB_H
 
-#include "bootstrap/clock.h"
+#include "bootstrap/base/clock.h"
 
 #include <jansson.h>
 #include <setjmp.h>

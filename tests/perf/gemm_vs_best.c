@@ -8,9 +8,9 @@
  * Usage: gemm_vs_best [--quick]. Exit 0 when every product reaches 95 % of the best, 5 when one does not, 77 without a
  * real GPU: on emulated ones there is one algorithm and no time to compare.
  */
-#include "collectives/compute_measure.h"
-#include "cuda/buffers.h"
-#include "cuda/check.h"
+#include "collectives/compute/compute_measure.h"
+#include "cuda/data/buffers.h"
+#include "cuda/device/check.h"
 
 #include <math.h>
 #include <stdio.h>

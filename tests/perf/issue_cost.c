@@ -15,13 +15,13 @@
  *
  *   EMU_DATA=off mpirun -n 2 build/emulator/run build/tests/perf/issue_cost
  */
-#include "bootstrap/clock.h"
-#include "bootstrap/opts.h"
-#include "bootstrap/stats.h"
-#include "cuda/check.h"
-#include "cuda/device.h"
-#include "cuda/kernels.h"
-#include "proxies/issue.h"
+#include "bootstrap/base/clock.h"
+#include "bootstrap/base/stats.h"
+#include "bootstrap/cli/opts.h"
+#include "cuda/data/kernels.h"
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+#include "proxies/run/step_issue.h"
 
 #include <sched.h>
 #include <stdio.h>

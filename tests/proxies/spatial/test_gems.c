@@ -1,7 +1,7 @@
 /* test_gems.c - steps of `gems`: orders, gradients of pairs, makespans, and the form without all-reduce. */
 #include "layouts.h"
 
-#include "proxies/predict.h"
+#include "proxies/simulate/predict.h"
 
 static const size_t split[4] = {97184, 620416, 1675520, 7388682}; /* ResNet-110-v2 at 1024^2, S = 4 */
 static const size_t boundary[3] = {64UL << 20, 128UL << 18, 256UL << 16};

@@ -1,7 +1,7 @@
 /* test_tiles.c - who lies next to whom, what goes which way, and how wide fused halos are. */
 #include "layouts.h"
 
-#include "proxies/spatial/cut.h"
+#include "proxies/spatial/split_layers.h"
 
 /* ---- neighbours -------------------------------------------------------------------------------------------------- */
 

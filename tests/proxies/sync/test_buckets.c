@@ -2,9 +2,9 @@
  * test_buckets.c - the rules of buckets beside lists worked out from them for published networks, beside cases made by
  * hand, and, over random tensors, beside what each rule says of any bucket.
  */
-#include "../made.h"
+#include "tests/proxies/made.h"
 
-#include "proxies/sync/network.h"
+#include "proxies/replicas/network.h"
 #include "proxies/sync/sync.h"
 
 #define MIB 1048576.0

@@ -5,9 +5,9 @@
  */
 #include "../transformer/lines.h"
 
-#include "proxies/check.h"
+#include "proxies/plan/traffic.h"
+#include "proxies/simulate/step_check.h"
 #include "proxies/sync/sync.h"
-#include "proxies/traffic.h"
 
 /* ---- three layers, by hand --------------------------------------------------------------------------------------- */
 

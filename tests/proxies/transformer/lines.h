@@ -2,7 +2,7 @@
 #ifndef BB_TESTS_LINES_H
 #define BB_TESTS_LINES_H
 
-#include "../made.h"
+#include "tests/proxies/made.h"
 
 #define LINES_WORDS 64
 

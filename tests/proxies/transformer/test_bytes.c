@@ -3,10 +3,10 @@
  * worked out for published models. Wire bytes are the least that one rank sends: of a group of n ranks 2 (n-1)/n of the
  * payload for an all_reduce, (n-1)/n for all_gather, reduce_scatter and alltoall, the payload of each message sent.
  */
-#include "lines.h"
+#include "tests/proxies/transformer/lines.h"
 
-#include "proxies/traffic.h"
-#include "proxies/transformer/arch.h"
+#include "proxies/plan/traffic.h"
+#include "proxies/transformer/arch/arch.h"
 
 #include <math.h>
 

@@ -2,10 +2,10 @@
  * test_pipe.c - schedules with their messages, as steps of pipelines alone: every one matches, ends, and ends with all
  * streams in one queue; predicted without communication times, the step is as long as the formulas say.
  */
-#include "../made.h"
+#include "tests/proxies/made.h"
 
-#include "proxies/check.h"
-#include "proxies/predict.h"
+#include "proxies/simulate/predict.h"
+#include "proxies/simulate/step_check.h"
 #include "proxies/transformer/pipe.h"
 
 static const struct bb_cluster instant = {

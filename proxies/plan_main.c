@@ -5,6 +5,11 @@
 #include "bootstrap/results/results.h"
 #include "proxies/plan/plan.h"
 #include "proxies/registry/best_order.h"
+#include "proxies/registry/registry.h"
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,12 @@
 #include "proxies/proxy_main.h"
 
 #include "bootstrap/start/gpu_half.h"
+#include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
 
 #include <stdlib.h>
 #include <string.h>

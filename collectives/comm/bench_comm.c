@@ -8,10 +8,9 @@
  *   algorithm, protocol, channels (of operations, heard in a life that does not count; else null), gpu {before, after}
  *   (rank 0's around all lives, null without NVML), flags[].
  */
-#include "collectives/comm/comm_options.h"
-
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
+#include "collectives/comm/comm_options.h"
 #include "collectives/comm/comm_steps.h"
 #include "collectives/session/session.h"
 #include "cuda/device/check.h"

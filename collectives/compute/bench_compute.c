@@ -3,7 +3,6 @@
  * with more, all measure at once and the slowest rank's figures are shown.
  */
 #include "collectives/compute/compute_sections.h"
-
 #include "cuda/data/buffers.h"
 
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* nccl_tests.c - a run under the name of one of nccl-tests' programs: its table and footer. */
-#include "collectives/nccl_tests/nccl_tests_options.h"
-
 #include "collectives/bench_main.h"
 #include "collectives/nccl_tests/nccl_tests_json.h"
+#include "collectives/nccl_tests/nccl_tests_options.h"
 #include "collectives/sweep/bench_report.h"
 
 #include <stdio.h>

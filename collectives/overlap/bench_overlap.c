@@ -9,11 +9,10 @@
  *   tflops_in_both, wrong (null when nothing was compared).
  * At the top: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
  */
-#include "collectives/overlap/overlap_options.h"
-
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
 #include "collectives/overlap/overlap_measure.h"
+#include "collectives/overlap/overlap_options.h"
 #include "collectives/session/session.h"
 
 #include <math.h>

@@ -9,11 +9,10 @@
  * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * figure, .., value, median}].
  */
-#include "collectives/p2p/p2p_options.h"
-
 #include "bootstrap/base/units.h"
 #include "collectives/p2p/link_outliers.h"
 #include "collectives/p2p/p2p_measure.h"
+#include "collectives/p2p/p2p_options.h"
 #include "collectives/p2p/pair_schedule.h"
 #include "collectives/session/session.h"
 

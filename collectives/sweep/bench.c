@@ -2,9 +2,8 @@
  * bench.c - the microbenchmark from its first line to its last: ranks, GPUs, communicator, memory, sweep, report,
  * and the same in reverse.
  */
-#include "collectives/bench_main.h"
-
 #include "bootstrap/base/progress.h"
+#include "collectives/bench_main.h"
 #include "collectives/measure/enqueue.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/registration.h"

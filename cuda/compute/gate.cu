@@ -1,5 +1,6 @@
 /* gate.cu - see gate.h. One thread of one block looks at the host's word about once a microsecond. */
 #include "cuda/compute/gate.h"
+
 #include "cuda/device/check.h"
 
 static __device__ uint64_t gpu_timer_ns()

@@ -1,11 +1,10 @@
 /* buffers.c - device memory between two guard zones. */
 #include "cuda/data/buffers.h"
 
+#include "bootstrap/base/units.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
-
-#include "bootstrap/base/units.h"
 
 static const size_t ALIGN = 256;
 static const unsigned char CANARY = 0xc5;

@@ -3,8 +3,9 @@
  * timed. The CPU reference of every value is pattern.h itself; the kernels only spread it over threads. Each kernel
  * takes one struct, so that a CPU twin of the emulated GPUs finds all arguments in one place (kernel_args.h).
  */
-#include "cuda/data/kernel_args.h"
 #include "cuda/data/kernels.h"
+
+#include "cuda/data/kernel_args.h"
 #include "cuda/device/check.h"
 
 static const int THREADS = 256, MAX_BLOCKS = 4096;

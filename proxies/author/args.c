@@ -1,7 +1,9 @@
 /* args.c - what builders say to numbers on the command line and to worlds that cannot be (see builders.h). */
-#include "proxies/registry/builders.h"
+#include "proxies/author/args.h"
 
 #include "bootstrap/base/units.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,8 @@
 #ifndef BB_PROXIES_AUTHOR_SCRIPT_H
 #define BB_PROXIES_AUTHOR_SCRIPT_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
 
 struct bb_script {
     struct bb_program *program;

@@ -12,7 +12,7 @@
 #ifndef BB_PROXIES_PLAN_INTERNODE_H
 #define BB_PROXIES_PLAN_INTERNODE_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/step/step.h"
 
 struct bb_crossing {
     int nodes;

@@ -1,7 +1,6 @@
 /* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
-#include "proxies/plan/plan.h"
-
 #include "bootstrap/results/results.h"
+#include "proxies/plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>

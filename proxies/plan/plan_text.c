@@ -1,7 +1,6 @@
 /* plan_text.c - a plan for people: groups, roles with their traffic and memory, checks, prediction. */
-#include "proxies/plan/plan.h"
-
 #include "bootstrap/base/units.h"
+#include "proxies/plan/plan.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef BB_PROXIES_PLAN_TRAFFIC_H
 #define BB_PROXIES_PLAN_TRAFFIC_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/step/step.h"
 
 struct bb_traffic_peer {
     int offset; /* peer's rank in the communicator minus the own; of a ring, as the program says it (+1 also at its end)

@@ -2,6 +2,7 @@
 #include "proxies/registry/best_order.h"
 
 #include "bootstrap/base/units.h"
+#include "proxies/registry/registry.h"
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/order.h"
 

@@ -5,6 +5,7 @@
 #ifndef BB_PROXIES_REGISTRY_BEST_ORDER_H
 #define BB_PROXIES_REGISTRY_BEST_ORDER_H
 
+#include "proxies/author/proxy.h"
 #include "proxies/plan/internode.h"
 #include "proxies/transformer/grid/grid.h"
 

@@ -2,14 +2,14 @@
 #include "proxies/registry/list_proxies.h"
 
 #include "proxies/models/profile.h"
-#include "proxies/registry/proxy.h"
+#include "proxies/registry/registry.h"
 
 #define MOST_NAMES 128
 
 int bb_list_proxies(FILE *out)
 {
     for (int i = 0; i < bb_n_proxies; i++) {
-        const struct bb_proxy *p = &bb_proxies[i];
+        const struct bb_proxy *p = bb_proxies[i];
 
         fprintf(out, "  %-22s %s\n", p->name, p->help);
         if (p->positional)

@@ -1,5 +1,6 @@
 /* proxy_options.c - the options that shape a step, the same for `busbar proxy` and `busbar plan`. */
-#include "proxies/registry/builders.h"
+#include "proxies/author/args.h"
+#include "proxies/registry/registry.h"
 
 static const char *const dtype_words[] = {"float", "half", "bfloat16", NULL};
 static const char *const compute_words[] = {"none", "timed", "gemm", NULL};

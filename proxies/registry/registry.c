@@ -1,146 +1,37 @@
-/* registry.c - the table of proxies: a new one is a row here and a builder. */
-#include "proxies/registry/builders.h"
-#include "proxies/spatial/spatial.h"
+/* registry.c - the table of proxies: a new one is a file with its builder and its row, and its name here. */
+#include "proxies/registry/registry.h"
+
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
 
 #include <string.h>
 
-#define PIPELINE                                                                                                       \
-    BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |                \
-        BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
-#define LAYERED                                                                                                        \
-    BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED | BB_TAKES_GEMM |     \
-        BB_TAKES_LAYER_US
+#define PROXIES(X)                                                                                                     \
+    X(gpt2_large)                                                                                                      \
+    X(bert_large)                                                                                                      \
+    X(resnet50)                                                                                                        \
+    X(resnet50_ring)                                                                                                   \
+    X(resnet152)                                                                                                       \
+    X(resnet152_scal)                                                                                                  \
+    X(cosmoflow)                                                                                                       \
+    X(dlrm)                                                                                                            \
+    X(gpt3)                                                                                                            \
+    X(gpt3_one_pipe_step)                                                                                              \
+    X(gpt3_moe)                                                                                                        \
+    X(gpt3_moe_one_pipe_step)                                                                                          \
+    X(transformer)                                                                                                     \
+    X(data_parallel)                                                                                                   \
+    X(scaling)                                                                                                         \
+    X(spatial)                                                                                                         \
+    X(gems)
 
-#define TILED                                                                                                          \
-    BB_TAKES_TILES | BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE |           \
-        BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_LAYER_US
+#define DECLARE(name) extern const struct bb_proxy bb_##name##_proxy;
+#define ROW(name)     &bb_##name##_proxy,
+PROXIES(DECLARE)
 
-const struct bb_proxy bb_proxies[] = {
-    {.name = "gpt2_large",
-     .help = "GPT-2-like transformer: pipeline stages in lock step, data-parallel gradients",
-     .model = "gpt2_large",
-     .takes = PIPELINE,
-     .compute = "none",
-     .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
-     .positional_words = bb_pipeline_words,
-     .defaults = bb_pipeline_defaults,
-     .build = bb_pipeline_build},
-    {.name = "bert_large",
-     .help = "BERT-large: pipeline stages in lock step, data-parallel gradients",
-     .model = "bert_large",
-     .takes = PIPELINE,
-     .compute = "none",
-     .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
-     .positional_words = bb_pipeline_words,
-     .defaults = bb_pipeline_defaults,
-     .build = bb_pipeline_build},
-    {.name = "resnet50",
-     .help = "ResNet-50: gradients in six buckets, one all-reduce after another",
-     .model = "resnet50",
-     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
-     .compute = "none",
-     .build = bb_data_parallel_build},
-    {.name = "resnet50_ring",
-     .help = "ResNet-50: the same buckets from each rank to the next",
-     .model = "resnet50",
-     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
-     .compute = "none",
-     .build = bb_data_parallel_build},
-    {.name = "resnet152",
-     .help = "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
-     .model = "resnet152",
-     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
-     .compute = "timed",
-     .build = bb_data_parallel_build},
-    {.name = "resnet152_scal",
-     .help = "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
-     .model = "resnet152",
-     .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
-     .compute = "timed",
-     .build = bb_data_parallel_build},
-    {.name = "cosmoflow",
-     .help = "CosmoFlow: halos of a 2x2 cut, divided dense layers, gradients under the backward pass",
-     .model = "cosmoflow",
-     .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
-     .compute = "timed",
-     .build = bb_cosmoflow_build},
-    {.name = "dlrm",
-     .help = "DLRM: all-to-all of embeddings, perceptron gradients under the backward pass",
-     .model = "dlrm",
-     .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
-     .compute = "timed",
-     .build = bb_dlrm_build},
-    {.name = "gpt3",
-     .help = "GPT-3: data x tensor (4) x pipeline parallel, one layer a stage",
-     .model = "gpt3",
-     .takes = LAYERED,
-     .compute = "timed",
-     .positional = "[STAGES [SCALE]]",
-     .positional_words = bb_gpt3_words,
-     .defaults = bb_gpt3_defaults,
-     .build = bb_gpt3_build},
-    {.name = "gpt3_one_pipe_step",
-     .help = "GPT-3: one steady step of its pipeline, forward and backward side by side",
-     .model = "gpt3",
-     .takes = LAYERED,
-     .compute = "timed",
-     .positional = "[STAGES [SCALE]]",
-     .positional_words = bb_gpt3_words,
-     .defaults = bb_gpt3_defaults,
-     .build = bb_gpt3_build},
-    {.name = "gpt3_moe",
-     .help = "GPT-3 with 16 experts: data x expert x pipeline parallel",
-     .model = "gpt3",
-     .takes = LAYERED,
-     .compute = "timed",
-     .positional = "[STAGES [SCALE]]",
-     .positional_words = bb_gpt3_words,
-     .defaults = bb_gpt3_defaults,
-     .build = bb_gpt3_build},
-    {.name = "gpt3_moe_one_pipe_step",
-     .help = "GPT-3 with 16 experts: one steady step of its pipeline",
-     .model = "gpt3",
-     .takes = LAYERED,
-     .compute = "timed",
-     .positional = "[STAGES [SCALE]]",
-     .positional_words = bb_gpt3_words,
-     .defaults = bb_gpt3_defaults,
-     .build = bb_gpt3_build},
-    {.name = "transformer",
-     .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
-     .model = "gpt2_small",
-     .takes = BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED |
-              BB_TAKES_LAYER_US | BB_TAKES_TFLOPS | BB_TAKES_GEMM | BB_TAKES_NODES | BB_TAKES_TRANSFORMER |
-              BB_TAKES_SYNC,
-     .dtype = "bfloat16",
-     .compute = "timed",
-     .defaults = bb_transformer_defaults,
-     .build = bb_transformer_build},
-    {.name = "data_parallel",
-     .help = "a model on every rank: buckets, fusion, sharded states or parameter servers",
-     .takes = BB_TAKES_MODEL | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_NODES | BB_TAKES_TIMED |
-              BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC,
-     .compute = "timed",
-     .defaults = bb_replicas_defaults,
-     .build = bb_replicas_build},
-    {.name = "scaling",
-     .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
-     .takes = BB_TAKES_MODEL | BB_TAKES_NODES | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC |
-              BB_TAKES_SCALING,
-     .compute = "timed",
-     .defaults = bb_scaling_defaults,
-     .build = bb_scaling_build},
-    {.name = "spatial",
-     .help = "spatial parallelism: tiles of large images exchange halos, join, and go on through a pipeline",
-     .takes = TILED,
-     .compute = "timed",
-     .build = bb_spatial_build},
-    {.name = "gems",
-     .help = "GEMS: two replicas of a network in opposite directions on the same ranks",
-     .takes = TILED,
-     .compute = "timed",
-     .build = bb_gems_build},
-};
+const struct bb_proxy *const bb_proxies[] = {PROXIES(ROW)};
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 
 const struct bb_proxy *bb_proxy_find(const char *name)
@@ -148,9 +39,9 @@ const struct bb_proxy *bb_proxy_find(const char *name)
     const char *names[sizeof(bb_proxies) / sizeof(bb_proxies[0])];
 
     for (int i = 0; i < bb_n_proxies; i++) {
-        if (strcmp(bb_proxies[i].name, name) == 0)
-            return &bb_proxies[i];
-        names[i] = bb_proxies[i].name;
+        if (strcmp(bb_proxies[i]->name, name) == 0)
+            return bb_proxies[i];
+        names[i] = bb_proxies[i]->name;
     }
     bb_refuse_word("proxy", name, names, (size_t)bb_n_proxies);
     return NULL;

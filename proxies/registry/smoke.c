@@ -1,6 +1,8 @@
 /* smoke.c - the smallest form of a proxy (smoke.h): the builders themselves say what fits. */
 #include "proxies/registry/smoke.h"
 
+#include "proxies/registry/registry.h"
+
 #include <string.h>
 
 static bool knows(const struct bb_proxy *p, const char *compute)

@@ -4,7 +4,7 @@
 #ifndef BB_PROXIES_REGISTRY_SMOKE_H
 #define BB_PROXIES_REGISTRY_SMOKE_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/author/proxy.h"
 
 #define BB_QUICK_SCALE 0.001 /* of all counts, unless the user says another */
 

@@ -1,5 +1,5 @@
 /* step_build.c - a step from its builder, and what every builder's step must satisfy before anybody uses it. */
-#include "proxies/registry/proxy.h"
+#include "proxies/registry/registry.h"
 #include "proxies/step/scale_counts.h"
 
 /* A builder's slip in one operation: what would make the later parts read where nothing is. */

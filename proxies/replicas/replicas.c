@@ -9,7 +9,7 @@
  * timed: a layer takes its FLOPs at --tflops, backward twice (once for a first convolution, whose input has no
  * gradient). gemm: the products and passes of the layer.
  */
-#include "proxies/registry/builders.h"
+#include "proxies/replicas/replicas.h"
 
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/servers.h"
@@ -363,3 +363,12 @@ out:
     bb_network_release(&t.network);
     return rc;
 }
+
+const struct bb_proxy bb_data_parallel_proxy = {
+    .name = "data_parallel",
+    .help = "a model on every rank: buckets, fusion, sharded states or parameter servers",
+    .takes = BB_TAKES_MODEL | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_NODES | BB_TAKES_TIMED |
+             BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC,
+    .compute = "timed",
+    .defaults = bb_replicas_defaults,
+    .build = bb_replicas_build};

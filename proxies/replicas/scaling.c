@@ -1,7 +1,9 @@
 /* scaling.c - what a study means, and its figures (scaling.h). */
 #include "proxies/replicas/scaling.h"
 
-#include "proxies/registry/builders.h"
+#include "proxies/author/args.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -20,7 +20,8 @@
 #ifndef BB_PROXIES_REPLICAS_SCALING_H
 #define BB_PROXIES_REPLICAS_SCALING_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
 
 #include <jansson.h>
 

@@ -1,6 +1,8 @@
 /* scaling_options.c - the rows (see scaling_options.h). */
 #include "proxies/replicas/scaling_options.h"
 
+#include "proxies/step/config.h"
+
 static const char *const modes[] = {"weak", "strong", NULL};
 static const char *const formats[] = {"epochs", "synthetic", NULL};
 

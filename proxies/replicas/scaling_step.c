@@ -1,7 +1,8 @@
 /* scaling_step.c - the programs of a scaling study: the step of data_parallel, its short form, and the first broadcast.
  */
-#include "proxies/registry/builders.h"
+#include "proxies/author/args.h"
 #include "proxies/replicas/network.h"
+#include "proxies/replicas/replicas.h"
 #include "proxies/replicas/scaling.h"
 #include "proxies/sync/sync.h"
 
@@ -119,7 +120,7 @@ static int describe(const struct bb_proxy_config *c, const struct bb_scaling *s,
     return step->summary ? 0 : -BB_EFAIL;
 }
 
-int bb_scaling_build(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct bb_proxy_config training = *c;
     struct bb_scaling s;
@@ -134,3 +135,12 @@ int bb_scaling_build(const struct bb_proxy_config *c, struct bb_step *step)
 out:
     return rc;
 }
+
+const struct bb_proxy bb_scaling_proxy = {
+    .name = "scaling",
+    .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
+    .takes = BB_TAKES_MODEL | BB_TAKES_NODES | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC |
+             BB_TAKES_SCALING,
+    .compute = "timed",
+    .defaults = bb_scaling_defaults,
+    .build = build_step};

@@ -2,9 +2,9 @@
  * proxy_run.c - `busbar proxy` from its first line to its last: ranks, GPUs, the step and its checks, the
  * run, the reports, and the same in reverse.
  */
-#include "proxies/proxy_main.h"
-
 #include "proxies/plan/plan.h"
+#include "proxies/proxy_main.h"
+#include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
 #include "proxies/run/data_check.h"
 #include "proxies/run/run_report.h"
@@ -381,7 +381,7 @@ static int run_all(struct run *x)
     if (prints(x))
         bb_run_report_head(&r, stdout);
     for (int i = 0; i < bb_n_proxies; i++)
-        TRY(run_one(x, &bb_proxies[i]));
+        TRY(run_one(x, bb_proxies[i]));
 out:
     return rc;
 }

@@ -6,8 +6,8 @@
 
 #include "bootstrap/results/results.h"
 #include "cuda/device/device.h"
-#include "proxies/registry/proxy.h"
 #include "proxies/run/step_measure.h"
+#include "proxies/step/step.h"
 
 /* Everything that a report speaks of. Pointers are borrowed. */
 struct bb_run_report {

@@ -4,12 +4,11 @@
  */
 #include "proxies/run/step_issue.h"
 
+#include "bootstrap/base/clock.h"
 #include "collectives/ops/launch.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
-
-#include "bootstrap/base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* scaling_report.c - what a scaling study prints and writes (scaling.h). */
-#include "proxies/replicas/scaling.h"
-
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "proxies/replicas/scaling.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "proxies/scaling/scaling_run.h"
 
 #include "proxies/plan/plan.h"
+#include "proxies/registry/registry.h"
 #include "proxies/run/step_measure.h"
 
 #include <math.h>

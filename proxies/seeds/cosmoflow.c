@@ -17,8 +17,8 @@
  * and unpacks the two faces of each halo in kernels of their own, and ends with SGD with momentum over all that the
  * shard reduced. Pooling is left out: kernels of today do it in the pass of the activation.
  */
-#include "proxies/registry/builders.h"
-
+#include "proxies/author/args.h"
+#include "proxies/author/proxy.h"
 #include "proxies/author/script.h"
 #include "proxies/models/model_file.h"
 
@@ -402,7 +402,7 @@ static int build_layout(struct bb_layout *l, int ranks)
     return 0;
 }
 
-int bb_cosmoflow_build(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct model m = {0};
     struct work work = {0};
@@ -425,3 +425,11 @@ int bb_cosmoflow_build(const struct bb_proxy_config *c, struct bb_step *step)
 out:
     return rc;
 }
+
+const struct bb_proxy bb_cosmoflow_proxy = {
+    .name = "cosmoflow",
+    .help = "CosmoFlow: halos of a 2x2 cut, divided dense layers, gradients under the backward pass",
+    .model = "cosmoflow",
+    .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
+    .compute = "timed",
+    .build = build_step};

@@ -15,8 +15,8 @@
  * --per-tensor reduces the tensors of a bucket one by one. One communicator over the world: its all-reduces run in the
  * order of issue, as buckets do.
  */
-#include "proxies/registry/builders.h"
-
+#include "proxies/author/args.h"
+#include "proxies/author/proxy.h"
 #include "proxies/author/script.h"
 #include "proxies/models/residual.h"
 
@@ -217,7 +217,7 @@ static int describe(struct training *t)
     return step->summary ? 0 : -BB_EFAIL;
 }
 
-int bb_data_parallel_build(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct training t = {.config = c, .network = network_of(c->proxy), .step = step};
     int world, comm, rc;
@@ -237,3 +237,33 @@ out:
     bb_residual_release(&t.model);
     return rc;
 }
+
+const struct bb_proxy bb_resnet50_proxy = {.name = "resnet50",
+                                           .help = "ResNet-50: gradients in six buckets, one all-reduce after another",
+                                           .model = "resnet50",
+                                           .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
+                                           .compute = "none",
+                                           .build = build_step};
+
+const struct bb_proxy bb_resnet50_ring_proxy = {.name = "resnet50_ring",
+                                                .help = "ResNet-50: the same buckets from each rank to the next",
+                                                .model = "resnet50",
+                                                .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
+                                                .compute = "none",
+                                                .build = build_step};
+
+const struct bb_proxy bb_resnet152_proxy = {
+    .name = "resnet152",
+    .help = "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
+    .model = "resnet152",
+    .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
+    .compute = "timed",
+    .build = build_step};
+
+const struct bb_proxy bb_resnet152_scal_proxy = {
+    .name = "resnet152_scal",
+    .help = "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
+    .model = "resnet152",
+    .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
+    .compute = "timed",
+    .build = build_step};

@@ -13,8 +13,8 @@
  * interaction for the samples of a rank of as many as tables, and adds the gradients of the rows to the table; after
  * the gradients of the perceptrons SGD with momentum updates them.
  */
-#include "proxies/registry/builders.h"
-
+#include "proxies/author/args.h"
+#include "proxies/author/proxy.h"
 #include "proxies/author/script.h"
 #include "proxies/models/model_file.h"
 
@@ -293,7 +293,7 @@ out:
     return rc;
 }
 
-int bb_dlrm_build(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct model m = {0};
     int rc;
@@ -311,3 +311,11 @@ int bb_dlrm_build(const struct bb_proxy_config *c, struct bb_step *step)
 out:
     return rc;
 }
+
+const struct bb_proxy bb_dlrm_proxy = {
+    .name = "dlrm",
+    .help = "DLRM: all-to-all of embeddings, perceptron gradients under the backward pass",
+    .model = "dlrm",
+    .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
+    .compute = "timed",
+    .build = build_step};

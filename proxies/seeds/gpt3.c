@@ -22,8 +22,8 @@
  * by expert and back. Gradients of several micro-batches are added up in float, behind each backward; after the
  * gradients comes Adam. A one_pipe_step has no gradients and so no optimizer.
  */
-#include "proxies/registry/builders.h"
-
+#include "proxies/author/args.h"
+#include "proxies/author/proxy.h"
 #include "proxies/author/script.h"
 #include "proxies/models/model_file.h"
 
@@ -217,7 +217,7 @@ out:
 
 /* ---- what the command line means ------------------------------------------------------------------------------- */
 
-int bb_gpt3_words(struct bb_proxy_config *c, const char *const *words, int n)
+static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
     int rc;
 
@@ -246,7 +246,7 @@ static int settle_micro_batches(struct bb_proxy_config *c, int usual_scale)
     return 0;
 }
 
-int bb_gpt3_defaults(struct bb_proxy_config *c)
+static int fill_defaults(struct bb_proxy_config *c)
 {
     struct model m;
     int rc;
@@ -573,7 +573,7 @@ static int describe(struct pipeline *b)
     return b->step->summary ? 0 : -BB_EFAIL;
 }
 
-int bb_gpt3_build(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct model m;
     struct pipeline b = {.config = c, .variant = variant_of(c->proxy), .model = &m, .step = step};
@@ -593,3 +593,50 @@ out:
     bb_sheet_close(&m.sheet);
     return rc;
 }
+
+enum {
+    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED |
+            BB_TAKES_GEMM | BB_TAKES_LAYER_US
+};
+
+const struct bb_proxy bb_gpt3_proxy = {.name = "gpt3",
+                                       .help = "GPT-3: data x tensor (4) x pipeline parallel, one layer a stage",
+                                       .model = "gpt3",
+                                       .takes = TAKES,
+                                       .compute = "timed",
+                                       .positional = "[STAGES [SCALE]]",
+                                       .positional_words = read_numbers,
+                                       .defaults = fill_defaults,
+                                       .build = build_step};
+
+const struct bb_proxy bb_gpt3_one_pipe_step_proxy = {
+    .name = "gpt3_one_pipe_step",
+    .help = "GPT-3: one steady step of its pipeline, forward and backward side by side",
+    .model = "gpt3",
+    .takes = TAKES,
+    .compute = "timed",
+    .positional = "[STAGES [SCALE]]",
+    .positional_words = read_numbers,
+    .defaults = fill_defaults,
+    .build = build_step};
+
+const struct bb_proxy bb_gpt3_moe_proxy = {.name = "gpt3_moe",
+                                           .help = "GPT-3 with 16 experts: data x expert x pipeline parallel",
+                                           .model = "gpt3",
+                                           .takes = TAKES,
+                                           .compute = "timed",
+                                           .positional = "[STAGES [SCALE]]",
+                                           .positional_words = read_numbers,
+                                           .defaults = fill_defaults,
+                                           .build = build_step};
+
+const struct bb_proxy bb_gpt3_moe_one_pipe_step_proxy = {.name = "gpt3_moe_one_pipe_step",
+                                                         .help =
+                                                             "GPT-3 with 16 experts: one steady step of its pipeline",
+                                                         .model = "gpt3",
+                                                         .takes = TAKES,
+                                                         .compute = "timed",
+                                                         .positional = "[STAGES [SCALE]]",
+                                                         .positional_words = read_numbers,
+                                                         .defaults = fill_defaults,
+                                                         .build = build_step};

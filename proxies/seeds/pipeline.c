@@ -24,9 +24,9 @@
  * micro-batches are added up in float behind each backward, and after the gradients comes Adam over the stage's
  * parameters.
  */
-#include "proxies/registry/builders.h"
-
+#include "proxies/author/args.h"
 #include "proxies/author/parts.h"
+#include "proxies/author/proxy.h"
 #include "proxies/models/transformer_model.h"
 
 #include <stdio.h>
@@ -58,7 +58,7 @@ struct pipeline {
 
 /* ---- what the command line means ------------------------------------------------------------------------------- */
 
-int bb_pipeline_words(struct bb_proxy_config *c, const char *const *words, int n)
+static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
     int rc;
 
@@ -74,7 +74,7 @@ out:
     return rc;
 }
 
-int bb_pipeline_defaults(struct bb_proxy_config *c)
+static int fill_defaults(struct bb_proxy_config *c)
 {
     struct bb_model model;
     int rc = bb_model_load(c->proxy, &model);
@@ -374,7 +374,7 @@ static int list_work(struct pipeline *b)
     return list_training(b);
 }
 
-int bb_pipeline_build(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct bb_model model = {0};
     struct pipeline b = {.config = c, .model = &model, .step = step};
@@ -395,3 +395,30 @@ out:
     bb_model_release(&model);
     return rc;
 }
+
+enum {
+    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |
+            BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
+};
+
+const struct bb_proxy bb_gpt2_large_proxy = {
+    .name = "gpt2_large",
+    .help = "GPT-2-like transformer: pipeline stages in lock step, data-parallel gradients",
+    .model = "gpt2_large",
+    .takes = TAKES,
+    .compute = "none",
+    .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
+    .positional_words = read_numbers,
+    .defaults = fill_defaults,
+    .build = build_step};
+
+const struct bb_proxy bb_bert_large_proxy = {.name = "bert_large",
+                                             .help =
+                                                 "BERT-large: pipeline stages in lock step, data-parallel gradients",
+                                             .model = "bert_large",
+                                             .takes = TAKES,
+                                             .compute = "none",
+                                             .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
+                                             .positional_words = read_numbers,
+                                             .defaults = fill_defaults,
+                                             .build = build_step};

@@ -2,7 +2,6 @@
 #include "proxies/simulate/cluster.h"
 
 #include "cuda/work/kernel_list.h"
-
 #include "proxies/models/profile.h"
 
 #include <math.h>

@@ -12,9 +12,9 @@
 #ifndef BB_PROXIES_SIMULATE_RANK_CLASSES_H
 #define BB_PROXIES_SIMULATE_RANK_CLASSES_H
 
-#include "proxies/registry/proxy.h"
 #include "proxies/simulate/faults.h"
 #include "proxies/simulate/task_graph.h"
+#include "proxies/step/step.h"
 
 struct bb_classes {
     int n;

@@ -9,8 +9,8 @@
 #ifndef BB_PROXIES_SIMULATE_STEP_CHECK_H
 #define BB_PROXIES_SIMULATE_STEP_CHECK_H
 
-#include "proxies/registry/proxy.h"
 #include "proxies/simulate/faults.h"
+#include "proxies/step/step.h"
 
 struct bb_checks {
     bool matched;         /* 1 and 2 */

@@ -18,11 +18,10 @@
  * updated. So in the next step it leads: even and odd steps take turns. A program is one step, an even one; --odd-step
  * shows the other, which is its mirror image.
  */
-#include "proxies/spatial/spatial.h"
-
-#include "proxies/spatial/tile_stage.h"
-
 #include "cuda/work/kernel_list.h"
+#include "proxies/author/proxy.h"
+#include "proxies/spatial/spatial.h"
+#include "proxies/spatial/tile_stage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -249,7 +248,7 @@ out:
     return rc;
 }
 
-int bb_gems_build(const struct bb_proxy_config *config, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
     struct bb_tiling t;
     int rc;
@@ -262,3 +261,10 @@ out:
     bb_tiling_release(&t);
     return rc;
 }
+
+const struct bb_proxy bb_gems_proxy = {.name = "gems",
+                                       .help =
+                                           "GEMS: two replicas of a network in opposite directions on the same ranks",
+                                       .takes = BB_TAKES_TILED,
+                                       .compute = "timed",
+                                       .build = build_step};

@@ -1,10 +1,12 @@
 /* settle_tiles.c - what the options of `spatial` and `gems` mean together, and what cannot be (see tiling.h). */
 #include "proxies/spatial/settle_tiles.h"
 
-#include "proxies/registry/builders.h"
-
 #include "bootstrap/base/units.h"
+#include "proxies/author/args.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

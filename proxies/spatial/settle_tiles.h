@@ -4,8 +4,9 @@
 #ifndef BB_PROXIES_SPATIAL_SETTLE_TILES_H
 #define BB_PROXIES_SPATIAL_SETTLE_TILES_H
 
-#include "proxies/registry/proxy.h"
 #include "proxies/spatial/tiles.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
 
 #define BB_MOST_SPATIAL 64
 

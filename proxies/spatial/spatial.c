@@ -9,6 +9,7 @@
  */
 #include "proxies/spatial/spatial.h"
 
+#include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
 
 #include <string.h>
@@ -65,7 +66,7 @@ out:
     return rc;
 }
 
-int bb_spatial_build(const struct bb_proxy_config *config, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
     struct bb_tiling t;
     int rc;
@@ -78,3 +79,10 @@ out:
     bb_tiling_release(&t);
     return rc;
 }
+
+const struct bb_proxy bb_spatial_proxy = {
+    .name = "spatial",
+    .help = "spatial parallelism: tiles of large images exchange halos, join, and go on through a pipeline",
+    .takes = BB_TAKES_TILED,
+    .compute = "timed",
+    .build = build_step};

@@ -11,8 +11,9 @@
 #ifndef BB_PROXIES_SPATIAL_SPLIT_LAYERS_H
 #define BB_PROXIES_SPATIAL_SPLIT_LAYERS_H
 
-#include "proxies/registry/proxy.h"
 #include "proxies/spatial/tiles.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
 
 enum bb_way { BB_FORWARD, BB_BACKWARD, BB_WAYS };
 

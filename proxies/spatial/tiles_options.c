@@ -1,6 +1,8 @@
 /* tiles_options.c - the rows (see tiles_options.h). */
 #include "proxies/spatial/tiles_options.h"
 
+#include "proxies/step/config.h"
+
 static const char *const slice_words[] = {"vertical", "horizontal", "square", NULL};
 static const char *const backward_words[] = {"none", "dx", "dy", NULL};
 static const char *const gradient_words[] = {"sum", "mean", NULL};

@@ -2,7 +2,7 @@
 #ifndef BB_PROXIES_STEP_SCALE_COUNTS_H
 #define BB_PROXIES_STEP_SCALE_COUNTS_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/step/step.h"
 
 /* bb_step_shrink - every count times factor (0 to 1), rounded down, at least 1; buffers and offsets likewise, as large
  * as their operations need. Real work likewise (bb_work_shrink); times of timed compute, parameters and samples stay.

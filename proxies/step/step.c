@@ -1,5 +1,5 @@
 /* step.c - the life of a step: room for roles, texts and work, and its end. */
-#include "proxies/registry/proxy.h"
+#include "proxies/step/step.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #ifndef BB_PROXIES_TIMELINE_TIMELINE_H
 #define BB_PROXIES_TIMELINE_TIMELINE_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/step/step.h"
 #include "proxies/timeline/overlap.h"
 
 #include <stdio.h>

@@ -2,9 +2,8 @@
  * trace_write.c - the events of a trace (timeline.h), in the Trace Event Format: "M" names of processes and threads,
  * "X" slices, "s" and "f" the two ends of an arrow, "C" counters.
  */
-#include "proxies/timeline/timeline.h"
-
 #include "proxies/timeline/op_names.h"
+#include "proxies/timeline/timeline.h"
 
 #include <errno.h>
 #include <stdlib.h>

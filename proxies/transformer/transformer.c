@@ -5,8 +5,7 @@
  * Ranks of one stage share one program, since their peers are relative; only dropless experts with an imbalance and
  * hierarchical reductions with a remainder tell some of them apart.
  */
-#include "proxies/registry/builders.h"
-
+#include "proxies/author/proxy.h"
 #include "proxies/transformer/memory.h"
 #include "proxies/transformer/training.h"
 
@@ -34,7 +33,7 @@ static const char *const contexts[] = {
 static const char *const dispatches[] = {
     [BB_DISPATCH_ALL_TO_ALL] = "alltoall", [BB_DISPATCH_ALL_GATHER] = "all_gather"};
 
-int bb_transformer_defaults(struct bb_proxy_config *c)
+static int fill_defaults(struct bb_proxy_config *c)
 {
     struct bb_transformer_options *o = &c->transformer;
 
@@ -424,7 +423,7 @@ static int describe(struct bb_training *t)
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 
-int bb_transformer_build(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct bb_training t = {.config = c, .step = step};
     int rc;
@@ -437,3 +436,15 @@ out:
     bb_layers_free(t.layers);
     return rc;
 }
+
+const struct bb_proxy bb_transformer_proxy = {
+    .name = "transformer",
+    .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
+    .model = "gpt2_small",
+    .takes = BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED |
+             BB_TAKES_LAYER_US | BB_TAKES_TFLOPS | BB_TAKES_GEMM | BB_TAKES_NODES | BB_TAKES_TRANSFORMER |
+             BB_TAKES_SYNC,
+    .dtype = "bfloat16",
+    .compute = "timed",
+    .defaults = fill_defaults,
+    .build = build_step};

@@ -1,6 +1,7 @@
 /* transformer_options.c - the rows (see transformer_options.h). */
 #include "proxies/transformer/transformer_options.h"
 
+#include "proxies/step/config.h"
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/schedule.h"
 

@@ -8,7 +8,6 @@
  * each has a batch norm of its output.
  */
 #include "proxies/spatial/net/net.h"
-
 #include "proxies/models/model_file.h"
 
 #define MOST_CELLS 9999

@@ -4,9 +4,8 @@
  * convolution is that of the pooled map which it reads (the proxy `cosmoflow` moves four times as much, as its original
  * does).
  */
-#include "proxies/spatial/net/net.h"
-
 #include "proxies/models/model_file.h"
+#include "proxies/spatial/net/net.h"
 
 static void convolution(struct bb_net *net, int number, int in, int out, int kernel, int side)
 {

@@ -5,7 +5,6 @@
  * bias, each of the three behind a batch norm of its input, but for the very first of the network.
  */
 #include "proxies/spatial/net/net.h"
-
 #include "proxies/models/model_file.h"
 
 #define POOLED     8     /* window of the pooling at the end */

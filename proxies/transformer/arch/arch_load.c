@@ -3,10 +3,9 @@
  * what its published configuration class takes for those that a file leaves out (Hugging Face transformers,
  * configuration_*.py).
  */
-#include "proxies/transformer/arch/arch.h"
-
 #include "bootstrap/cli/opts.h"
 #include "proxies/models/profile.h"
+#include "proxies/transformer/arch/arch.h"
 
 #include <stdint.h>
 #include <stdio.h>

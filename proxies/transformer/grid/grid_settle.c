@@ -1,8 +1,7 @@
 /* grid_settle.c - what the axes of a grid must be, and the nearest layout when they cannot (see grid.h). */
-#include "proxies/transformer/grid/order.h"
-
 #include "bootstrap/cli/opts.h"
 #include "proxies/step/program.h"
+#include "proxies/transformer/grid/order.h"
 
 #include <stddef.h>
 #include <stdint.h>

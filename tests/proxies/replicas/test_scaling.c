@@ -2,7 +2,8 @@
  * test_scaling.c - what a scaling study means on N ranks, its figures, and its programs: against numbers worked out by
  * hand and formulas written down again.
  */
-#include "proxies/registry/builders.h"
+#include "proxies/registry/registry.h"
+#include "proxies/replicas/replicas.h"
 #include "proxies/replicas/scaling.h"
 #include "tests/bootstrap/capture.h"
 

@@ -5,7 +5,7 @@
 #ifndef BB_TESTS_SPATIAL_LAYOUTS_H
 #define BB_TESTS_SPATIAL_LAYOUTS_H
 
-#include "proxies/registry/proxy.h"
+#include "proxies/registry/registry.h"
 #include "proxies/simulate/step_check.h"
 
 #include <setjmp.h>

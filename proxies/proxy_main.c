@@ -146,7 +146,7 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words
         return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
     if (o->trace)
         return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
-    return bb_quick_refuse(&o->step);
+    return bb_smoke_refuse(&o->step);
 }
 
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv)

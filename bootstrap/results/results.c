@@ -1,6 +1,6 @@
 /*
  * results.c - the results file: one JSON tree, written whole to a temporary file that replaces the last one. A lock,
- * since the main thread adds rows, the saver writes rows that came too fast, and the roll call saves what there is at
+ * since the main thread adds rows, the saver writes rows that came too fast, and the watchdog saves what there is at
  * an early end.
  */
 #include "bootstrap/results/results.h"
@@ -148,7 +148,7 @@ static const char *status_of(int rc)
     return code < (int)(sizeof(status) / sizeof(*status)) ? status[code] : "failed";
 }
 
-/* The roll call's hook: the job ends early, maybe without the main thread. */
+/* the watchdog's hook: the job ends early, maybe without the main thread. */
 static void save_at_end(void *arg, int rc)
 {
     struct bb_results *res = arg;
@@ -330,7 +330,7 @@ static int open_results(struct bb_results **out, const struct bb_results_head *h
     if (!world || !world->roll)
         return 0;
     res->world = world;
-    return bb_rollcall_hook(world->roll, BB_ROLL_AT_ONCE, save_at_end, res);
+    return bb_watchdog_hook(world->roll, BB_WATCHDOG_AT_ONCE, save_at_end, res);
 }
 
 int bb_results_open(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
@@ -393,7 +393,7 @@ int bb_results_close(struct bb_results *res, int rc)
     if (!res)
         return rc < 0 ? rc : 0;
     if (res->world)
-        bb_rollcall_forget(res->world->roll, save_at_end, res);
+        bb_watchdog_forget(res->world->roll, save_at_end, res);
     pthread_mutex_lock(&res->lock);
     res->stop = true;
     pthread_cond_broadcast(&res->news);

@@ -354,7 +354,7 @@ out:
     return rc;
 }
 
-int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_combinations *combinations,
+int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
               const char *dir)
 {
     size_t n = combinations->n;

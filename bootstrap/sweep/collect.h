@@ -19,7 +19,7 @@
 
 struct bb_gathered {
     const struct bb_study *study;
-    const struct bb_combinations *combinations;
+    const struct bb_sweep_runs *combinations;
     struct bb_sweep_found *found; /* [combinations->n]                                            */
     json_t **errors;              /* [combinations->n] last lines of failed ones, else NULL       */
     json_t *columns;              /* names                                                        */
@@ -30,7 +30,7 @@ struct bb_gathered {
 };
 
 /* bb_gather - read everything in dir. Also for a study of which little has run. release is fine on a half-made one. */
-int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_combinations *combinations,
+int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
               const char *dir) BB_MUST_CHECK;
 void bb_gathered_release(struct bb_gathered *g);
 

@@ -250,7 +250,7 @@ static json_t *environment_json(const struct bb_argv *a)
 static json_t *combination_json(const struct bb_gathered *g, size_t i)
 {
     static const char *const states[] = {"to do", "complete", "failed"};
-    const struct bb_combination *c = &g->combinations->one[i];
+    const struct bb_sweep_run *c = &g->combinations->one[i];
     const struct bb_sweep_found *f = &g->found[i];
     json_t *exit_status = f->exit_status < 0 ? json_null() : json_integer(f->exit_status);
 

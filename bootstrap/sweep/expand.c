@@ -12,9 +12,9 @@
 enum { VISITS_MOST = 1000000 }; /* of combinations before leave_out takes its share */
 
 struct making {
-    struct bb_combinations *out;
+    struct bb_sweep_runs *out;
     const struct bb_study *study;
-    const struct bb_combine_plan *plan;
+    const struct bb_expand_plan *plan;
     const json_t *leave_out;
     char *used; /* [rules of leave_out] it left something out */
     size_t visits, room;
@@ -56,7 +56,7 @@ const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
     return text;
 }
 
-const char *bb_settings_text(const struct bb_combination *c, char *text, size_t size)
+const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t size)
 {
     char value_as_text[BB_SETTING_TEXT];
     const char *axis;
@@ -169,7 +169,7 @@ static int compare_words(const void *a, const void *b)
 }
 
 /* The order of variables says nothing, that of words does. */
-static void set_id(struct bb_combination *c, int repeat)
+static void set_id(struct bb_sweep_run *c, int repeat)
 {
     uint64_t hash = digest_all(0xcbf29ce484222325u, &c->words);
     char numbers[64];
@@ -208,7 +208,7 @@ static int refuse_command(const struct making *m, const char *word)
 }
 
 /* What the command itself says of its words. */
-static int check_command(const struct making *m, struct bb_combination *c, json_int_t ranks)
+static int check_command(const struct making *m, struct bb_sweep_run *c, json_int_t ranks)
 {
     const struct bb_study_command *command = NULL;
     int rc;
@@ -233,7 +233,7 @@ out:
     return rc;
 }
 
-static int fill(const struct making *m, struct bb_combination *c, const json_t *setting, int repeat)
+static int fill(const struct making *m, struct bb_sweep_run *c, const json_t *setting, int repeat)
 {
     const json_t *arguments = json_object_get(setting, "launch_arguments");
     const json_t *timeout = json_object_get(setting, "timeout_s");
@@ -255,13 +255,13 @@ out:
     return rc;
 }
 
-static void release_one(struct bb_combination *c)
+static void release_one(struct bb_sweep_run *c)
 {
     bb_argv_release(&c->words);
     bb_argv_release(&c->environment);
     bb_argv_release(&c->launch_arguments);
     json_decref(c->settings);
-    *c = (struct bb_combination){0};
+    *c = (struct bb_sweep_run){0};
 }
 
 /* ---- the product ---- */
@@ -316,7 +316,7 @@ static int note_axes(struct making *m, const json_t *labels)
 static int make_room(struct making *m)
 {
     size_t room = m->room ? 2 * m->room : 16;
-    struct bb_combination *more;
+    struct bb_sweep_run *more;
 
     if (m->out->n == m->plan->most)
         return bb_err(BB_EUSAGE,
@@ -335,7 +335,7 @@ static int make_room(struct making *m)
 
 static int emit(struct making *m, const json_t *setting, const json_t *labels, int repeat)
 {
-    struct bb_combination *c;
+    struct bb_sweep_run *c;
     char text[512], context[800];
     int rc;
 
@@ -679,14 +679,14 @@ static int base_setting(const struct making *m, json_t **base)
     return 0;
 }
 
-int bb_combine(struct bb_combinations *c, const struct bb_study *study, const struct bb_combine_plan *plan)
+int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan)
 {
     const json_t *leave_out = json_object_get(study->root, "leave_out");
     struct making m = {.out = c, .study = study, .plan = plan, .leave_out = leave_out};
     json_t *base = NULL;
     int rc;
 
-    *c = (struct bb_combinations){.axes = json_object()};
+    *c = (struct bb_sweep_runs){.axes = json_object()};
     m.used = calloc(json_array_size(leave_out) + 1, 1);
     TRY(m.used && c->axes ? 0 : no_memory());
     TRY(base_setting(&m, &base));
@@ -698,11 +698,11 @@ out:
     return rc;
 }
 
-void bb_combinations_release(struct bb_combinations *c)
+void bb_sweep_runs_release(struct bb_sweep_runs *c)
 {
     for (size_t i = 0; i < c->n; i++)
         release_one(&c->one[i]);
     free(c->one);
     json_decref(c->axes);
-    *c = (struct bb_combinations){0};
+    *c = (struct bb_sweep_runs){0};
 }

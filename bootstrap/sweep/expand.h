@@ -15,10 +15,10 @@ struct bb_study_command {
     int (*check)(int argc, char **argv); /* 0 when the words can be run as they are; else said, -BB_EUSAGE  */
 };
 
-#define BB_COMBINATION_ID 17
+#define BB_SWEEP_RUN_ID 17
 
-struct bb_combination {
-    char id[BB_COMBINATION_ID]; /* of its content: the same in every study and order              */
+struct bb_sweep_run {
+    char id[BB_SWEEP_RUN_ID];   /* of its content: the same in every study and order              */
     json_t *settings;           /* axis -> value, in the order of the axes                        */
     struct bb_argv words;       /* the command behind "busbar", without --json                    */
     struct bb_argv environment; /* "NAME=value", or "NAME": is not set                            */
@@ -28,13 +28,13 @@ struct bb_combination {
     double timeout_s; /* 0: none                                                        */
 };
 
-struct bb_combinations {
-    struct bb_combination *one;
+struct bb_sweep_runs {
+    struct bb_sweep_run *one;
     size_t n;
     json_t *axes; /* axis -> list of its values, in the order of the file           */
 };
 
-struct bb_combine_plan {
+struct bb_expand_plan {
     const struct bb_study_command *commands;
     size_t n_commands;
     const char *ranks; /* "2,4,8" in place of the file's top level, NULL                 */
@@ -43,14 +43,13 @@ struct bb_combine_plan {
 };
 
 /*
- * bb_combine - all combinations, in the order of the file, the last axis fastest. Refused, with -BB_EUSAGE and one
+ * bb_expand - all combinations, in the order of the file, the last axis fastest. Refused, with -BB_EUSAGE and one
  * line: more than plan->most; two that are the same; a command, word, option or value that busbar does not know (by
  * plan->commands); an unknown axis or value in leave_out or relative_to, a leave_out that leaves out nothing or
  * everything; ranks missing. release is fine on half-made ones.
  */
-int bb_combine(struct bb_combinations *c, const struct bb_study *study,
-               const struct bb_combine_plan *plan) BB_MUST_CHECK;
-void bb_combinations_release(struct bb_combinations *c);
+int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan) BB_MUST_CHECK;
+void bb_sweep_runs_release(struct bb_sweep_runs *c);
 
 /* bb_setting_text - a value of an axis for people and tables: "Ring", "1.5", "yes" for true, "-" for false and null;
  * control characters become blanks. */
@@ -58,7 +57,7 @@ void bb_combinations_release(struct bb_combinations *c);
 const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT]);
 
 /* bb_settings_text - "NCCL_ALGO=Ring ranks=4"; "the only one" without axes. */
-const char *bb_settings_text(const struct bb_combination *c, char *text, size_t size);
+const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t size);
 
 /* bb_settings_match - every axis in `wanted` has that value, or one of those, in `settings`. */
 bool bb_settings_match(const json_t *settings, const json_t *wanted);

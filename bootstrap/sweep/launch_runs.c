@@ -19,7 +19,7 @@ static const double TERM_S = 5; /* from the request to end to the end */
 
 static const char *const launchers[] = {"mpirun", "srun", "none"};
 
-static int choose_launcher(struct bb_starter *s, const json_t *launch, const char *with)
+static int choose_launcher(struct bb_launch_runs *s, const json_t *launch, const char *with)
 {
     const json_t *given = json_object_get(launch, "with");
 
@@ -31,13 +31,13 @@ static int choose_launcher(struct bb_starter *s, const json_t *launch, const cha
     return s->with ? bb_refuse_word("launcher", s->with, launchers, 3) : 0;
 }
 
-int bb_starter_init(struct bb_starter *s, const struct bb_study *study, const char *with, const char *hosts,
-                    const char *arguments, const char *program)
+int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
+                        const char *arguments, const char *program)
 {
     const json_t *launch = json_object_get(study->root, "launch");
     int rc;
 
-    *s = (struct bb_starter){.hosts = hosts};
+    *s = (struct bb_launch_runs){.hosts = hosts};
     TRY(choose_launcher(s, launch, with));
     if (!s->hosts)
         s->hosts = json_string_value(json_object_get(launch, "hosts"));
@@ -52,11 +52,11 @@ out:
     return rc;
 }
 
-void bb_starter_release(struct bb_starter *s)
+void bb_launch_runs_release(struct bb_launch_runs *s)
 {
     bb_argv_release(&s->arguments);
     free(s->program);
-    *s = (struct bb_starter){0};
+    *s = (struct bb_launch_runs){0};
 }
 
 /* A word of a launcher of the user's own, {ranks} replaced. */
@@ -70,7 +70,7 @@ static void add_own(struct bb_argv *words, const char *word, int ranks)
         bb_argv_add(words, "%s", word);
 }
 
-static void add_launcher(const struct bb_starter *s, const struct bb_combination *c, struct bb_argv *words)
+static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_run *c, struct bb_argv *words)
 {
     bool mpirun = s->with && strcmp(s->with, "mpirun") == 0;
 
@@ -97,8 +97,8 @@ static void add_launcher(const struct bb_starter *s, const struct bb_combination
     }
 }
 
-int bb_starter_words(const struct bb_starter *s, const struct bb_combination *c, const char *json,
-                     struct bb_argv *words)
+int bb_launch_runs_words(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
+                         struct bb_argv *words)
 {
     bool alone = s->with && strcmp(s->with, "none") == 0;
 
@@ -137,7 +137,7 @@ static void set_variables(const struct bb_argv *environment)
 }
 
 /* In the child. */
-static void become(const struct bb_combination *c, const struct bb_argv *words, int out, int err, const sigset_t *mask,
+static void become(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err, const sigset_t *mask,
                    pid_t parent)
 {
     int nowhere = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -224,8 +224,8 @@ static void block(sigset_t *signals, sigset_t *before)
     sigprocmask(SIG_BLOCK, signals, before);
 }
 
-int bb_starter_run(const struct bb_combination *c, const struct bb_argv *words, const char *out, const char *err,
-                   void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended)
+int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
+                       void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended)
 {
     struct waiting w = {.start_s = bb_now_s(), .limit_s = c->timeout_s};
     int out_fd = open_output(out), err_fd = out_fd < 0 ? -1 : open_output(err), rc = 0;

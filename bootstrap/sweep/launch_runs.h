@@ -7,7 +7,7 @@
 #include "bootstrap/sweep/expand.h"
 
 /* How combinations are started. Texts are borrowed. */
-struct bb_starter {
+struct bb_launch_runs {
     const char *with;         /* "mpirun", "srun", "none"; NULL: the words of `own`            */
     const json_t *own;        /* ["mpiexec", "-n", "{ranks}"]                                  */
     const char *hosts;        /* NULL: the launcher's choice                                   */
@@ -15,21 +15,21 @@ struct bb_starter {
     char *program;            /* busbar                                                        */
 };
 
-/* bb_starter_init - from the file's "launch" and the command line's words, which win (NULL: not given). with: a
+/* bb_launch_runs_init - from the file's "launch" and the command line's words, which win (NULL: not given). with: a
  * launcher by name. arguments: split at blanks. program NULL: this one. Returns 0, -BB_EUSAGE or -BB_EFAIL (said). */
-int bb_starter_init(struct bb_starter *s, const struct bb_study *study, const char *with, const char *hosts,
-                    const char *arguments, const char *program) BB_MUST_CHECK;
-void bb_starter_release(struct bb_starter *s);
+int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
+                        const char *arguments, const char *program) BB_MUST_CHECK;
+void bb_launch_runs_release(struct bb_launch_runs *s);
 
 /*
- * bb_starter_words - the whole command line of a combination, `json` the file for its result (NULL: left out).
+ * bb_launch_runs_words - the whole command line of a combination, `json` the file for its result (NULL: left out).
  *   mpirun   mpirun -n RANKS [--host HOSTS] ARGUMENTS -x NAME...  (Open MPI's: variables reach other hosts by -x)
  *   srun     srun -n RANKS [--nodelist HOSTS] ARGUMENTS           (takes the environment along by itself)
  *   none     nothing; one rank only, others are -BB_EUSAGE
  * A command that needs no launcher (plan) gets none.
  */
-int bb_starter_words(const struct bb_starter *s, const struct bb_combination *c, const char *json,
-                     struct bb_argv *words) BB_MUST_CHECK;
+int bb_launch_runs_words(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
+                         struct bb_argv *words) BB_MUST_CHECK;
 
 /* How a run ended. */
 struct bb_started {
@@ -39,12 +39,12 @@ struct bb_started {
 };
 
 /*
- * bb_starter_run - run words with the combination's variables, output to the files out and err, input from nowhere, in
+ * bb_launch_runs_run - run words with the combination's variables, output to the files out and err, input from nowhere, in
  * a process group of its own. When its time is up, or SIGINT, SIGTERM or SIGHUP comes, the group gets SIGTERM and, 5
  * seconds later, SIGKILL. Should this process die, the launcher gets SIGTERM. tick(arg, seconds) is called about five
  * times a second, NULL: not. Returns 0 whatever became of the run, or -BB_EFAIL when it could not even be tried (said).
  */
-int bb_starter_run(const struct bb_combination *c, const struct bb_argv *words, const char *out, const char *err,
-                   void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended) BB_MUST_CHECK;
+int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
+                       void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended) BB_MUST_CHECK;
 
 #endif

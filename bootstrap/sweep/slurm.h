@@ -9,8 +9,8 @@
 
 struct bb_slurm_plan {
     const struct bb_study *study;
-    const struct bb_starter *starter;
-    const struct bb_combination *const *wanted; /* [n] in order                                             */
+    const struct bb_launch_runs *starter;
+    const struct bb_sweep_run *const *wanted; /* [n] in order                                             */
     size_t n;
     const char *dir; /* of the results: absolute                                 */
 };

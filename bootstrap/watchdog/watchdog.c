@@ -1,4 +1,4 @@
-/* watchdog.c - the roll call as the main thread sees it: start, what it tells and asks, stop. */
+/* watchdog.c - the watchdog as the main thread sees it: start, what it tells and asks, stop. */
 #include "bootstrap/watchdog/watchdog.h"
 
 #include "bootstrap/base/clock.h"
@@ -17,10 +17,10 @@ static const double TELL_S = 0.5; /* for rank 0 to save its results */
 
 static void copy_text(char *to, const char *from)
 {
-    snprintf(to, BB_ROLL_TEXT, "%s", from);
+    snprintf(to, BB_WATCHDOG_TEXT, "%s", from);
 }
 
-static void poke(struct bb_rollcall *roll)
+static void poke(struct bb_watchdog *roll)
 {
     uint64_t one = 1;
 
@@ -29,7 +29,7 @@ static void poke(struct bb_rollcall *roll)
 }
 
 /* Waits for a flag of the roll under the lock, at most so long. */
-void bb_roll_await(struct bb_rollcall *roll, bool (*flag)(const struct bb_rollcall *), double patience_s)
+void bb_watchdog_await(struct bb_watchdog *roll, bool (*flag)(const struct bb_watchdog *), double patience_s)
 {
     double end_s = bb_now_s() + patience_s;
     struct timespec until = {.tv_sec = (time_t)end_s, .tv_nsec = (long)(1e9 * (end_s - (double)(time_t)end_s))};
@@ -41,7 +41,7 @@ void bb_roll_await(struct bb_rollcall *roll, bool (*flag)(const struct bb_rollca
 
 /* ---- start and stop ---- */
 
-static void init_locks(struct bb_rollcall *roll)
+static void init_locks(struct bb_watchdog *roll)
 {
     pthread_condattr_t attr;
 
@@ -53,12 +53,12 @@ static void init_locks(struct bb_rollcall *roll)
     pthread_condattr_destroy(&attr);
 }
 
-static void free_roll(struct bb_rollcall *roll)
+static void free_roll(struct bb_watchdog *roll)
 {
     for (int i = 0; i < roll->n_peers; i++) {
-        bb_roll_close(&roll->peers[i].link);
+        bb_watchdog_close(&roll->peers[i].link);
         if (roll->visitors)
-            bb_roll_close(&roll->visitors[i]);
+            bb_watchdog_close(&roll->visitors[i]);
     }
     for (int i = 0; i < 3; i++) {
         int fd = (int[]){roll->poke_fd, roll->signal_fd, roll->listen_fd}[i];
@@ -72,14 +72,14 @@ static void free_roll(struct bb_rollcall *roll)
     free(roll);
 }
 
-int bb_rollcall_start(struct bb_rollcall **out, double timeout_s)
+int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
 {
-    struct bb_rollcall *roll = calloc(1, sizeof(*roll));
+    struct bb_watchdog *roll = calloc(1, sizeof(*roll));
     sigset_t ours;
 
     *out = NULL;
     if (!roll)
-        return bb_err(BB_EFAIL, "roll call: no memory");
+        return bb_err(BB_EFAIL, "watchdog: no memory");
     init_locks(roll);
     sigemptyset(&ours);
     sigaddset(&ours, SIGTERM);
@@ -90,15 +90,15 @@ int bb_rollcall_start(struct bb_rollcall **out, double timeout_s)
     roll->listen_fd = -1;
     roll->poke_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     roll->signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (roll->poke_fd < 0 || roll->signal_fd < 0 || pthread_create(&roll->thread, NULL, bb_roll_thread, roll)) {
+    if (roll->poke_fd < 0 || roll->signal_fd < 0 || pthread_create(&roll->thread, NULL, bb_watchdog_thread, roll)) {
         free_roll(roll);
-        return bb_err(BB_EFAIL, "roll call: no thread: %s", strerror(errno));
+        return bb_err(BB_EFAIL, "watchdog: no thread: %s", strerror(errno));
     }
     *out = roll;
     return 0;
 }
 
-void bb_rollcall_stop(struct bb_rollcall *roll)
+void bb_watchdog_stop(struct bb_watchdog *roll)
 {
     bool hooks;
 
@@ -139,19 +139,19 @@ static void allow_files(int n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int bb_rollcall_serve(struct bb_rollcall *roll, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
-                      struct bb_roll_ticket *ticket)
+int bb_watchdog_serve(struct bb_watchdog *roll, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
+                      struct bb_watchdog_endpoint *ticket)
 {
     struct bb_peer *peers = new_peers(size);
-    struct bb_roll_link *visitors = calloc((size_t)size, sizeof(*visitors));
+    struct bb_watchdog_link *visitors = calloc((size_t)size, sizeof(*visitors));
     int fd = -1, rc;
 
     if (!peers || !visitors) {
-        rc = bb_err(BB_EFAIL, "roll call: no memory for %d ranks", size);
+        rc = bb_err(BB_EFAIL, "watchdog: no memory for %d ranks", size);
         goto out;
     }
     allow_files(size);
-    TRY(bb_roll_listen(one_host, ticket, &fd));
+    TRY(bb_watchdog_listen(one_host, ticket, &fd));
     for (int i = 0; i < size; i++)
         visitors[i].fd = -1;
     peers[0].joined = true;
@@ -171,15 +171,15 @@ out:
     return rc;
 }
 
-void bb_rollcall_attend(struct bb_rollcall *roll, int rank, int size, char (*hosts)[BB_HOST_TEXT],
-                        const struct bb_roll_ticket *ticket)
+void bb_watchdog_join(struct bb_watchdog *roll, int rank, int size, char (*hosts)[BB_HOST_TEXT],
+                      const struct bb_watchdog_endpoint *ticket)
 {
     struct bb_peer *peer = new_peers(1);
 
-    bool attended = peer && bb_roll_dial(ticket, (uint32_t)rank, &peer->link) == 0;
+    bool attended = peer && bb_watchdog_dial(ticket, (uint32_t)rank, &peer->link) == 0;
 
     if (!attended)
-        bb_warn("roll call: rank 0 (%s) cannot be reached: a hang will not be explained from here", hosts[0]);
+        bb_warn("watchdog: rank 0 (%s) cannot be reached: a hang will not be explained from here", hosts[0]);
     pthread_mutex_lock(&roll->lock);
     roll->attended = attended;
     roll->hosts = hosts;
@@ -193,7 +193,7 @@ void bb_rollcall_attend(struct bb_rollcall *roll, int rank, int size, char (*hos
 
 /* ---- the main thread's side ---- */
 
-void bb_rollcall_reached(struct bb_rollcall *roll, const char *step)
+void bb_watchdog_reached(struct bb_watchdog *roll, const char *step)
 {
     bool news_due;
 
@@ -202,13 +202,13 @@ void bb_rollcall_reached(struct bb_rollcall *roll, const char *step)
     roll->changed = true;
     copy_text(roll->mine.text, step);
     roll->mine.wait[0] = '\0';
-    news_due = bb_now_s() - roll->sent_s >= BB_ROLL_STATE_S;
+    news_due = bb_now_s() - roll->sent_s >= BB_WATCHDOG_STATE_S;
     pthread_mutex_unlock(&roll->lock);
     if (news_due)
         poke(roll); /* steps that follow fast wait for the thread's next round */
 }
 
-void bb_rollcall_waiting(struct bb_rollcall *roll, const char *what)
+void bb_watchdog_waiting(struct bb_watchdog *roll, const char *what)
 {
     pthread_mutex_lock(&roll->lock);
     copy_text(roll->mine.wait, what ? what : "");
@@ -216,36 +216,36 @@ void bb_rollcall_waiting(struct bb_rollcall *roll, const char *what)
     pthread_mutex_unlock(&roll->lock);
 }
 
-void bb_rollcall_guard(struct bb_rollcall *roll, const char *what)
+void bb_watchdog_guard(struct bb_watchdog *roll, const char *what)
 {
     pthread_mutex_lock(&roll->lock);
     roll->guard = what;
     roll->guard_end_s = bb_now_s() + roll->timeout_s;
     pthread_mutex_unlock(&roll->lock);
-    bb_rollcall_waiting(roll, what);
+    bb_watchdog_waiting(roll, what);
 }
 
-int bb_rollcall_ending(const struct bb_rollcall *roll)
+int bb_watchdog_ending(const struct bb_watchdog *roll)
 {
     return atomic_load_explicit(&roll->ending, memory_order_relaxed);
 }
 
-static bool is_ending(const struct bb_rollcall *roll)
+static bool is_ending(const struct bb_watchdog *roll)
 {
     return roll->ending != 0;
 }
 
-static bool is_dismissed(const struct bb_rollcall *roll)
+static bool is_dismissed(const struct bb_watchdog *roll)
 {
     return roll->left || (roll->n_peers > 0 && roll->peers[0].link.fd < 0);
 }
 
-static bool is_over(const struct bb_rollcall *roll)
+static bool is_over(const struct bb_watchdog *roll)
 {
     return roll->left || roll->ending;
 }
 
-int bb_rollcall_expired(struct bb_rollcall *roll, const char *what)
+int bb_watchdog_expired(struct bb_watchdog *roll, const char *what)
 {
     int rc;
 
@@ -254,13 +254,13 @@ int bb_rollcall_expired(struct bb_rollcall *roll, const char *what)
     roll->hung = true;
     roll->hang_s = bb_now_s();
     poke(roll);
-    bb_roll_await(roll, is_ending, 2 * BB_ROLL_ANSWER_S);
+    bb_watchdog_await(roll, is_ending, 2 * BB_WATCHDOG_ANSWER_S);
     rc = roll->ending ? roll->ending : -BB_ETIMEOUT;
     pthread_mutex_unlock(&roll->lock);
     return rc;
 }
 
-static bool all_joined(const struct bb_rollcall *roll)
+static bool all_joined(const struct bb_watchdog *roll)
 {
     for (int r = 0; r < roll->n_peers; r++)
         if (!roll->peers[r].joined)
@@ -269,15 +269,15 @@ static bool all_joined(const struct bb_rollcall *roll)
 }
 
 /* rank 0, when its results are safe: now the others may leave too. */
-static void dismiss(struct bb_rollcall *roll)
+static void dismiss(struct bb_watchdog *roll)
 {
-    struct bb_roll_msg bye = bb_roll_msg(ROLL_BYE, 0, 0);
+    struct bb_watchdog_msg bye = bb_watchdog_msg(WATCHDOG_BYE, 0, 0);
 
     for (int r = 1; r < roll->n_peers; r++)
-        bb_roll_send(&roll->peers[r].link, &bye, 0.01);
+        bb_watchdog_send(&roll->peers[r].link, &bye, 0.01);
 }
 
-bool bb_rollcall_fail(struct bb_rollcall *roll, int code)
+bool bb_watchdog_fail(struct bb_watchdog *roll, int code)
 {
     bool told;
 
@@ -287,29 +287,29 @@ bool bb_rollcall_fail(struct bb_rollcall *roll, int code)
     pthread_cond_broadcast(&roll->news);
     poke(roll);
     if (roll->rank == 0) {
-        bb_roll_await(roll, is_ending, TELL_S);
+        bb_watchdog_await(roll, is_ending, TELL_S);
         dismiss(roll);
         told = all_joined(roll);
     } else {
-        bb_roll_await(roll, is_dismissed, TELL_S);
+        bb_watchdog_await(roll, is_dismissed, TELL_S);
         told = roll->end_heard || (roll->attended && roll->peers[0].link.fd < 0);
     }
     pthread_mutex_unlock(&roll->lock);
     return told;
 }
 
-void bb_rollcall_leave(struct bb_rollcall *roll)
+void bb_watchdog_leave(struct bb_watchdog *roll)
 {
     pthread_mutex_lock(&roll->lock);
     roll->leaving = true;
     poke(roll);
-    bb_roll_await(roll, is_over, roll->timeout_s);
+    bb_watchdog_await(roll, is_over, roll->timeout_s);
     pthread_mutex_unlock(&roll->lock);
 }
 
 /* ---- hooks ---- */
 
-int bb_rollcall_hook(struct bb_rollcall *roll, enum bb_roll_when when, bb_at_end *fn, void *arg)
+int bb_watchdog_hook(struct bb_watchdog *roll, enum bb_watchdog_when when, bb_at_end *fn, void *arg)
 {
     int rc = 0;
 
@@ -322,7 +322,7 @@ int bb_rollcall_hook(struct bb_rollcall *roll, enum bb_roll_when when, bb_at_end
     return rc;
 }
 
-void bb_rollcall_forget(struct bb_rollcall *roll, bb_at_end *fn, void *arg)
+void bb_watchdog_forget(struct bb_watchdog *roll, bb_at_end *fn, void *arg)
 {
     int kept = 0;
 

@@ -20,51 +20,51 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-struct bb_rollcall;
+struct bb_watchdog;
 
 /* Where rank 0 is reached; plain data, to be broadcast. */
-#define BB_ROLL_ADDRESSES 8
-struct bb_roll_ticket {
+#define BB_WATCHDOG_ADDRESSES 8
+struct bb_watchdog_endpoint {
     uint64_t token;
     int n;
-    struct sockaddr_storage at[BB_ROLL_ADDRESSES];
+    struct sockaddr_storage at[BB_WATCHDOG_ADDRESSES];
 };
 
-/* bb_rollcall_start - the thread of this rank, alone at first: guard, signals and hooks work. Blocks SIGTERM and
+/* bb_watchdog_start - the thread of this rank, alone at first: guard, signals and hooks work. Blocks SIGTERM and
  * SIGINT. */
-int bb_rollcall_start(struct bb_rollcall **roll, double timeout_s) BB_MUST_CHECK;
+int bb_watchdog_start(struct bb_watchdog **roll, double timeout_s) BB_MUST_CHECK;
 
-/* bb_rollcall_serve - rank 0: listen, on loopback when all ranks are on one host. hosts [size] must outlive roll. */
-int bb_rollcall_serve(struct bb_rollcall *roll, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
-                      struct bb_roll_ticket *ticket) BB_MUST_CHECK;
+/* bb_watchdog_serve - rank 0: listen, on loopback when all ranks are on one host. hosts [size] must outlive roll. */
+int bb_watchdog_serve(struct bb_watchdog *roll, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
+                      struct bb_watchdog_endpoint *ticket) BB_MUST_CHECK;
 
-/* bb_rollcall_attend - other ranks: join rank 0. When no address answers: a warning, and this rank is on its own. */
-void bb_rollcall_attend(struct bb_rollcall *roll, int rank, int size, char (*hosts)[BB_HOST_TEXT],
-                        const struct bb_roll_ticket *ticket);
+/* bb_watchdog_join - other ranks: join rank 0. When no address answers: a warning, and this rank is on its own. */
+void bb_watchdog_join(struct bb_watchdog *roll, int rank, int size, char (*hosts)[BB_HOST_TEXT],
+                      const struct bb_watchdog_endpoint *ticket);
 
-void bb_rollcall_reached(struct bb_rollcall *roll, const char *step);
-void bb_rollcall_waiting(struct bb_rollcall *roll, const char *what); /* NULL: no more */
-void bb_rollcall_guard(struct bb_rollcall *roll, const char *what);   /* NULL: no more */
-int bb_rollcall_ending(const struct bb_rollcall *roll);
+void bb_watchdog_reached(struct bb_watchdog *roll, const char *step);
+void bb_watchdog_waiting(struct bb_watchdog *roll, const char *what); /* NULL: no more */
+void bb_watchdog_guard(struct bb_watchdog *roll, const char *what);   /* NULL: no more */
+int bb_watchdog_ending(const struct bb_watchdog *roll);
 
-/* bb_rollcall_expired - a wait of this rank ran out: report it and return the code with which the job ends. */
-int bb_rollcall_expired(struct bb_rollcall *roll, const char *what) BB_MUST_CHECK;
+/* bb_watchdog_expired - a wait of this rank ran out: report it and return the code with which the job ends. */
+int bb_watchdog_expired(struct bb_watchdog *roll, const char *what) BB_MUST_CHECK;
 
 /*
- * bb_rollcall_fail - this rank ends with exit code `code`, or with the one with which the job is ending already, and
+ * bb_watchdog_fail - this rank ends with exit code `code`, or with the one with which the job is ending already, and
  * its results are safe. Ranks but 0 wait for rank 0 to come here as well, half a second at most, since mpirun kills all
  * soon after the first is gone. True when all are known to end by themselves, so that nobody need be aborted.
  */
-bool bb_rollcall_fail(struct bb_rollcall *roll, int code);
+bool bb_watchdog_fail(struct bb_watchdog *roll, int code);
 
-/* bb_rollcall_leave - this rank is done; returns when all are, or when the timeout is over. */
-void bb_rollcall_leave(struct bb_rollcall *roll);
+/* bb_watchdog_leave - this rank is done; returns when all are, or when the timeout is over. */
+void bb_watchdog_leave(struct bb_watchdog *roll);
 
-/* bb_rollcall_stop - end the thread and free. NULL is fine. */
-void bb_rollcall_stop(struct bb_rollcall *roll);
+/* bb_watchdog_stop - end the thread and free. NULL is fine. */
+void bb_watchdog_stop(struct bb_watchdog *roll);
 
-enum bb_roll_when { BB_ROLL_AT_ONCE, BB_ROLL_STUCK };
-int bb_rollcall_hook(struct bb_rollcall *roll, enum bb_roll_when when, bb_at_end *fn, void *arg) BB_MUST_CHECK;
-void bb_rollcall_forget(struct bb_rollcall *roll, bb_at_end *fn, void *arg);
+enum bb_watchdog_when { BB_WATCHDOG_AT_ONCE, BB_WATCHDOG_STUCK };
+int bb_watchdog_hook(struct bb_watchdog *roll, enum bb_watchdog_when when, bb_at_end *fn, void *arg) BB_MUST_CHECK;
+void bb_watchdog_forget(struct bb_watchdog *roll, bb_at_end *fn, void *arg);
 
 #endif

@@ -1,4 +1,4 @@
-/* watchdog_internal.h - the inside of the roll call: messages and links (watchdog_net.c), verdicts
+/* watchdog_internal.h - the inside of the watchdog: messages and links (watchdog_net.c), verdicts
  * (watchdog_verdict.c), the thread (watchdog.c). */
 #ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
 #define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
@@ -9,21 +9,29 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-enum bb_roll_kind { ROLL_HELLO = 1, ROLL_STATE, ROLL_HANG, ROLL_ASK, ROLL_FAIL, ROLL_BYE, ROLL_END };
+enum bb_watchdog_kind {
+    WATCHDOG_HELLO = 1,
+    WATCHDOG_STATE,
+    WATCHDOG_HANG,
+    WATCHDOG_ASK,
+    WATCHDOG_FAIL,
+    WATCHDOG_BYE,
+    WATCHDOG_END
+};
 
-#define BB_ROLL_TEXT     96
-#define BB_ROLL_STATE_S  0.1 /* least time between two news of a rank's steps */
-#define BB_ROLL_ANSWER_S 3.0 /* when a rank hangs, rank 0 must have judged by then */
+#define BB_WATCHDOG_TEXT     96
+#define BB_WATCHDOG_STATE_S  0.1 /* least time between two news of a rank's steps */
+#define BB_WATCHDOG_ANSWER_S 3.0 /* when a rank hangs, rank 0 must have judged by then */
 
 /* What is known of a rank: number and text of its last step, what it waits for ("" nothing). */
 struct bb_seen {
     uint32_t step;
-    char text[BB_ROLL_TEXT];
-    char wait[BB_ROLL_TEXT];
+    char text[BB_WATCHDOG_TEXT];
+    char wait[BB_WATCHDOG_TEXT];
 };
 
 /* One message; the machines of a run have one byte order. */
-struct bb_roll_msg {
+struct bb_watchdog_msg {
     uint32_t magic;
     uint16_t kind;
     int16_t code; /* exit code of FAIL and END */
@@ -33,25 +41,26 @@ struct bb_roll_msg {
 };
 
 /* A connection and what has come of its next message. fd -1: none. */
-struct bb_roll_link {
+struct bb_watchdog_link {
     int fd;
     size_t have;
-    struct bb_roll_msg in;
+    struct bb_watchdog_msg in;
 };
 
-int bb_roll_listen(bool loopback, struct bb_roll_ticket *ticket, int *fd) BB_MUST_CHECK;
-int bb_roll_dial(const struct bb_roll_ticket *ticket, uint32_t rank, struct bb_roll_link *link) BB_MUST_CHECK;
-int bb_roll_accept(int listen_fd);
+int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int *fd) BB_MUST_CHECK;
+int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank,
+                     struct bb_watchdog_link *link) BB_MUST_CHECK;
+int bb_watchdog_accept(int listen_fd);
 /* 0; -1: gone, or not taken within patience_s. A message is sent whole or not at all. */
-int bb_roll_send(struct bb_roll_link *link, const struct bb_roll_msg *msg, double patience_s);
+int bb_watchdog_send(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, double patience_s);
 /* 1: *msg is one; 0: nothing (more) yet; -1: closed, or nonsense came. */
-int bb_roll_receive(struct bb_roll_link *link, struct bb_roll_msg *msg);
-void bb_roll_close(struct bb_roll_link *link);
-struct bb_roll_msg bb_roll_msg(enum bb_roll_kind kind, uint32_t rank, int code);
+int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg);
+void bb_watchdog_close(struct bb_watchdog_link *link);
+struct bb_watchdog_msg bb_watchdog_msg(enum bb_watchdog_kind kind, uint32_t rank, int code);
 
 /* Rank 0 has one per rank; the others have one, for rank 0. */
 struct bb_peer {
-    struct bb_roll_link link;
+    struct bb_watchdog_link link;
     struct bb_seen seen;
     bool joined, hung, done; /* done: said BYE or FAIL, its end of the connection may close */
     bool lost;
@@ -59,13 +68,13 @@ struct bb_peer {
 };
 
 struct bb_hook {
-    enum bb_roll_when when;
+    enum bb_watchdog_when when;
     bb_at_end *fn;
     void *arg;
 };
 #define BB_HOOKS_MAX 64
 
-struct bb_rollcall {
+struct bb_watchdog {
     pthread_t thread;
     pthread_mutex_t lock; /* everything below, but the hooks */
     pthread_cond_t news;  /* ending or left has changed */
@@ -99,23 +108,23 @@ struct bb_rollcall {
 
     struct bb_peer *peers; /* rank 0: [size], the others: [1] */
     int n_peers;
-    struct bb_roll_link *visitors; /* rank 0: [n_peers] connections that have not said HELLO yet */
+    struct bb_watchdog_link *visitors; /* rank 0: [n_peers] connections that have not said HELLO yet */
 
     pthread_mutex_t hooks_lock;
     struct bb_hook hooks[BB_HOOKS_MAX];
     int n_hooks;
 };
 
-void *bb_roll_thread(void *roll);
+void *bb_watchdog_thread(void *roll);
 
-/* bb_roll_await - with the lock held: wait for a flag of the roll, at most so long. */
-void bb_roll_await(struct bb_rollcall *roll, bool (*flag)(const struct bb_rollcall *), double patience_s);
+/* bb_watchdog_await - with the lock held: wait for a flag of the roll, at most so long. */
+void bb_watchdog_await(struct bb_watchdog *roll, bool (*flag)(const struct bb_watchdog *), double patience_s);
 
 /* All with the lock held. */
-void bb_roll_end(struct bb_rollcall *roll, int code);     /* the job ends with this exit code: tell everybody */
-void bb_roll_judge_hang(struct bb_rollcall *roll);        /* rank 0: name the ranks that did not arrive */
-void bb_roll_judge_lost(struct bb_rollcall *roll);        /* rank 0: name the ranks that are lost */
-void bb_roll_judge_alone(struct bb_rollcall *roll);       /* this rank hangs, and rank 0 is not there to judge */
-void bb_roll_judge_server_lost(struct bb_rollcall *roll); /* rank 0 is the lost one */
+void bb_watchdog_end(struct bb_watchdog *roll, int code);     /* the job ends with this exit code: tell everybody */
+void bb_watchdog_judge_hang(struct bb_watchdog *roll);        /* rank 0: name the ranks that did not arrive */
+void bb_watchdog_judge_lost(struct bb_watchdog *roll);        /* rank 0: name the ranks that are lost */
+void bb_watchdog_judge_alone(struct bb_watchdog *roll);       /* this rank hangs, and rank 0 is not there to judge */
+void bb_watchdog_judge_server_lost(struct bb_watchdog *roll); /* rank 0 is the lost one */
 
 #endif

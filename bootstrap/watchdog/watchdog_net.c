@@ -1,4 +1,4 @@
-/* watchdog_net.c - the roll call's sockets: listen, dial, whole messages. */
+/* watchdog_net.c - the watchdog's sockets: listen, dial, whole messages. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const uint32_t ROLL_MAGIC = 0xbb0ca112;
+static const uint32_t WATCHDOG_MAGIC = 0xbb0ca112;
 
 static socklen_t address_length(int family)
 {
@@ -57,13 +57,13 @@ static int listen_at(struct sockaddr_storage *at)
 }
 
 /* Addresses of this host that another one could reach: interfaces that are up, no loopback, no link-local. */
-static void list_addresses(struct bb_roll_ticket *ticket, int family, in_port_t port)
+static void list_addresses(struct bb_watchdog_endpoint *ticket, int family, in_port_t port)
 {
     struct ifaddrs *all, *i;
 
     if (getifaddrs(&all))
         return;
-    for (i = all; i && ticket->n < BB_ROLL_ADDRESSES; i = i->ifa_next) {
+    for (i = all; i && ticket->n < BB_WATCHDOG_ADDRESSES; i = i->ifa_next) {
         struct sockaddr_storage *at = &ticket->at[ticket->n];
 
         if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) ||
@@ -78,7 +78,7 @@ static void list_addresses(struct bb_roll_ticket *ticket, int family, in_port_t 
     freeifaddrs(all);
 }
 
-static int listen_loopback(struct bb_roll_ticket *ticket)
+static int listen_loopback(struct bb_watchdog_endpoint *ticket)
 {
     struct sockaddr_in *at = (struct sockaddr_in *)&ticket->at[0];
 
@@ -89,7 +89,7 @@ static int listen_loopback(struct bb_roll_ticket *ticket)
 }
 
 /* One socket for both families where the system has IPv6, else IPv4 alone. */
-static int listen_everywhere(struct bb_roll_ticket *ticket)
+static int listen_everywhere(struct bb_watchdog_endpoint *ticket)
 {
     struct sockaddr_storage any6 = {.ss_family = AF_INET6}, any4 = {.ss_family = AF_INET};
     int fd = listen_at(&any6);
@@ -104,18 +104,18 @@ static int listen_everywhere(struct bb_roll_ticket *ticket)
     return fd;
 }
 
-int bb_roll_listen(bool loopback, struct bb_roll_ticket *ticket, int *fd)
+int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int *fd)
 {
     memset(ticket, 0, sizeof(*ticket));
     if (getrandom(&ticket->token, sizeof(ticket->token), 0) != sizeof(ticket->token))
-        return bb_err(BB_EFAIL, "roll call: no random numbers: %s", strerror(errno));
+        return bb_err(BB_EFAIL, "watchdog: no random numbers: %s", strerror(errno));
     *fd = loopback ? listen_loopback(ticket) : listen_everywhere(ticket);
     if (*fd < 0)
-        return bb_err(BB_EFAIL, "roll call: cannot listen: %s", strerror(errno));
+        return bb_err(BB_EFAIL, "watchdog: cannot listen: %s", strerror(errno));
     return 0;
 }
 
-int bb_roll_accept(int listen_fd)
+int bb_watchdog_accept(int listen_fd)
 {
     int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -155,35 +155,35 @@ out:
 }
 
 /* Say HELLO and hear it back: another host may have the same private address. */
-static int greet(struct bb_roll_link *link, uint32_t rank, uint64_t token, double patience_s)
+static int greet(struct bb_watchdog_link *link, uint32_t rank, uint64_t token, double patience_s)
 {
-    struct bb_roll_msg hello = bb_roll_msg(ROLL_HELLO, rank, 0), back;
+    struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, rank, 0), back;
     double end_s = bb_now_s() + patience_s;
     int got = 0;
 
     hello.token = token;
-    if (bb_roll_send(link, &hello, patience_s))
+    if (bb_watchdog_send(link, &hello, patience_s))
         return -1;
     while (got == 0 && bb_now_s() < end_s)
         if (ready_for(link->fd, POLLIN, end_s - bb_now_s()))
-            got = bb_roll_receive(link, &back);
-    return got == 1 && back.kind == ROLL_HELLO && back.token == token ? 0 : -1;
+            got = bb_watchdog_receive(link, &back);
+    return got == 1 && back.kind == WATCHDOG_HELLO && back.token == token ? 0 : -1;
 }
 
-int bb_roll_dial(const struct bb_roll_ticket *ticket, uint32_t rank, struct bb_roll_link *link)
+int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank, struct bb_watchdog_link *link)
 {
     enum { CONNECT_S = 3, ANSWER_S = 10 };
 
     for (int i = 0; i < ticket->n; i++) {
-        *link = (struct bb_roll_link){.fd = connect_to(&ticket->at[i], CONNECT_S)};
+        *link = (struct bb_watchdog_link){.fd = connect_to(&ticket->at[i], CONNECT_S)};
         if (link->fd >= 0 && greet(link, rank, ticket->token, ANSWER_S) == 0)
             return 0;
-        bb_roll_close(link);
+        bb_watchdog_close(link);
     }
     return -BB_EFAIL;
 }
 
-int bb_roll_send(struct bb_roll_link *link, const struct bb_roll_msg *msg, double patience_s)
+int bb_watchdog_send(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, double patience_s)
 {
     size_t done = 0;
     double end_s = bb_now_s() + patience_s;
@@ -204,7 +204,7 @@ int bb_roll_send(struct bb_roll_link *link, const struct bb_roll_msg *msg, doubl
     return done == sizeof(*msg) ? 0 : -1;
 }
 
-int bb_roll_receive(struct bb_roll_link *link, struct bb_roll_msg *msg)
+int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg)
 {
     char *at = (char *)&link->in;
     ssize_t n = recv(link->fd, at + link->have, sizeof(link->in) - link->have, MSG_DONTWAIT);
@@ -214,15 +214,15 @@ int bb_roll_receive(struct bb_roll_link *link, struct bb_roll_msg *msg)
     link->have += n > 0 ? (size_t)n : 0;
     if (link->have < sizeof(link->in))
         return 0;
-    if (link->in.magic != ROLL_MAGIC)
+    if (link->in.magic != WATCHDOG_MAGIC)
         return -1;
     link->have = 0;
     *msg = link->in;
-    msg->seen.text[BB_ROLL_TEXT - 1] = msg->seen.wait[BB_ROLL_TEXT - 1] = '\0';
+    msg->seen.text[BB_WATCHDOG_TEXT - 1] = msg->seen.wait[BB_WATCHDOG_TEXT - 1] = '\0';
     return 1;
 }
 
-void bb_roll_close(struct bb_roll_link *link)
+void bb_watchdog_close(struct bb_watchdog_link *link)
 {
     if (link->fd >= 0)
         close(link->fd);
@@ -230,12 +230,12 @@ void bb_roll_close(struct bb_roll_link *link)
     link->have = 0;
 }
 
-struct bb_roll_msg bb_roll_msg(enum bb_roll_kind kind, uint32_t rank, int code)
+struct bb_watchdog_msg bb_watchdog_msg(enum bb_watchdog_kind kind, uint32_t rank, int code)
 {
-    struct bb_roll_msg msg;
+    struct bb_watchdog_msg msg;
 
     memset(&msg, 0, sizeof(msg)); /* the padding travels too */
-    msg.magic = ROLL_MAGIC;
+    msg.magic = WATCHDOG_MAGIC;
     msg.kind = (uint16_t)kind;
     msg.code = (int16_t)code;
     msg.rank = rank;

@@ -1,5 +1,5 @@
 /*
- * watchdog_thread.c - the thread of the roll call: takes messages, sees what time brings, ends the process. It holds
+ * watchdog_thread.c - the thread of the watchdog: takes messages, sees what time brings, ends the process. It holds
  * the lock except while it sleeps in poll; nothing under the lock blocks for more than a moment.
  */
 #include "bootstrap/base/clock.h"
@@ -18,9 +18,9 @@ static const double GATHER_LOST_S = 0.05;
 static const double STUCK_S = 0.3; /* after the end was decided */
 static const double EXIT_S = 0.8;
 
-static struct bb_roll_msg state_msg(const struct bb_rollcall *roll, enum bb_roll_kind kind, int code)
+static struct bb_watchdog_msg state_msg(const struct bb_watchdog *roll, enum bb_watchdog_kind kind, int code)
 {
-    struct bb_roll_msg msg = bb_roll_msg(kind, (uint32_t)roll->rank, code);
+    struct bb_watchdog_msg msg = bb_watchdog_msg(kind, (uint32_t)roll->rank, code);
 
     msg.seen = roll->mine;
     return msg;
@@ -28,7 +28,7 @@ static struct bb_roll_msg state_msg(const struct bb_rollcall *roll, enum bb_roll
 
 /* ---- hooks: run by a thread of their own, so that a file system or NCCL that hangs cannot keep the process ---- */
 
-static void run_hooks(struct bb_rollcall *roll, enum bb_roll_when when)
+static void run_hooks(struct bb_watchdog *roll, enum bb_watchdog_when when)
 {
     pthread_mutex_lock(&roll->hooks_lock);
     for (int i = roll->n_hooks - 1; i >= 0; i--)
@@ -37,30 +37,30 @@ static void run_hooks(struct bb_rollcall *roll, enum bb_roll_when when)
     pthread_mutex_unlock(&roll->hooks_lock);
 }
 
-static bool is_releasing(const struct bb_rollcall *roll)
+static bool is_releasing(const struct bb_watchdog *roll)
 {
     return roll->releasing;
 }
 
 static void *hooks_thread(void *arg)
 {
-    struct bb_rollcall *roll = arg;
+    struct bb_watchdog *roll = arg;
     bool releasing;
 
-    run_hooks(roll, BB_ROLL_AT_ONCE);
+    run_hooks(roll, BB_WATCHDOG_AT_ONCE);
     fflush(stdout); /* what was printed so far: _exit would lose it */
     pthread_mutex_lock(&roll->lock);
-    bb_roll_await(roll, is_releasing, STUCK_S);
+    bb_watchdog_await(roll, is_releasing, STUCK_S);
     releasing = roll->releasing;
     pthread_mutex_unlock(&roll->lock);
     if (!releasing)
-        run_hooks(roll, BB_ROLL_STUCK);
+        run_hooks(roll, BB_WATCHDOG_STUCK);
     return NULL;
 }
 
 /* ---- messages ---- */
 
-static void take_fail(struct bb_rollcall *roll, struct bb_peer *peer, int code)
+static void take_fail(struct bb_watchdog *roll, struct bb_peer *peer, int code)
 {
     int rank = (int)(peer - roll->peers);
 
@@ -68,24 +68,24 @@ static void take_fail(struct bb_rollcall *roll, struct bb_peer *peer, int code)
     if (!roll->ending && !roll->failing && !roll->signal)
         bb_err((enum bb_error)code, "rank %d (%s) failed, the job ends with exit code %d", rank, roll->hosts[rank],
                code);
-    bb_roll_end(roll, code);
+    bb_watchdog_end(roll, code);
 }
 
 /* rank 0, at the first hang: whoever does not answer is worse off than those who wait. */
-static void ask_all(struct bb_rollcall *roll)
+static void ask_all(struct bb_watchdog *roll)
 {
-    struct bb_roll_msg ask = bb_roll_msg(ROLL_ASK, 0, 0);
+    struct bb_watchdog_msg ask = bb_watchdog_msg(WATCHDOG_ASK, 0, 0);
 
     if (roll->judge_s > 0)
         return;
     roll->judge_s = bb_now_s() + GATHER_S;
     for (int r = 0; r < roll->n_peers; r++) {
         roll->peers[r].answered = r == 0 || roll->peers[r].link.fd < 0; /* nothing is to come from there */
-        bb_roll_send(&roll->peers[r].link, &ask, 0.01);
+        bb_watchdog_send(&roll->peers[r].link, &ask, 0.01);
     }
 }
 
-static bool all_answered(const struct bb_rollcall *roll)
+static bool all_answered(const struct bb_watchdog *roll)
 {
     for (int r = 0; r < roll->n_peers; r++)
         if (!roll->peers[r].answered)
@@ -93,44 +93,44 @@ static bool all_answered(const struct bb_rollcall *roll)
     return true;
 }
 
-static void take(struct bb_rollcall *roll, struct bb_peer *peer, const struct bb_roll_msg *msg)
+static void take(struct bb_watchdog *roll, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
 {
     switch (msg->kind) {
-    case ROLL_HANG:
+    case WATCHDOG_HANG:
         peer->hung = true;
         ask_all(roll);
         /* fall through */
-    case ROLL_STATE:
+    case WATCHDOG_STATE:
         peer->seen = msg->seen;
         peer->answered = true;
         break;
-    case ROLL_ASK:
+    case WATCHDOG_ASK:
         roll->changed = true;
         roll->sent_s = 0;
         break;
-    case ROLL_FAIL:
+    case WATCHDOG_FAIL:
         take_fail(roll, peer, msg->code);
         break;
-    case ROLL_BYE:
+    case WATCHDOG_BYE:
         peer->done = true;
         roll->left = roll->left || roll->rank != 0; /* rank 0's BYE is for all */
         pthread_cond_broadcast(&roll->news);
         break;
-    case ROLL_END:
+    case WATCHDOG_END:
         roll->end_heard = true;
-        bb_roll_end(roll, msg->code);
+        bb_watchdog_end(roll, msg->code);
         break;
     }
 }
 
-static void take_loss(struct bb_rollcall *roll, struct bb_peer *peer)
+static void take_loss(struct bb_watchdog *roll, struct bb_peer *peer)
 {
-    bb_roll_close(&peer->link);
+    bb_watchdog_close(&peer->link);
     pthread_cond_broadcast(&roll->news);
     if (peer->done || roll->ending || roll->left)
         return;
     if (roll->rank != 0) {
-        bb_roll_judge_server_lost(roll);
+        bb_watchdog_judge_server_lost(roll);
         return;
     }
     peer->lost = true;
@@ -138,12 +138,12 @@ static void take_loss(struct bb_rollcall *roll, struct bb_peer *peer)
         roll->lost_s = bb_now_s() + GATHER_LOST_S;
 }
 
-static void read_peer(struct bb_rollcall *roll, struct bb_peer *peer)
+static void read_peer(struct bb_watchdog *roll, struct bb_peer *peer)
 {
-    struct bb_roll_msg msg;
+    struct bb_watchdog_msg msg;
     int got;
 
-    while (peer->link.fd >= 0 && (got = bb_roll_receive(&peer->link, &msg)) != 0) {
+    while (peer->link.fd >= 0 && (got = bb_watchdog_receive(&peer->link, &msg)) != 0) {
         if (got > 0)
             take(roll, peer, &msg);
         else
@@ -152,17 +152,17 @@ static void read_peer(struct bb_rollcall *roll, struct bb_peer *peer)
 }
 
 /* A visitor that knows the token and a free rank becomes that rank's peer; any other is shown the door. */
-static void read_visitor(struct bb_rollcall *roll, struct bb_roll_link *visitor)
+static void read_visitor(struct bb_watchdog *roll, struct bb_watchdog_link *visitor)
 {
-    struct bb_roll_msg msg, hello = bb_roll_msg(ROLL_HELLO, 0, 0);
-    int got = bb_roll_receive(visitor, &msg);
+    struct bb_watchdog_msg msg, hello = bb_watchdog_msg(WATCHDOG_HELLO, 0, 0);
+    int got = bb_watchdog_receive(visitor, &msg);
     struct bb_peer *peer;
 
     if (got == 0)
         return;
-    if (got < 0 || msg.kind != ROLL_HELLO || msg.token != roll->token || msg.rank == 0 ||
+    if (got < 0 || msg.kind != WATCHDOG_HELLO || msg.token != roll->token || msg.rank == 0 ||
         msg.rank >= (uint32_t)roll->size || roll->peers[msg.rank].joined) {
-        bb_roll_close(visitor);
+        bb_watchdog_close(visitor);
         return;
     }
     peer = &roll->peers[msg.rank];
@@ -170,14 +170,14 @@ static void read_visitor(struct bb_rollcall *roll, struct bb_roll_link *visitor)
     peer->joined = true;
     visitor->fd = -1;
     hello.token = roll->token;
-    bb_roll_send(&peer->link, &hello, 0.1);
+    bb_watchdog_send(&peer->link, &hello, 0.1);
 }
 
-static void admit(struct bb_rollcall *roll)
+static void admit(struct bb_watchdog *roll)
 {
     int fd;
 
-    while ((fd = bb_roll_accept(roll->listen_fd)) >= 0) {
+    while ((fd = bb_watchdog_accept(roll->listen_fd)) >= 0) {
         int i = 0;
 
         while (i < roll->n_peers && roll->visitors[i].fd >= 0)
@@ -185,11 +185,11 @@ static void admit(struct bb_rollcall *roll)
         if (i == roll->n_peers)
             close(fd);
         else
-            roll->visitors[i] = (struct bb_roll_link){.fd = fd};
+            roll->visitors[i] = (struct bb_watchdog_link){.fd = fd};
     }
 }
 
-static void read_signal(struct bb_rollcall *roll)
+static void read_signal(struct bb_watchdog *roll)
 {
     struct signalfd_siginfo info;
 
@@ -201,22 +201,22 @@ static void read_signal(struct bb_rollcall *roll)
 
 /* ---- what time brings ---- */
 
-static void send_state(struct bb_rollcall *roll, double now_s)
+static void send_state(struct bb_watchdog *roll, double now_s)
 {
-    struct bb_roll_msg msg = state_msg(roll, ROLL_STATE, 0);
-    double every_s = BB_ROLL_STATE_S * (1 + roll->size / 256); /* keeps rank 0's share of a core small */
+    struct bb_watchdog_msg msg = state_msg(roll, WATCHDOG_STATE, 0);
+    double every_s = BB_WATCHDOG_STATE_S * (1 + roll->size / 256); /* keeps rank 0's share of a core small */
     bool sent = true;
 
     if (!roll->changed || now_s - roll->sent_s < every_s)
         return;
     for (int i = 0; i < roll->n_peers; i++)
         if (roll->peers[i].link.fd >= 0)
-            sent = bb_roll_send(&roll->peers[i].link, &msg, 0) == 0 && sent;
+            sent = bb_watchdog_send(&roll->peers[i].link, &msg, 0) == 0 && sent;
     roll->changed = !sent;
     roll->sent_s = now_s;
 }
 
-static void check_guard(struct bb_rollcall *roll, double now_s)
+static void check_guard(struct bb_watchdog *roll, double now_s)
 {
     if (!roll->guard || now_s < roll->guard_end_s || roll->hung)
         return;
@@ -224,40 +224,40 @@ static void check_guard(struct bb_rollcall *roll, double now_s)
     roll->hang_s = now_s;
 }
 
-static bool has_server(const struct bb_rollcall *roll)
+static bool has_server(const struct bb_watchdog *roll)
 {
     return roll->rank == 0 ? roll->n_peers > 0 : roll->n_peers > 0 && roll->peers[0].link.fd >= 0;
 }
 
-static void say_hang(struct bb_rollcall *roll, double now_s)
+static void say_hang(struct bb_watchdog *roll, double now_s)
 {
-    struct bb_roll_msg msg = state_msg(roll, ROLL_HANG, 0);
+    struct bb_watchdog_msg msg = state_msg(roll, WATCHDOG_HANG, 0);
 
     if (!roll->hung || roll->ending)
         return;
-    if (!has_server(roll) || now_s > roll->hang_s + BB_ROLL_ANSWER_S) {
-        bb_roll_judge_alone(roll);
+    if (!has_server(roll) || now_s > roll->hang_s + BB_WATCHDOG_ANSWER_S) {
+        bb_watchdog_judge_alone(roll);
     } else if (!roll->hang_said) {
         roll->hang_said = true;
         if (roll->rank == 0)
             take(roll, &roll->peers[0], &msg);
         else
-            bb_roll_send(&roll->peers[0].link, &msg, 0.5);
+            bb_watchdog_send(&roll->peers[0].link, &msg, 0.5);
     }
 }
 
-static void say_fail(struct bb_rollcall *roll)
+static void say_fail(struct bb_watchdog *roll)
 {
-    struct bb_roll_msg msg = state_msg(roll, ROLL_FAIL, roll->failing);
+    struct bb_watchdog_msg msg = state_msg(roll, WATCHDOG_FAIL, roll->failing);
 
     if (!roll->failing || roll->fail_said || roll->ending)
         return;
     roll->fail_said = true;
-    if (roll->rank == 0 || !has_server(roll) || bb_roll_send(&roll->peers[0].link, &msg, 0.5))
-        bb_roll_end(roll, roll->failing);
+    if (roll->rank == 0 || !has_server(roll) || bb_watchdog_send(&roll->peers[0].link, &msg, 0.5))
+        bb_watchdog_end(roll, roll->failing);
 }
 
-static bool all_done(const struct bb_rollcall *roll)
+static bool all_done(const struct bb_watchdog *roll)
 {
     for (int r = 1; r < roll->n_peers; r++)
         if (roll->peers[r].joined && !roll->peers[r].done)
@@ -265,32 +265,32 @@ static bool all_done(const struct bb_rollcall *roll)
     return true;
 }
 
-static void say_bye(struct bb_rollcall *roll)
+static void say_bye(struct bb_watchdog *roll)
 {
-    struct bb_roll_msg bye = bb_roll_msg(ROLL_BYE, (uint32_t)roll->rank, 0);
+    struct bb_watchdog_msg bye = bb_watchdog_msg(WATCHDOG_BYE, (uint32_t)roll->rank, 0);
 
     if (!roll->leaving || roll->bye_said || roll->ending || (roll->rank == 0 && !all_done(roll)))
         return;
     roll->bye_said = true;
     for (int i = roll->rank == 0; i < roll->n_peers; i++)
-        bb_roll_send(&roll->peers[i].link, &bye, 0.5);
+        bb_watchdog_send(&roll->peers[i].link, &bye, 0.5);
     roll->left = roll->left || roll->rank == 0 || !has_server(roll);
     pthread_cond_broadcast(&roll->news);
 }
 
 /* On the way out in order a signal changes nothing: mpirun sends one to the slower ranks as soon as the first of a job
  * that was refused has left with its exit status. */
-static void check_signal(struct bb_rollcall *roll, double now_s)
+static void check_signal(struct bb_watchdog *roll, double now_s)
 {
     if (!roll->signal || now_s < roll->signal_s || roll->ending || roll->bye_said)
         return;
     if (roll->rank == 0)
         bb_err(BB_EFAIL, "ended by %s", strsignal(roll->signal));
-    bb_roll_end(roll, BB_EFAIL);
+    bb_watchdog_end(roll, BB_EFAIL);
 }
 
 /* A main thread that is on its way out saves and aborts by itself. */
-static void check_end(struct bb_rollcall *roll, double now_s)
+static void check_end(struct bb_watchdog *roll, double now_s)
 {
     if (!roll->ending)
         return;
@@ -300,14 +300,14 @@ static void check_end(struct bb_rollcall *roll, double now_s)
         _exit(bb_exit_code(roll->ending));
 }
 
-static void look(struct bb_rollcall *roll)
+static void look(struct bb_watchdog *roll)
 {
     double now_s = bb_now_s();
 
     if (roll->lost_s > 0 && now_s >= roll->lost_s && !roll->ending)
-        bb_roll_judge_lost(roll);
+        bb_watchdog_judge_lost(roll);
     if (roll->judge_s > 0 && now_s >= roll->judge_s + (all_answered(roll) ? 0 : GATHER_MORE_S) && !roll->ending)
-        bb_roll_judge_hang(roll);
+        bb_watchdog_judge_hang(roll);
     check_guard(roll, now_s);
     say_hang(roll, now_s);
     say_fail(roll);
@@ -320,7 +320,7 @@ static void look(struct bb_rollcall *roll)
 /* ---- the thread ---- */
 
 /* Waits for anything to come. Links are only opened and closed by this thread, or before it knows of them. */
-static void sleep_until_news(struct bb_rollcall *roll, struct pollfd *polls)
+static void sleep_until_news(struct bb_watchdog *roll, struct pollfd *polls)
 {
     int n = 0, ms = roll->lost_s > 0 || roll->judge_s > 0 || roll->signal || roll->ending ? 10 : 100;
     uint64_t pokes;
@@ -339,7 +339,7 @@ static void sleep_until_news(struct bb_rollcall *roll, struct pollfd *polls)
         return;
 }
 
-static void read_all(struct bb_rollcall *roll)
+static void read_all(struct bb_watchdog *roll)
 {
     read_signal(roll);
     for (int i = 0; i < roll->n_peers; i++)
@@ -352,9 +352,9 @@ static void read_all(struct bb_rollcall *roll)
             read_visitor(roll, &roll->visitors[i]);
 }
 
-void *bb_roll_thread(void *arg)
+void *bb_watchdog_thread(void *arg)
 {
-    struct bb_rollcall *roll = arg;
+    struct bb_watchdog *roll = arg;
     struct pollfd *polls = NULL;
     int room = 0;
 
@@ -364,7 +364,7 @@ void *bb_roll_thread(void *arg)
             struct pollfd *more = realloc(polls, (size_t)(3 + 2 * roll->n_peers) * sizeof(*polls));
 
             if (!more)
-                break; /* the run goes on without a roll call */
+                break; /* the run goes on without a watchdog */
             polls = more;
             room = roll->n_peers;
         }

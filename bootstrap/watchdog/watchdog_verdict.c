@@ -1,4 +1,4 @@
-/* watchdog_verdict.c - what the roll call says when ranks hang or are lost, and the end that follows. */
+/* watchdog_verdict.c - what the watchdog says when ranks hang or are lost, and the end that follows. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -34,7 +34,7 @@ static void add_seen(struct line *line, const struct bb_seen *seen)
         add(line, ", waiting for %s", seen->wait);
 }
 
-static void add_rank(struct line *line, const struct bb_rollcall *roll, int rank, const struct bb_peer *peer)
+static void add_rank(struct line *line, const struct bb_watchdog *roll, int rank, const struct bb_peer *peer)
 {
     add(line, "rank %d (%s)", rank, roll->hosts[rank]);
     if (!peer->joined)
@@ -47,7 +47,7 @@ static void add_rank(struct line *line, const struct bb_rollcall *roll, int rank
 }
 
 /* Adds the ranks that are marked, at most NAMED_MAX by name. */
-static void add_ranks(struct line *line, const struct bb_rollcall *roll, const bool *marked)
+static void add_ranks(struct line *line, const struct bb_watchdog *roll, const bool *marked)
 {
     int n = 0;
 
@@ -63,21 +63,22 @@ static void add_ranks(struct line *line, const struct bb_rollcall *roll, const b
         add(line, "; and %d more", n - NAMED_MAX);
 }
 
-void bb_roll_end(struct bb_rollcall *roll, int code)
+void bb_watchdog_end(struct bb_watchdog *roll, int code)
 {
-    struct bb_roll_msg end = bb_roll_msg(roll->rank == 0 ? ROLL_END : ROLL_FAIL, (uint32_t)roll->rank, code);
+    struct bb_watchdog_msg end =
+        bb_watchdog_msg(roll->rank == 0 ? WATCHDOG_END : WATCHDOG_FAIL, (uint32_t)roll->rank, code);
 
     if (roll->ending)
         return;
     roll->ending = -code;
     roll->ending_s = bb_now_s();
     for (int i = roll->rank == 0; i < roll->n_peers; i++)
-        bb_roll_send(&roll->peers[i].link, &end, 0.01);
+        bb_watchdog_send(&roll->peers[i].link, &end, 0.01);
     pthread_cond_broadcast(&roll->news);
 }
 
 /* The latest step at which a rank hangs: whoever is behind has not come. */
-static const struct bb_peer *farthest_hung(const struct bb_rollcall *roll)
+static const struct bb_peer *farthest_hung(const struct bb_watchdog *roll)
 {
     const struct bb_peer *far = NULL;
 
@@ -98,14 +99,14 @@ static const char *hung_at(const struct bb_seen *seen)
 }
 
 /* "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s" */
-static void add_timeout(struct line *line, const struct bb_rollcall *roll, const struct bb_seen *seen)
+static void add_timeout(struct line *line, const struct bb_watchdog *roll, const struct bb_seen *seen)
 {
     add(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
         hung_at(seen), roll->timeout_s);
 }
 
 /* Marks the ranks that did not arrive where `far` hangs. Returns how many. */
-static int mark_missing(const struct bb_rollcall *roll, const struct bb_peer *far, bool *marked)
+static int mark_missing(const struct bb_watchdog *roll, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
 
@@ -115,7 +116,7 @@ static int mark_missing(const struct bb_rollcall *roll, const struct bb_peer *fa
 }
 
 /* Marks the ranks that wait, but for something else than `far`. Returns how many. */
-static int mark_elsewhere(const struct bb_rollcall *roll, const struct bb_peer *far, bool *marked)
+static int mark_elsewhere(const struct bb_watchdog *roll, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
 
@@ -125,7 +126,7 @@ static int mark_elsewhere(const struct bb_rollcall *roll, const struct bb_peer *
 }
 
 /* Who waits for something else than `far`; where those are most, who is with it: the fewer are the ones to look at. */
-static void add_apart(struct line *line, const struct bb_rollcall *roll, const struct bb_peer *far)
+static void add_apart(struct line *line, const struct bb_watchdog *roll, const struct bb_peer *far)
 {
     bool marked[roll->size];
     int n = mark_elsewhere(roll, far, marked);
@@ -138,7 +139,7 @@ static void add_apart(struct line *line, const struct bb_rollcall *roll, const s
     add_ranks(line, roll, marked);
 }
 
-void bb_roll_judge_hang(struct bb_rollcall *roll)
+void bb_watchdog_judge_hang(struct bb_watchdog *roll)
 {
     struct line line = {.used = 0};
     bool marked[roll->size];
@@ -157,10 +158,10 @@ void bb_roll_judge_hang(struct bb_rollcall *roll)
         add_apart(&line, roll, far);
     }
     bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_roll_end(roll, BB_ETIMEOUT);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
 }
 
-void bb_roll_judge_lost(struct bb_rollcall *roll)
+void bb_watchdog_judge_lost(struct bb_watchdog *roll)
 {
     struct line line = {.used = 0};
     bool lost[roll->size];
@@ -178,20 +179,20 @@ void bb_roll_judge_lost(struct bb_rollcall *roll)
     if (n > 1)
         add_ranks(&line, roll, lost);
     bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_roll_end(roll, BB_ETIMEOUT);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
 }
 
-void bb_roll_judge_server_lost(struct bb_rollcall *roll)
+void bb_watchdog_judge_server_lost(struct bb_watchdog *roll)
 {
     struct line line = {.used = 0};
 
     add(&line, "rank 0 (%s) is lost; ", roll->hosts[0]);
     add_seen(&line, &roll->peers[0].seen);
     bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_roll_end(roll, BB_ETIMEOUT);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
 }
 
-void bb_roll_judge_alone(struct bb_rollcall *roll)
+void bb_watchdog_judge_alone(struct bb_watchdog *roll)
 {
     struct line line = {.used = 0};
 
@@ -199,5 +200,5 @@ void bb_roll_judge_alone(struct bb_rollcall *roll)
     if (roll->size > 1)
         add(&line, "; rank 0 (%s) does not answer", roll->hosts[0]);
     bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_roll_end(roll, BB_ETIMEOUT);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
 }

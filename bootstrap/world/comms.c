@@ -1,6 +1,6 @@
 /*
  * comms.c - communicators from the world's ranks. Non-blocking ones are polled under the run's deadline; blocking ones
- * are guarded by the roll call's thread, which can only end the process.
+ * are guarded by the watchdog's thread, which can only end the process.
  */
 #include "bootstrap/world/comms.h"
 
@@ -277,7 +277,7 @@ static void abort_nccl(struct bb_comm *c)
         ncclCommAbort(nccl);
 }
 
-/* The roll call's: the main thread is stuck, maybe in a wait for this communicator's kernels. */
+/* the watchdog's: the main thread is stuck, maybe in a wait for this communicator's kernels. */
 static void abort_hook(void *arg, int rc)
 {
     (void)rc;

@@ -37,7 +37,7 @@ static void pause_after(double waited_s, long *sleep_us)
 static int expired(struct bb_world *w, const char *what)
 {
     if (w->roll)
-        return bb_rollcall_expired(w->roll, what);
+        return bb_watchdog_expired(w->roll, what);
     return bb_err(BB_ETIMEOUT, "timeout: %s did not end within %g s", what, w->timeout_s);
 }
 
@@ -52,32 +52,32 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
         if (waited_s > w->timeout_s)
             return expired(w, what);
         if (w->roll && !said && waited_s > 1e-6 * SAY_US) {
-            bb_rollcall_waiting(w->roll, what);
+            bb_watchdog_waiting(w->roll, what);
             said = true;
         }
         pause_after(waited_s, &sleep_us);
         waited_s = bb_now_s() - start_s;
     }
     if (said && rc > 0)
-        bb_rollcall_waiting(w->roll, NULL);
+        bb_watchdog_waiting(w->roll, NULL);
     return rc < 0 ? rc : 0;
 }
 
 void bb_world_guard(struct bb_world *w, const char *what)
 {
     if (w->roll)
-        bb_rollcall_guard(w->roll, what);
+        bb_watchdog_guard(w->roll, what);
 }
 
 void bb_world_unguard(struct bb_world *w)
 {
     if (w->roll)
-        bb_rollcall_guard(w->roll, NULL);
+        bb_watchdog_guard(w->roll, NULL);
 }
 
 int bb_world_ending(const struct bb_world *w)
 {
-    return w->roll ? bb_rollcall_ending(w->roll) : 0;
+    return w->roll ? bb_watchdog_ending(w->roll) : 0;
 }
 
 void bb_world_reached(struct bb_world *w, const char *fmt, ...)
@@ -90,18 +90,18 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(step, sizeof(step), fmt, args);
     va_end(args);
-    bb_rollcall_reached(w->roll, step);
+    bb_watchdog_reached(w->roll, step);
 }
 
 int bb_world_at_end(struct bb_world *w, bb_at_end *fn, void *arg)
 {
-    return w->roll ? bb_rollcall_hook(w->roll, BB_ROLL_STUCK, fn, arg) : 0;
+    return w->roll ? bb_watchdog_hook(w->roll, BB_WATCHDOG_STUCK, fn, arg) : 0;
 }
 
 void bb_world_forget(struct bb_world *w, bb_at_end *fn, void *arg)
 {
     if (w->roll)
-        bb_rollcall_forget(w->roll, fn, arg);
+        bb_watchdog_forget(w->roll, fn, arg);
 }
 
 /* ---- exchanges ---- */
@@ -262,18 +262,18 @@ out:
     return rc;
 }
 
-static int start_rollcall(struct bb_world *w)
+static int start_watchdog(struct bb_world *w)
 {
-    struct bb_roll_ticket ticket;
+    struct bb_watchdog_endpoint ticket;
     int rc = 0;
 
     if (w->size == 1)
         return 0;
     if (w->rank == 0)
-        TRY(bb_rollcall_serve(w->roll, w->size, w->hosts, w->nodes == 1, &ticket));
+        TRY(bb_watchdog_serve(w->roll, w->size, w->hosts, w->nodes == 1, &ticket));
     TRY(bb_world_bcast(w, &ticket, sizeof(ticket), 0));
     if (w->rank != 0)
-        bb_rollcall_attend(w->roll, w->rank, w->size, w->hosts, &ticket);
+        bb_watchdog_join(w->roll, w->rank, w->size, w->hosts, &ticket);
 out:
     return rc;
 }
@@ -284,12 +284,12 @@ int bb_world_init(struct bb_world *w, double timeout_s)
 
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
     bb_err_mute(0);
-    TRY(bb_rollcall_start(&w->roll, timeout_s));
+    TRY(bb_watchdog_start(&w->roll, timeout_s));
     TRY(start_mpi(w));
     TRY(refuse_foreign_launcher(w));
     TRY(find_hosts(w));
     bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
-    TRY(start_rollcall(w));
+    TRY(start_watchdog(w));
 out:
     return rc;
 }
@@ -316,7 +316,7 @@ static int part(struct bb_world *w)
     int rc;
 
     TRY(bb_world_barrier(w, "the end of the run"));
-    bb_rollcall_leave(w->roll);
+    bb_watchdog_leave(w->roll);
     rc = bb_world_ending(w);
 out:
     return rc;
@@ -324,7 +324,7 @@ out:
 
 /*
  * Does not return when there are other ranks. Each leaves with the same exit code by itself, which mpirun would
- * overtake if one of them called MPI_Abort at once; that is left for ranks whom the roll call cannot reach.
+ * overtake if one of them called MPI_Abort at once; that is left for ranks whom the watchdog cannot reach.
  */
 static void end_everybody(struct bb_world *w, int rc)
 {
@@ -334,7 +334,7 @@ static void end_everybody(struct bb_world *w, int rc)
     if (w->size == 1)
         return;
     fflush(stdout);
-    told = bb_rollcall_fail(w->roll, bb_exit_code(rc));
+    told = bb_watchdog_fail(w->roll, bb_exit_code(rc));
     code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
     if (!told)
         MPI_Abort(MPI_COMM_WORLD, code);
@@ -349,7 +349,7 @@ int bb_world_release(struct bb_world *w, int rc)
         end_everybody(w, rc);
     if (w->mpi)
         finalize_mpi(w);
-    bb_rollcall_stop(w->roll);
+    bb_watchdog_stop(w->roll);
     free(w->hosts);
     free(w->node_of);
     *w = (struct bb_world){0};

@@ -14,7 +14,7 @@
  * What mpirun adds: when a rank dies, Open MPI's mpirun sends the others SIGTERM and, about a second later, SIGKILL,
  * and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second: the lost
  * rank is named and they end with 4. SIGTERM from elsewhere saves the results and ends with 1. srun leaves the others
- * alone; the roll call then ends the job by itself.
+ * alone; the watchdog then ends the job by itself.
  */
 #ifndef BB_BOOTSTRAP_WORLD_WORLD_H
 #define BB_BOOTSTRAP_WORLD_WORLD_H
@@ -26,7 +26,7 @@
 
 #define BB_HOST_TEXT 64
 
-struct bb_rollcall;
+struct bb_watchdog;
 
 struct bb_world {
     int rank, size;
@@ -36,14 +36,14 @@ struct bb_world {
     char (*hosts)[BB_HOST_TEXT]; /* [size] host of each rank; owned by the world                 */
     int *node_of;                /* [size] node of each rank; owned by the world                 */
     double timeout_s;
-    struct bb_rollcall *roll; /* NULL in a world made by bb_world_alone                          */
+    struct bb_watchdog *roll; /* NULL in a world made by bb_world_alone                          */
     bool mpi;                 /* MPI is up and ours to end                                       */
 };
 
 /*
- * bb_world_init - start MPI and the roll call. Works as a single process without mpirun, but one process under a
+ * bb_world_init - start MPI and the watchdog. Works as a single process without mpirun, but one process under a
  * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.
- * timeout_s > 0 holds for every wait. SIGTERM and SIGINT are taken by the roll call's thread from here on.
+ * timeout_s > 0 holds for every wait. SIGTERM and SIGINT are taken by the watchdog's thread from here on.
  * On failure w can and must still be given to bb_world_release.
  */
 int bb_world_init(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
@@ -89,7 +89,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
 
 /*
  * bb_world_guard / bb_world_unguard - put around a call that blocks and cannot be asked (cudaDeviceSynchronize, a
- * blocking NCCL call): when it lasts longer than the timeout, the roll call's thread says so and ends the job. `what`
+ * blocking NCCL call): when it lasts longer than the timeout, the watchdog's thread says so and ends the job. `what`
  * must live until unguard. They do not nest.
  */
 void bb_world_guard(struct bb_world *w, const char *what);
@@ -99,7 +99,7 @@ void bb_world_unguard(struct bb_world *w);
 int bb_world_ending(const struct bb_world *w);
 
 /*
- * bb_world_at_end - call fn(arg, rc) when the job ends early (rc < 0), from the roll call's thread, if the main thread
+ * bb_world_at_end - call fn(arg, rc) when the job ends early (rc < 0), from the watchdog's thread, if the main thread
  * has not come to bb_world_release by itself within half a second: saving results, aborting communicators. Newest
  * first. At most 64 are kept. fn must be safe against the main thread running. bb_world_forget undoes it. Returns 0 or
  * -BB_EFAIL.

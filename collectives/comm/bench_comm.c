@@ -24,7 +24,7 @@ struct lives {
     struct bb_bench_comm_options options;
     struct bb_session session;
     struct bb_comm_life life;
-    struct bb_observed seen;
+    struct bb_telemetry_row seen;
     double *us;     /* [repeats][BB_COMM_STEPS] of this rank */
     double *all_us; /* [size][repeats][BB_COMM_STEPS]        */
     double *column; /* [repeats] of one step                 */
@@ -48,8 +48,7 @@ static int settle_counts(struct lives *v)
     return 0;
 }
 
-/* ---- text --------------------------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 static const struct bb_column columns[] = {
     {"ranks", "ranks", "", 7, 0},
@@ -88,8 +87,7 @@ static void print_head(const struct lives *v)
     bb_table_heading(out, columns, COLUMNS);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 struct figures {
     struct bb_stats time_us; /* per life the slowest rank */
@@ -168,12 +166,12 @@ static void print_row(const struct lives *v, int step, const struct figures *f)
 
 static void save_seen(struct lives *v, json_t *row, int step)
 {
-    struct bb_observed seen = v->seen;
+    struct bb_telemetry_row seen = v->seen;
     char what[64];
 
     snprintf(what, sizeof what, "communicators of %d ranks", v->life.ranks);
     seen.choice = v->life.choice[step];
-    bb_observed_json(&seen, row);
+    bb_telemetry_json(&seen, row);
     json_object_set_new(row, "flags", bb_session_flags(&v->session, v->seen.doubts, what));
 }
 
@@ -214,8 +212,7 @@ out:
     return rc;
 }
 
-/* ---- lives -------------------------------------------------------------------------------------------------------
- */
+/* ---- lives ---- */
 
 static int live(struct lives *v, int i)
 {
@@ -238,12 +235,12 @@ static int measure_count(struct lives *v, int ranks)
     for (int i = 0; i < v->options.warmup; i++)
         TRY(live(v, -v->options.warmup + i));
     v->life.listens = false;
-    bb_observe_start(&v->session.observer, &v->seen);
+    bb_telemetry_start(&v->session.observer, &v->seen);
     for (int i = 0; i < v->options.repeats; i++) {
         TRY(live(v, i));
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
-    TRY(bb_observe_end(&v->session.observer, &v->session.world, &v->seen));
+    TRY(bb_telemetry_end(&v->session.observer, &v->session.world, &v->seen));
     TRY(bb_world_allgather(&v->session.world, v->us, v->all_us, own * sizeof *v->us));
     if (v->session.world.rank == 0)
         TRY(put_rows(v));

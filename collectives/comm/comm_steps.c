@@ -26,8 +26,7 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_ALONE] = "needs 2 ranks",
 };
 
-/* ---- the clock ---------------------------------------------------------------------------------------------------
- */
+/* ---- the clock ---- */
 
 static void begin(struct bb_comm_life *life, int step)
 {
@@ -56,8 +55,7 @@ static int unguarded(struct bb_world *w, int rc)
     return rc;
 }
 
-/* ---- made, and used for the first time ---------------------------------------------------------------------------
- */
+/* ---- made, and used for the first time ---- */
 
 static int make(struct bb_comm_life *life, int step)
 {
@@ -157,8 +155,7 @@ out:
     return rc;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 static int take_memory(struct bb_comm_life *life, int step)
 {
@@ -246,8 +243,7 @@ static int close_window(struct bb_comm_life *life, int step)
     return release(life, step, "ncclCommWindowDeregister", &life->window, BB_COMM_NO_WINDOW);
 }
 
-/* ---- smaller ones ------------------------------------------------------------------------------------------------
- */
+/* ---- smaller ones ---- */
 
 /* Neighbours stay together. */
 static int split(struct bb_comm_life *life, int step)
@@ -292,8 +288,7 @@ out:
     return rc;
 }
 
-/* ---- the end -----------------------------------------------------------------------------------------------------
- */
+/* ---- the end ---- */
 
 static int finalize(struct bb_comm_life *life, struct bb_comm *comm, int step)
 {
@@ -357,8 +352,7 @@ static int destroy_whole(struct bb_comm_life *life, int step)
     return destroy(life, &life->comm, step);
 }
 
-/* ---- the table ---------------------------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"exchange", "ids over MPI, which init contains", exchange_id},

@@ -38,7 +38,7 @@ static bool belong(const struct bb_timing *a, const struct bb_timing *b)
 }
 
 /* Files have mostly the same order, so the search goes on where the last one ended. */
-size_t bb_pairs_of(const struct bb_timings *a, const struct bb_timings *b, long *out, char *left)
+size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left)
 {
     size_t next = 0, n_left = 0;
 
@@ -147,18 +147,19 @@ static void print_differences(FILE *out, const json_t *differences)
 }
 
 /* A time that says nothing about hardware is not shown without saying so. */
-static void print_doubts(FILE *out, const char *name, const struct bb_timings *t)
+static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
     if (json_is_true(json_object_get(t->root, "emulated")))
         fprintf(out, "# %s: emulated GPUs: all times come from a model, none is a measurement of hardware\n", name);
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %s: several ranks shared a GPU: times mean nothing\n", name);
-    if (bb_timings_foreign(t))
+    if (bb_result_file_foreign(t))
         fprintf(out, "# %s: nccl-tests: the mean over ranks unless -a was given; busbar's are those of the slowest\n",
                 name);
 }
 
-static void print_head(FILE *out, const struct bb_timings *a, const struct bb_timings *b, const json_t *differences)
+static void print_head(FILE *out, const struct bb_result_file *a, const struct bb_result_file *b,
+                       const json_t *differences)
 {
     fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
     print_differences(out, differences);
@@ -229,7 +230,7 @@ static void count(struct tally *tally, const struct bb_timing *a, const struct b
 }
 
 struct sides {
-    const struct bb_timings *a, *b;
+    const struct bb_result_file *a, *b;
     long *pair;
     char *left;
 };
@@ -318,7 +319,7 @@ static int judge(const struct tally *t, double threshold_percent)
                   worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), 100 * (t->worst_ratio - 1));
 }
 
-static json_t *differences_of(const struct bb_timings *a, const struct bb_timings *b)
+static json_t *differences_of(const struct bb_result_file *a, const struct bb_result_file *b)
 {
     json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b), *list = bb_provenance_differences(left, right);
 
@@ -327,7 +328,7 @@ static json_t *differences_of(const struct bb_timings *a, const struct bb_timing
     return list;
 }
 
-int bb_compare(const struct bb_timings *a, const struct bb_timings *b, double threshold_percent, FILE *out,
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, double threshold_percent, FILE *out,
                struct bb_results *results)
 {
     struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .left = calloc(b->n + 1, 1)};
@@ -398,14 +399,14 @@ static int open_results(struct bb_results **results, const struct options *o, in
 
 static int compare_files(const struct options *o, const char *const paths[2], int argc, char **argv)
 {
-    struct bb_timings side[2] = {{0}, {0}};
+    struct bb_result_file side[2] = {{0}, {0}};
     struct bb_results *results = NULL;
     bool silent = o->quiet || (o->json && strcmp(o->json, "-") == 0);
     double threshold = o->threshold_percent < 0 ? NAN : o->threshold_percent;
     int rc;
 
-    TRY(bb_timings_load(&side[0], paths[0]));
-    TRY(bb_timings_load(&side[1], paths[1]));
+    TRY(bb_result_file_load(&side[0], paths[0]));
+    TRY(bb_result_file_load(&side[1], paths[1]));
     TRY(open_results(&results, o, argc, argv));
     TRY(bb_results_set(results, "a", json_string(paths[0])));
     TRY(bb_results_set(results, "b", json_string(paths[1])));
@@ -413,8 +414,8 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     TRY(bb_compare(&side[0], &side[1], threshold, silent ? NULL : stdout, results));
 out:
     rc = bb_results_close(results, rc);
-    bb_timings_release(&side[0]);
-    bb_timings_release(&side[1]);
+    bb_result_file_release(&side[0]);
+    bb_result_file_release(&side[1]);
     return rc;
 }
 

@@ -30,13 +30,13 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
  * bb_pairs_of - out[i], one per row of a: the row of b that belongs to row i of a, -1 for none. Returns how many rows
  * of b are left over; left, [b->n], is 1 for those.
  */
-size_t bb_pairs_of(const struct bb_timings *a, const struct bb_timings *b, long *out, char *left);
+size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left);
 
 /*
  * bb_compare - the table to out (NULL: none) and the fields of busbar.compare/1 to results (NULL: none). threshold:
  * percent, NaN for none. Returns 0, -BB_EBELOW when a row is slower by more than threshold, or -BB_EFAIL.
  */
-int bb_compare(const struct bb_timings *a, const struct bb_timings *b, double threshold_percent, FILE *out,
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, double threshold_percent, FILE *out,
                struct bb_results *results) BB_MUST_CHECK;
 
 int bb_compare_main(int argc, char **argv);

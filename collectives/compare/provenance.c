@@ -147,11 +147,11 @@ static void foreign(const json_t *root, json_t *list)
 
 /* ---- two of them ---- */
 
-json_t *bb_provenance_of(const struct bb_timings *t)
+json_t *bb_provenance_of(const struct bb_result_file *t)
 {
     json_t *list = json_object();
 
-    if (list && bb_timings_foreign(t))
+    if (list && bb_result_file_foreign(t))
         foreign(t->root, list);
     else if (list)
         own(t->root, list);

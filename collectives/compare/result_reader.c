@@ -167,13 +167,13 @@ out:
     return rc;
 }
 
-static int make_room(struct bb_timings *t, size_t n)
+static int make_room(struct bb_result_file *t, size_t n)
 {
     t->rows = calloc(n ? n : 1, sizeof(*t->rows));
     return t->rows ? 0 : bb_err(BB_EFAIL, "%s: no memory for %zu rows", t->path, n);
 }
 
-static int read_bench(struct bb_timings *t)
+static int read_bench(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results");
     int rc;
@@ -191,7 +191,7 @@ out:
     return rc;
 }
 
-static int read_proxy(struct bb_timings *t)
+static int read_proxy(struct bb_result_file *t)
 {
     struct place at = {t->path, "step_us", 0};
     struct bb_timing *row;
@@ -211,7 +211,7 @@ out:
 /* ---- nccl-tests ---- */
 
 /* "/opt/bin/all_reduce_perf" -> "all_reduce" */
-static int name_program(struct bb_timings *t)
+static int name_program(struct bb_result_file *t)
 {
     const char *text = json_string_value(json_array_get(json_object_get(t->root, "args"), 0));
     const char *slash = text ? strrchr(text, '/') : NULL;
@@ -288,7 +288,7 @@ out:
     return rc;
 }
 
-static int foreign_row(struct bb_timings *t, const json_t *row, const struct place *at)
+static int foreign_row(struct bb_result_file *t, const json_t *row, const struct place *at)
 {
     struct bb_timing common = {.what = t->program, .group = -1, .cycle = -1};
     int rc;
@@ -311,7 +311,7 @@ out:
     return rc;
 }
 
-static int read_foreign(struct bb_timings *t)
+static int read_foreign(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results");
     size_t n = json_array_size(results);
@@ -330,17 +330,17 @@ out:
 
 /* ---- which of them ---- */
 
-int bb_timings_foreign(const struct bb_timings *t)
+int bb_result_file_foreign(const struct bb_result_file *t)
 {
     return !json_object_get(t->root, "schema") && json_is_integer(json_object_get(t->root, "version")) &&
            json_is_array(json_object_get(t->root, "results"));
 }
 
-int bb_timings_of(struct bb_timings *t, const char *path, json_t *root)
+int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root)
 {
     const char *schema = json_string_value(json_object_get(root, "schema"));
 
-    *t = (struct bb_timings){.path = path, .root = root};
+    *t = (struct bb_result_file){.path = path, .root = root};
     if (schema && strcmp(schema, "busbar.bench/1") == 0)
         return read_bench(t);
     if (schema && strcmp(schema, "busbar.proxy/1") == 0)
@@ -349,33 +349,33 @@ int bb_timings_of(struct bb_timings *t, const char *path, json_t *root)
         return bb_err(BB_EUSAGE,
                       "%s: schema '%.60s' has no times to compare, expected busbar.bench/1 or busbar.proxy/1", path,
                       schema);
-    if (bb_timings_foreign(t))
+    if (bb_result_file_foreign(t))
         return read_foreign(t);
     return bb_err(BB_EUSAGE,
                   "%s: not a result file, expected busbar's (busbar.bench/1, busbar.proxy/1) or nccl-tests' JSON",
                   path);
 }
 
-int bb_timings_load(struct bb_timings *t, const char *path)
+int bb_result_file_load(struct bb_result_file *t, const char *path)
 {
     json_error_t error;
     FILE *file = fopen(path, "r");
     json_t *root;
 
-    *t = (struct bb_timings){.path = path};
+    *t = (struct bb_result_file){.path = path};
     if (!file)
         return bb_err(BB_EUSAGE, "%s: %s", path, strerror(errno));
     root = json_loadf(file, 0, &error);
     fclose(file);
     if (!root)
         return bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
-    return bb_timings_of(t, path, root);
+    return bb_result_file_of(t, path, root);
 }
 
-void bb_timings_release(struct bb_timings *t)
+void bb_result_file_release(struct bb_result_file *t)
 {
     json_decref(t->root);
     free(t->program);
     free(t->rows);
-    *t = (struct bb_timings){0};
+    *t = (struct bb_result_file){0};
 }

@@ -31,7 +31,7 @@ struct bb_timing {
     double low_us, high_us; /* 95 % interval of the median; NaN where there is none  */
 };
 
-struct bb_timings {
+struct bb_result_file {
     const char *path; /* borrowed; for messages */
     json_t *root;
     char *program; /* nccl-tests: collective by its program's name */
@@ -40,25 +40,25 @@ struct bb_timings {
 };
 
 /*
- * bb_timings_load - read a result file. Anything that is not such a file is -BB_EUSAGE after one line that names the
+ * bb_result_file_load - read a result file. Anything that is not such a file is -BB_EUSAGE after one line that names the
  * file, the place in it and what was expected. Released also after a failure.
  */
-int bb_timings_load(struct bb_timings *t, const char *path) BB_MUST_CHECK;
+int bb_result_file_load(struct bb_result_file *t, const char *path) BB_MUST_CHECK;
 
-/* bb_timings_of - the same of a tree, which is taken over. */
-int bb_timings_of(struct bb_timings *t, const char *path, json_t *root) BB_MUST_CHECK;
+/* bb_result_file_of - the same of a tree, which is taken over. */
+int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
 
-void bb_timings_release(struct bb_timings *t);
+void bb_result_file_release(struct bb_result_file *t);
 
-/* bb_timings_foreign - the file is nccl-tests'. */
-int bb_timings_foreign(const struct bb_timings *t);
+/* bb_result_file_foreign - the file is nccl-tests'. */
+int bb_result_file_foreign(const struct bb_result_file *t);
 
 /*
  * bb_provenance_of - under what the file was made, as a new flat object of texts: "NCCL library": "2.28.9", "ranks",
  * "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". What a format does not tell is left out. Of
  * nccl-tests' environment only NCCL_* and CUDA_* are looked at. NULL without memory.
  */
-json_t *bb_provenance_of(const struct bb_timings *t);
+json_t *bb_provenance_of(const struct bb_result_file *t);
 
 /*
  * bb_provenance_differences - new array of {what, a, b} where two of them differ. A variable or an option that only one

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the run -----------------------------------------------------------------------------------------------------
- */
+/* ---- the run ---- */
 
 static size_t most(size_t a, size_t b)
 {
@@ -37,8 +36,7 @@ static size_t arena_bytes(const struct bb_compute *b)
     return bytes;
 }
 
-/* ---- start and end -----------------------------------------------------------------------------------------------
- */
+/* ---- start and end ---- */
 
 static int choose_device(struct bb_compute *b)
 {
@@ -125,7 +123,7 @@ static int run(struct bb_compute *b, int argc, char **argv)
     TRY(bb_world_init(&b->world, o->common.timeout_s));
     TRY(choose_device(b));
     TRY(check_memory(b, arena_bytes(b)));
-    TRY(bb_bench_rig_init(&b->rig, &b->world, &b->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
+    TRY(bb_compute_context_init(&b->rig, &b->world, &b->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->rig.candidates = o->candidates;
     b->out = b->world.rank == 0 && !o->common.quiet && !to_stdout ? stdout : NULL;
     bb_progress_init(&b->progress, b->world.rank, o->common.quiet);
@@ -153,7 +151,7 @@ int bb_bench_compute_run(int argc, char **argv)
     rc = run(&b, argc, argv);
     rc = bb_results_close(b.json, rc);
     if (ends_together(rc))
-        bb_bench_rig_release(&b.rig);
+        bb_compute_context_release(&b.rig);
     end_rc = bb_world_release(&b.world, ends_together(rc) ? 0 : rc);
     free(b.devices);
     return rc ? rc : end_rc;

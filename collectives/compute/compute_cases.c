@@ -3,8 +3,7 @@
 
 #include <stdio.h>
 
-/* ---- matrix products ---------------------------------------------------------------------------------------------
- */
+/* ---- matrix products ---- */
 
 struct layer {
     const char *name;
@@ -86,8 +85,7 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
     return l.n;
 }
 
-/* ---- passes ------------------------------------------------------------------------------------------------------
- */
+/* ---- passes ---- */
 
 #define HIDDEN .cols = 4096
 /* Halos: a face of 64 x 64 cells in a tile that is thin the other way, so that little memory is needed besides it. */
@@ -129,8 +127,7 @@ bool bb_compute_pass(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_pass
     return true;
 }
 
-/* ---- the timed stand-in ------------------------------------------------------------------------------------------
- */
+/* ---- the timed stand-in ---- */
 
 static const struct bb_timed_case timed[] = {
     {10, 1, 0},     {20, 1, 0},      {50, 1, 0},     {100, 1, 0},   {200, 1, 0},       {500, 1, 0},

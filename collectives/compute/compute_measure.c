@@ -15,21 +15,20 @@ static size_t round_up(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* ---- the rig -----------------------------------------------------------------------------------------------------
- */
+/* ---- the rig ---- */
 
-int bb_bench_rig_init(struct bb_bench_rig *rig, struct bb_world *world, const struct bb_device_info *device,
-                      size_t arena_bytes, int iterations, int repeats, int warmup)
+int bb_compute_context_init(struct bb_compute_context *rig, struct bb_world *world, const struct bb_device_info *device,
+                            size_t arena_bytes, int iterations, int repeats, int warmup)
 {
     int rc;
 
-    *rig = (struct bb_bench_rig){.world = world,
-                                 .device = device,
-                                 .arena_bytes = arena_bytes,
-                                 .iterations = iterations,
-                                 .repeats = repeats,
-                                 .warmup = warmup,
-                                 .candidates = 1};
+    *rig = (struct bb_compute_context){.world = world,
+                                       .device = device,
+                                       .arena_bytes = arena_bytes,
+                                       .iterations = iterations,
+                                       .repeats = repeats,
+                                       .warmup = warmup,
+                                       .candidates = 1};
     rig->samples = calloc((size_t)repeats, sizeof *rig->samples);
     rig->of_all = calloc((size_t)world->size, sizeof *rig->of_all);
     if (!rig->samples || !rig->of_all)
@@ -44,7 +43,7 @@ out:
     return rc;
 }
 
-void bb_bench_rig_release(struct bb_bench_rig *rig)
+void bb_compute_context_release(struct bb_compute_context *rig)
 {
     if (rig->arena)
         (void)cudaFree(rig->arena);
@@ -59,11 +58,10 @@ void bb_bench_rig_release(struct bb_bench_rig *rig)
         (void)cudaStreamDestroy(rig->stream);
     free(rig->of_all);
     free(rig->samples);
-    *rig = (struct bb_bench_rig){0};
+    *rig = (struct bb_compute_context){0};
 }
 
-/* ---- data: random, since products of zeros run faster than real ones ---------------------------------------------
- */
+/* ---- data: random, since products of zeros run faster than real ones ---- */
 
 enum { BLOCK_BYTES = 1 << 20 }; /* made once, then repeated */
 
@@ -88,7 +86,7 @@ static void make_block(void *block, size_t n, const struct bb_pass *p, enum bb_p
 }
 
 /* The array at `to`: one block from the host, then copies of what is there, each twice as long. */
-static int fill_array(struct bb_bench_rig *rig, void *to, const struct bb_pass *p, const struct bb_pass_array *a)
+static int fill_array(struct bb_compute_context *rig, void *to, const struct bb_pass *p, const struct bb_pass_array *a)
 {
     size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each, done = n * each;
     void *block = malloc(BLOCK_BYTES);
@@ -109,12 +107,11 @@ out:
     return rc;
 }
 
-/* ---- timing ------------------------------------------------------------------------------------------------------
- */
+/* ---- timing ---- */
 
 typedef int launcher(void *arg, cudaStream_t stream);
 
-static int launch_many(struct bb_bench_rig *rig, launcher *launch, void *arg, int n)
+static int launch_many(struct bb_compute_context *rig, launcher *launch, void *arg, int n)
 {
     int rc = 0;
 
@@ -123,7 +120,7 @@ static int launch_many(struct bb_bench_rig *rig, launcher *launch, void *arg, in
     return rc;
 }
 
-static int sample(struct bb_bench_rig *rig, launcher *launch, void *arg, double *us)
+static int sample(struct bb_compute_context *rig, launcher *launch, void *arg, double *us)
 {
     float ms;
     int rc;
@@ -139,7 +136,7 @@ out:
 }
 
 /* The rank with the longest median, equal on all ranks. */
-static int slowest(struct bb_bench_rig *rig, struct bb_computed *c)
+static int slowest(struct bb_compute_context *rig, struct bb_computed *c)
 {
     struct bb_stats own;
     int rc;
@@ -155,7 +152,7 @@ out:
     return rc;
 }
 
-static int measure(struct bb_bench_rig *rig, launcher *launch, void *arg, struct bb_computed *c)
+static int measure(struct bb_compute_context *rig, launcher *launch, void *arg, struct bb_computed *c)
 {
     int rc;
 
@@ -167,8 +164,7 @@ out:
     return rc;
 }
 
-/* ---- matrix products ---------------------------------------------------------------------------------------------
- */
+/* ---- matrix products ---- */
 
 struct product {
     struct bb_gemm gemm;
@@ -187,7 +183,7 @@ static int launch_product(void *arg, cudaStream_t stream)
     return bb_gemm_run(&p->gemm, p->a, p->b, p->c, stream);
 }
 
-static int fill_matrix(struct bb_bench_rig *rig, void *to, const struct bb_gemm_shape *s, size_t bytes)
+static int fill_matrix(struct bb_compute_context *rig, void *to, const struct bb_gemm_shape *s, size_t bytes)
 {
     const struct bb_pass typed = {.dtype = s->dtype};
     const struct bb_pass_array array = {
@@ -196,7 +192,7 @@ static int fill_matrix(struct bb_bench_rig *rig, void *to, const struct bb_gemm_
     return fill_array(rig, to, &typed, &array);
 }
 
-int bb_measure_gemm(struct bb_bench_rig *rig, const struct bb_gemm_shape *s, struct bb_computed *c)
+int bb_measure_gemm(struct bb_compute_context *rig, const struct bb_gemm_shape *s, struct bb_computed *c)
 {
     struct product p = {.a = rig->arena};
     int rc;
@@ -214,8 +210,7 @@ out:
     return rc;
 }
 
-/* ---- passes ------------------------------------------------------------------------------------------------------
- */
+/* ---- passes ---- */
 
 size_t bb_pass_case_bytes(const struct bb_pass *p)
 {
@@ -233,7 +228,7 @@ static int launch_pass(void *arg, cudaStream_t stream)
     return bb_pass_run(arg, stream);
 }
 
-int bb_measure_pass(struct bb_bench_rig *rig, const struct bb_pass *pass, struct bb_computed *c)
+int bb_measure_pass(struct bb_compute_context *rig, const struct bb_pass *pass, struct bb_computed *c)
 {
     struct bb_pass_array arrays[BB_PASS_ARRAYS];
     int n = bb_pass_arrays(pass, arrays), rc = 0;
@@ -262,15 +257,14 @@ static int launch_copy(void *arg, cudaStream_t stream)
     return BB_CUDA(cudaMemcpyAsync(c->to, c->from, c->bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-int bb_measure_memcpy(struct bb_bench_rig *rig, size_t bytes, struct bb_computed *c)
+int bb_measure_memcpy(struct bb_compute_context *rig, size_t bytes, struct bb_computed *c)
 {
     struct copy copy = {rig->arena + round_up(bytes / 2), rig->arena, bytes / 2};
 
     return measure(rig, launch_copy, &copy, c);
 }
 
-/* ---- the timed stand-in ------------------------------------------------------------------------------------------
- */
+/* ---- the timed stand-in ---- */
 
 static int launch_busy(void *arg, cudaStream_t stream)
 {
@@ -278,7 +272,7 @@ static int launch_busy(void *arg, cudaStream_t stream)
 }
 
 /* One launch by its own report. */
-static int sample_clock(struct bb_bench_rig *rig, struct bb_busy *busy, double *us, double *gbps)
+static int sample_clock(struct bb_compute_context *rig, struct bb_busy *busy, double *us, double *gbps)
 {
     double ns;
     int rc;
@@ -295,7 +289,7 @@ out:
     return rc;
 }
 
-int bb_measure_busy(struct bb_bench_rig *rig, const struct bb_busy *asked, struct bb_timed *t)
+int bb_measure_busy(struct bb_compute_context *rig, const struct bb_busy *asked, struct bb_timed *t)
 {
     struct bb_busy busy = *asked;
     int rc;

@@ -12,8 +12,7 @@ bool bb_compute_type_wanted(const struct bb_compute *b, int type)
            strcmp(b->options.dtype, bb_dtypes[bb_compute_types[type]].name) == 0;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 static int save_row(struct bb_compute *b, const char *section, json_t *row, const struct bb_computed *c)
 {
@@ -48,8 +47,7 @@ static double giga_per_s(double amount, const struct bb_computed *c)
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
 }
 
-/* ---- matrix products ---------------------------------------------------------------------------------------------
- */
+/* ---- matrix products ---- */
 
 static const struct bb_column gemm_columns[] = {
     {"name", "name", "", 20, 0},
@@ -117,8 +115,7 @@ static int run_gemms(struct bb_compute *b)
     return rc;
 }
 
-/* ---- passes ------------------------------------------------------------------------------------------------------
- */
+/* ---- passes ---- */
 
 static const struct bb_column pass_columns[] = {
     {"name", "name", "", 20, 0},
@@ -193,8 +190,7 @@ out:
     return rc;
 }
 
-/* ---- the timed stand-in ------------------------------------------------------------------------------------------
- */
+/* ---- the timed stand-in ---- */
 
 static const struct bb_column timed_columns[] = {
     {"sms", "SMs", "", 5, 0},
@@ -255,8 +251,7 @@ out:
     return rc;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------------------
- */
+/* ---- all of it ---- */
 
 static void print_limits(const struct bb_compute *b)
 {

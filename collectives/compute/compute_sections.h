@@ -16,7 +16,7 @@ struct bb_compute {
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     bool shared_gpu;
-    struct bb_bench_rig rig;
+    struct bb_compute_context rig;
     struct bb_results *json;
     struct bb_progress progress;
     FILE *out;        /* of the tables, NULL: none     */

@@ -34,7 +34,7 @@ enum bb_series {
 };
 
 /* What a rank measures with. Made by bb_bench_main. */
-struct bb_rig {
+struct bb_bench_context {
     struct bb_world *world;
     struct bb_comm *comm;
     const struct bb_native *native;
@@ -55,16 +55,16 @@ struct bb_rig {
     enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
-    struct bb_marks *marks; /* of the iterations of each row's last sample, NULL: none                     */
-    const struct bb_observer *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
-    void *meeting;                      /* device memory: one byte for the meeting of the ranks */
-    uint64_t passes;                    /* verified passes so far: each has its own data   */
+    struct bb_iteration_events *marks; /* of the iterations of each row's last sample, NULL: none                     */
+    const struct bb_telemetry *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
+    void *meeting;                       /* device memory: one byte for the meeting of the ranks */
+    uint64_t passes;                     /* verified passes so far: each has its own data   */
 
     /* How samples are taken. */
     const double *delays_us; /* [size] imposed lateness of each rank (mode sync), or NULL                        */
     bool auto_warmup;
-    struct bb_policy policy; /* of the current mode                                                              */
-    size_t max_iterations;   /* timed iterations of a row that needs more than one batch; 0: none does           */
+    struct bb_stopping policy; /* of the current mode                                                              */
+    size_t max_iterations;     /* timed iterations of a row that needs more than one batch; 0: none does           */
     struct bb_gate gate;
     int64_t gate_limit_ns;
     bool gated;        /* operations of mode stream wait behind the gate, on all ranks or on none                */
@@ -102,8 +102,8 @@ struct bb_figures {
     double algbw_gbps;       /* what counts of bytes / median time, 1e9 bytes per second; NaN when time is 0 */
     double busbw_gbps;       /* NaN with one rank                                             */
     double factor;           /* busbw / algbw                                                 */
-    struct bb_mark_figures iterations; /* with marks                                       */
-    struct bb_observed seen;
+    struct bb_iteration_figures iterations; /* with marks                                       */
+    struct bb_telemetry_row seen;
     double model_us;          /* NCCL's own estimate of an operation, NaN: none                */
     bool checked;             /* false: nothing was compared                                   */
     unsigned long long wrong; /* elements over all ranks and passes                            */
@@ -118,7 +118,7 @@ struct bb_figures {
     bool gated;        /* nothing started before all was enqueued                       */
 };
 
-/* bb_rig_aggregate - operations of one iteration, at least 1. */
-size_t bb_rig_aggregate(const struct bb_rig *rig);
+/* bb_bench_context_aggregate - operations of one iteration, at least 1. */
+size_t bb_bench_context_aggregate(const struct bb_bench_context *rig);
 
 #endif

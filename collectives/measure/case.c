@@ -14,7 +14,7 @@ static size_t bytes_of(const struct bb_case *c, size_t elements)
 size_t bb_case_bytes(const struct bb_case *c)
 {
     if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
-        return bytes_of(c, bb_amounts_most(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
+        return bytes_of(c, bb_alltoallv_counts_most(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
     return bytes_of(c, bb_coll_payload_count(c->kind, c->count, c->ranks));
 }
 
@@ -23,7 +23,7 @@ bool bb_case_possible(const struct bb_case *c)
     return !c->in_place || bb_colls[c->kind].inplace != BB_INPLACE_NONE;
 }
 
-static void place_apart(struct bb_operands *l)
+static void place_apart(struct bb_buffer_layout *l)
 {
     l->send_offset = l->before_bytes;
     l->before_offset = BB_SLOT_GUARD + round_up(l->before_bytes - BB_SLOT_GUARD + l->send_bytes);
@@ -32,7 +32,7 @@ static void place_apart(struct bb_operands *l)
     l->slot_bytes = round_up(l->after_offset) + BB_SLOT_GUARD;
 }
 
-static void place_together(struct bb_operands *l, enum bb_coll_inplace rule, size_t slice_offset)
+static void place_together(struct bb_buffer_layout *l, enum bb_coll_inplace rule, size_t slice_offset)
 {
     size_t larger = l->send_bytes > l->recv_bytes ? l->send_bytes : l->recv_bytes;
 
@@ -46,23 +46,23 @@ static void place_together(struct bb_operands *l, enum bb_coll_inplace rule, siz
 static size_t send_count(const struct bb_case *c, int rank)
 {
     if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
-        return bb_amounts_sent(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
+        return bb_alltoallv_counts_sent(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
     return bb_colls[c->kind].send_count(c->count, c->ranks);
 }
 
 static size_t recv_count(const struct bb_case *c, int rank)
 {
     if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
-        return bb_amounts_received(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
+        return bb_alltoallv_counts_received(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
     return bb_colls[c->kind].recv_count(c->count, c->ranks);
 }
 
-struct bb_operands bb_operands_of(const struct bb_case *c, int rank)
+struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank)
 {
     const struct bb_coll *coll = &bb_colls[c->kind];
-    struct bb_operands l = {.send_bytes = bytes_of(c, send_count(c, rank)),
-                            .recv_bytes = bytes_of(c, recv_count(c, rank)),
-                            .before_bytes = BB_SLOT_GUARD + bytes_of(c, c->unalign)};
+    struct bb_buffer_layout l = {.send_bytes = bytes_of(c, send_count(c, rank)),
+                                 .recv_bytes = bytes_of(c, recv_count(c, rank)),
+                                 .before_bytes = BB_SLOT_GUARD + bytes_of(c, c->unalign)};
 
     if (c->in_place)
         place_together(&l, coll->inplace, bytes_of(c, c->count * (size_t)rank));
@@ -97,26 +97,27 @@ void bb_case_expect(const struct bb_case *c, int rank, struct bb_expect *e, size
         e->source = (rank + c->ranks - 1) % c->ranks;
 }
 
-int bb_case_arrivals(const struct bb_case *c)
+int bb_case_expected_parts(const struct bb_case *c)
 {
     return bb_colls[c->kind].flags & BB_COLL_UNEVEN ? c->ranks : 1;
 }
 
 /* What rank i sends to this rank. */
-static struct bb_arrival uneven_part(const struct bb_case *c, int rank, int i)
+static struct bb_expected_part uneven_part(const struct bb_case *c, int rank, int i)
 {
-    size_t bytes = bb_dtypes[c->dtype].bytes, count = bb_amounts_count(c->amounts, c->count, bytes, c->ranks, i, rank);
-    struct bb_arrival part = {.count = count, .expect = {.source = i, .block = count ? count : 1}};
+    size_t bytes = bb_dtypes[c->dtype].bytes,
+           count = bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, i, rank);
+    struct bb_expected_part part = {.count = count, .expect = {.source = i, .block = count ? count : 1}};
 
     for (int r = 0; r < i; r++)
-        part.offset += bb_amounts_count(c->amounts, c->count, bytes, c->ranks, r, rank);
-    part.expect.first = bb_amounts_before(c->amounts, c->count, bytes, c->ranks, i, rank);
+        part.offset += bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, r, rank);
+    part.expect.first = bb_alltoallv_counts_before(c->amounts, c->count, bytes, c->ranks, i, rank);
     return part;
 }
 
-struct bb_arrival bb_case_arrival(const struct bb_case *c, int rank, int i)
+struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank, int i)
 {
-    struct bb_arrival part = {0};
+    struct bb_expected_part part = {0};
 
     if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
         return uneven_part(c, rank, i);

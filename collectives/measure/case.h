@@ -25,12 +25,12 @@ struct bb_case {
     int ranks;
     size_t count; /* argument of the NCCL call, in elements */
     bool in_place;
-    size_t unalign;                   /* elements by which both buffers are moved off their alignment */
-    const struct bb_amounts *amounts; /* BB_COLL_UNEVEN                                              */
+    size_t unalign;                            /* elements by which both buffers are moved off their alignment */
+    const struct bb_alltoallv_counts *amounts; /* BB_COLL_UNEVEN                                              */
 };
 
 /* Offsets and sizes in bytes; offsets from the slot's start. */
-struct bb_operands {
+struct bb_buffer_layout {
     size_t send_offset, send_bytes;
     size_t recv_offset, recv_bytes;
     size_t before_offset, before_bytes; /* guard zone in front of the receive area's buffer */
@@ -47,8 +47,8 @@ bool bb_case_possible(const struct bb_case *c);
 /* bb_ends_together - each rank needs the data of every other, so none can end before the last has come. */
 bool bb_ends_together(const struct bb_case *c);
 
-/* bb_operands_of - where the buffers of `rank` lie. */
-struct bb_operands bb_operands_of(const struct bb_case *c, int rank);
+/* bb_buffer_layout_of - where the buffers of `rank` lie. */
+struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);
 
 /* bb_slot_of - slot of an iteration among `slots` >= 2; the last one is for the very last iteration only. */
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
@@ -63,14 +63,14 @@ bool bb_case_contributes(const struct bb_case *c, int rank);
 void bb_case_expect(const struct bb_case *c, int rank, struct bb_expect *e, size_t *count);
 
 /*
- * An uneven exchange delivers slices of different lengths, hence several expectations: part i of bb_case_arrivals
+ * An uneven exchange delivers slices of different lengths, hence several expectations: part i of bb_case_expected_parts
  * covers `count` elements from element `offset` of the receive area on. Every other kind has one part, all of the area.
  */
-struct bb_arrival {
+struct bb_expected_part {
     size_t offset, count;
     struct bb_expect expect;
 };
-int bb_case_arrivals(const struct bb_case *c);
-struct bb_arrival bb_case_arrival(const struct bb_case *c, int rank, int i);
+int bb_case_expected_parts(const struct bb_case *c);
+struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank, int i);
 
 #endif

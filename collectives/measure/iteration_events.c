@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int bb_marks_init(struct bb_marks *m, int n, int skip, int ranks)
+int bb_iteration_events_init(struct bb_iteration_events *m, int n, int skip, int ranks)
 {
     int rc = 0;
 
-    *m = (struct bb_marks){.n = n, .skip = skip, .ranks = ranks};
+    *m = (struct bb_iteration_events){.n = n, .skip = skip, .ranks = ranks};
     m->event = calloc((size_t)n + 1, sizeof *m->event);
     m->us = calloc((size_t)n, sizeof *m->us);
     m->all_us = calloc((size_t)n * (size_t)ranks, sizeof *m->all_us);
@@ -28,7 +28,7 @@ int bb_marks_init(struct bb_marks *m, int n, int skip, int ranks)
     return rc;
 }
 
-void bb_marks_release(struct bb_marks *m)
+void bb_iteration_events_release(struct bb_iteration_events *m)
 {
     for (int i = 0; m->event && i <= m->n; i++)
         if (m->event[i])
@@ -40,15 +40,15 @@ void bb_marks_release(struct bb_marks *m)
     }
     free(m->us);
     free(m->all_us);
-    *m = (struct bb_marks){0};
+    *m = (struct bb_iteration_events){0};
 }
 
-int bb_marks_border(struct bb_marks *m, size_t i, cudaStream_t stream)
+int bb_iteration_events_border(struct bb_iteration_events *m, size_t i, cudaStream_t stream)
 {
     return m && m->on ? BB_CUDA(cudaEventRecord(m->event[i], stream)) : 0;
 }
 
-int bb_marks_read(struct bb_marks *m)
+int bb_iteration_events_read(struct bb_iteration_events *m)
 {
     float ms;
     int rc = 0;
@@ -61,7 +61,7 @@ out:
     return rc;
 }
 
-void bb_marks_keep(struct bb_marks *m, int placement)
+void bb_iteration_events_keep(struct bb_iteration_events *m, int placement)
 {
     memcpy(m->row_us[placement], m->us, (size_t)m->n * sizeof *m->us);
     memcpy(m->row_all_us[placement], m->all_us, (size_t)m->n * (size_t)m->ranks * sizeof *m->us);
@@ -78,7 +78,8 @@ static double variation(const double *us, int n)
     return mean > 0 ? sqrt(squares) / mean : 0;
 }
 
-int bb_marks_figures(struct bb_marks *m, struct bb_world *w, const int *groups, struct bb_mark_figures *f)
+int bb_iteration_events_figures(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
+                                struct bb_iteration_figures *f)
 {
     size_t n = (size_t)m->n;
     int rc;

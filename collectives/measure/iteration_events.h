@@ -11,7 +11,7 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
-struct bb_marks {
+struct bb_iteration_events {
     cudaEvent_t *event;                /* [n + 1] borders                                     */
     double *us;                        /* [n] this rank's iterations                          */
     double *all_us;                    /* [ranks * n]                                         */
@@ -22,27 +22,27 @@ struct bb_marks {
 };
 
 /* What the iterations of a row were like; of each iteration the slowest rank of the group counts. */
-struct bb_mark_figures {
+struct bb_iteration_figures {
     struct bb_stats us;
     double variation; /* standard deviation / mean */
 };
 
 /* Release works on a half-made one. */
-int bb_marks_init(struct bb_marks *m, int n, int skip, int ranks) BB_MUST_CHECK;
-void bb_marks_release(struct bb_marks *m);
+int bb_iteration_events_init(struct bb_iteration_events *m, int n, int skip, int ranks) BB_MUST_CHECK;
+void bb_iteration_events_release(struct bb_iteration_events *m);
 
-/* bb_marks_border - border number i on the stream, when marks are on; m may be NULL. */
-int bb_marks_border(struct bb_marks *m, size_t i, cudaStream_t stream) BB_MUST_CHECK;
+/* bb_iteration_events_border - border number i on the stream, when marks are on; m may be NULL. */
+int bb_iteration_events_border(struct bb_iteration_events *m, size_t i, cudaStream_t stream) BB_MUST_CHECK;
 
-/* bb_marks_read - the times between the borders, which have passed. */
-int bb_marks_read(struct bb_marks *m) BB_MUST_CHECK;
+/* bb_iteration_events_read - the times between the borders, which have passed. */
+int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
 
-/* bb_marks_keep - us and all_us as they are now are those of the row's placement, 0 or 1. */
-void bb_marks_keep(struct bb_marks *m, int placement);
+/* bb_iteration_events_keep - us and all_us as they are now are those of the row's placement, 0 or 1. */
+void bb_iteration_events_keep(struct bb_iteration_events *m, int placement);
 
-/* bb_marks_figures - over the ranks r with groups[r] equal to this rank's (NULL: all). All ranks of the world call it.
+/* bb_iteration_events_figures - over the ranks r with groups[r] equal to this rank's (NULL: all). All ranks of the world call it.
  */
-int bb_marks_figures(struct bb_marks *m, struct bb_world *w, const int *groups,
-                     struct bb_mark_figures *f) BB_MUST_CHECK;
+int bb_iteration_events_figures(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
+                                struct bb_iteration_figures *f) BB_MUST_CHECK;
 
 #endif

@@ -21,20 +21,19 @@
 enum { WINDOW = 10, WINDOWS_MAX = 20 }; /* operations that must show no trend, and how often they are looked at */
 static const double LATE_US = 1;        /* what two events can tell apart for certain */
 
-const char *bb_rig_mode(const struct bb_rig *rig)
+const char *bb_bench_context_mode(const struct bb_bench_context *rig)
 {
     return rig->host_time ? "host" : rig->mode->name;
 }
 
-const char *bb_rig_method(const struct bb_rig *rig)
+const char *bb_bench_context_method(const struct bb_bench_context *rig)
 {
     return rig->host_time ? "operations, the host's time to enqueue them" : rig->mode->help;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
-static size_t batch_room(const struct bb_rig *rig)
+static size_t batch_room(const struct bb_bench_context *rig)
 {
     size_t most = WINDOW;
 
@@ -45,13 +44,13 @@ static size_t batch_room(const struct bb_rig *rig)
     return most;
 }
 
-void bb_measure_mode(struct bb_rig *rig, const struct bb_mode *mode)
+void bb_measure_mode(struct bb_bench_context *rig, const struct bb_mode *mode)
 {
     rig->mode = mode;
     rig->policy.max_samples = rig->max_iterations / bb_mode_operations(rig, mode);
 }
 
-int bb_measure_init(struct bb_rig *rig)
+int bb_measure_init(struct bb_bench_context *rig)
 {
     size_t batch = batch_room(rig), ranks = (size_t)rig->world->size, samples = rig->max_iterations + batch;
     bool complete;
@@ -69,7 +68,7 @@ int bb_measure_init(struct bb_rig *rig)
     return rig->gated ? bb_gate_init(&rig->gate, rig->gate_limit_ns) : 0;
 }
 
-void bb_measure_release(struct bb_rig *rig)
+void bb_measure_release(struct bb_bench_context *rig)
 {
     bb_gate_release(&rig->gate);
     free(rig->batch);
@@ -79,8 +78,7 @@ void bb_measure_release(struct bb_rig *rig)
         free(rig->series[s]);
 }
 
-/* ---- over ranks ---------------------------------------------------------------------------------------------------
- */
+/* ---- over ranks ---- */
 
 static double joined(enum bb_across across, double sofar, double one)
 {
@@ -96,18 +94,19 @@ static double joined(enum bb_across across, double sofar, double one)
     }
 }
 
-static bool same_group(const struct bb_rig *rig, size_t r)
+static bool same_group(const struct bb_bench_context *rig, size_t r)
 {
     return !rig->groups || rig->groups[r] == rig->groups[rig->world->rank];
 }
 
-static double sample_of_rank(const struct bb_rig *rig, size_t batch, size_t r, size_t i, enum bb_sample_field field)
+static double sample_of_rank(const struct bb_bench_context *rig, size_t batch, size_t r, size_t i,
+                             enum bb_sample_field field)
 {
     return rig->all_batches[r * batch + i].us[field];
 }
 
 /* One sample over the ranks of this rank's group, which are in order of their world ranks. */
-static double across_ranks(const struct bb_rig *rig, size_t batch, size_t i, enum bb_sample_field field)
+static double across_ranks(const struct bb_bench_context *rig, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
     int seen = 0;
@@ -121,7 +120,7 @@ static double across_ranks(const struct bb_rig *rig, size_t batch, size_t i, enu
 }
 
 /* Who was last in sample i of a batch, and how long the others waited for it: sample n of the row. */
-static void note_arrivals(struct bb_rig *rig, size_t batch, size_t i, size_t n)
+static void note_arrivals(struct bb_bench_context *rig, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
     size_t last = 0;
@@ -142,7 +141,7 @@ static void note_arrivals(struct bb_rig *rig, size_t batch, size_t i, size_t n)
 }
 
 /* A batch of every rank becomes samples n and on of the row. */
-static int combine(struct bb_rig *rig, size_t batch, size_t n)
+static int combine(struct bb_bench_context *rig, size_t batch, size_t n)
 {
     enum bb_sample_field gpu = rig->host_time ? BB_SAMPLE_HOST : BB_SAMPLE_GPU;
     int rc = bb_world_allgather(rig->world, rig->batch, rig->all_batches, batch * sizeof *rig->batch);
@@ -156,11 +155,10 @@ static int combine(struct bb_rig *rig, size_t batch, size_t n)
     return rc;
 }
 
-/* ---- warm-up ------------------------------------------------------------------------------------------------------
- */
+/* ---- warm-up ---- */
 
 /* Call to completion by the host's clock: connections are made here. */
-static int first_operation(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+static int first_operation(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     double begin_s;
     int rc;
@@ -168,7 +166,7 @@ static int first_operation(struct bb_rig *rig, const struct bb_case *c, struct b
     TRY(bb_world_barrier(rig->world, "first operation"));
     begin_s = bb_now_s();
     TRY(bb_issue(rig, c, 0, 1, false));
-    TRY(bb_rig_wait(rig, "first operation"));
+    TRY(bb_bench_context_wait(rig, "first operation"));
     f->first_us = 1e6 * (bb_now_s() - begin_s);
     rig->connected = true;
 out:
@@ -176,7 +174,7 @@ out:
 }
 
 /* Ten operations more; rank 0 tells all ranks whether their times still moved. */
-static int another_window(struct bb_rig *rig, const struct bb_case *c, bool *moves)
+static int another_window(struct bb_bench_context *rig, const struct bb_case *c, bool *moves)
 {
     int rc;
 
@@ -188,7 +186,7 @@ out:
     return rc;
 }
 
-static int warm_up(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+static int warm_up(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     bool moves = rig->auto_warmup;
     int rc = 0;
@@ -200,17 +198,16 @@ static int warm_up(struct bb_rig *rig, const struct bb_case *c, struct bb_figure
         TRY(first_operation(rig, c, f));
     if (rig->warmup > 1)
         TRY(bb_issue(rig, c, 1, (size_t)rig->warmup - 1, false));
-    TRY(bb_rig_wait(rig, "warm-up"));
+    TRY(bb_bench_context_wait(rig, "warm-up"));
     for (int i = 0; i < WINDOWS_MAX && moves; i++, f->warmed += WINDOW)
         TRY(another_window(rig, c, &moves));
 out:
     return rc;
 }
 
-/* ---- samples ------------------------------------------------------------------------------------------------------
- */
+/* ---- samples ---- */
 
-static int all_narrow(struct bb_rig *rig, bool own, bool *all)
+static int all_narrow(struct bb_bench_context *rig, bool own, bool *all)
 {
     size_t ranks = (size_t)rig->world->size;
     bool *of_ranks = calloc(ranks, sizeof *of_ranks);
@@ -227,14 +224,14 @@ static int all_narrow(struct bb_rig *rig, bool own, bool *all)
 }
 
 /* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
-static int decide(struct bb_rig *rig, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
+static int decide(struct bb_bench_context *rig, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
-    bool narrow = bb_policy_narrow(&rig->policy, stats);
+    bool narrow = bb_stopping_is_narrow(&rig->policy, stats);
     int rc = 0;
 
     if (rig->groups && rig->policy.confidence > 0)
         TRY(all_narrow(rig, narrow, &narrow));
-    *stop = bb_policy_judge(&rig->policy, narrow, stats->n, bb_now_s() - begin_s);
+    *stop = bb_stopping_judge(&rig->policy, narrow, stats->n, bb_now_s() - begin_s);
     if (rig->policy.confidence > 0)
         TRY(bb_world_bcast(rig->world, stop, sizeof *stop, 0));
 out:
@@ -242,13 +239,13 @@ out:
 }
 
 /* The check looks at the last operation of the last batch, and any may be the last: each gets new data. */
-static int one_batch(struct bb_rig *rig, const struct bb_case *c, size_t n)
+static int one_batch(struct bb_bench_context *rig, const struct bb_case *c, size_t n)
 {
     int rc;
 
     if (rig->checks > 0) {
         TRY(bb_verify_prepare(rig, c));
-        TRY(bb_rig_wait(rig, "data for a check"));
+        TRY(bb_bench_context_wait(rig, "data for a check"));
     }
     TRY(rig->mode->time(rig, c, rig->batch));
     TRY(combine(rig, bb_mode_batch(rig, rig->mode), n));
@@ -256,7 +253,7 @@ out:
     return rc;
 }
 
-static int take_samples(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+static int take_samples(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     double begin_s = bb_now_s();
     size_t n = 0;
@@ -273,10 +270,9 @@ out:
     return rc;
 }
 
-/* ---- what they say ------------------------------------------------------------------------------------------------
- */
+/* ---- what they say ---- */
 
-static int find_skew(struct bb_rig *rig, const struct bb_case *c, size_t n, struct bb_skew *skew)
+static int find_skew(struct bb_bench_context *rig, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {
     struct bb_stats transfer;
     int rc;
@@ -301,7 +297,7 @@ struct note {
     bool gate_expired;
 };
 
-static int gather_notes(struct bb_rig *rig, struct bb_figures *f)
+static int gather_notes(struct bb_bench_context *rig, struct bb_figures *f)
 {
     struct note own = {f->first_us, rig->gate_expired}, *all = calloc((size_t)rig->world->size, sizeof *all);
     int rc;
@@ -320,7 +316,7 @@ static int gather_notes(struct bb_rig *rig, struct bb_figures *f)
     return rc;
 }
 
-static int sum_up(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+static int sum_up(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     size_t n = f->time_us.n;
     struct bb_stats host;
@@ -352,7 +348,7 @@ static void bandwidths(const struct bb_case *c, struct bb_figures *f)
 }
 
 /* A blocking communicator may block inside the call. */
-static int guarded_launch(struct bb_rig *rig, const struct bb_case *c)
+static int guarded_launch(struct bb_bench_context *rig, const struct bb_case *c)
 {
     int rc;
 
@@ -363,14 +359,14 @@ static int guarded_launch(struct bb_rig *rig, const struct bb_case *c)
 }
 
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
-static int verified_passes(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+static int verified_passes(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     int rc = 0;
 
     for (int pass = 0; bb_case_possible(c) && pass < rig->checks && f->wrong == 0; pass++) {
         if (pass > 0) {
             TRY(bb_verify_prepare(rig, c));
-            TRY(bb_rig_wait(rig, "data for a check"));
+            TRY(bb_bench_context_wait(rig, "data for a check"));
             TRY(guarded_launch(rig, c));
         }
         TRY(bb_verify(rig, c, f));
@@ -379,19 +375,19 @@ out:
     return rc;
 }
 
-static int measure_row(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+static int measure_row(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     int rc;
 
-    bb_observe_warmup(rig->observer);
+    bb_telemetry_warmup(rig->observer);
     TRY(warm_up(rig, c, f));
-    bb_observe_start(rig->observer, &f->seen);
-    TRY(bb_model_estimate(rig, c, &f->model_us));
+    bb_telemetry_start(rig->observer, &f->seen);
+    TRY(bb_nccl_estimate(rig, c, &f->model_us));
     TRY(take_samples(rig, c, f));
-    TRY(bb_observe_end(rig->observer, rig->world, &f->seen));
+    TRY(bb_telemetry_end(rig->observer, rig->world, &f->seen));
     if (rig->marks) {
-        TRY(bb_marks_figures(rig->marks, rig->world, rig->groups, &f->iterations));
-        bb_marks_keep(rig->marks, c->in_place);
+        TRY(bb_iteration_events_figures(rig->marks, rig->world, rig->groups, &f->iterations));
+        bb_iteration_events_keep(rig->marks, c->in_place);
     }
     TRY(sum_up(rig, c, f));
     bandwidths(c, f);
@@ -402,7 +398,7 @@ out:
     return rc;
 }
 
-int bb_measure(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+int bb_measure(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     const char *op = c->redop == BB_COPY ? "" : bb_redops[c->redop].name, *space = c->redop == BB_COPY ? "" : " ";
     const char *where = c->in_place ? "in_place" : "out_of_place";

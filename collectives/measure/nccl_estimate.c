@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* Kinds that are one call of NCCL's with an algorithm of its own. */
-static bool has_estimate(const struct bb_rig *rig, const struct bb_case *c)
+static bool has_estimate(const struct bb_bench_context *rig, const struct bb_case *c)
 {
     return c->kind <= BB_REDUCE && c->count > 0 && rig->comm->size > 1 && rig->comm->blocking;
 }
@@ -15,7 +15,7 @@ static bool has_estimate(const struct bb_rig *rig, const struct bb_case *c)
 typedef ncclResult_t simulate_fn(ncclSimInfo_t *info);
 
 /* A group that failed half-way is closed without another word. */
-static int simulate(struct bb_rig *rig, const struct bb_case *c, simulate_fn *end, double *model_us)
+static int simulate(struct bb_bench_context *rig, const struct bb_case *c, simulate_fn *end, double *model_us)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     int rc;
@@ -32,7 +32,7 @@ out:
     return rc;
 }
 
-int bb_model_estimate(struct bb_rig *rig, const struct bb_case *c, double *model_us)
+int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us)
 {
     simulate_fn *end = NULL;
     int rc;
@@ -47,7 +47,7 @@ int bb_model_estimate(struct bb_rig *rig, const struct bb_case *c, double *model
     return rc;
 }
 #else
-int bb_model_estimate(struct bb_rig *rig, const struct bb_case *c, double *model_us)
+int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us)
 {
     (void)rig, (void)c, (void)has_estimate;
     *model_us = NAN;

@@ -8,10 +8,10 @@
 #include "collectives/measure/bench_context.h"
 
 /*
- * bb_model_estimate - of one operation of the case, which is not run. All ranks together, since NCCL may connect for
+ * bb_nccl_estimate - of one operation of the case, which is not run. All ranks together, since NCCL may connect for
  * it; never while something is timed. *model_us is NaN where NCCL gives none: what is made of sends and receives, one
  * rank, a non-blocking communicator, an older library or header.
  */
-int bb_model_estimate(struct bb_rig *rig, const struct bb_case *c, double *model_us) BB_MUST_CHECK;
+int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us) BB_MUST_CHECK;
 
 #endif

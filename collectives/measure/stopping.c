@@ -8,7 +8,7 @@ static const double TREND_SIGMAS = 3;   /* of the Mann-Kendall statistic        
 static const double TREND_WORTH = 0.01; /* smaller changes are not told                         */
 enum { TREND_BLOCKS = 32, TREND_LEAST = 6, ENOUGH = 6 };
 
-/* ---- enough samples? --------------------------------------------------------------------------------------------- */
+/* ---- enough samples? ---- */
 
 const char *const bb_stop_names[BB_STOP_COUNT] = {[BB_STOP_NOT_YET] = "running",
                                                   [BB_STOP_FIXED] = "fixed",
@@ -21,14 +21,14 @@ double bb_half_width(const struct bb_stats *s)
     return s->p50 > 0 ? (s->ci95[1] - s->ci95[0]) / 2 / s->p50 : NAN;
 }
 
-bool bb_policy_narrow(const struct bb_policy *p, const struct bb_stats *s)
+bool bb_stopping_is_narrow(const struct bb_stopping *p, const struct bb_stats *s)
 {
     bool same = s->n >= ENOUGH && s->min == s->max; /* also when all are 0, which have no relative width */
 
     return same || bb_half_width(s) <= p->confidence;
 }
 
-enum bb_stop bb_policy_judge(const struct bb_policy *p, bool narrow, size_t samples, double elapsed_s)
+enum bb_stop bb_stopping_judge(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s)
 {
     if (p->confidence <= 0)
         return BB_STOP_FIXED;
@@ -39,7 +39,7 @@ enum bb_stop bb_policy_judge(const struct bb_policy *p, bool narrow, size_t samp
     return elapsed_s >= p->max_s ? BB_STOP_TIME : BB_STOP_NOT_YET;
 }
 
-/* ---- trend ------------------------------------------------------------------------------------------------------- */
+/* ---- trend ---- */
 
 static double mean_of(const double *x, size_t n)
 {
@@ -87,7 +87,7 @@ bool bb_has_trend(const double *samples, size_t n)
     return fabs(rises(x, blocks)) - 1 > TREND_SIGMAS * sigma && change > TREND_WORTH * mean_of(x, blocks);
 }
 
-/* ---- warnings ---------------------------------------------------------------------------------------------------- */
+/* ---- warnings ---- */
 
 const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
     [BB_WARN_NOT_CHECKED] = {"not_checked", "the data were not compared", "let -c be 1 or more"},
@@ -118,7 +118,7 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
     return warnings;
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 /* A step of a 64-bit linear congruential generator, its high bits folded down. */
 static uint64_t next_random(uint64_t *state)

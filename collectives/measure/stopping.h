@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- enough samples? --------------------------------------------------------------------------------------------- */
+/* ---- enough samples? ---- */
 
-struct bb_policy {
+struct bb_stopping {
     double confidence;  /* half the width of the median's interval, as a part of the median; 0: one batch, no more */
     size_t max_samples; /* of a row, when that is not reached                                                      */
     double max_s;       /* the same, in seconds                                                                    */
@@ -29,16 +29,16 @@ enum bb_stop {
 };
 extern const char *const bb_stop_names[BB_STOP_COUNT]; /* words of the results */
 
-/* bb_policy_narrow - whether the interval is as narrow as asked for, or six samples or more are all the same. */
-bool bb_policy_narrow(const struct bb_policy *p, const struct bb_stats *s);
+/* bb_stopping_is_narrow - whether the interval is as narrow as asked for, or six samples or more are all the same. */
+bool bb_stopping_is_narrow(const struct bb_stopping *p, const struct bb_stats *s);
 
-/* bb_policy_judge - after a batch, with `samples` in all; elapsed_s: since the row's first began. */
-enum bb_stop bb_policy_judge(const struct bb_policy *p, bool narrow, size_t samples, double elapsed_s);
+/* bb_stopping_judge - after a batch, with `samples` in all; elapsed_s: since the row's first began. */
+enum bb_stop bb_stopping_judge(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s);
 
 /* bb_half_width - half the width of the interval over the median; NaN without an interval or with a median of 0. */
 double bb_half_width(const struct bb_stats *s);
 
-/* ---- trend ------------------------------------------------------------------------------------------------------- */
+/* ---- trend ---- */
 
 /*
  * bb_has_trend - whether samples go up or down in the order in which they were taken: the Mann-Kendall test, which
@@ -47,7 +47,7 @@ double bb_half_width(const struct bb_stats *s);
  */
 bool bb_has_trend(const double *samples, size_t n);
 
-/* ---- warnings ---------------------------------------------------------------------------------------------------- */
+/* ---- warnings ---- */
 
 enum bb_warning {
     BB_WARN_NOT_CHECKED,
@@ -69,7 +69,7 @@ extern const struct bb_warning_row bb_warnings[BB_WARN_COUNT];
 /* bb_warnings_of - bits 1 << enum bb_warning of what the samples themselves tell. */
 unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb_stop stop);
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 /* bb_shuffle - a permutation of list[n] that depends on n and seed alone: the same on every rank and machine. */
 void bb_shuffle(size_t *list, size_t n, uint64_t seed);

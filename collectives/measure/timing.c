@@ -28,18 +28,17 @@ const struct bb_mode *bb_mode_at(size_t i)
     return i < sizeof modes / sizeof *modes ? modes[i] : NULL;
 }
 
-size_t bb_mode_batch(const struct bb_rig *rig, const struct bb_mode *mode)
+size_t bb_mode_batch(const struct bb_bench_context *rig, const struct bb_mode *mode)
 {
     return (size_t)rig->repeats * (mode->single ? (size_t)rig->iterations : 1);
 }
 
-size_t bb_mode_operations(const struct bb_rig *rig, const struct bb_mode *mode)
+size_t bb_mode_operations(const struct bb_bench_context *rig, const struct bb_mode *mode)
 {
     return mode->single ? 1 : (size_t)rig->iterations;
 }
 
-/* ---- spans --------------------------------------------------------------------------------------------------------
- */
+/* ---- spans ---- */
 
 /* Of a sample: enqueueing by the host's clock, all of it by the host's clock, and from event to event on the GPU. */
 struct span {
@@ -51,7 +50,7 @@ static double now_us(void)
     return 1e6 * bb_now_s();
 }
 
-static int begin_span(struct bb_rig *rig, struct span *span)
+static int begin_span(struct bb_bench_context *rig, struct span *span)
 {
     int rc = BB_CUDA(cudaEventRecord(rig->start, rig->stream));
 
@@ -60,7 +59,7 @@ static int begin_span(struct bb_rig *rig, struct span *span)
 }
 
 /* n iterations from number `first` on, with the host's time for it. */
-static int enqueue(struct bb_rig *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row,
+static int enqueue(struct bb_bench_context *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row,
                    struct span *span)
 {
     int rc;
@@ -71,17 +70,17 @@ static int enqueue(struct bb_rig *rig, const struct bb_case *c, size_t first, si
     return rc;
 }
 
-static int mark_end(struct bb_rig *rig)
+static int mark_end(struct bb_bench_context *rig)
 {
     return BB_CUDA(cudaEventRecord(rig->stop, rig->stream));
 }
 
-static int end_span(struct bb_rig *rig, struct span *span)
+static int end_span(struct bb_bench_context *rig, struct span *span)
 {
     float ms;
     int rc;
 
-    TRY(bb_rig_wait(rig, "timed operations"));
+    TRY(bb_bench_context_wait(rig, "timed operations"));
     span->wall_us += now_us();
     TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
     span->gpu_us += ms * 1e3;
@@ -89,25 +88,24 @@ out:
     return rc;
 }
 
-static struct bb_sample sample_of(const struct bb_rig *rig, const struct span *span, double iterations)
+static struct bb_sample sample_of(const struct bb_bench_context *rig, const struct span *span, double iterations)
 {
-    double operations = iterations * (double)bb_rig_aggregate(rig);
+    double operations = iterations * (double)bb_bench_context_aggregate(rig);
 
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
                                [BB_SAMPLE_HOST] = span->host_us / operations,
                                [BB_SAMPLE_WALL] = NAN}};
 }
 
-/* ---- stream -------------------------------------------------------------------------------------------------------
- */
+/* ---- stream ---- */
 
-static void mark(struct bb_rig *rig, bool on)
+static void mark(struct bb_bench_context *rig, bool on)
 {
     if (rig->marks)
         rig->marks->on = on;
 }
 
-static size_t launches_of(const struct bb_rig *rig, const struct bb_case *c)
+static size_t launches_of(const struct bb_bench_context *rig, const struct bb_case *c)
 {
     size_t rounds = 0;
 
@@ -115,11 +113,11 @@ static size_t launches_of(const struct bb_rig *rig, const struct bb_case *c)
         return 1;
     for (int n = 1; n < rig->world->size; n *= 2)
         rounds++;
-    return bb_rig_aggregate(rig) * (rounds + 1);
+    return bb_bench_context_aggregate(rig) * (rounds + 1);
 }
 
 /* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
-static size_t behind_gate(const struct bb_rig *rig, const struct bb_case *c)
+static size_t behind_gate(const struct bb_bench_context *rig, const struct bb_case *c)
 {
     size_t room = (rig->world->nodes > 1 ? BEHIND_GATE_NETWORK : BEHIND_GATE) / launches_of(rig, c);
     size_t n = (size_t)rig->iterations;
@@ -130,7 +128,8 @@ static size_t behind_gate(const struct bb_rig *rig, const struct bb_case *c)
 }
 
 /* The gate opens when all ranks have come here; the rest follows while the GPU is busy with what was behind it. */
-static int open_and_follow(struct bb_rig *rig, const struct bb_case *c, size_t behind, bool ends_row, struct span *span)
+static int open_and_follow(struct bb_bench_context *rig, const struct bb_case *c, size_t behind, bool ends_row,
+                           struct span *span)
 {
     size_t n = (size_t)rig->iterations;
     int rc;
@@ -148,7 +147,7 @@ out:
 }
 
 /* A rank whose gate once opened by itself leaves it open, but comes to the barrier as the others do. */
-static int gated_operations(struct bb_rig *rig, const struct bb_case *c, size_t behind, bool ends_row,
+static int gated_operations(struct bb_bench_context *rig, const struct bb_case *c, size_t behind, bool ends_row,
                             struct span *span)
 {
     bool closes = !rig->gate_expired;
@@ -167,7 +166,7 @@ out:
     return rc;
 }
 
-static int free_operations(struct bb_rig *rig, const struct bb_case *c, bool ends_row, struct span *span)
+static int free_operations(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row, struct span *span)
 {
     int rc;
 
@@ -181,7 +180,7 @@ out:
     return rc;
 }
 
-static int one_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
+static int one_sample(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
 {
     struct span span = {0};
     size_t behind = behind_gate(rig, c);
@@ -190,7 +189,7 @@ static int one_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row
     TRY(bb_world_barrier(rig->world, "start of a sample"));
     TRY(behind ? gated_operations(rig, c, behind, ends_row, &span) : free_operations(rig, c, ends_row, &span));
     if (rig->marks && ends_row)
-        TRY(bb_marks_read(rig->marks));
+        TRY(bb_iteration_events_read(rig->marks));
     mark(rig, false);
     *sample = sample_of(rig, &span, rig->iterations);
     rig->connected = true;
@@ -198,7 +197,7 @@ out:
     return rc;
 }
 
-static int time_stream(struct bb_rig *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_stream(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
 {
     int rc = 0;
 
@@ -210,17 +209,17 @@ static int time_stream(struct bb_rig *rig, const struct bb_case *c, struct bb_sa
 const struct bb_mode bb_mode_stream = {
     .name = "stream", .help = "operations back to back on one stream between CUDA events", .time = time_stream};
 
-/* ---- sync ---------------------------------------------------------------------------------------------------------
- */
+/* ---- sync ---- */
 
 /* Every rank launches the kernel, so that ranks differ by the delay alone. */
-static int impose_delay(struct bb_rig *rig)
+static int impose_delay(struct bb_bench_context *rig)
 {
     return rig->delays_us ? bb_spin(1, llround(1e3 * rig->delays_us[rig->world->rank]), rig->stream) : 0;
 }
 
 /* The first event stands behind the delay: it is the arrival of this rank. */
-static int one_alone(struct bb_rig *rig, const struct bb_case *c, size_t i, bool ends_row, struct bb_sample *sample)
+static int one_alone(struct bb_bench_context *rig, const struct bb_case *c, size_t i, bool ends_row,
+                     struct bb_sample *sample)
 {
     struct span span = {0};
     int rc;
@@ -231,14 +230,14 @@ static int one_alone(struct bb_rig *rig, const struct bb_case *c, size_t i, bool
     TRY(mark_end(rig));
     TRY(end_span(rig, &span));
     *sample = sample_of(rig, &span, 1);
-    sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_rig_aggregate(rig);
+    sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_bench_context_aggregate(rig);
     sample->us[BB_SAMPLE_MEET] = span.gpu_us;
 out:
     return rc;
 }
 
 /* A small all_reduce ends on all ranks at once. */
-static int come_together(struct bb_rig *rig)
+static int come_together(struct bb_bench_context *rig)
 {
     int rc;
 
@@ -249,21 +248,21 @@ static int come_together(struct bb_rig *rig)
 }
 
 /* It comes when the operation is over and timed. */
-static int meet(struct bb_rig *rig, struct bb_sample *sample)
+static int meet(struct bb_bench_context *rig, struct bb_sample *sample)
 {
     float ms;
     int rc;
 
     TRY(come_together(rig));
     TRY(mark_end(rig));
-    TRY(bb_rig_wait(rig, "meeting of the ranks"));
+    TRY(bb_bench_context_wait(rig, "meeting of the ranks"));
     TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
     sample->us[BB_SAMPLE_MEET] = ms * 1e3;
 out:
     return rc;
 }
 
-static int time_sync(struct bb_rig *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_sync(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
 {
     bool meets = c->ranks > 1 && !bb_ends_together(c);
     size_t n = bb_mode_batch(rig, &bb_mode_sync);
@@ -272,7 +271,7 @@ static int time_sync(struct bb_rig *rig, const struct bb_case *c, struct bb_samp
     TRY(bb_issue(rig, c, 0, 1, false)); /* brings the ranks together */
     if (meets)
         TRY(come_together(rig)); /* what connecting takes is in no sample */
-    TRY(bb_rig_wait(rig, "operation before the first sample"));
+    TRY(bb_bench_context_wait(rig, "operation before the first sample"));
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(rig->world, "start of an operation"));
         TRY(one_alone(rig, c, i, i == n - 1, &batch[i]));
@@ -284,7 +283,7 @@ out:
     return rc;
 }
 
-int bb_time_single(struct bb_rig *rig, const struct bb_case *c, size_t n, struct bb_sample *samples)
+int bb_time_single(struct bb_bench_context *rig, const struct bb_case *c, size_t n, struct bb_sample *samples)
 {
     int rc = 0;
 
@@ -298,11 +297,11 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
                                      .time = time_sync,
                                      .single = true};
 
-/* ---- blocked ------------------------------------------------------------------------------------------------------
- */
+/* ---- blocked ---- */
 
 /* With the barrier kept out of the time, each iteration is a span of its own. */
-static int one_blocked_sample(struct bb_rig *rig, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
+static int one_blocked_sample(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row,
+                              struct bb_sample *sample)
 {
     struct span span = {0};
     double before;
@@ -323,7 +322,7 @@ out:
     return rc;
 }
 
-static int time_blocked(struct bb_rig *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_blocked(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
 {
     int rc = 0;
 
@@ -337,9 +336,9 @@ static int time_blocked(struct bb_rig *rig, const struct bb_case *c, struct bb_s
 const struct bb_mode bb_mode_blocked = {
     .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
 
-/* ---- graph: the iterations captured once, then launched; no figure contains a first launch ----------------------- */
+/* ---- graph: the iterations captured once, then launched; no figure contains a first launch ---- */
 
-static int capture(struct bb_rig *rig, const struct bb_case *c, cudaGraphExec_t *exec)
+static int capture(struct bb_bench_context *rig, const struct bb_case *c, cudaGraphExec_t *exec)
 {
     cudaGraph_t graph = NULL;
     int rc, end;
@@ -355,7 +354,7 @@ out:
     return rc;
 }
 
-static int launch_graph(struct bb_rig *rig, cudaGraphExec_t exec, int times)
+static int launch_graph(struct bb_bench_context *rig, cudaGraphExec_t exec, int times)
 {
     int rc = 0;
 
@@ -364,12 +363,12 @@ static int launch_graph(struct bb_rig *rig, cudaGraphExec_t exec, int times)
     return rc;
 }
 
-static int graph_launches(const struct bb_rig *rig)
+static int graph_launches(const struct bb_bench_context *rig)
 {
     return rig->graph_launches > 0 ? rig->graph_launches : 1;
 }
 
-static int one_graph_sample(struct bb_rig *rig, cudaGraphExec_t exec, struct bb_sample *sample)
+static int one_graph_sample(struct bb_bench_context *rig, cudaGraphExec_t exec, struct bb_sample *sample)
 {
     struct span span = {0};
     int rc;
@@ -388,20 +387,20 @@ out:
 }
 
 /* Data for the check go through one more launch of the same graph: in place, each launch consumes its input. */
-static int time_graph(struct bb_rig *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_graph(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
 {
     cudaGraphExec_t exec = NULL;
     int rc;
 
     TRY(capture(rig, c, &exec));
     TRY(launch_graph(rig, exec, 1));
-    TRY(bb_rig_wait(rig, "first launch of a graph"));
+    TRY(bb_bench_context_wait(rig, "first launch of a graph"));
     for (int r = 0; r < rig->repeats; r++)
         TRY(one_graph_sample(rig, exec, &batch[r]));
     if (rig->checks > 0)
         TRY(bb_verify_prepare(rig, c));
     TRY(launch_graph(rig, exec, 1));
-    TRY(bb_rig_wait(rig, "last launch of a graph"));
+    TRY(bb_bench_context_wait(rig, "last launch of a graph"));
 out:
     if (exec)
         (void)cudaGraphExecDestroy(exec);

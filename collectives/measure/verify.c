@@ -14,19 +14,20 @@ struct finding {
     struct bb_wrong first;
 };
 
-static unsigned char *last_slot(const struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l)
+static unsigned char *last_slot(const struct bb_bench_context *rig, const struct bb_case *c,
+                                const struct bb_buffer_layout *l)
 {
     return rig->arena.area + (bb_case_slots(rig, c) - 1) * l->slot_bytes;
 }
 
-static struct bb_pattern pattern_of(const struct bb_rig *rig, const struct bb_case *c)
+static struct bb_pattern pattern_of(const struct bb_bench_context *rig, const struct bb_case *c)
 {
     return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(rig->passes + 1));
 }
 
-int bb_verify_prepare(struct bb_rig *rig, const struct bb_case *c)
+int bb_verify_prepare(struct bb_bench_context *rig, const struct bb_case *c)
 {
-    struct bb_operands l = bb_operands_of(c, rig->comm->rank);
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
     unsigned char *slot = last_slot(rig, c, &l);
     struct bb_pattern pattern;
     int rc;
@@ -41,7 +42,7 @@ out:
     return rc;
 }
 
-static int check_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_arrival *part,
+static int check_part(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_expected_part *part,
                       const struct bb_pattern *pattern, const unsigned char *area)
 {
     return bb_check(area + part->offset * bb_dtypes[c->dtype].bytes, part->count, pattern, &part->expect,
@@ -49,7 +50,8 @@ static int check_part(struct bb_rig *rig, const struct bb_case *c, const struct 
 }
 
 /* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
-static int compare(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, struct finding *mine)
+static int compare(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                   struct finding *mine)
 {
     unsigned char *slot = last_slot(rig, c, l);
     struct bb_pattern pattern = pattern_of(rig, c);
@@ -58,32 +60,32 @@ static int compare(struct bb_rig *rig, const struct bb_case *c, const struct bb_
     mine->due = l->before_bytes + l->after_bytes;
     TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
     TRY(bb_verdict_clear(&rig->verdicts[1], rig->stream));
-    for (int i = 0; i < bb_case_arrivals(c); i++) {
-        struct bb_arrival part = bb_case_arrival(c, rig->comm->rank, i);
+    for (int i = 0; i < bb_case_expected_parts(c); i++) {
+        struct bb_expected_part part = bb_case_expected_part(c, rig->comm->rank, i);
 
         mine->due += part.count;
         TRY(check_part(rig, c, &part, &pattern, slot + l->recv_offset));
     }
     TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &rig->verdicts[1], rig->stream));
     TRY(bb_check_bytes(slot + l->after_offset, l->after_bytes, CANARY, &rig->verdicts[1], rig->stream));
-    TRY(bb_rig_wait(rig, "check"));
+    TRY(bb_bench_context_wait(rig, "check"));
 out:
     return rc;
 }
 
 /* Looks at one part after the other, since their indices all begin at 0. */
-static int find_part(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, struct bb_arrival *part,
-                     uint64_t *index)
+static int find_part(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                     struct bb_expected_part *part, uint64_t *index)
 {
     struct bb_pattern pattern = pattern_of(rig, c);
     struct bb_verdict v = {0};
     int rc = 0;
 
-    for (int i = 0; i < bb_case_arrivals(c) && v.wrong == 0; i++) {
-        *part = bb_case_arrival(c, rig->comm->rank, i);
+    for (int i = 0; i < bb_case_expected_parts(c) && v.wrong == 0; i++) {
+        *part = bb_case_expected_part(c, rig->comm->rank, i);
         TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
         TRY(check_part(rig, c, part, &pattern, last_slot(rig, c, l) + l->recv_offset));
-        TRY(bb_rig_wait(rig, "search for the first wrong element"));
+        TRY(bb_bench_context_wait(rig, "search for the first wrong element"));
         TRY(BB_CUDA(cudaMemcpy(&v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     }
     *index = v.first;
@@ -91,11 +93,12 @@ out:
     return rc;
 }
 
-static int fetch_first(struct bb_rig *rig, const struct bb_case *c, const struct bb_operands *l, struct bb_wrong *first)
+static int fetch_first(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                       struct bb_wrong *first)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes;
     struct bb_pattern pattern = pattern_of(rig, c);
-    struct bb_arrival part = {0};
+    struct bb_expected_part part = {0};
     uint64_t index;
     int rc;
 
@@ -108,9 +111,9 @@ out:
     return rc;
 }
 
-static int look(struct bb_rig *rig, const struct bb_case *c, struct finding *mine)
+static int look(struct bb_bench_context *rig, const struct bb_case *c, struct finding *mine)
 {
-    struct bb_operands l = bb_operands_of(c, rig->comm->rank);
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
     struct bb_verdict v[2] = {{0}};
     int rc;
 
@@ -127,7 +130,7 @@ out:
 }
 
 /* A check that looked at less than it should is no check: on emulated GPUs without data it is the way of things. */
-static int add_finding(const struct bb_rig *rig, const struct finding *one, struct bb_figures *f)
+static int add_finding(const struct bb_bench_context *rig, const struct finding *one, struct bb_figures *f)
 {
     if (one->checked != one->due) {
         f->checked = false;
@@ -141,7 +144,7 @@ static int add_finding(const struct bb_rig *rig, const struct finding *one, stru
     return 0;
 }
 
-int bb_verify(struct bb_rig *rig, const struct bb_case *c, struct bb_figures *f)
+int bb_verify(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
     int ranks = rig->world->size;
     struct finding mine, *all = calloc((size_t)ranks, sizeof *all);

@@ -34,8 +34,8 @@ static void head(const struct bb_report *r, const struct bb_report_head *h)
             h->nccl_runtime);
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
     print_settings(r->out, o);
-    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_rig_method(r->rig), bb_rig_mode(r->rig),
-            bb_across_names[r->rig->across]);
+    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->rig),
+            bb_bench_context_mode(r->rig), bb_across_names[r->rig->across]);
     if (o->checks == 0)
         fprintf(r->out, "# nothing is checked (-c 0)\n");
     if (r->rig->device->emulated)
@@ -66,8 +66,8 @@ static void print_summary(const struct bb_report *r, const struct bb_row *row)
             fprintf(r->out, "total_bytes=%zu spread=%.3f", c->count * (size_t)c->ranks * bytes, c->amounts->spread);
         fprintf(r->out, " time_usec=%.2f\n", us);
         for (int rank = 0; rank < c->ranks; rank++) {
-            size_t sent = bytes * bb_amounts_sent(c->amounts, c->count, bytes, c->ranks, rank);
-            size_t received = bytes * bb_amounts_received(c->amounts, c->count, bytes, c->ranks, rank);
+            size_t sent = bytes * bb_alltoallv_counts_sent(c->amounts, c->count, bytes, c->ranks, rank);
+            size_t received = bytes * bb_alltoallv_counts_received(c->amounts, c->count, bytes, c->ranks, rank);
             double algbw = (double)(sent > received ? sent : received) / us / 1e3;
             fprintf(r->out, "#   rank=%d send_bytes=%zu recv_bytes=%zu alg_bw=%.2f bus_bw=%.2f\n", rank, sent, received,
                     algbw, algbw * (c->ranks - 1) / c->ranks);

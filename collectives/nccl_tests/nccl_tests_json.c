@@ -24,8 +24,7 @@ static json_t *now(void)
     return json_string(text);
 }
 
-/* ---- above the rows ----------------------------------------------------------------------------------------------
- */
+/* ---- above the rows ---- */
 
 static json_t *words_of(int n, char **words)
 {
@@ -111,8 +110,7 @@ json_t *bb_foreign_root(const struct bb_report *r, const struct bb_report_head *
     return with_stamps(r, root);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 static json_t *number(double value)
 {
@@ -162,7 +160,7 @@ static double percentile(const double *us, int n, int percent)
 
 static json_t *ranks_json(const struct bb_report *r, const double *all_us)
 {
-    const struct bb_marks *m = r->rig->marks;
+    const struct bb_iteration_events *m = r->rig->marks;
     json_t *list = json_array();
 
     for (int rank = 0; rank < r->rig->world->size; rank++)
@@ -172,8 +170,8 @@ static json_t *ranks_json(const struct bb_report *r, const double *all_us)
 
 static json_t *iterations_json(const struct bb_report *r, const struct bb_row *row, int place)
 {
-    const struct bb_marks *m = r->rig->marks;
-    const struct bb_mark_figures *f = &row->figures[place].iterations;
+    const struct bb_iteration_events *m = r->rig->marks;
+    const struct bb_iteration_figures *f = &row->figures[place].iterations;
     const double *us = m->row_us[place] + m->skip;
     int n = m->n - m->skip;
     json_t *object = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "skipped_iterations", m->skip,
@@ -207,8 +205,7 @@ json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
     return object;
 }
 
-/* ---- below the rows ----------------------------------------------------------------------------------------------
- */
+/* ---- below the rows ---- */
 
 int bb_foreign_end(const struct bb_report *r)
 {

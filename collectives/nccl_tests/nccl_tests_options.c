@@ -29,8 +29,7 @@ int bb_nccl_tests_kind(const char *path)
     return bb_coll_find(word);
 }
 
-/* ---- options ------------------------------------------------------------------------------------------------------
- */
+/* ---- options ---- */
 
 #define FIELD(name) .offset = offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
@@ -144,8 +143,7 @@ static int refuse_missing(const struct bb_nccl_tests_options *o)
     return 0;
 }
 
-/* ---- environment --------------------------------------------------------------------------------------------------
- */
+/* ---- environment ---- */
 
 static int number_of(const char *variable, double least, double most, double *value)
 {
@@ -192,8 +190,7 @@ out:
     return rc;
 }
 
-/* ---- start --------------------------------------------------------------------------------------------------------
- */
+/* ---- start ---- */
 
 static bool inside_a_job(void)
 {

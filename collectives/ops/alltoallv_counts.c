@@ -12,8 +12,7 @@
 enum { UNIT = 16, NUMBER_TEXT = 64, LARGEST_FILE = 1 << 28 };
 static const double LARGEST = 1125899906842624.0; /* 1 PiB: sums cannot overflow */
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 /* The place in the text, and what was found so far. */
 struct reader {
@@ -57,7 +56,7 @@ static int take_number(struct reader *r)
     }
     if (value < 0 || value * r->scale > LARGEST)
         return refuse(r, value < 0 ? "a negative number of bytes" : "more than 1 PiB");
-    if (r->columns == BB_AMOUNTS_RANKS || (r->columns == 0 && r->column == BB_AMOUNTS_RANKS))
+    if (r->columns == BB_ALLTOALLV_RANKS || (r->columns == 0 && r->column == BB_ALLTOALLV_RANKS))
         return refuse(r, "more columns than 4096");
     r->at += length;
     r->column++;
@@ -95,7 +94,7 @@ static int take_all(struct reader *r)
     return rc ? rc : end_row(r);
 }
 
-int bb_amounts_parse(struct bb_amounts *t, const char *text, const char *name, double scale)
+int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, const char *name, double scale)
 {
     struct reader r = {.at = text, .name = name, .scale = scale};
     int rc;
@@ -120,7 +119,7 @@ static int refuse_file(const char *path, const char *why)
     return bb_err(BB_EUSAGE, "matrix file %s cannot be read: %s", path, why);
 }
 
-int bb_amounts_read(struct bb_amounts *t, const char *path, double scale)
+int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, double scale)
 {
     FILE *file = fopen(path, "r");
     char *text = NULL;
@@ -134,24 +133,23 @@ int bb_amounts_read(struct bb_amounts *t, const char *path, double scale)
     if (ferror(file))
         rc = refuse_file(path, strerror(errno));
     else if (length == (size_t)-1)
-        rc = bb_amounts_parse(t, "", path, scale);
+        rc = bb_alltoallv_counts_parse(t, "", path, scale);
     else if (length > LARGEST_FILE || strlen(text) != length)
         rc = refuse_file(path, "it is not text");
     else
-        rc = bb_amounts_parse(t, text, path, scale);
+        rc = bb_alltoallv_counts_parse(t, text, path, scale);
     free(text);
     fclose(file);
     return rc;
 }
 
-void bb_amounts_release(struct bb_amounts *t)
+void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t)
 {
     free(t->bytes);
     t->bytes = NULL;
 }
 
-/* ---- amounts ------------------------------------------------------------------------------------------------------
- */
+/* ---- amounts ---- */
 
 static size_t generated(double spread, size_t total, int ranks, int from, int to)
 {
@@ -163,44 +161,48 @@ static size_t generated(double spread, size_t total, int ranks, int from, int to
     return (size_t)((1 - spread) * even + spread * weighted) / UNIT * UNIT;
 }
 
-size_t bb_amounts_count(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int from, int to)
+size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                 int from, int to)
 {
     if (t->bytes)
         return t->bytes[(size_t)from * (size_t)t->n + (size_t)to] / elem_bytes;
     return generated(t->spread, base * (size_t)ranks * elem_bytes, ranks, from, to) / elem_bytes;
 }
 
-size_t bb_amounts_before(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int from, int to)
+size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                  int from, int to)
 {
     size_t sum = 0;
 
     for (int r = 0; r < to; r++)
-        sum += bb_amounts_count(t, base, elem_bytes, ranks, from, r);
+        sum += bb_alltoallv_counts_count(t, base, elem_bytes, ranks, from, r);
     return sum;
 }
 
-size_t bb_amounts_sent(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int rank)
+size_t bb_alltoallv_counts_sent(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                int rank)
 {
-    return bb_amounts_before(t, base, elem_bytes, ranks, rank, ranks);
+    return bb_alltoallv_counts_before(t, base, elem_bytes, ranks, rank, ranks);
 }
 
-size_t bb_amounts_received(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int rank)
+size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                    int rank)
 {
     size_t sum = 0;
 
     for (int r = 0; r < ranks; r++)
-        sum += bb_amounts_count(t, base, elem_bytes, ranks, r, rank);
+        sum += bb_alltoallv_counts_count(t, base, elem_bytes, ranks, r, rank);
     return sum;
 }
 
 /* Generated traffic is the same for every rank. */
-size_t bb_amounts_most(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks)
+size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks)
 {
     size_t most = 0;
 
     for (int r = 0; r < (t->bytes ? ranks : 1); r++) {
-        size_t sent = bb_amounts_sent(t, base, elem_bytes, ranks, r);
-        size_t received = bb_amounts_received(t, base, elem_bytes, ranks, r);
+        size_t sent = bb_alltoallv_counts_sent(t, base, elem_bytes, ranks, r);
+        size_t received = bb_alltoallv_counts_received(t, base, elem_bytes, ranks, r);
         size_t more = sent > received ? sent : received;
 
         most = more > most ? more : most;

@@ -13,33 +13,38 @@
 
 #include <stddef.h>
 
-enum { BB_AMOUNTS_RANKS = 4096 }; /* the largest matrix that is read */
+enum { BB_ALLTOALLV_RANKS = 4096 }; /* the largest matrix that is read */
 
-struct bb_amounts {
+struct bb_alltoallv_counts {
     double spread; /* 0 to 1, of the generated traffic          */
     size_t *bytes; /* [n * n] from a file, NULL: generated      */
     int n;
 };
 
 /*
- * bb_amounts_read - a square matrix of numbers >= 0, a row per line, blanks between; empty lines are skipped. Returns
+ * bb_alltoallv_counts_read - a square matrix of numbers >= 0, a row per line, blanks between; empty lines are skipped. Returns
  * 0 or -BB_EUSAGE after one line that names the file and the place in it.
  */
-int bb_amounts_read(struct bb_amounts *t, const char *path, double scale) BB_MUST_CHECK;
+int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, double scale) BB_MUST_CHECK;
 
-/* bb_amounts_parse - the same from text; `name` is for messages. */
-int bb_amounts_parse(struct bb_amounts *t, const char *text, const char *name, double scale) BB_MUST_CHECK;
-void bb_amounts_release(struct bb_amounts *t);
+/* bb_alltoallv_counts_parse - the same from text; `name` is for messages. */
+int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, const char *name,
+                              double scale) BB_MUST_CHECK;
+void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t);
 
-/* bb_amounts_count - elements from rank `from` to rank `to` of `ranks`; base: elements per peer of an even exchange. */
-size_t bb_amounts_count(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int from, int to);
+/* bb_alltoallv_counts_count - elements from rank `from` to rank `to` of `ranks`; base: elements per peer of an even exchange. */
+size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                 int from, int to);
 
-/* bb_amounts_before - elements that `from` sends to the ranks below `to`: where the slice for `to` begins. */
-size_t bb_amounts_before(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int from, int to);
+/* bb_alltoallv_counts_before - elements that `from` sends to the ranks below `to`: where the slice for `to` begins. */
+size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                  int from, int to);
 
-/* bb_amounts_sent, bb_amounts_received - elements of one rank; bb_amounts_most - the larger of both, of any rank. */
-size_t bb_amounts_sent(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int rank);
-size_t bb_amounts_received(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks, int rank);
-size_t bb_amounts_most(const struct bb_amounts *t, size_t base, size_t elem_bytes, int ranks);
+/* bb_alltoallv_counts_sent, bb_alltoallv_counts_received - elements of one rank; bb_alltoallv_counts_most - the larger of both, of any rank. */
+size_t bb_alltoallv_counts_sent(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                int rank);
+size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                    int rank);
+size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks);
 
 #endif

@@ -38,8 +38,8 @@ struct bb_call {
     struct bb_comm *comm;
     cudaStream_t stream;
     const struct bb_native *native;
-    const struct bb_mulsums *mulsums; /* needed by BB_MULSUM alone      */
-    const struct bb_amounts *amounts; /* needed by BB_COLL_UNEVEN alone */
+    const struct bb_mulsums *mulsums;          /* needed by BB_MULSUM alone      */
+    const struct bb_alltoallv_counts *amounts; /* needed by BB_COLL_UNEVEN alone */
 };
 
 /* bb_launch - enqueue it. Returns 0 or -BB_E..., after polling a non-blocking communicator. */

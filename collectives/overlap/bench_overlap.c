@@ -24,7 +24,7 @@ struct overlap {
     struct bb_bench_overlap_options options;
     struct bb_session session;
     struct bb_comm comms[BB_CTA_LIMITS];
-    struct bb_overlap_rig rig;
+    struct bb_overlap_context rig;
     json_t *best;
     bool wrong;
 };
@@ -63,14 +63,13 @@ static size_t slot_bytes(const struct overlap *v)
     for (int i = 0; i < v->options.sizes.n; i++)
         for (int r = 0; r < v->session.world.size; r++) {
             const struct bb_case c = case_of(v, v->options.sizes.bytes[i]);
-            size_t bytes = bb_operands_of(&c, r).slot_bytes;
+            size_t bytes = bb_buffer_layout_of(&c, r).slot_bytes;
             largest = bytes > largest ? bytes : largest;
         }
     return largest;
 }
 
-/* ---- text --------------------------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 static const struct bb_column columns[] = {
     {"bytes", "size", "(B)", 12, 0},
@@ -118,8 +117,7 @@ static void print_head(const struct overlap *v)
     bb_table_heading(out, columns, COLUMNS);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_stats *time_us)
 {
@@ -196,7 +194,7 @@ static int save_row(struct overlap *v, const struct bb_overlap_work *work, const
     json_object_set_new(row, "collectives", json_integer(work->collectives));
     set_times(row, r);
     set_figures(row, v, work, r, f);
-    bb_observed_json(&r->seen, row);
+    bb_telemetry_json(&r->seen, row);
     snprintf(what, sizeof what, "%s of %zu bytes beside products", bb_colls[c->kind].name, bb_case_bytes(c));
     json_object_set_new(row, "flags", bb_session_flags(&v->session, r->seen.doubts, what));
     return bb_results_row(v->session.json, row);
@@ -247,8 +245,7 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
     return save_row(v, work, limit, r, &f);
 }
 
-/* ---- a size ------------------------------------------------------------------------------------------------------
- */
+/* ---- a size ---- */
 
 /* How many of each, from one product and collective on their own; the same work for all limits. */
 static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
@@ -310,8 +307,7 @@ out:
     return rc;
 }
 
-/* ---- the run -----------------------------------------------------------------------------------------------------
- */
+/* ---- the run ---- */
 
 static int make_comms(struct overlap *v)
 {
@@ -337,16 +333,16 @@ static int make_rig(struct overlap *v)
     int rc;
 
     TRY(check_sizes(v));
-    TRY(bb_session_memory(&v->session, bb_overlap_rig_bytes(&v->options.product, slot_bytes(v)),
+    TRY(bb_session_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v)),
                           "lower --sizes or --gemm"));
     TRY(make_comms(v));
-    v->rig = (struct bb_overlap_rig){.world = &v->session.world,
-                                     .device = &v->session.device,
-                                     .observer = &v->session.observer,
-                                     .repeats = v->options.repeats,
-                                     .warmup = v->options.warmup,
-                                     .gated = !v->session.shared_gpu};
-    TRY(bb_overlap_rig_init(&v->rig, &v->options.product, slot_bytes(v)));
+    v->rig = (struct bb_overlap_context){.world = &v->session.world,
+                                         .device = &v->session.device,
+                                         .observer = &v->session.observer,
+                                         .repeats = v->options.repeats,
+                                         .warmup = v->options.warmup,
+                                         .gated = !v->session.shared_gpu};
+    TRY(bb_overlap_context_init(&v->rig, &v->options.product, slot_bytes(v)));
 out:
     return rc;
 }
@@ -383,7 +379,7 @@ static int end_in_order(struct overlap *v)
 {
     int rc = 0;
 
-    bb_overlap_rig_release(&v->rig);
+    bb_overlap_context_release(&v->rig);
     for (int i = 0; i < v->options.n_limits && rc == 0; i++)
         rc = bb_comm_finalize(&v->comms[i]);
     return rc;

@@ -37,8 +37,7 @@ void bb_overlap_counts(double product_us, double collective_us, int least, int *
     *products = product_us > 0 ? clamp(round(*collectives * collective_us / product_us)) : 1;
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------------------
- */
+/* ---- limits ---- */
 
 struct parse {
     struct bb_cta_limit *limits;
@@ -112,8 +111,7 @@ int bb_overlap_best(const struct bb_cta_limit *limits, const double *both_us, in
     return best;
 }
 
-/* ---- products ----------------------------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 static int refuse_product(const char *text)
 {

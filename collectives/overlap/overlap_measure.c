@@ -23,20 +23,19 @@ static size_t round_up(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* ---- the rig -----------------------------------------------------------------------------------------------------
- */
+/* ---- the rig ---- */
 
 static size_t matrix_bytes(const struct bb_gemm_shape *s)
 {
     return round_up(bb_gemm_a_bytes(s)) + round_up(bb_gemm_b_bytes(s)) + round_up(bb_gemm_c_bytes(s));
 }
 
-size_t bb_overlap_rig_bytes(const struct bb_gemm_shape *product, size_t slot_bytes)
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes)
 {
     return bb_guarded_cost(matrix_bytes(product)) + bb_guarded_cost(2 * slot_bytes) + BB_GEMM_WORKSPACE;
 }
 
-static int make_streams(struct bb_overlap_rig *rig)
+static int make_streams(struct bb_overlap_context *rig)
 {
     int least, greatest, rc;
 
@@ -63,7 +62,7 @@ static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
 }
 
 /* One block from the host, then copies of what is there, each twice as long. */
-static int fill_matrices(struct bb_overlap_rig *rig, enum bb_dtype_id dtype)
+static int fill_matrices(struct bb_overlap_context *rig, enum bb_dtype_id dtype)
 {
     size_t total = rig->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
     unsigned char *area = rig->matrices.area;
@@ -85,7 +84,7 @@ out:
     return rc;
 }
 
-int bb_overlap_rig_init(struct bb_overlap_rig *rig, const struct bb_gemm_shape *product, size_t slot_bytes)
+int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm_shape *product, size_t slot_bytes)
 {
     size_t samples = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
     int rc;
@@ -120,7 +119,7 @@ static void destroy_stream(cudaStream_t stream)
         (void)cudaStreamDestroy(stream);
 }
 
-void bb_overlap_rig_release(struct bb_overlap_rig *rig)
+void bb_overlap_context_release(struct bb_overlap_context *rig)
 {
     bb_gemm_release(&rig->gemm);
     bb_gemm_lib_release(&rig->lib);
@@ -138,15 +137,14 @@ void bb_overlap_rig_release(struct bb_overlap_rig *rig)
     bb_nvtx_release(&rig->nvtx);
     free(rig->gathered_samples);
     free(rig->samples);
-    *rig = (struct bb_overlap_rig){0};
+    *rig = (struct bb_overlap_context){0};
 }
 
-/* ---- work --------------------------------------------------------------------------------------------------------
- */
+/* ---- work ---- */
 
-static int launch_collective(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, bool last)
+static int launch_collective(struct bb_overlap_context *rig, const struct bb_overlap_work *work, bool last)
 {
-    const struct bb_operands l = bb_operands_of(&work->c, work->comm->rank);
+    const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
     unsigned char *slot = rig->slots.area + (last ? l.slot_bytes : 0);
     const struct bb_call call = {.kind = work->c.kind,
                                  .send = slot + l.send_offset,
@@ -162,7 +160,7 @@ static int launch_collective(struct bb_overlap_rig *rig, const struct bb_overlap
     return bb_launch(&call);
 }
 
-static int launch_collectives(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, int n, bool ends_row)
+static int launch_collectives(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int n, bool ends_row)
 {
     int rc = 0;
 
@@ -173,7 +171,7 @@ static int launch_collectives(struct bb_overlap_rig *rig, const struct bb_overla
     return rc;
 }
 
-static int launch_products(struct bb_overlap_rig *rig, int n)
+static int launch_products(struct bb_overlap_context *rig, int n)
 {
     const struct bb_gemm_shape *s = &rig->gemm.shape;
     unsigned char *a = rig->matrices.area, *b = a + round_up(bb_gemm_a_bytes(s)), *c = b + round_up(bb_gemm_b_bytes(s));
@@ -189,7 +187,7 @@ static int comm_health(void *arg)
     return bb_comm_check(arg);
 }
 
-static int wait_all(struct bb_overlap_rig *rig, const struct bb_overlap_work *work)
+static int wait_all(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
 {
     int rc;
 
@@ -200,7 +198,7 @@ out:
 }
 
 /* The event `begin`: after all ranks have come, and after the host has had time to enqueue `calls`. */
-static int open_gate(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, int calls)
+static int open_gate(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int calls)
 {
     int rc;
 
@@ -217,7 +215,7 @@ out:
     return rc;
 }
 
-static int since_begin(struct bb_overlap_rig *rig, cudaEvent_t end, double *us)
+static int since_begin(struct bb_overlap_context *rig, cudaEvent_t end, double *us)
 {
     float ms;
     int rc = BB_CUDA(cudaEventElapsedTime(&ms, rig->begin, end));
@@ -227,7 +225,7 @@ static int since_begin(struct bb_overlap_rig *rig, cudaEvent_t end, double *us)
 }
 
 /* Collectives first: their kernels need few, but free, multiprocessors. */
-static int sample(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, int products, int collectives,
+static int sample(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int products, int collectives,
                   bool ends_row, double *compute_us, double *comm_us)
 {
     int rc;
@@ -245,7 +243,7 @@ out:
 }
 
 /* Alone, alone, both. */
-static int repeat(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, int i)
+static int repeat(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int i)
 {
     double *at[BB_OVERLAP_TIMES], unused;
     bool ends_row = i == rig->repeats - 1;
@@ -261,10 +259,9 @@ out:
     return rc;
 }
 
-/* ---- over ranks --------------------------------------------------------------------------------------------------
- */
+/* ---- over ranks ---- */
 
-static int combine(struct bb_overlap_rig *rig, struct bb_overlap_result *result)
+static int combine(struct bb_overlap_context *rig, struct bb_overlap_result *result)
 {
     const size_t n = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
     int rc;
@@ -279,17 +276,16 @@ out:
     return rc;
 }
 
-/* ---- data --------------------------------------------------------------------------------------------------------
- */
+/* ---- data ---- */
 
-static struct bb_pattern pattern_of(const struct bb_overlap_rig *rig, const struct bb_case *c)
+static struct bb_pattern pattern_of(const struct bb_overlap_context *rig, const struct bb_case *c)
 {
     return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(rig->passes));
 }
 
-static int prepare(struct bb_overlap_rig *rig, const struct bb_overlap_work *work)
+static int prepare(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
 {
-    const struct bb_operands l = bb_operands_of(&work->c, work->comm->rank);
+    const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
     struct bb_pattern pattern;
     int rc = 0;
 
@@ -310,10 +306,10 @@ struct finding {
     unsigned long long wrong, checked, due;
 };
 
-static int look(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, struct finding *found)
+static int look(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct finding *found)
 {
-    const struct bb_operands l = bb_operands_of(&work->c, work->comm->rank);
-    const struct bb_arrival part = bb_case_arrival(&work->c, work->comm->rank, 0);
+    const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
+    const struct bb_expected_part part = bb_case_expected_part(&work->c, work->comm->rank, 0);
     const struct bb_pattern pattern = pattern_of(rig, &work->c);
     unsigned char *slot = rig->slots.area + l.slot_bytes;
     struct bb_verdict verdict = {0};
@@ -334,7 +330,7 @@ out:
     return rc;
 }
 
-static int verify(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
+static int verify(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
 {
     struct finding mine = {0}, *all = calloc((size_t)rig->world->size, sizeof *all);
     int rc;
@@ -353,29 +349,29 @@ out:
     return rc;
 }
 
-/* ---- a row -------------------------------------------------------------------------------------------------------
- */
+/* ---- a row ---- */
 
-static int measure(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
+static int measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
 {
     int rc;
 
     TRY(prepare(rig, work));
-    bb_observe_warmup(rig->observer);
+    bb_telemetry_warmup(rig->observer);
     TRY(launch_collectives(rig, work, rig->warmup, false));
     TRY(launch_products(rig, rig->warmup));
     TRY(wait_all(rig, work));
-    bb_observe_start(rig->observer, &result->seen);
+    bb_telemetry_start(rig->observer, &result->seen);
     for (int i = 0; i < rig->repeats; i++)
         TRY(repeat(rig, work, i));
-    TRY(bb_observe_end(rig->observer, rig->world, &result->seen));
+    TRY(bb_telemetry_end(rig->observer, rig->world, &result->seen));
     TRY(combine(rig, result));
     TRY(verify(rig, work, result));
 out:
     return rc;
 }
 
-int bb_overlap_measure(struct bb_overlap_rig *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
+int bb_overlap_measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+                       struct bb_overlap_result *result)
 {
     struct bb_range range;
     int rc;

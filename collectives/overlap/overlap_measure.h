@@ -15,11 +15,11 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
-struct bb_overlap_rig {
+struct bb_overlap_context {
     struct bb_world *world;
     const struct bb_device_info *device;
     struct bb_native native;
-    const struct bb_observer *observer; /* NULL: none */
+    const struct bb_telemetry *observer; /* NULL: none */
     struct bb_nvtx nvtx;
     cudaStream_t compute, comm, gate;
     cudaEvent_t gathered, begin, compute_end, comm_end;
@@ -35,11 +35,11 @@ struct bb_overlap_rig {
     double *gathered_samples; /* [size][..] everybody's           */
 };
 
-/* bb_overlap_rig_init - for a product and collectives of slots up to slot_bytes. Release works on a half-made one. */
-int bb_overlap_rig_init(struct bb_overlap_rig *rig, const struct bb_gemm_shape *product,
-                        size_t slot_bytes) BB_MUST_CHECK;
-void bb_overlap_rig_release(struct bb_overlap_rig *rig);
-size_t bb_overlap_rig_bytes(const struct bb_gemm_shape *product, size_t slot_bytes);
+/* bb_overlap_context_init - for a product and collectives of slots up to slot_bytes. Release works on a half-made one. */
+int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm_shape *product,
+                            size_t slot_bytes) BB_MUST_CHECK;
+void bb_overlap_context_release(struct bb_overlap_context *rig);
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes);
 
 /* What runs. */
 struct bb_overlap_work {
@@ -51,12 +51,12 @@ struct bb_overlap_work {
 struct bb_overlap_result {
     struct bb_stats us[BB_OVERLAP_TIMES]; /* of all the work; per sample the slowest rank */
     bool checked;
-    unsigned long long wrong; /* elements, over all ranks */
-    struct bb_observed seen;  /* of the collective, warming up; of the GPU around all samples */
+    unsigned long long wrong;     /* elements, over all ranks */
+    struct bb_telemetry_row seen; /* of the collective, warming up; of the GPU around all samples */
 };
 
 /* bb_overlap_measure - all ranks together; the result is equal on all. */
-int bb_overlap_measure(struct bb_overlap_rig *rig, const struct bb_overlap_work *work,
+int bb_overlap_measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result) BB_MUST_CHECK;
 
 #endif

@@ -32,8 +32,8 @@ struct p2p {
     struct bb_bench_p2p_options options;
     struct bb_session session;
     struct bb_comm comm;
-    struct bb_p2p_rig rig;
-    struct bb_pairing pairing;
+    struct bb_p2p_context rig;
+    struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
     int n_matrices, round;
     double *samples; /* [repeats] of a pair */
@@ -42,8 +42,7 @@ struct p2p {
     bool wrong;
 };
 
-/* ---- matrices ----------------------------------------------------------------------------------------------------
- */
+/* ---- matrices ---- */
 
 static bool wants(const char *asked, const char *what)
 {
@@ -75,8 +74,7 @@ static size_t largest_message(const struct p2p *p)
     return largest;
 }
 
-/* ---- a link ------------------------------------------------------------------------------------------------------
- */
+/* ---- a link ---- */
 
 static double *cell(const struct p2p *p, const struct matrix *m, int from, int to)
 {
@@ -96,14 +94,14 @@ static double value_of(const struct bb_p2p_run *run, const struct bb_stats *time
 /* What NCCL used for the link, and how the two GPUs were. */
 static void save_seen(struct p2p *p, json_t *row, int from, int to)
 {
-    const struct bb_observed *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
+    const struct bb_telemetry_row *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
     char what[64];
 
     snprintf(what, sizeof what, "rank %d to rank %d", from, to);
     json_object_set_new(row, "channels",
                         a->choice.kind == BB_CHOICE_NONE ? json_null() : json_integer(a->choice.channels));
-    json_object_set_new(row, "gpu_from", bb_observed_gpu(a));
-    json_object_set_new(row, "gpu_to", bb_observed_gpu(b));
+    json_object_set_new(row, "gpu_from", bb_telemetry_gpu(a));
+    json_object_set_new(row, "gpu_to", bb_telemetry_gpu(b));
     json_object_set_new(row, "flags", bb_session_flags(&p->session, a->doubts | b->doubts, what));
 }
 
@@ -173,8 +171,7 @@ out:
     return rc;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------------------------
- */
+/* ---- rounds ---- */
 
 static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
 {
@@ -185,11 +182,11 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
 
     run.reversed = reversed;
     bb_world_reached(w, "bench p2p round %d: %s %s %zu bytes", p->round, f->figure, f->direction, run.bytes);
-    bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pairing_rounds(&p->pairing),
+    bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
                      f->figure, f->direction);
-    TRY(bb_p2p_measure(&p->rig, &run, bb_pairing_partner(&p->pairing, p->round, w->rank)));
+    TRY(bb_p2p_measure(&p->rig, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
     for (int low = 0; low < w->size; low++) {
-        int high = bb_pairing_partner(&p->pairing, p->round, low);
+        int high = bb_pair_schedule_partner(&p->pairing, p->round, low);
         if (high > low)
             TRY(put_link(p, m, &run, low, high));
     }
@@ -210,8 +207,7 @@ out:
     return rc;
 }
 
-/* ---- text and results --------------------------------------------------------------------------------------------
- */
+/* ---- text and results ---- */
 
 static void print_head(const struct p2p *p)
 {
@@ -229,7 +225,7 @@ static void print_head(const struct p2p *p)
     else
         fprintf(out,
                 "# %d rounds of pairs that share no rank but may share wires (--schedule one: one pair at a time)\n",
-                bb_pairing_rounds(&p->pairing));
+                bb_pair_schedule_rounds(&p->pairing));
     if (p->session.device.emulated)
         fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
 }
@@ -255,27 +251,27 @@ static void print_matrix(const struct p2p *p, const struct matrix *m)
     fputc('\n', out);
 }
 
-static struct bb_links links_of(const struct p2p *p, const struct matrix *m)
+static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
 
-    return (struct bb_links){.ranks = p->session.world.size,
-                             .value = m->value,
-                             .node_of = p->session.world.node_of,
-                             .symmetric = !f->is_directed,
-                             .more_is_better = f->is_bandwidth,
-                             .factor = p->options.slow};
+    return (struct bb_link_outliers){.ranks = p->session.world.size,
+                                     .value = m->value,
+                                     .node_of = p->session.world.node_of,
+                                     .symmetric = !f->is_directed,
+                                     .more_is_better = f->is_bandwidth,
+                                     .factor = p->options.slow};
 }
 
 static int print_summary(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
-    const struct bb_links links = links_of(p, m);
+    const struct bb_link_outliers links = links_of(p, m);
     int rc = 0;
 
     for (int same = 1; same >= 0; same--) {
         struct bb_link_summary sum;
-        TRY(bb_links_summary(&links, same, &sum));
+        TRY(bb_link_outliers_summary(&links, same, &sum));
         if (sum.links > 0)
             fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n",
                     same ? "inside a node" : "between nodes", sum.min, sum.median, sum.max, f->unit);
@@ -303,8 +299,7 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
     return object;
 }
 
-/* ---- slow links --------------------------------------------------------------------------------------------------
- */
+/* ---- slow links ---- */
 
 struct telling {
     struct p2p *p;
@@ -378,9 +373,9 @@ static int tell_slow_links(struct p2p *p)
     if (p->session.out)
         fprintf(p->session.out, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
-        const struct bb_links links = links_of(p, &p->matrices[i]);
+        const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
         struct telling t = {p, &p->matrices[i]};
-        TRY(bb_links_slow(&links, tell_slow, &t));
+        TRY(bb_link_outliers_slow(&links, tell_slow, &t));
     }
     if (p->session.out)
         fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
@@ -405,7 +400,7 @@ static int conclude(struct p2p *p)
     }
     TRY(tell_slow_links(p));
     TRY(bb_results_set(p->session.json, "schedule", json_string(p->options.schedule)));
-    TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pairing_rounds(&p->pairing))));
+    TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pair_schedule_rounds(&p->pairing))));
     TRY(bb_results_set(p->session.json, "matrices", json_incref(matrices)));
     TRY(bb_results_set(p->session.json, "slow_links", json_incref(p->slow)));
 out:
@@ -413,8 +408,7 @@ out:
     return rc;
 }
 
-/* ---- the run -----------------------------------------------------------------------------------------------------
- */
+/* ---- the run ---- */
 
 static int make_matrices(struct p2p *p)
 {
@@ -442,17 +436,17 @@ static int make_rig(struct p2p *p)
 
     if (!members)
         return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
-    TRY(bb_session_memory(&p->session, bb_p2p_rig_bytes(largest_message(p)), "lower --bandwidth-sizes"));
+    TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
     TRY(bb_comm_init(&p->comm, w, "world", members, w->size, &opts));
-    p->rig = (struct bb_p2p_rig){.world = w,
-                                 .comm = &p->comm,
-                                 .device = &p->session.device,
-                                 .observer = &p->session.observer,
-                                 .iterations = o->iterations,
-                                 .repeats = o->repeats,
-                                 .warmup = o->warmup,
-                                 .check = o->check};
-    TRY(bb_p2p_rig_init(&p->rig, largest_message(p)));
+    p->rig = (struct bb_p2p_context){.world = w,
+                                     .comm = &p->comm,
+                                     .device = &p->session.device,
+                                     .observer = &p->session.observer,
+                                     .iterations = o->iterations,
+                                     .repeats = o->repeats,
+                                     .warmup = o->warmup,
+                                     .check = o->check};
+    TRY(bb_p2p_context_init(&p->rig, largest_message(p)));
     TRY(make_matrices(p));
 out:
     free(members);
@@ -473,11 +467,11 @@ static int run(struct p2p *p, int argc, char **argv)
 
     TRY(bb_session_begin(&p->session, &p->options.common));
     TRY(check_ranks(p));
-    p->pairing = (struct bb_pairing){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
+    p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_rig(p));
     TRY(bb_session_open(&p->session, &bb_bench_p2p_set, &p->options, argc, argv));
     print_head(p);
-    for (p->round = 0; p->round < bb_pairing_rounds(&p->pairing); p->round++)
+    for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
     if (p->session.world.rank == 0)
         TRY(conclude(p));
@@ -488,7 +482,7 @@ out:
 
 static int end_in_order(struct p2p *p)
 {
-    bb_p2p_rig_release(&p->rig);
+    bb_p2p_context_release(&p->rig);
     return bb_comm_finalize(&p->comm);
 }
 

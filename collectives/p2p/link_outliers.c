@@ -15,7 +15,7 @@ struct choice {
     int rank, node;
 };
 
-static bool is_chosen(const struct bb_links *l, const struct choice *c, int from, int to)
+static bool is_chosen(const struct bb_link_outliers *l, const struct choice *c, int from, int to)
 {
     if (from == to || (l->symmetric && from > to) || isnan(l->value[(size_t)from * (size_t)l->ranks + (size_t)to]))
         return false;
@@ -26,7 +26,7 @@ static bool is_chosen(const struct bb_links *l, const struct choice *c, int from
     return c->node < 0 || l->node_of[from] == c->node || l->node_of[to] == c->node;
 }
 
-static int stats_of(const struct bb_links *l, const struct choice *c, struct bb_stats *stats)
+static int stats_of(const struct bb_link_outliers *l, const struct choice *c, struct bb_stats *stats)
 {
     size_t ranks = (size_t)l->ranks, n = 0;
     double *values = malloc((ranks * ranks + 1) * sizeof *values);
@@ -43,7 +43,7 @@ static int stats_of(const struct bb_links *l, const struct choice *c, struct bb_
     return rc;
 }
 
-int bb_links_summary(const struct bb_links *l, bool same_node, struct bb_link_summary *sum)
+int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_link_summary *sum)
 {
     const struct choice c = {same_node, -1, -1};
     struct bb_stats stats;
@@ -54,14 +54,14 @@ int bb_links_summary(const struct bb_links *l, bool same_node, struct bb_link_su
     return rc;
 }
 
-static bool is_slow(const struct bb_links *l, double value, double median)
+static bool is_slow(const struct bb_link_outliers *l, double value, double median)
 {
     return l->more_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
 /* What one class tells, and to whom. */
 struct look {
-    const struct bb_links *links;
+    const struct bb_link_outliers *links;
     bool same_node;
     double median;
     bb_slow_fn *fn;
@@ -77,7 +77,7 @@ static int tell(const struct look *k, enum bb_link_level level, int from, int to
 
 static int tell_pairs(const struct look *k)
 {
-    const struct bb_links *l = k->links;
+    const struct bb_link_outliers *l = k->links;
     const struct choice all = {k->same_node, -1, -1};
     int rc = 0;
 
@@ -105,7 +105,7 @@ out:
 
 static int tell_class(const struct look *k, enum bb_link_level level)
 {
-    const struct bb_links *l = k->links;
+    const struct bb_link_outliers *l = k->links;
     int last = -1, rc = 0;
 
     if (level == BB_LINK_PAIR)
@@ -117,13 +117,13 @@ static int tell_class(const struct look *k, enum bb_link_level level)
     return rc;
 }
 
-int bb_links_slow(const struct bb_links *l, bb_slow_fn *fn, void *arg)
+int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg)
 {
     struct bb_link_summary sum[2];
     int rc;
 
-    TRY(bb_links_summary(l, true, &sum[1]));
-    TRY(bb_links_summary(l, false, &sum[0]));
+    TRY(bb_link_outliers_summary(l, true, &sum[1]));
+    TRY(bb_link_outliers_summary(l, false, &sum[0]));
     for (int level = 0; level < BB_LINK_LEVELS; level++)
         for (int same = 1; same >= 0; same--) {
             const struct look k = {l, same, sum[same].median, fn, arg};

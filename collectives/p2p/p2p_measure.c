@@ -38,20 +38,19 @@ const struct bb_p2p_figure bb_p2p_figures[BB_P2P_KINDS] = {
                                .bytes_factor = 2},
 };
 
-/* ---- the rig -----------------------------------------------------------------------------------------------------
- */
+/* ---- the rig ---- */
 
-size_t bb_p2p_rig_bytes(size_t bytes)
+size_t bb_p2p_context_bytes(size_t bytes)
 {
     return 3 * bb_guarded_cost(bytes + GUARD);
 }
 
-static int wait(struct bb_p2p_rig *rig, const char *what)
+static int wait(struct bb_p2p_context *rig, const char *what)
 {
     return bb_stream_wait(rig->world, rig->stream, what, (bb_health *)NULL, NULL);
 }
 
-int bb_p2p_rig_init(struct bb_p2p_rig *rig, size_t bytes)
+int bb_p2p_context_init(struct bb_p2p_context *rig, size_t bytes)
 {
     size_t size = (size_t)rig->world->size, repeats = (size_t)rig->repeats;
     int rc;
@@ -75,7 +74,7 @@ out:
     return rc;
 }
 
-void bb_p2p_rig_release(struct bb_p2p_rig *rig)
+void bb_p2p_context_release(struct bb_p2p_context *rig)
 {
     bb_guarded_release(&rig->last);
     bb_guarded_release(&rig->recv);
@@ -92,15 +91,14 @@ void bb_p2p_rig_release(struct bb_p2p_rig *rig)
     free(rig->findings);
     free(rig->gathered);
     free(rig->samples);
-    *rig = (struct bb_p2p_rig){0};
+    *rig = (struct bb_p2p_context){0};
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 /* A pair's operation from the side of one rank. */
 struct side {
-    struct bb_p2p_rig *rig;
+    struct bb_p2p_context *rig;
     const struct bb_p2p_run *run;
     int partner;
     bool begins;
@@ -156,10 +154,10 @@ static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
     [BB_P2P_BANDWIDTH_BOTH] = exchange,
 };
 
-/* ends_run: the last of them goes to the area that is verified. A blocking call is watched by the roll call. */
+/* ends_run: the last of them goes to the area that is verified. A blocking call is watched by the watchdog. */
 static int issue(const struct side *s, int n, bool ends_run)
 {
-    struct bb_p2p_rig *rig = s->rig;
+    struct bb_p2p_context *rig = s->rig;
     int rc = 0;
 
     bb_world_guard(rig->world, "messages of a pair");
@@ -179,7 +177,7 @@ static int comm_health(void *arg)
 
 static int sample(const struct side *s, bool ends_run, double *us)
 {
-    struct bb_p2p_rig *rig = s->rig;
+    struct bb_p2p_context *rig = s->rig;
     float ms;
     int rc;
 
@@ -194,8 +192,7 @@ out:
     return rc;
 }
 
-/* ---- data --------------------------------------------------------------------------------------------------------
- */
+/* ---- data ---- */
 
 /* Whole words where the message has them. */
 static const struct bb_dtype *element_of(size_t bytes)
@@ -215,7 +212,7 @@ static bool receives(const struct side *s)
 
 static int prepare(const struct side *s)
 {
-    struct bb_p2p_rig *rig = s->rig;
+    struct bb_p2p_context *rig = s->rig;
     const size_t count = s->run->bytes / element_of(s->run->bytes)->bytes;
     const struct bb_pattern pattern = pattern_of(s);
     int rc;
@@ -229,7 +226,7 @@ out:
 /* The message that the partner sent, and behind it what was there before. */
 static int verify(const struct side *s, struct bb_p2p_finding *finding)
 {
-    struct bb_p2p_rig *rig = s->rig;
+    struct bb_p2p_context *rig = s->rig;
     const size_t count = s->run->bytes / element_of(s->run->bytes)->bytes;
     const struct bb_pattern pattern = pattern_of(s);
     const struct bb_expect expect = {.source = s->partner, .block = count};
@@ -249,22 +246,21 @@ out:
     return rc;
 }
 
-/* ---- a run of all pairs ------------------------------------------------------------------------------------------
- */
+/* ---- a run of all pairs ---- */
 
 static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
 {
-    struct bb_p2p_rig *rig = s->rig;
+    struct bb_p2p_context *rig = s->rig;
     int rc;
 
     if (rig->check)
         TRY(prepare(s));
-    bb_observe_warmup(rig->observer);
+    bb_telemetry_warmup(rig->observer);
     TRY(issue(s, rig->warmup, false));
-    bb_observe_start(rig->observer, &finding->seen);
+    bb_telemetry_start(rig->observer, &finding->seen);
     for (int i = 0; i < rig->repeats; i++)
         TRY(sample(s, i == rig->repeats - 1, &rig->samples[i]));
-    bb_observe_stop(rig->observer, &finding->seen);
+    bb_telemetry_stop(rig->observer, &finding->seen);
     if (rig->check && receives(s))
         TRY(verify(s, finding));
 out:
@@ -286,7 +282,7 @@ static int measure_side(const struct side *s, struct bb_p2p_finding *finding)
     return rc;
 }
 
-int bb_p2p_measure(struct bb_p2p_rig *rig, const struct bb_p2p_run *run, int partner)
+int bb_p2p_measure(struct bb_p2p_context *rig, const struct bb_p2p_run *run, int partner)
 {
     const struct side side = {rig, run, partner, (rig->world->rank < partner) != run->reversed};
     struct bb_p2p_finding finding = {0};
@@ -304,7 +300,7 @@ out:
     return rc;
 }
 
-void bb_p2p_pair(const struct bb_p2p_rig *rig, int a, int b, double *samples)
+void bb_p2p_pair(const struct bb_p2p_context *rig, int a, int b, double *samples)
 {
     const size_t repeats = (size_t)rig->repeats;
 

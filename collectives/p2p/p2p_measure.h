@@ -39,11 +39,11 @@ struct bb_p2p_run {
 };
 
 /* What a rank measures with. */
-struct bb_p2p_rig {
+struct bb_p2p_context {
     struct bb_world *world;
     struct bb_comm *comm; /* of the whole world */
     const struct bb_device_info *device;
-    const struct bb_observer *observer; /* NULL: none */
+    const struct bb_telemetry *observer; /* NULL: none */
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
@@ -61,23 +61,23 @@ struct bb_p2p_rig {
 struct bb_p2p_finding {
     unsigned long long wrong;
     bool checked;
-    struct bb_observed seen; /* of this rank alone */
+    struct bb_telemetry_row seen; /* of this rank alone */
 };
 
 /* Buffers for messages of up to `bytes`. Release works on a half-made one. */
-int bb_p2p_rig_init(struct bb_p2p_rig *rig, size_t bytes) BB_MUST_CHECK;
-void bb_p2p_rig_release(struct bb_p2p_rig *rig);
+int bb_p2p_context_init(struct bb_p2p_context *rig, size_t bytes) BB_MUST_CHECK;
+void bb_p2p_context_release(struct bb_p2p_context *rig);
 
-/* bb_p2p_rig_bytes - device memory that init takes. */
-size_t bb_p2p_rig_bytes(size_t bytes);
+/* bb_p2p_context_bytes - device memory that init takes. */
+size_t bb_p2p_context_bytes(size_t bytes);
 
 /*
  * bb_p2p_measure - all ranks together, each with its partner (-1: none). Afterwards gathered and findings hold
  * everybody's figures on every rank.
  */
-int bb_p2p_measure(struct bb_p2p_rig *rig, const struct bb_p2p_run *run, int partner) BB_MUST_CHECK;
+int bb_p2p_measure(struct bb_p2p_context *rig, const struct bb_p2p_run *run, int partner) BB_MUST_CHECK;
 
 /* bb_p2p_pair - samples[repeats] of the pair: the slower of the two. */
-void bb_p2p_pair(const struct bb_p2p_rig *rig, int a, int b, double *samples);
+void bb_p2p_pair(const struct bb_p2p_context *rig, int a, int b, double *samples);
 
 #endif

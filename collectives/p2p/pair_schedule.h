@@ -10,14 +10,14 @@
 
 #include <stdbool.h>
 
-struct bb_pairing {
+struct bb_pair_schedule {
     int ranks; /* >= 1 */
     bool one;  /* one pair at a time */
 };
 
-int bb_pairing_rounds(const struct bb_pairing *p);
+int bb_pair_schedule_rounds(const struct bb_pair_schedule *p);
 
-/* bb_pairing_partner - of `rank` in a round, -1 when it pauses. */
-int bb_pairing_partner(const struct bb_pairing *p, int round, int rank);
+/* bb_pair_schedule_partner - of `rank` in a round, -1 when it pauses. */
+int bb_pair_schedule_partner(const struct bb_pair_schedule *p, int round, int rank);
 
 #endif

@@ -17,8 +17,7 @@ int bb_session_agree(struct bb_session *s, int rc, const char *what)
     return bb_session_all_know(s, bb_world_agree(&s->world, rc, what));
 }
 
-/* ---- start -------------------------------------------------------------------------------------------------------
- */
+/* ---- start ---- */
 
 static int choose_device(struct bb_session *s)
 {
@@ -46,7 +45,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common)
         bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
     TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     TRY(choose_device(s));
-    TRY(bb_observer_open(&s->observer, &s->world, &s->device));
+    TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
     bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
     if (s->shared_gpu)
         TRY(bb_comms_share_gpu_env(s->world.rank));
@@ -81,8 +80,7 @@ int *bb_session_all(int n)
     return members;
 }
 
-/* ---- results and text --------------------------------------------------------------------------------------------
- */
+/* ---- results and text ---- */
 
 static struct bb_results_device *device_rows(const struct bb_session *s)
 {
@@ -127,7 +125,7 @@ int bb_session_open(struct bb_session *s, const struct bb_opts *set, const void 
     if (s->json)
         TRY(bb_results_set(s->json, "options", bb_json_options(set, cfg)));
     if (s->json)
-        TRY(bb_observer_stamp(&s->observer, s->json));
+        TRY(bb_telemetry_stamp(&s->observer, s->json));
 out:
     free(devices);
     return rc;
@@ -165,8 +163,7 @@ json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what
     return flags;
 }
 
-/* ---- end ---------------------------------------------------------------------------------------------------------
- */
+/* ---- end ---- */
 
 int bb_session_close(struct bb_session *s, int rc)
 {
@@ -184,7 +181,7 @@ bool bb_session_in_order(const struct bb_session *s, int rc)
 int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
     end_rc = bb_world_release(&s->world, bb_session_in_order(s, rc) ? end_rc : rc);
-    bb_observer_release(&s->observer);
+    bb_telemetry_release(&s->observer);
     free(s->devices);
     s->devices = NULL;
     return rc ? rc : end_rc;

@@ -26,7 +26,7 @@ struct bb_session {
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
     bool shared_gpu;
-    struct bb_observer observer;
+    struct bb_telemetry observer;
     unsigned doubts; /* about clocks and power, already said */
     bool together;   /* the run ends early, all ranks know it, and end in order */
     struct bb_results *json;

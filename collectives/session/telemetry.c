@@ -19,7 +19,7 @@ out:
     return rc;
 }
 
-int bb_observer_open(struct bb_observer *o, struct bb_world *world, const struct bb_device_info *device)
+int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const struct bb_device_info *device)
 {
     unsigned bits;
     int rc;
@@ -37,7 +37,7 @@ int bb_observer_open(struct bb_observer *o, struct bb_world *world, const struct
     return rc;
 }
 
-int bb_observer_stamp(const struct bb_observer *o, struct bb_results *results)
+int bb_telemetry_stamp(const struct bb_telemetry *o, struct bb_results *results)
 {
     int rc;
 
@@ -47,12 +47,12 @@ out:
     return rc;
 }
 
-void bb_observer_release(struct bb_observer *o)
+void bb_telemetry_release(struct bb_telemetry *o)
 {
     bb_nvml_release(&o->nvml);
 }
 
-void bb_observe_warmup(const struct bb_observer *o)
+void bb_telemetry_warmup(const struct bb_telemetry *o)
 {
     if (!o)
         return;
@@ -60,9 +60,9 @@ void bb_observe_warmup(const struct bb_observer *o)
     bb_tuner_listen();
 }
 
-void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen)
+void bb_telemetry_start(const struct bb_telemetry *o, struct bb_telemetry_row *seen)
 {
-    *seen = (struct bb_observed){0};
+    *seen = (struct bb_telemetry_row){0};
     if (!o)
         return;
     bb_profiler_end(&seen->choice);
@@ -70,7 +70,7 @@ void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen)
     bb_nvml_sample(&o->nvml, &seen->before);
 }
 
-void bb_observe_stop(const struct bb_observer *o, struct bb_observed *seen)
+void bb_telemetry_stop(const struct bb_telemetry *o, struct bb_telemetry_row *seen)
 {
     if (!o || o->all_idle)
         return;
@@ -79,11 +79,11 @@ void bb_observe_stop(const struct bb_observer *o, struct bb_observed *seen)
     seen->doubts = bb_nvml_flags(&seen->before, &seen->after);
 }
 
-int bb_observe_end(const struct bb_observer *o, struct bb_world *world, struct bb_observed *seen)
+int bb_telemetry_end(const struct bb_telemetry *o, struct bb_world *world, struct bb_telemetry_row *seen)
 {
     if (!o || o->all_idle)
         return 0;
-    bb_observe_stop(o, seen);
+    bb_telemetry_stop(o, seen);
     return join(world, &seen->doubts);
 }
 
@@ -92,14 +92,14 @@ static json_t *word_or_null(const char *word)
     return *word ? json_string(word) : json_null();
 }
 
-json_t *bb_observed_gpu(const struct bb_observed *seen)
+json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen)
 {
     if (!seen->sampled)
         return json_null();
     return json_pack("{s:o, s:o}", "before", bb_nvml_json(&seen->before), "after", bb_nvml_json(&seen->after));
 }
 
-void bb_observed_json(const struct bb_observed *seen, json_t *result)
+void bb_telemetry_json(const struct bb_telemetry_row *seen, json_t *result)
 {
     const struct bb_choice *choice = &seen->choice;
     bool known = choice->kind != BB_CHOICE_NONE;
@@ -107,5 +107,5 @@ void bb_observed_json(const struct bb_observed *seen, json_t *result)
     json_object_set_new(result, "algorithm", word_or_null(choice->algorithm));
     json_object_set_new(result, "protocol", word_or_null(choice->protocol));
     json_object_set_new(result, "channels", known ? json_integer(choice->channels) : json_null());
-    json_object_set_new(result, "gpu", bb_observed_gpu(seen));
+    json_object_set_new(result, "gpu", bb_telemetry_gpu(seen));
 }

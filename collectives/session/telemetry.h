@@ -12,14 +12,14 @@
 #include "cuda/device/nvml.h"
 
 /* Zeroed is empty. */
-struct bb_observer {
+struct bb_telemetry {
     struct bb_nvml nvml;
     bool all_idle; /* no rank has NVML: nothing to gather */
     bool mig, mps; /* on any rank's GPU                   */
 };
 
 /* Of one row, plain data. */
-struct bb_observed {
+struct bb_telemetry_row {
     struct bb_choice choice;             /* on this rank                               */
     struct bb_tuner_costs costs;         /* what NCCL chose from, with the tuner only  */
     struct bb_nvml_sample before, after; /* of this rank's GPU                         */
@@ -28,30 +28,31 @@ struct bb_observed {
 };
 
 /*
- * bb_observer_open - all ranks together; rank 0 says what is missing. The plugin is offered to NCCL elsewhere, before
+ * bb_telemetry_open - all ranks together; rank 0 says what is missing. The plugin is offered to NCCL elsewhere, before
  * its first call.
  */
-int bb_observer_open(struct bb_observer *o, struct bb_world *world, const struct bb_device_info *device) BB_MUST_CHECK;
+int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world,
+                      const struct bb_device_info *device) BB_MUST_CHECK;
 
-/* bb_observer_stamp - "mig" and "mps" into the results: true, false, or null where NVML told nothing. */
-int bb_observer_stamp(const struct bb_observer *o, struct bb_results *results) BB_MUST_CHECK;
+/* bb_telemetry_stamp - "mig" and "mps" into the results: true, false, or null where NVML told nothing. */
+int bb_telemetry_stamp(const struct bb_telemetry *o, struct bb_results *results) BB_MUST_CHECK;
 
-void bb_observer_release(struct bb_observer *o);
+void bb_telemetry_release(struct bb_telemetry *o);
 
 /* Around the warm-up: NCCL tells what it chose there. o may be NULL: nothing is observed. */
-void bb_observe_warmup(const struct bb_observer *o);
-void bb_observe_start(const struct bb_observer *o, struct bb_observed *seen); /* warm-up done, timing begins */
+void bb_telemetry_warmup(const struct bb_telemetry *o);
+void bb_telemetry_start(const struct bb_telemetry *o, struct bb_telemetry_row *seen); /* warm-up done, timing begins */
 
-/* bb_observe_stop - timing done, on this rank alone: `doubts` are its own. */
-void bb_observe_stop(const struct bb_observer *o, struct bb_observed *seen);
+/* bb_telemetry_stop - timing done, on this rank alone: `doubts` are its own. */
+void bb_telemetry_stop(const struct bb_telemetry *o, struct bb_telemetry_row *seen);
 
-/* bb_observe_end - timing done; all ranks together. */
-int bb_observe_end(const struct bb_observer *o, struct bb_world *world, struct bb_observed *seen) BB_MUST_CHECK;
+/* bb_telemetry_end - timing done; all ranks together. */
+int bb_telemetry_end(const struct bb_telemetry *o, struct bb_world *world, struct bb_telemetry_row *seen) BB_MUST_CHECK;
 
-/* bb_observed_gpu - {before, after} of this rank's GPU; null where NVML told nothing. */
-json_t *bb_observed_gpu(const struct bb_observed *seen);
+/* bb_telemetry_gpu - {before, after} of this rank's GPU; null where NVML told nothing. */
+json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen);
 
-/* bb_observed_json - algorithm, protocol, channels and gpu {before, after} into a result; null where unknown. */
-void bb_observed_json(const struct bb_observed *seen, json_t *result);
+/* bb_telemetry_json - algorithm, protocol, channels and gpu {before, after} into a result; null where unknown. */
+void bb_telemetry_json(const struct bb_telemetry_row *seen, json_t *result);
 
 #endif

@@ -18,8 +18,7 @@ struct view {
 
 static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
 
-/* ---- which ones --------------------------------------------------------------------------------------------------
- */
+/* ---- which ones ---- */
 
 /* Rank 0's view, offered only what all are offered. */
 static int agree(struct bb_world *world, struct view *view)
@@ -48,9 +47,9 @@ static bool same(struct bb_combination a, struct bb_combination b)
     return a.algorithm == b.algorithm && a.protocol == b.protocol;
 }
 
-static void open_contest(struct bb_contest *c, const struct bb_figures *own, const struct view *view)
+static void open_contest(struct bb_ranking *c, const struct bb_figures *own, const struct view *view)
 {
-    *c = (struct bb_contest){.own = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
+    *c = (struct bb_ranking){.own = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
                                      .ran = view->choice,
                                      .time_us = own->time_us,
                                      .model_us = own->model_us}};
@@ -60,7 +59,7 @@ static void open_contest(struct bb_contest *c, const struct bb_figures *own, con
 
         if (!same(what, c->own.what))
             c->others[c->n_others++] =
-                (struct bb_entrant){.what = what, .fate = offered ? BB_FATE_IGNORED : BB_FATE_NOT_OFFERED};
+                (struct bb_candidate){.what = what, .fate = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
     }
 }
 
@@ -72,7 +71,7 @@ static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
         const struct bb_figures *f = &own->figures[place];
         struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
 
-        a->contest[place] = (struct bb_contest){0};
+        a->contest[place] = (struct bb_ranking){0};
         if (!own->measured[place])
             continue;
         rc = agree(a->world, &view);
@@ -82,14 +81,13 @@ static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
     return rc;
 }
 
-/* ---- one after the other ------------------------------------------------------------------------------------------
- */
+/* ---- one after the other ---- */
 
 /* The combination's place in a contest, to be tried there; NULL: not there. */
-static struct bb_entrant *entrant_of(struct bb_contest *c, struct bb_combination what)
+static struct bb_candidate *entrant_of(struct bb_ranking *c, struct bb_combination what)
 {
     for (int i = 0; i < c->n_others; i++)
-        if (same(c->others[i].what, what) && c->others[i].fate != BB_FATE_NOT_OFFERED)
+        if (same(c->others[i].what, what) && c->others[i].fate != BB_CANDIDATE_NOT_OFFERED)
             return &c->others[i];
     return NULL;
 }
@@ -111,7 +109,7 @@ static int ran_everywhere(struct bb_world *world, const struct bb_choice *ran, s
 }
 
 /* What was measured as wished stays in the row; the rest leaves it. */
-static int settle(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_entrant *e)
+static int settle(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
 {
     const struct bb_figures *f = &row->figures[place];
     bool ran = false;
@@ -120,7 +118,7 @@ static int settle(struct bb_algorithms *a, struct bb_row *row, int place, struct
     e->ran = f->seen.choice;
     e->time_us = f->time_us;
     e->model_us = f->model_us;
-    e->fate = !ran ? BB_FATE_IGNORED : f->wrong > 0 ? BB_FATE_WRONG : BB_FATE_MEASURED;
+    e->fate = !ran ? BB_CANDIDATE_IGNORED : f->wrong > 0 ? BB_CANDIDATE_WRONG : BB_CANDIDATE_MEASURED;
     row->measured[place] = ran;
     return rc;
 }
@@ -129,7 +127,7 @@ static int one_combination(struct bb_algorithms *a, const struct bb_row *own, st
                            const struct bb_row_calls *calls)
 {
     struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
-    struct bb_entrant *e[BB_PLACEMENTS];
+    struct bb_candidate *e[BB_PLACEMENTS];
     int rc = 0;
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
@@ -157,7 +155,7 @@ static int look_again(struct bb_algorithms *a, const struct bb_row *own, const s
 
     for (int place = 0; place < BB_PLACEMENTS; place++)
         row.wanted[place] =
-            own->measured[place] && bb_contest_judge(&a->contest[place]).standing == BB_STANDING_NOT_BEST;
+            own->measured[place] && bb_ranking_judge(&a->contest[place]).standing == BB_VERDICT_NOT_BEST;
     if (row.wanted[BB_OUT_OF_PLACE] || row.wanted[BB_IN_PLACE])
         rc = calls->measure(calls->arg, &row);
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
@@ -166,8 +164,7 @@ static int look_again(struct bb_algorithms *a, const struct bb_row *own, const s
     return rc;
 }
 
-/* ---- what came of it ----------------------------------------------------------------------------------------------
- */
+/* ---- what came of it ---- */
 
 static const char *words(struct bb_combination what, char text[40])
 {
@@ -192,15 +189,15 @@ static void add_line(char **text, const char *line)
 /* The best of a size, and what NCCL's choice loses by not being it. */
 static void tell_best(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
 {
-    const struct bb_contest *c = &a->contest[place];
-    const struct bb_stats *chosen_us = bb_contest_own(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
+    const struct bb_ranking *c = &a->contest[place];
+    const struct bb_stats *chosen_us = bb_ranking_own(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
     char line[256], chosen[40], best[40];
 
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
              bb_case_bytes(&own->c), bb_dtypes[own->c.dtype].name,
              own->c.redop == BB_COPY ? "none" : bb_redops[own->c.redop].name, own->c.root,
              place == BB_IN_PLACE ? "in" : "out", words(c->own.what, chosen), chosen_us->p50,
-             words(o->best->what, best), best_us->p50, o->lost_factor, o->standing == BB_STANDING_NOT_BEST ? "*" : "");
+             words(o->best->what, best), best_us->p50, o->lost_factor, o->standing == BB_VERDICT_NOT_BEST ? "*" : "");
     add_line(&a->best_text, line);
 }
 
@@ -209,28 +206,28 @@ static json_t *word_or_null(const char *const *list, int i)
     return i >= 0 ? json_string(list[i]) : json_null();
 }
 
-static json_t *entrant_json(const struct bb_entrant *e, const struct bb_stats *time_us)
+static json_t *entrant_json(const struct bb_candidate *e, const struct bb_stats *time_us)
 {
     return json_pack("{s:o, s:o, s:i, s:o, s:o}", "algorithm", word_or_null(bb_algorithms, e->what.algorithm),
                      "protocol", word_or_null(bb_protocols, e->what.protocol), "channels", e->ran.channels, "time_us",
                      bb_json_real(time_us->p50), "model_us", bb_json_real(e->model_us));
 }
 
-static json_t *absent_json(const struct bb_contest *c)
+static json_t *absent_json(const struct bb_ranking *c)
 {
     json_t *list = json_array();
     char ran[64];
 
     for (int i = 0; i < c->n_others; i++) {
-        const struct bb_entrant *e = &c->others[i];
-        bool told = e->fate == BB_FATE_IGNORED && e->ran.kind == BB_CHOICE_COLLECTIVE;
+        const struct bb_candidate *e = &c->others[i];
+        bool told = e->fate == BB_CANDIDATE_IGNORED && e->ran.kind == BB_CHOICE_COLLECTIVE;
 
         snprintf(ran, sizeof ran, "%s %s", e->ran.algorithm, e->ran.protocol);
-        if (e->fate != BB_FATE_MEASURED)
-            json_array_append_new(list,
-                                  json_pack("{s:s, s:s, s:s, s:o}", "algorithm", bb_algorithms[e->what.algorithm],
-                                            "protocol", bb_protocols[e->what.protocol], "reason",
-                                            bb_fate_names[e->fate], "ran", told ? json_string(ran) : json_null()));
+        if (e->fate != BB_CANDIDATE_MEASURED)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o}", "algorithm", bb_algorithms[e->what.algorithm],
+                                                  "protocol", bb_protocols[e->what.protocol], "reason",
+                                                  bb_candidate_status_names[e->fate], "ran",
+                                                  told ? json_string(ran) : json_null()));
     }
     return list;
 }
@@ -238,26 +235,26 @@ static json_t *absent_json(const struct bb_contest *c)
 static json_t *contest_json(const struct bb_algorithms *a, const struct bb_row *own, int place,
                             const struct bb_outcome *o)
 {
-    const struct bb_contest *c = &a->contest[place];
-    const struct bb_stats *best = o->best == &c->own ? bb_contest_own(c) : &o->best->time_us;
-    bool reduces = own->c.redop != BB_COPY, known = o->standing != BB_STANDING_UNKNOWN;
+    const struct bb_ranking *c = &a->contest[place];
+    const struct bb_stats *best = o->best == &c->own ? bb_ranking_own(c) : &o->best->time_us;
+    bool reduces = own->c.redop != BB_COPY, known = o->standing != BB_VERDICT_UNKNOWN;
 
     return json_pack("{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
                      bb_colls[own->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&own->c), "dtype",
                      bb_dtypes[own->c.dtype].name, "op",
                      reduces ? json_string(bb_redops[own->c.redop].name) : json_null(), "root",
                      own->c.root >= 0 ? json_integer(own->c.root) : json_null(), "placement", placement_names[place],
-                     "mode", bb_rig_mode(a->rig), "cycle", a->cycle, "nccl_choice", bb_standing_names[o->standing],
-                     "chosen", entrant_json(&c->own, &c->own.time_us), "chosen_again_us",
-                     c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
+                     "mode", bb_bench_context_mode(a->rig), "cycle", a->cycle, "nccl_choice",
+                     bb_candidate_verdict_names[o->standing], "chosen", entrant_json(&c->own, &c->own.time_us),
+                     "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
                      known ? entrant_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
                      "not_measured", absent_json(c));
 }
 
-static void count_fates(struct bb_algorithms *a, const struct bb_contest *c)
+static void count_fates(struct bb_algorithms *a, const struct bb_ranking *c)
 {
     for (int i = 0; i < c->n_others; i++) {
-        const struct bb_entrant *e = &c->others[i];
+        const struct bb_candidate *e = &c->others[i];
         a->fates[e->what.algorithm * BB_PROTOCOLS + e->what.protocol][e->fate]++;
     }
 }
@@ -265,18 +262,18 @@ static void count_fates(struct bb_algorithms *a, const struct bb_contest *c)
 /* The end of a row's contest in one placement. */
 static void close_contest(struct bb_algorithms *a, const struct bb_row *own, int place)
 {
-    const struct bb_contest *c = &a->contest[place];
-    struct bb_outcome outcome = bb_contest_judge(c);
+    const struct bb_ranking *c = &a->contest[place];
+    struct bb_outcome outcome = bb_ranking_judge(c);
 
     if (a->shared_gpu)
-        outcome = (struct bb_outcome){.standing = BB_STANDING_UNKNOWN, .best = &c->own, .lost_factor = NAN};
+        outcome = (struct bb_outcome){.standing = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
     a->without += c->n_others == 0;
-    a->held += outcome.standing != BB_STANDING_UNKNOWN;
-    a->lost += outcome.standing == BB_STANDING_NOT_BEST;
+    a->held += outcome.standing != BB_VERDICT_UNKNOWN;
+    a->lost += outcome.standing == BB_VERDICT_NOT_BEST;
     count_fates(a, c);
     if (a->world->rank != 0)
         return;
-    if (outcome.standing != BB_STANDING_UNKNOWN)
+    if (outcome.standing != BB_VERDICT_UNKNOWN)
         tell_best(a, own, place, &outcome);
     if (!a->all)
         a->all = json_array();
@@ -298,25 +295,24 @@ out:
     return rc;
 }
 
-/* ---- the end of a table -------------------------------------------------------------------------------------------
- */
+/* ---- the end of a table ---- */
 
-static const char *const fate_texts[BB_FATE_COUNT] = {[BB_FATE_NOT_OFFERED] =
-                                                          "# not measured, NCCL does not offer it: ",
-                                                      [BB_FATE_IGNORED] = "# not measured, NCCL ran something else: ",
-                                                      [BB_FATE_WRONG] = "# out of the contest, its data were wrong: "};
+static const char *const fate_texts[BB_CANDIDATE_COUNT] = {
+    [BB_CANDIDATE_NOT_OFFERED] = "# not measured, NCCL does not offer it: ",
+    [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran something else: ",
+    [BB_CANDIDATE_WRONG] = "# out of the contest, its data were wrong: "};
 
 static unsigned figures_of(const struct bb_algorithms *a, int i)
 {
     unsigned all = 0;
 
-    for (int f = 0; f < BB_FATE_COUNT; f++)
+    for (int f = 0; f < BB_CANDIDATE_COUNT; f++)
         all += a->fates[i][f];
     return all;
 }
 
 /* All protocols of an algorithm met this fate in all figures. */
-static bool all_alike(const struct bb_algorithms *a, int algorithm, enum bb_fate fate)
+static bool all_alike(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status fate)
 {
     for (int p = 0; p < BB_PROTOCOLS; p++) {
         int i = algorithm * BB_PROTOCOLS + p;
@@ -327,7 +323,7 @@ static bool all_alike(const struct bb_algorithms *a, int algorithm, enum bb_fate
 }
 
 /* "# not measured, NCCL does not offer it: NVLS, PAT LL (in 2 of 4 figures)": one line per reason. */
-static void print_absent(const struct bb_algorithms *a, FILE *out, enum bb_fate fate)
+static void print_absent(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status fate)
 {
     const char *before = fate_texts[fate];
     char text[40];
@@ -365,8 +361,8 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
     if (a->held == 0 && a->without == 0)
         fprintf(out, "# no verdict on NCCL's choice: %s\n",
                 a->shared_gpu ? "ranks share a GPU" : "too few samples for intervals (--repeats 6 or more)");
-    for (int fate = BB_FATE_MEASURED + 1; fate < BB_FATE_COUNT; fate++)
-        print_absent(a, out, (enum bb_fate)fate);
+    for (int fate = BB_CANDIDATE_MEASURED + 1; fate < BB_CANDIDATE_COUNT; fate++)
+        print_absent(a, out, (enum bb_candidate_status)fate);
 }
 
 /* Results get a copy: a thread of theirs writes it while this one grows. */

@@ -12,14 +12,14 @@
 /* Zeroed is empty. */
 struct bb_algorithms {
     struct bb_world *world;
-    const struct bb_rig *rig;
+    const struct bb_bench_context *rig;
     bool shared_gpu; /* times mean nothing: no verdict */
     int cycle;
     json_t *all;                              /* of the run, one object per contest; rank 0     */
-    struct bb_contest contest[BB_PLACEMENTS]; /* of the current row                               */
+    struct bb_ranking contest[BB_PLACEMENTS]; /* of the current row                               */
     int held, lost, without;                  /* of the table: contests, lost by NCCL's choice, rows without a choice */
     char *best_text; /* lines for the end of the table; rank 0                                       */
-    unsigned fates[BB_COMBINATIONS][BB_FATE_COUNT]; /* of the table */
+    unsigned fates[BB_COMBINATIONS][BB_CANDIDATE_COUNT]; /* of the table */
 };
 
 /* What measures a row (the placements that it wants, with all ranks), and what reports it. */

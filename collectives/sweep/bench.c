@@ -25,13 +25,13 @@ struct bench {
     struct bb_comm comm;
     struct bb_native native;
     struct bb_mulsums mulsums;
-    struct bb_marks marks;
+    struct bb_iteration_events marks;
     struct bb_registration registration;
     int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
     struct bb_report_memory memory;
-    struct bb_observer observer;
+    struct bb_telemetry observer;
     struct bb_algorithms algorithms; /* of --sweep-algorithms */
-    struct bb_rig rig;
+    struct bb_bench_context rig;
     double *delays_us; /* [size] of each rank, or NULL */
     struct bb_report report;
     struct bb_progress progress;
@@ -48,8 +48,7 @@ static int all_know(struct bench *b, int rc)
     return rc;
 }
 
-/* ---- ranks and devices --------------------------------------------------------------------------------------------
- */
+/* ---- ranks and devices ---- */
 
 static int members_of(const struct bench *b, int group)
 {
@@ -235,8 +234,7 @@ out:
     return rc;
 }
 
-/* ---- memory and stream --------------------------------------------------------------------------------------------
- */
+/* ---- memory and stream ---- */
 
 /* Two slots of the largest row: one that the iterations walk through, one for the last iteration. */
 static size_t arena_bytes(const struct bench *b)
@@ -283,7 +281,7 @@ out:
     return rc;
 }
 
-static int fill_arena(struct bb_rig *rig)
+static int fill_arena(struct bb_bench_context *rig)
 {
     struct bb_pattern noise = bb_pattern_of(&bb_dtypes[BB_UINT64], BB_COPY, rig->world->size, 1);
 
@@ -291,7 +289,7 @@ static int fill_arena(struct bb_rig *rig)
 }
 
 /* One, as -G and -z say, or what --mode names. */
-static void choose_modes(const struct bb_bench_options *o, struct bb_rig *rig)
+static void choose_modes(const struct bb_bench_options *o, struct bb_bench_context *rig)
 {
     const struct bb_mode *mode;
 
@@ -326,17 +324,17 @@ static int make_delays(struct bench *b)
     if (!b->delays_us)
         return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->world.size);
     b->rig.delays_us = b->delays_us;
-    return bb_figures_delays(b->options.figures.delay, b->world.size, b->delays_us, &highest);
+    return bb_sampling_delays(b->options.figures.delay, b->world.size, b->delays_us, &highest);
 }
 
 static int make_samples(struct bench *b)
 {
-    const struct bb_figure_options *o = &b->options.figures;
+    const struct bb_sampling_options *o = &b->options.figures;
     int rc;
 
     choose_modes(&b->options, &b->rig);
     b->rig.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
-    b->rig.policy = (struct bb_policy){.confidence = o->confidence_part, .max_s = o->max_s};
+    b->rig.policy = (struct bb_stopping){.confidence = o->confidence_part, .max_s = o->max_s};
     b->rig.max_iterations = o->confidence_part > 0 ? (size_t)o->max_iterations : 0;
     b->rig.gate_limit_ns = (int64_t)(1e6 * o->gate_ms);
     TRY(choose_gate(b));
@@ -347,30 +345,30 @@ out:
     return rc;
 }
 
-static struct bb_rig rig_of(struct bench *b)
+static struct bb_bench_context rig_of(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
 
-    return (struct bb_rig){.world = &b->world,
-                           .comm = &b->comm,
-                           .native = &b->native,
-                           .device = &b->device,
-                           .iterations = o->iterations,
-                           .repeats = o->repeats,
-                           .warmup = o->warmup,
-                           .checks = o->checks,
-                           .aggregate = o->aggregate,
-                           .blocking = (enum bb_blocking)o->blocking,
-                           .graph_launches = o->graph_launches,
-                           .host_time = o->host_time,
-                           .across = (enum bb_across)o->across,
-                           .groups = b->sweep.is_split ? b->groups : NULL,
-                           .mulsums = &b->mulsums};
+    return (struct bb_bench_context){.world = &b->world,
+                                     .comm = &b->comm,
+                                     .native = &b->native,
+                                     .device = &b->device,
+                                     .iterations = o->iterations,
+                                     .repeats = o->repeats,
+                                     .warmup = o->warmup,
+                                     .checks = o->checks,
+                                     .aggregate = o->aggregate,
+                                     .blocking = (enum bb_blocking)o->blocking,
+                                     .graph_launches = o->graph_launches,
+                                     .host_time = o->host_time,
+                                     .across = (enum bb_across)o->across,
+                                     .groups = b->sweep.is_split ? b->groups : NULL,
+                                     .mulsums = &b->mulsums};
 }
 
 static int make_stream(struct bench *b)
 {
-    struct bb_rig *rig = &b->rig;
+    struct bb_bench_context *rig = &b->rig;
     int rc;
 
     if (!b->options.null_stream) {
@@ -393,26 +391,26 @@ static int make_arena(struct bench *b)
     else
         TRY(bb_registration_init(&b->registration, &b->rig.arena, arena_bytes(b), asked, &b->comm));
     TRY(fill_arena(&b->rig));
-    TRY(bb_rig_wait(&b->rig, "preparation of buffers"));
+    TRY(bb_bench_context_wait(&b->rig, "preparation of buffers"));
 out:
     return rc;
 }
 
 static int make_rig(struct bench *b)
 {
-    struct bb_rig *rig = &b->rig;
+    struct bb_bench_context *rig = &b->rig;
     int rc;
 
     b->native = bb_native_find();
     *rig = rig_of(b);
     bb_nvtx_init(&rig->nvtx);
     bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
-    TRY(bb_observer_open(&b->observer, &b->world, &b->device));
+    TRY(bb_telemetry_open(&b->observer, &b->world, &b->device));
     rig->observer = &b->observer;
     b->algorithms = (struct bb_algorithms){.world = &b->world, .rig = rig, .shared_gpu = b->report.shared_gpu};
     TRY(make_samples(b));
     if (b->options.per_iteration) {
-        TRY(bb_marks_init(&b->marks, b->options.iterations, b->options.skipped, b->world.size));
+        TRY(bb_iteration_events_init(&b->marks, b->options.iterations, b->options.skipped, b->world.size));
         rig->marks = &b->marks;
     }
     TRY(make_stream(b));
@@ -426,7 +424,7 @@ out:
     return rc;
 }
 
-static void release_rig(struct bb_rig *rig)
+static void release_rig(struct bb_bench_context *rig)
 {
     bb_guarded_release(&rig->arena);
     if (rig->verdicts)
@@ -441,11 +439,10 @@ static void release_rig(struct bb_rig *rig)
         (void)cudaStreamDestroy(rig->stream);
     bb_nvtx_release(&rig->nvtx);
     bb_measure_release(rig);
-    *rig = (struct bb_rig){0};
+    *rig = (struct bb_bench_context){0};
 }
 
-/* ---- report -------------------------------------------------------------------------------------------------------
- */
+/* ---- report ---- */
 
 static struct bb_results_device *device_rows(const struct bench *b)
 {
@@ -475,7 +472,7 @@ static int describe_run(struct bench *b)
     int rc;
 
     TRY(bb_results_set(json, "options", bb_json_options(&bb_bench_set, &b->options)));
-    TRY(bb_observer_stamp(&b->observer, json));
+    TRY(bb_telemetry_stamp(&b->observer, json));
     TRY(bb_results_set(json, "registration", json_string(bb_registration_names[b->registration.kind])));
 out:
     return rc;
@@ -534,8 +531,7 @@ out:
     return rc;
 }
 
-/* ---- the sweep ----------------------------------------------------------------------------------------------------
- */
+/* ---- the sweep ---- */
 
 /* Which algorithm it was, where several are measured: " by TREE LL". */
 static const char *algorithm_text(const struct bench *b, const struct bb_choice *choice, char text[48])
@@ -704,8 +700,7 @@ static int run_sweep(struct bench *b)
     return rc;
 }
 
-/* ---- start and end ------------------------------------------------------------------------------------------------
- */
+/* ---- start and end ---- */
 
 /* How much memory each step takes, for the report. */
 static int note_free(struct bench *b, size_t *free_bytes)
@@ -751,7 +746,7 @@ static int end_in_order(struct bench *b)
 {
     bb_registration_release(&b->registration, &b->rig.arena, &b->comm);
     release_rig(&b->rig);
-    bb_marks_release(&b->marks);
+    bb_iteration_events_release(&b->marks);
     bb_mulsums_release(&b->mulsums, &b->comm);
     return bb_comm_finalize(&b->comm);
 }
@@ -770,7 +765,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     } else {
         end_rc = bb_world_release(&b.world, rc);
     }
-    bb_observer_release(&b.observer);
+    bb_telemetry_release(&b.observer);
     free(b.devices);
     free(b.groups);
     free(b.delays_us);

@@ -281,7 +281,7 @@ const struct bb_opt bb_bench_option_rows[] = {
 
 static const struct bb_opt_table tables[] = {
     {.title = "Measurement", .opts = bb_bench_option_rows},
-    {.title = "Figures", .opts = bb_figure_option_rows, .base = offsetof(struct bb_bench_options, figures)},
+    {.title = "Figures", .opts = bb_sampling_option_rows, .base = offsetof(struct bb_bench_options, figures)},
     {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_bench_options, common)},
     {0},
 };
@@ -451,7 +451,7 @@ static int read_amounts(const struct bb_bench_options *o, struct bb_sweep *sweep
         return bb_err(BB_EFAIL, "no memory for the traffic of alltoallv");
     sweep->amounts->spread = o->spread;
     if (o->matrix)
-        rc = bb_amounts_read(sweep->amounts, o->matrix, o->matrix_scale);
+        rc = bb_alltoallv_counts_read(sweep->amounts, o->matrix, o->matrix_scale);
     if (rc != 0)
         bb_bench_release_sweep(sweep);
     return rc;
@@ -460,7 +460,7 @@ static int read_amounts(const struct bb_bench_options *o, struct bb_sweep *sweep
 void bb_bench_release_sweep(struct bb_sweep *sweep)
 {
     if (sweep->amounts)
-        bb_amounts_release(sweep->amounts);
+        bb_alltoallv_counts_release(sweep->amounts);
     free(sweep->amounts);
     sweep->amounts = NULL;
 }
@@ -476,7 +476,7 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     TRY(check_modes(o));
     TRY(check_together(o));
     TRY(check_algorithms(o));
-    TRY(bb_figures_settle(&o->figures));
+    TRY(bb_sampling_settle(&o->figures));
     sweep->shuffled = o->figures.shuffle != NULL;
     sweep->seed = o->figures.seed;
     if (o->sizes)

@@ -11,7 +11,7 @@
 
 struct bb_bench_options {
     struct bb_common common;
-    struct bb_figure_options figures;
+    struct bb_sampling_options figures;
     size_t min_bytes, max_bytes, step_bytes;
     double factor;
     int iterations;                             /* timed operations per sample                      */

@@ -15,8 +15,7 @@
 
 enum { CELL = 40 };
 
-/* ---- the table ----------------------------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 static void cell_size(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
 {
@@ -283,7 +282,7 @@ static int skew_count(const struct bb_report *r)
 
 static int choice_count(const struct bb_report *r)
 {
-    const struct bb_figure_options *o = &r->options->figures;
+    const struct bb_sampling_options *o = &r->options->figures;
 
     return o->sweep_algorithms ? N_CHOICE : o->show_choice ? N_CHOICE - 1 : 0;
 }
@@ -378,8 +377,7 @@ static void print_row(const struct bb_report *r, const struct bb_row *row)
     fflush(r->out);
 }
 
-/* ---- above and below ----------------------------------------------------------------------------------------------
- */
+/* ---- above and below ---- */
 
 static void print_versions(FILE *out, const struct bb_report_head *h)
 {
@@ -447,8 +445,8 @@ static const char *samples_text(const struct bb_report *r, const struct bb_mode 
 
 static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 {
-    const char *help = r->rig->host_time ? bb_rig_method(r->rig) : mode->help;
-    const char *name = r->rig->host_time ? bb_rig_mode(r->rig) : mode->name;
+    const char *help = r->rig->host_time ? bb_bench_context_method(r->rig) : mode->help;
+    const char *name = r->rig->host_time ? bb_bench_context_mode(r->rig) : mode->name;
     const char *comm = r->rig->comm->blocking ? "blocking" : "non-blocking";
     char samples[80];
 
@@ -693,8 +691,7 @@ void bb_report_skip(struct bb_report *r, int coll)
         (void)bb_report_end(r, coll);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------
- */
+/* ---- JSON ---- */
 
 static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
 {
@@ -741,16 +738,16 @@ static json_t *result_of(const struct bb_report *r, const struct bb_row *row, in
     const struct bb_figures *f = &row->figures[place];
     bool reduces = row->c.redop != BB_COPY;
 
-    return json_pack("{s:s, s:I, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:f, s:o, s:n, s:n, s:n, s:o}",
-                     "collective", bb_colls[row->c.kind].name, "bytes", (json_int_t)f->bytes, "count",
-                     (json_int_t)row->c.count, "dtype", bb_dtypes[row->c.dtype].name, "op",
-                     reduces ? json_string(bb_redops[row->c.redop].name) : json_null(), "root",
-                     row->c.root >= 0 ? json_integer(row->c.root) : json_null(), "placement",
-                     place == BB_IN_PLACE ? "in_place" : "out_of_place", "mode", bb_rig_mode(r->rig), "iterations",
-                     r->rig->iterations, "repeats", r->rig->repeats, "time_us", bb_json_stats(&f->time_us),
-                     "algbw_gbps", bb_json_real(f->algbw_gbps), "busbw_gbps", bb_json_real(f->busbw_gbps),
-                     "busbw_factor", f->factor, "wrong", f->checked ? json_integer((json_int_t)f->wrong) : json_null(),
-                     "algorithm", "protocol", "channels", "flags", flags_of(r, f));
+    return json_pack(
+        "{s:s, s:I, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:f, s:o, s:n, s:n, s:n, s:o}", "collective",
+        bb_colls[row->c.kind].name, "bytes", (json_int_t)f->bytes, "count", (json_int_t)row->c.count, "dtype",
+        bb_dtypes[row->c.dtype].name, "op", reduces ? json_string(bb_redops[row->c.redop].name) : json_null(), "root",
+        row->c.root >= 0 ? json_integer(row->c.root) : json_null(), "placement",
+        place == BB_IN_PLACE ? "in_place" : "out_of_place", "mode", bb_bench_context_mode(r->rig), "iterations",
+        r->rig->iterations, "repeats", r->rig->repeats, "time_us", bb_json_stats(&f->time_us), "algbw_gbps",
+        bb_json_real(f->algbw_gbps), "busbw_gbps", bb_json_real(f->busbw_gbps), "busbw_factor", f->factor, "wrong",
+        f->checked ? json_integer((json_int_t)f->wrong) : json_null(), "algorithm", "protocol", "channels", "flags",
+        flags_of(r, f));
 }
 
 /* The first time that a reason for doubt is seen, with what helps. */
@@ -788,11 +785,11 @@ static void add_up(struct bb_report *r, const struct bb_figures *f, bool forced)
 /* What only some runs have. */
 static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, int place, json_t *result)
 {
-    const struct bb_mark_figures *iterations = &row->figures[place].iterations;
+    const struct bb_iteration_figures *iterations = &row->figures[place].iterations;
     char stamp[CELL];
 
     add_figures(r, &row->figures[place], result);
-    bb_observed_json(&row->figures[place].seen, result);
+    bb_telemetry_json(&row->figures[place].seen, result);
     json_object_set_new(result, "model_us", bb_json_real(row->figures[place].model_us));
     if (r->options->figures.sweep_algorithms)
         json_object_set_new(result, "forced", json_boolean(row->own != NULL));

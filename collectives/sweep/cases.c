@@ -125,7 +125,7 @@ static size_t widest_slot(const struct bb_case *c)
     size_t widest = 0;
 
     for (int r = 0; r < (differs ? c->ranks : 1); r++) {
-        size_t bytes = bb_operands_of(c, r).slot_bytes;
+        size_t bytes = bb_buffer_layout_of(c, r).slot_bytes;
         widest = bytes > widest ? bytes : widest;
     }
     return widest;

@@ -25,9 +25,10 @@ struct bb_sweep {
     struct bb_split split;
     bool shuffled; /* sizes in an order that depends on `seed` alone                             */
     uint64_t seed;
-    int n_sizes;                /* 0: the range                                                               */
-    size_t unalign;             /* elements by which buffers are moved                                        */
-    struct bb_amounts *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep                             */
+    int n_sizes;    /* 0: the range                                                               */
+    size_t unalign; /* elements by which buffers are moved                                        */
+    struct bb_alltoallv_counts
+        *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep                             */
 };
 
 /* bb_sweep_sizes - the list of "8,1K,3M". Returns 0 or -BB_EUSAGE after one line. */

@@ -16,8 +16,8 @@ static const char *const warmups[] = {"fixed", "auto", NULL};
 /* Those of timing.h that are chosen by name. */
 static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 
-#define FIELD(name) .offset = offsetof(struct bb_figure_options, name)
-const struct bb_opt bb_figure_option_rows[] = {
+#define FIELD(name) .offset = offsetof(struct bb_sampling_options, name)
+const struct bb_opt bb_sampling_option_rows[] = {
     {.name = "mode",
      .kind = BB_OPT_WORD,
      FIELD(mode),
@@ -87,7 +87,7 @@ const struct bb_opt bb_figure_option_rows[] = {
     {0},
 };
 
-static int settle_confidence(struct bb_figure_options *o)
+static int settle_confidence(struct bb_sampling_options *o)
 {
     char number[32];
     size_t length;
@@ -105,7 +105,7 @@ static int settle_confidence(struct bb_figure_options *o)
     return 0;
 }
 
-static int settle_seed(struct bb_figure_options *o)
+static int settle_seed(struct bb_sampling_options *o)
 {
     int seed = 0;
 
@@ -134,7 +134,7 @@ static int one_delay(const char *word, int ranks, double *us, int *highest)
     return 0;
 }
 
-int bb_figures_delays(const char *text, int ranks, double *us, int *highest)
+int bb_sampling_delays(const char *text, int ranks, double *us, int *highest)
 {
     char word[64];
     int rc = 0;
@@ -153,7 +153,7 @@ int bb_figures_delays(const char *text, int ranks, double *us, int *highest)
     return rc;
 }
 
-int bb_figures_settle(struct bb_figure_options *o)
+int bb_sampling_settle(struct bb_sampling_options *o)
 {
     bool syncs = o->mode && (strcmp(o->mode, "sync") == 0 || strcmp(o->mode, "all") == 0);
     int rc;
@@ -164,7 +164,7 @@ int bb_figures_settle(struct bb_figure_options *o)
         return bb_err(BB_EUSAGE, "--delay %s: only --mode sync (or all) tells waiting from transfer", o->delay);
     o->delayed_rank = -1;
     if (o->delay)
-        TRY(bb_figures_delays(o->delay, 0, NULL, &o->delayed_rank));
+        TRY(bb_sampling_delays(o->delay, 0, NULL, &o->delayed_rank));
 out:
     return rc;
 }

@@ -23,7 +23,7 @@ enum bb_blocking {
 enum bb_across { BB_ACROSS_FIRST, BB_ACROSS_MEAN, BB_ACROSS_MIN, BB_ACROSS_MAX, BB_ACROSS_COUNT };
 extern const char *const bb_across_names[BB_ACROSS_COUNT];
 
-struct bb_figure_options {
+struct bb_sampling_options {
     const char *mode;                         /* a word of bb_modes, "all", or NULL: what -G and -z say */
     const char *warmup;                       /* "fixed", "auto"                                        */
     const char *confidence, *shuffle, *delay; /* as typed, NULL without                               */
@@ -31,20 +31,20 @@ struct bb_figure_options {
     bool show_choice, sweep_algorithms;
     double gate_ms; /* longest that the gate stays closed */
     double max_s;
-    double confidence_part; /* from here on made by bb_figures_settle: 0.01 for 1%, 0 without */
+    double confidence_part; /* from here on made by bb_sampling_settle: 0.01 for 1%, 0 without */
     uint64_t seed;          /* of shuffle                                                     */
     int delayed_rank;       /* the highest of delay, -1 without                               */
 };
 
-extern const struct bb_opt bb_figure_option_rows[];
+extern const struct bb_opt bb_sampling_option_rows[];
 
-/* bb_figures_settle - what the texts say. Returns 0 or -BB_EUSAGE after one line. */
-int bb_figures_settle(struct bb_figure_options *o) BB_MUST_CHECK;
+/* bb_sampling_settle - what the texts say. Returns 0 or -BB_EUSAGE after one line. */
+int bb_sampling_settle(struct bb_sampling_options *o) BB_MUST_CHECK;
 
 /*
- * bb_figures_delays - "1:100,3:50": us[1] = 100, us[3] = 50; the others stay as they are. Ranks from `ranks` on are
+ * bb_sampling_delays - "1:100,3:50": us[1] = 100, us[3] = 50; the others stay as they are. Ranks from `ranks` on are
  * left out; *highest is the highest that is named. Returns 0 or -BB_EUSAGE after one line.
  */
-int bb_figures_delays(const char *text, int ranks, double *us, int *highest) BB_MUST_CHECK;
+int bb_sampling_delays(const char *text, int ranks, double *us, int *highest) BB_MUST_CHECK;
 
 #endif

@@ -5,8 +5,7 @@
 #include "cuda/compute/busy_kernels.cuh"
 #include "cuda/device/check.h"
 
-/* ---- launchers ----------------------------------------------------------------------------------------------------
- */
+/* ---- launchers ---- */
 
 /* All the shared memory that a block can have keeps a second one off its multiprocessor; where it cannot be had, only
  * what the kernel itself needs. */

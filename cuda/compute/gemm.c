@@ -41,8 +41,7 @@ void bb_gemm_lib_release(struct bb_gemm_lib *lib)
     *lib = (struct bb_gemm_lib){0};
 }
 
-/* ---- planning ----------------------------------------------------------------------------------------------------
- */
+/* ---- planning ---- */
 
 static int type_of(enum bb_dtype_id dtype, cudaDataType_t *type)
 {
@@ -169,8 +168,7 @@ void bb_gemm_release(struct bb_gemm *g)
     *g = (struct bb_gemm){0};
 }
 
-/* ---- running -----------------------------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 static cublasStatus_t enqueue(const struct bb_gemm *g, const cublasLtMatmulAlgo_t *algo, const void *a, const void *b,
                               void *c, cudaStream_t stream)
@@ -186,8 +184,7 @@ int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, 
     return LT(enqueue(g, &g->algo, a, b, c, stream));
 }
 
-/* ---- tuning ------------------------------------------------------------------------------------------------------
- */
+/* ---- tuning ---- */
 
 struct trial {
     const struct bb_gemm *g;

@@ -12,24 +12,23 @@ static size_t aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-static struct bb_work_memory memory_of(const struct bb_work *const works[], int n)
+static struct bb_kernel_list_memory memory_of(const struct bb_kernel_list *const works[], int n)
 {
-    struct bb_work_memory m = {0};
+    struct bb_kernel_list_memory m = {0};
 
     for (int i = 0; i < n; i++)
-        bb_work_memory(works[i], &m);
+        bb_kernel_list_memory(works[i], &m);
     return m;
 }
 
-size_t bb_worker_bytes(const struct bb_work *const works[], int n)
+size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const works[], int n)
 {
-    struct bb_work_memory m = memory_of(works, n);
+    struct bb_kernel_list_memory m = memory_of(works, n);
 
-    return bb_work_memory_bytes(&m);
+    return bb_kernel_list_memory_bytes(&m);
 }
 
-/* ---- data --------------------------------------------------------------------------------------------------------
- */
+/* ---- data ---- */
 
 enum { BLOCK_BYTES = 1 << 20 }; /* made once, then repeated */
 
@@ -78,20 +77,20 @@ static void make_indices(int32_t *block, uint64_t rows)
         block[i] = (int32_t)(i * 7919 % rows);
 }
 
-static uint64_t fewest_rows(const struct bb_worker *w)
+static uint64_t fewest_rows(const struct bb_kernel_runner *w)
 {
     uint64_t fewest = INT32_MAX;
 
     for (int i = 0; i < w->n; i++)
         for (int j = 0; j < w->works[i]->n; j++) {
-            const struct bb_work_item *item = &w->works[i]->items[j];
+            const struct bb_kernel_list_item *item = &w->works[i]->items[j];
             if (item->is_pass && item->pass.in_rows > 0 && item->pass.in_rows < fewest)
                 fewest = item->pass.in_rows;
         }
     return fewest;
 }
 
-static int fill_all(struct bb_worker *w, cudaStream_t stream)
+static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
 {
     void *block = malloc(BLOCK_BYTES);
     int rc;
@@ -108,8 +107,7 @@ out:
     return rc;
 }
 
-/* ---- products ----------------------------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 static bool same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape *b)
 {
@@ -117,7 +115,7 @@ static bool same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape
            a->trans_b == b->trans_b && a->dtype == b->dtype;
 }
 
-static struct bb_gemm *find_gemm(const struct bb_worker *w, const struct bb_gemm_shape *s)
+static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
     for (int i = 0; i < w->n_gemms; i++)
         if (same_shape(&w->gemms[i].shape, s))
@@ -126,12 +124,12 @@ static struct bb_gemm *find_gemm(const struct bb_worker *w, const struct bb_gemm
 }
 
 /* Where the operands lie: A and B one behind the other in what is read, C in what is written. */
-static const void *b_of(const struct bb_worker *w, const struct bb_gemm_shape *s)
+static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
     return w->read + aligned(bb_gemm_a_bytes(s));
 }
 
-static int plan(struct bb_worker *w, const struct bb_gemm_shape *s, int candidates, cudaStream_t stream)
+static int plan(struct bb_kernel_runner *w, const struct bb_gemm_shape *s, int candidates, cudaStream_t stream)
 {
     struct bb_gemm *g = &w->gemms[w->n_gemms];
     int rc;
@@ -146,7 +144,7 @@ out:
     return rc;
 }
 
-static int plan_all(struct bb_worker *w, int candidates, cudaStream_t stream)
+static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t stream)
 {
     int most = 1, rc = 0;
 
@@ -162,15 +160,14 @@ static int plan_all(struct bb_worker *w, int candidates, cudaStream_t stream)
     return rc;
 }
 
-/* ---- a life ------------------------------------------------------------------------------------------------------
- */
+/* ---- a life ---- */
 
 static int take(void *area, size_t bytes)
 {
     return bytes == 0 ? 0 : BB_CUDA(cudaMalloc(area, bytes));
 }
 
-static int check_lists(const struct bb_work *const works[], int n)
+static int check_lists(const struct bb_kernel_list *const works[], int n)
 {
     for (int i = 0; i < n; i++)
         if (works[i]->overfull)
@@ -178,11 +175,12 @@ static int check_lists(const struct bb_work *const works[], int n)
     return 0;
 }
 
-int bb_worker_init(struct bb_worker *w, const struct bb_work *const works[], int n, int candidates, cudaStream_t stream)
+int bb_kernel_runner_init(struct bb_kernel_runner *w, const struct bb_kernel_list *const works[], int n, int candidates,
+                          cudaStream_t stream)
 {
     int rc;
 
-    *w = (struct bb_worker){.works = works, .n = n, .memory = memory_of(works, n)};
+    *w = (struct bb_kernel_runner){.works = works, .n = n, .memory = memory_of(works, n)};
     TRY(check_lists(works, n));
     TRY(bb_gemm_lib_init(&w->lib, BB_GEMM_WORKSPACE));
     TRY(take(&w->read, w->memory.read_bytes));
@@ -192,11 +190,11 @@ int bb_worker_init(struct bb_worker *w, const struct bb_work *const works[], int
     TRY(plan_all(w, candidates, stream));
     return 0;
 out:
-    bb_worker_release(w);
+    bb_kernel_runner_release(w);
     return rc;
 }
 
-void bb_worker_release(struct bb_worker *w)
+void bb_kernel_runner_release(struct bb_kernel_runner *w)
 {
     for (int i = 0; i < w->n_gemms; i++)
         bb_gemm_release(&w->gemms[i]);
@@ -208,13 +206,12 @@ void bb_worker_release(struct bb_worker *w)
     if (w->read)
         (void)cudaFree(w->read);
     bb_gemm_lib_release(&w->lib);
-    *w = (struct bb_worker){0};
+    *w = (struct bb_kernel_runner){0};
 }
 
-/* ---- running -----------------------------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
-static int run_pass(const struct bb_worker *w, const struct bb_pass *pass, cudaStream_t stream)
+static int run_pass(const struct bb_kernel_runner *w, const struct bb_pass *pass, cudaStream_t stream)
 {
     struct bb_pass_array arrays[BB_PASS_ARRAYS];
     int n = bb_pass_arrays(pass, arrays);
@@ -236,14 +233,14 @@ static int run_pass(const struct bb_worker *w, const struct bb_pass *pass, cudaS
     return bb_pass_run(&p, stream);
 }
 
-static int run_item(const struct bb_worker *w, const struct bb_work_item *item, cudaStream_t stream)
+static int run_item(const struct bb_kernel_runner *w, const struct bb_kernel_list_item *item, cudaStream_t stream)
 {
     if (item->is_pass)
         return run_pass(w, &item->pass, stream);
     return bb_gemm_run(find_gemm(w, &item->gemm), w->read, b_of(w, &item->gemm), w->write, stream);
 }
 
-int bb_worker_run(const struct bb_worker *w, int i, cudaStream_t stream)
+int bb_kernel_runner_run(const struct bb_kernel_runner *w, int i, cudaStream_t stream)
 {
     int rc = 0;
 

@@ -32,7 +32,7 @@ static __device__ inline uint64_t quotient(uint64_t a, uint64_t b)
     return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
 }
 
-/* ---- elements ---------------------------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 static __device__ inline float widen(float x)
 {
@@ -86,7 +86,7 @@ template <typename T, int N> static __device__ inline void store(void *array, ui
     static_cast<word<T, N> *>(array)[i] = w;
 }
 
-/* ---- moves: words of 16, 8, 4 or 2 bytes, whatever the type ------------------------------------------------------ */
+/* ---- moves: words of 16, 8, 4 or 2 bytes, whatever the type ---- */
 
 template <typename U> static __device__ void copy_words(const struct bb_pass &p, uint64_t bytes)
 {
@@ -140,7 +140,7 @@ template <typename T> static __device__ void box_add(const struct bb_pass &p)
     }
 }
 
-/* ---- bias, scale, activation ------------------------------------------------------------------------------------- */
+/* ---- bias, scale, activation ---- */
 
 /* x * sigmoid(2u) = 0.5 x (1 + tanh u): one exponential, one division. */
 static __device__ inline float gelu(float x)
@@ -207,7 +207,7 @@ template <typename T, int N> static __device__ void act_grad_words(const struct 
     }
 }
 
-/* ---- layer norm: one block per row ------------------------------------------------------------------------------- */
+/* ---- layer norm: one block per row ---- */
 
 /* [0, 32): one sum per warp; from 32 on the row, when it fits (p.cached). */
 extern __shared__ __align__(16) float bb_layer_shared[];
@@ -351,7 +351,7 @@ template <typename T, int N> static __device__ void layer_norm_grad_rows(const s
     }
 }
 
-/* ---- experts ----------------------------------------------------------------------------------------------------- */
+/* ---- experts ---- */
 
 template <typename T, int N>
 static __device__ void expert_word(const struct bb_pass &p, uint64_t row, uint64_t row_words, uint64_t c)
@@ -379,7 +379,7 @@ template <typename T, int N> static __device__ void unpermute_rows(const struct 
             expert_word<T, N>(p, r, words, c);
 }
 
-/* ---- gradients and optimizers: words of N elements, then what is left one by one --------------------------------- */
+/* ---- gradients and optimizers: words of N elements, then what is left one by one ---- */
 
 template <typename T, int N> static __device__ void accumulate_word(const struct bb_pass &p, uint64_t i)
 {
@@ -460,7 +460,7 @@ template <typename T> static __device__ void update(const struct bb_pass &p)
         update_word<T, 1>(p, i);
 }
 
-/* ---- the kernels ------------------------------------------------------------------------------------------------- */
+/* ---- the kernels ---- */
 
 #define BB_KERNEL extern "C" __global__ void __launch_bounds__(BB_LAYER_THREADS)
 

@@ -77,8 +77,7 @@ extern "C" __global__ void bb_spin_kernel(struct bb_spin_args a)
             ;
 }
 
-/* ---- launchers ----------------------------------------------------------------------------------------------------
- */
+/* ---- launchers ---- */
 
 static int blocks_for(uint64_t count)
 {

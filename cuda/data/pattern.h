@@ -66,7 +66,7 @@ BB_HD struct bb_pattern bb_pattern_of(const struct bb_dtype *dtype, int redop, i
     return p;
 }
 
-/* ---- random numbers --------------------------------------------------------------------------------------------- */
+/* ---- random numbers ---- */
 
 /* A bijection of 64 bits that spreads every input bit (the finaliser of splitmix64). */
 BB_HD uint64_t bb_mix(uint64_t x)
@@ -89,7 +89,7 @@ BB_HD int64_t bb_between(uint64_t random, int64_t low, int64_t high)
     return low + (int64_t)(random % (uint64_t)(high - low + 1));
 }
 
-/* ---- floating-point formats as bits ----------------------------------------------------------------------------- */
+/* ---- floating-point formats as bits ---- */
 
 BB_HD uint64_t bb_mask(int bytes)
 {
@@ -139,7 +139,7 @@ BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
     return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
 }
 
-/* ---- telescopes: n numbers whose sum is known and whose absolute values add up to at most `budget` --------------- */
+/* ---- telescopes: n numbers whose sum is known and whose absolute values add up to at most `budget` ---- */
 
 BB_HD int bb_active(int ranks, int64_t budget)
 {
@@ -173,7 +173,7 @@ BB_HD int bb_sign_share(const struct bb_pattern *p, uint64_t index, int q)
     return bb_sign_term(p, index, q) ^ (q + 1 < p->ranks ? bb_sign_term(p, index, q + 1) : 0);
 }
 
-/* ---- one position's contribution, per operation ------------------------------------------------------------------ */
+/* ---- one position's contribution, per operation ---- */
 
 BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
 {
@@ -289,8 +289,7 @@ BB_HD uint64_t bb_avg_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_float_bits(p, (double)m * bb_power_of_two(bb_avg_exponent(p)));
 }
 
-/* ---- what a rank sends, what the reduction is, what a rank must receive -------------------------------------------
- */
+/* ---- what a rank sends, what the reduction is, what a rank must receive ---- */
 
 BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
 {
@@ -372,8 +371,7 @@ BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e
     return e->reduced ? bb_pattern_reduced(p, index) : bb_pattern_input(p, e->source + (int)block, index);
 }
 
-/* ---- comparison ---------------------------------------------------------------------------------------------------
- */
+/* ---- comparison ---- */
 
 /* Units in the last place between two values of the pattern's floating-point format; NaN is far from everything else.
  */

@@ -43,7 +43,7 @@ size_t bb_gemm_bytes(const struct bb_gemm_shape *s);
  */
 void bb_gemm_backward(const struct bb_gemm_shape *s, struct bb_gemm_shape *dgrad, struct bb_gemm_shape *wgrad);
 
-/* ---- transformer layers ------------------------------------------------------------------------------------------ */
+/* ---- transformer layers ---- */
 
 struct bb_transformer {
     int64_t hidden, ffn, heads; /* heads divides hidden                               */
@@ -70,7 +70,7 @@ extern const char *const bb_transformer_gemm_names[BB_TRANSFORMER_GEMMS];
  */
 bool bb_transformer_gemms(const struct bb_transformer *t, struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS]);
 
-/* ---- convolutions ------------------------------------------------------------------------------------------------ */
+/* ---- convolutions ---- */
 
 /* in: n x c x d x h x w, weights: k x c x t x r x s. Two-dimensional: d = t = 1. */
 struct bb_conv {
@@ -94,7 +94,7 @@ bool bb_conv_out(const struct bb_conv *v, int64_t out[3]);
  */
 bool bb_conv_gemm(const struct bb_conv *v, enum bb_conv_pass pass, struct bb_gemm_shape *s);
 
-/* ---- halos ------------------------------------------------------------------------------------------------------- */
+/* ---- halos ---- */
 
 /* A box inside a tile of size[0] x size[1] x size[2] (depth, height, width; width varies fastest). */
 struct bb_box {

@@ -14,7 +14,7 @@ static size_t count_of(const struct bb_pass *p)
     return (size_t)(p->rows * p->cols);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ---- */
 
 static size_t bytes_copy(const struct bb_pass *p)
 {
@@ -118,7 +118,7 @@ size_t bb_pass_bytes(const struct bb_pass *p)
     return bb_passes[p->kind].bytes(p);
 }
 
-/* ---- arrays ------------------------------------------------------------------------------------------------------ */
+/* ---- arrays ---- */
 
 static size_t tile_cells(const struct bb_pass *p)
 {
@@ -222,7 +222,7 @@ void bb_pass_set(struct bb_pass *p, const struct bb_pass_array *array, void *mem
     memcpy((char *)p + array->field, &memory, sizeof memory);
 }
 
-/* ---- width of loads ---------------------------------------------------------------------------------------------- */
+/* ---- width of loads ---- */
 
 static int fits(const void *pointer, size_t bytes)
 {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- elements ---------------------------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 static double half_value(uint16_t bits)
 {
@@ -81,7 +81,7 @@ static void out_to(const struct bb_pass *p, size_t i, double value)
     bb_element_set(p->out, p->dtype, i, value);
 }
 
-/* ---- moves ------------------------------------------------------------------------------------------------------- */
+/* ---- moves ---- */
 
 static void ref_copy(const struct bb_pass *p)
 {
@@ -143,7 +143,7 @@ static void ref_box(const struct bb_pass *p)
     }
 }
 
-/* ---- activations and norms --------------------------------------------------------------------------------------- */
+/* ---- activations and norms ---- */
 
 static double activation(enum bb_activation act, double x)
 {
@@ -236,7 +236,7 @@ static void ref_layer_norm(const struct bb_pass *p)
     }
 }
 
-/* ---- gradients and optimizers ------------------------------------------------------------------------------------ */
+/* ---- gradients and optimizers ---- */
 
 static void ref_accumulate(const struct bb_pass *p)
 {

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-int bb_words_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
+int bb_args_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
 {
     if (given)
         return bb_err(BB_EUSAGE, "%s: %s are given twice, as '%s' and as an option; leave one out", c->proxy, what,

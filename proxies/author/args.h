@@ -9,7 +9,7 @@
 
 /* A positional number: a count from 1. given: the option of the same meaning, 0 unless it was used as well. Returns 0,
  * or -BB_EUSAGE after a line. */
-int bb_words_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
+int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
 
 /* "44" or "44 or 48": the multiples of step around value, at least one of it. Returns text. */
 #define BB_MULTIPLES_TEXT 64

@@ -37,18 +37,18 @@ int bb_part_compute(const struct bb_part *part, double us, double flops, int src
     return append(part, &op, NULL, 0);
 }
 
-static struct bb_op work_op(const struct bb_part *part, const struct bb_work *work, int times)
+static struct bb_op work_op(const struct bb_part *part, const struct bb_kernel_list *work, int times)
 {
     struct bb_op op = bb_part_op(part);
 
     op.kind = BB_OP_COMPUTE;
     op.work = work;
     op.work_times = times;
-    op.flops = times * bb_work_flops(work);
+    op.flops = times * bb_kernel_list_flops(work);
     return op;
 }
 
-int bb_part_work(const struct bb_part *part, const struct bb_work *work, int times, int src, int dst)
+int bb_part_work(const struct bb_part *part, const struct bb_kernel_list *work, int times, int src, int dst)
 {
     struct bb_op op = work_op(part, work, times);
 
@@ -57,7 +57,8 @@ int bb_part_work(const struct bb_part *part, const struct bb_work *work, int tim
     return append(part, &op, NULL, 0);
 }
 
-int bb_part_work_after(const struct bb_part *part, const struct bb_work *work, int times, const int *after, int n)
+int bb_part_work_after(const struct bb_part *part, const struct bb_kernel_list *work, int times, const int *after,
+                       int n)
 {
     const struct bb_op op = work_op(part, work, times);
 

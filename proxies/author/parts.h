@@ -25,10 +25,11 @@ struct bb_op bb_part_op(const struct bb_part *part);
 int bb_part_compute(const struct bb_part *part, double us, double flops, int src, int dst) BB_MUST_CHECK;
 
 /* bb_part_work - the same with real work, done so many times. */
-int bb_part_work(const struct bb_part *part, const struct bb_work *work, int times, int src, int dst) BB_MUST_CHECK;
+int bb_part_work(const struct bb_part *part, const struct bb_kernel_list *work, int times, int src,
+                 int dst) BB_MUST_CHECK;
 
 /* bb_part_work_after - the same without buffers, after the n operations of after[]. */
-int bb_part_work_after(const struct bb_part *part, const struct bb_work *work, int times, const int *after,
+int bb_part_work_after(const struct bb_part *part, const struct bb_kernel_list *work, int times, const int *after,
                        int n) BB_MUST_CHECK;
 
 /*

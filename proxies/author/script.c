@@ -106,7 +106,8 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
     bb_script_wait(s, bb_script_start(s, &op));
 }
 
-static int start_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
+static int start_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                      int dst)
 {
     struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
 
@@ -116,18 +117,20 @@ static int start_work(struct bb_script *s, const char *what, const struct bb_wor
     op.kind = BB_OP_COMPUTE;
     op.work = work;
     op.work_times = times;
-    op.flops = times * bb_work_flops(work);
+    op.flops = times * bb_kernel_list_flops(work);
     op.src = src;
     op.dst = dst;
     return bb_script_start(s, &op);
 }
 
-void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
+void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                    int dst)
 {
     bb_script_wait(s, start_work(s, what, work, times, src, dst));
 }
 
-void bb_script_real(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst)
+void bb_script_real(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                    int dst)
 {
     if (s->real)
         bb_script_work(s, what, work, times, src, dst);
@@ -214,7 +217,7 @@ int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *
     return last;
 }
 
-void bb_script_accumulate(struct bb_script *s, const struct bb_work *work)
+void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work)
 {
     if (s->real)
         (void)start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE);
@@ -223,12 +226,12 @@ void bb_script_accumulate(struct bb_script *s, const struct bb_work *work)
 void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
                       size_t count)
 {
-    struct bb_work *work = s->real && !s->failed ? bb_step_work(step) : NULL;
+    struct bb_kernel_list *work = s->real && !s->failed ? bb_step_work(step) : NULL;
     const char *name = work ? bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what) : NULL;
 
     s->phase = BB_PHASE_OPTIMIZER;
     if (work)
-        bb_work_optimizer(work, optimizer, count, s->dtype);
+        bb_kernel_list_optimizer(work, optimizer, count, s->dtype);
     bb_script_real(s, name, name ? work : NULL, 1, BB_NONE, BB_NONE);
 }
 

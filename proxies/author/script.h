@@ -46,8 +46,10 @@ void bb_script_compute(struct bb_script *s, const char *what, double us, double 
 
 /* A kernel that does that real work, so many times, whatever the config's compute is; bb_script_real: only where it is
  * real work. */
-void bb_script_work(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst);
-void bb_script_real(struct bb_script *s, const char *what, const struct bb_work *work, int times, int src, int dst);
+void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                    int dst);
+void bb_script_real(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                    int dst);
 
 /* Calls that start one operation and return it; `what` outlives the program. Reductions are s->redop; to and
  * from are places in the communicator, relative to one's own unless s->peer_kind says otherwise. */
@@ -71,7 +73,7 @@ void bb_script_wait(struct bb_script *s, int op);
 /* bb_script_begin_anew - what comes next is done by another thread, which has waited for nothing but that operation. */
 void bb_script_begin_anew(struct bb_script *s, int op);
 
-/* ---- what several proxies do ----------------------------------------------------------------------------------- */
+/* ---- what several proxies do ---- */
 
 /* bb_script_reduce - start the all-reduce of so many gradients, in buffers of its own. */
 int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count);
@@ -83,11 +85,11 @@ int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *
 
 /*
  * What training does beside its layers, in a step of real work: bb_script_accumulate starts to add the gradients of a
- * micro-batch to those before (work: made with bb_work_accumulate), which nothing but the next kernel waits for;
+ * micro-batch to those before (work: made with bb_kernel_list_accumulate), which nothing but the next kernel waits for;
  * bb_script_update is the optimizer's pass (BB_PASS_SGD, BB_PASS_ADAM) over so many parameters, once the thread has
  * waited for their gradients. Both are empty without real work.
  */
-void bb_script_accumulate(struct bb_script *s, const struct bb_work *work);
+void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work);
 void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
                       size_t count);
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static int read_shapes(struct bb_sheet *s)
+static int read_shapes(struct bb_model_file *s)
 {
     json_t *object, *value;
     const char *key;
@@ -16,18 +16,18 @@ static int read_shapes(struct bb_sheet *s)
     {
         if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > 1000000000)
             return bb_err(BB_EUSAGE, "%s: shape '%s' must be a whole number from 1 to 1000000000", s->where, key);
-        TRY(bb_sheet_set(s, key, json_number_value(value)));
+        TRY(bb_model_file_set(s, key, json_number_value(value)));
     }
 out:
     return rc;
 }
 
-int bb_sheet_open(struct bb_sheet *s, const char *word, const char *family)
+int bb_model_file_open(struct bb_model_file *s, const char *word, const char *family)
 {
     const char *found, *text;
     int rc;
 
-    *s = (struct bb_sheet){.where = word};
+    *s = (struct bb_model_file){.where = word};
     TRY(bb_profile_load("models", word, &s->root));
     TRY(bb_profile_string(s->root, "name", word, &text));
     TRY(bb_profile_string(s->root, "description", word, &text));
@@ -41,13 +41,13 @@ out:
     return rc;
 }
 
-void bb_sheet_close(struct bb_sheet *s)
+void bb_model_file_close(struct bb_model_file *s)
 {
     json_decref(s->root);
-    *s = (struct bb_sheet){0};
+    *s = (struct bb_model_file){0};
 }
 
-static const struct bb_variable *variable(const struct bb_sheet *s, const char *name)
+static const struct bb_variable *variable(const struct bb_model_file *s, const char *name)
 {
     for (int v = 0; v < s->n_vars; v++)
         if (strcmp(s->vars[v].name, name) == 0)
@@ -55,17 +55,17 @@ static const struct bb_variable *variable(const struct bb_sheet *s, const char *
     return NULL;
 }
 
-int bb_sheet_set(struct bb_sheet *s, const char *name, double value)
+int bb_model_file_set(struct bb_model_file *s, const char *name, double value)
 {
     const struct bb_variable *known = variable(s, name);
 
-    if (!known && s->n_vars == BB_SHEET_VARIABLES)
-        return bb_err(BB_EUSAGE, "%s: more than %d shapes", s->where, BB_SHEET_VARIABLES);
+    if (!known && s->n_vars == BB_MODEL_FILE_VARIABLES)
+        return bb_err(BB_EUSAGE, "%s: more than %d shapes", s->where, BB_MODEL_FILE_VARIABLES);
     s->vars[known ? known - s->vars : s->n_vars++] = (struct bb_variable){name, value};
     return 0;
 }
 
-int bb_sheet_shape(const struct bb_sheet *s, const char *name, int *value)
+int bb_model_file_shape(const struct bb_model_file *s, const char *name, int *value)
 {
     const struct bb_variable *known = variable(s, name);
 
@@ -75,15 +75,15 @@ int bb_sheet_shape(const struct bb_sheet *s, const char *name, int *value)
     return 0;
 }
 
-int bb_sheet_formula(const struct bb_sheet *s, const char *formula, double *value)
+int bb_model_file_formula(const struct bb_model_file *s, const char *formula, double *value)
 {
     return bb_formula(formula, s->vars, s->n_vars, s->where, value);
 }
 
-int bb_sheet_count(const struct bb_sheet *s, const char *formula, size_t *count)
+int bb_model_file_count(const struct bb_model_file *s, const char *formula, size_t *count)
 {
     double value;
-    int rc = bb_sheet_formula(s, formula, &value);
+    int rc = bb_model_file_formula(s, formula, &value);
 
     if (rc)
         return rc;
@@ -93,24 +93,24 @@ int bb_sheet_count(const struct bb_sheet *s, const char *formula, size_t *count)
     return 0;
 }
 
-int bb_sheet_number_at(const struct bb_sheet *s, const json_t *object, const char *key, double *value)
+int bb_model_file_number_at(const struct bb_model_file *s, const json_t *object, const char *key, double *value)
 {
     const char *formula;
     int rc = bb_profile_string(object, key, s->where, &formula);
 
-    return rc ? rc : bb_sheet_formula(s, formula, value);
+    return rc ? rc : bb_model_file_formula(s, formula, value);
 }
 
-int bb_sheet_count_at(const struct bb_sheet *s, const json_t *object, const char *key, size_t *count)
+int bb_model_file_count_at(const struct bb_model_file *s, const json_t *object, const char *key, size_t *count)
 {
     const char *formula;
     int rc = bb_profile_string(object, key, s->where, &formula);
 
-    return rc ? rc : bb_sheet_count(s, formula, count);
+    return rc ? rc : bb_model_file_count(s, formula, count);
 }
 
-int bb_sheet_list(const struct bb_sheet *s, const json_t *object, const char *key, int n, const json_t **list,
-                  int *n_found)
+int bb_model_file_list(const struct bb_model_file *s, const json_t *object, const char *key, int n, const json_t **list,
+                       int *n_found)
 {
     int found;
 
@@ -126,10 +126,10 @@ int bb_sheet_list(const struct bb_sheet *s, const json_t *object, const char *ke
     return 0;
 }
 
-int bb_sheet_numbers(const struct bb_sheet *s, const json_t *object, const char *key, int n, double *numbers)
+int bb_model_file_numbers(const struct bb_model_file *s, const json_t *object, const char *key, int n, double *numbers)
 {
     const json_t *list, *value;
-    int rc = bb_sheet_list(s, object, key, n, &list, NULL);
+    int rc = bb_model_file_list(s, object, key, n, &list, NULL);
 
     for (int i = 0; rc == 0 && i < n; i++) {
         value = json_array_get(list, (size_t)i);
@@ -140,7 +140,7 @@ int bb_sheet_numbers(const struct bb_sheet *s, const json_t *object, const char 
     return rc;
 }
 
-int bb_sheet_same(const struct bb_sheet *s, const char *what, double given, double derived)
+int bb_model_file_same(const struct bb_model_file *s, const char *what, double given, double derived)
 {
     if (given == derived)
         return 0;
@@ -148,20 +148,21 @@ int bb_sheet_same(const struct bb_sheet *s, const char *what, double given, doub
                   derived);
 }
 
-int bb_sheet_total(const struct bb_sheet *s, const json_t *totals, const char *key, double derived)
+int bb_model_file_total(const struct bb_model_file *s, const json_t *totals, const char *key, double derived)
 {
     double given;
     int rc = bb_profile_number(totals, key, s->where, 0, &given);
 
-    return rc ? rc : bb_sheet_same(s, key, given, derived);
+    return rc ? rc : bb_model_file_same(s, key, given, derived);
 }
 
-int bb_sheet_totals(const struct bb_sheet *s, const json_t *totals, const char *key, const size_t *derived, int n)
+int bb_model_file_totals(const struct bb_model_file *s, const json_t *totals, const char *key, const size_t *derived,
+                         int n)
 {
     const json_t *list;
-    int rc = bb_sheet_list(s, totals, key, n, &list, NULL);
+    int rc = bb_model_file_list(s, totals, key, n, &list, NULL);
 
     for (int i = 0; rc == 0 && i < n; i++)
-        rc = bb_sheet_same(s, key, json_number_value(json_array_get(list, (size_t)i)), (double)derived[i]);
+        rc = bb_model_file_same(s, key, json_number_value(json_array_get(list, (size_t)i)), (double)derived[i]);
     return rc;
 }

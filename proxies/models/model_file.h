@@ -11,44 +11,46 @@
 #include "proxies/models/formula.h"
 #include "proxies/models/profile.h"
 
-#define BB_SHEET_VARIABLES 40
+#define BB_MODEL_FILE_VARIABLES 40
 
-struct bb_sheet {
+struct bb_model_file {
     json_t *root;
     const char *where; /* the name or path that it was asked for by; the caller's */
-    struct bb_variable vars[BB_SHEET_VARIABLES];
+    struct bb_variable vars[BB_MODEL_FILE_VARIABLES];
     int n_vars;
 };
 
-/* bb_sheet_open - load the file, which must be of that family and have name, description, source and shape. close is
+/* bb_model_file_open - load the file, which must be of that family and have name, description, source and shape. close is
  * fine on one that could not be opened. */
-int bb_sheet_open(struct bb_sheet *sheet, const char *word, const char *family) BB_MUST_CHECK;
-void bb_sheet_close(struct bb_sheet *sheet);
+int bb_model_file_open(struct bb_model_file *sheet, const char *word, const char *family) BB_MUST_CHECK;
+void bb_model_file_close(struct bb_model_file *sheet);
 
 /* A variable beside the shapes ("in", "out"); set again, it changes. `name` must outlive the sheet. */
-int bb_sheet_set(struct bb_sheet *sheet, const char *name, double value) BB_MUST_CHECK;
-int bb_sheet_shape(const struct bb_sheet *sheet, const char *name, int *value) BB_MUST_CHECK;
+int bb_model_file_set(struct bb_model_file *sheet, const char *name, double value) BB_MUST_CHECK;
+int bb_model_file_shape(const struct bb_model_file *sheet, const char *name, int *value) BB_MUST_CHECK;
 
 /* What a formula makes: any number; or a whole number above 0 that is exact in a double. _at: the formula is
  * object[key]. */
-int bb_sheet_formula(const struct bb_sheet *sheet, const char *formula, double *value) BB_MUST_CHECK;
-int bb_sheet_count(const struct bb_sheet *sheet, const char *formula, size_t *count) BB_MUST_CHECK;
-int bb_sheet_number_at(const struct bb_sheet *sheet, const json_t *object, const char *key,
-                       double *value) BB_MUST_CHECK;
-int bb_sheet_count_at(const struct bb_sheet *sheet, const json_t *object, const char *key, size_t *count) BB_MUST_CHECK;
+int bb_model_file_formula(const struct bb_model_file *sheet, const char *formula, double *value) BB_MUST_CHECK;
+int bb_model_file_count(const struct bb_model_file *sheet, const char *formula, size_t *count) BB_MUST_CHECK;
+int bb_model_file_number_at(const struct bb_model_file *sheet, const json_t *object, const char *key,
+                            double *value) BB_MUST_CHECK;
+int bb_model_file_count_at(const struct bb_model_file *sheet, const json_t *object, const char *key,
+                           size_t *count) BB_MUST_CHECK;
 
 /* object[key] is a list of exactly n elements (n < 0: of 1 to -n); n_found may be NULL. */
-int bb_sheet_list(const struct bb_sheet *sheet, const json_t *object, const char *key, int n, const json_t **list,
-                  int *n_found) BB_MUST_CHECK;
+int bb_model_file_list(const struct bb_model_file *sheet, const json_t *object, const char *key, int n,
+                       const json_t **list, int *n_found) BB_MUST_CHECK;
 /* ... of exactly n numbers from 0. */
-int bb_sheet_numbers(const struct bb_sheet *sheet, const json_t *object, const char *key, int n,
-                     double *numbers) BB_MUST_CHECK;
+int bb_model_file_numbers(const struct bb_model_file *sheet, const json_t *object, const char *key, int n,
+                          double *numbers) BB_MUST_CHECK;
 
-/* bb_sheet_same - the total `what` is given as `given` and must be `derived`. _total: given as totals[key]; _totals:
+/* bb_model_file_same - the total `what` is given as `given` and must be `derived`. _total: given as totals[key]; _totals:
  * given as the list totals[key]. */
-int bb_sheet_same(const struct bb_sheet *sheet, const char *what, double given, double derived) BB_MUST_CHECK;
-int bb_sheet_total(const struct bb_sheet *sheet, const json_t *totals, const char *key, double derived) BB_MUST_CHECK;
-int bb_sheet_totals(const struct bb_sheet *sheet, const json_t *totals, const char *key, const size_t *derived,
-                    int n) BB_MUST_CHECK;
+int bb_model_file_same(const struct bb_model_file *sheet, const char *what, double given, double derived) BB_MUST_CHECK;
+int bb_model_file_total(const struct bb_model_file *sheet, const json_t *totals, const char *key,
+                        double derived) BB_MUST_CHECK;
+int bb_model_file_totals(const struct bb_model_file *sheet, const json_t *totals, const char *key,
+                         const size_t *derived, int n) BB_MUST_CHECK;
 
 #endif

@@ -13,7 +13,7 @@
 
 /* A network under creation. */
 struct growth {
-    struct bb_sheet *sheet;
+    struct bb_model_file *sheet;
     struct bb_residual *model;
     const json_t *tensors, *flops, *layers; /* layers may be NULL */
     int room, layer_room;
@@ -41,7 +41,7 @@ static int append(struct growth *g, const char *prefix, const char *name, size_t
     return 0;
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------------------ */
+/* ---- layers ---- */
 
 static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype)
 {
@@ -101,7 +101,7 @@ static int read_layer(struct growth *g, const json_t *list, const char *unit, co
     for (size_t i = 1; i < n && i < 6 && rc == 0; i++) {
         const char *formula = json_string_value(json_array_get(list, i));
 
-        rc = formula ? bb_sheet_count(g->sheet, formula, &value) : -BB_EUSAGE;
+        rc = formula ? bb_model_file_count(g->sheet, formula, &value) : -BB_EUSAGE;
         *fields[i - 1] = rc ? 0 : (int)value;
     }
     for (l.tensor = first; name && l.tensor < g->model->n_tensors; l.tensor++)
@@ -124,7 +124,7 @@ static int create_layers(struct growth *g, const char *unit, const char *prefix,
 
     if (!g->layers)
         return 0;
-    TRY(bb_sheet_list(g->sheet, g->layers, unit, -64, &list, &n));
+    TRY(bb_model_file_list(g->sheet, g->layers, unit, -64, &list, &n));
     for (int i = 0; i < n; i++)
         TRY(read_layer(g, json_array_get(list, (size_t)i), unit, prefix, first));
 out:
@@ -132,16 +132,16 @@ out:
 }
 
 static bool add_layer(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype, bool backward,
-                      bool of_data, struct bb_work *w)
+                      bool of_data, struct bb_kernel_list *w)
 {
     const struct bb_conv conv = conv_of(l, images, dtype);
 
     if (l->kernel == 0)
-        return bb_work_dense(w, images, l->in, l->out, BB_ACT_NONE, dtype, backward);
-    return bb_work_conv(w, &conv, backward, of_data);
+        return bb_kernel_list_dense(w, images, l->in, l->out, BB_ACT_NONE, dtype, backward);
+    return bb_kernel_list_conv(w, &conv, backward, of_data);
 }
 
-bool bb_residual_forward(const struct bb_residual *m, int64_t images, enum bb_dtype_id dtype, struct bb_work *w)
+bool bb_residual_forward(const struct bb_residual *m, int64_t images, enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
     for (int i = 0; i < m->n_layers; i++)
         if (!add_layer(&m->layers[i], images, dtype, false, true, w))
@@ -150,7 +150,7 @@ bool bb_residual_forward(const struct bb_residual *m, int64_t images, enum bb_dt
 }
 
 bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t images, enum bb_dtype_id dtype,
-                          struct bb_work *w)
+                          struct bb_kernel_list *w)
 {
     for (int t = first; t < first + n; t++)
         for (int i = 0; i < m->n_layers; i++)
@@ -159,7 +159,7 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
     return true;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 /* The tensors of one unit of the file: stem, projection, block, head. */
 static int create(struct growth *g, const char *unit, const char *prefix)
@@ -171,14 +171,14 @@ static int create(struct growth *g, const char *unit, const char *prefix)
     size_t count;
     int n, rc, before = g->model->n_tensors;
 
-    TRY(bb_sheet_number_at(g->sheet, g->flops, unit, &flops));
+    TRY(bb_model_file_number_at(g->sheet, g->flops, unit, &flops));
     g->model->sample_flops += flops;
-    TRY(bb_sheet_list(g->sheet, g->tensors, unit, -64, &list, &n));
+    TRY(bb_model_file_list(g->sheet, g->tensors, unit, -64, &list, &n));
     for (int i = 0; i < n; i++) {
         if (json_unpack_ex(json_array_get(list, (size_t)i), &error, JSON_STRICT, "[ss]", &name, &formula))
             return bb_err(BB_EUSAGE, "%s: tensor %d of '%s': %s, expected [\"name\", \"formula\"]", where, i, unit,
                           error.text);
-        TRY(bb_sheet_count(g->sheet, formula, &count));
+        TRY(bb_model_file_count(g->sheet, formula, &count));
         TRY(append(g, prefix, name, count));
     }
     TRY(create_layers(g, unit, prefix, before));
@@ -208,21 +208,21 @@ static int create_stages(struct growth *g)
     const json_t *list;
     int stages, width, image, rc;
 
-    TRY(bb_sheet_shape(g->sheet, "width", &width));
-    TRY(bb_sheet_shape(g->sheet, "image", &image));
-    TRY(bb_sheet_list(g->sheet, g->sheet->root, "blocks", -MOST_STAGES, &list, &stages));
-    TRY(bb_sheet_numbers(g->sheet, g->sheet->root, "blocks", stages, blocks));
-    TRY(bb_sheet_set(g->sheet, "in", width));
+    TRY(bb_model_file_shape(g->sheet, "width", &width));
+    TRY(bb_model_file_shape(g->sheet, "image", &image));
+    TRY(bb_model_file_list(g->sheet, g->sheet->root, "blocks", -MOST_STAGES, &list, &stages));
+    TRY(bb_model_file_numbers(g->sheet, g->sheet->root, "blocks", stages, blocks));
+    TRY(bb_model_file_set(g->sheet, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
         double edge = image / 4 >> s; /* of what the stage puts out; its first block but the first of all halves it */
 
-        TRY(bb_sheet_set(g->sheet, "w", width));
-        TRY(bb_sheet_set(g->sheet, "edge", edge));
-        TRY(bb_sheet_set(g->sheet, "edge_in", s > 0 ? 2 * edge : edge));
+        TRY(bb_model_file_set(g->sheet, "w", width));
+        TRY(bb_model_file_set(g->sheet, "edge", edge));
+        TRY(bb_model_file_set(g->sheet, "edge_in", s > 0 ? 2 * edge : edge));
         for (int b = 0; b < blocks[s] && b < MOST_BLOCKS; b++) {
             TRY(create_block(g, s + 1, b));
-            TRY(bb_sheet_set(g->sheet, "in", 4.0 * width));
-            TRY(bb_sheet_set(g->sheet, "edge_in", edge));
+            TRY(bb_model_file_set(g->sheet, "in", 4.0 * width));
+            TRY(bb_model_file_set(g->sheet, "edge_in", edge));
         }
     }
 out:
@@ -249,7 +249,7 @@ static int create_all(struct growth *g)
     TRY(create_stages(g));
     TRY(create(g, "head", "head"));
     if (g->layers)
-        TRY(bb_sheet_same(g->sheet, "sample_flops", g->layer_flops, g->model->sample_flops));
+        TRY(bb_model_file_same(g->sheet, "sample_flops", g->layer_flops, g->model->sample_flops));
 out:
     return rc;
 }
@@ -267,12 +267,12 @@ static void turn_round(struct bb_residual *m)
 }
 
 /* Each bucket begins where the one before ends, and all tensors are in one. */
-static int read_buckets(const struct bb_sheet *sheet, struct bb_residual *m)
+static int read_buckets(const struct bb_model_file *sheet, struct bb_residual *m)
 {
     const json_t *list;
     int first, last, next = 0, rc;
 
-    TRY(bb_sheet_list(sheet, sheet->root, "buckets", -BB_RESIDUAL_BUCKETS, &list, &m->n_buckets));
+    TRY(bb_model_file_list(sheet, sheet->root, "buckets", -BB_RESIDUAL_BUCKETS, &list, &m->n_buckets));
     for (int b = 0; b < m->n_buckets; b++) {
         struct bb_bucket *bucket = &m->buckets[b];
 
@@ -301,26 +301,26 @@ out:
     return rc;
 }
 
-static int read_batches(const struct bb_sheet *sheet, struct bb_residual *m)
+static int read_batches(const struct bb_model_file *sheet, struct bb_residual *m)
 {
     double global;
     const json_t *list;
     int rc = 0;
 
     if (json_object_get(json_object_get(sheet->root, "shape"), "batch"))
-        TRY(bb_sheet_shape(sheet, "batch", &m->batch));
+        TRY(bb_model_file_shape(sheet, "batch", &m->batch));
     if (!json_object_get(sheet->root, "local_batches"))
         return 0;
     TRY(bb_profile_number(sheet->root, "global_batch", sheet->where, 1, &global));
     m->global_batch = (int)global;
-    TRY(bb_sheet_list(sheet, sheet->root, "local_batches", -BB_RESIDUAL_BATCHES, &list, &m->n_batches));
+    TRY(bb_model_file_list(sheet, sheet->root, "local_batches", -BB_RESIDUAL_BATCHES, &list, &m->n_batches));
     for (int b = 0; b < m->n_batches; b++)
         TRY(read_batch(json_array_get(list, (size_t)b), sheet->where, &m->batches[b]));
 out:
     return rc;
 }
 
-static int check_totals(const struct bb_sheet *sheet, const struct bb_residual *m)
+static int check_totals(const struct bb_model_file *sheet, const struct bb_residual *m)
 {
     size_t counts[BB_RESIDUAL_BUCKETS];
     json_t *totals;
@@ -329,28 +329,28 @@ static int check_totals(const struct bb_sheet *sheet, const struct bb_residual *
     for (int b = 0; b < m->n_buckets; b++)
         counts[b] = m->buckets[b].count;
     TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_sheet_total(sheet, totals, "parameters", m->parameters));
-    TRY(bb_sheet_total(sheet, totals, "tensors", m->n_tensors));
-    TRY(bb_sheet_totals(sheet, totals, "buckets", counts, m->n_buckets));
+    TRY(bb_model_file_total(sheet, totals, "parameters", m->parameters));
+    TRY(bb_model_file_total(sheet, totals, "tensors", m->n_tensors));
+    TRY(bb_model_file_totals(sheet, totals, "buckets", counts, m->n_buckets));
 out:
     return rc;
 }
 
 int bb_residual_load(const char *word, struct bb_residual *m)
 {
-    struct bb_sheet sheet;
+    struct bb_model_file sheet;
     struct growth g = {.sheet = &sheet, .model = m};
     int rc;
 
     *m = (struct bb_residual){0};
-    TRY(bb_sheet_open(&sheet, word, "residual_network"));
+    TRY(bb_model_file_open(&sheet, word, "residual_network"));
     TRY(create_all(&g));
     turn_round(m);
     TRY(read_buckets(&sheet, m));
     TRY(read_batches(&sheet, m));
     TRY(check_totals(&sheet, m));
 out:
-    bb_sheet_close(&sheet);
+    bb_model_file_close(&sheet);
     if (rc)
         bb_residual_release(m);
     return rc;

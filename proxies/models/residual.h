@@ -56,8 +56,9 @@ void bb_residual_release(struct bb_residual *model);
 
 /* bb_residual_forward - the whole forward pass over so many images, appended to *w. _backward: that of the layers with
  * weights among tensors[first .. first + n), in their order. False where the numbers don't fit. */
-bool bb_residual_forward(const struct bb_residual *model, int64_t images, enum bb_dtype_id dtype, struct bb_work *w);
+bool bb_residual_forward(const struct bb_residual *model, int64_t images, enum bb_dtype_id dtype,
+                         struct bb_kernel_list *w);
 bool bb_residual_backward(const struct bb_residual *model, int first, int n, int64_t images, enum bb_dtype_id dtype,
-                          struct bb_work *w);
+                          struct bb_kernel_list *w);
 
 #endif

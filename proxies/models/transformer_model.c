@@ -10,7 +10,7 @@
 static const char *const layer_keys[BB_LAYER_KINDS] = {
     [BB_LAYER_INNER] = "inner", [BB_LAYER_FIRST] = "first", [BB_LAYER_LAST] = "last"};
 
-static int read_layer(const struct bb_sheet *sheet, const json_t *list, struct bb_model_layer *layer)
+static int read_layer(const struct bb_model_file *sheet, const json_t *list, struct bb_model_layer *layer)
 {
     const char *name, *formula;
     json_error_t error;
@@ -24,7 +24,7 @@ static int read_layer(const struct bb_sheet *sheet, const json_t *list, struct b
             return bb_err(BB_EUSAGE, "%s: tensor %zu: %s, expected [\"name\", \"formula\"]", sheet->where, i,
                           error.text);
         layer->tensors[i].name = name;
-        rc = bb_sheet_count(sheet, formula, &layer->tensors[i].count);
+        rc = bb_model_file_count(sheet, formula, &layer->tensors[i].count);
         if (rc)
             return rc;
         layer->count += layer->tensors[i].count;
@@ -33,24 +33,24 @@ static int read_layer(const struct bb_sheet *sheet, const json_t *list, struct b
     return layer->n > 0 ? 0 : bb_err(BB_EUSAGE, "%s: a layer without tensors", sheet->where);
 }
 
-static int check_totals(const struct bb_sheet *sheet, const struct bb_model *model)
+static int check_totals(const struct bb_model_file *sheet, const struct bb_model *model)
 {
     json_t *totals, *parameters, *value;
     const char *layers;
     int rc;
 
     TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_sheet_total(sheet, totals, "message", (double)model->message));
+    TRY(bb_model_file_total(sheet, totals, "message", (double)model->message));
     for (int k = 0; k < BB_LAYER_KINDS; k++)
-        TRY(bb_sheet_total(sheet, totals, layer_keys[k], (double)model->layer[k].count));
+        TRY(bb_model_file_total(sheet, totals, layer_keys[k], (double)model->layer[k].count));
     TRY(bb_profile_object(totals, "parameters", sheet->where, &parameters));
     json_object_foreach(parameters, layers, value)
-        TRY(bb_sheet_same(sheet, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
+        TRY(bb_model_file_same(sheet, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
 out:
     return rc;
 }
 
-static int read_defaults(const struct bb_sheet *sheet, struct bb_model *model)
+static int read_defaults(const struct bb_model_file *sheet, struct bb_model *model)
 {
     double layers, stages, micro_batches;
     json_t *defaults;
@@ -67,18 +67,18 @@ out:
     return rc;
 }
 
-static int read_sizes(const struct bb_sheet *sheet, struct bb_model *model)
+static int read_sizes(const struct bb_model_file *sheet, struct bb_model *model)
 {
     json_t *tensors;
     int rc;
 
-    TRY(bb_sheet_shape(sheet, "micro_batch", &model->micro_batch));
-    TRY(bb_sheet_shape(sheet, "h", &model->hidden));
-    TRY(bb_sheet_shape(sheet, "ffn", &model->ffn));
-    TRY(bb_sheet_shape(sheet, "heads", &model->heads));
-    TRY(bb_sheet_shape(sheet, "sequence", &model->sequence));
-    TRY(bb_sheet_count_at(sheet, sheet->root, "message", &model->message));
-    TRY(bb_sheet_number_at(sheet, sheet->root, "forward_flops", &model->forward_flops));
+    TRY(bb_model_file_shape(sheet, "micro_batch", &model->micro_batch));
+    TRY(bb_model_file_shape(sheet, "h", &model->hidden));
+    TRY(bb_model_file_shape(sheet, "ffn", &model->ffn));
+    TRY(bb_model_file_shape(sheet, "heads", &model->heads));
+    TRY(bb_model_file_shape(sheet, "sequence", &model->sequence));
+    TRY(bb_model_file_count_at(sheet, sheet->root, "message", &model->message));
+    TRY(bb_model_file_number_at(sheet, sheet->root, "forward_flops", &model->forward_flops));
     TRY(bb_profile_object(sheet->root, "tensors", sheet->where, &tensors));
     for (int k = 0; k < BB_LAYER_KINDS; k++)
         TRY(read_layer(sheet, json_object_get(tensors, layer_keys[k]), &model->layer[k]));
@@ -88,11 +88,11 @@ out:
 
 int bb_model_load(const char *word, struct bb_model *model)
 {
-    struct bb_sheet sheet;
+    struct bb_model_file sheet;
     int rc;
 
     *model = (struct bb_model){0};
-    TRY(bb_sheet_open(&sheet, word, "pipeline_transformer"));
+    TRY(bb_model_file_open(&sheet, word, "pipeline_transformer"));
     TRY(bb_profile_string(sheet.root, "name", word, &model->name));
     TRY(bb_profile_string(sheet.root, "description", word, &model->description));
     TRY(read_defaults(&sheet, model));

@@ -30,14 +30,14 @@ struct role {
 
 struct counting {
     const struct bb_step *step;
-    struct bb_crossing *crossing;
+    struct bb_internode *crossing;
     struct role *roles;  /* [step->n_roles]                                              */
     double *out;         /* [nodes] bytes that leave it                                  */
     int *members, *seen; /* [nodes] of the instance at hand; the last instance that was there */
     int gpus_per_node;
 };
 
-/* ---- roles ------------------------------------------------------------------------------------------------------- */
+/* ---- roles ---- */
 
 static struct message *message_to(struct role *role, const struct bb_op *op)
 {
@@ -94,7 +94,7 @@ static int add_up(const struct bb_layout *l, const struct bb_program *p, struct 
     return 0;
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------------------------- */
+/* ---- ranks ---- */
 
 static void leave(struct counting *c, int node, int group, double bytes)
 {
@@ -175,13 +175,13 @@ static void count_all(struct counting *c)
             c->crossing->busiest = c->out[node];
 }
 
-int bb_crossing_count(const struct bb_step *step, int gpus_per_node, struct bb_crossing *crossing)
+int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *crossing)
 {
     struct counting c = {.step = step, .crossing = crossing, .gpus_per_node = gpus_per_node};
     size_t nodes = ((size_t)step->layout.ranks + (size_t)gpus_per_node - 1) / (size_t)gpus_per_node;
     int rc = 0;
 
-    *crossing = (struct bb_crossing){.nodes = (int)nodes};
+    *crossing = (struct bb_internode){.nodes = (int)nodes};
     c.roles = calloc((size_t)step->n_roles, sizeof(*c.roles));
     c.out = calloc(nodes, sizeof(*c.out));
     c.members = calloc(nodes, sizeof(*c.members));

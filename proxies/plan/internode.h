@@ -14,14 +14,14 @@
 
 #include "proxies/step/step.h"
 
-struct bb_crossing {
+struct bb_internode {
     int nodes;
     double bytes;                /* out of all nodes together                                */
     double busiest;              /* out of the node with the most                            */
     double group[BB_MAX_GROUPS]; /* bytes, by the groups of the step's layout                */
 };
 
-/* bb_crossing_count - returns 0 or -BB_EFAIL (no memory). */
-int bb_crossing_count(const struct bb_step *step, int gpus_per_node, struct bb_crossing *crossing) BB_MUST_CHECK;
+/* bb_internode_count - returns 0 or -BB_EFAIL (no memory). */
+int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *crossing) BB_MUST_CHECK;
 
 #endif

@@ -14,7 +14,7 @@ static json_t *int_array(const int *values, int n)
     return list;
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------ */
+/* ---- groups ---- */
 
 static json_t *members_of(const struct bb_layout *l, int group)
 {
@@ -41,7 +41,7 @@ json_t *bb_plan_groups(const struct bb_plan *plan)
     return list;
 }
 
-/* ---- roles ------------------------------------------------------------------------------------------------------- */
+/* ---- roles ---- */
 
 static json_t *peers_of(const struct bb_traffic_row *row)
 {
@@ -127,9 +127,9 @@ static json_t *peer_text(const struct bb_op *op)
     return op->peer_kind == BB_PEER_OFFSET ? json_sprintf("%+d", op->peer) : json_sprintf("%d", op->peer);
 }
 
-/* ---- real work --------------------------------------------------------------------------------------------------- */
+/* ---- real work ---- */
 
-static json_t *work_item(const struct bb_work_item *item)
+static json_t *work_item(const struct bb_kernel_list_item *item)
 {
     double bytes = (double)(item->is_pass ? bb_pass_bytes(&item->pass) : bb_gemm_bytes(&item->gemm));
 
@@ -157,7 +157,7 @@ static json_t *works_of(const struct bb_step *step)
     return works;
 }
 
-static json_t *work_index(const struct bb_step *step, const struct bb_work *work)
+static json_t *work_index(const struct bb_step *step, const struct bb_kernel_list *work)
 {
     for (int w = 0; work && w < step->n_works; w++)
         if (step->works[w] == work)
@@ -165,7 +165,7 @@ static json_t *work_index(const struct bb_step *step, const struct bb_work *work
     return json_null();
 }
 
-/* ---- operations -------------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 static json_t *operation(const struct bb_step *step, const struct bb_program *p, size_t i)
 {
@@ -187,7 +187,8 @@ static json_t *operation(const struct bb_step *step, const struct bb_program *p,
     json_object_set_new(o, "compute_us", comm ? json_null() : json_real(op->compute_us));
     json_object_set_new(o, "flops", comm ? json_null() : json_integer(llround(op->flops)));
     json_object_set_new(o, "moved_bytes",
-                        op->work ? json_integer(llround(op->work_times * bb_work_bytes(op->work))) : json_null());
+                        op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work)))
+                                 : json_null());
     json_object_set_new(o, "work", work_index(step, op->work));
     json_object_set_new(o, "work_times", op->work ? json_integer(op->work_times) : json_null());
     return o;
@@ -224,7 +225,7 @@ json_t *bb_plan_roles(const struct bb_plan *plan, bool ops)
     return list;
 }
 
-/* ---- checks and prediction --------------------------------------------------------------------------------------- */
+/* ---- checks and prediction ---- */
 
 static void append_faults(json_t *list, const struct bb_faults *f)
 {

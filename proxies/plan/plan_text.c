@@ -7,8 +7,7 @@
 
 #define LINE 98
 
-/* ---- small texts --------------------------------------------------------------------------------------------------
- */
+/* ---- small texts ---- */
 
 /* The run of following numbers that begins at ranks[i]; returns where the next one begins. */
 static int run_text(const int *ranks, int n, int i, char text[32])
@@ -71,8 +70,7 @@ static const char *thousands(double number, char text[40])
     return text;
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------------------
- */
+/* ---- groups ---- */
 
 static bool is_run(const struct bb_layout *l, int group, int instance)
 {
@@ -118,8 +116,7 @@ static void print_groups(const struct bb_layout *l, FILE *out)
         print_group(l, g, out);
 }
 
-/* ---- roles ---------------------------------------------------------------------------------------------------------
- */
+/* ---- roles ---- */
 
 static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r, FILE *out)
 {
@@ -185,15 +182,14 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     print_memory(role, out);
 }
 
-/* ---- operations -----------------------------------------------------------------------------------------------------
- */
+/* ---- operations ---- */
 
 /* "26.9 GFLOP 180 MiB"; passes alone: "320 MiB moved". */
 static void work_text(const struct bb_op *op, char text[64])
 {
     char bytes[BB_BYTES_TEXT];
 
-    bb_format_bytes((size_t)(op->work_times * bb_work_bytes(op->work)), bytes);
+    bb_format_bytes((size_t)(op->work_times * bb_kernel_list_bytes(op->work)), bytes);
     if (op->flops > 0)
         snprintf(text, 64, op->flops < 1e12 ? "%.3g GFLOP %s" : "%.0f GFLOP %s", op->flops / 1e9, bytes);
     else
@@ -242,8 +238,7 @@ static void print_ops(const struct bb_plan *plan, FILE *out)
     }
 }
 
-/* ---- checks and prediction ------------------------------------------------------------------------------------------
- */
+/* ---- checks and prediction ---- */
 
 static void print_faults(const struct bb_faults *f, FILE *out)
 {

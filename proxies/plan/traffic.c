@@ -20,7 +20,7 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
     return total;
 }
 
-/* ---- one rank ---------------------------------------------------------------------------------------------------- */
+/* ---- one rank ---- */
 
 static int no_memory(void)
 {
@@ -206,7 +206,7 @@ out:
     return rc;
 }
 
-/* ---- roles with the same traffic --------------------------------------------------------------------------------- */
+/* ---- roles with the same traffic ---- */
 
 static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row *b)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- orders ------------------------------------------------------------------------------------------------------ */
+/* ---- orders ---- */
 
 /* The axes that have ranks in one of the grids, in the usual order. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
@@ -68,7 +68,7 @@ static bool same_order(const char *a, const char *b, const enum bb_grid_axis *ax
     return at[0] == at[1] && memcmp(seen[0], seen[1], sizeof(int) * (size_t)at[0]) == 0;
 }
 
-/* ---- counting ---------------------------------------------------------------------------------------------------- */
+/* ---- counting ---- */
 
 static int column_of(struct bb_best_order *best, const char *group)
 {
@@ -96,7 +96,7 @@ static int count_order(const struct bb_proxy *proxy, const struct bb_proxy_confi
                        struct bb_order_row *row)
 {
     struct bb_proxy_config as = *config;
-    struct bb_crossing crossing;
+    struct bb_internode crossing;
     struct bb_step step;
     int rc;
 
@@ -104,7 +104,7 @@ static int count_order(const struct bb_proxy *proxy, const struct bb_proxy_confi
     rc = build(&step, proxy, &as);
     if (rc)
         return rc;
-    TRY(bb_crossing_count(&step, best->gpus_per_node, &crossing));
+    TRY(bb_internode_count(&step, best->gpus_per_node, &crossing));
     best->nodes = crossing.nodes;
     row->bytes = crossing.bytes;
     row->busiest = crossing.busiest;
@@ -196,7 +196,7 @@ void bb_best_order_release(struct bb_best_order *best)
     *best = (struct bb_best_order){0};
 }
 
-/* ---- showing ----------------------------------------------------------------------------------------------------- */
+/* ---- showing ---- */
 
 #define MOST_COLUMNS 4 /* groups in the table; the JSON has all */
 #define MOST_LINES   12

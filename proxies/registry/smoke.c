@@ -30,7 +30,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
     return rc ? rc : bb_step_build(step, p, c);
 }
 
-int bb_quick_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *base, struct bb_proxy_config *config,
+int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *base, struct bb_proxy_config *config,
                  struct bb_step *step)
 {
     int most = proxy->takes & BB_TAKES_STAGES ? base->ranks : 1, rc = -BB_EUSAGE;
@@ -41,14 +41,14 @@ int bb_quick_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
             continue;
         *config = *base;
         config->compute = knows(proxy, base->compute) ? base->compute : NULL;
-        config->scale_counts = base->scale_counts > 0 ? base->scale_counts : BB_QUICK_SCALE;
+        config->scale_counts = base->scale_counts > 0 ? base->scale_counts : BB_SMOKE_SCALE;
         rc = try_stages(proxy, stages, config, step);
     }
     bb_err_mute(false);
     return rc;
 }
 
-int bb_quick_refuse(const struct bb_proxy_config *c)
+int bb_smoke_refuse(const struct bb_proxy_config *c)
 {
     const struct {
         bool given;

@@ -45,7 +45,7 @@ int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy, const stru
     for (int r = 0; r < step->n_roles; r++)
         TRY(check_form(step, &step->roles[r]));
     if (config->scale_counts > 0 && config->scale_counts != 1)
-        TRY(bb_step_shrink(step, config->scale_counts));
+        TRY(bb_step_scale_counts(step, config->scale_counts));
 out:
     if (rc)
         bb_step_release(step);

@@ -11,8 +11,7 @@
 #define MOST_STAGES 8
 #define MOST_BLOCKS 1000
 
-/* ---- growing -------------------------------------------------------------------------------------------------------
- */
+/* ---- growing ---- */
 
 /* An empty unit at the end; NULL without memory, said. It is to be taken before the next one is opened. */
 static struct bb_network_unit *open_unit(struct bb_network *net, const char *name)
@@ -63,8 +62,7 @@ void bb_network_release(struct bb_network *net)
     *net = (struct bb_network){0};
 }
 
-/* ---- residual networks ---------------------------------------------------------------------------------------------
- */
+/* ---- residual networks ---- */
 
 /* A network under creation: what the next convolution is put on. */
 struct growth {
@@ -236,8 +234,7 @@ out:
     return rc;
 }
 
-/* ---- transformers --------------------------------------------------------------------------------------------------
- */
+/* ---- transformers ---- */
 
 static bool is_matrix(const struct bb_arch_tensor *t)
 {
@@ -330,8 +327,7 @@ out:
     return rc;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 /* Of a convolution its output and that of its norm are kept; the activation is done in place. */
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
@@ -352,11 +348,10 @@ double bb_network_activations(const struct bb_network *net, int samples, enum bb
     return bytes;
 }
 
-/* ---- work ----------------------------------------------------------------------------------------------------------
- */
+/* ---- work ---- */
 
 bool bb_network_work(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
-                     struct bb_work *w)
+                     struct bb_kernel_list *w)
 {
     const struct bb_network_unit *u = &net->units[unit];
     struct bb_conv conv = u->conv;
@@ -367,12 +362,12 @@ bool bb_network_work(const struct bb_network *net, int unit, int64_t samples, en
     layer.batch = samples;
     layer.dtype = dtype;
     if (u->tokens) { /* the gradient of a table's rows moves as much as the rows */
-        bb_work_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
+        bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
         return true;
     }
     if (conv.k)
-        return bb_work_conv(w, &conv, backward, unit > 0);
+        return bb_kernel_list_conv(w, &conv, backward, unit > 0);
     if (layer.heads)
-        return bb_work_transformer(w, &layer, backward);
-    return bb_work_dense(w, u->rows * samples, u->in, u->out, BB_ACT_NONE, dtype, backward);
+        return bb_kernel_list_transformer(w, &layer, backward);
+    return bb_kernel_list_dense(w, u->rows * samples, u->in, u->out, BB_ACT_NONE, dtype, backward);
 }

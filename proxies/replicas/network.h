@@ -49,6 +49,6 @@ double bb_network_activations(const struct bb_network *network, int samples, enu
 
 /* bb_network_work - a unit's products and passes for so many samples, appended to *w. False where numbers don't fit. */
 bool bb_network_work(const struct bb_network *network, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
-                     struct bb_work *w);
+                     struct bb_kernel_list *w);
 
 #endif

@@ -27,14 +27,14 @@ enum { ACCUMULATE = BACKWARD + 1, WORKS }; /* beside their work: a layer's gradi
 struct training {
     const struct bb_proxy_config *config;
     struct bb_network network;
-    struct bb_sync_policy policy;
+    struct bb_dp_config policy;
     struct bb_sync_comms comms;
     struct bb_servers_comms servers;
     struct bb_step *step;
     enum bb_dtype_id dtype;
     int batch; /* samples of a micro-batch on a rank that works */
     struct bb_sync_unit *units;
-    const struct bb_work **work[WORKS]; /* [network.n] real work; NULL: none */
+    const struct bb_kernel_list **work[WORKS]; /* [network.n] real work; NULL: none */
 
     struct bb_script script; /* of the role that is being written */
     struct bb_sync *sync;    /* either of them */
@@ -54,8 +54,7 @@ static bool has_servers(const struct training *t)
     return t->policy.kind >= BB_SYNC_PS;
 }
 
-/* ---- compute -------------------------------------------------------------------------------------------------------
- */
+/* ---- compute ---- */
 
 static double unit_flops(const struct training *t, int unit, enum direction way)
 {
@@ -78,7 +77,7 @@ static bool same_work(const struct training *t, int a, int b)
     return a > 0 && u[a].layer.heads && memcmp(&u[a].layer, &u[b].layer, sizeof(u[a].layer)) == 0;
 }
 
-static bool fill_work(const struct training *t, int unit, int which, struct bb_work *w)
+static bool fill_work(const struct training *t, int unit, int which, struct bb_kernel_list *w)
 {
     const struct bb_network_unit *u = &t->network.units[unit];
     size_t count = 0;
@@ -87,13 +86,13 @@ static bool fill_work(const struct training *t, int unit, int which, struct bb_w
         return bb_network_work(&t->network, unit, t->batch, t->dtype, which == BACKWARD, w);
     for (int i = 0; i < u->n; i++)
         count += u->tensors[i].count;
-    bb_work_accumulate(w, count, t->policy.grads);
+    bb_kernel_list_accumulate(w, count, t->policy.grads);
     return true;
 }
 
 static int make_work(struct training *t, int unit, int which)
 {
-    struct bb_work *w;
+    struct bb_kernel_list *w;
 
     if (same_work(t, unit - 1, unit)) {
         t->work[which][unit] = t->work[which][unit - 1];
@@ -145,8 +144,7 @@ static void compute(struct training *t, int unit, enum direction way)
     s->layer = BB_NONE;
 }
 
-/* ---- one role ------------------------------------------------------------------------------------------------------
- */
+/* ---- one role ---- */
 
 static void forward(struct training *t)
 {
@@ -247,8 +245,7 @@ out:
     return rc;
 }
 
-/* ---- the step ------------------------------------------------------------------------------------------------------
- */
+/* ---- the step ---- */
 
 static int build_replicas(struct training *t)
 {

@@ -44,8 +44,7 @@ struct bb_scaling {
  * nothing together: said with the nearest, -BB_EUSAGE. */
 int bb_scaling_settle(const struct bb_proxy_config *config, struct bb_scaling *s) BB_MUST_CHECK;
 
-/* ---- figures, pure -------------------------------------------------------------------------------------------------
- */
+/* ---- figures, pure ---- */
 
 /* bb_scaling_rate - images per second of all ranks together. */
 double bb_scaling_rate(const struct bb_scaling *s, double seconds);
@@ -71,8 +70,7 @@ double bb_scaling_steady(const struct bb_scaling *s, const struct bb_scaling_mea
 void bb_scaling_iterations(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
                            double *spread);
 
-/* ---- another run to hold it against --------------------------------------------------------------------------------
- */
+/* ---- another run to hold it against ---- */
 
 struct bb_scaling_baseline {
     const char *path; /* NULL: none                                                     */
@@ -86,8 +84,7 @@ struct bb_scaling_baseline {
 int bb_scaling_baseline_load(const struct bb_proxy_config *config, const struct bb_scaling *s,
                              struct bb_scaling_baseline *baseline) BB_MUST_CHECK;
 
-/* ---- said ----------------------------------------------------------------------------------------------------------
- */
+/* ---- said ---- */
 
 struct bb_scaling_report {
     const struct bb_proxy_config *config;

@@ -15,11 +15,11 @@ struct chunk {
 
 struct bb_servers {
     struct bb_servers_spec spec;
-    struct bb_sync_policy policy;
+    struct bb_dp_config policy;
     struct bb_script *script;
     struct bb_script_lane push[BB_SERVER_LANES], pull[BB_SERVER_LANES];
     struct bb_buckets made;
-    struct bb_arrival *arrivals;
+    struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
     int n, next;    /* next: to be pushed            */
     int *receive;   /* [SETS][workers] of a server   */
@@ -46,8 +46,7 @@ static bool mine(const struct bb_servers *s, const struct chunk *c)
     return s->spec.server != BB_NONE && c->server == s->spec.server;
 }
 
-/* ---- layout --------------------------------------------------------------------------------------------------------
- */
+/* ---- layout ---- */
 
 static int add_lane(struct bb_step *step, int group, struct bb_servers_comms *comms, int lane)
 {
@@ -61,7 +60,7 @@ static int add_lane(struct bb_step *step, int group, struct bb_servers_comms *co
     return comms->push[lane] < 0 || comms->pull[lane] < 0 ? -BB_EFAIL : 0;
 }
 
-int bb_servers_layout(struct bb_step *step, const struct bb_sync_policy *p, int group, struct bb_servers_comms *comms)
+int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_servers_comms *comms)
 {
     int ranks = step->layout.ranks, rc = 0;
 
@@ -80,8 +79,7 @@ out:
     return rc;
 }
 
-/* ---- a life --------------------------------------------------------------------------------------------------------
- */
+/* ---- a life ---- */
 
 static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *made)
 {
@@ -206,8 +204,7 @@ static int lane_of(const struct bb_servers *s, const struct chunk *c)
     return c->server % s->spec.comms.lanes;
 }
 
-/* ---- pushes and pulls ----------------------------------------------------------------------------------------------
- */
+/* ---- pushes and pulls ---- */
 
 static int start_rooted(struct bb_servers *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                         size_t count, int buffer)
@@ -302,8 +299,7 @@ static void serve(struct bb_servers *s)
     }
 }
 
-/* ---- the hooks -----------------------------------------------------------------------------------------------------
- */
+/* ---- the hooks ---- */
 
 void bb_servers_backwarded(struct bb_servers *s, int unit)
 {
@@ -338,8 +334,7 @@ void bb_servers_finish(struct bb_servers *s)
     s->script->dtype = before.dtype;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 void bb_servers_memory(const struct bb_servers *s, double bytes[BB_USES])
 {

@@ -27,11 +27,11 @@ struct bb_servers_comms {
 
 /* bb_servers_layout - communicators over `group`, all ranks of the step. Too few ranks for the servers: said with the
  * nearest, -BB_EUSAGE. */
-int bb_servers_layout(struct bb_step *step, const struct bb_sync_policy *policy, int group,
+int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *policy, int group,
                       struct bb_servers_comms *comms) BB_MUST_CHECK;
 
 struct bb_servers_spec {
-    const struct bb_sync_policy *policy;
+    const struct bb_dp_config *policy;
     struct bb_servers_comms comms;
     struct bb_step *step;
     struct bb_script *script;

@@ -12,8 +12,7 @@ static int group_of(const struct bb_layout *l, int comm)
     return l->comms[comm].group;
 }
 
-/* ---- what the groups move ------------------------------------------------------------------------------------------
- */
+/* ---- what the groups move ---- */
 
 void bb_group_works(const struct bb_layout *l, const struct bb_program *p, struct bb_group_work work[BB_MAX_GROUPS])
 {
@@ -42,19 +41,18 @@ void bb_group_works(const struct bb_layout *l, const struct bb_program *p, struc
         work[g].bus_bytes += fmax(sent[g], received[g]);
 }
 
-/* ---- reading a traced step ------------------------------------------------------------------------------------------
- */
+/* ---- reading a traced step ---- */
 
-int bb_trace_init(struct bb_trace *t, const struct bb_runner *r)
+int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r)
 {
-    *t = (struct bb_trace){.lanes = calloc((size_t)r->n_lanes + 1, sizeof(*t->lanes))};
+    *t = (struct bb_traced_step){.lanes = calloc((size_t)r->n_lanes + 1, sizeof(*t->lanes))};
     return t->lanes ? 0 : bb_err(BB_EFAIL, "no memory for the trace of %d calls", r->n_batches);
 }
 
-void bb_trace_release(struct bb_trace *t)
+void bb_traced_step_release(struct bb_traced_step *t)
 {
     free(t->lanes);
-    *t = (struct bb_trace){0};
+    *t = (struct bb_traced_step){0};
 }
 
 static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns)
@@ -76,7 +74,7 @@ static bool ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned 
     return (what & BB_ISSUE_COMPUTE) && bb_op_launches(op);
 }
 
-int bb_trace_read(struct bb_trace *t, const struct bb_runner *r, unsigned what)
+int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what)
 {
     int rc;
 
@@ -92,11 +90,10 @@ out:
     return rc;
 }
 
-/* ---- unions
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- unions ---- */
 
 /* The intervals of one group (BB_NONE: compute). */
-static int spans_of(const struct bb_runner *r, const struct bb_trace *t, int group, struct bb_spans *out)
+static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
 {
     int rc = 0;
 
@@ -127,7 +124,7 @@ static void fold(double *mean, int n, int64_t ns)
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
 
-int bb_rank_figures_add(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t)
+int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
 {
     struct bb_spans compute = {0}, comm = {0}, one = {0};
     struct bb_overlap o;

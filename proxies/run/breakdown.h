@@ -15,7 +15,7 @@
 #include "proxies/run/runner.h"
 #include "proxies/timeline/overlap.h"
 
-struct bb_group_figures {
+struct bb_group_breakdown {
     double busy_us;     /* union of the intervals of its communication                                  */
     double exposed_us;  /* the part of it beside which no kernel ran                                    */
     double transfer_us; /* sum of the transfers; NaN: not told apart                                     */
@@ -23,30 +23,32 @@ struct bb_group_figures {
 };
 
 /* Plain data, so that ranks exchange it byte by byte. */
-struct bb_rank_figures {
+struct bb_rank_breakdown {
     int steps;
     double step_us, compute_us, comm_us, exposed_us, idle_us; /* as in overlap.h                        */
-    struct bb_group_figures groups[BB_MAX_GROUPS];
+    struct bb_group_breakdown groups[BB_MAX_GROUPS];
 };
 
 /* The times of the lanes in one traced step, from its common start. */
-struct bb_trace {
+struct bb_traced_step {
     struct bb_span *lanes; /* [runner.n_lanes] begin == end where nothing was launched                  */
     int64_t step_ns;
 };
 
-int bb_trace_init(struct bb_trace *t, const struct bb_runner *r) BB_MUST_CHECK;
-void bb_trace_release(struct bb_trace *t);
+int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r) BB_MUST_CHECK;
+void bb_traced_step_release(struct bb_traced_step *t);
 
-/* bb_trace_read - the events of the traced step that has just ended, issued with `what`. */
-int bb_trace_read(struct bb_trace *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
+/* bb_traced_step_read - the events of the traced step that has just ended, issued with `what`. */
+int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
 
-/* bb_rank_figures_add - adds a traced step to the means. Pure but for memory. */
-int bb_rank_figures_add(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t) BB_MUST_CHECK;
+/* bb_rank_breakdown_add - adds a traced step to the means. Pure but for memory. */
+int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r,
+                          const struct bb_traced_step *t) BB_MUST_CHECK;
 
-/* bb_rank_figures_split - adds the step's split into transfer and waiting, before bb_rank_figures_add of the same step;
+/* bb_rank_breakdown_split - adds the step's split into transfer and waiting, before bb_rank_breakdown_add of the same step;
  * collective over the world. Left out (NaN) when the durations of all ranks would need more than 64 MiB. */
-int bb_rank_figures_split(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t) BB_MUST_CHECK;
+int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
+                            const struct bb_traced_step *t) BB_MUST_CHECK;
 
 /* What a group moves in one step on this rank; follows from the program alone. */
 struct bb_group_work {

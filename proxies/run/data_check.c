@@ -10,8 +10,7 @@
 static const unsigned char POISON = 0xa5;
 static const int MOST_LINES = 5; /* said per rank */
 
-/* ---- what is known about an operation -------------------------------------------------------------------------------
- */
+/* ---- what is known about an operation ---- */
 
 size_t bb_op_source_count(const struct bb_op *op, int n)
 {
@@ -48,8 +47,7 @@ static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t turn
     return bb_pattern_of(&bb_dtypes[op->dtype], reduces ? (int)op->redop : BB_COPY, n, seed);
 }
 
-/* ---- one batch
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- one batch ---- */
 
 struct check {
     struct bb_runner *r;
@@ -172,8 +170,7 @@ out:
     return rc;
 }
 
-/* ---- all at once
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- all at once ---- */
 
 /* The stream of `op` waits for whoever used the buffer before; from now on lane is its user. */
 static int take_turn(struct check *c, const struct bb_op *op, int buffer, int lane)
@@ -263,15 +260,14 @@ out:
     return rc;
 }
 
-/* ---- the whole program
- * ------------------------------------------------------------------------------------------------- */
+/* ---- the whole program ---- */
 
 static int check_guards(struct check *c)
 {
     int rc;
 
     TRY(bb_verdict_clear(c->device, c->r->join));
-    TRY(bb_areas_check_guards(c->r->areas, c->device, c->r->join));
+    TRY(bb_device_buffers_check_guards(c->r->areas, c->device, c->r->join));
     TRY(BB_CUDA(cudaMemcpyAsync(c->host, c->device, sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join, "the check of guard zones"));
     if (c->host->wrong)

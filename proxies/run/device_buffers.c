@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-struct bb_areas {
+struct bb_device_buffers {
     int n;
     struct bb_guarded areas[];
 };
 
-size_t bb_areas_cost(const size_t *bytes, int n)
+size_t bb_device_buffers_cost(const size_t *bytes, int n)
 {
     size_t total = 0;
 
@@ -19,9 +19,9 @@ size_t bb_areas_cost(const size_t *bytes, int n)
     return total;
 }
 
-int bb_areas_init(struct bb_areas **areas, const size_t *bytes, int n, cudaStream_t stream)
+int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes, int n, cudaStream_t stream)
 {
-    struct bb_areas *m = calloc(1, sizeof(*m) + (size_t)n * sizeof(m->areas[0]));
+    struct bb_device_buffers *m = calloc(1, sizeof(*m) + (size_t)n * sizeof(m->areas[0]));
     int rc;
 
     *areas = m;
@@ -31,24 +31,24 @@ int bb_areas_init(struct bb_areas **areas, const size_t *bytes, int n, cudaStrea
         TRY(bb_guarded_init(&m->areas[m->n], bytes[m->n], stream));
     return 0;
 out:
-    bb_areas_release(m);
+    bb_device_buffers_release(m);
     *areas = NULL;
     return rc;
 }
 
-void bb_areas_release(struct bb_areas *m)
+void bb_device_buffers_release(struct bb_device_buffers *m)
 {
     for (int i = 0; m && i < m->n; i++)
         bb_guarded_release(&m->areas[i]);
     free(m);
 }
 
-void *bb_areas_at(const struct bb_areas *m, int i)
+void *bb_device_buffers_at(const struct bb_device_buffers *m, int i)
 {
     return i < 0 ? NULL : m->areas[i].area;
 }
 
-int bb_areas_check_guards(const struct bb_areas *m, struct bb_verdict *verdict, cudaStream_t stream)
+int bb_device_buffers_check_guards(const struct bb_device_buffers *m, struct bb_verdict *verdict, cudaStream_t stream)
 {
     int rc = 0;
 

@@ -40,8 +40,7 @@ struct run {
     unsigned long long wrong; /* over all ranks */
 };
 
-/* ---- ranks and devices ----------------------------------------------------------------------------------------------
- */
+/* ---- ranks and devices ---- */
 
 static int choose_device(struct run *x)
 {
@@ -60,8 +59,7 @@ out:
     return rc;
 }
 
-/* ---- the step
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 /* Every rank builds the same step, but only rank 0 speaks of one that cannot be: it builds first. */
 static int build(struct run *x)
@@ -133,8 +131,7 @@ static int check_trace(struct run *x)
     return bb_world_agree(&x->world, rc, "the file of the trace");
 }
 
-/* ---- the run
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static int check_data(struct run *x)
 {
@@ -214,8 +211,7 @@ out:
     return rc;
 }
 
-/* ---- reports
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- reports ---- */
 
 static struct bb_results_device *device_rows(const struct run *x)
 {
@@ -321,8 +317,7 @@ static int report(struct run *x)
     return bb_run_report_json(&r, x->results, json_deep_copy(json_object_get(x->planned, "groups")));
 }
 
-/* ---- all proxies
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- all proxies ---- */
 
 static int report_line(struct run *x, const char *name, bool fits, unsigned long long wrong)
 {
@@ -352,7 +347,7 @@ static int run_one(struct run *x, const struct bb_proxy *proxy)
     const struct bb_proxy_config asked = x->options.step;
     struct bb_proxy_config fitted;
     unsigned long long before = x->wrong;
-    int rc = bb_quick_fit(proxy, &asked, &fitted, &x->step);
+    int rc = bb_smoke_fit(proxy, &asked, &fitted, &x->step);
 
     if (rc == -BB_EUSAGE)
         return report_line(x, proxy->name, false, 0);
@@ -386,8 +381,7 @@ out:
     return rc;
 }
 
-/* ---- start and end
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- start and end ---- */
 
 static int run_named(struct run *x)
 {

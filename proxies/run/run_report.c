@@ -7,8 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- derived figures
- * ------------------------------------------------------------------------------------------------- */
+/* ---- derived figures ---- */
 
 struct of_role {
     const struct bb_step *step;
@@ -29,12 +28,12 @@ int bb_run_report_slowest(const struct bb_run_report *r, int role)
     return r->measured->traced ? bb_slowest(r->measured, has_role, &pick) : BB_NONE;
 }
 
-double bb_hidden_fraction(const struct bb_rank_figures *f)
+double bb_hidden_fraction(const struct bb_rank_breakdown *f)
 {
     return f->comm_us > 0 ? (f->comm_us - f->exposed_us) / f->comm_us : NAN;
 }
 
-static double transfers(const struct bb_rank_figures *f, int n_groups)
+static double transfers(const struct bb_rank_breakdown *f, int n_groups)
 {
     double sum = 0;
 
@@ -55,7 +54,7 @@ struct bb_cost bb_run_report_cost(const struct bb_run_report *r, int rank)
 
     if (!m->compute_alone || rank == BB_NONE)
         return (struct bb_cost){NAN, NAN, NAN, NAN, NAN, NAN};
-    const struct bb_rank_figures *both = &m->traced[rank], *alone = &m->compute_alone[rank];
+    const struct bb_rank_breakdown *both = &m->traced[rank], *alone = &m->compute_alone[rank];
     return (struct bb_cost){
         .total_us = both->step_us - alone->step_us,
         .exposed_us = both->exposed_us,
@@ -95,8 +94,7 @@ double bb_run_report_busbw(const struct bb_run_report *r, int rank, int group, c
     return ratio(work[group].bus_bytes / 1e3, busy_us); /* bytes per us / 1e3 = GB/s */
 }
 
-/* ---- the head
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the head ---- */
 
 static void print_command(const struct bb_run_report *r, FILE *out)
 {
@@ -148,8 +146,7 @@ static void print_job(const struct bb_run_report *r, FILE *out)
             r->plan->warmup, r->plan->steps, r->plan->traced_steps);
 }
 
-/* ---- tables
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* A number in a column, or "-" where there is none. */
 static void cell(FILE *out, int width, int decimals, double value)
@@ -225,7 +222,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
 
         if (rank == BB_NONE)
             continue;
-        const struct bb_rank_figures *f = &r->measured->traced[rank];
+        const struct bb_rank_breakdown *f = &r->measured->traced[rank];
         fprintf(out, "  %-16s %6d %6d", r->step->roles[i].name, ranks_of_role(r->step, r->world->size, i), rank);
         const double values[] = {f->step_us, f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
         for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
@@ -238,7 +235,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
 static void print_group(const struct bb_run_report *r, int role, int rank, int group, const struct bb_group_work *work,
                         FILE *out)
 {
-    const struct bb_group_figures *g = &r->measured->traced[rank].groups[group];
+    const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
     char bytes[BB_BYTES_TEXT];
 
     fprintf(out, "  %-16s %-6s %5d %6zu %10s", r->step->roles[role].name, r->step->layout.groups[group].name,
@@ -311,8 +308,8 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
     }
     cell(out, 11, 1, r->measured->step.p50);
     rank = bb_run_report_slowest(r, BB_NONE);
-    const struct bb_rank_figures none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
-    const struct bb_rank_figures *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
+    const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
+    const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
     const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
     for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
         cell(out, 11, 1, values[k]);

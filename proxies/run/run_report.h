@@ -38,14 +38,13 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
  * groups, taken over, whose objects get the figures of the slowest rank. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;
 
-/* ---- derived figures, pure: both reports use them -------------------------------------------------------------------
- */
+/* ---- derived figures, pure: both reports use them ---- */
 
 /* The role's rank with the longest traced step; BB_NONE without traced steps. role BB_NONE: of all ranks. */
 int bb_run_report_slowest(const struct bb_run_report *r, int role);
 
 /* (communication beside which a kernel ran) / (communication); NaN without communication. */
-double bb_hidden_fraction(const struct bb_rank_figures *f);
+double bb_hidden_fraction(const struct bb_rank_breakdown *f);
 
 /* Model FLOPs of one step over all ranks, 0 without compute; and the part of the GPUs' peak that they make of a step of
  * that length, NaN without a peak or FLOPs. */

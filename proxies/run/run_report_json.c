@@ -5,7 +5,7 @@
 
 static json_t *breakdown(const struct bb_run_report *r, int rank)
 {
-    const struct bb_rank_figures *f = &r->measured->traced[rank];
+    const struct bb_rank_breakdown *f = &r->measured->traced[rank];
 
     return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
                      r->step->roles[r->step->role_of[rank]].name, "step_us", bb_json_real(f->step_us), "compute_us",
@@ -17,7 +17,7 @@ static json_t *breakdown(const struct bb_run_report *r, int rank)
 /* What group g did on a rank; NULL when it did nothing there. */
 static json_t *group_figures(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
 {
-    const struct bb_group_figures *g = &r->measured->traced[rank].groups[group];
+    const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
 
     if (work[group].calls == 0)
         return NULL;

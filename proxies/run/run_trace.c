@@ -6,10 +6,10 @@
 
 #define PIECE_BYTES ((size_t)16 << 20)
 
-/* ---- own times --------------------------------------------------------------------------------------------------- */
+/* ---- own times ---- */
 
 /* The span of each operation: that of its lane. */
-static void spread(const struct bb_runner *r, const struct bb_trace *trace, struct bb_span *ops)
+static void spread(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_span *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {
         const struct bb_batch *batch = &r->batches[r->lanes[i].batch];
@@ -29,7 +29,7 @@ static size_t most_ops(const struct bb_step *step)
     return most;
 }
 
-/* ---- everybody's ------------------------------------------------------------------------------------------------- */
+/* ---- everybody's ---- */
 
 struct scalars {
     int64_t step_ns;
@@ -63,7 +63,7 @@ static void keep(struct bb_timeline *t, const struct bb_span *all, size_t first,
     }
 }
 
-static int gather_ops(struct bb_runner *r, const struct bb_trace *trace, struct bb_timeline *t)
+static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timeline *t)
 {
     size_t most = most_ops(t->step), ranks = (size_t)r->world->size,
            piece = PIECE_BYTES / sizeof(struct bb_span) / ranks;

@@ -15,8 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ranks and addresses -------------------------------------------------------------------------------------------
- */
+/* ---- ranks and addresses ---- */
 
 int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
 {
@@ -27,7 +26,7 @@ int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
 
 static void *operand(const struct bb_runner *r, const struct bb_op *op, int buffer, size_t offset)
 {
-    unsigned char *area = bb_areas_at(r->areas, buffer);
+    unsigned char *area = bb_device_buffers_at(r->areas, buffer);
 
     return area ? area + offset * bb_dtypes[op->dtype].bytes : NULL;
 }
@@ -42,7 +41,7 @@ void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
     return operand(r, op, op->dst, op->dst_offset);
 }
 
-/* ---- waiting under the deadline -------------------------------------------------------------------------------- */
+/* ---- waiting under the deadline ---- */
 
 /* An error that a communicator met by itself (a peer's end) must not be waited out. */
 static int comms_are_well(void *arg)
@@ -69,8 +68,7 @@ int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
     return bb_stream_wait(r->world, stream, what, comms_are_well, r);
 }
 
-/* ---- the program cut into batches and lanes ------------------------------------------------------------------------
- */
+/* ---- the program cut into batches and lanes ---- */
 
 /* The lane of `stream` in the newest batch, made when it has none yet. */
 static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
@@ -120,8 +118,7 @@ static int make_arrays(struct bb_runner *r)
     return 0;
 }
 
-/* ---- CUDA objects --------------------------------------------------------------------------------------------------
- */
+/* ---- CUDA objects ---- */
 
 /* Communication gets the highest priority: its kernels must not wait for a wave of compute to drain. */
 static int make_streams(struct bb_runner *r)
@@ -188,7 +185,7 @@ static int list_works(struct bb_runner *r)
     if (!r->works)
         return bb_err(BB_EFAIL, "no memory for a program of %zu operations", r->program->n_ops);
     for (size_t i = 0; i < r->program->n_ops; i++) {
-        const struct bb_work *work = r->program->ops[i].work;
+        const struct bb_kernel_list *work = r->program->ops[i].work;
         int known = 0;
 
         while (work && known < r->n_works && r->works[known] != work)
@@ -221,7 +218,7 @@ static int refuse_memory(const struct bb_runner *r, const struct fit *f)
 
     if (r->n_works)
         snprintf(less, sizeof(less), "; real compute takes %s of it, --compute timed or none takes nothing",
-                 bb_format_bytes(bb_worker_bytes(r->works, r->n_works), work));
+                 bb_format_bytes(bb_kernel_runner_bytes(r->works, r->n_works), work));
     snprintf(help, sizeof(help), "--scale-counts %g needs less%s%s", floor(factor / unit) * unit,
              has_pipeline(r->layout) ? ", so do fewer layers and more stages" : "", less);
     return bb_memory_refuse(f->need, f->available, help);
@@ -259,10 +256,11 @@ static int make_memory(struct bb_runner *r)
         return bb_err(BB_EFAIL, "no memory for %d buffers", p->n_buffers);
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
-    TRY(check_memory(r, bb_areas_cost(bytes, p->n_buffers) + (r->n_works ? bb_worker_bytes(r->works, r->n_works) : 0)));
-    TRY(bb_areas_init(&r->areas, bytes, p->n_buffers, r->join));
+    TRY(check_memory(r, bb_device_buffers_cost(bytes, p->n_buffers) +
+                            (r->n_works ? bb_kernel_runner_bytes(r->works, r->n_works) : 0)));
+    TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->join));
     if (r->n_works)
-        TRY(bb_worker_init(&r->worker, r->works, r->n_works, CANDIDATES, r->streams[0]));
+        TRY(bb_kernel_runner_init(&r->worker, r->works, r->n_works, CANDIDATES, r->streams[0]));
     TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
     TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
     TRY(bb_runner_wait(r, r->join, "buffers"));
@@ -271,8 +269,7 @@ out:
     return rc;
 }
 
-/* ---- communicators -------------------------------------------------------------------------------------------------
- */
+/* ---- communicators ---- */
 
 /* members[]: the world ranks of this rank's instance of the group. Returns how many, 0 when it is in none. */
 static int own_members(const struct bb_layout *l, int group, int rank, int *members)
@@ -334,8 +331,7 @@ out:
     return rc;
 }
 
-/* ---- names for a profiler ------------------------------------------------------------------------------------------
- */
+/* ---- names for a profiler ---- */
 
 /* Category of a communicator's group; 0 (none) for compute. */
 static uint32_t category(const struct bb_runner *r, const struct bb_op *op)
@@ -392,8 +388,7 @@ static void name_all(struct bb_runner *r)
     }
 }
 
-/* ---- a life
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- a life ---- */
 
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program)
@@ -441,9 +436,9 @@ static void release_cuda(struct bb_runner *r)
     release_event(&r->end);
     if (r->join)
         (void)cudaStreamDestroy(r->join);
-    bb_areas_release(r->areas);
+    bb_device_buffers_release(r->areas);
     if (r->n_works)
-        bb_worker_release(&r->worker);
+        bb_kernel_runner_release(&r->worker);
     if (r->beat)
         (void)cudaFree(r->beat);
     if (r->busy.scratch)

@@ -42,17 +42,17 @@ struct bb_runner {
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
     char guards[BB_MAX_COMMS][96];      /* what the host is in while it issues to one, for messages      */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
-    struct bb_areas *areas;
-    const struct bb_work **works; /* the distinct ones of the program                                   */
+    struct bb_device_buffers *areas;
+    const struct bb_kernel_list **works; /* the distinct ones of the program                                   */
     int n_works;
-    struct bb_worker worker;       /* runs them; empty without any                                       */
-    float *beat;                   /* device: the element of the common start                       */
-    cudaStream_t *streams, join;   /* [program.n_streams]; join begins and ends the step            */
-    cudaEvent_t *done;             /* [program.n_ops] NULL where no other stream waits for it       */
-    cudaEvent_t *last;             /* [program.n_streams] the stream's end of the step              */
-    cudaEvent_t fork;              /* to all streams, in a capture                                     */
-    cudaEvent_t ready, begin, end; /* ready: in front of the common start, in traced steps               */
-    cudaGraphExec_t graph;         /* the whole step; only after bb_runner_capture                     */
+    struct bb_kernel_runner worker; /* runs them; empty without any                                       */
+    float *beat;                    /* device: the element of the common start                       */
+    cudaStream_t *streams, join;    /* [program.n_streams]; join begins and ends the step            */
+    cudaEvent_t *done;              /* [program.n_ops] NULL where no other stream waits for it       */
+    cudaEvent_t *last;              /* [program.n_streams] the stream's end of the step              */
+    cudaEvent_t fork;               /* to all streams, in a capture                                     */
+    cudaEvent_t ready, begin, end;  /* ready: in front of the common start, in traced steps               */
+    cudaGraphExec_t graph;          /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;
     int n_batches, n_lanes;

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- launching one operation: a row per kind ----------------------------------------------------------------------
- */
+/* ---- launching one operation: a row per kind ---- */
 
 static int launch_work(struct bb_runner *r, const struct bb_op *op)
 {
@@ -24,7 +23,7 @@ static int launch_work(struct bb_runner *r, const struct bb_op *op)
     while (r->works[which] != op->work)
         which++;
     for (int i = 0; rc == 0 && i < op->work_times; i++)
-        rc = bb_worker_run(&r->worker, which, r->streams[op->stream]);
+        rc = bb_kernel_runner_run(&r->worker, which, r->streams[op->stream]);
     return rc;
 }
 
@@ -127,8 +126,7 @@ int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
     return rc;
 }
 
-/* ---- connections ---------------------------------------------------------------------------------------------------
- */
+/* ---- connections ---- */
 
 /* Whom the program sends to on that communicator, and from whom it receives. */
 static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
@@ -181,8 +179,7 @@ int bb_runner_connect(struct bb_runner *r)
     return rc;
 }
 
-/* ---- one step ------------------------------------------------------------------------------------------------------
- */
+/* ---- one step ---- */
 
 /* What the batch waits for on other streams: also when it launches nothing, so that what waits for it stays in order.
  */
@@ -275,8 +272,7 @@ out:
     return rc;
 }
 
-/* ---- the step as a graph -------------------------------------------------------------------------------------------
- */
+/* ---- the step as a graph ---- */
 
 static int fork_streams(struct bb_runner *r)
 {

@@ -15,8 +15,7 @@ struct series {
     int n;
 };
 
-/* ---- timed steps ---------------------------------------------------------------------------------------------------
- */
+/* ---- timed steps ---- */
 
 /* most[i] = the largest own[i] of all ranks. */
 static int slowest_of_all(struct bb_world *w, const double *own, int n, double *most)
@@ -127,12 +126,11 @@ out:
     return rc;
 }
 
-/* ---- traced steps
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- traced steps ---- */
 
 struct traced {
-    struct bb_rank_figures **all; /* of every rank; NULL when there are none */
-    struct bb_trace *last;        /* own times of the newest, to be released */
+    struct bb_rank_breakdown **all; /* of every rank; NULL when there are none */
+    struct bb_traced_step *last;    /* own times of the newest, to be released */
     double beat_us;
     struct bb_stats *step, *issue; /* NULL: not wanted */
 };
@@ -156,7 +154,7 @@ out:
 static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress, struct traced *out)
 {
     double *us = calloc((size_t)s->n * 2 + 1, sizeof(*us));
-    struct bb_rank_figures own = {0};
+    struct bb_rank_breakdown own = {0};
     struct bb_step_time t;
     char name[64];
     int rc = us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
@@ -164,14 +162,14 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
     if (s->n == 0 || rc)
         goto out;
     TRY(bb_runner_trace(r));
-    TRY(bb_trace_init(out->last, r));
+    TRY(bb_traced_step_init(out->last, r));
     for (int i = 0; i < s->n; i++) {
         snprintf(name, sizeof(name), "traced %s %d", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, true, &t));
-        TRY(bb_trace_read(out->last, r, s->what));
-        TRY(bb_rank_figures_split(&own, r, out->last));
-        TRY(bb_rank_figures_add(&own, r, out->last));
+        TRY(bb_traced_step_read(out->last, r, s->what));
+        TRY(bb_rank_breakdown_split(&own, r, out->last));
+        TRY(bb_rank_breakdown_add(&own, r, out->last));
         out->beat_us = t.beat_us;
         us[i] = t.step_us;
         us[s->n + i] = t.issue_us;
@@ -188,18 +186,17 @@ out:
 
 /* The figures alone. */
 static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
-                      struct bb_rank_figures **all)
+                      struct bb_rank_breakdown **all)
 {
-    struct bb_trace last = {0};
+    struct bb_traced_step last = {0};
     struct traced out = {.all = all, .last = &last};
     int rc = trace_steps(r, s, progress, &out);
 
-    bb_trace_release(&last);
+    bb_traced_step_release(&last);
     return rc;
 }
 
-/* ---- all of it
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 static int measure_alone(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                          struct bb_measured *m)
@@ -251,7 +248,7 @@ void bb_measured_release(struct bb_measured *m)
 {
     free(m->step_us);
     free(m->traced);
-    bb_trace_release(&m->last);
+    bb_traced_step_release(&m->last);
     free(m->compute_alone);
     free(m->comm_alone);
     *m = (struct bb_measured){0};

@@ -30,14 +30,14 @@ struct bb_measured {
     struct bb_stats issue; /* host time to issue a step, on the slowest rank of each step            */
     bool graphed;          /* these three are there:                                                 */
     struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
-    double capture_ms;              /* host: capturing it and making it ready, slowest rank                   */
-    struct bb_rank_figures *traced; /* [ranks] NULL without traced steps                                      */
+    double capture_ms;                /* host: capturing it and making it ready, slowest rank                   */
+    struct bb_rank_breakdown *traced; /* [ranks] NULL without traced steps                                      */
     struct bb_stats traced_step, traced_issue; /* as step and issue, of the traced steps of the whole program  */
-    struct bb_trace last; /* own: the newest traced step of the whole program; empty without one     */
-    double beat_us;       /* own: bb_step_time.beat_us of that step                                 */
-    bool alone;           /* the rest is there                                                      */
-    double compute_alone_us, comm_alone_us;             /* medians of the slowest rank of each step       */
-    struct bb_rank_figures *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */
+    struct bb_traced_step last; /* own: the newest traced step of the whole program; empty without one     */
+    double beat_us;             /* own: bb_step_time.beat_us of that step                                 */
+    bool alone;                 /* the rest is there                                                      */
+    double compute_alone_us, comm_alone_us;               /* medians of the slowest rank of each step       */
+    struct bb_rank_breakdown *compute_alone, *comm_alone; /* [ranks] traced; NULL without traced steps      */
 };
 
 /* bb_step_measure - collective over the world. m is to be released, also after an error. */

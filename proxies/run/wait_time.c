@@ -38,7 +38,7 @@ static int by_name(const void *a, const void *b)
     return 0;
 }
 
-/* ---- what this rank did ------------------------------------------------------------------------------------------ */
+/* ---- what this rank did ---- */
 
 /* Messages so far on a communicator from one place to another. */
 struct contact {
@@ -47,7 +47,7 @@ struct contact {
 
 struct survey {
     const struct bb_runner *r;
-    const struct bb_trace *trace;
+    const struct bb_traced_step *trace;
     struct part *list;
     int n;
     int32_t collectives[BB_MAX_COMMS];
@@ -130,7 +130,7 @@ out:
     return rc;
 }
 
-/* ---- who met whom ------------------------------------------------------------------------------------------------ */
+/* ---- who met whom ---- */
 
 /* The parts of all ranks; who[i] leads, from part to part, to the one that stands for its meeting. */
 struct meetings {
@@ -190,7 +190,7 @@ static void release_meetings(struct meetings *m)
     free(m->least_ns);
 }
 
-/* ---- the figures ------------------------------------------------------------------------------------------------- */
+/* ---- the figures ---- */
 
 static void fold(double *mean, int n, int64_t ns)
 {
@@ -198,7 +198,7 @@ static void fold(double *mean, int n, int64_t ns)
 }
 
 /* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
-static void split(struct bb_rank_figures *f, const struct bb_runner *r, struct meetings *m, const struct part *mine,
+static void split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct meetings *m, const struct part *mine,
                   int n, int first)
 {
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
@@ -218,7 +218,7 @@ static void split(struct bb_rank_figures *f, const struct bb_runner *r, struct m
     }
 }
 
-static void no_split(struct bb_rank_figures *f)
+static void no_split(struct bb_rank_breakdown *f)
 {
     for (int g = 0; g < BB_MAX_GROUPS; g++)
         f->groups[g].transfer_us = f->groups[g].waiting_us = NAN;
@@ -237,7 +237,7 @@ static int most_parts(const struct bb_runner *r, int mine, int *most)
     return rc;
 }
 
-int bb_rank_figures_split(struct bb_rank_figures *f, const struct bb_runner *r, const struct bb_trace *t)
+int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
 {
     struct survey s = {.r = r, .trace = t, .list = calloc(r->program->n_ops + 1, sizeof(*s.list))};
     struct part *mine = NULL;

@@ -40,54 +40,54 @@ struct model {
     int kernel, width_in[DENSES], width_out[DENSES];
 };
 
-/* ---- the model's file ------------------------------------------------------------------------------------------ */
+/* ---- the model's file ---- */
 
-static int read_convolutions(struct bb_sheet *sheet, struct model *m)
+static int read_convolutions(struct bb_model_file *sheet, struct model *m)
 {
     int image, in, out, rc;
 
-    TRY(bb_sheet_shape(sheet, "image", &image));
-    TRY(bb_sheet_shape(sheet, "input_channels", &in));
-    TRY(bb_sheet_shape(sheet, "channels", &out));
+    TRY(bb_model_file_shape(sheet, "image", &image));
+    TRY(bb_model_file_shape(sheet, "input_channels", &in));
+    TRY(bb_model_file_shape(sheet, "channels", &out));
     for (int l = 0; l < CONVS; l++, in = out, out *= 2, image /= 2) {
-        TRY(bb_sheet_set(sheet, "in", in));
-        TRY(bb_sheet_set(sheet, "out", out));
-        TRY(bb_sheet_set(sheet, "edge", image));
+        TRY(bb_model_file_set(sheet, "in", in));
+        TRY(bb_model_file_set(sheet, "out", out));
+        TRY(bb_model_file_set(sheet, "edge", image));
         m->edge[l] = image;
         m->in[l] = in;
         m->out[l] = out;
-        TRY(bb_sheet_count_at(sheet, sheet->root, "conv_parameters", &m->conv[l]));
-        TRY(bb_sheet_count_at(sheet, sheet->root, "halo", &m->face[l]));
-        TRY(bb_sheet_number_at(sheet, sheet->root, "conv_flops", &m->forward_flops[l]));
+        TRY(bb_model_file_count_at(sheet, sheet->root, "conv_parameters", &m->conv[l]));
+        TRY(bb_model_file_count_at(sheet, sheet->root, "halo", &m->face[l]));
+        TRY(bb_model_file_number_at(sheet, sheet->root, "conv_flops", &m->forward_flops[l]));
     }
 out:
     return rc;
 }
 
-static int dense_width(const struct bb_sheet *sheet, const json_t *widths, int i, size_t *width)
+static int dense_width(const struct bb_model_file *sheet, const json_t *widths, int i, size_t *width)
 {
     const char *formula = json_string_value(json_array_get(widths, (size_t)i));
 
     if (!formula)
         return bb_err(BB_EUSAGE, "%s: dense width %d must be a formula as text", sheet->where, i);
-    return bb_sheet_count(sheet, formula, width);
+    return bb_model_file_count(sheet, formula, width);
 }
 
-static int read_dense(struct bb_sheet *sheet, struct model *m)
+static int read_dense(struct bb_model_file *sheet, struct model *m)
 {
     const json_t *widths;
     size_t in, out, parameters;
     int rc;
 
-    TRY(bb_sheet_list(sheet, sheet->root, "dense_widths", DENSES + 1, &widths, NULL));
+    TRY(bb_model_file_list(sheet, sheet->root, "dense_widths", DENSES + 1, &widths, NULL));
     TRY(dense_width(sheet, widths, 0, &in));
     for (int l = 0; l < DENSES; l++, in = out) {
         TRY(dense_width(sheet, widths, l + 1, &out));
-        TRY(bb_sheet_set(sheet, "in", (double)in));
-        TRY(bb_sheet_set(sheet, "out", (double)out));
-        TRY(bb_sheet_count_at(sheet, sheet->root, "dense_parameters", &parameters));
-        TRY(bb_sheet_count_at(sheet, sheet->root, "dense_exchange", &m->exchange[l]));
-        TRY(bb_sheet_number_at(sheet, sheet->root, "dense_flops", &m->forward_flops[CONVS + l]));
+        TRY(bb_model_file_set(sheet, "in", (double)in));
+        TRY(bb_model_file_set(sheet, "out", (double)out));
+        TRY(bb_model_file_count_at(sheet, sheet->root, "dense_parameters", &parameters));
+        TRY(bb_model_file_count_at(sheet, sheet->root, "dense_exchange", &m->exchange[l]));
+        TRY(bb_model_file_number_at(sheet, sheet->root, "dense_flops", &m->forward_flops[CONVS + l]));
         m->dense += parameters;
         m->width_in[l] = (int)in;
         m->width_out[l] = (int)out;
@@ -96,14 +96,14 @@ out:
     return rc;
 }
 
-static int read_times(const struct bb_sheet *sheet, const char *key, double us[CONVS + DENSES])
+static int read_times(const struct bb_model_file *sheet, const char *key, double us[CONVS + DENSES])
 {
     json_t *times;
     int rc;
 
     TRY(bb_profile_object(sheet->root, key, sheet->where, &times));
-    TRY(bb_sheet_numbers(sheet, times, "conv", CONVS, us));
-    TRY(bb_sheet_numbers(sheet, times, "dense", DENSES, us + CONVS));
+    TRY(bb_model_file_numbers(sheet, times, "conv", CONVS, us));
+    TRY(bb_model_file_numbers(sheet, times, "dense", DENSES, us + CONVS));
 out:
     return rc;
 }
@@ -117,28 +117,28 @@ static double parameters_of(const struct model *m)
     return sum;
 }
 
-static int check_totals(const struct bb_sheet *sheet, const struct model *m)
+static int check_totals(const struct bb_model_file *sheet, const struct model *m)
 {
     json_t *totals;
     int rc;
 
     TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_sheet_total(sheet, totals, "parameters", parameters_of(m)));
-    TRY(bb_sheet_total(sheet, totals, "dense_shard", (double)m->dense));
-    TRY(bb_sheet_totals(sheet, totals, "conv", m->conv, CONVS));
-    TRY(bb_sheet_totals(sheet, totals, "faces", m->face, CONVS));
-    TRY(bb_sheet_totals(sheet, totals, "dense_exchange", m->exchange, DENSES));
+    TRY(bb_model_file_total(sheet, totals, "parameters", parameters_of(m)));
+    TRY(bb_model_file_total(sheet, totals, "dense_shard", (double)m->dense));
+    TRY(bb_model_file_totals(sheet, totals, "conv", m->conv, CONVS));
+    TRY(bb_model_file_totals(sheet, totals, "faces", m->face, CONVS));
+    TRY(bb_model_file_totals(sheet, totals, "dense_exchange", m->exchange, DENSES));
 out:
     return rc;
 }
 
 /* The cut and the number of layers are the program's own; the file must say the same. */
-static int check_form(const struct bb_sheet *sheet)
+static int check_form(const struct bb_model_file *sheet)
 {
     int convolutions, shards, rc;
 
-    TRY(bb_sheet_shape(sheet, "convolutions", &convolutions));
-    TRY(bb_sheet_shape(sheet, "shards", &shards));
+    TRY(bb_model_file_shape(sheet, "convolutions", &convolutions));
+    TRY(bb_model_file_shape(sheet, "shards", &shards));
     if (convolutions != CONVS || shards != SHARDS)
         rc = bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", sheet->where, convolutions,
                     shards, CONVS, SHARDS);
@@ -148,32 +148,33 @@ out:
 
 static int read_model(struct model *m)
 {
-    struct bb_sheet sheet;
+    struct bb_model_file sheet;
     int rc;
 
-    TRY(bb_sheet_open(&sheet, "cosmoflow", "spatial_network"));
+    TRY(bb_model_file_open(&sheet, "cosmoflow", "spatial_network"));
     TRY(check_form(&sheet));
-    TRY(bb_sheet_shape(&sheet, "batch", &m->batch));
-    TRY(bb_sheet_shape(&sheet, "kernel", &m->kernel));
+    TRY(bb_model_file_shape(&sheet, "batch", &m->batch));
+    TRY(bb_model_file_shape(&sheet, "kernel", &m->kernel));
     TRY(read_convolutions(&sheet, m));
     TRY(read_dense(&sheet, m));
     TRY(read_times(&sheet, "forward_us", m->forward_us));
     TRY(read_times(&sheet, "backward_us", m->backward_us));
     TRY(check_totals(&sheet, m));
 out:
-    bb_sheet_close(&sheet);
+    bb_model_file_close(&sheet);
     return rc;
 }
 
-/* ---- a shard's real work --------------------------------------------------------------------------------------- */
+/* ---- a shard's real work ---- */
 
 /* All of it; equal for the four shards but for the side on which a neighbour is. */
 struct work {
-    const struct bb_work *layer[2][CONVS + DENSES];  /* [backward] */
-    const struct bb_work *halo[SHARDS][2][2][CONVS]; /* [shard][backward][received], of what a convolution puts out */
+    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward] */
+    const struct bb_kernel_list
+        *halo[SHARDS][2][2][CONVS]; /* [shard][backward][received], of what a convolution puts out */
 };
 
-static bool layer_work(const struct model *m, int l, bool backward, enum bb_dtype_id dtype, struct bb_work *w)
+static bool layer_work(const struct model *m, int l, bool backward, enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
     int d = l - CONVS;
     const struct bb_conv tile = {.n = m->batch,
@@ -190,20 +191,20 @@ static bool layer_work(const struct model *m, int l, bool backward, enum bb_dtyp
                                  .dtype = dtype};
 
     if (l < CONVS)
-        return bb_work_conv(w, &tile, backward, l > 0);
-    return bb_work_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
+        return bb_kernel_list_conv(w, &tile, backward, l > 0);
+    return bb_kernel_list_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
 }
 
 /* The faces of a tile towards its two neighbours; shards 0 and 1, 2 and 3 stand side by side. */
 static bool halo_work(const struct model *m, int shard, int l, bool backward, bool received, enum bb_dtype_id dtype,
-                      struct bb_work *w)
+                      struct bb_kernel_list *w)
 {
     const uint32_t half = (uint32_t)m->edge[l] / 2, tile[3] = {(uint32_t)m->edge[l], half, half}, halo[3] = {0, 1, 1};
     const int beside[3] = {0, 0, shard & 1 ? -1 : 1}, above[3] = {0, shard & 2 ? -1 : 1, 0};
     uint64_t rows = (uint64_t)m->batch * (uint64_t)m->out[l];
 
-    return bb_work_halo_side(w, rows, tile, halo, beside, received, backward, dtype) &&
-           bb_work_halo_side(w, rows, tile, halo, above, received, backward, dtype) &&
+    return bb_kernel_list_halo_side(w, rows, tile, halo, beside, received, backward, dtype) &&
+           bb_kernel_list_halo_side(w, rows, tile, halo, above, received, backward, dtype) &&
            rows * bb_box_cells(&w->items[0].pass.box) == m->face[l] && w->n == 2;
 }
 
@@ -211,11 +212,11 @@ static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtyp
 {
     for (int i = 0; i < 2 * (CONVS + DENSES); i++) {
         int l = i / 2, backward = i % 2, products = backward && l > 0 ? 2 : 1;
-        struct bb_work *w = bb_step_work(step);
+        struct bb_kernel_list *w = bb_step_work(step);
 
         if (!w)
             return -BB_EFAIL;
-        if (!layer_work(m, l, backward, dtype, w) || bb_work_flops(w) != products * m->forward_flops[l])
+        if (!layer_work(m, l, backward, dtype, w) || bb_kernel_list_flops(w) != products * m->forward_flops[l])
             return bb_err(BB_EUSAGE, "%s: the products of layer %d are not its %.0f FLOPs", step->proxy, l,
                           m->forward_flops[l]);
         work->layer[backward][l] = w;
@@ -227,7 +228,7 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
 {
     for (int i = 0; i < SHARDS * 4 * CONVS; i++) {
         int l = i % CONVS, shard = i / CONVS / 4, backward = i / CONVS / 2 % 2, received = i / CONVS % 2;
-        struct bb_work *w = bb_step_work(step);
+        struct bb_kernel_list *w = bb_step_work(step);
 
         if (!w)
             return -BB_EFAIL;
@@ -252,7 +253,7 @@ out:
     return rc;
 }
 
-/* ---- the program of one shard ---------------------------------------------------------------------------------- */
+/* ---- the program of one shard ---- */
 
 struct shard {
     const struct model *model;
@@ -362,7 +363,7 @@ static void update(struct shard *h)
         bb_script_update(s, h->step, BB_PASS_SGD, conv_names[s->layer], h->model->conv[s->layer]);
 }
 
-/* ---- the step -------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 static int build_role(const struct bb_proxy_config *c, const struct model *m, const struct work *work,
                       struct bb_step *step, int shard)

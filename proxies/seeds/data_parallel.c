@@ -44,7 +44,7 @@ struct training {
     const struct bb_local_batch *batch; /* NULL: no times are known */
     double samples;                     /* of a rank, 0: none       */
     struct bb_step *step;
-    const struct bb_work *forward, *backward[BB_RESIDUAL_BUCKETS]; /* real work; NULL without */
+    const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS]; /* real work; NULL without */
     struct bb_script script;
     struct bb_script_lane lane;
     int last; /* operation of the gradients */
@@ -104,7 +104,7 @@ static int list_work(struct training *t)
 {
     enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(t->config->dtype);
     const struct bb_residual *m = &t->model;
-    struct bb_work *work = bb_step_work(t->step);
+    struct bb_kernel_list *work = bb_step_work(t->step);
     bool fits = work && bb_residual_forward(m, (int64_t)t->samples, dtype, work);
 
     t->forward = work;

@@ -41,10 +41,10 @@ struct model {
     double forward_flops[LAYERS]; /* of a rank of as many as tables; backward twice */
 };
 
-/* ---- the model's file ------------------------------------------------------------------------------------------ */
+/* ---- the model's file ---- */
 
 /* The parameters of a perceptron with these widths, from its input to its output. */
-static int read_perceptron(struct bb_sheet *sheet, const char *key, struct perceptron *p, size_t *parameters,
+static int read_perceptron(struct bb_model_file *sheet, const char *key, struct perceptron *p, size_t *parameters,
                            double *flops)
 {
     const json_t *widths;
@@ -54,28 +54,28 @@ static int read_perceptron(struct bb_sheet *sheet, const char *key, struct perce
 
     *parameters = 0;
     *flops = 0;
-    TRY(bb_sheet_list(sheet, sheet->root, key, -MOST_WIDTHS, &widths, &n));
+    TRY(bb_model_file_list(sheet, sheet->root, key, -MOST_WIDTHS, &widths, &n));
     for (int i = 0; i < n; i++) {
         const char *formula = json_string_value(json_array_get(widths, (size_t)i));
 
         if (!formula)
             return bb_err(BB_EUSAGE, "%s: width %d of '%s' must be a formula as text", sheet->where, i, key);
-        TRY(bb_sheet_count(sheet, formula, &width));
-        TRY(bb_sheet_set(sheet, "out", (double)width));
+        TRY(bb_model_file_count(sheet, formula, &width));
+        TRY(bb_model_file_set(sheet, "out", (double)width));
         p->width[p->n++] = (int64_t)width;
         if (i > 0) {
-            TRY(bb_sheet_count_at(sheet, sheet->root, "perceptron_parameters", &layer));
+            TRY(bb_model_file_count_at(sheet, sheet->root, "perceptron_parameters", &layer));
             *parameters += layer;
-            TRY(bb_sheet_number_at(sheet, sheet->root, "perceptron_flops", &layer_flops));
+            TRY(bb_model_file_number_at(sheet, sheet->root, "perceptron_flops", &layer_flops));
             *flops += layer_flops;
         }
-        TRY(bb_sheet_set(sheet, "in", (double)width));
+        TRY(bb_model_file_set(sheet, "in", (double)width));
     }
 out:
     return rc;
 }
 
-static int read_times(const struct bb_sheet *sheet, const char *key, double us[LAYERS])
+static int read_times(const struct bb_model_file *sheet, const char *key, double us[LAYERS])
 {
     json_t *times;
     int rc = bb_profile_object(sheet->root, key, sheet->where, &times);
@@ -91,50 +91,50 @@ static double parameters_of(const struct model *m, int tables)
     return (double)m->bottom + (double)m->top + (double)m->table * tables;
 }
 
-static int check_totals(const struct bb_sheet *sheet, const struct model *m)
+static int check_totals(const struct bb_model_file *sheet, const struct model *m)
 {
     json_t *totals;
     int rc;
 
     TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_sheet_total(sheet, totals, "parameters", parameters_of(m, m->tables)));
-    TRY(bb_sheet_total(sheet, totals, "bottom", (double)m->bottom));
-    TRY(bb_sheet_total(sheet, totals, "top", (double)m->top));
-    TRY(bb_sheet_total(sheet, totals, "exchange", (double)m->exchange));
+    TRY(bb_model_file_total(sheet, totals, "parameters", parameters_of(m, m->tables)));
+    TRY(bb_model_file_total(sheet, totals, "bottom", (double)m->bottom));
+    TRY(bb_model_file_total(sheet, totals, "top", (double)m->top));
+    TRY(bb_model_file_total(sheet, totals, "exchange", (double)m->exchange));
 out:
     return rc;
 }
 
 static int read_model(struct model *m)
 {
-    struct bb_sheet sheet;
+    struct bb_model_file sheet;
     int rc;
 
-    TRY(bb_sheet_open(&sheet, "dlrm", "recommendation"));
-    TRY(bb_sheet_shape(&sheet, "tables", &m->tables));
-    TRY(bb_sheet_shape(&sheet, "batch", &m->batch));
-    TRY(bb_sheet_shape(&sheet, "rows", &m->rows));
-    TRY(bb_sheet_shape(&sheet, "features", &m->features));
+    TRY(bb_model_file_open(&sheet, "dlrm", "recommendation"));
+    TRY(bb_model_file_shape(&sheet, "tables", &m->tables));
+    TRY(bb_model_file_shape(&sheet, "batch", &m->batch));
+    TRY(bb_model_file_shape(&sheet, "rows", &m->rows));
+    TRY(bb_model_file_shape(&sheet, "features", &m->features));
     TRY(read_perceptron(&sheet, "bottom", &m->layers[BOTTOM], &m->bottom, &m->forward_flops[BOTTOM]));
     TRY(read_perceptron(&sheet, "top", &m->layers[TOP], &m->top, &m->forward_flops[TOP]));
-    TRY(bb_sheet_number_at(&sheet, sheet.root, "interaction_flops", &m->forward_flops[INTERACTION]));
-    TRY(bb_sheet_count_at(&sheet, sheet.root, "exchange", &m->exchange));
-    TRY(bb_sheet_count_at(&sheet, sheet.root, "table_parameters", &m->table));
+    TRY(bb_model_file_number_at(&sheet, sheet.root, "interaction_flops", &m->forward_flops[INTERACTION]));
+    TRY(bb_model_file_count_at(&sheet, sheet.root, "exchange", &m->exchange));
+    TRY(bb_model_file_count_at(&sheet, sheet.root, "table_parameters", &m->table));
     TRY(read_times(&sheet, "forward_us", m->forward_us));
     TRY(read_times(&sheet, "backward_us", m->backward_us));
     TRY(check_totals(&sheet, m));
 out:
-    bb_sheet_close(&sheet);
+    bb_model_file_close(&sheet);
     return rc;
 }
 
-/* ---- the step -------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 struct recommender {
     const struct model *model;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    const struct bb_work *work[2][LAYERS]; /* [backward], NULL without real work */
+    const struct bb_kernel_list *work[2][LAYERS]; /* [backward], NULL without real work */
     struct bb_script script;
     struct bb_script_lane exchange, gradients;
     size_t per_peer;
@@ -147,7 +147,7 @@ static int64_t samples_of(const struct model *m)
     return m->batch / m->tables;
 }
 
-static bool perceptron_work(const struct recommender *r, enum layer layer, bool backward, struct bb_work *w)
+static bool perceptron_work(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
 {
     const struct perceptron *p = &r->model->layers[layer];
     int64_t rows = samples_of(r->model);
@@ -158,32 +158,32 @@ static bool perceptron_work(const struct recommender *r, enum layer layer, bool 
         enum bb_activation act = l < p->n - 1 || layer == BOTTOM ? BB_ACT_RELU : BB_ACT_NONE;
 
         if (backward && l == 1 && layer == BOTTOM) /* what goes in are data */
-            fits &= bb_work_dense_first_backward(w, rows, p->width[0], p->width[1], act, r->dtype);
+            fits &= bb_kernel_list_dense_first_backward(w, rows, p->width[0], p->width[1], act, r->dtype);
         else
-            fits &= bb_work_dense(w, rows, p->width[l - 1], p->width[l], act, r->dtype, backward);
+            fits &= bb_kernel_list_dense(w, rows, p->width[l - 1], p->width[l], act, r->dtype, backward);
     }
     return fits;
 }
 
 /* The table's rows of a batch; backward their gradients, brought into the order of the rows and added to them. */
-static bool embedding_work(const struct recommender *r, bool backward, struct bb_work *w)
+static bool embedding_work(const struct recommender *r, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = r->model;
     uint64_t batch = (uint64_t)m->batch, features = (uint64_t)m->features;
 
-    bb_work_embedding(w, batch, features, backward ? batch : (uint64_t)m->rows, r->dtype);
+    bb_kernel_list_embedding(w, batch, features, backward ? batch : (uint64_t)m->rows, r->dtype);
     if (backward)
-        bb_work_accumulate(w, batch * features, r->dtype);
+        bb_kernel_list_accumulate(w, batch * features, r->dtype);
     return true;
 }
 
-static bool layer_work(const struct recommender *r, enum layer layer, bool backward, struct bb_work *w)
+static bool layer_work(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
 {
     if (layer == EMBEDDING)
         return embedding_work(r, backward, w);
     if (layer == INTERACTION)
-        return bb_work_interaction(w, samples_of(r->model), r->model->tables + 1, r->model->features, r->dtype,
-                                   backward);
+        return bb_kernel_list_interaction(w, samples_of(r->model), r->model->tables + 1, r->model->features, r->dtype,
+                                          backward);
     return perceptron_work(r, layer, backward, w);
 }
 
@@ -199,13 +199,13 @@ static double flops_of(const struct recommender *r, enum layer layer, bool backw
 static int list_work(struct recommender *r)
 {
     for (int i = 0; i < 2 * LAYERS; i++) {
-        struct bb_work *w = bb_step_work(r->step);
+        struct bb_kernel_list *w = bb_step_work(r->step);
         enum layer layer = (enum layer)(i / 2);
         bool backward = i % 2;
 
         if (!w)
             return -BB_EFAIL;
-        if (!layer_work(r, layer, backward, w) || bb_work_flops(w) != flops_of(r, layer, backward))
+        if (!layer_work(r, layer, backward, w) || bb_kernel_list_flops(w) != flops_of(r, layer, backward))
             return bb_err(BB_EUSAGE, "%s: the products of %s are not its %.0f FLOPs", r->step->proxy,
                           layer_names[layer], flops_of(r, layer, backward));
         r->work[backward][layer] = w;

@@ -86,7 +86,7 @@ static const struct variant *variant_of(const char *proxy)
     return &variants[i];
 }
 
-/* ---- the model's file ------------------------------------------------------------------------------------------ */
+/* ---- the model's file ---- */
 
 struct kernel {
     const char *what, *work; /* work: "layer", "attention", "expert" */
@@ -99,7 +99,7 @@ struct gradient {
 };
 
 struct model {
-    struct bb_sheet sheet; /* keeps the texts */
+    struct bb_model_file sheet; /* keeps the texts */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MOST_KERNELS];
@@ -107,7 +107,7 @@ struct model {
     int n_kernels, n_gradients;
 };
 
-static int read_kernel(const struct bb_sheet *sheet, const json_t *object, struct kernel *k)
+static int read_kernel(const struct bb_model_file *sheet, const json_t *object, struct kernel *k)
 {
     int rc;
 
@@ -115,29 +115,29 @@ static int read_kernel(const struct bb_sheet *sheet, const json_t *object, struc
     TRY(bb_profile_string(object, "work", sheet->where, &k->work));
     TRY(bb_profile_number(object, "forward_us", sheet->where, 0, &k->forward_us));
     TRY(bb_profile_number(object, "backward_us", sheet->where, 0, &k->backward_us));
-    TRY(bb_sheet_number_at(sheet, object, "forward_flops", &k->forward_flops));
+    TRY(bb_model_file_number_at(sheet, object, "forward_flops", &k->forward_flops));
 out:
     return rc;
 }
 
-static int read_gradients(const struct bb_sheet *sheet, const json_t *part, struct model *m)
+static int read_gradients(const struct bb_model_file *sheet, const json_t *part, struct model *m)
 {
     const json_t *list;
     const char *formula;
     int rc;
 
-    TRY(bb_sheet_list(sheet, part, "gradients", -MOST_GRADIENTS, &list, &m->n_gradients));
+    TRY(bb_model_file_list(sheet, part, "gradients", -MOST_GRADIENTS, &list, &m->n_gradients));
     for (int g = 0; g < m->n_gradients; g++) {
         if (json_unpack(json_array_get(list, (size_t)g), "[ss]", &m->gradients[g].what, &formula))
             return bb_err(BB_EUSAGE, "%s: gradient %d must be [\"name\", \"formula\"]", sheet->where, g);
-        TRY(bb_sheet_count(sheet, formula, &m->gradients[g].count));
+        TRY(bb_model_file_count(sheet, formula, &m->gradients[g].count));
     }
 out:
     return rc;
 }
 
 /* What depends on how a layer is divided. */
-static int read_division(const struct bb_sheet *sheet, const struct division *d, struct model *m)
+static int read_division(const struct bb_model_file *sheet, const struct division *d, struct model *m)
 {
     const json_t *kernels;
     const char *width;
@@ -146,20 +146,20 @@ static int read_division(const struct bb_sheet *sheet, const struct division *d,
 
     TRY(bb_profile_object(sheet->root, d->key, sheet->where, &part));
     TRY(bb_profile_string(part, "width", sheet->where, &width));
-    TRY(bb_sheet_shape(sheet, width, &m->width));
-    TRY(bb_sheet_count_at(sheet, part, "exchange", &m->exchange));
+    TRY(bb_model_file_shape(sheet, width, &m->width));
+    TRY(bb_model_file_count_at(sheet, part, "exchange", &m->exchange));
     TRY(read_gradients(sheet, part, m));
     if (m->n_gradients != (d->gradient_group[1] ? 2 : 1))
         return bb_err(BB_EUSAGE, "%s: %d gradients of '%s', expected %d", sheet->where, m->n_gradients, d->key,
                       d->gradient_group[1] ? 2 : 1);
-    TRY(bb_sheet_list(sheet, part, "compute", -MOST_KERNELS, &kernels, &m->n_kernels));
+    TRY(bb_model_file_list(sheet, part, "compute", -MOST_KERNELS, &kernels, &m->n_kernels));
     for (int k = 0; k < m->n_kernels; k++)
         TRY(read_kernel(sheet, json_array_get(kernels, (size_t)k), &m->kernels[k]));
 out:
     return rc;
 }
 
-static int check_parameters(const struct bb_sheet *sheet, const json_t *totals, const struct model *m)
+static int check_parameters(const struct bb_model_file *sheet, const json_t *totals, const struct model *m)
 {
     const char *layers;
     json_t *given, *value;
@@ -167,55 +167,55 @@ static int check_parameters(const struct bb_sheet *sheet, const json_t *totals, 
 
     if (rc)
         return rc;
-    json_object_foreach(given, layers, value)
-        TRY(bb_sheet_same(sheet, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
+    json_object_foreach(given, layers, value) TRY(
+        bb_model_file_same(sheet, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
 out:
     return rc;
 }
 
-static int check_totals(const struct bb_sheet *sheet, const struct division *d, const struct model *m)
+static int check_totals(const struct bb_model_file *sheet, const struct division *d, const struct model *m)
 {
     size_t gradients[MOST_GRADIENTS] = {m->gradients[0].count, m->gradients[1].count};
     json_t *totals, *part;
     int rc;
 
     TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_sheet_total(sheet, totals, "message", (double)m->message));
+    TRY(bb_model_file_total(sheet, totals, "message", (double)m->message));
     TRY(check_parameters(sheet, totals, m));
     TRY(bb_profile_object(totals, d->key, sheet->where, &part));
-    TRY(bb_sheet_total(sheet, part, "exchange", (double)m->exchange));
-    TRY(bb_sheet_totals(sheet, part, "gradients", gradients, m->n_gradients));
+    TRY(bb_model_file_total(sheet, part, "exchange", (double)m->exchange));
+    TRY(bb_model_file_totals(sheet, part, "gradients", gradients, m->n_gradients));
 out:
     return rc;
 }
 
 static int read_model(const struct division *d, struct model *m)
 {
-    struct bb_sheet *sheet = &m->sheet;
+    struct bb_model_file *sheet = &m->sheet;
     double stages, scale;
     json_t *defaults;
     int rc;
 
     *m = (struct model){0};
-    TRY(bb_sheet_open(sheet, "gpt3", "layered_transformer"));
+    TRY(bb_model_file_open(sheet, "gpt3", "layered_transformer"));
     TRY(bb_profile_object(sheet->root, "defaults", sheet->where, &defaults));
     TRY(bb_profile_number(defaults, "stages", sheet->where, 2, &stages));
     TRY(bb_profile_number(defaults, "scale", sheet->where, 1, &scale));
     m->stages = (int)stages;
     m->scale = (int)scale;
-    TRY(bb_sheet_shape(sheet, "micro_batch", &m->micro_batch));
-    TRY(bb_sheet_shape(sheet, "h", &m->hidden));
-    TRY(bb_sheet_shape(sheet, "sequence", &m->sequence));
-    TRY(bb_sheet_shape(sheet, "heads", &m->heads));
-    TRY(bb_sheet_count_at(sheet, sheet->root, "message", &m->message));
-    TRY(bb_sheet_count_at(sheet, sheet->root, "layer_parameters", &m->layer_parameters));
+    TRY(bb_model_file_shape(sheet, "micro_batch", &m->micro_batch));
+    TRY(bb_model_file_shape(sheet, "h", &m->hidden));
+    TRY(bb_model_file_shape(sheet, "sequence", &m->sequence));
+    TRY(bb_model_file_shape(sheet, "heads", &m->heads));
+    TRY(bb_model_file_count_at(sheet, sheet->root, "message", &m->message));
+    TRY(bb_model_file_count_at(sheet, sheet->root, "layer_parameters", &m->layer_parameters));
     TRY(read_division(sheet, d, m));
     TRY(check_totals(sheet, d, m));
 out:
     return rc;
 }
 
-/* ---- what the command line means ------------------------------------------------------------------------------- */
+/* ---- what the command line means ---- */
 
 static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
@@ -224,9 +224,9 @@ static int read_numbers(struct bb_proxy_config *c, const char *const *words, int
     if (n > 2)
         return bb_err(BB_EUSAGE, "%s: %d numbers, expected STAGES or STAGES SCALE, such as '%s %s'", c->proxy, n,
                       words[0], words[1]);
-    TRY(bb_words_number(c, words[0], "stages", c->stages, &c->stages));
+    TRY(bb_args_number(c, words[0], "stages", c->stages, &c->stages));
     if (n == 2)
-        TRY(bb_words_number(c, words[1], "micro-batches per stage", c->scale, &c->scale));
+        TRY(bb_args_number(c, words[1], "micro-batches per stage", c->scale, &c->scale));
 out:
     return rc;
 }
@@ -261,7 +261,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     c->layers = c->stages;
     TRY(settle_micro_batches(c, m.scale));
 out:
-    bb_sheet_close(&m.sheet);
+    bb_model_file_close(&m.sheet);
     return rc;
 }
 
@@ -285,7 +285,7 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
     return bb_refuse_ranks(c, (int)unit, why);
 }
 
-/* ---- the program of one role ----------------------------------------------------------------------------------- */
+/* ---- the program of one role ---- */
 
 /* Where a stage stands: what lies before and behind it. For one_pipe_step: FIRST stands for even, LAST for odd. */
 enum stage_kind { FIRST, MIDDLE, LAST };
@@ -300,27 +300,27 @@ struct pipeline {
     struct bb_script script;
     struct bb_script_lane pp[2], gradients[MOST_GRADIENTS];
     struct bb_pair pair;
-    const struct bb_work *work[2][MOST_KERNELS]; /* [backward], NULL without real work       */
-    const struct bb_work *accumulate;            /* the same of a stage's gradients, once     */
+    const struct bb_kernel_list *work[2][MOST_KERNELS]; /* [backward], NULL without real work       */
+    const struct bb_kernel_list *accumulate;            /* the same of a stage's gradients, once     */
 };
 
-/* ---- real work ------------------------------------------------------------------------------------------------- */
+/* ---- real work ---- */
 
 /* The tokens of a rank sorted by expert, its expert's perceptron, and back. */
-static bool expert_work(const struct model *m, const struct bb_transformer *t, bool backward, struct bb_work *w)
+static bool expert_work(const struct model *m, const struct bb_transformer *t, bool backward, struct bb_kernel_list *w)
 {
     const uint64_t tokens = (uint64_t)(t->batch * t->sequence), hidden = (uint64_t)t->hidden;
     struct bb_transformer own = *t;
     bool fits;
 
     own.ffn = t->ffn / m->width;
-    bb_work_permute(w, tokens, hidden, 1, t->dtype);
-    fits = t->ffn % m->width == 0 && bb_work_perceptron(w, &own, backward);
-    bb_work_unpermute(w, tokens, hidden, 1, t->dtype);
+    bb_kernel_list_permute(w, tokens, hidden, 1, t->dtype);
+    fits = t->ffn % m->width == 0 && bb_kernel_list_perceptron(w, &own, backward);
+    bb_kernel_list_unpermute(w, tokens, hidden, 1, t->dtype);
     return fits;
 }
 
-static bool kernel_work(const struct pipeline *b, const struct kernel *k, bool backward, struct bb_work *w)
+static bool kernel_work(const struct pipeline *b, const struct kernel *k, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = b->model;
     const struct bb_transformer t = {.hidden = m->hidden,
@@ -332,9 +332,9 @@ static bool kernel_work(const struct pipeline *b, const struct kernel *k, bool b
                                      .dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype)};
 
     if (strcmp(k->work, "layer") == 0)
-        return bb_work_transformer(w, &t, backward);
+        return bb_kernel_list_transformer(w, &t, backward);
     if (strcmp(k->work, "attention") == 0)
-        return bb_work_attention(w, &t, backward);
+        return bb_kernel_list_attention(w, &t, backward);
     return strcmp(k->work, "expert") == 0 && expert_work(m, &t, backward, w);
 }
 
@@ -343,12 +343,12 @@ static int list_work(struct pipeline *b)
 {
     for (int i = 0; i < 2 * b->model->n_kernels; i++) {
         const struct kernel *k = &b->model->kernels[i / 2];
-        struct bb_work *w = bb_step_work(b->step);
+        struct bb_kernel_list *w = bb_step_work(b->step);
         int backward = i % 2;
 
         if (!w)
             return -BB_EFAIL;
-        if (!kernel_work(b, k, backward, w) || bb_work_flops(w) != (1 + backward) * k->forward_flops)
+        if (!kernel_work(b, k, backward, w) || bb_kernel_list_flops(w) != (1 + backward) * k->forward_flops)
             return bb_err(BB_EUSAGE, "%s: the products of '%s' are not its %.0f FLOPs", b->config->proxy, k->what,
                           (1 + backward) * k->forward_flops);
         b->work[backward][i / 2] = w;
@@ -359,15 +359,15 @@ static int list_work(struct pipeline *b)
 /* All gradients of a stage, as the gradients phase has them, added to those of the micro-batches before. */
 static int list_accumulation(struct pipeline *b)
 {
-    struct bb_work *w = bb_step_work(b->step);
+    struct bb_kernel_list *w = bb_step_work(b->step);
 
     for (int g = 0; w && g < b->model->n_gradients; g++)
-        bb_work_accumulate(w, b->model->gradients[g].count, (enum bb_dtype_id)bb_dtype_find(b->config->dtype));
+        bb_kernel_list_accumulate(w, b->model->gradients[g].count, (enum bb_dtype_id)bb_dtype_find(b->config->dtype));
     b->accumulate = w;
     return w ? 0 : -BB_EFAIL;
 }
 
-/* ---- its compute ----------------------------------------------------------------------------------------------- */
+/* ---- its compute ---- */
 
 static double scale_of(const struct pipeline *b, bool forward)
 {
@@ -515,7 +515,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, const char *name
     return bb_script_result(s);
 }
 
-/* ---- the step -------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -590,7 +590,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     }
     TRY(build_roles(&b));
 out:
-    bb_sheet_close(&m.sheet);
+    bb_model_file_close(&m.sheet);
     return rc;
 }
 

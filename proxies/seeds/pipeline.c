@@ -45,9 +45,9 @@ struct pipeline {
     struct bb_step *step;
     enum bb_dtype_id dtype;
     int stage_layers, replicas, comm_pp, comm_dp;
-    bool computes;                 /* timed or real */
-    const struct bb_work *work[2]; /* real: of one layer, forward and backward */
-    const struct bb_work *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
+    bool computes;                        /* timed or real */
+    const struct bb_kernel_list *work[2]; /* real: of one layer, forward and backward */
+    const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
 
     struct bb_program *program;
@@ -56,7 +56,7 @@ struct pipeline {
     int send[2], recv[2], pairs;
 };
 
-/* ---- what the command line means ------------------------------------------------------------------------------- */
+/* ---- what the command line means ---- */
 
 static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
@@ -66,10 +66,10 @@ static int read_numbers(struct bb_proxy_config *c, const char *const *words, int
         return bb_err(BB_EUSAGE,
                       "%s: %d number%s, expected LAYERS STAGES or LAYERS STAGES MICRO_BATCHES, such as '%s %s%s'",
                       c->proxy, n, n == 1 ? "" : "s", words[0], n > 1 ? words[1] : "4", n > 3 ? " 8" : "");
-    TRY(bb_words_number(c, words[0], "layers", c->layers, &c->layers));
-    TRY(bb_words_number(c, words[1], "stages", c->stages, &c->stages));
+    TRY(bb_args_number(c, words[0], "layers", c->layers, &c->layers));
+    TRY(bb_args_number(c, words[1], "stages", c->stages, &c->stages));
     if (n == 3)
-        TRY(bb_words_number(c, words[2], "micro-batches", c->micro_batches, &c->micro_batches));
+        TRY(bb_args_number(c, words[2], "micro-batches", c->micro_batches, &c->micro_batches));
 out:
     return rc;
 }
@@ -110,7 +110,7 @@ static int refuse_layout(const struct bb_proxy_config *c)
     return bb_refuse_ranks(c, s, "stages");
 }
 
-/* ---- the parts of one role's program --------------------------------------------------------------------------- */
+/* ---- the parts of one role's program ---- */
 
 static struct bb_part part_of(const struct pipeline *b, int stream, int comm, enum bb_phase phase, int i)
 {
@@ -127,7 +127,7 @@ static int compute(const struct pipeline *b, enum bb_phase phase, int i, int src
 {
     struct bb_part part = part_of(b, 0, BB_NONE, phase, i);
     bool forward = phase == BB_PHASE_FORWARD;
-    const struct bb_work *work = b->work[!forward];
+    const struct bb_kernel_list *work = b->work[!forward];
     double us = forward ? b->config->forward_us : b->config->backward_us;
     double flops = (forward ? 1 : 2) * b->model->forward_flops;
 
@@ -161,7 +161,7 @@ out:
 }
 
 /* The same work on every layer of the stage: those that are like the others at once. */
-static int each_layer(const struct pipeline *b, struct bb_part part, const struct bb_work *const works[],
+static int each_layer(const struct pipeline *b, struct bb_part part, const struct bb_kernel_list *const works[],
                       const char *const what[])
 {
     const int after = b->stream_dp ? bb_program_last(b->program, b->stream_dp) : BB_NONE;
@@ -283,7 +283,7 @@ out:
     return rc;
 }
 
-/* ---- the step -------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -337,12 +337,12 @@ static int describe(struct pipeline *b)
 static int list_training(struct pipeline *b)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
-        struct bb_work *sum = bb_step_work(b->step), *update = bb_step_work(b->step);
+        struct bb_kernel_list *sum = bb_step_work(b->step), *update = bb_step_work(b->step);
 
         if (!sum || !update)
             return -BB_EFAIL;
-        bb_work_accumulate(sum, b->model->layer[kind].count, b->dtype);
-        bb_work_optimizer(update, BB_PASS_ADAM, b->model->layer[kind].count, b->dtype);
+        bb_kernel_list_accumulate(sum, b->model->layer[kind].count, b->dtype);
+        bb_kernel_list_optimizer(update, BB_PASS_ADAM, b->model->layer[kind].count, b->dtype);
         b->accumulate[kind] = sum;
         b->update[kind] = update;
     }
@@ -362,11 +362,12 @@ static int list_work(struct pipeline *b)
                                      .dtype = b->dtype};
 
     for (int backward = 0; backward < 2; backward++) {
-        struct bb_work *work = bb_step_work(b->step);
+        struct bb_kernel_list *work = bb_step_work(b->step);
 
         if (!work)
             return -BB_EFAIL;
-        if (!bb_work_transformer(work, &t, backward) || bb_work_flops(work) != (1 + backward) * m->forward_flops)
+        if (!bb_kernel_list_transformer(work, &t, backward) ||
+            bb_kernel_list_flops(work) != (1 + backward) * m->forward_flops)
             return bb_err(BB_EUSAGE, "%s: the products of a layer with %d heads do not have its %.0f FLOPs",
                           b->config->proxy, m->heads, m->forward_flops);
         b->work[backward] = work;

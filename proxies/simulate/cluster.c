@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- reading: a row per number ---------------------------------------------------------------------------------- */
+/* ---- reading: a row per number ---- */
 
 struct field {
     const char *object, *key; /* object: NULL at the top */
@@ -109,7 +109,7 @@ out:
     return rc;
 }
 
-/* ---- durations -------------------------------------------------------------------------------------------------- */
+/* ---- durations ---- */
 
 const struct bb_link *bb_cluster_link(const struct bb_cluster *c, bool one_node)
 {
@@ -139,7 +139,7 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
                                   : c->tflops_float32;
 }
 
-static int64_t item_ns(const struct bb_cluster *c, const struct bb_work_item *item)
+static int64_t item_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     double ns = item->is_pass ? (double)bb_pass_bytes(&item->pass) / c->memory_gbps
                               : bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 /* The messages of one rank in one direction to or from one peer, in order, whatever words its program uses for it. */
 struct messages {
@@ -21,15 +21,15 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static int collect(const struct bb_machine *m, int rank, int comm, int peer, bool sends, struct messages *out)
+static int collect(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
 {
-    const struct bb_shape *s = &m->shapes[m->step->role_of[rank]];
+    const struct bb_task_graph *s = &m->shapes[m->step->role_of[rank]];
     struct bb_meaning meaning = bb_meaning(&m->step->layout, s, comm, rank, peer);
     int parts = 0;
 
     *out = (struct messages){0};
     for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;) {
-        const struct bb_contact *contact = &s->contacts[c];
+        const struct bb_channel *contact = &s->contacts[c];
         int n = sends ? contact->n_sends : contact->n_recvs, *bigger;
 
         if (n == 0)
@@ -47,7 +47,7 @@ static int collect(const struct bb_machine *m, int rank, int comm, int peer, boo
     return 0;
 }
 
-static const struct bb_op *op_at(const struct bb_machine *m, int rank, int op)
+static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
 {
     return &m->shapes[m->step->role_of[rank]].program->ops[op];
 }
@@ -58,7 +58,7 @@ struct channel {
     const struct messages *sends, *recvs;
 };
 
-static void compare_channel(const struct bb_machine *m, const struct channel *ch, struct bb_faults *faults)
+static void compare_channel(const struct bb_sim *m, const struct channel *ch, struct bb_faults *faults)
 {
     const char *comm = m->step->layout.comms[ch->comm].name;
     int both = ch->sends->n < ch->recvs->n ? ch->sends->n : ch->recvs->n;
@@ -86,8 +86,7 @@ static void compare_channel(const struct bb_machine *m, const struct channel *ch
                  ch->to, ch->recvs->n, ch->from, comm, both, ch->recvs->op[both], ch->to);
 }
 
-static void marry(struct bb_machine *m, int class_id, const struct messages *mine, int peer,
-                  const struct messages *theirs)
+static void marry(struct bb_sim *m, int class_id, const struct messages *mine, int peer, const struct messages *theirs)
 {
     for (int k = 0; k < mine->n && k < theirs->n; k++) {
         m->mate_class[m->op_base[class_id] + mine->op[k]] = m->classes.of[peer];
@@ -97,7 +96,7 @@ static void marry(struct bb_machine *m, int class_id, const struct messages *min
 
 /* All messages between a rank and one of its peers. A channel is reported from its sender's side; from the receiver's
  * only when the sender knows nothing of it. */
-static int pair_with(struct bb_machine *m, int class_id, int comm, int peer, struct bb_faults *faults)
+static int pair_with(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id], rc;
     struct messages sends = {0}, recvs = {0}, their_sends = {0}, their_recvs = {0};
@@ -121,7 +120,7 @@ out:
 }
 
 /* Whether a rank's contact is the first of its words for that peer. */
-static bool is_first(const struct bb_machine *m, const struct bb_shape *s, int contact, int rank, int peer)
+static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int contact, int rank, int peer)
 {
     struct bb_meaning meaning = bb_meaning(&m->step->layout, s, s->contacts[contact].comm, rank, peer);
 
@@ -131,14 +130,14 @@ static bool is_first(const struct bb_machine *m, const struct bb_shape *s, int c
     return true;
 }
 
-static int pair_class(struct bb_machine *m, int class_id, struct bb_faults *faults)
+static int pair_class(struct bb_sim *m, int class_id, struct bb_faults *faults)
 {
     const struct bb_layout *l = &m->step->layout;
-    const struct bb_shape *s = bb_machine_shape(m, class_id);
+    const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
     int rank = m->classes.rank[class_id], rc = 0;
 
     for (int c = 0; c < s->n_contacts; c++) {
-        int peer = bb_contact_rank(l, &s->contacts[c], rank);
+        int peer = bb_channel_rank(l, &s->contacts[c], rank);
 
         if (is_first(m, s, c, rank, peer))
             TRY(pair_with(m, class_id, s->contacts[c].comm, peer, faults));
@@ -147,22 +146,22 @@ out:
     return rc;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------------- */
+/* ---- collectives ---- */
 
-static bool same_node(const struct bb_machine *m, int a, int b)
+static bool same_node(const struct bb_sim *m, int a, int b)
 {
     return !m->cluster || a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
 }
 
 /* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this meeting.
  */
-static int gather_members(struct bb_machine *m, int comm, int rank, int *seen, struct bb_meeting *meeting)
+static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *meeting)
 {
     const struct bb_layout *l = &m->step->layout;
     int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
     struct bb_member *bigger;
 
-    *meeting = (struct bb_meeting){.comm = comm, .size = size, .first = m->n_members, .one_node = true};
+    *meeting = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members, .one_node = true};
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
@@ -181,7 +180,7 @@ static int gather_members(struct bb_machine *m, int comm, int rank, int *seen, s
 }
 
 /* "all_reduce of 5 float sum, root 0": what all members must agree on. */
-static const char *collective_text(const struct bb_machine *m, const struct bb_op *op, int rank, char text[128])
+static const char *collective_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
     int length = snprintf(text, 128, "%s of %zu %s", coll->name, op->count, bb_dtypes[op->dtype].name), n;
@@ -195,22 +194,22 @@ static const char *collective_text(const struct bb_machine *m, const struct bb_o
     return text;
 }
 
-static const struct bb_op *collective_at(const struct bb_machine *m, const struct bb_member *member, int comm, int k,
+static const struct bb_op *collective_at(const struct bb_sim *m, const struct bb_member *member, int comm, int k,
                                          int *op)
 {
-    const struct bb_shape *s = bb_machine_shape(m, member->class_id);
+    const struct bb_task_graph *s = bb_sim_task_graph(m, member->class_id);
 
     *op = s->units[s->collectives[comm][k]].first;
     return &s->program->ops[*op];
 }
 
-static int collectives_of(const struct bb_machine *m, const struct bb_member *member, int comm)
+static int collectives_of(const struct bb_sim *m, const struct bb_member *member, int comm)
 {
-    return bb_machine_shape(m, member->class_id)->n_collectives[comm];
+    return bb_sim_task_graph(m, member->class_id)->n_collectives[comm];
 }
 
 /* Check 1 between two members: the texts say all that must be equal, so they are what is compared. */
-static void compare_members(const struct bb_machine *m, int comm, const struct bb_member *a, const struct bb_member *b,
+static void compare_members(const struct bb_sim *m, int comm, const struct bb_member *a, const struct bb_member *b,
                             struct bb_faults *faults)
 {
     int n_a = collectives_of(m, a, comm), n_b = collectives_of(m, b, comm), both = n_a < n_b ? n_a : n_b, op_a, op_b;
@@ -233,7 +232,7 @@ static void compare_members(const struct bb_machine *m, int comm, const struct b
     }
 }
 
-static void settle_meeting(struct bb_machine *m, struct bb_meeting *meeting, struct bb_faults *faults)
+static void settle_meeting(struct bb_sim *m, struct bb_rendezvous *meeting, struct bb_faults *faults)
 {
     const struct bb_member *members = &m->members[meeting->first];
     const int n_comms = m->step->layout.n_comms;
@@ -250,15 +249,15 @@ static void settle_meeting(struct bb_machine *m, struct bb_meeting *meeting, str
     m->n_gatherings += meeting->collectives;
 }
 
-static int call_meetings(struct bb_machine *m, int comm, struct bb_faults *faults)
+static int call_meetings(struct bb_sim *m, int comm, struct bb_faults *faults)
 {
     const int n_comms = m->step->layout.n_comms;
     int *seen = calloc((size_t)m->classes.n + 1, sizeof(int)), rc = seen ? 0 : -BB_EFAIL;
 
     for (int c = 0; c < m->classes.n && !rc; c++) {
-        struct bb_meeting *bigger;
+        struct bb_rendezvous *bigger;
 
-        if (m->meeting_of[c * n_comms + comm] != BB_NONE || bb_machine_shape(m, c)->n_collectives[comm] == 0)
+        if (m->meeting_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
             continue;
         bigger = realloc(m->meetings, sizeof(*bigger) * (size_t)(m->n_meetings + 1));
         TRY(bigger ? 0 : -BB_EFAIL);
@@ -272,9 +271,9 @@ out:
     return rc;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
-static int make_shapes(struct bb_machine *m)
+static int make_shapes(struct bb_sim *m)
 {
     int rc = 0;
 
@@ -282,12 +281,12 @@ static int make_shapes(struct bb_machine *m)
     if (!m->shapes)
         return bb_err(BB_EFAIL, "out of memory for the roles of a step");
     for (int r = 0; r < m->step->n_roles; r++)
-        TRY(bb_shape_init(&m->shapes[r], &m->step->roles[r].program));
+        TRY(bb_task_graph_init(&m->shapes[r], &m->step->roles[r].program));
 out:
     return rc;
 }
 
-static int make_room(struct bb_machine *m)
+static int make_room(struct bb_sim *m)
 {
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
@@ -298,8 +297,8 @@ static int make_room(struct bb_machine *m)
     if (!m->op_base || !m->unit_base || !m->meeting_of)
         return bb_err(BB_EFAIL, "out of memory for the classes of a step");
     for (int c = 0; c < n; c++) {
-        m->op_base[c + 1] = m->op_base[c] + (int)bb_machine_shape(m, c)->program->n_ops;
-        m->unit_base[c + 1] = m->unit_base[c] + bb_machine_shape(m, c)->n_units;
+        m->op_base[c + 1] = m->op_base[c] + (int)bb_sim_task_graph(m, c)->program->n_ops;
+        m->unit_base[c + 1] = m->unit_base[c] + bb_sim_task_graph(m, c)->n_units;
     }
     ops = (size_t)m->op_base[n];
     m->mate_class = calloc(ops + 1, sizeof(int));
@@ -313,14 +312,14 @@ static int make_room(struct bb_machine *m)
     return 0;
 }
 
-int bb_machine_init(struct bb_machine *m, const struct bb_step *step, const struct bb_cluster *cluster,
-                    struct bb_faults *faults)
+int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
+                struct bb_faults *faults)
 {
     int rc;
 
-    *m = (struct bb_machine){.step = step, .cluster = cluster};
+    *m = (struct bb_sim){.step = step, .cluster = cluster};
     TRY(make_shapes(m));
-    TRY(bb_classes_init(&m->classes, step, m->shapes, cluster ? cluster->gpus_per_node : 0, faults));
+    TRY(bb_rank_classes_init(&m->classes, step, m->shapes, cluster ? cluster->gpus_per_node : 0, faults));
     TRY(make_room(m));
     for (int c = 0; c < m->classes.n; c++)
         TRY(pair_class(m, c, faults));
@@ -328,15 +327,15 @@ int bb_machine_init(struct bb_machine *m, const struct bb_step *step, const stru
         TRY(call_meetings(m, comm, faults));
     return 0;
 out:
-    bb_machine_release(m);
+    bb_sim_release(m);
     return rc;
 }
 
-void bb_machine_release(struct bb_machine *m)
+void bb_sim_release(struct bb_sim *m)
 {
     for (int r = 0; m->shapes && r < m->step->n_roles; r++)
-        bb_shape_release(&m->shapes[r]);
-    bb_classes_release(&m->classes);
+        bb_task_graph_release(&m->shapes[r]);
+    bb_rank_classes_release(&m->classes);
     free(m->shapes);
     free(m->op_base);
     free(m->unit_base);
@@ -345,5 +344,5 @@ void bb_machine_release(struct bb_machine *m)
     free(m->meeting_of);
     free(m->meetings);
     free(m->members);
-    *m = (struct bb_machine){0};
+    *m = (struct bb_sim){0};
 }

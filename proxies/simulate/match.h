@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 /* The ranks of one communicator instance that run collectives together, one of each class. */
-struct bb_meeting {
+struct bb_rendezvous {
     int comm, size;        /* size: members of the communicator                  */
     int first, n;          /* machine.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
@@ -29,21 +29,21 @@ struct bb_member {
     int class_id, rank; /* rank: the member itself, for messages */
 };
 
-struct bb_machine {
+struct bb_sim {
     const struct bb_step *step;
     const struct bb_cluster *cluster; /* NULL: no times */
-    struct bb_shape *shapes;          /* [n_roles]      */
-    struct bb_classes classes;
+    struct bb_task_graph *shapes;     /* [n_roles]      */
+    struct bb_rank_classes classes;
     int *op_base, *unit_base;  /* [classes + 1] where the operations and units of a class begin */
     int *mate_class, *mate_op; /* [all operations] the other side of a message, BB_NONE: nobody */
     int *meeting_of;           /* [classes][n_comms], BB_NONE: none                             */
-    struct bb_meeting *meetings;
+    struct bb_rendezvous *meetings;
     struct bb_member *members;
     int n_meetings, n_members, n_gatherings;
 };
 
 /* What became of each unit: unit_base[class] + unit. */
-struct bb_course {
+struct bb_sim_run {
     bool serialised;
     int *before; /* units that it still waits for                           */
     int *open;   /* messages of it that have not met                        */
@@ -58,19 +58,19 @@ struct bb_course {
 };
 
 /*
- * bb_machine_init - prepares the step; what does not match (checks 1 and 2) goes to faults. cluster: whose times and
- * nodes count, NULL for neither. With faults of place (see bb_classes_init) there is nothing to run: m->classes.n == 0.
+ * bb_sim_init - prepares the step; what does not match (checks 1 and 2) goes to faults. cluster: whose times and
+ * nodes count, NULL for neither. With faults of place (see bb_rank_classes_init) there is nothing to run: m->classes.n == 0.
  */
-int bb_machine_init(struct bb_machine *m, const struct bb_step *step, const struct bb_cluster *cluster,
-                    struct bb_faults *faults) BB_MUST_CHECK;
-void bb_machine_release(struct bb_machine *m);
+int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
+                struct bb_faults *faults) BB_MUST_CHECK;
+void bb_sim_release(struct bb_sim *m);
 
-/* bb_machine_run - execute. serialised: the units of a rank one after another in issue order. All units ended:
+/* bb_simulate - execute. serialised: the units of a rank one after another in issue order. All units ended:
  * course->n_ended == unit_base[classes.n]. */
-int bb_machine_run(const struct bb_machine *m, bool serialised, struct bb_course *course) BB_MUST_CHECK;
-void bb_course_release(struct bb_course *course);
+int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *course) BB_MUST_CHECK;
+void bb_sim_run_release(struct bb_sim_run *course);
 
-static inline const struct bb_shape *bb_machine_shape(const struct bb_machine *m, int class_id)
+static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {
     return &m->shapes[m->step->role_of[m->classes.rank[class_id]]];
 }

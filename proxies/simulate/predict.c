@@ -18,11 +18,11 @@ static void release_spans(struct spans *s)
         bb_spans_release(&s->group[g]);
 }
 
-static int add_unit(const struct bb_machine *m, const struct bb_unit *u, struct spans *s, int64_t begin, int64_t end)
+static int add_unit(const struct bb_sim *m, const struct bb_task *u, struct spans *s, int64_t begin, int64_t end)
 {
     int rc;
 
-    if (u->kind == BB_UNIT_COMPUTE)
+    if (u->kind == BB_TASK_COMPUTE)
         return bb_spans_add(&s->compute, begin, end);
     TRY(bb_spans_add(&s->comm, begin, end));
     TRY(bb_spans_add(&s->group[m->step->layout.comms[u->comm].group], begin, end));
@@ -54,10 +54,10 @@ static void weigh(const struct bb_step *step, struct bb_predicted_rank *r)
         r->groups[g].bus_bytes += fmax(sent[g], received[g]);
 }
 
-static int read_class(const struct bb_machine *m, const struct bb_course *course, int class_id,
+static int read_class(const struct bb_sim *m, const struct bb_sim_run *course, int class_id,
                       struct bb_predicted_rank *r)
 {
-    const struct bb_shape *shape = bb_machine_shape(m, class_id);
+    const struct bb_task_graph *shape = bb_sim_task_graph(m, class_id);
     int64_t step_ns = course->issued_ns[class_id];
     struct bb_overlap group;
     struct spans s = {0};
@@ -83,11 +83,11 @@ out:
 }
 
 /* Executes with times; a step that cannot end is refused. */
-static int run(struct bb_machine *m, struct bb_course *course, const struct bb_step *step,
+static int run(struct bb_sim *m, struct bb_sim_run *course, const struct bb_step *step,
                const struct bb_cluster *cluster)
 {
     struct bb_faults faults = {0};
-    int rc = bb_machine_init(m, step, cluster, &faults), found = faults.n;
+    int rc = bb_sim_init(m, step, cluster, &faults), found = faults.n;
 
     bb_faults_release(&faults);
     if (rc)
@@ -95,13 +95,13 @@ static int run(struct bb_machine *m, struct bb_course *course, const struct bb_s
     if (found > 0 || m->classes.n == 0)
         rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
     if (rc == 0)
-        rc = bb_machine_run(m, false, course);
+        rc = bb_simulate(m, false, course);
     if (rc == 0 && course->n_ended < m->unit_base[m->classes.n])
         rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", step->proxy);
     return rc;
 }
 
-static int read_all(const struct bb_machine *m, const struct bb_course *course, struct bb_prediction *out)
+static int read_all(const struct bb_sim *m, const struct bb_sim_run *course, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
     int rc = 0;
@@ -124,24 +124,24 @@ out:
 
 static int predict_whole(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
-    struct bb_course course = {0};
-    struct bb_machine m;
+    struct bb_sim_run course = {0};
+    struct bb_sim m;
     int rc;
 
     TRY(run(&m, &course, step, cluster));
     TRY(read_all(&m, &course, out));
 out:
-    bb_course_release(&course);
-    bb_machine_release(&m);
+    bb_sim_run_release(&course);
+    bb_sim_release(&m);
     return rc;
 }
 
-/* ---- every operation --------------------------------------------------------------------------------------------- */
+/* ---- every operation ---- */
 
-static void read_rank(const struct bb_machine *m, const struct bb_course *course, struct bb_timeline *t, int i)
+static void read_rank(const struct bb_sim *m, const struct bb_sim_run *course, struct bb_timeline *t, int i)
 {
     const int class_id = m->classes.of[t->ranks[i]];
-    const struct bb_shape *shape = bb_machine_shape(m, class_id);
+    const struct bb_task_graph *shape = bb_sim_task_graph(m, class_id);
 
     t->step_ns[i] = course->issued_ns[class_id];
     for (size_t op = 0; op < shape->program->n_ops; op++) {
@@ -154,20 +154,20 @@ static void read_rank(const struct bb_machine *m, const struct bb_course *course
 
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_timeline *t)
 {
-    struct bb_course course = {0};
-    struct bb_machine m;
+    struct bb_sim_run course = {0};
+    struct bb_sim m;
     int rc;
 
     TRY(run(&m, &course, step, cluster));
     for (int i = 0; i < t->n; i++)
         read_rank(&m, &course, t, i);
 out:
-    bb_course_release(&course);
-    bb_machine_release(&m);
+    bb_sim_run_release(&course);
+    bb_sim_release(&m);
     return rc;
 }
 
-/* ---- half of the step alone -------------------------------------------------------------------------------------- */
+/* ---- half of the step alone ---- */
 
 static bool has(const struct bb_step *step, bool comm)
 {

@@ -7,7 +7,7 @@
 #define WORK_LIMIT   60000000L /* rank-rounds; beyond it every rank is a class of its own */
 #define ROUNDS_BLIND 8         /* then places in communicators are told apart as well     */
 
-/* ---- places ---------------------------------------------------------------------------------------------------- */
+/* ---- places ---- */
 
 int bb_comm_size(const struct bb_layout *l, int comm)
 {
@@ -24,7 +24,7 @@ int bb_comm_index(const struct bb_layout *l, int comm, int rank)
     return bb_group_index(l, l->comms[comm].group, rank);
 }
 
-int bb_contact_rank(const struct bb_layout *l, const struct bb_contact *contact, int rank)
+int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *contact, int rank)
 {
     int group = l->comms[contact->comm].group, index = bb_group_index(l, group, rank);
     const struct bb_op op = {.peer = contact->peer, .peer_kind = contact->peer_kind};
@@ -32,7 +32,7 @@ int bb_contact_rank(const struct bb_layout *l, const struct bb_contact *contact,
     return bb_group_member(l, group, bb_group_instance(l, group, rank), bb_op_peer(&op, index, l->groups[group].size));
 }
 
-struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_shape *shape, int comm, int from, int to)
+struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *shape, int comm, int from, int to)
 {
     int n = bb_comm_size(l, comm), place = bb_comm_index(l, comm, to);
     long long away = (long long)place - bb_comm_index(l, comm, from), least = shape->least_offset[comm];
@@ -46,19 +46,20 @@ int bb_meaning_next(struct bb_meaning *m)
     int c = BB_NONE;
 
     if (m->absolute != BB_NONE)
-        c = bb_shape_contact(m->shape, m->comm, BB_PEER_ABSOLUTE, m->absolute);
+        c = bb_task_graph_channel(m->shape, m->comm, BB_PEER_ABSOLUTE, m->absolute);
     m->absolute = BB_NONE;
     for (; c == BB_NONE && m->offset <= m->shape->most_offset[m->comm]; m->offset += m->size)
-        c = bb_shape_contact(m->shape, m->comm, BB_PEER_OFFSET, (int)m->offset);
+        c = bb_task_graph_channel(m->shape, m->comm, BB_PEER_OFFSET, (int)m->offset);
     return c;
 }
 
-static bool peer_exists(const struct bb_layout *l, const struct bb_contact *c)
+static bool peer_exists(const struct bb_layout *l, const struct bb_channel *c)
 {
     return c->peer_kind == BB_PEER_OFFSET || (c->peer >= 0 && c->peer < bb_comm_size(l, c->comm));
 }
 
-static void check_place(const struct bb_step *step, const struct bb_shape *shape, int rank, struct bb_faults *faults)
+static void check_place(const struct bb_step *step, const struct bb_task_graph *shape, int rank,
+                        struct bb_faults *faults)
 {
     const struct bb_layout *l = &step->layout;
 
@@ -73,11 +74,11 @@ static void check_place(const struct bb_step *step, const struct bb_shape *shape
                      bb_comm_size(l, shape->contacts[c].comm) - 1);
 }
 
-/* ---- colours --------------------------------------------------------------------------------------------------- */
+/* ---- colours ---- */
 
 struct painting {
     const struct bb_step *step;
-    const struct bb_shape *shapes;
+    const struct bb_task_graph *shapes;
     int gpus_per_node;
     bool collective[BB_MAX_COMMS]; /* somebody runs collectives on it            */
     size_t *first_edge;            /* [ranks + 1]                                */
@@ -98,7 +99,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return x ^ (x >> 31);
 }
 
-static const struct bb_shape *shape_of(const struct painting *p, int rank)
+static const struct bb_task_graph *shape_of(const struct painting *p, int rank)
 {
     return &p->shapes[p->step->role_of[rank]];
 }
@@ -121,10 +122,10 @@ static uint64_t contacts_meaning(const struct painting *p, int from, int comm, i
 
 static void lay_edges(struct painting *p, int rank, size_t edge)
 {
-    const struct bb_shape *s = shape_of(p, rank);
+    const struct bb_task_graph *s = shape_of(p, rank);
 
     for (int c = 0; c < s->n_contacts; c++, edge++) {
-        int comm = s->contacts[c].comm, peer = bb_contact_rank(&p->step->layout, &s->contacts[c], rank);
+        int comm = s->contacts[c].comm, peer = bb_channel_rank(&p->step->layout, &s->contacts[c], rank);
         bool known = bb_comm_instance(&p->step->layout, comm, peer) != BB_NONE && shape_of(p, peer)->uses[comm];
         uint64_t back = known ? contacts_meaning(p, peer, comm, rank) : 0;
 
@@ -269,7 +270,7 @@ static void paint(struct painting *p)
         p->color[r] = (uint64_t)r * 2 + 1;
 }
 
-/* ---- classes --------------------------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 static size_t above(size_t n)
 {
@@ -317,7 +318,7 @@ static void painting_release(struct painting *p)
 }
 
 /* Classes are numbered by their lowest rank. */
-static int name_classes(struct bb_classes *c, struct painting *p)
+static int name_classes(struct bb_rank_classes *c, struct painting *p)
 {
     const int ranks = p->step->layout.ranks;
     int *class_at = calloc(p->table_size, sizeof(int));
@@ -345,13 +346,13 @@ static int name_classes(struct bb_classes *c, struct painting *p)
     return 0;
 }
 
-int bb_classes_init(struct bb_classes *c, const struct bb_step *step, const struct bb_shape *shapes, int gpus_per_node,
-                    struct bb_faults *faults)
+int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *shapes,
+                         int gpus_per_node, struct bb_faults *faults)
 {
     struct painting p = {.step = step, .shapes = shapes, .gpus_per_node = gpus_per_node};
     int found = faults->n, rc = 0;
 
-    *c = (struct bb_classes){0};
+    *c = (struct bb_rank_classes){0};
     for (int r = 0; r < step->layout.ranks; r++)
         check_place(step, &shapes[step->role_of[r]], r, faults);
     if (faults->n > found)
@@ -364,14 +365,14 @@ int bb_classes_init(struct bb_classes *c, const struct bb_step *step, const stru
 out:
     painting_release(&p);
     if (rc)
-        bb_classes_release(c);
+        bb_rank_classes_release(c);
     return rc ? bb_err(BB_EFAIL, "out of memory for the classes of %d ranks", step->layout.ranks) : 0;
 }
 
-void bb_classes_release(struct bb_classes *c)
+void bb_rank_classes_release(struct bb_rank_classes *c)
 {
     free(c->of);
     free(c->rank);
     free(c->ranks);
-    *c = (struct bb_classes){0};
+    *c = (struct bb_rank_classes){0};
 }

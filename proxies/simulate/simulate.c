@@ -8,18 +8,18 @@
 #include <stdlib.h>
 
 struct run {
-    const struct bb_machine *m;
-    struct bb_course *c;
+    const struct bb_sim *m;
+    struct bb_sim_run *c;
     int *ready, n_ready; /* units that may arrive: class in the one, unit in the other */
     int *class_of;       /* [units]                                                    */
 };
 
-static const struct bb_shape *shape_at(const struct run *r, int at, int *unit)
+static const struct bb_task_graph *shape_at(const struct run *r, int at, int *unit)
 {
     int class_id = r->class_of[at];
 
     *unit = at - r->m->unit_base[class_id];
-    return bb_machine_shape(r->m, class_id);
+    return bb_sim_task_graph(r->m, class_id);
 }
 
 static void later(int64_t *time, int64_t other)
@@ -38,8 +38,8 @@ static void may_start(struct run *r, int at, int64_t when)
 static void end_unit(struct run *r, int at)
 {
     int unit;
-    const struct bb_shape *s = shape_at(r, at, &unit);
-    const struct bb_unit *u = &s->units[unit];
+    const struct bb_task_graph *s = shape_at(r, at, &unit);
+    const struct bb_task *u = &s->units[unit];
 
     r->c->ended[at] = true;
     r->c->n_ended++;
@@ -52,7 +52,7 @@ static void end_unit(struct run *r, int at)
         may_start(r, at - unit + s->next[u->next + i], r->c->end_ns[at]);
 }
 
-/* ---- the three kinds --------------------------------------------------------------------------------------------- */
+/* ---- the three kinds ---- */
 
 static void run_compute(struct run *r, int at, const struct bb_op *op)
 {
@@ -62,11 +62,11 @@ static void run_compute(struct run *r, int at, const struct bb_op *op)
     end_unit(r, at);
 }
 
-static void run_collective(struct run *r, int at, const struct bb_unit *u, const struct bb_op *op)
+static void run_collective(struct run *r, int at, const struct bb_task *u, const struct bb_op *op)
 {
-    const struct bb_machine *m = r->m;
+    const struct bb_sim *m = r->m;
     int class_id = r->class_of[at];
-    const struct bb_meeting *meeting = &m->meetings[m->meeting_of[class_id * m->step->layout.n_comms + u->comm]];
+    const struct bb_rendezvous *meeting = &m->meetings[m->meeting_of[class_id * m->step->layout.n_comms + u->comm]];
     int gathering = meeting->base + u->order;
     int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, meeting->size, meeting->one_node) : 0;
 
@@ -75,29 +75,29 @@ static void run_collective(struct run *r, int at, const struct bb_unit *u, const
         return;
     for (int i = 0; i < meeting->n; i++) {
         int other = m->members[meeting->first + i].class_id;
-        int their = m->unit_base[other] + bb_machine_shape(m, other)->collectives[u->comm][u->order];
+        int their = m->unit_base[other] + bb_sim_task_graph(m, other)->collectives[u->comm][u->order];
 
         r->c->end_ns[their] = r->c->latest_ns[gathering] + lasts;
         end_unit(r, their);
     }
 }
 
-static bool one_node(const struct bb_machine *m, int a, int b)
+static bool one_node(const struct bb_sim *m, int a, int b)
 {
     return a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
 }
 
-static int peer_of(const struct bb_machine *m, int class_id, int op)
+static int peer_of(const struct bb_sim *m, int class_id, int op)
 {
-    const struct bb_shape *s = bb_machine_shape(m, class_id);
+    const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
 
-    return bb_contact_rank(&m->step->layout, &s->contacts[s->contact_of[op]], m->classes.rank[class_id]);
+    return bb_channel_rank(&m->step->layout, &s->contacts[s->contact_of[op]], m->classes.rank[class_id]);
 }
 
 /* Time that the links of a rank of the class need for one of its exchanges. */
-static double load_ns(const struct bb_machine *m, int class_id, const struct bb_unit *u)
+static double load_ns(const struct bb_sim *m, int class_id, const struct bb_task *u)
 {
-    const struct bb_shape *s = bb_machine_shape(m, class_id);
+    const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
     struct bb_load load = {{0}, {0}};
     int rank = m->classes.rank[class_id];
 
@@ -112,8 +112,8 @@ static double load_ns(const struct bb_machine *m, int class_id, const struct bb_
     return bb_cluster_load_ns(m->cluster, &load);
 }
 
-static int64_t message_ns(const struct bb_machine *m, int class_id, int op, const struct bb_unit *mine, int other,
-                          const struct bb_unit *theirs)
+static int64_t message_ns(const struct bb_sim *m, int class_id, int op, const struct bb_task *mine, int other,
+                          const struct bb_task *theirs)
 {
     int rank = m->classes.rank[class_id], peer = peer_of(m, class_id, op);
     double load, their_load;
@@ -122,7 +122,7 @@ static int64_t message_ns(const struct bb_machine *m, int class_id, int op, cons
         return 0;
     if (peer == rank)
         return bb_cluster_self_ns(m->cluster,
-                                  (double)bb_op_payload_bytes(&bb_machine_shape(m, class_id)->program->ops[op], 1));
+                                  (double)bb_op_payload_bytes(&bb_sim_task_graph(m, class_id)->program->ops[op], 1));
     load = load_ns(m, class_id, mine);
     their_load = load_ns(m, other, theirs);
     return bb_cluster_message_ns(m->cluster, one_node(m, rank, peer), load > their_load ? load : their_load);
@@ -131,14 +131,14 @@ static int64_t message_ns(const struct bb_machine *m, int class_id, int op, cons
 /* A message whose other side has come already ends for both; the others wait for theirs to come. */
 static void meet(struct run *r, int at, int op)
 {
-    const struct bb_machine *m = r->m;
+    const struct bb_sim *m = r->m;
     int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->mate_class[cell], there, unit;
-    const struct bb_shape *mine = shape_at(r, at, &unit), *theirs;
+    const struct bb_task_graph *mine = shape_at(r, at, &unit), *theirs;
     int64_t end;
 
     if (other == BB_NONE)
         return;
-    theirs = bb_machine_shape(m, other);
+    theirs = bb_sim_task_graph(m, other);
     there = m->unit_base[other] + theirs->unit_of[m->mate_op[cell]];
     if (!r->c->arrived[there])
         return;
@@ -152,7 +152,7 @@ static void meet(struct run *r, int at, int op)
         end_unit(r, there);
 }
 
-static void run_exchange(struct run *r, int at, const struct bb_shape *s, const struct bb_unit *u)
+static void run_exchange(struct run *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
 {
     r->c->end_ns[at] = r->c->arrival_ns[at];
     for (int i = 0; i < u->n; i++)
@@ -164,25 +164,25 @@ static void run_exchange(struct run *r, int at, const struct bb_shape *s, const 
 static void arrive(struct run *r, int at)
 {
     int unit;
-    const struct bb_shape *s = shape_at(r, at, &unit);
-    const struct bb_unit *u = &s->units[unit];
+    const struct bb_task_graph *s = shape_at(r, at, &unit);
+    const struct bb_task *u = &s->units[unit];
 
     later(&r->c->arrival_ns[at], r->c->begin_ns[at]);
     r->c->arrived[at] = true;
-    if (u->kind == BB_UNIT_COMPUTE)
+    if (u->kind == BB_TASK_COMPUTE)
         run_compute(r, at, &s->program->ops[u->first]);
-    else if (u->kind == BB_UNIT_COLLECTIVE)
+    else if (u->kind == BB_TASK_COLLECTIVE)
         run_collective(r, at, u, &s->program->ops[u->first]);
     else
         run_exchange(r, at, s, u);
 }
 
-/* ---- the beginning ----------------------------------------------------------------------------------------------- */
+/* ---- the beginning ---- */
 
 /* Host time before (begin) and after (arrival) the launch of each unit: nothing can start on the GPU earlier. */
 static void issue(struct run *r, int class_id)
 {
-    const struct bb_shape *s = bb_machine_shape(r->m, class_id);
+    const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
     int64_t host = 0, before = 0, one = 0;
     int launch = BB_NONE, launches = 0;
 
@@ -205,7 +205,7 @@ static void issue(struct run *r, int class_id)
 
 static void set_out(struct run *r, int class_id)
 {
-    const struct bb_shape *s = bb_machine_shape(r->m, class_id);
+    const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
 
     if (r->m->cluster)
         issue(r, class_id);
@@ -213,7 +213,7 @@ static void set_out(struct run *r, int class_id)
         int at = r->m->unit_base[class_id] + u;
 
         r->class_of[at] = class_id;
-        r->c->open[at] = s->units[u].kind == BB_UNIT_EXCHANGE ? s->units[u].n : 0;
+        r->c->open[at] = s->units[u].kind == BB_TASK_EXCHANGE ? s->units[u].n : 0;
         r->c->before[at] = r->c->serialised ? u > 0 : s->units[u].n_before;
         if (r->c->before[at] == 0)
             r->ready[r->n_ready++] = at;
@@ -223,7 +223,7 @@ static void set_out(struct run *r, int class_id)
 static int make_room(struct run *r)
 {
     size_t units = (size_t)r->m->unit_base[r->m->classes.n] + 1, gatherings = (size_t)r->m->n_gatherings + 1;
-    struct bb_course *c = r->c;
+    struct bb_sim_run *c = r->c;
 
     r->ready = calloc(units, sizeof(int));
     r->class_of = calloc(units, sizeof(int));
@@ -244,12 +244,12 @@ static int make_room(struct run *r)
     return bb_err(BB_EFAIL, "out of memory for the execution of %zu units", units);
 }
 
-int bb_machine_run(const struct bb_machine *m, bool serialised, struct bb_course *course)
+int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *course)
 {
     struct run r = {.m = m, .c = course};
     int rc;
 
-    *course = (struct bb_course){.serialised = serialised};
+    *course = (struct bb_sim_run){.serialised = serialised};
     TRY(make_room(&r));
     for (int c = 0; c < m->classes.n; c++)
         set_out(&r, c);
@@ -259,11 +259,11 @@ out:
     free(r.ready);
     free(r.class_of);
     if (rc)
-        bb_course_release(course);
+        bb_sim_run_release(course);
     return rc;
 }
 
-void bb_course_release(struct bb_course *c)
+void bb_sim_run_release(struct bb_sim_run *c)
 {
     free(c->before);
     free(c->open);
@@ -276,5 +276,5 @@ void bb_course_release(struct bb_course *c)
     free(c->came);
     free(c->latest_ns);
     free(c->issued_ns);
-    *c = (struct bb_course){0};
+    *c = (struct bb_sim_run){0};
 }

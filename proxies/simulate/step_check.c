@@ -14,8 +14,8 @@ struct stuck {
 };
 
 struct search {
-    const struct bb_machine *m;
-    const struct bb_course *course;
+    const struct bb_sim *m;
+    const struct bb_sim_run *course;
     struct bb_faults *faults;
 };
 
@@ -24,9 +24,9 @@ static int class_of(const struct search *s, int rank)
     return s->m->classes.of[rank];
 }
 
-static const struct bb_shape *shape_of(const struct search *s, int rank)
+static const struct bb_task_graph *shape_of(const struct search *s, int rank)
 {
-    return bb_machine_shape(s->m, class_of(s, rank));
+    return bb_sim_task_graph(s->m, class_of(s, rank));
 }
 
 static int at(const struct search *s, int rank, int unit)
@@ -42,7 +42,7 @@ static bool waits_inside(const struct search *s, int rank, int unit)
 /* The first unit of the rank that it is stuck in and that `unit`, directly or not, comes after. */
 static int held_by(const struct search *s, int rank, int unit)
 {
-    const struct bb_shape *shape = shape_of(s, rank);
+    const struct bb_task_graph *shape = shape_of(s, rank);
     bool *leads = calloc((size_t)unit + 1, sizeof(bool));
     int found = BB_NONE;
 
@@ -77,7 +77,7 @@ static const char *op_text(const struct bb_op *op, const struct bb_layout *l, in
 
 static void tell(const struct search *s, const struct stuck *here, int op, int peer, const char *rest)
 {
-    const struct bb_shape *shape = shape_of(s, here->rank);
+    const struct bb_task_graph *shape = shape_of(s, here->rank);
     char text[128];
 
     bb_fault(s->faults, "rank %d is in operation %d, %s, and waits for rank %d %s", here->rank, op,
@@ -87,12 +87,12 @@ static void tell(const struct search *s, const struct stuck *here, int op, int p
 /* Which message of the exchange has no other side yet. Returns whether there is somebody to follow. */
 static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
 {
-    const struct bb_shape *shape = shape_of(s, here->rank);
-    const struct bb_unit *u = &shape->units[here->unit];
+    const struct bb_task_graph *shape = shape_of(s, here->rank);
+    const struct bb_task *u = &shape->units[here->unit];
 
     for (int i = 0; i < u->n; i++) {
         int op = shape->exchanged[u->first + i], cell = s->m->op_base[class_of(s, here->rank)] + op;
-        int peer = bb_contact_rank(&s->m->step->layout, &shape->contacts[shape->contact_of[op]], here->rank);
+        int peer = bb_channel_rank(&s->m->step->layout, &shape->contacts[shape->contact_of[op]], here->rank);
 
         if (s->m->mate_class[cell] == BB_NONE) {
             tell(s, here, op, peer, "whose program has no other side for it");
@@ -109,13 +109,13 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
 
 static bool follow_collective(const struct search *s, const struct stuck *here, struct stuck *next)
 {
-    const struct bb_unit *u = &shape_of(s, here->rank)->units[here->unit];
+    const struct bb_task *u = &shape_of(s, here->rank)->units[here->unit];
     const struct bb_layout *l = &s->m->step->layout;
     int group = l->comms[u->comm].group, instance = bb_group_instance(l, group, here->rank);
 
     for (int i = 0; i < l->groups[group].size; i++) {
         int member = bb_group_member(l, group, instance, i);
-        const struct bb_shape *theirs = shape_of(s, member);
+        const struct bb_task_graph *theirs = shape_of(s, member);
 
         if (u->order >= theirs->n_collectives[u->comm]) {
             tell(s, here, u->first, member, "whose program does not have it");
@@ -133,7 +133,7 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
 static bool first_stuck(const struct search *s, struct stuck *here)
 {
     for (int c = 0; c < s->m->classes.n; c++)
-        for (int u = 0; u < bb_machine_shape(s->m, c)->n_units; u++)
+        for (int u = 0; u < bb_sim_task_graph(s->m, c)->n_units; u++)
             if (waits_inside(s, s->m->classes.rank[c], u)) {
                 *here = (struct stuck){s->m->classes.rank[c], u};
                 return true;
@@ -149,7 +149,7 @@ static void tell_circle(const struct search *s)
     if (!first_stuck(s, &here))
         return;
     for (int hop = 0; hop < HOPS; hop++) {
-        bool exchange = shape_of(s, here.rank)->units[here.unit].kind == BB_UNIT_EXCHANGE;
+        bool exchange = shape_of(s, here.rank)->units[here.unit].kind == BB_TASK_EXCHANGE;
 
         path[hop] = here;
         if (!(exchange ? follow_message(s, &here, &next) : follow_collective(s, &here, &next)))
@@ -166,27 +166,27 @@ static void tell_circle(const struct search *s)
     bb_fault(s->faults, "rank %d waits in turn, and so on", here.rank);
 }
 
-static int try_course(const struct bb_machine *m, bool serialised, bool *ends, struct bb_faults *faults)
+static int try_course(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)
 {
-    struct bb_course course;
-    int rc = bb_machine_run(m, serialised, &course);
+    struct bb_sim_run course;
+    int rc = bb_simulate(m, serialised, &course);
 
     if (rc)
         return rc;
     *ends = course.n_ended == m->unit_base[m->classes.n];
     if (!*ends)
         tell_circle(&(struct search){m, &course, faults});
-    bb_course_release(&course);
+    bb_sim_run_release(&course);
     return 0;
 }
 
 int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
 {
-    struct bb_machine m;
+    struct bb_sim m;
     int rc;
 
     *checks = (struct bb_checks){0};
-    rc = bb_machine_init(&m, step, NULL, &checks->mismatches);
+    rc = bb_sim_init(&m, step, NULL, &checks->mismatches);
     if (rc)
         return rc;
     checks->matched = checks->mismatches.n == 0;
@@ -196,7 +196,7 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
         TRY(try_course(&m, true, &checks->safe_serialised, &checks->serialised));
     }
 out:
-    bb_machine_release(&m);
+    bb_sim_release(&m);
     return rc;
 }
 

@@ -9,25 +9,25 @@ static void *room(size_t n, size_t element)
     return calloc(n + 1, element);
 }
 
-static int add_unit(struct bb_shape *s, enum bb_unit_kind kind, int op, int issue)
+static int add_unit(struct bb_task_graph *s, enum bb_task_kind kind, int op, int issue)
 {
-    struct bb_unit *u = &s->units[s->n_units];
+    struct bb_task *u = &s->units[s->n_units];
 
-    *u = (struct bb_unit){.kind = kind, .comm = s->program->ops[op].comm, .first = op, .n = 1, .issue = issue};
+    *u = (struct bb_task){.kind = kind, .comm = s->program->ops[op].comm, .first = op, .n = 1, .issue = issue};
     s->unit_of[op] = s->n_units;
     return s->n_units++;
 }
 
-static void add_collective(struct bb_shape *s, int op, int issue)
+static void add_collective(struct bb_task_graph *s, int op, int issue)
 {
-    int comm = s->program->ops[op].comm, unit = add_unit(s, BB_UNIT_COLLECTIVE, op, issue);
+    int comm = s->program->ops[op].comm, unit = add_unit(s, BB_TASK_COLLECTIVE, op, issue);
 
     s->units[unit].order = s->n_collectives[comm];
     s->collectives[comm][s->n_collectives[comm]++] = unit;
 }
 
 /* The sends and receives on one communicator among ops[first..end) as one unit. */
-static void add_exchange(struct bb_shape *s, int comm, int first, int end, int issue, int *n_exchanged)
+static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
     int unit = BB_NONE;
@@ -36,7 +36,7 @@ static void add_exchange(struct bb_shape *s, int comm, int first, int end, int i
         if (ops[i].comm != comm || (ops[i].kind != BB_OP_SEND && ops[i].kind != BB_OP_RECV))
             continue;
         if (unit == BB_NONE) {
-            unit = add_unit(s, BB_UNIT_EXCHANGE, i, issue);
+            unit = add_unit(s, BB_TASK_EXCHANGE, i, issue);
             s->units[unit].first = *n_exchanged;
             s->units[unit].n = 0;
         }
@@ -47,7 +47,7 @@ static void add_exchange(struct bb_shape *s, int comm, int first, int end, int i
 }
 
 /* One launch: an operation alone or a group call. On each communicator its collectives run first, then its messages. */
-static void cut_launch(struct bb_shape *s, int first, int end, int issue, int *n_exchanged)
+static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
 
@@ -57,7 +57,7 @@ static void cut_launch(struct bb_shape *s, int first, int end, int issue, int *n
         bool done = s->unit_of[i] != BB_NONE;
 
         if (ops[i].kind == BB_OP_COMPUTE)
-            add_unit(s, BB_UNIT_COMPUTE, i, issue);
+            add_unit(s, BB_TASK_COMPUTE, i, issue);
         for (int j = i; comm != BB_NONE && !done && j < end; j++)
             if (ops[j].comm == comm && ops[j].kind == BB_OP_COLLECTIVE && s->unit_of[j] == BB_NONE)
                 add_collective(s, j, issue);
@@ -66,7 +66,7 @@ static void cut_launch(struct bb_shape *s, int first, int end, int issue, int *n
     }
 }
 
-static void cut(struct bb_shape *s)
+static void cut(struct bb_task_graph *s)
 {
     const struct bb_program *p = s->program;
     int n_exchanged = 0, end;
@@ -79,25 +79,25 @@ static void cut(struct bb_shape *s)
     }
 }
 
-/* ---- who waits for whom ---------------------------------------------------------------------------------------- */
+/* ---- who waits for whom ---- */
 
 /* Called for every pair (before, after): first to count, then to fill s->next. */
-typedef void pair_fn(struct bb_shape *s, int before, int after);
+typedef void pair_fn(struct bb_task_graph *s, int before, int after);
 
-static void count_pair(struct bb_shape *s, int before, int after)
+static void count_pair(struct bb_task_graph *s, int before, int after)
 {
     s->units[before].n_next++;
     s->units[after].n_before++;
 }
 
-static void fill_pair(struct bb_shape *s, int before, int after)
+static void fill_pair(struct bb_task_graph *s, int before, int after)
 {
-    struct bb_unit *u = &s->units[before];
+    struct bb_task *u = &s->units[before];
 
     s->next[u->next + u->n_next++] = after;
 }
 
-static void waits_of_op(struct bb_shape *s, int op, int *last_on_stream, pair_fn *pair)
+static void waits_of_op(struct bb_task_graph *s, int op, int *last_on_stream, pair_fn *pair)
 {
     const struct bb_op *o = &s->program->ops[op];
     int unit = s->unit_of[op], *last = &last_on_stream[o->stream];
@@ -115,7 +115,7 @@ static void waits_of_op(struct bb_shape *s, int op, int *last_on_stream, pair_fn
 }
 
 /* Units in order, the operations of each in order, so that "the last on its stream" means what the GPU sees. */
-static void each_pair(struct bb_shape *s, pair_fn *pair)
+static void each_pair(struct bb_task_graph *s, pair_fn *pair)
 {
     int last_on_stream[BB_MAX_STREAMS], last_on_comm[BB_MAX_COMMS];
 
@@ -124,8 +124,8 @@ static void each_pair(struct bb_shape *s, pair_fn *pair)
     for (int i = 0; i < BB_MAX_COMMS; i++)
         last_on_comm[i] = BB_NONE;
     for (int u = 0; u < s->n_units; u++) {
-        const struct bb_unit *unit = &s->units[u];
-        bool exchange = unit->kind == BB_UNIT_EXCHANGE;
+        const struct bb_task *unit = &s->units[u];
+        bool exchange = unit->kind == BB_TASK_EXCHANGE;
 
         for (int i = 0; i < unit->n; i++)
             waits_of_op(s, exchange ? s->exchanged[unit->first + i] : unit->first, last_on_stream, pair);
@@ -137,7 +137,7 @@ static void each_pair(struct bb_shape *s, pair_fn *pair)
     }
 }
 
-static int connect(struct bb_shape *s)
+static int connect(struct bb_task_graph *s)
 {
     int total = 0;
 
@@ -154,7 +154,7 @@ static int connect(struct bb_shape *s)
     return 0;
 }
 
-/* ---- contacts -------------------------------------------------------------------------------------------------- */
+/* ---- contacts ---- */
 
 static size_t scatter(int comm, enum bb_peer_kind kind, int peer)
 {
@@ -164,27 +164,27 @@ static size_t scatter(int comm, enum bb_peer_kind kind, int peer)
 }
 
 /* Where the contact of these words stands in the table, or the empty cell where it belongs. */
-static int *cell_of(const struct bb_shape *s, int comm, enum bb_peer_kind kind, int peer)
+static int *cell_of(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {
     size_t mask = (size_t)s->n_cells - 1;
 
     for (size_t cell = scatter(comm, kind, peer) & mask;; cell = (cell + 1) & mask) {
-        const struct bb_contact *c = s->contact_at[cell] ? &s->contacts[s->contact_at[cell] - 1] : NULL;
+        const struct bb_channel *c = s->contact_at[cell] ? &s->contacts[s->contact_at[cell] - 1] : NULL;
 
         if (!c || (c->comm == comm && c->peer == peer && c->peer_kind == kind))
             return &s->contact_at[cell];
     }
 }
 
-int bb_shape_contact(const struct bb_shape *s, int comm, enum bb_peer_kind kind, int peer)
+int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {
     return s->n_contacts ? *cell_of(s, comm, kind, peer) - 1 : BB_NONE;
 }
 
 /* Room for one contact more: half of the cells stay empty. */
-static int grow_contacts(struct bb_shape *s)
+static int grow_contacts(struct bb_task_graph *s)
 {
-    struct bb_contact *bigger;
+    struct bb_channel *bigger;
     int n = s->n_cells ? 2 * s->n_cells : 16;
 
     if (2 * (s->n_contacts + 1) <= s->n_cells)
@@ -203,7 +203,7 @@ static int grow_contacts(struct bb_shape *s)
     return 0;
 }
 
-static void span_offsets(struct bb_shape *s, int comm, int offset)
+static void span_offsets(struct bb_task_graph *s, int comm, int offset)
 {
     bool none = s->least_offset[comm] > s->most_offset[comm];
 
@@ -213,7 +213,7 @@ static void span_offsets(struct bb_shape *s, int comm, int offset)
         s->most_offset[comm] = offset;
 }
 
-static int contact_for(struct bb_shape *s, const struct bb_op *op)
+static int contact_for(struct bb_task_graph *s, const struct bb_op *op)
 {
     int *cell;
 
@@ -222,7 +222,7 @@ static int contact_for(struct bb_shape *s, const struct bb_op *op)
     cell = cell_of(s, op->comm, op->peer_kind, op->peer);
     if (*cell == 0) {
         s->contacts[s->n_contacts] =
-            (struct bb_contact){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
+            (struct bb_channel){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
         *cell = ++s->n_contacts;
         if (op->peer_kind == BB_PEER_OFFSET)
             span_offsets(s, op->comm, op->peer);
@@ -230,10 +230,10 @@ static int contact_for(struct bb_shape *s, const struct bb_op *op)
     return *cell - 1;
 }
 
-static void count_messages(struct bb_shape *s)
+static void count_messages(struct bb_task_graph *s)
 {
     for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_contact *c = s->contact_of[i] == BB_NONE ? NULL : &s->contacts[s->contact_of[i]];
+        struct bb_channel *c = s->contact_of[i] == BB_NONE ? NULL : &s->contacts[s->contact_of[i]];
 
         if (c && s->program->ops[i].kind == BB_OP_SEND)
             c->n_sends++;
@@ -242,11 +242,11 @@ static void count_messages(struct bb_shape *s)
     }
 }
 
-static int list_messages(struct bb_shape *s)
+static int list_messages(struct bb_task_graph *s)
 {
     count_messages(s);
     for (int c = 0; c < s->n_contacts; c++) {
-        struct bb_contact *contact = &s->contacts[c];
+        struct bb_channel *contact = &s->contacts[c];
 
         contact->sends = room((size_t)contact->n_sends, sizeof(int));
         contact->recvs = room((size_t)contact->n_recvs, sizeof(int));
@@ -255,7 +255,7 @@ static int list_messages(struct bb_shape *s)
         contact->n_sends = contact->n_recvs = 0;
     }
     for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_contact *c = s->contact_of[i] == BB_NONE ? NULL : &s->contacts[s->contact_of[i]];
+        struct bb_channel *c = s->contact_of[i] == BB_NONE ? NULL : &s->contacts[s->contact_of[i]];
 
         if (c && s->program->ops[i].kind == BB_OP_SEND)
             c->sends[c->n_sends++] = (int)i;
@@ -265,7 +265,7 @@ static int list_messages(struct bb_shape *s)
     return 0;
 }
 
-static int find_contacts(struct bb_shape *s)
+static int find_contacts(struct bb_task_graph *s)
 {
     for (size_t i = 0; i < s->program->n_ops; i++) {
         const struct bb_op *op = &s->program->ops[i];
@@ -285,7 +285,7 @@ static int find_contacts(struct bb_shape *s)
     return list_messages(s);
 }
 
-static int make_arrays(struct bb_shape *s)
+static int make_arrays(struct bb_task_graph *s)
 {
     const struct bb_program *p = s->program;
     int of_comm[BB_MAX_COMMS] = {0};
@@ -308,11 +308,11 @@ static int make_arrays(struct bb_shape *s)
     return 0;
 }
 
-int bb_shape_init(struct bb_shape *s, const struct bb_program *p)
+int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
 {
     int rc;
 
-    *s = (struct bb_shape){.program = p};
+    *s = (struct bb_task_graph){.program = p};
     for (int c = 0; c < BB_MAX_COMMS; c++)
         s->least_offset[c] = 1;
     TRY(make_arrays(s));
@@ -321,11 +321,11 @@ int bb_shape_init(struct bb_shape *s, const struct bb_program *p)
     TRY(find_contacts(s));
     return 0;
 out:
-    bb_shape_release(s);
+    bb_task_graph_release(s);
     return bb_err(BB_EFAIL, "out of memory for the execution of a step of %zu operations", p->n_ops);
 }
 
-void bb_shape_release(struct bb_shape *s)
+void bb_task_graph_release(struct bb_task_graph *s)
 {
     for (int c = 0; c < s->n_contacts; c++) {
         free(s->contacts[c].sends);
@@ -341,5 +341,5 @@ void bb_shape_release(struct bb_shape *s)
     free(s->next);
     free(s->contacts);
     free(s->contact_at);
-    *s = (struct bb_shape){0};
+    *s = (struct bb_task_graph){0};
 }

@@ -12,10 +12,10 @@
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 
-enum bb_unit_kind { BB_UNIT_COMPUTE, BB_UNIT_COLLECTIVE, BB_UNIT_EXCHANGE };
+enum bb_task_kind { BB_TASK_COMPUTE, BB_TASK_COLLECTIVE, BB_TASK_EXCHANGE };
 
-struct bb_unit {
-    enum bb_unit_kind kind;
+struct bb_task {
+    enum bb_task_kind kind;
     int comm;
     int first, n;     /* exchange: shape.exchanged[first .. first + n); else the operation, n = 1 */
     int order;        /* collective: how many of its communicator stand before it                 */
@@ -25,23 +25,23 @@ struct bb_unit {
 };
 
 /* Everybody whom a role sends to or receives from by the same words: the operations in order. */
-struct bb_contact {
+struct bb_channel {
     int comm, peer;
     enum bb_peer_kind peer_kind;
     int *sends, *recvs;
     int n_sends, n_recvs;
 };
 
-struct bb_shape {
+struct bb_task_graph {
     const struct bb_program *program;
-    struct bb_unit *units;
+    struct bb_task *units;
     int n_units, n_issues;
     int *unit_of;   /* [n_ops]                                                         */
     int *exchanged; /* operations of the exchanges                                     */
     int *next;
     bool *issue_computes; /* [n_issues] a kernel launch, not an NCCL one               */
     int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* units              */
-    struct bb_contact *contacts;
+    struct bb_channel *contacts;
     int n_contacts;
     int *contact_at, n_cells; /* hash table of contacts + 1 by comm, kind and peer; 0: empty */
     int least_offset[BB_MAX_COMMS], most_offset[BB_MAX_COMMS]; /* of the contacts by offset; 1 and 0: none */
@@ -50,10 +50,10 @@ struct bb_shape {
 };
 
 /* release is fine on a half-made one. */
-int bb_shape_init(struct bb_shape *s, const struct bb_program *p) BB_MUST_CHECK;
-void bb_shape_release(struct bb_shape *s);
+int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p) BB_MUST_CHECK;
+void bb_task_graph_release(struct bb_task_graph *s);
 
-/* bb_shape_contact - the contact of exactly these words, BB_NONE. */
-int bb_shape_contact(const struct bb_shape *s, int comm, enum bb_peer_kind kind, int peer);
+/* bb_task_graph_channel - the contact of exactly these words, BB_NONE. */
+int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer);
 
 #endif

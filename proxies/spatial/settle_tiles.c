@@ -13,7 +13,7 @@
 #define USUAL_TFLOPS 119.8 /* as gpt2_large has it */
 #define MOST_WIDTH   2048  /* tiles or local replicas of a split */
 
-/* ---- lists of numbers -------------------------------------------------------------------------------------------- */
+/* ---- lists of numbers ---- */
 
 /* "8,4": returns how many, numbers[] has room for `most`. */
 static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int most)
@@ -40,7 +40,7 @@ static int read_list(const char *proxy, const char *option, const char *text, in
     }
 }
 
-/* ---- options that contradict each other -------------------------------------------------------------------------- */
+/* ---- options that contradict each other ---- */
 
 static int refuse_alone(const char *proxy, bool given, const char *option, bool wanted, const char *other)
 {
@@ -105,7 +105,7 @@ out:
     return rc;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* Tiles of each spatial split, from the list or one number for all. */
 static int settle_parts(struct bb_settled *s, const struct bb_proxy_config *c)

@@ -14,8 +14,8 @@ struct thin {
 
 /* One build of a cut. */
 struct cutting {
-    const struct bb_cut_plan *plan;
-    struct bb_cut *cut;
+    const struct bb_split_input *plan;
+    struct bb_split_layers *cut;
     struct thin *thin;
     enum bb_dtype_id dtype;
     bool gemm;
@@ -26,7 +26,7 @@ static const struct bb_net_layer *layer_at(const struct cutting *c, int layer)
     return &c->plan->net->layers[layer];
 }
 
-/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+/* ---- pieces ---- */
 
 /* Rows and columns of a layer's output on this rank, with a rim around it. */
 struct extent {
@@ -40,8 +40,8 @@ static struct extent extent_of(const struct cutting *c, const struct bb_net_laye
     return (struct extent){side / c->cut->slices.rows + 2 * rim[0], side / c->cut->slices.cols + 2 * rim[1]};
 }
 
-static bool add_conv_work(struct bb_work *w, const struct cutting *c, const struct bb_net_layer *l, struct extent e,
-                          bool backward)
+static bool add_conv_work(struct bb_kernel_list *w, const struct cutting *c, const struct bb_net_layer *l,
+                          struct extent e, bool backward)
 {
     const int64_t stride = l->stride, depth = bb_net_layer_out_depth(l);
     const struct bb_conv conv = {.n = c->cut->samples,
@@ -57,35 +57,37 @@ static bool add_conv_work(struct bb_work *w, const struct cutting *c, const stru
                                  .pad = 0,
                                  .dtype = c->dtype};
 
-    return bb_work_conv(w, &conv, backward, !l->first);
+    return bb_kernel_list_conv(w, &conv, backward, !l->first);
 }
 
 /* A pool reads its input and writes its output: a copy of as many elements as the mean of both. */
-static void add_pool_work(struct bb_work *w, const struct cutting *c, const struct bb_net_layer *l, struct extent e)
+static void add_pool_work(struct bb_kernel_list *w, const struct cutting *c, const struct bb_net_layer *l,
+                          struct extent e)
 {
     uint64_t depth = (uint64_t)bb_net_layer_out_depth(l), out = depth * (uint64_t)e.rows * (uint64_t)e.cols;
     uint64_t shrink = (uint64_t)l->stride * (uint64_t)l->stride * (l->depth > 1 ? (uint64_t)l->stride : 1);
 
-    bb_work_add_pass(w, "pool",
-                     &(struct bb_pass){.kind = BB_PASS_COPY,
-                                       .dtype = c->dtype,
-                                       .rows = (uint64_t)c->cut->samples * (uint64_t)l->in,
-                                       .cols = (out + out * shrink + 1) / 2});
+    bb_kernel_list_add_pass(w, "pool",
+                            &(struct bb_pass){.kind = BB_PASS_COPY,
+                                              .dtype = c->dtype,
+                                              .rows = (uint64_t)c->cut->samples * (uint64_t)l->in,
+                                              .cols = (out + out * shrink + 1) / 2});
 }
 
-static bool add_layer_work(struct bb_work *w, const struct cutting *c, const struct bb_net_layer *l, struct extent e,
-                           bool backward)
+static bool add_layer_work(struct bb_kernel_list *w, const struct cutting *c, const struct bb_net_layer *l,
+                           struct extent e, bool backward)
 {
     if (l->kind == BB_NET_CONV)
         return add_conv_work(w, c, l, e, backward);
     if (l->kind == BB_NET_DENSE)
-        return bb_work_dense(w, c->cut->samples, l->in, l->out, BB_ACT_NONE, c->dtype, backward);
+        return bb_kernel_list_dense(w, c->cut->samples, l->in, l->out, BB_ACT_NONE, c->dtype, backward);
     add_pool_work(w, c, l, e);
     return true;
 }
 
 /* Adds a layer (its output on so many rows and columns) to the piece. */
-static int add_to_piece(const struct cutting *c, struct bb_piece *p, const struct bb_net_layer *l, struct extent e)
+static int add_to_piece(const struct cutting *c, struct bb_layer_piece *p, const struct bb_net_layer *l,
+                        struct extent e)
 {
     const int none[2] = {0, 0};
     const struct extent tile = extent_of(c, l, none);
@@ -99,8 +101,8 @@ static int add_to_piece(const struct cutting *c, struct bb_piece *p, const struc
     p->flops[BB_BACKWARD] += (l->first ? 1 : 2) * flops;
     p->model_flops[BB_FORWARD] += needed;
     p->model_flops[BB_BACKWARD] += (l->first ? 1 : 2) * needed;
-    for (int way = 0; c->gemm && way < BB_WAYS; way++) {
-        struct bb_work *work = p->work[way];
+    for (int way = 0; c->gemm && way < BB_PASS_DIRECTIONS; way++) {
+        struct bb_kernel_list *work = p->work[way];
 
         work = work ? work : bb_step_work(c->plan->step);
         if (!work)
@@ -112,11 +114,11 @@ static int add_to_piece(const struct cutting *c, struct bb_piece *p, const struc
     return 0;
 }
 
-/* ---- segments ---------------------------------------------------------------------------------------------------- */
+/* ---- segments ---- */
 
 static struct bb_segment *open_segment(const struct cutting *c, int module)
 {
-    struct bb_cut *cut = c->cut;
+    struct bb_split_layers *cut = c->cut;
     struct bb_segment *bigger = realloc(cut->segments, sizeof(*bigger) * (size_t)(cut->n_segments + 1));
 
     if (!bigger) {
@@ -240,7 +242,7 @@ out:
     return rc;
 }
 
-/* ---- fused halos ------------------------------------------------------------------------------------------------- */
+/* ---- fused halos ---- */
 
 /* H before a module when it is H behind it; rims[i]: around the output of its layer i, NULL: not asked. */
 static int widen(const struct cutting *c, const struct bb_module *m, int behind, int *rims)
@@ -348,17 +350,17 @@ static int cut_some(const struct cutting *c, int module, int *n)
     return cut_module(c, module);
 }
 
-/* ---- the whole split --------------------------------------------------------------------------------------------- */
+/* ---- the whole split ---- */
 
 static void add_sums(const struct cutting *c)
 {
-    struct bb_cut *cut = c->cut;
+    struct bb_split_layers *cut = c->cut;
     const struct bb_net *net = c->plan->net;
 
     for (int m = cut->first; m < cut->first + cut->n; m++)
         cut->parameters += net->modules[m].parameters;
     for (int s = 0; s < cut->n_segments; s++)
-        for (int way = 0; way < BB_WAYS; way++)
+        for (int way = 0; way < BB_PASS_DIRECTIONS; way++)
             cut->flops[way] += cut->segments[s].head.flops[way] + cut->segments[s].tail.flops[way];
     for (int m = cut->first; m < cut->first + cut->n; m++)
         for (int i = net->modules[m].first; i < net->modules[m].first + net->modules[m].n; i++) {
@@ -372,11 +374,11 @@ static void add_sums(const struct cutting *c)
 }
 
 /* Microseconds that are given are those of the whole split. */
-static void settle_times(const struct bb_proxy_config *config, struct bb_cut *cut)
+static void settle_times(const struct bb_proxy_config *config, struct bb_split_layers *cut)
 {
-    const double given[BB_WAYS] = {config->forward_us, config->backward_us};
+    const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};
 
-    for (int way = 0; way < BB_WAYS; way++)
+    for (int way = 0; way < BB_PASS_DIRECTIONS; way++)
         cut->us_per_flop[way] = given[way] > 0 ? given[way] / cut->flops[way] : 1e-6 / config->tflops;
     if (given[BB_FORWARD] > 0 && given[BB_BACKWARD] <= 0)
         cut->us_per_flop[BB_BACKWARD] = 2 * given[BB_FORWARD] / cut->flops[BB_BACKWARD];
@@ -394,7 +396,7 @@ static int refuse_untiled(const struct cutting *c, int module)
                   net->name, net->modules[module].name, c->cut->first, c->cut->first + c->cut->n - 1);
 }
 
-int bb_cut_make(const struct bb_cut_plan *plan, struct bb_cut *cut)
+int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *cut)
 {
     const struct bb_net *net = plan->net;
     struct thin thin = {.scale = 1};
@@ -422,8 +424,8 @@ out:
     return rc;
 }
 
-void bb_cut_release(struct bb_cut *cut)
+void bb_split_layers_release(struct bb_split_layers *cut)
 {
     free(cut->segments);
-    *cut = (struct bb_cut){0};
+    *cut = (struct bb_split_layers){0};
 }

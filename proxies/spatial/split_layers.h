@@ -15,14 +15,14 @@
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
-enum bb_way { BB_FORWARD, BB_BACKWARD, BB_WAYS };
+enum bb_pass_direction { BB_FORWARD, BB_BACKWARD, BB_PASS_DIRECTIONS };
 
 /* Some layers in one kernel, of one micro-batch and rank; flops 0 and no work: nothing. */
-struct bb_piece {
+struct bb_layer_piece {
     const char *what;
-    double flops[BB_WAYS];         /* that are done                                        */
-    double model_flops[BB_WAYS];   /* that the network needs: without the rims of fused halos */
-    struct bb_work *work[BB_WAYS]; /* --compute gemm, owned by the step */
+    double flops[BB_PASS_DIRECTIONS];                /* that are done                                        */
+    double model_flops[BB_PASS_DIRECTIONS];          /* that the network needs: without the rims of fused halos */
+    struct bb_kernel_list *work[BB_PASS_DIRECTIONS]; /* --compute gemm, owned by the step */
 };
 
 #define BB_SEGMENT_HALOS 2
@@ -31,11 +31,11 @@ struct bb_segment {
     struct bb_halo halos[BB_SEGMENT_HALOS];
     int n_halos;
     struct bb_halo outputs; /* of the gradients of the head's output: --halo-bwd dy */
-    struct bb_piece head, tail;
-    struct bb_piece inner, border; /* head's forward pass in what needs no halo, and the rest */
+    struct bb_layer_piece head, tail;
+    struct bb_layer_piece inner, border; /* head's forward pass in what needs no halo, and the rest */
 };
 
-struct bb_cut {
+struct bb_split_layers {
     int first, n; /* modules */
     bool tiled;
     struct bb_slices slices; /* 1 x 1 unless tiled */
@@ -46,19 +46,19 @@ struct bb_cut {
     double activations;            /* elements of the outputs of convolutions and dense layers, of one micro-batch */
     const struct bb_map *in, *out; /* of the first and the last module, of the net; NULL: the image */
     int n_in, n_out;
-    double flops[BB_WAYS], us_per_flop[BB_WAYS]; /* of one micro-batch; timed */
+    double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS]; /* of one micro-batch; timed */
 };
 
 /* Everything that a cut is made of. */
-struct bb_cut_plan {
+struct bb_split_input {
     const struct bb_proxy_config *config; /* settled: dtype, compute, tflops, tiles */
     const struct bb_net *net;
     struct bb_step *step; /* owns texts and work */
 };
 
-/* bb_cut_make - cut->first, n, tiled, slices and samples are set; the rest is filled in. Tiles that are too thin are
+/* bb_split_layers_make - cut->first, n, tiled, slices and samples are set; the rest is filled in. Tiles that are too thin are
  * said with the image that would do, -BB_EUSAGE. release is fine on a zeroed one. */
-int bb_cut_make(const struct bb_cut_plan *plan, struct bb_cut *cut) BB_MUST_CHECK;
-void bb_cut_release(struct bb_cut *cut);
+int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *cut) BB_MUST_CHECK;
+void bb_split_layers_release(struct bb_split_layers *cut);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- hand-overs -------------------------------------------------------------------------------------------------- */
+/* ---- hand-overs ---- */
 
 static int samples_of(const struct bb_tiling *t)
 {
@@ -32,21 +32,21 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 }
 
 /* Places of join, and steps in join and lp, count backwards in an inverse replica. */
-static int join_index(const struct bb_tiling *t, const struct bb_side *side, int place)
+static int join_index(const struct bb_tiling *t, const struct bb_replica *side, int place)
 {
     return side->inverse ? t->tiles + t->local_dp - 1 - place : place;
 }
 
-static int step_of(const struct bb_side *side, int step)
+static int step_of(const struct bb_replica *side, int step)
 {
     return side->inverse ? -step : step;
 }
 
 /* Between tiles of one split and of the next, `ratio` into one. */
-static void hands_of_tiles(const struct bb_tiling *t, const struct bb_side *side, bool before, struct bb_hands *h)
+static void hands_of_tiles(const struct bb_tiling *t, const struct bb_replica *side, bool before, struct bb_hands *h)
 {
-    const struct bb_split *own = side->split, *other = before ? own - 1 : own + 1;
-    const struct bb_split *wide = before ? other : own;
+    const struct bb_layer_split *own = side->split, *other = before ? own - 1 : own + 1;
+    const struct bb_layer_split *wide = before ? other : own;
     int ratio = before ? other->width / own->width : own->width / other->width;
     int first = before ? side->at.index * ratio : side->at.index / ratio;
 
@@ -56,25 +56,25 @@ static void hands_of_tiles(const struct bb_tiling *t, const struct bb_side *side
 }
 
 /* Between the tiles of the last spatial split and the places behind it. */
-static void hands_of_join(const struct bb_tiling *t, const struct bb_side *side, bool before, struct bb_hands *h)
+static void hands_of_join(const struct bb_tiling *t, const struct bb_replica *side, bool before, struct bb_hands *h)
 {
-    const struct bb_split *own = side->split, *other = before ? own - 1 : own + 1;
-    const struct bb_split *wide = before ? other : own;
+    const struct bb_layer_split *own = side->split, *other = before ? own - 1 : own + 1;
+    const struct bb_layer_split *wide = before ? other : own;
 
     for (int i = 0; i < other->width; i++)
         add_hands(h, join_index(t, side, other->base + i), BB_PEER_ABSOLUTE, wide->cut.out, wide->cut.n_out,
                   (size_t)(samples_of(t) / t->local_dp), wide->width);
 }
 
-static int most_hands(const struct bb_side *side, bool before)
+static int most_hands(const struct bb_replica *side, bool before)
 {
-    const struct bb_split *other = before ? side->split - 1 : side->split + 1;
+    const struct bb_layer_split *other = before ? side->split - 1 : side->split + 1;
 
     return 2 * (other->width > side->split->width ? other->width : side->split->width);
 }
 
 /* The messages of one link; nothing at the ends of the network. */
-static int find_hands(struct bb_walk *w, struct bb_side *side, bool before)
+static int find_hands(struct bb_tile_stage *w, struct bb_replica *side, bool before)
 {
     const struct bb_tiling *t = w->tiling;
     int split = side->at.split, link = before ? split - 1 : split;
@@ -87,7 +87,7 @@ static int find_hands(struct bb_walk *w, struct bb_side *side, bool before)
     if (!h->hands)
         return bb_err(BB_EFAIL, "out of memory for a hand-over");
     h->comm = link_comm(t, link, side->inverse);
-    (void)bb_walk_lane(w, h->comm);
+    (void)bb_tile_stage_lane(w, h->comm);
     if (link < t->n_spatial - 1)
         hands_of_tiles(t, side, before, h);
     else if (link == t->n_spatial - 1)
@@ -104,7 +104,7 @@ static bool takes_turns(const struct bb_tiling *t)
     return t->config.micro_batches * t->config.tiles.replications > (t->gems ? 2 : 1);
 }
 
-static void make_hand_room(struct bb_walk *w, struct bb_hands *h)
+static void make_hand_room(struct bb_tile_stage *w, struct bb_hands *h)
 {
     for (int i = 0; i < h->n; i++) {
         struct bb_hand *hand = &h->hands[i];
@@ -116,13 +116,13 @@ static void make_hand_room(struct bb_walk *w, struct bb_hands *h)
     }
 }
 
-static const char *what_of(const struct bb_walk *w)
+static const char *what_of(const struct bb_tile_stage *w)
 {
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
 /* All messages of a link in one direction, in one group call if there are several. Returns the last. */
-static int move(struct bb_walk *w, struct bb_hands *h, bool send)
+static int move(struct bb_tile_stage *w, struct bb_hands *h, bool send)
 {
     struct bb_script *s = &w->script;
     int last = BB_NONE;
@@ -131,7 +131,7 @@ static int move(struct bb_walk *w, struct bb_hands *h, bool send)
         bb_script_group_start(s);
     for (int i = 0; i < h->n; i++) {
         const struct bb_hand *hand = &h->hands[i];
-        struct bb_script_lane lane = bb_walk_lane(w, h->comm);
+        struct bb_script_lane lane = bb_tile_stage_lane(w, h->comm);
 
         s->peer_kind = hand->peer_kind;
         last = send ? bb_script_send(s, lane, what_of(w), hand->peer, hand->count, hand->send[h->turn])
@@ -144,24 +144,24 @@ static int move(struct bb_walk *w, struct bb_hands *h, bool send)
 }
 
 /* Before its buffers are written again, the send of two turns ago has left. */
-static void free_room(struct bb_walk *w, struct bb_hands *h)
+static void free_room(struct bb_tile_stage *w, struct bb_hands *h)
 {
     bb_script_wait(&w->script, h->sent[h->turn]);
     h->sent[h->turn] = BB_NONE;
 }
 
-static void send_on(struct bb_walk *w, struct bb_hands *h)
+static void send_on(struct bb_tile_stage *w, struct bb_hands *h)
 {
     h->sent[h->turn] = move(w, h, true);
     h->turn = takes_turns(w->tiling) ? 1 - h->turn : 0;
 }
 
-/* ---- halos ------------------------------------------------------------------------------------------------------- */
+/* ---- halos ---- */
 
 /* Rooms for the largest message that each direction ever has. */
-static void make_halo_room(struct bb_walk *w, struct bb_side *side)
+static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *side)
 {
-    const struct bb_cut *cut = &side->split->cut;
+    const struct bb_split_layers *cut = &side->split->cut;
     bool backward = strcmp(w->tiling->config.tiles.halo_bwd, "dy") == 0;
 
     for (int h = 0; h < BB_SEGMENT_HALOS; h++)
@@ -194,10 +194,10 @@ struct swap {
 };
 
 /* The pass that packs or unpacks the rows of one direction; false: none that way. */
-static bool box_of(const struct bb_walk *w, const struct bb_side *side, const struct bb_halo *halo, int d,
+static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *side, const struct bb_halo *halo, int d,
                    bool received, struct bb_pass *pass)
 {
-    const struct bb_cut *cut = &side->split->cut;
+    const struct bb_split_layers *cut = &side->split->cut;
     const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / cut->slices.rows),
                                   (uint32_t)(halo->map.side / cut->slices.cols)};
     const uint32_t width[3] = {0, (uint32_t)halo->width[0], (uint32_t)halo->width[1]};
@@ -214,24 +214,25 @@ static const char *pack_name(const struct bb_pass *pass)
 }
 
 /* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
-static struct bb_work *make_pack(struct bb_walk *w, const struct bb_side *side, const struct swap *x, bool before)
+static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb_replica *side, const struct swap *x,
+                                        bool before)
 {
     bool back = x->kind == GRADIENTS;
     struct bb_pass pass = {.kind = before ? BB_PASS_PACK : back ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK};
-    struct bb_work *work = bb_step_work(w->tiling->step);
+    struct bb_kernel_list *work = bb_step_work(w->tiling->step);
 
     w->script.failed |= work == NULL;
     for (int h = 0; work && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
             if (box_of(w, side, &x->halos[h], d, before == back, &pass))
-                bb_work_add_pass(work, pack_name(&pass), &pass);
+                bb_kernel_list_add_pass(work, pack_name(&pass), &pass);
     return work;
 }
 
 /* Made once for all micro-batches. */
-static void pack(struct bb_walk *w, const struct bb_side *side, const struct swap *x, bool before)
+static void pack(struct bb_tile_stage *w, const struct bb_replica *side, const struct swap *x, bool before)
 {
-    struct bb_work **work = &side->packs[x->segment * BB_PACKS + 2 * (int)x->kind + before];
+    struct bb_kernel_list **work = &side->packs[x->segment * BB_PACKS + 2 * (int)x->kind + before];
 
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
@@ -241,9 +242,9 @@ static void pack(struct bb_walk *w, const struct bb_side *side, const struct swa
 }
 
 /* All messages of an exchange in one group call: each direction's to its neighbour, and his from there. */
-static int swap(struct bb_walk *w, struct bb_side *side, const struct swap *x)
+static int swap(struct bb_tile_stage *w, struct bb_replica *side, const struct swap *x)
 {
-    const struct bb_cut *cut = &side->split->cut;
+    const struct bb_split_layers *cut = &side->split->cut;
     struct bb_script *s = &w->script;
     int last = BB_NONE;
 
@@ -263,16 +264,17 @@ static int swap(struct bb_walk *w, struct bb_side *side, const struct swap *x)
     return last;
 }
 
-static void exchange(struct bb_walk *w, struct bb_side *side, const struct swap *x)
+static void exchange(struct bb_tile_stage *w, struct bb_replica *side, const struct swap *x)
 {
     pack(w, side, x, true);
     bb_script_wait(&w->script, swap(w, side, x));
     pack(w, side, x, false);
 }
 
-/* ---- compute ----------------------------------------------------------------------------------------------------- */
+/* ---- compute ---- */
 
-static void compute(struct bb_walk *w, const struct bb_side *side, const struct bb_piece *p, enum bb_way way)
+static void compute(struct bb_tile_stage *w, const struct bb_replica *side, const struct bb_layer_piece *p,
+                    enum bb_pass_direction way)
 {
     double us = p->flops[way] * side->split->cut.us_per_flop[way];
     struct bb_program *program = w->script.program;
@@ -286,12 +288,12 @@ static void compute(struct bb_walk *w, const struct bb_side *side, const struct 
     }
 }
 
-static int number_of(const struct bb_side *side, const struct bb_segment *g)
+static int number_of(const struct bb_replica *side, const struct bb_segment *g)
 {
     return (int)(g - side->split->cut.segments);
 }
 
-static void forward_segment(struct bb_walk *w, struct bb_side *side, const struct bb_segment *g)
+static void forward_segment(struct bb_tile_stage *w, struct bb_replica *side, const struct bb_segment *g)
 {
     const struct swap x = {g->halos, g->n_halos, HALOS, number_of(side, g)};
     int op;
@@ -312,7 +314,7 @@ static void forward_segment(struct bb_walk *w, struct bb_side *side, const struc
     compute(w, side, &g->tail, BB_FORWARD);
 }
 
-static void backward_segment(struct bb_walk *w, struct bb_side *side, const struct bb_segment *g)
+static void backward_segment(struct bb_tile_stage *w, struct bb_replica *side, const struct bb_segment *g)
 {
     const char *how = w->tiling->config.tiles.halo_bwd;
     bool image = g->module == 0 && side->at.split == 0; /* its gradient is nobody's */
@@ -326,16 +328,16 @@ static void backward_segment(struct bb_walk *w, struct bb_side *side, const stru
         exchange(w, side, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(side, g)});
 }
 
-void bb_walk_receive(struct bb_walk *w, struct bb_side *side, enum bb_way way)
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way)
 {
     w->script.phase = way == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     bb_script_wait(&w->script, move(w, way == BB_FORWARD ? &side->before : &side->behind, false));
 }
 
-void bb_walk_on(struct bb_walk *w, struct bb_side *side, enum bb_way way)
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way)
 {
     struct bb_hands *to = way == BB_FORWARD ? &side->behind : &side->before;
-    const struct bb_cut *cut = &side->split->cut;
+    const struct bb_split_layers *cut = &side->split->cut;
 
     for (int i = 0; i < cut->n_segments; i++) {
         if (i == cut->n_segments - 1)
@@ -349,9 +351,9 @@ void bb_walk_on(struct bb_walk *w, struct bb_side *side, enum bb_way way)
     send_on(w, to);
 }
 
-/* ---- gradients --------------------------------------------------------------------------------------------------- */
+/* ---- gradients ---- */
 
-struct bb_script_lane bb_walk_lane(struct bb_walk *w, int comm)
+struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
 {
     if (!w->has_lane[comm])
         w->lanes[comm] = bb_script_lane(&w->script, &w->tiling->step->layout, comm);
@@ -359,14 +361,14 @@ struct bb_script_lane bb_walk_lane(struct bb_walk *w, int comm)
     return w->lanes[comm];
 }
 
-int bb_walk_reduce(struct bb_walk *w, int comm, const char *what, size_t count, int buffer)
+int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, size_t count, int buffer)
 {
-    return bb_script_collective(&w->script, bb_walk_lane(w, comm), what, BB_ALL_REDUCE, count, buffer, buffer);
+    return bb_script_collective(&w->script, bb_tile_stage_lane(w, comm), what, BB_ALL_REDUCE, count, buffer, buffer);
 }
 
-void bb_walk_optimizer(struct bb_walk *w, size_t parameters)
+void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)
 {
-    struct bb_work *work;
+    struct bb_kernel_list *work;
 
     w->script.phase = BB_PHASE_OPTIMIZER;
     if (strcmp(w->tiling->config.compute, "gemm") != 0 || parameters == 0)
@@ -375,17 +377,17 @@ void bb_walk_optimizer(struct bb_walk *w, size_t parameters)
     w->script.failed |= work == NULL;
     if (!work)
         return;
-    bb_work_optimizer(work, BB_PASS_SGD, parameters, w->script.dtype);
+    bb_kernel_list_optimizer(work, BB_PASS_SGD, parameters, w->script.dtype);
     bb_script_work(&w->script, "optimizer", work, 1, BB_NONE, BB_NONE);
 }
 
-void bb_walk_memory(const struct bb_walk *w, double bytes[BB_USES])
+void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
 {
     size_t e = bb_dtypes[w->script.dtype].bytes;
     double parameters = 0, activations = 0;
 
     for (int i = 0; i < (w->tiling->gems ? BB_REPLICAS : 1); i++) {
-        const struct bb_cut *cut = &w->sides[i].split->cut;
+        const struct bb_split_layers *cut = &w->sides[i].split->cut;
 
         parameters += (double)cut->parameters;
         activations = cut->activations > activations ? cut->activations : activations;
@@ -396,9 +398,9 @@ void bb_walk_memory(const struct bb_walk *w, double bytes[BB_USES])
     bytes[BB_USE_COMMUNICATION] = (double)bb_program_bytes(w->script.program, BB_USE_COMMUNICATION);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
-static int init_side(struct bb_walk *w, struct bb_side *side, int place, bool inverse)
+static int init_side(struct bb_tile_stage *w, struct bb_replica *side, int place, bool inverse)
 {
     struct bb_tiling *t = w->tiling;
     int rc;
@@ -408,9 +410,9 @@ static int init_side(struct bb_walk *w, struct bb_side *side, int place, bool in
     side->split = &t->splits[side->at.split];
     if (side->split->cut.tiled) {
         side->neighbours = bb_tile_neighbours(&side->split->cut.slices, side->at.index);
-        side->halo = bb_walk_lane(w, side->split->comm_halo);
+        side->halo = bb_tile_stage_lane(w, side->split->comm_halo);
     }
-    side->packs = calloc((size_t)(side->split->cut.n_segments * BB_PACKS), sizeof(struct bb_work *));
+    side->packs = calloc((size_t)(side->split->cut.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
     TRY(side->packs ? 0 : bb_err(BB_EFAIL, "out of memory for the kernels of halos"));
     TRY(find_hands(w, side, true));
     TRY(find_hands(w, side, false));
@@ -421,11 +423,11 @@ out:
     return rc;
 }
 
-int bb_walk_init(struct bb_walk *w, struct bb_tiling *t, struct bb_program *program, int place)
+int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int place)
 {
     int rc;
 
-    *w = (struct bb_walk){.tiling = t};
+    *w = (struct bb_tile_stage){.tiling = t};
     bb_script_init(&w->script, program, &t->config);
     TRY(init_side(w, &w->sides[BB_USUAL], place, false));
     if (t->gems)
@@ -434,7 +436,7 @@ out:
     return rc;
 }
 
-void bb_walk_release(struct bb_walk *w)
+void bb_tile_stage_release(struct bb_tile_stage *w)
 {
     for (int i = 0; i < BB_REPLICAS; i++) {
         free(w->sides[i].packs);

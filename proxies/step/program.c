@@ -330,20 +330,20 @@ out:
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { LATELY = 8 };
-    const struct bb_work *seen[LATELY] = {0};
-    struct bb_work_memory memory = {0};
+    const struct bb_kernel_list *seen[LATELY] = {0};
+    struct bb_kernel_list_memory memory = {0};
     int n = 0;
 
     for (size_t i = 0; i < p->n_ops; i++) {
-        const struct bb_work *work = p->ops[i].work;
+        const struct bb_kernel_list *work = p->ops[i].work;
         bool known = !work;
 
         for (int s = 0; s < LATELY; s++)
             known |= seen[s] == work;
         if (known)
             continue;
-        bb_work_memory(work, &memory);
+        bb_kernel_list_memory(work, &memory);
         seen[n++ % LATELY] = work;
     }
-    return n ? bb_work_memory_bytes(&memory) : 0;
+    return n ? bb_kernel_list_memory_bytes(&memory) : 0;
 }

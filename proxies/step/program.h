@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct bb_work; /* cuda/work/kernel_list.h: matrix products and passes over memory */
+struct bb_kernel_list; /* cuda/work/kernel_list.h: matrix products and passes over memory */
 
 enum bb_op_kind { BB_OP_COMPUTE, BB_OP_COLLECTIVE, BB_OP_SEND, BB_OP_RECV };
 
@@ -45,9 +45,10 @@ struct bb_op {
     int src, dst;                  /* buffers (indices into bb_program.buffers), BB_NONE where there is none          */
     size_t src_offset, dst_offset; /* elements                                                                      */
     double compute_us;             /* compute: time of the timed stand-in                                             */
-    const struct bb_work *work;    /* compute: the real work instead of the stand-in, NULL: none; owned by the step   */
-    int work_times;                /* how often it is done, one after another                                         */
-    double flops;                  /* compute: floating-point operations of the real work, 0 where unknown            */
+    const struct bb_kernel_list
+        *work;      /* compute: the real work instead of the stand-in, NULL: none; owned by the step   */
+    int work_times; /* how often it is done, one after another                                         */
+    double flops;   /* compute: floating-point operations of the real work, 0 where unknown            */
     enum bb_phase phase;
     int micro_batch, layer; /* BB_NONE where they don't apply                                                  */
     const char *what;       /* what it stands for: "activations", "gradients"; static or owned by the builder  */

@@ -70,7 +70,7 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
         struct bb_op *op = &p->ops[i];
 
         if (op->work)
-            op->flops = op->work_times * bb_work_flops(op->work);
+            op->flops = op->work_times * bb_kernel_list_flops(op->work);
         if (!bb_op_is_comm(op))
             continue;
         op->count = shrunk(op->count, factor);
@@ -82,10 +82,10 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
     return 0;
 }
 
-int bb_step_shrink(struct bb_step *step, double factor)
+int bb_step_scale_counts(struct bb_step *step, double factor)
 {
     for (int w = 0; w < step->n_works; w++)
-        bb_work_shrink(step->works[w], factor);
+        bb_kernel_list_scale(step->works[w], factor);
     for (int r = 0; r < step->n_roles; r++)
         if (shrink_program(&step->roles[r].program, &step->layout, factor))
             return -BB_EFAIL;

@@ -35,9 +35,9 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
     return NULL;
 }
 
-struct bb_work *bb_step_work(struct bb_step *step)
+struct bb_kernel_list *bb_step_work(struct bb_step *step)
 {
-    struct bb_work **bigger = realloc(step->works, sizeof(*bigger) * (size_t)(step->n_works + 1));
+    struct bb_kernel_list **bigger = realloc(step->works, sizeof(*bigger) * (size_t)(step->n_works + 1));
 
     if (bigger) {
         step->works = bigger;

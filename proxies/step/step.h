@@ -29,8 +29,8 @@ struct bb_step {
     struct bb_strings {
         char **text;
         int n;
-    } strings;              /* texts that programs point to                                              */
-    struct bb_work **works; /* what compute operations point to */
+    } strings;                     /* texts that programs point to                                              */
+    struct bb_kernel_list **works; /* what compute operations point to */
     int n_works;
 };
 
@@ -41,7 +41,8 @@ void bb_step_release(struct bb_step *step);
 int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-struct bb_work *bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
+struct bb_kernel_list *
+bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
 
 static inline const struct bb_program *bb_step_program(const struct bb_step *step, int rank)
 {

@@ -27,8 +27,7 @@ enum bb_sync_kind bb_sync_find(const char *word)
     return (enum bb_sync_kind)kind;
 }
 
-/* ---- what fits -----------------------------------------------------------------------------------------------------
- */
+/* ---- what fits ---- */
 
 #define KIND(name) (1u << BB_SYNC_##name)
 #define SERVERS    (KIND(PS) | KIND(PS_P2P) | KIND(PS_SHARDED))
@@ -80,8 +79,7 @@ static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
     return 0;
 }
 
-/* ---- what it means -------------------------------------------------------------------------------------------------
- */
+/* ---- what it means ---- */
 
 static int settle_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
@@ -114,12 +112,12 @@ static int settle_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, 
 }
 
 int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum bb_dtype_id params,
-                   enum bb_dtype_id grads, struct bb_sync_policy *p)
+                   enum bb_dtype_id grads, struct bb_dp_config *p)
 {
     const struct bb_sync_options *o = &c->sync;
     int rc;
 
-    *p = (struct bb_sync_policy){
+    *p = (struct bb_dp_config){
         .kind = kind,
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
@@ -139,8 +137,7 @@ out:
     return rc;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 bool bb_sync_is_sharded(enum bb_sync_kind kind)
 {
@@ -152,14 +149,14 @@ bool bb_sync_is_gathered(enum bb_sync_kind kind)
     return (KIND(ZERO3) | KIND(HSDP)) & 1u << kind;
 }
 
-bool bb_sync_every_micro_batch(const struct bb_sync_policy *p)
+bool bb_sync_every_micro_batch(const struct bb_dp_config *p)
 {
     return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
 
 /* Moments in float; 16-bit parameters keep a float copy of themselves, and Megatron-LM's also one of 16-bit gradients.
  */
-static double optimizer_bytes(const struct bb_sync_policy *p)
+static double optimizer_bytes(const struct bb_dp_config *p)
 {
     double bytes = p->optimizer == BB_SYNC_ADAM ? 8 : 4;
 
@@ -168,7 +165,7 @@ static double optimizer_bytes(const struct bb_sync_policy *p)
     return p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 ? bytes + 4 : bytes;
 }
 
-void bb_sync_memory(const struct bb_sync_policy *p, const struct bb_sync_comms *comms, double parameters,
+void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES])
 {
     double shard = parameters / comms->n;

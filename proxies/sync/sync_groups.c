@@ -122,7 +122,7 @@ static int refuse_shard(const struct cut *k, int gpus_per_node, int run)
 }
 
 /* The ranks of a shard group where nothing is said: all, or those of a node. */
-static int usual_shard(const struct cut *k, const struct bb_sync_policy *p, int gpus_per_node, int *run)
+static int usual_shard(const struct cut *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
 
@@ -132,7 +132,7 @@ static int usual_shard(const struct cut *k, const struct bb_sync_policy *p, int 
     return refuse_shard(k, gpus_per_node, *run);
 }
 
-static int settle_shard(const struct cut *k, const struct bb_sync_policy *p, int gpus_per_node, int *run)
+static int settle_shard(const struct cut *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
 
@@ -155,7 +155,7 @@ static int add_comm(struct bb_step *step, int group, const char *purpose, int *c
 }
 
 /* Reductions and gathers inside `group`, one communicator or two. */
-static int add_sharded(struct bb_step *step, const struct bb_sync_policy *p, int group, struct bb_sync_comms *comms)
+static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
     bool shared = bb_sync_is_gathered(p->kind) && !p->own_gather_comm;
     int rc;
@@ -171,7 +171,7 @@ out:
     return rc;
 }
 
-static int add_shards(struct bb_step *step, const struct bb_sync_policy *p, int group, int gpus_per_node,
+static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
                       struct bb_sync_comms *comms)
 {
     struct cut k = {.step = step, .group = group, .inner_name = "shard", .outer_name = "replica"};
@@ -222,7 +222,7 @@ out:
     return rc;
 }
 
-int bb_sync_layout(struct bb_step *step, const struct bb_sync_policy *p, int group, int gpus_per_node,
+int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
                    struct bb_sync_comms *comms)
 {
     int node = gpus_per_node > 0 ? gpus_per_node : step->layout.ranks;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the ranks shown --------------------------------------------------------------------------------------------- */
+/* ---- the ranks shown ---- */
 
 struct choice {
     const struct bb_step *step;
@@ -116,7 +116,7 @@ int bb_timeline_find(const struct bb_timeline *t, int rank)
     return low < t->n && t->ranks[low] == rank ? low : BB_NONE;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static const char what[] = "the trace";
 

@@ -17,7 +17,7 @@ struct writer {
 
 #define STEP_THREAD 0 /* of each rank; stream s is thread s + 1 */
 
-/* ---- parts of JSON ----------------------------------------------------------------------------------------------- */
+/* ---- parts of JSON ---- */
 
 static void put_text(FILE *out, const char *text)
 {
@@ -48,7 +48,7 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
     fprintf(w->out, ", \"pid\": %d, \"tid\": %d", rank, thread);
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static void name_thread(struct writer *w, int rank, int thread, const char *name)
 {
@@ -80,7 +80,7 @@ static void name_rank(struct writer *w, int i)
         name_thread(w, rank, s + 1, p->streams[s].name);
 }
 
-/* ---- slices ------------------------------------------------------------------------------------------------------ */
+/* ---- slices ---- */
 
 /* The world rank that the operation means; BB_NONE where it means none. */
 static int other_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
@@ -194,7 +194,7 @@ static void put_slices(struct writer *w, int i)
     }
 }
 
-/* ---- arrows: the k-th send from a rank to another meets the k-th receive there ----------------------------------- */
+/* ---- arrows: the k-th send from a rank to another meets the k-th receive there ---- */
 
 struct message {
     int comm, from, to; /* ranks of the world */
@@ -277,7 +277,7 @@ static int put_arrows(struct writer *w)
     return 0;
 }
 
-/* ---- counters ---------------------------------------------------------------------------------------------------- */
+/* ---- counters ---- */
 
 struct edge {
     int64_t ns;
@@ -335,7 +335,7 @@ static int put_counters(struct writer *w, int i)
     return 0;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 static void put_head(const struct bb_timeline *t, FILE *out)
 {

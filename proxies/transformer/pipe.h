@@ -36,7 +36,7 @@ struct bb_pipe {
     struct bb_script *script;
     int stage;
     size_t count; /* elements of a message */
-    struct bb_turn *turns;
+    struct bb_slot *turns;
     int n_turns;
     struct bb_pipe_way ways[2];
 };

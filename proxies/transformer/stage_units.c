@@ -9,14 +9,14 @@ bool bb_holds_tied_table(const struct bb_training *t, int stage)
     return t->arch.tied && t->schedule.stages > 1 && (stage == 0 || stage == t->schedule.stages - 1);
 }
 
-/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+/* ---- pieces ---- */
 
-static void add_piece(struct bb_pieces *p, int layer, int chunk)
+static void add_piece(struct bb_modules *p, int layer, int chunk)
 {
-    p->list[p->n++] = (struct bb_piece){.layer = layer, .chunk = chunk, .unit = {BB_NONE, BB_NONE}};
+    p->list[p->n++] = (struct bb_transformer_module){.layer = layer, .chunk = chunk, .unit = {BB_NONE, BB_NONE}};
 }
 
-static int list_pieces(struct bb_pieces *p, const struct bb_training *t, int stage)
+static int list_pieces(struct bb_modules *p, const struct bb_training *t, int stage)
 {
     struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
     int chunks = split.chunks, parts = split.stages * chunks, first;
@@ -40,10 +40,10 @@ static int list_pieces(struct bb_pieces *p, const struct bb_training *t, int sta
     return 0;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 /* The tensors of a piece, with the second copy of a tied table that the last stage has. */
-static int tensors_of(const struct bb_training *t, const struct bb_piece *piece,
+static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *piece,
                       struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
 {
     struct bb_arch_tensor table[BB_ARCH_TENSORS];
@@ -73,8 +73,8 @@ static double backward_us(const struct bb_training *t, int layer)
 }
 
 /* The tensors of one kind as one unit; none, no unit. */
-static void add_unit(struct bb_pieces *p, const struct bb_training *t, struct bb_piece *piece, enum bb_share share,
-                     const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
+static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *piece,
+                     enum bb_share share, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
 {
     bool expert = share == BB_EXPERT;
     struct bb_sync_unit *unit = &p->units[share][p->n_units[share]];
@@ -97,7 +97,7 @@ static void add_unit(struct bb_pieces *p, const struct bb_training *t, struct bb
         piece->unit[share] = p->n_units[share]++;
 }
 
-static int list_units(struct bb_pieces *p, const struct bb_training *t)
+static int list_units(struct bb_modules *p, const struct bb_training *t)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1];
     struct bb_tensor *at;
@@ -120,25 +120,25 @@ static int list_units(struct bb_pieces *p, const struct bb_training *t)
     return 0;
 }
 
-int bb_pieces_make(struct bb_pieces *p, const struct bb_training *t, int stage)
+int bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stage)
 {
     int rc;
 
-    *p = (struct bb_pieces){0};
+    *p = (struct bb_modules){0};
     TRY(list_pieces(p, t, stage));
     TRY(list_units(p, t));
 out:
     if (rc)
-        bb_pieces_release(p);
+        bb_modules_release(p);
     return rc;
 }
 
-void bb_pieces_release(struct bb_pieces *p)
+void bb_modules_release(struct bb_modules *p)
 {
     for (int s = 0; s < BB_SHARES; s++)
         free(p->units[s]);
     free(p->list);
     free(p->first);
     free(p->tensors);
-    *p = (struct bb_pieces){0};
+    *p = (struct bb_modules){0};
 }

@@ -14,7 +14,7 @@
 
 #define USUAL_TFLOPS 119.8 /* the rate behind the times of gpt3, see pipeline.c */
 
-/* ---- what the command line means --------------------------------------------------------------------------------- */
+/* ---- what the command line means ---- */
 
 /* The place of a word in a list that holds it; NULL: usual. */
 static int place_of(const char *word, const char *const *words, int usual)
@@ -186,7 +186,7 @@ out:
     return rc;
 }
 
-/* ---- groups and communicators ------------------------------------------------------------------------------------ */
+/* ---- groups and communicators ---- */
 
 /* The communicator of a group of the grid; BB_NONE where it has one rank. */
 static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
@@ -278,7 +278,7 @@ out:
     return rc;
 }
 
-/* ---- roles ------------------------------------------------------------------------------------------------------- */
+/* ---- roles ---- */
 
 /* Roles of a stage: its variants, each with the last rank of a node apart where a hierarchical sum has a remainder. */
 static int kinds_of_stage(const struct bb_training *t)
@@ -365,7 +365,7 @@ out:
     return rc;
 }
 
-/* ---- the step ---------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 /* " x cp 2": of an axis that has ranks. */
 static size_t add_axis(char *text, size_t at, size_t room, const char *name, int size)

@@ -10,7 +10,7 @@
 
 #define MOST_SIDE 65536
 
-/* ---- layers ------------------------------------------------------------------------------------------------------ */
+/* ---- layers ---- */
 
 static int shrunk(int size, int stride)
 {
@@ -51,7 +51,7 @@ size_t bb_map_elements(const struct bb_map *m)
     return (size_t)m->channels * (size_t)m->depth * (size_t)m->side * (size_t)m->side;
 }
 
-/* ---- growing ----------------------------------------------------------------------------------------------------- */
+/* ---- growing ---- */
 
 /* Room for one more of n elements. NULL: failed, said. */
 static void *grow(struct bb_net *net, void *array, int n, size_t element)
@@ -147,7 +147,7 @@ void bb_net_release(struct bb_net *net)
     *net = (struct bb_net){0};
 }
 
-/* ---- families ---------------------------------------------------------------------------------------------------- */
+/* ---- families ---- */
 
 struct family {
     const char *name;
@@ -204,7 +204,7 @@ static int refuse_image(const char *name, int image, int least)
 }
 
 /* The parameters that the file states, if this is the network that it states them for. */
-static int check_total(const struct bb_sheet *sheet, const struct bb_net *net, const struct bb_net_asked *asked)
+static int check_total(const struct bb_model_file *sheet, const struct bb_net *net, const struct bb_net_asked *asked)
 {
     char key[16];
     const json_t *given;
@@ -214,11 +214,11 @@ static int check_total(const struct bb_sheet *sheet, const struct bb_net *net, c
     if (rc || asked->layers || asked->filters)
         return rc;
     if (!asked->image)
-        return bb_sheet_total(sheet, totals, "parameters", net->parameters);
+        return bb_model_file_total(sheet, totals, "parameters", net->parameters);
     by_image = json_object_get(totals, "parameters_by_image");
     snprintf(key, sizeof(key), "%d", net->image);
     given = json_object_get(by_image, key);
-    return given ? bb_sheet_same(sheet, key, json_number_value(given), net->parameters) : 0;
+    return given ? bb_model_file_same(sheet, key, json_number_value(given), net->parameters) : 0;
 }
 
 static int keep_name(struct bb_net *net, const json_t *root)
@@ -236,21 +236,21 @@ static int keep_name(struct bb_net *net, const json_t *root)
 
 int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net)
 {
-    struct bb_sheet sheet = {0};
+    struct bb_model_file sheet = {0};
     const struct family *family = NULL;
     int rc;
 
     *net = (struct bb_net){.depth = 1};
     TRY(find_family(word, &family));
-    TRY(bb_sheet_open(&sheet, word, family->name));
+    TRY(bb_model_file_open(&sheet, word, family->name));
     TRY(keep_name(net, sheet.root));
-    TRY(bb_sheet_shape(&sheet, "image", &net->image));
+    TRY(bb_model_file_shape(&sheet, "image", &net->image));
     net->image = asked->image ? asked->image : net->image;
     TRY(refuse_image(net->name, net->image, family->smallest_image));
     TRY(family->make(net, &sheet, asked));
     TRY(net->failed ? -BB_EFAIL : 0);
     TRY(check_total(&sheet, net, asked));
 out:
-    bb_sheet_close(&sheet);
+    bb_model_file_close(&sheet);
     return rc;
 }

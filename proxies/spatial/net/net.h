@@ -97,9 +97,9 @@ int bb_net_layer_out_side(const struct bb_net_layer *l);
 int bb_net_layer_out_depth(const struct bb_net_layer *l);
 size_t bb_map_elements(const struct bb_map *map);
 
-/* ---- for the makers of nets (net_*.c): a failure sticks in net->failed ------------------------------------------- */
+/* ---- for the makers of nets (net_*.c): a failure sticks in net->failed ---- */
 
-struct bb_sheet;
+struct bb_model_file;
 
 /* A new module like `like` (tiled, fusing, states); the layers that are added next are its own. close: its sums, and
  * what goes on to the next one; `skipped` goes there as well (NULL: nothing). */
@@ -109,7 +109,7 @@ void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer);
 void bb_net_dense(struct bb_net *net, int in, int out); /* a dense layer with biases, of a whole sample */
 void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped);
 
-typedef int bb_net_maker(struct bb_net *net, struct bb_sheet *sheet, const struct bb_net_asked *asked);
+typedef int bb_net_maker(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked);
 bb_net_maker bb_net_make_resnet, bb_net_make_amoebanet, bb_net_make_cosmoflow;
 
 #endif

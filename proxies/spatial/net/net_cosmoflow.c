@@ -41,7 +41,7 @@ static void dense(struct bb_net *net, int number, int in, int out)
     bb_net_close(net, &(struct bb_map){out, 1, 1}, NULL);
 }
 
-static int width_of(const struct bb_sheet *sheet, const json_t *list, int i, int *width)
+static int width_of(const struct bb_model_file *sheet, const json_t *list, int i, int *width)
 {
     const char *formula = json_string_value(json_array_get(list, (size_t)i));
     size_t count;
@@ -49,7 +49,7 @@ static int width_of(const struct bb_sheet *sheet, const json_t *list, int i, int
 
     if (!formula)
         return bb_err(BB_EUSAGE, "%s: dense width %d must be a formula as text", sheet->where, i);
-    TRY(bb_sheet_count(sheet, formula, &count));
+    TRY(bb_model_file_count(sheet, formula, &count));
     if (count > 1u << 30)
         return bb_err(BB_EUSAGE, "%s: dense width %d is %zu, expected at most %u", sheet->where, i, count, 1u << 30);
     *width = (int)count;
@@ -57,13 +57,13 @@ out:
     return rc;
 }
 
-static int dense_layers(struct bb_net *net, struct bb_sheet *sheet)
+static int dense_layers(struct bb_net *net, struct bb_model_file *sheet)
 {
     int n, in = 0, out = 0, rc;
     const json_t *list;
 
-    TRY(bb_sheet_set(sheet, "image", net->image));
-    TRY(bb_sheet_list(sheet, sheet->root, "dense_widths", -8, &list, &n));
+    TRY(bb_model_file_set(sheet, "image", net->image));
+    TRY(bb_model_file_list(sheet, sheet->root, "dense_widths", -8, &list, &n));
     TRY(width_of(sheet, list, 0, &in));
     for (int i = 1; i < n; i++, in = out) {
         TRY(width_of(sheet, list, i, &out));
@@ -73,17 +73,17 @@ out:
     return rc;
 }
 
-int bb_net_make_cosmoflow(struct bb_net *net, struct bb_sheet *sheet, const struct bb_net_asked *asked)
+int bb_net_make_cosmoflow(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked)
 {
     int in, out, kernel, convolutions, rc, side = net->image;
 
     if (asked->layers || asked->filters)
         return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", net->name,
                       asked->layers ? "layers" : "filters");
-    TRY(bb_sheet_shape(sheet, "input_channels", &in));
-    TRY(bb_sheet_shape(sheet, "channels", &out));
-    TRY(bb_sheet_shape(sheet, "kernel", &kernel));
-    TRY(bb_sheet_shape(sheet, "convolutions", &convolutions));
+    TRY(bb_model_file_shape(sheet, "input_channels", &in));
+    TRY(bb_model_file_shape(sheet, "channels", &out));
+    TRY(bb_model_file_shape(sheet, "kernel", &kernel));
+    TRY(bb_model_file_shape(sheet, "convolutions", &convolutions));
     net->depth = net->image;
     if (kernel % 2 == 0 || convolutions > 12 || net->image >> convolutions < 1)
         return bb_err(BB_EUSAGE, "%s: %d convolutions of width %d do not fit an image of %d", net->name, convolutions,

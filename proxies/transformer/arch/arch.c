@@ -38,7 +38,7 @@ static void put_norm(struct list *l, const struct bb_arch *a, const char *weight
         put(l, bias, (size_t)a->hidden, 1, WHOLE);
 }
 
-/* ---- attention --------------------------------------------------------------------------------------------------- */
+/* ---- attention ---- */
 
 static void put_fused_attention(struct list *l, const struct bb_arch *a)
 {
@@ -86,7 +86,7 @@ static void put_latent_attention(struct list *l, const struct bb_arch *a)
     put(l, "attention.out.bias", h, a->out_bias, WHOLE);
 }
 
-/* ---- perceptron and experts -------------------------------------------------------------------------------------- */
+/* ---- perceptron and experts ---- */
 
 static void put_perceptron(struct list *l, const struct bb_arch *a)
 {
@@ -117,7 +117,7 @@ static void put_experts(struct list *l, const struct bb_arch *a)
     put(l, "shared.weight", h, a->shared_gate, WHOLE);
 }
 
-/* ---- layers ------------------------------------------------------------------------------------------------------ */
+/* ---- layers ---- */
 
 static void put_layer(struct list *l, const struct bb_arch *a, int layer)
 {
@@ -186,7 +186,7 @@ bool bb_arch_has_experts(const struct bb_arch *a, int layer)
     return a->experts > 0 && layer >= a->dense_layers && (layer + a->moe_offset) % a->moe_every == 0;
 }
 
-/* ---- sums -------------------------------------------------------------------------------------------------------- */
+/* ---- sums ---- */
 
 size_t bb_arch_share(const struct bb_arch_tensor *t, int tp, int ep)
 {

@@ -62,7 +62,7 @@ int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;
 /* bb_arch_has_experts - whether that layer (from 0) has experts. */
 bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 /* How a tensor is divided. Expert tensors are stacked, one tensor holds the weight of all experts. */
 struct bb_arch_tensor {
@@ -96,8 +96,7 @@ struct bb_arch_held {
 };
 struct bb_arch_held bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep);
 
-/* ---- counts: learnable parameters, whole numbers ------------------------------------------------------------------
- */
+/* ---- counts: learnable parameters, whole numbers ---- */
 
 double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* also BB_ARCH_EMBEDDING, BB_ARCH_HEAD */
 double bb_arch_parameters(const struct bb_arch *arch);

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what each architecture says ----------------------------------------------------------------------------------
- */
+/* ---- what each architecture says ---- */
 
 #define FAMILY        "transformer"
 #define MOST_NAMES    128
@@ -164,8 +163,7 @@ static const struct type types[] = {
 
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
 
-/* ---- which one it is ----------------------------------------------------------------------------------------------
- */
+/* ---- which one it is ---- */
 
 static const char *text_at(const json_t *config, const char *key)
 {
@@ -233,7 +231,7 @@ static int refuse_type(const json_t *config, const char *where, const char *mode
                   n ? missing + 2 : "");
 }
 
-/* ---- fields ------------------------------------------------------------------------------------------------------ */
+/* ---- fields ---- */
 
 static const json_t *value_of(const json_t *config, const char *key)
 {
@@ -294,8 +292,7 @@ static int read_dense_list(const json_t *config, const char *where, struct bb_ar
     return 0;
 }
 
-/* ---- what follows, and what cannot be ------------------------------------------------------------------------------
- */
+/* ---- what follows, and what cannot be ---- */
 
 static int refuse_division(const char *where, const char *what, int value, const char *by, int step)
 {
@@ -379,7 +376,7 @@ out:
     return rc;
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 /* "llama-7b" of "models/llama-7b/config.json" and of "llama-7b.json". */
 static void take_name(const char *word, char name[BB_ARCH_NAME])

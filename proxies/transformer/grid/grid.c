@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- coordinates ------------------------------------------------------------------------------------------------- */
+/* ---- coordinates ---- */
 
 /* One of the two grids: its axes in the order of the string. */
 struct side {
@@ -65,8 +65,7 @@ int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis
     return coord(&s, rank, axis);
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------------------
- */
+/* ---- groups ---- */
 
 enum {
     TP = 1u << BB_AXIS_TP,

@@ -69,8 +69,7 @@ int bb_grid_layers(int layers, int parts, int part, int *first);
 /* bb_grid_pipe_split - how its stages share that many layers, in so many chunks each. */
 struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *grid, int layers, int chunks);
 
-/* ---- the layout ----------------------------------------------------------------------------------------------------
- */
+/* ---- the layout ---- */
 
 enum bb_grid_group {
     BB_GRID_TP,        /* "tp"                                                                             */

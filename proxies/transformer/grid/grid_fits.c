@@ -12,7 +12,7 @@ enum { TP, CP, DP, PP, SIZES };
 
 static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
 
-/* ---- what does not divide ---------------------------------------------------------------------------------------- */
+/* ---- what does not divide ---- */
 
 /* One thing that an axis must divide. */
 struct demand {
@@ -74,7 +74,7 @@ static bool is_valid(const struct bb_grid *g, const struct bb_grid_model *m, con
     return bb_pipe_split_is_valid(&split);
 }
 
-/* ---- the nearest layout ------------------------------------------------------------------------------------------ */
+/* ---- the nearest layout ---- */
 
 #define MOST_DIVISORS 512 /* no number of ranks that plan takes has as many */
 
@@ -154,7 +154,7 @@ const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_mod
     return text;
 }
 
-/* ---- grid and model ---------------------------------------------------------------------------------------------- */
+/* ---- grid and model ---- */
 
 static int common(int a, int b)
 {

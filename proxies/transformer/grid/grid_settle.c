@@ -11,7 +11,7 @@
 
 #define MOST_RANKS (1 << 24)
 
-/* ---- order strings ----------------------------------------------------------------------------------------------- */
+/* ---- order strings ---- */
 
 const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
 
@@ -57,7 +57,7 @@ int bb_order_check(const char *order, const char *who)
     }
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* The divisor of n that is nearest to `want` (as a factor), at least 1. */
 static int nearest_divisor(int n, int want)
@@ -111,7 +111,7 @@ static const char *axes_text(const struct bb_grid *g, char text[96])
     return text;
 }
 
-/* ---- the dense grid ---------------------------------------------------------------------------------------------- */
+/* ---- the dense grid ---- */
 
 static int refuse_product(const struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
@@ -163,7 +163,7 @@ static int settle_dense(struct bb_grid *g, const struct bb_grid_model *model, co
     return product(g, BB_NONE) == g->ranks ? 0 : refuse_product(g, model, who);
 }
 
-/* ---- the expert grid --------------------------------------------------------------------------------------------- */
+/* ---- the expert grid ---- */
 
 static int settle_expert(struct bb_grid *g, const char *who)
 {
@@ -182,8 +182,7 @@ static int settle_expert(struct bb_grid *g, const char *who)
     return 0;
 }
 
-/* ---- the order -----------------------------------------------------------------------------------------------------
- */
+/* ---- the order ---- */
 
 static bool stands(const char *order, const char *axis)
 {
@@ -272,8 +271,7 @@ out:
     return rc;
 }
 
-/* ---- layers of a stage ---------------------------------------------------------------------------------------------
- */
+/* ---- layers of a stage ---- */
 
 struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *g, int layers, int chunks)
 {

@@ -47,7 +47,7 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
     return stage == s->stages - 1 && s->last ? s->last / s->chunks : each;
 }
 
-/* ---- the nearest valid numbers ----------------------------------------------------------------------------------- */
+/* ---- the nearest valid numbers ---- */
 
 static int between(int low, int n, int high)
 {
@@ -118,7 +118,7 @@ static int nearest_chunks(const struct bb_pipe_split *s)
     return 0;
 }
 
-/* ---- what is said ------------------------------------------------------------------------------------------------ */
+/* ---- what is said ---- */
 
 #define TEXT 256
 

@@ -16,8 +16,8 @@ struct hop {
 
 static int start_hop(struct bb_block *b, const struct hop *hop)
 {
-    static const enum bb_room keys[] = {BB_ROOM_KEYS, BB_ROOM_NEXT_KEYS};
-    static const enum bb_room gradients[] = {BB_ROOM_KEY_GRADIENTS, BB_ROOM_NEXT_KEY_GRADIENTS};
+    static const enum bb_block_buffer keys[] = {BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_NEXT_KEYS};
+    static const enum bb_block_buffer gradients[] = {BB_BLOCK_BUFFER_KEY_GRADIENTS, BB_BLOCK_BUFFER_NEXT_KEY_GRADIENTS};
     size_t count = b->layers->key_block;
     struct bb_script *s = b->script;
     int at = hop->turn % 2, last = BB_NONE;
@@ -38,24 +38,24 @@ static int start_hop(struct bb_block *b, const struct hop *hop)
 
 static int keys_at_work(struct bb_block *b, int turn)
 {
-    return bb_block_room(b, turn % 2 ? BB_ROOM_NEXT_KEYS : BB_ROOM_KEYS);
+    return bb_block_room(b, turn % 2 ? BB_BLOCK_BUFFER_NEXT_KEYS : BB_BLOCK_BUFFER_KEYS);
 }
 
-static void ring_forward(struct bb_block *b, const struct bb_chores *before, int src)
+static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;
 
-    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_ROOM_KEYS));
+    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
     for (int turn = 0; turn < ranks; turn++) {
         int hop = turn < ranks - 1 ? start_hop(b, &(struct hop){.keys = true, .turn = turn}) : BB_NONE;
 
-        bb_block_chore(b, "attention block", BB_CHORE_CORE_BLOCK, BB_CHORE_FORWARD, keys_at_work(b, turn), BB_NONE);
+        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, keys_at_work(b, turn), BB_NONE);
         bb_script_wait(b->script, hop);
     }
 }
 
 /* In turn 0 the block is one's own: its gradients stay. Those of turn i go on in turn i + 1. */
-static void ring_backward(struct bb_block *b, const struct bb_chores *before, int src)
+static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;
 
@@ -63,41 +63,44 @@ static void ring_backward(struct bb_block *b, const struct bb_chores *before, in
     for (int turn = 0; turn < ranks; turn++) {
         struct hop next = {turn < ranks - 1, turn >= 2, turn};
         int hop = next.keys || next.gradients ? start_hop(b, &next) : BB_NONE;
-        int made = turn == 1 ? bb_block_room(b, BB_ROOM_KEY_GRADIENTS) : BB_NONE;
+        int made = turn == 1 ? bb_block_room(b, BB_BLOCK_BUFFER_KEY_GRADIENTS) : BB_NONE;
 
-        bb_block_chore(b, "attention block", BB_CHORE_CORE_BLOCK, BB_CHORE_DATA, keys_at_work(b, turn), made);
+        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_DATA, keys_at_work(b, turn), made);
         bb_script_wait(b->script, hop);
     }
     bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .turn = ranks}));
 }
 
-static int collect(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_room src, enum bb_room dst)
+static int collect(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
+                   enum bb_block_buffer dst)
 {
     return bb_script_collective(b->script, b->lanes.cp, what, kind, b->layers->key_block, bb_block_room(b, src),
                                 bb_block_room(b, dst));
 }
 
-static void gather_forward(struct bb_block *b, const struct bb_chores *before, int src)
+static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_ROOM_KEYS));
-    bb_script_wait(b->script, collect(b, BB_ALL_GATHER, "keys and values", BB_ROOM_KEYS, BB_ROOM_ALL_KEYS));
-    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_FORWARD, bb_block_room(b, BB_ROOM_ALL_KEYS), BB_NONE);
+    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
+    bb_script_wait(b->script,
+                   collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
+                   BB_NONE);
 }
 
 /* All keys are gathered again under what comes before the attention. */
-static void gather_backward(struct bb_block *b, const struct bb_chores *before, int src)
+static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    int keys = collect(b, BB_ALL_GATHER, "keys and values", BB_ROOM_KEYS, BB_ROOM_ALL_KEYS);
+    int keys = collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
 
     bb_block_compute(b, "attention output", before, src, BB_NONE);
     bb_script_wait(b->script, keys);
-    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_DATA, bb_block_room(b, BB_ROOM_ALL_KEYS),
-                   bb_block_room(b, BB_ROOM_ALL_KEY_GRADIENTS));
-    bb_script_wait(b->script, collect(b, BB_REDUCE_SCATTER, "key and value gradients", BB_ROOM_ALL_KEY_GRADIENTS,
-                                      BB_ROOM_KEY_GRADIENTS));
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
+                   bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
+    bb_script_wait(b->script, collect(b, BB_REDUCE_SCATTER, "key and value gradients",
+                                      BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
 }
 
-static int exchange(struct bb_block *b, const char *what, enum bb_room src, enum bb_room dst)
+static int exchange(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     size_t count = bb_block_room_count(b, src) / (size_t)b->layers->config.cp;
 
@@ -108,8 +111,9 @@ static int exchange(struct bb_block *b, const char *what, enum bb_room src, enum
 /* Queries, keys and values: all started, then waited for. */
 static void exchange_inputs(struct bb_block *b, const char *const what[3], bool back)
 {
-    static const enum bb_room tokens[] = {BB_ROOM_QUERY, BB_ROOM_KEY, BB_ROOM_VALUE};
-    static const enum bb_room heads[] = {BB_ROOM_QUERY_HEADS, BB_ROOM_KEY_HEADS, BB_ROOM_VALUE_HEADS};
+    static const enum bb_block_buffer tokens[] = {BB_BLOCK_BUFFER_QUERY, BB_BLOCK_BUFFER_KEY, BB_BLOCK_BUFFER_VALUE};
+    static const enum bb_block_buffer heads[] = {BB_BLOCK_BUFFER_QUERY_HEADS, BB_BLOCK_BUFFER_KEY_HEADS,
+                                                 BB_BLOCK_BUFFER_VALUE_HEADS};
     int started[3];
 
     for (int i = 0; i < 3; i++)
@@ -118,46 +122,46 @@ static void exchange_inputs(struct bb_block *b, const char *const what[3], bool 
         bb_script_wait(b->script, started[i]);
 }
 
-static void heads_forward(struct bb_block *b, const struct bb_chores *before, int src)
+static void heads_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     static const char *const what[] = {"queries", "keys", "values"};
 
-    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_ROOM_QUERY));
+    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_QUERY));
     exchange_inputs(b, what, false);
-    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_FORWARD, bb_block_room(b, BB_ROOM_QUERY_HEADS),
-                   bb_block_room(b, BB_ROOM_OUT_HEADS));
-    bb_script_wait(b->script, exchange(b, "attention", BB_ROOM_OUT_HEADS, BB_ROOM_OUT));
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS),
+                   bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS));
+    bb_script_wait(b->script, exchange(b, "attention", BB_BLOCK_BUFFER_OUT_HEADS, BB_BLOCK_BUFFER_OUT));
 }
 
-static void heads_backward(struct bb_block *b, const struct bb_chores *before, int src)
+static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     static const char *const what[] = {"query gradients", "key gradients", "value gradients"};
 
-    bb_block_compute(b, "attention output", before, src, bb_block_room(b, BB_ROOM_OUT));
-    bb_script_wait(b->script, exchange(b, "attention gradients", BB_ROOM_OUT, BB_ROOM_OUT_HEADS));
-    bb_block_chore(b, "attention", BB_CHORE_CORE, BB_CHORE_DATA, bb_block_room(b, BB_ROOM_OUT_HEADS),
-                   bb_block_room(b, BB_ROOM_QUERY_HEADS));
+    bb_block_compute(b, "attention output", before, src, bb_block_room(b, BB_BLOCK_BUFFER_OUT));
+    bb_script_wait(b->script, exchange(b, "attention gradients", BB_BLOCK_BUFFER_OUT, BB_BLOCK_BUFFER_OUT_HEADS));
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS),
+                   bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS));
     exchange_inputs(b, what, true);
 }
 
 /* By enum bb_context_mode. */
-static void (*const forwards[])(struct bb_block *, const struct bb_chores *, int) = {
+static void (*const forwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
     [BB_CONTEXT_RING] = ring_forward,
     [BB_CONTEXT_ALL_GATHER] = gather_forward,
     [BB_CONTEXT_ALL_TO_ALL] = heads_forward,
 };
-static void (*const backwards[])(struct bb_block *, const struct bb_chores *, int) = {
+static void (*const backwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
     [BB_CONTEXT_RING] = ring_backward,
     [BB_CONTEXT_ALL_GATHER] = gather_backward,
     [BB_CONTEXT_ALL_TO_ALL] = heads_backward,
 };
 
-void bb_context_forward(struct bb_block *b, const struct bb_chores *before, int src)
+void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     forwards[b->layers->config.context](b, before, src);
 }
 
-void bb_context_backward(struct bb_block *b, const struct bb_chores *before, int src)
+void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     backwards[b->layers->config.context](b, before, src);
 }

@@ -10,24 +10,23 @@
  */
 #include "proxies/transformer/layer/block.h"
 
-static const struct bb_column shared_up = {.product = BB_CHORE_SHARED_UP,
-                                           .gather = "shared expert input",
-                                           .sum = "shared expert gradient",
-                                           .data = "shared expert gradient",
-                                           .weights = "shared expert weights"};
+static const struct bb_column_parallel shared_up = {.product = BB_KERNELS_SHARED_UP,
+                                                    .gather = "shared expert input",
+                                                    .sum = "shared expert gradient",
+                                                    .data = "shared expert gradient",
+                                                    .weights = "shared expert weights"};
 
 static bool has_shared(const struct bb_block *b)
 {
     return b->layers->sizes.shared_ffn > 0;
 }
 
-/* ---- who exchanges with whom --------------------------------------------------------------------------------------
- */
+/* ---- who exchanges with whom ---- */
 
 /* Which way rows go: to their experts, or back to where their tokens live. */
 struct way {
     const char *what;
-    enum bb_room src, dst;
+    enum bb_block_buffer src, dst;
     size_t width; /* elements of a row */
     bool back;
 };
@@ -80,7 +79,8 @@ static int start_exchange(struct bb_block *b, int layer, const struct way *w, en
     return op;
 }
 
-static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_room src, enum bb_room dst, bool back)
+static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
+                         enum bb_block_buffer dst, bool back)
 {
     struct way way = {what, src, dst, (size_t)b->layers->sizes.hidden, back};
 
@@ -89,8 +89,9 @@ static int exchange_rows(struct bb_block *b, int layer, const char *what, enum b
 
 static int exchange_probabilities(struct bb_block *b, int layer, bool back)
 {
-    struct way forth = {"probabilities", BB_ROOM_PROBABILITIES, BB_ROOM_EXPERT_PROBABILITIES, 1, false};
-    struct way home = {"probability gradients", BB_ROOM_EXPERT_PROBABILITIES, BB_ROOM_PROBABILITIES, 1, true};
+    struct way forth = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
+    struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
+                       true};
 
     return bb_has_lane(b->lanes.ep) ? start_exchange(b, layer, back ? &home : &forth, BB_FLOAT) : BB_NONE;
 }
@@ -105,27 +106,27 @@ static void gather_counts(struct bb_block *b)
         return;
     b->script->dtype = BB_INT32;
     bb_script_wait(b->script, bb_script_collective(b->script, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER,
-                                                   (size_t)l->sizes.experts, bb_block_room(b, BB_ROOM_COUNTS),
-                                                   bb_block_room(b, BB_ROOM_ALL_COUNTS)));
+                                                   (size_t)l->sizes.experts, bb_block_room(b, BB_BLOCK_BUFFER_COUNTS),
+                                                   bb_block_room(b, BB_BLOCK_BUFFER_ALL_COUNTS)));
     b->script->dtype = usual;
 }
 
-/* ---- the rank's experts -------------------------------------------------------------------------------------------
- */
+/* ---- the rank's experts ---- */
 
 static int64_t rows_received(const struct bb_block *b, int layer)
 {
     return bb_routing_received(&b->layers->routing, layer, b->variant);
 }
 
-static void add_experts(const struct bb_block *b, int layer, struct bb_chores *c, enum bb_chore_pass pass)
+static void add_experts(const struct bb_block *b, int layer, struct bb_kernel_groups *c, enum bb_kernels_pass pass)
 {
     c->rows = rows_received(b, layer) * b->layers->config.etp;
     if (c->rows > 0)
-        bb_chores_add(c, BB_CHORE_EXPERTS, pass);
+        bb_kernel_groups_add(c, BB_KERNELS_EXPERTS, pass);
 }
 
-static void collect(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_room src, enum bb_room dst)
+static void collect(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
+                    enum bb_block_buffer dst)
 {
     size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
 
@@ -135,21 +136,22 @@ static void collect(struct bb_block *b, int layer, enum bb_coll_kind kind, enum 
 }
 
 /* The rows of `src` through the experts to `dst`, among the ranks that divide each expert. */
-static void run_experts(struct bb_block *b, int layer, const struct bb_chores *c, enum bb_room src, enum bb_room dst)
+static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
+                        enum bb_block_buffer dst)
 {
     if (!bb_has_lane(b->lanes.etp)) {
         bb_block_compute(b, "experts", c, bb_block_room(b, src), bb_block_room(b, dst));
         return;
     }
-    collect(b, layer, BB_ALL_GATHER, src, BB_ROOM_SHARED_ROWS);
-    bb_block_compute(b, "experts", c, bb_block_room(b, BB_ROOM_SHARED_ROWS), bb_block_room(b, BB_ROOM_SHARED_ANSWERS));
-    collect(b, layer, BB_REDUCE_SCATTER, BB_ROOM_SHARED_ANSWERS, dst);
+    collect(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_SHARED_ROWS);
+    bb_block_compute(b, "experts", c, bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ROWS),
+                     bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
+    collect(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_SHARED_ANSWERS, dst);
 }
 
-/* ---- shared experts -----------------------------------------------------------------------------------------------
- */
+/* ---- shared experts ---- */
 
-static void gather_shared(struct bb_block *b, const char *what, int src, enum bb_room dst)
+static void gather_shared(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
     if (has_shared(b) && b->layers->scattered)
         bb_block_gather(b, what, src, dst);
@@ -158,7 +160,7 @@ static void gather_shared(struct bb_block *b, const char *what, int src, enum bb
 static void shared_up_forward(struct bb_block *b)
 {
     if (has_shared(b))
-        bb_block_chore(b, "shared expert", BB_CHORE_SHARED_UP, BB_CHORE_FORWARD, BB_NONE, BB_NONE);
+        bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
 }
 
 /* Its second product and the start of its sum over tp. */
@@ -168,98 +170,99 @@ static int shared_down_forward(struct bb_block *b)
 
     if (!has_shared(b))
         return BB_NONE;
-    bb_block_chore(b, "shared expert", BB_CHORE_SHARED_DOWN, BB_CHORE_FORWARD, BB_NONE,
-                   bb_block_room(b, divided ? BB_ROOM_PARTIAL : BB_ROOM_SHARED));
-    return divided ? bb_block_sum(b, "shared expert", bb_block_room(b, BB_ROOM_SHARED)) : BB_NONE;
+    bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD, BB_NONE,
+                   bb_block_room(b, divided ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
+    return divided ? bb_block_sum(b, "shared expert", bb_block_room(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
 }
 
 static void shared_down_backward(struct bb_block *b, bool with_weights)
 {
-    struct bb_chores c = {0};
+    struct bb_kernel_groups c = {0};
 
     if (!has_shared(b))
         return;
-    bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_DATA);
+    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_DATA);
     if (with_weights)
-        bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_WEIGHTS);
+        bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_WEIGHTS);
     bb_block_compute(b, "shared expert gradient", &c, BB_NONE, BB_NONE);
 }
 
 static void shared_up_backward(struct bb_block *b, bool with_weights)
 {
-    static const struct bb_chores nothing;
+    static const struct bb_kernel_groups nothing;
 
     if (has_shared(b))
-        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_room(b, BB_ROOM_SHARED), with_weights,
-                                 false);
+        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_room(b, BB_BLOCK_BUFFER_SHARED),
+                                 with_weights, false);
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 static void route(struct bb_block *b, int in)
 {
-    struct bb_chores c = {0};
+    struct bb_kernel_groups c = {0};
     bool counted = bb_has_lane(b->lanes.etp_ep) && b->layers->config.capacity_factor <= 0 &&
                    b->layers->config.dispatch == BB_DISPATCH_ALL_TO_ALL;
 
-    bb_chores_add(&c, BB_CHORE_NORM, BB_CHORE_FORWARD);
-    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_FORWARD);
-    bb_block_compute(b, "router", &c, in, counted ? bb_block_room(b, BB_ROOM_COUNTS) : BB_NONE);
+    bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_FORWARD);
+    bb_block_compute(b, "router", &c, in, counted ? bb_block_room(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
 /* Where rows lie that did not have to travel. */
-static enum bb_room arrived(const struct bb_block *b, enum bb_room far, enum bb_room near)
+static enum bb_block_buffer arrived(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
 {
     return bb_has_lane(b->lanes.ep) ? far : near;
 }
 
 static void exchange_forward(struct bb_block *b, int layer, int in, int out)
 {
-    enum bb_room rows = arrived(b, BB_ROOM_EXPERT_ROWS, BB_ROOM_ROWS);
-    enum bb_room answers = arrived(b, BB_ROOM_ANSWERS, BB_ROOM_OWN_ANSWERS);
-    struct bb_chores c = {0};
+    enum bb_block_buffer rows = arrived(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer answers = arrived(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    struct bb_kernel_groups c = {0};
     int tokens, probabilities, combined, shared;
 
     gather_counts(b);
-    bb_block_chore(b, "permute", BB_CHORE_PERMUTE, BB_CHORE_FORWARD, in, bb_block_room(b, BB_ROOM_ROWS));
-    tokens = exchange_rows(b, layer, "dispatch", BB_ROOM_ROWS, rows, false);
+    bb_block_chore(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in, bb_block_room(b, BB_BLOCK_BUFFER_ROWS));
+    tokens = exchange_rows(b, layer, "dispatch", BB_BLOCK_BUFFER_ROWS, rows, false);
     probabilities = exchange_probabilities(b, layer, false);
     shared_up_forward(b);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);
-    add_experts(b, layer, &c, BB_CHORE_FORWARD);
+    add_experts(b, layer, &c, BB_KERNELS_FORWARD);
     run_experts(b, layer, &c, rows, answers);
-    combined = exchange_rows(b, layer, "combine", answers, BB_ROOM_OWN_ANSWERS, true);
+    combined = exchange_rows(b, layer, "combine", answers, BB_BLOCK_BUFFER_OWN_ANSWERS, true);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
-    bb_block_chore(b, "unpermute", BB_CHORE_UNPERMUTE, BB_CHORE_FORWARD, bb_block_room(b, BB_ROOM_OWN_ANSWERS), out);
+    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
+                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS), out);
 }
 
 static int gather_tokens(struct bb_block *b, const char *what, int src)
 {
     return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, b->layers->held, src,
-                                bb_block_room(b, BB_ROOM_ALL_TOKENS));
+                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS));
 }
 
 static int scatter_answers(struct bb_block *b, const char *what, int dst)
 {
     return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->held,
-                                bb_block_room(b, BB_ROOM_ALL_ANSWERS), dst);
+                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS), dst);
 }
 
 static void gather_forward(struct bb_block *b, int layer, int in, int out)
 {
-    struct bb_chores c = {0};
+    struct bb_kernel_groups c = {0};
     int tokens = gather_tokens(b, "dispatch", in), combined, shared;
 
     shared_up_forward(b);
     bb_script_wait(b->script, tokens);
-    bb_chores_add(&c, BB_CHORE_PERMUTE, BB_CHORE_FORWARD);
-    add_experts(b, layer, &c, BB_CHORE_FORWARD);
-    bb_chores_add(&c, BB_CHORE_UNPERMUTE, BB_CHORE_FORWARD);
-    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_ROOM_ALL_TOKENS), bb_block_room(b, BB_ROOM_ALL_ANSWERS));
+    bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD);
+    add_experts(b, layer, &c, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD);
+    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
     combined = scatter_answers(b, "combine", out);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
@@ -275,69 +278,70 @@ static bool gathers(const struct bb_block *b)
 void bb_experts_forward(struct bb_block *b, int layer, int in, int out)
 {
     route(b, in);
-    gather_shared(b, "shared expert input", in, BB_ROOM_FULL);
+    gather_shared(b, "shared expert input", in, BB_BLOCK_BUFFER_FULL);
     (gathers(b) ? gather_forward : exchange_forward)(b, layer, in, out);
 }
 
-/* ---- backward -----------------------------------------------------------------------------------------------------
- */
+/* ---- backward ---- */
 
-static struct bb_chores expert_gradients(const struct bb_block *b, int layer, bool with_weights)
+static struct bb_kernel_groups expert_gradients(const struct bb_block *b, int layer, bool with_weights)
 {
-    struct bb_chores c = {0};
+    struct bb_kernel_groups c = {0};
 
-    add_experts(b, layer, &c, BB_CHORE_DATA);
+    add_experts(b, layer, &c, BB_KERNELS_DATA);
     if (with_weights)
-        add_experts(b, layer, &c, BB_CHORE_WEIGHTS);
+        add_experts(b, layer, &c, BB_KERNELS_WEIGHTS);
     return c;
 }
 
 static void router_backward(struct bb_block *b, bool permuted, int src, int out, bool with_weights)
 {
-    struct bb_chores c = {0};
+    struct bb_kernel_groups c = {0};
 
     if (permuted)
-        bb_chores_add(&c, BB_CHORE_PERMUTE, BB_CHORE_DATA);
-    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_DATA);
+        bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
+    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_DATA);
     if (with_weights)
-        bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_WEIGHTS);
-    bb_chores_add(&c, BB_CHORE_NORM, BB_CHORE_DATA);
+        bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_DATA);
     bb_block_compute(b, "router gradient", &c, src, out);
 }
 
 static void exchange_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    enum bb_room rows = arrived(b, BB_ROOM_EXPERT_ROWS, BB_ROOM_ROWS);
-    enum bb_room answers = arrived(b, BB_ROOM_ANSWERS, BB_ROOM_OWN_ANSWERS);
-    struct bb_chores c = expert_gradients(b, layer, with_weights);
+    enum bb_block_buffer rows = arrived(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer answers = arrived(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
-    bb_block_chore(b, "unpermute", BB_CHORE_UNPERMUTE, BB_CHORE_DATA, in, bb_block_room(b, BB_ROOM_OWN_ANSWERS));
-    combined = exchange_rows(b, layer, "combine gradients", BB_ROOM_OWN_ANSWERS, answers, false);
+    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
+                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
+    combined = exchange_rows(b, layer, "combine gradients", BB_BLOCK_BUFFER_OWN_ANSWERS, answers, false);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
     run_experts(b, layer, &c, answers, rows);
-    tokens = exchange_rows(b, layer, "dispatch gradients", rows, BB_ROOM_ROWS, true);
+    tokens = exchange_rows(b, layer, "dispatch gradients", rows, BB_BLOCK_BUFFER_ROWS, true);
     probabilities = exchange_probabilities(b, layer, true);
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);
-    router_backward(b, true, bb_block_room(b, BB_ROOM_ROWS), out, with_weights);
+    router_backward(b, true, bb_block_room(b, BB_BLOCK_BUFFER_ROWS), out, with_weights);
 }
 
 static void gather_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    struct bb_chores c = {0}, experts = expert_gradients(b, layer, with_weights);
+    struct bb_kernel_groups c = {0}, experts = expert_gradients(b, layer, with_weights);
     int combined = gather_tokens(b, "combine gradients", in), tokens;
 
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
     c.rows = experts.rows;
-    bb_chores_add(&c, BB_CHORE_UNPERMUTE, BB_CHORE_DATA);
+    bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA);
     for (int i = 0; i < experts.n; i++)
-        bb_chores_add(&c, experts.list[i].kind, experts.list[i].pass);
-    bb_chores_add(&c, BB_CHORE_PERMUTE, BB_CHORE_DATA);
-    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_ROOM_ALL_TOKENS), bb_block_room(b, BB_ROOM_ALL_ANSWERS));
+        bb_kernel_groups_add(&c, experts.list[i].kind, experts.list[i].pass);
+    bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
+    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
     tokens = scatter_answers(b, "dispatch gradients", out);
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);
@@ -346,20 +350,20 @@ static void gather_backward(struct bb_block *b, int layer, int in, int out, bool
 
 void bb_experts_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    gather_shared(b, "shared expert gradient", in, BB_ROOM_GRADIENT_FULL);
+    gather_shared(b, "shared expert gradient", in, BB_BLOCK_BUFFER_GRADIENT_FULL);
     (gathers(b) ? gather_backward : exchange_backward)(b, layer, in, out, with_weights);
 }
 
 void bb_experts_weights(struct bb_block *b, int layer)
 {
-    struct bb_chores c = {0};
+    struct bb_kernel_groups c = {0};
 
-    add_experts(b, layer, &c, BB_CHORE_WEIGHTS);
-    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_WEIGHTS);
+    add_experts(b, layer, &c, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_WEIGHTS);
     if (!has_shared(b)) {
         bb_block_compute(b, "expert weights", &c, BB_NONE, BB_NONE);
         return;
     }
-    bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_WEIGHTS);
+    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_WEIGHTS);
     bb_block_column_weights(b, &shared_up, &c);
 }

@@ -59,7 +59,7 @@ struct bb_layers_config {
     bool gemm;        /* compute operations carry their products and passes                */
 };
 
-/* ---- what the layers of a step have in common -------------------------------------------------------------------- */
+/* ---- what the layers of a step have in common ---- */
 
 struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows */
 
@@ -79,7 +79,7 @@ size_t bb_layers_message(const struct bb_layers *layers); /* elements between tw
  * for what is computed again, and with a capacity no more than the equal share. */
 double bb_layers_flops(const struct bb_layers *layers, int layer);
 
-/* ---- one rank's view while its program is written ---------------------------------------------------------------- */
+/* ---- one rank's view while its program is written ---- */
 
 /* bb_no_lane - for groups of one rank: their operations are left out. */
 static inline struct bb_script_lane bb_no_lane(void)

@@ -15,28 +15,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum bb_chore_kind {
-    BB_CHORE_NORM,       /* of what a rank holds between the layers                            */
-    BB_CHORE_QKV,        /* queries, keys and values; latent attention: both projections       */
-    BB_CHORE_CORE,       /* scores and context                                                 */
-    BB_CHORE_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
-    BB_CHORE_OUT,
-    BB_CHORE_UP, /* gated: gate and up in one product                                  */
-    BB_CHORE_DOWN,
-    BB_CHORE_ROUTER,
-    BB_CHORE_PERMUTE,   /* tokens into the order of the experts                               */
-    BB_CHORE_EXPERTS,   /* up and down of the rank's experts                                  */
-    BB_CHORE_UNPERMUTE, /* the weighted sum of the experts' answers                           */
-    BB_CHORE_SHARED_UP, /* shared experts                                                     */
-    BB_CHORE_SHARED_DOWN,
-    BB_CHORE_EMBEDDING,
-    BB_CHORE_HEAD,
-    BB_CHORE_LOSS,       /* cross entropy, between its reductions */
-    BB_CHORE_ACCUMULATE, /* weights: a micro-batch's gradients added to those before, in float */
-    BB_CHORE_KINDS
+enum bb_kernels_kind {
+    BB_KERNELS_NORM,       /* of what a rank holds between the layers                            */
+    BB_KERNELS_QKV,        /* queries, keys and values; latent attention: both projections       */
+    BB_KERNELS_CORE,       /* scores and context                                                 */
+    BB_KERNELS_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
+    BB_KERNELS_OUT,
+    BB_KERNELS_UP, /* gated: gate and up in one product                                  */
+    BB_KERNELS_DOWN,
+    BB_KERNELS_ROUTER,
+    BB_KERNELS_PERMUTE,   /* tokens into the order of the experts                               */
+    BB_KERNELS_EXPERTS,   /* up and down of the rank's experts                                  */
+    BB_KERNELS_UNPERMUTE, /* the weighted sum of the experts' answers                           */
+    BB_KERNELS_SHARED_UP, /* shared experts                                                     */
+    BB_KERNELS_SHARED_DOWN,
+    BB_KERNELS_EMBEDDING,
+    BB_KERNELS_HEAD,
+    BB_KERNELS_LOSS,       /* cross entropy, between its reductions */
+    BB_KERNELS_ACCUMULATE, /* weights: a micro-batch's gradients added to those before, in float */
+    BB_KERNELS_KINDS
 };
 
-enum bb_chore_pass { BB_CHORE_FORWARD, BB_CHORE_DATA, BB_CHORE_WEIGHTS };
+enum bb_kernels_pass { BB_KERNELS_FORWARD, BB_KERNELS_DATA, BB_KERNELS_WEIGHTS };
 
 /* One rank's share of everything, for one micro-batch. */
 struct bb_layer_sizes {
@@ -56,21 +56,21 @@ struct bb_layer_sizes {
 };
 
 /* Chores done one after another by one compute operation. */
-#define BB_CHORES 16
-struct bb_chores {
-    struct bb_chore {
-        enum bb_chore_kind kind;
-        enum bb_chore_pass pass;
-    } list[BB_CHORES];
+#define BB_KERNEL_GROUPS 16
+struct bb_kernel_groups {
+    struct bb_kernels {
+        enum bb_kernels_kind kind;
+        enum bb_kernels_pass pass;
+    } list[BB_KERNEL_GROUPS];
     int n;
     int64_t rows; /* that the rank's experts get, all together; accumulate: gradients */
 };
 
-void bb_chores_add(struct bb_chores *c, enum bb_chore_kind kind, enum bb_chore_pass pass);
+void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);
 
-double bb_chores_flops(const struct bb_layer_sizes *s, const struct bb_chores *c);
+double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
 
-/* Appends products and passes to w; products are exactly those that bb_chores_flops counts. */
-void bb_chores_work(const struct bb_layer_sizes *s, const struct bb_chores *c, struct bb_work *w);
+/* Appends products and passes to w; products are exactly those that bb_kernel_groups_flops counts. */
+void bb_kernel_groups_work(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w);
 
 #endif

@@ -4,8 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* ---- sizes --------------------------------------------------------------------------------------------------------
- */
+/* ---- sizes ---- */
 
 static int at_least_1(int value)
 {
@@ -60,8 +59,7 @@ static void settle_sizes(struct bb_layers *l)
     l->key_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
 }
 
-/* ---- what cannot be -----------------------------------------------------------------------------------------------
- */
+/* ---- what cannot be ---- */
 
 /* The divisor of `value` that is nearest to `wanted`. */
 static int nearest_divisor(int value, int wanted)
@@ -167,8 +165,7 @@ out:
     return rc;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 static int settle_routing(struct bb_layers *l)
 {
@@ -215,8 +212,7 @@ void bb_layers_free(struct bb_layers *layers)
     free(layers);
 }
 
-/* ---- figures ------------------------------------------------------------------------------------------------------
- */
+/* ---- figures ---- */
 
 /* Of all_gather dispatch, too, the computing of the experts differs between them. */
 int bb_layers_variants(const struct bb_layers *l)
@@ -245,19 +241,19 @@ int64_t bb_layers_fair_rows(const struct bb_layers *l)
 
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
-    struct bb_chores c = {.rows = bb_layers_fair_rows(l)};
+    struct bb_kernel_groups c = {.rows = bb_layers_fair_rows(l)};
 
-    bb_chores_add(&c, BB_CHORE_QKV, BB_CHORE_FORWARD);
-    bb_chores_add(&c, BB_CHORE_CORE, BB_CHORE_FORWARD);
-    bb_chores_add(&c, BB_CHORE_OUT, BB_CHORE_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_QKV, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_OUT, BB_KERNELS_FORWARD);
     if (!bb_arch_has_experts(l->config.arch, layer)) {
-        bb_chores_add(&c, BB_CHORE_UP, BB_CHORE_FORWARD);
-        bb_chores_add(&c, BB_CHORE_DOWN, BB_CHORE_FORWARD);
-        return bb_chores_flops(&l->sizes, &c);
+        bb_kernel_groups_add(&c, BB_KERNELS_UP, BB_KERNELS_FORWARD);
+        bb_kernel_groups_add(&c, BB_KERNELS_DOWN, BB_KERNELS_FORWARD);
+        return bb_kernel_groups_flops(&l->sizes, &c);
     }
-    bb_chores_add(&c, BB_CHORE_ROUTER, BB_CHORE_FORWARD);
-    bb_chores_add(&c, BB_CHORE_EXPERTS, BB_CHORE_FORWARD);
-    bb_chores_add(&c, BB_CHORE_SHARED_UP, BB_CHORE_FORWARD);
-    bb_chores_add(&c, BB_CHORE_SHARED_DOWN, BB_CHORE_FORWARD);
-    return bb_chores_flops(&l->sizes, &c);
+    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD);
+    return bb_kernel_groups_flops(&l->sizes, &c);
 }

@@ -48,16 +48,16 @@ static int check_toy(int argc, char **argv)
 static const struct bb_study_command commands[] = {{.name = "toy", .launched = true, .check = check_toy},
                                                    {.name = "paper", .check = check_toy}};
 
-static int combine_limited(const char *text, size_t most, struct bb_study *study, struct bb_combinations *c)
+static int combine_limited(const char *text, size_t most, struct bb_study *study, struct bb_sweep_runs *c)
 {
-    const struct bb_combine_plan plan = {.commands = commands, .n_commands = 1, .most = most};
+    const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .most = most};
     int rc = bb_study_parse(study, "a.json", text, strlen(text));
 
-    *c = (struct bb_combinations){0};
-    return rc ? rc : bb_combine(c, study, &plan);
+    *c = (struct bb_sweep_runs){0};
+    return rc ? rc : bb_expand(c, study, &plan);
 }
 
-static int combine(const char *text, struct bb_study *study, struct bb_combinations *c)
+static int combine(const char *text, struct bb_study *study, struct bb_sweep_runs *c)
 {
     return combine_limited(text, 1000, study, c);
 }
@@ -127,7 +127,7 @@ static void test_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
-        struct bb_combinations c;
+        struct bb_sweep_runs c;
         struct bb_study study;
         struct capture said;
         int rc;
@@ -135,7 +135,7 @@ static void test_refused(void **state)
         capture_begin(&said);
         rc = combine(bad[i].text, &study, &c);
         capture_end(&said);
-        bb_combinations_release(&c);
+        bb_sweep_runs_release(&c);
         bb_study_release(&study);
         if (rc != -BB_EUSAGE || !strchr(said.text, '\n') || strchr(said.text, '\n')[1])
             fail_msg("%s gave %d and: %s", bad[i].text, rc, said.text);
@@ -147,7 +147,7 @@ static void test_refused(void **state)
 
 static void test_unused_rule(void **state)
 {
-    struct bb_combinations c;
+    struct bb_sweep_runs c;
     struct bb_study study;
     struct capture said;
 
@@ -159,14 +159,14 @@ static void test_unused_rule(void **state)
                      -BB_EUSAGE);
     capture_end(&said);
     assert_non_null(strstr(said.text, "leave_out[0] leaves out nothing"));
-    bb_combinations_release(&c);
+    bb_sweep_runs_release(&c);
     bb_study_release(&study);
 }
 
 static void test_too_many(void **state)
 {
     static const char text[] = "{\"command\": \"toy\", \"ranks\": [1, 2, 3], \"repeats\": 5}";
-    struct bb_combinations c;
+    struct bb_sweep_runs c;
     struct bb_study study;
     struct capture said;
 
@@ -175,7 +175,7 @@ static void test_too_many(void **state)
         capture_begin(&said);
         assert_int_equal(combine_limited(text, (size_t)most, &study, &c), most == 15 ? 0 : -BB_EUSAGE);
         capture_end(&said);
-        bb_combinations_release(&c);
+        bb_sweep_runs_release(&c);
         bb_study_release(&study);
     }
 }
@@ -189,7 +189,7 @@ static const char whole[] =
     " \"choices\": {\"transport\": {\"near\": {}, \"far\": {\"environment\": {\"A\": 2}, \"ranks\": [8, 16]}}},"
     " \"leave_out\": [{\"factor\": 2, \"flag\": true}], \"timeout_s\": 7}";
 
-static const struct bb_combination *find(const struct bb_combinations *c, const char *settings)
+static const struct bb_sweep_run *find(const struct bb_sweep_runs *c, const char *settings)
 {
     char text[512];
 
@@ -202,9 +202,9 @@ static const struct bb_combination *find(const struct bb_combinations *c, const 
 
 static void test_product(void **state)
 {
-    struct bb_combinations c;
+    struct bb_sweep_runs c;
     struct bb_study study;
-    const struct bb_combination *one;
+    const struct bb_sweep_run *one;
 
     (void)state;
     assert_int_equal(combine(whole, &study, &c), 0);
@@ -223,7 +223,7 @@ static void test_product(void **state)
     assert_string_equal(one->environment.word[0], "A=2");
     assert_string_equal(one->environment.word[1], "B");
     assert_int_equal(one->ranks, 16);
-    bb_combinations_release(&c);
+    bb_sweep_runs_release(&c);
     bb_study_release(&study);
 }
 
@@ -234,7 +234,7 @@ static void test_ids(void **state)
         "{\"command\": \"toy\", \"ranks\": 4, \"environment\": {\"A\": 1, \"B\": 2}, \"options\": {\"size\": [1, 2]}}",
         "{\"options\": {\"size\": [2, 3, 1]}, \"environment\": {\"B\": \"2\", \"A\": \"1\"}, \"ranks\": 4, "
         "\"command\": \"toy\", \"timeout_s\": 9, \"about\": \"the same\"}"};
-    struct bb_combinations c[2];
+    struct bb_sweep_runs c[2];
     struct bb_study study[2];
 
     (void)state;
@@ -244,14 +244,14 @@ static void test_ids(void **state)
     assert_string_equal(c[0].one[1].id, c[1].one[0].id);
     assert_string_not_equal(c[0].one[0].id, c[0].one[1].id);
     for (int i = 0; i < 2; i++) {
-        bb_combinations_release(&c[i]);
+        bb_sweep_runs_release(&c[i]);
         bb_study_release(&study[i]);
     }
 }
 
 /* ---- the state on disk ---- */
 
-static void put(const char *dir, const struct bb_combination *c, const char *ending, const char *text)
+static void put(const char *dir, const struct bb_sweep_run *c, const char *ending, const char *text)
 {
     char *path = bb_sweep_file(dir, c, ending);
     FILE *file = fopen(path, "w");
@@ -278,7 +278,7 @@ static void test_state(void **state)
         {"{\"schema\": \"busbar.bench/1\", \"status\": \"wrong data\"}", "{\"exit_status\": 3}", BB_SWEEP_FAILED},
     };
     char dir[] = "bb_study_XXXXXX";
-    struct bb_combination c = {.id = "0123456789abcdef"};
+    struct bb_sweep_run c = {.id = "0123456789abcdef"};
 
     (void)state;
     assert_non_null(mkdtemp(dir));
@@ -318,10 +318,10 @@ static void test_fuzz(void **state)
     bb_err_mute(1);
     for (int round = 0; round < 20000; round++) {
         const char *from = round % 3 ? whole : bad[(size_t)round % COUNT(bad)].text;
-        const struct bb_combine_plan plan = {.commands = commands, .n_commands = 2, .most = 100};
+        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 2, .most = 100};
         char text[1024];
         size_t n = strlen(from);
-        struct bb_combinations c = {0};
+        struct bb_sweep_runs c = {0};
         struct bb_study study;
         int rc;
 
@@ -337,11 +337,11 @@ static void test_fuzz(void **state)
                 memmove(text + at, text + other, n - (at > other ? at : other));
         }
         rc = bb_study_parse(&study, "a.json", text, n);
-        rc = rc ? rc : bb_combine(&c, &study, &plan);
+        rc = rc ? rc : bb_expand(&c, &study, &plan);
         if (rc != 0 && rc != -BB_EUSAGE)
             fail_msg("%.*s gave %d", (int)n, text, rc);
         taken += rc == 0;
-        bb_combinations_release(&c);
+        bb_sweep_runs_release(&c);
         bb_study_release(&study);
     }
     bb_err_mute(0);

@@ -57,7 +57,7 @@ static void test_init_stalls(void **state)
     clear(&job);
 }
 
-/* The others sit in a blocking call: the roll call's thread ends them. */
+/* The others sit in a blocking call: the watchdog's thread ends them. */
 static void test_blocking_init_stalls(void **state)
 {
     struct job job;

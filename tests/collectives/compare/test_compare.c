@@ -35,19 +35,19 @@ static const char foreign_text[] =
     "{\"time\": 13.5, \"nwrong\": null}, \"experiment_name\": \"\"}, {\"size\": 2048, \"type\": \"float\", \"redop\": "
     "\"sum\", \"root\": \"-1\", \"out_of_place\": null, \"in_place\": {\"cpu_time\": \"nan\", \"nwrong\": \"nan\"}}]}";
 
-static struct bb_timings read_text(const char *text)
+static struct bb_result_file read_text(const char *text)
 {
-    struct bb_timings t;
+    struct bb_result_file t;
     json_t *root = json_loads(text, 0, NULL);
 
     assert_non_null(root);
-    assert_int_equal(bb_timings_of(&t, "file", root), 0);
+    assert_int_equal(bb_result_file_of(&t, "file", root), 0);
     return t;
 }
 
 static void bench_rows_are_read(void **state)
 {
-    struct bb_timings t = read_text(bench_text);
+    struct bb_result_file t = read_text(bench_text);
 
     (void)state;
     assert_int_equal(t.n, 2);
@@ -60,7 +60,7 @@ static void bench_rows_are_read(void **state)
     assert_null(t.rows[1].op);
     assert_int_equal(t.rows[1].wrong, -1);
     assert_true(isnan(t.rows[1].low_us));
-    bb_timings_release(&t);
+    bb_result_file_release(&t);
 }
 
 static void other_rows_are_named(void **state)
@@ -71,7 +71,7 @@ static void other_rows_are_named(void **state)
         "\"from\": 0, \"to\": 11, \"time_us\": {\"p50\": 4, \"ci95\": [4, 5]}}, {\"step\": \"split\", \"ranks\": 4, "
         "\"parts\": 2, \"time_us\": null}, {\"collective\": \"all_reduce\", \"bytes\": 64, \"max_ctas\": 8, "
         "\"both_us\": {\"p50\": 9, \"ci95\": null}}]}";
-    struct bb_timings t = read_text(text);
+    struct bb_result_file t = read_text(text);
 
     (void)state;
     assert_int_equal(t.n, 3);
@@ -81,12 +81,12 @@ static void other_rows_are_named(void **state)
     assert_true(isnan(t.rows[1].time_us) && isnan(t.rows[1].low_us));
     assert_string_equal(t.rows[2].what, "all_reduce+gemm 8");
     assert_true(t.rows[2].time_us == 9);
-    bb_timings_release(&t);
+    bb_result_file_release(&t);
 }
 
 static void proxy_is_one_row(void **state)
 {
-    struct bb_timings t = read_text(proxy_text);
+    struct bb_result_file t = read_text(proxy_text);
 
     (void)state;
     assert_int_equal(t.n, 1);
@@ -94,13 +94,13 @@ static void proxy_is_one_row(void **state)
     assert_string_equal(t.rows[0].mode, "step");
     assert_true(t.rows[0].time_us == 400.5 && t.rows[0].high_us == 402);
     assert_int_equal(t.rows[0].wrong, 0);
-    bb_timings_release(&t);
+    bb_result_file_release(&t);
 }
 
 /* Of 7 samples the interval of the median is the whole range: P(X < 1) = 1/128 <= 0.025 < P(X < 2). */
 static void nccl_tests_is_read(void **state)
 {
-    struct bb_timings t = read_text(foreign_text);
+    struct bb_result_file t = read_text(foreign_text);
 
     (void)state;
     assert_int_equal(t.n, 3);
@@ -114,7 +114,7 @@ static void nccl_tests_is_read(void **state)
     assert_int_equal(t.rows[1].wrong, -1);
     assert_true(isnan(t.rows[2].time_us));
     assert_int_equal(t.rows[2].bytes, 2048);
-    bb_timings_release(&t);
+    bb_result_file_release(&t);
 }
 
 static const char *difference(json_t *list, const char *what, const char *side)
@@ -131,7 +131,7 @@ static const char *difference(json_t *list, const char *what, const char *side)
 
 static void provenance_is_told(void **state)
 {
-    struct bb_timings a = read_text(bench_text), b = read_text(foreign_text), c = read_text(bench_text);
+    struct bb_result_file a = read_text(bench_text), b = read_text(foreign_text), c = read_text(bench_text);
     json_t *pa, *pb, *pc, *d;
     char *text;
 
@@ -157,7 +157,7 @@ static void provenance_is_told(void **state)
     assert_string_equal(difference(d, "--agg-iters", "b"), "4");
     assert_int_equal(json_array_size(d), 2);
     json_decref(d), json_decref(pa), json_decref(pb), json_decref(pc);
-    bb_timings_release(&a), bb_timings_release(&b), bb_timings_release(&c);
+    bb_result_file_release(&a), bb_result_file_release(&b), bb_result_file_release(&c);
 }
 
 static struct bb_timing timed(double low, double median, double high)
@@ -189,7 +189,7 @@ static void rows_find_their_partners(void **state)
 {
     static const int sizes_a[] = {1, 2, 2, 3}, sizes_b[] = {3, 2, 4, 2, 2};
     struct bb_timing a[4], b[5];
-    struct bb_timings left = {.rows = a, .n = 4}, right = {.rows = b, .n = 5};
+    struct bb_result_file left = {.rows = a, .n = 4}, right = {.rows = b, .n = 5};
     long pair[4];
     char rest[5];
 
@@ -212,7 +212,7 @@ static void rows_find_their_partners(void **state)
 static int compared(double median_b, double threshold)
 {
     struct bb_timing a = timed(9.9, 10, 10.1), b = timed(median_b - 0.1, median_b, median_b + 0.1);
-    struct bb_timings left = {.path = "a", .rows = &a, .n = 1}, right = {.path = "b", .rows = &b, .n = 1};
+    struct bb_result_file left = {.path = "a", .rows = &a, .n = 1}, right = {.path = "b", .rows = &b, .n = 1};
 
     return bb_compare(&left, &right, threshold, NULL, NULL);
 }
@@ -278,24 +278,24 @@ static size_t mutate(char *to, const char *from, size_t n, unsigned long long *s
 static int survives(const char *text, size_t n, FILE *sink)
 {
     json_t *root = json_loadb(text, n, 0, NULL);
-    struct bb_timings t, good = read_text(bench_text);
+    struct bb_result_file t, good = read_text(bench_text);
     int rc;
 
     if (root) {
-        rc = bb_timings_of(&t, "damaged", root);
+        rc = bb_result_file_of(&t, "damaged", root);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         if (rc == 0) {
             rc = bb_compare(&good, &t, 0, sink, NULL);
             assert_true(rc == 0 || rc == -BB_EBELOW);
             rc = bb_compare(&t, &good, 0, sink, NULL);
             assert_true(rc == 0 || rc == -BB_EBELOW);
-            bb_timings_release(&good);
-            bb_timings_release(&t);
+            bb_result_file_release(&good);
+            bb_result_file_release(&t);
             return 1;
         }
-        bb_timings_release(&t);
+        bb_result_file_release(&t);
     }
-    bb_timings_release(&good);
+    bb_result_file_release(&good);
     return 0;
 }
 
@@ -337,16 +337,16 @@ static void foreign_things_are_refused(void **state)
                                         "{\"schema\": \"busbar.bench/1\"}",
                                         "{\"schema\": \"busbar.bench/1\", \"results\": [1]}",
                                         "{\"version\": 3}"};
-    struct bb_timings t;
+    struct bb_result_file t;
 
     (void)state;
     bb_err_mute(1);
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-        assert_int_equal(bb_timings_of(&t, "x", json_loads(texts[i], 0, NULL)), -BB_EUSAGE);
-        bb_timings_release(&t);
+        assert_int_equal(bb_result_file_of(&t, "x", json_loads(texts[i], 0, NULL)), -BB_EUSAGE);
+        bb_result_file_release(&t);
     }
-    assert_int_equal(bb_timings_load(&t, "/nowhere/x.json"), -BB_EUSAGE);
-    bb_timings_release(&t);
+    assert_int_equal(bb_result_file_load(&t, "/nowhere/x.json"), -BB_EUSAGE);
+    bb_result_file_release(&t);
     bb_err_mute(0);
 }
 

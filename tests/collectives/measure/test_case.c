@@ -66,8 +66,8 @@ static void check_parts(const struct bb_case *c, const struct bb_pattern *p, int
 {
     size_t i = 0;
 
-    for (int n = 0; n < bb_case_arrivals(c); n++) {
-        struct bb_arrival part = bb_case_arrival(c, rank, n);
+    for (int n = 0; n < bb_case_expected_parts(c); n++) {
+        struct bb_expected_part part = bb_case_expected_part(c, rank, n);
 
         assert_int_equal(part.offset, i);
         for (size_t k = 0; k < part.count; k++)
@@ -83,7 +83,7 @@ static void expectation_is_the_operation(enum bb_coll_kind kind)
     bool reduces = bb_colls[kind].flags & BB_COLL_REDUCES;
     struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_INT32], reduces ? BB_SUM : BB_COPY, RANKS, 77);
     size_t bytes[RANKS * RANKS];
-    struct bb_amounts table = {.bytes = bytes, .n = RANKS};
+    struct bb_alltoallv_counts table = {.bytes = bytes, .n = RANKS};
     struct bb_case c = {kind, BB_INT32, p.redop, ROOT, RANKS, COUNT, false, 0, &table};
 
     for (int i = 0; i < RANKS * RANKS; i++)
@@ -111,7 +111,7 @@ static void every_kind_delivers_what_is_expected(void **state)
 /* Zones of a slot: they must lie inside of it, keep their distance, and be aligned. */
 static void check_layout(const struct bb_case *c, int rank)
 {
-    struct bb_operands l = bb_operands_of(c, rank);
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, rank);
 
     assert_true(l.send_offset >= BB_SLOT_GUARD && l.recv_offset >= BB_SLOT_GUARD);
     assert_true(l.send_offset + l.send_bytes + BB_SLOT_GUARD <= l.slot_bytes);
@@ -135,7 +135,7 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
     for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
             for (int variant = 0; variant < 4; variant++) {
-                struct bb_amounts table = {.spread = 1};
+                struct bb_alltoallv_counts table = {.spread = 1};
                 struct bb_case c = {(enum bb_coll_kind)kind, BB_FLOAT, BB_SUM, 0, RANKS, counts[i], variant % 2,
                                     variant / 2 * 3,         &table};
                 for (int rank = 0; bb_case_possible(&c) && rank < RANKS; rank++)
@@ -146,15 +146,15 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
 static void in_place_pointers_follow_the_rules(void **state)
 {
     struct bb_case c = {BB_ALL_REDUCE, BB_FLOAT, BB_SUM, 0, RANKS, 100, true, 0, NULL};
-    struct bb_operands l = bb_operands_of(&c, 3);
+    struct bb_buffer_layout l = bb_buffer_layout_of(&c, 3);
 
     (void)state;
     assert_int_equal(l.send_offset, l.recv_offset);
     c.kind = BB_ALL_GATHER;
-    l = bb_operands_of(&c, 3);
+    l = bb_buffer_layout_of(&c, 3);
     assert_int_equal(l.send_offset, l.recv_offset + 3 * 100 * 4);
     c.kind = BB_REDUCE_SCATTER;
-    l = bb_operands_of(&c, 3);
+    l = bb_buffer_layout_of(&c, 3);
     assert_int_equal(l.recv_offset, l.send_offset + 3 * 100 * 4);
     c.kind = BB_SENDRECV;
     assert_false(bb_case_possible(&c));

@@ -31,18 +31,18 @@ static void narrow_is_half_the_interval_over_the_median(void **state)
     (void)state;
     assert_true(s.ci95[0] == 96 && s.ci95[1] == 104 && s.p50 == 100);
     assert_true(bb_half_width(&s) == 0.04);
-    assert_true(bb_policy_narrow(&(struct bb_policy){.confidence = 0.04}, &s));
-    assert_false(bb_policy_narrow(&(struct bb_policy){.confidence = 0.0399}, &s));
+    assert_true(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 0.04}, &s));
+    assert_false(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 0.0399}, &s));
     s = stats_of(spread, 5); /* no interval */
     assert_true(isnan(bb_half_width(&s)));
-    assert_false(bb_policy_narrow(&(struct bb_policy){.confidence = 1}, &s));
+    assert_false(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 1}, &s));
     s = stats_of((const double[]){0, 0, 0, 0, 0, 0}, 6); /* no width, and nothing to divide by */
-    assert_true(bb_policy_narrow(&(struct bb_policy){.confidence = 0.01}, &s));
+    assert_true(bb_stopping_is_narrow(&(struct bb_stopping){.confidence = 0.01}, &s));
 }
 
 static void the_first_reason_to_stop_is_named(void **state)
 {
-    const struct bb_policy p = {.confidence = 0.01, .max_samples = 100, .max_s = 2};
+    const struct bb_stopping p = {.confidence = 0.01, .max_samples = 100, .max_s = 2};
     const struct {
         bool narrow;
         size_t n;
@@ -55,8 +55,8 @@ static void the_first_reason_to_stop_is_named(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_int_equal(bb_policy_judge(&p, rows[i].narrow, rows[i].n, rows[i].s), rows[i].stop);
-    assert_int_equal(bb_policy_judge(&(struct bb_policy){0}, false, 1, 1e9), BB_STOP_FIXED);
+        assert_int_equal(bb_stopping_judge(&p, rows[i].narrow, rows[i].n, rows[i].s), rows[i].stop);
+    assert_int_equal(bb_stopping_judge(&(struct bb_stopping){0}, false, 1, 1e9), BB_STOP_FIXED);
 }
 
 static void a_trend_is_seen_and_noise_is_not(void **state)
@@ -188,17 +188,17 @@ static void texts_become_numbers_or_are_refused(void **state)
     int highest;
 
     (void)state;
-    assert_int_equal(bb_figures_delays("1:100,3:0.5,1:7,9:1", 4, us, &highest), 0);
+    assert_int_equal(bb_sampling_delays("1:100,3:0.5,1:7,9:1", 4, us, &highest), 0);
     assert_true(us[0] == 0 && us[1] == 7 && us[2] == 0 && us[3] == 0.5 && highest == 9);
     for (size_t i = 0; i < sizeof bad_delays / sizeof *bad_delays; i++)
-        assert_int_equal(bb_figures_delays(bad_delays[i], 4, us, &highest), -BB_EUSAGE);
+        assert_int_equal(bb_sampling_delays(bad_delays[i], 4, us, &highest), -BB_EUSAGE);
     for (size_t i = 0; i < sizeof bad_parts / sizeof *bad_parts; i++)
-        assert_int_equal(bb_figures_settle(&(struct bb_figure_options){.confidence = bad_parts[i]}), -BB_EUSAGE);
-    struct bb_figure_options o = {.confidence = "2.5%", .shuffle = "12"};
-    assert_int_equal(bb_figures_settle(&o), 0);
+        assert_int_equal(bb_sampling_settle(&(struct bb_sampling_options){.confidence = bad_parts[i]}), -BB_EUSAGE);
+    struct bb_sampling_options o = {.confidence = "2.5%", .shuffle = "12"};
+    assert_int_equal(bb_sampling_settle(&o), 0);
     assert_true(o.confidence_part == 0.025 && o.seed == 12);
-    assert_int_equal(bb_figures_settle(&(struct bb_figure_options){.shuffle = "x"}), -BB_EUSAGE);
-    assert_int_equal(bb_figures_settle(&(struct bb_figure_options){.delay = "1:2", .mode = "stream"}), -BB_EUSAGE);
+    assert_int_equal(bb_sampling_settle(&(struct bb_sampling_options){.shuffle = "x"}), -BB_EUSAGE);
+    assert_int_equal(bb_sampling_settle(&(struct bb_sampling_options){.delay = "1:2", .mode = "stream"}), -BB_EUSAGE);
 }
 
 int main(void)

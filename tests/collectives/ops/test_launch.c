@@ -20,12 +20,12 @@ struct fixture {
     struct bb_comm comm;
     struct bb_native native;
     struct bb_mulsums mulsums;
-    struct bb_rig rig;
+    struct bb_bench_context rig;
 };
 
 static void make(struct fixture *f, bool native, bool blocking)
 {
-    struct bb_rig *rig = &f->rig;
+    struct bb_bench_context *rig = &f->rig;
     int *members = calloc((size_t)f->world.size, sizeof *members);
 
     for (int r = 0; r < f->world.size; r++)
@@ -35,7 +35,7 @@ static void make(struct fixture *f, bool native, bool blocking)
                      0);
     free(members);
     f->native = native ? bb_native_find() : (struct bb_native){0};
-    *rig = (struct bb_rig){
+    *rig = (struct bb_bench_context){
         .world = &f->world, .comm = &f->comm, .native = &f->native, .device = &f->device, .mulsums = &f->mulsums};
     assert_int_equal(bb_mulsums_make(&f->mulsums, &f->comm, (const int[]){BB_BFLOAT16}, 1), 0);
     assert_int_equal(BB_CUDA(cudaStreamCreate(&rig->stream)), 0);
@@ -52,7 +52,7 @@ static void unmake(struct fixture *f)
     assert_int_equal(bb_comm_finalize(&f->comm), 0);
 }
 
-static const struct bb_amounts even_to_far = {.spread = 1};
+static const struct bb_alltoallv_counts even_to_far = {.spread = 1};
 
 static void run_case(struct fixture *f, int kind, int redop, bool in_place)
 {
@@ -121,13 +121,13 @@ static void a_write_behind_the_area_is_seen(void **state)
     struct bb_case c = {
         .kind = BB_BROADCAST, .dtype = BB_INT32, .redop = BB_COPY, .ranks = f->world.size, .count = COUNT};
     struct bb_figures figures = {0};
-    struct bb_operands l;
+    struct bb_buffer_layout l;
 
     make(f, true, true);
-    l = bb_operands_of(&c, f->world.rank);
+    l = bb_buffer_layout_of(&c, f->world.rank);
     assert_int_equal(bb_verify_prepare(&f->rig, &c), 0);
     assert_int_equal(bb_case_launch(&f->rig, &c, bb_case_slots(&f->rig, &c) - 1), 0);
-    assert_int_equal(bb_rig_wait(&f->rig, "broadcast"), 0);
+    assert_int_equal(bb_bench_context_wait(&f->rig, "broadcast"), 0);
     if (f->world.rank == f->world.size - 1)
         assert_int_equal(BB_CUDA(cudaMemset(f->rig.arena.area + (bb_case_slots(&f->rig, &c) - 1) * l.slot_bytes +
                                                 l.recv_offset + l.recv_bytes,

@@ -17,21 +17,21 @@
 enum { MOST = 33 };
 
 /* Every pair meets exactly once, and in no round does a rank meet two. */
-static void check_tournament(const struct bb_pairing *p, int rounds, int most_pauses)
+static void check_tournament(const struct bb_pair_schedule *p, int rounds, int most_pauses)
 {
     int met[MOST][MOST] = {{0}};
 
-    assert_int_equal(bb_pairing_rounds(p), rounds);
+    assert_int_equal(bb_pair_schedule_rounds(p), rounds);
     for (int round = 0; round < rounds; round++) {
         int pauses = 0;
 
         for (int r = 0; r < p->ranks; r++) {
-            int partner = bb_pairing_partner(p, round, r);
+            int partner = bb_pair_schedule_partner(p, round, r);
 
             assert_true(partner >= -1 && partner < p->ranks && partner != r);
             pauses += partner < 0;
             if (partner >= 0) {
-                assert_int_equal(bb_pairing_partner(p, round, partner), r);
+                assert_int_equal(bb_pair_schedule_partner(p, round, partner), r);
                 met[r][partner]++;
             }
         }
@@ -46,7 +46,7 @@ static void all_meet_once(void **state)
 {
     (void)state;
     for (int n = 2; n <= MOST; n++) {
-        const struct bb_pairing together = {n, false}, one = {n, true};
+        const struct bb_pair_schedule together = {n, false}, one = {n, true};
 
         check_tournament(&together, n % 2 ? n : n - 1, n % 2);
         check_tournament(&one, n * (n - 1) / 2, n - 2);
@@ -56,8 +56,8 @@ static void all_meet_once(void **state)
 static void one_rank_meets_nobody(void **state)
 {
     (void)state;
-    assert_int_equal(bb_pairing_rounds(&(struct bb_pairing){1, false}), 0);
-    assert_int_equal(bb_pairing_rounds(&(struct bb_pairing){1, true}), 0);
+    assert_int_equal(bb_pair_schedule_rounds(&(struct bb_pair_schedule){1, false}), 0);
+    assert_int_equal(bb_pair_schedule_rounds(&(struct bb_pair_schedule){1, true}), 0);
 }
 
 static void lists_of_sizes(void **state)
@@ -97,7 +97,7 @@ static void too_many_sizes(void **state)
     assert_int_equal(s.n, BB_SIZES_MAX);
 }
 
-/* ---- slow links -------------------------------------------------------------------------------------------------- */
+/* ---- slow links ---- */
 
 enum { SEEN = 64, RANKS = 8 };
 
@@ -141,14 +141,14 @@ static void even_links_are_not_slow(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_links l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
 
     (void)state;
     make(value, node_of);
-    assert_int_equal(bb_links_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
     assert_int_equal(seen.n, 0); /* links between nodes are slower than those inside, but not than each other */
     value[0 * RANKS + 1] = 81;
-    assert_int_equal(bb_links_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
     assert_int_equal(seen.n, 0);
 }
 
@@ -157,12 +157,12 @@ static void one_direction_of_one_pair(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_links l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
 
     (void)state;
     make(value, node_of);
     value[5 * RANKS + 4] = 79;
-    assert_int_equal(bb_links_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
     assert_int_equal(seen.n, 1);
     assert_link(&seen.link[0], BB_LINK_PAIR, 5, 4, true, 79, 100);
 }
@@ -174,14 +174,14 @@ static void a_slow_rank_and_its_node(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_links l = {RANKS, value, node_of, false, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
 
     (void)state;
     make(value, node_of);
     for (int r = 0; r < RANKS; r++)
         if (r / 2 != 1)
             value[3 * RANKS + r] = value[r * RANKS + 3] = 10;
-    assert_int_equal(bb_links_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
     assert_int_equal(seen.n, 14);
     assert_link(&seen.link[0], BB_LINK_PAIR, 0, 3, false, 10, 20);
     assert_link(&seen.link[12], BB_LINK_RANK, 3, -1, false, 10, 20);
@@ -194,13 +194,13 @@ static void slow_latency(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct seen seen = {.n = 0};
-    const struct bb_links l = {RANKS, value, node_of, true, false, 0.5};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
 
     (void)state;
     make(value, node_of);
     value[2 * RANKS + 7] = value[7 * RANKS + 2] = 41;
     value[2 * RANKS + 6] = value[6 * RANKS + 2] = 40; /* exactly twice: not beyond it */
-    assert_int_equal(bb_links_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
     assert_int_equal(seen.n, 1);
     assert_link(&seen.link[0], BB_LINK_PAIR, 2, 7, false, 41, 20);
 }
@@ -209,20 +209,20 @@ static void summaries_by_class(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
-    const struct bb_links l = {RANKS, value, node_of, true, true, 0.8};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8};
     struct bb_link_summary sum;
 
     (void)state;
     make(value, node_of);
     value[1] = 60;
-    assert_int_equal(bb_links_summary(&l, true, &sum), 0);
+    assert_int_equal(bb_link_outliers_summary(&l, true, &sum), 0);
     assert_int_equal(sum.links, 4);
     assert_true(sum.min == 60);
     assert_true(sum.median == 100);
-    assert_int_equal(bb_links_summary(&l, false, &sum), 0);
+    assert_int_equal(bb_link_outliers_summary(&l, false, &sum), 0);
     assert_int_equal(sum.links, 24);
     memset(node_of, 0, sizeof node_of);
-    assert_int_equal(bb_links_summary(&l, false, &sum), 0);
+    assert_int_equal(bb_link_outliers_summary(&l, false, &sum), 0);
     assert_int_equal(sum.links, 0);
     assert_true(isnan(sum.median));
 }

@@ -24,64 +24,64 @@ static void set(const char *sm_mhz, const char *reasons)
 static void one_ranks_doubt_is_everybodys(void **state)
 {
     struct bb_world *world = *state;
-    struct bb_observer o;
-    struct bb_observed seen;
+    struct bb_telemetry o;
+    struct bb_telemetry_row seen;
     bool last = world->rank == world->size - 1;
     json_t *row = json_object(), *gpu;
 
     set("1980", "0");
-    assert_int_equal(bb_observer_open(&o, world, &device), 0);
+    assert_int_equal(bb_telemetry_open(&o, world, &device), 0);
     assert_false(o.all_idle);
-    bb_observe_warmup(&o);
-    bb_observe_start(&o, &seen);
+    bb_telemetry_warmup(&o);
+    bb_telemetry_start(&o, &seen);
     set(last ? "1500" : "1981", last ? "4" : "0");
-    assert_int_equal(bb_observe_end(&o, world, &seen), 0);
+    assert_int_equal(bb_telemetry_end(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 1u << BB_NVML_POWER_CAP | 1u << BB_NVML_CLOCKS_MOVED);
-    bb_observed_json(&seen, row);
+    bb_telemetry_json(&seen, row);
     gpu = json_object_get(json_object_get(row, "gpu"), "after");
     assert_true(json_real_value(json_object_get(gpu, "sm_mhz")) == (last ? 1500 : 1981));
     assert_true(json_is_null(json_object_get(gpu, "power_w")));
     assert_true(json_is_null(json_object_get(row, "algorithm")));
     json_decref(row);
-    bb_observer_release(&o);
+    bb_telemetry_release(&o);
 }
 
 /* Without the others: pairs of ranks keep their doubts to themselves. */
 static void a_rank_alone_knows_its_own(void **state)
 {
     struct bb_world *world = *state;
-    struct bb_observer o;
-    struct bb_observed seen;
+    struct bb_telemetry o;
+    struct bb_telemetry_row seen;
     bool last = world->rank == world->size - 1;
     json_t *gpu;
 
     set("1980", "0");
-    assert_int_equal(bb_observer_open(&o, world, &device), 0);
-    bb_observe_start(&o, &seen);
-    gpu = bb_observed_gpu(&seen);
+    assert_int_equal(bb_telemetry_open(&o, world, &device), 0);
+    bb_telemetry_start(&o, &seen);
+    gpu = bb_telemetry_gpu(&seen);
     assert_true(json_is_null(gpu)); /* not before both samples are there */
     set("1980", last ? "8" : "0");
-    bb_observe_stop(&o, &seen);
+    bb_telemetry_stop(&o, &seen);
     assert_int_equal(seen.doubts, last ? 1u << BB_NVML_HW_SLOWDOWN : 0);
-    gpu = bb_observed_gpu(&seen);
+    gpu = bb_telemetry_gpu(&seen);
     assert_true(json_real_value(json_object_get(json_object_get(gpu, "before"), "sm_mhz")) == 1980);
     json_decref(gpu);
-    bb_observer_release(&o);
+    bb_telemetry_release(&o);
 }
 
 /* One GPU that is split is enough for a stamp. */
 static void instances_and_mps_are_stamped(void **state)
 {
     struct bb_world *world = *state;
-    struct bb_observer o;
+    struct bb_telemetry o;
 
     set("1980", "0");
     setenv("NVML_STUB_MIG", world->rank > 0 ? "1" : "0", 1);
     setenv("NVML_STUB_MPS", "0", 1);
-    assert_int_equal(bb_observer_open(&o, world, &device), 0);
+    assert_int_equal(bb_telemetry_open(&o, world, &device), 0);
     assert_true(o.mig);
     assert_false(o.mps);
-    bb_observer_release(&o);
+    bb_telemetry_release(&o);
     unsetenv("NVML_STUB_MIG");
     unsetenv("NVML_STUB_MPS");
 }
@@ -91,42 +91,42 @@ static void a_rank_without_nvml_takes_part(void **state)
 {
     struct bb_world *world = *state;
     struct bb_device_info own = device;
-    struct bb_observer o;
-    struct bb_observed seen;
+    struct bb_telemetry o;
+    struct bb_telemetry_row seen;
 
     own.emulated = world->rank > 0;
     set("1980", "0x40");
-    assert_int_equal(bb_observer_open(&o, world, &own), 0);
-    bb_observe_start(&o, &seen);
-    assert_int_equal(bb_observe_end(&o, world, &seen), 0);
+    assert_int_equal(bb_telemetry_open(&o, world, &own), 0);
+    bb_telemetry_start(&o, &seen);
+    assert_int_equal(bb_telemetry_end(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 1u << BB_NVML_HW_THERMAL);
     assert_int_equal(isnan(seen.after.sm_mhz), world->rank > 0);
-    bb_observer_release(&o);
+    bb_telemetry_release(&o);
 }
 
 static void without_nvml_all_is_null(void **state)
 {
     struct bb_world *world = *state;
     struct bb_device_info emulated = device;
-    struct bb_observer o;
-    struct bb_observed seen;
+    struct bb_telemetry o;
+    struct bb_telemetry_row seen;
     json_t *row = json_object(), *value;
     const char *key;
 
     emulated.emulated = true;
-    assert_int_equal(bb_observer_open(&o, world, &emulated), 0);
+    assert_int_equal(bb_telemetry_open(&o, world, &emulated), 0);
     assert_true(o.all_idle);
-    bb_observe_start(&o, &seen);
-    assert_int_equal(bb_observe_end(&o, world, &seen), 0);
+    bb_telemetry_start(&o, &seen);
+    assert_int_equal(bb_telemetry_end(&o, world, &seen), 0);
     assert_int_equal(seen.doubts, 0);
-    bb_observed_json(&seen, row);
+    bb_telemetry_json(&seen, row);
     assert_int_equal(json_object_size(row), 4);
     json_object_foreach(row, key, value) assert_true(json_is_null(value));
     json_decref(row);
-    bb_observer_release(&o);
-    bb_observe_warmup(NULL); /* nobody observes */
-    bb_observe_start(NULL, &seen);
-    assert_int_equal(bb_observe_end(NULL, world, &seen), 0);
+    bb_telemetry_release(&o);
+    bb_telemetry_warmup(NULL); /* nobody observes */
+    bb_telemetry_start(NULL, &seen);
+    assert_int_equal(bb_telemetry_end(NULL, world, &seen), 0);
 }
 
 int main(void)

@@ -194,7 +194,7 @@ static void one_slot_size_fits_all(void **state)
                 for (int place = 0; place < 2; place++) {
                     r.c[k].in_place = place;
                     if (bb_case_possible(&r.c[k]))
-                        assert_true(bb_operands_of(&r.c[k], 2).slot_bytes <= bb_sweep_slot_bytes(&s, 3));
+                        assert_true(bb_buffer_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_slot_bytes(&s, 3));
                 }
         }
     bb_bench_release_sweep(&s);

@@ -128,19 +128,19 @@ static void random_matrices(void **state)
 
     (void)state;
     for (int i = 0; i < TRIES; i++) {
-        struct bb_amounts a = {.spread = 1};
+        struct bb_alltoallv_counts a = {.spread = 1};
         int rc;
 
         random_text(text, pieces, N(pieces));
         hush(true);
-        rc = bb_amounts_parse(&a, text, "made up", 1);
+        rc = bb_alltoallv_counts_parse(&a, text, "made up", 1);
         hush(false);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         assert_true((rc == 0) == (a.bytes != NULL));
         taken += rc == 0;
         for (int k = 0; rc == 0 && k < a.n * a.n; k++)
             assert_true(a.bytes[k] % 16 == 0 && a.bytes[k] <= (size_t)1 << 50);
-        bb_amounts_release(&a);
+        bb_alltoallv_counts_release(&a);
     }
     assert_true(taken > TRIES / 1000 && taken < TRIES / 2);
 }
@@ -160,7 +160,7 @@ static void random_delays(void **state)
 
         random_text(text, pieces, N(pieces));
         hush(true);
-        rc = bb_figures_delays(text, 4, us, &highest);
+        rc = bb_sampling_delays(text, 4, us, &highest);
         hush(false);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         taken += rc == 0;
@@ -313,39 +313,39 @@ static void matrices_are_rows_of_bytes(void **state)
 {
     static const char *const refused[] = {"",         " \n\n",     "1 2\n3",       "1 2 3\n4 5 6",
                                           "1 x\n2 3", "1 -2\n3 4", "1 2\n3 1e300", "1,2\n3,4"};
-    struct bb_amounts a = {0};
+    struct bb_alltoallv_counts a = {0};
 
     (void)state;
-    assert_int_equal(bb_amounts_parse(&a, "\n100 32\n\n  7\t64", "made up", 1), 0);
+    assert_int_equal(bb_alltoallv_counts_parse(&a, "\n100 32\n\n  7\t64", "made up", 1), 0);
     assert_int_equal(a.n, 2);
     assert_true(a.bytes[0] == 96 && a.bytes[1] == 32 && a.bytes[2] == 0 && a.bytes[3] == 64);
-    assert_int_equal(bb_amounts_count(&a, 0, 4, 2, 0, 1), 8);
-    assert_int_equal(bb_amounts_sent(&a, 0, 4, 2, 0), 32);
-    assert_int_equal(bb_amounts_received(&a, 0, 4, 2, 0), 24);
-    assert_int_equal(bb_amounts_most(&a, 0, 4, 2), 32);
-    bb_amounts_release(&a);
-    assert_int_equal(bb_amounts_parse(&a, "100", "made up", 2.5), 0);
+    assert_int_equal(bb_alltoallv_counts_count(&a, 0, 4, 2, 0, 1), 8);
+    assert_int_equal(bb_alltoallv_counts_sent(&a, 0, 4, 2, 0), 32);
+    assert_int_equal(bb_alltoallv_counts_received(&a, 0, 4, 2, 0), 24);
+    assert_int_equal(bb_alltoallv_counts_most(&a, 0, 4, 2), 32);
+    bb_alltoallv_counts_release(&a);
+    assert_int_equal(bb_alltoallv_counts_parse(&a, "100", "made up", 2.5), 0);
     assert_int_equal(a.bytes[0], 240);
-    bb_amounts_release(&a);
+    bb_alltoallv_counts_release(&a);
     for (size_t i = 0; i < N(refused); i++)
-        assert_int_equal(bb_amounts_parse(&a, refused[i], "made up", 1), -BB_EUSAGE);
+        assert_int_equal(bb_alltoallv_counts_parse(&a, refused[i], "made up", 1), -BB_EUSAGE);
 }
 
 /* 4 ranks, 6 * 1024 bytes each: by distance 0, 1/6, 2/6 and 3/6 of them. */
 static void generated_amounts_grow_with_the_distance(void **state)
 {
-    struct bb_amounts a = {.spread = 1}, even = {.spread = 0}, half = {.spread = 0.5};
+    struct bb_alltoallv_counts a = {.spread = 1}, even = {.spread = 0}, half = {.spread = 0.5};
 
     (void)state;
     for (int from = 0; from < 4; from++)
         for (int d = 0; d < 4; d++) {
-            assert_int_equal(bb_amounts_count(&a, 384, 4, 4, from, (from + d) % 4), 256 * d);
-            assert_int_equal(bb_amounts_count(&even, 384, 4, 4, from, (from + d) % 4), 384);
-            assert_int_equal(bb_amounts_count(&half, 384, 4, 4, from, (from + d) % 4), 192 + 128 * d);
-            assert_int_equal(bb_amounts_sent(&a, 384, 4, 4, from), 1536);
-            assert_int_equal(bb_amounts_received(&a, 384, 4, 4, from), 1536);
+            assert_int_equal(bb_alltoallv_counts_count(&a, 384, 4, 4, from, (from + d) % 4), 256 * d);
+            assert_int_equal(bb_alltoallv_counts_count(&even, 384, 4, 4, from, (from + d) % 4), 384);
+            assert_int_equal(bb_alltoallv_counts_count(&half, 384, 4, 4, from, (from + d) % 4), 192 + 128 * d);
+            assert_int_equal(bb_alltoallv_counts_sent(&a, 384, 4, 4, from), 1536);
+            assert_int_equal(bb_alltoallv_counts_received(&a, 384, 4, 4, from), 1536);
         }
-    assert_int_equal(bb_amounts_count(&a, 384, 4, 1, 0, 0), 384);
+    assert_int_equal(bb_alltoallv_counts_count(&a, 384, 4, 1, 0, 0), 384);
 }
 
 static void programs_are_known_by_name(void **state)

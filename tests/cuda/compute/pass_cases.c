@@ -80,8 +80,7 @@ static void scene_release(struct scene *s)
             free(s->arrays[i].memory[j]);
 }
 
-/* ---- comparison --------------------------------------------------------------------------------------------------
- */
+/* ---- comparison ---- */
 
 /* Moves are exact; arithmetic in float may end one step beside the reference, which computes in double. */
 static double tolerance_of(const struct bb_pass *p, enum bb_pass_content content, double want)
@@ -137,8 +136,7 @@ static int scene_differs(const struct scene *s)
     return 0;
 }
 
-/* ---- cases -------------------------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 static void try_pass(struct pass_totals *t, const struct bb_pass *pass, int misaligned, pass_runner *run, void *arg)
 {

@@ -129,8 +129,7 @@ static void parameters_of_the_whole(void **state)
     }
 }
 
-/* ---- files of the user ---------------------------------------------------------------------------------------------
- */
+/* ---- files of the user ---- */
 
 static char path[64];
 

@@ -7,8 +7,7 @@
 
 #include <math.h>
 
-/* ---- counted message by message -------------------------------------------------------------------------------------
- */
+/* ---- counted message by message ---- */
 
 struct counted {
     double all, out[256];
@@ -94,14 +93,14 @@ static void every_message_is_counted(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         for (int gpus = 1; gpus <= 8; gpus += gpus < 4 ? 1 : 4) {
-            struct bb_crossing crossing;
+            struct bb_internode crossing;
             struct counted expected;
             struct bb_step step;
             double busiest = 0, groups = 0;
 
             assert_int_equal(lines_make(&step, rows[i].ranks, rows[i].line), 0);
             walk(&expected, &step, gpus);
-            assert_int_equal(bb_crossing_count(&step, gpus, &crossing), 0);
+            assert_int_equal(bb_internode_count(&step, gpus, &crossing), 0);
             assert_int_equal(crossing.nodes, (step.layout.ranks + gpus - 1) / gpus);
             assert_true(close_to(crossing.bytes, expected.all));
             for (int node = 0; node < crossing.nodes; node++)
@@ -114,8 +113,7 @@ static void every_message_is_counted(void **state)
         }
 }
 
-/* ---- by hand --------------------------------------------------------------------------------------------------------
- */
+/* ---- by hand ---- */
 
 #define LINE "transformer --model gpt2_small --tp 2 --pp 2 --micro-batches 3 --seq-length 1024"
 

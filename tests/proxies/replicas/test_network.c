@@ -114,13 +114,13 @@ static void work_has_the_flops(void **state)
 
         assert_int_equal(bb_network_load(models[m], &net), 0);
         for (int u = 0; u < net.n; u++) {
-            struct bb_work *w = calloc(2, sizeof(*w));
+            struct bb_kernel_list *w = calloc(2, sizeof(*w));
             double forward = 3 * net.units[u].sample_flops, factor = u == 0 && net.units[u].conv.k ? 1 : 2;
 
             assert_true(bb_network_work(&net, u, 3, BB_BFLOAT16, false, &w[0]));
             assert_true(bb_network_work(&net, u, 3, BB_BFLOAT16, true, &w[1]));
-            assert_true(bb_work_flops(&w[0]) == forward);
-            assert_true(bb_work_flops(&w[1]) == factor * forward);
+            assert_true(bb_kernel_list_flops(&w[0]) == forward);
+            assert_true(bb_kernel_list_flops(&w[1]) == factor * forward);
             assert_true(w[0].n > 0 && w[1].n > 0 && !w[0].overfull && !w[1].overfull);
             free(w);
         }
@@ -128,7 +128,7 @@ static void work_has_the_flops(void **state)
     }
 }
 
-/* ---- broken files ------------------------------------------------------------------------------------------------ */
+/* ---- broken files ---- */
 
 /* The code of a file that is resnet18_cifar's with one text replaced by another. */
 static int load_changed(const char *from, const char *to)

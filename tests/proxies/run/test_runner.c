@@ -26,7 +26,7 @@ struct fixture {
 };
 static struct bb_world world; /* one MPI per process */
 
-/* ---- building ---------------------------------------------------------------------------------------------------- */
+/* ---- building ---- */
 
 static int compute(struct fixture *f, double us, int wait)
 {
@@ -103,8 +103,7 @@ static void finish(struct fixture *f)
     bb_layout_release(&f->layout);
 }
 
-/* ---- expectations --------------------------------------------------------------------------------------------------
- */
+/* ---- expectations ---- */
 
 static void assert_us(double got, double want, const char *what, int line)
 {
@@ -123,8 +122,8 @@ static void measure(struct fixture *f, bool alone)
 }
 #define ASSERT_US(got, want) assert_us((got), (want), #got, __LINE__)
 
-static void assert_figures(const struct bb_rank_figures *f, double step, double computing, double comm, double exposed,
-                           int line)
+static void assert_figures(const struct bb_rank_breakdown *f, double step, double computing, double comm,
+                           double exposed, int line)
 {
     assert_us(f->step_us, step, "step", line);
     assert_us(f->compute_us, computing, "compute", line);
@@ -137,8 +136,7 @@ static void assert_figures(const struct bb_rank_figures *f, double step, double 
 #define ASSERT_FIGURES(f, step, computing, comm, exposed)                                                              \
     assert_figures((f), (step), (computing), (comm), (exposed), __LINE__)
 
-/* ---- the cases
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the cases ---- */
 
 static void fully_hidden(void **state)
 {

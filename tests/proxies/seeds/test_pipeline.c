@@ -6,8 +6,7 @@
 
 #include "proxies/plan/traffic.h"
 
-/* ---- golden orders -------------------------------------------------------------------------------------------------
- */
+/* ---- golden orders ---- */
 
 /* An operation as a line: phase and micro-batch, what, peer, '&' for a group call with the line before, "<" for waits.
  */
@@ -181,8 +180,7 @@ static void no_buffer_is_in_flight_twice(void **state)
     }
 }
 
-/* ---- bytes and memory ----------------------------------------------------------------------------------------------
- */
+/* ---- bytes and memory ---- */
 
 struct recorded {
     const char *proxy;
@@ -321,8 +319,7 @@ static void times_follow_from_flops(void **state)
     bb_step_release(&step);
 }
 
-/* ---- what cannot be
- * -------------------------------------------------------------------------------------------------- */
+/* ---- what cannot be ---- */
 
 static void impossible_layouts_are_refused(void **state)
 {

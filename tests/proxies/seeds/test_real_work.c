@@ -48,7 +48,7 @@ static const struct world {
 };
 #define WORLDS (sizeof(worlds) / sizeof(worlds[0]))
 
-/* ---- FLOPs ------------------------------------------------------------------------------------------------------- */
+/* ---- FLOPs ---- */
 
 static double flops_of(const struct bb_program *p, enum bb_phase phase)
 {
@@ -185,7 +185,7 @@ static void transformers_have_their_flops(void **state)
     bb_step_release(&step);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 /* before[j][i]: operation j starts after the end of operation i. */
 typedef bool before_t[MOST_OPS][MOST_OPS];
@@ -320,14 +320,14 @@ static void parameters_change_after_all_gradients(void **state)
     }
 }
 
-/* ---- what training moves besides --------------------------------------------------------------------------------- */
+/* ---- what training moves besides ---- */
 
 static double moved(const struct bb_program *p, bool (*pick)(const struct bb_op *))
 {
     double sum = 0;
 
     for (size_t i = 0; i < p->n_ops; i++)
-        sum += pick(&p->ops[i]) ? p->ops[i].work_times * bb_work_bytes(p->ops[i].work) : 0;
+        sum += pick(&p->ops[i]) ? p->ops[i].work_times * bb_kernel_list_bytes(p->ops[i].work) : 0;
     return sum;
 }
 
@@ -394,7 +394,7 @@ static double moved_as(const struct bb_program *p, const char *what)
 
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].work && strcmp(p->ops[i].what, what) == 0)
-            sum += bb_work_bytes(p->ops[i].work);
+            sum += bb_kernel_list_bytes(p->ops[i].work);
     return sum;
 }
 
@@ -422,11 +422,11 @@ static void tables_are_looked_up(void **state)
 
     (void)state;
     make(&step, "dlrm", 4, "gemm", 0);
-    assert_true(bb_work_bytes(bb_step_program(&step, 0)->ops[0].work) == 2048 * (2 * 128 * 4 + 4));
+    assert_true(bb_kernel_list_bytes(bb_step_program(&step, 0)->ops[0].work) == 2048 * (2 * 128 * 4 + 4));
     bb_step_release(&step);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 /* ResNet-50: most is read for the weights' gradient of the stem (positions x (filters + patch)), most written by the
  * data gradient of a 3x3 convolution of stage 1 (positions x patch). */
@@ -451,7 +451,7 @@ static void memory_is_that_of_the_largest_operands(void **state)
     bb_step_release(&none);
 }
 
-/* ---- smaller counts ---------------------------------------------------------------------------------------------- */
+/* ---- smaller counts ---- */
 
 static double all_flops(const struct bb_program *p)
 {
@@ -488,14 +488,15 @@ static void smaller_counts_are_less_work(void **state)
 
 static void products_keep_their_form(void **state)
 {
-    static struct bb_work w;
+    static struct bb_kernel_list w;
     const struct bb_gemm_shape s = {1024, 4096, 100, 7, true, false, BB_HALF};
 
     (void)state;
-    bb_work_add_gemm(&w, "product", &s);
-    bb_work_accumulate(&w, 1000000, BB_FLOAT);
-    bb_work_embedding(&w, 64, 32, 500, BB_FLOAT);
-    bb_work_shrink(&w, 1.0 / 64); /* a quarter of each edge, in eights where it was; columns where rows are gone */
+    bb_kernel_list_add_gemm(&w, "product", &s);
+    bb_kernel_list_accumulate(&w, 1000000, BB_FLOAT);
+    bb_kernel_list_embedding(&w, 64, 32, 500, BB_FLOAT);
+    bb_kernel_list_scale(&w,
+                         1.0 / 64); /* a quarter of each edge, in eights where it was; columns where rows are gone */
     assert_int_equal(w.items[0].gemm.m, 256);
     assert_int_equal(w.items[0].gemm.n, 1024);
     assert_int_equal(w.items[0].gemm.k, 25);
@@ -506,7 +507,7 @@ static void products_keep_their_form(void **state)
     assert_int_equal(w.items[2].pass.rows, 1);
     assert_int_equal(w.items[2].pass.cols, 32);
     assert_int_equal(w.items[2].pass.in_rows, 7);
-    bb_work_shrink(&w, 1e-12);
+    bb_kernel_list_scale(&w, 1e-12);
     assert_true(w.items[0].gemm.m == 8 && w.items[0].gemm.n == 8 && w.items[0].gemm.k == 1);
     assert_true(w.items[1].pass.cols == 1 && w.items[2].pass.in_rows == 1);
 }

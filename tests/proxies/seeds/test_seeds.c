@@ -36,7 +36,7 @@ static int make(struct bb_step *step, const char *line, int ranks)
     return make_with(step, line, (struct bb_proxy_config){.ranks = ranks});
 }
 
-/* ---- golden orders ----------------------------------------------------------------------------------------------- */
+/* ---- golden orders ---- */
 
 /* An operation as a line: phase and micro-batch, kind, microseconds or communicator, count and peer; '&' for a group
  * call with the line before, '<' for what it waits for. */
@@ -410,7 +410,7 @@ static void sends_overlap_what_the_originals_overlap(void **state)
     bb_step_release(&step);
 }
 
-/* ---- traffic ----------------------------------------------------------------------------------------------------- */
+/* ---- traffic ---- */
 
 /* What one rank does with one kind on one group, over all counts; bytes are count x calls x 4, as the call names them.
  */
@@ -646,7 +646,7 @@ static void convolutions_take_as_long_as_their_flops(void **state)
     bb_step_release(&step);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------ */
+/* ---- groups ---- */
 
 static int find_group(const struct bb_layout *l, const char *name)
 {
@@ -719,7 +719,7 @@ static void halos_go_to_two_partners(void **state)
     bb_step_release(&step);
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 /* The list of the specification: from the head to the stem, stages and blocks backwards; the projection last in its
  * block where it was created first. */
@@ -838,7 +838,7 @@ static void wrong_models_are_refused(void **state)
     assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"heavy\",\"in\",\"classes\"]"), -BB_EUSAGE);
 }
 
-/* ---- soundness --------------------------------------------------------------------------------------------------- */
+/* ---- soundness ---- */
 
 static void sound(const char *line, int ranks, const char *compute)
 {
@@ -909,7 +909,7 @@ static void one_communicator_would_wait_for_ever(void **state)
     bb_step_release(&step);
 }
 
-/* ---- the command line -------------------------------------------------------------------------------------------- */
+/* ---- the command line ---- */
 
 static void impossible_worlds_are_refused(void **state)
 {
@@ -998,7 +998,7 @@ static void given_times_are_shared_as_the_tables_share(void **state)
     bb_step_release(&step);
 }
 
-/* ---- smaller counts ---------------------------------------------------------------------------------------------- */
+/* ---- smaller counts ---- */
 
 static size_t room(const struct bb_program *p, int buffer)
 {

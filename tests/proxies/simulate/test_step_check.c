@@ -41,8 +41,7 @@ static bool says(const struct bb_faults *f, const char *words)
     return false;
 }
 
-/* ---- planted: collectives
- * -------------------------------------------------------------------------------------------- */
+/* ---- planted: collectives ---- */
 
 /* Three ranks, three all-reduces each. */
 static void make_reduces(struct bb_step *step)
@@ -163,8 +162,7 @@ static void crossed_and_tied(void **state)
     bb_step_release(&step);
 }
 
-/* ---- planted: messages
- * ------------------------------------------------------------------------------------------------ */
+/* ---- planted: messages ---- */
 
 static void messages_that_differ(void **state)
 {
@@ -230,7 +228,7 @@ static void contacts_are_found_by_rank(void **state)
 {
     enum { MANY = 11, COMMS = 2 };
     unsigned seed = 7;
-    struct bb_shape shape;
+    struct bb_task_graph shape;
     struct bb_step step;
     int found = 0;
 
@@ -243,21 +241,21 @@ static void contacts_are_found_by_rank(void **state)
         op.peer = op.peer_kind == BB_PEER_OFFSET ? rand_r(&seed) % (5 * MANY) - 3 * MANY : rand_r(&seed) % MANY;
         made_add(&step, 0, &op, BB_NONE);
     }
-    assert_int_equal(bb_shape_init(&shape, &step.roles[0].program), 0);
+    assert_int_equal(bb_task_graph_init(&shape, &step.roles[0].program), 0);
     for (int i = 0; i < COMMS * MANY * MANY; i++) {
         int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, meant = 0, told = 0;
         struct bb_meaning m = bb_meaning(&step.layout, &shape, comm, from, to);
 
         for (int c = 0; c < shape.n_contacts; c++)
-            meant += shape.contacts[c].comm == comm && bb_contact_rank(&step.layout, &shape.contacts[c], from) == to;
+            meant += shape.contacts[c].comm == comm && bb_channel_rank(&step.layout, &shape.contacts[c], from) == to;
         for (int c; (c = bb_meaning_next(&m)) != BB_NONE; told++)
             assert_true(shape.contacts[c].comm == comm &&
-                        bb_contact_rank(&step.layout, &shape.contacts[c], from) == to);
+                        bb_channel_rank(&step.layout, &shape.contacts[c], from) == to);
         assert_int_equal(told, meant);
         found += told;
     }
     assert_int_equal(found, MANY * shape.n_contacts); /* each contact means one rank to each */
-    bb_shape_release(&shape);
+    bb_task_graph_release(&shape);
     bb_step_release(&step);
 }
 
@@ -417,8 +415,7 @@ static void a_rank_outside_its_group(void **state)
     bb_step_release(&step);
 }
 
-/* ---- sound steps
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- sound steps ---- */
 
 enum { RANKS = 12, EVENTS = 60 };
 
@@ -507,8 +504,7 @@ static void random_faults_are_found(void **state)
     }
 }
 
-/* ---- classes
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 /* The answers do not depend on how many ranks are alike: the proxies at many sizes, and how many had to be executed. */
 static void proxies_at_many_sizes(void **state)

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <unistd.h>
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 static json_t *written(const struct bb_timeline *t)
 {
@@ -81,7 +81,7 @@ static void assert_arg(const json_t *args, const char *key, const char *text, do
         assert_true(json_number_value(value) == number);
 }
 
-/* ---- what must hold of every trace ------------------------------------------------------------------------------- */
+/* ---- what must hold of every trace ---- */
 
 /* Slices of a thread stand in the file in order and do not overlap; those of the streams lie inside the step. */
 static void assert_threads(const json_t *root)
@@ -157,8 +157,7 @@ static void assert_counters(const json_t *root)
     }
 }
 
-/* ---- by hand ------------------------------------------------------------------------------------------------------
- */
+/* ---- by hand ---- */
 
 static void set(struct bb_timeline *t, int i, int op, int64_t begin_ns, int64_t end_ns)
 {
@@ -274,8 +273,7 @@ static void test_group_is_one_slice(void **state)
     bb_step_release(&step);
 }
 
-/* ---- predicted -----------------------------------------------------------------------------------------------------
- */
+/* ---- predicted ---- */
 
 /* The unions of a rank's slices are the figures that the prediction states. */
 static void assert_figures(const struct bb_timeline *t, const struct bb_prediction *p)
@@ -328,8 +326,7 @@ static void test_predicted(void **state)
     bb_step_release(&step);
 }
 
-/* ---- many ranks ----------------------------------------------------------------------------------------------------
- */
+/* ---- many ranks ---- */
 
 static void test_many_ranks_are_cut(void **state)
 {

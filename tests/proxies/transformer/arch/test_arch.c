@@ -12,8 +12,7 @@
 
 #include <cmocka.h>
 
-/* ---- files --------------------------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 static int memory = -1; /* a file without a disk */
 
@@ -32,8 +31,7 @@ static int load(const char *text, struct bb_arch *arch)
     return load_text(text, strlen(text), arch);
 }
 
-/* ---- counts -------------------------------------------------------------------------------------------------------
- */
+/* ---- counts ---- */
 
 static void profiles_have_their_published_counts(void **state)
 {
@@ -154,8 +152,7 @@ static void layers_with_experts_are_found(void **state)
     assert_int_equal(bb_arch_with_layers(&a, 0), -BB_EUSAGE);
 }
 
-/* ---- tensors and shares --------------------------------------------------------------------------------------------
- */
+/* ---- tensors and shares ---- */
 
 /* What tp does not divide: GPT 4h of norms and 2h of biases, LLaMA 2h of norms, Mixtral the router too. */
 static void what_stays_whole(void **state)
@@ -244,8 +241,7 @@ static void tensors_stand_in_order(void **state)
     bb_err_mute(0);
 }
 
-/* ---- wrong files ---------------------------------------------------------------------------------------------------
- */
+/* ---- wrong files ---- */
 
 static void what_cannot_be_is_refused(void **state)
 {

@@ -130,8 +130,7 @@ static void four_stages(void **state)
     bb_layout_release(&l.layout);
 }
 
-/* ---- every order ---------------------------------------------------------------------------------------------------
- */
+/* ---- every order ---- */
 
 /* The rank at those coordinates, by the definition: stride of an axis = product of the sizes before it. */
 static int rank_at(const struct bb_grid *g, bool expert, const int coord[BB_GRID_AXES])
@@ -251,8 +250,7 @@ static void every_order(void **state)
     assert_true(good >= 24 + 24); /* pp last and pp first */
 }
 
-/* ---- axes that follow, and what cannot be --------------------------------------------------------------------------
- */
+/* ---- axes that follow, and what cannot be ---- */
 
 static void an_axis_follows(void **state)
 {
@@ -408,8 +406,7 @@ static void the_nearest_layout_is_valid(void **state)
     assert_true(changed > 1000);
 }
 
-/* ---- layers --------------------------------------------------------------------------------------------------------
- */
+/* ---- layers ---- */
 
 static void layers_are_all_given_out(void **state)
 {

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* ---- models ------------------------------------------------------------------------------------------------------ */
+/* ---- models ---- */
 
 static struct bb_arch small(void)
 {
@@ -47,7 +47,7 @@ static struct bb_arch published(const char *name)
     return a;
 }
 
-/* ---- what is written --------------------------------------------------------------------------------------------- */
+/* ---- what is written ---- */
 
 static void forward(struct bb_block *b, const struct laid *l)
 {
@@ -105,7 +105,7 @@ static void whole_step(struct bb_block *b, const struct laid *l)
     bb_block_gradient_norm(b);
 }
 
-/* ---- golden orders ----------------------------------------------------------------------------------------------- */
+/* ---- golden orders ---- */
 
 /* "F all_gather tp 64 <1": phase, what (compute: its name), '&' for a group call with the line before, '<' waits. */
 static void op_line(const struct laid *l, size_t i, char line[160])
@@ -368,7 +368,7 @@ static void expert_order(void **state)
     expect_order(l, both, golden);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ---- */
 
 /* Least bytes that a rank sends for the operations of that communicator, and what their calls name. */
 struct moved {
@@ -526,7 +526,7 @@ static void divided_experts(void **state)
     assert_true(measure(l, both, "tp", BB_BFLOAT16).calls == 5); /* the attention's half */
 }
 
-/* ---- dropless ---------------------------------------------------------------------------------------------------- */
+/* ---- dropless ---- */
 
 /* Every rank sends all its rows, what one sends another receives, and popular experts get more. */
 static void dropless_counts(void **state)
@@ -609,7 +609,7 @@ static void planted_ring(void **state)
     laid_release(&l);
 }
 
-/* ---- compute ----------------------------------------------------------------------------------------------------- */
+/* ---- compute ---- */
 
 static double flops_of(const struct laid *l, enum bb_phase phase)
 {
@@ -765,8 +765,9 @@ static void accumulated(void **state)
     for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
         const struct bb_op *op = &l.step.roles[0].program.ops[i];
 
-        bytes +=
-            op->kind == BB_OP_COMPUTE && strcmp(op->what, "accumulate gradients") == 0 ? bb_work_bytes(op->work) : 0;
+        bytes += op->kind == BB_OP_COMPUTE && strcmp(op->what, "accumulate gradients") == 0
+                     ? bb_kernel_list_bytes(op->work)
+                     : 0;
     }
     /* 2 micro-batches; read 16 bits and a float, write a float; norms are held by all; the table is not among them */
     assert_true(bytes == 2 * 10 * ((6738415616.0 - 32000 * 4096 - 65 * 4096) / 4 + 65 * 4096));
@@ -792,8 +793,7 @@ static void layer_times(void **state)
     laid_release(&l);
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------------------------
- */
+/* ---- layouts ---- */
 
 static int choose(unsigned *seed, const int *from, int n)
 {
@@ -855,7 +855,7 @@ static void random_layouts(void **state)
     assert_in_range(built, 100, 300);
 }
 
-/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+/* ---- what cannot be ---- */
 
 static void refused(void **state)
 {

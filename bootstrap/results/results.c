@@ -148,7 +148,7 @@ static const char *status_of(int rc)
     return code < (int)(sizeof(status) / sizeof(*status)) ? status[code] : "failed";
 }
 
-/* the watchdog's hook: the job ends early, maybe without the main thread. */
+/* The watchdog's hook: the job ends early, maybe without the main thread. */
 static void save_at_end(void *arg, int rc)
 {
     struct bb_results *res = arg;

@@ -277,7 +277,7 @@ static void abort_nccl(struct bb_comm *c)
         ncclCommAbort(nccl);
 }
 
-/* the watchdog's: the main thread is stuck, maybe in a wait for this communicator's kernels. */
+/* The watchdog's: the main thread is stuck, maybe in a wait for this communicator's kernels. */
 static void abort_hook(void *arg, int rc)
 {
     (void)rc;

@@ -16,29 +16,13 @@
 
 enum { OPTS_MAX = 128, KEY_BASE = 1 << 10, WORDS_LISTED = 24 };
 
+#define FIELD(name) offsetof(struct bb_common, name)
 const struct bb_opt bb_common_options[] = {
-    {.name = "json",
-     .kind = BB_OPT_STRING,
-     .offset = offsetof(struct bb_common, json),
-     .arg = "FILE",
-     .help = "write the results as JSON, - for stdout"},
-    {.letter = 'T',
-     .name = "timeout",
-     .kind = BB_OPT_DOUBLE,
-     .offset = offsetof(struct bb_common, timeout_s),
-     .def = "600",
-     .min = 0.1,
-     .max = 1e6,
-     .arg = "SECONDS",
-     .help = "longest wait before the run ends with exit 4"},
-    {.name = "share-gpu",
-     .kind = BB_OPT_FLAG,
-     .offset = offsetof(struct bb_common, share_gpu),
-     .help = "let several ranks use one GPU (for tests: timings mean nothing then)"},
-    {.name = "quiet",
-     .kind = BB_OPT_FLAG,
-     .offset = offsetof(struct bb_common, quiet),
-     .help = "no table and no progress line"},
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
+    OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
+               "longest wait before the run ends with exit 4"),
+    OPT_SHARE_GPU(FIELD(share_gpu)),
+    OPT_QUIET(FIELD(quiet)),
     {0},
 };
 

@@ -6,10 +6,6 @@
 #include "proxies/plan/plan.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
-#include "proxies/replicas/scaling_options.h"
-#include "proxies/spatial/tiles_options.h"
-#include "proxies/sync/sync_options.h"
-#include "proxies/transformer/transformer_options.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,11 +38,7 @@ static const struct bb_opt plan_options[] = {
 
 static const struct bb_opt_table tables[] = {
     {.title = "The plan", .opts = plan_options},
-    {.title = "The step", .opts = bb_proxy_options, .base = FIELD(shape)},
-    {.title = "A transformer", .opts = bb_transformer_options, .base = FIELD(shape.transformer)},
-    {.title = "Data parallelism", .opts = bb_sync_options, .base = FIELD(shape.sync)},
-    {.title = "Spatial parallelism and GEMS", .opts = bb_tiles_options, .base = FIELD(shape.tiles)},
-    {.title = "A scaling study", .opts = bb_scaling_options, .base = FIELD(shape.scaling)},
+    BB_STEP_TABLES(FIELD(shape)),
     {0},
 };
 

@@ -7,10 +7,6 @@
 #include "bootstrap/start/gpu_half.h"
 #include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
-#include "proxies/replicas/scaling_options.h"
-#include "proxies/spatial/tiles_options.h"
-#include "proxies/sync/sync_options.h"
-#include "proxies/transformer/transformer_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +39,7 @@ static const struct bb_opt run_options[] = {
 };
 
 static const struct bb_opt_table tables[] = {
-    {.title = "The step", .opts = bb_proxy_options, .base = FIELD(step)},
-    {.title = "A transformer", .opts = bb_transformer_options, .base = FIELD(step.transformer)},
-    {.title = "Data parallelism", .opts = bb_sync_options, .base = FIELD(step.sync)},
-    {.title = "Spatial parallelism and GEMS", .opts = bb_tiles_options, .base = FIELD(step.tiles)},
-    {.title = "A scaling study", .opts = bb_scaling_options, .base = FIELD(step.scaling)},
+    BB_STEP_TABLES(FIELD(step)),
     {.title = "The run", .opts = run_options},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},

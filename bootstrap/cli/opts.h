@@ -47,6 +47,7 @@ struct bb_opt {
     const char *const *words;         /* WORD: valid words, NULL at the end, or                           */
     const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table)  */
     const char *help;                 /* one lower-case line, without the default                         */
+    unsigned takes;                   /* what the command's subject must know, in bits of its own; 0: all */
 };
 
 /*
@@ -85,6 +86,7 @@ struct bb_opt_table {
     const char *title;         /* heading in the help                              */
     const struct bb_opt *opts; /* ends with a row without name; NULL ends the list */
     size_t base;               /* where this table's struct lies inside cfg        */
+    unsigned takes;            /* as of a row, for all of them                     */
 };
 
 struct bb_opts {

@@ -52,7 +52,7 @@ int bb_bench_overlap_parse(struct bb_bench_overlap_options *o, int argc, char **
     if (words.n > 0)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes options alone (--collective NAME)",
                       words.word[0]);
-    TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list));
+    TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list, 1));
     TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));
     TRY(bb_product_parse(o->mnk, mnk));
     o->kind = (enum bb_coll_kind)bb_coll_find(o->collective);

@@ -42,8 +42,8 @@ int bb_bench_p2p_parse(struct bb_bench_p2p_options *o, int argc, char **argv)
     TRY(bb_opts_parse(&bb_bench_p2p_set, o, argc - 1, argv + 1, &words, stdout));
     if (words.n > 0)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes options alone", words.word[0]);
-    TRY(bb_sizes_parse(&o->small, "--latency-sizes", o->small_list));
-    TRY(bb_sizes_parse(&o->large, "--bandwidth-sizes", o->large_list));
+    TRY(bb_sizes_parse(&o->small, "--latency-sizes", o->small_list, 1));
+    TRY(bb_sizes_parse(&o->large, "--bandwidth-sizes", o->large_list, 1));
 out:
     return rc;
 }

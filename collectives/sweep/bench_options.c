@@ -273,7 +273,7 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     sweep->shuffled = o->figures.shuffle != NULL;
     sweep->seed = o->figures.seed;
     if (o->sizes)
-        TRY(bb_sweep_sizes(sweep, o->sizes));
+        TRY(bb_sizes_parse(&sweep->sizes, "--sizes", o->sizes, 0));
     if (o->split)
         TRY(bb_split_parse(&sweep->split, o->split));
     sweep->is_split = o->split != NULL;

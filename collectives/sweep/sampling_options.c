@@ -2,6 +2,7 @@
 #include "collectives/sweep/sampling_options.h"
 
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -71,41 +72,35 @@ static int settle_seed(struct bb_sampling_options *o)
     return 0;
 }
 
-/* One of the list: RANK:US. */
-static int one_delay(const char *word, int ranks, double *us, int *highest)
+struct delay_reader {
+    double *us; /* [ranks] */
+    int ranks, *highest;
+};
+
+/* One word of the list: RANK:US. */
+static int add_delay(void *arg, const char *word)
 {
+    const struct delay_reader *d = arg;
     const char *colon = strchr(word, ':');
     char rank_text[16];
-    double value;
+    double us;
     int rank;
 
     snprintf(rank_text, sizeof rank_text, "%.*s", colon ? (int)(colon - word) : 0, word);
-    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, &rank) || bb_parse_double(colon + 1, &value) || value < 0 ||
-        value > 1e9)
+    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, &rank) || bb_parse_double(colon + 1, &us) || us < 0 || us > 1e9)
         return bb_err(BB_EUSAGE, "--delay: '%s' is not valid, expected RANK:MICROSECONDS, as 1:100", word);
-    if (rank < ranks)
-        us[rank] = value;
-    *highest = rank > *highest ? rank : *highest;
+    if (rank < d->ranks)
+        d->us[rank] = us;
+    *d->highest = rank > *d->highest ? rank : *d->highest;
     return 0;
 }
 
 int bb_sampling_delays(const char *text, int ranks, double *us, int *highest)
 {
-    char word[64];
-    int rc = 0;
+    struct delay_reader d = {us, ranks, highest};
 
     *highest = -1;
-    while (text && rc == 0) {
-        const char *comma = strchr(text, ',');
-        size_t length = comma ? (size_t)(comma - text) : strlen(text);
-
-        if (length >= sizeof word)
-            return bb_err(BB_EUSAGE, "--delay: '%s' is too long for RANK:MICROSECONDS", text);
-        snprintf(word, sizeof word, "%.*s", (int)length, text);
-        rc = one_delay(word, ranks, us, highest);
-        text = comma ? comma + 1 : NULL;
-    }
-    return rc;
+    return text ? bb_list_each(text, add_delay, &d) : 0;
 }
 
 int bb_sampling_settle(struct bb_sampling_options *o)

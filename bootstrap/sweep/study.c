@@ -259,15 +259,16 @@ static int check_environment(const json_t *value, const struct place *at)
     json_object_foreach((json_t *)value, name, variable)
     {
         struct place deeper = inside(at, name);
+        char meant[BB_VARIABLE_NAME];
 
         if (rc)
             break;
         if (!is_variable(name))
             return bb_err(BB_EUSAGE, "%s: %s is no name of a variable, expected letters, digits and _", at->path,
                           deeper.key);
-        if (bb_variable_meant(name))
+        if (bb_variable_meant(name, meant))
             bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set as it stands", at->path,
-                    deeper.key, bb_variable_meant(name));
+                    deeper.key, meant);
         rc = check_axis(variable, &deeper, check_value);
     }
     return rc;

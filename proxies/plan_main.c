@@ -13,7 +13,7 @@
 #define MOST_RANKS (1 << 24)
 
 struct plan_options {
-    struct bb_proxy_config shape;
+    struct bb_proxy_config config;
     const char *json, *cluster, *trace;
     bool ops, best_order;
 };
@@ -21,7 +21,7 @@ struct plan_options {
 #define FIELD(name) offsetof(struct plan_options, name)
 
 static const struct bb_opt plan_options[] = {
-    OPT_INT(0, "ranks", FIELD(shape.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
+    OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')"),
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
@@ -38,7 +38,7 @@ static const struct bb_opt plan_options[] = {
 
 static const struct bb_opt_table tables[] = {
     {.title = "The plan", .opts = plan_options},
-    BB_STEP_TABLES(FIELD(shape)),
+    BB_STEP_TABLES(FIELD(config)),
     {0},
 };
 
@@ -106,7 +106,7 @@ static int write_json(const struct findings *f, const struct plan_options *o)
     return rc;
 }
 
-static int show(const struct findings *f, const struct plan_options *o, int argc, char **argv)
+static int show_plan(const struct findings *f, const struct plan_options *o, int argc, char **argv)
 {
     if (o->json && strcmp(o->json, "-") == 0)
         return write_json(f, o);
@@ -137,9 +137,9 @@ out:
     return rc;
 }
 
-static int make(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
+static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
-    struct bb_proxy_config shape = o->shape;
+    struct bb_proxy_config config = o->config;
     struct bb_cluster cluster;
     struct findings f = {0};
     bool sound;
@@ -147,9 +147,9 @@ static int make(const struct plan_options *o, const struct bb_proxy *proxy, int 
 
     if (o->cluster)
         TRY(bb_cluster_load(o->cluster, &cluster));
-    if (o->cluster && shape.gpus_per_node == 0)
-        shape.gpus_per_node = cluster.gpus_per_node;
-    TRY(bb_step_build(&f.step, proxy, &shape));
+    if (o->cluster && config.gpus_per_node == 0)
+        config.gpus_per_node = cluster.gpus_per_node;
+    TRY(bb_step_build(&f.step, proxy, &config));
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     sound = f.plan.checks.matched && f.plan.checks.deadlock_free;
     f.predicted = o->cluster && sound;
@@ -158,8 +158,8 @@ static int make(const struct plan_options *o, const struct bb_proxy *proxy, int 
     if (o->trace && sound)
         TRY(write_trace(&f.step, &f.prediction, o->trace));
     if (o->best_order)
-        TRY(bb_best_order(proxy, &shape, shape.gpus_per_node, &f.best));
-    TRY(show(&f, o, argc, argv));
+        TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
+    TRY(show_plan(&f, o, argc, argv));
     rc = bb_checks_refuse(&f.plan.checks);
 out:
     bb_best_order_release(&f.best);
@@ -169,22 +169,22 @@ out:
     return rc;
 }
 
-static int parse(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
+static int parse_words(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
 {
     struct bb_words words;
     int rc;
 
     TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
-    TRY(bb_proxy_configure(&o->shape, &words, proxy));
-    if (o->shape.ranks == 0)
+    TRY(bb_proxy_configure(&o->config, &words, proxy));
+    if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
     if (o->trace && !o->cluster)
         return bb_err(BB_EUSAGE, "--trace needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
-    if (o->shape.scaling.baseline)
+    if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))
         return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", (*proxy)->name);
-    if (o->best_order && !o->cluster && o->shape.gpus_per_node == 0)
+    if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
                                  "--gpus-per-node 8");
 out:
@@ -197,10 +197,10 @@ int bb_plan_main(int argc, char **argv)
     struct plan_options o = {0};
     int rc;
 
-    TRY(parse(argc, argv, &o, &proxy));
+    TRY(parse_words(argc, argv, &o, &proxy));
     if (o.trace)
         TRY(bb_timeline_check_path(o.trace));
-    TRY(make(&o, proxy, argc, argv));
+    TRY(make_plan(&o, proxy, argc, argv));
 out:
     return rc;
 }
@@ -211,5 +211,5 @@ int bb_plan_check(int argc, char **argv)
     struct plan_options o = {0};
     int rc = bb_opts_check(&set, argc, argv);
 
-    return rc ? rc : parse(argc, argv, &o, &proxy);
+    return rc ? rc : parse_words(argc, argv, &o, &proxy);
 }

@@ -30,7 +30,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool belong(const struct bb_timing *a, const struct bb_timing *b)
+static bool same_measurement(const struct bb_timing *a, const struct bb_timing *b)
 {
     return a->bytes == b->bytes && a->root == b->root && a->group == b->group && a->cycle == b->cycle &&
            same_text(a->what, b->what) && same_text(a->dtype, b->dtype) && same_text(a->op, b->op) &&
@@ -48,7 +48,7 @@ size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *
         for (size_t step = 0; step < b->n && out[i] < 0; step++) {
             size_t j = (next + step) % b->n;
 
-            if (left[j] && belong(&a->rows[i], &b->rows[j]))
+            if (left[j] && same_measurement(&a->rows[i], &b->rows[j]))
                 out[i] = (long)j;
         }
         if (out[i] >= 0) {
@@ -214,8 +214,8 @@ struct tally {
     double worst_ratio;
 };
 
-static void count(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
-                  double threshold_percent)
+static void count_pair(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b,
+                       enum bb_verdict verdict, double threshold_percent)
 {
     double ratio = b->time_us / a->time_us;
 
@@ -247,7 +247,7 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
 
         if (!b)
             continue;
-        count(tally, a, b, verdict, threshold_percent);
+        count_pair(tally, a, b, verdict, threshold_percent);
         if (out)
             print_row(out, a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         if (results)
@@ -307,7 +307,7 @@ static int put_summary(const struct tally *t, FILE *out, struct bb_results *resu
                                     bb_json_real(t->worst ? t->worst_ratio : NAN)));
 }
 
-static int judge(const struct tally *t, double threshold_percent)
+static int judge_threshold(const struct tally *t, double threshold_percent)
 {
     char bytes[BB_BYTES_TEXT];
     const struct bb_timing *worst = t->worst;
@@ -346,7 +346,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, d
     TRY(bb_results_set(results, "provenance", json_incref(differences)));
     if (a->n > 0 && tally.only_a == a->n)
         bb_warn("no row of %s is in %s", a->path, b->path);
-    rc = judge(&tally, threshold_percent);
+    rc = judge_threshold(&tally, threshold_percent);
 out:
     json_decref(differences);
     free(s.pair);

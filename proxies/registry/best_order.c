@@ -82,7 +82,7 @@ static int column_of(struct bb_best_order *best, const char *group)
 }
 
 /* Orders that cannot be (pipelines that differ between both grids) are left out quietly. */
-static int build(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
+static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
     int mute = bb_err_is_mute(), rc;
 
@@ -101,7 +101,7 @@ static int count_order(const struct bb_proxy *proxy, const struct bb_proxy_confi
     int rc;
 
     as.transformer.order = row->order[0] ? row->order : NULL;
-    rc = build(&step, proxy, &as);
+    rc = build_quietly(&step, proxy, &as);
     if (rc)
         return rc;
     TRY(bb_internode_count(&step, best->gpus_per_node, &crossing));

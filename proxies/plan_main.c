@@ -64,7 +64,7 @@ static int write_file(const json_t *root, const char *path)
     return bb_outfile_close(&file, "the plan", rc);
 }
 
-/* What was found out. */
+/* The plan and what was computed from it; zeroed is empty. */
 struct findings {
     struct bb_step step;
     struct bb_plan plan;

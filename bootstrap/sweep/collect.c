@@ -177,7 +177,7 @@ static const char *relative_name(struct table *t, const char *way, const json_t 
     return json_array_append_new(t->names, value) ? way : json_string_value(value);
 }
 
-/* A way that leads nowhere is a slip, once there is something to look at. */
+/* A path that no result has, once there is a result: likely a slip. */
 static void warn_nowhere(const struct bb_gathered *g, const char *way)
 {
     bool found = false;

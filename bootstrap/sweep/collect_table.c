@@ -23,7 +23,7 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
 
 /* ---- text ---- */
 
-/* What is the same text in every row says nothing there. The axes, the user's own columns and the state stay. */
+/* A text that is the same in every row is left out of the table. Axes, the user's own columns and the state stay. */
 static bool is_worth_showing(const struct bb_gathered *g, size_t column)
 {
     const json_t *first = cell_at(g, 0, column);

@@ -1,4 +1,4 @@
-/* expand.c - overlay and multiply: cases, then choices, then the lists inside the setting that results. */
+/* expand.c - the product of a study: cases, then choices, then the lists inside the setting that results. */
 #include "bootstrap/sweep/expand.h"
 
 #include "bootstrap/base/grow.h"
@@ -53,7 +53,7 @@ const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
 
     snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
     for (char *c = text; *c; c++)
-        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* it stays on its line, whatever is in it */
+        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* one line, whatever is in the value */
     return text;
 }
 
@@ -83,7 +83,8 @@ static bool is_among(const json_t *value, const json_t *wanted)
     return found;
 }
 
-bool bb_settings_match(const json_t *settings, const json_t *wanted)
+/* Every axis in `wanted` has that value, or one of those, in `settings`. */
+static bool settings_match(const json_t *settings, const json_t *wanted)
 {
     const char *axis;
     json_t *values;
@@ -288,7 +289,7 @@ static bool left_out(struct expansion *x, const json_t *labels)
     bool out = false;
 
     for (size_t i = 0; i < json_array_size(x->leave_out); i++)
-        if (bb_settings_match(labels, json_array_get(x->leave_out, i))) {
+        if (settings_match(labels, json_array_get(x->leave_out, i))) {
             x->used[i] = true;
             out = true;
         }

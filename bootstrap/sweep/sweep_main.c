@@ -1,6 +1,6 @@
 /*
- * sweep_main.c - `busbar sweep`: read the study, expand it, and then run, list, write for Slurm, or only gather. A sweep
- * is one process without MPI and GPU; what it starts has both.
+ * sweep_main.c - `busbar sweep`: read the study, expand it, and then run, list, write for Slurm, or only gather. A
+ * sweep is one process without MPI and GPU; what it starts has both.
  */
 #include "bootstrap/sweep/sweep_main.h"
 

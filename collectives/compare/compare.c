@@ -1,4 +1,4 @@
-/* compare.c - two result files held against each other, see compare.h. */
+/* compare.c - see compare.h. */
 #include "collectives/compare/compare.h"
 
 #include "bootstrap/base/units.h"
@@ -146,7 +146,7 @@ static void print_differences(FILE *out, const json_t *differences)
     }
 }
 
-/* A time that says nothing about hardware is not shown without saying so. */
+/* Times that are no measurements of hardware are marked. */
 static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
     if (json_is_true(json_object_get(t->root, "emulated")))

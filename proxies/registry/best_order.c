@@ -1,4 +1,4 @@
-/* best_order.c - every order of the axes, by what leaves the nodes (see best_order.h). */
+/* best_order.c - every order of the axes, by the bytes that leave a node (see best_order.h). */
 #include "proxies/registry/best_order.h"
 
 #include "bootstrap/base/units.h"
@@ -210,7 +210,7 @@ static double sum_of(const struct bb_best_order *best, int group)
     return sum;
 }
 
-/* Columns by what crosses in all orders, the most first; what is next to nothing is left out. */
+/* Columns by the bytes that cross in all orders, the most first; groups with next to none are left out. */
 static int choose_columns(const struct bb_best_order *best, int columns[MOST_COLUMNS])
 {
     bool taken[BB_MAX_GROUPS] = {false};

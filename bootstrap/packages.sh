@@ -230,7 +230,7 @@ unpack_packages() {
 fetch_wheels() {
     requirements=$(for group in $wheels; do list_wheels "$group"; done)
     # shellcheck disable=SC2086
-    run_step wheels "wheels: $(echo $requirements)" install_wheels
+    run_step wheels "wheels into build/python, as listed in bootstrap/wheels.txt:$wheels" install_wheels
 }
 
 install_wheels() {

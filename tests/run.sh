@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh - installs what is missing, builds, and runs every test that needs no GPU:
-#   what setup decides on other machines, unit tests and black-box tests of the release build, both again under AddressSanitizer and UndefinedBehaviorSanitizer,
+#   what setup decides on other machines,
+#   unit tests and black-box tests of the release build, both again under AddressSanitizer and UndefinedBehaviorSanitizer,
 #   a build with clang for its warnings, and the format of the sources.
 # `sh tests/run.sh --quick` leaves out the last three. The last line counts what passed, failed and was skipped.
 set -u

@@ -67,7 +67,7 @@ build() {
         count_progress >"$1/build.log"
     if [ "$(cat "$1/build.status")" = 0 ]; then end_step ''; else
         end_step ', FAILED'
-        tail -n 60 "$1/build.log" >&2
+        grep -v '^\[[0-9]*/[0-9]*\] ' "$1/build.log" | tail -n 60 >&2 # without what went well
         stop "building $1 failed (all of its output: $1/build.log)"
     fi
 }

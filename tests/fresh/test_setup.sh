@@ -8,7 +8,7 @@ project=$(pwd)
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 passed=0 failed=0
-plain_tools='awk basename cat chmod cp cut date dirname env grep head id ln ls mkdir mktemp mv printf rm sed sh sort tail tr wc'
+plain_tools='awk basename cat chmod cp cut date dirname env grep head id ln ls mkdir mktemp mv printf readlink rm sed sh sort tail tr wc'
 
 # --- machines ---
 
@@ -170,10 +170,12 @@ test_no_root_unpacks_debs() {
     stand_in apt-get 'case "$*" in' \
         '*"-s install"*) echo "Inst libjansson4 (2.14 stable)"; echo "Inst libc6 [1] (2 stable)"; echo "Inst libjansson-dev (2.14 stable)" ;;' \
         '*download*) : >a.deb ;;' 'esac'
-    stand_in dpkg 'mkdir -p "$3/usr/include" && : >"$3/usr/include/jansson.h"'
+    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
+        'ln -sf /lib/some-linux-gnu/libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
     get program
     expect_status 0
     grep -q 'download libjansson4 libjansson-dev$' "$box/calls" || complain "expected what is new, and no new version of what is installed"
+    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || complain "expected that links lead to what was unpacked"
     expect_flag "-DCMAKE_PREFIX_PATH=$box/project/build/system/usr"
 }
 

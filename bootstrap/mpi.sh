@@ -1,5 +1,22 @@
-# mpi.sh - sourced by the scripts that start ranks; POSIX sh. Lets root and machines with few cores run small jobs under
-# Open MPI 4 and 5, and counts the machine's GPUs.
+# mpi.sh - sourced in the project's folder by the scripts that start ranks, and by people; POSIX sh. Puts what setup.sh
+# fetched into the build folder on the path, lets root and machines with few cores run small jobs under Open MPI 4 and 5
+# (other MPIs don't read these variables), and counts the machine's GPUs.
+use_build_folder() {
+    for dir in "$PWD/build/system/usr/bin" "$PWD/build/python/bin"; do
+        case :$PATH: in *":$dir:"*) continue ;; esac
+        [ ! -d "$dir" ] || PATH=$dir:$PATH
+    done
+    for dir in "$PWD"/build/system/usr/lib/*-linux-gnu; do # an unpacked Python's own libraries
+        case :${LD_LIBRARY_PATH:-}: in *":$dir:"*) continue ;; esac
+        [ ! -d "$dir" ] || export LD_LIBRARY_PATH="$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    done
+    command -v mpicc >/dev/null || for dir in /usr/lib64/openmpi/bin /usr/lib64/mpi/gcc/openmpi*/bin; do # where dnf and zypper put it
+        [ ! -x "$dir/mpicc" ] || PATH=$PATH:$dir
+    done
+    export PATH
+}
+use_build_folder
+
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi

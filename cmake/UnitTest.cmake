@@ -3,6 +3,12 @@
 # mpirun, MPI says that it starts ranks by itself. Exit status 77 counts as a skip. Leaks are not looked for where MPI is:
 # Open MPI leaves some behind in modules that are unloaded by then, so that no suppression can name them.
 enable_testing()
+if(BUSBAR_TESTS)
+  find_path(CMOCKA_INCLUDE_DIR cmocka.h REQUIRED)
+  find_library(CMOCKA_LIBRARY cmocka REQUIRED)
+  add_library(cmocka UNKNOWN IMPORTED)
+  set_target_properties(cmocka PROPERTIES IMPORTED_LOCATION ${CMOCKA_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${CMOCKA_INCLUDE_DIR})
+endif()
 function(bb_unit_test)
   cmake_parse_arguments(T "EMULATED;MPI" "NAME;RANKS" "SOURCES;LIBS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})

@@ -36,7 +36,11 @@ function(bb_unit_test)
   if(T_RANKS OR T_MPI)
     list(APPEND environment ASAN_OPTIONS=detect_leaks=0:exitcode=99)
   endif()
-  set_tests_properties(${T_NAME} PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+  set(limit 60)
+  if(CMAKE_CROSSCOMPILING)
+    set(limit 600) # an emulated processor takes ten times as long
+  endif()
+  set_tests_properties(${T_NAME} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
 endfunction()
 
 # bb_unit_tests(LIBS libraries TESTS folder/name ... [EMULATED] [RANKS n] [MPI])

@@ -4,6 +4,7 @@
  */
 #include "bootstrap/sweep/sweep_main.h"
 
+#include "bootstrap/mpirun.h"
 #include "bootstrap/opts.h"
 #include "bootstrap/outfile.h"
 #include "bootstrap/progress.h"
@@ -164,9 +165,7 @@ static int check_options(const struct options *o)
 /* Inside of a job of ranks a launcher would start jobs in the job. */
 static int refuse_launched(void)
 {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-
-    if (!size)
+    if (!bb_mpirun_started_us())
         return 0;
     return bb_err(BB_EUSAGE, "busbar sweep starts the ranks by itself; start it without mpirun");
 }

@@ -1,5 +1,6 @@
 # mpi.sh - sourced by the scripts that start ranks; POSIX sh. Lets root and machines with few cores run small jobs under
-# Open MPI 4 and 5, and counts the machine's GPUs.
+# Open MPI 4 and 5 (MPICH needs none of it), and counts the machine's GPUs. The lines with `export` are read by the tests, too
+# (cmake/UnitTest.cmake, tests/cli/conftest.py): nothing but NAME=value in them.
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi

@@ -17,6 +17,10 @@ elseif(BUSBAR_TESTS)
   message(FATAL_ERROR "The unit tests need cmocka (libcmocka-dev), or -DBUSBAR_TESTS=OFF")
 endif()
 
+# What bootstrap/mpi.sh tells Open MPI 4 and 5, as NAME=value.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../bootstrap/mpi.sh _exports REGEX "^ *export ")
+string(REGEX MATCHALL "[A-Z][A-Za-z_]*=[^ ;]+" BB_MPI_ENVIRONMENT "${_exports}")
+
 function(bb_unit_test)
   cmake_parse_arguments(T "EMULATED;MPI" "NAME;RANKS" "SOURCES;LIBS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
@@ -27,7 +31,7 @@ function(bb_unit_test)
     set(command ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_RANKS} $<TARGET_FILE:${T_NAME}>)
   endif()
   add_test(NAME ${T_NAME} COMMAND ${command})
-  set(environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1)
+  set(environment ${BB_MPI_ENVIRONMENT})
   if(T_EMULATED)
     list(APPEND environment LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/emulator EMU_QUIET=1
          EMU_TWINS=${CMAKE_BINARY_DIR}/emulator/busbar-twins.so)

@@ -170,7 +170,7 @@ test_no_root_unpacks_debs() {
     stand_in apt-get 'case "$*" in' \
         '*"-s install"*) echo "Inst libjansson4 (2.14 stable)"; echo "Inst libc6 [1] (2 stable)"; echo "Inst libjansson-dev (2.14 stable)" ;;' \
         '*download*) : >a.deb ;;' 'esac'
-    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
+    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
         'ln -sf /lib/some-linux-gnu/libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
     get program
     expect_status 0

@@ -2,16 +2,16 @@
  * busbar.c - the front door: one line per subcommand. Everything behind it returns a code; the exit status is decided
  * here and nowhere else.
  */
-#include "bootstrap/err.h"
-#include "bootstrap/launcher.h"
-#include "bootstrap/opts.h"
+#include "bootstrap/base/err.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/start/launcher.h"
 #include "bootstrap/sweep/sweep_main.h"
-#include "collectives/bench.h"
-#include "collectives/compare.h"
-#include "collectives/nccl_tests_options.h"
-#include "proxies/lists.h"
+#include "collectives/bench_main.h"
+#include "collectives/compare/compare.h"
+#include "collectives/nccl_tests/nccl_tests_options.h"
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
+#include "proxies/registry/list_proxies.h"
 
 #include <stdio.h>
 #include <string.h>

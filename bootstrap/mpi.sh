@@ -1,6 +1,7 @@
 # mpi.sh - sourced in the project's folder by the scripts that start ranks, and by people; POSIX sh. Puts what setup.sh
 # fetched into the build folder on the path, lets root and machines with few cores run small jobs under Open MPI 4 and 5
-# (other MPIs don't read these variables), and counts the machine's GPUs.
+# (MPICH needs none of it), and counts the machine's GPUs. The lines with `export NAME=value` are read by the tests, too
+# (cmake/UnitTest.cmake, tests/cli/conftest.py).
 use_build_folder() {
     for dir in "$PWD/build/system/usr/bin" "$PWD/build/python/bin"; do
         case :$PATH: in *":$dir:"*) continue ;; esac

@@ -1,12 +1,12 @@
 /*
- * bench_main.c - `busbar bench` as far as it needs neither MPI nor a GPU: whose words they are, help, refusals. What runs
- * is in the GPU half (bootstrap/gpu_half.h), which reads the same words again.
+ * bench_main.c - `busbar bench` as far as it needs neither MPI nor a GPU: whose words they are, help, refusals. What
+ * runs is in the GPU half (bootstrap/start/gpu_half.h), which reads the same words again.
  */
-#include "collectives/bench.h"
+#include "collectives/bench_main.h"
 
-#include "bootstrap/gpu_half.h"
+#include "bootstrap/start/gpu_half.h"
 #include "collectives/modes.h"
-#include "collectives/options.h"
+#include "collectives/sweep/bench_options.h"
 
 static int check_words(int argc, char **argv)
 {

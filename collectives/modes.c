@@ -1,10 +1,10 @@
 /* modes.c - see modes.h. A new mode is a row here and a file of its own. */
 #include "collectives/modes.h"
 
-#include "collectives/comm_options.h"
-#include "collectives/compute_options.h"
-#include "collectives/overlap_options.h"
-#include "collectives/p2p_options.h"
+#include "collectives/comm/comm_options.h"
+#include "collectives/compute/compute_options.h"
+#include "collectives/overlap/overlap_options.h"
+#include "collectives/p2p/p2p_options.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef BB_COLLECTIVES_MODES_H
 #define BB_COLLECTIVES_MODES_H
 
-#include "bootstrap/opts.h"
+#include "bootstrap/cli/opts.h"
 
 #include <stddef.h>
 

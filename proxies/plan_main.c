@@ -1,10 +1,15 @@
 /* plan_main.c - `busbar plan`: options to step, step to plan, plan to text and JSON. */
 #include "proxies/plan_main.h"
 
-#include "bootstrap/outfile.h"
-#include "bootstrap/results.h"
-#include "proxies/plan.h"
-#include "proxies/transformer/best_order.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/results/results.h"
+#include "proxies/plan/plan.h"
+#include "proxies/registry/best_order.h"
+#include "proxies/registry/registry.h"
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
 
 #include <errno.h>
 #include <string.h>

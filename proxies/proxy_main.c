@@ -1,11 +1,16 @@
 /*
  * proxy_main.c - `busbar proxy` as far as it needs neither MPI nor a GPU: its options, help, refusals. What runs is in
- * the GPU half (bootstrap/gpu_half.h), which reads the same words again.
+ * the GPU half (bootstrap/start/gpu_half.h), which reads the same words again.
  */
 #include "proxies/proxy_main.h"
 
-#include "bootstrap/gpu_half.h"
-#include "proxies/quick.h"
+#include "bootstrap/start/gpu_half.h"
+#include "proxies/registry/registry.h"
+#include "proxies/registry/smoke.h"
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,8 +135,7 @@ static int refuse_hold(const struct bb_proxy_run_options *o)
     if (!held || strcmp(o->step.compute, "timed") == 0)
         return 0;
     return bb_err(BB_EUSAGE, "%s: %s is of timed kernels, but --compute is %s; leave it out, or --compute timed",
-                  o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms",
-                  o->step.compute);
+                  o->step.proxy, o->compute_gbps > 0 ? "--compute-gbps" : "--compute-sms", o->step.compute);
 }
 
 static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words *words)
@@ -142,7 +146,7 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words
         return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
     if (o->trace)
         return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
-    return bb_quick_refuse(&o->step);
+    return bb_smoke_refuse(&o->step);
 }
 
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv)

@@ -2,8 +2,8 @@
 #ifndef BB_PROXIES_PROXY_MAIN_H
 #define BB_PROXIES_PROXY_MAIN_H
 
-#include "bootstrap/opts.h"
-#include "proxies/proxy.h"
+#include "bootstrap/cli/opts.h"
+#include "proxies/author/proxy.h"
 
 struct bb_proxy_run_options {
     struct bb_common common;

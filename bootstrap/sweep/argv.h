@@ -4,7 +4,7 @@
 #ifndef BB_BOOTSTRAP_SWEEP_ARGV_H
 #define BB_BOOTSTRAP_SWEEP_ARGV_H
 
-#include "bootstrap/err.h"
+#include "bootstrap/base/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>

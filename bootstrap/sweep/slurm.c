@@ -1,7 +1,7 @@
 /* slurm.c - see slurm.h. */
 #include "bootstrap/sweep/slurm.h"
 
-#include "bootstrap/outfile.h"
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/sweep/state.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ enum { TASKS_PER_ARRAY = 1000 };
 
 /* One array: combinations with one set of sbatch lines. */
 struct array {
-    const struct bb_combination **task;
+    const struct bb_sweep_run **task;
     size_t n;
 };
 
@@ -151,11 +151,11 @@ static void put_variables(const struct bb_argv *environment, FILE *out)
     }
 }
 
-static int put_task(const struct bb_slurm_plan *p, const struct bb_combination *c, size_t task, FILE *out)
+static int put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c, size_t task, FILE *out)
 {
     char *json = bb_sweep_file(p->dir, c, ".json");
     struct bb_argv words = {0};
-    int rc = json ? bb_starter_words(p->starter, c, json, &words) : -BB_EFAIL;
+    int rc = json ? bb_launch_runs_words(p->starter, c, json, &words) : -BB_EFAIL;
 
     if (rc == 0) {
         fprintf(out, "%zu)\n", task);
@@ -219,7 +219,7 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
 /* ---- which task goes into which array ---- */
 
 /* Takes the combinations of one array out of left[n]: all, or those with the ranks of the first. */
-static void take(const struct bb_combination **left, size_t *n, bool by_ranks, size_t most, struct array *a)
+static void take(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t most, struct array *a)
 {
     size_t kept = 0;
     int ranks = left[0]->ranks;
@@ -236,7 +236,7 @@ static void take(const struct bb_combination **left, size_t *n, bool by_ranks, s
 int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
 {
     size_t left_n = p->n, most = count_or(slurm_key(p, "tasks_per_array"), TASKS_PER_ARRAY);
-    const struct bb_combination **left = calloc(p->n + 1, sizeof(*left));
+    const struct bb_sweep_run **left = calloc(p->n + 1, sizeof(*left));
     struct array a = {.task = calloc(p->n + 1, sizeof(*a.task))};
     int rc = left && a.task ? 0 : bb_err(BB_EFAIL, "no memory for %zu tasks", p->n), number = 0;
 

@@ -5,12 +5,12 @@
 #ifndef BB_BOOTSTRAP_SWEEP_SLURM_H
 #define BB_BOOTSTRAP_SWEEP_SLURM_H
 
-#include "bootstrap/sweep/starter.h"
+#include "bootstrap/sweep/launch_runs.h"
 
 struct bb_slurm_plan {
     const struct bb_study *study;
-    const struct bb_starter *starter;
-    const struct bb_combination *const *wanted; /* [n] in order                                             */
+    const struct bb_launch_runs *starter;
+    const struct bb_sweep_run *const *wanted; /* [n] in order                                             */
     size_t n;
     const char *dir; /* of the results: absolute                                 */
 };

@@ -1,7 +1,7 @@
 /* state.c - see state.h. */
 #include "bootstrap/sweep/state.h"
 
-#include "bootstrap/outfile.h"
+#include "bootstrap/base/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 enum { LAST_LINES = 5, LAST_BYTES = 16384 };
 
-char *bb_sweep_file(const char *dir, const struct bb_combination *c, const char *ending)
+char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
     char *path = NULL;
 
@@ -25,7 +25,7 @@ char *bb_sweep_file(const char *dir, const struct bb_combination *c, const char 
 }
 
 /* NULL when there is no such file or it is not whole. */
-static json_t *load(const char *dir, const struct bb_combination *c, const char *ending)
+static json_t *load(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
     char *path = bb_sweep_file(dir, c, ending);
     json_t *root = path ? json_load_file(path, 0, NULL) : NULL;
@@ -42,7 +42,7 @@ static bool is_whole(const json_t *result)
     return json_string_value(json_object_get(result, "schema")) && (!status || (text && strcmp(text, "ok") == 0));
 }
 
-void bb_sweep_look(const char *dir, const struct bb_combination *c, struct bb_sweep_found *found)
+void bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
 {
     json_t *run = load(dir, c, ".run.json");
     const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds");
@@ -108,7 +108,7 @@ static json_t *lines_of(char *text)
     return our_lines;
 }
 
-json_t *bb_sweep_last_lines(const char *dir, const struct bb_combination *c)
+json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
 {
     char *path = bb_sweep_file(dir, c, ".err"), text[LAST_BYTES + 1];
     FILE *file = path ? fopen(path, "r") : NULL;
@@ -129,7 +129,7 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_combination *c)
 
 /* ---- writing ---- */
 
-int bb_sweep_forget(const char *dir, const struct bb_combination *c)
+int bb_sweep_forget(const char *dir, const struct bb_sweep_run *c)
 {
     static const char *const endings[] = {".run.json", ".json", ".json.tmp", ".out", ".err"};
     int rc = 0;
@@ -146,7 +146,7 @@ int bb_sweep_forget(const char *dir, const struct bb_combination *c)
     return rc;
 }
 
-int bb_sweep_record(const char *dir, const struct bb_combination *c, int exit_status, double seconds)
+int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds)
 {
     char *path = bb_sweep_file(dir, c, ".run.json");
     struct bb_outfile file;

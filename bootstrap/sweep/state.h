@@ -13,7 +13,7 @@
 #ifndef BB_BOOTSTRAP_SWEEP_STATE_H
 #define BB_BOOTSTRAP_SWEEP_STATE_H
 
-#include "bootstrap/sweep/combine.h"
+#include "bootstrap/sweep/expand.h"
 
 enum bb_sweep_state { BB_SWEEP_TO_DO, BB_SWEEP_COMPLETE, BB_SWEEP_FAILED };
 
@@ -26,21 +26,21 @@ struct bb_sweep_found {
 };
 
 /* bb_sweep_file - dir/ID and an ending (".json"), owned by the caller; NULL without memory (said). */
-char *bb_sweep_file(const char *dir, const struct bb_combination *c, const char *ending);
+char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
 /* bb_sweep_look - read what is there. found is to be released; files that are missing or broken are no error. */
-void bb_sweep_look(const char *dir, const struct bb_combination *c, struct bb_sweep_found *found);
+void bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found);
 void bb_sweep_found_release(struct bb_sweep_found *found);
 
 /* bb_sweep_last_lines - the last lines of what a combination said on stderr, at most 5, as a JSON list: busbar's own
  * errors, or, without any, whatever there is; without a file an empty list. Bytes that are no UTF-8 become '?'. */
-json_t *bb_sweep_last_lines(const char *dir, const struct bb_combination *c);
+json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c);
 
 /* bb_sweep_forget - remove a combination's files before it runs again. */
-int bb_sweep_forget(const char *dir, const struct bb_combination *c) BB_MUST_CHECK;
+int bb_sweep_forget(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;
 
 /* bb_sweep_record - write ID.run.json. */
-int bb_sweep_record(const char *dir, const struct bb_combination *c, int exit_status, double seconds) BB_MUST_CHECK;
+int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds) BB_MUST_CHECK;
 
 /* bb_sweep_open - make the folder if it is not there, and keep other sweeps out of it while *lock is open (lock NULL:
  * only look). */

@@ -1,8 +1,8 @@
 /* study.c - the reader of study files: JSON first, then key by key against tables of what may stand where. */
 #include "bootstrap/sweep/study.h"
 
+#include "bootstrap/base/units.h"
 #include "bootstrap/sweep/variables.h"
-#include "bootstrap/units.h"
 
 #include <ctype.h>
 #include <errno.h>

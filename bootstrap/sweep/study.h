@@ -31,7 +31,7 @@
 #ifndef BB_BOOTSTRAP_SWEEP_STUDY_H
 #define BB_BOOTSTRAP_SWEEP_STUDY_H
 
-#include "bootstrap/err.h"
+#include "bootstrap/base/err.h"
 
 #include <jansson.h>
 

@@ -4,12 +4,13 @@
  */
 #include "bootstrap/sweep/sweep_main.h"
 
-#include "bootstrap/opts.h"
-#include "bootstrap/outfile.h"
-#include "bootstrap/progress.h"
-#include "bootstrap/sweep/gather.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/base/progress.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/start/mpirun.h"
+#include "bootstrap/sweep/collect.h"
+#include "bootstrap/sweep/launch_runs.h"
 #include "bootstrap/sweep/slurm.h"
-#include "bootstrap/sweep/starter.h"
 #include "bootstrap/sweep/state.h"
 
 #include <ctype.h>
@@ -140,8 +141,8 @@ static const struct bb_opts set = {
 struct sweep {
     struct options options;
     struct bb_study study;
-    struct bb_combinations combinations;
-    struct bb_starter starter;
+    struct bb_sweep_runs combinations;
+    struct bb_launch_runs starter;
     struct bb_progress progress;
     char *dir;
     int lock; /* file, 0: none */
@@ -164,16 +165,14 @@ static int check_options(const struct options *o)
 /* Inside of a job of ranks a launcher would start jobs in the job. */
 static int refuse_launched(void)
 {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-
-    if (!size)
+    if (!bb_mpirun_started_us())
         return 0;
     return bb_err(BB_EUSAGE, "busbar sweep starts the ranks by itself; start it without mpirun");
 }
 
 static int parse(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
 {
-    struct bb_combine_plan plan = {.commands = commands, .n_commands = n};
+    struct bb_expand_plan plan = {.commands = commands, .n_commands = n};
     struct bb_words words;
     int rc;
 
@@ -186,7 +185,7 @@ static int parse(struct sweep *s, int argc, char **argv, const struct bb_study_c
     plan.timeout_s = s->options.timeout_s;
     plan.most = (size_t)s->options.most;
     TRY(bb_study_load(&s->study, words.word[0]));
-    TRY(bb_combine(&s->combinations, &s->study, &plan));
+    TRY(bb_expand(&s->combinations, &s->study, &plan));
 out:
     return rc;
 }
@@ -207,9 +206,9 @@ static int make_starter(struct sweep *s)
     struct bb_argv words = {0};
     int rc;
 
-    TRY(bb_starter_init(&s->starter, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program));
+    TRY(bb_launch_runs_init(&s->starter, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program));
     for (size_t i = 0; i < s->combinations.n; i++) {
-        rc = bb_starter_words(&s->starter, &s->combinations.one[i], NULL, &words);
+        rc = bb_launch_runs_words(&s->starter, &s->combinations.one[i], NULL, &words);
         bb_argv_release(&words);
         TRY(rc);
     }
@@ -239,7 +238,7 @@ static int name_folder(struct sweep *s)
 
 /* ---- running ---- */
 
-static bool is_wanted(const struct sweep *s, const struct bb_combination *c)
+static bool is_wanted(const struct sweep *s, const struct bb_sweep_run *c)
 {
     struct bb_sweep_found found;
     enum bb_sweep_state state;
@@ -251,9 +250,9 @@ static bool is_wanted(const struct sweep *s, const struct bb_combination *c)
 }
 
 /* The combinations to run, in order: pointers that the caller frees. */
-static const struct bb_combination **wanted(struct sweep *s)
+static const struct bb_sweep_run **wanted(struct sweep *s)
 {
-    const struct bb_combination **list = calloc(s->combinations.n + 1, sizeof(*list));
+    const struct bb_sweep_run **list = calloc(s->combinations.n + 1, sizeof(*list));
 
     s->to_run = 0;
     for (size_t i = 0; i < s->combinations.n && list; i++)
@@ -266,7 +265,7 @@ static const struct bb_combination **wanted(struct sweep *s)
 
 struct shown {
     struct sweep *sweep;
-    const struct bb_combination *combination;
+    const struct bb_sweep_run *combination;
 };
 
 static void show(void *arg, double seconds)
@@ -280,7 +279,7 @@ static void show(void *arg, double seconds)
 }
 
 /* A failure is told at once; its reason is the last line that it wrote. */
-static void tell(struct sweep *s, const struct bb_combination *c, const struct bb_started *ended)
+static void tell(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
 {
     struct bb_sweep_found found;
     json_t *lines;
@@ -301,7 +300,7 @@ static void tell(struct sweep *s, const struct bb_combination *c, const struct b
     bb_sweep_found_release(&found);
 }
 
-static int run_one(struct sweep *s, const struct bb_combination *c)
+static int run_one(struct sweep *s, const struct bb_sweep_run *c)
 {
     char *json = bb_sweep_file(s->dir, c, ".json"), *out = bb_sweep_file(s->dir, c, ".out");
     char *err = bb_sweep_file(s->dir, c, ".err");
@@ -312,9 +311,9 @@ static int run_one(struct sweep *s, const struct bb_combination *c)
 
     TRY(json && out && err ? 0 : -BB_EFAIL);
     TRY(bb_sweep_forget(s->dir, c));
-    TRY(bb_starter_words(&s->starter, c, json, &words));
+    TRY(bb_launch_runs_words(&s->starter, c, json, &words));
     show(&shown, 0);
-    TRY(bb_starter_run(c, &words, out, err, show, &shown, &ended));
+    TRY(bb_launch_runs_run(c, &words, out, err, show, &shown, &ended));
     if (ended.stopped_by)
         rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu; the same command goes on from here",
                     strsignal(ended.stopped_by), s->ran, s->to_run);
@@ -333,7 +332,7 @@ out:
 
 static int run_wanted(struct sweep *s)
 {
-    const struct bb_combination **list = wanted(s);
+    const struct bb_sweep_run **list = wanted(s);
     int rc = list ? 0 : -BB_EFAIL;
 
     bb_progress_init(&s->progress, 0, s->options.quiet);
@@ -346,7 +345,7 @@ static int run_wanted(struct sweep *s)
 
 static int write_slurm(struct sweep *s)
 {
-    const struct bb_combination **list = wanted(s);
+    const struct bb_sweep_run **list = wanted(s);
     struct bb_slurm_plan plan = {
         .study = &s->study, .starter = &s->starter, .wanted = list, .n = s->to_run, .dir = s->dir};
     int rc = list ? bb_slurm_write(&plan, stdout) : -BB_EFAIL;
@@ -381,7 +380,7 @@ static void print_environment(const struct bb_argv *environment)
 static void print_combination(const struct sweep *s, size_t i)
 {
     static const char *const states[] = {"to do", "complete", "failed"};
-    const struct bb_combination *c = &s->combinations.one[i];
+    const struct bb_sweep_run *c = &s->combinations.one[i];
     struct bb_sweep_found found;
     struct bb_argv words = {0};
     char text[1024];
@@ -390,7 +389,7 @@ static void print_combination(const struct sweep *s, size_t i)
     printf("# %zu %s %s: %s\n", i + 1, c->id, states[found.state], bb_settings_text(c, text, sizeof(text)));
     bb_sweep_found_release(&found);
     print_environment(&c->environment);
-    if (bb_starter_words(&s->starter, c, NULL, &words) == 0)
+    if (bb_launch_runs_words(&s->starter, c, NULL, &words) == 0)
         bb_quote_all(&words, stdout);
     putchar('\n');
     bb_argv_release(&words);
@@ -501,8 +500,8 @@ int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands
     rc = rc ? rc : act(&s);
     if (s.lock > 0)
         close(s.lock);
-    bb_starter_release(&s.starter);
-    bb_combinations_release(&s.combinations);
+    bb_launch_runs_release(&s.starter);
+    bb_sweep_runs_release(&s.combinations);
     bb_study_release(&s.study);
     free(s.dir);
     return rc;

@@ -2,7 +2,7 @@
 #ifndef BB_BOOTSTRAP_SWEEP_SWEEP_MAIN_H
 #define BB_BOOTSTRAP_SWEEP_SWEEP_MAIN_H
 
-#include "bootstrap/sweep/combine.h"
+#include "bootstrap/sweep/expand.h"
 
 /* bb_sweep_main - argv[0] is "sweep". commands[n]: what a study may run. Returns 0 or above; -BB_EFAIL also when a
  * combination failed or is missing, after the table. */

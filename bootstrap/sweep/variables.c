@@ -4,7 +4,7 @@
  */
 #include "bootstrap/sweep/variables.h"
 
-#include "bootstrap/units.h"
+#include "bootstrap/base/units.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* baseline.c - a former run, read back from its results (scaling.h). */
-#include "proxies/scaling/scaling.h"
+#include "proxies/replicas/scaling.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,19 +18,18 @@
  * updated. So in the next step it leads: even and odd steps take turns. A program is one step, an even one; --odd-step
  * shows the other, which is its mirror image.
  */
+#include "cuda/work/kernel_list.h"
+#include "proxies/author/proxy.h"
 #include "proxies/spatial/spatial.h"
-
-#include "proxies/spatial/walk.h"
-
-#include "cuda/work.h"
+#include "proxies/spatial/tile_stage.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* A role while it is written. */
 struct pairing {
-    struct bb_walk walk;
-    struct bb_side *leader, *follower;
+    struct bb_tile_stage walk;
+    struct bb_replica *leader, *follower;
     bool is_middle, is_first, is_last; /* alone with itself; first and last place of the leader */
     int arrived;                       /* the receive of the leader's parameters, BB_NONE       */
     struct bb_script_lane pair;
@@ -41,12 +40,12 @@ static const struct bb_proxy_config *config_of(const struct pairing *p)
     return &p->walk.tiling->config;
 }
 
-static size_t parameters_of(const struct bb_side *side)
+static size_t parameters_of(const struct bb_replica *side)
 {
     return side->split->cut.parameters;
 }
 
-/* ---- without all-reduce ------------------------------------------------------------------------------------------ */
+/* ---- without all-reduce ---- */
 
 #define PARTNER 1 /* in a pair it is the next and the one before */
 
@@ -81,14 +80,14 @@ static int trade(struct pairing *p, const char *what, enum bb_buffer_use sent, e
 static const char parameters[] = "parameters";
 
 /* Between the arrival of the last micro-batch of the leader's first pass and its kernels. */
-static void trade_amid(struct pairing *p, enum bb_way way)
+static void trade_amid(struct pairing *p, enum bb_pass_direction way)
 {
     if (way == BB_FORWARD ? p->is_last : p->is_first)
         p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
 }
 
 /* Behind one way of the leader's first pass. */
-static void trade_behind(struct pairing *p, enum bb_way way)
+static void trade_behind(struct pairing *p, enum bb_pass_direction way)
 {
     if (way == BB_FORWARD ? p->is_first : p->is_last)
         (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
@@ -98,7 +97,7 @@ static void trade_behind(struct pairing *p, enum bb_way way)
 
 static void accumulate(struct pairing *p, size_t count)
 {
-    struct bb_work *work;
+    struct bb_kernel_list *work;
 
     if (strcmp(config_of(p)->compute, "gemm") != 0)
         return;
@@ -106,7 +105,7 @@ static void accumulate(struct pairing *p, size_t count)
     p->walk.script.failed |= work == NULL;
     if (!work)
         return;
-    bb_work_accumulate(work, count, p->walk.script.dtype);
+    bb_kernel_list_accumulate(work, count, p->walk.script.dtype);
     bb_script_work(&p->walk.script, "accumulate", work, 1, BB_NONE, BB_NONE);
 }
 
@@ -120,7 +119,7 @@ static enum bb_redop_id tile_sum(const struct pairing *p)
 /* What the partner's leader found is added to what the follower found, over its tiles and over all copies. */
 static void update_follower(struct pairing *p, int arrived)
 {
-    const struct bb_split *split = p->follower->split;
+    const struct bb_layer_split *split = p->follower->split;
     struct bb_script *s = &p->walk.script;
     size_t count = parameters_of(p->follower);
     int gradients = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
@@ -130,17 +129,18 @@ static void update_follower(struct pairing *p, int arrived)
     accumulate(p, count);
     if (split->cut.tiled) {
         s->redop = tile_sum(p);
-        bb_script_wait(s, bb_walk_reduce(&p->walk, split->comm_spatial, "gradients of tiles", count, gradients));
+        bb_script_wait(s, bb_tile_stage_reduce(&p->walk, split->comm_spatial, "gradients of tiles", count, gradients));
         s->redop = BB_SUM;
     }
     if (p->walk.tiling->comm_dp != BB_NONE)
-        bb_script_wait(s, bb_walk_reduce(&p->walk, p->walk.tiling->comm_dp, "weight gradients", count, gradients));
-    bb_walk_optimizer(&p->walk, count);
+        bb_script_wait(s,
+                       bb_tile_stage_reduce(&p->walk, p->walk.tiling->comm_dp, "weight gradients", count, gradients));
+    bb_tile_stage_optimizer(&p->walk, count);
 }
 
-/* ---- with all-reduces -------------------------------------------------------------------------------------------- */
+/* ---- with all-reduces ---- */
 
-static int start_sum(struct pairing *p, const struct bb_side *side)
+static int start_sum(struct pairing *p, const struct bb_replica *side)
 {
     struct bb_script *s = &p->walk.script;
     bool tiled = side->split->cut.tiled;
@@ -148,8 +148,8 @@ static int start_sum(struct pairing *p, const struct bb_side *side)
     int comm = tiled ? side->split->comm_spatial : p->walk.tiling->comm_pair, op;
 
     s->redop = tiled ? tile_sum(p) : BB_SUM;
-    op = bb_walk_reduce(&p->walk, comm, tiled ? "gradients of tiles" : "weight gradients", count,
-                        bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count));
+    op = bb_tile_stage_reduce(&p->walk, comm, tiled ? "gradients of tiles" : "weight gradients", count,
+                              bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count));
     s->redop = BB_SUM;
     return op;
 }
@@ -162,12 +162,13 @@ static void sum_in_the_middle(struct pairing *p)
 
     accumulate(p, count);
     if (p->walk.tiling->comm_middle != BB_NONE)
-        bb_script_wait(s, bb_walk_reduce(&p->walk, p->walk.tiling->comm_middle, "weight gradients", count, buffer));
+        bb_script_wait(s,
+                       bb_tile_stage_reduce(&p->walk, p->walk.tiling->comm_middle, "weight gradients", count, buffer));
 }
 
 static void sum_both(struct pairing *p)
 {
-    const struct bb_side *a = p->leader, *b = p->follower;
+    const struct bb_replica *a = p->leader, *b = p->follower;
     bool ordered = a->at.split < b->at.split;
     int lower, upper;
 
@@ -180,27 +181,27 @@ static void sum_both(struct pairing *p)
         bb_script_wait(&p->walk.script, lower);
         bb_script_wait(&p->walk.script, upper);
     }
-    bb_walk_optimizer(&p->walk, parameters_of(a));
-    bb_walk_optimizer(&p->walk, parameters_of(b));
+    bb_tile_stage_optimizer(&p->walk, parameters_of(a));
+    bb_tile_stage_optimizer(&p->walk, parameters_of(b));
 }
 
-/* ---- the step ---------------------------------------------------------------------------------------------------- */
+/* ---- the step ---- */
 
 /* One way of a pass, with what the partners trade meanwhile. Returns the receive of the leader's gradients, or BB_NONE.
  */
-static int micro_batches(struct pairing *p, int pass, enum bb_way way)
+static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction way)
 {
-    struct bb_side *side = pass % 2 == 0 ? p->leader : p->follower;
+    struct bb_replica *side = pass % 2 == 0 ? p->leader : p->follower;
     bool trades = config_of(p)->tiles.comm_opt && !p->is_middle;
     struct bb_script *s = &p->walk.script;
     int m = config_of(p)->micro_batches;
 
     for (int i = 0; i < m; i++) {
         s->micro_batch = pass * m + i;
-        bb_walk_receive(&p->walk, side, way);
+        bb_tile_stage_receive(&p->walk, side, way);
         if (trades && pass == 0 && i == m - 1)
             trade_amid(p, way);
-        bb_walk_on(&p->walk, side, way);
+        bb_tile_stage_on(&p->walk, side, way);
     }
     s->micro_batch = BB_NONE;
     if (trades && pass == 0)
@@ -234,22 +235,22 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
 
     p.is_first = leads == 0;
     p.is_last = leads == t->mp - 1;
-    TRY(bb_walk_init(&p.walk, t, &role->program, place));
+    TRY(bb_tile_stage_init(&p.walk, t, &role->program, place));
     p.leader = &p.walk.sides[odd ? BB_INVERSE : BB_USUAL];
     p.follower = &p.walk.sides[odd ? BB_USUAL : BB_INVERSE];
     if (!p.is_middle)
-        p.pair = bb_walk_lane(&p.walk, t->comm_pair);
+        p.pair = bb_tile_stage_lane(&p.walk, t->comm_pair);
     role->name =
         bb_step_text(t->step, "splits %d and %d", p.walk.sides[BB_USUAL].at.split, p.walk.sides[BB_INVERSE].at.split);
     write_step(&p);
-    bb_walk_memory(&p.walk, role->training_bytes);
+    bb_tile_stage_memory(&p.walk, role->training_bytes);
     rc = role->name ? bb_script_result(&p.walk.script) : -BB_EFAIL;
 out:
-    bb_walk_release(&p.walk);
+    bb_tile_stage_release(&p.walk);
     return rc;
 }
 
-int bb_gems_build(const struct bb_proxy_config *config, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
     struct bb_tiling t;
     int rc;
@@ -262,3 +263,10 @@ out:
     bb_tiling_release(&t);
     return rc;
 }
+
+const struct bb_proxy bb_gems_proxy = {.name = "gems",
+                                       .help =
+                                           "GEMS: two replicas of a network in opposite directions on the same ranks",
+                                       .takes = BB_TAKES_TILED,
+                                       .compute = "timed",
+                                       .build = build_step};

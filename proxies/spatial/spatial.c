@@ -9,26 +9,27 @@
  */
 #include "proxies/spatial/spatial.h"
 
-#include "proxies/spatial/walk.h"
+#include "proxies/author/proxy.h"
+#include "proxies/spatial/tile_stage.h"
 
 #include <string.h>
 
-static void micro_batches(struct bb_walk *w, enum bb_way way)
+static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction way)
 {
     struct bb_script *s = &w->script;
 
     for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++) {
-        bb_walk_receive(w, &w->sides[BB_USUAL], way);
-        bb_walk_on(w, &w->sides[BB_USUAL], way);
+        bb_tile_stage_receive(w, &w->sides[BB_USUAL], way);
+        bb_tile_stage_on(w, &w->sides[BB_USUAL], way);
     }
     s->micro_batch = BB_NONE;
 }
 
 /* The gradients of the rank's split, one all-reduce behind the other where it is in several groups. */
-static void reduce(struct bb_walk *w)
+static void reduce(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;
-    const struct bb_split *split = w->sides[BB_USUAL].split;
+    const struct bb_layer_split *split = w->sides[BB_USUAL].split;
     const char *how = t->config.tiles.spatial_gradients;
     size_t count = split->cut.parameters;
     int buffer = bb_script_buffer(&w->script, "gradients", BB_USE_GRADIENTS, count);
@@ -36,36 +37,36 @@ static void reduce(struct bb_walk *w)
     w->script.phase = BB_PHASE_GRADIENTS;
     if (split->cut.tiled) {
         w->script.redop = how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
-        bb_script_wait(&w->script, bb_walk_reduce(w, split->comm_spatial, "gradients of tiles", count, buffer));
+        bb_script_wait(&w->script, bb_tile_stage_reduce(w, split->comm_spatial, "gradients of tiles", count, buffer));
         w->script.redop = BB_SUM;
     } else if (t->comm_local_dp != BB_NONE) {
-        bb_script_wait(&w->script, bb_walk_reduce(w, t->comm_local_dp, "weight gradients", count, buffer));
+        bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_local_dp, "weight gradients", count, buffer));
     }
     if (t->comm_dp != BB_NONE)
-        bb_script_wait(&w->script, bb_walk_reduce(w, t->comm_dp, "weight gradients", count, buffer));
-    bb_walk_optimizer(w, count);
+        bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_dp, "weight gradients", count, buffer));
+    bb_tile_stage_optimizer(w, count);
 }
 
 static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
 {
-    struct bb_place at = bb_tiling_place(t, place);
-    struct bb_walk w;
+    struct bb_tile_position at = bb_tiling_place(t, place);
+    struct bb_tile_stage w;
     int rc;
 
     role->name = at.split < t->n_spatial ? bb_step_text(t->step, "split %d, tile %d", at.split, at.index)
                                          : bb_step_text(t->step, "split %d", at.split);
-    TRY(bb_walk_init(&w, t, &role->program, place));
+    TRY(bb_tile_stage_init(&w, t, &role->program, place));
     micro_batches(&w, BB_FORWARD);
     micro_batches(&w, BB_BACKWARD);
     reduce(&w);
-    bb_walk_memory(&w, role->training_bytes);
+    bb_tile_stage_memory(&w, role->training_bytes);
     rc = role->name ? bb_script_result(&w.script) : -BB_EFAIL;
 out:
-    bb_walk_release(&w);
+    bb_tile_stage_release(&w);
     return rc;
 }
 
-int bb_spatial_build(const struct bb_proxy_config *config, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
     struct bb_tiling t;
     int rc;
@@ -78,3 +79,10 @@ out:
     bb_tiling_release(&t);
     return rc;
 }
+
+const struct bb_proxy bb_spatial_proxy = {
+    .name = "spatial",
+    .help = "spatial parallelism: tiles of large images exchange halos, join, and go on through a pipeline",
+    .takes = BB_TAKES_TILED,
+    .compute = "timed",
+    .build = build_step};

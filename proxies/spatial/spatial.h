@@ -1,10 +1,12 @@
-/* spatial.h - the builders behind the rows `spatial` and `gems`. */
+/* spatial.h - what the proxies `spatial` and `gems` have in common. */
 #ifndef BB_PROXIES_SPATIAL_SPATIAL_H
 #define BB_PROXIES_SPATIAL_SPATIAL_H
 
-#include "proxies/proxy.h"
+#include "proxies/author/proxy.h"
 
-int bb_spatial_build(const struct bb_proxy_config *config, struct bb_step *step);
-int bb_gems_build(const struct bb_proxy_config *config, struct bb_step *step);
+enum {
+    BB_TAKES_TILED = BB_TAKES_TILES | BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES |
+                     BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_LAYER_US
+};
 
 #endif

@@ -9,7 +9,7 @@
 #ifndef BB_PROXIES_SPATIAL_TILES_H
 #define BB_PROXIES_SPATIAL_TILES_H
 
-#include "proxies/spatial/net.h"
+#include "proxies/spatial/net/net.h"
 
 #define BB_DIRECTIONS 9
 #define BB_HERE       4

@@ -1,27 +1,27 @@
 /* tiling.c - splits, places and groups (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
-#include "proxies/spatial/settle.h"
+#include "proxies/spatial/settle_tiles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- splits ------------------------------------------------------------------------------------------------------ */
+/* ---- splits ---- */
 
 static int make_split(struct bb_tiling *t, const struct bb_settled *s, int i)
 {
-    const struct bb_cut_plan plan = {.config = &t->config, .net = &t->net, .step = t->step};
-    struct bb_split *split = &t->splits[i], *before = i > 0 ? split - 1 : NULL;
+    const struct bb_split_input plan = {.config = &t->config, .net = &t->net, .step = t->step};
+    struct bb_layer_split *split = &t->splits[i], *before = i > 0 ? split - 1 : NULL;
     bool tiled = i < t->n_spatial;
 
     split->base = before ? before->base + before->width : 0;
     split->width = tiled ? s->parts[i] : t->local_dp;
-    split->cut = (struct bb_cut){.first = before ? before->cut.first + before->cut.n : 0,
-                                 .n = s->modules[i],
-                                 .tiled = tiled,
-                                 .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
-                                 .samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp)};
-    return bb_cut_make(&plan, &split->cut);
+    split->cut = (struct bb_split_layers){.first = before ? before->cut.first + before->cut.n : 0,
+                                          .n = s->modules[i],
+                                          .tiled = tiled,
+                                          .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
+                                          .samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp)};
+    return bb_split_layers_make(&plan, &split->cut);
 }
 
 static int make_splits(struct bb_tiling *t, const struct bb_settled *s)
@@ -62,22 +62,22 @@ out:
 void bb_tiling_release(struct bb_tiling *t)
 {
     for (int i = 0; i < t->n_splits; i++)
-        bb_cut_release(&t->splits[i].cut);
+        bb_split_layers_release(&t->splits[i].cut);
     free(t->splits);
     bb_net_release(&t->net);
     *t = (struct bb_tiling){0};
 }
 
-struct bb_place bb_tiling_place(const struct bb_tiling *t, int place)
+struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place)
 {
     int split = t->n_splits - 1;
 
     while (t->splits[split].base > place)
         split--;
-    return (struct bb_place){split, place - t->splits[split].base};
+    return (struct bb_tile_position){split, place - t->splits[split].base};
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------ */
+/* ---- groups ---- */
 
 /* Members of a group while they are listed. */
 struct listing {
@@ -284,13 +284,13 @@ out:
     return rc;
 }
 
-/* ---- roles ------------------------------------------------------------------------------------------------------- */
+/* ---- roles ---- */
 
 /* Tiles with the same neighbours do the same, unless their peers in the next split stand at different distances. */
 static bool alike(const struct bb_tiling *t, int a, int b)
 {
-    struct bb_place p = bb_tiling_place(t, a), q = bb_tiling_place(t, b);
-    const struct bb_split *s = &t->splits[p.split];
+    struct bb_tile_position p = bb_tiling_place(t, a), q = bb_tiling_place(t, b);
+    const struct bb_layer_split *s = &t->splits[p.split];
 
     if (p.split != q.split)
         return false;
@@ -335,11 +335,11 @@ out:
     return rc;
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------- */
+/* ---- words ---- */
 
 static const char *describe_tiles(struct bb_tiling *t)
 {
-    const struct bb_split *first = &t->splits[0], *last = &t->splits[t->n_spatial ? t->n_spatial - 1 : 0];
+    const struct bb_layer_split *first = &t->splits[0], *last = &t->splits[t->n_spatial ? t->n_spatial - 1 : 0];
     const struct bb_tiles_options *o = &t->config.tiles;
     const char *halos = o->halo_d2 ? ", fused halos" : "";
 

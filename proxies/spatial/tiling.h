@@ -18,12 +18,12 @@
 #ifndef BB_PROXIES_SPATIAL_TILING_H
 #define BB_PROXIES_SPATIAL_TILING_H
 
-#include "proxies/spatial/cut.h"
+#include "proxies/spatial/split_layers.h"
 
 enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
 
-struct bb_split {
-    struct bb_cut cut;
+struct bb_layer_split {
+    struct bb_split_layers cut;
     int base, width; /* places base .. base + width - 1 */
     int comm_halo, comm_spatial;
 };
@@ -33,7 +33,7 @@ struct bb_tiling {
     struct bb_net net;
     struct bb_step *step;
     bool gems;
-    struct bb_split *splits;
+    struct bb_layer_split *splits;
     int n_splits, n_spatial, local_dp;
     int tiles, mp, replicas; /* places of spatial splits; places in all; copies of them all */
     int comm_join[BB_REPLICAS][2], comm_lp[BB_REPLICAS][2], n_join, n_lp; /* links take turns */
@@ -50,10 +50,10 @@ void bb_tiling_release(struct bb_tiling *t);
 int bb_tiling_layout(struct bb_tiling *t) BB_MUST_CHECK;
 
 /* A place: its split, and which tile or local replica it is there. */
-struct bb_place {
+struct bb_tile_position {
     int split, index;
 };
-struct bb_place bb_tiling_place(const struct bb_tiling *t, int place);
+struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place);
 
 /* bb_tiling_build - the roles of the step, each written by `build` for its lowest place: places of equal programs share
  * one. */

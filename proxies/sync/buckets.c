@@ -10,7 +10,7 @@
 struct filling {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
-    const struct bb_arrival *arrivals;
+    const struct bb_gradient_arrival *arrivals;
     int n, n_members;
     size_t element_bytes;
     bool *taken;
@@ -37,8 +37,7 @@ static size_t round_up(size_t count, size_t multiple)
     return multiple > 1 ? (count + multiple - 1) / multiple * multiple : count;
 }
 
-/* ---- runs of tensors: a bucket is closed by its size ---------------------------------------------------------------
- */
+/* ---- runs of tensors: a bucket is closed by its size ---- */
 
 static double limit_elements(const struct filling *f, int replicas, int bucket)
 {
@@ -79,8 +78,7 @@ static void fill_runs(struct filling *f, int replicas)
     }
 }
 
-/* ---- fusion --------------------------------------------------------------------------------------------------------
- */
+/* ---- fusion ---- */
 
 static double cycle_of(const struct filling *f, int i)
 {
@@ -124,8 +122,8 @@ static void fill_fused(struct filling *f)
             fuse(f, i);
 }
 
-int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_arrival *arrivals, int n,
-                    size_t element_bytes, int replicas)
+int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
+                    int n, size_t element_bytes, int replicas)
 {
     struct filling f = {.b = b,
                         .rule = rule,

@@ -13,7 +13,7 @@
 #ifndef BB_PROXIES_SYNC_BUCKETS_H
 #define BB_PROXIES_SYNC_BUCKETS_H
 
-#include "bootstrap/err.h"
+#include "bootstrap/base/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ struct bb_bucket_rule {
 };
 
 /* A tensor on arrival. */
-struct bb_arrival {
+struct bb_gradient_arrival {
     size_t count;
     double ready_us; /* fusion: when its gradient is there */
     int unit, type;  /* type: only equal ones go together         */
@@ -49,8 +49,8 @@ struct bb_buckets {
 
 /* bb_buckets_make - the arrivals by the rule; bytes: of an element; replicas: for Megatron's cap. release is fine on a
  * zeroed one. Returns 0 or -BB_EFAIL (no memory). */
-int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_arrival *arrivals, int n,
-                    size_t element_bytes, int replicas) BB_MUST_CHECK;
+int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
+                    int n, size_t element_bytes, int replicas) BB_MUST_CHECK;
 void bb_buckets_release(struct bb_buckets *b);
 
 #endif

@@ -34,10 +34,10 @@ struct slot {
 
 struct bb_sync {
     struct bb_sync_spec spec;
-    struct bb_sync_policy policy;
+    struct bb_dp_config policy;
     struct bb_script *script;
     struct bb_script_lane gradients, parameters, replicas, local, cross;
-    struct bb_arrival *arrivals;
+    struct bb_gradient_arrival *arrivals;
     struct bb_buckets made;
     struct bucket *buckets;
     int n;
@@ -50,8 +50,7 @@ struct bb_sync {
     int newest_slot, both_ends;   /* both_ends: that unit, BB_NONE                        */
 };
 
-/* ---- small parts ---------------------------------------------------------------------------------------------------
- */
+/* ---- small parts ---- */
 
 static int bucket_of_unit(const struct bb_sync *s, int unit)
 {
@@ -102,7 +101,7 @@ static const char *text(struct bb_sync *s, const char *words)
 void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_sync_pass *how)
 {
     const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
-    struct bb_work *work;
+    struct bb_kernel_list *work;
 
     if (!s->real) {
         bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
@@ -113,9 +112,9 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
     if (!work)
         return;
     if (how->kind == BB_PASS_SGD || how->kind == BB_PASS_ADAM)
-        bb_work_optimizer(work, how->kind, how->count, s->dtype);
+        bb_kernel_list_optimizer(work, how->kind, how->count, s->dtype);
     else
-        bb_work_add_pass(work, what, &p);
+        bb_kernel_list_add_pass(work, what, &p);
     bb_script_work(s, what, work, how->times, how->src, how->dst);
 }
 
@@ -130,10 +129,9 @@ static bool communicates(const struct bb_sync *s)
     return s->spec.comms.n > 1 || s->spec.comms.n_replicas > 1;
 }
 
-/* ---- what is reduced together --------------------------------------------------------------------------------------
- */
+/* ---- what is reduced together ---- */
 
-int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_arrival **arrivals)
+int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_gradient_arrival **arrivals)
 {
     double now_us = 0;
     int n = 0;
@@ -147,7 +145,7 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, 
     for (int u = n_units - 1; u >= 0; u--) {
         now_us += units[u].backward_us;
         for (int t = units[u].n - 1; t >= 0; t--)
-            (*arrivals)[n++] = (struct bb_arrival){
+            (*arrivals)[n++] = (struct bb_gradient_arrival){
                 .count = units[u].tensors[t].count, .ready_us = now_us, .unit = u, .type = apart ? u : units[u].chunk};
     }
     return n;
@@ -239,8 +237,7 @@ static bool touches(const struct bb_sync *s, int bucket, int unit)
     return false;
 }
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------
- */
+/* ---- buffers ---- */
 
 static size_t largest(const struct bb_sync *s)
 {
@@ -330,8 +327,7 @@ out:
     return rc;
 }
 
-/* ---- a life --------------------------------------------------------------------------------------------------------
- */
+/* ---- a life ---- */
 
 static struct bb_script_lane lane_of(struct bb_sync *s, int comm)
 {
@@ -392,8 +388,7 @@ void bb_sync_release(struct bb_sync *s)
     free(s);
 }
 
-/* ---- reductions ----------------------------------------------------------------------------------------------------
- */
+/* ---- reductions ---- */
 
 /* To or from the last rank of the node: what its ranks do not divide, which stands behind their shares. */
 static int start_rooted(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
@@ -477,8 +472,7 @@ static void reduce_in_order(struct bb_sync *s)
         reduce(s, s->next);
 }
 
-/* ---- parameters ----------------------------------------------------------------------------------------------------
- */
+/* ---- parameters ---- */
 
 static struct slot *slot_of(struct bb_sync *s, int unit)
 {
@@ -554,8 +548,7 @@ static void gather_buckets(struct bb_sync *s)
         (void)gather(s, b, s->buckets[b].param_whole);
 }
 
-/* ---- the hooks -----------------------------------------------------------------------------------------------------
- */
+/* ---- the hooks ---- */
 
 void bb_sync_begin(struct bb_sync *s)
 {

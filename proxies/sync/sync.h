@@ -25,9 +25,9 @@
 #ifndef BB_PROXIES_SYNC_SYNC_H
 #define BB_PROXIES_SYNC_SYNC_H
 
-#include "cuda/pass.h"
-#include "proxies/model.h"
-#include "proxies/script.h"
+#include "cuda/work/pass.h"
+#include "proxies/author/script.h"
+#include "proxies/models/transformer_model.h"
 #include "proxies/sync/buckets.h"
 
 enum bb_sync_kind {
@@ -50,7 +50,7 @@ enum bb_sync_kind bb_sync_find(const char *word);          /* one of them; NULL:
 enum bb_sync_optimizer { BB_SYNC_SGD, BB_SYNC_ADAM }; /* SGD with momentum */
 
 /* What the options mean, without any layout. */
-struct bb_sync_policy {
+struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
     enum bb_dtype_id params, grads; /* element types of gathered parameters and of reduced gradients    */
@@ -70,13 +70,13 @@ struct bb_sync_policy {
  * -BB_EUSAGE. params, grads: types unless --grad-dtype says otherwise.
  */
 int bb_sync_settle(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
-                   enum bb_dtype_id grads, struct bb_sync_policy *policy) BB_MUST_CHECK;
+                   enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
 
 /* What a kind does: optimizer and reductions on shards; parameters gathered unit by unit; reductions for each
  * micro-batch instead of once. */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 bool bb_sync_is_gathered(enum bb_sync_kind kind);
-bool bb_sync_every_micro_batch(const struct bb_sync_policy *policy);
+bool bb_sync_every_micro_batch(const struct bb_dp_config *policy);
 
 /* Communicators (indices into the layout's) and their sizes; BB_NONE where there is none. */
 struct bb_sync_comms {
@@ -91,7 +91,7 @@ struct bb_sync_comms {
  * local" and "dp cross" are cut out of it in runs of policy->shard or gpus_per_node ranks, named after the group.
  * group BB_NONE, or of size 1: no communicators. Ranks that don't divide: said with the nearest, -BB_EUSAGE.
  */
-int bb_sync_layout(struct bb_step *step, const struct bb_sync_policy *policy, int group, int gpus_per_node,
+int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *policy, int group, int gpus_per_node,
                    struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 struct bb_sync_unit {
@@ -105,7 +105,7 @@ struct bb_sync_unit {
 };
 
 struct bb_sync_spec {
-    const struct bb_sync_policy *policy;
+    const struct bb_dp_config *policy;
     struct bb_sync_comms comms;
     struct bb_step *step; /* for texts and works                                                                */
     struct bb_script *script;
@@ -130,11 +130,11 @@ void bb_sync_backwarded(struct bb_sync *s, int unit, bool last); /* after it (it
 void bb_sync_reduced(struct bb_sync *s);                         /* waits for all reductions; before a gradient norm */
 void bb_sync_finish(struct bb_sync *s);                          /* bb_sync_reduced, optimizer, gathers             */
 
-/* ---- what servers.h needs as well -------------------------------------------------------------------------------- */
+/* ---- what servers.h needs as well ---- */
 
 /* bb_sync_arrivals - the tensors in the order in which their gradients come: units and their tensors backwards. What
  * must not share a bucket is of another type: apart, each unit; else chunks. Returns their number, or -BB_EFAIL. */
-int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_arrival **arrivals);
+int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_gradient_arrival **arrivals);
 
 /* bb_sync_pass - a pass over memory on the compute stream: as real work, or as long as it would take at least. */
 struct bb_sync_pass {
@@ -148,7 +148,7 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
 /* bb_sync_memory - what training holds for `parameters` local parameters over comms->n ranks, by formula:
  * bytes[BB_USE_PARAMETERS], [BB_USE_GRADIENTS], [BB_USE_OPTIMIZER] are added to (ZeRO paper; Megatron-LM's
  * dist_optimizer: 16-bit parameters keep a float copy in the optimizer). */
-void bb_sync_memory(const struct bb_sync_policy *policy, const struct bb_sync_comms *comms, double parameters,
+void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
 
 #endif

@@ -27,7 +27,7 @@ static bool has_dropout(const struct bb_arch *a)
     return a->layer_norm;
 }
 
-/* ---- activations: bytes per token -------------------------------------------------------------------------------- */
+/* ---- activations: bytes per token ---- */
 
 /* whole: on every tp rank, unless sequence parallelism divides it; split: divided by tp. */
 struct held {
@@ -124,7 +124,7 @@ static double activations(const struct bb_memory *m, int stage)
     return sum;
 }
 
-/* ---- parameters -------------------------------------------------------------------------------------------------- */
+/* ---- parameters ---- */
 
 static struct bb_arch_held share(const struct bb_memory *m, int layer)
 {
@@ -169,7 +169,7 @@ struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
     return sum;
 }
 
-/* ---- communication buffers --------------------------------------------------------------------------------------- */
+/* ---- communication buffers ---- */
 
 /* Largest layer of the stage: what is gathered at once when parameters are shared. */
 static double largest_unit(const struct bb_memory *m, int stage)

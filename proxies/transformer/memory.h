@@ -18,8 +18,8 @@
 #define BB_PROXIES_TRANSFORMER_MEMORY_H
 
 #include "proxies/sync/sync.h"
-#include "proxies/transformer/grid.h"
-#include "proxies/transformer/layer.h"
+#include "proxies/transformer/grid/grid.h"
+#include "proxies/transformer/layer/layer.h"
 #include "proxies/transformer/schedule.h"
 
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
@@ -29,10 +29,10 @@ struct bb_memory {
     const struct bb_arch *arch;
     const struct bb_grid *grid;
     const struct bb_schedule *schedule;
-    const struct bb_sync_policy *policy; /* element types of parameters and gradients, optimizer            */
-    const struct bb_sync_comms *dense;   /* who shares dense parameters: n, n_replicas                       */
-    const struct bb_sync_comms *expert;  /* ... those of experts; NULL without experts                       */
-    int sequence, micro_batch_size;      /* tokens of a sample, samples of a micro-batch                     */
+    const struct bb_dp_config *policy;  /* element types of parameters and gradients, optimizer            */
+    const struct bb_sync_comms *dense;  /* who shares dense parameters: n, n_replicas                       */
+    const struct bb_sync_comms *expert; /* ... those of experts; NULL without experts                       */
+    int sequence, micro_batch_size;     /* tokens of a sample, samples of a micro-batch                     */
     bool sequence_parallel;
     bool cp_ring; /* keys and values go round; else they are gathered                 */
     enum bb_recompute recompute;

@@ -17,33 +17,33 @@ int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
     return 0;
 }
 
-/* ---- who is before and behind ------------------------------------------------------------------------------------ */
+/* ---- who is before and behind ---- */
 
 static int parts(const struct bb_pipe *p)
 {
     return p->schedule->stages * p->schedule->chunks;
 }
 
-static bool receives(const struct bb_pipe *p, const struct bb_turn *t)
+static bool receives(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int part = t->chunk * p->schedule->stages + p->stage;
 
-    return t->kind != BB_TURN_WEIGHTS && part != (t->kind == BB_TURN_FORWARD ? 0 : parts(p) - 1);
+    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? 0 : parts(p) - 1);
 }
 
-static bool sends(const struct bb_pipe *p, const struct bb_turn *t)
+static bool sends(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int part = t->chunk * p->schedule->stages + p->stage;
 
-    return t->kind != BB_TURN_WEIGHTS && part != (t->kind == BB_TURN_FORWARD ? parts(p) - 1 : 0);
+    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? parts(p) - 1 : 0);
 }
 
-static struct bb_pipe_way *way_of(struct bb_pipe *p, const struct bb_turn *t)
+static struct bb_pipe_way *way_of(struct bb_pipe *p, const struct bb_slot *t)
 {
-    return &p->ways[t->kind == BB_TURN_FORWARD ? 0 : 1];
+    return &p->ways[t->kind == BB_SLOT_FORWARD ? 0 : 1];
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 /* What comes round from the other end of the pipeline comes g - p turns before it is needed. */
 static int receive_buffers(const struct bb_pipe *p, int way)
@@ -83,7 +83,7 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
     int rc = 0;
 
     *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
-    p->n_turns = bb_schedule_turns(schedule);
+    p->n_turns = bb_schedule_slots(schedule);
     p->turns = calloc((size_t)p->n_turns, sizeof(*p->turns));
     if (!p->turns)
         return bb_err(BB_EFAIL, "out of memory for %d turns of a schedule", p->n_turns);
@@ -106,7 +106,7 @@ void bb_pipe_close(struct bb_pipe *p)
     *p = (struct bb_pipe){0};
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 static void label(struct bb_pipe *p, int w, int micro_batch)
 {
@@ -125,9 +125,9 @@ static void post(struct bb_pipe *p, int w)
     way->posted++;
 }
 
-static void send(struct bb_pipe *p, const struct bb_turn *t)
+static void send(struct bb_pipe *p, const struct bb_slot *t)
 {
-    int w = t->kind == BB_TURN_FORWARD ? 0 : 1;
+    int w = t->kind == BB_SLOT_FORWARD ? 0 : 1;
     struct bb_pipe_way *way = &p->ways[w];
 
     label(p, w, t->micro_batch);
@@ -135,9 +135,9 @@ static void send(struct bb_pipe *p, const struct bb_turn *t)
 }
 
 /* What is started after a turn: its send, the receives of some ways. Activations stand first, on both sides. */
-static void exchange(struct bb_pipe *p, const struct bb_turn *t, bool sending, const bool posting[2])
+static void exchange(struct bb_pipe *p, const struct bb_slot *t, bool sending, const bool posting[2])
 {
-    int sent = t->kind == BB_TURN_FORWARD ? 0 : 1, n = sending + posting[0] + posting[1];
+    int sent = t->kind == BB_SLOT_FORWARD ? 0 : 1, n = sending + posting[0] + posting[1];
 
     if (n > 1)
         bb_script_group_start(p->script);
@@ -151,18 +151,18 @@ static void exchange(struct bb_pipe *p, const struct bb_turn *t, bool sending, c
         bb_script_group_end(p->script);
 }
 
-/* ---- when they are started --------------------------------------------------------------------------------------- */
+/* ---- when they are started ---- */
 
 /* The receive of the next turn belongs into the same group call when it goes the other way. */
 static void turned_flat(struct bb_pipe *p, int t)
 {
-    const struct bb_turn *turn = &p->turns[t], *next = NULL;
+    const struct bb_slot *turn = &p->turns[t], *next = NULL;
     bool posting[2] = {false, false};
 
     for (int i = t + 1; i < p->n_turns && !next; i++)
-        next = p->turns[i].kind == BB_TURN_WEIGHTS ? NULL : &p->turns[i];
+        next = p->turns[i].kind == BB_SLOT_WEIGHTS ? NULL : &p->turns[i];
     if (next && next->kind != turn->kind && receives(p, next))
-        posting[next->kind == BB_TURN_FORWARD ? 0 : 1] = true;
+        posting[next->kind == BB_SLOT_FORWARD ? 0 : 1] = true;
     exchange(p, turn, sends(p, turn), posting);
 }
 
@@ -184,8 +184,8 @@ static bool round_receives(const struct bb_pipe *p, int w, int k)
 
 static void turned_interleaved(struct bb_pipe *p, int t)
 {
-    const struct bb_turn *turn = &p->turns[t];
-    int w = turn->kind == BB_TURN_FORWARD ? 0 : 1, k = p->ways[w].turned++;
+    const struct bb_slot *turn = &p->turns[t];
+    int w = turn->kind == BB_SLOT_FORWARD ? 0 : 1, k = p->ways[w].turned++;
     bool posting[2] = {false, false};
     bool ends_warm_up = w == 0 && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
@@ -201,7 +201,7 @@ void bb_pipe_turned(struct bb_pipe *p, int t)
     enum bb_phase phase = s->phase;
     int micro_batch = s->micro_batch;
 
-    if (p->turns[t].kind == BB_TURN_WEIGHTS || p->schedule->stages == 1)
+    if (p->turns[t].kind == BB_SLOT_WEIGHTS || p->schedule->stages == 1)
         return;
     if (p->schedule->kind == BB_INTERLEAVED)
         turned_interleaved(p, t);
@@ -213,7 +213,7 @@ void bb_pipe_turned(struct bb_pipe *p, int t)
 
 int bb_pipe_input(struct bb_pipe *p, int t)
 {
-    const struct bb_turn *turn = &p->turns[t];
+    const struct bb_slot *turn = &p->turns[t];
     struct bb_pipe_way *way = way_of(p, turn);
     int slot = way->taken % way->n_recv, micro_batch = p->script->micro_batch;
     enum bb_phase phase = p->script->phase;
@@ -221,7 +221,7 @@ int bb_pipe_input(struct bb_pipe *p, int t)
     if (!receives(p, turn))
         return BB_NONE;
     if (way->posted == way->taken)
-        post(p, turn->kind == BB_TURN_FORWARD ? 0 : 1);
+        post(p, turn->kind == BB_SLOT_FORWARD ? 0 : 1);
     p->script->phase = phase;
     p->script->micro_batch = micro_batch;
     way->taken++;
@@ -231,7 +231,7 @@ int bb_pipe_input(struct bb_pipe *p, int t)
 
 int bb_pipe_output(struct bb_pipe *p, int t)
 {
-    const struct bb_turn *turn = &p->turns[t];
+    const struct bb_slot *turn = &p->turns[t];
     const struct bb_pipe_way *way = way_of(p, turn);
 
     return sends(p, turn) ? way->send[way->sent % 2] : BB_NONE;

@@ -18,7 +18,7 @@
 #ifndef BB_PROXIES_TRANSFORMER_PIPE_H
 #define BB_PROXIES_TRANSFORMER_PIPE_H
 
-#include "proxies/script.h"
+#include "proxies/author/script.h"
 #include "proxies/transformer/schedule.h"
 
 /* One direction: [0] activations, [1] gradients. */
@@ -36,7 +36,7 @@ struct bb_pipe {
     struct bb_script *script;
     int stage;
     size_t count; /* elements of a message */
-    struct bb_turn *turns;
+    struct bb_slot *turns;
     int n_turns;
     struct bb_pipe_way ways[2];
 };

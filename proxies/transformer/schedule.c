@@ -10,7 +10,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+/* ---- what cannot be ---- */
 
 static int refuse_chunks(const struct bb_schedule *s, const char *who)
 {
@@ -51,27 +51,27 @@ int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
     return 0;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------------------ */
+/* ---- tables ---- */
 
 /* Entry k of the forward order. Groups of g micro-batches, the last perhaps shorter; in each, chunk after chunk. */
-static struct bb_turn forward_entry(const struct bb_schedule *s, int k)
+static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = s->kind == BB_INTERLEAVED ? s->group : s->micro_batches;
     int first = k / (g * s->chunks) * g, size = least(g, s->micro_batches - first);
     int within = k - first * s->chunks;
 
-    return (struct bb_turn){BB_TURN_FORWARD, first + within % size, within / size};
+    return (struct bb_slot){BB_SLOT_FORWARD, first + within % size, within / size};
 }
 
 /* Of the backward order: the same micro-batches, chunks from behind. */
-static struct bb_turn backward_entry(const struct bb_schedule *s, int k)
+static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 {
-    struct bb_turn t = forward_entry(s, k);
+    struct bb_slot t = forward_entry(s, k);
 
-    return (struct bb_turn){BB_TURN_BACKWARD, t.micro_batch, s->chunks - 1 - t.chunk};
+    return (struct bb_slot){BB_SLOT_BACKWARD, t.micro_batch, s->chunks - 1 - t.chunk};
 }
 
-int bb_schedule_turns(const struct bb_schedule *s)
+int bb_schedule_slots(const struct bb_schedule *s)
 {
     return (s->kind == BB_ZB_H1 ? 3 : 2) * s->micro_batches * s->chunks;
 }
@@ -87,7 +87,7 @@ int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
     return least(all, behind);
 }
 
-void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_turn *turns)
+void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *turns)
 {
     int all = s->micro_batches * s->chunks, warm_up = bb_schedule_warm_up(s, stage), f = 0, w = 0, n = 0;
 
@@ -98,13 +98,13 @@ void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_turn *tu
             turns[n++] = forward_entry(s, f++);
         turns[n++] = backward_entry(s, b);
         if (s->kind == BB_ZB_H1 && b >= stage)
-            turns[n++] = (struct bb_turn){BB_TURN_WEIGHTS, w++, 0};
+            turns[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
     }
     while (s->kind == BB_ZB_H1 && w < all)
-        turns[n++] = (struct bb_turn){BB_TURN_WEIGHTS, w++, 0};
+        turns[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
 }
 
-/* ---- figures ----------------------------------------------------------------------------------------------------- */
+/* ---- figures ---- */
 
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {

@@ -14,7 +14,7 @@
 #ifndef BB_PROXIES_TRANSFORMER_SCHEDULE_H
 #define BB_PROXIES_TRANSFORMER_SCHEDULE_H
 
-#include "bootstrap/err.h"
+#include "bootstrap/base/err.h"
 
 enum bb_schedule_kind { BB_GPIPE, BB_1F1B, BB_INTERLEAVED, BB_ZB_H1, BB_SCHEDULES };
 
@@ -27,21 +27,21 @@ struct bb_schedule {
 };
 
 /* A turn of a stage. BACKWARD: with the gradients of weights, unless the schedule has WEIGHTS. */
-enum bb_turn_kind { BB_TURN_FORWARD, BB_TURN_BACKWARD, BB_TURN_WEIGHTS };
+enum bb_slot_kind { BB_SLOT_FORWARD, BB_SLOT_BACKWARD, BB_SLOT_WEIGHTS };
 
-struct bb_turn {
-    enum bb_turn_kind kind;
+struct bb_slot {
+    enum bb_slot_kind kind;
     int micro_batch, chunk;
 };
 
 /* bb_schedule_refuse - 0, or -BB_EUSAGE after a line that begins with `who` and names the nearest valid numbers. */
 int bb_schedule_refuse(const struct bb_schedule *s, const char *who) BB_MUST_CHECK;
 
-/* bb_schedule_turns - how many turns each stage has: 2 m v, of zb-h1 3 m. */
-int bb_schedule_turns(const struct bb_schedule *s);
+/* bb_schedule_slots - how many turns each stage has: 2 m v, of zb-h1 3 m. */
+int bb_schedule_slots(const struct bb_schedule *s);
 
-/* bb_schedule_make - the turns of one stage, in order; turns[bb_schedule_turns(s)]. */
-void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_turn *turns);
+/* bb_schedule_make - the turns of one stage, in order; turns[bb_schedule_slots(s)]. */
+void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *turns);
 
 /* bb_schedule_warm_up - forwards before the first backward could run, less the one that is paired with it. */
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage);

@@ -10,18 +10,18 @@
 /* A program while it is written. */
 struct writer {
     const struct bb_training *t;
-    const struct bb_pieces *pieces;
+    const struct bb_modules *pieces;
     struct bb_script script;
     struct bb_pipe pipe;
     struct bb_block block;
     struct bb_sync *sync[BB_SHARES];
 };
 
-/* ---- replicas ---------------------------------------------------------------------------------------------------- */
+/* ---- replicas ---- */
 
 typedef void hook_fn(struct bb_sync *, int unit);
 
-static void around(struct writer *w, const struct bb_piece *piece, hook_fn *hook)
+static void around(struct writer *w, const struct bb_transformer_module *piece, hook_fn *hook)
 {
     for (int s = 0; s < BB_SHARES; s++)
         if (piece->unit[s] != BB_NONE)
@@ -29,7 +29,7 @@ static void around(struct writer *w, const struct bb_piece *piece, hook_fn *hook
 }
 
 /* The gradients of a piece are there. */
-static void backwarded(struct writer *w, const struct bb_piece *piece, bool last)
+static void backwarded(struct writer *w, const struct bb_transformer_module *piece, bool last)
 {
     for (int s = BB_SHARES - 1; s >= 0; s--)
         if (piece->unit[s] != BB_NONE)
@@ -43,14 +43,14 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
             call(w->sync[s]);
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------------------- */
+/* ---- turns ---- */
 
-static void forward(struct writer *w, const struct bb_turn *turn, int in, int out)
+static void forward(struct writer *w, const struct bb_slot *turn, int in, int out)
 {
     int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
 
     for (int i = first; i < end; i++) {
-        const struct bb_piece *piece = &w->pieces->list[i];
+        const struct bb_transformer_module *piece = &w->pieces->list[i];
         int from = i == first ? in : BB_NONE, to = i == end - 1 ? out : BB_NONE;
 
         around(w, piece, bb_sync_forward);
@@ -64,13 +64,13 @@ static void forward(struct writer *w, const struct bb_turn *turn, int in, int ou
     }
 }
 
-static void backward(struct writer *w, const struct bb_turn *turn, int in, int out)
+static void backward(struct writer *w, const struct bb_slot *turn, int in, int out)
 {
     int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
     bool weights = w->t->schedule.kind != BB_ZB_H1;
 
     for (int i = end - 1; i >= first; i--) {
-        const struct bb_piece *piece = &w->pieces->list[i];
+        const struct bb_transformer_module *piece = &w->pieces->list[i];
         int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE;
 
         around(w, piece, bb_sync_backward);
@@ -85,12 +85,12 @@ static void backward(struct writer *w, const struct bb_turn *turn, int in, int o
     }
 }
 
-static void weights(struct writer *w, const struct bb_turn *turn)
+static void weights(struct writer *w, const struct bb_slot *turn)
 {
     int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
 
     for (int i = end - 1; i >= first; i--) {
-        const struct bb_piece *piece = &w->pieces->list[i];
+        const struct bb_transformer_module *piece = &w->pieces->list[i];
 
         if (piece->layer == BB_ARCH_HEAD)
             bb_block_head_weights(&w->block);
@@ -102,18 +102,18 @@ static void weights(struct writer *w, const struct bb_turn *turn)
 
 static void take_turn(struct writer *w, int t)
 {
-    const struct bb_turn *turn = &w->pipe.turns[t];
+    const struct bb_slot *turn = &w->pipe.turns[t];
     int in = BB_NONE, out = BB_NONE;
 
     w->script.micro_batch = turn->micro_batch;
-    w->script.phase = turn->kind == BB_TURN_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
-    if (turn->kind != BB_TURN_WEIGHTS) {
+    w->script.phase = turn->kind == BB_SLOT_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    if (turn->kind != BB_SLOT_WEIGHTS) {
         in = bb_pipe_input(&w->pipe, t);
         out = bb_pipe_output(&w->pipe, t);
     }
-    if (turn->kind == BB_TURN_FORWARD)
+    if (turn->kind == BB_SLOT_FORWARD)
         forward(w, turn, in, out);
-    else if (turn->kind == BB_TURN_BACKWARD)
+    else if (turn->kind == BB_SLOT_BACKWARD)
         backward(w, turn, in, out);
     else
         weights(w, turn);
@@ -141,7 +141,7 @@ static void finish(struct writer *w, int stage)
     each_sync(w, bb_sync_finish);
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------------- */
+/* ---- the program ---- */
 
 static struct bb_script_lane lane(struct writer *w, int comm)
 {
@@ -219,9 +219,9 @@ out:
 
 int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, struct bb_role *role)
 {
-    struct bb_pieces pieces;
+    struct bb_modules pieces;
     struct writer w = {.t = t, .pieces = &pieces};
-    int rc = bb_pieces_make(&pieces, t, stage->stage);
+    int rc = bb_modules_make(&pieces, t, stage->stage);
 
     if (rc)
         return rc;
@@ -230,6 +230,6 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
     for (int s = 0; s < BB_SHARES; s++)
         bb_sync_release(w.sync[s]);
     bb_pipe_close(&w.pipe);
-    bb_pieces_release(&pieces);
+    bb_modules_release(&pieces);
     return rc;
 }

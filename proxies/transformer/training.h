@@ -1,15 +1,15 @@
 /*
  * training.h - one training step of a transformer while it is built: what was asked, settled, and the communicators
- * that the ranks of its grid have. Internal to the builder (builder.c: the step; stage.c: one stage's program; units.c:
- * its parameters).
+ * that the ranks of its grid have. Internal to the builder (transformer.c: the step; stage.c: one stage's program;
+ * stage_units.c: its parameters).
  */
 #ifndef BB_PROXIES_TRANSFORMER_TRAINING_H
 #define BB_PROXIES_TRANSFORMER_TRAINING_H
 
 #include "proxies/sync/sync.h"
-#include "proxies/transformer/arch.h"
-#include "proxies/transformer/grid.h"
-#include "proxies/transformer/layer.h"
+#include "proxies/transformer/arch/arch.h"
+#include "proxies/transformer/grid/grid.h"
+#include "proxies/transformer/layer/layer.h"
 #include "proxies/transformer/pipe.h"
 
 /* Replicas of the dense parameters are the ranks of dp x cp, those of the experts the ranks of edp. */
@@ -27,24 +27,23 @@ struct bb_training {
     struct bb_layers_config how;
     struct bb_layers *layers;
     bool shares[BB_SHARES]; /* which kinds of parameters the model has */
-    struct bb_sync_policy policy;
+    struct bb_dp_config policy;
     struct bb_sync_comms sync[BB_SHARES];
     /* Communicators, BB_NONE where the group has one rank. */
     int pipe[2], tp, cp, ep, etp, etp_ep, embedding, norms[BB_NORMS], n_norms;
 };
 
-/* ---- units.c: the parts of the model that a stage holds -------------------------------------------------------------
- */
+/* ---- stage_units.c: the parts of the model that a stage holds ---- */
 
 /* A piece of the model: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */
-struct bb_piece {
+struct bb_transformer_module {
     int layer, chunk;
     int unit[BB_SHARES]; /* in the list of units, BB_NONE: it has no such parameters */
 };
 
 /* In forward order, chunk after chunk; chunk c: pieces[first[c] .. first[c + 1]). */
-struct bb_pieces {
-    struct bb_piece *list;
+struct bb_modules {
+    struct bb_transformer_module *list;
     int n, *first;
     struct bb_sync_unit *units[BB_SHARES];
     int n_units[BB_SHARES];
@@ -52,15 +51,14 @@ struct bb_pieces {
     size_t replicated;         /* elements that every tp rank holds, of all pieces (bb_layers_replicated) */
 };
 
-/* bb_pieces_make - what that stage holds, on each rank of it. 0 or -BB_EFAIL; release is fine on a zeroed one. */
-int bb_pieces_make(struct bb_pieces *pieces, const struct bb_training *t, int stage) BB_MUST_CHECK;
-void bb_pieces_release(struct bb_pieces *pieces);
+/* bb_modules_make - what that stage holds, on each rank of it. 0 or -BB_EFAIL; release is fine on a zeroed one. */
+int bb_modules_make(struct bb_modules *pieces, const struct bb_training *t, int stage) BB_MUST_CHECK;
+void bb_modules_release(struct bb_modules *pieces);
 
 /* bb_holds_tied_table - whether that stage holds the table of a tied embedding together with another one. */
 bool bb_holds_tied_table(const struct bb_training *t, int stage);
 
-/* ---- stage.c -------------------------------------------------------------------------------------------------------
- */
+/* ---- stage.c ---- */
 
 /* One program of a stage; variant: place in ep, see layer.h; remainder: see bb_sync_spec. */
 struct bb_stage {

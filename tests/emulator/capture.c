@@ -10,7 +10,7 @@
 
 static _Thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
-/* ---- fronts ------------------------------------------------------------------------------------------------------ */
+/* ---- fronts ---- */
 
 void emu_front_clear(struct emu_front *front)
 {
@@ -52,7 +52,7 @@ void emu_front_join(struct emu_front *front, const struct emu_front *more)
             front->nodes[front->n++] = more->nodes[i];
 }
 
-/* ---- captures ---------------------------------------------------------------------------------------------------- */
+/* ---- captures ---- */
 
 void emu_capture_begin_locked(struct CUstream_st *s, struct CUgraph_st *graph, enum cudaStreamCaptureMode mode,
                               bool into_existing)
@@ -162,7 +162,7 @@ cudaError_t emu_capture_unsafe(void)
     return rc;
 }
 
-/* ---- what is captured -------------------------------------------------------------------------------------------- */
+/* ---- what is captured ---- */
 
 cudaError_t emu_capture_op_locked(struct CUstream_st *s, const struct emu_op *op)
 {
@@ -246,7 +246,7 @@ cudaError_t emu_capture_wait_locked(struct CUstream_st *s, cudaEvent_t event, bo
     return cudaSuccess;
 }
 
-/* ---- public calls ------------------------------------------------------------------------------------------------ */
+/* ---- public calls ---- */
 
 static cudaError_t begin_locked(cudaStream_t stream, struct CUgraph_st *graph, const struct emu_front *front,
                                 enum cudaStreamCaptureMode mode)

@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct lt_layout) <= sizeof(cublasLtMatrixLayoutOpaque_t),
 _Static_assert(sizeof(struct lt_desc) <= sizeof(cublasLtMatmulDescOpaque_t), "fits the opaque descriptor");
 _Static_assert(sizeof(struct lt_preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits the opaque preference");
 
-/* ---- handles and versions ---------------------------------------------------------------------------------------- */
+/* ---- handles and versions ---- */
 
 struct cublasLtContext {
     int unused;
@@ -93,7 +93,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
     return "unknown status";
 }
 
-/* ---- choosing an algorithm: there is one ------------------------------------------------------------------------- */
+/* ---- choosing an algorithm: there is one ---- */
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -135,7 +135,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return status;
 }
 
-/* ---- multiplication ---------------------------------------------------------------------------------------------- */
+/* ---- multiplication ---- */
 
 struct matmul {
     struct lt_problem problem;
@@ -238,7 +238,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return put(&mm, stream);
 }
 
-/* ---- logging: accepted, nothing is logged ------------------------------------------------------------------------ */
+/* ---- logging: accepted, nothing is logged ---- */
 
 cublasStatus_t cublasLtLoggerSetLevel(int level)
 {

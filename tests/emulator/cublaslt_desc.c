@@ -103,7 +103,7 @@ static cublasStatus_t get(struct table table, const void *object, int id, void *
     return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* ---- matrix layouts ---------------------------------------------------------------------------------------------- */
+/* ---- matrix layouts ---- */
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t size, cudaDataType type,
                                                  uint64_t rows, uint64_t cols, int64_t ld)
@@ -145,7 +145,7 @@ cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, c
     return get(TABLE(layout_fields), layout, (int)id, value, bytes, written);
 }
 
-/* ---- operation descriptors --------------------------------------------------------------------------------------- */
+/* ---- operation descriptors ---- */
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size, cublasComputeType_t compute,
                                                cudaDataType_t scale)
@@ -188,7 +188,7 @@ cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasL
     return get(TABLE(desc_fields), desc, (int)id, value, bytes, written);
 }
 
-/* ---- preferences ------------------------------------------------------------------------------------------------- */
+/* ---- preferences ---- */
 
 cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, size_t size)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what fits --------------------------------------------------------------------------------------------------- */
+/* ---- what fits ---- */
 
 static bool type_known(uint32_t type)
 {
@@ -96,7 +96,7 @@ cublasStatus_t lt_problem_check(struct lt_problem *p, cublasLtMatmulDesc_t desc_
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- elements ---------------------------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 static float float_of_bits(uint32_t bits)
 {
@@ -189,7 +189,7 @@ static void store(void *base, uint32_t type, size_t i, double value)
     }
 }
 
-/* ---- multiplication ---------------------------------------------------------------------------------------------- */
+/* ---- multiplication ---- */
 
 static size_t index_of(const struct lt_layout *l, bool transposed, size_t row, size_t col)
 {

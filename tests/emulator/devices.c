@@ -122,7 +122,7 @@ out:
     return emu_report(rc);
 }
 
-/* ---- what a device says of itself -------------------------------------------------------------------------------- */
+/* ---- what a device says of itself ---- */
 
 /* The same device index on the same host has the same id in every process. */
 static void fill_uuid(cudaUUID_t *uuid, int device)
@@ -337,7 +337,7 @@ out:
     return emu_report(rc);
 }
 
-/* ---- settings ---------------------------------------------------------------------------------------------------- */
+/* ---- settings ---- */
 
 cudaError_t cudaSetDeviceFlags(unsigned int flags)
 {
@@ -431,7 +431,7 @@ cudaError_t cudaCtxResetPersistingL2Cache(void)
     return emu_report(emu_enter(__func__));
 }
 
-/* ---- peers: every device of a process reaches every other -------------------------------------------------------- */
+/* ---- peers: every device of a process reaches every other ---- */
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
@@ -486,7 +486,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer)
     return set_peer(__func__, peer, false, cudaErrorPeerAccessNotEnabled);
 }
 
-/* ---- versions, profiler, driver ---------------------------------------------------------------------------------- */
+/* ---- versions, profiler, driver ---- */
 
 cudaError_t cudaRuntimeGetVersion(int *version)
 {

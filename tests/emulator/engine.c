@@ -115,7 +115,7 @@ void emu_unlock(void)
     pthread_mutex_unlock(&emu.lock);
 }
 
-/* ---- the host clock ---------------------------------------------------------------------------------------------- */
+/* ---- the host clock ---- */
 
 static int64_t wall_ns(void)
 {
@@ -190,7 +190,7 @@ const struct emu_profile *emu_profile(void)
     return &emu.profile;
 }
 
-/* ---- marks ------------------------------------------------------------------------------------------------------- */
+/* ---- marks ---- */
 
 struct emu_mark *emu_mark_new(void)
 {
@@ -234,7 +234,7 @@ cudaError_t emu_await_locked(struct emu_mark *mark)
     return cudaSuccess;
 }
 
-/* ---- the worker of a stream -------------------------------------------------------------------------------------- */
+/* ---- the worker of a stream ---- */
 
 static struct timespec at_ns(int64_t ns)
 {
@@ -382,7 +382,7 @@ void emu_stream_close_locked(struct CUstream_st *s)
         stream_free_locked(s);
 }
 
-/* ---- queues ------------------------------------------------------------------------------------------------------ */
+/* ---- queues ---- */
 
 static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind kind)
 {

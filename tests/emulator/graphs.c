@@ -46,7 +46,7 @@ static void *need(void *memory)
     return memory;
 }
 
-/* ---- bodies and nodes -------------------------------------------------------------------------------------------- */
+/* ---- bodies and nodes ---- */
 
 bool emu_is_graph(cudaGraph_t graph)
 {
@@ -115,7 +115,7 @@ void emu_body_unref_locked(struct emu_graph_body *body)
     emu_lock();
 }
 
-/* ---- laying out -------------------------------------------------------------------------------------------------- */
+/* ---- laying out ---- */
 
 /* Orders the nodes so that each comes after what it depends on; in the order of creation where that is free.
  * Returns false on a cycle. */
@@ -211,7 +211,7 @@ static cudaError_t exec_fill_locked(struct CUgraphExec_st *exec, struct emu_grap
     return cudaSuccess;
 }
 
-/* ---- launching --------------------------------------------------------------------------------------------------- */
+/* ---- launching ---- */
 
 static void put_event_locked(struct CUstream_st *s, const struct CUgraphNode_st *node)
 {
@@ -338,7 +338,7 @@ out:
     return emu_report(rc);
 }
 
-/* ---- making and dropping ----------------------------------------------------------------------------------------- */
+/* ---- making and dropping ---- */
 
 cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned int flags)
 {

@@ -60,7 +60,7 @@ static struct CUkern_st *kernel_of(const void *handle)
     return kernel;
 }
 
-/* ---- registration ------------------------------------------------------------------------------------------------ */
+/* ---- registration ---- */
 
 void **__cudaRegisterFatBinary(void *image)
 {
@@ -116,7 +116,7 @@ void __cudaRegisterFunction(void **module, const char *host, char *device_fun, c
     pthread_mutex_unlock(&kernels.lock);
 }
 
-/* ---- twins ------------------------------------------------------------------------------------------------------- */
+/* ---- twins ---- */
 
 struct twin_table {
     struct twin_table *next;
@@ -198,7 +198,7 @@ static cudaError_t twin_of(struct CUkern_st *kernel, const struct emu_twin **out
     return cudaErrorInvalidDeviceFunction;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------------- */
+/* ---- launches ---- */
 
 struct launch {
     const struct emu_twin *twin; /* NULL: an unknown kernel that passes */
@@ -313,8 +313,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
                                   config->stream));
 }
 
-/* ---- what nvcc's host code calls; no header that C can include declares them --------------------------------------
- */
+/* ---- what nvcc's host code calls; no header that C can include declares them ---- */
 
 cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *host)
 {
@@ -336,8 +335,7 @@ cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, 
     return __cudaLaunchKernel(kernel, grid, block, args, shared, emu_ptsz(stream));
 }
 
-/* ---- <<<>>>: the configuration between the push before the argument evaluation and the pop in the stub ------------
- */
+/* ---- <<<>>>: the configuration between the push before the argument evaluation and the pop in the stub ---- */
 
 struct configuration {
     dim3 grid, block;
@@ -369,7 +367,7 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
     return cudaSuccess;
 }
 
-/* ---- what a kernel says of itself -------------------------------------------------------------------------------- */
+/* ---- what a kernel says of itself ---- */
 
 static cudaError_t lookup(const char *function, const void *handle, const void *out, struct CUkern_st **kernel)
 {

@@ -208,7 +208,7 @@ void emu_free_device_memory(int device)
     pthread_mutex_unlock(&blocks.lock);
 }
 
-/* ---- public calls ------------------------------------------------------------------------------------------------ */
+/* ---- public calls ---- */
 
 static cudaError_t allocate(const char *function, void **out, size_t bytes, enum emu_space space)
 {

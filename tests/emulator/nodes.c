@@ -158,7 +158,7 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *f
 }
 #endif
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* Gives up to *n nodes, the rest of the array NULL; without an array only their number, as CUDA does. */
 static cudaError_t list_nodes(const char *function, cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n, bool roots)
@@ -234,7 +234,7 @@ cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *
 }
 #endif
 
-/* ---- user objects ------------------------------------------------------------------------------------------------ */
+/* ---- user objects ---- */
 
 struct CUuserObject_st {
     unsigned refs; /* under the mutex */

@@ -141,7 +141,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr id,
     return cudaSuccess;
 }
 
-/* ---- stream-ordered allocation ----------------------------------------------------------------------------------- */
+/* ---- stream-ordered allocation ---- */
 
 static cudaError_t allocate_on(const char *function, void **out, size_t bytes, int device, cudaStream_t stream)
 {
@@ -188,7 +188,7 @@ cudaError_t cudaFreeAsync(void *base, cudaStream_t stream)
     return emu_report(emu_enqueue(stream, &(struct emu_op){.name = "free", .run = run_free, .arg = base}));
 }
 
-/* ---- managed memory: hints that change nothing ------------------------------------------------------------------- */
+/* ---- managed memory: hints that change nothing ---- */
 
 int emu_memory_hint(const char *function, const void *pointer, size_t bytes)
 {

@@ -239,7 +239,7 @@ cudaError_t emu_run_sync(cudaStream_t stream, const struct emu_op *op)
     return rc;
 }
 
-/* ---- what a stream is -------------------------------------------------------------------------------------------- */
+/* ---- what a stream is ---- */
 
 static cudaError_t look_up(const char *function, cudaStream_t stream, const void *out, struct CUstream_st *copy)
 {
@@ -309,7 +309,7 @@ out:
     return emu_report(rc);
 }
 
-/* ---- host functions ---------------------------------------------------------------------------------------------- */
+/* ---- host functions ---- */
 
 struct host_call {
     cudaHostFn_t fn;
@@ -368,7 +368,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
     return add_host_call(__func__, stream, (struct host_call){.callback = callback, .stream = stream, .data = data});
 }
 
-/* ---- attributes: kept nowhere, since none changes anything here -------------------------------------------------- */
+/* ---- attributes: kept nowhere, since none changes anything here ---- */
 
 cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID id, const cudaStreamAttrValue *value)
 {

@@ -1,11 +1,11 @@
 /*
- * twins_busbar.c - CPU twins of busbar's kernels (cuda/kernels.cu): the same functions of cuda/pattern.h in one loop.
- * Loaded by name, with the other files of twins (twins.c).
+ * twins_busbar.c - CPU twins of busbar's kernels (cuda/data/kernels.cu): the same functions of cuda/data/pattern.h in
+ * one loop. Loaded by name, with the other files of twins (twins.c).
  */
 #include "twins_busbar.h"
 
-#include "cuda/gate.h"
-#include "cuda/kernel_args.h"
+#include "cuda/compute/gate.h"
+#include "cuda/data/kernel_args.h"
 
 #include <time.h>
 

@@ -4,7 +4,7 @@
 
 #include "twin.h"
 
-const struct emu_twin *kernel_twins(size_t *n);  /* cuda/kernels.cu              */
-const struct emu_twin *compute_twins(size_t *n); /* cuda/layer.cu, cuda/busy.cu  */
+const struct emu_twin *kernel_twins(size_t *n);  /* cuda/data/kernels.cu              */
+const struct emu_twin *compute_twins(size_t *n); /* cuda/compute/layer_passes.cu, cuda/compute/busy.cu  */
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * twins_compute.c - CPU twins of the passes (cuda/layer.cu) and of the timed stand-in for compute (cuda/busy.cu). A
- * pass is done by its CPU reference and lasts as long as its bytes take; the stand-in lasts as long as it is told.
+ * twins_compute.c - CPU twins of the passes (cuda/compute/layer_passes.cu) and of the timed stand-in for compute
+ * (cuda/compute/busy.cu). A pass is done by its CPU reference and lasts as long as its bytes take; the stand-in lasts
+ * as long as it is told.
  */
 #include "twins_busbar.h"
 
-#include "cuda/busy_args.h"
-#include "cuda/pass.h"
+#include "cuda/compute/busy_args.h"
+#include "cuda/work/pass.h"
 
 enum {
     COPY = 1 << BB_PASS_COPY,

@@ -8,9 +8,9 @@
  * Usage: gemm_vs_best [--quick]. Exit 0 when every product reaches 95 % of the best, 5 when one does not, 77 without a
  * real GPU: on emulated ones there is one algorithm and no time to compare.
  */
-#include "collectives/compute_measure.h"
-#include "cuda/buffers.h"
-#include "cuda/check.h"
+#include "collectives/compute/compute_measure.h"
+#include "cuda/data/buffers.h"
+#include "cuda/device/check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static const char *reason_to_skip(struct bb_device_info *device)
     return device->emulated ? "emulated GPUs have one algorithm and no time of their own" : NULL;
 }
 
-static int tflops_of(struct bb_bench_rig *rig, const struct bb_gemm_shape *s, int candidates, double *tflops)
+static int tflops_of(struct bb_compute_context *rig, const struct bb_gemm_shape *s, int candidates, double *tflops)
 {
     struct bb_computed c;
     int rc;
@@ -49,7 +49,7 @@ static int tflops_of(struct bb_bench_rig *rig, const struct bb_gemm_shape *s, in
     return rc;
 }
 
-static int compare(struct bb_bench_rig *rig, const struct bb_gemm_case *g, struct totals *t)
+static int compare(struct bb_compute_context *rig, const struct bb_gemm_case *g, struct totals *t)
 {
     double first, ours, best, ratio;
     int rc;
@@ -80,7 +80,7 @@ static size_t arena_bytes(bool quick)
     return most;
 }
 
-static int compare_all(struct bb_bench_rig *rig, bool quick, struct totals *totals)
+static int compare_all(struct bb_compute_context *rig, bool quick, struct totals *totals)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
     int rc = 0;
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 {
     const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     struct totals totals = {.worst = INFINITY};
-    struct bb_bench_rig rig = {0};
+    struct bb_compute_context rig = {0};
     struct bb_device_info device;
     struct bb_world world = {0};
     const char *skip = reason_to_skip(&device);
@@ -112,13 +112,13 @@ int main(int argc, char **argv)
     printf("# %s, %d SMs; median of %d samples of %d products\n", device.name, device.sm_count, REPEATS, ITERATIONS);
     TRY(bb_world_alone(&world, 300));
     TRY(bb_memory_fits(arena_bytes(quick), "give --quick"));
-    TRY(bb_bench_rig_init(&rig, &world, &device, arena_bytes(quick), ITERATIONS, REPEATS, WARMUP));
+    TRY(bb_compute_context_init(&rig, &world, &device, arena_bytes(quick), ITERATIONS, REPEATS, WARMUP));
     TRY(compare_all(&rig, quick, &totals));
     printf("# %d products, %d below %.0f %% of the best; worst %.3f, geometric mean %.3f\n", totals.products,
            totals.below, 100 * AIM, totals.worst, exp(totals.log_sum / totals.products));
     rc = totals.below ? -BB_EBELOW : 0;
 out:
-    bb_bench_rig_release(&rig);
+    bb_compute_context_release(&rig);
     rc = bb_world_release(&world, rc);
     return bb_exit_code(rc);
 }

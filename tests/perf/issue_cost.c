@@ -15,13 +15,13 @@
  *
  *   EMU_DATA=off mpirun -n 2 build/emulator/run build/tests/perf/issue_cost
  */
-#include "bootstrap/clock.h"
-#include "bootstrap/opts.h"
-#include "bootstrap/stats.h"
-#include "cuda/check.h"
-#include "cuda/device.h"
-#include "cuda/kernels.h"
-#include "proxies/issue.h"
+#include "bootstrap/base/clock.h"
+#include "bootstrap/base/stats.h"
+#include "bootstrap/cli/opts.h"
+#include "cuda/data/kernels.h"
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+#include "proxies/run/step_issue.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -65,8 +65,7 @@ struct subject {
     int (*bare)(const struct bare *);
 };
 
-/* ---- the programs --------------------------------------------------------------------------------------------------
- */
+/* ---- the programs ---- */
 
 static struct bb_op blank(const struct rig *rig, enum bb_op_kind kind, int comm, int stream)
 {
@@ -144,8 +143,7 @@ static int build_pipeline(struct rig *rig)
     return 0;
 }
 
-/* ---- the same calls in a plain loop --------------------------------------------------------------------------------
- */
+/* ---- the same calls in a plain loop ---- */
 
 static bool settled(ncclComm_t comm, ncclResult_t result)
 {
@@ -216,8 +214,7 @@ static const struct subject subjects[] = {
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
-/* ---- one step ------------------------------------------------------------------------------------------------------
- */
+/* ---- one step ---- */
 
 /* As the runner begins its steps: barrier, then an all-reduce of one element. */
 static int begin_together(struct bb_runner *r)
@@ -245,8 +242,8 @@ static struct bare bare_of(struct rig *rig, bool blocking)
                          .compute = r->streams[0],
                          .dp_stream = r->streams[rig->dp_stream],
                          .pp_stream = r->streams[rig->pp_stream],
-                         .from = bb_areas_at(r->areas, rig->from),
-                         .to = bb_areas_at(r->areas, rig->to),
+                         .from = bb_device_buffers_at(r->areas, rig->from),
+                         .to = bb_device_buffers_at(r->areas, rig->to),
                          .next = (rank + 1) % n,
                          .before = (rank + n - 1) % n};
 }
@@ -302,8 +299,7 @@ static int step(struct rig *rig, const struct subject *s, enum way way, bool blo
                         : runner_step(rig, s, way == TRACED, blocking, issue_us);
 }
 
-/* ---- rounds --------------------------------------------------------------------------------------------------------
- */
+/* ---- rounds ---- */
 
 /* *us: host time per operation, median of the round's steps, on the slowest rank. */
 static int measure(struct rig *rig, const struct subject *s, enum way way, bool blocking, double *us)
@@ -373,8 +369,7 @@ out:
     return rc;
 }
 
-/* ---- a subject's life ----------------------------------------------------------------------------------------------
- */
+/* ---- a subject's life ---- */
 
 static int make_polled(struct rig *rig)
 {
@@ -460,8 +455,7 @@ out:
     return release(rig, rc);
 }
 
-/* ---- start and end -------------------------------------------------------------------------------------------------
- */
+/* ---- start and end ---- */
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt own_options[] = {

@@ -5,7 +5,7 @@
 #ifndef BB_TESTS_MADE_H
 #define BB_TESTS_MADE_H
 
-#include "proxies/proxy.h"
+#include "proxies/registry/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

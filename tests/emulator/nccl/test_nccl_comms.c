@@ -360,7 +360,7 @@ static int simulate(struct rank *r)
     return 0;
 }
 
-/* ---- what is left behind ----------------------------------------------------------------------------------------- */
+/* ---- what is left behind ---- */
 
 static int regions_left(void)
 {

@@ -5,8 +5,8 @@
 #ifndef BB_TESTS_SPATIAL_LAYOUTS_H
 #define BB_TESTS_SPATIAL_LAYOUTS_H
 
-#include "proxies/check.h"
-#include "proxies/proxy.h"
+#include "proxies/registry/registry.h"
+#include "proxies/simulate/step_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,12 +1,12 @@
 /* test_gems.c - steps of `gems`: orders, gradients of pairs, makespans, and the form without all-reduce. */
 #include "layouts.h"
 
-#include "proxies/predict.h"
+#include "proxies/simulate/predict.h"
 
 static const size_t split[4] = {97184, 620416, 1675520, 7388682}; /* ResNet-110-v2 at 1024^2, S = 4 */
 static const size_t boundary[3] = {64UL << 20, 128UL << 18, 256UL << 16};
 
-/* ---- gradients and messages -------------------------------------------------------------------------------------- */
+/* ---- gradients and messages ---- */
 
 static void pairs_add_both_splits(void **state)
 {
@@ -95,7 +95,7 @@ static void hybrid_pairs_span_all_copies(void **state)
     bb_step_release(&step);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 /* The phase and receives, kernels and sends of a rank: F B G, < c >. */
 static void order_of(const struct bb_step *step, int rank, char *text)
@@ -141,7 +141,7 @@ static void passes_take_turns(void **state)
     bb_step_release(&step);
 }
 
-/* ---- makespan ---------------------------------------------------------------------------------------------------- */
+/* ---- makespan ---- */
 
 /* A cluster on which nothing but compute takes time. */
 static const struct bb_cluster free_network = {.name = "free",
@@ -200,7 +200,7 @@ static void makespans_are_those_of_the_formula(void **state)
             }
 }
 
-/* ---- without all-reduce ------------------------------------------------------------------------------------------ */
+/* ---- without all-reduce ---- */
 
 static void partners_trade_parameters_and_gradients(void **state)
 {
@@ -236,7 +236,7 @@ static void trades_stand_where_the_bubble_is(void **state)
     bb_step_release(&step);
 }
 
-/* ---- with tiles -------------------------------------------------------------------------------------------------- */
+/* ---- with tiles ---- */
 
 /* P = 4, S = 5: 8 ranks, tiles of one replica on 0 to 3, of the other on 7 to 4. */
 static void tiles_of_both_replicas(void **state)
@@ -285,7 +285,7 @@ static void layouts_that_cannot_be(void **state)
             fail_msg("row %zu is not refused", i);
 }
 
-/* ---- any layout -------------------------------------------------------------------------------------------------- */
+/* ---- any layout ---- */
 
 static unsigned random_below(unsigned *seed, unsigned n)
 {

@@ -5,7 +5,7 @@
 
 #define TILES(...) .tiles = {__VA_ARGS__}
 
-/* ---- ResNet-110-v2 at 1024^2, one sample, 2 splits, 4 tiles ------------------------------------------------------ */
+/* ---- ResNet-110-v2 at 1024^2, one sample, 2 splits, 4 tiles ---- */
 
 static void strips_of_a_resnet(void **state)
 {
@@ -44,7 +44,7 @@ static void squares_of_a_resnet(void **state)
     bb_step_release(&step);
 }
 
-/* ---- backward, fused, several micro-batches and replicas --------------------------------------------------------- */
+/* ---- backward, fused, several micro-batches and replicas ---- */
 
 static void exact_gradients_double_the_halos(void **state)
 {
@@ -144,7 +144,7 @@ static void everything_grows_with_batches_and_replicas(void **state)
     bb_step_release(&step);
 }
 
-/* ---- hand-over --------------------------------------------------------------------------------------------------- */
+/* ---- hand-over ---- */
 
 static void two_tensors_of_an_amoebanet(void **state)
 {
@@ -247,7 +247,7 @@ static void local_replicas_share_a_batch(void **state)
     bb_step_release(&step);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 /* One letter for each operation: kernels c, halos h (sent) and r, hand-over > and <, gradients G; upper half forward.
  */
@@ -322,7 +322,7 @@ static size_t moved(const struct bb_program *p, const char *name)
 
     for (size_t i = 0; i < p->n_ops; i++)
         for (int k = 0; p->ops[i].work && k < p->ops[i].work->n; k++) {
-            const struct bb_work_item *item = &p->ops[i].work->items[k];
+            const struct bb_kernel_list_item *item = &p->ops[i].work->items[k];
 
             if (item->is_pass && strcmp(item->name, name) == 0)
                 sum += item->pass.rows * bb_box_cells(&item->pass.box);
@@ -364,7 +364,7 @@ static void kernels_move_what_messages_do(void **state)
     }
 }
 
-/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+/* ---- what cannot be ---- */
 
 static void layouts_that_cannot_be(void **state)
 {
@@ -420,7 +420,7 @@ static void the_usual_layout_follows_from_the_ranks(void **state)
     assert_int_equal(try_layout(&step, "spatial", (struct bb_proxy_config){.ranks = 2}), -BB_EUSAGE);
 }
 
-/* ---- any layout -------------------------------------------------------------------------------------------------- */
+/* ---- any layout ---- */
 
 static unsigned random_below(unsigned *seed, unsigned n)
 {

@@ -1,9 +1,9 @@
 /* test_tiles.c - who lies next to whom, what goes which way, and how wide fused halos are. */
 #include "layouts.h"
 
-#include "proxies/spatial/cut.h"
+#include "proxies/spatial/split_layers.h"
 
-/* ---- neighbours -------------------------------------------------------------------------------------------------- */
+/* ---- neighbours ---- */
 
 /* {direction, tile}, ends with -1: the map of a grid of 2 x 2 as MPI4DL numbers it. */
 static const int two_by_two[4][4][2] = {{{5, 1}, {7, 2}, {8, 3}, {-1, -1}},
@@ -52,7 +52,7 @@ static void directions_mirror(void **state)
                 }
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 static size_t all_messages(const struct bb_halo *h, const struct bb_slices *s, int samples, size_t *elements)
 {
@@ -123,18 +123,18 @@ static void parts_that_cannot_be(void **state)
     assert_int_equal(bb_slices_make(&s, "spatial", NULL, 1), -BB_EUSAGE);
 }
 
-/* ---- segments ---------------------------------------------------------------------------------------------------- */
+/* ---- segments ---- */
 
 static void cut(struct bb_step *step, const struct bb_net *net, struct bb_proxy_config *c, int first, int n,
-                struct bb_cut *out)
+                struct bb_split_layers *out)
 {
-    const struct bb_cut_plan plan = {c, net, step};
+    const struct bb_split_input plan = {c, net, step};
 
     c->dtype = "float";
     c->compute = c->compute ? c->compute : "none";
     c->tflops = 100;
-    *out = (struct bb_cut){.first = first, .n = n, .tiled = true, .slices = {2, 2}, .samples = 1};
-    assert_int_equal(bb_cut_make(&plan, out), 0);
+    *out = (struct bb_split_layers){.first = first, .n = n, .tiled = true, .slices = {2, 2}, .samples = 1};
+    assert_int_equal(bb_split_layers_make(&plan, out), 0);
 }
 
 /* Blocks 0..11 have stride 1, block 12 stride 2, then 1 again: {first block, F, H}. */
@@ -151,7 +151,7 @@ static void fused_blocks_of_a_resnet(void **state)
                                   {11, 4, 2 * 1 + 4 * 3 - 1}};
     struct bb_net net;
     struct bb_step step = {0};
-    struct bb_cut got;
+    struct bb_split_layers got;
 
     (void)state;
     assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){0}, &net), 0);
@@ -166,7 +166,7 @@ static void fused_blocks_of_a_resnet(void **state)
         assert_int_equal(got.segments[0].halos[0].map.channels, net.layers[net.modules[1 + rows[i][0]].first].in);
         for (int s = 1; s < got.n_segments; s++)
             assert_int_equal(got.segments[s].n_halos, 0);
-        bb_cut_release(&got);
+        bb_split_layers_release(&got);
     }
     bb_net_release(&net);
     bb_step_release(&step);
@@ -179,7 +179,7 @@ static void fused_halos_cost_compute(void **state)
                            fused = {.tiles = {.halo_d2 = true, .fused_layers = 1}};
     struct bb_net net;
     struct bb_step step = {0};
-    struct bb_cut a, f;
+    struct bb_split_layers a, f;
 
     (void)state;
     assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){.image = 64}, &net), 0);
@@ -188,13 +188,13 @@ static void fused_halos_cost_compute(void **state)
     assert_true(a.flops[BB_FORWARD] == 2.0 * (9 * 64 * 16 + 9 * 16 * 16 + 16 * 64) * 32 * 32);
     assert_true(f.flops[BB_FORWARD] == 2.0 * (9 * 64 * 16 * 34 * 34 + (9 * 16 * 16 + 16 * 64) * 32 * 32));
     assert_true(a.flops[BB_BACKWARD] == 2 * a.flops[BB_FORWARD]);
-    bb_cut_release(&a);
-    bb_cut_release(&f);
+    bb_split_layers_release(&a);
+    bb_split_layers_release(&f);
     bb_net_release(&net);
     bb_step_release(&step);
 }
 
-static int halos_of(const struct bb_cut *c)
+static int halos_of(const struct bb_split_layers *c)
 {
     int n = 0;
 
@@ -211,13 +211,13 @@ static void fused_cells_of_an_amoebanet(void **state)
                            fused = {.tiles = {.halo_d2 = true, .fused_layers = 1}};
     struct bb_net net;
     struct bb_step step = {0};
-    struct bb_cut got;
+    struct bb_split_layers got;
 
     (void)state;
     assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_asked){0}, &net), 0);
     cut(&step, &net, &apart, 11, 1, &got);
     assert_int_equal(halos_of(&got), 7);
-    bb_cut_release(&got);
+    bb_split_layers_release(&got);
     cut(&step, &net, &fused, 11, 1, &got);
     assert_int_equal(got.n_segments, 2);
     assert_int_equal(got.segments[0].n_halos, 0);
@@ -227,10 +227,10 @@ static void fused_cells_of_an_amoebanet(void **state)
         assert_int_equal(got.segments[1].halos[h].map.side, 64);
         assert_int_equal(got.segments[1].halos[h].width[0], 3 - h);
     }
-    bb_cut_release(&got);
+    bb_split_layers_release(&got);
     cut(&step, &net, &fused, 9, 1, &got);
     assert_int_equal(halos_of(&got), 6);
-    bb_cut_release(&got);
+    bb_split_layers_release(&got);
     bb_net_release(&net);
     bb_step_release(&step);
 }
@@ -241,7 +241,7 @@ static void pieces_add_up(void **state)
     static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"};
     struct bb_net net;
     struct bb_step step = {0};
-    struct bb_cut got;
+    struct bb_split_layers got;
 
     (void)state;
     for (int m = 0; m < 3; m++) {
@@ -252,14 +252,14 @@ static void pieces_add_up(void **state)
         for (int s = 0; s < got.n_segments; s++) {
             const struct bb_segment *g = &got.segments[s];
 
-            for (int way = 0; way < BB_WAYS; way++) {
-                assert_true(!g->head.work[way] || bb_work_flops(g->head.work[way]) == g->head.flops[way]);
-                assert_true(!g->tail.work[way] || bb_work_flops(g->tail.work[way]) == g->tail.flops[way]);
+            for (int way = 0; way < BB_PASS_DIRECTIONS; way++) {
+                assert_true(!g->head.work[way] || bb_kernel_list_flops(g->head.work[way]) == g->head.flops[way]);
+                assert_true(!g->tail.work[way] || bb_kernel_list_flops(g->tail.work[way]) == g->tail.flops[way]);
             }
             assert_true(g->inner.flops[BB_FORWARD] + g->border.flops[BB_FORWARD] == g->head.flops[BB_FORWARD]);
             assert_true(g->n_halos == 0 || g->head.flops[BB_FORWARD] == 0 || g->border.flops[BB_FORWARD] > 0);
         }
-        bb_cut_release(&got);
+        bb_split_layers_release(&got);
         bb_net_release(&net);
     }
     bb_step_release(&step);

@@ -2,9 +2,9 @@
  * test_buckets.c - the rules of buckets beside lists worked out from them for published networks, beside cases made by
  * hand, and, over random tensors, beside what each rule says of any bucket.
  */
-#include "../made.h"
+#include "tests/proxies/made.h"
 
-#include "proxies/sync/network.h"
+#include "proxies/replicas/network.h"
 #include "proxies/sync/sync.h"
 
 #define MIB 1048576.0
@@ -16,7 +16,7 @@ static struct bb_buckets buckets_of(const char *model, const struct bb_bucket_ru
 {
     struct bb_network net;
     struct bb_sync_unit *units;
-    struct bb_arrival *arrivals;
+    struct bb_gradient_arrival *arrivals;
     struct bb_buckets made;
     int n;
 
@@ -82,10 +82,11 @@ static void published_networks_in_fusion_buffers(void **state)
     }
 }
 
-/* ---- made by hand ------------------------------------------------------------------------------------------------ */
+/* ---- made by hand ---- */
 
 /* Buckets of such tensors as text: "0 1:30 2:8". */
-static const char *text_of(const struct bb_bucket_rule *rule, const struct bb_arrival *arrivals, int n, size_t bytes)
+static const char *text_of(const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals, int n,
+                           size_t bytes)
 {
     static char text[256];
     struct bb_buckets made;
@@ -106,8 +107,8 @@ static const char *text_of(const struct bb_bucket_rule *rule, const struct bb_ar
 static void a_bucket_may_exceed_its_cap_by_its_last_tensor(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_DDP, .first_bytes = 40, .cap_bytes = 80};
-    const struct bb_arrival arrivals[] = {{.count = 9},   {.count = 1},  {.count = 1},
-                                          {.count = 500}, {.count = 20}, {.count = 3}};
+    const struct bb_gradient_arrival arrivals[] = {{.count = 9},   {.count = 1},  {.count = 1},
+                                                   {.count = 500}, {.count = 20}, {.count = 3}};
 
     (void)state;
     assert_string_equal(text_of(&rule, arrivals, 6, 4), "0 1:10 2 3:501 4:20 5:3");
@@ -116,7 +117,7 @@ static void a_bucket_may_exceed_its_cap_by_its_last_tensor(void **state)
 static void megatron_counts_parameters_and_pads(void **state)
 {
     struct bb_bucket_rule rule = {.kind = BB_BUCKETS_MEGATRON, .pad = 65536};
-    const struct bb_arrival arrivals[] = {{.count = 39999999}, {.count = 1}, {.count = 5}};
+    const struct bb_gradient_arrival arrivals[] = {{.count = 39999999}, {.count = 1}, {.count = 5}};
     struct bb_buckets made;
 
     (void)state;
@@ -130,7 +131,8 @@ static void megatron_counts_parameters_and_pads(void **state)
 static void deepspeed_never_exceeds_its_elements(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_DEEPSPEED, .elements = 10};
-    const struct bb_arrival arrivals[] = {{.count = 4}, {.count = 6}, {.count = 7}, {.count = 4}, {.count = 30}};
+    const struct bb_gradient_arrival arrivals[] = {
+        {.count = 4}, {.count = 6}, {.count = 7}, {.count = 4}, {.count = 30}};
 
     (void)state;
     assert_string_equal(text_of(&rule, arrivals, 5, 4), "0 1:10 2:7 3:4 4:30");
@@ -139,7 +141,8 @@ static void deepspeed_never_exceeds_its_elements(void **state)
 static void what_is_of_another_type_starts_a_bucket(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_SINGLE};
-    const struct bb_arrival arrivals[] = {{.count = 4}, {.count = 6}, {.count = 7, .type = 1}, {.count = 4, .type = 1}};
+    const struct bb_gradient_arrival arrivals[] = {
+        {.count = 4}, {.count = 6}, {.count = 7, .type = 1}, {.count = 4, .type = 1}};
 
     (void)state;
     assert_string_equal(text_of(&rule, arrivals, 4, 4), "0 1:10 2 3:11");
@@ -149,7 +152,7 @@ static void what_is_of_another_type_starts_a_bucket(void **state)
 static void fused_tensors_are_padded(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
-    const struct bb_arrival arrivals[] = {{.count = 5}, {.count = 3}, {.count = 5}};
+    const struct bb_gradient_arrival arrivals[] = {{.count = 5}, {.count = 3}, {.count = 5}};
 
     (void)state;
     assert_string_equal(text_of(&rule, arrivals, 3, 4), "0 1:12 2:5");
@@ -159,7 +162,7 @@ static void fused_tensors_are_padded(void **state)
 static void large_tensors_go_alone_and_a_threshold_of_one_fuses_nothing(void **state)
 {
     struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
-    const struct bb_arrival arrivals[] = {{.count = 4}, {.count = 1000}, {.count = 4}, {.count = 4}};
+    const struct bb_gradient_arrival arrivals[] = {{.count = 4}, {.count = 1000}, {.count = 4}, {.count = 4}};
 
     (void)state;
     assert_string_equal(text_of(&rule, arrivals, 4, 4), "0:4 1:1000 2 3:8");
@@ -171,8 +174,8 @@ static void large_tensors_go_alone_and_a_threshold_of_one_fuses_nothing(void **s
 static void fusion_looks_past_another_type(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
-    const struct bb_arrival near[] = {{.count = 4}, {.count = 4, .type = 1}, {.count = 4}};
-    const struct bb_arrival far[] = {{.count = 8}, {.count = 12, .type = 1}, {.count = 4}};
+    const struct bb_gradient_arrival near[] = {{.count = 4}, {.count = 4, .type = 1}, {.count = 4}};
+    const struct bb_gradient_arrival far[] = {{.count = 8}, {.count = 12, .type = 1}, {.count = 4}};
 
     (void)state;
     assert_string_equal(text_of(&rule, near, 3, 4), "0 2:8 1:4");
@@ -182,11 +185,11 @@ static void fusion_looks_past_another_type(void **state)
 static void a_cycle_fuses_what_became_ready_in_it(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 1e9, .cycle_us = 1000};
-    const struct bb_arrival arrivals[] = {{.count = 4, .ready_us = 10},
-                                          {.count = 4, .ready_us = 999},
-                                          {.count = 4, .ready_us = 1000},
-                                          {.count = 4, .ready_us = 5000},
-                                          {.count = 4, .ready_us = 5001}};
+    const struct bb_gradient_arrival arrivals[] = {{.count = 4, .ready_us = 10},
+                                                   {.count = 4, .ready_us = 999},
+                                                   {.count = 4, .ready_us = 1000},
+                                                   {.count = 4, .ready_us = 5000},
+                                                   {.count = 4, .ready_us = 5001}};
 
     (void)state;
     assert_string_equal(text_of(&rule, arrivals, 5, 4), "0 1:8 2:4 3 4:8");
@@ -198,7 +201,7 @@ static void no_tensors_make_no_buckets(void **state)
     assert_string_equal(text_of(&ddp, NULL, 0, 4), "");
 }
 
-/* ---- of any bucket ----------------------------------------------------------------------------------------------- */
+/* ---- of any bucket ---- */
 
 static uint32_t dice;
 
@@ -211,7 +214,7 @@ static size_t roll(size_t n)
 /* DDP: each bucket but the last has reached its limit, and had not before its last tensor; in order, none lost. */
 static void random_tensors_obey_the_rule(void **state)
 {
-    struct bb_arrival arrivals[200];
+    struct bb_gradient_arrival arrivals[200];
 
     (void)state;
     dice = 7;
@@ -223,7 +226,7 @@ static void random_tensors_obey_the_rule(void **state)
         struct bb_buckets made;
 
         for (int i = 0; i < n; i++)
-            arrivals[i] = (struct bb_arrival){.count = 1 + roll(3000)};
+            arrivals[i] = (struct bb_gradient_arrival){.count = 1 + roll(3000)};
         assert_int_equal(bb_buckets_make(&made, &rule, arrivals, n, 4, 1), 0);
         for (int b = 0; b < made.n; b++) {
             double limit = b ? rule.cap_bytes : rule.first_bytes, bytes = 0, before = 0;

@@ -5,11 +5,11 @@
  */
 #include "../transformer/lines.h"
 
-#include "proxies/check.h"
+#include "proxies/plan/traffic.h"
+#include "proxies/simulate/step_check.h"
 #include "proxies/sync/sync.h"
-#include "proxies/traffic.h"
 
-/* ---- three layers, by hand --------------------------------------------------------------------------------------- */
+/* ---- three layers, by hand ---- */
 
 #define LAYERS 3
 static const struct bb_tensor tensors[LAYERS][2] = {{{"a", 6}, {"b", 2}}, {{"a", 8}, {"b", 4}}, {{"a", 16}, {"b", 4}}};
@@ -17,7 +17,7 @@ static const struct bb_tensor tensors[LAYERS][2] = {{{"a", 6}, {"b", 2}}, {{"a",
 /* A step of `ranks` ranks that computes three layers, `micro_batches` times, and keeps them together. */
 struct hand {
     struct bb_step step;
-    struct bb_sync_policy policy;
+    struct bb_dp_config policy;
     int ranks, gpus_per_node, micro_batches;
     bool last_local, upwards; /* upwards: gradients come in the wrong order */
 };
@@ -25,10 +25,10 @@ struct hand {
 static void hand_init(struct hand *h, enum bb_sync_kind kind, int ranks)
 {
     *h = (struct hand){.ranks = ranks, .gpus_per_node = 2, .micro_batches = 1};
-    h->policy = (struct bb_sync_policy){.kind = kind,
-                                        .rule = {.kind = BB_BUCKETS_DDP, .first_bytes = 40, .cap_bytes = 96},
-                                        .params = BB_FLOAT,
-                                        .grads = BB_FLOAT};
+    h->policy = (struct bb_dp_config){.kind = kind,
+                                      .rule = {.kind = BB_BUCKETS_DDP, .first_bytes = 40, .cap_bytes = 96},
+                                      .params = BB_FLOAT,
+                                      .grads = BB_FLOAT};
 }
 
 static void hand_layer(struct bb_script *s, struct bb_sync *sync, int unit, bool forward, bool last)
@@ -447,7 +447,7 @@ static void freed_buckets_need_less_memory(void **state)
     assert_int_equal(freed, 4 * 3 * 16 + 4 * 20); /* a layer fills two buckets of at most 16, a third is emptied */
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ---- */
 
 /* What a rank sends at least on the groups whose names begin so. */
 static double wire(const struct bb_step *step, int rank, const char *group)
@@ -542,7 +542,7 @@ static void formulas_of_the_kinds(void **state)
     line_sends("data_parallel --bucket-mb 3 --first-bucket-mb 0.5", 8, 0, "dp", 2 * r * p * 4);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---- */
 
 /* Bytes per parameter over d replicas: PyTorch DDP with SGD and momentum in float 12; ZeRO's table for 16-bit Adam 16,
  * 4 + 12/d, 2 + 14/d, 16/d; Megatron-LM's distributed optimizer 6 + 12/d, 4 + 16/d and, in float, 8 + 8/d. */
@@ -568,7 +568,7 @@ static void memory_by_formula(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const struct bb_sync_policy p = {
+        const struct bb_dp_config p = {
             .kind = rows[i].kind, .params = rows[i].params, .grads = rows[i].grads, .optimizer = rows[i].optimizer};
         double bytes[BB_USES] = {0};
 
@@ -578,7 +578,7 @@ static void memory_by_formula(void **state)
     }
 }
 
-/* ---- what cannot be ---------------------------------------------------------------------------------------------- */
+/* ---- what cannot be ---- */
 
 static void impossible_is_refused(void **state)
 {
@@ -622,7 +622,7 @@ static void impossible_is_refused(void **state)
     bb_err_mute(false);
 }
 
-/* ---- whatever is asked ------------------------------------------------------------------------------------------- */
+/* ---- whatever is asked ---- */
 
 static uint32_t dice;
 

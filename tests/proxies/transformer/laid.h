@@ -5,12 +5,12 @@
 #ifndef BB_TESTS_LAID_H
 #define BB_TESTS_LAID_H
 
-#include "../made.h"
+#include "tests/proxies/made.h"
 
-#include "proxies/check.h"
-#include "proxies/transformer/arch.h"
-#include "proxies/transformer/grid.h"
-#include "proxies/transformer/layer.h"
+#include "proxies/simulate/step_check.h"
+#include "proxies/transformer/arch/arch.h"
+#include "proxies/transformer/grid/grid.h"
+#include "proxies/transformer/layer/layer.h"
 
 struct laid {
     struct bb_arch arch;

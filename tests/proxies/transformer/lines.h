@@ -2,7 +2,12 @@
 #ifndef BB_TESTS_LINES_H
 #define BB_TESTS_LINES_H
 
-#include "../made.h"
+#include "proxies/registry/registry.h"
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
+#include "tests/proxies/made.h"
 
 #define LINES_WORDS 64
 

@@ -3,14 +3,14 @@
  * worked out for published models. Wire bytes are the least that one rank sends: of a group of n ranks 2 (n-1)/n of the
  * payload for an all_reduce, (n-1)/n for all_gather, reduce_scatter and alltoall, the payload of each message sent.
  */
-#include "lines.h"
+#include "tests/proxies/transformer/lines.h"
 
-#include "proxies/traffic.h"
-#include "proxies/transformer/arch.h"
+#include "proxies/plan/traffic.h"
+#include "proxies/transformer/arch/arch.h"
 
 #include <math.h>
 
-/* ---- counting ---------------------------------------------------------------------------------------------------- */
+/* ---- counting ---- */
 
 static double factor(const struct bb_traffic_row *row)
 {
@@ -71,7 +71,7 @@ static double r(int n)
 #define ANY        (-1)
 #define SAME(a, b) assert_float_equal(a, b, 0.5)
 
-/* ---- numbers worked out for published models --------------------------------------------------------------------- */
+/* ---- numbers worked out for published models ---- */
 
 /* GPT-3 175B, tp 8, one layer and micro-batch: 8 R S and, with sequence parallelism, 10 R S of S = 50331648 bytes. */
 static void gpt3_layer_over_8(void **state)
@@ -172,7 +172,7 @@ static void deepseek_in_sixteen_stages(void **state)
     bb_step_release(&step);
 }
 
-/* ---- closed formulas --------------------------------------------------------------------------------------------- */
+/* ---- closed formulas ---- */
 
 struct shape {
     int t, c, p, d, m, b, layers, v;

@@ -2,10 +2,10 @@
  * test_layouts.c - transformers in random layouts: whatever the builder makes of a command line passes every check, and
  * what it refuses it refuses as bad usage, with a word of what would be near.
  */
-#include "lines.h"
+#include "tests/proxies/transformer/lines.h"
 
-#include "proxies/check.h"
-#include "proxies/traffic.h"
+#include "proxies/plan/traffic.h"
+#include "proxies/simulate/step_check.h"
 
 #define LAYOUTS 1000
 

@@ -15,7 +15,7 @@ struct held {
     struct bb_arch arch;
     struct bb_grid grid;
     struct bb_schedule schedule;
-    struct bb_sync_policy policy;
+    struct bb_dp_config policy;
     struct bb_sync_comms dense, expert;
     struct bb_memory memory;
 };
@@ -27,7 +27,7 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
     h->grid.experts = h->arch.experts > 0;
     assert_int_equal(bb_grid_settle(&h->grid, grid.ranks, NULL, NULL, "test"), 0);
     h->schedule = (struct bb_schedule){BB_1F1B, h->grid.pp, micro_batches, 1, h->grid.pp};
-    h->policy = (struct bb_sync_policy){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_SYNC_ADAM};
+    h->policy = (struct bb_dp_config){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_SYNC_ADAM};
     h->dense = h->expert = (struct bb_sync_comms){.n = h->grid.dp * h->grid.cp, .n_replicas = 1};
     h->expert.n = h->grid.edp;
     h->memory = (struct bb_memory){.arch = &h->arch,
@@ -42,8 +42,7 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
                                    .dtype = BB_BFLOAT16};
 }
 
-/* ---- activations ---------------------------------------------------------------------------------------------------
- */
+/* ---- activations ---- */
 
 #define SBH 25165824.0 /* 2048 tokens of 12288 */
 
@@ -145,8 +144,7 @@ static void the_head_has_logits(void **state)
     assert_true(bb_memory_head(&h.memory) == 4.0 * 4096 * 4096 * (1 + 32000 / 4096.0) / 4);
 }
 
-/* ---- model states --------------------------------------------------------------------------------------------------
- */
+/* ---- model states ---- */
 
 static void states_are(struct held *h, enum bb_sync_kind kind, double params, double grads, double optimizer)
 {
@@ -211,8 +209,7 @@ static void stages_hold_the_model(void **state)
         }
 }
 
-/* ---- communication buffers -----------------------------------------------------------------------------------------
- */
+/* ---- communication buffers ---- */
 
 static double communication(const struct held *h, int stage)
 {

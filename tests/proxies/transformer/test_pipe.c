@@ -2,10 +2,10 @@
  * test_pipe.c - schedules with their messages, as steps of pipelines alone: every one matches, ends, and ends with all
  * streams in one queue; predicted without communication times, the step is as long as the formulas say.
  */
-#include "../made.h"
+#include "tests/proxies/made.h"
 
-#include "proxies/check.h"
-#include "proxies/predict.h"
+#include "proxies/simulate/predict.h"
+#include "proxies/simulate/step_check.h"
 #include "proxies/transformer/pipe.h"
 
 static const struct bb_cluster instant = {
@@ -27,11 +27,11 @@ static void write_stage(struct bb_step *step, const struct bb_schedule *s, int s
     bb_script_init(&script, &step->roles[stage].program, &config);
     assert_int_equal(bb_pipe_open(&pipe, s, &script, &step->layout, comms, stage, 16), 0);
     for (int t = 0; t < pipe.n_turns; t++) {
-        const struct bb_turn *turn = &pipe.turns[t];
+        const struct bb_slot *turn = &pipe.turns[t];
 
         script.micro_batch = turn->micro_batch;
         script.layer = turn->chunk;
-        if (turn->kind == BB_TURN_WEIGHTS) {
+        if (turn->kind == BB_SLOT_WEIGHTS) {
             bb_script_compute(&script, names[2], times->us[2], 0, BB_NONE, BB_NONE);
         } else {
             int in = bb_pipe_input(&pipe, t), out = bb_pipe_output(&pipe, t);

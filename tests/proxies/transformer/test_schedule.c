@@ -17,11 +17,11 @@
 /* "F0 B0", with more chunks than one "F0.1". */
 static void write_order(const struct bb_schedule *s, int stage, char *text, size_t room)
 {
-    struct bb_turn turns[MOST_TURNS];
+    struct bb_slot turns[MOST_TURNS];
     size_t n = 0;
 
     bb_schedule_make(s, stage, turns);
-    for (int t = 0; t < bb_schedule_turns(s); t++) {
+    for (int t = 0; t < bb_schedule_slots(s); t++) {
         n += (size_t)snprintf(text + n, room - n, "%s%c%d", t ? " " : "", "FBW"[turns[t].kind], turns[t].micro_batch);
         if (s->chunks > 1)
             n += (size_t)snprintf(text + n, room - n, ".%d", turns[t].chunk);
@@ -71,7 +71,7 @@ static void test_orders(void **state)
     }
 }
 
-/* ---- the simulation ---------------------------------------------------------------------------------------------- */
+/* ---- the simulation ---- */
 
 #define MOST_STAGES 8
 #define MOST_PARTS  32
@@ -81,26 +81,26 @@ struct simulation {
     const struct bb_schedule *s;
     double forward, backward, weights;       /* of one chunk and micro-batch */
     double ended[2][MOST_PARTS][MOST_MICRO]; /* F, B of each part of the model; below 0: not yet */
-    struct bb_turn turns[MOST_STAGES][MOST_TURNS];
+    struct bb_slot turns[MOST_STAGES][MOST_TURNS];
     int at[MOST_STAGES], live[MOST_STAGES], most_live[MOST_STAGES];
     double free[MOST_STAGES];
 };
 
 /* When what the turn works on is there; below 0: not yet. */
-static double ready(const struct simulation *m, int stage, const struct bb_turn *t)
+static double ready(const struct simulation *m, int stage, const struct bb_slot *t)
 {
     int part = t->chunk * m->s->stages + stage, parts = m->s->stages * m->s->chunks;
 
-    if (t->kind == BB_TURN_FORWARD)
+    if (t->kind == BB_SLOT_FORWARD)
         return part == 0 ? 0 : m->ended[0][part - 1][t->micro_batch];
-    if (t->kind == BB_TURN_WEIGHTS)
+    if (t->kind == BB_SLOT_WEIGHTS)
         return m->ended[1][part][t->micro_batch];
     return part == parts - 1 ? m->ended[0][part][t->micro_batch] : m->ended[1][part + 1][t->micro_batch];
 }
 
 static bool try_turn(struct simulation *m, int stage)
 {
-    const struct bb_turn *t = &m->turns[stage][m->at[stage]];
+    const struct bb_slot *t = &m->turns[stage][m->at[stage]];
     const double takes[] = {m->forward, m->backward, m->weights};
     double begins = ready(m, stage, t);
 
@@ -108,9 +108,9 @@ static bool try_turn(struct simulation *m, int stage)
         return false;
     begins = begins > m->free[stage] ? begins : m->free[stage];
     m->free[stage] = begins + takes[t->kind];
-    if (t->kind != BB_TURN_WEIGHTS)
+    if (t->kind != BB_SLOT_WEIGHTS)
         m->ended[t->kind][t->chunk * m->s->stages + stage][t->micro_batch] = m->free[stage];
-    m->live[stage] += (t->kind == BB_TURN_FORWARD) - (t->kind == BB_TURN_BACKWARD);
+    m->live[stage] += (t->kind == BB_SLOT_FORWARD) - (t->kind == BB_SLOT_BACKWARD);
     if (m->live[stage] > m->most_live[stage])
         m->most_live[stage] = m->live[stage];
     m->at[stage]++;
@@ -120,7 +120,7 @@ static bool try_turn(struct simulation *m, int stage)
 /* The time of the whole step; below 0 when it does not end. */
 static double simulate(struct simulation *m)
 {
-    int n = bb_schedule_turns(m->s), left = n * m->s->stages;
+    int n = bb_schedule_slots(m->s), left = n * m->s->stages;
     double last = 0;
 
     assert_true(n <= MOST_TURNS && m->s->stages * m->s->chunks <= MOST_PARTS && m->s->micro_batches <= MOST_MICRO);

@@ -1,0 +1,82 @@
+/*
+ * err.c - one line per error on stderr, with the speaker in front. Lines are written with one write, so that the lines
+ * of many ranks do not mix.
+ */
+#include "bootstrap/base/err.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute` the only process-wide state
+ * of busbar. */
+static char speaker[128], context[1024];
+static int mute;
+
+void bb_err_identify(int rank, const char *host, int gpu)
+{
+    if (rank < 0)
+        speaker[0] = '\0';
+    else if (gpu < 0)
+        snprintf(speaker, sizeof(speaker), "rank %d (%s): ", rank, host);
+    else
+        snprintf(speaker, sizeof(speaker), "rank %d (%s, GPU %d): ", rank, host, gpu);
+}
+
+void bb_err_context(const char *text)
+{
+    snprintf(context, sizeof(context), "%s", text ? text : "");
+}
+
+void bb_err_mute(int on)
+{
+    mute = on;
+}
+
+int bb_err_is_mute(void)
+{
+    return mute;
+}
+
+__attribute__((format(printf, 2, 0))) static void say(const char *kind, const char *fmt, va_list args)
+{
+    char line[2048];
+    int used = snprintf(line, sizeof(line), "busbar: %s%s%s", speaker, kind, context);
+    int room = (int)sizeof(line) - used - 1;
+    int text = vsnprintf(line + used, (size_t)room, fmt, args);
+
+    if (mute)
+        return;
+    used += text < room ? text : room - 1;
+    for (int i = 0; i < used; i++) /* what a file or a word brought along neither breaks the line nor colours it */
+        if (iscntrl((unsigned char)line[i]))
+            line[i] = ' ';
+    line[used++] = '\n';
+    if (write(STDERR_FILENO, line, (size_t)used) < 0)
+        return; /* nobody is left to tell */
+}
+
+int bb_err(enum bb_error code, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    say("", fmt, args);
+    va_end(args);
+    return -(int)code;
+}
+
+void bb_warn(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    say("warning: ", fmt, args);
+    va_end(args);
+}
+
+int bb_exit_code(int rc)
+{
+    return rc < 0 ? -rc : 0;
+}

@@ -1,0 +1,92 @@
+/* stats.c - order statistics of timed samples. */
+#include "bootstrap/base/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { P99_SAMPLES = 100 };
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The ceil(percent/100 n)-th smallest; whole numbers, since 0.9 * 10 is not 9 in binary. */
+static double nearest_rank(const double *sorted, size_t n, size_t percent)
+{
+    return sorted[(percent * n + 99) / 100 - 1];
+}
+
+static double median(const double *sorted, size_t n)
+{
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+}
+
+static double mean(const double *samples, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += samples[i];
+    return sum / (double)n;
+}
+
+/* P(X = i) for X ~ Binomial(n, 1/2), through logarithms: 2^-n is 0 in double from n = 1075 on. */
+static double coin(size_t n, size_t i)
+{
+    int sign;
+    double ways =
+        lgamma_r((double)n + 1, &sign) - lgamma_r((double)i + 1, &sign) - lgamma_r((double)(n - i) + 1, &sign);
+
+    return exp(ways - (double)n * M_LN2);
+}
+
+size_t bb_stats_ci_rank(size_t n)
+{
+    double tail = 0;
+    double start = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below: nothing is lost */
+    size_t i = start > 0 ? (size_t)start : 0;
+
+    for (;; i++) {
+        tail += coin(n, i);
+        if (tail > 0.025)
+            return i; /* P(X < i) was still small enough */
+    }
+}
+
+static void set_interval(const double *sorted, struct bb_stats *stats)
+{
+    size_t k = bb_stats_ci_rank(stats->n);
+
+    if (k == 0)
+        return;
+    stats->ci95[0] = sorted[k - 1];
+    stats->ci95[1] = sorted[stats->n - k];
+}
+
+int bb_stats_of(const double *samples, size_t n, struct bb_stats *stats)
+{
+    double *sorted;
+
+    *stats = (struct bb_stats){n, NAN, NAN, NAN, NAN, NAN, NAN, {NAN, NAN}};
+    if (n == 0)
+        return 0;
+    sorted = malloc(n * sizeof(*sorted));
+    if (!sorted)
+        return bb_err(BB_EFAIL, "no memory for the statistics of %zu samples", n);
+    memcpy(sorted, samples, n * sizeof(*sorted));
+    qsort(sorted, n, sizeof(*sorted), ascending);
+    stats->min = sorted[0];
+    stats->max = sorted[n - 1];
+    stats->mean = mean(sorted, n);
+    stats->p50 = median(sorted, n);
+    stats->p90 = nearest_rank(sorted, n, 90);
+    if (n >= P99_SAMPLES)
+        stats->p99 = nearest_rank(sorted, n, 99);
+    set_interval(sorted, stats);
+    free(sorted);
+    return 0;
+}

@@ -1,0 +1,165 @@
+/* units.c - text to numbers and back. Every parser reads all of the text or refuses it. */
+#include "bootstrap/base/units.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Length of "12", "12.5", ".5" or "12." at text; 0 when there is no digit. *point tells whether there is a point. */
+static size_t decimal_length(const char *text, bool *point)
+{
+    size_t whole = strspn(text, "0123456789"), fraction = 0;
+
+    *point = text[whole] == '.';
+    if (*point)
+        fraction = strspn(text + whole + 1, "0123456789");
+    return whole + fraction ? whole + fraction + *point : 0;
+}
+
+/* Power of two of a unit's letter; -1 when it is none. */
+static int unit_shift(char letter)
+{
+    static const char letters[] = "KMGT";
+    const char *at = letter ? strchr(letters, toupper((unsigned char)letter)) : NULL;
+
+    return at ? 10 * (int)(at - letters + 1) : -1;
+}
+
+int bb_parse_bytes(const char *text, size_t *bytes)
+{
+    bool point;
+    size_t used = decimal_length(text, &point);
+    int shift = text[used] ? unit_shift(text[used]) : 0;
+    long double number, value;
+
+    if (!used || shift < 0 || (shift > 0 && text[used + 1]) || (point && shift == 0))
+        return -BB_EUSAGE;
+    number = strtold(text, NULL); /* 64 bits of mantissa: every whole number below 2^63 is exact */
+    value = ldexpl(number, shift);
+    if (!(value < 0x1p63L) || (number > 0 && value < 1))
+        return -BB_EUSAGE;
+    *bytes = (size_t)value;
+    return 0;
+}
+
+int bb_parse_int(const char *text, int min, int max, int *value)
+{
+    size_t sign = *text == '-';
+    long long v;
+
+    if (!text[sign] || text[sign + strspn(text + sign, "0123456789")])
+        return -BB_EUSAGE;
+    errno = 0;
+    v = strtoll(text, NULL, 10);
+    if (errno || v < min || v > max)
+        return -BB_EUSAGE;
+    *value = (int)v;
+    return 0;
+}
+
+int bb_parse_double(const char *text, double *value)
+{
+    bool point;
+    size_t sign = *text == '-', used = decimal_length(text + sign, &point);
+    const char *rest = text + sign + used;
+    double v;
+
+    if (used && (*rest == 'e' || *rest == 'E')) {
+        size_t exponent_sign = rest[1] == '-' || rest[1] == '+';
+        size_t digits = strspn(rest + 1 + exponent_sign, "0123456789");
+
+        rest = digits ? rest + 1 + exponent_sign + digits : rest;
+    }
+    if (!used || *rest)
+        return -BB_EUSAGE;
+    v = strtod(text, NULL);
+    if (!isfinite(v))
+        return -BB_EUSAGE;
+    *value = v;
+    return 0;
+}
+
+const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    size_t u = 0;
+
+    while (value >= 1023.95 && u + 1 < sizeof(units) / sizeof(*units)) {
+        value /= 1024;
+        u++;
+    }
+    value = round(value * 10) / 10;
+    snprintf(buf, BB_BYTES_TEXT, "%.*f %s", value == floor(value) ? 0 : 1, value, units[u]);
+    return buf;
+}
+
+enum { NEAREST_MAX = 63 }; /* longer words are not compared */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static bool same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* Edits from a to b: insert, delete, replace, swap neighbours (optimal string alignment), case aside. */
+static int edits(const char *a, const char *b)
+{
+    int rows[3][NEAREST_MAX + 1];
+    int na = (int)strlen(a), nb = (int)strlen(b);
+
+    for (int j = 0; j <= nb; j++)
+        rows[0][j] = j;
+    for (int i = 1; i <= na; i++) {
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+
+        row[0] = i;
+        for (int j = 1; j <= nb; j++) {
+            row[j] = least(least(row[j - 1], above[j]) + 1, above[j - 1] + !same(a[i - 1], b[j - 1]));
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
+                row[j] = least(row[j], above2[j - 2] + 1);
+        }
+    }
+    return rows[na % 3][nb];
+}
+
+/* How far `word` is from `known`: 0 the same, more is farther. The beginning of a known word is one edit away. */
+static int distance(const char *word, const char *known)
+{
+    size_t length = strlen(word);
+
+    if (length > NEAREST_MAX || strlen(known) > NEAREST_MAX)
+        return INT_MAX;
+    if (length >= 2 && strncasecmp(word, known, length) == 0 && known[length])
+        return 1;
+    return edits(word, known);
+}
+
+const char *bb_nearest(const char *word, const char *const *words, size_t n)
+{
+    int limit = least(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
+    int best = limit + 1;
+    const char *nearest = NULL;
+
+    if (strlen(word) < 2)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        int d = distance(word, words[i]);
+
+        if (d < best) {
+            best = d;
+            nearest = words[i];
+        }
+    }
+    return nearest;
+}

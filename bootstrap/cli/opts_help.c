@@ -1,0 +1,87 @@
+/*
+ * opts_help.c - the help text from the option tables. argp's own printer breaks lines by ARGP_HELP_FMT and sorts by
+ * letter; this one keeps the table's order and says the defaults.
+ */
+#include "bootstrap/cli/opts.h"
+
+#include <string.h>
+
+enum { TEXT_COLUMN = 30, WIDTH = 100 };
+
+/* Prints text from column `at` on, broken between words at WIDTH; later lines start at TEXT_COLUMN. */
+static void print_wrapped(const char *text, int at, FILE *out)
+{
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+
+        if (at > TEXT_COLUMN && at + 1 + length > WIDTH) {
+            fprintf(out, "\n%*s", TEXT_COLUMN, "");
+            at = TEXT_COLUMN;
+        } else if (at > TEXT_COLUMN) {
+            fputc(' ', out);
+            at++;
+        }
+        fwrite(text, 1, (size_t)length, out);
+        at += length;
+        text += length + (text[length] == ' ');
+    }
+    fputc('\n', out);
+}
+
+static size_t add(char *text, size_t used, size_t size, const char *piece, const char *value)
+{
+    int n = snprintf(text + used, size - used, "%s%s", piece, value);
+
+    return used + (size_t)n < size ? used + (size_t)n : size - 1;
+}
+
+/* "first size (default 32M)", with the valid words of a WORD. */
+static void describe(const struct bb_opt *opt, char *text, size_t size)
+{
+    size_t used = add(text, 0, size, opt->help ? opt->help : "", "");
+    const char *word;
+
+    if (opt->kind == BB_OPT_WORD) {
+        used = add(text, used, size, ":", "");
+        for (size_t i = 0; (word = opt->word_at ? opt->word_at(i) : opt->words[i]); i++)
+            used = add(text, used, size, " ", word);
+    }
+    if (opt->def) {
+        used = add(text, used, size, " (default ", opt->def);
+        add(text, used, size, ")", "");
+    }
+}
+
+static void print_option(const struct bb_opt *opt, FILE *out)
+{
+    char text[2048], letter[8] = "    ";
+    const char *arg = opt->kind == BB_OPT_FLAG ? NULL : opt->arg ? opt->arg : "VALUE";
+    int at;
+
+    if (opt->letter)
+        snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
+    at = fprintf(out, "  %s--%s%s%s", letter, opt->name, arg ? "=" : "", arg ? arg : "");
+    describe(opt, text, sizeof(text));
+    if (at + 2 > TEXT_COLUMN)
+        fprintf(out, "\n%*s", TEXT_COLUMN, "");
+    else
+        fprintf(out, "%*s", TEXT_COLUMN - at, "");
+    print_wrapped(text, TEXT_COLUMN, out);
+}
+
+void bb_opts_help(const struct bb_opts *set, FILE *out)
+{
+    static const struct bb_opt help = {.letter = 'h', .name = "help", .kind = BB_OPT_FLAG, .help = "this text"};
+
+    fprintf(out, "Usage: %s\n", set->usage);
+    if (set->doc)
+        fprintf(out, "\n%s\n", set->doc);
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++) {
+        fprintf(out, "\n%s:\n", t->title ? t->title : "Options");
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            print_option(o, out);
+    }
+    print_option(&help, out);
+    if (set->after)
+        fprintf(out, "\n%s\n", set->after);
+}

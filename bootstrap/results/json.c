@@ -1,0 +1,102 @@
+/* json.c - numbers, statistics, options and environment as the results write them. */
+#include "bootstrap/results/results.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+json_t *bb_json_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *bb_json_stats(const struct bb_stats *s)
+{
+    json_t *interval = isnan(s->ci95[0]) ? json_null() : json_pack("[f, f]", s->ci95[0], s->ci95[1]);
+
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "min", bb_json_real(s->min), "p50", bb_json_real(s->p50),
+                     "p90", bb_json_real(s->p90), "p99", bb_json_real(s->p99), "max", bb_json_real(s->max), "mean",
+                     bb_json_real(s->mean), "ci95", interval);
+}
+
+static json_t *option_value(enum bb_opt_kind kind, const void *field)
+{
+    const char *text;
+
+    switch (kind) {
+    case BB_OPT_FLAG:
+        return json_boolean(*(const bool *)field);
+    case BB_OPT_INT:
+        return json_integer(*(const int *)field);
+    case BB_OPT_SIZE:
+        return json_integer((json_int_t) * (const size_t *)field);
+    case BB_OPT_DOUBLE:
+        return bb_json_real(*(const double *)field);
+    case BB_OPT_WORD:
+    case BB_OPT_STRING:
+        text = *(const char *const *)field;
+        return text ? json_string(text) : json_null();
+    }
+    return json_null();
+}
+
+static void add_option(void *arg, const struct bb_opt *opt, const void *field)
+{
+    char key[64];
+    size_t i;
+
+    for (i = 0; opt->name[i] && i < sizeof(key) - 1; i++)
+        key[i] = opt->name[i] == '-' ? '_' : opt->name[i];
+    key[i] = '\0';
+    json_object_set_new(arg, key, option_value(opt->kind, field));
+}
+
+json_t *bb_json_options(const struct bb_opts *set, const void *cfg)
+{
+    json_t *options = json_object();
+
+    bb_opts_each(set, cfg, add_option, options);
+    return options;
+}
+
+/* Names, and beginnings of names that end in '_'. Everything else (tokens, paths, home) stays out of result files. */
+static bool allowed(const char *variable, size_t length)
+{
+    static const char *const list[] = {"NCCL_",
+                                       "CUDA_",
+                                       "BUSBAR_",
+                                       "EMU_",
+                                       "OMPI_COMM_WORLD_SIZE",
+                                       "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                       "PMI_SIZE",
+                                       "SLURM_JOB_ID",
+                                       "SLURM_NNODES",
+                                       "SLURM_NTASKS",
+                                       "SLURM_STEP_ID",
+                                       "SLURM_NTASKS_PER_NODE",
+                                       "SLURM_GPUS_PER_NODE"};
+
+    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
+        size_t n = strlen(list[i]);
+
+        if (strncmp(variable, list[i], n) == 0 && (list[i][n - 1] == '_' || n == length))
+            return true;
+    }
+    return false;
+}
+
+json_t *bb_json_environment(void)
+{
+    json_t *environment = json_object();
+
+    for (char **v = environ; *v; v++) {
+        const char *equals = strchr(*v, '=');
+        char name[128];
+
+        if (!equals || (size_t)(equals - *v) >= sizeof(name) || !allowed(*v, (size_t)(equals - *v)))
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - *v), *v);
+        json_object_set_new(environment, name, json_string(equals + 1));
+    }
+    return environment;
+}

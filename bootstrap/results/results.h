@@ -1,0 +1,85 @@
+/*
+ * results.h - the JSON of a run (design: schemas busbar.bench/1, busbar.proxy/1, busbar.plan/1). Typed values, units in
+ * the names, null for not applicable.
+ *
+ * The file is valid at any moment: it is written to FILE.tmp and renamed. Rows are saved as they come: a row is written
+ * when it arrives if the last write is at least 20 times its own duration ago (so that writing takes at most 5 % of the
+ * time), otherwise by a thread of the results within 100 ms. A killed run leaves its rows and the status "running"; one
+ * that ends early, but by itself, leaves its status. "-", a pipe or a device is written once, at the end.
+ *
+ * Only rank 0 holds anything; on other ranks, and without a file, all calls succeed and do nothing but release what
+ * they are given, so callers need no branches. json_t arguments are taken over (also on failure).
+ */
+#ifndef BB_BOOTSTRAP_RESULTS_RESULTS_H
+#define BB_BOOTSTRAP_RESULTS_RESULTS_H
+
+#include "bootstrap/base/stats.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/world/world.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* One GPU as the results name it; plain data, so that it can be gathered with bb_world_allgather. */
+struct bb_results_device {
+    int rank;
+    char host[BB_HOST_TEXT], name[96], uuid[48], pci[24];
+};
+
+struct bb_results_head {
+    const char *schema; /* "busbar.bench/1"                                        */
+    const char *path;   /* NULL: no results wanted; "-": to `out`                  */
+    FILE *out;          /* stdout of the program                                   */
+    int argc;           /* the command as it was typed                             */
+    char **argv;
+    int nccl_header, nccl_runtime;           /* codes as 22809; 0: null                         */
+    int cuda_runtime, cuda_driver;           /* codes as 13000; 0: null                         */
+    const struct bb_results_device *devices; /* [n_devices], one per rank; may be NULL */
+    int n_devices;
+    bool emulated;
+    bool shared_gpu;
+    json_t *root; /* of another program's schema, results[] in it; taken over by rank 0's. NULL: busbar's  */
+    bool fresh;   /* no file is replaced: FILE.0, FILE.1 .. are taken instead of one that exists              */
+    bool no_rows; /* the schema has no results[] (proxy, plan) */
+};
+
+struct bb_results; /* opaque: holds a lock */
+
+/*
+ * bb_results_open - *res = the results of this run, with the head written (a path that cannot be written fails here,
+ * not after an hour). world may be NULL (plan). The head's texts are copied. Returns 0, -BB_EUSAGE (path) or -BB_EFAIL.
+ */
+int bb_results_open(struct bb_results **res, const struct bb_results_head *head, struct bb_world *world) BB_MUST_CHECK;
+
+/* bb_results_path - the file that is written; NULL: none. */
+const char *bb_results_path(const struct bb_results *res);
+
+/* bb_results_row - append to "results". */
+int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;
+
+/* bb_results_set - set a field of the top level ("groups", "step_us"); keys keep the order in which they were set
+ * first. */
+int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MUST_CHECK;
+
+/*
+ * bb_results_close - set "status" by rc, write the last time, free. NULL is fine. Returns rc if it is < 0, else 0 or
+ * -BB_EFAIL: a full disk is a failed run.
+ * Status: ok (0) | failed (1, 2) | wrong data (3) | timeout (4) | below threshold (5) | running (never closed).
+ */
+int bb_results_close(struct bb_results *res, int rc);
+
+/* bb_json_real - a number, or null when it is NaN or infinite. */
+json_t *bb_json_real(double value);
+
+/* bb_json_stats - {min, p50, p90, p99, max, mean, ci95: [low, high] | null}; the unit is in the key it is stored under.
+ */
+json_t *bb_json_stats(const struct bb_stats *stats);
+
+/* bb_json_options - the effective options of a run as an object, by long name with _ for -: `options{}` of the schemas.
+ */
+json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
+
+/* bb_json_environment - the environment variables on the allow list, never the whole of it. */
+json_t *bb_json_environment(void);
+
+#endif

@@ -1,0 +1,133 @@
+/* gpu_half.c - see gpu_half.h. */
+#include "bootstrap/start/gpu_half.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MODULE "libbusbar-gpu.so"
+
+/* How to get what the GPU half needs, by the beginning of the library's name. */
+static const struct {
+    const char *library, *advice;
+} sources[] = {
+    {"libmpi", "an MPI library (Open MPI or MPICH, the one that busbar was built with)"},
+    {"libnccl", "NCCL (NVIDIA's package libnccl2, or the Python wheel nvidia-nccl-cu13)"},
+    {"libcudart", "the CUDA runtime (the CUDA toolkit, or the Python wheel nvidia-cuda-runtime)"},
+    {"libcublasLt", "cuBLASLt (the CUDA toolkit, or the Python wheel nvidia-cublas)"},
+};
+
+static const char *advice_for(const char *library)
+{
+    for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++)
+        if (strncmp(library, sources[i].library, strlen(sources[i].library)) == 0)
+            return sources[i].advice;
+    return NULL;
+}
+
+/* glibc: "libnccl.so.2: cannot open shared object file: No such file or directory", "/opt/libnccl.so.2: file too
+ * short". */
+static void name_library(char name[NAME_MAX + 1], const char *error)
+{
+    const size_t path = strcspn(error, ":");
+    const char *slash = memrchr(error, '/', path), *base = slash ? slash + 1 : error;
+
+    snprintf(name, NAME_MAX + 1, "%.*s", (int)(error + path - base), base);
+}
+
+static int refuse_library(const char *command, const char *error)
+{
+    const bool missing = strstr(error, ": cannot open shared object file: No such file") != NULL;
+    char library[NAME_MAX + 1], how[PATH_MAX + 64] = "is not found";
+    const char *advice;
+
+    name_library(library, error);
+    advice = advice_for(library);
+    if (!missing && !advice)
+        return bb_err(BB_EFAIL, "%s needs busbar's GPU half, which cannot be loaded: %s", command, error);
+    if (!missing)
+        snprintf(how, sizeof(how), "cannot be loaded (%s)", error);
+    return bb_err(BB_EFAIL,
+                  "%s needs %s, which %s%s%s: install it, or add its folder to LD_LIBRARY_PATH; "
+                  "sh bootstrap/setup.sh brings everything",
+                  command, library, how, advice ? ": " : "", advice ? advice : "");
+}
+
+/* The program's own folder, without the last slash. */
+static int find_folder(char folder[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    char *slash;
+
+    if (n <= 0)
+        return bb_err(BB_EFAIL, "cannot tell where busbar is: /proc/self/exe cannot be read");
+    folder[n] = '\0';
+    slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    return 0;
+}
+
+/* Where it was built, else where it is installed. */
+static int find_module(const char *command, char path[PATH_MAX])
+{
+    static const char *const places[] = {"", "/../lib/busbar"};
+    char folder[PATH_MAX];
+    int rc = find_folder(folder);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        if (snprintf(path, PATH_MAX, "%s%s/" MODULE, folder, places[i]) >= PATH_MAX)
+            return bb_err(BB_EFAIL, "the path of busbar is too long: %s", folder);
+        if (access(path, R_OK) == 0)
+            return 0;
+    }
+    return bb_err(BB_EFAIL,
+                  "%s needs busbar's GPU half, but there is no " MODULE " in %s or its ../lib/busbar: build without "
+                  "-DBUSBAR_GPU=OFF, or install all of it",
+                  command, folder);
+}
+
+/* Global, since MPI's own modules, NCCL's search for plugins and tools look for symbols in the whole process. */
+static int load_module(const char *command, void **module)
+{
+    char path[PATH_MAX];
+    int rc = find_module(command, path);
+
+    if (rc)
+        return rc;
+    *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    return *module ? 0 : refuse_library(command, dlerror());
+}
+
+/* The halves call each other by functions and structures that no number guards. */
+static int refuse_other_version(const char *command, void *module)
+{
+    const char *version = dlsym(module, "bb_gpu_half_version");
+
+    if (version && strcmp(version, BUSBAR_VERSION) == 0)
+        return 0;
+    return bb_err(BB_EFAIL,
+                  "%s needs the GPU half of busbar " BUSBAR_VERSION ", but " MODULE " is of %s: install both together",
+                  command, version ? version : "an unknown one");
+}
+
+int bb_gpu_run(const char *command, const char *entry, int argc, char **argv)
+{
+    int (*run)(int, char **);
+    void *module;
+    int rc;
+
+    TRY(load_module(command, &module));
+    TRY(refuse_other_version(command, module));
+    *(void **)&run = dlsym(module, entry);
+    if (!run)
+        return bb_err(BB_EFAIL, "%s: this " MODULE " is of another busbar: it has no %s", command, entry);
+    rc = run(argc, argv);
+out:
+    return rc;
+}

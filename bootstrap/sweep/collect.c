@@ -1,0 +1,394 @@
+/* collect.c - results to rows (collect.h). */
+#include "bootstrap/sweep/collect.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What stands in the table unless the file says it, for each schema: those of them that some result has. */
+struct usual {
+    const char *schema;
+    const char *columns[32];
+};
+
+static const struct usual usual[] = {
+    {"busbar.bench/1",
+     {"collective",
+      "figure",
+      "step",
+      "what",
+      "name",
+      "direction",
+      "from",
+      "to",
+      "parts",
+      "bytes",
+      "dtype",
+      "op",
+      "root",
+      "placement",
+      "mode",
+      "max_ctas",
+      "group",
+      "time_us.p50",
+      "algbw_gbps",
+      "busbw_gbps",
+      "gbps",
+      "compute_alone_us.p50",
+      "comm_alone_us.p50",
+      "both_us.p50",
+      "overlap_efficiency",
+      "tflops",
+      "wrong",
+      "algorithm",
+      "protocol",
+      "channels"}},
+    {"busbar.proxy/1",
+     {"proxy", "step_us.p50", "samples_per_s", "scaling.images_per_s", "breakdown.compute_us", "breakdown.comm_us",
+      "breakdown.exposed_us", "breakdown.idle_us", "breakdown.overlap_fraction", "overlap.overlap_efficiency",
+      "model_flop_utilisation", "check.wrong"}},
+    {"busbar.proxies/1", {"proxy", "step_us.p50", "breakdown.compute_us", "breakdown.comm_us", "breakdown.exposed_us"}},
+    {"busbar.plan/1",
+     {"proxy", "predicted.step_us", "predicted.breakdown.compute_us", "predicted.breakdown.comm_us",
+      "predicted.breakdown.exposed_us"}},
+};
+
+/* What makes a row of one result the same measurement as a row of another. */
+static const char *const identity[] = {"collective", "figure", "step",  "direction", "from",  "to",   "parts",
+                                       "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
+
+static int no_memory(void)
+{
+    return bb_err(BB_EFAIL, "no memory for the table");
+}
+
+/* ---- figures ---- */
+
+/* "step_us.p50", "groups.0.bytes"; NULL when it leads nowhere. Borrowed. */
+static const json_t *follow(const json_t *from, const char *way)
+{
+    char key[128];
+
+    while (from && *way) {
+        size_t length = strcspn(way, ".");
+
+        snprintf(key, sizeof(key), "%.*s", (int)length, way);
+        from = json_is_array(from) ? json_array_get(from, (size_t)atol(key)) : json_object_get(from, key);
+        way += length + (way[length] == '.');
+    }
+    return from;
+}
+
+/* A value that fits in a cell; NULL for none. */
+static const json_t *figure(const json_t *result, const json_t *row, const char *way)
+{
+    const json_t *value = row ? follow(row, way) : NULL;
+
+    value = value ? value : follow(result, way);
+    return json_is_object(value) || json_is_array(value) || json_is_null(value) ? NULL : value;
+}
+
+static const json_t *rows_in(const json_t *result)
+{
+    const json_t *rows = json_object_get(result, "results");
+
+    return json_is_array(rows) ? rows : NULL;
+}
+
+/* ---- columns ---- */
+
+struct column {
+    const char *name, *way;
+    const json_t *relative_to; /* NULL: the figure itself */
+};
+
+/* The figure columns, and where they come from; names of own columns live in the study. */
+struct table {
+    struct column *column;
+    size_t n;
+    json_t *names; /* made up ones */
+};
+
+static bool some_row_has(const struct bb_gathered *g, size_t i, const char *way)
+{
+    const json_t *result = g->found[i].result, *rows = rows_in(result);
+    bool has = !rows && figure(result, NULL, way);
+
+    for (size_t r = 0; r < json_array_size(rows) && !has; r++)
+        has = figure(NULL, json_array_get(rows, r), way);
+    return has;
+}
+
+static bool is_there(const struct bb_gathered *g, const char *schema, const char *way)
+{
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const char *its = json_string_value(json_object_get(g->found[i].result, "schema"));
+
+        if (its && strcmp(its, schema) == 0 && some_row_has(g, i, way))
+            return true;
+    }
+    return false;
+}
+
+static void add_column(struct table *t, const char *name, const char *way, const json_t *relative_to)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->column[i].name, name) == 0)
+            return;
+    t->column[t->n++] = (struct column){name, way, relative_to};
+}
+
+/* "step_us.p50" is step_us. */
+static const char *short_name(struct table *t, const char *way)
+{
+    size_t length = strlen(way);
+    json_t *name;
+
+    if (length < 5 || strcmp(way + length - 4, ".p50") != 0)
+        return way;
+    name = json_stringn(way, length - 4);
+    return json_array_append_new(t->names, name) ? way : json_string_value(name);
+}
+
+static void usual_columns(const struct bb_gathered *g, struct table *t)
+{
+    for (size_t u = 0; u < sizeof(usual) / sizeof(usual[0]); u++)
+        for (size_t c = 0; c < 32 && usual[u].columns[c]; c++)
+            if (is_there(g, usual[u].schema, usual[u].columns[c]) &&
+                !json_object_get(g->combinations->axes, usual[u].columns[c]))
+                add_column(t, short_name(t, usual[u].columns[c]), usual[u].columns[c], NULL);
+}
+
+/* "step_us.p50 relative to ranks=1" */
+static const char *relative_name(struct table *t, const char *way, const json_t *relative_to)
+{
+    char text[400], value_text[BB_SETTING_TEXT];
+    const char *axis;
+    json_t *value;
+    size_t used = (size_t)snprintf(text, sizeof(text), "%.100s over", way);
+
+    json_object_foreach((json_t *)relative_to, axis, value)
+    {
+        if (used < sizeof(text))
+            used += (size_t)snprintf(text + used, sizeof(text) - used, " %.80s=%.80s", axis,
+                                     bb_setting_text(value, value_text));
+    }
+    value = json_string(text);
+    return json_array_append_new(t->names, value) ? way : json_string_value(value);
+}
+
+/* A way that leads nowhere is a slip, once there is something to look at. */
+static void warn_nowhere(const struct bb_gathered *g, const char *way)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const json_t *result = g->found[i].result, *rows = rows_in(result);
+
+        found = found || follow(result, way) || !result;
+        for (size_t r = 0; r < json_array_size(rows) && !found; r++)
+            found = follow(json_array_get(rows, r), way);
+    }
+    if (!found)
+        bb_warn("%s: no result has '%s', so that column is empty", g->study->path, way);
+}
+
+static void own_column(const struct bb_gathered *g, struct table *t, const json_t *column)
+{
+    const char *way = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
+    const char *name = json_string_value(json_object_get(column, "name"));
+    const json_t *relative_to = json_object_get(column, "relative_to");
+
+    if (!name)
+        name = relative_to ? relative_name(t, way, relative_to) : short_name(t, way);
+    add_column(t, name, way, relative_to);
+    warn_nowhere(g, way);
+}
+
+static int choose_columns(const struct bb_gathered *g, struct table *t)
+{
+    const json_t *own = json_object_get(g->study->root, "columns");
+    size_t room = json_array_size(own);
+
+    for (size_t u = 0; u < sizeof(usual) / sizeof(usual[0]); u++)
+        room += 32;
+    t->column = calloc(room + 1, sizeof(*t->column));
+    t->names = json_array();
+    if (!t->column || !t->names)
+        return no_memory();
+    for (size_t i = 0; i < json_array_size(own); i++)
+        own_column(g, t, json_array_get(own, i));
+    if (!own)
+        usual_columns(g, t);
+    return 0;
+}
+
+/* ---- relative figures ---- */
+
+static bool same_measurement(const json_t *a, const json_t *b)
+{
+    for (size_t i = 0; i < sizeof(identity) / sizeof(identity[0]); i++) {
+        const json_t *left = json_object_get(a, identity[i]), *right = json_object_get(b, identity[i]);
+
+        if ((left || right) && (!left || !right || !json_equal(left, right)))
+            return false;
+    }
+    return true;
+}
+
+/* The combination with the settings of `i` and those of relative_to in their place; NULL without one. */
+static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
+{
+    json_t *wanted = json_deep_copy(g->combinations->one[i].settings);
+    const json_t *found = NULL;
+
+    json_object_update(wanted, (json_t *)relative_to);
+    for (size_t k = 0; k < g->combinations->n && !found; k++)
+        if (json_equal(g->combinations->one[k].settings, wanted))
+            found = g->found[k].result;
+    json_decref(wanted);
+    return found;
+}
+
+static double number_of(const json_t *value)
+{
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_t *row, const struct column *c)
+{
+    const json_t *reference = reference_of(g, i, c->relative_to), *rows = rows_in(reference), *other = NULL;
+    double ratio;
+
+    for (size_t r = 0; r < json_array_size(rows) && !other; r++)
+        if (same_measurement(row, json_array_get(rows, r)))
+            other = json_array_get(rows, r);
+    if (!reference || (row && !other))
+        return json_null();
+    ratio = number_of(figure(g->found[i].result, row, c->way)) / number_of(figure(reference, other, c->way));
+    return isfinite(ratio) ? json_real(ratio) : json_null();
+}
+
+/* ---- rows ---- */
+
+static const char *state_text(const struct bb_sweep_found *f, char text[32])
+{
+    snprintf(text, 32, "to do");
+    if (f->state == BB_SWEEP_COMPLETE)
+        snprintf(text, 32, "ok");
+    if (f->state == BB_SWEEP_FAILED)
+        snprintf(text, 32, f->exit_status == 124 ? "timeout" : "failed (%d)", f->exit_status);
+    return text;
+}
+
+static int add_row(struct bb_gathered *g, const struct table *t, size_t i, const json_t *row)
+{
+    json_t *cells = json_array(), *values;
+    const char *axis;
+    char text[32];
+
+    json_object_foreach(g->combinations->axes, axis, values)
+    {
+        json_t *value = json_object_get(g->combinations->one[i].settings, axis);
+
+        json_array_append_new(cells, value ? json_incref(value) : json_null());
+    }
+    for (size_t c = 0; c < t->n; c++) {
+        const struct column *column = &t->column[c];
+        const json_t *value = figure(g->found[i].result, row, column->way);
+
+        json_array_append_new(cells, column->relative_to ? relative_value(g, i, row, column)
+                                     : value             ? json_incref((json_t *)value)
+                                                         : json_null());
+    }
+    json_array_append_new(cells, json_string(state_text(&g->found[i], text)));
+    g->row_of[json_array_size(g->rows)] = i;
+    return json_array_append_new(g->rows, cells) ? no_memory() : 0;
+}
+
+static int add_rows(struct bb_gathered *g, const struct table *t, size_t i)
+{
+    const json_t *rows = rows_in(g->found[i].result);
+    int rc = 0;
+
+    if (json_array_size(rows) == 0)
+        return add_row(g, t, i, NULL);
+    for (size_t r = 0; r < json_array_size(rows) && rc == 0; r++)
+        rc = add_row(g, t, i, json_array_get(rows, r));
+    return rc;
+}
+
+static void name_columns(struct bb_gathered *g, const struct table *t)
+{
+    const char *axis;
+    json_t *values;
+
+    json_object_foreach(g->combinations->axes, axis, values)
+    {
+        json_array_append_new(g->columns, json_string(axis));
+    }
+    for (size_t c = 0; c < t->n; c++)
+        json_array_append_new(g->columns, json_string(t->column[c].name));
+    json_array_append_new(g->columns, json_string("state"));
+}
+
+static int make_table(struct bb_gathered *g)
+{
+    struct table t = {0};
+    size_t most = 1;
+    int rc;
+
+    for (size_t i = 0; i < g->combinations->n; i++)
+        most += 1 + json_array_size(rows_in(g->found[i].result));
+    g->columns = json_array();
+    g->rows = json_array();
+    g->row_of = calloc(most, sizeof(*g->row_of));
+    TRY(g->columns && g->rows && g->row_of ? 0 : no_memory());
+    TRY(choose_columns(g, &t));
+    name_columns(g, &t);
+    for (size_t i = 0; i < g->combinations->n; i++)
+        TRY(add_rows(g, &t, i));
+out:
+    free(t.column);
+    json_decref(t.names);
+    return rc;
+}
+
+int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
+              const char *dir)
+{
+    size_t n = combinations->n;
+
+    *g = (struct bb_gathered){.study = study, .combinations = combinations};
+    g->found = calloc(n + 1, sizeof(*g->found));
+    g->errors = calloc(n + 1, sizeof(*g->errors));
+    if (!g->found || !g->errors)
+        return no_memory();
+    for (size_t i = 0; i < n; i++) {
+        struct bb_sweep_found *f = &g->found[i];
+
+        bb_sweep_look(dir, &combinations->one[i], f);
+        g->count[f->state]++;
+        g->emulated |= json_is_true(json_object_get(f->result, "emulated"));
+        g->shared_gpu |= json_is_true(json_object_get(f->result, "shared_gpu"));
+        if (f->state == BB_SWEEP_FAILED)
+            g->errors[i] = bb_sweep_last_lines(dir, &combinations->one[i]);
+    }
+    return make_table(g);
+}
+
+void bb_gathered_release(struct bb_gathered *g)
+{
+    for (size_t i = 0; g->combinations && i < g->combinations->n; i++) {
+        if (g->found)
+            bb_sweep_found_release(&g->found[i]);
+        if (g->errors)
+            json_decref(g->errors[i]);
+    }
+    free(g->found);
+    free(g->errors);
+    free(g->row_of);
+    json_decref(g->columns);
+    json_decref(g->rows);
+    *g = (struct bb_gathered){0};
+}

@@ -1,0 +1,279 @@
+/* collect_table.c - the gathered rows as text, CSV and JSON (collect.h). */
+#include "bootstrap/sweep/collect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- cells ---- */
+
+/* A number with 6 digits, a text as it is, nothing as "-". */
+static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])
+{
+    if (json_is_real(value))
+        snprintf(text, BB_SETTING_TEXT, "%.6g", json_real_value(value));
+    else
+        bb_setting_text(value, text);
+    return text;
+}
+
+static const json_t *cell(const struct bb_gathered *g, size_t row, size_t column)
+{
+    return json_array_get(json_array_get(g->rows, row), column);
+}
+
+/* ---- text ---- */
+
+/* What is the same text in every row says nothing there. The axes, the user's own columns and the state stay. */
+static bool stays(const struct bb_gathered *g, size_t column)
+{
+    const json_t *first = cell(g, 0, column);
+    size_t n_columns = json_array_size(g->columns);
+
+    if (json_object_get(g->study->root, "columns") || column < json_object_size(g->combinations->axes) ||
+        column + 1 == n_columns || json_array_size(g->rows) < 2 || !json_is_string(first))
+        return true;
+    for (size_t r = 1; r < json_array_size(g->rows); r++)
+        if (!json_equal(first, cell(g, r, column)))
+            return true;
+    return false;
+}
+
+static size_t width_of(const struct bb_gathered *g, size_t column)
+{
+    size_t width = strlen(json_string_value(json_array_get(g->columns, column)));
+    char text[BB_SETTING_TEXT];
+
+    for (size_t r = 0; r < json_array_size(g->rows); r++) {
+        size_t length = strlen(cell_text(cell(g, r, column), text));
+
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
+/* Texts to the left, numbers to the right: by the first value that there is. */
+static bool is_numeric(const struct bb_gathered *g, size_t column)
+{
+    for (size_t r = 0; r < json_array_size(g->rows); r++)
+        if (!json_is_null(cell(g, r, column)))
+            return json_is_number(cell(g, r, column));
+    return true;
+}
+
+struct shape {
+    size_t width;
+    bool numeric, stays;
+};
+
+static void print_cell(const struct shape *s, const char *text, bool last, FILE *out)
+{
+    fprintf(out, "  %*s", s->numeric || last ? (s->numeric ? (int)s->width : 0) : -(int)s->width, text);
+}
+
+static void print_everywhere(const struct bb_gathered *g, const struct shape *shape, FILE *out)
+{
+    char text[BB_SETTING_TEXT];
+    bool first = true;
+
+    for (size_t c = 0; c < json_array_size(g->columns); c++) {
+        if (shape[c].stays)
+            continue;
+        fprintf(out, "%s%s %s", first ? "# in every row: " : ", ", json_string_value(json_array_get(g->columns, c)),
+                cell_text(cell(g, 0, c), text));
+        first = false;
+    }
+    fputs(first ? "" : "\n", out);
+}
+
+static void print_table(const struct bb_gathered *g, const struct shape *shape, FILE *out)
+{
+    size_t n = json_array_size(g->columns);
+    char text[BB_SETTING_TEXT];
+
+    fputs("#\n#", out);
+    for (size_t c = 0; c < n; c++)
+        if (shape[c].stays)
+            print_cell(&shape[c], json_string_value(json_array_get(g->columns, c)), c + 1 == n, out);
+    fputc('\n', out);
+    for (size_t r = 0; r < json_array_size(g->rows); r++) {
+        fputc(' ', out);
+        for (size_t c = 0; c < n; c++)
+            if (shape[c].stays)
+                print_cell(&shape[c], cell_text(cell(g, r, c), text), c + 1 == n, out);
+        fputc('\n', out);
+    }
+}
+
+static void print_reason(const struct bb_gathered *g, size_t i, const json_t *told, FILE *out)
+{
+    char text[1024], ending[96] = "it ended well, but its result is not whole (written on another host?)";
+    json_t *line;
+    size_t l;
+
+    if (g->found[i].exit_status > 0)
+        snprintf(ending, sizeof(ending), g->found[i].exit_status == 124 ? "out of time (%d)" : "exit status %d",
+                 g->found[i].exit_status);
+    fprintf(out, "# %s: %s", bb_settings_text(&g->combinations->one[i], text, sizeof(text)), ending);
+    if (told && json_equal(g->errors[i], told)) {
+        fputs(", the same\n", out);
+        return;
+    }
+    fputc('\n', out);
+    json_array_foreach(g->errors[i], l, line)
+    {
+        fprintf(out, "#   %s\n", json_string_value(line));
+    }
+}
+
+static void print_failed(const struct bb_gathered *g, FILE *out)
+{
+    const json_t *told = NULL;
+
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        if (g->found[i].state != BB_SWEEP_FAILED)
+            continue;
+        if (!told)
+            fputs("#\n", out);
+        print_reason(g, i, told, out);
+        told = g->errors[i];
+    }
+}
+
+static void print_head(const struct bb_gathered *g, FILE *out)
+{
+    const char *about = json_string_value(json_object_get(g->study->root, "about"));
+    size_t n = g->combinations->n;
+
+    fprintf(out, "# busbar %s  busbar sweep %s\n# %s", BUSBAR_VERSION, g->study->path, g->study->name);
+    fprintf(out, "%s%s\n", about ? ": " : "", about ? about : "");
+    fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do\n", n, n == 1 ? "" : "s",
+            g->count[BB_SWEEP_COMPLETE], g->count[BB_SWEEP_FAILED], g->count[BB_SWEEP_TO_DO]);
+    if (g->emulated)
+        fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", out);
+    if (g->shared_gpu)
+        fputs("# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n", out);
+}
+
+void bb_gathered_text(const struct bb_gathered *g, FILE *out)
+{
+    size_t n = json_array_size(g->columns);
+    struct shape *shape = calloc(n + 1, sizeof(*shape));
+
+    print_head(g, out);
+    for (size_t c = 0; c < n && shape; c++)
+        shape[c] = (struct shape){width_of(g, c), is_numeric(g, c), stays(g, c)};
+    if (shape) {
+        print_everywhere(g, shape, out);
+        print_table(g, shape, out);
+    }
+    print_failed(g, out);
+    free(shape);
+}
+
+/* ---- CSV ---- */
+
+static void print_csv_text(const char *text, FILE *out)
+{
+    if (text[strcspn(text, ",\"\r\n")] == '\0') {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"')
+            fputc('"', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void print_csv_value(const json_t *value, FILE *out)
+{
+    if (json_is_string(value))
+        print_csv_text(json_string_value(value), out);
+    else if (json_is_integer(value))
+        fprintf(out, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        fprintf(out, "%.12g", json_real_value(value));
+    else if (json_is_boolean(value))
+        fputs(json_is_true(value) ? "true" : "false", out);
+}
+
+void bb_gathered_csv(const struct bb_gathered *g, FILE *out)
+{
+    json_t *line, *value;
+    size_t r, c;
+
+    json_array_foreach(g->columns, c, value)
+    {
+        fputs(c ? "," : "", out);
+        print_csv_text(json_string_value(value), out);
+    }
+    fputc('\n', out);
+    json_array_foreach(g->rows, r, line)
+    {
+        json_array_foreach(line, c, value)
+        {
+            fputs(c ? "," : "", out);
+            print_csv_value(value, out);
+        }
+        fputc('\n', out);
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *words_json(const struct bb_argv *a)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < a->n; i++)
+        json_array_append_new(list, json_string(a->word[i]));
+    return list;
+}
+
+static json_t *environment_json(const struct bb_argv *a)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < a->n; i++) {
+        const char *equals = strchr(a->word[i], '=');
+        size_t length = equals ? (size_t)(equals - a->word[i]) : strlen(a->word[i]);
+        char name[256];
+
+        snprintf(name, sizeof(name), "%.*s", (int)length, a->word[i]);
+        json_object_set_new(object, name, equals ? json_string(equals + 1) : json_null());
+    }
+    return object;
+}
+
+static json_t *combination_json(const struct bb_gathered *g, size_t i)
+{
+    static const char *const states[] = {"to do", "complete", "failed"};
+    const struct bb_sweep_run *c = &g->combinations->one[i];
+    const struct bb_sweep_found *f = &g->found[i];
+    json_t *exit_status = f->exit_status < 0 ? json_null() : json_integer(f->exit_status);
+
+    return json_pack("{s:s, s:O, s:o, s:o, s:o, s:i, s:s, s:o, s:o, s:o, s:o}", "id", c->id, "settings", c->settings,
+                     "command", words_json(&c->words), "environment", environment_json(&c->environment),
+                     "launch_arguments", words_json(&c->launch_arguments), "ranks", c->ranks, "state", states[f->state],
+                     "exit_status", exit_status, "seconds", f->seconds >= 0 ? json_real(f->seconds) : json_null(),
+                     "stderr", g->errors[i] ? json_incref(g->errors[i]) : json_array(), "result",
+                     f->result ? json_incref(f->result) : json_null());
+}
+
+json_t *bb_gathered_json(const struct bb_gathered *g)
+{
+    const json_t *about = json_object_get(g->study->root, "about");
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < g->combinations->n; i++)
+        if (json_array_append_new(list, combination_json(g, i)))
+            list = NULL;
+    return json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:o, s:O, s:O, s:{s:I, s:I, s:I}, s:b, s:b}", "schema",
+                     "busbar.sweep/1", "busbar", BUSBAR_VERSION, "name", g->study->name, "about",
+                     about ? about : json_null(), "study", g->study->root, "axes", g->combinations->axes,
+                     "combinations", list, "columns", g->columns, "rows", g->rows, "counts", "complete",
+                     (json_int_t)g->count[BB_SWEEP_COMPLETE], "failed", (json_int_t)g->count[BB_SWEEP_FAILED], "to_do",
+                     (json_int_t)g->count[BB_SWEEP_TO_DO], "emulated", g->emulated, "shared_gpu", g->shared_gpu);
+}

@@ -1,0 +1,708 @@
+/* expand.c - overlay and multiply: cases, then choices, then the lists inside the setting that results. */
+#include "bootstrap/sweep/expand.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/opts.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VISITS_MOST = 1000000 }; /* of combinations before leave_out takes its share */
+
+struct making {
+    struct bb_sweep_runs *out;
+    const struct bb_study *study;
+    const struct bb_expand_plan *plan;
+    const json_t *leave_out;
+    char *used; /* [rules of leave_out] it left something out */
+    size_t visits, room;
+};
+
+/* ---- values as text ---- */
+
+/* The shortest decimal that reads back as the same number. */
+static const char *number_text(double value, char *text, size_t size)
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, size, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return text;
+}
+
+/* Of a text or a number; NULL otherwise. Texts are returned as they are. */
+static const char *value_text(const json_t *value, char *text, size_t size)
+{
+    if (json_is_string(value))
+        return json_string_value(value);
+    if (json_is_integer(value)) {
+        snprintf(text, size, "%lld", (long long)json_integer_value(value));
+        return text;
+    }
+    return json_is_real(value) ? number_text(json_real_value(value), text, size) : NULL;
+}
+
+const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
+{
+    char number[64];
+    const char *known = json_is_true(value) ? "yes" : value_text(value, number, sizeof(number));
+
+    snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
+    for (char *c = text; *c; c++)
+        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* it stays on its line, whatever is in it */
+    return text;
+}
+
+const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t size)
+{
+    char value_as_text[BB_SETTING_TEXT];
+    const char *axis;
+    json_t *value;
+    size_t used = 0;
+
+    snprintf(text, size, "the only one");
+    json_object_foreach(c->settings, axis, value)
+    {
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used ? " " : "", axis,
+                                     bb_setting_text(value, value_as_text));
+    }
+    return text;
+}
+
+static bool is_among(const json_t *value, const json_t *wanted)
+{
+    bool found = !json_is_array(wanted) && json_equal(value, wanted);
+
+    for (size_t i = 0; i < json_array_size(wanted); i++)
+        found = found || json_equal(value, json_array_get(wanted, i));
+    return found;
+}
+
+bool bb_settings_match(const json_t *settings, const json_t *wanted)
+{
+    const char *axis;
+    json_t *values;
+
+    json_object_foreach((json_t *)wanted, axis, values)
+    {
+        const json_t *value = json_object_get(settings, axis);
+
+        if (!value || !is_among(value, values))
+            return false;
+    }
+    return true;
+}
+
+/* ---- a setting as command lines ---- */
+
+static void add_option(struct bb_argv *words, const char *name, const json_t *value)
+{
+    char text[64];
+    const char *known = value_text(value, text, sizeof(text));
+    bool letter = strlen(name) == 1;
+
+    if (json_is_true(value) || (known && letter))
+        bb_argv_add(words, letter ? "-%s" : "--%s", name);
+    if (known && letter)
+        bb_argv_add(words, "%s", known);
+    else if (known)
+        bb_argv_add(words, "--%s=%s", name, known);
+}
+
+static void add_words(const json_t *setting, struct bb_argv *words)
+{
+    const json_t *command = json_object_get(setting, "command");
+    const char *name;
+    json_t *value;
+
+    if (json_is_string(command))
+        bb_argv_add_split(words, json_string_value(command));
+    for (size_t i = 0; i < json_array_size(command); i++)
+        bb_argv_add(words, "%s", json_string_value(json_array_get(command, i)));
+    json_object_foreach(json_object_get(setting, "options"), name, value)
+    {
+        add_option(words, name, value);
+    }
+}
+
+static void add_environment(const json_t *setting, struct bb_argv *environment)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(json_object_get(setting, "environment"), name, value)
+    {
+        char text[64];
+        const char *known = value_text(value, text, sizeof(text));
+
+        if (known)
+            bb_argv_add(environment, "%s=%s", name, known);
+        else
+            bb_argv_add(environment, "%s", name);
+    }
+}
+
+/* FNV-1a, 64 bit, with the end of each word as part of it. */
+static uint64_t digest(uint64_t hash, const char *word)
+{
+    size_t n = strlen(word) + 1;
+
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)word[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static uint64_t digest_all(uint64_t hash, const struct bb_argv *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        hash = digest(hash, a->word[i]);
+    return digest(hash, "");
+}
+
+static int compare_words(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The order of variables says nothing, that of words does. */
+static void set_id(struct bb_sweep_run *c, int repeat)
+{
+    uint64_t hash = digest_all(0xcbf29ce484222325u, &c->words);
+    char numbers[64];
+
+    if (c->environment.n)
+        qsort(c->environment.word, c->environment.n, sizeof(char *), compare_words);
+    hash = digest_all(digest_all(hash, &c->environment), &c->launch_arguments);
+    snprintf(numbers, sizeof(numbers), "%d %d", c->ranks, repeat);
+    snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)digest(hash, numbers));
+}
+
+/* "{id}" in every word: files that a combination writes beside its result get names of their own. */
+static void put_id(struct bb_argv *a, const char *id)
+{
+    struct bb_argv named = {.failed = a->failed};
+
+    for (size_t i = 0; i < a->n; i++) {
+        const char *word = a->word[i], *mark = strstr(word, "{id}");
+
+        if (mark)
+            bb_argv_add(&named, "%.*s%s%s", (int)(mark - word), word, id, mark + strlen("{id}"));
+        else
+            bb_argv_add(&named, "%s", word);
+    }
+    bb_argv_release(a);
+    *a = named;
+}
+
+static int refuse_command(const struct making *m, const char *word)
+{
+    const char *names[16];
+
+    for (size_t i = 0; i < m->plan->n_commands; i++)
+        names[i] = m->plan->commands[i].name;
+    return bb_refuse_word("command", word, names, m->plan->n_commands);
+}
+
+/* What the command itself says of its words. */
+static int check_command(const struct making *m, struct bb_sweep_run *c, json_int_t ranks)
+{
+    const struct bb_study_command *command = NULL;
+    int rc;
+
+    if (c->words.n == 0)
+        return bb_err(BB_EUSAGE, "no command, expected \"command\": \"bench all_reduce\" or the like");
+    for (size_t i = 0; i < m->plan->n_commands; i++)
+        if (strcmp(m->plan->commands[i].name, c->words.word[0]) == 0)
+            command = &m->plan->commands[i];
+    if (!command)
+        return refuse_command(m, c->words.word[0]);
+    c->launched = command->launched;
+    c->ranks = c->launched ? (int)ranks : 1;
+    if (!c->launched && ranks)
+        bb_argv_add(&c->words, "--ranks=%lld", (long long)ranks);
+    TRY(bb_argv_result(&c->words));
+    if (c->launched && ranks == 0)
+        return bb_err(BB_EUSAGE, "no number of ranks for %s, expected \"ranks\": 8 in the file, or --ranks 8",
+                      c->words.word[0]);
+    TRY(command->check((int)c->words.n, c->words.word));
+out:
+    return rc;
+}
+
+static int fill(const struct making *m, struct bb_sweep_run *c, const json_t *setting, int repeat)
+{
+    const json_t *arguments = json_object_get(setting, "launch_arguments");
+    const json_t *timeout = json_object_get(setting, "timeout_s");
+    int rc;
+
+    add_words(setting, &c->words);
+    add_environment(setting, &c->environment);
+    for (size_t i = 0; i < json_array_size(arguments); i++)
+        bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
+    c->timeout_s = timeout ? json_number_value(timeout) : m->plan->timeout_s;
+    TRY(check_command(m, c, json_integer_value(json_object_get(setting, "ranks"))));
+    set_id(c, repeat);
+    put_id(&c->words, c->id);
+    put_id(&c->environment, c->id);
+    TRY(bb_argv_result(&c->words));
+    TRY(bb_argv_result(&c->environment));
+    TRY(bb_argv_result(&c->launch_arguments));
+out:
+    return rc;
+}
+
+static void release_one(struct bb_sweep_run *c)
+{
+    bb_argv_release(&c->words);
+    bb_argv_release(&c->environment);
+    bb_argv_release(&c->launch_arguments);
+    json_decref(c->settings);
+    *c = (struct bb_sweep_run){0};
+}
+
+/* ---- the product ---- */
+
+static int no_memory(void)
+{
+    return bb_err(BB_EFAIL, "no memory for the combinations");
+}
+
+/* labels: the values of the axes so far, kept as they are while one more is tried. */
+static int with_label(const json_t *labels, const char *axis, json_t *value, json_t **more)
+{
+    *more = json_copy((json_t *)labels);
+    if (!*more)
+        return no_memory();
+    if (json_object_get(labels, axis))
+        return bb_err(BB_EUSAGE, "two axes have the name '%s'; rename a choice, or vary one of them", axis);
+    return json_object_set(*more, axis, value) ? no_memory() : 0;
+}
+
+static bool left_out(struct making *m, const json_t *labels)
+{
+    bool out = false;
+
+    for (size_t i = 0; i < json_array_size(m->leave_out); i++)
+        if (bb_settings_match(labels, json_array_get(m->leave_out, i))) {
+            m->used[i] = true;
+            out = true;
+        }
+    return out;
+}
+
+static int note_axes(struct making *m, const json_t *labels)
+{
+    const char *axis;
+    json_t *value;
+
+    json_object_foreach((json_t *)labels, axis, value)
+    {
+        json_t *values = json_object_get(m->out->axes, axis);
+
+        if (!values) {
+            values = json_array();
+            json_object_set_new(m->out->axes, axis, values);
+        }
+        if (!is_among(value, values) && json_array_append(values, value))
+            return no_memory();
+    }
+    return 0;
+}
+
+static int make_room(struct making *m)
+{
+    size_t room = m->room ? 2 * m->room : 16;
+    struct bb_sweep_run *more;
+
+    if (m->out->n == m->plan->most)
+        return bb_err(BB_EUSAGE,
+                      "%s: more than %zu combinations; leave some out, or allow more with --max-combinations",
+                      m->study->path, m->plan->most);
+    if (m->out->n < m->room)
+        return 0;
+    more = realloc(m->out->one, room * sizeof(*more));
+    if (!more)
+        return no_memory();
+    memset(more + m->room, 0, (room - m->room) * sizeof(*more));
+    m->out->one = more;
+    m->room = room;
+    return 0;
+}
+
+static int emit(struct making *m, const json_t *setting, const json_t *labels, int repeat)
+{
+    struct bb_sweep_run *c;
+    char text[512], context[800];
+    int rc;
+
+    if (++m->visits > VISITS_MOST)
+        return bb_err(BB_EUSAGE, "%s: more than %d combinations to choose from", m->study->path, VISITS_MOST);
+    TRY(note_axes(m, labels));
+    if (left_out(m, labels))
+        return 0;
+    TRY(make_room(m));
+    c = &m->out->one[m->out->n++];
+    c->settings = json_deep_copy(labels);
+    TRY(c->settings ? 0 : no_memory());
+    snprintf(context, sizeof(context), "%.200s: %s: ", m->study->path, bb_settings_text(c, text, sizeof(text)));
+    bb_err_context(context);
+    rc = fill(m, c, setting, repeat);
+    bb_err_context(NULL);
+out:
+    return rc;
+}
+
+static int repeat_it(struct making *m, const json_t *setting, const json_t *labels)
+{
+    json_int_t repeats = json_integer_value(json_object_get(m->study->root, "repeats"));
+    int rc = 0;
+
+    if (repeats < 2)
+        return emit(m, setting, labels, 0);
+    for (json_int_t i = 1; i <= repeats && rc == 0; i++) {
+        json_t *number = json_integer(i), *more = NULL;
+
+        rc = number ? with_label(labels, "repeat", number, &more) : no_memory();
+        rc = rc ? rc : emit(m, setting, more, (int)i);
+        json_decref(number);
+        json_decref(more);
+    }
+    return rc;
+}
+
+/* The first list among the values of an object or the words of a command; returns its axis. */
+static const char *first_axis(const json_t *setting, const char **part, size_t *word)
+{
+    static const char *const parts[] = {"options", "environment"};
+    const json_t *command = json_object_get(setting, "command");
+    const char *name;
+    json_t *value;
+
+    *part = "command";
+    for (*word = 0; *word < json_array_size(command); ++*word)
+        if (json_is_array(json_array_get(command, *word)))
+            return "command";
+    for (int i = 0; i < 2; i++)
+        json_object_foreach(json_object_get(setting, parts[i]), name, value)
+        {
+            *part = parts[i];
+            if (json_is_array(value))
+                return name;
+        }
+    *part = NULL;
+    return json_is_array(json_object_get(setting, "ranks")) ? "ranks" : NULL;
+}
+
+static json_t *list_of(const json_t *setting, const char *part, const char *axis, size_t word)
+{
+    const json_t *inside = part ? json_object_get(setting, part) : setting;
+
+    return json_is_array(inside) ? json_array_get(inside, word) : json_object_get(inside, axis);
+}
+
+static int put_value(json_t *setting, const char *part, const char *axis, size_t word, json_t *value)
+{
+    json_t *inside = part ? json_object_get(setting, part) : setting;
+
+    return json_is_array(inside) ? json_array_set(inside, word, value) : json_object_set(inside, axis, value);
+}
+
+static int expand(struct making *m, const json_t *setting, const json_t *labels)
+{
+    const char *part;
+    size_t word;
+    const char *axis = first_axis(setting, &part, &word);
+    const json_t *values = axis ? list_of(setting, part, axis, word) : NULL;
+    int rc = 0;
+
+    if (!axis)
+        return repeat_it(m, setting, labels);
+    for (size_t i = 0; i < json_array_size(values) && rc == 0; i++) {
+        json_t *value = json_array_get(values, i), *one = json_deep_copy(setting), *more = NULL;
+
+        rc = one && put_value(one, part, axis, word, value) == 0 ? 0 : no_memory();
+        rc = rc ? rc : with_label(labels, axis, value, &more);
+        rc = rc ? rc : expand(m, one, more);
+        json_decref(one);
+        json_decref(more);
+    }
+    return rc;
+}
+
+/* `over` laid over `setting`: options and environment key by key, the rest as a whole. Returns a new one, or NULL. */
+static json_t *overlay(const json_t *setting, const json_t *over)
+{
+    json_t *result = json_deep_copy(setting), *value;
+    const char *key;
+
+    json_object_foreach((json_t *)over, key, value)
+    {
+        json_t *under = json_object_get(result, key);
+
+        if (json_is_object(value) && json_is_object(under))
+            json_object_update(under, value);
+        else if (strcmp(key, "name") != 0)
+            json_object_set_new(result, key, json_deep_copy(value));
+    }
+    return result;
+}
+
+static int choose(struct making *m, void *next_choice, const json_t *setting, const json_t *labels);
+
+static int lay_over(struct making *m, void *next_choice, const json_t *setting, const json_t *labels, const char *axis,
+                    const char *name, const json_t *over)
+{
+    json_t *value = json_string(name), *one = overlay(setting, over), *more = NULL;
+    int rc = value && one ? with_label(labels, axis, value, &more) : no_memory();
+
+    rc = rc ? rc : choose(m, next_choice, one, more);
+    json_decref(value);
+    json_decref(one);
+    json_decref(more);
+    return rc;
+}
+
+/* Every value of the choice at this iterator, and of those after it. */
+static int choose(struct making *m, void *choice, const json_t *setting, const json_t *labels)
+{
+    json_t *choices = json_object_get(m->study->root, "choices"), *over;
+    const char *name;
+    int rc = 0;
+
+    if (!choice)
+        return expand(m, setting, labels);
+    json_object_foreach(json_object_iter_value(choice), name, over)
+    {
+        if (rc == 0)
+            rc = lay_over(m, json_object_iter_next(choices, choice), setting, labels, json_object_iter_key(choice),
+                          name, over);
+    }
+    return rc;
+}
+
+static int try_cases(struct making *m, const json_t *setting)
+{
+    json_t *choices = json_object_get(m->study->root, "choices"), *none = json_object();
+    const json_t *cases = json_object_get(m->study->root, "cases");
+    int rc = 0;
+
+    if (!cases)
+        rc = choose(m, json_object_iter(choices), setting, none);
+    for (size_t i = 0; i < json_array_size(cases) && rc == 0; i++) {
+        const json_t *one = json_array_get(cases, i);
+
+        rc = lay_over(m, json_object_iter(choices), setting, none, "case",
+                      json_string_value(json_object_get(one, "name")), one);
+    }
+    json_decref(none);
+    return rc;
+}
+
+/* ---- what holds for the whole ---- */
+
+static const char *axis_names(const json_t *axes, const char *names[], size_t room, size_t *n)
+{
+    const char *axis;
+    json_t *values;
+
+    *n = 0;
+    json_object_foreach((json_t *)axes, axis, values)
+    {
+        if (*n < room)
+            names[(*n)++] = axis;
+    }
+    return *n ? names[0] : NULL;
+}
+
+static int check_value(const struct making *m, const char *what, const char *axis, const json_t *wanted)
+{
+    const json_t *values = json_object_get(m->out->axes, axis);
+    char text[BB_SETTING_TEXT];
+    const char *names[64];
+    size_t n;
+
+    if (!values) {
+        char kind[300];
+
+        axis_names(m->out->axes, names, 64, &n);
+        snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, m->study->path);
+        return n ? bb_refuse_word(kind, axis, names, n)
+                 : bb_err(BB_EUSAGE, "%s: %s names '%s', but nothing is varied", m->study->path, what, axis);
+    }
+    for (size_t i = 0; i < (json_is_array(wanted) ? json_array_size(wanted) : 1); i++) {
+        const json_t *one = json_is_array(wanted) ? json_array_get(wanted, i) : wanted;
+
+        if (!is_among(one, values))
+            return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", m->study->path, what, axis,
+                          bb_setting_text(one, text));
+    }
+    return 0;
+}
+
+static int check_matcher(const struct making *m, const char *what, const json_t *matcher)
+{
+    const char *axis;
+    json_t *wanted;
+    int rc = 0;
+
+    json_object_foreach((json_t *)matcher, axis, wanted)
+    {
+        rc = rc ? rc : check_value(m, what, axis, wanted);
+    }
+    return rc;
+}
+
+static int check_leave_out(const struct making *m)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < json_array_size(m->leave_out) && rc == 0; i++)
+        rc = check_matcher(m, "leave_out", json_array_get(m->leave_out, i));
+    for (size_t i = 0; i < json_array_size(m->leave_out) && rc == 0; i++)
+        if (!m->used[i])
+            rc = bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has these values together",
+                        m->study->path, i);
+    return rc;
+}
+
+static int check_columns(const struct making *m)
+{
+    const json_t *columns = json_object_get(m->study->root, "columns");
+    int rc = 0;
+
+    for (size_t i = 0; i < json_array_size(columns) && rc == 0; i++)
+        rc = check_matcher(m, "relative_to", json_object_get(json_array_get(columns, i), "relative_to"));
+    return rc;
+}
+
+struct named {
+    const char *id;
+    size_t at;
+};
+
+static int compare_ids(const void *a, const void *b)
+{
+    const struct named *left = a, *right = b;
+    int order = strcmp(left->id, right->id);
+
+    return order ? order : (left->at > right->at) - (left->at < right->at);
+}
+
+static int refuse_same(const struct making *m, size_t a, size_t b)
+{
+    char first[400], second[400];
+
+    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %zu (%s) and %zu (%s)", m->study->path, a + 1,
+                  bb_settings_text(&m->out->one[a], first, sizeof(first)), b + 1,
+                  bb_settings_text(&m->out->one[b], second, sizeof(second)));
+}
+
+static int check_different(const struct making *m)
+{
+    size_t n = m->out->n;
+    struct named *named = calloc(n + 1, sizeof(*named));
+    int rc = named ? 0 : no_memory();
+
+    for (size_t i = 0; i < n && named; i++)
+        named[i] = (struct named){m->out->one[i].id, i};
+    if (named)
+        qsort(named, n, sizeof(*named), compare_ids);
+    for (size_t i = 1; i < n && rc == 0; i++)
+        if (strcmp(named[i - 1].id, named[i].id) == 0)
+            rc = refuse_same(m, named[i - 1].at, named[i].at);
+    free(named);
+    return rc;
+}
+
+static int check_whole(const struct making *m)
+{
+    int rc;
+
+    TRY(check_leave_out(m));
+    TRY(check_columns(m));
+    if (m->out->n == 0)
+        return bb_err(BB_EUSAGE, "%s: leave_out leaves out every combination", m->study->path);
+    TRY(check_different(m));
+out:
+    return rc;
+}
+
+/* ---- the setting that all others lie over ---- */
+
+/* "2,4,8" as a list. */
+static json_t *ranks_list(const char *text)
+{
+    json_t *list = json_array();
+    char *copy = strdup(text), *rest = copy, *word;
+    bool good = list && copy;
+
+    while (good && (word = strsep(&rest, ",")) != NULL) {
+        int ranks;
+
+        good = bb_parse_int(word, 1, BB_STUDY_MOST_RANKS, &ranks) == 0;
+        if (good)
+            json_array_append_new(list, json_integer(ranks));
+    }
+    free(copy);
+    if (!good) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static int base_setting(const struct making *m, json_t **base)
+{
+    static const char *const keys[] = {"command", "options", "environment", "ranks", "launch_arguments", "timeout_s"};
+    json_t *ranks;
+
+    *base = json_object();
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        json_t *value = json_object_get(m->study->root, keys[i]);
+
+        if (value && json_object_set(*base, keys[i], value))
+            return no_memory();
+    }
+    if (!m->plan->ranks)
+        return *base ? 0 : no_memory();
+    ranks = ranks_list(m->plan->ranks);
+    if (!ranks)
+        return bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks as 2,4,8", m->plan->ranks);
+    if (json_array_size(ranks) > 1)
+        return json_object_set_new(*base, "ranks", ranks) ? no_memory() : 0;
+    json_object_set(*base, "ranks", json_array_get(ranks, 0));
+    json_decref(ranks);
+    return 0;
+}
+
+int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan)
+{
+    const json_t *leave_out = json_object_get(study->root, "leave_out");
+    struct making m = {.out = c, .study = study, .plan = plan, .leave_out = leave_out};
+    json_t *base = NULL;
+    int rc;
+
+    *c = (struct bb_sweep_runs){.axes = json_object()};
+    m.used = calloc(json_array_size(leave_out) + 1, 1);
+    TRY(m.used && c->axes ? 0 : no_memory());
+    TRY(base_setting(&m, &base));
+    TRY(try_cases(&m, base));
+    TRY(check_whole(&m));
+out:
+    json_decref(base);
+    free(m.used);
+    return rc;
+}
+
+void bb_sweep_runs_release(struct bb_sweep_runs *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        release_one(&c->one[i]);
+    free(c->one);
+    json_decref(c->axes);
+    *c = (struct bb_sweep_runs){0};
+}

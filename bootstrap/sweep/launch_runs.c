@@ -1,0 +1,259 @@
+/* launch_runs.c - see launch_runs.h. */
+#include "bootstrap/sweep/launch_runs.h"
+
+#include "bootstrap/base/clock.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/start/mpirun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const double TERM_S = 5; /* from the request to end to the end */
+
+/* ---- the words ---- */
+
+static const char *const launchers[] = {"mpirun", "srun", "none"};
+
+static int choose_launcher(struct bb_launch_runs *s, const json_t *launch, const char *with)
+{
+    const json_t *given = json_object_get(launch, "with");
+
+    s->with = with ? with : given ? json_string_value(given) : "mpirun";
+    s->own = s->with ? NULL : given;
+    for (size_t i = 0; s->with && i < 3; i++)
+        if (strcmp(s->with, launchers[i]) == 0)
+            return 0;
+    return s->with ? bb_refuse_word("launcher", s->with, launchers, 3) : 0;
+}
+
+int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
+                        const char *arguments, const char *program)
+{
+    const json_t *launch = json_object_get(study->root, "launch");
+    int rc;
+
+    *s = (struct bb_launch_runs){.hosts = hosts};
+    TRY(choose_launcher(s, launch, with));
+    if (!s->hosts)
+        s->hosts = json_string_value(json_object_get(launch, "hosts"));
+    if (!program)
+        program = json_string_value(json_object_get(launch, "program"));
+    if (arguments)
+        bb_argv_add_split(&s->arguments, arguments);
+    s->program = program ? strdup(program) : realpath("/proc/self/exe", NULL);
+    TRY(s->program ? 0 : bb_err(BB_EFAIL, "cannot find this program to start it: %s", strerror(errno)));
+    TRY(bb_argv_result(&s->arguments));
+out:
+    return rc;
+}
+
+void bb_launch_runs_release(struct bb_launch_runs *s)
+{
+    bb_argv_release(&s->arguments);
+    free(s->program);
+    *s = (struct bb_launch_runs){0};
+}
+
+/* A word of a launcher of the user's own, {ranks} replaced. */
+static void add_own(struct bb_argv *words, const char *word, int ranks)
+{
+    const char *mark = strstr(word, "{ranks}");
+
+    if (mark)
+        bb_argv_add(words, "%.*s%d%s", (int)(mark - word), word, ranks, mark + strlen("{ranks}"));
+    else
+        bb_argv_add(words, "%s", word);
+}
+
+static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_run *c, struct bb_argv *words)
+{
+    bool mpirun = s->with && strcmp(s->with, "mpirun") == 0;
+
+    for (size_t i = 0; i < json_array_size(s->own); i++)
+        add_own(words, json_string_value(json_array_get(s->own, i)), c->ranks);
+    if (s->with) {
+        bb_argv_add(words, "%s", mpirun ? bb_mpirun() : s->with);
+        bb_argv_add(words, "-n");
+        bb_argv_add(words, "%d", c->ranks);
+    }
+    if (s->with && s->hosts) {
+        bb_argv_add(words, "%s", mpirun ? bb_mpirun_hosts() : "--nodelist");
+        bb_argv_add(words, "%s", s->hosts);
+    }
+    bb_argv_add_all(words, &s->arguments);
+    bb_argv_add_all(words, &c->launch_arguments);
+    for (size_t i = 0; mpirun && bb_mpirun_export() && i < c->environment.n; i++) {
+        const char *variable = c->environment.word[i], *equals = strchr(variable, '=');
+
+        if (!equals)
+            continue;
+        bb_argv_add(words, "%s", bb_mpirun_export());
+        bb_argv_add(words, "%.*s", (int)(equals - variable), variable);
+    }
+}
+
+int bb_launch_runs_words(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
+                         struct bb_argv *words)
+{
+    bool alone = s->with && strcmp(s->with, "none") == 0;
+
+    if (alone && c->launched && c->ranks > 1)
+        return bb_err(BB_EUSAGE, "without a launcher there is 1 rank, not %d; expected --launcher mpirun or srun",
+                      c->ranks);
+    if (c->launched && !alone)
+        add_launcher(s, c, words);
+    bb_argv_add(words, "%s", s->program);
+    bb_argv_add_all(words, &c->words);
+    if (json) {
+        bb_argv_add(words, "--json");
+        bb_argv_add(words, "%s", json);
+    }
+    return bb_argv_result(words);
+}
+
+/* ---- a run ---- */
+
+static int open_output(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        bb_err(BB_EFAIL, "cannot write to %s: %s", path, strerror(errno));
+    return fd;
+}
+
+static void set_variables(const struct bb_argv *environment)
+{
+    for (size_t i = 0; i < environment->n; i++)
+        if (strchr(environment->word[i], '='))
+            putenv(environment->word[i]);
+        else
+            unsetenv(environment->word[i]);
+}
+
+/* In the child. */
+static void become(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err, const sigset_t *mask,
+                   pid_t parent)
+{
+    int nowhere = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(127);
+    if (nowhere < 0 || dup2(nowhere, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+        _exit(127);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    set_variables(&c->environment);
+    execvp(words->word[0], words->word);
+    dprintf(2, "busbar: cannot start %s: %s\n", words->word[0], strerror(errno));
+    _exit(127);
+}
+
+struct waiting {
+    pid_t pid;
+    double start_s, limit_s, kill_s; /* kill_s: when to stop asking, 0: nobody was asked to end */
+    bool out_of_time;
+    int stopped_by;
+};
+
+static void ask_to_end(struct waiting *w)
+{
+    if (w->kill_s == 0)
+        kill(-w->pid, SIGTERM);
+    w->kill_s = w->kill_s > 0 ? w->kill_s : bb_now_s() + TERM_S;
+}
+
+static void look_at_the_clock(struct waiting *w)
+{
+    double now_s = bb_now_s();
+
+    if (w->kill_s == 0 && w->limit_s > 0 && now_s - w->start_s > w->limit_s) {
+        w->out_of_time = true;
+        ask_to_end(w);
+    }
+    if (w->kill_s > 0 && now_s > w->kill_s)
+        kill(-w->pid, SIGKILL);
+}
+
+static int status_of(const struct waiting *w, int status)
+{
+    if (w->out_of_time)
+        return 124;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Until the child is gone; signals arrive here, since they are blocked. */
+static int wait_for(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
+{
+    const struct timespec fifth = {.tv_nsec = 200000000};
+    int status = 0;
+
+    while (waitpid(w->pid, &status, WNOHANG) == 0) {
+        int signal_no = sigtimedwait(signals, NULL, &fifth);
+
+        if (signal_no > 0 && signal_no != SIGCHLD) {
+            w->stopped_by = signal_no;
+            ask_to_end(w);
+        }
+        look_at_the_clock(w);
+        if (tick)
+            tick(arg, bb_now_s() - w->start_s);
+    }
+    kill(-w->pid, SIGKILL); /* whom the launcher left behind */
+    return status_of(w, status);
+}
+
+static void block(sigset_t *signals, sigset_t *before)
+{
+    static const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+
+    signal(SIGCHLD, SIG_DFL); /* whoever ignores it is not told of its children */
+    sigemptyset(signals);
+    for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
+        struct sigaction now;
+
+        if (sigaction(caught[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) /* nohup */
+            sigaddset(signals, caught[i]);
+    }
+    sigprocmask(SIG_BLOCK, signals, before);
+}
+
+int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
+                       void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended)
+{
+    struct waiting w = {.start_s = bb_now_s(), .limit_s = c->timeout_s};
+    int out_fd = open_output(out), err_fd = out_fd < 0 ? -1 : open_output(err), rc = 0;
+    sigset_t signals, before;
+    pid_t parent = getpid();
+
+    *ended = (struct bb_started){0};
+    if (err_fd < 0) {
+        rc = -BB_EFAIL;
+    } else {
+        block(&signals, &before);
+        w.pid = fork();
+        if (w.pid == 0)
+            become(c, words, out_fd, err_fd, &before, parent);
+        if (w.pid > 0)
+            setpgid(w.pid, w.pid); /* before anybody asks the group to end, whoever of the two comes first */
+        if (w.pid < 0)
+            rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
+        else
+            ended->exit_status = wait_for(&w, &signals, tick, arg);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+    }
+    ended->seconds = bb_now_s() - w.start_s;
+    ended->stopped_by = w.stopped_by;
+    if (out_fd >= 0)
+        close(out_fd);
+    if (err_fd >= 0)
+        close(err_fd);
+    return rc;
+}

@@ -1,0 +1,70 @@
+/*
+ * watchdog.h - who is there, and where are they? One thread per rank and a TCP star around rank 0, beside MPI and NCCL,
+ * so that it works while both hang. Used by world.c (whose header says what users see) and results.c.
+ *
+ * Protocol: fixed-size messages (watchdog_internal.h). A rank joins with HELLO and the run's token, sends its STATE
+ * (number and text of the last step, what it waits for) at most every 100 ms and only when it changed, HANG when a wait
+ * ran out (rank 0 then says ASK to all, which is answered with STATE), FAIL when it ends with an error, BYE when it
+ * leaves in order. Rank 0 sends its own STATE, END with an exit code when the job is over early, BYE when all have
+ * left. A connection that closes without BYE or FAIL is a lost rank.
+ *
+ * From the moment the job is ending: hooks for "at once" run, after 0.3 s those for "stuck", after 0.8 s the process
+ * ends by _exit, unless the main thread was quicker. All within the second that mpirun leaves between SIGTERM and
+ * SIGKILL.
+ */
+#ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H
+#define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H
+
+#include "bootstrap/world/world.h"
+
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct bb_watchdog;
+
+/* Where rank 0 is reached; plain data, to be broadcast. */
+#define BB_WATCHDOG_ADDRESSES 8
+struct bb_watchdog_endpoint {
+    uint64_t token;
+    int n;
+    struct sockaddr_storage at[BB_WATCHDOG_ADDRESSES];
+};
+
+/* bb_watchdog_start - the thread of this rank, alone at first: guard, signals and hooks work. Blocks SIGTERM and
+ * SIGINT. */
+int bb_watchdog_start(struct bb_watchdog **roll, double timeout_s) BB_MUST_CHECK;
+
+/* bb_watchdog_serve - rank 0: listen, on loopback when all ranks are on one host. hosts [size] must outlive roll. */
+int bb_watchdog_serve(struct bb_watchdog *roll, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
+                      struct bb_watchdog_endpoint *ticket) BB_MUST_CHECK;
+
+/* bb_watchdog_join - other ranks: join rank 0. When no address answers: a warning, and this rank is on its own. */
+void bb_watchdog_join(struct bb_watchdog *roll, int rank, int size, char (*hosts)[BB_HOST_TEXT],
+                      const struct bb_watchdog_endpoint *ticket);
+
+void bb_watchdog_reached(struct bb_watchdog *roll, const char *step);
+void bb_watchdog_waiting(struct bb_watchdog *roll, const char *what); /* NULL: no more */
+void bb_watchdog_guard(struct bb_watchdog *roll, const char *what);   /* NULL: no more */
+int bb_watchdog_ending(const struct bb_watchdog *roll);
+
+/* bb_watchdog_expired - a wait of this rank ran out: report it and return the code with which the job ends. */
+int bb_watchdog_expired(struct bb_watchdog *roll, const char *what) BB_MUST_CHECK;
+
+/*
+ * bb_watchdog_fail - this rank ends with exit code `code`, or with the one with which the job is ending already, and
+ * its results are safe. Ranks but 0 wait for rank 0 to come here as well, half a second at most, since mpirun kills all
+ * soon after the first is gone. True when all are known to end by themselves, so that nobody need be aborted.
+ */
+bool bb_watchdog_fail(struct bb_watchdog *roll, int code);
+
+/* bb_watchdog_leave - this rank is done; returns when all are, or when the timeout is over. */
+void bb_watchdog_leave(struct bb_watchdog *roll);
+
+/* bb_watchdog_stop - end the thread and free. NULL is fine. */
+void bb_watchdog_stop(struct bb_watchdog *roll);
+
+enum bb_watchdog_when { BB_WATCHDOG_AT_ONCE, BB_WATCHDOG_STUCK };
+int bb_watchdog_hook(struct bb_watchdog *roll, enum bb_watchdog_when when, bb_at_end *fn, void *arg) BB_MUST_CHECK;
+void bb_watchdog_forget(struct bb_watchdog *roll, bb_at_end *fn, void *arg);
+
+#endif

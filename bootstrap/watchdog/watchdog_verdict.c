@@ -1,0 +1,204 @@
+/* watchdog_verdict.c - what the watchdog says when ranks hang or are lost, and the end that follows. */
+#include "bootstrap/base/clock.h"
+#include "bootstrap/watchdog/watchdog_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAMED_MAX = 8 }; /* ranks named in one message */
+
+/* A line that is put together piece by piece and cut where it is full. */
+struct line {
+    char text[1800];
+    size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *fmt, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(line->text + line->used, sizeof(line->text) - line->used, fmt, args);
+    va_end(args);
+    line->used += (size_t)n;
+    if (line->used >= sizeof(line->text))
+        line->used = sizeof(line->text) - 1;
+}
+
+static void add_seen(struct line *line, const struct bb_seen *seen)
+{
+    add(line, "last seen: %s", seen->step ? seen->text : "start");
+    if (seen->wait[0] && strcmp(seen->wait, seen->text) != 0)
+        add(line, ", waiting for %s", seen->wait);
+}
+
+static void add_rank(struct line *line, const struct bb_watchdog *roll, int rank, const struct bb_peer *peer)
+{
+    add(line, "rank %d (%s)", rank, roll->hosts[rank]);
+    if (!peer->joined)
+        add(line, ", never seen");
+    else {
+        add(line, ", ");
+        add_seen(line, &peer->seen);
+        add(line, "%s", peer->answered || roll->judge_s == 0 ? "" : ", does not answer");
+    }
+}
+
+/* Adds the ranks that are marked, at most NAMED_MAX by name. */
+static void add_ranks(struct line *line, const struct bb_watchdog *roll, const bool *marked)
+{
+    int n = 0;
+
+    for (int r = 0; r < roll->size; r++) {
+        if (!marked[r])
+            continue;
+        if (n++ < NAMED_MAX) {
+            add(line, "%s", n > 1 ? "; " : "");
+            add_rank(line, roll, r, &roll->peers[r]);
+        }
+    }
+    if (n > NAMED_MAX)
+        add(line, "; and %d more", n - NAMED_MAX);
+}
+
+void bb_watchdog_end(struct bb_watchdog *roll, int code)
+{
+    struct bb_watchdog_msg end =
+        bb_watchdog_msg(roll->rank == 0 ? WATCHDOG_END : WATCHDOG_FAIL, (uint32_t)roll->rank, code);
+
+    if (roll->ending)
+        return;
+    roll->ending = -code;
+    roll->ending_s = bb_now_s();
+    for (int i = roll->rank == 0; i < roll->n_peers; i++)
+        bb_watchdog_send(&roll->peers[i].link, &end, 0.01);
+    pthread_cond_broadcast(&roll->news);
+}
+
+/* The latest step at which a rank hangs: whoever is behind has not come. */
+static const struct bb_peer *farthest_hung(const struct bb_watchdog *roll)
+{
+    const struct bb_peer *far = NULL;
+
+    for (int r = 0; r < roll->size; r++)
+        if (roll->peers[r].hung && (!far || roll->peers[r].seen.step > far->seen.step))
+            far = &roll->peers[r];
+    return far;
+}
+
+static bool arrived(const struct bb_peer *peer, uint32_t step)
+{
+    return peer->joined && peer->answered && peer->seen.step >= step && (peer->hung || peer->seen.wait[0]);
+}
+
+static const char *hung_at(const struct bb_seen *seen)
+{
+    return seen->wait[0] ? seen->wait : seen->text;
+}
+
+/* "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s" */
+static void add_timeout(struct line *line, const struct bb_watchdog *roll, const struct bb_seen *seen)
+{
+    add(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
+        hung_at(seen), roll->timeout_s);
+}
+
+/* Marks the ranks that did not arrive where `far` hangs. Returns how many. */
+static int mark_missing(const struct bb_watchdog *roll, const struct bb_peer *far, bool *marked)
+{
+    int n = 0;
+
+    for (int r = 0; r < roll->size; r++)
+        n += marked[r] = !arrived(&roll->peers[r], far->seen.step);
+    return n;
+}
+
+/* Marks the ranks that wait, but for something else than `far`. Returns how many. */
+static int mark_elsewhere(const struct bb_watchdog *roll, const struct bb_peer *far, bool *marked)
+{
+    int n = 0;
+
+    for (int r = 0; r < roll->size; r++)
+        n += marked[r] = strcmp(hung_at(&roll->peers[r].seen), hung_at(&far->seen)) != 0;
+    return n;
+}
+
+/* Who waits for something else than `far`; where those are most, who is with it: the fewer are the ones to look at. */
+static void add_apart(struct line *line, const struct bb_watchdog *roll, const struct bb_peer *far)
+{
+    bool marked[roll->size];
+    int n = mark_elsewhere(roll, far, marked);
+
+    if (n == 0)
+        return;
+    for (int r = 0; 2 * n > roll->size && r < roll->size; r++)
+        marked[r] = !marked[r];
+    add(line, 2 * n > roll->size ? ", but only these are in it: " : ", but wait for something else: ");
+    add_ranks(line, roll, marked);
+}
+
+void bb_watchdog_judge_hang(struct bb_watchdog *roll)
+{
+    struct line line = {.used = 0};
+    bool marked[roll->size];
+    const struct bb_peer *far;
+    int n;
+
+    roll->peers[0].seen = roll->mine;
+    far = farthest_hung(roll);
+    add_timeout(&line, roll, &far->seen);
+    if ((n = mark_missing(roll, far, marked)) > 0 && roll->size > 1) {
+        add(&line, "; %d of %d ranks did not arrive: ", n, roll->size);
+        add_ranks(&line, roll, marked);
+    } else {
+        if (roll->size > 1)
+            add(&line, "; all %d ranks arrived", roll->size);
+        add_apart(&line, roll, far);
+    }
+    bb_err(BB_ETIMEOUT, "%s", line.text);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
+}
+
+void bb_watchdog_judge_lost(struct bb_watchdog *roll)
+{
+    struct line line = {.used = 0};
+    bool lost[roll->size];
+    int n = 0;
+
+    for (int r = 0; r < roll->size; r++)
+        n += lost[r] = roll->peers[r].lost;
+    if (n > 1)
+        add(&line, "%d ranks are lost: ", n);
+    for (int r = 0; n == 1 && r < roll->size; r++)
+        if (lost[r]) {
+            add(&line, "rank %d (%s) is lost; ", r, roll->hosts[r]);
+            add_seen(&line, &roll->peers[r].seen);
+        }
+    if (n > 1)
+        add_ranks(&line, roll, lost);
+    bb_err(BB_ETIMEOUT, "%s", line.text);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
+}
+
+void bb_watchdog_judge_server_lost(struct bb_watchdog *roll)
+{
+    struct line line = {.used = 0};
+
+    add(&line, "rank 0 (%s) is lost; ", roll->hosts[0]);
+    add_seen(&line, &roll->peers[0].seen);
+    bb_err(BB_ETIMEOUT, "%s", line.text);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
+}
+
+void bb_watchdog_judge_alone(struct bb_watchdog *roll)
+{
+    struct line line = {.used = 0};
+
+    add_timeout(&line, roll, &roll->mine);
+    if (roll->size > 1)
+        add(&line, "; rank 0 (%s) does not answer", roll->hosts[0]);
+    bb_err(BB_ETIMEOUT, "%s", line.text);
+    bb_watchdog_end(roll, BB_ETIMEOUT);
+}

@@ -1,0 +1,395 @@
+/*
+ * comms.c - communicators from the world's ranks. Non-blocking ones are polled under the run's deadline; blocking ones
+ * are guarded by the watchdog's thread, which can only end the process.
+ */
+#include "bootstrap/world/comms.h"
+
+#include "bootstrap/base/clock.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- NCCL's words ---- */
+
+int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line)
+{
+    const char *more;
+
+    if (result == ncclSuccess || result == ncclInProgress)
+        return 0;
+    more = ncclGetLastError(NULL);
+    return bb_err(BB_EFAIL, "%s: %s%s%s (%s:%d)", call, ncclGetErrorString(result), more && *more ? ": " : "",
+                  more ? more : "", file, line);
+}
+
+int bb_nccl_version(int *header, int *runtime)
+{
+    int rc;
+
+    *header = NCCL_VERSION_CODE;
+    TRY(BB_NCCL(ncclGetVersion(runtime)));
+    if (*runtime / 100 < *header / 100) {
+        char built[BB_NCCL_VERSION_TEXT], runs[BB_NCCL_VERSION_TEXT];
+
+        bb_warn("built with NCCL %s, but %s runs: what is newer than that is not used",
+                bb_nccl_version_text(*header, built), bb_nccl_version_text(*runtime, runs));
+    }
+out:
+    return rc;
+}
+
+const char *bb_nccl_version_text(int version, char buf[BB_NCCL_VERSION_TEXT])
+{
+    snprintf(buf, BB_NCCL_VERSION_TEXT, "%d.%d.%d", version / 10000 % 1000, version / 100 % 100, version % 100);
+    return buf;
+}
+
+void *bb_nccl_symbol(const char *name)
+{
+    return dlsym(RTLD_DEFAULT, name);
+}
+
+/* ---- several ranks on one GPU ---- */
+
+struct variable {
+    const char *name, *value;
+};
+
+static int set_variables(const struct variable *v)
+{
+    for (; v->name; v++)
+        if (setenv(v->name, v->value, 0))
+            return bb_err(BB_EFAIL, "setenv %s: %s", v->name, strerror(errno));
+    return 0;
+}
+
+int bb_comms_share_gpu_env(int rank)
+{
+    enum { OWN_SWITCH_SINCE = 23003 };
+    static const struct variable own_switch[] = {
+        {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, /* experimental from 2.30.3 */
+        {"NCCL_NVLS_ENABLE", "0"},           /* cannot be had together   */
+        {"NCCL_MAX_CTAS", "2"},              /* all ranks' kernels must fit on the GPU at once */
+        {"NCCL_RAS_ENABLE", "0"},
+        {NULL, NULL},
+    };
+    /* Before that, NCCL refuses two ranks on one GPU of one host, so each becomes its own host: sockets only, few
+     * channels and threads, since the ranks also share the host's cores. */
+    static const struct variable sockets[] = {
+        {"NCCL_NET", "Socket"},          {"NCCL_NET_PLUGIN", "none"},
+        {"NCCL_IB_DISABLE", "1"},        {"NCCL_SOCKET_IFNAME", "lo"},
+        {"NCCL_P2P_DISABLE", "1"},       {"NCCL_SHM_DISABLE", "1"},
+        {"NCCL_NVLS_ENABLE", "0"},       {"NCCL_MNNVL_ENABLE", "0"},
+        {"NCCL_COLLNET_ENABLE", "0"},    {"NCCL_CUMEM_ENABLE", "0"},
+        {"NCCL_CUMEM_HOST_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
+        {"NCCL_MAX_NCHANNELS", "2"},     {"NCCL_MAX_P2P_NCHANNELS", "2"},
+        {"NCCL_PROTO", "Simple"},        {"NCCL_BUFFSIZE", "1048576"},
+        {"NCCL_SOCKET_NTHREADS", "1"},   {"NCCL_NSOCKS_PERTHREAD", "1"},
+        {"CUDA_MODULE_LOADING", "LAZY"}, {NULL, NULL},
+    };
+    char host_id[32];
+    int runtime, rc;
+
+    TRY(BB_NCCL(ncclGetVersion(&runtime)));
+    if (runtime >= OWN_SWITCH_SINCE)
+        return set_variables(own_switch);
+    snprintf(host_id, sizeof(host_id), "busbar-%d", rank);
+    TRY(set_variables((const struct variable[]){{"NCCL_HOSTID", host_id}, {NULL, NULL}}));
+    TRY(set_variables(sockets));
+out:
+    return rc;
+}
+
+/* ---- waiting ---- */
+
+/* The handle may be taken away by the hook that aborts: whoever takes it ends it. */
+static ncclComm_t take(struct bb_comm *c)
+{
+    return __atomic_exchange_n(&c->nccl, NULL, __ATOMIC_ACQ_REL);
+}
+
+/* 1: nothing is in progress, 0: something is, < 0: failed. */
+static int settled(struct bb_comm *c)
+{
+    ncclComm_t nccl = __atomic_load_n(&c->nccl, __ATOMIC_ACQUIRE);
+    ncclResult_t state = ncclSuccess;
+    int rc;
+
+    if (!nccl)
+        return 1;
+    TRY(BB_NCCL(ncclCommGetAsyncError(nccl, &state)));
+    if (state != ncclSuccess && state != ncclInProgress)
+        return bb_err(BB_EFAIL, "communicator %s: %s: %s", c->name, ncclGetErrorString(state), ncclGetLastError(nccl));
+    return state == ncclSuccess;
+out:
+    return rc;
+}
+
+static int ready(void *arg)
+{
+    return settled(arg);
+}
+
+int bb_comm_poll(struct bb_comm *c, const char *what)
+{
+    char wait[160];
+    int rc;
+
+    if (!c->nccl || c->blocking)
+        return 0;
+    rc = settled(c); /* mostly done by now: no text is made */
+    if (rc)
+        return rc < 0 ? rc : 0;
+    snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
+    return bb_world_wait(c->world, wait, ready, c);
+}
+
+int bb_comm_check(struct bb_comm *c)
+{
+    int rc = settled(c);
+
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- start ---- */
+
+/* What each rank says of its own group before it is made. */
+struct claim {
+    int rc;
+    int size;   /* 0: this rank is in none */
+    int leader; /* world rank of the first member, who makes the id */
+    uint64_t members;
+    ncclUniqueId id;
+};
+
+static uint64_t hash_of(const int *members, int size)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (int i = 0; i < size; i++)
+        hash = (hash ^ (uint32_t)members[i]) * 1099511628211u;
+    return hash;
+}
+
+/* This rank's place in its group. */
+static int find_self(const struct bb_comm *c, const int *members, int *place)
+{
+    int found = 0;
+
+    for (int i = 0; i < c->size; i++) {
+        if (members[i] < 0 || members[i] >= c->world->size)
+            return bb_err(BB_EFAIL, "communicator %s: no rank %d in a world of %d", c->name, members[i],
+                          c->world->size);
+        if (members[i] == c->world->rank) {
+            *place = i;
+            found++;
+        }
+    }
+    if (c->size > 0 && found != 1)
+        return bb_err(BB_EFAIL, "communicator %s: this rank is %d times in its own group", c->name, found);
+    return 0;
+}
+
+static int make_claim(struct bb_comm *c, const int *members, struct claim *mine)
+{
+    int rc;
+
+    memset(mine, 0, sizeof(*mine));
+    TRY(find_self(c, members, &c->rank));
+    if (c->size == 0)
+        return 0;
+    mine->size = c->size;
+    mine->leader = members[0];
+    mine->members = hash_of(members, c->size);
+    if (c->rank == 0)
+        TRY(BB_NCCL(ncclGetUniqueId(&mine->id)));
+out:
+    mine->rc = rc;
+    return rc;
+}
+
+static int compare_claims(const struct bb_comm *c, const int *members, const struct claim *mine,
+                          const struct claim *all)
+{
+    for (int i = 0; i < c->size; i++) {
+        const struct claim *other = &all[members[i]];
+
+        if (other->size != mine->size || other->leader != mine->leader || other->members != mine->members)
+            return bb_err(BB_EFAIL,
+                          "communicator %s: ranks disagree: rank %d says %d members from rank %d on, rank %d says %d "
+                          "members from rank %d on",
+                          c->name, c->world->rank, mine->size, mine->leader, members[i], other->size, other->leader);
+    }
+    return 0;
+}
+
+/* Everybody's claims, and nobody goes on unless all can. *id: of this rank's group. */
+static int exchange_claims(struct bb_comm *c, const int *members, ncclUniqueId *id)
+{
+    struct claim mine, *all = calloc((size_t)c->world->size, sizeof(*all));
+    int rc, own;
+
+    if (!all)
+        return bb_err(BB_EFAIL, "communicator %s: no memory for %d ranks", c->name, c->world->size);
+    own = make_claim(c, members, &mine);
+    TRY(bb_world_allgather(c->world, &mine, all, sizeof(mine)));
+    own = own ? own : compare_claims(c, members, &mine, all);
+    TRY(bb_world_agree(c->world, own, "agreement on a communicator"));
+    if (c->size > 0)
+        *id = all[mine.leader].id;
+out:
+    free(all);
+    return rc;
+}
+
+static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts *opts)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+
+    config.blocking = opts->blocking;
+    if (opts->min_ctas > 0)
+        config.minCTAs = opts->min_ctas;
+    if (opts->max_ctas > 0)
+        config.maxCTAs = opts->max_ctas;
+    if (opts->cga_cluster_size != 0)
+        config.cgaClusterSize = opts->cga_cluster_size < 0 ? 0 : opts->cga_cluster_size;
+#if NCCL_VERSION_CODE >= 22700
+    if (opts->cta_policy > 0)
+        config.CTAPolicy = opts->cta_policy - 1;
+#endif
+#ifdef BB_NCCL_HAS_COMM_NAME
+    config.commName = c->name; /* an older library reads only as far as it knows */
+#else
+    (void)c;
+#endif
+    return config;
+}
+
+static void abort_nccl(struct bb_comm *c)
+{
+    ncclComm_t nccl = take(c);
+
+    if (nccl)
+        ncclCommAbort(nccl);
+}
+
+/* The watchdog's: the main thread is stuck, maybe in a wait for this communicator's kernels. */
+static void abort_hook(void *arg, int rc)
+{
+    (void)rc;
+    abort_nccl(arg);
+}
+
+/* Once the call is made: wait for it, and be ready for an early end. A blocking one cannot be aborted from outside. */
+static int settle_new(struct bb_comm *c, const char *what, double start_s)
+{
+    int rc = 0;
+
+    if (!c->blocking) {
+        TRY(bb_world_at_end(c->world, abort_hook, c));
+        TRY(bb_comm_poll(c, what));
+    }
+    c->init_ms = 1e3 * (bb_now_s() - start_s);
+out:
+    return rc;
+}
+
+int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const int *members, int size,
+                 const struct bb_comm_opts *opts)
+{
+    ncclUniqueId id;
+    ncclConfig_t config;
+    double start_s = bb_now_s();
+    int rc;
+
+    *c = (struct bb_comm){.world = w, .size = size, .blocking = opts->blocking};
+    snprintf(c->name, sizeof(c->name), "%s", name);
+    config = config_of(c, opts);
+    TRY(exchange_claims(c, members, &id));
+    if (size == 0)
+        return 0;
+    if (c->blocking)
+        bb_world_guard(w, "init of a communicator");
+    rc = BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config));
+    if (c->blocking)
+        bb_world_unguard(w);
+    TRY(rc);
+    TRY(settle_new(c, "init", start_s));
+    return 0;
+out:
+    bb_comm_abort(c);
+    return rc;
+}
+
+static int place_after_split(struct bb_comm *c)
+{
+    int rc = 0;
+
+    if (!c->nccl)
+        return 0;
+    TRY(BB_NCCL(ncclCommUserRank(c->nccl, &c->rank)));
+    TRY(BB_NCCL(ncclCommCount(c->nccl, &c->size)));
+out:
+    return rc;
+}
+
+int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, int color, int key,
+                  const struct bb_comm_opts *opts)
+{
+    const struct bb_comm_opts as_parent = {.blocking = parent->blocking};
+    ncclConfig_t config;
+    double start_s = bb_now_s();
+    int rc;
+
+    opts = opts ? opts : &as_parent;
+    *c = (struct bb_comm){.world = parent->world, .blocking = opts->blocking};
+    snprintf(c->name, sizeof(c->name), "%s", name);
+    config = config_of(c, opts);
+    if (parent->blocking)
+        bb_world_guard(parent->world, "split of a communicator");
+    rc = BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config));
+    if (parent->blocking)
+        bb_world_unguard(parent->world);
+    TRY(rc);
+    TRY(bb_comm_poll(parent, "split"));
+    TRY(settle_new(c, "init after split", start_s));
+    TRY(place_after_split(c));
+    return 0;
+out:
+    bb_comm_abort(c);
+    return rc;
+}
+
+/* ---- end ---- */
+
+int bb_comm_finalize(struct bb_comm *c)
+{
+    ncclComm_t nccl;
+    int rc = 0;
+
+    if (!c->nccl)
+        return 0;
+    if (c->blocking)
+        bb_world_guard(c->world, "finalize of a communicator");
+    rc = BB_NCCL(ncclCommFinalize(c->nccl));
+    if (rc == 0)
+        rc = bb_comm_poll(c, "finalize");
+    if (rc == 0 && (nccl = take(c)) != NULL)
+        rc = BB_NCCL(ncclCommDestroy(nccl));
+    if (c->blocking)
+        bb_world_unguard(c->world);
+    bb_comm_abort(c);
+    return rc;
+}
+
+void bb_comm_abort(struct bb_comm *c)
+{
+    if (c->world && !c->blocking)
+        bb_world_forget(c->world, abort_hook, c);
+    abort_nccl(c);
+    c->size = 0;
+}

@@ -1,0 +1,382 @@
+/*
+ * world.c - MPI for the start of a run. Only what design 4 allows: who is there, bcast, allgather, barrier, the end.
+ * All waits are non-blocking requests that are asked under the deadline of world.h.
+ */
+#include "bootstrap/world/world.h"
+
+#include "bootstrap/base/clock.h"
+#include "bootstrap/watchdog/watchdog.h"
+#include "bootstrap/world/hydra.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- waiting ---- */
+
+enum { YIELD_US = 200, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
+
+/* Yield at first, since most waits are short and the peer may need this core; then sleep, longer each time. */
+static void pause_after(double waited_s, long *sleep_us)
+{
+    struct timespec pause;
+
+    if (waited_s < 1e-6 * YIELD_US) {
+        sched_yield();
+        return;
+    }
+    pause = (struct timespec){.tv_nsec = 1000 * *sleep_us};
+    nanosleep(&pause, NULL);
+    *sleep_us = *sleep_us * 3 / 2 < SLEEP_LAST_US ? *sleep_us * 3 / 2 : SLEEP_LAST_US;
+}
+
+static int expired(struct bb_world *w, const char *what)
+{
+    if (w->roll)
+        return bb_watchdog_expired(w->roll, what);
+    return bb_err(BB_ETIMEOUT, "timeout: %s did not end within %g s", what, w->timeout_s);
+}
+
+int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg)
+{
+    double start_s = bb_now_s(), waited_s = 0;
+    long sleep_us = SLEEP_FIRST_US;
+    bool said = false;
+    int rc;
+
+    while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
+        if (waited_s > w->timeout_s)
+            return expired(w, what);
+        if (w->roll && !said && waited_s > 1e-6 * SAY_US) {
+            bb_watchdog_waiting(w->roll, what);
+            said = true;
+        }
+        pause_after(waited_s, &sleep_us);
+        waited_s = bb_now_s() - start_s;
+    }
+    if (said && rc > 0)
+        bb_watchdog_waiting(w->roll, NULL);
+    return rc < 0 ? rc : 0;
+}
+
+void bb_world_guard(struct bb_world *w, const char *what)
+{
+    if (w->roll)
+        bb_watchdog_guard(w->roll, what);
+}
+
+void bb_world_unguard(struct bb_world *w)
+{
+    if (w->roll)
+        bb_watchdog_guard(w->roll, NULL);
+}
+
+int bb_world_ending(const struct bb_world *w)
+{
+    return w->roll ? bb_watchdog_ending(w->roll) : 0;
+}
+
+void bb_world_reached(struct bb_world *w, const char *fmt, ...)
+{
+    char step[128];
+    va_list args;
+
+    if (!w->roll)
+        return;
+    va_start(args, fmt);
+    vsnprintf(step, sizeof(step), fmt, args);
+    va_end(args);
+    bb_watchdog_reached(w->roll, step);
+}
+
+int bb_world_at_end(struct bb_world *w, bb_at_end *fn, void *arg)
+{
+    return w->roll ? bb_watchdog_hook(w->roll, BB_WATCHDOG_STUCK, fn, arg) : 0;
+}
+
+void bb_world_forget(struct bb_world *w, bb_at_end *fn, void *arg)
+{
+    if (w->roll)
+        bb_watchdog_forget(w->roll, fn, arg);
+}
+
+/* ---- exchanges ---- */
+
+static int mpi_failed(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length;
+
+    if (code == MPI_SUCCESS)
+        return 0;
+    MPI_Error_string(code, text, &length);
+    return bb_err(BB_EFAIL, "%s: %s", call, text);
+}
+
+static int request_ready(void *arg)
+{
+    int done = 0, rc = mpi_failed(MPI_Test(arg, &done, MPI_STATUS_IGNORE), "MPI_Test");
+
+    return rc ? rc : done;
+}
+
+static int fits_mpi(size_t bytes)
+{
+    return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "%zu bytes are too many for one exchange", bytes);
+}
+
+int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
+{
+    MPI_Request request;
+    int rc;
+
+    if (w->size == 1)
+        return 0;
+    TRY(fits_mpi(bytes));
+    TRY(mpi_failed(MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
+    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request));
+out:
+    return rc;
+}
+
+static int gather(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+{
+    MPI_Request request;
+    int rc;
+
+    if (w->size == 1) {
+        memcpy(recv, send, bytes);
+        return 0;
+    }
+    TRY(fits_mpi(bytes));
+    TRY(mpi_failed(MPI_Iallgather(send, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, MPI_COMM_WORLD, &request),
+                   "MPI_Iallgather"));
+    TRY(bb_world_wait(w, what, request_ready, &request));
+out:
+    return rc;
+}
+
+int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
+{
+    return gather(w, "an exchange (allgather)", send, recv, bytes);
+}
+
+int bb_world_barrier(struct bb_world *w, const char *what)
+{
+    MPI_Request request;
+    int rc;
+
+    if (w->size == 1)
+        return 0;
+    TRY(mpi_failed(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier"));
+    TRY(bb_world_wait(w, what, request_ready, &request));
+out:
+    return rc;
+}
+
+int bb_world_agree(struct bb_world *w, int rc, const char *what)
+{
+    int all[w->size];
+    int failed = gather(w, what, &rc, all, sizeof(rc));
+
+    if (failed)
+        return rc ? rc : failed;
+    for (int r = 0; r < w->size; r++)
+        if (all[r])
+            return all[r];
+    return 0;
+}
+
+/* ---- start ---- */
+
+/* One process although a launcher started more: this MPI is not the launcher's, and every rank would think it is alone.
+ */
+static int refuse_foreign_launcher(const struct bb_world *w)
+{
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"};
+
+    if (w->size > 1)
+        return 0;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        const char *text = getenv(sizes[i]);
+
+        if (text && atoi(text) > 1)
+            return bb_err(
+                BB_EUSAGE,
+                "the launcher says %s=%s, but MPI has 1 process: start busbar with the mpirun of the MPI that "
+                "it was built with, or with srun --mpi=pmix",
+                sizes[i], text);
+    }
+    return 0;
+}
+
+/*
+ * Open MPI 5 asks the kernel for a way between two processes of one host, is told "loopback", and prints three lines a
+ * rank since that is no interface of its own; its other module knows better.
+ */
+static void calm_open_mpi(void)
+{
+    (void)setenv("OMPI_MCA_reachable", "weighted", 0);
+}
+
+static int start_mpi(struct bb_world *w)
+{
+    int had, rc;
+
+    calm_open_mpi();
+    bb_world_guard(w, "MPI_Init_thread");
+    TRY(mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
+    w->mpi = true;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+out:
+    bb_world_unguard(w);
+    return rc;
+}
+
+/* Nodes in the order of their first ranks; places of this rank on its own. */
+static void number_nodes(struct bb_world *w)
+{
+    for (int r = 0; r < w->size; r++) {
+        int first = 0;
+
+        while (strcmp(w->hosts[first], w->hosts[r]) != 0)
+            first++;
+        w->node_of[r] = first == r ? w->nodes++ : w->node_of[first];
+    }
+    w->node = w->node_of[w->rank];
+    for (int r = 0; r < w->size; r++) {
+        w->local_rank += r < w->rank && w->node_of[r] == w->node;
+        w->local_size += w->node_of[r] == w->node;
+    }
+}
+
+static int find_hosts(struct bb_world *w)
+{
+    int rc = 0;
+
+    if (gethostname(w->host, sizeof(w->host) - 1))
+        snprintf(w->host, sizeof(w->host), "unknown");
+    w->hosts = calloc((size_t)w->size, sizeof(*w->hosts));
+    w->node_of = calloc((size_t)w->size, sizeof(*w->node_of));
+    if (!w->hosts || !w->node_of)
+        return bb_err(BB_EFAIL, "no memory for the names of %d ranks", w->size);
+    TRY(bb_world_allgather(w, w->host, w->hosts, sizeof(w->host)));
+    number_nodes(w);
+out:
+    return rc;
+}
+
+static int start_watchdog(struct bb_world *w)
+{
+    struct bb_watchdog_endpoint ticket;
+    int rc = 0;
+
+    if (w->size == 1)
+        return 0;
+    if (w->rank == 0)
+        TRY(bb_watchdog_serve(w->roll, w->size, w->hosts, w->nodes == 1, &ticket));
+    TRY(bb_world_bcast(w, &ticket, sizeof(ticket), 0));
+    if (w->rank != 0)
+        bb_watchdog_join(w->roll, w->rank, w->size, w->hosts, &ticket);
+out:
+    return rc;
+}
+
+int bb_world_init(struct bb_world *w, double timeout_s)
+{
+    int rc;
+
+    *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
+    bb_err_mute(0);
+    bb_hydra_hold();
+    TRY(bb_watchdog_start(&w->roll, timeout_s));
+    TRY(start_mpi(w));
+    TRY(refuse_foreign_launcher(w));
+    TRY(find_hosts(w));
+    bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
+    TRY(start_watchdog(w));
+out:
+    return rc;
+}
+
+int bb_world_alone(struct bb_world *w, double timeout_s)
+{
+    *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
+    return find_hosts(w);
+}
+
+/* ---- end ---- */
+
+static void finalize_mpi(struct bb_world *w)
+{
+    bb_world_guard(w, "MPI_Finalize");
+    MPI_Finalize();
+    bb_world_unguard(w);
+    w->mpi = false;
+}
+
+/* Nobody leaves before all are done, so that a closed connection means a lost rank until then. */
+static int part(struct bb_world *w)
+{
+    int rc;
+
+    TRY(bb_world_barrier(w, "the end of the run"));
+    bb_watchdog_leave(w->roll);
+    rc = bb_world_ending(w);
+out:
+    return rc;
+}
+
+/* Hydra takes the exit code of MPI_Abort for the job's, and no other for sure, and reads no output any more. */
+static void abort_under_hydra(int code)
+{
+    const struct timespec output_is_read = {.tv_nsec = 200000000};
+
+    nanosleep(&output_is_read, NULL);
+    MPI_Abort(MPI_COMM_WORLD, code);
+}
+
+/*
+ * Does not return when there are other ranks. Each leaves with the same exit code by itself, which mpirun would
+ * overtake if one of them called MPI_Abort at once; that is left for ranks whom the watchdog cannot reach, and for
+ * hydra.
+ */
+static void end_everybody(struct bb_world *w, int rc)
+{
+    bool told;
+    int code;
+
+    if (w->size == 1)
+        return;
+    fflush(stdout);
+    told = bb_watchdog_fail(w->roll, bb_exit_code(rc));
+    code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
+    if (w->rank == 0 && bb_hydra_started_us())
+        abort_under_hydra(code);
+    if (!told)
+        MPI_Abort(MPI_COMM_WORLD, code);
+    _exit(code);
+}
+
+int bb_world_release(struct bb_world *w, int rc)
+{
+    if (rc >= 0 && w->mpi && w->size > 1)
+        rc = part(w);
+    if (w->mpi && rc < 0)
+        end_everybody(w, rc);
+    if (w->mpi)
+        finalize_mpi(w);
+    bb_hydra_let_go();
+    bb_watchdog_stop(w->roll);
+    free(w->hosts);
+    free(w->node_of);
+    *w = (struct bb_world){0};
+    return rc;
+}

@@ -1,0 +1,113 @@
+/*
+ * world.h - the ranks of a run: who they are, the little data they exchange at start, and what happens when one of them
+ * does not come. MPI is used for this and for nothing else; measured traffic goes through NCCL.
+ *
+ * No wait is without an end. Every wait here lasts at most the run's timeout; then rank 0 prints one line that names
+ * the wait, and the ranks that did not arrive with the step at which they were last seen, and every rank ends with
+ * exit 4. The same happens at once when a rank is lost (killed, crashed, its host gone). A rank that fails ends all
+ * others with its own exit code. A second, TCP, channel between rank 0 and the others and one thread per rank do this
+ * (watchdog.h), so it also works while the main thread is stuck in a call.
+ *
+ * Order of a life: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls come from the
+ * thread that called bb_world_init, except bb_world_ending.
+ *
+ * What the launcher adds. Open MPI's mpirun: when a rank dies it sends the others SIGTERM and, about a second later,
+ * SIGKILL, and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second:
+ * the lost rank is named and they end with 4. Hydra (MPICH, MVAPICH, Intel MPI) kills all at once, unless it does not
+ * notice (hydra.h); rank 0 then ends the job by MPI_Abort, whose code is mpiexec's: 3, 4, ...; a rank that was killed
+ * by a signal makes it the signal's number (9). It says so on stdout, after the results. SIGTERM from elsewhere saves
+ * the results and ends with 1. srun leaves the others alone; the watchdog then ends the job by itself.
+ */
+#ifndef BB_BOOTSTRAP_WORLD_WORLD_H
+#define BB_BOOTSTRAP_WORLD_WORLD_H
+
+#include "bootstrap/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BB_HOST_TEXT 64
+
+struct bb_watchdog;
+
+struct bb_world {
+    int rank, size;
+    int node, nodes;            /* nodes are hosts, numbered by their first rank                 */
+    int local_rank, local_size; /* among the ranks of this host                                  */
+    char host[BB_HOST_TEXT];
+    char (*hosts)[BB_HOST_TEXT]; /* [size] host of each rank; owned by the world                 */
+    int *node_of;                /* [size] node of each rank; owned by the world                 */
+    double timeout_s;
+    struct bb_watchdog *roll; /* NULL in a world made by bb_world_alone                          */
+    bool mpi;                 /* MPI is up and ours to end                                       */
+};
+
+/*
+ * bb_world_init - start MPI and the watchdog. Works as a single process without mpirun, but one process under a
+ * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.
+ * timeout_s > 0 holds for every wait. SIGTERM and SIGINT are taken by the watchdog's thread from here on.
+ * On failure w can and must still be given to bb_world_release.
+ */
+int bb_world_init(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
+
+/* bb_world_alone - a world of one rank without MPI, thread or socket: for plan, for tests. */
+int bb_world_alone(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
+
+/*
+ * bb_world_release - the orderly end (rc >= 0: a barrier, goodbye, MPI_Finalize), or the end of everybody (rc < 0:
+ * results are saved, the other ranks are told, and all end with the exit code of the first that failed; MPI_Abort for
+ * those that cannot be told; does not return when there are other ranks). Returns rc, or the error met while ending.
+ * Fine on a world that is zeroed or half made.
+ */
+int bb_world_release(struct bb_world *w, int rc);
+
+/*
+ * Exchanges; called by all ranks in the same order. Sizes in bytes and equal on all ranks. bcast: buf of `root` goes to
+ * all. allgather: send[bytes] of rank r arrives at recv + r * bytes. `what` is the name in messages
+ * ("the start of the sweep"). bb_world_agree: 0 when every rank passed 0, else the first rc in rank order that is not
+ * 0, so that all ranks leave together (each has printed its own error).
+ */
+int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root) BB_MUST_CHECK;
+int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes) BB_MUST_CHECK;
+int bb_world_barrier(struct bb_world *w, const char *what) BB_MUST_CHECK;
+int bb_world_agree(struct bb_world *w, int rc, const char *what);
+
+/*
+ * bb_world_reached - this rank begins a step: "bench all_reduce 4 MiB". It is what a hang or loss message shows as
+ * "last seen". Call it at the same points on every rank: the k-th step of one rank is held to be the k-th of the
+ * others, and a rank that is behind "did not arrive". Costs a formatted print and at most ten times a
+ * second a poke of the thread, which sends it; between two pokes it follows within 100 ms. Not for inside a timed loop.
+ */
+void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * bb_world_wait - wait under the deadline for anything that can be asked: an event, a stream, a communicator.
+ * ready(arg): 1 yes, 0 not yet, < 0 an error that ends the wait. Asked at once, then again and again; the thread yields
+ * for the first 200 us, then sleeps in steps that grow to 1 ms. Returns 0; ready's error; -BB_ETIMEOUT after the
+ * message described above; or, silently, the code with which the job is ending because of another rank.
+ */
+typedef int bb_ready(void *arg);
+int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg) BB_MUST_CHECK;
+
+/*
+ * bb_world_guard / bb_world_unguard - put around a call that blocks and cannot be asked (cudaDeviceSynchronize, a
+ * blocking NCCL call): when it lasts longer than the timeout, the watchdog's thread says so and ends the job. `what`
+ * must live until unguard. They do not nest.
+ */
+void bb_world_guard(struct bb_world *w, const char *what);
+void bb_world_unguard(struct bb_world *w);
+
+/* bb_world_ending - 0, or the negative code with which the job is already ending. Cheap; from any thread. */
+int bb_world_ending(const struct bb_world *w);
+
+/*
+ * bb_world_at_end - call fn(arg, rc) when the job ends early (rc < 0), from the watchdog's thread, if the main thread
+ * has not come to bb_world_release by itself within half a second: saving results, aborting communicators. Newest
+ * first. At most 64 are kept. fn must be safe against the main thread running. bb_world_forget undoes it. Returns 0 or
+ * -BB_EFAIL.
+ */
+typedef void bb_at_end(void *arg, int rc);
+int bb_world_at_end(struct bb_world *w, bb_at_end *fn, void *arg) BB_MUST_CHECK;
+void bb_world_forget(struct bb_world *w, bb_at_end *fn, void *arg);
+
+#endif

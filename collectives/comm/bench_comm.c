@@ -1,0 +1,307 @@
+/*
+ * bench_comm.c - lives and rows of `busbar bench comm`.
+ *
+ * A result row in JSON is one step of communicators of one size:
+ *   step, ranks, parts (of split), bytes (of operations and registration), blocking, clock ("host" | "host of the
+ *   emulator": never a measurement of NCCL), repeats, time_us{} (per life the slowest rank), slowest_rank (with the
+ *   longest median), fastest_rank_us (the shortest median), absent (null, or why there is no figure: time_us is null),
+ *   algorithm, protocol, channels (of operations, heard in a life that does not count; else null), gpu {before, after}
+ *   (rank 0's around all lives, null without NVML), flags[].
+ */
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/table.h"
+#include "collectives/comm/comm_options.h"
+#include "collectives/comm/comm_steps.h"
+#include "collectives/session/session.h"
+#include "cuda/device/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that a run holds; zeroed is empty. */
+struct lives {
+    struct bb_bench_comm_options options;
+    struct bb_session session;
+    struct bb_comm_life life;
+    struct bb_telemetry_row seen;
+    double *us;     /* [repeats][BB_COMM_STEPS] of this rank */
+    double *all_us; /* [size][repeats][BB_COMM_STEPS]        */
+    double *column; /* [repeats] of one step                 */
+};
+
+/* What the list means in this world; every rank comes to the same answer. */
+static int settle_counts(struct lives *v)
+{
+    const int size = v->session.world.size;
+
+    for (int n = 2; v->options.n_counts == 0 && n < size; n *= 2)
+        v->options.counts[v->options.n_counts++] = n;
+    if (strcmp(v->options.ranks, "doubling") == 0)
+        v->options.counts[v->options.n_counts++] = size;
+    for (int i = 0; i < v->options.n_counts; i++)
+        if (v->options.counts[i] > size)
+            return bb_session_all_know(&v->session, v->session.world.rank
+                                                        ? -BB_EUSAGE
+                                                        : bb_err(BB_EUSAGE, "%d ranks (--ranks), but there are %d",
+                                                                 v->options.counts[i], size));
+    return 0;
+}
+
+/* ---- text ---- */
+
+static const struct bb_column columns[] = {
+    {"ranks", "ranks", "", 7, 0},
+    {"step", "step", "", 22, 0},
+    {"p50_ms", "median", "(ms)", 11, 3},
+    {"min_ms", "min", "(ms)", 11, 3},
+    {"max_ms", "max", "(ms)", 11, 3},
+    {"fastest_ms", "fastest", "rank", 11, 3},
+    {"slowest_rank", "slowest", "rank", 7, 0},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static const char *clock_of(const struct lives *v)
+{
+    return v->session.device.emulated ? "host of the emulator" : "host";
+}
+
+static void print_head(const struct lives *v)
+{
+    char size[BB_BYTES_TEXT];
+    FILE *out = v->session.out;
+
+    bb_session_head(&v->session, "bench comm");
+    if (!out)
+        return;
+    fprintf(out,
+            "# time: the host's, from a common start until the call has done its work; slowest rank of each of %d "
+            "lives\n",
+            v->options.repeats);
+    fprintf(out, "# %s communicators, operations of %s, split into %d parts\n",
+            v->options.nonblocking ? "non-blocking (polled)" : "blocking", bb_format_bytes(v->options.bytes, size),
+            v->options.parts);
+    if (v->session.device.emulated)
+        fprintf(out,
+                "# emulated GPUs: this is what the emulator takes on this machine's CPU, no measurement of NCCL\n");
+    bb_table_heading(out, columns, COLUMNS);
+}
+
+/* ---- rows ---- */
+
+struct figures {
+    struct bb_stats time_us; /* per life the slowest rank */
+    int slowest;             /* with the longest median   */
+    double fastest_us;       /* the shortest median       */
+    int absent;
+};
+
+static double sample_of(const struct lives *v, int rank, int life, int step)
+{
+    size_t lives = (size_t)v->options.repeats;
+
+    return v->all_us[((size_t)rank * lives + (size_t)life) * BB_COMM_STEPS + (size_t)step];
+}
+
+/* The ranks one by one; a rank without a figure (not in the shrunk communicator) is passed over. */
+static int look_at_ranks(struct lives *v, int step, struct figures *f)
+{
+    double longest = -1;
+    int rc = 0;
+
+    f->fastest_us = INFINITY;
+    for (int r = 0; r < v->life.ranks; r++) {
+        struct bb_stats own;
+        if (isnan(sample_of(v, r, 0, step)))
+            continue;
+        for (int i = 0; i < v->options.repeats; i++)
+            v->column[i] = sample_of(v, r, i, step);
+        TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &own));
+        f->fastest_us = fmin(f->fastest_us, own.p50);
+        if (own.p50 > longest) {
+            longest = own.p50;
+            f->slowest = r;
+        }
+    }
+out:
+    return rc;
+}
+
+static int figures_of(struct lives *v, int step, struct figures *f)
+{
+    int rc;
+
+    *f = (struct figures){.absent = v->life.absent[step]};
+    TRY(look_at_ranks(v, step, f));
+    for (int i = 0; i < v->options.repeats; i++) {
+        v->column[i] = NAN;
+        for (int r = 0; r < v->life.ranks; r++)
+            v->column[i] = fmax(v->column[i], sample_of(v, r, i, step));
+    }
+    TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &f->time_us));
+out:
+    return rc;
+}
+
+static void print_row(const struct lives *v, int step, const struct figures *f)
+{
+    const struct bb_cell cells[COLUMNS] = {
+        BB_INT(v->life.ranks),
+        BB_TEXT(bb_comm_steps[step].name),
+        BB_REAL(f->time_us.p50 / 1e3),
+        BB_REAL(f->time_us.min / 1e3),
+        BB_REAL(f->time_us.max / 1e3),
+        BB_REAL(f->fastest_us / 1e3),
+        BB_INT(f->slowest),
+    };
+
+    if (!v->session.out)
+        return;
+    if (f->absent)
+        fprintf(v->session.out, "# %s, communicator of %d: %s\n", bb_comm_steps[step].name, v->life.ranks,
+                bb_comm_absences[f->absent]);
+    else
+        bb_table_row(v->session.out, columns, cells, COLUMNS);
+}
+
+static void save_seen(struct lives *v, json_t *row, int step)
+{
+    struct bb_telemetry_row seen = v->seen;
+    char what[64];
+
+    snprintf(what, sizeof what, "communicators of %d ranks", v->life.ranks);
+    seen.choice = v->life.choice[step];
+    bb_telemetry_json(&seen, row);
+    json_object_set_new(row, "flags", bb_session_flags(&v->session, v->seen.doubts, what));
+}
+
+static int save_row(struct lives *v, int step, const struct figures *f)
+{
+    json_t *row = json_object();
+
+    if (!row)
+        return bb_err(BB_EFAIL, "no memory for a row of results");
+    json_object_set_new(row, "step", json_string(bb_comm_steps[step].name));
+    json_object_set_new(row, "ranks", json_integer(v->life.ranks));
+    json_object_set_new(row, "parts", json_integer(v->life.parts));
+    json_object_set_new(row, "bytes", json_integer((json_int_t)v->options.bytes));
+    json_object_set_new(row, "blocking", json_boolean(!v->options.nonblocking));
+    json_object_set_new(row, "clock", json_string(clock_of(v)));
+    json_object_set_new(row, "repeats", json_integer(v->options.repeats));
+    json_object_set_new(row, "time_us", f->absent ? json_null() : bb_json_stats(&f->time_us));
+    json_object_set_new(row, "slowest_rank", f->absent ? json_null() : json_integer(f->slowest));
+    json_object_set_new(row, "fastest_rank_us", bb_json_real(f->absent ? NAN : f->fastest_us));
+    json_object_set_new(row, "absent", f->absent ? json_string(bb_comm_absences[f->absent]) : json_null());
+    save_seen(v, row, step);
+    return bb_results_row(v->session.json, row);
+}
+
+/* Rank 0, which is in every communicator. */
+static int put_rows(struct lives *v)
+{
+    struct figures f;
+    int rc = 0;
+
+    bb_progress_clear(&v->session.progress);
+    for (int step = 0; step < BB_COMM_STEPS; step++) {
+        TRY(figures_of(v, step, &f));
+        print_row(v, step, &f);
+        TRY(save_row(v, step, &f));
+    }
+out:
+    return rc;
+}
+
+/* ---- lives ---- */
+
+static int live(struct lives *v, int i)
+{
+    struct bb_world *w = &v->session.world;
+
+    bb_world_reached(w, "bench comm: life %d of %d ranks", i, v->life.ranks);
+    bb_progress_show(&v->session.progress, "%d ranks, life %d", v->life.ranks, i);
+    return bb_comm_live(&v->life);
+}
+
+static int measure_count(struct lives *v, int ranks)
+{
+    const size_t own = (size_t)v->options.repeats * BB_COMM_STEPS;
+    int rc;
+
+    v->life.ranks = ranks;
+    v->life.parts = v->options.parts < ranks ? v->options.parts : ranks;
+    v->life.listens = true;
+    memset(v->life.choice, 0, sizeof v->life.choice);
+    for (int i = 0; i < v->options.warmup; i++)
+        TRY(live(v, -v->options.warmup + i));
+    v->life.listens = false;
+    bb_telemetry_start(&v->session.observer, &v->seen);
+    for (int i = 0; i < v->options.repeats; i++) {
+        TRY(live(v, i));
+        memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
+    }
+    TRY(bb_telemetry_end(&v->session.observer, &v->session.world, &v->seen));
+    TRY(bb_world_allgather(&v->session.world, v->us, v->all_us, own * sizeof *v->us));
+    if (v->session.world.rank == 0)
+        TRY(put_rows(v));
+out:
+    return rc;
+}
+
+static int prepare(struct lives *v)
+{
+    const size_t own = (size_t)v->options.repeats * BB_COMM_STEPS;
+    int rc;
+
+    TRY(settle_counts(v));
+    TRY(bb_session_memory(&v->session, 2 * v->options.bytes, "lower --size"));
+    v->us = calloc(own, sizeof *v->us);
+    v->all_us = calloc(own * (size_t)v->session.world.size, sizeof *v->all_us);
+    v->column = calloc((size_t)v->options.repeats, sizeof *v->column);
+    if (!v->us || !v->all_us || !v->column)
+        return bb_err(BB_EFAIL, "no memory for %zu samples", own);
+    v->life = (struct bb_comm_life){
+        .world = &v->session.world, .opts = {.blocking = !v->options.nonblocking}, .bytes = v->options.bytes};
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&v->life.stream, cudaStreamNonBlocking)));
+out:
+    return rc;
+}
+
+static int run(struct lives *v, int argc, char **argv)
+{
+    int rc;
+
+    TRY(bb_session_begin(&v->session, &v->options.common));
+    TRY(prepare(v));
+    TRY(bb_session_open(&v->session, &bb_bench_comm_set, &v->options, argc, argv));
+    print_head(v);
+    for (int i = 0; i < v->options.n_counts; i++)
+        TRY(measure_count(v, v->options.counts[i]));
+    TRY(bb_results_set(v->session.json, "clock", json_string(clock_of(v))));
+out:
+    return rc;
+}
+
+static void release(struct lives *v)
+{
+    if (v->life.stream)
+        (void)cudaStreamDestroy(v->life.stream);
+    v->life.stream = NULL;
+}
+
+int bb_bench_comm_run(int argc, char **argv)
+{
+    struct lives v = {0};
+    int rc = bb_bench_comm_parse(&v.options, argc, argv);
+
+    if (rc != 0)
+        return rc;
+    rc = bb_session_close(&v.session, run(&v, argc, argv));
+    if (bb_session_in_order(&v.session, rc))
+        release(&v);
+    rc = bb_session_release(&v.session, rc, 0);
+    free(v.column);
+    free(v.all_us);
+    free(v.us);
+    return rc;
+}

@@ -1,0 +1,99 @@
+/* comm_options.c - see comm_options.h. */
+#include "collectives/comm/comm_options.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
+
+#include <string.h>
+
+#define FIELD(name) .offset = offsetof(struct bb_bench_comm_options, name)
+static const struct bb_opt option_rows[] = {
+    {.name = "ranks",
+     .kind = BB_OPT_STRING,
+     FIELD(ranks),
+     .def = "doubling",
+     .arg = "LIST",
+     .help = "ranks of the communicators, as 2,4,6; doubling: 2, 4, 8 .. and all"},
+    {.name = "size",
+     .kind = BB_OPT_SIZE,
+     FIELD(bytes),
+     .def = "1M",
+     .arg = "BYTES",
+     .help = "bytes of the operations, and half of what is registered",
+     .min = 1,
+     .max = (double)(1ull << 40)},
+    {.name = "repeats",
+     .kind = BB_OPT_INT,
+     FIELD(repeats),
+     .def = "6",
+     .arg = "N",
+     .help = "lives of each communicator",
+     .min = 1,
+     .max = 1e5},
+    {.letter = 'w',
+     .name = "warmup_lives",
+     .kind = BB_OPT_INT,
+     FIELD(warmup),
+     .def = "1",
+     .arg = "N",
+     .help = "lives before the first that counts; 0: what a process pays the first time is in the maximum",
+     .max = 1e5},
+    {.name = "parts",
+     .kind = BB_OPT_INT,
+     FIELD(parts),
+     .def = "2",
+     .arg = "N",
+     .help = "parts of a split, of neighbours",
+     .min = 1,
+     .max = 1e6},
+    {.name = "nonblocking",
+     .kind = BB_OPT_FLAG,
+     FIELD(nonblocking),
+     .help = "communicators that return at once and are polled, every millisecond in the end"},
+    {0},
+};
+static const struct bb_opt_table tables[] = {
+    {.title = "Measurement", .opts = option_rows},
+    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_bench_comm_options, common)},
+    {0},
+};
+const struct bb_opts bb_bench_comm_set = {
+    .usage = "busbar bench comm [OPTION...]",
+    .doc = "What communicators cost, step by step: init, first operations, registration, split, shrink, the end.\n"
+           "Host time: from a common start until the call has done its work; the slowest rank counts.",
+    .tables = tables};
+
+/* One number of ranks; whether there are so many is known later. */
+static int add_count(void *arg, const char *word)
+{
+    struct bb_bench_comm_options *o = arg;
+
+    if (o->n_counts == BB_COMM_COUNTS)
+        return bb_err(BB_EUSAGE, "--ranks has more than %d numbers", (int)BB_COMM_COUNTS);
+    if (bb_parse_int(word, 1, 1 << 24, &o->counts[o->n_counts]) != 0)
+        return bb_err(BB_EUSAGE, "'%s' in --ranks is no number of ranks; expected 'doubling' or numbers from 1 on",
+                      word);
+    o->n_counts++;
+    return 0;
+}
+
+int bb_bench_comm_parse(struct bb_bench_comm_options *o, int argc, char **argv)
+{
+    struct bb_words words;
+    int rc;
+
+    TRY(bb_opts_parse(&bb_bench_comm_set, o, argc - 1, argv + 1, &words, stdout));
+    if (words.n > 0)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", words.word[0]);
+    if (strcmp(o->ranks, "doubling") != 0)
+        TRY(bb_list_each(o->ranks, add_count, o));
+out:
+    return rc;
+}
+
+int bb_bench_comm_check(int argc, char **argv)
+{
+    struct bb_bench_comm_options o = {0};
+
+    return bb_bench_comm_parse(&o, argc, argv);
+}

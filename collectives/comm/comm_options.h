@@ -1,0 +1,28 @@
+/* comm_options.h - the words of `busbar bench comm`: what communicators cost, from init to end. */
+#ifndef BB_COLLECTIVES_COMM_COMM_OPTIONS_H
+#define BB_COLLECTIVES_COMM_COMM_OPTIONS_H
+
+#include "bootstrap/cli/opts.h"
+
+enum { BB_COMM_COUNTS = 32 };
+
+struct bb_bench_comm_options {
+    struct bb_common common;
+    const char *ranks;
+    size_t bytes;
+    int repeats, warmup, parts;
+    bool nonblocking;
+    int counts[BB_COMM_COUNTS],
+        n_counts; /* made by bb_bench_comm_parse: ranks of the communicators, none for "doubling" */
+};
+
+extern const struct bb_opts bb_bench_comm_set;
+
+/* bb_bench_comm_parse - argv as bb_bench_main's: argv[1] is "comm". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said). */
+int bb_bench_comm_parse(struct bb_bench_comm_options *o, int argc, char **argv) BB_MUST_CHECK;
+int bb_bench_comm_check(int argc, char **argv) BB_MUST_CHECK; /* the same, for nobody */
+
+/* bb_bench_comm_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
+int bb_bench_comm_run(int argc, char **argv);
+
+#endif

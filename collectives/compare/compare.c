@@ -1,0 +1,434 @@
+/* compare.c - two result files held against each other, see compare.h. */
+#include "collectives/compare/compare.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/results/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const bb_verdict_names[BB_VERDICTS] = {
+    [BB_FASTER] = "faster",           [BB_SLOWER] = "slower",         [BB_SAME] = "no difference",
+    [BB_CANNOT_TELL] = "cannot tell", [BB_WRONG_DATA] = "wrong data",
+};
+
+enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b)
+{
+    if (a->wrong > 0 || b->wrong > 0)
+        return BB_WRONG_DATA;
+    if (isnan(a->low_us) || isnan(b->low_us) || isnan(a->time_us) || isnan(b->time_us))
+        return BB_CANNOT_TELL;
+    return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
+}
+
+/* ---- what belongs together ---- */
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool belong(const struct bb_timing *a, const struct bb_timing *b)
+{
+    return a->bytes == b->bytes && a->root == b->root && a->group == b->group && a->cycle == b->cycle &&
+           same_text(a->what, b->what) && same_text(a->dtype, b->dtype) && same_text(a->op, b->op) &&
+           same_text(a->placement, b->placement) && same_text(a->mode, b->mode);
+}
+
+/* Files have mostly the same order, so the search goes on where the last one ended. */
+size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *left)
+{
+    size_t next = 0, n_left = 0;
+
+    memset(left, 1, b->n);
+    for (size_t i = 0; i < a->n; i++) {
+        out[i] = -1;
+        for (size_t step = 0; step < b->n && out[i] < 0; step++) {
+            size_t j = (next + step) % b->n;
+
+            if (left[j] && belong(&a->rows[i], &b->rows[j]))
+                out[i] = (long)j;
+        }
+        if (out[i] >= 0) {
+            left[out[i]] = 0;
+            next = (size_t)out[i] + 1;
+        }
+    }
+    for (size_t j = 0; j < b->n; j++)
+        n_left += (size_t)left[j];
+    return n_left;
+}
+
+/* ---- text ---- */
+
+static const struct bb_column columns[] = {
+    {NULL, "what", "", 21, 0},  {NULL, "size", "(B)", 11, 0}, {NULL, "type", "", 8, 0},     {NULL, "redop", "", 6, 0},
+    {NULL, "root", "", 4, 0},   {NULL, "place", "", 5, 0},    {NULL, "mode", "", 6, 0},     {NULL, "A", "(us)", 10, 2},
+    {NULL, "B", "(us)", 10, 2}, {NULL, "B/A", "", 6, 3},      {NULL, "verdict", "", 13, 0},
+};
+
+enum { CHOICE = 24, VERDICT = 64 };
+enum { N_COLUMNS = sizeof(columns) / sizeof(*columns) };
+
+static struct bb_cell text_or_none(const char *text)
+{
+    return BB_TEXT(text ? text : "-");
+}
+
+static struct bb_cell number_or_none(long long number)
+{
+    return number >= 0 ? BB_INT(number) : BB_TEXT("-");
+}
+
+static const char *short_place(const char *placement)
+{
+    return !placement ? "-" : strcmp(placement, "in_place") == 0 ? "in" : "out";
+}
+
+/* "RING/SIMPLE/8", "" where nothing is known. */
+static const char *choice_text(const struct bb_timing *t, char text[CHOICE])
+{
+    text[0] = '\0';
+    if (t->algorithm && t->protocol)
+        snprintf(text, CHOICE, "%.10s/%.7s/%d", t->algorithm, t->protocol, (int)t->channels);
+    return text;
+}
+
+/* The verdict, and behind it what may be the reason: another choice of NCCL's. */
+static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
+                                char text[VERDICT])
+{
+    char before[CHOICE], after[CHOICE];
+
+    choice_text(a, before);
+    choice_text(b, after);
+    if (*before && *after && strcmp(before, after) != 0)
+        snprintf(text, VERDICT, "%s: %s, was %s", bb_verdict_names[verdict], after, before);
+    else
+        snprintf(text, VERDICT, "%s", bb_verdict_names[verdict]);
+    return text;
+}
+
+static void print_row(FILE *out, const struct bb_timing *key, double a_us, double b_us, const char *verdict)
+{
+    const struct bb_cell cells[N_COLUMNS] = {
+        text_or_none(key->what),
+        number_or_none(key->bytes),
+        text_or_none(key->dtype),
+        text_or_none(key->op),
+        number_or_none(key->root),
+        BB_TEXT(short_place(key->placement)),
+        text_or_none(key->mode),
+        BB_REAL(a_us),
+        BB_REAL(b_us),
+        BB_REAL(b_us / a_us),
+        BB_TEXT(verdict),
+    };
+
+    bb_table_row(out, columns, cells, N_COLUMNS);
+}
+
+static void print_differences(FILE *out, const json_t *differences)
+{
+    json_t *d;
+    size_t i;
+
+    if (json_array_size(differences) == 0)
+        fprintf(out, "# made under the same conditions, as far as the files tell\n");
+    json_array_foreach(differences, i, d)
+    {
+        const char *a = json_string_value(json_object_get(d, "a")), *b = json_string_value(json_object_get(d, "b"));
+
+        fprintf(out, "# differs: %s: A %s, B %s\n", json_string_value(json_object_get(d, "what")), a ? a : "not set",
+                b ? b : "not set");
+    }
+}
+
+/* A time that says nothing about hardware is not shown without saying so. */
+static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
+{
+    if (json_is_true(json_object_get(t->root, "emulated")))
+        fprintf(out, "# %s: emulated GPUs: all times come from a model, none is a measurement of hardware\n", name);
+    if (json_is_true(json_object_get(t->root, "shared_gpu")))
+        fprintf(out, "# %s: several ranks shared a GPU: times mean nothing\n", name);
+    if (bb_result_file_foreign(t))
+        fprintf(out, "# %s: nccl-tests: the mean over ranks unless -a was given; busbar's are those of the slowest\n",
+                name);
+}
+
+static void print_head(FILE *out, const struct bb_result_file *a, const struct bb_result_file *b,
+                       const json_t *differences)
+{
+    fprintf(out, "# A %s\n# B %s\n", a->path, b->path);
+    print_differences(out, differences);
+    print_doubts(out, "A", a);
+    print_doubts(out, "B", b);
+    fprintf(out, "# times are medians; the verdict comes from their 95 %% intervals, which must not touch\n#\n");
+    bb_table_heading(out, columns, N_COLUMNS);
+}
+
+/* ---- JSON ---- */
+
+static json_t *integer_or_null(long long number)
+{
+    return number >= 0 ? json_integer(number) : json_null();
+}
+
+static json_t *key_json(const struct bb_timing *t)
+{
+    return json_pack("{s:s?, s:o, s:s?, s:s?, s:o, s:s?, s:s?, s:o, s:o}", "collective", t->what, "bytes",
+                     integer_or_null(t->bytes), "dtype", t->dtype, "op", t->op, "root", integer_or_null(t->root),
+                     "placement", t->placement, "mode", t->mode, "group", integer_or_null(t->group), "cycle",
+                     integer_or_null(t->cycle));
+}
+
+static json_t *side_json(const struct bb_timing *t)
+{
+    json_t *interval = isnan(t->low_us) ? json_null() : json_pack("[f, f]", t->low_us, t->high_us);
+
+    return json_pack("{s:o, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "ci95_us", interval,
+                     "wrong", integer_or_null(t->wrong), "algorithm", t->algorithm, "protocol", t->protocol, "channels",
+                     t->algorithm ? integer_or_null(t->channels) : json_null());
+}
+
+static json_t *pair_json(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
+{
+    json_t *row = key_json(a);
+
+    json_object_set_new(row, "a", side_json(a));
+    json_object_set_new(row, "b", side_json(b));
+    json_object_set_new(row, "ratio", bb_json_real(b->time_us / a->time_us));
+    json_object_set_new(row, "verdict", json_string(bb_verdict_names[verdict]));
+    return row;
+}
+
+/* ---- the whole ---- */
+
+struct tally {
+    size_t verdicts[BB_VERDICTS];
+    size_t only_a, only_b;
+    size_t over; /* slower by more than the threshold */
+    const struct bb_timing *worst;
+    double worst_ratio;
+};
+
+static void count(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
+                  double threshold_percent)
+{
+    double ratio = b->time_us / a->time_us;
+
+    tally->verdicts[verdict]++;
+    if (verdict != BB_SLOWER)
+        return;
+    tally->over += ratio > 1 + threshold_percent / 100;
+    if (!tally->worst || ratio > tally->worst_ratio) {
+        tally->worst = a;
+        tally->worst_ratio = ratio;
+    }
+}
+
+struct sides {
+    const struct bb_result_file *a, *b;
+    long *pair;
+    char *left;
+};
+
+static int put_pairs(const struct sides *s, double threshold_percent, FILE *out, struct bb_results *results,
+                     struct tally *tally)
+{
+    char text[VERDICT];
+    int rc = 0;
+
+    for (size_t i = 0; i < s->a->n && rc == 0; i++) {
+        const struct bb_timing *a = &s->a->rows[i], *b = s->pair[i] < 0 ? NULL : &s->b->rows[s->pair[i]];
+        enum bb_verdict verdict = b ? bb_verdict_of(a, b) : BB_CANNOT_TELL;
+
+        if (!b)
+            continue;
+        count(tally, a, b, verdict, threshold_percent);
+        if (out)
+            print_row(out, a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
+        if (results)
+            rc = bb_results_row(results, pair_json(a, b, verdict));
+    }
+    return rc;
+}
+
+static int put_single(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
+{
+    json_t *only_a = json_array(), *only_b = json_array();
+    int rc;
+
+    for (size_t i = 0; i < s->a->n; i++) {
+        if (s->pair[i] >= 0)
+            continue;
+        tally->only_a++;
+        json_array_append_new(only_a, key_json(&s->a->rows[i]));
+        if (out)
+            print_row(out, &s->a->rows[i], s->a->rows[i].time_us, NAN, "only in A");
+    }
+    for (size_t j = 0; j < s->b->n; j++) {
+        if (!s->left[j])
+            continue;
+        json_array_append_new(only_b, key_json(&s->b->rows[j]));
+        if (out)
+            print_row(out, &s->b->rows[j], NAN, s->b->rows[j].time_us, "only in B");
+    }
+    rc = bb_results_set(results, "only_a", only_a);
+    if (rc != 0) {
+        json_decref(only_b);
+        return rc;
+    }
+    return bb_results_set(results, "only_b", only_b);
+}
+
+static int put_summary(const struct tally *t, FILE *out, struct bb_results *results)
+{
+    const size_t *v = t->verdicts;
+
+    if (out) {
+        fprintf(out, "#\n# %zu faster, %zu slower, %zu without a difference, %zu cannot tell", v[BB_FASTER],
+                v[BB_SLOWER], v[BB_SAME], v[BB_CANNOT_TELL]);
+        if (v[BB_WRONG_DATA])
+            fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
+        fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
+        if (v[BB_CANNOT_TELL])
+            fprintf(out, "# cannot tell: no interval; busbar gives one from 6 samples on (--repeats), nccl-tests with "
+                         "-I 1\n");
+    }
+    return bb_results_set(results, "summary",
+                          json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "faster", (json_int_t)v[BB_FASTER],
+                                    "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME],
+                                    "cannot_tell", (json_int_t)v[BB_CANNOT_TELL], "wrong_data",
+                                    (json_int_t)v[BB_WRONG_DATA], "only_a", (json_int_t)t->only_a, "only_b",
+                                    (json_int_t)t->only_b, "over_threshold", (json_int_t)t->over, "worst_ratio",
+                                    bb_json_real(t->worst ? t->worst_ratio : NAN)));
+}
+
+static int judge(const struct tally *t, double threshold_percent)
+{
+    char bytes[BB_BYTES_TEXT];
+    const struct bb_timing *worst = t->worst;
+
+    if (isnan(threshold_percent) || t->over == 0)
+        return 0;
+    return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, most of all %s %s: %+.1f %%", t->over,
+                  t->over == 1 ? "" : "s", threshold_percent, worst->what,
+                  worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), 100 * (t->worst_ratio - 1));
+}
+
+static json_t *differences_of(const struct bb_result_file *a, const struct bb_result_file *b)
+{
+    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b), *list = bb_provenance_differences(left, right);
+
+    json_decref(left);
+    json_decref(right);
+    return list;
+}
+
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, double threshold_percent, FILE *out,
+               struct bb_results *results)
+{
+    struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .left = calloc(b->n + 1, 1)};
+    json_t *differences = differences_of(a, b);
+    struct tally tally = {0};
+    int rc = s.pair && s.left && differences ? 0 : bb_err(BB_EFAIL, "no memory to compare %zu rows", a->n);
+
+    TRY(rc);
+    tally.only_b = bb_pairs_of(a, b, s.pair, s.left);
+    if (out)
+        print_head(out, a, b, differences);
+    TRY(put_pairs(&s, threshold_percent, out, results, &tally));
+    TRY(put_single(&s, out, results, &tally));
+    TRY(put_summary(&tally, out, results));
+    TRY(bb_results_set(results, "provenance", json_incref(differences)));
+    if (a->n > 0 && tally.only_a == a->n)
+        bb_warn("no row of %s is in %s", a->path, b->path);
+    rc = judge(&tally, threshold_percent);
+out:
+    json_decref(differences);
+    free(s.pair);
+    free(s.left);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+struct options {
+    const char *json;
+    double threshold_percent;
+    bool quiet;
+};
+
+static const struct bb_opt rows[] = {
+    {.name = "threshold",
+     .kind = BB_OPT_DOUBLE,
+     .offset = offsetof(struct options, threshold_percent),
+     .def = "-1",
+     .min = -1,
+     .max = 1e6,
+     .arg = "PERCENT",
+     .help = "exit 5 when a row got slower by more, with intervals that do not touch; -1: never"},
+    {.name = "json",
+     .kind = BB_OPT_STRING,
+     .offset = offsetof(struct options, json),
+     .arg = "FILE",
+     .help = "write the comparison as JSON, - for stdout"},
+    {.name = "quiet", .kind = BB_OPT_FLAG, .offset = offsetof(struct options, quiet), .help = "no table"},
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {{.title = "Options", .opts = rows}, {0}};
+
+static const struct bb_opts set = {
+    .usage = "busbar compare A.json B.json [OPTION...]",
+    .doc = "Is B faster or slower than A? Row by row, from the confidence intervals of the medians. Reads the JSON\n"
+           "of busbar bench, busbar proxy and nccl-tests.",
+    .tables = tables,
+};
+
+static int open_results(struct bb_results **results, const struct options *o, int argc, char **argv)
+{
+    struct bb_results_head head = {
+        .schema = "busbar.compare/1", .path = o->json, .out = stdout, .argc = argc, .argv = argv};
+
+    return bb_results_open(results, &head, NULL);
+}
+
+static int compare_files(const struct options *o, const char *const paths[2], int argc, char **argv)
+{
+    struct bb_result_file side[2] = {{0}, {0}};
+    struct bb_results *results = NULL;
+    bool silent = o->quiet || (o->json && strcmp(o->json, "-") == 0);
+    double threshold = o->threshold_percent < 0 ? NAN : o->threshold_percent;
+    int rc;
+
+    TRY(bb_result_file_load(&side[0], paths[0]));
+    TRY(bb_result_file_load(&side[1], paths[1]));
+    TRY(open_results(&results, o, argc, argv));
+    TRY(bb_results_set(results, "a", json_string(paths[0])));
+    TRY(bb_results_set(results, "b", json_string(paths[1])));
+    TRY(bb_results_set(results, "threshold_percent", bb_json_real(threshold)));
+    TRY(bb_compare(&side[0], &side[1], threshold, silent ? NULL : stdout, results));
+out:
+    rc = bb_results_close(results, rc);
+    bb_result_file_release(&side[0]);
+    bb_result_file_release(&side[1]);
+    return rc;
+}
+
+int bb_compare_main(int argc, char **argv)
+{
+    struct options options;
+    struct bb_words words;
+    int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
+
+    if (rc != 0)
+        return rc;
+    if (words.n != 2)
+        return bb_err(BB_EUSAGE, "%d file%s given, expected two: busbar compare A.json B.json", words.n,
+                      words.n == 1 ? "" : "s");
+    return compare_files(&options, words.word, argc, argv);
+}

@@ -1,0 +1,193 @@
+/* provenance.c - under what a result file was made, as a flat list of texts that two files can be held against. */
+#include "collectives/compare/result_reader.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUE = 256, NAME = 160 };
+
+static void add(json_t *list, const char *what, const char *text)
+{
+    if (text)
+        json_object_set_new(list, what, json_string(text));
+}
+
+/* Any scalar as text; NULL for null, lists and objects. */
+static const char *scalar(const json_t *value, char text[VALUE])
+{
+    if (json_is_string(value))
+        snprintf(text, VALUE, "%s", json_string_value(value));
+    else if (json_is_integer(value))
+        snprintf(text, VALUE, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(text, VALUE, "%g", json_real_value(value));
+    else if (json_is_boolean(value))
+        snprintf(text, VALUE, "%s", json_is_true(value) ? "yes" : "no");
+    else
+        return NULL;
+    return text;
+}
+
+/* The names of all devices with their numbers, in order of first appearance: "4 x A, 4 x B". */
+static void add_devices(json_t *list, const json_t *devices, const char *field)
+{
+    json_t *count = json_object();
+    const char *name;
+    json_t *number, *device;
+    char text[VALUE] = "";
+    size_t i, used = 0;
+
+    json_array_foreach(devices, i, device)
+    {
+        name = json_string_value(json_object_get(device, field));
+        name = name ? name : "unknown";
+        json_object_set_new(count, name, json_integer(1 + json_integer_value(json_object_get(count, name))));
+    }
+    json_object_foreach(count, name, number) if (used < sizeof(text)) used += (size_t)snprintf(
+        text + used, sizeof(text) - used, "%s%lld x %s", used ? ", " : "", (long long)json_integer_value(number), name);
+    add(list, "devices", used ? text : NULL);
+    json_decref(count);
+}
+
+/* All scalars of an object, with a mark before their names. */
+static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
+{
+    char text[VALUE], what[NAME];
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, name, value)
+    {
+        bool wanted = true;
+
+        for (const char *const *e = except; *e; e++)
+            wanted = wanted && strcmp(*e, name) != 0;
+        snprintf(what, sizeof(what), "%s%s", mark, name);
+        for (char *c = what; *mark == '-' && *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        if (wanted)
+            add(list, what, scalar(value, text));
+    }
+}
+
+/* Fields of a busbar file, by path. */
+static const struct {
+    const char *what, *outer, *inner;
+} fields[] = {
+    {"NCCL library", "nccl", "runtime"}, {"NCCL header", "nccl", "header"},  {"CUDA runtime", "cuda", "runtime"},
+    {"CUDA driver", "cuda", "driver"},   {"ranks", "ranks", NULL},           {"nodes", "nodes", NULL},
+    {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
+};
+
+static void own(const json_t *root, json_t *list)
+{
+    static const char *const no_setting[] = {"json", "quiet", "timeout", NULL}, *const none[] = {NULL};
+    char text[VALUE], tool[VALUE + 8];
+    const char *version = scalar(json_object_get(root, "busbar"), text);
+
+    snprintf(tool, sizeof(tool), "busbar %s", version ? version : "?");
+    add(list, "program", tool);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+        const json_t *value = json_object_get(root, fields[i].outer);
+
+        add(list, fields[i].what, scalar(fields[i].inner ? json_object_get(value, fields[i].inner) : value, text));
+    }
+    add_devices(list, json_object_get(root, "devices"), "name");
+    add_all(list, "$", json_object_get(root, "environment"), none);
+    add_all(list, "--", json_object_get(root, "options"), no_setting);
+}
+
+/* ---- nccl-tests ---- */
+
+/* It writes its whole environment down; only what concerns the measurement is looked at. */
+static void foreign_environment(json_t *list, const json_t *env)
+{
+    json_t *entry;
+    size_t i;
+
+    json_array_foreach(env, i, entry)
+    {
+        const char *text = json_string_value(entry), *equals = text ? strchr(text, '=') : NULL;
+        char what[NAME];
+
+        if (!equals || (strncmp(text, "NCCL_", 5) != 0 && strncmp(text, "CUDA_", 5) != 0))
+            continue;
+        snprintf(what, sizeof(what), "$%.*s", (int)(equals - text < NAME - 2 ? equals - text : NAME - 2), text);
+        add(list, what, equals + 1);
+    }
+}
+
+static long long at_least_1(const json_t *config, const char *name)
+{
+    long long value = json_integer_value(json_object_get(config, name));
+
+    return value >= 1 && value < 1 << 20 ? value : 1;
+}
+
+static void foreign(const json_t *root, json_t *list)
+{
+    const json_t *devices = json_object_get(root, "devices"), *config = json_object_get(root, "config");
+    long long version = json_integer_value(json_object_get(root, "nccl_version"));
+    char text[VALUE];
+
+    snprintf(text, sizeof(text), "nccl-tests (file version %lld)",
+             (long long)json_integer_value(json_object_get(root, "version")));
+    add(list, "program", text);
+    snprintf(text, sizeof(text), "%lld.%lld.%lld", version / 10000, version / 100 % 100, version % 100);
+    add(list, "NCCL library", version > 0 ? text : NULL);
+    if (!devices)
+        devices = json_object_get(config, "devices");
+    snprintf(text, sizeof(text), "%lld",
+             (long long)json_array_size(devices) * at_least_1(config, "nthreads") * at_least_1(config, "ngpus"));
+    add(list, "ranks", json_array_size(devices) > 0 ? text : NULL);
+    add_devices(list, devices, "device_info");
+    foreign_environment(list, json_object_get(root, "env"));
+}
+
+/* ---- two of them ---- */
+
+json_t *bb_provenance_of(const struct bb_result_file *t)
+{
+    json_t *list = json_object();
+
+    if (list && bb_result_file_foreign(t))
+        foreign(t->root, list);
+    else if (list)
+        own(t->root, list);
+    return list;
+}
+
+static void add_difference(json_t *list, const char *what, const char *a, const char *b)
+{
+    json_array_append_new(list, json_pack("{s:s, s:s?, s:s?}", "what", what, "a", a, "b", b));
+}
+
+/* Has the other file a list of such things, in which this one is missing? */
+static bool counts_alone(const char *what, const json_t *other)
+{
+    const char *name;
+    json_t *value;
+
+    if (*what == '$')
+        return true;
+    json_object_foreach((json_t *)other, name, value) if (*what == '-' && *name == '-') return true;
+    return false;
+}
+
+json_t *bb_provenance_differences(const json_t *a, const json_t *b)
+{
+    json_t *list = json_array(), *value;
+    const char *what;
+
+    json_object_foreach((json_t *)a, what, value)
+    {
+        const char *left = json_string_value(value), *right = json_string_value(json_object_get(b, what));
+
+        if (right ? strcmp(left, right) != 0 : counts_alone(what, b))
+            add_difference(list, what, left, right);
+    }
+    json_object_foreach((json_t *)b, what, value) if (!json_object_get(a, what) && counts_alone(what, a))
+        add_difference(list, what, NULL, json_string_value(value));
+    return list;
+}

@@ -1,0 +1,381 @@
+/* result_reader.c - see result_reader.h. Every field is looked at before it is believed: the files come from anywhere.
+ */
+#include "collectives/compare/result_reader.h"
+
+#include "bootstrap/base/stats.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where in the file a reader is: "x.json: results[3]". */
+struct place {
+    const char *path, *list;
+    size_t index;
+};
+
+static int refuse(const struct place *at, const char *field, const char *expected)
+{
+    return bb_err(BB_EUSAGE, "%s: %s[%zu]: '%s' is not %s", at->path, at->list, at->index, field, expected);
+}
+
+/* ---- fields ---- */
+
+static bool is_none(const json_t *value)
+{
+    return !value || json_is_null(value);
+}
+
+/* A number, or nccl-tests' word for one. */
+static bool number_of(const json_t *value, double *number)
+{
+    const char *text = json_string_value(value);
+    char *end;
+
+    if (is_none(value))
+        *number = NAN;
+    else if (json_is_number(value))
+        *number = json_number_value(value);
+    else if (!text || !*text)
+        return false;
+    else if (*number = strtod(text, &end), *end)
+        return false;
+    if (!isfinite(*number))
+        *number = NAN;
+    return true;
+}
+
+static bool integer_of(const json_t *value, long long *integer)
+{
+    const char *text = json_string_value(value);
+    char *end;
+
+    if (is_none(value))
+        return true;
+    errno = 0;
+    if (json_is_integer(value))
+        *integer = json_integer_value(value);
+    else if (!text || !*text)
+        return false;
+    else if (*integer = strtoll(text, &end, 10), *end || errno)
+        return false;
+    return true;
+}
+
+static int take_time(const json_t *value, const char *name, double *time_us, const struct place *at)
+{
+    if (!number_of(value, time_us) || *time_us < 0)
+        return refuse(at, name, "a time in us");
+    return 0;
+}
+
+static int take_integer(const json_t *row, const char *name, long long *integer, const struct place *at)
+{
+    *integer = -1;
+    return integer_of(json_object_get(row, name), integer) ? 0 : refuse(at, name, "a whole number");
+}
+
+static int take_text(const json_t *row, const char *name, bool needed, const char **text, const struct place *at)
+{
+    const json_t *value = json_object_get(row, name);
+
+    *text = json_string_value(value);
+    return *text || (!needed && is_none(value)) ? 0 : refuse(at, name, "a word");
+}
+
+/* {p50, ci95: [low, high] | null} */
+static int take_stats(const json_t *stats, const char *name, struct bb_timing *t, const struct place *at)
+{
+    const json_t *ci = json_object_get(stats, "ci95");
+    int rc;
+
+    t->time_us = t->low_us = t->high_us = NAN;
+    if (json_is_null(stats)) /* what could not be measured */
+        return 0;
+    if (!json_is_object(stats) || !json_object_get(stats, "p50"))
+        return refuse(at, name, "an object with p50");
+    TRY(take_time(json_object_get(stats, "p50"), "p50", &t->time_us, at));
+    if (is_none(ci))
+        return 0;
+    if (!json_is_array(ci) || json_array_size(ci) != 2)
+        return refuse(at, "ci95", "null or two numbers");
+    TRY(take_time(json_array_get(ci, 0), "ci95", &t->low_us, at));
+    TRY(take_time(json_array_get(ci, 1), "ci95", &t->high_us, at));
+    if (isnan(t->low_us) != isnan(t->high_us) || t->low_us > t->high_us)
+        return refuse(at, "ci95", "an interval");
+out:
+    return rc;
+}
+
+/* ---- busbar's own ---- */
+
+static long long number_in(const json_t *row, const char *name)
+{
+    return json_integer_value(json_object_get(row, name));
+}
+
+static const char *word_in(const json_t *row, const char *name)
+{
+    const char *word = json_string_value(json_object_get(row, name));
+
+    return word ? word : "?";
+}
+
+/* The rows of p2p, comm, overlap and of forced algorithms get a name out of what tells them apart; it is kept in their
+ * tree. */
+static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
+{
+    json_t *name = NULL;
+
+    if (json_object_get(row, "figure"))
+        name = json_sprintf("%s %lld>%lld %s", word_in(row, "figure"), number_in(row, "from"), number_in(row, "to"),
+                            word_in(row, "direction"));
+    else if (json_object_get(row, "step"))
+        name = json_sprintf("%s %lld/%lld", word_in(row, "step"), number_in(row, "ranks"), number_in(row, "parts"));
+    else if (json_object_get(row, "both_us"))
+        name = json_sprintf("%s+gemm %lld", word_in(row, "collective"), number_in(row, "max_ctas"));
+    else if (json_is_true(json_object_get(row, "forced")))
+        name =
+            json_sprintf("%s %s/%s", word_in(row, "collective"), word_in(row, "algorithm"), word_in(row, "protocol"));
+    if (name && json_object_set_new(row, "name in comparisons", name) == 0)
+        return take_text(row, "name in comparisons", true, &t->what, at);
+    return take_text(row, "collective", true, &t->what, at);
+}
+
+static int bench_row(json_t *row, struct bb_timing *t, const struct place *at)
+{
+    const char *time = json_object_get(row, "both_us") ? "both_us" : "time_us";
+    int rc;
+
+    TRY(name_row(row, t, at));
+    TRY(take_integer(row, "bytes", &t->bytes, at));
+    TRY(take_text(row, "dtype", false, &t->dtype, at));
+    TRY(take_text(row, "op", false, &t->op, at));
+    TRY(take_integer(row, "root", &t->root, at));
+    TRY(take_text(row, "placement", false, &t->placement, at));
+    TRY(take_text(row, "mode", false, &t->mode, at));
+    TRY(take_integer(row, "group", &t->group, at));
+    TRY(take_integer(row, "cycle", &t->cycle, at));
+    TRY(take_integer(row, "wrong", &t->wrong, at));
+    TRY(take_text(row, "algorithm", false, &t->algorithm, at));
+    TRY(take_text(row, "protocol", false, &t->protocol, at));
+    TRY(take_integer(row, "channels", &t->channels, at));
+    TRY(take_stats(json_object_get(row, time), time, t, at));
+out:
+    return rc;
+}
+
+static int make_room(struct bb_result_file *t, size_t n)
+{
+    t->rows = calloc(n ? n : 1, sizeof(*t->rows));
+    return t->rows ? 0 : bb_err(BB_EFAIL, "%s: no memory for %zu rows", t->path, n);
+}
+
+static int read_bench(struct bb_result_file *t)
+{
+    const json_t *results = json_object_get(t->root, "results");
+    int rc;
+
+    if (!json_is_array(results))
+        return bb_err(BB_EUSAGE, "%s: no results in it, expected a list", t->path);
+    TRY(make_room(t, json_array_size(results)));
+    for (size_t i = 0; i < json_array_size(results); i++) {
+        struct place at = {t->path, "results", i};
+
+        TRY(bench_row(json_array_get(results, i), &t->rows[i], &at));
+        t->n++;
+    }
+out:
+    return rc;
+}
+
+static int read_proxy(struct bb_result_file *t)
+{
+    struct place at = {t->path, "step_us", 0};
+    struct bb_timing *row;
+    int rc;
+
+    TRY(make_room(t, 1));
+    row = t->rows;
+    *row = (struct bb_timing){.mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1};
+    TRY(take_text(t->root, "proxy", true, &row->what, &at));
+    TRY(take_integer(json_object_get(t->root, "check"), "wrong", &row->wrong, &at));
+    TRY(take_stats(json_object_get(t->root, "step_us"), "step_us", row, &at));
+    t->n = 1;
+out:
+    return rc;
+}
+
+/* ---- nccl-tests ---- */
+
+/* "/opt/bin/all_reduce_perf" -> "all_reduce" */
+static int name_program(struct bb_result_file *t)
+{
+    const char *text = json_string_value(json_array_get(json_object_get(t->root, "args"), 0));
+    const char *slash = text ? strrchr(text, '/') : NULL;
+    char *suffix;
+
+    t->program = strdup(slash ? slash + 1 : text ? text : "unknown");
+    if (!t->program)
+        return bb_err(BB_EFAIL, "%s: no memory", t->path);
+    suffix = strstr(t->program, "_perf");
+    if (suffix)
+        *suffix = '\0';
+    return 0;
+}
+
+static bool says_true(const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    return json_is_true(value) || (text && strcmp(text, "true") == 0);
+}
+
+static const char *foreign_mode(const json_t *config)
+{
+    long long graph = 0;
+
+    if (integer_of(json_object_get(config, "graph"), &graph) && graph > 0)
+        return "graph";
+    return says_true(json_object_get(config, "blocking_collectives")) ? "sync" : "stream";
+}
+
+/* Median and interval of the times of all iterations. */
+static int take_samples(const json_t *list, struct bb_timing *t, const struct place *at)
+{
+    size_t n = json_array_size(list);
+    double *samples = calloc(n ? n : 1, sizeof(*samples));
+    struct bb_stats stats;
+    int rc = samples ? 0 : bb_err(BB_EFAIL, "%s: no memory", at->path);
+
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = take_time(json_array_get(list, i), "times_us", &samples[i], at);
+        if (rc == 0 && isnan(samples[i]))
+            rc = refuse(at, "times_us", "a list of times");
+    }
+    TRY(rc);
+    TRY(bb_stats_of(samples, n, &stats));
+    t->time_us = stats.p50;
+    t->low_us = stats.ci95[0];
+    t->high_us = stats.ci95[1];
+out:
+    free(samples);
+    return rc;
+}
+
+static int foreign_figures(const json_t *row, bool in_place, struct bb_timing *t, const struct place *at)
+{
+    const char *name = in_place ? "in_place" : "out_of_place";
+    const json_t *figures = json_object_get(row, name);
+    const json_t *each = json_object_get(row, in_place ? "in_place_per_iter" : "out_of_place_per_iter");
+    const json_t *samples = json_object_get(each, "times_us"), *time = json_object_get(figures, "time");
+    double wrong;
+    int rc;
+
+    if (!json_is_object(figures))
+        return refuse(at, name, "an object");
+    if (!number_of(json_object_get(figures, "nwrong"), &wrong) || wrong < 0 || wrong > 1e18)
+        return refuse(at, "nwrong", "a count or null");
+    t->wrong = isnan(wrong) ? -1 : (long long)wrong;
+    t->placement = name;
+    t->low_us = t->high_us = NAN;
+    if (json_array_size(samples) > 0)
+        return take_samples(samples, t, at);
+    TRY(take_time(time ? time : json_object_get(figures, "cpu_time"), "time", &t->time_us, at));
+out:
+    return rc;
+}
+
+static int foreign_row(struct bb_result_file *t, const json_t *row, const struct place *at)
+{
+    struct bb_timing common = {.what = t->program, .group = -1, .cycle = -1};
+    int rc;
+
+    common.mode = foreign_mode(json_object_get(t->root, "config"));
+    TRY(take_integer(row, "size", &common.bytes, at));
+    TRY(take_text(row, "type", true, &common.dtype, at));
+    TRY(take_text(row, "redop", false, &common.op, at));
+    TRY(take_integer(row, "root", &common.root, at));
+    if (common.op && (strcmp(common.op, "none") == 0 || strcmp(t->program, "sendrecv") == 0))
+        common.op = NULL;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        if (is_none(json_object_get(row, in_place ? "in_place" : "out_of_place")))
+            continue;
+        t->rows[t->n] = common;
+        TRY(foreign_figures(row, in_place, &t->rows[t->n], at));
+        t->n++;
+    }
+out:
+    return rc;
+}
+
+static int read_foreign(struct bb_result_file *t)
+{
+    const json_t *results = json_object_get(t->root, "results");
+    size_t n = json_array_size(results);
+    int rc;
+
+    TRY(name_program(t));
+    TRY(make_room(t, 2 * n));
+    for (size_t i = 0; i < n; i++) {
+        struct place at = {t->path, "results", i};
+
+        TRY(foreign_row(t, json_array_get(results, i), &at));
+    }
+out:
+    return rc;
+}
+
+/* ---- which of them ---- */
+
+int bb_result_file_foreign(const struct bb_result_file *t)
+{
+    return !json_object_get(t->root, "schema") && json_is_integer(json_object_get(t->root, "version")) &&
+           json_is_array(json_object_get(t->root, "results"));
+}
+
+int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root)
+{
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+
+    *t = (struct bb_result_file){.path = path, .root = root};
+    if (schema && strcmp(schema, "busbar.bench/1") == 0)
+        return read_bench(t);
+    if (schema && strcmp(schema, "busbar.proxy/1") == 0)
+        return read_proxy(t);
+    if (schema)
+        return bb_err(BB_EUSAGE,
+                      "%s: schema '%.60s' has no times to compare, expected busbar.bench/1 or busbar.proxy/1", path,
+                      schema);
+    if (bb_result_file_foreign(t))
+        return read_foreign(t);
+    return bb_err(BB_EUSAGE,
+                  "%s: not a result file, expected busbar's (busbar.bench/1, busbar.proxy/1) or nccl-tests' JSON",
+                  path);
+}
+
+int bb_result_file_load(struct bb_result_file *t, const char *path)
+{
+    json_error_t error;
+    FILE *file = fopen(path, "r");
+    json_t *root;
+
+    *t = (struct bb_result_file){.path = path};
+    if (!file)
+        return bb_err(BB_EUSAGE, "%s: %s", path, strerror(errno));
+    root = json_loadf(file, 0, &error);
+    fclose(file);
+    if (!root)
+        return bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
+    return bb_result_file_of(t, path, root);
+}
+
+void bb_result_file_release(struct bb_result_file *t)
+{
+    json_decref(t->root);
+    free(t->program);
+    free(t->rows);
+    *t = (struct bb_result_file){0};
+}

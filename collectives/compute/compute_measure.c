@@ -1,0 +1,307 @@
+/* compute_measure.c - see compute_measure.h. */
+#include "collectives/compute/compute_measure.h"
+
+#include "cuda/compute/layer_passes.h"
+#include "cuda/device/check.h"
+#include "cuda/device/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t ALIGN = 256;
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* ---- the rig ---- */
+
+int bb_compute_context_init(struct bb_compute_context *rig, struct bb_world *world, const struct bb_device_info *device,
+                            size_t arena_bytes, int iterations, int repeats, int warmup)
+{
+    int rc;
+
+    *rig = (struct bb_compute_context){.world = world,
+                                       .device = device,
+                                       .arena_bytes = arena_bytes,
+                                       .iterations = iterations,
+                                       .repeats = repeats,
+                                       .warmup = warmup,
+                                       .candidates = 1};
+    rig->samples = calloc((size_t)repeats, sizeof *rig->samples);
+    rig->of_all = calloc((size_t)world->size, sizeof *rig->of_all);
+    if (!rig->samples || !rig->of_all)
+        return bb_err(BB_EFAIL, "no memory for %d samples", repeats);
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->start)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
+    TRY(bb_gemm_lib_init(&rig->lib, BB_GEMM_WORKSPACE));
+    TRY(BB_CUDA(cudaMallocHost((void **)&rig->report, sizeof *rig->report)));
+    TRY(BB_CUDA(cudaMalloc((void **)&rig->arena, arena_bytes)));
+out:
+    return rc;
+}
+
+void bb_compute_context_release(struct bb_compute_context *rig)
+{
+    if (rig->arena)
+        (void)cudaFree(rig->arena);
+    if (rig->report)
+        (void)cudaFreeHost(rig->report);
+    bb_gemm_lib_release(&rig->lib);
+    if (rig->stop)
+        (void)cudaEventDestroy(rig->stop);
+    if (rig->start)
+        (void)cudaEventDestroy(rig->start);
+    if (rig->stream)
+        (void)cudaStreamDestroy(rig->stream);
+    free(rig->of_all);
+    free(rig->samples);
+    *rig = (struct bb_compute_context){0};
+}
+
+/* ---- data: random, since products of zeros run faster than real ones ---- */
+
+enum { BLOCK_BYTES = 1 << 20 }; /* made once, then repeated */
+
+static uint64_t next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}
+
+static void make_block(void *block, size_t n, const struct bb_pass *p, enum bb_pass_content content)
+{
+    uint64_t seed = 1;
+
+    for (size_t i = 0; i < n; i++) {
+        double x = (double)next_random(&seed) * 0x1p-31;
+        if (content == BB_HOLDS_INDICES)
+            ((int32_t *)block)[i] = (int32_t)(x * (double)p->in_rows);
+        else
+            bb_element_set(block, content == BB_HOLDS_ELEMENTS ? p->dtype : BB_FLOAT, i,
+                           content == BB_HOLDS_SQUARES ? x : 2 * x - 1);
+    }
+}
+
+/* The array at `to`: one block from the host, then copies of what is there, each twice as long. */
+static int fill_array(struct bb_compute_context *rig, void *to, const struct bb_pass *p, const struct bb_pass_array *a)
+{
+    size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each, done = n * each;
+    void *block = malloc(BLOCK_BYTES);
+    int rc;
+
+    if (!block)
+        return bb_err(BB_EFAIL, "no memory for %d bytes of data", (int)BLOCK_BYTES);
+    make_block(block, n, p, a->content);
+    TRY(BB_CUDA(cudaMemcpy(to, block, done, cudaMemcpyHostToDevice)));
+    while (done < a->bytes) {
+        size_t more = a->bytes - done < done ? a->bytes - done : done;
+        TRY(BB_CUDA(cudaMemcpyAsync((char *)to + done, to, more, cudaMemcpyDeviceToDevice, rig->stream)));
+        done += more;
+    }
+    rc = bb_stream_wait(rig->world, rig->stream, "data of a case", NULL, NULL);
+out:
+    free(block);
+    return rc;
+}
+
+/* ---- timing ---- */
+
+typedef int launcher(void *arg, cudaStream_t stream);
+
+static int launch_many(struct bb_compute_context *rig, launcher *launch, void *arg, int n)
+{
+    int rc = 0;
+
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = launch(arg, rig->stream);
+    return rc;
+}
+
+static int sample(struct bb_compute_context *rig, launcher *launch, void *arg, double *us)
+{
+    float ms;
+    int rc;
+
+    TRY(BB_CUDA(cudaEventRecord(rig->start, rig->stream)));
+    TRY(launch_many(rig, launch, arg, rig->iterations));
+    TRY(BB_CUDA(cudaEventRecord(rig->stop, rig->stream)));
+    TRY(bb_event_wait(rig->world, rig->stop, "timed operations", NULL, NULL));
+    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
+    *us = (double)ms * 1e3 / rig->iterations;
+out:
+    return rc;
+}
+
+/* The rank with the longest median, equal on all ranks. */
+static int slowest(struct bb_compute_context *rig, struct bb_computed *c)
+{
+    struct bb_stats own;
+    int rc;
+
+    TRY(bb_stats_of(rig->samples, (size_t)rig->repeats, &own));
+    TRY(bb_world_allgather(rig->world, &own, rig->of_all, sizeof own));
+    c->rank = 0;
+    for (int r = 1; r < rig->world->size; r++)
+        if (rig->of_all[r].p50 > rig->of_all[c->rank].p50)
+            c->rank = r;
+    c->time_us = rig->of_all[c->rank];
+out:
+    return rc;
+}
+
+static int measure(struct bb_compute_context *rig, launcher *launch, void *arg, struct bb_computed *c)
+{
+    int rc;
+
+    TRY(launch_many(rig, launch, arg, rig->warmup));
+    for (int i = 0; i < rig->repeats; i++)
+        TRY(sample(rig, launch, arg, &rig->samples[i]));
+    TRY(slowest(rig, c));
+out:
+    return rc;
+}
+
+/* ---- matrix products ---- */
+
+struct product {
+    struct bb_gemm gemm;
+    void *a, *b, *c;
+};
+
+size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s)
+{
+    return round_up(bb_gemm_a_bytes(s)) + round_up(bb_gemm_b_bytes(s)) + round_up(bb_gemm_c_bytes(s));
+}
+
+static int launch_product(void *arg, cudaStream_t stream)
+{
+    struct product *p = arg;
+
+    return bb_gemm_run(&p->gemm, p->a, p->b, p->c, stream);
+}
+
+static int fill_matrix(struct bb_compute_context *rig, void *to, const struct bb_gemm_shape *s, size_t bytes)
+{
+    const struct bb_pass typed = {.dtype = s->dtype};
+    const struct bb_pass_array array = {
+        .count = bytes / bb_dtypes[s->dtype].bytes, .bytes = bytes, .content = BB_HOLDS_ELEMENTS};
+
+    return fill_array(rig, to, &typed, &array);
+}
+
+int bb_measure_gemm(struct bb_compute_context *rig, const struct bb_gemm_shape *s, struct bb_computed *c)
+{
+    struct product p = {.a = rig->arena};
+    int rc;
+
+    p.b = (char *)p.a + round_up(bb_gemm_a_bytes(s));
+    p.c = (char *)p.b + round_up(bb_gemm_b_bytes(s));
+    TRY(fill_matrix(rig, p.a, s, bb_gemm_a_bytes(s)));
+    TRY(fill_matrix(rig, p.b, s, bb_gemm_b_bytes(s)));
+    TRY(bb_gemm_init(&p.gemm, &rig->lib, s));
+    if (rig->candidates > 1)
+        TRY(bb_gemm_tune(&p.gemm, rig->candidates, 3, p.a, p.b, p.c, rig->stream, NULL));
+    TRY(measure(rig, launch_product, &p, c));
+out:
+    bb_gemm_release(&p.gemm);
+    return rc;
+}
+
+/* ---- passes ---- */
+
+size_t bb_pass_case_bytes(const struct bb_pass *p)
+{
+    struct bb_pass_array arrays[BB_PASS_ARRAYS];
+    int n = bb_pass_arrays(p, arrays);
+    size_t bytes = 0;
+
+    for (int i = 0; i < n; i++)
+        bytes += round_up(arrays[i].bytes);
+    return bytes;
+}
+
+static int launch_pass(void *arg, cudaStream_t stream)
+{
+    return bb_pass_run(arg, stream);
+}
+
+int bb_measure_pass(struct bb_compute_context *rig, const struct bb_pass *pass, struct bb_computed *c)
+{
+    struct bb_pass_array arrays[BB_PASS_ARRAYS];
+    int n = bb_pass_arrays(pass, arrays), rc = 0;
+    struct bb_pass p = *pass;
+    char *at = rig->arena;
+
+    for (int i = 0; i < n; i++) {
+        bb_pass_set(&p, &arrays[i], at);
+        TRY(fill_array(rig, at, &p, &arrays[i]));
+        at += round_up(arrays[i].bytes);
+    }
+    TRY(measure(rig, launch_pass, &p, c));
+out:
+    return rc;
+}
+
+struct copy {
+    char *to, *from;
+    size_t bytes;
+};
+
+static int launch_copy(void *arg, cudaStream_t stream)
+{
+    const struct copy *c = arg;
+
+    return BB_CUDA(cudaMemcpyAsync(c->to, c->from, c->bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+int bb_measure_memcpy(struct bb_compute_context *rig, size_t bytes, struct bb_computed *c)
+{
+    struct copy copy = {rig->arena + round_up(bytes / 2), rig->arena, bytes / 2};
+
+    return measure(rig, launch_copy, &copy, c);
+}
+
+/* ---- the timed stand-in ---- */
+
+static int launch_busy(void *arg, cudaStream_t stream)
+{
+    return bb_busy_run(arg, stream);
+}
+
+/* One launch by its own report. */
+static int sample_clock(struct bb_compute_context *rig, struct bb_busy *busy, double *us, double *gbps)
+{
+    double ns;
+    int rc;
+
+    busy->report = rig->report;
+    TRY(bb_busy_report_clear(rig->report, rig->stream));
+    TRY(bb_busy_run(busy, rig->stream));
+    TRY(bb_stream_wait(rig->world, rig->stream, "the timed kernel", NULL, NULL));
+    ns = (double)(rig->report->end_ns - rig->report->start_ns);
+    *us = ns / 1e3;
+    *gbps = ns > 0 ? (double)rig->report->bytes / ns : 0;
+out:
+    busy->report = NULL;
+    return rc;
+}
+
+int bb_measure_busy(struct bb_compute_context *rig, const struct bb_busy *asked, struct bb_timed *t)
+{
+    struct bb_busy busy = *asked;
+    int rc;
+
+    busy.scratch = rig->arena;
+    busy.scratch_bytes = rig->arena_bytes;
+    busy.report = NULL;
+    TRY(measure(rig, launch_busy, &busy, &t->stream));
+    for (int i = 0; i < rig->repeats; i++)
+        TRY(sample_clock(rig, &busy, &rig->samples[i], &t->gbps));
+    TRY(slowest(rig, &t->clock));
+    TRY(bb_world_bcast(rig->world, &t->gbps, sizeof t->gbps, t->clock.rank));
+out:
+    return rc;
+}

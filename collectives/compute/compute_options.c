@@ -1,0 +1,123 @@
+/* compute_options.c - see compute_options.h. */
+#include "collectives/compute/compute_options.h"
+
+#include "cuda/work/layer_shape.h"
+
+#include <string.h>
+
+const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS] = {"gemm", "passes", "timed"};
+const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
+
+enum { QUICK_BYTES = 64 << 10 };
+
+static const char *type_or_all(size_t i)
+{
+    return i == 0 ? "all" : i <= BB_COMPUTE_TYPES ? bb_dtypes[bb_compute_types[i - 1]].name : NULL;
+}
+
+#define FIELD(name) .offset = offsetof(struct bb_bench_compute_options, name)
+static const struct bb_opt option_rows[] = {
+    {.letter = 'd',
+     .name = "datatype",
+     .kind = BB_OPT_WORD,
+     FIELD(dtype),
+     .def = "all",
+     .arg = "TYPE",
+     .help = "element type of products and passes",
+     .word_at = type_or_all},
+    {.name = "size",
+     .kind = BB_OPT_SIZE,
+     FIELD(bytes),
+     .def = "256M",
+     .arg = "BYTES",
+     .help = "about what a pass moves; several times the L2 cache, or it measures the cache",
+     .min = 1024,
+     .max = (double)(1ull << 40)},
+    {.letter = 'n',
+     .name = "iters",
+     .kind = BB_OPT_INT,
+     FIELD(iterations),
+     .def = "20",
+     .arg = "N",
+     .help = "timed operations per sample, back to back",
+     .min = 1,
+     .max = 1e6},
+    {.name = "repeats",
+     .kind = BB_OPT_INT,
+     FIELD(repeats),
+     .def = "6",
+     .arg = "N",
+     .help = "samples per row: the row's time is their median",
+     .min = 1,
+     .max = 1e5},
+    {.letter = 'w',
+     .name = "warmup_iters",
+     .kind = BB_OPT_INT,
+     FIELD(warmup),
+     .def = "5",
+     .arg = "N",
+     .help = "operations before the first sample of a row",
+     .max = 1e6},
+    {.name = "candidates",
+     .kind = BB_OPT_INT,
+     FIELD(candidates),
+     .def = "8",
+     .arg = "N",
+     .help = "algorithms of cuBLASLt to try for each product; 1: its first choice",
+     .min = 1,
+     .max = BB_GEMM_CANDIDATES},
+    {.name = "max-error",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(max_error),
+     .arg = "PERCENT",
+     .help = "exit 5 when the timed kernel errs by more at 100 us or above; 0: no such judgement",
+     .max = 1e6},
+    {.name = "quick",
+     .kind = BB_OPT_FLAG,
+     FIELD(quick),
+     .help = "few cases of at most 64 KiB, to see that everything runs"},
+    {0},
+};
+static const struct bb_opt_table tables[] = {
+    {.title = "Measurement", .opts = option_rows},
+    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_bench_compute_options, common)},
+    {0},
+};
+const struct bb_opts bb_bench_compute_set = {
+    .usage = "busbar bench compute [gemm] [passes] [timed] [OPTION...]",
+    .doc = "What the GPU computes, next to its own measured limits: matrix products of real layers (TFLOP/s), the\n"
+           "memory-bound passes of a layer (GB/s), and how exactly the timed stand-in for compute keeps its time.\n"
+           "All three when none is named.",
+    .tables = tables};
+
+static int parse_sections(const struct bb_words *words, bool wanted[BB_COMPUTE_SECTIONS])
+{
+    for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
+        wanted[s] = words->n == 0;
+    for (int i = 0; i < words->n; i++) {
+        int s = 0;
+        while (s < BB_COMPUTE_SECTIONS && strcmp(words->word[i], bb_compute_section_names[s]) != 0)
+            s++;
+        if (s == BB_COMPUTE_SECTIONS)
+            return bb_refuse_word("section of compute", words->word[i], bb_compute_section_names, BB_COMPUTE_SECTIONS);
+        wanted[s] = true;
+    }
+    return 0;
+}
+
+int bb_bench_compute_parse(struct bb_bench_compute_options *o, int argc, char **argv)
+{
+    struct bb_words words;
+    int rc = bb_opts_parse(&bb_bench_compute_set, o, argc - 1, argv + 1, &words, stdout);
+
+    if (o->quick && o->bytes > QUICK_BYTES)
+        o->bytes = QUICK_BYTES;
+    return rc ? rc : parse_sections(&words, o->wanted);
+}
+
+int bb_bench_compute_check(int argc, char **argv)
+{
+    struct bb_bench_compute_options o = {0};
+
+    return bb_bench_compute_parse(&o, argc, argv);
+}

@@ -1,0 +1,34 @@
+/* compute_options.h - the words of `busbar bench compute`: what the GPUs compute, next to their own limits. */
+#ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_OPTIONS_H
+#define BB_COLLECTIVES_COMPUTE_COMPUTE_OPTIONS_H
+
+#include "bootstrap/cli/opts.h"
+#include "cuda/work/dtype.h"
+
+enum bb_compute_section { BB_COMPUTE_GEMM, BB_COMPUTE_PASSES, BB_COMPUTE_TIMED, BB_COMPUTE_SECTIONS };
+extern const char *const bb_compute_section_names[BB_COMPUTE_SECTIONS];
+
+enum { BB_COMPUTE_TYPES = 3 };
+extern const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES];
+
+struct bb_bench_compute_options {
+    struct bb_common common;
+    const char *dtype; /* or "all" */
+    size_t bytes;
+    int iterations, repeats, warmup, candidates;
+    double max_error; /* percent; 0: none */
+    bool quick;
+    bool wanted[BB_COMPUTE_SECTIONS]; /* made by bb_bench_compute_parse */
+};
+
+extern const struct bb_opts bb_bench_compute_set;
+
+/* bb_bench_compute_parse - argv as bb_bench_main's: argv[1] is "compute". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said).
+ */
+int bb_bench_compute_parse(struct bb_bench_compute_options *o, int argc, char **argv) BB_MUST_CHECK;
+int bb_bench_compute_check(int argc, char **argv) BB_MUST_CHECK; /* the same, for nobody */
+
+/* bb_bench_compute_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
+int bb_bench_compute_run(int argc, char **argv);
+
+#endif

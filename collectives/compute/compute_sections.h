@@ -1,0 +1,35 @@
+/*
+ * compute_sections.h - the three sections of `busbar bench compute`: what they measure, and their rows as text and
+ * JSON.
+ */
+#ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_SECTIONS_H
+#define BB_COLLECTIVES_COMPUTE_COMPUTE_SECTIONS_H
+
+#include "bootstrap/base/progress.h"
+#include "bootstrap/results/results.h"
+#include "collectives/compute/compute_measure.h"
+#include "collectives/compute/compute_options.h"
+
+/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+struct bb_compute {
+    struct bb_bench_compute_options options;
+    struct bb_world world;
+    struct bb_device_info device, *devices; /* own, everybody's [size] */
+    bool shared_gpu;
+    struct bb_compute_context rig;
+    struct bb_results *json;
+    struct bb_progress progress;
+    FILE *out;        /* of the tables, NULL: none     */
+    double copy_gbps; /* the device's measured limits: */
+    double best_tflops[BB_COMPUTE_TYPES];
+    double worst_error; /* of the timed kernel at 100 us and above, percent */
+};
+
+/* bb_compute_type_wanted - whether the options ask for the type bb_compute_types[type]. */
+bool bb_compute_type_wanted(const struct bb_compute *b, int type);
+
+/* bb_compute_run - measure the copy limit and the wanted sections, print and save their rows and the limits. Returns 0,
+ * an error, or -BB_EBELOW when the timed kernel errs by more than the options allow. */
+int bb_compute_run(struct bb_compute *b) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,132 @@
+/* case.c - buffers and expectations of one measurement. Pure arithmetic over the table of collectives. */
+#include "collectives/measure/case.h"
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + BB_SLOT_GUARD - 1) / BB_SLOT_GUARD * BB_SLOT_GUARD;
+}
+
+static size_t bytes_of(const struct bb_case *c, size_t elements)
+{
+    return elements * bb_dtypes[c->dtype].bytes;
+}
+
+size_t bb_case_bytes(const struct bb_case *c)
+{
+    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+        return bytes_of(c, bb_alltoallv_counts_most(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks));
+    return bytes_of(c, bb_coll_payload_count(c->kind, c->count, c->ranks));
+}
+
+bool bb_case_possible(const struct bb_case *c)
+{
+    return !c->in_place || bb_colls[c->kind].inplace != BB_INPLACE_NONE;
+}
+
+static void place_apart(struct bb_buffer_layout *l)
+{
+    l->send_offset = l->before_bytes;
+    l->before_offset = BB_SLOT_GUARD + round_up(l->before_bytes - BB_SLOT_GUARD + l->send_bytes);
+    l->recv_offset = l->before_offset + l->before_bytes;
+    l->after_offset = l->recv_offset + l->recv_bytes;
+    l->slot_bytes = round_up(l->after_offset) + BB_SLOT_GUARD;
+}
+
+static void place_together(struct bb_buffer_layout *l, enum bb_coll_inplace rule, size_t slice_offset)
+{
+    size_t larger = l->send_bytes > l->recv_bytes ? l->send_bytes : l->recv_bytes;
+
+    l->send_offset = l->before_bytes + (rule == BB_INPLACE_SEND_IN_RECV ? slice_offset : 0);
+    l->recv_offset = l->before_bytes + (rule == BB_INPLACE_RECV_IN_SEND ? slice_offset : 0);
+    l->before_offset = 0;
+    l->after_offset = l->before_bytes + larger;
+    l->slot_bytes = round_up(l->after_offset) + BB_SLOT_GUARD;
+}
+
+static size_t send_count(const struct bb_case *c, int rank)
+{
+    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+        return bb_alltoallv_counts_sent(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
+    return bb_colls[c->kind].send_count(c->count, c->ranks);
+}
+
+static size_t recv_count(const struct bb_case *c, int rank)
+{
+    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+        return bb_alltoallv_counts_received(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, rank);
+    return bb_colls[c->kind].recv_count(c->count, c->ranks);
+}
+
+struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank)
+{
+    const struct bb_coll *coll = &bb_colls[c->kind];
+    struct bb_buffer_layout l = {.send_bytes = bytes_of(c, send_count(c, rank)),
+                                 .recv_bytes = bytes_of(c, recv_count(c, rank)),
+                                 .before_bytes = BB_SLOT_GUARD + bytes_of(c, c->unalign)};
+
+    if (c->in_place)
+        place_together(&l, coll->inplace, bytes_of(c, c->count * (size_t)rank));
+    else
+        place_apart(&l);
+    l.after_bytes = l.slot_bytes - l.after_offset;
+    return l;
+}
+
+size_t bb_slot_of(size_t iteration, size_t slots, bool very_last)
+{
+    return very_last ? slots - 1 : iteration % (slots - 1);
+}
+
+bool bb_case_contributes(const struct bb_case *c, int rank)
+{
+    return (c->kind != BB_BROADCAST && c->kind != BB_SCATTER) || rank == c->root;
+}
+
+void bb_case_expect(const struct bb_case *c, int rank, struct bb_expect *e, size_t *count)
+{
+    uint64_t mine = (uint64_t)rank * c->count; /* index of this rank's slice in a sender's buffer */
+    bool only_root = c->kind == BB_REDUCE || c->kind == BB_GATHER;
+
+    *e = (struct bb_expect){.reduced = (bb_colls[c->kind].flags & BB_COLL_REDUCES) != 0, .block = c->count};
+    *count = only_root && rank != c->root ? 0 : bb_colls[c->kind].recv_count(c->count, c->ranks);
+    if (c->kind == BB_REDUCE_SCATTER || c->kind == BB_ALLTOALL || c->kind == BB_SCATTER)
+        e->first = mine;
+    if (c->kind == BB_BROADCAST || c->kind == BB_SCATTER)
+        e->source = c->root;
+    if (c->kind == BB_SENDRECV)
+        e->source = (rank + c->ranks - 1) % c->ranks;
+}
+
+int bb_case_expected_parts(const struct bb_case *c)
+{
+    return bb_colls[c->kind].flags & BB_COLL_UNEVEN ? c->ranks : 1;
+}
+
+/* What rank i sends to this rank. */
+static struct bb_expected_part uneven_part(const struct bb_case *c, int rank, int i)
+{
+    size_t bytes = bb_dtypes[c->dtype].bytes,
+           count = bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, i, rank);
+    struct bb_expected_part part = {.count = count, .expect = {.source = i, .block = count ? count : 1}};
+
+    for (int r = 0; r < i; r++)
+        part.offset += bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, r, rank);
+    part.expect.first = bb_alltoallv_counts_before(c->amounts, c->count, bytes, c->ranks, i, rank);
+    return part;
+}
+
+struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank, int i)
+{
+    struct bb_expected_part part = {0};
+
+    if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
+        return uneven_part(c, rank, i);
+    bb_case_expect(c, rank, &part.expect, &part.count);
+    return part;
+}
+
+bool bb_ends_together(const struct bb_case *c)
+{
+    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) && c->kind != BB_SENDRECV &&
+           c->ranks > 1;
+}

@@ -1,0 +1,95 @@
+/* iteration_events.c - events between iterations. */
+#include "collectives/measure/iteration_events.h"
+
+#include "cuda/device/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int bb_iteration_events_init(struct bb_iteration_events *m, int n, int skip, int ranks)
+{
+    int rc = 0;
+
+    *m = (struct bb_iteration_events){.n = n, .skip = skip, .ranks = ranks};
+    m->event = calloc((size_t)n + 1, sizeof *m->event);
+    m->us = calloc((size_t)n, sizeof *m->us);
+    m->all_us = calloc((size_t)n * (size_t)ranks, sizeof *m->all_us);
+    for (int place = 0; place < 2; place++) {
+        m->row_us[place] = calloc((size_t)n, sizeof *m->us);
+        m->row_all_us[place] = calloc((size_t)n * (size_t)ranks, sizeof *m->us);
+        if (!m->row_us[place] || !m->row_all_us[place])
+            return bb_err(BB_EFAIL, "no memory for the times of %d iterations", n);
+    }
+    if (!m->event || !m->us || !m->all_us)
+        return bb_err(BB_EFAIL, "no memory for the times of %d iterations", n);
+    for (int i = 0; i <= n && rc == 0; i++)
+        rc = BB_CUDA(cudaEventCreate(&m->event[i]));
+    return rc;
+}
+
+void bb_iteration_events_release(struct bb_iteration_events *m)
+{
+    for (int i = 0; m->event && i <= m->n; i++)
+        if (m->event[i])
+            (void)cudaEventDestroy(m->event[i]);
+    free(m->event);
+    for (int place = 0; place < 2; place++) {
+        free(m->row_us[place]);
+        free(m->row_all_us[place]);
+    }
+    free(m->us);
+    free(m->all_us);
+    *m = (struct bb_iteration_events){0};
+}
+
+int bb_iteration_events_border(struct bb_iteration_events *m, size_t i, cudaStream_t stream)
+{
+    return m && m->on ? BB_CUDA(cudaEventRecord(m->event[i], stream)) : 0;
+}
+
+int bb_iteration_events_read(struct bb_iteration_events *m)
+{
+    float ms;
+    int rc = 0;
+
+    for (int i = 0; i < m->n; i++) {
+        TRY(BB_CUDA(cudaEventElapsedTime(&ms, m->event[i], m->event[i + 1])));
+        m->us[i] = ms * 1e3;
+    }
+out:
+    return rc;
+}
+
+void bb_iteration_events_keep(struct bb_iteration_events *m, int placement)
+{
+    memcpy(m->row_us[placement], m->us, (size_t)m->n * sizeof *m->us);
+    memcpy(m->row_all_us[placement], m->all_us, (size_t)m->n * (size_t)m->ranks * sizeof *m->us);
+}
+
+static double variation(const double *us, int n)
+{
+    double mean = 0, squares = 0;
+
+    for (int i = 0; i < n; i++)
+        mean += us[i] / n;
+    for (int i = 0; i < n; i++)
+        squares += (us[i] - mean) * (us[i] - mean) / n;
+    return mean > 0 ? sqrt(squares) / mean : 0;
+}
+
+int bb_iteration_events_figures(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
+                                struct bb_iteration_figures *f)
+{
+    size_t n = (size_t)m->n;
+    int rc;
+
+    TRY(bb_world_allgather(w, m->us, m->all_us, n * sizeof *m->us));
+    for (size_t r = 0; r < (size_t)w->size; r++)
+        for (size_t i = 0; i < n && (!groups || groups[r] == groups[w->rank]); i++)
+            m->us[i] = fmax(m->us[i], m->all_us[r * n + i]);
+    TRY(bb_stats_of(m->us + m->skip, n - (size_t)m->skip, &f->us));
+    f->variation = variation(m->us + m->skip, m->n - m->skip);
+out:
+    return rc;
+}

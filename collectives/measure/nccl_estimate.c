@@ -1,0 +1,56 @@
+/* nccl_estimate.c - see nccl_estimate.h. */
+#include "collectives/measure/nccl_estimate.h"
+
+#include "collectives/measure/enqueue.h"
+
+#include <math.h>
+
+/* Kinds that are one call of NCCL's with an algorithm of its own. */
+static bool has_estimate(const struct bb_bench_context *rig, const struct bb_case *c)
+{
+    return c->kind <= BB_REDUCE && c->count > 0 && rig->comm->size > 1 && rig->comm->blocking;
+}
+
+#if NCCL_VERSION_CODE >= 22200
+typedef ncclResult_t simulate_fn(ncclSimInfo_t *info);
+
+/* A group that failed half-way is closed without another word. */
+static int simulate(struct bb_bench_context *rig, const struct bb_case *c, simulate_fn *end, double *model_us)
+{
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    int rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    rc = bb_case_launch(rig, c, 0);
+    if (rc != 0)
+        (void)ncclGroupEnd();
+    TRY(rc);
+    TRY(bb_nccl_at(end(&info), "ncclGroupSimulateEnd", __FILE__, __LINE__));
+    if (info.estimatedTime > 0)
+        *model_us = (double)info.estimatedTime;
+out:
+    return rc;
+}
+
+int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us)
+{
+    simulate_fn *end = NULL;
+    int rc;
+
+    *model_us = NAN;
+    *(void **)&end = bb_nccl_symbol("ncclGroupSimulateEnd");
+    if (!end || !has_estimate(rig, c))
+        return 0;
+    bb_world_guard(rig->world, "NCCL's own estimate");
+    rc = simulate(rig, c, end, model_us);
+    bb_world_unguard(rig->world);
+    return rc;
+}
+#else
+int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us)
+{
+    (void)rig, (void)c, (void)has_estimate;
+    *model_us = NAN;
+    return 0;
+}
+#endif

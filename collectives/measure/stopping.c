@@ -1,0 +1,140 @@
+/* stopping.c - see stopping.h. */
+#include "collectives/measure/stopping.h"
+
+#include <math.h>
+
+static const double NOISY = 0.05;       /* half width over median                               */
+static const double TREND_SIGMAS = 3;   /* of the Mann-Kendall statistic                        */
+static const double TREND_WORTH = 0.01; /* smaller changes are not told                         */
+enum { TREND_BLOCKS = 32, TREND_LEAST = 6, ENOUGH = 6 };
+
+/* ---- enough samples? ---- */
+
+const char *const bb_stop_names[BB_STOP_COUNT] = {[BB_STOP_NOT_YET] = "running",
+                                                  [BB_STOP_FIXED] = "fixed",
+                                                  [BB_STOP_NARROW] = "confident",
+                                                  [BB_STOP_SAMPLES] = "max_iters",
+                                                  [BB_STOP_TIME] = "max_seconds"};
+
+double bb_half_width(const struct bb_stats *s)
+{
+    return s->p50 > 0 ? (s->ci95[1] - s->ci95[0]) / 2 / s->p50 : NAN;
+}
+
+bool bb_stopping_is_narrow(const struct bb_stopping *p, const struct bb_stats *s)
+{
+    bool same = s->n >= ENOUGH && s->min == s->max; /* also when all are 0, which have no relative width */
+
+    return same || bb_half_width(s) <= p->confidence;
+}
+
+enum bb_stop bb_stopping_judge(const struct bb_stopping *p, bool narrow, size_t samples, double elapsed_s)
+{
+    if (p->confidence <= 0)
+        return BB_STOP_FIXED;
+    if (narrow)
+        return BB_STOP_NARROW;
+    if (samples >= p->max_samples)
+        return BB_STOP_SAMPLES;
+    return elapsed_s >= p->max_s ? BB_STOP_TIME : BB_STOP_NOT_YET;
+}
+
+/* ---- trend ---- */
+
+static double mean_of(const double *x, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum / (double)n;
+}
+
+/* Block b of `blocks` has the samples from b n / blocks on. */
+static size_t blocks_of(const double *samples, size_t n, double *means)
+{
+    size_t blocks = n < TREND_BLOCKS ? n : TREND_BLOCKS;
+
+    for (size_t b = 0; b < blocks; b++) {
+        size_t first = b * n / blocks, next = (b + 1) * n / blocks;
+        means[b] = mean_of(samples + first, next - first);
+    }
+    return blocks;
+}
+
+/* Pairs that rise less pairs that fall. */
+static double rises(const double *x, size_t n)
+{
+    int sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++)
+            sum += (x[k] > x[i]) - (x[k] < x[i]);
+    return sum;
+}
+
+bool bb_has_trend(const double *samples, size_t n)
+{
+    double x[TREND_BLOCKS], sigma, change;
+    size_t blocks, third;
+
+    if (n < TREND_LEAST)
+        return false;
+    blocks = blocks_of(samples, n, x);
+    third = blocks / 3;
+    change = fabs(mean_of(x + blocks - third, third) - mean_of(x, third));
+    sigma = sqrt((double)(blocks * (blocks - 1) * (2 * blocks + 5)) / 18);
+    return fabs(rises(x, blocks)) - 1 > TREND_SIGMAS * sigma && change > TREND_WORTH * mean_of(x, blocks);
+}
+
+/* ---- warnings ---- */
+
+const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
+    [BB_WARN_NOT_CHECKED] = {"not_checked", "the data were not compared", "let -c be 1 or more"},
+    [BB_WARN_FEW_SAMPLES] = {"few_samples", "fewer than 6 samples: the median has no interval",
+                             "--repeats 6 or more, or --confidence 1%"},
+    [BB_WARN_NOISY] = {"noisy", "the median is known to no better than 5 %",
+                       "more operations per sample (-n), or --confidence 1%; see what else runs"},
+    [BB_WARN_NOT_NARROW] = {"not_confident", "the limit came before the interval that --confidence asks for",
+                            "raise --max-iters or --max-seconds"},
+    [BB_WARN_TREND] = {"trend", "times go up or down from sample to sample",
+                       "--warmup auto, or a larger -w; --shuffle SEED if it lasts"},
+    [BB_WARN_GATE] = {"gate_expired", "the gate opened by itself before all operations were enqueued",
+                      "--gate 0, a smaller -n, or a larger --gate-limit"},
+};
+
+unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb_stop stop)
+{
+    unsigned warnings = 0;
+
+    if (s->n < ENOUGH)
+        warnings |= 1u << BB_WARN_FEW_SAMPLES;
+    if (bb_half_width(s) > NOISY)
+        warnings |= 1u << BB_WARN_NOISY;
+    if (stop == BB_STOP_SAMPLES || stop == BB_STOP_TIME)
+        warnings |= 1u << BB_WARN_NOT_NARROW;
+    if (bb_has_trend(samples, s->n))
+        warnings |= 1u << BB_WARN_TREND;
+    return warnings;
+}
+
+/* ---- order ---- */
+
+/* A step of a 64-bit linear congruential generator, its high bits folded down. */
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state ^ *state >> 32;
+}
+
+void bb_shuffle(size_t *list, size_t n, uint64_t seed)
+{
+    uint64_t state = seed * 2 + 1;
+
+    (void)next_random(&state); /* near seeds part */
+    for (size_t i = n; i > 1; i--) {
+        size_t k = (size_t)(next_random(&state) % i), kept = list[k];
+        list[k] = list[i - 1];
+        list[i - 1] = kept;
+    }
+}

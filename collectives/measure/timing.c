@@ -1,0 +1,413 @@
+/*
+ * timing.c - see timing.h.
+ *
+ * stream: a sample is `iterations` operations back to back on one stream between two events, divided by their number.
+ * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time. The
+ * gate keeps all of them back until every rank has enqueued its own. It is left open for the first operation of a row,
+ * which may have to connect, where ranks share a GPU, where launches block, and after its limit has run out once.
+ */
+#include "collectives/measure/timing.h"
+
+#include "bootstrap/base/clock.h"
+#include "collectives/measure/enqueue.h"
+#include "collectives/measure/verify.h"
+#include "cuda/data/kernels.h"
+#include "cuda/device/check.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Launches that wait behind a closed gate: the queue of a GPU has room for about a thousand, and NCCL for fewer
+ * operations of its network proxy. */
+enum { BEHIND_GATE = 256, BEHIND_GATE_NETWORK = 24 };
+
+static const struct bb_mode *const modes[] = {&bb_mode_stream, &bb_mode_sync, &bb_mode_graph};
+
+const struct bb_mode *bb_mode_at(size_t i)
+{
+    return i < sizeof modes / sizeof *modes ? modes[i] : NULL;
+}
+
+size_t bb_mode_batch(const struct bb_bench_context *rig, const struct bb_mode *mode)
+{
+    return (size_t)rig->repeats * (mode->single ? (size_t)rig->iterations : 1);
+}
+
+size_t bb_mode_operations(const struct bb_bench_context *rig, const struct bb_mode *mode)
+{
+    return mode->single ? 1 : (size_t)rig->iterations;
+}
+
+/* ---- spans ---- */
+
+/* Of a sample: enqueueing by the host's clock, all of it by the host's clock, and from event to event on the GPU. */
+struct span {
+    double host_us, wall_us, gpu_us;
+};
+
+static double now_us(void)
+{
+    return 1e6 * bb_now_s();
+}
+
+static int begin_span(struct bb_bench_context *rig, struct span *span)
+{
+    int rc = BB_CUDA(cudaEventRecord(rig->start, rig->stream));
+
+    span->wall_us -= now_us();
+    return rc;
+}
+
+/* n iterations from number `first` on, with the host's time for it. */
+static int enqueue(struct bb_bench_context *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row,
+                   struct span *span)
+{
+    int rc;
+
+    span->host_us -= now_us();
+    rc = bb_issue(rig, c, first, n, ends_row);
+    span->host_us += now_us();
+    return rc;
+}
+
+static int mark_end(struct bb_bench_context *rig)
+{
+    return BB_CUDA(cudaEventRecord(rig->stop, rig->stream));
+}
+
+static int end_span(struct bb_bench_context *rig, struct span *span)
+{
+    float ms;
+    int rc;
+
+    TRY(bb_bench_context_wait(rig, "timed operations"));
+    span->wall_us += now_us();
+    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
+    span->gpu_us += ms * 1e3;
+out:
+    return rc;
+}
+
+static struct bb_sample sample_of(const struct bb_bench_context *rig, const struct span *span, double iterations)
+{
+    double operations = iterations * (double)bb_bench_context_aggregate(rig);
+
+    return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
+                               [BB_SAMPLE_HOST] = span->host_us / operations,
+                               [BB_SAMPLE_WALL] = NAN}};
+}
+
+/* ---- stream ---- */
+
+static void mark(struct bb_bench_context *rig, bool on)
+{
+    if (rig->marks)
+        rig->marks->on = on;
+}
+
+static size_t launches_of(const struct bb_bench_context *rig, const struct bb_case *c)
+{
+    size_t rounds = 0;
+
+    if (!(bb_colls[c->kind].flags & BB_COLL_ROUNDS))
+        return 1;
+    for (int n = 1; n < rig->world->size; n *= 2)
+        rounds++;
+    return bb_bench_context_aggregate(rig) * (rounds + 1);
+}
+
+/* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
+static size_t behind_gate(const struct bb_bench_context *rig, const struct bb_case *c)
+{
+    size_t room = (rig->world->nodes > 1 ? BEHIND_GATE_NETWORK : BEHIND_GATE) / launches_of(rig, c);
+    size_t n = (size_t)rig->iterations;
+
+    if (!rig->gated || !rig->connected || rig->blocking != BB_BLOCK_NONE || room < 2)
+        return 0;
+    return n < room - 1 ? n : room - 1;
+}
+
+/* The gate opens when all ranks have come here; the rest follows while the GPU is busy with what was behind it. */
+static int open_and_follow(struct bb_bench_context *rig, const struct bb_case *c, size_t behind, bool ends_row,
+                           struct span *span)
+{
+    size_t n = (size_t)rig->iterations;
+    int rc;
+
+    if (behind == n)
+        TRY(mark_end(rig));
+    TRY(bb_world_barrier(rig->world, "opening of the gate"));
+    bb_gate_open(&rig->gate);
+    if (behind < n) {
+        TRY(enqueue(rig, c, behind, n - behind, ends_row, span));
+        TRY(mark_end(rig));
+    }
+out:
+    return rc;
+}
+
+/* A rank whose gate once opened by itself leaves it open, but comes to the barrier as the others do. */
+static int gated_operations(struct bb_bench_context *rig, const struct bb_case *c, size_t behind, bool ends_row,
+                            struct span *span)
+{
+    bool closes = !rig->gate_expired;
+    int rc = 0;
+
+    if (closes)
+        TRY(bb_gate_close(&rig->gate, rig->stream));
+    TRY(bb_issue(rig, c, 0, 1, false));
+    mark(rig, ends_row);
+    TRY(begin_span(rig, span));
+    TRY(enqueue(rig, c, 0, behind, ends_row && behind == (size_t)rig->iterations, span));
+    TRY(open_and_follow(rig, c, behind, ends_row, span));
+    TRY(end_span(rig, span));
+    rig->gate_expired = rig->gate_expired || bb_gate_expired(&rig->gate);
+out:
+    return rc;
+}
+
+static int free_operations(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row, struct span *span)
+{
+    int rc;
+
+    TRY(bb_issue(rig, c, 0, 1, false));
+    mark(rig, ends_row);
+    TRY(begin_span(rig, span));
+    TRY(enqueue(rig, c, 0, (size_t)rig->iterations, ends_row, span));
+    TRY(mark_end(rig));
+    TRY(end_span(rig, span));
+out:
+    return rc;
+}
+
+static int one_sample(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
+{
+    struct span span = {0};
+    size_t behind = behind_gate(rig, c);
+    int rc;
+
+    TRY(bb_world_barrier(rig->world, "start of a sample"));
+    TRY(behind ? gated_operations(rig, c, behind, ends_row, &span) : free_operations(rig, c, ends_row, &span));
+    if (rig->marks && ends_row)
+        TRY(bb_iteration_events_read(rig->marks));
+    mark(rig, false);
+    *sample = sample_of(rig, &span, rig->iterations);
+    rig->connected = true;
+out:
+    return rc;
+}
+
+static int time_stream(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+{
+    int rc = 0;
+
+    for (int r = 0; r < rig->repeats && rc == 0; r++)
+        rc = one_sample(rig, c, r == rig->repeats - 1, &batch[r]);
+    return rc;
+}
+
+const struct bb_mode bb_mode_stream = {
+    .name = "stream", .help = "operations back to back on one stream between CUDA events", .time = time_stream};
+
+/* ---- sync ---- */
+
+/* Every rank launches the kernel, so that ranks differ by the delay alone. */
+static int impose_delay(struct bb_bench_context *rig)
+{
+    return rig->delays_us ? bb_spin(1, llround(1e3 * rig->delays_us[rig->world->rank]), rig->stream) : 0;
+}
+
+/* The first event stands behind the delay: it is the arrival of this rank. */
+static int one_alone(struct bb_bench_context *rig, const struct bb_case *c, size_t i, bool ends_row,
+                     struct bb_sample *sample)
+{
+    struct span span = {0};
+    int rc;
+
+    TRY(impose_delay(rig));
+    TRY(begin_span(rig, &span));
+    TRY(enqueue(rig, c, i, 1, ends_row, &span));
+    TRY(mark_end(rig));
+    TRY(end_span(rig, &span));
+    *sample = sample_of(rig, &span, 1);
+    sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_bench_context_aggregate(rig);
+    sample->us[BB_SAMPLE_MEET] = span.gpu_us;
+out:
+    return rc;
+}
+
+/* A small all_reduce ends on all ranks at once. */
+static int come_together(struct bb_bench_context *rig)
+{
+    int rc;
+
+    bb_world_guard(rig->world, "meeting of the ranks");
+    rc = BB_NCCL(ncclAllReduce(rig->meeting, rig->meeting, 1, ncclInt8, ncclMax, rig->comm->nccl, rig->stream));
+    bb_world_unguard(rig->world);
+    return rc;
+}
+
+/* It comes when the operation is over and timed. */
+static int meet(struct bb_bench_context *rig, struct bb_sample *sample)
+{
+    float ms;
+    int rc;
+
+    TRY(come_together(rig));
+    TRY(mark_end(rig));
+    TRY(bb_bench_context_wait(rig, "meeting of the ranks"));
+    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
+    sample->us[BB_SAMPLE_MEET] = ms * 1e3;
+out:
+    return rc;
+}
+
+static int time_sync(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+{
+    bool meets = c->ranks > 1 && !bb_ends_together(c);
+    size_t n = bb_mode_batch(rig, &bb_mode_sync);
+    int rc;
+
+    TRY(bb_issue(rig, c, 0, 1, false)); /* brings the ranks together */
+    if (meets)
+        TRY(come_together(rig)); /* what connecting takes is in no sample */
+    TRY(bb_bench_context_wait(rig, "operation before the first sample"));
+    for (size_t i = 0; i < n; i++) {
+        TRY(bb_world_barrier(rig->world, "start of an operation"));
+        TRY(one_alone(rig, c, i, i == n - 1, &batch[i]));
+        if (meets)
+            TRY(meet(rig, &batch[i]));
+    }
+    rig->connected = true;
+out:
+    return rc;
+}
+
+int bb_time_single(struct bb_bench_context *rig, const struct bb_case *c, size_t n, struct bb_sample *samples)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = one_alone(rig, c, i, false, &samples[i]);
+    return rc;
+}
+
+const struct bb_mode bb_mode_sync = {.name = "sync",
+                                     .help = "operations, one at a time after a barrier, between CUDA events",
+                                     .time = time_sync,
+                                     .single = true};
+
+/* ---- blocked ---- */
+
+/* With the barrier kept out of the time, each iteration is a span of its own. */
+static int one_blocked_sample(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row,
+                              struct bb_sample *sample)
+{
+    struct span span = {0};
+    double before;
+    int rc = 0;
+
+    for (int i = 0; i < rig->iterations; i++) {
+        before = span.gpu_us;
+        TRY(bb_world_barrier(rig->world, "start of an iteration"));
+        TRY(begin_span(rig, &span));
+        TRY(enqueue(rig, c, (size_t)i, 1, ends_row && i == rig->iterations - 1, &span));
+        TRY(mark_end(rig));
+        TRY(end_span(rig, &span));
+        if (rig->marks)
+            rig->marks->us[i] = span.gpu_us - before;
+    }
+    *sample = sample_of(rig, &span, rig->iterations);
+out:
+    return rc;
+}
+
+static int time_blocked(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+{
+    int rc = 0;
+
+    if (rig->blocking != BB_BLOCK_APART)
+        return time_stream(rig, c, batch);
+    for (int r = 0; r < rig->repeats && rc == 0; r++)
+        rc = one_blocked_sample(rig, c, r == rig->repeats - 1, &batch[r]);
+    return rc;
+}
+
+const struct bb_mode bb_mode_blocked = {
+    .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
+
+/* ---- graph: the iterations captured once, then launched; no figure contains a first launch ---- */
+
+static int capture(struct bb_bench_context *rig, const struct bb_case *c, cudaGraphExec_t *exec)
+{
+    cudaGraph_t graph = NULL;
+    int rc, end;
+
+    TRY(BB_CUDA(cudaStreamBeginCapture(rig->stream, cudaStreamCaptureModeThreadLocal)));
+    rc = bb_issue(rig, c, 0, (size_t)rig->iterations, true);
+    end = BB_CUDA(cudaStreamEndCapture(rig->stream, &graph));
+    TRY(rc ? rc : end);
+    TRY(BB_CUDA(cudaGraphInstantiate(exec, graph, 0)));
+out:
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    return rc;
+}
+
+static int launch_graph(struct bb_bench_context *rig, cudaGraphExec_t exec, int times)
+{
+    int rc = 0;
+
+    for (int i = 0; i < times && rc == 0; i++)
+        rc = BB_CUDA(cudaGraphLaunch(exec, rig->stream));
+    return rc;
+}
+
+static int graph_launches(const struct bb_bench_context *rig)
+{
+    return rig->graph_launches > 0 ? rig->graph_launches : 1;
+}
+
+static int one_graph_sample(struct bb_bench_context *rig, cudaGraphExec_t exec, struct bb_sample *sample)
+{
+    struct span span = {0};
+    int rc;
+
+    TRY(bb_world_barrier(rig->world, "start of a sample"));
+    TRY(launch_graph(rig, exec, 1));
+    TRY(begin_span(rig, &span));
+    span.host_us -= now_us();
+    TRY(launch_graph(rig, exec, graph_launches(rig)));
+    span.host_us += now_us();
+    TRY(mark_end(rig));
+    TRY(end_span(rig, &span));
+    *sample = sample_of(rig, &span, (double)rig->iterations * graph_launches(rig));
+out:
+    return rc;
+}
+
+/* Data for the check go through one more launch of the same graph: in place, each launch consumes its input. */
+static int time_graph(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+{
+    cudaGraphExec_t exec = NULL;
+    int rc;
+
+    TRY(capture(rig, c, &exec));
+    TRY(launch_graph(rig, exec, 1));
+    TRY(bb_bench_context_wait(rig, "first launch of a graph"));
+    for (int r = 0; r < rig->repeats; r++)
+        TRY(one_graph_sample(rig, exec, &batch[r]));
+    if (rig->checks > 0)
+        TRY(bb_verify_prepare(rig, c));
+    TRY(launch_graph(rig, exec, 1));
+    TRY(bb_bench_context_wait(rig, "last launch of a graph"));
+out:
+    if (exec)
+        (void)cudaGraphExecDestroy(exec);
+    return rc;
+}
+
+const struct bb_mode bb_mode_graph = {.name = "graph",
+                                      .help = "operations in a CUDA graph, launched warm, between CUDA events",
+                                      .time = time_graph,
+                                      .own_check = true};

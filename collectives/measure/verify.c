@@ -1,0 +1,164 @@
+/* verify.c - on each rank the GPU compares and counts; the host only fetches the first wrong element. */
+#include "collectives/measure/verify.h"
+
+#include "cuda/device/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const unsigned char CANARY = 0x5a;
+
+/* What one rank found; plain data, exchanged byte by byte. */
+struct finding {
+    unsigned long long wrong, checked, due; /* elements and guard bytes; due: what a complete check compares */
+    struct bb_wrong first;
+};
+
+static unsigned char *last_slot(const struct bb_bench_context *rig, const struct bb_case *c,
+                                const struct bb_buffer_layout *l)
+{
+    return rig->arena.area + (bb_case_slots(rig, c) - 1) * l->slot_bytes;
+}
+
+static struct bb_pattern pattern_of(const struct bb_bench_context *rig, const struct bb_case *c)
+{
+    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(rig->passes + 1));
+}
+
+int bb_verify_prepare(struct bb_bench_context *rig, const struct bb_case *c)
+{
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
+    unsigned char *slot = last_slot(rig, c, &l);
+    struct bb_pattern pattern;
+    int rc;
+
+    rig->passes++;
+    pattern = pattern_of(rig, c);
+    TRY(BB_CUDA(cudaMemsetAsync(slot, CANARY, l.slot_bytes, rig->stream)));
+    if (bb_case_contributes(c, rig->comm->rank))
+        TRY(bb_fill(slot + l.send_offset, l.send_bytes / bb_dtypes[c->dtype].bytes, &pattern, rig->comm->rank, 0,
+                    rig->stream));
+out:
+    return rc;
+}
+
+static int check_part(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_expected_part *part,
+                      const struct bb_pattern *pattern, const unsigned char *area)
+{
+    return bb_check(area + part->offset * bb_dtypes[c->dtype].bytes, part->count, pattern, &part->expect,
+                    &rig->verdicts[0], rig->stream);
+}
+
+/* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
+static int compare(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                   struct finding *mine)
+{
+    unsigned char *slot = last_slot(rig, c, l);
+    struct bb_pattern pattern = pattern_of(rig, c);
+    int rc;
+
+    mine->due = l->before_bytes + l->after_bytes;
+    TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
+    TRY(bb_verdict_clear(&rig->verdicts[1], rig->stream));
+    for (int i = 0; i < bb_case_expected_parts(c); i++) {
+        struct bb_expected_part part = bb_case_expected_part(c, rig->comm->rank, i);
+
+        mine->due += part.count;
+        TRY(check_part(rig, c, &part, &pattern, slot + l->recv_offset));
+    }
+    TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &rig->verdicts[1], rig->stream));
+    TRY(bb_check_bytes(slot + l->after_offset, l->after_bytes, CANARY, &rig->verdicts[1], rig->stream));
+    TRY(bb_bench_context_wait(rig, "check"));
+out:
+    return rc;
+}
+
+/* Looks at one part after the other, since their indices all begin at 0. */
+static int find_part(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                     struct bb_expected_part *part, uint64_t *index)
+{
+    struct bb_pattern pattern = pattern_of(rig, c);
+    struct bb_verdict v = {0};
+    int rc = 0;
+
+    for (int i = 0; i < bb_case_expected_parts(c) && v.wrong == 0; i++) {
+        *part = bb_case_expected_part(c, rig->comm->rank, i);
+        TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
+        TRY(check_part(rig, c, part, &pattern, last_slot(rig, c, l) + l->recv_offset));
+        TRY(bb_bench_context_wait(rig, "search for the first wrong element"));
+        TRY(BB_CUDA(cudaMemcpy(&v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
+    }
+    *index = v.first;
+out:
+    return rc;
+}
+
+static int fetch_first(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                       struct bb_wrong *first)
+{
+    size_t bytes = bb_dtypes[c->dtype].bytes;
+    struct bb_pattern pattern = pattern_of(rig, c);
+    struct bb_expected_part part = {0};
+    uint64_t index;
+    int rc;
+
+    TRY(find_part(rig, c, l, &part, &index));
+    first->index = part.offset + index;
+    first->want = bb_expected(&pattern, &part.expect, index);
+    TRY(BB_CUDA(cudaMemcpy(&first->got, last_slot(rig, c, l) + l->recv_offset + first->index * bytes, bytes,
+                           cudaMemcpyDeviceToHost)));
+out:
+    return rc;
+}
+
+static int look(struct bb_bench_context *rig, const struct bb_case *c, struct finding *mine)
+{
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
+    struct bb_verdict v[2] = {{0}};
+    int rc;
+
+    memset(mine, 0, sizeof *mine);
+    TRY(compare(rig, c, &l, mine));
+    TRY(BB_CUDA(cudaMemcpy(v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
+    mine->wrong = v[0].wrong + v[1].wrong;
+    mine->checked = v[0].checked + v[1].checked;
+    mine->first = (struct bb_wrong){.rank = rig->comm->rank, .outside = v[0].wrong == 0};
+    if (v[0].wrong > 0)
+        TRY(fetch_first(rig, c, &l, &mine->first));
+out:
+    return rc;
+}
+
+/* A check that looked at less than it should is no check: on emulated GPUs without data it is the way of things. */
+static int add_finding(const struct bb_bench_context *rig, const struct finding *one, struct bb_figures *f)
+{
+    if (one->checked != one->due) {
+        f->checked = false;
+        if (rig->device->emulated && one->checked == 0)
+            return 0;
+        return bb_err(BB_EFAIL, "the check compared %llu of %llu elements", one->checked, one->due);
+    }
+    if (one->wrong > 0 && f->wrong == 0)
+        f->first = one->first;
+    f->wrong += one->wrong;
+    return 0;
+}
+
+int bb_verify(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+{
+    int ranks = rig->world->size;
+    struct finding mine, *all = calloc((size_t)ranks, sizeof *all);
+    int rc;
+
+    if (!all)
+        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", ranks);
+    TRY(look(rig, c, &mine));
+    TRY(bb_world_allgather(rig->world, &mine, all, sizeof mine));
+    f->checked = true;
+    for (int r = 0; r < ranks; r++)
+        if (!rig->groups || rig->groups[r] == rig->groups[rig->world->rank])
+            TRY(add_finding(rig, &all[r], f));
+out:
+    free(all);
+    return rc;
+}

@@ -1,0 +1,112 @@
+/* nccl_tests.c - a run under the name of one of nccl-tests' programs: its table and footer. */
+#include "collectives/bench_main.h"
+#include "collectives/nccl_tests/nccl_tests_json.h"
+#include "collectives/nccl_tests/nccl_tests_options.h"
+#include "collectives/sweep/bench_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
+{
+    fprintf(r->out, "#\n# Using devices\n");
+    for (int i = 0; i < r->rig->world->size; i++)
+        fprintf(r->out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%.10s] %s\n", i, h->groups[i], h->pids[i],
+                h->devices[i].host, h->gpus[i].ordinal, h->gpus[i].pci, h->gpus[i].name);
+}
+
+static void print_settings(FILE *out, const struct bb_bench_options *o)
+{
+    fprintf(out, "# nThread 1 nGpus 1 minBytes %zu maxBytes %zu step: ", o->min_bytes, o->max_bytes);
+    if (o->factor > 1)
+        fprintf(out, "%g(factor)", o->factor);
+    else
+        fprintf(out, "%zu(bytes)", o->step_bytes);
+    fprintf(out, " warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d\n", o->warmup,
+            o->iterations, o->aggregate, o->checks, o->graph_launches, o->unalign);
+}
+
+static void head(const struct bb_report *r, const struct bb_report_head *h)
+{
+    const struct bb_bench_options *o = h->options;
+
+    fprintf(r->out, "# busbar version %s nccl-headers=%d nccl-library=%d\n", BUSBAR_VERSION, h->nccl_header,
+            h->nccl_runtime);
+    fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
+    print_settings(r->out, o);
+    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->rig),
+            bb_bench_context_mode(r->rig), bb_across_names[r->rig->across]);
+    if (o->checks == 0)
+        fprintf(r->out, "# nothing is checked (-c 0)\n");
+    if (r->rig->device->emulated)
+        fprintf(r->out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
+    if (r->shared_gpu)
+        fprintf(r->out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
+    print_devices(r, h);
+    if (bb_results_path(r->json))
+        fprintf(r->out, "# Writing JSON output to %s\n", bb_results_path(r->json));
+}
+
+/* Of each placement who moves how much, and how fast that is; above the row, which stays whole. */
+static void print_summary(const struct bb_report *r, const struct bb_row *row)
+{
+    const struct bb_case *c = &row->c;
+    size_t bytes = bb_dtypes[c->dtype].bytes;
+
+    for (int place = 0; place < BB_PLACEMENTS; place++) {
+        double us = row->figures[place].time_us.p50;
+
+        if (!row->measured[place])
+            continue;
+        fprintf(r->out, "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=%s nranks=%d ",
+                c->amounts->bytes ? "matrix" : "generated", c->ranks);
+        if (c->amounts->bytes)
+            fprintf(r->out, "matrix_dim=%d scale=%.3f", c->amounts->n, r->options->matrix_scale);
+        else
+            fprintf(r->out, "total_bytes=%zu spread=%.3f", c->count * (size_t)c->ranks * bytes, c->amounts->spread);
+        fprintf(r->out, " time_usec=%.2f\n", us);
+        for (int rank = 0; rank < c->ranks; rank++) {
+            size_t sent = bytes * bb_alltoallv_counts_sent(c->amounts, c->count, bytes, c->ranks, rank);
+            size_t received = bytes * bb_alltoallv_counts_received(c->amounts, c->count, bytes, c->ranks, rank);
+            double algbw = (double)(sent > received ? sent : received) / us / 1e3;
+            fprintf(r->out, "#   rank=%d send_bytes=%zu recv_bytes=%zu alg_bw=%.2f bus_bw=%.2f\n", rank, sent, received,
+                    algbw, algbw * (c->ranks - 1) / c->ranks);
+        }
+    }
+}
+
+static bool wants_summary(int kind)
+{
+    const char *asked = getenv("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY");
+
+    return kind == BB_ALLTOALLV && asked && atoi(asked) != 0;
+}
+
+int bb_nccl_tests_run(int argc, char **argv)
+{
+    const int kind = bb_nccl_tests_kind(argv[0]);
+    char program[32];
+    struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
+    const struct bb_words collective = {.word = {bb_colls[kind].name}, .n = 1};
+    const struct bb_report_style style = {.time_width = 7,
+                                          .rate_width = 6,
+                                          .zeros = true,
+                                          .first_group = true,
+                                          .program = program,
+                                          .head = head,
+                                          .before_row = wants_summary(kind) ? print_summary : NULL,
+                                          .json_root = bb_foreign_root,
+                                          .json_row = bb_foreign_row,
+                                          .json_end = bb_foreign_end};
+    struct bb_sweep sweep;
+    int rc;
+
+    TRY(bb_nccl_tests_parse(&o, argc, argv));
+    TRY(bb_bench_settle(&o.bench, &sweep, &collective));
+    snprintf(program, sizeof program, "%s" BB_NCCL_TESTS_SUFFIX, bb_colls[kind].name);
+    sweep.overlapping = true; /* nccl-tests times them, and checks nothing */
+    o.bench.fit_memory = true;
+    rc = bb_bench_execute(&o.bench, &sweep, &style, argc, argv);
+out:
+    return rc;
+}

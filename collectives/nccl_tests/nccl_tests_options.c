@@ -1,0 +1,256 @@
+/*
+ * nccl_tests_options.c - the options of nccl-tests on top of those of `busbar bench`, which have the same letters:
+ * other defaults, a few more rows, its environment variables.
+ */
+#include "collectives/nccl_tests/nccl_tests_options.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/start/gpu_half.h"
+#include "bootstrap/start/mpirun.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 4096, WORDS_MAX = 256 };
+static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
+
+int bb_nccl_tests_kind(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t length = strlen(name), end = strlen(suffix);
+    char word[32];
+
+    if (length <= end || length - end >= sizeof word || strcmp(name + length - end, suffix) != 0)
+        return -1;
+    snprintf(word, sizeof word, "%.*s", (int)(length - end), name);
+    return bb_coll_find(word);
+}
+
+/* ---- options ---- */
+
+#define FIELD(name) .offset = offsetof(struct bb_nccl_tests_options, name)
+static const struct bb_opt own_rows[] = {
+    {.letter = 't',
+     .name = "nthreads",
+     .kind = BB_OPT_INT,
+     FIELD(threads),
+     .def = "1",
+     .arg = "N",
+     .help = "threads: here ranks, as -g",
+     .min = 1,
+     .max = RANKS_MAX},
+    {.letter = 'g',
+     .name = "ngpus",
+     .kind = BB_OPT_INT,
+     FIELD(gpus),
+     .def = "1",
+     .arg = "N",
+     .help = "GPUs per thread: outside of an MPI job the program starts again under mpirun -n N x threads",
+     .min = 1,
+     .max = RANKS_MAX},
+    {.letter = 'p',
+     .name = "parallel_init",
+     .kind = BB_OPT_INT,
+     FIELD(parallel_init),
+     .def = "0",
+     .arg = "0|1",
+     .help = "ranks are processes and always initialise in parallel: nothing to choose",
+     .max = 1},
+    {.letter = 'T',
+     .name = "timeout",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(timeout_s),
+     .def = "0",
+     .arg = "SECONDS",
+     .help = "longest wait before the run ends with exit 4; 0: 600",
+     .max = 1e6},
+    {.letter = 'J',
+     .name = "output_file",
+     .kind = BB_OPT_STRING,
+     FIELD(bench.common.json),
+     .arg = "FILE",
+     .help = "write the results as JSON in nccl-tests' own form, - for stdout; a file that exists stays: FILE.0 .."},
+    {.letter = 'D',
+     .name = "device_implementation",
+     .kind = BB_OPT_INT,
+     FIELD(device_kernel),
+     .def = "0",
+     .arg = "N",
+     .help = "kernels of the device API: only 0, none of them",
+     .max = 4},
+    {.letter = 'V',
+     .name = "device_cta_count",
+     .kind = BB_OPT_INT,
+     FIELD(device_ctas),
+     .def = "16",
+     .arg = "N",
+     .help = "CTAs of the device API's kernels: without -D nothing",
+     .min = 1,
+     .max = 128},
+    {.name = "share-gpu",
+     .kind = BB_OPT_FLAG,
+     FIELD(bench.common.share_gpu),
+     .help = "let several ranks use one GPU (for tests: timings mean nothing then)"},
+    {.name = "quiet", .kind = BB_OPT_FLAG, FIELD(bench.common.quiet), .help = "no table and no progress line"},
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {
+    {.title = "Options of nccl-tests", .opts = own_rows},
+    {.title = "Options of nccl-tests and busbar bench",
+     .opts = bb_bench_option_rows,
+     .base = offsetof(struct bb_nccl_tests_options, bench)},
+    {0},
+};
+
+/* What nccl-tests has where busbar bench has something else. They come before the user's words. */
+static const char *const defaults[] = {"-b32M", "-e32M", "-i1M", "-f1", "-n20", "-w1", "-c1", "-a1", "--repeats=1"};
+enum { N_DEFAULTS = sizeof defaults / sizeof *defaults };
+
+static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
+{
+    char usage[80], *words[WORDS_MAX];
+    struct bb_opts set = {.usage = usage,
+                          .doc =
+                              "The options, table and footer of nccl-tests' program of this name; defaults -b 32M -e "
+                              "32M -i 1M\n-f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1 take the place of those below. "
+                              "`busbar bench` says more.",
+                          .tables = tables};
+    struct bb_words others;
+    int n = 0, rc;
+
+    if (argc + N_DEFAULTS > WORDS_MAX)
+        return bb_err(BB_EUSAGE, "more than %d words", WORDS_MAX - N_DEFAULTS);
+    snprintf(usage, sizeof usage, "%s%s [OPTION...]", bb_colls[bb_nccl_tests_kind(argv[0])].name, suffix);
+    words[n++] = argv[0];
+    for (int i = 0; i < N_DEFAULTS; i++)
+        words[n++] = (char *)(uintptr_t)defaults[i];
+    for (int i = 1; i < argc; i++)
+        words[n++] = argv[i];
+    rc = bb_opts_parse(&set, o, n, words, &others, stdout);
+    if (rc == 0 && others.n > 0)
+        rc = bb_err(BB_EUSAGE, "unexpected word '%s', only options are known", others.word[0]);
+    return rc;
+}
+
+static int refuse_missing(const struct bb_nccl_tests_options *o)
+{
+    if (o->device_kernel > 0)
+        return bb_err(BB_EUSAGE, "-D %d: kernels of the device API are not there, only -D 0", o->device_kernel);
+    return 0;
+}
+
+/* ---- environment ---- */
+
+static int number_of(const char *variable, double least, double most, double *value)
+{
+    const char *text = getenv(variable);
+
+    if (text && (bb_parse_double(text, value) || *value < least || *value > most))
+        return bb_err(BB_EUSAGE, "%s='%s' is not valid, expected a number from %g to %g", variable, text, least, most);
+    return 0;
+}
+
+static int split_of(struct bb_nccl_tests_options *o)
+{
+    const char *mask = getenv("NCCL_TESTS_SPLIT_MASK"), *split = getenv("NCCL_TESTS_SPLIT");
+
+    if (o->bench.split || (!mask && !split))
+        return 0;
+    if (mask)
+        snprintf(o->split, sizeof o->split, "AND:0x%s", strncmp(mask, "0x", 2) == 0 ? mask + 2 : mask);
+    else
+        snprintf(o->split, sizeof o->split, "%s", split);
+    o->bench.split = o->split;
+    return 0;
+}
+
+static int read_environment(struct bb_nccl_tests_options *o, int kind)
+{
+    double device = 0;
+    int rc;
+
+    if (o->bench.min_busbw == 0) {
+        TRY(number_of("NCCL_TESTS_MIN_BW", 0, 1e9, &o->bench.min_busbw));
+        o->bench.min_busbw *= 0.9; /* its tolerance */
+    }
+    TRY(number_of("NCCL_TESTS_DEVICE", 0, 1e6, &device));
+    o->bench.first_device = (int)device;
+    TRY(split_of(o));
+    if (kind == BB_ALLTOALLV) {
+        TRY(number_of("NCCL_TESTS_ALLTOALLV_SPREAD", 0, 1, &o->bench.spread));
+        TRY(number_of("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", 0, 1e12, &o->bench.matrix_scale));
+        if (!o->bench.matrix)
+            o->bench.matrix = getenv("NCCL_TESTS_ALLTOALLV_MATRIX_FILE");
+    }
+out:
+    return rc;
+}
+
+/* ---- start ---- */
+
+/* The last -g and -t count, so the ranks are told that they are one each. */
+static int start_again(int ranks, int argc, char **argv)
+{
+    char number[16], *words[WORDS_MAX + 8];
+    int n = 0;
+
+    if (argc > WORDS_MAX)
+        return bb_err(BB_EUSAGE, "more than %d words", WORDS_MAX);
+    snprintf(number, sizeof number, "%d", ranks);
+    words[n++] = (char *)(uintptr_t)bb_mpirun();
+    words[n++] = (char *)"-n";
+    words[n++] = number;
+    for (int i = 0; i < argc; i++)
+        words[n++] = argv[i];
+    words[n++] = (char *)"-g1";
+    words[n++] = (char *)"-t1";
+    words[n] = NULL;
+    bb_mpirun_allow_ranks();
+    if (!freopen("/dev/null", "r", stdin)) /* a script's lines are not for mpirun to read */
+        return bb_err(BB_EFAIL, "/dev/null cannot be read: %s", strerror(errno));
+    execvp(words[0], words);
+    return bb_err(BB_EFAIL, "%d ranks (-g, -t) are processes under %s, which cannot be started: %s", ranks, words[0],
+                  strerror(errno));
+}
+
+int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
+{
+    const int kind = bb_nccl_tests_kind(argv[0]);
+    int rc;
+
+    TRY(parse_words(o, argc, argv));
+    TRY(refuse_missing(o));
+    o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : 600;
+    if (o->threads * o->gpus > RANKS_MAX)
+        return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,
+                      RANKS_MAX);
+    if (o->threads * o->gpus > 1 && bb_launched())
+        return bb_err(BB_EUSAGE,
+                      "-g %d -t %d inside of an MPI job: a rank has one GPU and one thread here, start %d "
+                      "times as many ranks",
+                      o->gpus, o->threads, o->gpus * o->threads);
+    TRY(read_environment(o, kind));
+out:
+    return rc;
+}
+
+int bb_nccl_tests_main(int argc, char **argv)
+{
+    struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
+    const struct bb_words collective = {.word = {bb_colls[bb_nccl_tests_kind(argv[0])].name}, .n = 1};
+    struct bb_sweep sweep = {0};
+    int rc;
+
+    TRY(bb_nccl_tests_parse(&o, argc, argv));
+    if (o.threads * o.gpus > 1)
+        return start_again(o.threads * o.gpus, argc, argv);
+    TRY(bb_bench_settle(&o.bench, &sweep, &collective));
+    rc = bb_gpu_run(argv[0], "bb_nccl_tests_run", argc, argv);
+out:
+    bb_bench_release_sweep(&sweep);
+    return rc;
+}

@@ -1,0 +1,211 @@
+/* alltoallv_counts.c - the matrix of an uneven exchange. */
+#include "collectives/ops/alltoallv_counts.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT = 16, NUMBER_TEXT = 64, LARGEST_FILE = 1 << 28 };
+static const double LARGEST = 1125899906842624.0; /* 1 PiB: sums cannot overflow */
+
+/* ---- reading ---- */
+
+/* The place in the text, and what was found so far. */
+struct reader {
+    const char *at, *name;
+    double scale;
+    int row, column, columns; /* from 0; columns: of the first row, 0 before */
+    size_t *bytes, room, n;
+};
+
+static int refuse(const struct reader *r, const char *what)
+{
+    return bb_err(BB_EUSAGE, "matrix file %s, row %d, column %d: %s", r->name, r->row + 1, r->column + 1, what);
+}
+
+static int keep(struct reader *r, size_t bytes)
+{
+    if (r->n == r->room) {
+        size_t room = r->room ? 2 * r->room : 64, *more = realloc(r->bytes, room * sizeof *more);
+
+        if (!more)
+            return bb_err(BB_EFAIL, "no memory for a matrix of %zu numbers", room);
+        r->bytes = more;
+        r->room = room;
+    }
+    r->bytes[r->n++] = bytes;
+    return 0;
+}
+
+static int take_number(struct reader *r)
+{
+    size_t length = strcspn(r->at, " \t\r\n\v\f");
+    char text[NUMBER_TEXT], *end;
+    double value;
+
+    snprintf(text, sizeof text, "%.*s", (int)(length < NUMBER_TEXT ? length : NUMBER_TEXT - 1), r->at);
+    value = strtod(text, &end);
+    if (length >= NUMBER_TEXT || *end || !isfinite(value) || strspn(text, "0123456789.eE+-") != length) {
+        char what[NUMBER_TEXT + 48];
+        snprintf(what, sizeof what, "'%s' is not a number of bytes", text);
+        return refuse(r, what);
+    }
+    if (value < 0 || value * r->scale > LARGEST)
+        return refuse(r, value < 0 ? "a negative number of bytes" : "more than 1 PiB");
+    if (r->columns == BB_ALLTOALLV_RANKS || (r->columns == 0 && r->column == BB_ALLTOALLV_RANKS))
+        return refuse(r, "more columns than 4096");
+    r->at += length;
+    r->column++;
+    return keep(r, (size_t)(value * r->scale) / UNIT * UNIT);
+}
+
+/* Also called at the end of the text, whose last line may lack its end. */
+static int end_row(struct reader *r)
+{
+    if (r->column == 0)
+        return 0;
+    if (r->row == 0)
+        r->columns = r->column;
+    if (r->column != r->columns) {
+        r->column--;
+        return refuse(r, "the row is not as long as the first one");
+    }
+    r->row++;
+    r->column = 0;
+    return 0;
+}
+
+static int take_all(struct reader *r)
+{
+    int rc = 0;
+
+    while (*r->at && rc == 0) {
+        if (*r->at == '\n')
+            rc = end_row(r);
+        if (isspace((unsigned char)*r->at))
+            r->at++;
+        else if (rc == 0)
+            rc = take_number(r);
+    }
+    return rc ? rc : end_row(r);
+}
+
+int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, const char *name, double scale)
+{
+    struct reader r = {.at = text, .name = name, .scale = scale};
+    int rc;
+
+    TRY(take_all(&r));
+    if (r.row == 0)
+        rc = bb_err(BB_EUSAGE, "matrix file %s is empty", name);
+    else if (r.row != r.columns)
+        rc = bb_err(BB_EUSAGE, "matrix file %s has %d rows of %d columns: it must be square", name, r.row, r.columns);
+    if (rc == 0) {
+        t->bytes = r.bytes;
+        t->n = r.row;
+        return 0;
+    }
+out:
+    free(r.bytes);
+    return rc;
+}
+
+static int refuse_file(const char *path, const char *why)
+{
+    return bb_err(BB_EUSAGE, "matrix file %s cannot be read: %s", path, why);
+}
+
+int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, double scale)
+{
+    FILE *file = fopen(path, "r");
+    char *text = NULL;
+    size_t length, room = 0;
+    int rc = 0;
+
+    if (!file)
+        return refuse_file(path, strerror(errno));
+    errno = 0;
+    length = (size_t)getdelim(&text, &room, '\0', file);
+    if (ferror(file))
+        rc = refuse_file(path, strerror(errno));
+    else if (length == (size_t)-1)
+        rc = bb_alltoallv_counts_parse(t, "", path, scale);
+    else if (length > LARGEST_FILE || strlen(text) != length)
+        rc = refuse_file(path, "it is not text");
+    else
+        rc = bb_alltoallv_counts_parse(t, text, path, scale);
+    free(text);
+    fclose(file);
+    return rc;
+}
+
+void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t)
+{
+    free(t->bytes);
+    t->bytes = NULL;
+}
+
+/* ---- amounts ---- */
+
+static size_t generated(double spread, size_t total, int ranks, int from, int to)
+{
+    double n = ranks, distance = (to - from + ranks) % ranks;
+    double even = (double)total / n, weighted = distance * (double)total / (n * (n - 1) / 2);
+
+    if (ranks == 1)
+        return total / UNIT * UNIT;
+    return (size_t)((1 - spread) * even + spread * weighted) / UNIT * UNIT;
+}
+
+size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                 int from, int to)
+{
+    if (t->bytes)
+        return t->bytes[(size_t)from * (size_t)t->n + (size_t)to] / elem_bytes;
+    return generated(t->spread, base * (size_t)ranks * elem_bytes, ranks, from, to) / elem_bytes;
+}
+
+size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                  int from, int to)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < to; r++)
+        sum += bb_alltoallv_counts_count(t, base, elem_bytes, ranks, from, r);
+    return sum;
+}
+
+size_t bb_alltoallv_counts_sent(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                int rank)
+{
+    return bb_alltoallv_counts_before(t, base, elem_bytes, ranks, rank, ranks);
+}
+
+size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
+                                    int rank)
+{
+    size_t sum = 0;
+
+    for (int r = 0; r < ranks; r++)
+        sum += bb_alltoallv_counts_count(t, base, elem_bytes, ranks, r, rank);
+    return sum;
+}
+
+/* Generated traffic is the same for every rank. */
+size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks)
+{
+    size_t most = 0;
+
+    for (int r = 0; r < (t->bytes ? ranks : 1); r++) {
+        size_t sent = bb_alltoallv_counts_sent(t, base, elem_bytes, ranks, r);
+        size_t received = bb_alltoallv_counts_received(t, base, elem_bytes, ranks, r);
+        size_t more = sent > received ? sent : received;
+
+        most = more > most ? more : most;
+    }
+    return most;
+}

@@ -1,0 +1,281 @@
+/* launch.c - the launcher of each row of the table of collectives. */
+#include "collectives/ops/launch.h"
+
+#include "cuda/data/pattern.h"
+#include "cuda/device/check.h"
+
+/* The tables are numbered like NCCL's enums. */
+#define SAME(ours, nccl) _Static_assert((int)(ours) == (int)(nccl), #ours)
+SAME(BB_INT8, ncclInt8);
+SAME(BB_UINT8, ncclUint8);
+SAME(BB_INT32, ncclInt32);
+SAME(BB_UINT32, ncclUint32);
+SAME(BB_INT64, ncclInt64);
+SAME(BB_UINT64, ncclUint64);
+SAME(BB_HALF, ncclFloat16);
+SAME(BB_FLOAT, ncclFloat32);
+SAME(BB_DOUBLE, ncclFloat64);
+#if NCCL_VERSION_CODE >= 22400 /* older headers name it only beside cuda_bf16.h; its number is the same */
+SAME(BB_BFLOAT16, ncclBfloat16);
+SAME(BB_F8E4M3, ncclFloat8e4m3);
+SAME(BB_F8E5M2, ncclFloat8e5m2);
+#endif
+SAME(BB_SUM, ncclSum);
+SAME(BB_PROD, ncclProd);
+SAME(BB_MAX, ncclMax);
+SAME(BB_MIN, ncclMin);
+SAME(BB_AVG, ncclAvg);
+
+struct bb_native bb_native_find(void)
+{
+    struct bb_native n;
+
+    *(void **)&n.alltoall = bb_nccl_symbol("ncclAlltoAll");
+    *(void **)&n.gather = bb_nccl_symbol("ncclGather");
+    *(void **)&n.scatter = bb_nccl_symbol("ncclScatter");
+    return n;
+}
+
+static ncclDataType_t type_of(const struct bb_call *c)
+{
+    return (ncclDataType_t)c->dtype;
+}
+
+static ncclRedOp_t op_of(const struct bb_call *c)
+{
+    return c->redop == BB_MULSUM ? c->mulsums->op[c->dtype] : (ncclRedOp_t)c->redop;
+}
+
+static int make_mulsum(struct bb_mulsums *m, struct bb_comm *comm, int dtype)
+{
+    struct bb_pattern p = bb_pattern_of(&bb_dtypes[dtype], BB_MULSUM, comm->size, 0);
+    int scalar = bb_mulsum_scalar(comm->rank), rc;
+    uint64_t bits = p.number_class == BB_FLOATING ? bb_float_bits(&p, scalar) : (uint64_t)scalar;
+
+    TRY(BB_NCCL(
+        ncclRedOpCreatePreMulSum(&m->op[dtype], &bits, (ncclDataType_t)dtype, ncclScalarHostImmediate, comm->nccl)));
+    m->made[dtype] = true;
+out:
+    return rc;
+}
+
+int bb_mulsums_make(struct bb_mulsums *m, struct bb_comm *comm, const int *dtypes, int n)
+{
+    int rc = 0;
+
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = make_mulsum(m, comm, dtypes[i]);
+    return rc;
+}
+
+void bb_mulsums_release(struct bb_mulsums *m, struct bb_comm *comm)
+{
+    for (int d = 0; d < BB_DTYPE_COUNT; d++)
+        if (m->made[d] && comm->nccl)
+            (void)ncclRedOpDestroy(m->op[d], comm->nccl);
+    *m = (struct bb_mulsums){0};
+}
+
+static int all_reduce(const struct bb_call *c)
+{
+    return BB_NCCL(ncclAllReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl, c->stream));
+}
+
+static int all_gather(const struct bb_call *c)
+{
+    return BB_NCCL(ncclAllGather(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream));
+}
+
+static int reduce_scatter(const struct bb_call *c)
+{
+    return BB_NCCL(ncclReduceScatter(c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl, c->stream));
+}
+
+static int broadcast(const struct bb_call *c)
+{
+    return BB_NCCL(ncclBroadcast(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
+}
+
+static int reduce(const struct bb_call *c)
+{
+    return BB_NCCL(ncclReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->root, c->comm->nccl, c->stream));
+}
+
+/* Slice number `i` of a buffer of slices. */
+static char *slice(const void *buf, const struct bb_call *c, int i)
+{
+    return (char *)buf + (size_t)i * c->count * bb_dtypes[c->dtype].bytes;
+}
+
+static int send_to(const struct bb_call *c, const void *buf, int peer)
+{
+    return BB_NCCL(ncclSend(buf, c->count, type_of(c), peer, c->comm->nccl, c->stream));
+}
+
+static int recv_from(const struct bb_call *c, void *buf, int peer)
+{
+    return BB_NCCL(ncclRecv(buf, c->count, type_of(c), peer, c->comm->nccl, c->stream));
+}
+
+/* Sends and receives of `exchange` as one group. After a failure the group is closed without another word. */
+static int grouped(const struct bb_call *c, int (*exchange)(const struct bb_call *))
+{
+    int rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    rc = exchange(c);
+    if (rc == 0)
+        rc = BB_NCCL(ncclGroupEnd());
+    else
+        (void)ncclGroupEnd();
+out:
+    return rc;
+}
+
+static int exchange_ring(const struct bb_call *c)
+{
+    int n = c->comm->size, rc;
+
+    TRY(send_to(c, c->send, (c->comm->rank + 1) % n));
+    TRY(recv_from(c, c->recv, (c->comm->rank + n - 1) % n));
+out:
+    return rc;
+}
+
+static int exchange_all(const struct bb_call *c)
+{
+    int rc = 0;
+
+    for (int peer = 0; peer < c->comm->size; peer++) {
+        TRY(send_to(c, slice(c->send, c, peer), peer));
+        TRY(recv_from(c, slice(c->recv, c, peer), peer));
+    }
+out:
+    return rc;
+}
+
+static int exchange_to_root(const struct bb_call *c)
+{
+    int rc;
+
+    TRY(send_to(c, c->send, c->root));
+    for (int peer = 0; c->comm->rank == c->root && peer < c->comm->size; peer++)
+        TRY(recv_from(c, slice(c->recv, c, peer), peer));
+out:
+    return rc;
+}
+
+static int exchange_from_root(const struct bb_call *c)
+{
+    int rc = 0;
+
+    for (int peer = 0; c->comm->rank == c->root && peer < c->comm->size; peer++)
+        TRY(send_to(c, slice(c->send, c, peer), peer));
+    TRY(recv_from(c, c->recv, c->root));
+out:
+    return rc;
+}
+
+/* Amounts of one direction of an uneven exchange. */
+static size_t amount(const struct bb_call *c, int from, int to)
+{
+    return bb_alltoallv_counts_count(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
+}
+
+static int exchange_uneven(const struct bb_call *c)
+{
+    const struct bb_comm *comm = c->comm;
+    const char *send = c->send;
+    char *recv = c->recv;
+    int rc = 0;
+
+    for (int peer = 0; peer < comm->size; peer++) {
+        size_t out_count = amount(c, comm->rank, peer), in_count = amount(c, peer, comm->rank);
+
+        if (out_count > 0)
+            TRY(BB_NCCL(ncclSend(send, out_count, type_of(c), peer, comm->nccl, c->stream)));
+        if (in_count > 0)
+            TRY(BB_NCCL(ncclRecv(recv, in_count, type_of(c), peer, comm->nccl, c->stream)));
+        send += out_count * bb_dtypes[c->dtype].bytes;
+        recv += in_count * bb_dtypes[c->dtype].bytes;
+    }
+out:
+    return rc;
+}
+
+static int alltoallv(const struct bb_call *c)
+{
+    return grouped(c, exchange_uneven);
+}
+
+/* A round: what this rank's half of the cube has gathered against what the partner's half has. */
+static int exchange_halves(const struct bb_call *c, int width)
+{
+    int mine = c->comm->rank & ~(width - 1), partner = c->comm->rank ^ width, rc;
+    size_t count = c->count * (size_t)width;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    rc = BB_NCCL(ncclSend(slice(c->recv, c, mine), count, type_of(c), partner, c->comm->nccl, c->stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclRecv(slice(c->recv, c, mine ^ width), count, type_of(c), partner, c->comm->nccl, c->stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclGroupEnd());
+    else
+        (void)ncclGroupEnd();
+out:
+    return rc ? rc : bb_comm_poll(c->comm, "hypercube");
+}
+
+static int hypercube(const struct bb_call *c)
+{
+    size_t bytes = c->count * bb_dtypes[c->dtype].bytes;
+    char *own = slice(c->recv, c, c->comm->rank);
+    int rc = 0;
+
+    if (own != c->send && bytes > 0)
+        TRY(BB_CUDA(cudaMemcpyAsync(own, c->send, bytes, cudaMemcpyDeviceToDevice, c->stream)));
+    for (int width = 1; width < c->comm->size; width *= 2)
+        TRY(exchange_halves(c, width));
+out:
+    return rc;
+}
+
+static int sendrecv(const struct bb_call *c)
+{
+    return grouped(c, exchange_ring);
+}
+
+static int alltoall(const struct bb_call *c)
+{
+    if (c->native->alltoall)
+        return BB_NCCL(c->native->alltoall(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream));
+    return grouped(c, exchange_all);
+}
+
+static int gather(const struct bb_call *c)
+{
+    if (c->native->gather)
+        return BB_NCCL(c->native->gather(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
+    return grouped(c, exchange_to_root);
+}
+
+static int scatter(const struct bb_call *c)
+{
+    if (c->native->scatter)
+        return BB_NCCL(c->native->scatter(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
+    return grouped(c, exchange_from_root);
+}
+
+static int (*const launchers[BB_COLL_KIND_COUNT])(const struct bb_call *) = {
+    [BB_ALL_REDUCE] = all_reduce, [BB_ALL_GATHER] = all_gather, [BB_REDUCE_SCATTER] = reduce_scatter,
+    [BB_BROADCAST] = broadcast,   [BB_REDUCE] = reduce,         [BB_ALLTOALL] = alltoall,
+    [BB_GATHER] = gather,         [BB_SCATTER] = scatter,       [BB_SENDRECV] = sendrecv,
+    [BB_ALLTOALLV] = alltoallv,   [BB_HYPERCUBE] = hypercube,
+};
+
+int bb_launch(const struct bb_call *call)
+{
+    int rc = launchers[call->kind](call);
+
+    return rc ? rc : bb_comm_poll(call->comm, bb_colls[call->kind].name);
+}

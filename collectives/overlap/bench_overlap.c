@@ -1,0 +1,405 @@
+/*
+ * bench_overlap.c - rows and verdicts of `busbar bench overlap`.
+ *
+ * A result row in JSON is one message size under one limit:
+ *   collective, bytes, count, dtype, op, root, min_ctas, max_ctas (null: NCCL's own), gemm{m, n, k, flops}, products,
+ *   collectives (how many of each were the work), compute_alone_us{} comm_alone_us{} compute_in_both_us{}
+ *   comm_in_both_us{} both_us{} (of all the work), compute_slowdown, comm_slowdown, overlap_efficiency,
+ *   lost_to_comm_us (per work), busbw_alone_gbps, busbw_in_both_gbps (null with one rank), tflops_alone,
+ *   tflops_in_both, wrong (null when nothing was compared).
+ * At the top: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
+ */
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/table.h"
+#include "collectives/overlap/overlap_measure.h"
+#include "collectives/overlap/overlap_options.h"
+#include "collectives/session/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that a run holds; zeroed is empty. */
+struct overlap {
+    struct bb_bench_overlap_options options;
+    struct bb_session session;
+    struct bb_comm comms[BB_CTA_LIMITS];
+    struct bb_overlap_context rig;
+    json_t *best;
+    bool wrong;
+};
+
+static struct bb_case case_of(const struct overlap *v, size_t bytes)
+{
+    const unsigned flags = bb_colls[v->options.kind].flags;
+    const int ranks = v->session.world.size;
+
+    return (struct bb_case){
+        .kind = v->options.kind,
+        .dtype = (int)v->options.product.dtype,
+        .redop = flags & BB_COLL_REDUCES ? BB_SUM : BB_COPY,
+        .root = flags & BB_COLL_ROOTED ? 0 : -1,
+        .ranks = ranks,
+        .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.product.dtype].bytes)};
+}
+
+/* Sizes of which a rank gets nothing, which only the number of ranks tells. */
+static int check_sizes(struct overlap *v)
+{
+    for (int i = 0; i < v->options.sizes.n; i++)
+        if (case_of(v, v->options.sizes.bytes[i]).count == 0)
+            return bb_session_all_know(
+                &v->session, v->session.world.rank
+                                 ? -BB_EUSAGE
+                                 : bb_err(BB_EUSAGE, "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
+                                          v->options.sizes.bytes[i], v->session.world.size, v->options.collective));
+    return 0;
+}
+
+static size_t slot_bytes(const struct overlap *v)
+{
+    size_t largest = 0;
+
+    for (int i = 0; i < v->options.sizes.n; i++)
+        for (int r = 0; r < v->session.world.size; r++) {
+            const struct bb_case c = case_of(v, v->options.sizes.bytes[i]);
+            size_t bytes = bb_buffer_layout_of(&c, r).slot_bytes;
+            largest = bytes > largest ? bytes : largest;
+        }
+    return largest;
+}
+
+/* ---- text ---- */
+
+static const struct bb_column columns[] = {
+    {"bytes", "size", "(B)", 12, 0},
+    {"ctas", "CTAs", "", 7, 0},
+    {"products", "gemms", "", 5, 0},
+    {"collectives", "colls", "", 5, 0},
+    {"compute_alone_us", "gemm", "(us)", 10, 2},
+    {"comm_alone_us", "coll", "(us)", 10, 2},
+    {"both_us", "both", "(us)", 10, 2},
+    {"compute_slowdown", "gemm", "(x)", 6, 3},
+    {"comm_slowdown", "coll", "(x)", 6, 3},
+    {"overlap_efficiency", "effic.", "", 6, 3},
+    {"lost_to_comm_us", "lost", "(us)", 9, 2},
+    {"busbw_alone_gbps", "busbw", "alone", 8, 2},
+    {"busbw_in_both_gbps", "busbw", "in both", 8, 2},
+    {"wrong", "#wrong", "", 6, 0},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static void print_head(const struct overlap *v)
+{
+    const char *from_outside = getenv("NCCL_MAX_CTAS") ? "NCCL_MAX_CTAS" : "NCCL_MIN_CTAS";
+    const struct bb_gemm_shape *s = &v->options.product;
+    FILE *out = v->session.out;
+
+    bb_session_head(&v->session, "bench overlap");
+    if (getenv(from_outside) && v->session.world.rank == 0)
+        bb_warn("%s is set: NCCL takes it in place of the limits of --ctas", from_outside);
+    if ((v->options.kind == BB_SENDRECV || v->options.kind == BB_ALLTOALL) && v->session.world.rank == 0)
+        bb_warn("NCCL's CTA limits don't hold for sends and receives (%s): NCCL_MAX_P2P_NCHANNELS does",
+                v->options.collective);
+    if (!out)
+        return;
+    fprintf(out, "# %s, %s, beside products %lld x %lld x %lld through cuBLASLt\n", v->options.collective,
+            v->options.dtype, (long long)s->m, (long long)s->n, (long long)s->k);
+    fprintf(out,
+            "# time of all products and collectives of a row from a common start; slowest rank, median of %d samples\n"
+            "# (x): in both over alone; effic.: (gemm + coll - both) / the shorter; lost: both - gemm alone\n",
+            v->options.repeats);
+    if (v->session.world.size == 1)
+        fprintf(out, "# one rank: NCCL copies memory, there is no communication to hide\n");
+    if (v->session.device.emulated)
+        fprintf(out, "# emulated GPUs: all times come from a model without contention, none is a measurement of "
+                     "hardware\n");
+    bb_table_heading(out, columns, COLUMNS);
+}
+
+/* ---- rows ---- */
+
+static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_stats *time_us)
+{
+    double bytes = (double)work->collectives * (double)bb_case_bytes(&work->c);
+
+    if (work->c.ranks < 2 || !(time_us->p50 > 0))
+        return NAN;
+    return bytes * bb_colls[work->c.kind].bus_factor(work->c.ranks) / time_us->p50 / 1e3;
+}
+
+static double tflops(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
+{
+    return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
+}
+
+static json_t *product_json(const struct bb_gemm_shape *s)
+{
+    return json_pack("{s:I, s:I, s:I, s:f}", "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k", (json_int_t)s->k,
+                     "flops", bb_gemm_flops(s));
+}
+
+static json_t *ctas_json(int ctas)
+{
+    return ctas > 0 ? json_integer(ctas) : json_null();
+}
+
+static void set_times(json_t *row, const struct bb_overlap_result *r)
+{
+    static const char *const names[BB_OVERLAP_TIMES] = {
+        [BB_COMPUTE_ALONE] = "compute_alone_us",
+        [BB_COMM_ALONE] = "comm_alone_us",
+        [BB_COMPUTE_IN_BOTH] = "compute_in_both_us",
+        [BB_COMM_IN_BOTH] = "comm_in_both_us",
+        [BB_BOTH] = "both_us",
+    };
+
+    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
+        json_object_set_new(row, names[t], bb_json_stats(&r->us[t]));
+}
+
+static void set_figures(json_t *row, const struct overlap *v, const struct bb_overlap_work *work,
+                        const struct bb_overlap_result *r, const struct bb_contention *f)
+{
+    json_object_set_new(row, "compute_slowdown", bb_json_real(f->compute_slowdown));
+    json_object_set_new(row, "comm_slowdown", bb_json_real(f->comm_slowdown));
+    json_object_set_new(row, "overlap_efficiency", bb_json_real(f->efficiency));
+    json_object_set_new(row, "lost_to_comm_us", bb_json_real(f->lost_to_comm_us));
+    json_object_set_new(row, "busbw_alone_gbps", bb_json_real(busbw_gbps(work, &r->us[BB_COMM_ALONE])));
+    json_object_set_new(row, "busbw_in_both_gbps", bb_json_real(busbw_gbps(work, &r->us[BB_COMM_IN_BOTH])));
+    json_object_set_new(row, "tflops_alone", bb_json_real(tflops(v, work, &r->us[BB_COMPUTE_ALONE])));
+    json_object_set_new(row, "tflops_in_both", bb_json_real(tflops(v, work, &r->us[BB_COMPUTE_IN_BOTH])));
+    json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
+}
+
+static int save_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
+                    const struct bb_overlap_result *r, const struct bb_contention *f)
+{
+    const struct bb_case *c = &work->c;
+    json_t *row = json_object();
+    char what[80];
+
+    if (!row)
+        return bb_err(BB_EFAIL, "no memory for a row of results");
+    json_object_set_new(row, "collective", json_string(bb_colls[c->kind].name));
+    json_object_set_new(row, "bytes", json_integer((json_int_t)bb_case_bytes(c)));
+    json_object_set_new(row, "count", json_integer((json_int_t)c->count));
+    json_object_set_new(row, "dtype", json_string(bb_dtypes[c->dtype].name));
+    json_object_set_new(row, "op", c->redop == BB_COPY ? json_null() : json_string(bb_redops[c->redop].name));
+    json_object_set_new(row, "root", c->root < 0 ? json_null() : json_integer(c->root));
+    json_object_set_new(row, "min_ctas", ctas_json(limit->min));
+    json_object_set_new(row, "max_ctas", ctas_json(limit->max));
+    json_object_set_new(row, "gemm", product_json(&v->options.product));
+    json_object_set_new(row, "products", json_integer(work->products));
+    json_object_set_new(row, "collectives", json_integer(work->collectives));
+    set_times(row, r);
+    set_figures(row, v, work, r, f);
+    bb_telemetry_json(&r->seen, row);
+    snprintf(what, sizeof what, "%s of %zu bytes beside products", bb_colls[c->kind].name, bb_case_bytes(c));
+    json_object_set_new(row, "flags", bb_session_flags(&v->session, r->seen.doubts, what));
+    return bb_results_row(v->session.json, row);
+}
+
+static void print_row(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
+                      const struct bb_overlap_result *r, const struct bb_contention *f)
+{
+    char ctas[BB_CTA_TEXT];
+    const struct bb_cell cells[COLUMNS] = {
+        BB_INT(bb_case_bytes(&work->c)),
+        BB_TEXT(bb_cta_limit_text(limit, ctas)),
+        BB_INT(work->products),
+        BB_INT(work->collectives),
+        BB_REAL(r->us[BB_COMPUTE_ALONE].p50),
+        BB_REAL(r->us[BB_COMM_ALONE].p50),
+        BB_REAL(r->us[BB_BOTH].p50),
+        BB_REAL(f->compute_slowdown),
+        BB_REAL(f->comm_slowdown),
+        BB_REAL(f->efficiency),
+        BB_REAL(f->lost_to_comm_us),
+        BB_REAL(busbw_gbps(work, &r->us[BB_COMM_ALONE])),
+        BB_REAL(busbw_gbps(work, &r->us[BB_COMM_IN_BOTH])),
+        r->checked ? BB_INT(r->wrong) : BB_TEXT("N/A"),
+    };
+
+    bb_table_row(v->session.out, columns, cells, COLUMNS);
+}
+
+static int put_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
+                   const struct bb_overlap_result *r)
+{
+    double us[BB_OVERLAP_TIMES];
+    struct bb_contention f;
+    char ctas[BB_CTA_TEXT];
+
+    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
+        us[t] = r->us[t].p50;
+    f = bb_contention_of(us);
+    v->wrong = v->wrong || r->wrong > 0;
+    bb_progress_clear(&v->session.progress);
+    if (v->session.world.rank != 0)
+        return 0;
+    if (r->wrong > 0)
+        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside products (CTAs: %s)", r->wrong,
+                     bb_colls[work->c.kind].name, bb_case_bytes(&work->c), bb_cta_limit_text(limit, ctas));
+    print_row(v, work, limit, r, &f);
+    return save_row(v, work, limit, r, &f);
+}
+
+/* ---- a size ---- */
+
+/* How many of each, from one product and collective on their own; the same work for all limits. */
+static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
+{
+    struct bb_overlap_result r;
+    int rc;
+
+    work->products = 1;
+    work->collectives = 1;
+    TRY(bb_overlap_measure(&v->rig, work, &r));
+    bb_overlap_counts(r.us[BB_COMPUTE_ALONE].p50, r.us[BB_COMM_ALONE].p50, v->options.collectives, &work->products,
+                      &work->collectives);
+    if (v->options.products > 0) {
+        work->products = v->options.products;
+        work->collectives = v->options.collectives;
+    }
+out:
+    return rc;
+}
+
+static int tell_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
+{
+    int best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits);
+    const struct bb_cta_limit *limit = &v->options.limits[best];
+    char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT];
+
+    if (v->session.world.rank != 0)
+        return 0;
+    if (v->session.out)
+        fprintf(v->session.out, "# best for %s: CTAs %s (%.2f us)\n", bb_format_bytes(bb_case_bytes(&work->c), size),
+                bb_cta_limit_text(limit, ctas), both_us[best]);
+    json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f}", "bytes", (json_int_t)bb_case_bytes(&work->c),
+                                             "min_ctas", ctas_json(limit->min), "max_ctas", ctas_json(limit->max),
+                                             "both_us", both_us[best]));
+    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* written by another thread */
+}
+
+static int measure_size(struct overlap *v, size_t bytes)
+{
+    struct bb_overlap_work work = {.comm = &v->comms[0], .c = case_of(v, bytes)};
+    struct bb_overlap_result r;
+    double both_us[BB_CTA_LIMITS];
+    char ctas[BB_CTA_TEXT];
+    int rc;
+
+    bb_world_reached(&v->session.world, "bench overlap %zu bytes: how many of each", bytes);
+    TRY(choose_counts(v, &work));
+    for (int i = 0; i < v->options.n_limits; i++) {
+        bb_cta_limit_text(&v->options.limits[i], ctas);
+        bb_progress_show(&v->session.progress, "%zu bytes, CTAs %s", bytes, ctas);
+        bb_world_reached(&v->session.world, "bench overlap %zu bytes, CTAs %s", bytes, ctas);
+        work.comm = &v->comms[i];
+        TRY(bb_overlap_measure(&v->rig, &work, &r));
+        both_us[i] = r.us[BB_BOTH].p50;
+        TRY(put_row(v, &work, &v->options.limits[i], &r));
+    }
+    TRY(tell_best(v, &work, both_us));
+out:
+    return rc;
+}
+
+/* ---- the run ---- */
+
+static int make_comms(struct overlap *v)
+{
+    struct bb_world *w = &v->session.world;
+    int *members = bb_session_all(w->size), rc = 0;
+    char ctas[BB_CTA_TEXT], name[BB_COMM_NAME];
+
+    if (!members)
+        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
+    for (int i = 0; i < v->options.n_limits; i++) {
+        const struct bb_comm_opts opts = {
+            .blocking = true, .min_ctas = v->options.limits[i].min, .max_ctas = v->options.limits[i].max};
+        snprintf(name, sizeof name, "ctas %s", bb_cta_limit_text(&v->options.limits[i], ctas));
+        TRY(bb_comm_init(&v->comms[i], w, name, members, w->size, &opts));
+    }
+out:
+    free(members);
+    return rc;
+}
+
+static int make_rig(struct overlap *v)
+{
+    int rc;
+
+    TRY(check_sizes(v));
+    TRY(bb_session_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v)),
+                          "lower --sizes or --gemm"));
+    TRY(make_comms(v));
+    v->rig = (struct bb_overlap_context){.world = &v->session.world,
+                                         .device = &v->session.device,
+                                         .observer = &v->session.observer,
+                                         .repeats = v->options.repeats,
+                                         .warmup = v->options.warmup,
+                                         .gated = !v->session.shared_gpu};
+    TRY(bb_overlap_context_init(&v->rig, &v->options.product, slot_bytes(v)));
+out:
+    return rc;
+}
+
+/* Emulated GPUs really multiply, on the CPU; whoever only wants the times is told how. */
+static void warn_of_emulation(const struct overlap *v)
+{
+    const char *data = getenv("EMU_DATA");
+
+    if (v->session.device.emulated && v->session.world.rank == 0 && bb_gemm_flops(&v->options.product) > 1e9 &&
+        !(data && strcmp(data, "off") == 0))
+        bb_warn("emulated GPUs compute on the CPU, which takes very long: lower --gemm, or EMU_DATA=off for times "
+                "alone");
+}
+
+static int run(struct overlap *v, int argc, char **argv)
+{
+    int rc;
+
+    TRY(bb_session_begin(&v->session, &v->options.common));
+    warn_of_emulation(v);
+    TRY(make_rig(v));
+    TRY(bb_session_open(&v->session, &bb_bench_overlap_set, &v->options, argc, argv));
+    v->best = json_array();
+    print_head(v);
+    for (int i = 0; i < v->options.sizes.n; i++)
+        TRY(measure_size(v, v->options.sizes.bytes[i]));
+    rc = bb_session_all_know(&v->session, v->wrong ? -BB_EDATA : 0);
+out:
+    return rc;
+}
+
+static int end_in_order(struct overlap *v)
+{
+    int rc = 0;
+
+    bb_overlap_context_release(&v->rig);
+    for (int i = 0; i < v->options.n_limits && rc == 0; i++)
+        rc = bb_comm_finalize(&v->comms[i]);
+    return rc;
+}
+
+int bb_bench_overlap_run(int argc, char **argv)
+{
+    struct overlap *v = calloc(1, sizeof *v);
+    int rc, end_rc = 0;
+
+    if (!v)
+        return bb_err(BB_EFAIL, "no memory for the run");
+    rc = bb_bench_overlap_parse(&v->options, argc, argv);
+    if (rc == 0) {
+        rc = bb_session_close(&v->session, run(v, argc, argv));
+        if (bb_session_in_order(&v->session, rc))
+            end_rc = end_in_order(v);
+        rc = bb_session_release(&v->session, rc, end_rc);
+    }
+    json_decref(v->best);
+    free(v);
+    return rc;
+}

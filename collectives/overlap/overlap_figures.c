@@ -1,0 +1,143 @@
+/* overlap_figures.c - see overlap_figures.h. */
+#include "collectives/overlap/overlap_figures.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : NAN;
+}
+
+struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES])
+{
+    const double compute = us[BB_COMPUTE_ALONE], comm = us[BB_COMM_ALONE], both = us[BB_BOTH];
+
+    return (struct bb_contention){.compute_slowdown = ratio(us[BB_COMPUTE_IN_BOTH], compute),
+                                  .comm_slowdown = ratio(us[BB_COMM_IN_BOTH], comm),
+                                  .efficiency = ratio(compute + comm - both, fmin(compute, comm)),
+                                  .lost_to_comm_us = both - compute};
+}
+
+static int clamp(double calls)
+{
+    return calls < 1 ? 1 : calls > BB_OVERLAP_CALLS ? BB_OVERLAP_CALLS : (int)calls;
+}
+
+void bb_overlap_counts(double product_us, double collective_us, int least, int *products, int *collectives)
+{
+    double needed = collective_us > 0 ? ceil(product_us / collective_us) : least;
+
+    *collectives = clamp(fmax(needed, least));
+    *products = product_us > 0 ? clamp(round(*collectives * collective_us / product_us)) : 1;
+}
+
+/* ---- limits ---- */
+
+struct parse {
+    struct bb_cta_limit *limits;
+    int n;
+};
+
+static int limit_of(const char *word, struct bb_cta_limit *limit)
+{
+    const char *colon = strchr(word, ':');
+    char low[64];
+
+    *limit = (struct bb_cta_limit){0};
+    if (strcmp(word, "default") == 0)
+        return 0;
+    if (!colon)
+        return bb_parse_int(word, 1, 64, &limit->max);
+    snprintf(low, sizeof low, "%.*s", (int)(colon - word), word);
+    if (bb_parse_int(low, 1, 64, &limit->min) != 0)
+        return -BB_EUSAGE;
+    return bb_parse_int(colon + 1, limit->min, 64, &limit->max);
+}
+
+static int add_limit(void *arg, const char *word)
+{
+    struct parse *p = arg;
+
+    if (p->n == BB_CTA_LIMITS)
+        return bb_err(BB_EUSAGE, "--ctas has more than %d limits", BB_CTA_LIMITS);
+    if (limit_of(word, &p->limits[p->n]) != 0)
+        return bb_err(BB_EUSAGE,
+                      "'%s' in --ctas is no limit; expected 'default', MAX or MIN:MAX of 1 to 64, with commas", word);
+    p->n++;
+    return 0;
+}
+
+int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMITS], int *n)
+{
+    struct parse p = {.limits = limits};
+    int rc = bb_list_each(text, add_limit, &p);
+
+    *n = p.n;
+    return rc;
+}
+
+const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA_TEXT])
+{
+    if (limit->max == 0)
+        snprintf(text, BB_CTA_TEXT, "default");
+    else if (limit->min == 0)
+        snprintf(text, BB_CTA_TEXT, "%d", limit->max);
+    else
+        snprintf(text, BB_CTA_TEXT, "%d:%d", limit->min, limit->max);
+    return text;
+}
+
+static int ctas_of(const struct bb_cta_limit *limit)
+{
+    return limit->max > 0 ? limit->max : INT_MAX;
+}
+
+int bb_overlap_best(const struct bb_cta_limit *limits, const double *both_us, int n)
+{
+    double least = both_us[0];
+    int best = -1;
+
+    for (int i = 1; i < n; i++)
+        least = fmin(least, both_us[i]);
+    for (int i = 0; i < n; i++)
+        if (both_us[i] <= 1.01 * least && (best < 0 || ctas_of(&limits[i]) < ctas_of(&limits[best])))
+            best = i;
+    return best;
+}
+
+/* ---- products ---- */
+
+static int refuse_product(const char *text)
+{
+    return bb_err(BB_EUSAGE, "'%s' is no product (--gemm); expected N or MxNxK, each 1 to 1048576, as 4096x4096x1024",
+                  text);
+}
+
+int bb_product_parse(const char *text, int64_t mnk[3])
+{
+    const char *at = text;
+    int n = 0;
+
+    for (;; at++) {
+        size_t length = strcspn(at, "x");
+        char word[32];
+        int value;
+
+        snprintf(word, sizeof word, "%.*s", (int)length, at);
+        if (n == 3 || length >= sizeof word || bb_parse_int(word, 1, 1 << 20, &value) != 0)
+            return refuse_product(text);
+        mnk[n++] = value;
+        at += length;
+        if (!*at)
+            break;
+    }
+    if (n == 1)
+        mnk[1] = mnk[2] = mnk[0];
+    return n == 2 ? refuse_product(text) : 0;
+}

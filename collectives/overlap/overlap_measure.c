@@ -1,0 +1,386 @@
+/*
+ * overlap_measure.c - the samples of `busbar bench overlap`.
+ *
+ * One collective gathers the ranks. Behind it a gate kernel holds the common start back, long enough for the host to
+ * enqueue all of the work behind it, so that neither launch cost nor a late rank is in any time. The three samples
+ * (alone, alone, both) follow one another within each repeat, so that a drift of clocks meets all of them.
+ */
+#include "collectives/overlap/overlap_measure.h"
+
+#include "cuda/data/kernels.h"
+#include "cuda/device/check.h"
+#include "cuda/device/stream.h"
+#include "cuda/work/pass.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
+enum { GATE_US = 50, GATE_US_PER_CALL = 10 }; /* the host enqueues faster than that */
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* ---- the rig ---- */
+
+static size_t matrix_bytes(const struct bb_gemm_shape *s)
+{
+    return round_up(bb_gemm_a_bytes(s)) + round_up(bb_gemm_b_bytes(s)) + round_up(bb_gemm_c_bytes(s));
+}
+
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes)
+{
+    return bb_guarded_cost(matrix_bytes(product)) + bb_guarded_cost(2 * slot_bytes) + BB_GEMM_WORKSPACE;
+}
+
+static int make_streams(struct bb_overlap_context *rig)
+{
+    int least, greatest, rc;
+
+    TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&rig->compute, cudaStreamNonBlocking, least)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&rig->comm, cudaStreamNonBlocking, greatest)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&rig->gate, cudaStreamNonBlocking, greatest)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->gathered)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->begin)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->compute_end)));
+    TRY(BB_CUDA(cudaEventCreate(&rig->comm_end)));
+    bb_nvtx_name_stream(&rig->nvtx, rig->compute, "compute");
+    bb_nvtx_name_stream(&rig->nvtx, rig->comm, "collectives");
+    bb_nvtx_name_stream(&rig->nvtx, rig->gate, "gate");
+out:
+    return rc;
+}
+
+/* Random numbers in [-1, 1), since products of zeros run faster than real ones. */
+static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
+{
+    for (size_t i = 0; i < n; i++)
+        bb_element_set(block, dtype, i, (double)(int64_t)bb_mix(i) * 0x1p-63);
+}
+
+/* One block from the host, then copies of what is there, each twice as long. */
+static int fill_matrices(struct bb_overlap_context *rig, enum bb_dtype_id dtype)
+{
+    size_t total = rig->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
+    unsigned char *area = rig->matrices.area;
+    void *block = malloc(BLOCK_BYTES);
+    int rc;
+
+    if (!block)
+        return bb_err(BB_EFAIL, "no memory for %d bytes of data", (int)BLOCK_BYTES);
+    make_block(block, done / bb_dtypes[dtype].bytes, dtype);
+    TRY(BB_CUDA(cudaMemcpy(area, block, done, cudaMemcpyHostToDevice)));
+    while (done < total) {
+        size_t more = total - done < done ? total - done : done;
+        TRY(BB_CUDA(cudaMemcpyAsync(area + done, area, more, cudaMemcpyDeviceToDevice, rig->compute)));
+        done += more;
+    }
+    TRY(bb_stream_wait(rig->world, rig->compute, "data of the product", NULL, NULL));
+out:
+    free(block);
+    return rc;
+}
+
+int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm_shape *product, size_t slot_bytes)
+{
+    size_t samples = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
+    int rc;
+
+    bb_nvtx_init(&rig->nvtx);
+    rig->native = bb_native_find();
+    rig->samples = calloc(samples, sizeof *rig->samples);
+    rig->gathered_samples = calloc(samples * (size_t)rig->world->size, sizeof *rig->gathered_samples);
+    if (!rig->samples || !rig->gathered_samples)
+        return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
+    TRY(make_streams(rig));
+    TRY(BB_CUDA(cudaMalloc((void **)&rig->verdict, 2 * sizeof *rig->verdict)));
+    TRY(bb_guarded_init(&rig->matrices, matrix_bytes(product), rig->compute));
+    TRY(bb_guarded_init(&rig->slots, 2 * slot_bytes, rig->comm));
+    TRY(bb_stream_wait(rig->world, rig->comm, "preparation of buffers", NULL, NULL));
+    TRY(fill_matrices(rig, product->dtype));
+    TRY(bb_gemm_lib_init(&rig->lib, BB_GEMM_WORKSPACE));
+    TRY(bb_gemm_init(&rig->gemm, &rig->lib, product));
+out:
+    return rc;
+}
+
+static void destroy_event(cudaEvent_t event)
+{
+    if (event)
+        (void)cudaEventDestroy(event);
+}
+
+static void destroy_stream(cudaStream_t stream)
+{
+    if (stream)
+        (void)cudaStreamDestroy(stream);
+}
+
+void bb_overlap_context_release(struct bb_overlap_context *rig)
+{
+    bb_gemm_release(&rig->gemm);
+    bb_gemm_lib_release(&rig->lib);
+    bb_guarded_release(&rig->slots);
+    bb_guarded_release(&rig->matrices);
+    if (rig->verdict)
+        (void)cudaFree(rig->verdict);
+    destroy_event(rig->comm_end);
+    destroy_event(rig->compute_end);
+    destroy_event(rig->begin);
+    destroy_event(rig->gathered);
+    destroy_stream(rig->gate);
+    destroy_stream(rig->comm);
+    destroy_stream(rig->compute);
+    bb_nvtx_release(&rig->nvtx);
+    free(rig->gathered_samples);
+    free(rig->samples);
+    *rig = (struct bb_overlap_context){0};
+}
+
+/* ---- work ---- */
+
+static int launch_collective(struct bb_overlap_context *rig, const struct bb_overlap_work *work, bool last)
+{
+    const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
+    unsigned char *slot = rig->slots.area + (last ? l.slot_bytes : 0);
+    const struct bb_call call = {.kind = work->c.kind,
+                                 .send = slot + l.send_offset,
+                                 .recv = slot + l.recv_offset,
+                                 .count = work->c.count,
+                                 .dtype = work->c.dtype,
+                                 .redop = work->c.redop,
+                                 .root = work->c.root,
+                                 .comm = work->comm,
+                                 .stream = rig->comm,
+                                 .native = &rig->native};
+
+    return bb_launch(&call);
+}
+
+static int launch_collectives(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int n, bool ends_row)
+{
+    int rc = 0;
+
+    bb_world_guard(rig->world, "collectives beside products");
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = launch_collective(rig, work, ends_row && i == n - 1);
+    bb_world_unguard(rig->world);
+    return rc;
+}
+
+static int launch_products(struct bb_overlap_context *rig, int n)
+{
+    const struct bb_gemm_shape *s = &rig->gemm.shape;
+    unsigned char *a = rig->matrices.area, *b = a + round_up(bb_gemm_a_bytes(s)), *c = b + round_up(bb_gemm_b_bytes(s));
+    int rc = 0;
+
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = bb_gemm_run(&rig->gemm, a, b, c, rig->compute);
+    return rc;
+}
+
+static int comm_health(void *arg)
+{
+    return bb_comm_check(arg);
+}
+
+static int wait_all(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
+{
+    int rc;
+
+    TRY(bb_stream_wait(rig->world, rig->comm, "collectives beside products", comm_health, work->comm));
+    TRY(bb_stream_wait(rig->world, rig->compute, "products beside collectives", NULL, NULL));
+out:
+    return rc;
+}
+
+/* The event `begin`: after all ranks have come, and after the host has had time to enqueue `calls`. */
+static int open_gate(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int calls)
+{
+    int rc;
+
+    TRY(bb_world_barrier(rig->world, "start of a sample"));
+    TRY(launch_collectives(rig, work, 1, false));
+    TRY(BB_CUDA(cudaEventRecord(rig->gathered, rig->comm)));
+    TRY(BB_CUDA(cudaStreamWaitEvent(rig->gate, rig->gathered, 0)));
+    if (rig->gated)
+        TRY(bb_spin(1, (int64_t)(GATE_US + GATE_US_PER_CALL * calls) * 1000, rig->gate));
+    TRY(BB_CUDA(cudaEventRecord(rig->begin, rig->gate)));
+    TRY(BB_CUDA(cudaStreamWaitEvent(rig->comm, rig->begin, 0)));
+    TRY(BB_CUDA(cudaStreamWaitEvent(rig->compute, rig->begin, 0)));
+out:
+    return rc;
+}
+
+static int since_begin(struct bb_overlap_context *rig, cudaEvent_t end, double *us)
+{
+    float ms;
+    int rc = BB_CUDA(cudaEventElapsedTime(&ms, rig->begin, end));
+
+    *us = (double)ms * 1e3;
+    return rc;
+}
+
+/* Collectives first: their kernels need few, but free, multiprocessors. */
+static int sample(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int products, int collectives,
+                  bool ends_row, double *compute_us, double *comm_us)
+{
+    int rc;
+
+    TRY(open_gate(rig, work, products + collectives));
+    TRY(launch_collectives(rig, work, collectives, ends_row));
+    TRY(BB_CUDA(cudaEventRecord(rig->comm_end, rig->comm)));
+    TRY(launch_products(rig, products));
+    TRY(BB_CUDA(cudaEventRecord(rig->compute_end, rig->compute)));
+    TRY(wait_all(rig, work));
+    TRY(since_begin(rig, rig->compute_end, compute_us));
+    TRY(since_begin(rig, rig->comm_end, comm_us));
+out:
+    return rc;
+}
+
+/* Alone, alone, both. */
+static int repeat(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int i)
+{
+    double *at[BB_OVERLAP_TIMES], unused;
+    bool ends_row = i == rig->repeats - 1;
+    int rc;
+
+    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
+        at[t] = &rig->samples[(size_t)t * (size_t)rig->repeats + (size_t)i];
+    TRY(sample(rig, work, work->products, 0, false, at[BB_COMPUTE_ALONE], &unused));
+    TRY(sample(rig, work, 0, work->collectives, false, &unused, at[BB_COMM_ALONE]));
+    TRY(sample(rig, work, work->products, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH], at[BB_COMM_IN_BOTH]));
+    *at[BB_BOTH] = fmax(*at[BB_COMPUTE_IN_BOTH], *at[BB_COMM_IN_BOTH]);
+out:
+    return rc;
+}
+
+/* ---- over ranks ---- */
+
+static int combine(struct bb_overlap_context *rig, struct bb_overlap_result *result)
+{
+    const size_t n = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
+    int rc;
+
+    TRY(bb_world_allgather(rig->world, rig->samples, rig->gathered_samples, n * sizeof *rig->samples));
+    for (size_t i = 0; i < n; i++)
+        for (size_t r = 0; r < (size_t)rig->world->size; r++)
+            rig->samples[i] = fmax(rig->samples[i], rig->gathered_samples[r * n + i]);
+    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
+        TRY(bb_stats_of(rig->samples + (size_t)t * (size_t)rig->repeats, (size_t)rig->repeats, &result->us[t]));
+out:
+    return rc;
+}
+
+/* ---- data ---- */
+
+static struct bb_pattern pattern_of(const struct bb_overlap_context *rig, const struct bb_case *c)
+{
+    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(rig->passes));
+}
+
+static int prepare(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
+{
+    const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
+    struct bb_pattern pattern;
+    int rc = 0;
+
+    rig->passes++;
+    pattern = pattern_of(rig, &work->c);
+    for (int slot = 0; slot < 2; slot++) {
+        unsigned char *at = rig->slots.area + (slot ? l.slot_bytes : 0);
+        TRY(BB_CUDA(cudaMemsetAsync(at, CANARY, l.slot_bytes, rig->comm)));
+        TRY(bb_fill(at + l.send_offset, l.send_bytes / bb_dtypes[work->c.dtype].bytes, &pattern, work->comm->rank, 0,
+                    rig->comm));
+    }
+out:
+    return rc;
+}
+
+/* What one rank found in what its last collective, beside products, delivered. */
+struct finding {
+    unsigned long long wrong, checked, due;
+};
+
+static int look(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct finding *found)
+{
+    const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
+    const struct bb_expected_part part = bb_case_expected_part(&work->c, work->comm->rank, 0);
+    const struct bb_pattern pattern = pattern_of(rig, &work->c);
+    unsigned char *slot = rig->slots.area + l.slot_bytes;
+    struct bb_verdict verdict = {0};
+    int rc;
+
+    found->due = part.count + l.before_bytes + l.after_bytes;
+    TRY(bb_verdict_clear(rig->verdict, rig->comm));
+    TRY(bb_check(slot + l.recv_offset, part.count, &pattern, &part.expect, rig->verdict, rig->comm));
+    TRY(bb_check_bytes(slot + l.before_offset, l.before_bytes, CANARY, rig->verdict, rig->comm));
+    TRY(bb_check_bytes(slot + l.after_offset, l.after_bytes, CANARY, rig->verdict, rig->comm));
+    TRY(bb_stream_wait(rig->world, rig->comm, "check", NULL, NULL));
+    TRY(BB_CUDA(cudaMemcpy(&verdict, rig->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
+    found->wrong = verdict.wrong;
+    found->checked = verdict.checked;
+    if (found->checked != found->due && !(rig->device->emulated && found->checked == 0)) /* emulated without data */
+        rc = bb_err(BB_EFAIL, "the check compared %llu of %llu elements", found->checked, found->due);
+out:
+    return rc;
+}
+
+static int verify(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
+{
+    struct finding mine = {0}, *all = calloc((size_t)rig->world->size, sizeof *all);
+    int rc;
+
+    if (!all)
+        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", rig->world->size);
+    TRY(look(rig, work, &mine));
+    TRY(bb_world_allgather(rig->world, &mine, all, sizeof mine));
+    result->checked = true;
+    for (int r = 0; r < rig->world->size; r++) {
+        result->checked = result->checked && all[r].checked == all[r].due;
+        result->wrong += all[r].wrong;
+    }
+out:
+    free(all);
+    return rc;
+}
+
+/* ---- a row ---- */
+
+static int measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
+{
+    int rc;
+
+    TRY(prepare(rig, work));
+    bb_telemetry_warmup(rig->observer);
+    TRY(launch_collectives(rig, work, rig->warmup, false));
+    TRY(launch_products(rig, rig->warmup));
+    TRY(wait_all(rig, work));
+    bb_telemetry_start(rig->observer, &result->seen);
+    for (int i = 0; i < rig->repeats; i++)
+        TRY(repeat(rig, work, i));
+    TRY(bb_telemetry_end(rig->observer, rig->world, &result->seen));
+    TRY(combine(rig, result));
+    TRY(verify(rig, work, result));
+out:
+    return rc;
+}
+
+int bb_overlap_measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+                       struct bb_overlap_result *result)
+{
+    struct bb_range range;
+    int rc;
+
+    *result = (struct bb_overlap_result){0};
+    bb_range_init(&rig->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d products, %d collectives",
+                  bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->products, work->collectives);
+    bb_range_push(&rig->nvtx, &range);
+    rc = measure(rig, work, result);
+    bb_range_pop(&rig->nvtx);
+    return rc;
+}

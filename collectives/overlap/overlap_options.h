@@ -1,0 +1,32 @@
+/* overlap_options.h - the words of `busbar bench overlap`: a product and a collective alone and together. */
+#ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
+#define BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
+
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/size_list.h"
+#include "collectives/ops/coll.h"
+#include "collectives/overlap/overlap_figures.h"
+#include "cuda/work/layer_shape.h"
+
+struct bb_bench_overlap_options {
+    struct bb_common common;
+    const char *collective, *dtype, *size_list, *cta_list, *mnk;
+    int collectives, products, repeats, warmup;
+    enum bb_coll_kind kind; /* from here on made by bb_bench_overlap_parse */
+    struct bb_sizes sizes;
+    struct bb_cta_limit limits[BB_CTA_LIMITS];
+    int n_limits;
+    struct bb_gemm_shape product;
+};
+
+extern const struct bb_opts bb_bench_overlap_set;
+
+/* bb_bench_overlap_parse - argv as bb_bench_main's: argv[1] is "overlap". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said).
+ */
+int bb_bench_overlap_parse(struct bb_bench_overlap_options *o, int argc, char **argv) BB_MUST_CHECK;
+int bb_bench_overlap_check(int argc, char **argv) BB_MUST_CHECK; /* the same, for nobody */
+
+/* bb_bench_overlap_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
+int bb_bench_overlap_run(int argc, char **argv);
+
+#endif

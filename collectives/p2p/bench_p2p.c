@@ -1,0 +1,510 @@
+/*
+ * bench_p2p.c - rounds, matrices and verdicts of `busbar bench p2p`.
+ *
+ * A result row in JSON is one link and figure:
+ *   figure "latency"|"bandwidth", direction "one"|"both", bytes, from, to, same_node, round, iterations,
+ *   time_us{} per message, latency_us (null for bandwidth), gbps (null for latency; both directions: their sum), wrong
+ *   (null when nothing was compared), channels (of the sender, null: unknown), gpu_from and gpu_to {before, after}
+ * (null without NVML), flags[]. Latency, and both directions, are of the pair: from < to. At the top: schedule, rounds,
+ * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
+ * figure, .., value, median}].
+ */
+#include "bootstrap/base/units.h"
+#include "collectives/p2p/link_outliers.h"
+#include "collectives/p2p/p2p_measure.h"
+#include "collectives/p2p/p2p_options.h"
+#include "collectives/p2p/pair_schedule.h"
+#include "collectives/session/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The matrix of one figure; values on rank 0 alone. */
+struct matrix {
+    struct bb_p2p_run run;
+    double *value; /* [size][size], NaN where nothing was measured */
+};
+enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
+
+/* Everything that a run holds; zeroed is empty. */
+struct p2p {
+    struct bb_bench_p2p_options options;
+    struct bb_session session;
+    struct bb_comm comm;
+    struct bb_p2p_context rig;
+    struct bb_pair_schedule pairing;
+    struct matrix matrices[MATRICES];
+    int n_matrices, round;
+    double *samples; /* [repeats] of a pair */
+    json_t *slow;
+    int n_slow;
+    bool wrong;
+};
+
+/* ---- matrices ---- */
+
+static bool wants(const char *asked, const char *what)
+{
+    return strcmp(asked, "all") == 0 || strcmp(asked, what) == 0;
+}
+
+static void add_matrices(struct p2p *p, enum bb_p2p_kind kind, const struct bb_sizes *sizes)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[kind];
+
+    if (wants(p->options.figures, f->figure) && wants(p->options.direction, f->direction))
+        for (int i = 0; i < sizes->n; i++)
+            p->matrices[p->n_matrices++].run = (struct bb_p2p_run){.kind = kind, .bytes = sizes->bytes[i]};
+}
+
+static void choose_matrices(struct p2p *p)
+{
+    for (int kind = 0; kind < BB_P2P_KINDS; kind++)
+        add_matrices(p, (enum bb_p2p_kind)kind,
+                     bb_p2p_figures[kind].is_bandwidth ? &p->options.large : &p->options.small);
+}
+
+static size_t largest_message(const struct p2p *p)
+{
+    size_t largest = 0;
+
+    for (int i = 0; i < p->n_matrices; i++)
+        largest = p->matrices[i].run.bytes > largest ? p->matrices[i].run.bytes : largest;
+    return largest;
+}
+
+/* ---- a link ---- */
+
+static double *cell(const struct p2p *p, const struct matrix *m, int from, int to)
+{
+    return &m->value[(size_t)from * (size_t)p->session.world.size + (size_t)to];
+}
+
+/* What the matrix shows: microseconds per message, or 1e9 bytes per second. */
+static double value_of(const struct bb_p2p_run *run, const struct bb_stats *time_us)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
+
+    if (!f->is_bandwidth)
+        return time_us->p50;
+    return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
+}
+
+/* What NCCL used for the link, and how the two GPUs were. */
+static void save_seen(struct p2p *p, json_t *row, int from, int to)
+{
+    const struct bb_telemetry_row *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
+    char what[64];
+
+    snprintf(what, sizeof what, "rank %d to rank %d", from, to);
+    json_object_set_new(row, "channels",
+                        a->choice.kind == BB_CHOICE_NONE ? json_null() : json_integer(a->choice.channels));
+    json_object_set_new(row, "gpu_from", bb_telemetry_gpu(a));
+    json_object_set_new(row, "gpu_to", bb_telemetry_gpu(b));
+    json_object_set_new(row, "flags", bb_session_flags(&p->session, a->doubts | b->doubts, what));
+}
+
+static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
+                     const struct bb_p2p_finding *found)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
+    const int *node_of = p->session.world.node_of;
+    double value = value_of(run, time_us);
+    json_t *row = json_object();
+
+    if (!row)
+        return bb_err(BB_EFAIL, "no memory for a row of results");
+    json_object_set_new(row, "figure", json_string(f->figure));
+    json_object_set_new(row, "direction", json_string(f->direction));
+    json_object_set_new(row, "bytes", json_integer((json_int_t)run->bytes));
+    json_object_set_new(row, "from", json_integer(from));
+    json_object_set_new(row, "to", json_integer(to));
+    json_object_set_new(row, "same_node", json_boolean(node_of[from] == node_of[to]));
+    json_object_set_new(row, "round", json_integer(p->round));
+    json_object_set_new(row, "iterations", json_integer(p->options.iterations));
+    json_object_set_new(row, "time_us", bb_json_stats(time_us));
+    json_object_set_new(row, "latency_us", bb_json_real(f->is_bandwidth ? NAN : value));
+    json_object_set_new(row, "gbps", bb_json_real(f->is_bandwidth ? value : NAN));
+    json_object_set_new(row, "wrong", found->checked ? json_integer((json_int_t)found->wrong) : json_null());
+    save_seen(p, row, from, to);
+    return bb_results_row(p->session.json, row);
+}
+
+/* What the two ranks of a pair found together; in one direction only the receiver looks. */
+static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_run *run, int from, int to)
+{
+    struct bb_p2p_finding found = p->rig.findings[to];
+
+    if (!bb_p2p_figures[run->kind].is_directed) {
+        found.checked = found.checked && p->rig.findings[from].checked;
+        found.wrong += p->rig.findings[from].wrong;
+    }
+    return found;
+}
+
+/* low < high: the pair that was measured. */
+static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *run, int low, int high)
+{
+    const int from = run->reversed ? high : low, to = run->reversed ? low : high;
+    const struct bb_p2p_finding found = found_by(p, run, from, to);
+    struct bb_stats time_us;
+    char size[BB_BYTES_TEXT];
+    int rc;
+
+    p->wrong = p->wrong || found.wrong > 0;
+    if (p->session.world.rank != 0)
+        return 0;
+    if (found.wrong > 0) {
+        bb_progress_clear(&p->session.progress);
+        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s from rank %d to rank %d (%s, %s)", found.wrong,
+                     bb_format_bytes(run->bytes, size), from, to, bb_p2p_figures[run->kind].figure,
+                     bb_p2p_figures[run->kind].direction);
+    }
+    bb_p2p_pair(&p->rig, low, high, p->samples);
+    TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
+    *cell(p, m, from, to) = value_of(run, &time_us);
+    if (!bb_p2p_figures[run->kind].is_directed)
+        *cell(p, m, to, from) = value_of(run, &time_us);
+    TRY(save_link(p, run, from, to, &time_us, &found));
+out:
+    return rc;
+}
+
+/* ---- rounds ---- */
+
+static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
+{
+    struct bb_world *w = &p->session.world;
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    struct bb_p2p_run run = m->run;
+    int rc;
+
+    run.reversed = reversed;
+    bb_world_reached(w, "bench p2p round %d: %s %s %zu bytes", p->round, f->figure, f->direction, run.bytes);
+    bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
+                     f->figure, f->direction);
+    TRY(bb_p2p_measure(&p->rig, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
+    for (int low = 0; low < w->size; low++) {
+        int high = bb_pair_schedule_partner(&p->pairing, p->round, low);
+        if (high > low)
+            TRY(put_link(p, m, &run, low, high));
+    }
+out:
+    return rc;
+}
+
+static int measure_round(struct p2p *p)
+{
+    int rc = 0;
+
+    for (int i = 0; i < p->n_matrices; i++) {
+        TRY(measure_run(p, &p->matrices[i], false));
+        if (bb_p2p_figures[p->matrices[i].run.kind].is_directed)
+            TRY(measure_run(p, &p->matrices[i], true));
+    }
+out:
+    return rc;
+}
+
+/* ---- text and results ---- */
+
+static void print_head(const struct p2p *p)
+{
+    FILE *out = p->session.out;
+
+    bb_session_head(&p->session, "bench p2p");
+    if (!out)
+        return;
+    fprintf(out,
+            "# time: %d operations back to back between CUDA events, the slower rank of a pair; of %d samples the "
+            "median\n",
+            p->options.iterations, p->options.repeats);
+    if (p->pairing.one)
+        fprintf(out, "# one pair at a time\n");
+    else
+        fprintf(out,
+                "# %d rounds of pairs that share no rank but may share wires (--schedule one: one pair at a time)\n",
+                bb_pair_schedule_rounds(&p->pairing));
+    if (p->session.device.emulated)
+        fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
+}
+
+static void print_matrix(const struct p2p *p, const struct matrix *m)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    char size[BB_BYTES_TEXT];
+    FILE *out = p->session.out;
+    int n = p->session.world.size;
+
+    fprintf(out, "#\n# %s, %s (%s)\n#  rank", f->title, bb_format_bytes(m->run.bytes, size), f->unit);
+    for (int to = 0; to < n; to++)
+        fprintf(out, " %8d", to);
+    for (int from = 0; from < n; from++) {
+        fprintf(out, "\n %6d", from);
+        for (int to = 0; to < n; to++)
+            if (isnan(*cell(p, m, from, to)))
+                fprintf(out, " %8s", "-");
+            else
+                fprintf(out, " %8.2f", *cell(p, m, from, to));
+    }
+    fputc('\n', out);
+}
+
+static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix *m)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+
+    return (struct bb_link_outliers){.ranks = p->session.world.size,
+                                     .value = m->value,
+                                     .node_of = p->session.world.node_of,
+                                     .symmetric = !f->is_directed,
+                                     .more_is_better = f->is_bandwidth,
+                                     .factor = p->options.slow};
+}
+
+static int print_summary(const struct p2p *p, const struct matrix *m)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_link_outliers links = links_of(p, m);
+    int rc = 0;
+
+    for (int same = 1; same >= 0; same--) {
+        struct bb_link_summary sum;
+        TRY(bb_link_outliers_summary(&links, same, &sum));
+        if (sum.links > 0)
+            fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n",
+                    same ? "inside a node" : "between nodes", sum.min, sum.median, sum.max, f->unit);
+    }
+out:
+    return rc;
+}
+
+static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    json_t *object = json_object(), *rows = json_array();
+
+    for (int from = 0; from < p->session.world.size; from++) {
+        json_t *row = json_array();
+        for (int to = 0; to < p->session.world.size; to++)
+            json_array_append_new(row, bb_json_real(*cell(p, m, from, to)));
+        json_array_append_new(rows, row);
+    }
+    json_object_set_new(object, "figure", json_string(f->figure));
+    json_object_set_new(object, "direction", json_string(f->direction));
+    json_object_set_new(object, "bytes", json_integer((json_int_t)m->run.bytes));
+    json_object_set_new(object, "unit", json_string(f->unit));
+    json_object_set_new(object, "values", rows);
+    return object;
+}
+
+/* ---- slow links ---- */
+
+struct telling {
+    struct p2p *p;
+    const struct matrix *m;
+};
+
+static const char *host_of_node(const struct bb_world *w, int node)
+{
+    for (int r = 0; r < w->size; r++)
+        if (w->node_of[r] == node)
+            return w->hosts[r];
+    return "?";
+}
+
+static json_t *slow_json(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_world *w = &p->session.world;
+    bool is_node = l->level == BB_LINK_NODE;
+    int node = is_node ? l->from : w->node_of[l->from];
+    json_t *object = json_object();
+
+    json_object_set_new(object, "level", json_string(bb_link_level_names[l->level]));
+    json_object_set_new(object, "from", is_node ? json_null() : json_integer(l->from));
+    json_object_set_new(object, "to", l->to < 0 ? json_null() : json_integer(l->to));
+    json_object_set_new(object, "node", json_integer(node));
+    json_object_set_new(object, "host", json_string(host_of_node(w, node)));
+    json_object_set_new(object, "same_node", json_boolean(l->same_node));
+    json_object_set_new(object, "figure", json_string(f->figure));
+    json_object_set_new(object, "direction", json_string(f->direction));
+    json_object_set_new(object, "bytes", json_integer((json_int_t)m->run.bytes));
+    json_object_set_new(object, "value", bb_json_real(l->value));
+    json_object_set_new(object, "median", bb_json_real(l->median));
+    return object;
+}
+
+static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_world *w = &p->session.world;
+    char who[2 * BB_HOST_TEXT + 64], size[BB_BYTES_TEXT];
+
+    if (l->level == BB_LINK_PAIR)
+        snprintf(who, sizeof who, "rank %d (%s) %s rank %d (%s)", l->from, w->hosts[l->from],
+                 f->is_directed ? "to" : "and", l->to, w->hosts[l->to]);
+    else if (l->level == BB_LINK_RANK)
+        snprintf(who, sizeof who, "all links of rank %d (%s)", l->from, w->hosts[l->from]);
+    else
+        snprintf(who, sizeof who, "all links of node %d (%s)", l->from, host_of_node(w, l->from));
+    fprintf(p->session.out, "# slow: %s: %s %s, %s: %.2f %s, median %s is %.2f\n", who, f->figure, f->direction,
+            bb_format_bytes(m->run.bytes, size), l->value, f->unit, l->same_node ? "inside a node" : "between nodes",
+            l->median);
+}
+
+static int tell_slow(void *arg, const struct bb_slow_link *l)
+{
+    const struct telling *t = arg;
+
+    t->p->n_slow++;
+    if (t->p->session.out)
+        print_slow(t->p, t->m, l);
+    return json_array_append_new(t->p->slow, slow_json(t->p, t->m, l)) == 0
+               ? 0
+               : bb_err(BB_EFAIL, "no memory for a slow link");
+}
+
+static int tell_slow_links(struct p2p *p)
+{
+    int rc = 0;
+
+    if (p->session.out)
+        fprintf(p->session.out, "#\n");
+    for (int i = 0; i < p->n_matrices; i++) {
+        const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
+        struct telling t = {p, &p->matrices[i]};
+        TRY(bb_link_outliers_slow(&links, tell_slow, &t));
+    }
+    if (p->session.out)
+        fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
+out:
+    return rc;
+}
+
+/* Rank 0: everything that needs all links. */
+static int conclude(struct p2p *p)
+{
+    json_t *matrices = json_array();
+    int rc = 0;
+
+    bb_progress_clear(&p->session.progress);
+    p->slow = json_array();
+    for (int i = 0; i < p->n_matrices; i++) {
+        json_array_append_new(matrices, matrix_json(p, &p->matrices[i]));
+        if (p->session.out) {
+            print_matrix(p, &p->matrices[i]);
+            TRY(print_summary(p, &p->matrices[i]));
+        }
+    }
+    TRY(tell_slow_links(p));
+    TRY(bb_results_set(p->session.json, "schedule", json_string(p->options.schedule)));
+    TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pair_schedule_rounds(&p->pairing))));
+    TRY(bb_results_set(p->session.json, "matrices", json_incref(matrices)));
+    TRY(bb_results_set(p->session.json, "slow_links", json_incref(p->slow)));
+out:
+    json_decref(matrices);
+    return rc;
+}
+
+/* ---- the run ---- */
+
+static int make_matrices(struct p2p *p)
+{
+    size_t cells = (size_t)p->session.world.size * (size_t)p->session.world.size;
+
+    p->samples = calloc((size_t)p->options.repeats, sizeof *p->samples);
+    if (!p->samples)
+        return bb_err(BB_EFAIL, "no memory for %d samples", p->options.repeats);
+    for (int i = 0; p->session.world.rank == 0 && i < p->n_matrices; i++) {
+        p->matrices[i].value = malloc(cells * sizeof(double));
+        if (!p->matrices[i].value)
+            return bb_err(BB_EFAIL, "no memory for a matrix of %d ranks", p->session.world.size);
+        for (size_t k = 0; k < cells; k++)
+            p->matrices[i].value[k] = NAN;
+    }
+    return 0;
+}
+
+static int make_rig(struct p2p *p)
+{
+    const struct bb_bench_p2p_options *o = &p->options;
+    struct bb_world *w = &p->session.world;
+    const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
+    int *members = bb_session_all(w->size), rc;
+
+    if (!members)
+        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
+    TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
+    TRY(bb_comm_init(&p->comm, w, "world", members, w->size, &opts));
+    p->rig = (struct bb_p2p_context){.world = w,
+                                     .comm = &p->comm,
+                                     .device = &p->session.device,
+                                     .observer = &p->session.observer,
+                                     .iterations = o->iterations,
+                                     .repeats = o->repeats,
+                                     .warmup = o->warmup,
+                                     .check = o->check};
+    TRY(bb_p2p_context_init(&p->rig, largest_message(p)));
+    TRY(make_matrices(p));
+out:
+    free(members);
+    return rc;
+}
+
+static int check_ranks(struct p2p *p)
+{
+    if (p->session.world.size > 1)
+        return 0;
+    return bb_session_all_know(&p->session,
+                               bb_err(BB_EUSAGE, "bench p2p needs 2 ranks, there is 1: start it under mpirun -n N"));
+}
+
+static int run(struct p2p *p, int argc, char **argv)
+{
+    int rc;
+
+    TRY(bb_session_begin(&p->session, &p->options.common));
+    TRY(check_ranks(p));
+    p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
+    TRY(make_rig(p));
+    TRY(bb_session_open(&p->session, &bb_bench_p2p_set, &p->options, argc, argv));
+    print_head(p);
+    for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
+        TRY(measure_round(p));
+    if (p->session.world.rank == 0)
+        TRY(conclude(p));
+    rc = bb_session_all_know(&p->session, p->wrong ? -BB_EDATA : 0);
+out:
+    return rc;
+}
+
+static int end_in_order(struct p2p *p)
+{
+    bb_p2p_context_release(&p->rig);
+    return bb_comm_finalize(&p->comm);
+}
+
+int bb_bench_p2p_run(int argc, char **argv)
+{
+    struct p2p *p = calloc(1, sizeof *p);
+    int rc, end_rc = 0;
+
+    if (!p)
+        return bb_err(BB_EFAIL, "no memory for the run");
+    rc = bb_bench_p2p_parse(&p->options, argc, argv);
+    if (rc == 0) {
+        choose_matrices(p);
+        rc = bb_session_close(&p->session, run(p, argc, argv));
+        if (bb_session_in_order(&p->session, rc))
+            end_rc = end_in_order(p);
+        rc = bb_session_release(&p->session, rc, end_rc);
+    }
+    for (int i = 0; i < p->n_matrices; i++)
+        free(p->matrices[i].value);
+    free(p->samples);
+    json_decref(p->slow);
+    free(p);
+    return rc;
+}

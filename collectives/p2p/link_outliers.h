@@ -1,0 +1,47 @@
+/*
+ * link_outliers.h - which links of a matrix between ranks are slow. Pure.
+ *
+ * A link is held against the median of its class: links inside a node, or links between nodes. A rank is slow when the
+ * median over its own links of a class is, and a node when that over its links is. With few links a bad one moves the
+ * median itself: what is told then are the pairs, not more.
+ */
+#ifndef BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
+#define BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
+
+#include "bootstrap/base/err.h"
+
+#include <stdbool.h>
+
+struct bb_link_outliers {
+    int ranks;
+    const double *value; /* [ranks][ranks] from row to column; NaN: not measured, and the diagonal */
+    const int *node_of;  /* [ranks] */
+    bool symmetric;      /* both triangles hold the same: only from < to is told */
+    bool more_is_better; /* bandwidth; else less is: latency */
+    double factor;       /* 0 to 1: slow is below factor x median (bandwidth), above median / factor (latency) */
+};
+
+enum bb_link_level { BB_LINK_PAIR, BB_LINK_RANK, BB_LINK_NODE, BB_LINK_LEVELS };
+extern const char *const bb_link_level_names[BB_LINK_LEVELS]; /* pair rank node */
+
+struct bb_slow_link {
+    enum bb_link_level level;
+    int from, to;         /* ranks of a pair; else from is the rank or the node, to -1 */
+    bool same_node;       /* the class */
+    double value, median; /* its own (of several links: their median), that of its class */
+};
+
+/* bb_link_outliers_slow - visit all of them: pairs, then ranks, then nodes. Stops at the first result that is not 0. Returns
+ * that, 0, or -BB_EFAIL (no memory). */
+typedef int bb_slow_fn(void *arg, const struct bb_slow_link *link);
+int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg) BB_MUST_CHECK;
+
+/* bb_link_outliers_summary - least, median and greatest of a class; NaN where it has no links. Returns 0 or -BB_EFAIL. */
+struct bb_link_summary {
+    double min, median, max;
+    int links;
+};
+int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node,
+                             struct bb_link_summary *sum) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,25 @@
+/* p2p_options.h - the words of `busbar bench p2p`: the matrix of latency and bandwidth between ranks. */
+#ifndef BB_COLLECTIVES_P2P_P2P_OPTIONS_H
+#define BB_COLLECTIVES_P2P_P2P_OPTIONS_H
+
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/size_list.h"
+
+struct bb_bench_p2p_options {
+    struct bb_common common;
+    const char *figures, *direction, *schedule, *small_list, *large_list;
+    int iterations, repeats, warmup, check;
+    double slow;
+    struct bb_sizes small, large; /* from here on made by bb_bench_p2p_parse: the lists */
+};
+
+extern const struct bb_opts bb_bench_p2p_set;
+
+/* bb_bench_p2p_parse - argv as bb_bench_main's: argv[1] is "p2p". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said). */
+int bb_bench_p2p_parse(struct bb_bench_p2p_options *o, int argc, char **argv) BB_MUST_CHECK;
+int bb_bench_p2p_check(int argc, char **argv) BB_MUST_CHECK; /* the same, for nobody */
+
+/* bb_bench_p2p_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
+int bb_bench_p2p_run(int argc, char **argv);
+
+#endif

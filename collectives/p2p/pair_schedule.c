@@ -1,0 +1,50 @@
+/* pair_schedule.c - see pair_schedule.h. */
+#include "collectives/p2p/pair_schedule.h"
+
+/* Players of the tournament: with an odd number of ranks the last one is nobody, and who meets nobody pauses. */
+static int players(const struct bb_pair_schedule *p)
+{
+    return p->ranks + p->ranks % 2;
+}
+
+int bb_pair_schedule_rounds(const struct bb_pair_schedule *p)
+{
+    if (p->ranks < 2)
+        return 0;
+    return p->one ? p->ranks * (p->ranks - 1) / 2 : players(p) - 1;
+}
+
+/* Round r is pair r of (0,1) (0,2) .. (0,n-1) (1,2) .. */
+static int partner_alone(const struct bb_pair_schedule *p, int round, int rank)
+{
+    int low = 0, row = p->ranks - 1;
+
+    while (round >= row) {
+        round -= row--;
+        low++;
+    }
+    if (rank == low)
+        return low + 1 + round;
+    return rank == low + 1 + round ? low : -1;
+}
+
+/* In the circle of m = players - 1 (odd), k and (round - k) mod m meet; who would meet himself meets the last player.
+ * That is the k with 2k = round (mod m), and players / 2 is the inverse of 2. */
+static int partner_in_circle(const struct bb_pair_schedule *p, int round, int rank)
+{
+    int n = players(p), m = n - 1;
+    int alone = (int)((long long)round * (n / 2) % m), partner;
+
+    if (rank == m)
+        partner = alone;
+    else if (rank == alone)
+        partner = m;
+    else
+        partner = (round - rank + m) % m;
+    return partner < p->ranks ? partner : -1;
+}
+
+int bb_pair_schedule_partner(const struct bb_pair_schedule *p, int round, int rank)
+{
+    return p->one ? partner_alone(p, round, rank) : partner_in_circle(p, round, rank);
+}

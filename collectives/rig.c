@@ -1,7 +1,0 @@
-/* rig.c - names and numbers of a rig (see rig.h). */
-#include "collectives/rig.h"
-
-size_t bb_rig_aggregate(const struct bb_rig *rig)
-{
-    return rig->aggregate > 1 ? (size_t)rig->aggregate : 1;
-}

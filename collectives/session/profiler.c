@@ -1,0 +1,215 @@
+/*
+ * profiler.c - the profiler plugin, see profiler.h.
+ *
+ * NCCL calls it from several threads (the caller's, helpers of non-blocking communicators, callbacks of graphs), so it
+ * neither locks nor allocates: each event takes a number, writes its slot, and says last of all that the slot is whole.
+ * The state is the process's, since NCCL finds a plugin by name and has one mask for all communicators.
+ */
+#include "collectives/session/profiler.h"
+
+#include "collectives/session/profiler_plugin.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WANTED = BB_EVENT_COLL | BB_EVENT_P2P, SLOTS = 256 /* events kept of a pass: the first ones */ };
+
+/* As words, so that each can be written and read atomically. */
+enum { WORDS = (sizeof(struct bb_choice) + sizeof(uint64_t) - 1) / sizeof(uint64_t) };
+
+struct slot {
+    _Atomic uint64_t whole; /* number of the event + 1 */
+    _Atomic uint64_t words[WORDS];
+};
+
+static struct {
+    _Atomic(int *) mask; /* NCCL's; lives as long as its library */
+    atomic_int comms;
+    atomic_bool active;
+    _Atomic uint64_t taken; /* numbers given out */
+    _Atomic uint64_t first; /* of this pass      */
+    struct slot slots[SLOTS];
+} plugin;
+
+static void record(const struct bb_choice *choice)
+{
+    uint64_t words[WORDS] = {0}, number, first;
+
+    if (!atomic_load(&plugin.active))
+        return;
+    first = atomic_load(&plugin.first);
+    number = atomic_fetch_add(&plugin.taken, 1);
+    if (number - first >= SLOTS)
+        return;
+    struct slot *slot = &plugin.slots[number % SLOTS];
+    memcpy(words, choice, sizeof(*choice));
+    atomic_store(&slot->whole, 0);
+    for (int i = 0; i < WORDS; i++)
+        atomic_store_explicit(&slot->words[i], words[i], memory_order_relaxed);
+    atomic_store(&slot->whole, number + 1);
+}
+
+/* False when the event is still being written. */
+static bool read_slot(uint64_t number, struct bb_choice *choice)
+{
+    struct slot *slot = &plugin.slots[number % SLOTS];
+    uint64_t words[WORDS];
+
+    if (atomic_load(&slot->whole) != number + 1)
+        return false;
+    for (int i = 0; i < WORDS; i++)
+        words[i] = atomic_load_explicit(&slot->words[i], memory_order_relaxed);
+    memcpy(choice, words, sizeof(*choice));
+    return true;
+}
+
+static void copy_word(char *to, size_t room, const char *word)
+{
+    size_t n = word ? strnlen(word, room - 1) : 0;
+
+    memcpy(to, word ? word : "", n);
+    to[n] = '\0';
+}
+
+static void record_collective(const char *algorithm, const char *protocol, int channels, int warps)
+{
+    struct bb_choice c = {.kind = BB_CHOICE_COLLECTIVE, .channels = channels, .warps = warps};
+
+    copy_word(c.algorithm, sizeof(c.algorithm), algorithm);
+    copy_word(c.protocol, sizeof(c.protocol), protocol);
+    record(&c);
+}
+
+static void record_transfer(int channels)
+{
+    record(&(struct bb_choice){.kind = BB_CHOICE_TRANSFERS, .channels = channels});
+}
+
+/* ---- NCCL's side ---- */
+
+static ncclResult_t attach(void **context, int *mask)
+{
+    atomic_store(&plugin.mask, mask);
+    __atomic_store_n(mask, atomic_load(&plugin.active) ? WANTED : 0, __ATOMIC_SEQ_CST);
+    atomic_fetch_add(&plugin.comms, 1);
+    *context = &plugin; /* NULL would mean that there is nothing to finalize */
+    return ncclSuccess;
+}
+
+static ncclResult_t init_v4(void **context, int *mask, const char *comm_name, uint64_t comm_id, int nodes, int ranks,
+                            int rank, bb_profiler_log *log)
+{
+    (void)comm_name, (void)comm_id, (void)nodes, (void)ranks, (void)rank, (void)log;
+    return attach(context, mask);
+}
+
+static ncclResult_t init_v5(void **context, uint64_t comm_id, int *mask, const char *comm_name, int nodes, int ranks,
+                            int rank, bb_profiler_log *log)
+{
+    (void)comm_name, (void)comm_id, (void)nodes, (void)ranks, (void)rank, (void)log;
+    return attach(context, mask);
+}
+
+/* No handle: then NCCL does not come back for the end of the event. */
+static ncclResult_t start_v4(void *context, void **handle, struct bb_event_v4 *event)
+{
+    (void)context;
+    *handle = NULL;
+    if (event->type == BB_EVENT_COLL)
+        record_collective(event->coll.algorithm, event->coll.protocol, event->coll.channels, event->coll.warps);
+    else if (event->type == BB_EVENT_P2P)
+        record_transfer(event->p2p.channels);
+    return ncclSuccess;
+}
+
+static ncclResult_t start_v5(void *context, void **handle, struct bb_event_v5 *event)
+{
+    (void)context;
+    *handle = NULL;
+    if (event->type == BB_EVENT_COLL)
+        record_collective(event->coll.algorithm, event->coll.protocol, event->coll.channels, event->coll.warps);
+    else if (event->type == BB_EVENT_P2P)
+        record_transfer(event->p2p.channels);
+    return ncclSuccess;
+}
+
+static ncclResult_t stop(void *handle)
+{
+    (void)handle;
+    return ncclSuccess;
+}
+
+static ncclResult_t change_state(void *handle, int state, union bb_event_state *arguments)
+{
+    (void)handle, (void)state, (void)arguments;
+    return ncclSuccess;
+}
+
+static ncclResult_t finalize(void *context)
+{
+    (void)context;
+    atomic_fetch_sub(&plugin.comms, 1);
+    return ncclSuccess;
+}
+
+const struct bb_profiler_v4 ncclProfiler_v4 = {
+    .name = "busbar", .init = init_v4, .start = start_v4, .stop = stop, .state = change_state, .finalize = finalize};
+const struct bb_profiler_v5 ncclProfiler_v5 = {
+    .name = "busbar", .init = init_v5, .start = start_v5, .stop = stop, .state = change_state, .finalize = finalize};
+
+/* ---- our side ---- */
+
+bool bb_profiler_offer(void)
+{
+    const char *given = getenv("NCCL_PROFILER_PLUGIN");
+
+    if (given && strcmp(given, "STATIC_PLUGIN") != 0)
+        return false;
+    return setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 1) == 0;
+}
+
+int bb_profiler_attached(void)
+{
+    return atomic_load(&plugin.comms);
+}
+
+static void ask_for(int events)
+{
+    int *mask = atomic_load(&plugin.mask);
+
+    if (mask)
+        __atomic_store_n(mask, events, __ATOMIC_SEQ_CST);
+}
+
+void bb_profiler_begin(void)
+{
+    atomic_store(&plugin.first, atomic_load(&plugin.taken));
+    if (bb_profiler_attached() == 0)
+        return;
+    atomic_store(&plugin.active, true);
+    ask_for(WANTED);
+}
+
+/* The last collective; without one, the transfer with most channels. */
+static void take_event(struct bb_choice *choice, const struct bb_choice *event)
+{
+    if (event->kind == BB_CHOICE_COLLECTIVE ||
+        (choice->kind != BB_CHOICE_COLLECTIVE && event->channels >= choice->channels))
+        *choice = *event;
+}
+
+void bb_profiler_end(struct bb_choice *choice)
+{
+    uint64_t first = atomic_load(&plugin.first), last;
+    struct bb_choice event;
+
+    *choice = (struct bb_choice){.kind = BB_CHOICE_NONE};
+    if (!atomic_exchange(&plugin.active, false))
+        return;
+    ask_for(0);
+    last = atomic_load(&plugin.taken);
+    for (uint64_t i = first; i < last && i < first + SLOTS; i++)
+        if (read_slot(i, &event))
+            take_event(choice, &event);
+}

@@ -1,0 +1,112 @@
+/*
+ * profiler_plugin.h - the interface between NCCL and its profiler plugins, as far as it is used here, versions 4 (NCCL
+ * 2.27) and 5 (2.28; newer ones still look for it). Written from the documented layout: order, width and meaning of the
+ * fields are NCCL's, and fixed for a version. Both sides of it are played by tests.
+ */
+#ifndef BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
+#define BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
+
+#include <nccl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Kinds of events, and the bits of the mask that ask for them. There are more. */
+enum {
+    BB_EVENT_GROUP = 1,
+    BB_EVENT_COLL = 2,
+    BB_EVENT_P2P = 4,
+    BB_EVENT_GROUP_API = 256,
+    BB_EVENT_COLL_API = 512,
+};
+
+/* Room for the members that are not used here: the real unions are smaller, and NCCL owns the descriptors. */
+struct bb_event_v4 {
+    uint8_t type;
+    void *parent;
+    int rank;
+    union {
+        struct {
+            uint64_t sequence;
+            const char *function;
+            const void *send;
+            void *receive;
+            size_t count;
+            int root;
+            const char *dtype;
+            uint8_t channels, warps;
+            const char *algorithm, *protocol;
+        } coll;
+        struct {
+            const char *function;
+            void *buffer;
+            const char *dtype;
+            size_t count;
+            int peer;
+            uint8_t channels;
+        } p2p;
+    };
+};
+
+struct bb_event_v5 {
+    uint64_t type;
+    void *parent;
+    int rank;
+    union {
+        struct {
+            uint64_t sequence;
+            const char *function;
+            const void *send;
+            void *receive;
+            size_t count;
+            int root;
+            const char *dtype;
+            uint8_t channels, warps;
+            const char *algorithm, *protocol;
+            void *group;
+        } coll;
+        struct {
+            const char *function;
+            void *buffer;
+            const char *dtype;
+            size_t count;
+            int peer;
+            uint8_t channels;
+            void *group;
+        } p2p;
+    };
+};
+
+/* NCCL's printer: (level, subsystems, file, line, format, ...). Not used here. */
+typedef void bb_profiler_log(int level, unsigned long flags, const char *file, int line, const char *format, ...);
+
+/* Arguments of a state change. Not used here. */
+union bb_event_state {
+    uint64_t number;
+    void *data;
+};
+
+struct bb_profiler_v4 {
+    const char *name;
+    ncclResult_t (*init)(void **context, int *mask, const char *comm_name, uint64_t comm_id, int nodes, int ranks,
+                         int rank, bb_profiler_log *log);
+    ncclResult_t (*start)(void *context, void **handle, struct bb_event_v4 *event);
+    ncclResult_t (*stop)(void *handle);
+    ncclResult_t (*state)(void *handle, int state, union bb_event_state *arguments);
+    ncclResult_t (*finalize)(void *context);
+};
+
+struct bb_profiler_v5 {
+    const char *name;
+    ncclResult_t (*init)(void **context, uint64_t comm_id, int *mask, const char *comm_name, int nodes, int ranks,
+                         int rank, bb_profiler_log *log);
+    ncclResult_t (*start)(void *context, void **handle, struct bb_event_v5 *event);
+    ncclResult_t (*stop)(void *handle);
+    ncclResult_t (*state)(void *handle, int state, union bb_event_state *arguments);
+    ncclResult_t (*finalize)(void *context);
+};
+
+/* What NCCL looks up by name in the program. */
+extern const struct bb_profiler_v4 ncclProfiler_v4;
+extern const struct bb_profiler_v5 ncclProfiler_v5;
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * registration.c - memory from NCCL's allocator, and the registration of it. All functions are newer than some NCCL
+ * that busbar runs with, or may be: they are looked up. Windows have an opaque type that older headers lack.
+ */
+#include "collectives/session/registration.h"
+
+const char *const bb_registration_names[BB_REGISTER_COUNT] = {
+    [BB_REGISTER_NONE] = "none", [BB_REGISTER_LOCAL] = "local", [BB_REGISTER_SYMMETRIC] = "symmetric"};
+
+enum { SYMMETRIC_FLAG = 1 }; /* NCCL_WIN_COLL_SYMMETRIC */
+
+typedef ncclResult_t register_fn(ncclComm_t comm, void *memory, size_t bytes, void **handle);
+typedef ncclResult_t window_fn(ncclComm_t comm, void *memory, size_t bytes, void **window, int flags);
+typedef ncclResult_t release_fn(ncclComm_t comm, void *handle);
+
+static void say_without(const struct bb_comm *comm, const char *what, const char *why)
+{
+    if (comm->world->rank == 0)
+        bb_warn("%s: %s; measured without", what, why);
+}
+
+static int register_local(struct bb_registration *r, size_t bytes, struct bb_comm *comm)
+{
+    register_fn *call;
+    int rc;
+
+    *(void **)&call = bb_nccl_symbol("ncclCommRegister");
+    if (!call) {
+        say_without(comm, "registration of buffers (-R 1)", "this NCCL lacks ncclCommRegister (2.19)");
+        return 0;
+    }
+    TRY(BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle)));
+    TRY(bb_comm_poll(comm, "registration"));
+    r->kind = BB_REGISTER_LOCAL;
+out:
+    return rc;
+}
+
+static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb_comm *comm)
+{
+    static const char what[] = "symmetric windows (-R 2)";
+    window_fn *call;
+    int rc;
+
+    *(void **)&call = bb_nccl_symbol("ncclCommWindowRegister");
+    if (!call) {
+        say_without(comm, what, "this NCCL lacks ncclCommWindowRegister (2.27)");
+        return 0;
+    }
+    bb_world_guard(comm->world, "registration of a symmetric window");
+    rc = BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle, SYMMETRIC_FLAG));
+    bb_world_unguard(comm->world);
+    TRY(rc);
+    TRY(bb_comm_poll(comm, "registration"));
+    if (r->handle)
+        r->kind = BB_REGISTER_SYMMETRIC;
+    else
+        say_without(comm, what, "these GPUs or this NCCL do not support them");
+out:
+    return rc;
+}
+
+int bb_registration_init(struct bb_registration *r, struct bb_guarded *arena, size_t bytes,
+                         enum bb_registration_kind asked, struct bb_comm *comm)
+{
+    int rc;
+
+    *r = (struct bb_registration){0};
+    TRY(BB_NCCL(ncclMemAlloc(&r->memory, bytes)));
+    arena->area = r->memory;
+    arena->bytes = bytes;
+    TRY(asked == BB_REGISTER_SYMMETRIC ? register_symmetric(r, bytes, comm) : register_local(r, bytes, comm));
+out:
+    return rc;
+}
+
+void bb_registration_release(struct bb_registration *r, struct bb_guarded *arena, struct bb_comm *comm)
+{
+    release_fn *call;
+
+    *(void **)&call =
+        bb_nccl_symbol(r->kind == BB_REGISTER_SYMMETRIC ? "ncclCommWindowDeregister" : "ncclCommDeregister");
+    if (r->handle && call && comm->nccl)
+        (void)call(comm->nccl, r->handle);
+    if (r->memory) {
+        (void)ncclMemFree(r->memory);
+        *arena = (struct bb_guarded){0};
+    }
+    *r = (struct bb_registration){0};
+}

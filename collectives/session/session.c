@@ -1,0 +1,188 @@
+/* session.c - see session.h. */
+#include "collectives/session/session.h"
+
+#include "cuda/data/buffers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int bb_session_all_know(struct bb_session *s, int rc)
+{
+    s->together = rc != 0;
+    return rc;
+}
+
+int bb_session_agree(struct bb_session *s, int rc, const char *what)
+{
+    return bb_session_all_know(s, bb_world_agree(&s->world, rc, what));
+}
+
+/* ---- start ---- */
+
+static int choose_device(struct bb_session *s)
+{
+    const struct bb_world *w = &s->world;
+    int rc = bb_device_choose(w->local_rank, w->local_size, s->common->share_gpu, &s->device);
+
+    TRY(bb_session_agree(s, rc, "choice of GPUs"));
+    bb_err_identify(w->rank, w->host, s->device.ordinal);
+    s->devices = calloc((size_t)w->size, sizeof *s->devices);
+    if (!s->devices)
+        return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", w->size);
+    TRY(bb_world_allgather(&s->world, &s->device, s->devices, sizeof s->device));
+    s->shared_gpu = bb_device_shared(s->devices, w->size);
+out:
+    return rc;
+}
+
+int bb_session_begin(struct bb_session *s, const struct bb_common *common)
+{
+    int rc;
+
+    s->common = common;
+    TRY(bb_world_init(&s->world, common->timeout_s));
+    if (!bb_profiler_offer() && s->world.rank == 0)
+        bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
+    TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
+    TRY(choose_device(s));
+    TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
+    bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
+    if (s->shared_gpu)
+        TRY(bb_comms_share_gpu_env(s->world.rank));
+out:
+    return rc;
+}
+
+int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would_help)
+{
+    size_t available, *of_ranks = calloc((size_t)s->world.size, sizeof *of_ranks);
+    int rc;
+
+    if (!of_ranks)
+        return bb_err(BB_EFAIL, "no memory for the sizes of %d ranks", s->world.size);
+    TRY(bb_device_free_bytes(&available));
+    TRY(bb_world_allgather(&s->world, &available, of_ranks, sizeof available));
+    for (int r = 0; r < s->world.size; r++)
+        available = of_ranks[r] < available ? of_ranks[r] : available;
+    if (bytes > available)
+        rc = bb_session_all_know(s, s->world.rank ? -BB_EUSAGE : bb_memory_refuse(bytes, available, what_would_help));
+out:
+    free(of_ranks);
+    return rc;
+}
+
+int *bb_session_all(int n)
+{
+    int *members = malloc((size_t)n * sizeof *members);
+
+    for (int r = 0; members && r < n; r++)
+        members[r] = r;
+    return members;
+}
+
+/* ---- results and text ---- */
+
+static struct bb_results_device *device_rows(const struct bb_session *s)
+{
+    struct bb_results_device *rows = calloc((size_t)s->world.size, sizeof *rows);
+
+    for (int r = 0; rows && r < s->world.size; r++) {
+        const struct bb_device_info *d = &s->devices[r];
+        rows[r].rank = r;
+        snprintf(rows[r].host, sizeof rows[r].host, "%s", s->world.hosts[r]);
+        snprintf(rows[r].name, sizeof rows[r].name, "%.*s", (int)sizeof rows[r].name - 1, d->name);
+        snprintf(rows[r].uuid, sizeof rows[r].uuid, "%.*s", (int)sizeof rows[r].uuid - 1, d->uuid);
+        snprintf(rows[r].pci, sizeof rows[r].pci, "%.*s", (int)sizeof rows[r].pci - 1, d->pci);
+    }
+    return rows;
+}
+
+int bb_session_open(struct bb_session *s, const struct bb_opts *set, const void *cfg, int argc, char **argv)
+{
+    const bool to_stdout = s->common->json && strcmp(s->common->json, "-") == 0;
+    struct bb_results_device *devices = device_rows(s);
+    const struct bb_results_head head = {.schema = "busbar.bench/1",
+                                         .path = s->common->json,
+                                         .out = stdout,
+                                         .argc = argc,
+                                         .argv = argv,
+                                         .nccl_header = s->nccl_header,
+                                         .nccl_runtime = s->nccl_runtime,
+                                         .cuda_runtime = s->cuda_runtime,
+                                         .cuda_driver = s->cuda_driver,
+                                         .devices = devices,
+                                         .n_devices = s->world.size,
+                                         .emulated = s->device.emulated,
+                                         .shared_gpu = s->shared_gpu};
+    int rc;
+
+    if (!devices)
+        return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", s->world.size);
+    s->out = s->world.rank == 0 && !s->common->quiet && !to_stdout ? stdout : NULL;
+    bb_progress_init(&s->progress, s->world.rank, s->common->quiet);
+    rc = bb_results_open(&s->json, &head, &s->world);
+    TRY(bb_session_agree(s, rc, "opening the results"));
+    if (s->json)
+        TRY(bb_results_set(s->json, "options", bb_json_options(set, cfg)));
+    if (s->json)
+        TRY(bb_telemetry_stamp(&s->observer, s->json));
+out:
+    free(devices);
+    return rc;
+}
+
+void bb_session_head(const struct bb_session *s, const char *command)
+{
+    char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
+
+    if (!s->out)
+        return;
+    fprintf(s->out, "# busbar %s  %s: %d rank%s on %d node%s, %s\n", BUSBAR_VERSION, command, s->world.size,
+            s->world.size == 1 ? "" : "s", s->world.nodes, s->world.nodes == 1 ? "" : "s", s->device.name);
+    fprintf(s->out, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",
+            bb_nccl_version_text(s->nccl_runtime, runtime), bb_nccl_version_text(s->nccl_header, header),
+            s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
+    if (s->shared_gpu)
+        fprintf(s->out, "# ranks share a GPU: times mean nothing\n");
+}
+
+json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what)
+{
+    json_t *flags = json_array();
+    unsigned news = doubts & ~s->doubts;
+
+    if (s->device.emulated)
+        json_array_append_new(flags, json_string("emulated"));
+    if (s->shared_gpu)
+        json_array_append_new(flags, json_string("shared_gpu"));
+    bb_nvml_json_flags(flags, doubts);
+    s->doubts |= news;
+    for (int i = 0; s->world.rank == 0 && i < BB_NVML_FLAGS; i++)
+        if (news & 1u << i)
+            bb_warn("%s and maybe further rows: %s", what, bb_nvml_doubts[i].advice);
+    return flags;
+}
+
+/* ---- end ---- */
+
+int bb_session_close(struct bb_session *s, int rc)
+{
+    bb_progress_clear(&s->progress);
+    rc = bb_results_close(s->json, rc);
+    s->json = NULL;
+    return rc;
+}
+
+bool bb_session_in_order(const struct bb_session *s, int rc)
+{
+    return rc == 0 || s->together;
+}
+
+int bb_session_release(struct bb_session *s, int rc, int end_rc)
+{
+    end_rc = bb_world_release(&s->world, bb_session_in_order(s, rc) ? end_rc : rc);
+    bb_telemetry_release(&s->observer);
+    free(s->devices);
+    s->devices = NULL;
+    return rc ? rc : end_rc;
+}

@@ -1,0 +1,157 @@
+/*
+ * tuner.c - the tuner plugin, see tuner.h.
+ *
+ * NCCL calls it from the thread that issues, or from helpers of non-blocking communicators; a lock keeps wish and
+ * estimates whole. The state is the process's, since NCCL finds a plugin by name.
+ */
+#include "collectives/session/tuner.h"
+
+#include "collectives/session/tuner_plugin.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const bb_algorithms[BB_ALGORITHMS] = {"TREE",      "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS",
+                                                  "NVLS_TREE", "PAT"};
+const char *const bb_protocols[BB_PROTOCOLS] = {"LL", "LL128", "SIMPLE"};
+
+static struct {
+    pthread_mutex_t lock;
+    int comms;
+    bool forced, listening;
+    struct bb_combination wanted;
+    struct bb_tuner_costs heard;
+} plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int index_of(const char *const *words, int n, const char *word)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(words[i], word) == 0)
+            return i;
+    return -1;
+}
+
+struct bb_combination bb_combination_of(const char *algorithm, const char *protocol)
+{
+    return (struct bb_combination){index_of(bb_algorithms, BB_ALGORITHMS, algorithm),
+                                   index_of(bb_protocols, BB_PROTOCOLS, protocol)};
+}
+
+/* ---- NCCL's side ---- */
+
+/* A newer NCCL may have more of either; what has no name here is neither noted nor wished for. */
+static void note(const float *costs, int algorithms, int protocols)
+{
+    plugin.heard.known = true;
+    for (int a = 0; a < BB_ALGORITHMS; a++)
+        for (int p = 0; p < BB_PROTOCOLS; p++)
+            plugin.heard.us[a][p] = a < algorithms && p < protocols ? costs[a * protocols + p] : -1;
+}
+
+/* Everything but the wish becomes unavailable, so that NCCL's estimate for it stays as it is. */
+static void keep_only_the_wish(float *costs, int algorithms, int protocols)
+{
+    const struct bb_combination *w = &plugin.wanted;
+    int kept = w->algorithm * protocols + w->protocol;
+
+    if (w->algorithm >= algorithms || w->protocol >= protocols || costs[kept] < 0)
+        return;
+    for (int i = 0; i < algorithms * protocols; i++)
+        costs[i] = i == kept ? costs[i] : -1;
+}
+
+static ncclResult_t choose(void *context, int function, size_t bytes, int operations, float **costs, int algorithms,
+                           int protocols, int registered, int *channels)
+{
+    float *table = (float *)(void *)costs; /* as NCCL means it, see tuner_plugin.h */
+
+    (void)context, (void)function, (void)bytes, (void)operations, (void)registered, (void)channels;
+    pthread_mutex_lock(&plugin.lock);
+    if (plugin.listening)
+        note(table, algorithms, protocols);
+    if (plugin.forced)
+        keep_only_the_wish(table, algorithms, protocols);
+    pthread_mutex_unlock(&plugin.lock);
+    return ncclSuccess;
+}
+
+static ncclResult_t attach(void **context, int number)
+{
+    pthread_mutex_lock(&plugin.lock);
+    plugin.comms += number;
+    pthread_mutex_unlock(&plugin.lock);
+    if (context)
+        *context = &plugin;
+    return ncclSuccess;
+}
+
+static ncclResult_t init_v4(size_t ranks, size_t nodes, bb_tuner_log *log, void **context)
+{
+    (void)ranks, (void)nodes, (void)log;
+    return attach(context, 1);
+}
+
+static ncclResult_t init_v5(void **context, uint64_t comm_id, size_t ranks, size_t nodes, bb_tuner_log *log,
+                            void *domains, void *constants)
+{
+    (void)comm_id, (void)ranks, (void)nodes, (void)log, (void)domains, (void)constants;
+    return attach(context, 1);
+}
+
+static ncclResult_t finalize(void *context)
+{
+    (void)context;
+    return attach(NULL, -1);
+}
+
+const struct bb_tuner_v4 ncclTunerPlugin_v4 = {
+    .name = "busbar", .init = init_v4, .choose = choose, .finalize = finalize};
+const struct bb_tuner_v5 ncclTunerPlugin_v5 = {
+    .name = "busbar", .init = init_v5, .choose = choose, .finalize = finalize};
+
+/* ---- our side ---- */
+
+bool bb_tuner_offer(void)
+{
+    const char *given = getenv("NCCL_TUNER_PLUGIN");
+
+    if (given && strcmp(given, "STATIC_PLUGIN") != 0)
+        return false;
+    return setenv("NCCL_TUNER_PLUGIN", "STATIC_PLUGIN", 1) == 0;
+}
+
+int bb_tuner_attached(void)
+{
+    int comms;
+
+    pthread_mutex_lock(&plugin.lock);
+    comms = plugin.comms;
+    pthread_mutex_unlock(&plugin.lock);
+    return comms;
+}
+
+void bb_tuner_force(const struct bb_combination *wanted)
+{
+    pthread_mutex_lock(&plugin.lock);
+    plugin.forced = wanted && wanted->algorithm >= 0 && wanted->protocol >= 0;
+    if (plugin.forced)
+        plugin.wanted = *wanted;
+    pthread_mutex_unlock(&plugin.lock);
+}
+
+void bb_tuner_listen(void)
+{
+    pthread_mutex_lock(&plugin.lock);
+    plugin.listening = true;
+    plugin.heard = (struct bb_tuner_costs){.known = false};
+    pthread_mutex_unlock(&plugin.lock);
+}
+
+void bb_tuner_heard(struct bb_tuner_costs *costs)
+{
+    pthread_mutex_lock(&plugin.lock);
+    plugin.listening = false;
+    *costs = plugin.heard;
+    pthread_mutex_unlock(&plugin.lock);
+}

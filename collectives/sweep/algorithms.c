@@ -1,0 +1,385 @@
+/*
+ * algorithms.c - the combinations of a row, one after the other, and what came of them. Rank 0's view of NCCL's choice
+ * counts; a combination is tried when every rank is offered it, and counts as run when every rank saw it run.
+ */
+#include "collectives/sweep/algorithms.h"
+
+#include "bootstrap/base/units.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one rank was told about NCCL's own choice, per placement. */
+struct view {
+    struct bb_choice choice;
+    struct bb_tuner_costs costs;
+};
+
+static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
+
+/* ---- which ones ---- */
+
+/* Rank 0's view, offered only what all are offered. */
+static int agree(struct bb_world *world, struct view *view)
+{
+    struct view *all = calloc((size_t)world->size, sizeof *all);
+    int rc;
+
+    if (!all)
+        return bb_err(BB_EFAIL, "no memory for the choices of %d ranks", world->size);
+    TRY(bb_world_allgather(world, view, all, sizeof *view));
+    *view = all[0];
+    for (int r = 1; r < world->size; r++) {
+        view->costs.known = view->costs.known && all[r].costs.known;
+        for (int i = 0; i < BB_COMBINATIONS; i++)
+            view->costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS] =
+                fminf(view->costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS],
+                      all[r].costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS]);
+    }
+out:
+    free(all);
+    return rc;
+}
+
+static bool same(struct bb_combination a, struct bb_combination b)
+{
+    return a.algorithm == b.algorithm && a.protocol == b.protocol;
+}
+
+static void open_contest(struct bb_ranking *c, const struct bb_figures *own, const struct view *view)
+{
+    *c = (struct bb_ranking){.own = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
+                                     .ran = view->choice,
+                                     .time_us = own->time_us,
+                                     .model_us = own->model_us}};
+    for (int i = 0; i < BB_COMBINATIONS && view->costs.known; i++) {
+        struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
+        bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
+
+        if (!same(what, c->own.what))
+            c->others[c->n_others++] =
+                (struct bb_candidate){.what = what, .fate = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
+    }
+}
+
+static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
+{
+    int rc = 0;
+
+    for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++) {
+        const struct bb_figures *f = &own->figures[place];
+        struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
+
+        a->contest[place] = (struct bb_ranking){0};
+        if (!own->measured[place])
+            continue;
+        rc = agree(a->world, &view);
+        if (rc == 0)
+            open_contest(&a->contest[place], f, &view);
+    }
+    return rc;
+}
+
+/* ---- one after the other ---- */
+
+/* The combination's place in a contest, to be tried there; NULL: not there. */
+static struct bb_candidate *entrant_of(struct bb_ranking *c, struct bb_combination what)
+{
+    for (int i = 0; i < c->n_others; i++)
+        if (same(c->others[i].what, what) && c->others[i].fate != BB_CANDIDATE_NOT_OFFERED)
+            return &c->others[i];
+    return NULL;
+}
+
+static int ran_everywhere(struct bb_world *world, const struct bb_choice *ran, struct bb_combination what, bool *all)
+{
+    bool own = ran->kind == BB_CHOICE_COLLECTIVE && same(bb_combination_of(ran->algorithm, ran->protocol), what),
+         *of_ranks = calloc((size_t)world->size, sizeof *of_ranks);
+    int rc;
+
+    if (!of_ranks)
+        return bb_err(BB_EFAIL, "no memory for the answers of %d ranks", world->size);
+    rc = bb_world_allgather(world, &own, of_ranks, sizeof own);
+    *all = true;
+    for (int r = 0; r < world->size; r++)
+        *all = *all && of_ranks[r];
+    free(of_ranks);
+    return rc;
+}
+
+/* What was measured as wished stays in the row; the rest leaves it. */
+static int settle(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
+{
+    const struct bb_figures *f = &row->figures[place];
+    bool ran = false;
+    int rc = ran_everywhere(a->world, &f->seen.choice, e->what, &ran);
+
+    e->ran = f->seen.choice;
+    e->time_us = f->time_us;
+    e->model_us = f->model_us;
+    e->fate = !ran ? BB_CANDIDATE_IGNORED : f->wrong > 0 ? BB_CANDIDATE_WRONG : BB_CANDIDATE_MEASURED;
+    row->measured[place] = ran;
+    return rc;
+}
+
+static int one_combination(struct bb_algorithms *a, const struct bb_row *own, struct bb_combination what,
+                           const struct bb_row_calls *calls)
+{
+    struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
+    struct bb_candidate *e[BB_PLACEMENTS];
+    int rc = 0;
+
+    for (int place = 0; place < BB_PLACEMENTS; place++) {
+        e[place] = own->measured[place] ? entrant_of(&a->contest[place], what) : NULL;
+        row.wanted[place] = e[place] != NULL;
+    }
+    if (!row.wanted[BB_OUT_OF_PLACE] && !row.wanted[BB_IN_PLACE])
+        return 0;
+    bb_tuner_force(&what);
+    rc = calls->measure(calls->arg, &row);
+    bb_tuner_force(NULL);
+    for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
+        if (e[place])
+            rc = settle(a, &row, place, e[place]);
+    if (rc == 0 && (row.measured[BB_OUT_OF_PLACE] || row.measured[BB_IN_PLACE]))
+        rc = calls->report(calls->arg, &row);
+    return rc;
+}
+
+/* A verdict against NCCL's choice must hold against a second look at it: the others came later, on a warmer GPU. */
+static int look_again(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_calls *calls)
+{
+    struct bb_row row = {.c = own->c, .group = own->group, .first = own->first, .own = own};
+    int rc = 0;
+
+    for (int place = 0; place < BB_PLACEMENTS; place++)
+        row.wanted[place] =
+            own->measured[place] && bb_ranking_judge(&a->contest[place]).standing == BB_VERDICT_NOT_BEST;
+    if (row.wanted[BB_OUT_OF_PLACE] || row.wanted[BB_IN_PLACE])
+        rc = calls->measure(calls->arg, &row);
+    for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
+        if (row.wanted[place])
+            a->contest[place].again_us = row.figures[place].time_us;
+    return rc;
+}
+
+/* ---- what came of it ---- */
+
+static const char *words(struct bb_combination what, char text[40])
+{
+    if (what.algorithm < 0 || what.protocol < 0)
+        return "unknown";
+    snprintf(text, 40, "%s %s", bb_algorithms[what.algorithm], bb_protocols[what.protocol]);
+    return text;
+}
+
+/* Appends a line to *text; without memory the line is missing. */
+static void add_line(char **text, const char *line)
+{
+    size_t old = *text ? strlen(*text) : 0, more = strlen(line);
+    char *longer = realloc(*text, old + more + 1);
+
+    if (!longer)
+        return;
+    memcpy(longer + old, line, more + 1);
+    *text = longer;
+}
+
+/* The best of a size, and what NCCL's choice loses by not being it. */
+static void tell_best(struct bb_algorithms *a, const struct bb_row *own, int place, const struct bb_outcome *o)
+{
+    const struct bb_ranking *c = &a->contest[place];
+    const struct bb_stats *chosen_us = bb_ranking_own(c), *best_us = o->best == &c->own ? chosen_us : &o->best->time_us;
+    char line[256], chosen[40], best[40];
+
+    snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
+             bb_case_bytes(&own->c), bb_dtypes[own->c.dtype].name,
+             own->c.redop == BB_COPY ? "none" : bb_redops[own->c.redop].name, own->c.root,
+             place == BB_IN_PLACE ? "in" : "out", words(c->own.what, chosen), chosen_us->p50,
+             words(o->best->what, best), best_us->p50, o->lost_factor, o->standing == BB_VERDICT_NOT_BEST ? "*" : "");
+    add_line(&a->best_text, line);
+}
+
+static json_t *word_or_null(const char *const *list, int i)
+{
+    return i >= 0 ? json_string(list[i]) : json_null();
+}
+
+static json_t *entrant_json(const struct bb_candidate *e, const struct bb_stats *time_us)
+{
+    return json_pack("{s:o, s:o, s:i, s:o, s:o}", "algorithm", word_or_null(bb_algorithms, e->what.algorithm),
+                     "protocol", word_or_null(bb_protocols, e->what.protocol), "channels", e->ran.channels, "time_us",
+                     bb_json_real(time_us->p50), "model_us", bb_json_real(e->model_us));
+}
+
+static json_t *absent_json(const struct bb_ranking *c)
+{
+    json_t *list = json_array();
+    char ran[64];
+
+    for (int i = 0; i < c->n_others; i++) {
+        const struct bb_candidate *e = &c->others[i];
+        bool told = e->fate == BB_CANDIDATE_IGNORED && e->ran.kind == BB_CHOICE_COLLECTIVE;
+
+        snprintf(ran, sizeof ran, "%s %s", e->ran.algorithm, e->ran.protocol);
+        if (e->fate != BB_CANDIDATE_MEASURED)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o}", "algorithm", bb_algorithms[e->what.algorithm],
+                                                  "protocol", bb_protocols[e->what.protocol], "reason",
+                                                  bb_candidate_status_names[e->fate], "ran",
+                                                  told ? json_string(ran) : json_null()));
+    }
+    return list;
+}
+
+static json_t *contest_json(const struct bb_algorithms *a, const struct bb_row *own, int place,
+                            const struct bb_outcome *o)
+{
+    const struct bb_ranking *c = &a->contest[place];
+    const struct bb_stats *best = o->best == &c->own ? bb_ranking_own(c) : &o->best->time_us;
+    bool reduces = own->c.redop != BB_COPY, known = o->standing != BB_VERDICT_UNKNOWN;
+
+    return json_pack("{s:s, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o}", "collective",
+                     bb_colls[own->c.kind].name, "bytes", (json_int_t)bb_case_bytes(&own->c), "dtype",
+                     bb_dtypes[own->c.dtype].name, "op",
+                     reduces ? json_string(bb_redops[own->c.redop].name) : json_null(), "root",
+                     own->c.root >= 0 ? json_integer(own->c.root) : json_null(), "placement", placement_names[place],
+                     "mode", bb_bench_context_mode(a->rig), "cycle", a->cycle, "nccl_choice",
+                     bb_candidate_verdict_names[o->standing], "chosen", entrant_json(&c->own, &c->own.time_us),
+                     "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
+                     known ? entrant_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),
+                     "not_measured", absent_json(c));
+}
+
+static void count_fates(struct bb_algorithms *a, const struct bb_ranking *c)
+{
+    for (int i = 0; i < c->n_others; i++) {
+        const struct bb_candidate *e = &c->others[i];
+        a->fates[e->what.algorithm * BB_PROTOCOLS + e->what.protocol][e->fate]++;
+    }
+}
+
+/* The end of a row's contest in one placement. */
+static void close_contest(struct bb_algorithms *a, const struct bb_row *own, int place)
+{
+    const struct bb_ranking *c = &a->contest[place];
+    struct bb_outcome outcome = bb_ranking_judge(c);
+
+    if (a->shared_gpu)
+        outcome = (struct bb_outcome){.standing = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};
+    a->without += c->n_others == 0;
+    a->held += outcome.standing != BB_VERDICT_UNKNOWN;
+    a->lost += outcome.standing == BB_VERDICT_NOT_BEST;
+    count_fates(a, c);
+    if (a->world->rank != 0)
+        return;
+    if (outcome.standing != BB_VERDICT_UNKNOWN)
+        tell_best(a, own, place, &outcome);
+    if (!a->all)
+        a->all = json_array();
+    json_array_append_new(a->all, contest_json(a, own, place, &outcome));
+}
+
+int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *own, const struct bb_row_calls *calls)
+{
+    int rc;
+
+    TRY(open_contests(a, own));
+    for (int i = 0; i < BB_COMBINATIONS; i++)
+        TRY(one_combination(a, own, (struct bb_combination){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
+    TRY(look_again(a, own, calls));
+    for (int place = 0; place < BB_PLACEMENTS; place++)
+        if (own->measured[place])
+            close_contest(a, own, place);
+out:
+    return rc;
+}
+
+/* ---- the end of a table ---- */
+
+static const char *const fate_texts[BB_CANDIDATE_COUNT] = {
+    [BB_CANDIDATE_NOT_OFFERED] = "# not measured, NCCL does not offer it: ",
+    [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran something else: ",
+    [BB_CANDIDATE_WRONG] = "# out of the contest, its data were wrong: "};
+
+static unsigned figures_of(const struct bb_algorithms *a, int i)
+{
+    unsigned all = 0;
+
+    for (int f = 0; f < BB_CANDIDATE_COUNT; f++)
+        all += a->fates[i][f];
+    return all;
+}
+
+/* All protocols of an algorithm met this fate in all figures. */
+static bool all_alike(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status fate)
+{
+    for (int p = 0; p < BB_PROTOCOLS; p++) {
+        int i = algorithm * BB_PROTOCOLS + p;
+        if (a->fates[i][fate] == 0 || a->fates[i][fate] < figures_of(a, i))
+            return false;
+    }
+    return true;
+}
+
+/* "# not measured, NCCL does not offer it: NVLS, PAT LL (in 2 of 4 figures)": one line per reason. */
+static void print_absent(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status fate)
+{
+    const char *before = fate_texts[fate];
+    char text[40];
+
+    for (int i = 0; i < BB_COMBINATIONS; i++) {
+        const struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
+        bool alike = all_alike(a, what.algorithm, fate);
+
+        if (a->fates[i][fate] == 0 || (alike && what.protocol > 0))
+            continue;
+        fprintf(out, "%s%s", before, alike ? bb_algorithms[what.algorithm] : words(what, text));
+        if (a->fates[i][fate] < figures_of(a, i))
+            fprintf(out, " (in %u of %u figures)", a->fates[i][fate], figures_of(a, i));
+        before = ", ";
+    }
+    if (*before == ',')
+        fputc('\n', out);
+}
+
+static void print_table(const struct bb_algorithms *a, FILE *out)
+{
+    if (a->without > 0)
+        fprintf(out,
+                "# NCCL chooses no algorithm for %d of the figures above (sends and receives, one rank, no bytes, or\n"
+                "# kernels of their own): they stand alone\n",
+                a->without);
+    if (a->held > 0)
+        fprintf(out,
+                "# NCCL's choice was surely not the best (*) in %d of %d figures, by 95 %% intervals\n"
+                "# %11s  %8s  %6s  %4s  %5s  %-21s  %9s  %-21s  %9s  %6s\n",
+                a->lost, a->held, "size (B)", "type", "redop", "root", "place", "NCCL's choice", "(us)", "best", "(us)",
+                "lost");
+    if (a->best_text)
+        fputs(a->best_text, out);
+    if (a->held == 0 && a->without == 0)
+        fprintf(out, "# no verdict on NCCL's choice: %s\n",
+                a->shared_gpu ? "ranks share a GPU" : "too few samples for intervals (--repeats 6 or more)");
+    for (int fate = BB_CANDIDATE_MEASURED + 1; fate < BB_CANDIDATE_COUNT; fate++)
+        print_absent(a, out, (enum bb_candidate_status)fate);
+}
+
+/* Results get a copy: a thread of theirs writes it while this one grows. */
+int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results)
+{
+    if (out)
+        print_table(a, out);
+    free(a->best_text);
+    a->best_text = NULL;
+    a->held = a->lost = a->without = 0;
+    memset(a->fates, 0, sizeof a->fates);
+    return results && a->all ? bb_results_set(results, "algorithms", json_deep_copy(a->all)) : 0;
+}
+
+void bb_algorithms_release(struct bb_algorithms *a)
+{
+    json_decref(a->all);
+    free(a->best_text);
+    *a = (struct bb_algorithms){0};
+}

@@ -1,0 +1,512 @@
+/* bench_options.c - letters and long names are those of nccl-tests where nccl-tests has the option. */
+#include "collectives/sweep/bench_options.h"
+
+#include "bootstrap/base/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *dtype_or_all(size_t i)
+{
+    return i == BB_DTYPE_COUNT ? "all" : bb_dtype_name_at(i);
+}
+
+static const char *redop_or_all(size_t i)
+{
+    return i == BB_REDOP_COUNT ? "all" : bb_redop_name_at(i);
+}
+
+static const char *const placements[] = {"both", "out_of_place", "in_place", NULL};
+
+enum { LARGEST_LOG2 = 50 }; /* sizes up to 1 PiB: sums of buffers cannot overflow */
+
+#define FIELD(name) .offset = offsetof(struct bb_bench_options, name)
+const struct bb_opt bb_bench_option_rows[] = {
+    {.letter = 'b',
+     .name = "minbytes",
+     .kind = BB_OPT_SIZE,
+     FIELD(min_bytes),
+     .def = "8",
+     .arg = "BYTES",
+     .help = "first size (K M G are 1024-based)",
+     .max = (double)(1ull << LARGEST_LOG2)},
+    {.letter = 'e',
+     .name = "maxbytes",
+     .kind = BB_OPT_SIZE,
+     FIELD(max_bytes),
+     .def = "32M",
+     .arg = "BYTES",
+     .help = "last size",
+     .max = (double)(1ull << LARGEST_LOG2)},
+    {.letter = 'f',
+     .name = "stepfactor",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(factor),
+     .arg = "FACTOR",
+     .help = "factor between sizes, when above 1; 2 when neither -f nor -i is given",
+     .max = 1e6},
+    {.letter = 'i',
+     .name = "stepbytes",
+     .kind = BB_OPT_SIZE,
+     FIELD(step_bytes),
+     .arg = "BYTES",
+     .help = "distance between sizes, when -f is not above 1",
+     .max = (double)(1ull << LARGEST_LOG2)},
+    {.letter = 'n',
+     .name = "iters",
+     .kind = BB_OPT_INT,
+     FIELD(iterations),
+     .def = "20",
+     .arg = "N",
+     .help = "timed operations per sample, back to back",
+     .min = 1,
+     .max = 1e6},
+    {.name = "repeats",
+     .kind = BB_OPT_INT,
+     FIELD(repeats),
+     .def = "6",
+     .arg = "N",
+     .help = "samples per row: the row's time is their median",
+     .min = 1,
+     .max = 1e5},
+    {.letter = 'w',
+     .name = "warmup_iters",
+     .kind = BB_OPT_INT,
+     FIELD(warmup),
+     .def = "5",
+     .arg = "N",
+     .help = "operations before the first sample of a row",
+     .max = 1e6},
+    {.letter = 'c',
+     .name = "check",
+     .kind = BB_OPT_INT,
+     FIELD(checks),
+     .def = "1",
+     .arg = "N",
+     .help = "verified passes per row, the last timed operation first; 0: none",
+     .max = 1e4},
+    {.letter = 'd',
+     .name = "datatype",
+     .kind = BB_OPT_WORD,
+     FIELD(dtype),
+     .def = "float",
+     .arg = "TYPE",
+     .help = "element type",
+     .word_at = dtype_or_all},
+    {.letter = 'o',
+     .name = "op",
+     .kind = BB_OPT_WORD,
+     FIELD(redop),
+     .def = "sum",
+     .arg = "OP",
+     .help = "reduction operation",
+     .word_at = redop_or_all},
+    {.letter = 'r',
+     .name = "root",
+     .kind = BB_OPT_STRING,
+     FIELD(roots),
+     .def = "0",
+     .arg = "RANK",
+     .help = "root rank of operations that have one; all or -1: every rank in turn"},
+    {.name = "sizes",
+     .kind = BB_OPT_STRING,
+     FIELD(sizes),
+     .arg = "LIST",
+     .help = "exactly these sizes, as 8,1K,3M, in place of -b -e -f -i"},
+    {.name = "placement",
+     .kind = BB_OPT_WORD,
+     FIELD(placement),
+     .def = "both",
+     .arg = "WHERE",
+     .help = "which columns are measured",
+     .words = placements},
+    {.letter = 'm',
+     .name = "agg_iters",
+     .kind = BB_OPT_INT,
+     FIELD(aggregate),
+     .def = "1",
+     .arg = "N",
+     .help = "operations per iteration, in one group; times are per operation",
+     .min = 1,
+     .max = 1024},
+    {.letter = 'z',
+     .name = "blocking",
+     .kind = BB_OPT_INT,
+     FIELD(blocking),
+     .def = "0",
+     .arg = "MODE",
+     .help = "after each iteration 1: wait and barrier, 2: wait, 3: wait, and a barrier that is not timed",
+     .max = BB_BLOCK_COUNT - 1},
+    {.letter = 'y',
+     .name = "stream_null",
+     .kind = BB_OPT_INT,
+     FIELD(null_stream),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: on the null stream",
+     .max = 1},
+    {.letter = 'G',
+     .name = "cudagraph",
+     .kind = BB_OPT_INT,
+     FIELD(graph_launches),
+     .def = "0",
+     .arg = "N",
+     .help = "capture the iterations in a CUDA graph, launch it N times per sample (warmed); 0: none",
+     .max = 1e4},
+    {.letter = 'C',
+     .name = "report_cputime",
+     .kind = BB_OPT_INT,
+     FIELD(host_time),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: time is what the host needs to enqueue",
+     .max = 1},
+    {.letter = 'a',
+     .name = "average",
+     .kind = BB_OPT_INT,
+     FIELD(across),
+     .def = "3",
+     .arg = "HOW",
+     .help = "over ranks 0: rank 0, 1: mean, 2: fastest, 3: slowest",
+     .max = BB_ACROSS_COUNT - 1},
+    {.letter = 'R',
+     .name = "local_register",
+     .kind = BB_OPT_INT,
+     FIELD(registration),
+     .def = "0",
+     .arg = "HOW",
+     .help = "register buffers 1: with the communicator, 2: as symmetric windows",
+     .max = 2},
+    {.letter = 'x',
+     .name = "cta_policy",
+     .kind = BB_OPT_INT,
+     FIELD(cta_policy),
+     .def = "-1",
+     .arg = "POLICY",
+     .help = "of the communicator: 0 default, 1 efficiency, 2 none (copy engines); -1: NCCL's own",
+     .min = -1,
+     .max = 2},
+    {.name = "min-ctas",
+     .kind = BB_OPT_INT,
+     FIELD(min_ctas),
+     .arg = "N",
+     .help = "least CTAs of an operation, 0: NCCL's choice",
+     .max = 1024},
+    {.name = "max-ctas",
+     .kind = BB_OPT_INT,
+     FIELD(max_ctas),
+     .arg = "N",
+     .help = "most CTAs of an operation, 0: NCCL's choice",
+     .max = 1024},
+    {.letter = 'u',
+     .name = "unalign",
+     .kind = BB_OPT_INT,
+     FIELD(unalign),
+     .def = "0",
+     .arg = "N",
+     .help = "move both buffers by N elements",
+     .max = 1 << 20},
+    {.name = "matrix",
+     .kind = BB_OPT_STRING,
+     FIELD(matrix),
+     .arg = "FILE",
+     .help = "alltoallv: bytes from row to column; needs -b equal to -e"},
+    {.name = "matrix-scale",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(matrix_scale),
+     .def = "1",
+     .arg = "FACTOR",
+     .help = "alltoallv: of the numbers in the file",
+     .max = 1e12},
+    {.name = "spread",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(spread),
+     .def = "1",
+     .arg = "PART",
+     .help = "alltoallv without a file: from 0, even, to 1, by distance",
+     .max = 1},
+    {.name = "split",
+     .kind = BB_OPT_STRING,
+     FIELD(split),
+     .arg = "MASK",
+     .help = "groups that run side by side: AND:0x3, OR:1, MOD:2 or DIV:4 of the rank is its group"},
+    {.letter = 'I',
+     .name = "per_iter_timing",
+     .kind = BB_OPT_INT,
+     FIELD(per_iteration),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: least, greatest, 99th percentile and variation of the iterations of the last sample",
+     .max = 1},
+    {.letter = 'K',
+     .name = "per_iter_skip",
+     .kind = BB_OPT_INT,
+     FIELD(skipped),
+     .def = "0",
+     .arg = "N",
+     .help = "leading iterations that -I leaves out",
+     .max = 1e6},
+    {.letter = 'N',
+     .name = "run_cycles",
+     .kind = BB_OPT_INT,
+     FIELD(cycles),
+     .def = "1",
+     .arg = "N",
+     .help = "repeat the whole sweep, 0: for ever",
+     .max = 1e9},
+    {.letter = 'S',
+     .name = "report_timestamps",
+     .kind = BB_OPT_INT,
+     FIELD(timestamps),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: each row with its time of day",
+     .max = 1},
+    {.letter = 'M',
+     .name = "memory",
+     .kind = BB_OPT_INT,
+     FIELD(memory),
+     .def = "0",
+     .arg = "0|1",
+     .help = "1: report the GPU memory that is used",
+     .max = 1},
+    {.name = "min-busbw",
+     .kind = BB_OPT_DOUBLE,
+     FIELD(min_busbw),
+     .arg = "GB/S",
+     .help = "exit 5 when the mean bus bandwidth of a collective is below",
+     .max = 1e9},
+    {0},
+};
+
+static const struct bb_opt_table tables[] = {
+    {.title = "Measurement", .opts = bb_bench_option_rows},
+    {.title = "Figures", .opts = bb_sampling_option_rows, .base = offsetof(struct bb_bench_options, figures)},
+    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bb_bench_options, common)},
+    {0},
+};
+
+const struct bb_opts bb_bench_set = {
+    .usage = "busbar bench COLLECTIVE... [OPTION...]",
+    .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
+           "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
+           "Other things to measure, each with options of its own (--help): `busbar bench p2p` pairs of ranks,\n"
+           "`comm` the cost of communicators, `overlap` collectives beside products, `compute` what GPUs compute.",
+    .after =
+        "time, mode stream: N operations back to back on one stream between CUDA events, divided by N; sync: one at a\n"
+        "time after a barrier, a sample each; graph: as stream, from a CUDA graph. Per sample the slowest\n"
+        "rank, per row the median of the samples. algbw = size / time. busbw = algbw times a factor per collective\n"
+        "(`busbar list collectives`): what one direction of one GPU's link carries in a flat, bus-bound algorithm.\n"
+        "1 GB/s = 1e9 bytes/s. Sizes of sliced collectives are rounded down to slices of 16 bytes.\n"
+        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank, 5 below --min-busbw.",
+    .tables = tables,
+};
+
+static int add_collective(struct bb_sweep *s, const char *word)
+{
+    const char *words[BB_COLL_KIND_COUNT + 1];
+    int kind = bb_coll_find(word);
+
+    if (kind >= 0) {
+        for (int i = 0; i < s->n_colls; i++)
+            if (s->colls[i] == kind)
+                return bb_err(BB_EUSAGE, "collective %s is named twice", word);
+        s->colls[s->n_colls++] = kind;
+        return 0;
+    }
+    if (strcmp(word, "all") == 0)
+        return bb_err(BB_EUSAGE, "all collectives are named by 'all' alone, without others beside it");
+    for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
+        words[i] = bb_colls[i].name;
+    words[BB_COLL_KIND_COUNT] = "all";
+    return bb_refuse_word("collective", word, words, BB_COLL_KIND_COUNT + 1);
+}
+
+static int add_collectives(struct bb_sweep *s, const struct bb_words *words)
+{
+    int rc = 0;
+
+    if (words->n == 0)
+        return bb_err(BB_EUSAGE, "no collective given: name one of `busbar list collectives`, or all");
+    if (words->n == 1 && strcmp(words->word[0], "all") == 0) {
+        for (int i = 0; i < BB_COLL_KIND_COUNT; i++)
+            s->colls[s->n_colls++] = i;
+        return 0;
+    }
+    for (int i = 0; i < words->n && rc == 0; i++)
+        rc = add_collective(s, words->word[i]);
+    return rc;
+}
+
+/* Either the one that was named, or all `count` of them in table order. */
+static int selection(int *list, int named, int count)
+{
+    if (named >= 0) {
+        list[0] = named;
+        return 1;
+    }
+    for (int i = 0; i < count; i++)
+        list[i] = i;
+    return count;
+}
+
+static int check_sizes(const struct bb_bench_options *o)
+{
+    char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT];
+
+    if (o->min_bytes > o->max_bytes)
+        return bb_err(BB_EUSAGE, "first size %zu (-b, %s) is above the last size %zu (-e, %s)", o->min_bytes,
+                      bb_format_bytes(o->min_bytes, low), o->max_bytes, bb_format_bytes(o->max_bytes, high));
+    if (o->factor != 0 && o->factor <= 1 && o->step_bytes == 0 && o->min_bytes != o->max_bytes)
+        return bb_err(BB_EUSAGE, "step factor %g (-f) does not grow the size: give one above 1, or a step with -i",
+                      o->factor);
+    return 0;
+}
+
+static int parse_root(struct bb_bench_options *o)
+{
+    if (strcmp(o->roots, "all") == 0)
+        o->root = -1;
+    else if (bb_parse_int(o->roots, -1, 1 << 30, &o->root))
+        return bb_err(BB_EUSAGE, "--root: '%s' is not valid, expected a rank from 0 on, or all", o->roots);
+    return 0;
+}
+
+static bool mode_is(const struct bb_bench_options *o, const char *name)
+{
+    const char *mode = o->figures.mode;
+
+    return mode && (strcmp(mode, name) == 0 || strcmp(mode, "all") == 0);
+}
+
+static int check_modes(const struct bb_bench_options *o)
+{
+    const char *mode = o->figures.mode;
+
+    if (mode && o->blocking != 0)
+        return bb_err(BB_EUSAGE, "--mode %s and -z %d are two ways to time: give one of the two", mode, o->blocking);
+    if (mode && o->graph_launches > 0 && !mode_is(o, "graph"))
+        return bb_err(BB_EUSAGE, "--mode %s has no graph (-G %d): give one of the two, or --mode graph", mode,
+                      o->graph_launches);
+    if (mode && o->per_iteration && strcmp(mode, "stream") != 0)
+        return bb_err(BB_EUSAGE, "-I 1 is for --mode stream: sync tells every operation, a graph none");
+    if (o->null_stream && (o->graph_launches > 0 || mode_is(o, "graph")))
+        return bb_err(BB_EUSAGE, "the null stream (-y 1) cannot be captured in a graph (%s): give one of the two",
+                      mode ? "--mode" : "-G");
+    return 0;
+}
+
+static int check_algorithms(const struct bb_bench_options *o)
+{
+    if (!o->figures.sweep_algorithms)
+        return 0;
+    if (o->split)
+        return bb_err(BB_EUSAGE,
+                      "--sweep-algorithms: groups side by side (--split %s) would choose apart: give one of the "
+                      "two",
+                      o->split);
+    if (o->warmup == 0)
+        return bb_err(BB_EUSAGE, "--sweep-algorithms: what NCCL ran is seen in the warm-up, give -w 1 or more");
+    if (o->cta_policy > 0)
+        return bb_err(BB_EUSAGE, "--sweep-algorithms: CTA policy %d (-x) chooses by itself: give one of the two",
+                      o->cta_policy);
+    return 0;
+}
+
+static int check_together(const struct bb_bench_options *o)
+{
+    if (o->graph_launches > 0 && o->blocking != 0)
+        return bb_err(BB_EUSAGE, "a graph (-G %d) cannot be waited for inside (-z %d): give one of the two",
+                      o->graph_launches, o->blocking);
+    if (o->graph_launches > 0 && o->per_iteration)
+        return bb_err(BB_EUSAGE,
+                      "iterations inside of a graph (-G %d) have no times of their own (-I 1): give one of "
+                      "the two",
+                      o->graph_launches);
+    if (o->skipped >= o->iterations)
+        return bb_err(BB_EUSAGE, "-K %d leaves out all of %d iterations (-n)", o->skipped, o->iterations);
+    if (o->max_ctas > 0 && o->min_ctas > o->max_ctas)
+        return bb_err(BB_EUSAGE, "--min-ctas %d is above --max-ctas %d", o->min_ctas, o->max_ctas);
+    if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
+        return bb_err(BB_EUSAGE, "--matrix fixes the sizes: give one size, -b equal to -e");
+    return 0;
+}
+
+static bool names_uneven(const struct bb_sweep *sweep)
+{
+    for (int i = 0; i < sweep->n_colls; i++)
+        if (bb_colls[sweep->colls[i]].flags & BB_COLL_UNEVEN)
+            return true;
+    return false;
+}
+
+static int read_amounts(const struct bb_bench_options *o, struct bb_sweep *sweep)
+{
+    int rc = 0;
+
+    if (!names_uneven(sweep))
+        return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not named") : 0;
+    sweep->amounts = calloc(1, sizeof *sweep->amounts);
+    if (!sweep->amounts)
+        return bb_err(BB_EFAIL, "no memory for the traffic of alltoallv");
+    sweep->amounts->spread = o->spread;
+    if (o->matrix)
+        rc = bb_alltoallv_counts_read(sweep->amounts, o->matrix, o->matrix_scale);
+    if (rc != 0)
+        bb_bench_release_sweep(sweep);
+    return rc;
+}
+
+void bb_bench_release_sweep(struct bb_sweep *sweep)
+{
+    if (sweep->amounts)
+        bb_alltoallv_counts_release(sweep->amounts);
+    free(sweep->amounts);
+    sweep->amounts = NULL;
+}
+
+int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+{
+    int rc;
+
+    *sweep = (struct bb_sweep){0};
+    TRY(add_collectives(sweep, words));
+    TRY(check_sizes(o));
+    TRY(parse_root(o));
+    TRY(check_modes(o));
+    TRY(check_together(o));
+    TRY(check_algorithms(o));
+    TRY(bb_sampling_settle(&o->figures));
+    sweep->shuffled = o->figures.shuffle != NULL;
+    sweep->seed = o->figures.seed;
+    if (o->sizes)
+        TRY(bb_sweep_sizes(sweep, o->sizes));
+    if (o->split)
+        TRY(bb_split_parse(&sweep->split, o->split));
+    sweep->is_split = o->split != NULL;
+    sweep->n_dtypes = selection(sweep->dtypes, bb_dtype_find(o->dtype), BB_DTYPE_COUNT);
+    sweep->n_redops = selection(sweep->redops, bb_redop_find(o->redop), BB_REDOP_COUNT);
+    sweep->root = o->root;
+    sweep->min_bytes = o->min_bytes;
+    sweep->max_bytes = o->max_bytes;
+    sweep->step_bytes = o->step_bytes;
+    sweep->factor = o->factor > 1 ? o->factor : o->step_bytes == 0 ? 2 : 0;
+    sweep->out_of_place = strcmp(o->placement, "in_place") != 0;
+    sweep->in_place = strcmp(o->placement, "out_of_place") != 0;
+    sweep->unalign = (size_t)o->unalign;
+    TRY(read_amounts(o, sweep));
+out:
+    return rc;
+}
+
+int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out)
+{
+    struct bb_words words;
+    int rc;
+
+    *sweep = (struct bb_sweep){0};
+    TRY(bb_opts_parse(&bb_bench_set, o, argc, argv, &words, out));
+    TRY(bb_bench_settle(o, sweep, &words));
+out:
+    return rc;
+}

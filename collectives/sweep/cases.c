@@ -1,0 +1,150 @@
+/* cases.c - from what was asked for to the list of cases. */
+#include "collectives/sweep/cases.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
+#include "collectives/measure/stopping.h"
+
+#include <stdlib.h>
+
+size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
+{
+    double scaled = (double)bytes * s->factor;
+    size_t next;
+
+    if (s->factor > 1)
+        next = scaled > (double)s->max_bytes ? s->max_bytes + 1 : (size_t)scaled;
+    else
+        next = s->step_bytes > s->max_bytes - bytes ? s->max_bytes + 1 : bytes + s->step_bytes;
+    if (next <= bytes)
+        next = bytes + 1;
+    return next > s->max_bytes ? 0 : next;
+}
+
+static int take_size(void *arg, const char *word)
+{
+    struct bb_sweep *s = arg;
+
+    if (s->n_sizes == BB_SWEEP_SIZES)
+        return bb_err(BB_EUSAGE, "--sizes: more than %d sizes", BB_SWEEP_SIZES);
+    if (bb_parse_bytes(word, &s->sizes[s->n_sizes]) || s->sizes[s->n_sizes] > BB_SIZE_LARGEST)
+        return bb_err(BB_EUSAGE,
+                      "--sizes: '%s' is not valid, expected bytes as 8, 4K, 1.5M, 2G or 1T up to 1024T, "
+                      "separated by commas",
+                      word);
+    s->n_sizes++;
+    return 0;
+}
+
+int bb_sweep_sizes(struct bb_sweep *s, const char *text)
+{
+    s->n_sizes = 0;
+    return bb_list_each(text, take_size, s);
+}
+
+size_t bb_sweep_largest(const struct bb_sweep *s)
+{
+    size_t largest = s->n_sizes ? 0 : s->max_bytes;
+
+    for (int i = 0; i < s->n_sizes; i++)
+        largest = s->sizes[i] > largest ? s->sizes[i] : largest;
+    return largest;
+}
+
+static int one_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
+{
+    bool from_file = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+
+    c->count = from_file ? 0 : bb_coll_count(c->kind, bytes, c->ranks, bb_dtypes[c->dtype].bytes);
+    return fn(arg, c);
+}
+
+/* The sizes in order: *list of *n, owned by the caller. */
+static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
+{
+    *n = (size_t)s->n_sizes;
+    for (size_t bytes = s->min_bytes; s->n_sizes == 0 && (*n == 0 || bytes != 0); (*n)++)
+        bytes = bb_sweep_next_size(s, bytes);
+    *list = malloc(*n * sizeof **list);
+    if (!*list)
+        return bb_err(BB_EFAIL, "no memory for %zu sizes", *n);
+    for (size_t i = 0; i < *n; i++)
+        (*list)[i] = s->n_sizes > 0 ? s->sizes[i] : i == 0 ? s->min_bytes : bb_sweep_next_size(s, (*list)[i - 1]);
+    return 0;
+}
+
+static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
+{
+    size_t *sizes, n;
+    int rc = list_sizes(s, &sizes, &n);
+
+    if (rc != 0)
+        return rc;
+    if (s->shuffled)
+        bb_shuffle(sizes, n, s->seed);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = one_size(c, sizes[i], fn, arg);
+    free(sizes);
+    return rc;
+}
+
+static int each_root(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
+{
+    int rc = 0;
+
+    if (!(bb_colls[c->kind].flags & BB_COLL_ROOTED) || s->root >= 0)
+        return each_size(s, c, fn, arg);
+    for (c->root = 0; c->root < c->ranks && rc == 0; c->root++)
+        rc = each_size(s, c, fn, arg);
+    return rc;
+}
+
+int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn, void *arg)
+{
+    bool reduces = bb_colls[coll].flags & BB_COLL_REDUCES, rooted = bb_colls[coll].flags & BB_COLL_ROOTED;
+    int n_redops = reduces ? s->n_redops : 1, rc = 0;
+
+    for (int d = 0; d < s->n_dtypes && rc == 0; d++)
+        for (int o = 0; o < n_redops && rc == 0; o++) {
+            struct bb_case c = {.kind = (enum bb_coll_kind)coll,
+                                .dtype = s->dtypes[d],
+                                .redop = reduces ? s->redops[o] : BB_COPY,
+                                .root = rooted ? s->root : -1,
+                                .ranks = ranks,
+                                .unalign = s->unalign,
+                                .amounts = s->amounts};
+            rc = each_root(s, &c, fn, arg);
+        }
+    return rc;
+}
+
+/* Out of place: never smaller than in place. Uneven traffic from a file differs from rank to rank. */
+static size_t widest_slot(const struct bb_case *c)
+{
+    bool differs = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+    size_t widest = 0;
+
+    for (int r = 0; r < (differs ? c->ranks : 1); r++) {
+        size_t bytes = bb_buffer_layout_of(c, r).slot_bytes;
+        widest = bytes > widest ? bytes : widest;
+    }
+    return widest;
+}
+
+size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
+{
+    size_t widest = 0, largest = bb_sweep_largest(s);
+
+    for (int i = 0; i < s->n_colls; i++)
+        for (int d = 0; d < s->n_dtypes; d++) {
+            struct bb_case c = {.kind = (enum bb_coll_kind)s->colls[i],
+                                .dtype = s->dtypes[d],
+                                .ranks = ranks,
+                                .unalign = s->unalign,
+                                .amounts = s->amounts};
+            c.count = bb_coll_count(c.kind, largest, ranks, bb_dtypes[c.dtype].bytes);
+            size_t bytes = widest_slot(&c);
+            widest = bytes > widest ? bytes : widest;
+        }
+    return widest;
+}

@@ -1,0 +1,54 @@
+/*
+ * cases.h - the cases of a run, in order: collectives, types, operations, sizes. Pure.
+ */
+#ifndef BB_COLLECTIVES_SWEEP_CASES_H
+#define BB_COLLECTIVES_SWEEP_CASES_H
+
+#include "bootstrap/base/err.h"
+#include "collectives/measure/case.h"
+#include "collectives/sweep/split.h"
+
+enum { BB_SWEEP_SIZES = 256 };
+
+struct bb_sweep {
+    int colls[BB_COLL_KIND_COUNT], n_colls; /* enum bb_coll_kind */
+    int dtypes[BB_DTYPE_COUNT], n_dtypes;   /* enum bb_dtype_id  */
+    int redops[BB_REDOP_COUNT], n_redops;   /* enum bb_redop_id  */
+    int root;                               /* -1: every rank in turn                          */
+    size_t min_bytes, max_bytes;
+    size_t step_bytes; /* used when factor is 0                          */
+    double factor;     /* > 1: the next size is this many times the last */
+    bool out_of_place, in_place;
+    bool overlapping;             /* in place also what would overwrite its input: timed, never verified        */
+    size_t sizes[BB_SWEEP_SIZES]; /* an explicit list in place of the range, in the order given                 */
+    bool is_split;                /* into groups, by `split`                                                    */
+    struct bb_split split;
+    bool shuffled; /* sizes in an order that depends on `seed` alone                             */
+    uint64_t seed;
+    int n_sizes;    /* 0: the range                                                               */
+    size_t unalign; /* elements by which buffers are moved                                        */
+    struct bb_alltoallv_counts
+        *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep                             */
+};
+
+/* bb_sweep_sizes - the list of "8,1K,3M". Returns 0 or -BB_EUSAGE after one line. */
+int bb_sweep_sizes(struct bb_sweep *s, const char *text) BB_MUST_CHECK;
+
+/* bb_sweep_largest - the largest size of the run. */
+size_t bb_sweep_largest(const struct bb_sweep *s);
+
+/* bb_sweep_next_size - the size after `bytes`, larger than it; 0 after the last. */
+size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes);
+
+/*
+ * bb_sweep_each - call fn for every row, sizes innermost: an out-of-place case whose in-place twin is the same row.
+ * Operations without reduction run once per type, not once per operation. Stops at the first result that is not 0 and
+ * returns it.
+ */
+typedef int bb_sweep_fn(void *arg, const struct bb_case *c);
+int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn, void *arg);
+
+/* bb_sweep_slot_bytes - a slot that is large enough for every case of the run. */
+size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks);
+
+#endif

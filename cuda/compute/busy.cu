@@ -1,0 +1,69 @@
+/*
+ * busy.cu - the timed stand-in for compute. One block per multiprocessor (each takes all the shared memory that a block
+ * can have), and each keeps its own time: it moves memory whenever it is behind its rate and else looks at the clock.
+ */
+#include "cuda/compute/busy_kernels.cuh"
+#include "cuda/device/check.h"
+
+/* ---- launchers ---- */
+
+/* All the shared memory that a block can have keeps a second one off its multiprocessor; where it cannot be had, only
+ * what the kernel itself needs. */
+static int blocking_shared_bytes(const void *kernel, int device)
+{
+    int bytes;
+
+    if (cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess)
+        return bytes;
+    (void)cudaGetLastError();
+    return sizeof(int64_t);
+}
+
+static int blocks_of(const struct bb_busy *busy, int device, int *blocks)
+{
+    int sms, rc = BB_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
+
+    *blocks = busy->sms < 1 ? 1 : busy->sms > sms ? sms : busy->sms;
+    return rc;
+}
+
+static int launch_hold(const struct bb_busy_args &args, int device, int blocks, cudaStream_t stream)
+{
+    static const int shared = blocking_shared_bytes((const void *)bb_hold_kernel, device); /* the same every time */
+
+    bb_hold_kernel<<<blocks, 32, shared, stream>>>(args);
+    return BB_CUDA(cudaGetLastError());
+}
+
+static int launch_busy(const struct bb_busy_args &args, int device, int blocks, cudaStream_t stream)
+{
+    static const int shared = blocking_shared_bytes((const void *)bb_busy_kernel, device);
+
+    bb_busy_kernel<<<blocks, BB_BUSY_THREADS, shared, stream>>>(args);
+    return BB_CUDA(cudaGetLastError());
+}
+
+int bb_busy_run(const struct bb_busy *busy, cudaStream_t stream)
+{
+    const uint64_t words = busy->scratch_bytes / sizeof(uint4), portion = BB_BUSY_THREADS * BB_BUSY_WORDS;
+    const bool moves = busy->gbps > 0;
+    int device, blocks, rc;
+
+    if (moves && (!busy->scratch || words < portion))
+        return bb_err(BB_EUSAGE, "%g GB/s of memory traffic need scratch memory of at least %zu bytes, not %zu",
+                      busy->gbps, (size_t)portion * sizeof(uint4), busy->scratch_bytes);
+    rc = BB_CUDA(cudaGetDevice(&device));
+    if (rc == 0)
+        rc = blocks_of(busy, device, &blocks);
+    if (rc != 0)
+        return rc;
+    const struct bb_busy_args args = {busy->ns, busy->gbps / blocks, busy->scratch, words, busy->report};
+    return moves ? launch_busy(args, device, blocks, stream) : launch_hold(args, device, blocks, stream);
+}
+
+int bb_busy_report_clear(struct bb_busy_report *report, cudaStream_t stream)
+{
+    bb_busy_clear_kernel<<<1, 1, 0, stream>>>(report);
+    return BB_CUDA(cudaGetLastError());
+}

@@ -1,0 +1,67 @@
+/* gate.cu - see gate.h. One thread of one block looks at the host's word about once a microsecond. */
+#include "cuda/compute/gate.h"
+
+#include "cuda/device/check.h"
+
+static __device__ uint64_t gpu_timer_ns()
+{
+    uint64_t t;
+
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
+extern "C" __global__ void bb_gate_kernel(struct bb_gate_args a)
+{
+    const uint64_t start = gpu_timer_ns();
+    const volatile uint32_t *opened = &a.words->opened;
+
+    while (*opened < a.number) {
+        if (gpu_timer_ns() - start >= (uint64_t)a.limit_ns) {
+            a.words->expired = a.number;
+            __threadfence_system();
+            return;
+        }
+        __nanosleep(500);
+    }
+}
+
+int bb_gate_init(struct bb_gate *g, int64_t limit_ns)
+{
+    void *words = NULL;
+    int rc = BB_CUDA(cudaHostAlloc(&words, sizeof *g->words, cudaHostAllocMapped));
+
+    g->words = static_cast<struct bb_gate_words *>(words);
+    g->limit_ns = limit_ns;
+    g->closed = 0;
+    if (rc == 0)
+        *g->words = {0, 0};
+    return rc;
+}
+
+void bb_gate_release(struct bb_gate *g)
+{
+    if (!g->words)
+        return;
+    bb_gate_open(g);
+    (void)cudaFreeHost(g->words);
+    g->words = NULL;
+}
+
+int bb_gate_close(struct bb_gate *g, cudaStream_t stream)
+{
+    struct bb_gate_args args = {g->words, ++g->closed, g->limit_ns};
+
+    bb_gate_kernel<<<1, 1, 0, stream>>>(args);
+    return BB_CUDA(cudaGetLastError());
+}
+
+void bb_gate_open(struct bb_gate *g)
+{
+    __atomic_store_n(&g->words->opened, g->closed, __ATOMIC_RELEASE);
+}
+
+bool bb_gate_expired(const struct bb_gate *g)
+{
+    return g->closed > 0 && __atomic_load_n(&g->words->expired, __ATOMIC_ACQUIRE) == g->closed;
+}

@@ -1,0 +1,53 @@
+/*
+ * gate.h - a kernel that holds a stream back until the host opens it, so that everything behind it is enqueued before
+ * the first of it starts. It looks at a word of pinned host memory and gives up by itself after a limit on the GPU's
+ * clock: a call behind a closed gate that needs the GPU (a full launch queue, memory being freed) ends late, not never.
+ */
+#ifndef BB_CUDA_COMPUTE_GATE_H
+#define BB_CUDA_COMPUTE_GATE_H
+
+#include "bootstrap/base/err.h"
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* In pinned host memory. Closings are numbered from 1, so nothing has to be reset between them. */
+struct bb_gate_words {
+    uint32_t opened;  /* by the host: every closing up to this one is over      */
+    uint32_t expired; /* by the GPU: the last closing whose limit ran out, or 0 */
+};
+
+struct bb_gate {
+    struct bb_gate_words *words; /* NULL: not made */
+    int64_t limit_ns;
+    uint32_t closed; /* the number of the last closing */
+};
+
+/* The argument of the kernel: the contract with its CPU twin (tests/emulator/twins_busbar.c). */
+struct bb_gate_args {
+    struct bb_gate_words *words;
+    uint32_t number;
+    int64_t limit_ns;
+};
+
+BB_MUST_CHECK int bb_gate_init(struct bb_gate *g, int64_t limit_ns);
+
+/* bb_gate_release - opens it first; the streams must be done with it. Fine on a zeroed one. */
+void bb_gate_release(struct bb_gate *g);
+
+/* bb_gate_close - what is enqueued on `stream` from here on waits; returns at once. bb_gate_open lets it go. */
+BB_MUST_CHECK int bb_gate_close(struct bb_gate *g, cudaStream_t stream);
+void bb_gate_open(struct bb_gate *g);
+
+/* bb_gate_expired - whether the last closing ended by its limit. To be asked when the stream is done. */
+bool bb_gate_expired(const struct bb_gate *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

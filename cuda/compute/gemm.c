@@ -1,0 +1,256 @@
+/*
+ * gemm.c - plans of cuBLASLt. It thinks in columns: a row-major C = A B is, column-major, C^T = B^T A^T with the same
+ * memory, so A and B change places and m and n as well, and nothing is transposed that was not.
+ */
+#include "cuda/compute/gemm.h"
+
+#include "cuda/device/check.h"
+
+#include <float.h>
+
+static int lt_at(cublasStatus_t status, const char *call, const char *file, int line)
+{
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return 0;
+    return bb_err(BB_EFAIL, "%s:%d: %s: %s (%s)", file, line, call, cublasLtGetStatusString(status),
+                  cublasLtGetStatusName(status));
+}
+#define LT(call) lt_at((call), #call, __FILE__, __LINE__)
+
+int bb_gemm_lib_init(struct bb_gemm_lib *lib, size_t workspace_bytes)
+{
+    int rc;
+
+    *lib = (struct bb_gemm_lib){0};
+    TRY(LT(cublasLtCreate(&lib->handle)));
+    if (workspace_bytes > 0)
+        TRY(BB_CUDA(cudaMalloc(&lib->workspace, workspace_bytes)));
+    lib->workspace_bytes = workspace_bytes;
+    return 0;
+out:
+    bb_gemm_lib_release(lib);
+    return rc;
+}
+
+void bb_gemm_lib_release(struct bb_gemm_lib *lib)
+{
+    if (lib->workspace)
+        (void)cudaFree(lib->workspace);
+    if (lib->handle)
+        (void)cublasLtDestroy(lib->handle);
+    *lib = (struct bb_gemm_lib){0};
+}
+
+/* ---- planning ---- */
+
+static int type_of(enum bb_dtype_id dtype, cudaDataType_t *type)
+{
+    static const struct {
+        enum bb_dtype_id dtype;
+        cudaDataType_t type;
+    } types[] = {{BB_FLOAT, CUDA_R_32F}, {BB_HALF, CUDA_R_16F}, {BB_BFLOAT16, CUDA_R_16BF}};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].dtype == dtype) {
+            *type = types[i].type;
+            return 0;
+        }
+    return bb_err(BB_EUSAGE, "no matrix product in %s: expected float, half or bfloat16", bb_dtypes[dtype].name);
+}
+
+/* Row-major rows x cols, seen by columns: cols x rows, the row length as the leading dimension. */
+static int make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows, int64_t cols, int64_t batch)
+{
+    int32_t count = (int32_t)batch;
+    int64_t stride = rows * cols;
+    int rc;
+
+    TRY(LT(cublasLtMatrixLayoutCreate(layout, type, (uint64_t)cols, (uint64_t)rows, cols)));
+    TRY(LT(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count)));
+    TRY(LT(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                            sizeof stride)));
+out:
+    return rc;
+}
+
+static int make_layouts(struct bb_gemm *g, cudaDataType_t type)
+{
+    const struct bb_gemm_shape *s = &g->shape;
+    int rc;
+
+    TRY(make_layout(&g->a, type, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->batch));
+    TRY(make_layout(&g->b, type, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->batch));
+    TRY(make_layout(&g->c, type, s->m, s->n, s->batch));
+out:
+    return rc;
+}
+
+static int make_desc(struct bb_gemm *g)
+{
+    const int32_t trans_a = g->shape.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t trans_b = g->shape.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int rc;
+
+    TRY(LT(cublasLtMatmulDescCreate(&g->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F)));
+    TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans_a, sizeof trans_a)));
+    TRY(LT(cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSB, &trans_b, sizeof trans_b)));
+out:
+    return rc;
+}
+
+static int make_preference(struct bb_gemm *g)
+{
+    const uint64_t bytes = g->lib->workspace_bytes;
+    int rc;
+
+    TRY(LT(cublasLtMatmulPreferenceCreate(&g->preference)));
+    TRY(LT(cublasLtMatmulPreferenceSetAttribute(g->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                                sizeof bytes)));
+out:
+    return rc;
+}
+
+/* The heuristic's first choices; at least one, or -BB_EUSAGE. */
+static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuristicResult_t *results, int *n)
+{
+    const struct bb_gemm_shape *s = &g->shape;
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(g->lib->handle, g->desc, g->a, g->b, g->c, g->c,
+                                                           g->preference, asked, results, n);
+
+    if (status == CUBLAS_STATUS_SUCCESS && *n > 0)
+        return 0;
+    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
+        return LT(status);
+    return bb_err(BB_EUSAGE, "cuBLASLt has no algorithm for %lld x %lld x %lld in %s, batch %lld", (long long)s->m,
+                  (long long)s->n, (long long)s->k, bb_dtypes[s->dtype].name, (long long)s->batch);
+}
+
+static int check_shape(const struct bb_gemm_shape *s)
+{
+    if (s->m >= 1 && s->n >= 1 && s->k >= 1 && s->batch >= 1 && s->batch <= INT32_MAX)
+        return 0;
+    return bb_err(BB_EUSAGE, "no matrix product of %lld x %lld x %lld, batch %lld: all must be at least 1",
+                  (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch);
+}
+
+int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape)
+{
+    cublasLtMatmulHeuristicResult_t first;
+    cudaDataType_t type = CUDA_R_32F;
+    int n, rc;
+
+    *g = (struct bb_gemm){.lib = lib, .shape = *shape};
+    TRY(check_shape(shape));
+    TRY(type_of(shape->dtype, &type));
+    TRY(make_layouts(g, type));
+    TRY(make_desc(g));
+    TRY(make_preference(g));
+    TRY(candidates_of(g, 1, &first, &n));
+    g->algo = first.algo;
+    return 0;
+out:
+    bb_gemm_release(g);
+    return rc;
+}
+
+void bb_gemm_release(struct bb_gemm *g)
+{
+    if (g->preference)
+        (void)cublasLtMatmulPreferenceDestroy(g->preference);
+    if (g->c)
+        (void)cublasLtMatrixLayoutDestroy(g->c);
+    if (g->b)
+        (void)cublasLtMatrixLayoutDestroy(g->b);
+    if (g->a)
+        (void)cublasLtMatrixLayoutDestroy(g->a);
+    if (g->desc)
+        (void)cublasLtMatmulDescDestroy(g->desc);
+    *g = (struct bb_gemm){0};
+}
+
+/* ---- running ---- */
+
+static cublasStatus_t enqueue(const struct bb_gemm *g, const cublasLtMatmulAlgo_t *algo, const void *a, const void *b,
+                              void *c, cudaStream_t stream)
+{
+    static const float one = 1, zero = 0;
+
+    return cublasLtMatmul(g->lib->handle, g->desc, &one, b, g->a, a, g->b, &zero, c, g->c, c, g->c, algo,
+                          g->lib->workspace, g->lib->workspace_bytes, stream);
+}
+
+int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, cudaStream_t stream)
+{
+    return LT(enqueue(g, &g->algo, a, b, c, stream));
+}
+
+/* ---- tuning ---- */
+
+struct trial {
+    const struct bb_gemm *g;
+    const void *a, *b;
+    void *c;
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+    int repeats;
+};
+
+/* *ms of `repeats` products after one to warm up; one that cannot do it after all takes for ever. */
+static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, float *ms)
+{
+    cublasStatus_t status = enqueue(t->g, algo, t->a, t->b, t->c, t->stream);
+    int rc;
+
+    *ms = FLT_MAX;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+        return 0;
+    TRY(LT(status));
+    TRY(BB_CUDA(cudaEventRecord(t->start, t->stream)));
+    for (int i = 0; i < t->repeats; i++)
+        TRY(LT(enqueue(t->g, algo, t->a, t->b, t->c, t->stream)));
+    TRY(BB_CUDA(cudaEventRecord(t->stop, t->stream)));
+    TRY(BB_CUDA(cudaEventSynchronize(t->stop)));
+    TRY(BB_CUDA(cudaEventElapsedTime(ms, t->start, t->stop)));
+out:
+    return rc;
+}
+
+static int try_all(struct bb_gemm *g, const struct trial *t, int candidates, int *tried)
+{
+    cublasLtMatmulHeuristicResult_t results[BB_GEMM_CANDIDATES];
+    float best = FLT_MAX, ms;
+    int n, rc;
+
+    TRY(candidates_of(g, candidates < BB_GEMM_CANDIDATES ? candidates : BB_GEMM_CANDIDATES, results, &n));
+    for (int i = 0; i < n; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS)
+            continue;
+        TRY(time_algo(t, &results[i].algo, &ms));
+        *tried += ms < FLT_MAX;
+        if (ms < best) {
+            best = ms;
+            g->algo = results[i].algo;
+        }
+    }
+out:
+    return rc;
+}
+
+int bb_gemm_tune(struct bb_gemm *g, int candidates, int repeats, const void *a, const void *b, void *c,
+                 cudaStream_t stream, int *tried)
+{
+    struct trial t = {.g = g, .a = a, .b = b, .c = c, .stream = stream, .repeats = repeats};
+    int count = 0, rc;
+
+    TRY(BB_CUDA(cudaEventCreate(&t.start)));
+    TRY(BB_CUDA(cudaEventCreate(&t.stop)));
+    TRY(try_all(g, &t, candidates, &count));
+out:
+    if (t.stop)
+        (void)cudaEventDestroy(t.stop);
+    if (t.start)
+        (void)cudaEventDestroy(t.start);
+    if (tried)
+        *tried = count;
+    return rc;
+}

@@ -1,0 +1,250 @@
+/* kernel_runner.c - see kernel_runner.h. */
+#include "cuda/compute/kernel_runner.h"
+
+#include "cuda/compute/layer_passes.h"
+#include "cuda/device/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static struct bb_kernel_list_memory memory_of(const struct bb_kernel_list *const works[], int n)
+{
+    struct bb_kernel_list_memory m = {0};
+
+    for (int i = 0; i < n; i++)
+        bb_kernel_list_memory(works[i], &m);
+    return m;
+}
+
+size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const works[], int n)
+{
+    struct bb_kernel_list_memory m = memory_of(works, n);
+
+    return bb_kernel_list_memory_bytes(&m);
+}
+
+/* ---- data ---- */
+
+enum { BLOCK_BYTES = 1 << 20 }; /* made once, then repeated */
+
+/* The rest of an area: copies of its beginning, each twice as long. */
+static int repeat(void *area, size_t done, size_t bytes, cudaStream_t stream)
+{
+    int rc = 0;
+
+    while (done < bytes && rc == 0) {
+        size_t more = bytes - done < done ? bytes - done : done;
+        rc = BB_CUDA(cudaMemcpyAsync((char *)area + done, area, more, cudaMemcpyDeviceToDevice, stream));
+        done += more;
+    }
+    return rc;
+}
+
+static int fill(void *area, size_t bytes, const void *block, cudaStream_t stream)
+{
+    size_t first = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
+    int rc;
+
+    if (bytes == 0)
+        return 0;
+    TRY(BB_CUDA(cudaMemcpyAsync(area, block, first, cudaMemcpyHostToDevice, stream)));
+    TRY(repeat(area, first, bytes, stream));
+    TRY(BB_CUDA(cudaStreamSynchronize(stream)));
+out:
+    return rc;
+}
+
+/* 16-bit words between 0x3000 and 0x3bff: 0.125 to 1 in half, small, positive and normal in bfloat16 and float. */
+static void make_numbers(uint16_t *block)
+{
+    uint32_t seed = 1;
+
+    for (size_t i = 0; i < BLOCK_BYTES / sizeof *block; i++) {
+        seed = seed * 1664525 + 1013904223;
+        block[i] = (uint16_t)(0x3000 + (seed >> 16) % 0xc00);
+    }
+}
+
+/* Rows that every pass has, in an order without neighbours. */
+static void make_indices(int32_t *block, uint64_t rows)
+{
+    for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *block; i++)
+        block[i] = (int32_t)(i * 7919 % rows);
+}
+
+static uint64_t fewest_rows(const struct bb_kernel_runner *w)
+{
+    uint64_t fewest = INT32_MAX;
+
+    for (int i = 0; i < w->n; i++)
+        for (int j = 0; j < w->works[i]->n; j++) {
+            const struct bb_kernel_list_item *item = &w->works[i]->items[j];
+            if (item->is_pass && item->pass.in_rows > 0 && item->pass.in_rows < fewest)
+                fewest = item->pass.in_rows;
+        }
+    return fewest;
+}
+
+static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
+{
+    void *block = malloc(BLOCK_BYTES);
+    int rc;
+
+    if (!block)
+        return bb_err(BB_EFAIL, "no memory for %d bytes of data", (int)BLOCK_BYTES);
+    make_numbers(block);
+    TRY(fill(w->read, w->memory.read_bytes, block, stream));
+    TRY(fill(w->write, w->memory.write_bytes, block, stream));
+    make_indices(block, fewest_rows(w));
+    TRY(fill(w->index, w->memory.index_count * sizeof *w->index, block, stream));
+out:
+    free(block);
+    return rc;
+}
+
+/* ---- products ---- */
+
+static bool same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->batch == b->batch && a->trans_a == b->trans_a &&
+           a->trans_b == b->trans_b && a->dtype == b->dtype;
+}
+
+static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
+{
+    for (int i = 0; i < w->n_gemms; i++)
+        if (same_shape(&w->gemms[i].shape, s))
+            return &w->gemms[i];
+    return NULL;
+}
+
+/* Where the operands lie: A and B one behind the other in what is read, C in what is written. */
+static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
+{
+    return w->read + aligned(bb_gemm_a_bytes(s));
+}
+
+static int plan(struct bb_kernel_runner *w, const struct bb_gemm_shape *s, int candidates, cudaStream_t stream)
+{
+    struct bb_gemm *g = &w->gemms[w->n_gemms];
+    int rc;
+
+    if (find_gemm(w, s))
+        return 0;
+    TRY(bb_gemm_init(g, &w->lib, s));
+    w->n_gemms++;
+    if (candidates > 1)
+        TRY(bb_gemm_tune(g, candidates, 2, w->read, b_of(w, s), w->write, stream, NULL));
+out:
+    return rc;
+}
+
+static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t stream)
+{
+    int most = 1, rc = 0;
+
+    for (int i = 0; i < w->n; i++)
+        most += w->works[i]->n;
+    w->gemms = calloc((size_t)most, sizeof *w->gemms);
+    if (!w->gemms)
+        return bb_err(BB_EFAIL, "no memory for the plans of %d products", most);
+    for (int i = 0; i < w->n && rc == 0; i++)
+        for (int j = 0; j < w->works[i]->n && rc == 0; j++)
+            if (!w->works[i]->items[j].is_pass)
+                rc = plan(w, &w->works[i]->items[j].gemm, candidates, stream);
+    return rc;
+}
+
+/* ---- a life ---- */
+
+static int take(void *area, size_t bytes)
+{
+    return bytes == 0 ? 0 : BB_CUDA(cudaMalloc(area, bytes));
+}
+
+static int check_lists(const struct bb_kernel_list *const works[], int n)
+{
+    for (int i = 0; i < n; i++)
+        if (works[i]->overfull)
+            return bb_err(BB_EFAIL, "a layer has more than %d products and passes", BB_WORK_ITEMS);
+    return 0;
+}
+
+int bb_kernel_runner_init(struct bb_kernel_runner *w, const struct bb_kernel_list *const works[], int n, int candidates,
+                          cudaStream_t stream)
+{
+    int rc;
+
+    *w = (struct bb_kernel_runner){.works = works, .n = n, .memory = memory_of(works, n)};
+    TRY(check_lists(works, n));
+    TRY(bb_gemm_lib_init(&w->lib, BB_GEMM_WORKSPACE));
+    TRY(take(&w->read, w->memory.read_bytes));
+    TRY(take(&w->write, w->memory.write_bytes));
+    TRY(take(&w->index, w->memory.index_count * sizeof *w->index));
+    TRY(fill_all(w, stream));
+    TRY(plan_all(w, candidates, stream));
+    return 0;
+out:
+    bb_kernel_runner_release(w);
+    return rc;
+}
+
+void bb_kernel_runner_release(struct bb_kernel_runner *w)
+{
+    for (int i = 0; i < w->n_gemms; i++)
+        bb_gemm_release(&w->gemms[i]);
+    free(w->gemms);
+    if (w->index)
+        (void)cudaFree(w->index);
+    if (w->write)
+        (void)cudaFree(w->write);
+    if (w->read)
+        (void)cudaFree(w->read);
+    bb_gemm_lib_release(&w->lib);
+    *w = (struct bb_kernel_runner){0};
+}
+
+/* ---- running ---- */
+
+static int run_pass(const struct bb_kernel_runner *w, const struct bb_pass *pass, cudaStream_t stream)
+{
+    struct bb_pass_array arrays[BB_PASS_ARRAYS];
+    int n = bb_pass_arrays(pass, arrays);
+    char *read = w->read, *write = w->write;
+    int32_t *index = w->index;
+    struct bb_pass p = *pass;
+
+    for (int i = 0; i < n; i++) {
+        const struct bb_pass_array *a = &arrays[i];
+        void *at = a->content == BB_HOLDS_INDICES ? (void *)index : a->written ? write : read;
+        bb_pass_set(&p, a, at);
+        if (a->content == BB_HOLDS_INDICES)
+            index += a->count;
+        else if (a->written)
+            write += aligned(a->bytes);
+        else
+            read += aligned(a->bytes);
+    }
+    return bb_pass_run(&p, stream);
+}
+
+static int run_item(const struct bb_kernel_runner *w, const struct bb_kernel_list_item *item, cudaStream_t stream)
+{
+    if (item->is_pass)
+        return run_pass(w, &item->pass, stream);
+    return bb_gemm_run(find_gemm(w, &item->gemm), w->read, b_of(w, &item->gemm), w->write, stream);
+}
+
+int bb_kernel_runner_run(const struct bb_kernel_runner *w, int i, cudaStream_t stream)
+{
+    int rc = 0;
+
+    for (int j = 0; j < w->works[i]->n && rc == 0; j++)
+        rc = run_item(w, &w->works[i]->items[j], stream);
+    return rc;
+}

@@ -1,0 +1,127 @@
+/*
+ * layer_passes.cu - which kernel does which pass, and on what grid. A grid covers the work once, up to as many blocks
+ * as keep any GPU full; the kernels stride over the rest.
+ */
+#include "cuda/compute/layer_passes.h"
+
+#include "cuda/compute/layer_kernels.cuh"
+#include "cuda/device/check.h"
+
+static const uint64_t MAX_BLOCKS = 4096;
+
+typedef void kernel(struct bb_pass);
+
+/* A launch: grid, block and shared memory of a pass. */
+struct shape {
+    dim3 grid, block;
+    size_t shared_bytes;
+};
+
+static struct shape blocks_for(uint64_t items, uint64_t items_per_block, dim3 block)
+{
+    uint64_t blocks = (items + items_per_block - 1) / items_per_block;
+
+    return {dim3((unsigned)(blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS)), block, 0};
+}
+
+/* One thread per word of all rows. */
+static struct shape flat(uint64_t items)
+{
+    return blocks_for(items, BB_LAYER_THREADS, dim3(BB_LAYER_THREADS));
+}
+
+/* Whole warps along a row of that many words, the rest of the block on further rows. */
+static struct shape by_rows(uint64_t rows, uint64_t words)
+{
+    unsigned along = words >= BB_LAYER_THREADS ? BB_LAYER_THREADS : (unsigned)((words + 31) / 32 * 32);
+
+    while (BB_LAYER_THREADS % along)
+        along += 32;
+    return blocks_for(rows, BB_LAYER_THREADS / along, dim3(along, BB_LAYER_THREADS / along));
+}
+
+static struct shape row_per_block(const struct bb_pass *p)
+{
+    size_t bytes =
+        32 * sizeof(float) + (p->kind == BB_PASS_LAYER_NORM && p->cached ? p->cols * bb_dtypes[p->dtype].bytes : 0);
+    struct shape s = blocks_for(p->rows, 1, dim3(BB_LAYER_THREADS));
+
+    s.shared_bytes = bytes;
+    return s;
+}
+
+static struct shape shape_of(const struct bb_pass *p)
+{
+    const uint64_t bytes = bb_dtypes[p->dtype].bytes, unit = (uint64_t)p->unit;
+
+    switch (p->kind) {
+    case BB_PASS_COPY:
+        return flat(p->rows * p->cols * bytes / unit);
+    case BB_PASS_EMBED:
+    case BB_PASS_PERMUTE:
+        return by_rows(p->rows, p->cols * bytes / unit);
+    case BB_PASS_UNPERMUTE:
+        return by_rows(p->rows, p->cols / unit);
+    case BB_PASS_PACK:
+    case BB_PASS_UNPACK:
+        return flat(p->rows * bb_box_cells(&p->box) * bytes / unit);
+    case BB_PASS_UNPACK_ADD:
+        return flat(p->rows * bb_box_cells(&p->box));
+    case BB_PASS_LAYER_NORM:
+    case BB_PASS_LAYER_NORM_GRAD:
+        return row_per_block(p);
+    default:
+        return flat((p->rows * p->cols + unit - 1) / unit);
+    }
+}
+
+enum { TYPES = 3 };
+
+static int type_of(enum bb_dtype_id dtype)
+{
+    return dtype == BB_FLOAT ? 0 : dtype == BB_HALF ? 1 : dtype == BB_BFLOAT16 ? 2 : -1;
+}
+
+#define SAME(name)                                                                                                     \
+    {                                                                                                                  \
+        bb_##name##_kernel, bb_##name##_kernel, bb_##name##_kernel                                                     \
+    }
+#define TYPED(name)                                                                                                    \
+    {                                                                                                                  \
+        bb_##name##_float_kernel, bb_##name##_half_kernel, bb_##name##_bfloat16_kernel                                 \
+    }
+
+/* In the order of enum bb_pass_kind. */
+static kernel *const kernels[][TYPES] = {
+    SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
+    SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),
+    TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
+};
+static_assert(sizeof(kernels) / sizeof(kernels[0]) == BB_PASS_KINDS, "one row for each kind of pass");
+
+static bool is_box(const struct bb_pass *p)
+{
+    return p->kind == BB_PASS_PACK || p->kind == BB_PASS_UNPACK || p->kind == BB_PASS_UNPACK_ADD;
+}
+
+static bool is_empty(const struct bb_pass *p)
+{
+    return p->rows == 0 || (is_box(p) ? bb_box_cells(&p->box) : p->cols) == 0;
+}
+
+int bb_pass_run(const struct bb_pass *pass, cudaStream_t stream)
+{
+    struct bb_pass p = *pass;
+    int type = type_of(p.dtype);
+
+    if (type < 0)
+        return bb_err(BB_EUSAGE, "%s is not done in %s: expected float, half or bfloat16", bb_passes[p.kind].name,
+                      bb_dtypes[p.dtype].name);
+    if (is_empty(&p))
+        return 0;
+    bb_pass_prepare(&p);
+    const struct shape s = shape_of(&p);
+    void *args[] = {&p};
+    return BB_CUDA(
+        cudaLaunchKernel((const void *)kernels[p.kind][type], s.grid, s.block, args, s.shared_bytes, stream));
+}

@@ -1,0 +1,26 @@
+/*
+ * layer_passes.h - launches the passes of pass.h on the GPU. A pass is a struct, so that the same one is counted
+ * (pass.h), launched (here) and checked against its CPU reference (bb_pass_ref).
+ */
+#ifndef BB_CUDA_COMPUTE_LAYER_PASSES_H
+#define BB_CUDA_COMPUTE_LAYER_PASSES_H
+
+#include "bootstrap/base/err.h"
+#include "cuda/work/pass.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * bb_pass_run - enqueue the pass on `stream`; returns at once. The pass is copied, its pointers must stay until it ran.
+ * A pass of no elements does nothing. Types other than float, half and bfloat16: said, -BB_EUSAGE. CUDA: -BB_EFAIL.
+ */
+BB_MUST_CHECK int bb_pass_run(const struct bb_pass *pass, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,39 @@
+/*
+ * buffers.h - device memory with guard zones. The bytes on both sides of the area hold a canary, so that a write
+ * outside of it is seen by bb_guarded_check_guards().
+ */
+#ifndef BB_CUDA_DATA_BUFFERS_H
+#define BB_CUDA_DATA_BUFFERS_H
+
+#include "bootstrap/base/err.h"
+#include "cuda/data/kernels.h"
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+#define BB_GUARD_BYTES 4096
+
+struct bb_guarded {
+    unsigned char *area; /* device pointer, aligned to 256 bytes; NULL for an empty buffer */
+    size_t bytes;        /* of the area, without the guards                                */
+    void *base;          /* what cudaMalloc gave; owned                                    */
+};
+
+/* bb_guarded_cost - what bb_guarded_init takes from the device for an area of that many bytes. */
+size_t bb_guarded_cost(size_t bytes);
+
+/* bb_guarded_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
+BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, cudaStream_t stream);
+void bb_guarded_release(struct bb_guarded *b);
+
+/* bb_guarded_check_guards - adds the guard bytes that were overwritten to *verdict (device memory), on stream. */
+BB_MUST_CHECK int bb_guarded_check_guards(const struct bb_guarded *b, struct bb_verdict *verdict, cudaStream_t stream);
+
+/*
+ * bb_memory_fits - refuse (-BB_EUSAGE, with both numbers) when `bytes` exceed what the current device has free.
+ * bb_memory_refuse - the same refusal from two numbers, for a run in which one rank speaks for all.
+ */
+BB_MUST_CHECK int bb_memory_fits(size_t bytes, const char *what_would_help);
+int bb_memory_refuse(size_t bytes, size_t available, const char *what_would_help);
+
+#endif

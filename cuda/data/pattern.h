@@ -1,0 +1,427 @@
+/*
+ * pattern.h - test data whose result is known exactly, without communication. The same functions run on the GPU
+ * (kernels.cu), on the CPU (expected values in messages, unit tests) and in the kernels' CPU twins of the emulated
+ * GPUs.
+ *
+ * Every element is a function of (seed, rank, index, number of ranks). For each element the ranks are rotated by a
+ * random amount: rank r has position q = (r + turn) mod n, so each rank plays every part somewhere.
+ *
+ *   copy     random bits from (source rank, index): a block in the wrong place is seen.
+ *   sum      position q contributes x(q) - x(q+1), the last active one x(q): the total is x(0), found in O(1) for any
+ * n. Integers wrap. Floating point: the x are integers times one power of two that all ranks share, and the absolute
+ * values of all contributions add up to at most 2^p (p = significand bits), so every partial sum in any order or tree
+ * is exact and the result has the same bits. With few bits only the first positions are active, the others contribute
+ * 0. prod     floating point: position 0 has a random significand, the others are powers of two whose exponents form
+ *            such a telescope; signs too. Integers: position 0 is random, positions (1,2), (3,4), ... are an odd number
+ *            and its inverse modulo 2^width.
+ *   min max  position 0 holds the extreme, the others values beyond it.
+ *   avg      positions 0 and 1 hold positive values, the others 0; the division rounds, hence a tolerance of 2 units in
+ *            the last place. Integers stay below the sign bit, where every way of dividing agrees.
+ *   mulsum   as sum with even terms; a rank whose scalar is 2 contributes half of its share.
+ *
+ * Values of floating-point sums and products stay in the range of normal numbers: nothing depends on subnormals.
+ */
+#ifndef BB_CUDA_DATA_PATTERN_H
+#define BB_CUDA_DATA_PATTERN_H
+
+#include "cuda/work/dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define BB_HD static __host__ __device__ __forceinline__
+#else
+#define BB_HD static inline __attribute__((unused))
+#endif
+
+#define BB_COPY (-1) /* bb_pattern.redop: no reduction, the data are only moved */
+
+/* Plain data: handed to kernels by value, equal on all ranks. Made by bb_pattern_of. */
+struct bb_pattern {
+    uint64_t seed;
+    int ranks;        /* of the communicator, >= 1                                  */
+    int redop;        /* enum bb_redop_id, or BB_COPY                               */
+    int bytes;        /* of one element                                             */
+    int number_class; /* enum bb_dtype_class                                        */
+    int exponent_bits, fraction_bits;
+};
+
+/*
+ * What the receive area of one rank must hold. Element i of block i / block comes from index first + i % block, either
+ * reduced over all ranks or copied from rank `source` + i / block.
+ */
+struct bb_expect {
+    int reduced;    /* 1: the reduction over all ranks; 0: a copy                 */
+    int source;     /* copies: rank that the first block comes from              */
+    uint64_t block; /* elements per block, > 0                                   */
+    uint64_t first; /* pattern index of a block's first element                  */
+};
+
+BB_HD struct bb_pattern bb_pattern_of(const struct bb_dtype *dtype, int redop, int ranks, uint64_t seed)
+{
+    struct bb_pattern p = {
+        seed, ranks, redop, dtype->bytes, dtype->number_class, dtype->exponent_bits, dtype->fraction_bits};
+    return p;
+}
+
+/* ---- random numbers ---- */
+
+/* A bijection of 64 bits that spreads every input bit (the finaliser of splitmix64). */
+BB_HD uint64_t bb_mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+/* The random number of element `index` for a purpose (`what`: a position or rank, or one of the negative numbers). */
+enum { BB_RANDOM_TURN = -1, BB_RANDOM_EXPONENT = -2, BB_RANDOM_FRACTION = -3, BB_RANDOM_SIGN = -4096 };
+BB_HD uint64_t bb_random(const struct bb_pattern *p, uint64_t index, int64_t what)
+{
+    return bb_mix(bb_mix(p->seed + index * 0x9e3779b97f4a7c15ull) + (uint64_t)what * 0xd1b54a32d192ed03ull);
+}
+
+/* A random integer in [low, high], high - low < 2^63. */
+BB_HD int64_t bb_between(uint64_t random, int64_t low, int64_t high)
+{
+    return low + (int64_t)(random % (uint64_t)(high - low + 1));
+}
+
+/* ---- floating-point formats as bits ---- */
+
+BB_HD uint64_t bb_mask(int bytes)
+{
+    return bytes == 8 ? ~0ull : (1ull << 8 * bytes) - 1;
+}
+
+BB_HD double bb_power_of_two(int e) /* -1022 <= e <= 1023 */
+{
+    uint64_t bits = (uint64_t)(e + 1023) << 52;
+    double d;
+
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+
+/* d rounded to nearest even in the pattern's format; |d| must not exceed the largest finite number of the format. */
+BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
+{
+    int bias = (1 << (p->exponent_bits - 1)) - 1, drop = 52 - p->fraction_bits, exponent;
+    uint64_t bits, sign, significand;
+
+    memcpy(&bits, &d, sizeof d);
+    if (drop == 0)
+        return bits;
+    sign = bits >> 63 << (8 * p->bytes - 1);
+    exponent = (int)(bits >> 52 & 2047) - 1023;
+    significand = (bits & ((1ull << 52) - 1)) | 1ull << 52;
+    if (exponent < 1 - bias) { /* subnormal in the format */
+        drop += 1 - bias - exponent;
+        exponent = 1 - bias;
+    }
+    if (drop > 60)
+        return sign;
+    significand = (significand + (1ull << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
+    return sign | (significand + ((uint64_t)(exponent + bias - 1) << p->fraction_bits));
+}
+
+/* Exponents that patterns use: values up to 2^(fraction_bits+1) times 2^e are normal and finite in every format. */
+BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
+{
+    int bias = (1 << (p->exponent_bits - 1)) - 1;
+    int low = 1 - bias, high = bias - p->fraction_bits - 1;
+
+    low = low < -16 ? -16 : low;
+    high = high > 16 ? 16 : high;
+    low += p->redop == BB_MULSUM; /* half of it is still a normal number */
+    return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
+}
+
+/* ---- telescopes: n numbers whose sum is known and whose absolute values add up to at most `budget` ---- */
+
+BB_HD int bb_active(int ranks, int64_t budget)
+{
+    int64_t most = (budget + 1) / 2;
+
+    return ranks < most ? ranks : (int)most;
+}
+
+/* x(q): q < active: uniform in [-b, b] with b = budget / (2 active - 1); 0 beyond. */
+BB_HD int64_t bb_term(const struct bb_pattern *p, uint64_t index, int q, int64_t budget)
+{
+    int active = bb_active(p->ranks, budget);
+    int64_t b = budget / (2 * active - 1);
+
+    return q < active ? bb_between(bb_random(p, index, q), -b, b) : 0;
+}
+
+BB_HD int64_t bb_share(const struct bb_pattern *p, uint64_t index, int q, int64_t budget)
+{
+    return bb_term(p, index, q, budget) - bb_term(p, index, q + 1, budget);
+}
+
+/* Signs that telescope: the product over all positions is bb_sign_of(0). */
+BB_HD int bb_sign_term(const struct bb_pattern *p, uint64_t index, int q)
+{
+    return (int)(bb_random(p, index, (int64_t)BB_RANDOM_SIGN - q) & 1);
+}
+
+BB_HD int bb_sign_share(const struct bb_pattern *p, uint64_t index, int q)
+{
+    return bb_sign_term(p, index, q) ^ (q + 1 < p->ranks ? bb_sign_term(p, index, q + 1) : 0);
+}
+
+/* ---- one position's contribution, per operation ---- */
+
+BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
+{
+    if (p->number_class == BB_FLOATING) {
+        int64_t m = bb_share(p, index, q, 1ll << (p->fraction_bits + 1));
+        return bb_float_bits(p, (double)m * bb_power_of_two(bb_shared_exponent(p, index)));
+    }
+    return bb_random(p, index, q) - (q + 1 < p->ranks ? bb_random(p, index, q + 1) : 0);
+}
+
+/* The scalar of a rank: 1 on even ranks, 2 on odd ones, as in nccl-tests. */
+BB_HD int bb_mulsum_scalar(int rank)
+{
+    return 1 + rank % 2;
+}
+
+/* Shares are those of sum, doubled; the exponent stays below that of sum's largest, since half of one is sent. */
+BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q, int rank)
+{
+    int halves = 2 / bb_mulsum_scalar(rank);
+
+    if (p->number_class == BB_FLOATING) {
+        int64_t m = bb_share(p, index, q, 1ll << (p->fraction_bits + 1));
+        return bb_float_bits(p, (double)(m * halves) * bb_power_of_two(bb_shared_exponent(p, index) - 1));
+    }
+    return bb_sum_input(p, index, q) * (uint64_t)halves;
+}
+
+/* Budget of exponents: with a significand in [1, 2) every partial product is a normal number. */
+BB_HD int64_t bb_exponent_budget(const struct bb_pattern *p)
+{
+    int64_t most = (1 << (p->exponent_bits - 1)) - 3;
+
+    return most > 20 ? 20 : most;
+}
+
+BB_HD uint64_t bb_float_product(const struct bb_pattern *p, uint64_t index, int with_fraction, int sign, int exponent)
+{
+    uint64_t fraction = bb_random(p, index, BB_RANDOM_FRACTION) & ((1ull << p->fraction_bits) - 1);
+    double significand = with_fraction ? 1.0 + (double)fraction * bb_power_of_two(-p->fraction_bits) : 1.0;
+
+    return bb_float_bits(p, (sign ? -significand : significand) * bb_power_of_two(exponent));
+}
+
+BB_HD uint64_t bb_inverse(uint64_t odd) /* modulo 2^64: each step of Newton's iteration doubles the right bits */
+{
+    uint64_t x = odd;
+
+    for (int bits = 3; bits < 64; bits *= 2)
+        x *= 2 - odd * x;
+    return x;
+}
+
+BB_HD uint64_t bb_prod_input(const struct bb_pattern *p, uint64_t index, int q)
+{
+    if (p->number_class == BB_FLOATING)
+        return bb_float_product(p, index, q == 0, bb_sign_share(p, index, q),
+                                (int)bb_share(p, index, q, bb_exponent_budget(p)));
+    if (q == 0)
+        return bb_random(p, index, 0);
+    if (q % 2 == 1)
+        return q + 1 < p->ranks ? bb_random(p, index, q) | 1 : 1;
+    return bb_inverse(bb_random(p, index, q - 1) | 1);
+}
+
+/* A value of the type whose order is the order of `key`, |key| <= bb_key_limit. */
+BB_HD int64_t bb_key_limit(const struct bb_pattern *p)
+{
+    if (p->number_class == BB_FLOATING)
+        return (1ll << (p->fraction_bits + 1)) - 1;
+    return (int64_t)(bb_mask(p->bytes) >> 2);
+}
+
+BB_HD uint64_t bb_key_value(const struct bb_pattern *p, uint64_t index, int64_t key)
+{
+    if (p->number_class == BB_FLOATING)
+        return bb_float_bits(p, (double)key * bb_power_of_two(bb_shared_exponent(p, index)));
+    if (p->number_class == BB_UNSIGNED) /* upper half too, so that a signed comparison is caught */
+        return (uint64_t)(key + bb_key_limit(p)) * 2;
+    return (uint64_t)(key * 2);
+}
+
+/* Position 0 holds the extreme: the key nearest to `towards`' end; the others lie anywhere on the other side of it. */
+BB_HD uint64_t bb_extreme_input(const struct bb_pattern *p, uint64_t index, int q)
+{
+    int64_t limit = bb_key_limit(p), extreme = bb_between(bb_random(p, index, 0), -limit, limit);
+    int64_t low = p->redop == BB_MAX ? -limit : extreme, high = p->redop == BB_MAX ? extreme : limit;
+
+    return bb_key_value(p, index, q == 0 ? extreme : bb_between(bb_random(p, index, q), low, high));
+}
+
+BB_HD int64_t bb_avg_term(const struct bb_pattern *p, uint64_t index, int q)
+{
+    int64_t limit = p->number_class == BB_FLOATING ? 1ll << p->fraction_bits : bb_key_limit(p);
+
+    return q < 2 && q < p->ranks ? bb_between(bb_random(p, index, q), limit / 2, limit) : 0;
+}
+
+/* avg: as large as the sum allows, so that the quotient stays a normal number for as many ranks as possible. */
+BB_HD int bb_avg_exponent(const struct bb_pattern *p)
+{
+    int high = (1 << (p->exponent_bits - 1)) - 1 - p->fraction_bits - 2;
+
+    return high > 16 ? 16 : high;
+}
+
+BB_HD uint64_t bb_avg_input(const struct bb_pattern *p, uint64_t index, int q)
+{
+    int64_t m = bb_avg_term(p, index, q);
+
+    if (p->number_class != BB_FLOATING)
+        return (uint64_t)m;
+    return bb_float_bits(p, (double)m * bb_power_of_two(bb_avg_exponent(p)));
+}
+
+/* ---- what a rank sends, what the reduction is, what a rank must receive ---- */
+
+BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
+{
+    uint64_t turn = bb_random(p, index, BB_RANDOM_TURN) % (uint64_t)p->ranks;
+
+    return (int)(((uint64_t)rank + turn) % (uint64_t)p->ranks);
+}
+
+/* bb_pattern_input - bits of what `rank` contributes at `index`, in the low bytes; the others are 0. */
+BB_HD uint64_t bb_pattern_input(const struct bb_pattern *p, int rank, uint64_t index)
+{
+    int q = p->redop == BB_COPY ? 0 : bb_position(p, rank, index);
+    uint64_t bits;
+
+    switch (p->redop) {
+    case BB_SUM:
+        bits = bb_sum_input(p, index, q);
+        break;
+    case BB_PROD:
+        bits = bb_prod_input(p, index, q);
+        break;
+    case BB_MAX:
+    case BB_MIN:
+        bits = bb_extreme_input(p, index, q);
+        break;
+    case BB_AVG:
+        bits = bb_avg_input(p, index, q);
+        break;
+    case BB_MULSUM:
+        bits = bb_mulsum_input(p, index, q, rank);
+        break;
+    default:
+        bits = bb_random(p, index, rank);
+    }
+    return bits & bb_mask(p->bytes);
+}
+
+BB_HD uint64_t bb_avg_reduced(const struct bb_pattern *p, uint64_t index)
+{
+    int64_t total = bb_avg_term(p, index, 0) + bb_avg_term(p, index, 1);
+
+    if (p->number_class != BB_FLOATING)
+        return (uint64_t)(total / p->ranks);
+    return bb_float_bits(p, (double)total * bb_power_of_two(bb_avg_exponent(p)) / p->ranks);
+}
+
+/* bb_pattern_reduced - bits of the reduction over all ranks at `index`. */
+BB_HD uint64_t bb_pattern_reduced(const struct bb_pattern *p, uint64_t index)
+{
+    uint64_t bits;
+
+    switch (p->redop) {
+    case BB_SUM:
+    case BB_MULSUM:
+        bits = p->number_class == BB_FLOATING
+                   ? bb_float_bits(p, (double)bb_term(p, index, 0, 1ll << (p->fraction_bits + 1)) *
+                                          bb_power_of_two(bb_shared_exponent(p, index)))
+                   : bb_random(p, index, 0) * (p->redop == BB_MULSUM ? 2 : 1);
+        break;
+    case BB_PROD:
+        bits = p->number_class == BB_FLOATING ? bb_float_product(p, index, 1, bb_sign_term(p, index, 0),
+                                                                 (int)bb_term(p, index, 0, bb_exponent_budget(p)))
+                                              : bb_random(p, index, 0);
+        break;
+    case BB_AVG:
+        bits = bb_avg_reduced(p, index);
+        break;
+    default: /* min and max */
+        bits = bb_extreme_input(p, index, 0);
+    }
+    return bits & bb_mask(p->bytes);
+}
+
+/* bb_expected - bits that element i of the receive area must have. */
+BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e, uint64_t i)
+{
+    uint64_t block = i / e->block, index = e->first + i % e->block;
+
+    return e->reduced ? bb_pattern_reduced(p, index) : bb_pattern_input(p, e->source + (int)block, index);
+}
+
+/* ---- comparison ---- */
+
+/* Units in the last place between two values of the pattern's floating-point format; NaN is far from everything else.
+ */
+BB_HD uint64_t bb_ulp_distance(const struct bb_pattern *p, uint64_t a, uint64_t b)
+{
+    uint64_t sign = 1ull << (8 * p->bytes - 1);
+    int64_t x = a & sign ? -(int64_t)(a & (sign - 1)) : (int64_t)a;
+    int64_t y = b & sign ? -(int64_t)(b & (sign - 1)) : (int64_t)b;
+
+    return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
+}
+
+/* bb_differs - 1 when the value that arrived is not the expected one: bit for bit, except for floating-point avg. */
+BB_HD int bb_differs(const struct bb_pattern *p, uint64_t got, uint64_t want)
+{
+    if (p->redop == BB_AVG && p->number_class == BB_FLOATING)
+        return bb_ulp_distance(p, got, want) > 2;
+    return got != want;
+}
+
+/* Element i of a buffer of the pattern's type as bits, and back. */
+BB_HD uint64_t bb_load(const void *buf, int bytes, uint64_t i)
+{
+    switch (bytes) {
+    case 1:
+        return ((const uint8_t *)buf)[i];
+    case 2:
+        return ((const uint16_t *)buf)[i];
+    case 4:
+        return ((const uint32_t *)buf)[i];
+    default:
+        return ((const uint64_t *)buf)[i];
+    }
+}
+
+BB_HD void bb_store(void *buf, int bytes, uint64_t i, uint64_t bits)
+{
+    switch (bytes) {
+    case 1:
+        ((uint8_t *)buf)[i] = (uint8_t)bits;
+        break;
+    case 2:
+        ((uint16_t *)buf)[i] = (uint16_t)bits;
+        break;
+    case 4:
+        ((uint32_t *)buf)[i] = (uint32_t)bits;
+        break;
+    default:
+        ((uint64_t *)buf)[i] = bits;
+    }
+}
+
+#endif

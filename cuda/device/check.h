@@ -1,0 +1,20 @@
+/*
+ * check.h - where a CUDA error becomes one of ours: one printed line with place, call and CUDA's own words.
+ *     TRY(BB_CUDA(cudaMalloc(&p, bytes)));
+ */
+#ifndef BB_CUDA_DEVICE_CHECK_H
+#define BB_CUDA_DEVICE_CHECK_H
+
+#include "bootstrap/base/err.h"
+
+#include <cuda_runtime_api.h>
+
+BB_MUST_CHECK static inline int bb_cuda_at(cudaError_t e, const char *call, const char *file, int line)
+{
+    if (e == cudaSuccess)
+        return 0;
+    return bb_err(BB_EFAIL, "%s:%d: %s: %s (%s)", file, line, call, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+#define BB_CUDA(call) bb_cuda_at((call), #call, __FILE__, __LINE__)
+
+#endif

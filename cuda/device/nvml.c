@@ -1,0 +1,247 @@
+/*
+ * nvml.c - see nvml.h. The prototypes are ours: NVML's are stable by name (a changed one gets a new suffix), and its
+ * header is not on every machine.
+ */
+#include "cuda/device/nvml.h"
+
+#include "bootstrap/results/results.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, INSUFFICIENT_SIZE = 7 }; /* results of NVML's functions */
+enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, SENSOR_GPU = 0 };
+enum { REASON_IDLE = 1 };
+
+struct bb_nvml_calls {
+    int (*init)(void);
+    int (*shutdown)(void);
+    const char *(*error)(int result);
+    int (*by_pci)(const char *pci, void **device);
+    int (*clock)(void *device, int type, unsigned *mhz);
+    int (*temperature)(void *device, int sensor, unsigned *celsius);
+    int (*power)(void *device, unsigned *milliwatt);
+    int (*reasons)(void *device, unsigned long long *mask);
+    int (*mig)(void *device, unsigned *current, unsigned *pending);
+    int (*mps)(void *device, unsigned *count, void *infos);
+};
+
+/* Name by name, newest first; the last one may be missing in old and new drivers. */
+static const struct {
+    size_t offset;
+    const char *names[3];
+    bool needed;
+} symbols[] = {
+    {offsetof(struct bb_nvml_calls, init), {"nvmlInit_v2"}, true},
+    {offsetof(struct bb_nvml_calls, shutdown), {"nvmlShutdown"}, true},
+    {offsetof(struct bb_nvml_calls, error), {"nvmlErrorString"}, true},
+    {offsetof(struct bb_nvml_calls, by_pci), {"nvmlDeviceGetHandleByPciBusId_v2"}, true},
+    {offsetof(struct bb_nvml_calls, clock), {"nvmlDeviceGetClockInfo"}, false},
+    {offsetof(struct bb_nvml_calls, temperature), {"nvmlDeviceGetTemperature"}, false},
+    {offsetof(struct bb_nvml_calls, power), {"nvmlDeviceGetPowerUsage"}, false},
+    {offsetof(struct bb_nvml_calls, reasons),
+     {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"},
+     false},
+    {offsetof(struct bb_nvml_calls, mig), {"nvmlDeviceGetMigMode"}, false},
+    {offsetof(struct bb_nvml_calls, mps),
+     {"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+      "nvmlDeviceGetMPSComputeRunningProcesses"},
+     false},
+};
+
+/* ---- life ---- */
+
+/* The name of a function that is missing and needed, or NULL. */
+static const char *resolve(void *library, struct bb_nvml_calls *calls)
+{
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
+        void *found = NULL;
+
+        for (int j = 0; j < 3 && symbols[i].names[j] && !found; j++)
+            found = dlsym(library, symbols[i].names[j]);
+        if (!found && symbols[i].needed)
+            return symbols[i].names[0];
+        memcpy((char *)calls + symbols[i].offset, &found, sizeof(found));
+    }
+    return NULL;
+}
+
+static bool has_mig(const struct bb_nvml *n)
+{
+    unsigned current = 0, pending = 0;
+
+    return n->calls->mig && n->calls->mig(n->device, &current, &pending) == SUCCESS && current == 1;
+}
+
+/* Room for none: NVML then says how many there are by saying that there is too little. */
+static bool has_mps(const struct bb_nvml *n)
+{
+    unsigned count = 0;
+
+    return n->calls->mps && n->calls->mps(n->device, &count, NULL) == INSUFFICIENT_SIZE && count > 0;
+}
+
+static void give_up(struct bb_nvml *n, bool speaks, const char *what, const char *why)
+{
+    if (speaks)
+        bb_warn("clocks, temperature and power are unknown: %s: %s", what, why ? why : "unknown");
+    if (n->library)
+        dlclose(n->library);
+    free(n->calls);
+    *n = (struct bb_nvml){0};
+}
+
+void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool speaks)
+{
+    const char *missing;
+    int result;
+
+    *n = (struct bb_nvml){.library = dlopen(library, RTLD_NOW | RTLD_LOCAL), .calls = calloc(1, sizeof(*n->calls))};
+    if (!n->library || !n->calls) {
+        give_up(n, speaks, library, n->library ? "no memory" : "cannot be loaded");
+        return;
+    }
+    missing = resolve(n->library, n->calls);
+    if (missing) {
+        give_up(n, speaks, missing, "missing in the driver's NVML");
+        return;
+    }
+    result = n->calls->init();
+    if (result != SUCCESS) {
+        give_up(n, speaks, "nvmlInit_v2", n->calls->error(result));
+        return;
+    }
+    result = n->calls->by_pci(pci, &n->device);
+    if (result != SUCCESS) {
+        const char *why = n->calls->error(result); /* the text is the library's */
+
+        n->calls->shutdown();
+        give_up(n, speaks, pci, why);
+        return;
+    }
+    n->mig = has_mig(n);
+    n->mps = has_mps(n);
+}
+
+void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool speaks)
+{
+    *n = (struct bb_nvml){0};
+    if (!device->emulated)
+        bb_nvml_open_from(n, "libnvidia-ml.so.1", device->pci, speaks);
+}
+
+void bb_nvml_release(struct bb_nvml *n)
+{
+    if (n->library) {
+        n->calls->shutdown();
+        dlclose(n->library);
+    }
+    free(n->calls);
+    *n = (struct bb_nvml){0};
+}
+
+/* ---- samples ---- */
+
+static double clock_mhz(const struct bb_nvml *n, int type)
+{
+    unsigned mhz;
+
+    return n->calls->clock && n->calls->clock(n->device, type, &mhz) == SUCCESS ? mhz : NAN;
+}
+
+static double temperature_c(const struct bb_nvml *n)
+{
+    unsigned celsius;
+
+    return n->calls->temperature && n->calls->temperature(n->device, SENSOR_GPU, &celsius) == SUCCESS ? celsius : NAN;
+}
+
+static double power_w(const struct bb_nvml *n)
+{
+    unsigned milliwatt;
+
+    return n->calls->power && n->calls->power(n->device, &milliwatt) == SUCCESS ? milliwatt / 1e3 : NAN;
+}
+
+static long long reasons_of(const struct bb_nvml *n)
+{
+    unsigned long long mask;
+
+    return n->calls->reasons && n->calls->reasons(n->device, &mask) == SUCCESS ? (long long)mask : -1;
+}
+
+void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)
+{
+    *sample = (struct bb_nvml_sample){NAN, NAN, NAN, NAN, -1};
+    if (!n->library)
+        return;
+    *sample = (struct bb_nvml_sample){.sm_mhz = clock_mhz(n, CLOCK_SM),
+                                      .memory_mhz = clock_mhz(n, CLOCK_MEMORY),
+                                      .temperature_c = temperature_c(n),
+                                      .power_w = power_w(n),
+                                      .reasons = reasons_of(n)};
+}
+
+/* ---- flags ---- */
+
+const struct bb_nvml_doubt bb_nvml_doubts[BB_NVML_FLAGS] = {
+    [BB_NVML_POWER_CAP] = {"power_cap",
+                           "the power limit lowered the clocks: raise it or lock lower clocks (nvidia-smi "
+                           "-pl, -lgc)",
+                           0x4},
+    [BB_NVML_HW_SLOWDOWN] = {"hw_slowdown", "the hardware lowered the clocks: look at cooling and power supply", 0x8},
+    [BB_NVML_SW_THERMAL] = {"sw_thermal",
+                            "too warm, the driver lowered the clocks: look at cooling, or lock lower "
+                            "clocks (nvidia-smi -lgc)",
+                            0x20},
+    [BB_NVML_HW_THERMAL] = {"hw_thermal", "too hot, the hardware lowered the clocks: look at cooling", 0x40},
+    [BB_NVML_POWER_BRAKE] = {"power_brake", "the power supply asked for less: look at the node's power", 0x80},
+    [BB_NVML_CLOCKS_MOVED] = {"clocks_moved",
+                              "clocks changed by more than 2 %: warm up longer, or lock them "
+                              "(nvidia-smi -lgc, -lmc)",
+                              0},
+};
+
+static bool moved(double before, double after)
+{
+    return fabs(after - before) > 0.02 * before; /* false with NaN */
+}
+
+static bool idle(const struct bb_nvml_sample *s)
+{
+    return s->reasons >= 0 && s->reasons & REASON_IDLE;
+}
+
+unsigned bb_nvml_flags(const struct bb_nvml_sample *before, const struct bb_nvml_sample *after)
+{
+    unsigned long long seen = (before->reasons >= 0 ? (unsigned long long)before->reasons : 0) |
+                              (after->reasons >= 0 ? (unsigned long long)after->reasons : 0);
+    unsigned flags = 0;
+
+    for (int i = 0; i < BB_NVML_FLAGS; i++)
+        if (seen & bb_nvml_doubts[i].reasons)
+            flags |= 1u << i;
+    if (!idle(before) && !idle(after) &&
+        (moved(before->sm_mhz, after->sm_mhz) || moved(before->memory_mhz, after->memory_mhz)))
+        flags |= 1u << BB_NVML_CLOCKS_MOVED;
+    return flags;
+}
+
+/* ---- JSON ---- */
+
+json_t *bb_nvml_json(const struct bb_nvml_sample *s)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "sm_mhz", bb_json_real(s->sm_mhz), "memory_mhz",
+                     bb_json_real(s->memory_mhz), "temperature_c", bb_json_real(s->temperature_c), "power_w",
+                     bb_json_real(s->power_w), "throttle_reasons",
+                     s->reasons < 0 ? json_null() : json_integer(s->reasons));
+}
+
+void bb_nvml_json_flags(json_t *array, unsigned flags)
+{
+    for (int i = 0; i < BB_NVML_FLAGS; i++)
+        if (flags & 1u << i)
+            json_array_append_new(array, json_string(bb_nvml_doubts[i].name));
+}

@@ -1,0 +1,22 @@
+/*
+ * stream.h - waiting for the GPU under the run's deadline, so that a hang ends with the names of the ranks that are
+ * missing and not with a process that has to be killed.
+ */
+#ifndef BB_CUDA_DEVICE_STREAM_H
+#define BB_CUDA_DEVICE_STREAM_H
+
+#include "bootstrap/world/world.h"
+
+#include <cuda_runtime_api.h>
+
+/*
+ * bb_stream_wait / bb_event_wait - until everything enqueued on the stream so far, or before the event, is done. health
+ * (may be NULL) is asked now and then with its argument whether it is worth while to go on: 0, or the error that ends
+ * the wait, e.g. a communicator's asynchronous error. Returns as bb_world_wait does.
+ */
+typedef int bb_health(void *arg);
+BB_MUST_CHECK int bb_stream_wait(struct bb_world *w, cudaStream_t stream, const char *what, bb_health *health,
+                                 void *arg);
+BB_MUST_CHECK int bb_event_wait(struct bb_world *w, cudaEvent_t event, const char *what, bb_health *health, void *arg);
+
+#endif

@@ -1,0 +1,432 @@
+/* kernel_list.c - layers as products and passes. */
+#include "cuda/work/kernel_list.h"
+
+#include <math.h>
+
+static struct bb_kernel_list_item *append(struct bb_kernel_list *w, const char *name)
+{
+    struct bb_kernel_list_item *item = &w->items[w->n < BB_WORK_ITEMS ? w->n : BB_WORK_ITEMS - 1];
+
+    w->overfull = w->overfull || w->n == BB_WORK_ITEMS;
+    w->n += w->n < BB_WORK_ITEMS;
+    *item = (struct bb_kernel_list_item){.name = name};
+    return item;
+}
+
+void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm)
+{
+    append(w, name)->gemm = *gemm;
+}
+
+void bb_kernel_list_add_pass(struct bb_kernel_list *w, const char *name, const struct bb_pass *pass)
+{
+    struct bb_kernel_list_item *item = append(w, name);
+
+    item->is_pass = true;
+    item->pass = *pass;
+}
+
+/* A pass over rows x cols. */
+static void add_pass(struct bb_kernel_list *w, const char *name, enum bb_pass_kind kind, enum bb_activation act,
+                     int64_t rows, int64_t cols, enum bb_dtype_id dtype)
+{
+    bb_kernel_list_add_pass(
+        w, name,
+        &(struct bb_pass){.kind = kind, .dtype = dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols});
+}
+
+/* The product, or the two of its backward pass. */
+static void add_product(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *s, bool backward)
+{
+    struct bb_gemm_shape dgrad, wgrad;
+
+    if (!backward) {
+        bb_kernel_list_add_gemm(w, name, s);
+        return;
+    }
+    bb_gemm_backward(s, &dgrad, &wgrad);
+    bb_kernel_list_add_gemm(w, name, &dgrad);
+    bb_kernel_list_add_gemm(w, name, &wgrad);
+}
+
+/* ---- transformer layers ---- */
+
+static void add_bias(struct bb_kernel_list *w, const struct bb_gemm_shape *s, enum bb_activation act, bool backward)
+{
+    /* The gradient of a bias alone is that of its product: nothing to move. */
+    if (!backward)
+        add_pass(w, "bias", BB_PASS_BIAS_ACT, act, s->m, s->n, s->dtype);
+    else if (act != BB_ACT_NONE)
+        add_pass(w, "activation", BB_PASS_BIAS_ACT_GRAD, act, s->m, s->n, s->dtype);
+}
+
+static void add_norm(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
+{
+    add_pass(w, "norm", backward ? BB_PASS_LAYER_NORM_GRAD : BB_PASS_LAYER_NORM, BB_ACT_NONE, t->batch * t->sequence,
+             t->hidden, t->dtype);
+}
+
+bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
+{
+    static const enum bb_transformer_gemm order[2][4] = {
+        {BB_GEMM_QKV, BB_GEMM_SCORES, BB_GEMM_CONTEXT, BB_GEMM_OUT},
+        {BB_GEMM_OUT, BB_GEMM_CONTEXT, BB_GEMM_SCORES, BB_GEMM_QKV},
+    };
+    struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS];
+
+    if (!bb_transformer_gemms(t, gemms))
+        return false;
+    if (!backward)
+        add_norm(w, t, backward);
+    for (int i = 0; i < 4; i++) {
+        enum bb_transformer_gemm g = order[backward][i];
+        add_product(w, bb_transformer_gemm_names[g], &gemms[g], backward);
+        if (g == BB_GEMM_QKV || g == BB_GEMM_OUT)
+            add_bias(w, &gemms[g], BB_ACT_NONE, backward);
+    }
+    if (backward)
+        add_norm(w, t, backward);
+    return true;
+}
+
+static void perceptron_forward(struct bb_kernel_list *w, const struct bb_transformer *t,
+                               const struct bb_gemm_shape *gemms)
+{
+    add_norm(w, t, false);
+    add_product(w, "up", &gemms[BB_GEMM_UP], false);
+    add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, false);
+    add_product(w, "down", &gemms[BB_GEMM_DOWN], false);
+    add_bias(w, &gemms[BB_GEMM_DOWN], BB_ACT_NONE, false);
+}
+
+static void perceptron_backward(struct bb_kernel_list *w, const struct bb_transformer *t,
+                                const struct bb_gemm_shape *gemms)
+{
+    add_product(w, "down", &gemms[BB_GEMM_DOWN], true);
+    add_bias(w, &gemms[BB_GEMM_UP], BB_ACT_GELU, true);
+    add_product(w, "up", &gemms[BB_GEMM_UP], true);
+    add_norm(w, t, true);
+}
+
+bool bb_kernel_list_perceptron(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
+{
+    struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS];
+
+    if (!bb_transformer_gemms(t, gemms))
+        return false;
+    (backward ? perceptron_backward : perceptron_forward)(w, t, gemms);
+    return true;
+}
+
+bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward)
+{
+    if (!backward)
+        return bb_kernel_list_attention(w, t, false) && bb_kernel_list_perceptron(w, t, false);
+    return bb_kernel_list_perceptron(w, t, true) && bb_kernel_list_attention(w, t, true);
+}
+
+/* ---- other layers ---- */
+
+static bool add_conv_product(struct bb_kernel_list *w, const char *name, const struct bb_conv *v,
+                             enum bb_conv_pass pass)
+{
+    struct bb_gemm_shape s;
+
+    if (!bb_conv_gemm(v, pass, &s))
+        return false;
+    bb_kernel_list_add_gemm(w, name, &s);
+    return true;
+}
+
+bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool backward, bool of_data)
+{
+    int64_t out[3], positions;
+    struct bb_pass norm;
+
+    if (!bb_conv_out(v, out))
+        return false;
+    positions = out[0] * out[1] * out[2];
+    norm = (struct bb_pass){.kind = BB_PASS_CHANNEL_NORM,
+                            .dtype = v->dtype,
+                            .act = BB_ACT_RELU,
+                            .rows = (uint64_t)(v->n * v->k),
+                            .cols = (uint64_t)positions,
+                            .channels = (uint64_t)v->k};
+    if (!backward && add_conv_product(w, "convolution", v, BB_CONV_FORWARD)) {
+        bb_kernel_list_add_pass(w, "norm", &norm);
+        return true;
+    }
+    add_pass(w, "activation", BB_PASS_BIAS_ACT_GRAD, BB_ACT_RELU, v->n * positions, v->k, v->dtype);
+    if (of_data && !add_conv_product(w, "gradient of data", v, BB_CONV_DATA))
+        return false;
+    return add_conv_product(w, "gradient of weights", v, BB_CONV_WEIGHTS);
+}
+
+bool bb_kernel_list_dense(struct bb_kernel_list *w, int64_t rows, int64_t in, int64_t out, enum bb_activation act,
+                          enum bb_dtype_id dtype, bool backward)
+{
+    const struct bb_gemm_shape s = {rows, out, in, 1, false, true, dtype};
+
+    if (rows < 1 || in < 1 || out < 1)
+        return false;
+    if (backward)
+        add_bias(w, &s, act, true);
+    add_product(w, "dense", &s, backward);
+    if (!backward)
+        add_bias(w, &s, act, false);
+    return true;
+}
+
+bool bb_kernel_list_dense_first_backward(struct bb_kernel_list *w, int64_t rows, int64_t in, int64_t out,
+                                         enum bb_activation act, enum bb_dtype_id dtype)
+{
+    const struct bb_gemm_shape s = {rows, out, in, 1, false, true, dtype};
+    struct bb_gemm_shape dgrad, wgrad;
+
+    if (rows < 1 || in < 1 || out < 1)
+        return false;
+    add_bias(w, &s, act, true);
+    bb_gemm_backward(&s, &dgrad, &wgrad);
+    bb_kernel_list_add_gemm(w, "dense", &wgrad);
+    return true;
+}
+
+bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t vectors, int64_t features,
+                                enum bb_dtype_id dtype, bool backward)
+{
+    const struct bb_gemm_shape s = {vectors, vectors, features, rows, false, true, dtype};
+
+    if (rows < 1 || vectors < 1 || features < 1)
+        return false;
+    add_product(w, "interaction", &s, backward);
+    return true;
+}
+
+void bb_kernel_list_embedding(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary,
+                              enum bb_dtype_id dtype)
+{
+    bb_kernel_list_add_pass(
+        w, "embedding",
+        &(struct bb_pass){
+            .kind = BB_PASS_EMBED, .dtype = dtype, .rows = tokens, .cols = hidden, .in_rows = vocabulary});
+}
+
+void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
+                            enum bb_dtype_id dtype)
+{
+    bb_kernel_list_add_pass(w, "permute",
+                            &(struct bb_pass){.kind = BB_PASS_PERMUTE,
+                                              .dtype = dtype,
+                                              .rows = tokens * (uint64_t)top_k,
+                                              .cols = hidden,
+                                              .in_rows = tokens});
+}
+
+void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
+                              enum bb_dtype_id dtype)
+{
+    bb_kernel_list_add_pass(w, "unpermute",
+                            &(struct bb_pass){.kind = BB_PASS_UNPERMUTE,
+                                              .dtype = dtype,
+                                              .rows = tokens,
+                                              .cols = hidden,
+                                              .in_rows = tokens * (uint64_t)top_k,
+                                              .top_k = top_k});
+}
+
+/* False when nothing is exchanged that way. received: the box lies in the margin. */
+static bool add_box(struct bb_kernel_list *w, struct bb_pass p, const uint32_t interior[3], const uint32_t halo[3],
+                    const int direction[3], bool received)
+{
+    static const char *const names[] = {
+        [BB_PASS_PACK] = "halo pack", [BB_PASS_UNPACK] = "halo unpack", [BB_PASS_UNPACK_ADD] = "halo add"};
+
+    if (!bb_halo_box(interior, halo, direction, received, &p.box))
+        return false;
+    bb_kernel_list_add_pass(w, names[p.kind], &p);
+    return true;
+}
+
+static void add_boxes(struct bb_kernel_list *w, struct bb_pass p, const uint32_t interior[3], const uint32_t halo[3],
+                      bool corners, bool received)
+{
+    for (int d = 0; d < 27; d++) {
+        const int direction[3] = {d / 9 - 1, d / 3 % 3 - 1, d % 3 - 1};
+        int away = (direction[0] != 0) + (direction[1] != 0) + (direction[2] != 0);
+        if (corners || away == 1)
+            (void)add_box(w, p, interior, halo, direction, received);
+    }
+}
+
+void bb_kernel_list_halo_pack(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
+                              const uint32_t halo[3], bool corners, bool backward, enum bb_dtype_id dtype)
+{
+    const struct bb_pass p = {.kind = BB_PASS_PACK, .dtype = dtype, .rows = rows};
+
+    add_boxes(w, p, interior, halo, corners, backward);
+}
+
+void bb_kernel_list_halo_unpack(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
+                                const uint32_t halo[3], bool corners, bool backward, enum bb_dtype_id dtype)
+{
+    const struct bb_pass p = {.kind = backward ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK, .dtype = dtype, .rows = rows};
+
+    add_boxes(w, p, interior, halo, corners, !backward);
+}
+
+bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
+                              const uint32_t halo[3], const int direction[3], bool received, bool backward,
+                              enum bb_dtype_id dtype)
+{
+    enum bb_pass_kind kind = !received ? BB_PASS_PACK : backward ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK;
+    const struct bb_pass p = {.kind = kind, .dtype = dtype, .rows = rows};
+
+    return add_box(w, p, interior, halo, direction, received != backward);
+}
+
+void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype)
+{
+    add_pass(w, "accumulate", BB_PASS_ACCUMULATE, BB_ACT_NONE, 1, (int64_t)count, dtype);
+}
+
+void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_pass_kind kind, uint64_t count, enum bb_dtype_id dtype)
+{
+    const struct bb_pass p = {
+        .kind = kind,
+        .dtype = dtype,
+        .rows = 1,
+        .cols = count,
+        .optimizer = {.rate = 1e-6f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 1}};
+
+    bb_kernel_list_add_pass(w, bb_passes[kind].name, &p);
+}
+
+/* ---- figures ---- */
+
+double bb_kernel_list_flops(const struct bb_kernel_list *w)
+{
+    double flops = 0;
+
+    for (int i = 0; i < w->n; i++)
+        flops += w->items[i].is_pass ? 0 : bb_gemm_flops(&w->items[i].gemm);
+    return flops;
+}
+
+static double item_bytes(const struct bb_kernel_list_item *item)
+{
+    return (double)(item->is_pass ? bb_pass_bytes(&item->pass) : bb_gemm_bytes(&item->gemm));
+}
+
+double bb_kernel_list_bytes(const struct bb_kernel_list *w)
+{
+    double bytes = 0;
+
+    for (int i = 0; i < w->n; i++)
+        bytes += item_bytes(&w->items[i]);
+    return bytes;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static void pass_memory(const struct bb_pass *p, struct bb_kernel_list_memory *need)
+{
+    struct bb_pass_array arrays[BB_PASS_ARRAYS];
+    int n = bb_pass_arrays(p, arrays);
+
+    for (int i = 0; i < n; i++)
+        if (arrays[i].content == BB_HOLDS_INDICES)
+            need->index_count += arrays[i].count;
+        else if (arrays[i].written)
+            need->write_bytes += aligned(arrays[i].bytes);
+        else
+            need->read_bytes += aligned(arrays[i].bytes);
+}
+
+static void grow(size_t *a, size_t b)
+{
+    *a = *a > b ? *a : b;
+}
+
+void bb_kernel_list_memory(const struct bb_kernel_list *w, struct bb_kernel_list_memory *m)
+{
+    for (int i = 0; i < w->n; i++) {
+        const struct bb_kernel_list_item *item = &w->items[i];
+        struct bb_kernel_list_memory need = {0};
+        if (item->is_pass)
+            pass_memory(&item->pass, &need);
+        else
+            need = (struct bb_kernel_list_memory){aligned(bb_gemm_a_bytes(&item->gemm)) +
+                                                      aligned(bb_gemm_b_bytes(&item->gemm)),
+                                                  aligned(bb_gemm_c_bytes(&item->gemm)), 0};
+        grow(&m->read_bytes, need.read_bytes);
+        grow(&m->write_bytes, need.write_bytes);
+        grow(&m->index_count, need.index_count);
+    }
+}
+
+size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m)
+{
+    return m->read_bytes + m->write_bytes + m->index_count * sizeof(int32_t) + BB_GEMM_WORKSPACE;
+}
+
+/* ---- less of it ---- */
+
+static int64_t fewer(int64_t n, double factor)
+{
+    int64_t grain = n % 8 == 0 ? 8 : 1, some = llround((double)n * factor / (double)grain) * grain;
+
+    return some > grain ? some : grain;
+}
+
+static uint64_t fewer_rows(uint64_t rows, double factor)
+{
+    uint64_t some = (uint64_t)((double)rows * factor);
+
+    return some ? some : 1;
+}
+
+static void shrink_gemm(struct bb_gemm_shape *s, double factor)
+{
+    double edge = cbrt(factor);
+
+    s->m = fewer(s->m, edge);
+    s->n = fewer(s->n, edge);
+    s->k = fewer(s->k, edge);
+}
+
+static void shrink_pass(struct bb_pass *p, double factor)
+{
+    uint64_t rows = fewer_rows(p->rows, factor);
+
+    if (p->cols)
+        p->cols = fewer_rows(p->cols, fmin(1, factor * (double)p->rows / (double)rows));
+    p->rows = rows;
+    if (p->channels > rows)
+        p->channels = rows;
+    if (p->in_rows)
+        p->in_rows = fewer_rows(p->in_rows, factor);
+}
+
+void bb_kernel_list_scale(struct bb_kernel_list *w, double factor)
+{
+    for (int i = 0; i < w->n; i++)
+        if (w->items[i].is_pass)
+            shrink_pass(&w->items[i].pass, factor);
+        else
+            shrink_gemm(&w->items[i].gemm, factor);
+}
+
+int64_t bb_kernel_list_ns(const struct bb_kernel_list *w, double kernel_us, double memory_gbps, double tflops)
+{
+    int64_t ns = 0;
+
+    for (int i = 0; i < w->n; i++) {
+        const struct bb_kernel_list_item *item = &w->items[i];
+        double lasts = item->is_pass ? item_bytes(item) / memory_gbps : bb_gemm_flops(&item->gemm) / tflops / 1e3;
+        ns += llround(fmax(kernel_us * 1e3, lasts));
+    }
+    return ns;
+}

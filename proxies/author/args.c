@@ -1,0 +1,47 @@
+/* args.c - what builders say to numbers on the command line and to worlds that cannot be (see builders.h). */
+#include "proxies/author/args.h"
+
+#include "bootstrap/base/units.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
+
+#include <stdio.h>
+
+int bb_args_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
+{
+    if (given)
+        return bb_err(BB_EUSAGE, "%s: %s are given twice, as '%s' and as an option; leave one out", c->proxy, what,
+                      word);
+    if (bb_parse_int(word, 1, BB_MOST_LAYERS, value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is no number of %s, expected 1 to %d", c->proxy, word, what, BB_MOST_LAYERS);
+    return 0;
+}
+
+const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT])
+{
+    int below = value / step * step;
+
+    if (below == 0)
+        snprintf(text, BB_MULTIPLES_TEXT, "%d", step);
+    else
+        snprintf(text, BB_MULTIPLES_TEXT, "%d or %d", below, below + step);
+    return text;
+}
+
+int bb_refuse_ranks(const struct bb_proxy_config *c, int step, const char *why)
+{
+    char near[BB_MULTIPLES_TEXT];
+
+    if (c->ranks % step == 0)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: %d %s not divide by %d (%s); nearest: %s ranks", c->proxy, c->ranks,
+                  c->ranks == 1 ? "rank does" : "ranks do", step, why, bb_multiples(c->ranks, step, near));
+}
+
+int bb_world_layout(struct bb_layout *l, int ranks)
+{
+    const struct bb_axis axis = {"world", ranks};
+    int rc = bb_layout_init(l, ranks, &axis, 1);
+
+    return rc ? rc : bb_layout_add_group(l, "world", 1u << 0);
+}

@@ -1,0 +1,24 @@
+/* args.h - what builders say to numbers on the command line and to worlds that cannot be. */
+#ifndef BB_PROXIES_AUTHOR_ARGS_H
+#define BB_PROXIES_AUTHOR_ARGS_H
+
+#include "proxies/step/config.h"
+#include "proxies/step/layout.h"
+
+#define BB_MOST_LAYERS 1000000 /* of layers, stages, micro-batches */
+
+/* A positional number: a count from 1. given: the option of the same meaning, 0 unless it was used as well. Returns 0,
+ * or -BB_EUSAGE after a line. */
+int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
+
+/* "44" or "44 or 48": the multiples of step around value, at least one of it. Returns text. */
+#define BB_MULTIPLES_TEXT 64
+const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
+
+/* bb_refuse_ranks - -BB_EUSAGE after a line with the nearest valid numbers unless step divides the ranks, else 0. */
+int bb_refuse_ranks(const struct bb_proxy_config *config, int step, const char *why);
+
+/* bb_world_layout - a layout with the one group "world". Returns the group, or a negative error. */
+int bb_world_layout(struct bb_layout *layout, int ranks);
+
+#endif

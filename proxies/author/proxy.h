@@ -1,0 +1,40 @@
+/* proxy.h - what a proxy is: a builder and its row. The rows are listed in registry/registry.c. */
+#ifndef BB_PROXIES_AUTHOR_PROXY_H
+#define BB_PROXIES_AUTHOR_PROXY_H
+
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
+
+/* Options that not every proxy knows what to do with; the others refuse them. */
+enum bb_takes {
+    BB_TAKES_LAYERS = 1,
+    BB_TAKES_STAGES = 2,
+    BB_TAKES_MICRO_BATCHES = 4,
+    BB_TAKES_SCALE = 8,
+    BB_TAKES_PER_TENSOR = 16,
+    BB_TAKES_TIMED = 32,    /* --compute timed                 */
+    BB_TAKES_LAYER_US = 64, /* --forward-us, --backward-us     */
+    BB_TAKES_TFLOPS = 128,
+    BB_TAKES_GEMM = 256, /* --compute gemm */
+    BB_TAKES_MODEL = 512,
+    BB_TAKES_MICRO_BATCH_SIZE = 1024,
+    BB_TAKES_NODES = 2048,       /* --gpus-per-node */
+    BB_TAKES_TRANSFORMER = 4096, /* each of these: the options of that table */
+    BB_TAKES_SYNC = 8192,
+    BB_TAKES_TILES = 16384,
+    BB_TAKES_SCALING = 32768,
+};
+
+struct bb_proxy {
+    const char *name, *help;
+    unsigned takes;         /* enum bb_takes                                                            */
+    const char *dtype;      /* what --dtype is unless given; NULL: float, as the originals              */
+    const char *compute;    /* what --compute is unless given: what the original does, "none" or "timed" */
+    const char *positional; /* "[L S [M]]" for the help, NULL: takes none                              */
+    int (*positional_words)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
+    int (*defaults)(struct bb_proxy_config *);                      /* fills what the user left open  */
+    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* bad layouts: said, -BB_EUSAGE  */
+    const char *model; /* profiles/models, for builders that serve several rows; NULL                   */
+};
+
+#endif

@@ -1,0 +1,242 @@
+/* script.c - a thread that starts and waits, turned into streams and events (see script.h). */
+#include "proxies/author/script.h"
+
+#include "cuda/work/kernel_list.h"
+#include "proxies/author/parts.h"
+
+#include <string.h>
+
+void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *c)
+{
+    *s = (struct bb_script){.program = program,
+                            .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
+                            .timed = strcmp(c->compute, "timed") == 0,
+                            .redop = BB_SUM,
+                            .peer_kind = BB_PEER_OFFSET,
+                            .call = BB_NONE,
+                            .micro_batch = BB_NONE,
+                            .layer = BB_NONE,
+                            .newest = BB_NONE,
+                            .real = strcmp(c->compute, "gemm") == 0};
+}
+
+int bb_script_result(const struct bb_script *s)
+{
+    if (!s->failed)
+        return 0;
+    return bb_program_is_full(s->program) ? -BB_EUSAGE : -BB_EFAIL; /* was said */
+}
+
+/* Indices pass through; a failure (negative) sticks and becomes BB_NONE. */
+static int keep(struct bb_script *s, int index)
+{
+    s->failed |= index < 0;
+    return s->failed ? BB_NONE : index;
+}
+
+struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout *l, int comm)
+{
+    struct bb_script_lane lane = {.comm = comm};
+
+    lane.stream = s->failed ? 0 : keep(s, bb_program_add_stream(s->program, l->comms[comm].name, comm));
+    return lane;
+}
+
+int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use use, size_t count)
+{
+    return s->failed ? BB_NONE : keep(s, bb_program_add_buffer(s->program, name, use, count, s->dtype));
+}
+
+struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what)
+{
+    struct bb_op op = bb_part_op(&(struct bb_part){.program = s->program,
+                                                   .stream = lane.stream,
+                                                   .comm = lane.comm,
+                                                   .dtype = s->dtype,
+                                                   .phase = s->phase,
+                                                   .micro_batch = s->micro_batch,
+                                                   .layer = s->layer,
+                                                   .what = what});
+
+    op.call = lane.comm == BB_NONE ? BB_NONE : s->call;
+    return op;
+}
+
+int bb_script_start(struct bb_script *s, const struct bb_op *op)
+{
+    if (s->failed)
+        return BB_NONE;
+    s->newest = keep(s, bb_program_flow(s->program, op, s->after, s->n_after));
+    return s->newest;
+}
+
+void bb_script_wait(struct bb_script *s, int op)
+{
+    if (op == BB_NONE || s->failed)
+        return;
+    if (op == s->newest) /* it came after all that was waited for before: that goes without saying */
+        s->n_after = 0;
+    s->newest = BB_NONE;
+    for (int w = 0; w < s->n_after; w++)
+        if (s->program->ops[s->after[w]].stream == s->program->ops[op].stream) {
+            s->after[w] = op > s->after[w] ? op : s->after[w];
+            return;
+        }
+    s->after[s->n_after++] = op;
+}
+
+void bb_script_begin_anew(struct bb_script *s, int op)
+{
+    s->n_after = 0;
+    s->newest = BB_NONE;
+    bb_script_wait(s, op);
+}
+
+void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst)
+{
+    struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
+
+    if (!s->timed)
+        return;
+    op.kind = BB_OP_COMPUTE;
+    op.compute_us = us;
+    op.flops = flops;
+    op.src = src;
+    op.dst = dst;
+    bb_script_wait(s, bb_script_start(s, &op));
+}
+
+static int start_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                      int dst)
+{
+    struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
+
+    s->failed |= work == NULL;
+    if (s->failed)
+        return BB_NONE;
+    op.kind = BB_OP_COMPUTE;
+    op.work = work;
+    op.work_times = times;
+    op.flops = times * bb_kernel_list_flops(work);
+    op.src = src;
+    op.dst = dst;
+    return bb_script_start(s, &op);
+}
+
+void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                    int dst)
+{
+    bb_script_wait(s, start_work(s, what, work, times, src, dst));
+}
+
+void bb_script_real(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
+                    int dst)
+{
+    if (s->real)
+        bb_script_work(s, what, work, times, src, dst);
+}
+
+int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                         size_t count, int src, int dst)
+{
+    struct bb_op op = bb_script_op(s, lane, what);
+
+    op.kind = BB_OP_COLLECTIVE;
+    op.coll = kind;
+    op.redop = s->redop;
+    op.count = count;
+    op.src = src;
+    op.dst = dst;
+    return bb_script_start(s, &op);
+}
+
+static struct bb_op message(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
+                            size_t count)
+{
+    struct bb_op op = bb_script_op(s, lane, what);
+
+    op.peer_kind = s->peer_kind;
+    op.peer = peer;
+    op.count = count;
+    return op;
+}
+
+int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src)
+{
+    struct bb_op op = message(s, lane, what, to, count);
+
+    op.kind = BB_OP_SEND;
+    op.src = src;
+    op.src_offset = s->offset;
+    return bb_script_start(s, &op);
+}
+
+int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst)
+{
+    struct bb_op op = message(s, lane, what, from, count);
+
+    op.kind = BB_OP_RECV;
+    op.dst = dst;
+    op.dst_offset = s->offset;
+    return bb_script_start(s, &op);
+}
+
+void bb_script_group_start(struct bb_script *s)
+{
+    s->call = (int)s->program->n_ops;
+}
+
+void bb_script_group_end(struct bb_script *s)
+{
+    s->call = BB_NONE;
+}
+
+int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count)
+{
+    int src = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
+    int dst = bb_script_buffer(s, "reduced gradients", BB_USE_COMMUNICATION, count);
+
+    return bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, src, dst);
+}
+
+int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
+                   int n, size_t count)
+{
+    int last = BB_NONE;
+
+    bb_script_group_start(s);
+    for (int i = 0; i < 2 * n; i++) {
+        bool send = i < n;
+        struct bb_op op = message(s, lane, what, send ? to[i] : from[i - n], count);
+
+        op.kind = send ? BB_OP_SEND : BB_OP_RECV;
+        *(send ? &op.src : &op.dst) = bb_script_buffer(s, send ? "send" : "receive", BB_USE_COMMUNICATION, count);
+        last = bb_script_start(s, &op);
+    }
+    bb_script_group_end(s);
+    return last;
+}
+
+void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work)
+{
+    if (s->real)
+        (void)start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE);
+}
+
+void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
+                      size_t count)
+{
+    struct bb_kernel_list *work = s->real && !s->failed ? bb_step_work(step) : NULL;
+    const char *name = work ? bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what) : NULL;
+
+    s->phase = BB_PHASE_OPTIMIZER;
+    if (work)
+        bb_kernel_list_optimizer(work, optimizer, count, s->dtype);
+    bb_script_real(s, name, name ? work : NULL, 1, BB_NONE, BB_NONE);
+}
+
+void bb_script_pair(struct bb_script *s, const struct bb_pair *p)
+{
+    for (int i = 0; i < 2; i++)
+        bb_script_wait(s, bb_script_collective(s, p->lane, p->what[i], p->kind, p->count, p->src[i], p->dst[i]));
+}

@@ -1,0 +1,98 @@
+/* profile.c - finding and reading the files of profiles/. */
+#include "proxies/models/profile.h"
+
+#include "bootstrap/cli/opts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_NAMES 128
+
+size_t bb_profile_names(const char *kind, const char **words, size_t room)
+{
+    size_t n = 0;
+
+    for (const struct bb_profile_text *t = bb_profile_texts; t->kind && n + 1 < room; t++)
+        if (strcmp(t->kind, kind) == 0)
+            words[n++] = t->name;
+    words[n] = NULL;
+    return n;
+}
+
+static bool is_path(const char *word)
+{
+    size_t length = strlen(word);
+
+    return strchr(word, '/') || (length > 5 && strcmp(word + length - 5, ".json") == 0);
+}
+
+static const char *embedded(const char *kind, const char *name)
+{
+    for (const struct bb_profile_text *t = bb_profile_texts; t->kind; t++)
+        if (strcmp(t->kind, kind) == 0 && strcmp(t->name, name) == 0)
+            return t->text;
+    return NULL;
+}
+
+static int refuse_name(const char *kind, const char *word)
+{
+    const char *words[MOST_NAMES];
+    char singular[32];
+    size_t n = bb_profile_names(kind, words, MOST_NAMES);
+
+    snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
+    return bb_refuse_word(singular, word, words, n);
+}
+
+int bb_profile_load(const char *kind, const char *word, json_t **root)
+{
+    const char *text = NULL;
+    json_error_t error;
+
+    *root = NULL;
+    if (is_path(word))
+        *root = json_load_file(word, JSON_REJECT_DUPLICATES, &error);
+    else if ((text = embedded(kind, word)))
+        *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    else
+        return refuse_name(kind, word);
+    if (!*root)
+        return error.line > 0 ? bb_err(BB_EUSAGE, "%s: line %d: %s", word, error.line, error.text)
+                              : bb_err(BB_EUSAGE, "%s", error.text);
+    if (!json_is_object(*root)) {
+        json_decref(*root);
+        *root = NULL;
+        return bb_err(BB_EUSAGE, "%s: expected a JSON object", word);
+    }
+    return 0;
+}
+
+int bb_profile_number(const json_t *object, const char *key, const char *where, double min, double *out)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!json_is_number(value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no number", where, key);
+    *out = json_number_value(value);
+    if (*out < min)
+        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected %g or more", where, key, *out, min);
+    return 0;
+}
+
+int bb_profile_string(const json_t *object, const char *key, const char *where, const char **out)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!json_is_string(value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no text", where, key);
+    *out = json_string_value(value);
+    return 0;
+}
+
+int bb_profile_object(const json_t *object, const char *key, const char *where, json_t **out)
+{
+    *out = json_object_get(object, key);
+    if (!json_is_object(*out))
+        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no object", where, key);
+    return 0;
+}

@@ -1,0 +1,32 @@
+/*
+ * profile.h - the JSON files of profiles/: models and clusters. They are part of the program (made into a table by the
+ * build), so they are found wherever it is installed; a file of the user's is read by its path.
+ */
+#ifndef BB_PROXIES_MODELS_PROFILE_H
+#define BB_PROXIES_MODELS_PROFILE_H
+
+#include "bootstrap/base/err.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct bb_profile_text {
+    const char *kind, *name, *text; /* "models", "gpt2_large", JSON */
+};
+extern const struct bb_profile_text bb_profile_texts[]; /* ends with a row of NULLs */
+
+/* bb_profile_names - names of one kind, in the table's order, NULL at the end. words[room]; returns their number. */
+size_t bb_profile_names(const char *kind, const char **words, size_t room);
+
+/*
+ * bb_profile_load - *root = the profile of that name or, when the word has a '/' or ends in ".json", of that file.
+ * Unknown name, unreadable file, no JSON object: said, -BB_EUSAGE. The caller owns *root.
+ */
+int bb_profile_load(const char *kind, const char *word, json_t **root) BB_MUST_CHECK;
+
+/* Fields of a profile. `where` names the file or profile in messages. All say what is wrong and return -BB_EUSAGE. */
+int bb_profile_number(const json_t *object, const char *key, const char *where, double min, double *out) BB_MUST_CHECK;
+int bb_profile_string(const json_t *object, const char *key, const char *where, const char **out) BB_MUST_CHECK;
+int bb_profile_object(const json_t *object, const char *key, const char *where, json_t **out) BB_MUST_CHECK;
+
+#endif

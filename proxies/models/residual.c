@@ -1,0 +1,366 @@
+/* residual.c - the tensors of residual networks, created as the network is and then turned round (see residual.h). */
+#include "proxies/models/residual.h"
+
+#include "proxies/models/model_file.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_STAGES 8
+#define MOST_BLOCKS 1000
+
+/* A network under creation. */
+struct growth {
+    struct bb_model_file *sheet;
+    struct bb_residual *model;
+    const json_t *tensors, *flops, *layers; /* layers may be NULL */
+    int room, layer_room;
+    double layer_flops;
+    bool projection_first;
+};
+
+static int append(struct growth *g, const char *prefix, const char *name, size_t count)
+{
+    struct bb_residual *m = g->model;
+
+    if (m->n_tensors == g->room) {
+        int room = g->room ? 2 * g->room : 64;
+        struct bb_tensor *bigger = realloc(m->tensors, sizeof(*bigger) * (size_t)room);
+
+        if (!bigger)
+            return bb_err(BB_EFAIL, "out of memory for %d tensors", room);
+        m->tensors = bigger;
+        g->room = room;
+    }
+    if (asprintf((char **)&m->tensors[m->n_tensors].name, "%s.%s", prefix, name) < 0)
+        return bb_err(BB_EFAIL, "out of memory for the name of a tensor");
+    m->tensors[m->n_tensors++].count = count;
+    m->parameters += (double)count;
+    return 0;
+}
+
+/* ---- layers ---- */
+
+static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype)
+{
+    return (struct bb_conv){.n = images,
+                            .c = l->in,
+                            .d = 1,
+                            .h = l->edge,
+                            .w = l->edge,
+                            .k = l->out,
+                            .t = 1,
+                            .r = l->kernel,
+                            .s = l->kernel,
+                            .stride = l->stride,
+                            .pad = (l->kernel - 1) / 2,
+                            .dtype = dtype};
+}
+
+/* Of one image, forward; below 0 where the numbers make no convolution. */
+static double flops_of(const struct bb_residual_layer *l)
+{
+    const struct bb_conv conv = conv_of(l, 1, BB_FLOAT);
+    struct bb_gemm_shape s;
+
+    if (l->kernel == 0)
+        return 2.0 * l->in * l->out;
+    return bb_conv_gemm(&conv, BB_CONV_FORWARD, &s) ? bb_gemm_flops(&s) : -1;
+}
+
+static int keep_layer(struct growth *g, const struct bb_residual_layer *l)
+{
+    struct bb_residual *m = g->model;
+    struct bb_residual_layer *bigger;
+
+    if (m->n_layers == g->layer_room) {
+        int room = g->layer_room ? 2 * g->layer_room : 64;
+
+        bigger = realloc(m->layers, sizeof(*bigger) * (size_t)room);
+        if (!bigger)
+            return bb_err(BB_EFAIL, "out of memory for %d layers", room);
+        m->layers = bigger;
+        g->layer_room = room;
+    }
+    m->layers[m->n_layers++] = *l;
+    g->layer_flops += flops_of(l);
+    return 0;
+}
+
+/* ["name", in, out] is dense, ["name", in, out, kernel, edge, stride] a convolution; tensors from `first` on are those
+ * of the unit. */
+static int read_layer(struct growth *g, const json_t *list, const char *unit, const char *prefix, int first)
+{
+    struct bb_residual_layer l = {0};
+    int *const fields[] = {&l.in, &l.out, &l.kernel, &l.edge, &l.stride}, rc = 0;
+    size_t n = json_array_size(list), weights, start = strlen(prefix) + 1, value;
+    const char *name = json_string_value(json_array_get(list, 0));
+
+    for (size_t i = 1; i < n && i < 6 && rc == 0; i++) {
+        const char *formula = json_string_value(json_array_get(list, i));
+
+        rc = formula ? bb_model_file_count(g->sheet, formula, &value) : -BB_EUSAGE;
+        *fields[i - 1] = rc ? 0 : (int)value;
+    }
+    for (l.tensor = first; name && l.tensor < g->model->n_tensors; l.tensor++)
+        if (strcmp(g->model->tensors[l.tensor].name + start, name) == 0)
+            break;
+    weights = (size_t)l.in * (size_t)l.out * (size_t)(l.kernel ? l.kernel * l.kernel : 1);
+    if (rc || !name || (n != 3 && n != 6) || l.tensor == g->model->n_tensors ||
+        g->model->tensors[l.tensor].count != weights || flops_of(&l) < 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: a layer of '%s' must be [\"tensor\", in, out] or [\"tensor\", in, out, kernel, "
+                      "edge, stride] with as many weights as its tensor",
+                      g->sheet->where, unit);
+    return keep_layer(g, &l);
+}
+
+static int create_layers(struct growth *g, const char *unit, const char *prefix, int first)
+{
+    const json_t *list;
+    int n, rc;
+
+    if (!g->layers)
+        return 0;
+    TRY(bb_model_file_list(g->sheet, g->layers, unit, -64, &list, &n));
+    for (int i = 0; i < n; i++)
+        TRY(read_layer(g, json_array_get(list, (size_t)i), unit, prefix, first));
+out:
+    return rc;
+}
+
+static bool add_layer(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype, bool backward,
+                      bool of_data, struct bb_kernel_list *w)
+{
+    const struct bb_conv conv = conv_of(l, images, dtype);
+
+    if (l->kernel == 0)
+        return bb_kernel_list_dense(w, images, l->in, l->out, BB_ACT_NONE, dtype, backward);
+    return bb_kernel_list_conv(w, &conv, backward, of_data);
+}
+
+bool bb_residual_forward(const struct bb_residual *m, int64_t images, enum bb_dtype_id dtype, struct bb_kernel_list *w)
+{
+    for (int i = 0; i < m->n_layers; i++)
+        if (!add_layer(&m->layers[i], images, dtype, false, true, w))
+            return false;
+    return m->n_layers > 0;
+}
+
+bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t images, enum bb_dtype_id dtype,
+                          struct bb_kernel_list *w)
+{
+    for (int t = first; t < first + n; t++)
+        for (int i = 0; i < m->n_layers; i++)
+            if (m->layers[i].tensor == t && !add_layer(&m->layers[i], images, dtype, true, i > 0, w))
+                return false;
+    return true;
+}
+
+/* ---- tensors ---- */
+
+/* The tensors of one unit of the file: stem, projection, block, head. */
+static int create(struct growth *g, const char *unit, const char *prefix)
+{
+    const char *name, *formula, *where = g->sheet->where;
+    const json_t *list;
+    json_error_t error;
+    double flops;
+    size_t count;
+    int n, rc, before = g->model->n_tensors;
+
+    TRY(bb_model_file_number_at(g->sheet, g->flops, unit, &flops));
+    g->model->sample_flops += flops;
+    TRY(bb_model_file_list(g->sheet, g->tensors, unit, -64, &list, &n));
+    for (int i = 0; i < n; i++) {
+        if (json_unpack_ex(json_array_get(list, (size_t)i), &error, JSON_STRICT, "[ss]", &name, &formula))
+            return bb_err(BB_EUSAGE, "%s: tensor %d of '%s': %s, expected [\"name\", \"formula\"]", where, i, unit,
+                          error.text);
+        TRY(bb_model_file_count(g->sheet, formula, &count));
+        TRY(append(g, prefix, name, count));
+    }
+    TRY(create_layers(g, unit, prefix, before));
+out:
+    return rc;
+}
+
+static int create_block(struct growth *g, int stage, int block)
+{
+    char convolutions[64], projection[64];
+    int rc;
+
+    snprintf(convolutions, sizeof(convolutions), "stage%d.block%d", stage, block);
+    snprintf(projection, sizeof(projection), "stage%d.block%d.projection", stage, block);
+    if (block == 0 && g->projection_first)
+        TRY(create(g, "projection", projection));
+    TRY(create(g, "block", convolutions));
+    if (block == 0 && !g->projection_first)
+        TRY(create(g, "projection", projection));
+out:
+    return rc;
+}
+
+static int create_stages(struct growth *g)
+{
+    double blocks[MOST_STAGES];
+    const json_t *list;
+    int stages, width, image, rc;
+
+    TRY(bb_model_file_shape(g->sheet, "width", &width));
+    TRY(bb_model_file_shape(g->sheet, "image", &image));
+    TRY(bb_model_file_list(g->sheet, g->sheet->root, "blocks", -MOST_STAGES, &list, &stages));
+    TRY(bb_model_file_numbers(g->sheet, g->sheet->root, "blocks", stages, blocks));
+    TRY(bb_model_file_set(g->sheet, "in", width));
+    for (int s = 0; s < stages; s++, width *= 2) {
+        double edge = image / 4 >> s; /* of what the stage puts out; its first block but the first of all halves it */
+
+        TRY(bb_model_file_set(g->sheet, "w", width));
+        TRY(bb_model_file_set(g->sheet, "edge", edge));
+        TRY(bb_model_file_set(g->sheet, "edge_in", s > 0 ? 2 * edge : edge));
+        for (int b = 0; b < blocks[s] && b < MOST_BLOCKS; b++) {
+            TRY(create_block(g, s + 1, b));
+            TRY(bb_model_file_set(g->sheet, "in", 4.0 * width));
+            TRY(bb_model_file_set(g->sheet, "edge_in", edge));
+        }
+    }
+out:
+    return rc;
+}
+
+static int create_all(struct growth *g)
+{
+    const json_t *root = g->sheet->root;
+    const char *projection;
+    json_t *tensors, *flops;
+    int rc;
+
+    TRY(bb_profile_string(root, "projection", g->sheet->where, &projection));
+    g->projection_first = strcmp(projection, "before") == 0;
+    if (!g->projection_first && strcmp(projection, "after") != 0)
+        return bb_err(BB_EUSAGE, "%s: projection is '%s', expected 'before' or 'after'", g->sheet->where, projection);
+    TRY(bb_profile_object(root, "tensors", g->sheet->where, &tensors));
+    TRY(bb_profile_object(root, "sample_flops", g->sheet->where, &flops));
+    g->tensors = tensors;
+    g->flops = flops;
+    g->layers = json_object_get(root, "layers");
+    TRY(create(g, "stem", "stem"));
+    TRY(create_stages(g));
+    TRY(create(g, "head", "head"));
+    if (g->layers)
+        TRY(bb_model_file_same(g->sheet, "sample_flops", g->layer_flops, g->model->sample_flops));
+out:
+    return rc;
+}
+
+static void turn_round(struct bb_residual *m)
+{
+    for (int i = 0, j = m->n_tensors - 1; i < j; i++, j--) {
+        struct bb_tensor swap = m->tensors[i];
+
+        m->tensors[i] = m->tensors[j];
+        m->tensors[j] = swap;
+    }
+    for (int l = 0; l < m->n_layers; l++)
+        m->layers[l].tensor = m->n_tensors - 1 - m->layers[l].tensor;
+}
+
+/* Each bucket begins where the one before ends, and all tensors are in one. */
+static int read_buckets(const struct bb_model_file *sheet, struct bb_residual *m)
+{
+    const json_t *list;
+    int first, last, next = 0, rc;
+
+    TRY(bb_model_file_list(sheet, sheet->root, "buckets", -BB_RESIDUAL_BUCKETS, &list, &m->n_buckets));
+    for (int b = 0; b < m->n_buckets; b++) {
+        struct bb_bucket *bucket = &m->buckets[b];
+
+        if (json_unpack(json_array_get(list, (size_t)b), "[ii]", &first, &last) || first != next || last < first ||
+            last >= m->n_tensors)
+            return bb_err(BB_EUSAGE, "%s: bucket %d must be [%d, LAST] with tensors up to %d", sheet->where, b, next,
+                          m->n_tensors - 1);
+        *bucket = (struct bb_bucket){.first = first, .n = last - first + 1};
+        for (; next <= last; next++)
+            bucket->count += m->tensors[next].count;
+    }
+    if (next != m->n_tensors)
+        rc = bb_err(BB_EUSAGE, "%s: the buckets hold %d of %d tensors", sheet->where, next, m->n_tensors);
+out:
+    return rc;
+}
+
+static int read_batch(const json_t *object, const char *where, struct bb_local_batch *batch)
+{
+    int rc;
+
+    TRY(bb_profile_number(object, "batch", where, 1, &batch->samples));
+    TRY(bb_profile_number(object, "forward_us", where, 0, &batch->forward_us));
+    TRY(bb_profile_number(object, "bucket_backward_us", where, 0, &batch->bucket_backward_us));
+out:
+    return rc;
+}
+
+static int read_batches(const struct bb_model_file *sheet, struct bb_residual *m)
+{
+    double global;
+    const json_t *list;
+    int rc = 0;
+
+    if (json_object_get(json_object_get(sheet->root, "shape"), "batch"))
+        TRY(bb_model_file_shape(sheet, "batch", &m->batch));
+    if (!json_object_get(sheet->root, "local_batches"))
+        return 0;
+    TRY(bb_profile_number(sheet->root, "global_batch", sheet->where, 1, &global));
+    m->global_batch = (int)global;
+    TRY(bb_model_file_list(sheet, sheet->root, "local_batches", -BB_RESIDUAL_BATCHES, &list, &m->n_batches));
+    for (int b = 0; b < m->n_batches; b++)
+        TRY(read_batch(json_array_get(list, (size_t)b), sheet->where, &m->batches[b]));
+out:
+    return rc;
+}
+
+static int check_totals(const struct bb_model_file *sheet, const struct bb_residual *m)
+{
+    size_t counts[BB_RESIDUAL_BUCKETS];
+    json_t *totals;
+    int rc;
+
+    for (int b = 0; b < m->n_buckets; b++)
+        counts[b] = m->buckets[b].count;
+    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
+    TRY(bb_model_file_total(sheet, totals, "parameters", m->parameters));
+    TRY(bb_model_file_total(sheet, totals, "tensors", m->n_tensors));
+    TRY(bb_model_file_totals(sheet, totals, "buckets", counts, m->n_buckets));
+out:
+    return rc;
+}
+
+int bb_residual_load(const char *word, struct bb_residual *m)
+{
+    struct bb_model_file sheet;
+    struct growth g = {.sheet = &sheet, .model = m};
+    int rc;
+
+    *m = (struct bb_residual){0};
+    TRY(bb_model_file_open(&sheet, word, "residual_network"));
+    TRY(create_all(&g));
+    turn_round(m);
+    TRY(read_buckets(&sheet, m));
+    TRY(read_batches(&sheet, m));
+    TRY(check_totals(&sheet, m));
+out:
+    bb_model_file_close(&sheet);
+    if (rc)
+        bb_residual_release(m);
+    return rc;
+}
+
+void bb_residual_release(struct bb_residual *m)
+{
+    for (int t = 0; t < m->n_tensors; t++)
+        free((char *)m->tensors[t].name);
+    free(m->tensors);
+    free(m->layers);
+    *m = (struct bb_residual){0};
+}

@@ -1,0 +1,202 @@
+/*
+ * internode.c - what leaves a node (see internode.h). Programs are added up per role and group once, then laid over the
+ * instances of each group: a collective counts once for an instance, by the program of its first member.
+ */
+#include "proxies/plan/internode.h"
+
+#include "proxies/simulate/rank_classes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What all operations of a role on one group amount to, in bytes. */
+struct amount {
+    double ring;  /* over each link between two nodes of a ring */
+    double chain; /* ... of a chain                             */
+    double pair;  /* from each rank to each other one           */
+};
+
+struct message {
+    int comm, peer;
+    enum bb_peer_kind kind;
+    double bytes;
+};
+
+struct role {
+    struct amount amounts[BB_MAX_GROUPS];
+    struct message *messages; /* one of each peer */
+    int n_messages;
+};
+
+struct counting {
+    const struct bb_step *step;
+    struct bb_internode *crossing;
+    struct role *roles;  /* [step->n_roles]                                              */
+    double *out;         /* [nodes] bytes that leave it                                  */
+    int *members, *seen; /* [nodes] of the instance at hand; the last instance that was there */
+    int gpus_per_node;
+};
+
+/* ---- roles ---- */
+
+static struct message *message_to(struct role *role, const struct bb_op *op)
+{
+    struct message *bigger;
+
+    for (int i = 0; i < role->n_messages; i++)
+        if (role->messages[i].comm == op->comm && role->messages[i].peer == op->peer &&
+            role->messages[i].kind == op->peer_kind)
+            return &role->messages[i];
+    bigger = realloc(role->messages, sizeof(*bigger) * (size_t)(role->n_messages + 1));
+    if (!bigger)
+        return NULL;
+    role->messages = bigger;
+    bigger[role->n_messages] = (struct message){op->comm, op->peer, op->peer_kind, 0};
+    return &role->messages[role->n_messages++];
+}
+
+static void add_collective(struct amount *amount, const struct bb_op *op, int n)
+{
+    double whole = (double)bb_op_payload_bytes(op, n);
+
+    switch (op->coll) {
+    case BB_ALL_REDUCE:
+        amount->ring += 2.0 * (n - 1) / n * whole;
+        break;
+    case BB_ALL_GATHER:
+    case BB_REDUCE_SCATTER:
+        amount->ring += (n - 1.0) / n * whole;
+        break;
+    case BB_BROADCAST:
+    case BB_REDUCE:
+        amount->chain += whole;
+        break;
+    default:
+        amount->pair += whole / n;
+    }
+}
+
+static int add_up(const struct bb_layout *l, const struct bb_program *p, struct role *role)
+{
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        struct message *message;
+
+        if (op->kind == BB_OP_COLLECTIVE)
+            add_collective(&role->amounts[l->comms[op->comm].group], op, bb_comm_size(l, op->comm));
+        if (op->kind != BB_OP_SEND)
+            continue;
+        message = message_to(role, op);
+        if (!message)
+            return bb_err(BB_EFAIL, "out of memory for the messages of a step");
+        message->bytes += (double)bb_op_payload_bytes(op, bb_comm_size(l, op->comm));
+    }
+    return 0;
+}
+
+/* ---- ranks ---- */
+
+static void leave(struct counting *c, int node, int group, double bytes)
+{
+    c->out[node] += bytes;
+    c->crossing->bytes += bytes;
+    c->crossing->group[group] += bytes;
+}
+
+static void count_messages(struct counting *c, int rank)
+{
+    const struct bb_layout *l = &c->step->layout;
+    const struct role *role = &c->roles[c->step->role_of[rank]];
+
+    for (int i = 0; i < role->n_messages; i++) {
+        const struct message *m = &role->messages[i];
+        int group = l->comms[m->comm].group, n = l->groups[group].size, peer = m->peer;
+
+        if (m->kind == BB_PEER_OFFSET)
+            peer = ((bb_group_index(l, group, rank) + m->peer) % n + n) % n;
+        peer = bb_group_member(l, group, bb_group_instance(l, group, rank), peer);
+        if (peer / c->gpus_per_node != rank / c->gpus_per_node)
+            leave(c, rank / c->gpus_per_node, group, m->bytes);
+    }
+}
+
+/* Counts the members on each node of an instance; returns the number of nodes. mark: of this instance alone. */
+static int spread(struct counting *c, int group, int instance, int mark)
+{
+    const struct bb_layout *l = &c->step->layout;
+    int nodes = 0;
+
+    for (int m = 0; m < l->groups[group].size; m++) {
+        int node = bb_group_member(l, group, instance, m) / c->gpus_per_node;
+
+        if (c->seen[node] != mark) {
+            c->seen[node] = mark;
+            c->members[node] = 0;
+            nodes++;
+        }
+        c->members[node]++;
+    }
+    return nodes;
+}
+
+static void count_instance(struct counting *c, int group, int instance, int mark)
+{
+    const struct bb_layout *l = &c->step->layout;
+    int first = bb_group_member(l, group, instance, 0), n = l->groups[group].size, nodes;
+    const struct amount *amount = &c->roles[c->step->role_of[first]].amounts[group];
+
+    if (amount->ring + amount->chain + amount->pair <= 0)
+        return;
+    nodes = spread(c, group, instance, mark);
+    for (int m = 0; nodes > 1 && m < n; m++) {
+        int node = bb_group_member(l, group, instance, m) / c->gpus_per_node, here = c->members[node];
+
+        if (here == 0)
+            continue; /* this node is counted */
+        leave(c, node, group, amount->ring + (double)here * (n - here) * amount->pair);
+        if (m > 0)
+            leave(c, node, group, amount->chain); /* a chain has a link less than nodes */
+        c->members[node] = 0;
+    }
+}
+
+static void count_all(struct counting *c)
+{
+    const struct bb_layout *l = &c->step->layout;
+    int mark = 0;
+
+    for (int rank = 0; rank < l->ranks; rank++)
+        count_messages(c, rank);
+    for (int g = 0; g < l->n_groups; g++)
+        for (int i = 0; i < bb_group_instances(l, g); i++)
+            count_instance(c, g, i, ++mark);
+    for (int node = 0; node < c->crossing->nodes; node++)
+        if (c->out[node] > c->crossing->busiest)
+            c->crossing->busiest = c->out[node];
+}
+
+int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *crossing)
+{
+    struct counting c = {.step = step, .crossing = crossing, .gpus_per_node = gpus_per_node};
+    size_t nodes = ((size_t)step->layout.ranks + (size_t)gpus_per_node - 1) / (size_t)gpus_per_node;
+    int rc = 0;
+
+    *crossing = (struct bb_internode){.nodes = (int)nodes};
+    c.roles = calloc((size_t)step->n_roles, sizeof(*c.roles));
+    c.out = calloc(nodes, sizeof(*c.out));
+    c.members = calloc(nodes, sizeof(*c.members));
+    c.seen = calloc(nodes, sizeof(*c.seen));
+    if (!c.roles || !c.out || !c.members || !c.seen)
+        rc = bb_err(BB_EFAIL, "out of memory for the traffic of %zu nodes", nodes);
+    for (int r = 0; rc == 0 && r < step->n_roles; r++)
+        rc = add_up(&step->layout, &step->roles[r].program, &c.roles[r]);
+    if (rc == 0)
+        count_all(&c);
+    for (int r = 0; c.roles && r < step->n_roles; r++)
+        free(c.roles[r].messages);
+    free(c.roles);
+    free(c.out);
+    free(c.members);
+    free(c.seen);
+    return rc;
+}

@@ -1,0 +1,73 @@
+/* plan.c - a plan from a step, and what its figures make together (see plan.h). */
+#include "proxies/plan/plan.h"
+
+#include <math.h>
+
+int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart)
+{
+    int rc;
+
+    *plan = (struct bb_plan){.step = step};
+    TRY(apart ? bb_traffic_init_apart(&plan->traffic, step) : bb_traffic_init(&plan->traffic, step));
+    TRY(bb_step_check(step, &plan->checks));
+out:
+    if (rc)
+        bb_plan_release(plan);
+    return rc;
+}
+
+int bb_plan_init(struct bb_plan *plan, const struct bb_step *step)
+{
+    int rc = bb_plan_count(plan, step, false);
+
+    return rc ? rc : bb_checks_refuse(&plan->checks);
+}
+
+void bb_plan_release(struct bb_plan *plan)
+{
+    bb_traffic_release(&plan->traffic);
+    bb_checks_release(&plan->checks);
+    *plan = (struct bb_plan){0};
+}
+
+size_t bb_plan_memory(const struct bb_plan *plan)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < plan->traffic.n; i++) {
+        size_t bytes = bb_traffic_memory(&plan->traffic.roles[i]);
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* The first operation with real work; what timed kernels stand for says nothing of a GPU's peak. */
+static const struct bb_op *with_work(const struct bb_program *p)
+{
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].work)
+            return &p->ops[i];
+    return NULL;
+}
+
+double bb_plan_flops(const struct bb_plan *plan)
+{
+    double flops = 0;
+
+    for (int i = 0; i < plan->traffic.n; i++)
+        flops += plan->traffic.roles[i].flops * plan->traffic.roles[i].n_ranks;
+    return flops;
+}
+
+double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    double ns = (double)p->classes[p->slowest].all.step_ns;
+    const struct bb_op *op = NULL;
+
+    for (int i = 0; i < plan->traffic.n && !op; i++)
+        op = with_work(plan->traffic.roles[i].program);
+    if (!op || ns <= 0)
+        return NAN;
+    return bb_plan_flops(plan) / (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);
+}

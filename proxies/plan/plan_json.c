@@ -1,0 +1,333 @@
+/* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
+#include "bootstrap/results/results.h"
+#include "proxies/plan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static json_t *int_array(const int *values, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(values[i]));
+    return list;
+}
+
+/* ---- groups ---- */
+
+static json_t *members_of(const struct bb_layout *l, int group)
+{
+    json_t *instances = json_array();
+
+    for (int i = 0; i < bb_group_instances(l, group); i++) {
+        json_t *members = json_array();
+
+        for (int m = 0; m < l->groups[group].size; m++)
+            json_array_append_new(members, json_integer(bb_group_member(l, group, i, m)));
+        json_array_append_new(instances, members);
+    }
+    return instances;
+}
+
+json_t *bb_plan_groups(const struct bb_plan *plan)
+{
+    const struct bb_layout *l = &plan->step->layout;
+    json_t *list = json_array();
+
+    for (int g = 0; g < l->n_groups; g++)
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", l->groups[g].name, "size", l->groups[g].size,
+                                              "members", members_of(l, g)));
+    return list;
+}
+
+/* ---- roles ---- */
+
+static json_t *peers_of(const struct bb_traffic_row *row)
+{
+    json_t *peers = json_object();
+    char offset[16];
+
+    if (row->kind == BB_OP_COLLECTIVE) {
+        json_decref(peers);
+        return json_null();
+    }
+    for (int i = 0; i < row->n_peers; i++) {
+        snprintf(offset, sizeof(offset), "%+d", row->peers[i].offset);
+        json_object_set_new(peers, offset, json_integer((json_int_t)row->peers[i].calls));
+    }
+    return peers;
+}
+
+static json_t *traffic_of(const struct bb_layout *l, const struct bb_traffic_role *role)
+{
+    json_t *rows = json_array();
+
+    for (int i = 0; i < role->n_rows; i++) {
+        const struct bb_traffic_row *r = &role->rows[i];
+
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:o}", "kind", bb_traffic_kind(r), "group",
+                                        l->groups[r->group].name, "group_size", r->group_size, "count",
+                                        (json_int_t)r->count, "dtype", bb_dtypes[r->dtype].name, "calls",
+                                        (json_int_t)r->calls, "bytes", (json_int_t)r->bytes, "peers", peers_of(r)));
+    }
+    return rows;
+}
+
+static json_t *memory_of(const struct bb_traffic_role *role)
+{
+    json_t *memory = json_object();
+
+    for (int use = 0; use < BB_USES; use++)
+        json_object_set_new(memory, bb_use_names[use], json_integer((json_int_t)role->memory_bytes[use]));
+    json_object_set_new(memory, "work", json_integer((json_int_t)role->work_bytes));
+    json_object_set_new(memory, "total", json_integer((json_int_t)bb_traffic_memory(role)));
+    return memory;
+}
+
+/* NULL where no formula is known. */
+static json_t *training_memory_of(const struct bb_traffic_role *role)
+{
+    json_t *memory = json_object();
+    json_int_t total = 0;
+
+    for (int use = 0; use < BB_USES; use++) {
+        json_int_t bytes = llround(role->training_bytes[use]);
+
+        json_object_set_new(memory, bb_use_names[use], json_integer(bytes));
+        total += bytes;
+    }
+    json_object_set_new(memory, "total", json_integer(total));
+    if (total > 0)
+        return memory;
+    json_decref(memory);
+    return NULL;
+}
+
+static json_t *index_or_null(int value)
+{
+    return value == BB_NONE ? json_null() : json_integer(value);
+}
+
+static const char *kind_of(const struct bb_op *op)
+{
+    static const char *const kinds[] = {
+        [BB_OP_COMPUTE] = "compute", [BB_OP_COLLECTIVE] = NULL, [BB_OP_SEND] = "send", [BB_OP_RECV] = "recv"};
+
+    return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].name : kinds[op->kind];
+}
+
+static json_t *peer_text(const struct bb_op *op)
+{
+    bool rooted = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_ROOTED);
+
+    if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV && !rooted)
+        return json_null();
+    return op->peer_kind == BB_PEER_OFFSET ? json_sprintf("%+d", op->peer) : json_sprintf("%d", op->peer);
+}
+
+/* ---- real work ---- */
+
+static json_t *work_item(const struct bb_kernel_list_item *item)
+{
+    double bytes = (double)(item->is_pass ? bb_pass_bytes(&item->pass) : bb_gemm_bytes(&item->gemm));
+
+    if (item->is_pass)
+        return json_pack("{s:s, s:s, s:i, s:I}", "name", item->name, "kind", bb_passes[item->pass.kind].name, "flops",
+                         0, "moved_bytes", (json_int_t)bytes);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:I, s:I}", "name", item->name, "kind", "product", "m",
+                     (json_int_t)item->gemm.m, "n", (json_int_t)item->gemm.n, "k", (json_int_t)item->gemm.k, "batch",
+                     (json_int_t)item->gemm.batch, "dtype", bb_dtypes[item->gemm.dtype].name, "flops",
+                     (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
+}
+
+/* [[{product or pass}, ...], ...]: operations say by "work" which list they do. */
+static json_t *works_of(const struct bb_step *step)
+{
+    json_t *works = json_array();
+
+    for (int w = 0; w < step->n_works; w++) {
+        json_t *items = json_array();
+
+        for (int i = 0; i < step->works[w]->n; i++)
+            json_array_append_new(items, work_item(&step->works[w]->items[i]));
+        json_array_append_new(works, items);
+    }
+    return works;
+}
+
+static json_t *work_index(const struct bb_step *step, const struct bb_kernel_list *work)
+{
+    for (int w = 0; work && w < step->n_works; w++)
+        if (step->works[w] == work)
+            return json_integer(w);
+    return json_null();
+}
+
+/* ---- operations ---- */
+
+static json_t *operation(const struct bb_step *step, const struct bb_program *p, size_t i)
+{
+    const struct bb_layout *l = &step->layout;
+    const struct bb_op *op = &p->ops[i];
+    bool comm = bb_op_is_comm(op), reduces = op->kind == BB_OP_COLLECTIVE && bb_colls[op->coll].flags & BB_COLL_REDUCES;
+    json_t *o = json_pack(
+        "{s:I, s:s, s:s, s:s?, s:o, s:o, s:s?, s:s?, s:o, s:o}", "index", (json_int_t)i, "kind", kind_of(op), "stream",
+        p->streams[op->stream].name, "group", comm ? l->groups[l->comms[op->comm].group].name : NULL, "peer",
+        peer_text(op), "count", comm ? json_integer((json_int_t)op->count) : json_null(), "dtype",
+        comm ? bb_dtypes[op->dtype].name : NULL, "op", reduces ? bb_redops[op->redop].name : NULL, "call",
+        index_or_null(op->call), "waits", int_array(p->wait_list + op->first_wait, op->waits));
+
+    json_object_set_new(o, "comm", comm ? json_string(l->comms[op->comm].name) : json_null());
+    json_object_set_new(o, "phase", json_string(bb_phase_names[op->phase]));
+    json_object_set_new(o, "micro_batch", index_or_null(op->micro_batch));
+    json_object_set_new(o, "layer", index_or_null(op->layer));
+    json_object_set_new(o, "what", op->what ? json_string(op->what) : json_null());
+    json_object_set_new(o, "compute_us", comm ? json_null() : json_real(op->compute_us));
+    json_object_set_new(o, "flops", comm ? json_null() : json_integer(llround(op->flops)));
+    json_object_set_new(o, "moved_bytes",
+                        op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work)))
+                                 : json_null());
+    json_object_set_new(o, "work", work_index(step, op->work));
+    json_object_set_new(o, "work_times", op->work ? json_integer(op->work_times) : json_null());
+    return o;
+}
+
+static json_t *program_of(const struct bb_step *step, const struct bb_program *p)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        json_array_append_new(list, operation(step, p, i));
+    return list;
+}
+
+json_t *bb_plan_roles(const struct bb_plan *plan, bool ops)
+{
+    const struct bb_layout *l = &plan->step->layout;
+    json_t *list = json_array();
+
+    for (int r = 0; r < plan->traffic.n; r++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[r];
+        json_t *o =
+            json_pack("{s:s, s:o, s:o, s:f, s:I, s:o}", "name", role->name, "ranks",
+                      int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
+                      role->compute_us, "flops", (json_int_t)llround(role->flops), "memory_bytes", memory_of(role));
+        json_t *training = training_memory_of(role);
+
+        if (training)
+            json_object_set_new(o, "training_memory_bytes", training);
+        if (ops)
+            json_object_set_new(o, "program", program_of(plan->step, role->program));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+/* ---- checks and prediction ---- */
+
+static void append_faults(json_t *list, const struct bb_faults *f)
+{
+    for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
+        if (f->text[i])
+            json_array_append_new(list, json_string(f->text[i]));
+}
+
+json_t *bb_plan_checks(const struct bb_plan *plan)
+{
+    const struct bb_checks *c = &plan->checks;
+    json_t *o = json_pack("{s:b, s:b, s:b}", "matched", c->matched, "deadlock_free", c->deadlock_free,
+                          "safe_serialised", c->safe_serialised);
+    json_t *faults = json_array();
+
+    append_faults(faults, &c->mismatches);
+    append_faults(faults, &c->deadlock);
+    append_faults(faults, &c->serialised);
+    if (json_array_size(faults) > 0)
+        json_object_set(o, "faults", faults);
+    json_decref(faults);
+    return o;
+}
+
+static double us(int64_t ns)
+{
+    return (double)ns / 1e3;
+}
+
+static json_t *us_or_null(int64_t ns)
+{
+    return ns < 0 ? json_null() : json_real(us(ns));
+}
+
+static json_t *breakdown(const struct bb_predicted_rank *r)
+{
+    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us", us(r->all.step_ns),
+                     "issue_us", us(r->issue_ns), "compute_us", us(r->all.compute_ns), "comm_us", us(r->all.comm_ns),
+                     "exposed_us", us(r->all.exposed_ns), "idle_us", us(r->all.idle_ns), "overlap_fraction",
+                     bb_json_real(r->all.overlap_fraction));
+}
+
+static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r)
+{
+    json_t *list = json_array();
+
+    for (int g = 0; g < l->n_groups; g++) {
+        const struct bb_predicted_group *p = &r->groups[g];
+
+        if (p->bytes == 0)
+            continue;
+        json_array_append_new(list,
+                              json_pack("{s:s, s:f, s:f, s:I, s:o}", "name", l->groups[g].name, "busy_us",
+                                        us(p->busy_ns), "exposed_us", us(p->exposed_ns), "bytes", (json_int_t)p->bytes,
+                                        "busbw_gbps", bb_json_real(p->bus_bytes / (double)p->busy_ns)));
+    }
+    return list;
+}
+
+static json_t *memory_check(const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    double need = (double)bb_plan_memory(plan), available = p->cluster.memory_bytes;
+
+    return json_pack("{s:I, s:I, s:b}", "needed_bytes", (json_int_t)need, "available_bytes", (json_int_t)available,
+                     "fits", need <= available);
+}
+
+json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    json_t *roles = json_array();
+    double efficiency =
+        bb_overlap_efficiency((double)p->compute_alone_ns, (double)p->comm_alone_ns, (double)slowest->all.step_ns);
+
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+        const struct bb_predicted_rank *rank = bb_predicted_slowest(p, role->ranks, role->n_ranks);
+        json_t *o = breakdown(rank);
+
+        json_object_set_new(o, "role", json_string(role->name));
+        json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank));
+        json_array_append_new(roles, o);
+    }
+    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
+                     us(slowest->all.step_ns), "tokens_per_s",
+                     bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us(slowest->all.step_ns) * 1e6 : NAN),
+                     "breakdown", breakdown(slowest), "breakdown_by_role", roles, "groups",
+                     groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns),
+                     "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency",
+                     p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency), "model_flop_utilisation",
+                     bb_json_real(bb_plan_utilisation(plan, p)), "memory", memory_check(plan, p));
+}
+
+int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
+{
+    int bad = json_object_set_new(object, "proxy", json_string(plan->step->proxy));
+
+    bad |= json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
+    bad |= json_object_set_new(object, "groups", bb_plan_groups(plan));
+    bad |= json_object_set_new(object, "roles", bb_plan_roles(plan, ops));
+    if (ops && plan->step->n_works > 0)
+        bad |= json_object_set_new(object, "works", works_of(plan->step));
+    bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
+    return bad ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
+}

@@ -1,0 +1,351 @@
+/* plan_text.c - a plan for people: groups, roles with their traffic and memory, checks, prediction. */
+#include "bootstrap/base/units.h"
+#include "proxies/plan/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LINE 98
+
+/* ---- small texts ---- */
+
+/* The run of following numbers that begins at ranks[i]; returns where the next one begins. */
+static int run_text(const int *ranks, int n, int i, char text[32])
+{
+    int end = i + 1;
+
+    while (end < n && ranks[end] == ranks[end - 1] + 1)
+        end++;
+    if (end - i > 1)
+        snprintf(text, 32, "%d-%d", ranks[i], ranks[end - 1]);
+    else
+        snprintf(text, 32, "%d", ranks[i]);
+    return end;
+}
+
+/* The last run, for the end of a text that was cut. */
+static void last_run(const int *ranks, int n, char text[32])
+{
+    int first = n - 1;
+
+    while (first > 0 && ranks[first] == ranks[first - 1] + 1)
+        first--;
+    run_text(ranks, n, first, text);
+}
+
+const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room)
+{
+    char run[32], last[32];
+    size_t length = 0;
+    int next;
+
+    text[0] = '\0';
+    if (n < 1)
+        return text;
+    last_run(ranks, n, last);
+    for (int i = 0; i < n; i = next) {
+        next = run_text(ranks, n, i, run);
+        /* Room for this run and, unless it is the last, for ", ..., LAST" after it. */
+        if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= room) {
+            snprintf(text + length, room - length, ", ..., %s", last);
+            return text;
+        }
+        length += (size_t)snprintf(text + length, room - length, "%s%s", i ? ", " : "", run);
+    }
+    return text;
+}
+
+/* 1234567 as "1,234,567". */
+static const char *thousands(double number, char text[40])
+{
+    char plain[40];
+    int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
+
+    for (int i = 0; i < n; i++) {
+        text[length++] = plain[i];
+        if ((n - i - 1) % 3 == 0 && i < n - 1)
+            text[length++] = ',';
+    }
+    text[length] = '\0';
+    return text;
+}
+
+/* ---- groups ---- */
+
+static bool is_run(const struct bb_layout *l, int group, int instance)
+{
+    int first = bb_group_member(l, group, instance, 0);
+
+    for (int m = 1; m < l->groups[group].size; m++)
+        if (bb_group_member(l, group, instance, m) != first + m)
+            return false;
+    return l->groups[group].size > 2;
+}
+
+/* " [0-95]", " [0, 4, 8, ...]". Returns its length. */
+static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
+{
+    int size = l->groups[group].size, some = size < 5 ? size : 4, n;
+    int first = bb_group_member(l, group, instance, 0);
+
+    if (is_run(l, group, instance))
+        return (size_t)snprintf(text, 64, " [%d-%d]", first, first + size - 1);
+    n = snprintf(text, 64, " [%d", first);
+    for (int m = 1; m < some; m++)
+        n += snprintf(text + n, 64 - (size_t)n, ", %d", bb_group_member(l, group, instance, m));
+    return (size_t)n + (size_t)snprintf(text + n, 64 - (size_t)n, some < size ? ", ...]" : "]");
+}
+
+static void print_group(const struct bb_layout *l, int group, FILE *out)
+{
+    const struct bb_group *g = &l->groups[group];
+    int n = bb_group_instances(l, group), i = 0;
+    size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d time%s:", g->name, g->size, g->size == 1 ? "" : "s", n,
+                                    n == 1 ? "" : "s");
+    char text[64];
+
+    for (; i < n && length + instance_text(l, group, i, text) < LINE - 4; i++)
+        length += (size_t)fprintf(out, "%s", text);
+    fprintf(out, "%s\n", i < n ? " ..." : "");
+}
+
+static void print_groups(const struct bb_layout *l, FILE *out)
+{
+    fprintf(out, "\ngroups\n");
+    for (int g = 0; g < l->n_groups; g++)
+        print_group(l, g, out);
+}
+
+/* ---- roles ---- */
+
+static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r, FILE *out)
+{
+    char count[40], bytes[BB_BYTES_TEXT];
+
+    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_traffic_kind(r), l->groups[r->group].name, r->group_size,
+            thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls, bb_format_bytes(r->bytes, bytes));
+    for (int i = 0; i < r->n_peers && i < 3; i++)
+        fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
+    fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
+}
+
+/* work: of real work, beside them. */
+static void print_uses(const char *what, const size_t bytes[BB_USES], size_t work, FILE *out)
+{
+    char text[BB_BYTES_TEXT], entry[64];
+    size_t total = work;
+    int column, shown = 0;
+
+    for (int use = 0; use < BB_USES; use++)
+        total += bytes[use];
+    column = fprintf(out, "  %s: %s", what, bb_format_bytes(total, text));
+    for (int use = 0; use < BB_USES; use++) {
+        if (bytes[use] == 0)
+            continue;
+        column += snprintf(entry, sizeof(entry), "%s %s", bb_use_names[use], bb_format_bytes(bytes[use], text)) + 3;
+        fprintf(out, "%s%s%s", shown++ ? "," : " =", column < LINE ? " " : "\n    ", entry);
+        if (column >= LINE)
+            column = 4 + (int)strlen(entry);
+    }
+    if (work)
+        fprintf(out, "%s%soperands of real work %s", shown ? "," : " =", column < LINE - 34 ? " " : "\n    ",
+                bb_format_bytes(work, text));
+    fputc('\n', out);
+}
+
+/* What the proxy allocates, and what the training that it stands for would hold. */
+static void print_memory(const struct bb_traffic_role *role, FILE *out)
+{
+    size_t training[BB_USES], total = 0;
+
+    print_uses("buffers", role->memory_bytes, role->work_bytes, out);
+    for (int use = 0; use < BB_USES; use++)
+        total += training[use] = (size_t)llround(role->training_bytes[use]);
+    if (total > 0)
+        print_uses("training would hold", training, 0, out);
+}
+
+static void print_role(const struct bb_plan *plan, const struct bb_traffic_role *role, FILE *out)
+{
+    char text[LINE];
+
+    fprintf(out, "\n%s, %d rank%s: %s\n", role->name, role->n_ranks, role->n_ranks == 1 ? "" : "s",
+            bb_ranks_text(role->ranks, role->n_ranks, text, LINE - 20 - strlen(role->name)));
+    fprintf(out, "  %-14s %-10s %6s %14s %-8s %6s %12s  %s\n", "kind", "group", "ranks", "count", "type", "calls",
+            "payload", "peers");
+    for (int i = 0; i < role->n_rows; i++)
+        print_row(&plan->step->layout, &role->rows[i], out);
+    if (role->compute_us > 0)
+        fprintf(out, "  compute: %.3f us\n", role->compute_us);
+    if (role->flops > 0)
+        fprintf(out, "  model FLOPs: %s\n", thousands(role->flops, text));
+    print_memory(role, out);
+}
+
+/* ---- operations ---- */
+
+/* "26.9 GFLOP 180 MiB"; passes alone: "320 MiB moved". */
+static void work_text(const struct bb_op *op, char text[64])
+{
+    char bytes[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)(op->work_times * bb_kernel_list_bytes(op->work)), bytes);
+    if (op->flops > 0)
+        snprintf(text, 64, op->flops < 1e12 ? "%.3g GFLOP %s" : "%.0f GFLOP %s", op->flops / 1e9, bytes);
+    else
+        snprintf(text, 64, "%s moved", bytes);
+}
+
+static void print_op(const struct bb_layout *l, const struct bb_program *p, size_t i, FILE *out)
+{
+    const struct bb_op *op = &p->ops[i];
+    char detail[64] = "", bytes[BB_BYTES_TEXT];
+    const char *kind = op->kind == BB_OP_SEND ? "send" : op->kind == BB_OP_RECV ? "recv" : "compute";
+
+    if (op->kind == BB_OP_COLLECTIVE)
+        kind = bb_colls[op->coll].name;
+    if (op->work)
+        work_text(op, detail);
+    else if (!bb_op_is_comm(op))
+        snprintf(detail, sizeof(detail), "%.3f us", op->compute_us);
+    else
+        snprintf(detail, sizeof(detail), "%s %s", l->comms[op->comm].name,
+                 bb_format_bytes(bb_op_payload_bytes(op, l->groups[l->comms[op->comm].group].size), bytes));
+    fprintf(out, "  %6zu %c %-14s %-20s", i,
+            op->call == BB_NONE                       ? ' '
+            : i > 0 && p->ops[i - 1].call == op->call ? '|'
+                                                      : '/',
+            kind, detail);
+    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
+        fprintf(out, op->peer_kind == BB_PEER_OFFSET ? " %+d" : " %d", op->peer);
+    fprintf(out, " %s", bb_phase_names[op->phase]);
+    if (op->micro_batch != BB_NONE)
+        fprintf(out, " %d", op->micro_batch);
+    fprintf(out, ", %s", op->what ? op->what : "");
+    for (int w = 0; w < op->waits; w++)
+        fprintf(out, "%s%d", w ? ", " : ", after ", p->wait_list[op->first_wait + w]);
+    fputc('\n', out);
+}
+
+static void print_ops(const struct bb_plan *plan, FILE *out)
+{
+    for (int r = 0; r < plan->traffic.n; r++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[r];
+
+        fprintf(out, "\noperations of the %s, as the host issues them (/ | one group call)\n", role->name);
+        for (size_t i = 0; i < role->program->n_ops; i++)
+            print_op(&plan->step->layout, role->program, i, out);
+    }
+}
+
+/* ---- checks and prediction ---- */
+
+static void print_faults(const struct bb_faults *f, FILE *out)
+{
+    for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
+        fprintf(out, "    %s\n", f->text[i] ? f->text[i] : "?");
+    if (f->n > BB_FAULTS_KEPT)
+        fprintf(out, "    and %d more\n", f->n - BB_FAULTS_KEPT);
+}
+
+static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
+{
+    const struct {
+        const char *what;
+        bool ok;
+        const struct bb_faults *faults;
+    } rows[] = {{"every operation meets its other sides", c->matched, &c->mismatches},
+                {"the step cannot deadlock", c->deadlock_free, &c->deadlock},
+                {"nor with each rank's streams serialised", c->safe_serialised, &c->serialised}};
+
+    fprintf(out, "\nchecks of all %d ranks (of %d kind%s)\n", ranks, c->classes, c->classes == 1 ? "" : "s");
+    for (int i = 0; i < 3; i++) {
+        fprintf(out, "  %-42s %s\n", rows[i].what, rows[i].ok ? "yes" : "NO");
+        print_faults(rows[i].faults, out);
+    }
+}
+
+static double us(int64_t ns)
+{
+    return (double)ns / 1e3;
+}
+
+static void print_predicted_rank(const char *name, const struct bb_predicted_rank *r, FILE *out)
+{
+    const struct bb_overlap *o = &r->all;
+
+    fprintf(out, "  %-18s %6d %11.1f %11.1f %11.1f %11.1f %11.1f", name, r->rank, us(o->step_ns), us(o->compute_ns),
+            us(o->comm_ns), us(o->exposed_ns), us(o->idle_ns));
+    if (isfinite(o->overlap_fraction))
+        fprintf(out, " %5.1f%%", 100 * o->overlap_fraction);
+    fputc('\n', out);
+}
+
+static void print_predicted_groups(const struct bb_layout *l, const struct bb_predicted_rank *r, FILE *out)
+{
+    char bytes[BB_BYTES_TEXT];
+
+    fprintf(out, "  %-18s %6s %11s %11s %11s %11s\n", "group", "rank", "busy us", "exposed us", "payload",
+            "busbw GB/s");
+    for (int g = 0; g < l->n_groups; g++)
+        if (r->groups[g].bytes > 0)
+            fprintf(out, "  %-18s %6d %11.1f %11.1f %11s %11.2f\n", l->groups[g].name, r->rank,
+                    us(r->groups[g].busy_ns), us(r->groups[g].exposed_ns),
+                    bb_format_bytes((size_t)r->groups[g].bytes, bytes),
+                    r->groups[g].bus_bytes / (double)r->groups[g].busy_ns);
+}
+
+static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+
+    fprintf(out, "\npredicted for %s (modelled, not measured): step %.1f us; slowest rank of each role\n",
+            p->cluster.name, us(slowest->all.step_ns));
+    fprintf(out, "  %-18s %6s %11s %11s %11s %11s %11s %6s\n", "role", "rank", "step us", "compute us", "comm us",
+            "exposed us", "idle us", "hidden");
+    for (int i = 0; i < plan->traffic.n; i++) {
+        const struct bb_traffic_role *role = &plan->traffic.roles[i];
+
+        print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), out);
+    }
+    print_predicted_groups(&plan->step->layout, slowest, out);
+    fprintf(out, "  memory %s of %s on a GPU: %s\n", bb_format_bytes(bb_plan_memory(plan), need),
+            bb_format_bytes((size_t)p->cluster.memory_bytes, have),
+            (double)bb_plan_memory(plan) <= p->cluster.memory_bytes ? "fits" : "DOES NOT FIT");
+    if (plan->step->tokens > 0)
+        fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
+                plan->step->samples / us(slowest->all.step_ns) * 1e6,
+                plan->step->tokens / us(slowest->all.step_ns) * 1e6,
+                bb_plan_flops(plan) / us(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
+    if (isfinite(bb_plan_utilisation(plan, p)))
+        fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
+    if (p->compute_alone_ns >= 0)
+        fprintf(
+            out, "  compute alone %.1f us, communication alone %.1f us, overlap efficiency %.3f\n",
+            us(p->compute_alone_ns), us(p->comm_alone_ns),
+            bb_overlap_efficiency((double)p->compute_alone_ns, (double)p->comm_alone_ns, (double)slowest->all.step_ns));
+}
+
+void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out)
+{
+    const struct bb_step *s = plan->step;
+    char number[40];
+
+    fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
+    if (s->parameters > 0)
+        fprintf(out, ": %s parameters", thousands(s->parameters, number));
+    if (s->samples > 0)
+        fprintf(out, ", %s sample%s per step", thousands(s->samples, number), s->samples == 1 ? "" : "s");
+    if (s->tokens > 0)
+        fprintf(out, " (%s tokens)", thousands(s->tokens, number));
+    fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
+    print_groups(&s->layout, out);
+    for (int r = 0; r < plan->traffic.n; r++)
+        print_role(plan, &plan->traffic.roles[r], out);
+    if (ops)
+        print_ops(plan, out);
+    print_checks(&plan->checks, s->layout.ranks, out);
+    if (prediction)
+        print_prediction(plan, prediction, out);
+}

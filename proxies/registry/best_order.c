@@ -1,0 +1,308 @@
+/* best_order.c - every order of the axes, by what leaves the nodes (see best_order.h). */
+#include "proxies/registry/best_order.h"
+
+#include "bootstrap/base/units.h"
+#include "proxies/registry/registry.h"
+#include "proxies/step/program.h"
+#include "proxies/transformer/grid/order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- orders ---- */
+
+/* The axes that have ranks in one of the grids, in the usual order. */
+static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
+{
+    const int sizes[BB_GRID_AXES] = {
+        [BB_AXIS_TP] = g->tp > g->etp ? g->tp : g->etp,
+        [BB_AXIS_CP] = g->cp,
+        [BB_AXIS_EP] = g->ep,
+        [BB_AXIS_DP] = g->experts && g->edp > g->dp ? g->edp : g->dp,
+        [BB_AXIS_PP] = g->pp,
+    };
+    int n = 0;
+
+    for (int a = 0; a < BB_GRID_AXES; a++)
+        if (sizes[a] > 1)
+            axes[n++] = (enum bb_grid_axis)a;
+    return n;
+}
+
+/* The number-th permutation of n axes, the usual order first. */
+static void write_order(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_LETTERS])
+{
+    bool used[BB_GRID_AXES] = {false};
+    int ways = 1;
+
+    for (int i = 2; i < n; i++)
+        ways *= i;
+    order[0] = '\0';
+    for (int place = 0; place < n; place++) {
+        int skip = number / ways, a = 0;
+
+        for (; used[a] || skip > 0; a++)
+            skip -= !used[a];
+        used[a] = true;
+        strcat(order, place ? "-" : "");
+        strcat(order, bb_grid_axis_names[axes[a]]);
+        number %= ways;
+        ways /= n - place > 2 ? n - place - 1 : 1;
+    }
+}
+
+/* Whether both orders lay the axes in use alike: "tp-cp-dp" and "tp-dp" when cp is 1. */
+static bool same_order(const char *a, const char *b, const enum bb_grid_axis *axes, int n)
+{
+    int at[2] = {0, 0}, seen[2][BB_GRID_AXES];
+
+    for (int side = 0; side < 2; side++) {
+        enum bb_grid_axis of[BB_GRID_AXES];
+        int all = bb_order_read(side ? b : a, of);
+
+        for (int i = 0; i < all; i++)
+            for (int j = 0; j < n; j++)
+                if (of[i] == axes[j])
+                    seen[side][at[side]++] = (int)of[i];
+    }
+    return at[0] == at[1] && memcmp(seen[0], seen[1], sizeof(int) * (size_t)at[0]) == 0;
+}
+
+/* ---- counting ---- */
+
+static int column_of(struct bb_best_order *best, const char *group)
+{
+    for (int g = 0; g < best->n_groups; g++)
+        if (strncmp(best->groups[g], group, sizeof(best->groups[g]) - 1) == 0)
+            return g;
+    if (best->n_groups == BB_MAX_GROUPS)
+        return BB_MAX_GROUPS - 1;
+    snprintf(best->groups[best->n_groups], sizeof(best->groups[0]), "%s", group);
+    return best->n_groups++;
+}
+
+/* Orders that cannot be (pipelines that differ between both grids) are left out quietly. */
+static int build(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
+{
+    int mute = bb_err_is_mute(), rc;
+
+    bb_err_mute(1);
+    rc = bb_step_build(step, proxy, config);
+    bb_err_mute(mute);
+    return rc;
+}
+
+static int count_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, struct bb_best_order *best,
+                       struct bb_order_row *row)
+{
+    struct bb_proxy_config as = *config;
+    struct bb_internode crossing;
+    struct bb_step step;
+    int rc;
+
+    as.transformer.order = row->order[0] ? row->order : NULL;
+    rc = build(&step, proxy, &as);
+    if (rc)
+        return rc;
+    TRY(bb_internode_count(&step, best->gpus_per_node, &crossing));
+    best->nodes = crossing.nodes;
+    row->bytes = crossing.bytes;
+    row->busiest = crossing.busiest;
+    for (int g = 0; g < step.layout.n_groups; g++)
+        if (crossing.group[g] > 0)
+            row->group[column_of(best, step.layout.groups[g].name)] += crossing.group[g];
+out:
+    bb_step_release(&step);
+    return rc;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct bb_order_row *x = a, *y = b;
+
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    if (x->busiest != y->busiest)
+        return x->busiest < y->busiest ? -1 : 1;
+    return 0;
+}
+
+/* The grid that the config means: what its builder settles. */
+static int settled_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
+{
+    const struct bb_transformer_options *o = &c->transformer;
+    struct bb_arch arch;
+    int rc = bb_arch_load(c->model, &arch);
+
+    if (rc)
+        return rc;
+    *grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .ep = o->ep, .dp = o->dp, .pp = o->pp, .etp = o->etp};
+    grid->experts = arch.experts > 0;
+    return bb_grid_settle(grid, c->ranks, o->order, NULL, c->proxy);
+}
+
+/* Insertion, so that equal ones stay in the usual order. */
+static void sort_rows(struct bb_best_order *best)
+{
+    for (int i = 1; i < best->n; i++) {
+        struct bb_order_row row = best->rows[i];
+        int at = i;
+
+        for (; at > 0 && compare_rows(&row, &best->rows[at - 1]) < 0; at--)
+            best->rows[at] = best->rows[at - 1];
+        best->rows[at] = row;
+    }
+}
+
+int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, int gpus_per_node,
+                  struct bb_best_order *best)
+{
+    enum bb_grid_axis axes[BB_GRID_AXES];
+    struct bb_grid grid;
+    int rc, n, orders = 1;
+
+    *best = (struct bb_best_order){.gpus_per_node = gpus_per_node};
+    TRY(settled_grid(config, &grid));
+    n = axes_in_use(&grid, axes);
+    for (int i = 2; i <= n; i++)
+        orders *= i;
+    best->rows = calloc((size_t)orders, sizeof(*best->rows));
+    TRY(best->rows ? 0 : bb_err(BB_EFAIL, "out of memory for %d orders", orders));
+    for (int i = 0; i < orders; i++) {
+        struct bb_order_row *row = &best->rows[best->n];
+
+        *row = (struct bb_order_row){0};
+        write_order(axes, n, i, row->order);
+        row->asked = same_order(row->order, grid.order, axes, n);
+        rc = count_order(proxy, config, best, row);
+        if (rc == -BB_EUSAGE)
+            best->left_out++;
+        else if (rc == 0)
+            best->n++;
+        else
+            goto out;
+    }
+    sort_rows(best);
+    rc = 0;
+out:
+    if (rc)
+        bb_best_order_release(best);
+    return rc;
+}
+
+void bb_best_order_release(struct bb_best_order *best)
+{
+    free(best->rows);
+    *best = (struct bb_best_order){0};
+}
+
+/* ---- showing ---- */
+
+#define MOST_COLUMNS 4 /* groups in the table; the JSON has all */
+#define MOST_LINES   12
+
+static double sum_of(const struct bb_best_order *best, int group)
+{
+    double sum = 0;
+
+    for (int i = 0; i < best->n; i++)
+        sum += group == BB_NONE ? best->rows[i].bytes : best->rows[i].group[group];
+    return sum;
+}
+
+/* Columns by what crosses in all orders, the most first; what is next to nothing is left out. */
+static int choose_columns(const struct bb_best_order *best, int columns[MOST_COLUMNS])
+{
+    bool taken[BB_MAX_GROUPS] = {false};
+    int n = 0, most;
+
+    do {
+        most = BB_NONE;
+        for (int g = 0; g < best->n_groups; g++)
+            if (!taken[g] && sum_of(best, g) > (most == BB_NONE ? 1e-6 * sum_of(best, BB_NONE) : sum_of(best, most)))
+                most = g;
+        if (most == BB_NONE)
+            break;
+        taken[most] = true;
+        columns[n++] = most;
+    } while (n < MOST_COLUMNS);
+    return n;
+}
+
+static bool same_bytes(const struct bb_order_row *a, const struct bb_order_row *b)
+{
+    return a->bytes == b->bytes && a->busiest == b->busiest && memcmp(a->group, b->group, sizeof(a->group)) == 0;
+}
+
+static void print_row(const struct bb_order_row *row, int alike, const int *columns, int n, FILE *out)
+{
+    char text[BB_BYTES_TEXT], more[16] = "";
+
+    if (alike > 0)
+        snprintf(more, sizeof(more), "+%d", alike);
+    fprintf(out, "  %c %-15s %-4s %10s", row->asked ? '*' : ' ', row->order[0] ? row->order : "(one rank)", more,
+            bb_format_bytes((size_t)row->bytes, text));
+    fprintf(out, " %12s", bb_format_bytes((size_t)row->busiest, text));
+    for (int c = 0; c < n; c++)
+        fprintf(out, " %10s", bb_format_bytes((size_t)row->group[columns[c]], text));
+    fputc('\n', out);
+}
+
+/* Orders with the same bytes stand as one line, except the one that was asked for. */
+static void print_rows(const struct bb_best_order *best, const int *columns, int n, FILE *out)
+{
+    int lines = 0, left = 0;
+
+    for (int i = 0, next; i < best->n; i = next) {
+        int first = i;
+
+        for (next = i; next < best->n && same_bytes(&best->rows[i], &best->rows[next]); next++)
+            if (best->rows[next].asked)
+                first = next;
+        if (lines >= MOST_LINES && !best->rows[first].asked) {
+            left += next - i;
+            continue;
+        }
+        print_row(&best->rows[first], next - i - 1, columns, n, out);
+        lines++;
+    }
+    if (left > 0)
+        fprintf(out, "  and %d orders with more, the last %s; the JSON has all\n", left, best->rows[best->n - 1].order);
+}
+
+void bb_best_order_print(const struct bb_best_order *best, FILE *out)
+{
+    int columns[MOST_COLUMNS], n = choose_columns(best, columns);
+
+    fprintf(out,
+            "\norders of the axes by bytes between the %d node%s of %d GPUs in a step (* the plan's, +N as good)\n",
+            best->nodes, best->nodes == 1 ? "" : "s", best->gpus_per_node);
+    fprintf(out, "    %-15s %-4s %10s %12s", "order", "", "all nodes", "busiest node");
+    for (int c = 0; c < n; c++)
+        fprintf(out, " %10s", best->groups[columns[c]]);
+    fputc('\n', out);
+    print_rows(best, columns, n, out);
+    if (best->left_out > 0)
+        fprintf(out, "  %d orders cannot be: pipelines of the experts' grid would not be those of the dense one\n",
+                best->left_out);
+}
+
+static json_t *row_json(const struct bb_best_order *best, const struct bb_order_row *row)
+{
+    json_t *groups = json_object();
+
+    for (int g = 0; g < best->n_groups; g++)
+        json_object_set_new(groups, best->groups[g], json_integer((json_int_t)row->group[g]));
+    return json_pack("{s:s, s:b, s:I, s:I, s:o}", "order", row->order, "asked", row->asked, "inter_node_bytes",
+                     (json_int_t)row->bytes, "busiest_node_bytes", (json_int_t)row->busiest, "groups", groups);
+}
+
+json_t *bb_best_order_json(const struct bb_best_order *best)
+{
+    json_t *orders = json_array();
+
+    for (int i = 0; i < best->n; i++)
+        json_array_append_new(orders, row_json(best, &best->rows[i]));
+    return json_pack("{s:i, s:i, s:i, s:o}", "nodes", best->nodes, "gpus_per_node", best->gpus_per_node, "left_out",
+                     best->left_out, "orders", orders);
+}

@@ -1,0 +1,88 @@
+/* list_proxies.c - `busbar list proxies`, `models`, `clusters`: what the tables and profiles say of themselves. */
+#include "proxies/registry/list_proxies.h"
+
+#include "proxies/models/profile.h"
+#include "proxies/registry/registry.h"
+
+#define MOST_NAMES 128
+
+int bb_list_proxies(FILE *out)
+{
+    for (int i = 0; i < bb_n_proxies; i++) {
+        const struct bb_proxy *p = bb_proxies[i];
+
+        fprintf(out, "  %-22s %s\n", p->name, p->help);
+        if (p->positional)
+            fprintf(out, "  %-22s %s %s\n", "", p->name, p->positional);
+    }
+    return 0;
+}
+
+/* The parameters as the file states them: one number, or by layers, of which the defaults name one. */
+static double parameters_of(const json_t *root)
+{
+    const json_t *given = json_object_get(json_object_get(root, "totals"), "parameters");
+    const json_t *defaults = json_object_get(root, "defaults"), *layers = json_object_get(defaults, "layers");
+    char key[32];
+
+    if (!json_is_object(given))
+        return json_number_value(given);
+    layers = layers ? layers : json_object_get(defaults, "stages");
+    snprintf(key, sizeof(key), "%d", (int)json_integer_value(layers));
+    return json_number_value(json_object_get(given, key));
+}
+
+static int print_model(const json_t *root, const char *name, FILE *out)
+{
+    const json_t *second = json_object_get(root, "transformer"); /* the published model, where the file's own is not */
+    const char *description;
+    int rc = bb_profile_string(root, "description", name, &description);
+
+    if (rc)
+        return rc;
+    fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);
+    if (second)
+        fprintf(out, "  %-12s %14.0f parameters; for transformer: %s\n", name, parameters_of(second),
+                json_string_value(json_object_get(second, "description")));
+    return 0;
+}
+
+int bb_list_models(FILE *out)
+{
+    const char *names[MOST_NAMES];
+    size_t n = bb_profile_names("models", names, MOST_NAMES);
+    json_t *root;
+    int rc;
+
+    for (size_t i = 0; i < n; i++) {
+        rc = bb_profile_load("models", names[i], &root);
+        if (rc)
+            return rc;
+        rc = print_model(root, names[i], out);
+        json_decref(root);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int bb_list_clusters(FILE *out)
+{
+    const char *names[MOST_NAMES], *description;
+    size_t n = bb_profile_names("clusters", names, MOST_NAMES);
+    json_t *root;
+    int rc;
+
+    for (size_t i = 0; i < n; i++) {
+        rc = bb_profile_load("clusters", names[i], &root);
+        if (rc)
+            return rc;
+        rc = bb_profile_string(root, "description", names[i], &description);
+        if (rc == 0)
+            fprintf(out, "  %-18s %s\n", names[i], description);
+        json_decref(root);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}

@@ -1,0 +1,157 @@
+/* registry.c - the table of proxies: a new one is a file with its builder and its row, and its name here. */
+#include "proxies/registry/registry.h"
+
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
+
+#include <string.h>
+
+#define PROXIES(X)                                                                                                     \
+    X(gpt2_large)                                                                                                      \
+    X(bert_large)                                                                                                      \
+    X(resnet50)                                                                                                        \
+    X(resnet50_ring)                                                                                                   \
+    X(resnet152)                                                                                                       \
+    X(resnet152_scal)                                                                                                  \
+    X(cosmoflow)                                                                                                       \
+    X(dlrm)                                                                                                            \
+    X(gpt3)                                                                                                            \
+    X(gpt3_one_pipe_step)                                                                                              \
+    X(gpt3_moe)                                                                                                        \
+    X(gpt3_moe_one_pipe_step)                                                                                          \
+    X(transformer)                                                                                                     \
+    X(data_parallel)                                                                                                   \
+    X(scaling)                                                                                                         \
+    X(spatial)                                                                                                         \
+    X(gems)
+
+#define DECLARE(name) extern const struct bb_proxy bb_##name##_proxy;
+#define ROW(name)     &bb_##name##_proxy,
+PROXIES(DECLARE)
+
+const struct bb_proxy *const bb_proxies[] = {PROXIES(ROW)};
+const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
+
+const struct bb_proxy *bb_proxy_find(const char *name)
+{
+    const char *names[sizeof(bb_proxies) / sizeof(bb_proxies[0])];
+
+    for (int i = 0; i < bb_n_proxies; i++) {
+        if (strcmp(bb_proxies[i]->name, name) == 0)
+            return bb_proxies[i];
+        names[i] = bb_proxies[i]->name;
+    }
+    bb_refuse_word("proxy", name, names, (size_t)bb_n_proxies);
+    return NULL;
+}
+
+static bool is_given(const struct bb_opt *o, const void *field)
+{
+    switch (o->kind) {
+    case BB_OPT_FLAG:
+        return *(const bool *)field;
+    case BB_OPT_INT:
+        return *(const int *)field != 0;
+    case BB_OPT_SIZE:
+        return *(const size_t *)field != 0;
+    case BB_OPT_DOUBLE:
+        return *(const double *)field != 0;
+    case BB_OPT_WORD:
+    case BB_OPT_STRING:
+        return *(const char *const *)field != NULL;
+    }
+    return false;
+}
+
+const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)
+{
+    const struct {
+        unsigned bit;
+        const struct bb_opt *options;
+        const void *values;
+    } tables[] = {
+        {BB_TAKES_TRANSFORMER, bb_transformer_options, &c->transformer},
+        {BB_TAKES_SYNC, bb_sync_options, &c->sync},
+        {BB_TAKES_TILES, bb_tiles_options, &c->tiles},
+        {BB_TAKES_SCALING, bb_scaling_options, &c->scaling},
+    };
+
+    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+        for (const struct bb_opt *o = tables[t].options; o->name && !(takes & tables[t].bit); o++)
+            if (is_given(o, (const char *)tables[t].values + o->offset))
+                return o->name;
+    return NULL;
+}
+
+/* Nothing that was asked for is left unheard. */
+static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
+{
+    const struct {
+        unsigned bit;
+        bool given;
+        const char *option;
+    } asked[] = {
+        {BB_TAKES_LAYERS, c->layers, "--layers"},
+        {BB_TAKES_STAGES, c->stages, "--stages"},
+        {BB_TAKES_MICRO_BATCHES, c->micro_batches, "--micro-batches"},
+        {BB_TAKES_SCALE, c->scale, "--scale"},
+        {BB_TAKES_PER_TENSOR, c->per_tensor, "--per-tensor"},
+        {BB_TAKES_TIMED, c->compute && strcmp(c->compute, "timed") == 0, "--compute timed"},
+        {BB_TAKES_GEMM, c->compute && strcmp(c->compute, "gemm") == 0, "--compute gemm"},
+        {BB_TAKES_LAYER_US, c->forward_us > 0, "--forward-us"},
+        {BB_TAKES_LAYER_US, c->backward_us > 0, "--backward-us"},
+        {BB_TAKES_TFLOPS, c->tflops > 0, "--tflops"},
+        {BB_TAKES_MODEL, c->model, "--model"},
+        {BB_TAKES_MICRO_BATCH_SIZE, c->micro_batch_size, "--micro-batch-size"},
+        {BB_TAKES_NODES, c->gpus_per_node, "--gpus-per-node"},
+    };
+
+    const char *beyond = bb_proxy_beyond(c, p->takes);
+
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+        if (asked[i].given && !(p->takes & asked[i].bit))
+            return bb_err(BB_EUSAGE, "%s: %s means nothing here; leave it out", p->name, asked[i].option);
+    if (beyond)
+        return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", p->name, beyond);
+    return 0;
+}
+
+/* Real work takes the time that it takes. */
+static int refuse_times(const struct bb_proxy_config *c)
+{
+    const char *option = c->forward_us > 0    ? "--forward-us"
+                         : c->backward_us > 0 ? "--backward-us"
+                         : c->tflops > 0      ? "--tflops"
+                                              : NULL;
+
+    if (!option || strcmp(c->compute, "gemm") != 0)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: %s says how long timed kernels take, but --compute gemm runs real work; leave one out", c->proxy,
+                  option);
+}
+
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words, const struct bb_proxy **proxy)
+{
+    int rc;
+
+    if (words->n < 1)
+        return bb_err(BB_EUSAGE, "no proxy named; 'busbar list proxies' shows them");
+    *proxy = bb_proxy_find(words->word[0]);
+    if (!*proxy)
+        return -BB_EUSAGE;
+    config->proxy = (*proxy)->name;
+    if (words->n > 1 && !(*proxy)->positional_words)
+        return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, words->word[1]);
+    if (words->n > 1)
+        TRY((*proxy)->positional_words(config, words->word + 1, words->n - 1));
+    TRY(refuse_unused(*proxy, config));
+    config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";
+    config->compute = config->compute ? config->compute : (*proxy)->compute;
+    TRY(refuse_times(config));
+    rc = (*proxy)->defaults ? (*proxy)->defaults(config) : 0;
+out:
+    return rc;
+}

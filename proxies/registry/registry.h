@@ -1,0 +1,32 @@
+/* registry.h - the table of proxies, and from the words of a command line to a step. */
+#ifndef BB_PROXIES_REGISTRY_REGISTRY_H
+#define BB_PROXIES_REGISTRY_REGISTRY_H
+
+#include "bootstrap/cli/opts.h"
+#include "proxies/author/proxy.h"
+
+/* The options of `busbar proxy` and `busbar plan` that shape a step; offsets are those of struct bb_proxy_config. */
+extern const struct bb_opt bb_proxy_options[];
+
+extern const struct bb_proxy *const bb_proxies[];
+extern const int bb_n_proxies;
+
+const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error line with the nearest name */
+
+/*
+ * bb_proxy_configure - what the words of a command line mean: the first is the proxy's name, the rest its positional
+ * numbers. config holds the options already; a value given both ways is refused. Sets *proxy and config->proxy and
+ * fills in the proxy's defaults. Returns 0, or -BB_EUSAGE after a line with the reason and the nearest valid value.
+ */
+int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words,
+                       const struct bb_proxy **proxy) BB_MUST_CHECK;
+
+/* bb_proxy_beyond - the first option that was given of a table that `takes` (enum bb_takes) leaves out; NULL: none. */
+const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned takes);
+
+/* bb_step_build - the builder's work for config->ranks ranks, and what every step must satisfy whatever its builder
+ * did. Layouts that cannot be: said, -BB_EUSAGE. release is fine on a half-built one. */
+int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
+                  const struct bb_proxy_config *config) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,53 @@
+/* step_build.c - a step from its builder, and what every builder's step must satisfy before anybody uses it. */
+#include "proxies/registry/registry.h"
+#include "proxies/step/scale_counts.h"
+
+/* A builder's slip in one operation: what would make the later parts read where nothing is. */
+static const char *slip_of(const struct bb_layout *l, const struct bb_program *p, size_t i, int latest)
+{
+    const struct bb_op *op = &p->ops[i];
+
+    if (op->stream < 0 || op->stream >= p->n_streams)
+        return "has no such stream";
+    if (bb_op_is_comm(op) != (op->comm != BB_NONE) || op->comm >= l->n_comms)
+        return "has no such communicator";
+    if (op->src >= p->n_buffers || op->dst >= p->n_buffers)
+        return "has no such buffer";
+    for (int w = 0; w < op->waits; w++)
+        if (p->wait_list[op->first_wait + w] < 0 || (size_t)p->wait_list[op->first_wait + w] >= i)
+            return "waits for a later operation";
+    if (op->call != BB_NONE && op->call <= latest && p->ops[i - 1].call != op->call)
+        return "stands apart from its group call, or its call has a smaller number than one before";
+    return NULL;
+}
+
+static int check_form(const struct bb_step *step, const struct bb_role *role)
+{
+    int latest = BB_NONE; /* the largest call number so far */
+
+    for (size_t i = 0; i < role->program.n_ops; i++) {
+        const char *slip = slip_of(&step->layout, &role->program, i, latest);
+
+        if (slip)
+            return bb_err(BB_EFAIL, "%s: operation %zu of '%s' %s", step->proxy, i, role->name, slip);
+        if (role->program.ops[i].call > latest)
+            latest = role->program.ops[i].call;
+    }
+    return 0;
+}
+
+int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
+{
+    int rc;
+
+    *step = (struct bb_step){.proxy = proxy->name};
+    TRY(proxy->build(config, step));
+    for (int r = 0; r < step->n_roles; r++)
+        TRY(check_form(step, &step->roles[r]));
+    if (config->scale_counts > 0 && config->scale_counts != 1)
+        TRY(bb_step_scale_counts(step, config->scale_counts));
+out:
+    if (rc)
+        bb_step_release(step);
+    return rc;
+}

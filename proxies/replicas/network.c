@@ -1,0 +1,373 @@
+/* network.c - layers, tensors and work of the models that data parallelism trains (see network.h). */
+#include "proxies/replicas/network.h"
+
+#include "proxies/models/profile.h"
+#include "proxies/transformer/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_STAGES 8
+#define MOST_BLOCKS 1000
+
+/* ---- growing ---- */
+
+/* An empty unit at the end; NULL without memory, said. It is to be taken before the next one is opened. */
+static struct bb_network_unit *open_unit(struct bb_network *net, const char *name)
+{
+    if (net->n == net->room) {
+        int room = net->room ? 2 * net->room : 64;
+        struct bb_network_unit *bigger = realloc(net->units, sizeof(*bigger) * (size_t)room);
+
+        net->units = bigger ? bigger : net->units;
+        net->room = bigger ? room : net->room;
+    }
+    if (net->n < net->room) {
+        net->units[net->n] = (struct bb_network_unit){.name = strdup(name)};
+        if (net->units[net->n++].name)
+            return &net->units[net->n - 1];
+    }
+    bb_err(BB_EFAIL, "out of memory for '%s'", name);
+    return NULL;
+}
+
+static int add_tensor(struct bb_network *net, struct bb_network_unit *unit, const char *name, size_t count)
+{
+    struct bb_tensor *bigger = realloc(unit->tensors, sizeof(*bigger) * (size_t)(unit->n + 1));
+    char *text;
+
+    unit->tensors = bigger ? bigger : unit->tensors;
+    if (!bigger || asprintf(&text, "%s.%s", unit->name, name) < 0)
+        return bb_err(BB_EFAIL, "out of memory for '%s'", name);
+    unit->tensors[unit->n++] = (struct bb_tensor){.name = text, .count = count};
+    net->parameters += (double)count;
+    net->n_tensors++;
+    return 0;
+}
+
+static void release_unit(struct bb_network_unit *unit)
+{
+    for (int t = 0; t < unit->n; t++)
+        free((char *)unit->tensors[t].name);
+    free(unit->tensors);
+    free(unit->name);
+}
+
+void bb_network_release(struct bb_network *net)
+{
+    for (int u = 0; u < net->n; u++)
+        release_unit(&net->units[u]);
+    free(net->units);
+    *net = (struct bb_network){0};
+}
+
+/* ---- residual networks ---- */
+
+/* A network under creation: what the next convolution is put on. */
+struct growth {
+    struct bb_network *net;
+    const char *where;
+    int channels, edge;
+    double outputs;
+};
+
+static int add_conv(struct growth *g, const char *name, int out, int kernel, int stride)
+{
+    struct bb_network_unit *unit = open_unit(g->net, name);
+    struct bb_gemm_shape product;
+    int rc;
+
+    if (!unit)
+        return -BB_EFAIL;
+    unit->conv = (struct bb_conv){.n = 1,
+                                  .c = g->channels,
+                                  .d = 1,
+                                  .h = g->edge,
+                                  .w = g->edge,
+                                  .k = out,
+                                  .t = 1,
+                                  .r = kernel,
+                                  .s = kernel,
+                                  .stride = stride,
+                                  .pad = (kernel - 1) / 2,
+                                  .dtype = BB_FLOAT};
+    if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &product))
+        return bb_err(BB_EUSAGE, "%s: the convolution '%s' does not fit its image of %d x %d", g->where, name, g->edge,
+                      g->edge);
+    unit->sample_flops = bb_gemm_flops(&product);
+    g->outputs += (double)product.m * (double)product.n;
+    TRY(add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out));
+    TRY(add_tensor(g->net, unit, "norm.weight", (size_t)out));
+    TRY(add_tensor(g->net, unit, "norm.bias", (size_t)out));
+    g->channels = out;
+    g->edge = (g->edge + 2 * ((kernel - 1) / 2) - kernel) / stride + 1;
+out:
+    return rc;
+}
+
+/* Two 3x3 convolutions, or 1x1, 3x3 and 1x1 with four times the channels; with a projection beside them where the
+ * shape changes. */
+static int add_block(struct growth *g, int stage, int block, int width, bool bottleneck)
+{
+    const struct growth before = *g;
+    int stride = stage > 1 && block == 0 ? 2 : 1, out = bottleneck ? 4 * width : width, rc;
+    char name[64];
+
+    snprintf(name, sizeof(name), "stage%d.block%d.conv1", stage, block);
+    TRY(add_conv(g, name, width, bottleneck ? 1 : 3, bottleneck ? 1 : stride));
+    name[strlen(name) - 1] = '2';
+    TRY(add_conv(g, name, width, 3, bottleneck ? stride : 1));
+    name[strlen(name) - 1] = '3';
+    if (bottleneck)
+        TRY(add_conv(g, name, out, 1, 1));
+    if (stride > 1 || before.channels != out) {
+        g->channels = before.channels;
+        g->edge = before.edge;
+        snprintf(name, sizeof(name), "stage%d.block%d.projection", stage, block);
+        TRY(add_conv(g, name, out, 1, stride));
+    }
+out:
+    return rc;
+}
+
+static int add_dense(struct growth *g, int classes)
+{
+    struct bb_network_unit *unit = open_unit(g->net, "head");
+    int rc;
+
+    if (!unit)
+        return -BB_EFAIL;
+    unit->rows = 1;
+    unit->in = g->channels;
+    unit->out = classes;
+    unit->sample_flops = 2.0 * g->channels * classes;
+    TRY(add_tensor(g->net, unit, "weight", (size_t)g->channels * (size_t)classes));
+    TRY(add_tensor(g->net, unit, "bias", (size_t)classes));
+out:
+    return rc;
+}
+
+static int whole_number(const json_t *object, const char *key, const char *where, int most, int *value)
+{
+    double number;
+    int rc = bb_profile_number(object, key, where, 1, &number);
+
+    *value = (int)number;
+    if (rc == 0 && (number > most || number != *value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number up to %d", where, key, number, most);
+    return rc;
+}
+
+static int add_stages(struct growth *g, const json_t *part, int width, bool bottleneck)
+{
+    const json_t *blocks = json_object_get(part, "blocks");
+    int stages = (int)json_array_size(blocks), rc = 0;
+
+    if (stages < 1 || stages > MOST_STAGES)
+        return bb_err(BB_EUSAGE, "%s: 'blocks' must be a list of 1 to %d numbers", g->where, MOST_STAGES);
+    for (int s = 0; s < stages; s++) {
+        json_int_t n = json_integer_value(json_array_get(blocks, (size_t)s));
+
+        if (n < 1 || n > MOST_BLOCKS)
+            return bb_err(BB_EUSAGE, "%s: a stage has 1 to %d blocks", g->where, MOST_BLOCKS);
+        for (int b = 0; b < n; b++)
+            TRY(add_block(g, s + 1, b, width << s, bottleneck));
+    }
+out:
+    return rc;
+}
+
+static int check_total(const struct growth *g, const json_t *totals, const char *key, double made)
+{
+    double given;
+    int rc = bb_profile_number(totals, key, g->where, 0, &given);
+
+    if (rc == 0 && given != made)
+        return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its layers make %.0f", g->where, key, given,
+                      made);
+    return rc;
+}
+
+static int check_totals(const struct growth *g, const json_t *part)
+{
+    json_t *totals;
+    int rc;
+
+    for (int u = 0; u < g->net->n; u++)
+        g->net->sample_flops += g->net->units[u].sample_flops;
+    TRY(bb_profile_object(part, "totals", g->where, &totals));
+    TRY(check_total(g, totals, "parameters", g->net->parameters));
+    TRY(check_total(g, totals, "tensors", g->net->n_tensors));
+    TRY(check_total(g, totals, "outputs", g->outputs));
+    TRY(check_total(g, totals, "sample_macs", g->net->sample_flops / 2));
+out:
+    return rc;
+}
+
+static int read_residual(const json_t *part, const char *where, struct bb_network *net)
+{
+    struct growth g = {.net = net, .where = where, .channels = 3};
+    int width, classes, kernel, stride, pool, rc;
+    const char *block;
+    json_t *stem;
+
+    TRY(whole_number(part, "image", where, 1 << 20, &g.edge));
+    TRY(whole_number(part, "width", where, 1 << 16, &width));
+    TRY(whole_number(part, "classes", where, 1 << 24, &classes));
+    TRY(whole_number(part, "batch", where, 1 << 20, &net->batch));
+    TRY(bb_profile_string(part, "block", where, &block));
+    TRY(bb_profile_object(part, "stem", where, &stem));
+    TRY(whole_number(stem, "kernel", where, 99, &kernel));
+    TRY(whole_number(stem, "stride", where, 99, &stride));
+    TRY(whole_number(stem, "pool", where, 99, &pool));
+    if (strcmp(block, "basic") != 0 && strcmp(block, "bottleneck") != 0)
+        return bb_err(BB_EUSAGE, "%s: block is '%s', expected 'basic' or 'bottleneck'", where, block);
+    TRY(add_conv(&g, "stem", width, kernel, stride));
+    g.edge /= pool;
+    TRY(add_stages(&g, part, width, strcmp(block, "bottleneck") == 0));
+    TRY(add_dense(&g, classes));
+    TRY(check_totals(&g, part));
+    net->images = net->has_work = true;
+    net->outputs = g.outputs;
+out:
+    return rc;
+}
+
+/* ---- transformers ---- */
+
+static bool is_matrix(const struct bb_arch_tensor *t)
+{
+    return strstr(t->name, "weight") && !strstr(t->name, "norm") && strncmp(t->name, "embedding", 9) != 0;
+}
+
+/* Two for each element of a matrix that a token passes through, and what attention does between all pairs of tokens. */
+static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arch_tensor *tensors, int n)
+{
+    double flops = 0, s = a->sequence;
+    double key = a->kv_lora ? a->nope_dim + a->rope_dim : a->head_dim, value = a->kv_lora ? a->v_dim : a->head_dim;
+
+    for (int t = 0; t < n; t++)
+        if (is_matrix(&tensors[t]))
+            flops += 2 * (double)tensors[t].count * (tensors[t].expert ? (double)a->top_k / a->experts : 1) *
+                     (strstr(tensors[t].name, "pooler") ? 1 : s);
+    if (layer >= 0)
+        flops += 2 * s * s * a->heads * (key + value);
+    if (layer == BB_ARCH_HEAD && a->tied && !a->post_norm)
+        flops += 2 * s * a->hidden * a->vocab;
+    return flops;
+}
+
+static int add_arch_unit(struct bb_network *net, int layer, const char *name)
+{
+    const struct bb_arch *a = &net->arch;
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    struct bb_network_unit *unit = open_unit(net, name);
+    int n = bb_arch_tensors(a, layer, tensors, BB_ARCH_TENSORS), rc = 0;
+
+    if (!unit || n < 0)
+        return -BB_EFAIL;
+    for (int t = 0; t < n; t++)
+        TRY(add_tensor(net, unit, tensors[t].name, tensors[t].count));
+    unit->sample_flops = arch_flops(a, layer, tensors, n);
+    net->sample_flops += unit->sample_flops;
+    if (layer == BB_ARCH_EMBEDDING) {
+        unit->tokens = (uint64_t)a->sequence;
+        unit->in = a->vocab;
+        unit->out = a->hidden;
+    } else if (layer == BB_ARCH_HEAD) {
+        unit->rows = a->post_norm ? 1 : a->sequence; /* BERT's pooler looks at the first token */
+        unit->in = a->hidden;
+        unit->out = a->post_norm ? a->hidden : a->vocab;
+    } else {
+        unit->layer = (struct bb_transformer){.hidden = a->hidden,
+                                              .ffn = a->ffn,
+                                              .heads = a->heads,
+                                              .sequence = a->sequence,
+                                              .batch = 1,
+                                              .tensor_parallel = 1};
+    }
+out:
+    return rc;
+}
+
+static int read_transformer(const char *word, struct bb_network *net)
+{
+    struct bb_arch *arch = &net->arch;
+    char name[32];
+    int rc;
+
+    TRY(bb_arch_load(word, arch));
+    TRY(add_arch_unit(net, BB_ARCH_EMBEDDING, "embedding"));
+    for (int i = 0; i < arch->layers; i++) {
+        snprintf(name, sizeof(name), "layer%d", i);
+        TRY(add_arch_unit(net, i, name));
+    }
+    TRY(add_arch_unit(net, BB_ARCH_HEAD, "head"));
+    net->batch = 1;
+    net->has_work = !arch->gated && !arch->experts && !arch->kv_lora && arch->kv_heads == arch->heads;
+out:
+    return rc;
+}
+
+int bb_network_load(const char *word, struct bb_network *net)
+{
+    const json_t *part;
+    json_t *root;
+    int rc;
+
+    *net = (struct bb_network){0};
+    TRY(bb_profile_load("models", word, &root));
+    part = json_object_get(root, "network");
+    rc = json_is_object(part) ? read_residual(part, word, net) : read_transformer(word, net);
+    json_decref(root);
+out:
+    if (rc)
+        bb_network_release(net);
+    return rc;
+}
+
+/* ---- memory ---- */
+
+/* Of a convolution its output and that of its norm are kept; the activation is done in place. */
+double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
+{
+    static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
+    const struct bb_memory m = {.arch = &net->arch,
+                                .grid = &alone,
+                                .sequence = net->arch.sequence,
+                                .micro_batch_size = samples,
+                                .dtype = dtype};
+    double bytes;
+
+    if (net->images)
+        return 2 * net->outputs * samples * bb_dtypes[dtype].bytes;
+    bytes = bb_memory_embedding(&m) + bb_memory_head(&m);
+    for (int i = 0; i < net->arch.layers; i++)
+        bytes += bb_memory_layer(&m, i);
+    return bytes;
+}
+
+/* ---- work ---- */
+
+bool bb_network_work(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype, bool backward,
+                     struct bb_kernel_list *w)
+{
+    const struct bb_network_unit *u = &net->units[unit];
+    struct bb_conv conv = u->conv;
+    struct bb_transformer layer = u->layer;
+
+    conv.n = samples;
+    conv.dtype = dtype;
+    layer.batch = samples;
+    layer.dtype = dtype;
+    if (u->tokens) { /* the gradient of a table's rows moves as much as the rows */
+        bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
+        return true;
+    }
+    if (conv.k)
+        return bb_kernel_list_conv(w, &conv, backward, unit > 0);
+    if (layer.heads)
+        return bb_kernel_list_transformer(w, &layer, backward);
+    return bb_kernel_list_dense(w, u->rows * samples, u->in, u->out, BB_ACT_NONE, dtype, backward);
+}

@@ -1,0 +1,371 @@
+/*
+ * replicas.c - data_parallel: a whole model on every rank, kept together in the way that --sync says. Its data is a
+ * model (network.h), its parts are sync.h and servers.h.
+ *
+ * A step, on a rank that works: for each micro-batch the forward of all layers and the backward of all layers in
+ * reverse order, one kernel each; around them what the kind of --sync does; at the end the optimizer. Dedicated
+ * parameter servers have no layers.
+ *
+ * timed: a layer takes its FLOPs at --tflops, backward twice (once for a first convolution, whose input has no
+ * gradient). gemm: the products and passes of the layer.
+ */
+#include "proxies/replicas/replicas.h"
+
+#include "proxies/replicas/network.h"
+#include "proxies/replicas/servers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define USUAL_TFLOPS 119.8 /* as the other proxies' */
+#define USUAL_MODEL  "resnet50"
+
+enum direction { FORWARD, BACKWARD };
+enum { ACCUMULATE = BACKWARD + 1, WORKS }; /* beside their work: a layer's gradients added to those before */
+
+/* One build. */
+struct training {
+    const struct bb_proxy_config *config;
+    struct bb_network network;
+    struct bb_dp_config policy;
+    struct bb_sync_comms comms;
+    struct bb_servers_comms servers;
+    struct bb_step *step;
+    enum bb_dtype_id dtype;
+    int batch; /* samples of a micro-batch on a rank that works */
+    struct bb_sync_unit *units;
+    const struct bb_kernel_list **work[WORKS]; /* [network.n] real work; NULL: none */
+
+    struct bb_script script; /* of the role that is being written */
+    struct bb_sync *sync;    /* either of them */
+    struct bb_servers *server;
+};
+
+int bb_replicas_defaults(struct bb_proxy_config *c)
+{
+    c->model = c->model ? c->model : USUAL_MODEL;
+    c->micro_batches = c->micro_batches ? c->micro_batches : 1;
+    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    return 0;
+}
+
+static bool has_servers(const struct training *t)
+{
+    return t->policy.kind >= BB_SYNC_PS;
+}
+
+/* ---- compute ---- */
+
+static double unit_flops(const struct training *t, int unit, enum direction way)
+{
+    const struct bb_network_unit *u = &t->network.units[unit];
+    double factor = way == FORWARD ? 1 : unit == 0 && u->conv.k ? 1 : 2;
+
+    return factor * u->sample_flops * t->batch;
+}
+
+static double unit_us(const struct training *t, int unit, enum direction way)
+{
+    return unit_flops(t, unit, way) / t->config->tflops * 1e-6;
+}
+
+/* Layers of one shape in a row share their work. */
+static bool same_work(const struct training *t, int a, int b)
+{
+    const struct bb_network_unit *u = t->network.units;
+
+    return a > 0 && u[a].layer.heads && memcmp(&u[a].layer, &u[b].layer, sizeof(u[a].layer)) == 0;
+}
+
+static bool fill_work(const struct training *t, int unit, int which, struct bb_kernel_list *w)
+{
+    const struct bb_network_unit *u = &t->network.units[unit];
+    size_t count = 0;
+
+    if (which != ACCUMULATE)
+        return bb_network_work(&t->network, unit, t->batch, t->dtype, which == BACKWARD, w);
+    for (int i = 0; i < u->n; i++)
+        count += u->tensors[i].count;
+    bb_kernel_list_accumulate(w, count, t->policy.grads);
+    return true;
+}
+
+static int make_work(struct training *t, int unit, int which)
+{
+    struct bb_kernel_list *w;
+
+    if (same_work(t, unit - 1, unit)) {
+        t->work[which][unit] = t->work[which][unit - 1];
+        return 0;
+    }
+    w = bb_step_work(t->step);
+    t->work[which][unit] = w;
+    if (!w)
+        return -BB_EFAIL;
+    if (!fill_work(t, unit, which, w) || w->overfull)
+        return bb_err(BB_EUSAGE, "%s: the products of '%s' do not fit %d samples", t->config->proxy,
+                      t->network.units[unit].name, t->batch);
+    return 0;
+}
+
+static int make_works(struct training *t)
+{
+    int works = t->config->micro_batches > 1 ? WORKS : ACCUMULATE, rc = 0;
+
+    if (strcmp(t->config->compute, "gemm") != 0)
+        return 0;
+    if (!t->network.has_work)
+        return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
+                      t->config->proxy, t->config->model);
+    for (int which = 0; which < works; which++) {
+        t->work[which] = calloc((size_t)t->network.n, sizeof(*t->work[which]));
+        if (!t->work[which])
+            return bb_err(BB_EFAIL, "out of memory for %d layers", t->network.n);
+        for (int u = 0; u < t->network.n; u++)
+            TRY(make_work(t, u, which));
+    }
+out:
+    return rc;
+}
+
+static void compute(struct training *t, int unit, enum direction way)
+{
+    struct bb_script *s = &t->script;
+    const char *what = t->units[unit].name;
+
+    s->phase = way == FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    s->layer = unit;
+    if (t->work[way])
+        bb_script_real(s, what, t->work[way][unit], 1, BB_NONE, BB_NONE);
+    else
+        bb_script_compute(s, what, unit_us(t, unit, way), unit_flops(t, unit, way), BB_NONE, BB_NONE);
+    if (way == BACKWARD && t->work[ACCUMULATE])
+        bb_script_work(s, "accumulate", t->work[ACCUMULATE][unit], 1, BB_NONE, BB_NONE);
+    s->layer = BB_NONE;
+}
+
+/* ---- one role ---- */
+
+static void forward(struct training *t)
+{
+    for (int u = 0; u < t->network.n; u++) {
+        t->script.phase = BB_PHASE_FORWARD;
+        if (t->sync)
+            bb_sync_forward(t->sync, u);
+        compute(t, u, FORWARD);
+        if (t->sync)
+            bb_sync_forwarded(t->sync, u);
+    }
+}
+
+static void backward(struct training *t, bool last)
+{
+    for (int u = t->network.n - 1; u >= 0; u--) {
+        t->script.phase = BB_PHASE_BACKWARD;
+        if (t->sync)
+            bb_sync_backward(t->sync, u);
+        compute(t, u, BACKWARD);
+        if (t->sync)
+            bb_sync_backwarded(t->sync, u, last);
+        else if (last)
+            bb_servers_backwarded(t->server, u);
+    }
+}
+
+static void work(struct training *t)
+{
+    int m = t->config->micro_batches;
+
+    for (int i = 0; i < m; i++) {
+        t->script.micro_batch = m > 1 ? i : BB_NONE;
+        forward(t);
+        backward(t, i == m - 1);
+    }
+    t->script.micro_batch = BB_NONE;
+}
+
+static int open_sync(struct training *t, bool last_local)
+{
+    return bb_sync_init(&t->sync, &(struct bb_sync_spec){.policy = &t->policy,
+                                                         .comms = t->comms,
+                                                         .step = t->step,
+                                                         .script = &t->script,
+                                                         .units = t->units,
+                                                         .n_units = t->network.n,
+                                                         .holds_remainder = last_local});
+}
+
+static int open_server(struct training *t, int server)
+{
+    return bb_servers_init(&t->server, &(struct bb_servers_spec){.policy = &t->policy,
+                                                                 .comms = t->servers,
+                                                                 .step = t->step,
+                                                                 .script = &t->script,
+                                                                 .units = t->units,
+                                                                 .n_units = t->network.n,
+                                                                 .server = server});
+}
+
+static void add_memory(struct training *t, struct bb_role *role, bool works)
+{
+    double *bytes = role->training_bytes;
+
+    if (t->sync)
+        bb_sync_memory(&t->policy, &t->comms, t->network.parameters, bytes);
+    else
+        bb_servers_memory(t->server, bytes);
+    if (works)
+        bytes[BB_USE_ACTIVATIONS] += bb_network_activations(&t->network, t->batch, t->dtype);
+}
+
+/* place: of a server its number, BB_NONE for workers; of replicas whether it is the last of its node. */
+static int build_role(struct training *t, struct bb_role *role, const char *name, int place)
+{
+    bool works = !has_servers(t) || t->policy.kind == BB_SYNC_PS || place == BB_NONE;
+    int rc;
+
+    role->name = name;
+    bb_script_init(&t->script, &role->program, t->config);
+    TRY(has_servers(t) ? open_server(t, place) : open_sync(t, place > 0));
+    if (t->sync)
+        bb_sync_begin(t->sync);
+    if (works)
+        work(t);
+    if (t->sync)
+        bb_sync_finish(t->sync);
+    else
+        bb_servers_finish(t->server);
+    add_memory(t, role, works);
+    rc = name ? bb_script_result(&t->script) : -BB_EFAIL;
+out:
+    bb_sync_release(t->sync);
+    bb_servers_release(t->server);
+    t->sync = NULL;
+    t->server = NULL;
+    return rc;
+}
+
+/* ---- the step ---- */
+
+static int build_replicas(struct training *t)
+{
+    bool by_node = t->policy.hierarchical;
+    int ranks = t->step->layout.ranks, rc;
+
+    TRY(bb_step_add_roles(t->step, by_node ? 2 : 1));
+    TRY(build_role(t, &t->step->roles[0], "replica", 0));
+    if (by_node)
+        TRY(build_role(t, &t->step->roles[1], "last replica of its node", 1));
+    for (int r = 0; r < ranks && by_node; r++)
+        t->step->role_of[r] = r % t->comms.n_local == t->comms.n_local - 1;
+out:
+    return rc;
+}
+
+static int build_servers(struct training *t)
+{
+    int ranks = t->step->layout.ranks, servers = t->policy.kind == BB_SYNC_PS ? 1 : t->servers.servers, rc;
+    int n = ranks > servers ? servers + 1 : servers;
+
+    TRY(bb_step_add_roles(t->step, n));
+    for (int s = 0; s < servers; s++)
+        TRY(build_role(t, &t->step->roles[s], servers == 1 ? "server" : bb_step_text(t->step, "server %d", s), s));
+    if (n > servers)
+        TRY(build_role(t, &t->step->roles[servers], "worker", BB_NONE));
+    for (int r = 0; r < ranks; r++)
+        t->step->role_of[r] = r < servers ? r : servers;
+out:
+    return rc;
+}
+
+static int build_layout(struct training *t)
+{
+    const struct bb_axis axis = {"dp", t->config->ranks};
+    struct bb_layout *l = &t->step->layout;
+    int rc = bb_layout_init(l, t->config->ranks, &axis, 1), group;
+
+    if (rc)
+        return rc;
+    group = bb_layout_add_group(l, "dp", 1u << 0);
+    if (has_servers(t))
+        return bb_servers_layout(t->step, &t->policy, group, &t->servers);
+    return bb_sync_layout(t->step, &t->policy, group, t->config->gpus_per_node, &t->comms);
+}
+
+static int list_units(struct training *t)
+{
+    t->units = calloc((size_t)t->network.n, sizeof(*t->units));
+    if (!t->units)
+        return bb_err(BB_EFAIL, "out of memory for %d layers", t->network.n);
+    for (int u = 0; u < t->network.n; u++) {
+        const struct bb_network_unit *unit = &t->network.units[u];
+
+        t->units[u] = (struct bb_sync_unit){.name = bb_step_text(t->step, "%s", unit->name),
+                                            .tensors = unit->tensors,
+                                            .n = unit->n,
+                                            .backward_us = unit_us(t, u, BACKWARD)};
+        if (!t->units[u].name)
+            return -BB_EFAIL;
+    }
+    return 0;
+}
+
+static int describe(struct training *t)
+{
+    const struct bb_proxy_config *c = t->config;
+    int workers = c->ranks - (has_servers(t) ? t->servers.servers : 0), m = c->micro_batches;
+    struct bb_step *step = t->step;
+
+    step->parameters = t->network.parameters;
+    step->samples = (double)workers * m * t->batch;
+    step->summary = bb_step_text(step, "%s by %s, %d layers in %d tensors, %d worker%s of %d x %d samples", c->model,
+                                 bb_sync_words[t->policy.kind], t->network.n, t->network.n_tensors, workers,
+                                 workers == 1 ? "" : "s", m, t->batch);
+    if (step->summary && has_servers(t) && t->servers.servers)
+        step->summary = bb_step_text(step, "%s, %d server%s", step->summary, t->servers.servers,
+                                     t->servers.servers == 1 ? "" : "s");
+    return step->summary ? 0 : -BB_EFAIL;
+}
+
+static int settle(struct training *t)
+{
+    const struct bb_proxy_config *c = t->config;
+    int rc;
+
+    t->dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
+    TRY(bb_network_load(c->model, &t->network));
+    TRY(bb_sync_settle(c, bb_sync_find(c->sync.sync), t->dtype, t->dtype, &t->policy));
+    if (!c->sync.optimizer && t->network.images)
+        t->policy.optimizer = BB_SYNC_SGD;
+    t->batch = c->micro_batch_size ? c->micro_batch_size : t->network.batch;
+out:
+    return rc;
+}
+
+int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct training t = {.config = c, .step = step};
+    int rc;
+
+    TRY(settle(&t));
+    TRY(build_layout(&t));
+    TRY(make_works(&t));
+    TRY(list_units(&t));
+    TRY(describe(&t));
+    TRY(has_servers(&t) ? build_servers(&t) : build_replicas(&t));
+out:
+    for (int way = 0; way < WORKS; way++)
+        free(t.work[way]);
+    free(t.units);
+    bb_network_release(&t.network);
+    return rc;
+}
+
+const struct bb_proxy bb_data_parallel_proxy = {
+    .name = "data_parallel",
+    .help = "a model on every rank: buckets, fusion, sharded states or parameter servers",
+    .takes = BB_TAKES_MODEL | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_NODES | BB_TAKES_TIMED |
+             BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC,
+    .compute = "timed",
+    .defaults = bb_replicas_defaults,
+    .build = bb_replicas_build};

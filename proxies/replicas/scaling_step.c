@@ -1,0 +1,146 @@
+/* scaling_step.c - the programs of a scaling study: the step of data_parallel, its short form, and the first broadcast.
+ */
+#include "proxies/author/args.h"
+#include "proxies/replicas/network.h"
+#include "proxies/replicas/replicas.h"
+#include "proxies/replicas/scaling.h"
+#include "proxies/sync/sync.h"
+
+#include <string.h>
+
+int bb_scaling_defaults(struct bb_proxy_config *c)
+{
+    c->model = c->model ? c->model : "resnet18_cifar";
+    c->sync.sync = c->sync.sync ? c->sync.sync : "horovod";
+    return bb_replicas_defaults(c);
+}
+
+/* ---- the broadcast ---- */
+
+struct broadcast {
+    struct bb_step *step;
+    struct bb_script script;
+    struct bb_script_lane lane;
+    int buffer, states; /* of the optimizer, for each parameter */
+    bool images;
+};
+
+static size_t largest(const struct bb_network *n)
+{
+    size_t most = 0;
+
+    for (int u = 0; u < n->n; u++)
+        for (int i = 0; i < n->units[u].n; i++)
+            most = n->units[u].tensors[i].count > most ? n->units[u].tensors[i].count : most;
+    return most;
+}
+
+static void send_tensor(struct broadcast *b, const char *kind, const struct bb_tensor *t)
+{
+    const char *what = bb_step_text(b->step, "%s%s", kind, t->name);
+    struct bb_op op = bb_script_op(&b->script, b->lane, what);
+
+    b->script.failed |= what == NULL;
+    op.kind = BB_OP_COLLECTIVE;
+    op.coll = BB_BROADCAST;
+    op.peer = 0;
+    op.count = t->count;
+    op.src = op.dst = b->buffer;
+    bb_script_start(&b->script, &op);
+}
+
+/* A batch norm has a running mean and a running variance, each of the size of its weight. */
+static bool is_norm(const struct bb_tensor *t)
+{
+    return strncmp(t->name, "norm", 4) == 0 || strstr(t->name, ".norm") || strstr(t->name, "norm.");
+}
+
+static void send_all(struct broadcast *b, const struct bb_network *n)
+{
+    static const char *const states[] = {"momentum of ", "variance of "};
+
+    for (int u = 0; u < n->n; u++)
+        for (int i = 0; i < n->units[u].n; i++)
+            send_tensor(b, "", &n->units[u].tensors[i]);
+    for (int u = 0; u < n->n && b->images; u++)
+        for (int i = 0; i < n->units[u].n; i++)
+            if (is_norm(&n->units[u].tensors[i]))
+                send_tensor(b, "running statistics of ", &n->units[u].tensors[i]);
+    for (int state = 0; state < b->states; state++)
+        for (int u = 0; u < n->n; u++)
+            for (int i = 0; i < n->units[u].n; i++)
+                send_tensor(b, states[state], &n->units[u].tensors[i]);
+}
+
+static int states_of(const struct bb_proxy_config *c, const struct bb_network *n)
+{
+    if (c->sync.optimizer)
+        return strcmp(c->sync.optimizer, "adam") == 0 ? 2 : 1;
+    return n->images ? 1 : 2;
+}
+
+static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct broadcast b = {.step = step};
+    struct bb_network network = {0};
+    int group, rc;
+
+    TRY(bb_network_load(c->model, &network));
+    group = bb_world_layout(&step->layout, c->ranks);
+    TRY(group < 0 ? group : 0);
+    TRY(bb_step_add_roles(step, 1));
+    step->roles[0].name = "replica";
+    step->summary = "the first broadcast";
+    bb_script_init(&b.script, &step->roles[0].program, c);
+    b.lane = bb_script_lane(&b.script, &step->layout, bb_layout_add_comm(&step->layout, "first broadcast", group));
+    b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest(&network));
+    b.images = network.images;
+    b.states = states_of(c, &network);
+    b.script.phase = BB_PHASE_OPTIMIZER;
+    send_all(&b, &network);
+    rc = bb_script_result(&b.script);
+out:
+    bb_network_release(&network);
+    return rc;
+}
+
+/* ---- the step ---- */
+
+static int describe(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_step *step)
+{
+    const char *mode = s->strong ? "strong" : "weak", *sync = c->sync.sync;
+    int steps = s->full_steps + (s->last_batch > 0);
+
+    if (s->synthetic)
+        step->summary = bb_step_text(step, "%s by %s, %s: %d x %d samples a step, %d iterations of %d steps", c->model,
+                                     sync, mode, s->ranks, s->batch, s->rounds, steps);
+    else
+        step->summary = bb_step_text(step, "%s by %s, %s: %d x %d samples a step, %d step%s for %d images", c->model,
+                                     sync, mode, s->ranks, s->batch, steps, steps == 1 ? "" : "s", s->images);
+    return step->summary ? 0 : -BB_EFAIL;
+}
+
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct bb_proxy_config training = *c;
+    struct bb_scaling s;
+    int rc;
+
+    TRY(bb_scaling_settle(c, &s));
+    if (c->scaling.part == BB_SCALING_BROADCAST)
+        return build_broadcast(c, step);
+    training.micro_batch_size = c->scaling.part == BB_SCALING_LAST ? s.last_batch : s.batch;
+    TRY(bb_replicas_build(&training, step));
+    TRY(describe(c, &s, step));
+out:
+    return rc;
+}
+
+const struct bb_proxy bb_scaling_proxy = {
+    .name = "scaling",
+    .help = "a scaling study: epochs of data-parallel training, images per second, efficiencies",
+    .takes = BB_TAKES_MODEL | BB_TAKES_NODES | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_SYNC |
+             BB_TAKES_SCALING,
+    .compute = "timed",
+    .defaults = bb_scaling_defaults,
+    .build = build_step};

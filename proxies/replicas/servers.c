@@ -1,0 +1,356 @@
+/* servers.c - the operations of workers and servers (see servers.h). */
+#include "proxies/replicas/servers.h"
+
+#include <stdlib.h>
+
+#define SETS 2 /* of buffers that a server receives into */
+
+struct chunk {
+    size_t count;
+    int first_unit, server;
+    int gradients, parameters; /* buffers, BB_NONE            */
+    int pushed, ready;         /* operations: its push or what received it; what has made its parameters */
+    const char *push_what, *pull_what;
+};
+
+struct bb_servers {
+    struct bb_servers_spec spec;
+    struct bb_dp_config policy;
+    struct bb_script *script;
+    struct bb_script_lane push[BB_SERVER_LANES], pull[BB_SERVER_LANES];
+    struct bb_buckets made;
+    struct bb_gradient_arrival *arrivals;
+    struct chunk *chunks;
+    int n, next;    /* next: to be pushed            */
+    int *receive;   /* [SETS][workers] of a server   */
+    size_t largest; /* chunk                         */
+};
+
+static bool is_root_kind(const struct bb_servers *s)
+{
+    return s->policy.kind == BB_SYNC_PS;
+}
+
+static bool works(const struct bb_servers *s)
+{
+    return is_root_kind(s) || s->spec.server == BB_NONE;
+}
+
+static int workers(const struct bb_servers *s)
+{
+    return s->spec.comms.ranks - s->spec.comms.servers;
+}
+
+static bool mine(const struct bb_servers *s, const struct chunk *c)
+{
+    return s->spec.server != BB_NONE && c->server == s->spec.server;
+}
+
+/* ---- layout ---- */
+
+static int add_lane(struct bb_step *step, int group, struct bb_servers_comms *comms, int lane)
+{
+    const char *push = comms->servers < 2 ? "push" : bb_step_text(step, "push %d", lane);
+    const char *pull = comms->servers < 2 ? "pull" : bb_step_text(step, "pull %d", lane);
+
+    if (!push || !pull)
+        return -BB_EFAIL;
+    comms->push[lane] = bb_layout_add_comm(&step->layout, push, group);
+    comms->pull[lane] = bb_layout_add_comm(&step->layout, pull, group);
+    return comms->push[lane] < 0 || comms->pull[lane] < 0 ? -BB_EFAIL : 0;
+}
+
+int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_servers_comms *comms)
+{
+    int ranks = step->layout.ranks, rc = 0;
+
+    *comms = (struct bb_servers_comms){.ranks = ranks};
+    if (p->kind != BB_SYNC_PS)
+        comms->servers = p->kind == BB_SYNC_PS_P2P ? 1 : p->servers ? p->servers : 2;
+    if (comms->servers >= ranks)
+        return bb_err(BB_EUSAGE, "%s: %d rank%s, of which %d would serve, leave nobody to work; nearest: %d ranks%s",
+                      step->proxy, ranks, ranks == 1 ? "" : "s", comms->servers, comms->servers + 1,
+                      p->kind == BB_SYNC_PS_SHARDED && ranks > 1 ? ", or fewer --servers" : "");
+    if (ranks > 1)
+        comms->lanes = comms->servers < 1 ? 1 : comms->servers < BB_SERVER_LANES ? comms->servers : BB_SERVER_LANES;
+    for (int i = 0; i < comms->lanes; i++)
+        TRY(add_lane(step, group, comms, i));
+out:
+    return rc;
+}
+
+/* ---- a life ---- */
+
+static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *made)
+{
+    int first = s->spec.n_units;
+
+    for (int i = made->first; i < made->first + made->n; i++) {
+        int unit = s->arrivals[s->made.members[i]].unit;
+
+        first = unit < first ? unit : first;
+    }
+    return first;
+}
+
+static const char *keep(struct bb_servers *s, const char *text)
+{
+    s->script->failed |= text == NULL;
+    return text;
+}
+
+static void describe_chunk(struct bb_servers *s, int index)
+{
+    int servers = s->spec.comms.servers;
+    struct chunk *c = &s->chunks[index];
+
+    *c = (struct chunk){.count = s->made.list[index].count,
+                        .first_unit = first_unit(s, &s->made.list[index]),
+                        .server = servers ? index % servers : 0,
+                        .gradients = BB_NONE,
+                        .parameters = BB_NONE,
+                        .pushed = BB_NONE,
+                        .ready = BB_NONE,
+                        .push_what = keep(s, bb_step_text(s->spec.step, "gradients %d", index)),
+                        .pull_what = keep(s, bb_step_text(s->spec.step, "parameters %d", index))};
+    s->largest = c->count > s->largest ? c->count : s->largest;
+    s->script->dtype = s->policy.grads;
+    if (works(s))
+        c->gradients = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, c->count);
+    s->script->dtype = s->policy.params;
+    if (works(s) || mine(s, c))
+        c->parameters = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, c->count);
+}
+
+static int make_chunks(struct bb_servers *s)
+{
+    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, false, &s->arrivals), rc;
+    enum bb_dtype_id dtype = s->script->dtype;
+
+    TRY(n < 0 ? n : 0);
+    TRY(bb_buckets_make(&s->made, &s->policy.rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes,
+                        s->spec.comms.ranks));
+    s->n = s->made.n;
+    if (s->spec.comms.servers > s->n)
+        return bb_err(BB_EUSAGE, "%s: %d servers for %d chunk%s of gradients; nearest: --servers %d, or smaller chunks",
+                      s->spec.step->proxy, s->spec.comms.servers, s->n, s->n == 1 ? "" : "s", s->n);
+    s->chunks = calloc((size_t)s->n + 1, sizeof(*s->chunks));
+    if (!s->chunks)
+        return bb_err(BB_EFAIL, "out of memory for %d chunks", s->n);
+    for (int i = 0; i < s->n; i++)
+        describe_chunk(s, i);
+    s->script->dtype = dtype;
+out:
+    return rc;
+}
+
+static int add_receivers(struct bb_servers *s)
+{
+    enum bb_dtype_id dtype = s->script->dtype;
+    int n = SETS * workers(s);
+
+    if (works(s))
+        return 0;
+    s->receive = calloc((size_t)n + 1, sizeof(*s->receive));
+    if (!s->receive)
+        return bb_err(BB_EFAIL, "out of memory for %d buffers", n);
+    s->script->dtype = s->policy.grads;
+    for (int i = 0; i < n; i++)
+        s->receive[i] = bb_script_buffer(s->script, "gradients of a worker", BB_USE_COMMUNICATION, s->largest);
+    s->script->dtype = dtype;
+    return 0;
+}
+
+int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *spec)
+{
+    struct bb_servers *s = calloc(1, sizeof(*s));
+    int rc;
+
+    *servers = s;
+    if (!s)
+        return bb_err(BB_EFAIL, "out of memory for parameter servers");
+    s->spec = *spec;
+    s->policy = *spec->policy;
+    s->script = spec->script;
+    for (int i = 0; i < spec->comms.lanes; i++)
+        if (works(s) || i == spec->server % spec->comms.lanes) {
+            s->push[i] = bb_script_lane(s->script, &spec->step->layout, spec->comms.push[i]);
+            s->pull[i] = bb_script_lane(s->script, &spec->step->layout, spec->comms.pull[i]);
+        }
+    TRY(make_chunks(s));
+    TRY(add_receivers(s));
+    TRY(bb_script_result(s->script));
+out:
+    if (rc) {
+        bb_servers_release(s);
+        *servers = NULL;
+    }
+    return rc;
+}
+
+void bb_servers_release(struct bb_servers *s)
+{
+    if (!s)
+        return;
+    bb_buckets_release(&s->made);
+    free(s->arrivals);
+    free(s->chunks);
+    free(s->receive);
+    free(s);
+}
+
+static int lane_of(const struct bb_servers *s, const struct chunk *c)
+{
+    return c->server % s->spec.comms.lanes;
+}
+
+/* ---- pushes and pulls ---- */
+
+static int start_rooted(struct bb_servers *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                        size_t count, int buffer)
+{
+    struct bb_op op = bb_script_op(s->script, lane, what);
+
+    op.kind = BB_OP_COLLECTIVE;
+    op.coll = kind;
+    op.redop = s->script->redop;
+    op.peer = 0;
+    op.count = count;
+    op.src = op.dst = buffer;
+    return bb_script_start(s->script, &op);
+}
+
+static void push(struct bb_servers *s, struct chunk *c)
+{
+    s->script->phase = BB_PHASE_GRADIENTS;
+    s->script->dtype = s->policy.grads;
+    if (s->spec.comms.lanes == 0)
+        return;
+    c->pushed =
+        is_root_kind(s)
+            ? start_rooted(s, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, c->count, c->gradients)
+            : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count, c->gradients);
+}
+
+static void pull(struct bb_servers *s, struct chunk *c)
+{
+    s->script->phase = BB_PHASE_OPTIMIZER;
+    s->script->dtype = s->policy.params;
+    if (s->spec.comms.lanes == 0)
+        return;
+    c->ready =
+        is_root_kind(s)
+            ? start_rooted(s, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, c->count, c->parameters)
+            : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count, c->parameters);
+}
+
+static void update(struct bb_servers *s, struct chunk *c)
+{
+    s->script->phase = BB_PHASE_OPTIMIZER;
+    s->script->dtype = s->policy.params;
+    bb_sync_pass(s->script, s->spec.step, "update",
+                 &(struct bb_sync_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
+                                        .count = c->count,
+                                        .times = 1,
+                                        .src = BB_NONE,
+                                        .dst = c->parameters});
+}
+
+/* A chunk of all workers into one set of buffers, and their sum. Returns the newest operation of it. */
+static int collect(struct bb_servers *s, struct chunk *c, const int *buffers)
+{
+    s->script->phase = BB_PHASE_GRADIENTS;
+    s->script->dtype = s->policy.grads;
+    bb_script_group_start(s->script);
+    for (int w = 0; w < workers(s); w++)
+        c->pushed = bb_script_recv(s->script, s->push[lane_of(s, c)], c->push_what, s->spec.comms.servers + w, c->count,
+                                   buffers[w]);
+    bb_script_group_end(s->script);
+    bb_script_wait(s->script, c->pushed);
+    bb_sync_pass(
+        s->script, s->spec.step, "sum",
+        &(struct bb_sync_pass){
+            .kind = BB_PASS_ACCUMULATE, .count = c->count, .times = workers(s), .src = buffers[0], .dst = BB_NONE});
+    return (int)s->script->program->n_ops - 1;
+}
+
+static void serve(struct bb_servers *s)
+{
+    int emptied[SETS] = {BB_NONE, BB_NONE}, set = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        if (!mine(s, &s->chunks[i]))
+            continue;
+        bb_script_begin_anew(s->script, emptied[set]);
+        emptied[set] = collect(s, &s->chunks[i], &s->receive[set * workers(s)]);
+        update(s, &s->chunks[i]);
+        s->chunks[i].ready = (int)s->script->program->n_ops - 1;
+        set = (set + 1) % SETS;
+    }
+    for (int i = 0; i < s->n; i++) {
+        if (!mine(s, &s->chunks[i]))
+            continue;
+        bb_script_begin_anew(s->script, s->chunks[i].ready);
+        bb_script_group_start(s->script);
+        for (int w = 0; w < workers(s); w++)
+            (void)bb_script_send(s->script, s->pull[lane_of(s, &s->chunks[i])], s->chunks[i].pull_what,
+                                 s->spec.comms.servers + w, s->chunks[i].count, s->chunks[i].parameters);
+        bb_script_group_end(s->script);
+    }
+}
+
+/* ---- the hooks ---- */
+
+void bb_servers_backwarded(struct bb_servers *s, int unit)
+{
+    struct bb_script before = *s->script;
+
+    s->script->peer_kind = BB_PEER_ABSOLUTE;
+    for (; !s->policy.no_overlap && s->next < s->n && s->chunks[s->next].first_unit >= unit; s->next++)
+        push(s, &s->chunks[s->next]);
+    s->script->peer_kind = before.peer_kind;
+    s->script->phase = before.phase;
+    s->script->dtype = before.dtype;
+}
+
+void bb_servers_finish(struct bb_servers *s)
+{
+    struct bb_script before = *s->script;
+
+    s->script->peer_kind = BB_PEER_ABSOLUTE;
+    if (!works(s))
+        serve(s);
+    for (; works(s) && s->next < s->n; s->next++)
+        push(s, &s->chunks[s->next]);
+    for (int i = 0; works(s) && i < s->n; i++) {
+        if (mine(s, &s->chunks[i])) {
+            bb_script_wait(s->script, s->chunks[i].pushed);
+            update(s, &s->chunks[i]);
+        }
+        pull(s, &s->chunks[i]);
+    }
+    s->script->peer_kind = before.peer_kind;
+    s->script->phase = before.phase;
+    s->script->dtype = before.dtype;
+}
+
+/* ---- memory ---- */
+
+void bb_servers_memory(const struct bb_servers *s, double bytes[BB_USES])
+{
+    const struct bb_sync_comms alone = {.n = 1};
+    double all[BB_USES] = {0}, part[BB_USES] = {0}, held = 0, own = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        held += (double)s->chunks[i].count;
+        own += mine(s, &s->chunks[i]) ? (double)s->chunks[i].count : 0;
+    }
+    bb_sync_memory(&s->policy, &alone, held, all);
+    bb_sync_memory(&s->policy, &alone, own, part);
+    bytes[BB_USE_PARAMETERS] += works(s) ? all[BB_USE_PARAMETERS] : part[BB_USE_PARAMETERS];
+    bytes[BB_USE_GRADIENTS] += works(s) ? all[BB_USE_GRADIENTS] : 0;
+    bytes[BB_USE_OPTIMIZER] += part[BB_USE_OPTIMIZER];
+    if (!works(s))
+        bytes[BB_USE_COMMUNICATION] +=
+            (double)SETS * workers(s) * (double)s->largest * bb_dtypes[s->policy.grads].bytes;
+}

@@ -1,0 +1,153 @@
+/* breakdown.c - from the events of traced steps to the figures of breakdown.h. */
+#include "proxies/run/breakdown.h"
+
+#include "cuda/device/check.h"
+#include "proxies/run/step_issue.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int group_of(const struct bb_layout *l, int comm)
+{
+    return l->comms[comm].group;
+}
+
+/* ---- what the groups move ---- */
+
+void bb_group_works(const struct bb_layout *l, const struct bb_program *p, struct bb_group_work work[BB_MAX_GROUPS])
+{
+    double sent[BB_MAX_GROUPS] = {0}, received[BB_MAX_GROUPS] = {0};
+
+    for (int g = 0; g < BB_MAX_GROUPS; g++)
+        work[g] = (struct bb_group_work){0};
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+
+        if (!bb_op_is_comm(op))
+            continue;
+        int g = group_of(l, op->comm), n = bb_op_group_size(l, op);
+        double bytes = (double)bb_op_payload_bytes(op, n);
+
+        work[g].calls++;
+        work[g].bytes += bytes;
+        if (op->kind == BB_OP_COLLECTIVE)
+            work[g].bus_bytes += bytes * bb_colls[op->coll].bus_factor(n);
+        else
+            work[g].pairs = true;
+        sent[g] += op->kind == BB_OP_SEND ? bytes : 0;
+        received[g] += op->kind == BB_OP_RECV ? bytes : 0;
+    }
+    for (int g = 0; g < l->n_groups; g++)
+        work[g].bus_bytes += fmax(sent[g], received[g]);
+}
+
+/* ---- reading a traced step ---- */
+
+int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r)
+{
+    *t = (struct bb_traced_step){.lanes = calloc((size_t)r->n_lanes + 1, sizeof(*t->lanes))};
+    return t->lanes ? 0 : bb_err(BB_EFAIL, "no memory for the trace of %d calls", r->n_batches);
+}
+
+void bb_traced_step_release(struct bb_traced_step *t)
+{
+    free(t->lanes);
+    *t = (struct bb_traced_step){0};
+}
+
+static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns)
+{
+    float ms;
+    int rc = BB_CUDA(cudaEventElapsedTime(&ms, r->begin, event));
+
+    *ns = rc ? 0 : llround((double)ms * 1e6);
+    return rc;
+}
+
+/* Whether the lane launched anything in a step issued with `what`. */
+static bool ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
+{
+    const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
+
+    if (bb_op_is_comm(op))
+        return what & BB_ISSUE_COMM;
+    return (what & BB_ISSUE_COMPUTE) && bb_op_launches(op);
+}
+
+int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what)
+{
+    int rc;
+
+    TRY(since_begin(r, r->end, &t->step_ns));
+    for (int i = 0; i < r->n_lanes; i++) {
+        t->lanes[i] = (struct bb_span){0};
+        if (!ran(r, &r->lanes[i], what))
+            continue;
+        TRY(since_begin(r, r->lanes[i].begin, &t->lanes[i].begin_ns));
+        TRY(since_begin(r, r->lanes[i].end, &t->lanes[i].end_ns));
+    }
+out:
+    return rc;
+}
+
+/* ---- unions ---- */
+
+/* The intervals of one group (BB_NONE: compute). */
+static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
+{
+    int rc = 0;
+
+    bb_spans_clear(out);
+    for (int i = 0; i < r->n_lanes; i++) {
+        int comm = r->lanes[i].comm, own = comm == BB_NONE ? BB_NONE : group_of(r->layout, comm);
+
+        if (own == group)
+            TRY(bb_spans_add(out, t->lanes[i].begin_ns, t->lanes[i].end_ns));
+    }
+out:
+    return rc;
+}
+
+static int join_groups(struct bb_spans *all, const struct bb_spans *one)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < one->n; i++)
+        TRY(bb_spans_add(all, one->at[i].begin_ns, one->at[i].end_ns));
+out:
+    return rc;
+}
+
+/* mean over n + 1 samples from the mean over n */
+static void fold(double *mean, int n, int64_t ns)
+{
+    *mean += ((double)ns / 1e3 - *mean) / (n + 1);
+}
+
+int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
+{
+    struct bb_spans compute = {0}, comm = {0}, one = {0};
+    struct bb_overlap o;
+    int rc;
+
+    TRY(spans_of(r, t, BB_NONE, &compute));
+    for (int g = 0; g < r->layout->n_groups; g++) {
+        TRY(spans_of(r, t, g, &one));
+        TRY(join_groups(&comm, &one));
+        bb_overlap_of(t->step_ns, &compute, &one, &o);
+        fold(&f->groups[g].busy_us, f->steps, o.comm_ns);
+        fold(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
+    }
+    bb_overlap_of(t->step_ns, &compute, &comm, &o);
+    fold(&f->step_us, f->steps, o.step_ns);
+    fold(&f->compute_us, f->steps, o.compute_ns);
+    fold(&f->comm_us, f->steps, o.comm_ns);
+    fold(&f->exposed_us, f->steps, o.exposed_ns);
+    fold(&f->idle_us, f->steps, o.idle_ns);
+    f->steps++;
+out:
+    bb_spans_release(&compute);
+    bb_spans_release(&comm);
+    bb_spans_release(&one);
+    return rc;
+}

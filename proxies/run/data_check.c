@@ -1,0 +1,352 @@
+/* data_check.c - every operation of a program once, with known data (data_check.h). */
+#include "proxies/run/data_check.h"
+
+#include "cuda/data/kernels.h"
+#include "cuda/device/check.h"
+#include "proxies/run/step_issue.h"
+
+#include <stdlib.h>
+
+static const unsigned char POISON = 0xa5;
+static const int MOST_LINES = 5; /* said per rank */
+
+/* ---- what is known about an operation ---- */
+
+size_t bb_op_source_count(const struct bb_op *op, int n)
+{
+    if (op->kind == BB_OP_SEND)
+        return op->count;
+    return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].send_count(op->count, n) : 0;
+}
+
+size_t bb_op_expect(const struct bb_op *op, int rank, int n, struct bb_expect *e)
+{
+    int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
+    bool sliced_source = op->coll == BB_REDUCE_SCATTER || op->coll == BB_ALLTOALL || op->coll == BB_SCATTER;
+    bool one_source = op->kind == BB_OP_RECV || op->coll == BB_BROADCAST || op->coll == BB_SCATTER;
+
+    *e = (struct bb_expect){.block = op->count, .source = one_source ? other : 0};
+    if (op->kind == BB_OP_RECV)
+        return op->count;
+    if (op->kind != BB_OP_COLLECTIVE)
+        return 0;
+    e->reduced = (bb_colls[op->coll].flags & BB_COLL_REDUCES) != 0;
+    e->first = sliced_source ? (uint64_t)rank * op->count : 0;
+    if ((op->coll == BB_REDUCE || op->coll == BB_GATHER) && rank != other)
+        return 0;
+    return bb_colls[op->coll].recv_count(op->count, n);
+}
+
+/* The data of all ranks of a communicator: equal for its sends (either side knows only the pair), new for each of its
+ * collectives. */
+static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t turn)
+{
+    bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
+    uint64_t seed = ((uint64_t)op->comm + 1) << 32 | (op->kind == BB_OP_COLLECTIVE ? turn + 1 : 0);
+
+    return bb_pattern_of(&bb_dtypes[op->dtype], reduces ? (int)op->redop : BB_COPY, n, seed);
+}
+
+/* ---- one batch ---- */
+
+struct check {
+    struct bb_runner *r;
+    struct bb_verdict *device, *host; /* [n] one per operation of a batch, or (together) of the program */
+    int n;
+    bool together;
+    cudaEvent_t *ends;            /* together: [n_lanes] where a lane's operations are compared  */
+    int *toucher;                 /* together: [n_buffers] the last lane that used it, BB_NONE   */
+    uint64_t turns[BB_MAX_COMMS]; /* collectives so far */
+    unsigned long long wrong;
+    int lines;
+};
+
+/* Where an operation's data are made and compared. */
+static cudaStream_t beside(const struct check *c, const struct bb_op *op)
+{
+    return c->together ? c->r->streams[op->stream] : c->r->join;
+}
+
+static int poison(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
+{
+    struct bb_expect e;
+    size_t bytes = bb_op_expect(op, comm->rank, comm->size, &e) * bb_dtypes[op->dtype].bytes;
+
+    return bytes ? BB_CUDA(cudaMemsetAsync(bb_runner_dst(c->r, op), POISON, bytes, beside(c, op))) : 0;
+}
+
+static int fill(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
+{
+    struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
+    size_t count = bb_op_source_count(op, comm->size);
+
+    return count ? bb_fill(bb_runner_src(c->r, op), count, &p, comm->rank, 0, beside(c, op)) : 0;
+}
+
+static int compare(struct check *c, const struct bb_op *op, const struct bb_comm *comm, struct bb_verdict *verdict)
+{
+    struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
+    struct bb_expect e;
+    size_t count = bb_op_expect(op, comm->rank, comm->size, &e);
+    int rc;
+
+    TRY(bb_verdict_clear(verdict, beside(c, op)));
+    if (count)
+        TRY(bb_check(bb_runner_dst(c->r, op), count, &p, &e, verdict, beside(c, op)));
+out:
+    return rc;
+}
+
+/* Do it to every operation of the batch. */
+static int prepare(struct check *c, const struct bb_batch *batch)
+{
+    const struct bb_op *ops = &c->r->program->ops[batch->first];
+    int rc = 0;
+
+    for (int i = 0; i < batch->n; i++) /* all destinations first: in place, a source lies in one */
+        TRY(poison(c, &ops[i], &c->r->comms[ops[i].comm]));
+    for (int i = 0; i < batch->n; i++)
+        TRY(fill(c, &ops[i], &c->r->comms[ops[i].comm]));
+out:
+    return rc;
+}
+
+/* verdicts[i]: of operation first + i. */
+static void report(struct check *c, int first, int n, const struct bb_verdict *verdicts)
+{
+    char name[BB_OP_NAME];
+
+    for (int i = 0; i < n; i++) {
+        const struct bb_op *op = &c->r->program->ops[first + i];
+
+        if (verdicts[i].wrong == 0)
+            continue;
+        c->wrong += verdicts[i].wrong;
+        if (c->lines++ < MOST_LINES)
+            bb_err(BB_EDATA, "operation %d, %s (%s): %llu elements wrong, the first at index %llu", first + i,
+                   bb_op_name(c->r->layout, op, name), op->what ? op->what : "-", verdicts[i].wrong, verdicts[i].first);
+    }
+}
+
+static int compare_batch(struct check *c, const struct bb_batch *batch, struct bb_verdict *verdicts)
+{
+    const struct bb_op *ops = &c->r->program->ops[batch->first];
+    int rc = 0;
+
+    for (int i = 0; i < batch->n; i++) {
+        TRY(compare(c, &ops[i], &c->r->comms[ops[i].comm], &verdicts[i]));
+        c->turns[ops[i].comm] += ops[i].kind == BB_OP_COLLECTIVE;
+    }
+out:
+    return rc;
+}
+
+static int judge(struct check *c, const struct bb_batch *batch)
+{
+    int rc;
+
+    TRY(compare_batch(c, batch, c->device));
+    TRY(BB_CUDA(
+        cudaMemcpyAsync(c->host, c->device, (size_t)batch->n * sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
+    TRY(bb_runner_wait(c->r, c->r->join, "the check of data"));
+    report(c, batch->first, batch->n, c->host);
+out:
+    return rc;
+}
+
+static int check_batch(struct check *c, const struct bb_batch *batch)
+{
+    char what[BB_OP_NAME];
+    int rc;
+
+    bb_op_name(c->r->layout, &c->r->program->ops[batch->first], what);
+    TRY(prepare(c, batch));
+    TRY(bb_runner_wait(c->r, c->r->join, "known data"));
+    TRY(bb_runner_batch(c->r, batch));
+    for (int i = 0; i < batch->lanes; i++)
+        TRY(bb_runner_wait(c->r, c->r->streams[c->r->lanes[batch->lane + i].stream], what));
+    TRY(judge(c, batch));
+out:
+    return rc;
+}
+
+/* ---- all at once ---- */
+
+/* The stream of `op` waits for whoever used the buffer before; from now on lane is its user. */
+static int take_turn(struct check *c, const struct bb_op *op, int buffer, int lane)
+{
+    int before = buffer == BB_NONE ? BB_NONE : c->toucher[buffer];
+
+    if (buffer != BB_NONE)
+        c->toucher[buffer] = lane;
+    if (before == BB_NONE || before == lane || c->r->lanes[before].stream == op->stream)
+        return 0;
+    return BB_CUDA(cudaStreamWaitEvent(c->r->streams[op->stream], c->ends[before], 0));
+}
+
+static int lane_of(const struct bb_runner *r, const struct bb_batch *batch, const struct bb_op *op)
+{
+    int lane = batch->lane;
+
+    while (r->lanes[lane].stream != op->stream)
+        lane++;
+    return lane;
+}
+
+static int start_batch(struct check *c, const struct bb_batch *batch)
+{
+    const struct bb_op *ops = &c->r->program->ops[batch->first];
+    int rc = 0;
+
+    for (int i = 0; i < batch->n; i++) {
+        int lane = lane_of(c->r, batch, &ops[i]);
+
+        TRY(take_turn(c, &ops[i], ops[i].src, lane));
+        TRY(take_turn(c, &ops[i], ops[i].dst, lane));
+    }
+    TRY(prepare(c, batch));
+    TRY(bb_runner_batch(c->r, batch));
+    TRY(compare_batch(c, batch, &c->device[batch->first]));
+    for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
+        TRY(BB_CUDA(cudaEventRecord(c->ends[i], c->r->streams[c->r->lanes[i].stream])));
+out:
+    return rc;
+}
+
+static int wait_for_all(struct check *c)
+{
+    int rc = 0;
+
+    for (int s = 0; s < c->r->program->n_streams; s++)
+        TRY(bb_runner_wait(c->r, c->r->streams[s], "the check of data, all operations at once"));
+out:
+    return rc;
+}
+
+/* Every kernel of the check once, since loading one may wait for the GPU, and so for a receive that waits for us. */
+static int load_kernels(struct check *c)
+{
+    int rc = 0;
+
+    for (int i = 0; i < c->r->n_batches; i++) {
+        const struct bb_batch *batch = &c->r->batches[i];
+
+        if (!bb_op_is_comm(&c->r->program->ops[batch->first]))
+            continue;
+        TRY(prepare(c, batch));
+        TRY(compare_batch(c, batch, &c->device[batch->first]));
+        TRY(wait_for_all(c)); /* buffers may be shared */
+    }
+    for (int i = 0; i < BB_MAX_COMMS; i++)
+        c->turns[i] = 0;
+    TRY(bb_world_barrier(c->r->world, "the check of data"));
+out:
+    return rc;
+}
+
+static int start_all(struct check *c)
+{
+    const struct bb_program *p = c->r->program;
+    int rc;
+
+    TRY(load_kernels(c));
+    for (int i = 0; i < c->r->n_batches; i++)
+        if (bb_op_is_comm(&p->ops[c->r->batches[i].first]))
+            TRY(start_batch(c, &c->r->batches[i]));
+    TRY(wait_for_all(c));
+    TRY(BB_CUDA(cudaMemcpy(c->host, c->device, (size_t)c->n * sizeof(*c->host), cudaMemcpyDeviceToHost)));
+    report(c, 0, (int)p->n_ops, c->host);
+out:
+    return rc;
+}
+
+/* ---- the whole program ---- */
+
+static int check_guards(struct check *c)
+{
+    int rc;
+
+    TRY(bb_verdict_clear(c->device, c->r->join));
+    TRY(bb_device_buffers_check_guards(c->r->areas, c->device, c->r->join));
+    TRY(BB_CUDA(cudaMemcpyAsync(c->host, c->device, sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
+    TRY(bb_runner_wait(c->r, c->r->join, "the check of guard zones"));
+    if (c->host->wrong)
+        bb_err(BB_EDATA, "%llu bytes outside of the program's buffers were overwritten", c->host->wrong);
+    c->wrong += c->host->wrong;
+out:
+    return rc;
+}
+
+static int check_init(struct check *c, struct bb_runner *r, bool together)
+{
+    *c = (struct check){.r = r, .n = 1, .together = together};
+    for (int i = 0; i < r->n_batches; i++)
+        c->n = r->batches[i].n > c->n ? r->batches[i].n : c->n;
+    if (together && c->n < (int)r->program->n_ops)
+        c->n = (int)r->program->n_ops;
+    c->host = calloc((size_t)c->n, sizeof(*c->host));
+    c->ends = calloc((size_t)r->n_lanes + 1, sizeof(cudaEvent_t));
+    c->toucher = calloc((size_t)r->program->n_buffers + 1, sizeof(*c->toucher));
+    if (!c->host || !c->ends || !c->toucher)
+        return bb_err(BB_EFAIL, "no memory for the check");
+    for (int b = 0; b < r->program->n_buffers; b++)
+        c->toucher[b] = BB_NONE;
+    return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
+}
+
+/* Operations that are none of communication have nothing wrong. */
+static int make_together(struct check *c)
+{
+    int rc;
+
+    TRY(BB_CUDA(cudaMemset(c->device, 0, (size_t)c->n * sizeof(*c->device))));
+    for (int i = 0; i < c->r->n_lanes; i++)
+        TRY(BB_CUDA(cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming)));
+out:
+    return rc;
+}
+
+static void check_release(struct check *c)
+{
+    for (int i = 0; c->ends && i < c->r->n_lanes; i++)
+        if (c->ends[i])
+            (void)cudaEventDestroy(c->ends[i]);
+    if (c->device)
+        (void)cudaFree(c->device);
+    free(c->host);
+    free(c->ends);
+    free(c->toucher);
+}
+
+int bb_data_check(struct bb_runner *r, unsigned long long *wrong)
+{
+    struct check c;
+    int rc;
+
+    TRY(check_init(&c, r, false));
+    bb_world_reached(r->world, "the check of data");
+    for (int i = 0; i < r->n_batches; i++)
+        if (bb_op_is_comm(&r->program->ops[r->batches[i].first]))
+            TRY(check_batch(&c, &r->batches[i]));
+    TRY(check_guards(&c));
+    *wrong = c.wrong;
+out:
+    check_release(&c);
+    return rc;
+}
+
+int bb_data_check_together(struct bb_runner *r, unsigned long long *wrong)
+{
+    struct check c;
+    int rc;
+
+    TRY(check_init(&c, r, true));
+    TRY(make_together(&c));
+    bb_world_reached(r->world, "the check of data");
+    TRY(start_all(&c));
+    TRY(check_guards(&c));
+    *wrong = c.wrong;
+out:
+    check_release(&c);
+    return rc;
+}

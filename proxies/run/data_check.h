@@ -1,0 +1,31 @@
+/*
+ * data_check.h - does the communication of a program deliver what it should? Every operation runs once, in program
+ * order, with known data in its source and a poisoned destination, and its result is compared on the GPU.
+ *
+ * Two ways. One operation after another, each waited for: whoever hangs is named. Or together, for steps that cannot be
+ * serialised: everything is issued at once, as the step does it, data and comparison of an operation on its own stream
+ * around it; operations on one buffer wait for each other, nothing else does.
+ */
+#ifndef BB_PROXIES_RUN_DATA_CHECK_H
+#define BB_PROXIES_RUN_DATA_CHECK_H
+
+#include "proxies/run/runner.h"
+
+/*
+ * bb_data_check - collective over the world; compute is left out. *wrong: elements that differ on this rank, plus bytes
+ * outside of the buffers that were written. The first few wrong operations are said with rank, name, index of the
+ * first wrong element. Returns 0 also when data are wrong.
+ */
+int bb_data_check(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
+int bb_data_check_together(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
+
+/*
+ * bb_op_expect - what an operation must leave in its destination on rank `rank` of a communicator of n: elements of
+ * e->... as in pattern.h. Returns how many elements are known, 0 for one that receives nothing. Pure.
+ */
+size_t bb_op_expect(const struct bb_op *op, int rank, int n, struct bb_expect *e);
+
+/* bb_op_source_count - elements that the operation reads from its source on some rank; 0 when it reads none. */
+size_t bb_op_source_count(const struct bb_op *op, int n);
+
+#endif

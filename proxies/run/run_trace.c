@@ -1,0 +1,113 @@
+/* run_trace.c - gathers a traced step for its timeline (run_trace.h). */
+#include "proxies/run/run_trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PIECE_BYTES ((size_t)16 << 20)
+
+/* ---- own times ---- */
+
+/* The span of each operation: that of its lane. */
+static void spread(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_span *ops)
+{
+    for (int i = 0; i < r->n_lanes; i++) {
+        const struct bb_batch *batch = &r->batches[r->lanes[i].batch];
+
+        for (int k = batch->first; k < batch->first + batch->n; k++)
+            if (r->program->ops[k].stream == r->lanes[i].stream)
+                ops[k] = trace->lanes[i];
+    }
+}
+
+static size_t most_ops(const struct bb_step *step)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < step->n_roles; i++)
+        most = step->roles[i].program.n_ops > most ? step->roles[i].program.n_ops : most;
+    return most;
+}
+
+/* ---- everybody's ---- */
+
+struct scalars {
+    int64_t step_ns;
+    double beat_us;
+};
+
+static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, struct bb_timeline *t)
+{
+    const struct scalars own = {m->last.step_ns, m->beat_us};
+    struct scalars *all = calloc((size_t)r->world->size, sizeof(*all));
+    int rc;
+
+    TRY(all ? bb_world_allgather(r->world, &own, all, sizeof(own))
+            : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size));
+    for (int i = 0; i < r->world->size; i++)
+        t->clock_error_us = all[i].beat_us > t->clock_error_us ? all[i].beat_us : t->clock_error_us;
+    for (int i = 0; i < t->n; i++)
+        t->step_ns[i] = all[t->ranks[i]].step_ns;
+out:
+    free(all);
+    return rc;
+}
+
+static void keep(struct bb_timeline *t, const struct bb_span *all, size_t first, size_t n)
+{
+    for (int i = 0; i < t->n; i++) {
+        size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
+
+        for (size_t k = first; k < first + n && k < n_ops; k++)
+            t->ops[i][k] = all[(size_t)t->ranks[i] * n + (k - first)];
+    }
+}
+
+static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timeline *t)
+{
+    size_t most = most_ops(t->step), ranks = (size_t)r->world->size,
+           piece = PIECE_BYTES / sizeof(struct bb_span) / ranks;
+    struct bb_span *own, *all;
+    int rc;
+
+    piece = piece < 1 ? 1 : piece > most ? most : piece;
+    own = calloc(most + piece + 1, sizeof(*own));
+    all = calloc(piece * ranks + 1, sizeof(*all));
+    TRY(own && all ? 0 : bb_err(BB_EFAIL, "no memory to gather the trace of %d ranks", r->world->size));
+    spread(r, trace, own);
+    for (size_t first = 0; first < most; first += piece) {
+        TRY(bb_world_allgather(r->world, own + first, all, piece * sizeof(*own)));
+        keep(t, all, first, piece);
+    }
+out:
+    free(own);
+    free(all);
+    return rc;
+}
+
+static void place(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
+{
+    for (int i = 0; i < t->n; i++)
+        snprintf(t->where[i], sizeof(t->where[i]), "%.40s gpu %d", w->hosts[t->ranks[i]], devices[t->ranks[i]].ordinal);
+}
+
+int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
+                      const struct bb_device_info *devices, const char *path)
+{
+    int slowest = bb_slowest(m, NULL, NULL), rc;
+    struct bb_timeline t;
+
+    TRY(bb_timeline_init(&t, step, &slowest, 1));
+    t.source = devices[0].emulated ? "emulated: modelled, no measurement of hardware" : "measured";
+    t.clock =
+        "a rank's zero is the end, on its GPU, of a one-element all_reduce over all ranks before the step; no rank "
+        "leaves it before the last has come to it, so two zeros differ by at most the longest time that it took";
+    place(r->world, devices, &t);
+    TRY(gather_scalars(r, m, &t));
+    TRY(gather_ops(r, &m->last, &t));
+    rc = r->world->rank == 0 ? bb_timeline_save(&t, path) : 0;
+    rc = bb_world_agree(r->world, rc, "the trace");
+out:
+    bb_timeline_release(&t);
+    return rc;
+}

@@ -1,0 +1,491 @@
+/*
+ * runner.c - what a step program needs to run, made and taken down: communicators, streams, events, buffers, the cut of
+ * the program into calls and lanes, and the names that a profiler shows. step_issue.c runs it.
+ */
+#include "proxies/run/runner.h"
+
+#include "bootstrap/base/units.h"
+#include "cuda/data/buffers.h"
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+#include "cuda/device/stream.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ranks and addresses ---- */
+
+int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
+{
+    const struct bb_comm *c = &r->comms[op->comm];
+
+    return bb_op_peer(op, c->rank, c->size);
+}
+
+static void *operand(const struct bb_runner *r, const struct bb_op *op, int buffer, size_t offset)
+{
+    unsigned char *area = bb_device_buffers_at(r->areas, buffer);
+
+    return area ? area + offset * bb_dtypes[op->dtype].bytes : NULL;
+}
+
+void *bb_runner_src(const struct bb_runner *r, const struct bb_op *op)
+{
+    return operand(r, op, op->src, op->src_offset);
+}
+
+void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
+{
+    return operand(r, op, op->dst, op->dst_offset);
+}
+
+/* ---- waiting under the deadline ---- */
+
+/* An error that a communicator met by itself (a peer's end) must not be waited out. */
+static int comms_are_well(void *arg)
+{
+    struct bb_runner *r = arg;
+    int rc = r->everyone.nccl ? bb_comm_check(&r->everyone) : 0;
+
+    for (int c = 0; rc == 0 && c < r->layout->n_comms; c++)
+        if (r->comms[c].nccl)
+            rc = bb_comm_check(&r->comms[c]);
+    return rc;
+}
+
+/* The host learns of the end by asking; the last call, which returns at once, tells it to CUDA. */
+int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
+{
+    int rc = bb_event_wait(r->world, event, what, comms_are_well, r);
+
+    return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
+}
+
+int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
+{
+    return bb_stream_wait(r->world, stream, what, comms_are_well, r);
+}
+
+/* ---- the program cut into batches and lanes ---- */
+
+/* The lane of `stream` in the newest batch, made when it has none yet. */
+static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
+{
+    for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
+        if (r->lanes[i].stream == op->stream)
+            return;
+    r->lanes[r->n_lanes++] = (struct bb_lane){.batch = r->n_batches - 1, .stream = op->stream, .comm = op->comm};
+    batch->lanes++;
+}
+
+static bool same_section(const struct bb_op *a, const struct bb_op *b)
+{
+    return a->phase == b->phase && a->micro_batch == b->micro_batch;
+}
+
+static void cut(struct bb_runner *r)
+{
+    const struct bb_op *ops = r->program->ops;
+
+    for (int i = 0; i < (int)r->program->n_ops; i++) {
+        bool joins = i > 0 && ops[i].call != BB_NONE && ops[i].call == ops[i - 1].call;
+        struct bb_batch *batch = &r->batches[joins ? r->n_batches - 1 : r->n_batches++];
+
+        if (!joins) {
+            r->n_sections += i == 0 || !same_section(&ops[i], &ops[i - 1]);
+            *batch = (struct bb_batch){.first = i, .lane = r->n_lanes, .section = r->n_sections - 1};
+        }
+        batch->n++;
+        add_to_lane(r, batch, &ops[i]);
+    }
+}
+
+static int make_arrays(struct bb_runner *r)
+{
+    size_t n = r->program->n_ops, streams = (size_t)r->program->n_streams;
+
+    r->batches = calloc(n + 1, sizeof(*r->batches));
+    r->lanes = calloc(n + 1, sizeof(*r->lanes));
+    r->done = calloc(n + 1, sizeof(*r->done));
+    r->op_ranges = calloc(n + 1, sizeof(*r->op_ranges));
+    r->section_ranges = calloc(n + 1, sizeof(*r->section_ranges));
+    r->streams = calloc(streams + 1, sizeof(*r->streams));
+    r->last = calloc(streams + 1, sizeof(*r->last));
+    if (!r->batches || !r->lanes || !r->done || !r->op_ranges || !r->section_ranges || !r->streams || !r->last)
+        return bb_err(BB_EFAIL, "no memory for a program of %zu operations", n);
+    return 0;
+}
+
+/* ---- CUDA objects ---- */
+
+/* Communication gets the highest priority: its kernels must not wait for a wave of compute to drain. */
+static int make_streams(struct bb_runner *r)
+{
+    int rc, least, greatest;
+
+    TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    for (int i = 0; i < r->program->n_streams; i++) {
+        const struct bb_stream_spec *s = &r->program->streams[i];
+        int priority = s->comm == BB_NONE ? least : greatest;
+
+        TRY(BB_CUDA(cudaStreamCreateWithPriority(&r->streams[i], cudaStreamNonBlocking, priority)));
+        TRY(BB_CUDA(cudaEventCreateWithFlags(&r->last[i], cudaEventDisableTiming)));
+        bb_nvtx_name_stream(&r->nvtx, r->streams[i], s->name);
+    }
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&r->join, cudaStreamNonBlocking, greatest)));
+    bb_nvtx_name_stream(&r->nvtx, r->join, "step");
+    TRY(BB_CUDA(cudaEventCreateWithFlags(&r->fork, cudaEventDisableTiming)));
+    TRY(BB_CUDA(cudaEventCreate(&r->ready)));
+    TRY(BB_CUDA(cudaEventCreate(&r->begin)));
+    TRY(BB_CUDA(cudaEventCreate(&r->end)));
+    bb_nvtx_name_event(&r->nvtx, r->begin, "step begin");
+    bb_nvtx_name_event(&r->nvtx, r->end, "step end");
+out:
+    return rc;
+}
+
+static int make_done_events(struct bb_runner *r)
+{
+    const struct bb_program *p = r->program;
+    char name[BB_OP_NAME];
+    int rc = 0;
+
+    for (size_t i = 0; i < p->n_waits; i++) {
+        int op = p->wait_list[i];
+
+        if (r->done[op])
+            continue;
+        TRY(BB_CUDA(cudaEventCreateWithFlags(&r->done[op], cudaEventDisableTiming)));
+        bb_nvtx_name_event(&r->nvtx, r->done[op], bb_op_name(r->layout, &p->ops[op], name));
+    }
+out:
+    return rc;
+}
+
+int bb_runner_trace(struct bb_runner *r)
+{
+    int rc = 0;
+
+    for (int i = 0; i < r->n_lanes; i++) {
+        if (r->lanes[i].end)
+            continue;
+        TRY(BB_CUDA(cudaEventCreate(&r->lanes[i].begin)));
+        TRY(BB_CUDA(cudaEventCreate(&r->lanes[i].end)));
+    }
+out:
+    return rc;
+}
+
+/* Real work of the program: each list once. */
+static int list_works(struct bb_runner *r)
+{
+    r->works = calloc(r->program->n_ops + 1, sizeof(*r->works));
+    if (!r->works)
+        return bb_err(BB_EFAIL, "no memory for a program of %zu operations", r->program->n_ops);
+    for (size_t i = 0; i < r->program->n_ops; i++) {
+        const struct bb_kernel_list *work = r->program->ops[i].work;
+        int known = 0;
+
+        while (work && known < r->n_works && r->works[known] != work)
+            known++;
+        if (work && known == r->n_works)
+            r->works[r->n_works++] = work;
+    }
+    return 0;
+}
+
+struct fit {
+    size_t need, available; /* bytes */
+};
+
+static bool has_pipeline(const struct bb_layout *l)
+{
+    for (int g = 0; g < l->n_groups; g++)
+        if (strcmp(l->groups[g].name, "pp") == 0 && l->groups[g].size > 1)
+            return true;
+    return false;
+}
+
+/* Operands shrink slower than counts, as surfaces do: the factor of all that would do is below the ratio to the power
+ * of 3/2, and is said rounded down. */
+static int refuse_memory(const struct bb_runner *r, const struct fit *f)
+{
+    double factor = pow((double)f->available / (double)f->need, 1.5);
+    double unit = pow(10, floor(log10(factor > 1e-12 ? factor : 1e-12)));
+    char help[200], work[BB_BYTES_TEXT], less[80] = "";
+
+    if (r->n_works)
+        snprintf(less, sizeof(less), "; real compute takes %s of it, --compute timed or none takes nothing",
+                 bb_format_bytes(bb_kernel_runner_bytes(r->works, r->n_works), work));
+    snprintf(help, sizeof(help), "--scale-counts %g needs less%s%s", floor(factor / unit) * unit,
+             has_pipeline(r->layout) ? ", so do fewer layers and more stages" : "", less);
+    return bb_memory_refuse(f->need, f->available, help);
+}
+
+/* Before anything is allocated: the first rank whose memory does not suffice says so, and all leave. */
+static int check_memory(struct bb_runner *r, size_t need)
+{
+    struct fit mine = {.need = need}, *all = calloc((size_t)r->world->size, sizeof(*all));
+    int rc;
+
+    TRY(all ? bb_device_free_bytes(&mine.available) : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size));
+    TRY(bb_world_allgather(r->world, &mine, all, sizeof(mine)));
+    for (int i = 0; i < r->world->size; i++) {
+        if (all[i].need <= all[i].available)
+            continue;
+        rc = i == r->world->rank ? refuse_memory(r, &mine) : -BB_EUSAGE;
+        break;
+    }
+out:
+    free(all);
+    return rc;
+}
+
+/* Algorithms of a product that are tried, the fastest taken. */
+#define CANDIDATES 8
+
+static int make_memory(struct bb_runner *r)
+{
+    const struct bb_program *p = r->program;
+    size_t *bytes = calloc((size_t)p->n_buffers + 1, sizeof(*bytes));
+    int rc = 0;
+
+    if (!bytes)
+        return bb_err(BB_EFAIL, "no memory for %d buffers", p->n_buffers);
+    for (int i = 0; i < p->n_buffers; i++)
+        bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
+    TRY(check_memory(r, bb_device_buffers_cost(bytes, p->n_buffers) +
+                            (r->n_works ? bb_kernel_runner_bytes(r->works, r->n_works) : 0)));
+    TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->join));
+    if (r->n_works)
+        TRY(bb_kernel_runner_init(&r->worker, r->works, r->n_works, CANDIDATES, r->streams[0]));
+    TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
+    TRY(BB_CUDA(cudaMemsetAsync(r->beat, 0, sizeof(*r->beat), r->join)));
+    TRY(bb_runner_wait(r, r->join, "buffers"));
+out:
+    free(bytes);
+    return rc;
+}
+
+/* ---- communicators ---- */
+
+/* members[]: the world ranks of this rank's instance of the group. Returns how many, 0 when it is in none. */
+static int own_members(const struct bb_layout *l, int group, int rank, int *members)
+{
+    int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
+
+    if (instance == BB_NONE)
+        return 0;
+    for (int i = 0; i < n; i++)
+        members[i] = bb_group_member(l, group, instance, i);
+    return n;
+}
+
+/* Bit c: some rank of the world uses communicator c, so all of its members make it. */
+static int used_comms(struct bb_runner *r, uint32_t *used)
+{
+    uint32_t mine = 0, *all = calloc((size_t)r->world->size, sizeof(*all));
+    int rc = all ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
+
+    for (size_t i = 0; i < r->program->n_ops; i++)
+        if (r->program->ops[i].comm != BB_NONE)
+            mine |= 1u << r->program->ops[i].comm;
+    if (rc == 0)
+        rc = bb_world_allgather(r->world, &mine, all, sizeof(mine));
+    *used = 0;
+    for (int i = 0; rc == 0 && i < r->world->size; i++)
+        *used |= all[i];
+    free(all);
+    return rc;
+}
+
+/* Those of the step are blocking: each call to a non-blocking one goes through a thread of NCCL and back, which costs
+ * the host tens of microseconds, and many steps are as fast as their host. The guard of step_issue.c sees to hangs. */
+static int make_comms(struct bb_runner *r)
+{
+    static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
+    struct bb_world *w = r->world;
+    int rc = 0, *members = calloc((size_t)w->size, sizeof(*members));
+    uint32_t used;
+
+    if (!members)
+        return bb_err(BB_EFAIL, "no memory for %d ranks", w->size);
+    TRY(used_comms(r, &used));
+    for (int c = 0; c < r->layout->n_comms; c++) {
+        const struct bb_comm_spec *spec = &r->layout->comms[c];
+
+        snprintf(r->guards[c], sizeof(r->guards[c]), "an operation (communicator %s, %d ranks)", spec->name,
+                 r->layout->groups[spec->group].size);
+        if (used & 1u << c)
+            TRY(bb_comm_init(&r->comms[c], w, spec->name, members,
+                             own_members(r->layout, spec->group, w->rank, members), &blocking));
+    }
+    for (int i = 0; i < w->size; i++)
+        members[i] = i;
+    if (w->size > 1)
+        TRY(bb_comm_init(&r->everyone, w, "everyone", members, w->size, &polled));
+out:
+    free(members);
+    return rc;
+}
+
+/* ---- names for a profiler ---- */
+
+/* Category of a communicator's group; 0 (none) for compute. */
+static uint32_t category(const struct bb_runner *r, const struct bb_op *op)
+{
+    return op->comm == BB_NONE ? 0 : (uint32_t)r->layout->comms[op->comm].group + 1;
+}
+
+static void name_section(struct bb_runner *r, int section, const struct bb_op *op)
+{
+    struct bb_range *range = &r->section_ranges[section];
+
+    if (op->micro_batch == BB_NONE)
+        bb_range_init(&r->nvtx, range, 0, 0, "%s", bb_phase_names[op->phase]);
+    else
+        bb_range_init(&r->nvtx, range, 0, 0, "%s micro-batch %d", bb_phase_names[op->phase], op->micro_batch);
+}
+
+static uint64_t payload(const struct bb_runner *r, const struct bb_op *op)
+{
+    return bb_op_payload_bytes(op, bb_op_group_size(r->layout, op));
+}
+
+static void name_group(struct bb_runner *r, struct bb_batch *batch)
+{
+    const struct bb_op *ops = &r->program->ops[batch->first];
+    char name[BB_OP_NAME];
+
+    bb_range_init(&r->nvtx, &batch->range, category(r, ops), 0, "%s", bb_call_name(r->layout, ops, batch->n, name));
+}
+
+static void name_all(struct bb_runner *r)
+{
+    char text[BB_OP_NAME];
+
+    if (!bb_nvtx_on(&r->nvtx))
+        return;
+    bb_nvtx_name_thread(&r->nvtx, "busbar issue");
+    for (int g = 0; g < r->layout->n_groups; g++)
+        bb_nvtx_category(&r->nvtx, (uint32_t)g + 1, r->layout->groups[g].name);
+    for (int c = 0; c < r->n_batches; c++) {
+        struct bb_batch *batch = &r->batches[c];
+        const struct bb_op *op = &r->program->ops[batch->first];
+
+        if (c == 0 || batch->section != r->batches[c - 1].section)
+            name_section(r, batch->section, op);
+        if (batch->n > 1)
+            name_group(r, batch);
+    }
+    for (size_t i = 0; i < r->program->n_ops; i++) {
+        const struct bb_op *op = &r->program->ops[i];
+
+        bb_range_init(&r->nvtx, &r->op_ranges[i], category(r, op), payload(r, op), "%s",
+                      bb_op_name(r->layout, op, text));
+    }
+}
+
+/* ---- a life ---- */
+
+int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
+                   const struct bb_program *program)
+{
+    int rc;
+
+    *r = (struct bb_runner){.world = w, .layout = layout, .program = program};
+    r->native = bb_native_find();
+    bb_nvtx_init(&r->nvtx);
+    TRY(make_arrays(r));
+    cut(r);
+    TRY(make_streams(r));
+    TRY(list_works(r));
+    TRY(make_memory(r));
+    TRY(make_done_events(r));
+    TRY(make_comms(r));
+    name_all(r);
+out:
+    return rc;
+}
+
+static void release_event(cudaEvent_t *e)
+{
+    if (*e)
+        (void)cudaEventDestroy(*e);
+    *e = NULL;
+}
+
+static void release_cuda(struct bb_runner *r)
+{
+    for (int i = 0; i < r->n_lanes; i++) {
+        release_event(&r->lanes[i].begin);
+        release_event(&r->lanes[i].end);
+    }
+    for (size_t i = 0; r->done && i < r->program->n_ops; i++)
+        release_event(&r->done[i]);
+    for (int i = 0; r->streams && r->last && i < r->program->n_streams; i++) {
+        release_event(&r->last[i]);
+        if (r->streams[i])
+            (void)cudaStreamDestroy(r->streams[i]);
+    }
+    release_event(&r->fork);
+    release_event(&r->ready);
+    release_event(&r->begin);
+    release_event(&r->end);
+    if (r->join)
+        (void)cudaStreamDestroy(r->join);
+    bb_device_buffers_release(r->areas);
+    if (r->n_works)
+        bb_kernel_runner_release(&r->worker);
+    if (r->beat)
+        (void)cudaFree(r->beat);
+    if (r->busy.scratch)
+        (void)cudaFree(r->busy.scratch);
+}
+
+/* Orderly, or at once when the run failed: the other ranks may never come. */
+static int end_comm(struct bb_comm *c, int rc)
+{
+    if (rc == 0)
+        return bb_comm_finalize(c);
+    bb_comm_abort(c);
+    return rc;
+}
+
+int bb_runner_busy(struct bb_runner *r, int sms, double gbps)
+{
+    enum { SCRATCH_BYTES = 256 << 20 }; /* several times the L2 cache of any GPU, or the traffic would stay in it */
+
+    r->busy.sms = sms;
+    r->busy.gbps = gbps;
+    if (gbps <= 0)
+        return 0;
+    r->busy.scratch_bytes = SCRATCH_BYTES;
+    return BB_CUDA(cudaMalloc(&r->busy.scratch, SCRATCH_BYTES));
+}
+
+int bb_runner_release(struct bb_runner *r, int rc)
+{
+    if (r->graph && rc == 0) /* it uses what the communicators own */
+        rc = BB_CUDA(cudaGraphExecDestroy(r->graph));
+    for (int c = 0; r->layout && c < r->layout->n_comms; c++)
+        if (r->comms[c].nccl)
+            rc = end_comm(&r->comms[c], rc);
+    if (r->everyone.nccl)
+        rc = end_comm(&r->everyone, rc);
+    if (r->world && rc == 0) /* otherwise the GPU may be stuck, and freeing waits for it: the process's end frees all */
+        release_cuda(r);
+    bb_nvtx_release(&r->nvtx);
+    free(r->works);
+    free(r->batches);
+    free(r->lanes);
+    free(r->done);
+    free(r->last);
+    free(r->streams);
+    free(r->op_ranges);
+    free(r->section_ranges);
+    *r = (struct bb_runner){0};
+    return rc;
+}

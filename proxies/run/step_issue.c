@@ -1,0 +1,367 @@
+/*
+ * step_issue.c - one step of a program on the GPU: put on the streams in order or replayed as a graph, begun together,
+ * waited for at the end.
+ */
+#include "proxies/run/step_issue.h"
+
+#include "bootstrap/base/clock.h"
+#include "collectives/ops/launch.h"
+#include "cuda/data/kernels.h"
+#include "cuda/device/check.h"
+#include "cuda/device/stream.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- launching one operation: a row per kind ---- */
+
+static int launch_work(struct bb_runner *r, const struct bb_op *op)
+{
+    int which = 0, rc = 0;
+
+    while (r->works[which] != op->work)
+        which++;
+    for (int i = 0; rc == 0 && i < op->work_times; i++)
+        rc = bb_kernel_runner_run(&r->worker, which, r->streams[op->stream]);
+    return rc;
+}
+
+static int launch_compute(struct bb_runner *r, const struct bb_op *op)
+{
+    struct bb_busy busy = r->busy;
+
+    if (op->work)
+        return launch_work(r, op);
+    busy.ns = llround(op->compute_us * 1e3);
+    return busy.ns > 0 ? bb_busy_run(&busy, r->streams[op->stream]) : 0;
+}
+
+static int launch_collective(struct bb_runner *r, const struct bb_op *op)
+{
+    const struct bb_call call = {
+        .kind = op->coll,
+        .send = bb_runner_src(r, op),
+        .recv = bb_runner_dst(r, op),
+        .count = op->count,
+        .dtype = (int)op->dtype,
+        .redop = (int)op->redop,
+        .root = bb_runner_peer(r, op),
+        .comm = &r->comms[op->comm],
+        .stream = r->streams[op->stream],
+        .native = &r->native,
+    };
+
+    return bb_launch(&call);
+}
+
+/* Our numbers of types are NCCL's (collectives/ops/launch.c holds them equal). */
+static int launch_send(struct bb_runner *r, const struct bb_op *op)
+{
+    return BB_NCCL(ncclSend(bb_runner_src(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
+                            r->comms[op->comm].nccl, r->streams[op->stream]));
+}
+
+static int launch_recv(struct bb_runner *r, const struct bb_op *op)
+{
+    return BB_NCCL(ncclRecv(bb_runner_dst(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
+                            r->comms[op->comm].nccl, r->streams[op->stream]));
+}
+
+static int (*const launchers[])(struct bb_runner *, const struct bb_op *) = {
+    [BB_OP_COMPUTE] = launch_compute,
+    [BB_OP_COLLECTIVE] = launch_collective,
+    [BB_OP_SEND] = launch_send,
+    [BB_OP_RECV] = launch_recv,
+};
+
+static int launch_op(struct bb_runner *r, int i)
+{
+    const struct bb_op *op = &r->program->ops[i];
+    int rc;
+
+    bb_range_push(&r->nvtx, &r->op_ranges[i]);
+    rc = launchers[op->kind](r, op);
+    if (rc == 0 && op->comm != BB_NONE && op->call == BB_NONE)
+        rc = bb_comm_poll(&r->comms[op->comm], "an operation");
+    bb_range_pop(&r->nvtx);
+    return rc;
+}
+
+/* Several operations that progress together. Their launch happens in ncclGroupEnd, inside the range of the batch. The
+ * group is closed also when one of them fails. */
+static int launch_group(struct bb_runner *r, const struct bb_batch *batch)
+{
+    int rc, end_rc;
+
+    bb_range_push(&r->nvtx, &batch->range);
+    TRY(BB_NCCL(ncclGroupStart()));
+    for (int i = batch->first; rc == 0 && i < batch->first + batch->n; i++)
+        rc = launch_op(r, i);
+    end_rc = BB_NCCL(ncclGroupEnd());
+    TRY(rc ? rc : end_rc);
+    for (int i = 0; i < batch->lanes; i++)
+        TRY(bb_comm_poll(&r->comms[r->lanes[batch->lane + i].comm], "a group of sends and receives"));
+out:
+    bb_range_pop(&r->nvtx);
+    return rc;
+}
+
+/* NCCL may keep us inside a call, at first use until the peers come: the guard ends the run then. It stands until the
+ * next one or bb_world_unguard. */
+static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
+{
+    const struct bb_op *op = &r->program->ops[batch->first];
+
+    if (bb_op_is_comm(op))
+        bb_world_guard(r->world, r->guards[op->comm]);
+    return op->call == BB_NONE ? launch_op(r, batch->first) : launch_group(r, batch);
+}
+
+int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
+{
+    int rc = launch_batch(r, batch);
+
+    bb_world_unguard(r->world);
+    return rc;
+}
+
+/* ---- connections ---- */
+
+/* Whom the program sends to on that communicator, and from whom it receives. */
+static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
+{
+    for (size_t i = 0; i < r->program->n_ops; i++) {
+        const struct bb_op *op = &r->program->ops[i];
+
+        if (op->comm == comm && op->kind == BB_OP_SEND)
+            to[bb_runner_peer(r, op)] = true;
+        if (op->comm == comm && op->kind == BB_OP_RECV)
+            from[bb_runner_peer(r, op)] = true;
+    }
+}
+
+/* The element is 0 everywhere, so it does not matter who writes it last. */
+static int greet(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
+{
+    int rc, end_rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    for (int p = 0; rc == 0 && p < c->size; p++) {
+        if (to[p])
+            rc = BB_NCCL(ncclSend(r->beat, 1, ncclFloat, p, c->nccl, r->join));
+        if (from[p] && rc == 0)
+            rc = BB_NCCL(ncclRecv(r->beat, 1, ncclFloat, p, c->nccl, r->join));
+    }
+    end_rc = BB_NCCL(ncclGroupEnd());
+    rc = rc ? rc : end_rc;
+out:
+    return rc;
+}
+
+int bb_runner_connect(struct bb_runner *r)
+{
+    bool *marks = calloc((size_t)r->world->size, 2 * sizeof(*marks)), *from = marks + r->world->size;
+    int rc = marks ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
+
+    for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
+        if (!r->comms[c].nccl)
+            continue;
+        memset(marks, 0, (size_t)r->world->size * 2 * sizeof(*marks));
+        mark_peers(r, c, marks, from);
+        bb_world_guard(r->world, r->guards[c]);
+        rc = greet(r, &r->comms[c], marks, from);
+        bb_world_unguard(r->world);
+        rc = rc ? rc : bb_comm_poll(&r->comms[c], "the connections of messages");
+        rc = rc ? rc : bb_runner_wait(r, r->join, "the connections of messages");
+    }
+    free(marks);
+    return rc;
+}
+
+/* ---- one step ---- */
+
+/* What the batch waits for on other streams: also when it launches nothing, so that what waits for it stays in order.
+ */
+static int wait_for_others(struct bb_runner *r, const struct bb_batch *batch)
+{
+    const struct bb_program *p = r->program;
+    int rc = 0;
+
+    for (int i = batch->first; i < batch->first + batch->n; i++)
+        for (int w = 0; w < p->ops[i].waits; w++)
+            TRY(BB_CUDA(
+                cudaStreamWaitEvent(r->streams[p->ops[i].stream], r->done[p->wait_list[p->ops[i].first_wait + w]], 0)));
+out:
+    return rc;
+}
+
+static int tell_others(struct bb_runner *r, const struct bb_batch *batch)
+{
+    int rc = 0;
+
+    for (int i = batch->first; i < batch->first + batch->n; i++)
+        if (r->done[i])
+            TRY(BB_CUDA(cudaEventRecord(r->done[i], r->streams[r->program->ops[i].stream])));
+out:
+    return rc;
+}
+
+static int mark_lanes(struct bb_runner *r, const struct bb_batch *batch, bool end)
+{
+    int rc = 0;
+
+    for (int i = batch->lane; i < batch->lane + batch->lanes; i++) {
+        struct bb_lane *lane = &r->lanes[i];
+
+        TRY(BB_CUDA(cudaEventRecord(end ? lane->end : lane->begin, r->streams[lane->stream])));
+    }
+out:
+    return rc;
+}
+
+static int issue_batch(struct bb_runner *r, const struct bb_batch *batch, unsigned what, bool trace)
+{
+    bool comm = bb_op_is_comm(&r->program->ops[batch->first]);
+    int rc;
+
+    TRY(wait_for_others(r, batch));
+    if (trace)
+        TRY(mark_lanes(r, batch, false));
+    if (what & (comm ? BB_ISSUE_COMM : BB_ISSUE_COMPUTE))
+        TRY(launch_batch(r, batch));
+    if (trace)
+        TRY(mark_lanes(r, batch, true));
+    TRY(tell_others(r, batch));
+out:
+    return rc;
+}
+
+static int issue_all(struct bb_runner *r, unsigned what, bool trace)
+{
+    int rc = 0, section = BB_NONE;
+
+    for (int c = 0; c < r->n_batches; c++) {
+        const struct bb_batch *batch = &r->batches[c];
+
+        if (batch->section != section) {
+            if (section != BB_NONE)
+                bb_range_pop(&r->nvtx);
+            section = batch->section;
+            bb_range_push(&r->nvtx, &r->section_ranges[section]);
+        }
+        TRY(issue_batch(r, batch, what, trace));
+    }
+out:
+    bb_world_unguard(r->world);
+    if (section != BB_NONE)
+        bb_range_pop(&r->nvtx);
+    return rc;
+}
+
+/* The end of the step is the end of all its streams. */
+static int join(struct bb_runner *r)
+{
+    int rc = 0;
+
+    for (int i = 0; i < r->program->n_streams; i++) {
+        TRY(BB_CUDA(cudaEventRecord(r->last[i], r->streams[i])));
+        TRY(BB_CUDA(cudaStreamWaitEvent(r->join, r->last[i], 0)));
+    }
+out:
+    return rc;
+}
+
+/* ---- the step as a graph ---- */
+
+static int fork_streams(struct bb_runner *r)
+{
+    int rc;
+
+    TRY(BB_CUDA(cudaEventRecord(r->fork, r->join)));
+    for (int i = 0; i < r->program->n_streams; i++)
+        TRY(BB_CUDA(cudaStreamWaitEvent(r->streams[i], r->fork, 0)));
+out:
+    return rc;
+}
+
+/* Relaxed: NCCL may allocate, from its own thread, while it is captured. The capture ends also after an error. */
+int bb_runner_capture(struct bb_runner *r)
+{
+    cudaGraph_t graph = NULL;
+    int rc, end_rc;
+
+    TRY(bb_world_barrier(r->world, "the capture of a step"));
+    bb_world_reached(r->world, "capture of a step");
+    TRY(BB_CUDA(cudaStreamBeginCapture(r->join, cudaStreamCaptureModeRelaxed)));
+    rc = fork_streams(r);
+    rc = rc ? rc : issue_all(r, BB_ISSUE_ALL, false);
+    rc = rc ? rc : join(r);
+    end_rc = BB_CUDA(cudaStreamEndCapture(r->join, &graph));
+    TRY(rc ? rc : end_rc);
+    TRY(BB_CUDA(cudaGraphInstantiate(&r->graph, graph, 0)));
+out:
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    return rc;
+}
+
+static int beat(struct bb_runner *r)
+{
+    int rc = BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join));
+
+    return rc ? rc : bb_comm_poll(&r->everyone, "the common start");
+}
+
+/* All ranks leave this at the same time, as near as the GPUs can tell. The barrier before it keeps the beat short, so
+ * that every host is still looking, not asleep, when it is over. Traced steps have two: how long the second one takes,
+ * for which all are there already, bounds by how much the ranks' zeros differ. */
+static int begin_together(struct bb_runner *r, bool trace)
+{
+    int rc;
+
+    TRY(bb_world_barrier(r->world, "the start of a step"));
+    if (r->everyone.nccl && trace) {
+        TRY(beat(r));
+        TRY(BB_CUDA(cudaEventRecord(r->ready, r->join)));
+    }
+    if (r->everyone.nccl)
+        TRY(beat(r));
+    TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
+    TRY(bb_runner_wait_event(r, r->begin, "the common start of a step"));
+out:
+    return rc;
+}
+
+int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool trace, struct bb_step_time *t)
+{
+    struct bb_range range;
+    double start_s, issued_s;
+    float ms, beat_ms = 0;
+    int rc;
+
+    TRY(begin_together(r, trace));
+    bb_world_reached(r->world, "%s", name);
+    bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
+    bb_range_push(&r->nvtx, &range);
+    start_s = bb_now_s();
+    rc = what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
+    issued_s = bb_now_s();
+    if (rc == 0 && what != BB_ISSUE_GRAPH)
+        rc = join(r);
+    if (rc == 0)
+        rc = BB_CUDA(cudaEventRecord(r->end, r->join));
+    if (rc == 0)
+        rc = bb_runner_wait_event(r, r->end, name);
+    bb_range_pop(&r->nvtx);
+    TRY(rc);
+    TRY(BB_CUDA(cudaEventElapsedTime(&ms, r->begin, r->end)));
+    if (trace && r->everyone.nccl)
+        TRY(BB_CUDA(cudaEventElapsedTime(&beat_ms, r->ready, r->begin)));
+    *t = (struct bb_step_time){.step_us = (double)ms * 1e3,
+                               .issue_us = (issued_s - start_s) * 1e6,
+                               .wall_us = (bb_now_s() - start_s) * 1e6,
+                               .beat_us = (double)beat_ms * 1e3};
+out:
+    return rc;
+}

@@ -1,0 +1,265 @@
+/* step_measure.c - warm-up, timed, traced and "alone" steps of a program (step_measure.h). */
+#include "proxies/run/step_measure.h"
+
+#include "bootstrap/base/clock.h"
+#include "cuda/device/check.h"
+
+#include <cuda_profiler_api.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct series {
+    const char *name; /* "step", "compute alone" */
+    unsigned what;    /* enum bb_issue           */
+    int n;
+};
+
+/* ---- timed steps ---- */
+
+/* most[i] = the largest own[i] of all ranks. */
+static int slowest_of_all(struct bb_world *w, const double *own, int n, double *most)
+{
+    double *all = calloc((size_t)w->size * (size_t)n + 1, sizeof(*all));
+    int rc = all ? 0 : bb_err(BB_EFAIL, "no memory for %d samples of %d ranks", n, w->size);
+
+    if (rc == 0 && n > 0)
+        rc = bb_world_allgather(w, own, all, (size_t)n * sizeof(*own));
+    for (int i = 0; rc == 0 && i < n; i++) {
+        most[i] = own[i];
+        for (int r = 0; r < w->size; r++)
+            most[i] =
+                all[(size_t)r * (size_t)n + (size_t)i] > most[i] ? all[(size_t)r * (size_t)n + (size_t)i] : most[i];
+    }
+    free(all);
+    return rc;
+}
+
+/* Runs the series; step_us[n] and issue_us[n] (may be NULL) are those of the slowest rank of each step. */
+static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
+                     double *issue_us)
+{
+    double *own = calloc((size_t)s->n * 2 + 1, sizeof(*own));
+    struct bb_step_time t;
+    char name[64];
+    int rc = own ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
+
+    for (int i = 0; rc == 0 && i < s->n; i++) {
+        snprintf(name, sizeof(name), "%s %d", s->name, i);
+        bb_progress_show(progress, "%s of %d", name, s->n);
+        TRY(bb_runner_step(r, name, s->what, false, &t));
+        own[i] = t.step_us;
+        own[s->n + i] = t.issue_us;
+    }
+    if (rc == 0 && step_us)
+        TRY(slowest_of_all(r->world, own, s->n, step_us));
+    if (rc == 0 && issue_us)
+        TRY(slowest_of_all(r->world, own + s->n, s->n, issue_us));
+out:
+    free(own);
+    return rc;
+}
+
+/* As run_timed, of which also the statistics; step_us [n] may be NULL. */
+static int time_series(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
+                       struct bb_stats *step, struct bb_stats *issue)
+{
+    double *both = calloc((size_t)s->n * 2 + 1, sizeof(*both)), *steps = step_us ? step_us : both;
+    int rc;
+
+    TRY(both ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n));
+    TRY(run_timed(r, s, progress, steps, both + s->n));
+    TRY(bb_stats_of(steps, (size_t)s->n, step));
+    TRY(bb_stats_of(both + s->n, (size_t)s->n, issue));
+out:
+    free(both);
+    return rc;
+}
+
+static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
+{
+    const struct series s = {"step", BB_ISSUE_ALL, n};
+    int rc;
+
+    m->step_us = calloc((size_t)n + 1, sizeof(*m->step_us));
+    TRY(m->step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
+    TRY(BB_CUDA(cudaProfilerStart()));
+    TRY(time_series(r, &s, progress, m->step_us, &m->step, &m->issue));
+    TRY(BB_CUDA(cudaProfilerStop()));
+    m->steps = n;
+out:
+    return rc;
+}
+
+/* Before the capture every operation has run; the first launch uploads the graph and is not timed. */
+static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+                      struct bb_measured *m)
+{
+    const struct series warmup = {"graph warm-up", BB_ISSUE_GRAPH, plan->warmup > 0 ? plan->warmup : 1};
+    const struct series timed = {"graph step", BB_ISSUE_GRAPH, plan->steps};
+    double begin_s = bb_now_s(), own_ms;
+    int rc;
+
+    TRY(bb_runner_capture(r));
+    own_ms = (bb_now_s() - begin_s) * 1e3;
+    TRY(slowest_of_all(r->world, &own_ms, 1, &m->capture_ms));
+    TRY(run_timed(r, &warmup, progress, NULL, NULL));
+    TRY(time_series(r, &timed, progress, NULL, &m->graph_step, &m->graph_issue));
+    m->graphed = true;
+out:
+    return rc;
+}
+
+/* The median time of a step with a part of the program. */
+static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
+{
+    double *step_us = calloc((size_t)s->n + 1, sizeof(*step_us));
+    struct bb_stats stats;
+    int rc;
+
+    TRY(step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n));
+    TRY(run_timed(r, s, progress, step_us, NULL));
+    TRY(bb_stats_of(step_us, (size_t)s->n, &stats));
+    *median_us = stats.p50;
+out:
+    free(step_us);
+    return rc;
+}
+
+/* ---- traced steps ---- */
+
+struct traced {
+    struct bb_rank_breakdown **all; /* of every rank; NULL when there are none */
+    struct bb_traced_step *last;    /* own times of the newest, to be released */
+    double beat_us;
+    struct bb_stats *step, *issue; /* NULL: not wanted */
+};
+
+/* own: step and issue times of this rank, n of either. */
+static int traced_stats(struct bb_world *w, const double *own, int n, struct bb_stats *step, struct bb_stats *issue)
+{
+    double *most = calloc((size_t)n, sizeof(*most));
+    int rc;
+
+    TRY(most ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
+    TRY(slowest_of_all(w, own, n, most));
+    TRY(bb_stats_of(most, (size_t)n, step));
+    TRY(slowest_of_all(w, own + n, n, most));
+    TRY(bb_stats_of(most, (size_t)n, issue));
+out:
+    free(most);
+    return rc;
+}
+
+static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress, struct traced *out)
+{
+    double *us = calloc((size_t)s->n * 2 + 1, sizeof(*us));
+    struct bb_rank_breakdown own = {0};
+    struct bb_step_time t;
+    char name[64];
+    int rc = us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
+
+    if (s->n == 0 || rc)
+        goto out;
+    TRY(bb_runner_trace(r));
+    TRY(bb_traced_step_init(out->last, r));
+    for (int i = 0; i < s->n; i++) {
+        snprintf(name, sizeof(name), "traced %s %d", s->name, i);
+        bb_progress_show(progress, "%s of %d", name, s->n);
+        TRY(bb_runner_step(r, name, s->what, true, &t));
+        TRY(bb_traced_step_read(out->last, r, s->what));
+        TRY(bb_rank_breakdown_split(&own, r, out->last));
+        TRY(bb_rank_breakdown_add(&own, r, out->last));
+        out->beat_us = t.beat_us;
+        us[i] = t.step_us;
+        us[s->n + i] = t.issue_us;
+    }
+    *out->all = calloc((size_t)r->world->size, sizeof(own));
+    TRY(*out->all ? 0 : bb_err(BB_EFAIL, "no memory for the figures of %d ranks", r->world->size));
+    TRY(bb_world_allgather(r->world, &own, *out->all, sizeof(own)));
+    if (out->step)
+        TRY(traced_stats(r->world, us, s->n, out->step, out->issue));
+out:
+    free(us);
+    return rc;
+}
+
+/* The figures alone. */
+static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
+                      struct bb_rank_breakdown **all)
+{
+    struct bb_traced_step last = {0};
+    struct traced out = {.all = all, .last = &last};
+    int rc = trace_steps(r, s, progress, &out);
+
+    bb_traced_step_release(&last);
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+static int measure_alone(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+                         struct bb_measured *m)
+{
+    struct series compute = {"compute alone", BB_ISSUE_COMPUTE, plan->steps};
+    struct series comm = {"communication alone", BB_ISSUE_COMM, plan->steps};
+    int rc;
+
+    TRY(time_part(r, &compute, progress, &m->compute_alone_us));
+    TRY(time_part(r, &comm, progress, &m->comm_alone_us));
+    compute.n = comm.n = plan->traced_steps;
+    TRY(trace_part(r, &compute, progress, &m->compute_alone));
+    TRY(trace_part(r, &comm, progress, &m->comm_alone));
+    m->alone = true;
+out:
+    return rc;
+}
+
+int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
+                    struct bb_measured *m)
+{
+    const struct series warmup = {"warm-up", BB_ISSUE_ALL, plan->warmup};
+    const struct series traced = {"step", BB_ISSUE_ALL, plan->traced_steps};
+    struct traced out = {.all = &m->traced, .last = &m->last, .step = &m->traced_step, .issue = &m->traced_issue};
+    int rc;
+
+    *m = (struct bb_measured){.ranks = r->world->size, .traced_steps = plan->traced_steps};
+    TRY(run_timed(r, &warmup, progress, NULL, NULL));
+    TRY(time_steps(r, plan->steps, progress, m));
+    if (plan->graph)
+        TRY(time_graph(r, plan, progress, m));
+    TRY(trace_steps(r, &traced, progress, &out));
+    m->beat_us = out.beat_us;
+    if (plan->alone)
+        TRY(measure_alone(r, plan, progress, m));
+out:
+    bb_progress_clear(progress);
+    return rc;
+}
+
+int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress, double *step_us)
+{
+    const struct series s = {name, BB_ISSUE_ALL, n};
+
+    return run_timed(r, &s, progress, step_us, NULL);
+}
+
+void bb_measured_release(struct bb_measured *m)
+{
+    free(m->step_us);
+    free(m->traced);
+    bb_traced_step_release(&m->last);
+    free(m->compute_alone);
+    free(m->comm_alone);
+    *m = (struct bb_measured){0};
+}
+
+int bb_slowest(const struct bb_measured *m, bool (*pick)(const void *arg, int rank), const void *arg)
+{
+    int slowest = BB_NONE;
+
+    for (int i = 0; i < m->ranks; i++)
+        if ((!pick || pick(arg, i)) && (slowest == BB_NONE || m->traced[i].step_us > m->traced[slowest].step_us))
+            slowest = i;
+    return slowest;
+}

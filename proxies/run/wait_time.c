@@ -1,0 +1,268 @@
+/*
+ * wait_time.c - how much of a traced step's communication was waiting and how much transfer (breakdown.h): every rank
+ * says how long each of its calls took and what it met there, a collective or the other ends of its messages. Calls
+ * that met directly or through others are one meeting; its shortest time is the transfer, since who came last waited
+ * for nobody.
+ */
+#include "proxies/run/breakdown.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A collective of a communicator's instance, or a message in it: which one it was (all who take part count alike), and
+ * how long the call that has it took here. */
+struct part {
+    int32_t comm, instance; /* comm BB_NONE: filler                                */
+    int32_t from, to;       /* places in the communicator; collectives: BB_NONE    */
+    int32_t turn;
+    int32_t lane;  /* of the call, on its rank              */
+    int32_t index; /* among the parts of all ranks          */
+    int32_t pad;
+    int64_t ns;
+};
+
+static int sign_of(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct part *x = a, *y = b;
+    const int signs[] = {sign_of(x->comm, y->comm), sign_of(x->instance, y->instance), sign_of(x->from, y->from),
+                         sign_of(x->to, y->to), sign_of(x->turn, y->turn)};
+
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+        if (signs[i])
+            return signs[i];
+    return 0;
+}
+
+/* ---- what this rank did ---- */
+
+/* Messages so far on a communicator from one place to another. */
+struct contact {
+    int comm, from, to, turns;
+};
+
+struct survey {
+    const struct bb_runner *r;
+    const struct bb_traced_step *trace;
+    struct part *list;
+    int n;
+    int32_t collectives[BB_MAX_COMMS];
+    struct contact *contacts;
+    int n_contacts;
+};
+
+static struct contact *contact_of(struct survey *s, int comm, int from, int to)
+{
+    struct contact *bigger;
+
+    for (int i = 0; i < s->n_contacts; i++)
+        if (s->contacts[i].comm == comm && s->contacts[i].from == from && s->contacts[i].to == to)
+            return &s->contacts[i];
+    bigger = realloc(s->contacts, sizeof(*bigger) * (size_t)(s->n_contacts + 1));
+    if (!bigger)
+        return NULL;
+    s->contacts = bigger;
+    bigger[s->n_contacts] = (struct contact){comm, from, to, 0};
+    return &bigger[s->n_contacts++];
+}
+
+static int add_op(struct survey *s, int lane, const struct bb_op *op)
+{
+    const struct bb_layout *l = s->r->layout;
+    const struct bb_span *span = &s->trace->lanes[lane];
+    int self = s->r->comms[op->comm].rank, peer = bb_runner_peer(s->r, op);
+    struct part m = {.comm = op->comm,
+                     .instance = bb_group_instance(l, l->comms[op->comm].group, s->r->world->rank),
+                     .from = BB_NONE,
+                     .to = BB_NONE,
+                     .lane = lane,
+                     .ns = span->end_ns - span->begin_ns};
+
+    if (op->kind == BB_OP_COLLECTIVE) {
+        m.turn = s->collectives[op->comm]++;
+    } else {
+        struct contact *contact;
+
+        m.from = op->kind == BB_OP_SEND ? self : peer;
+        m.to = op->kind == BB_OP_SEND ? peer : self;
+        contact = contact_of(s, op->comm, m.from, m.to);
+        if (!contact)
+            return bb_err(BB_EFAIL, "no memory for a trace");
+        m.turn = contact->turns++; /* to oneself: both ends have a turn each, and the same time */
+    }
+    s->list[s->n++] = m;
+    return 0;
+}
+
+/* A collective alone, or the messages of a call on one stream; collectives inside NCCL groups have no time of their
+ * own, but count. */
+static int add_lane(struct survey *s, int lane)
+{
+    const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
+    int rc = 0;
+
+    for (int i = batch->first; i < batch->first + batch->n; i++) {
+        const struct bb_op *op = &s->r->program->ops[i];
+
+        if (!bb_op_is_comm(op) || op->stream != s->r->lanes[lane].stream)
+            continue;
+        if (op->kind == BB_OP_COLLECTIVE && batch->n > 1)
+            s->collectives[op->comm]++;
+        else
+            TRY(add_op(s, lane, op));
+    }
+out:
+    return rc;
+}
+
+static int survey(struct survey *s)
+{
+    int rc = 0;
+
+    for (int i = 0; i < s->r->n_lanes; i++)
+        TRY(add_lane(s, i));
+out:
+    free(s->contacts);
+    return rc;
+}
+
+/* ---- who met whom ---- */
+
+/* The parts of all ranks; who[i] leads, from part to part, to the one that stands for its meeting. */
+struct meetings {
+    struct part *parts;
+    int *who, n;
+    int64_t *least_ns; /* of the meetings */
+};
+
+static int meeting_of(struct meetings *m, int i)
+{
+    while (m->who[i] != i)
+        i = m->who[i] = m->who[m->who[i]];
+    return i;
+}
+
+static void meet(struct meetings *m, int i, int j)
+{
+    m->who[meeting_of(m, i)] = meeting_of(m, j);
+}
+
+/* Parts of one call stand side by side on their rank; those of one name on several ranks are found by sorting. */
+static void join(struct meetings *m, int of_a_rank)
+{
+    struct part *p = m->parts;
+
+    for (int i = 0; i < m->n; i++) {
+        p[i].index = m->who[i] = i;
+        if (i % of_a_rank > 0 && p[i].comm != BB_NONE && p[i].lane == p[i - 1].lane)
+            meet(m, i, i - 1);
+    }
+    qsort(p, (size_t)m->n, sizeof(*p), by_name);
+    for (int i = 1; i < m->n; i++)
+        if (p[i].comm != BB_NONE && by_name(&p[i], &p[i - 1]) == 0)
+            meet(m, p[i].index, p[i - 1].index);
+    for (int i = 0; i < m->n; i++)
+        m->least_ns[i] = INT64_MAX;
+    for (int i = 0; i < m->n; i++) {
+        int64_t *least = &m->least_ns[meeting_of(m, p[i].index)];
+
+        *least = p[i].ns < *least ? p[i].ns : *least;
+    }
+}
+
+static int make_meetings(struct meetings *m, size_t n)
+{
+    *m = (struct meetings){.parts = calloc(n + 1, sizeof(*m->parts)),
+                           .who = calloc(n + 1, sizeof(*m->who)),
+                           .n = (int)n,
+                           .least_ns = calloc(n + 1, sizeof(*m->least_ns))};
+    return m->parts && m->who && m->least_ns ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %zu calls", n);
+}
+
+static void release_meetings(struct meetings *m)
+{
+    free(m->parts);
+    free(m->who);
+    free(m->least_ns);
+}
+
+/* ---- the figures ---- */
+
+static void fold(double *mean, int n, int64_t ns)
+{
+    *mean += ((double)ns / 1e3 - *mean) / (n + 1);
+}
+
+/* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
+static void split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct meetings *m, const struct part *mine,
+                  int n, int first)
+{
+    int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
+
+    for (int i = 0; i < n; i++) {
+        int g = r->layout->comms[mine[i].comm].group;
+        int64_t least = m->least_ns[meeting_of(m, first + i)];
+
+        if (i > 0 && mine[i].lane == mine[i - 1].lane)
+            continue;
+        transfer[g] += least;
+        waiting[g] += mine[i].ns - least;
+    }
+    for (int g = 0; g < r->layout->n_groups; g++) {
+        fold(&f->groups[g].transfer_us, f->steps, transfer[g]);
+        fold(&f->groups[g].waiting_us, f->steps, waiting[g]);
+    }
+}
+
+static void no_split(struct bb_rank_breakdown *f)
+{
+    for (int g = 0; g < BB_MAX_GROUPS; g++)
+        f->groups[g].transfer_us = f->groups[g].waiting_us = NAN;
+}
+
+/* The most parts that a rank of the world has, so that all send the same number of bytes. */
+static int most_parts(const struct bb_runner *r, int mine, int *most)
+{
+    int *all = calloc((size_t)r->world->size, sizeof(*all));
+    int rc = all ? bb_world_allgather(r->world, &mine, all, sizeof(mine)) : bb_err(BB_EFAIL, "no memory for a trace");
+
+    *most = 0;
+    for (int i = 0; rc == 0 && i < r->world->size; i++)
+        *most = all[i] > *most ? all[i] : *most;
+    free(all);
+    return rc;
+}
+
+int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
+{
+    struct survey s = {.r = r, .trace = t, .list = calloc(r->program->n_ops + 1, sizeof(*s.list))};
+    struct part *mine = NULL;
+    struct meetings m = {0};
+    int rc, most;
+
+    TRY(s.list ? survey(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
+    TRY(most_parts(r, s.n, &most));
+    if ((size_t)most * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
+        no_split(f);
+        goto out;
+    }
+    TRY(make_meetings(&m, (size_t)most * (size_t)r->world->size));
+    mine = calloc((size_t)most + 1, sizeof(*mine));
+    TRY(mine ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %d calls", most));
+    for (int i = 0; i < most; i++)
+        mine[i] = i < s.n ? s.list[i] : (struct part){.comm = BB_NONE};
+    if (most > 0) {
+        TRY(bb_world_allgather(r->world, mine, m.parts, (size_t)most * sizeof(*mine)));
+        join(&m, most);
+    }
+    split(f, r, &m, mine, s.n, r->world->rank * most);
+out:
+    free(s.list);
+    free(mine);
+    release_meetings(&m);
+    return rc;
+}

@@ -1,0 +1,129 @@
+/* scaling_run.c - see scaling_run.h. */
+#include "proxies/scaling/scaling_run.h"
+
+#include "proxies/plan/plan.h"
+#include "proxies/registry/registry.h"
+#include "proxies/run/step_measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { AT_ONCE = 1024 }; /* steps between two exchanges of their times */
+
+/* Sum of n steps, each the slowest rank's. */
+static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, const char *name, int n, double *sum_us)
+{
+    double *us = calloc((size_t)(n < AT_ONCE ? n : AT_ONCE) + 1, sizeof(*us));
+    int rc = us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n);
+
+    *sum_us = 0;
+    for (int done = 0, now; rc == 0 && done < n; done += now) {
+        now = n - done < AT_ONCE ? n - done : AT_ONCE;
+        rc = bb_measure_steps(r, name, now, run->progress, us);
+        for (int i = 0; rc == 0 && i < now; i++)
+            *sum_us += us[i];
+    }
+    free(us);
+    return rc;
+}
+
+/* ---- programs beside the step ---- */
+
+static int build(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
+{
+    struct bb_proxy_config config = *run->config;
+    struct bb_plan plan = {0};
+    int rc;
+
+    config.scaling.part = part;
+    rc = bb_step_build(step, run->proxy, &config);
+    if (rc == 0 && run->world->rank == 0)
+        rc = bb_plan_init(&plan, step);
+    bb_plan_release(&plan);
+    return bb_world_agree(run->world, rc, "the parts of the study");
+}
+
+/* Runs it once to connect, then n times. us[n]. */
+static int run_part(const struct bb_scaling_run *run, const struct bb_step *step, const char *name, int n, double *us)
+{
+    struct bb_runner r = {0};
+    int rc, end_rc;
+
+    TRY(bb_runner_init(&r, run->world, &step->layout, bb_step_program(step, run->world->rank)));
+    TRY(bb_runner_busy(&r, run->compute_sms, run->compute_gbps));
+    TRY(bb_measure_steps(&r, name, 1, run->progress, us));
+    TRY(bb_measure_steps(&r, name, n, run->progress, us));
+out:
+    end_rc = bb_runner_release(&r, rc);
+    return rc ? rc : end_rc;
+}
+
+static int broadcast(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
+{
+    struct bb_step step = {0};
+    int rc;
+
+    TRY(build(run, BB_SCALING_BROADCAST, &step));
+    const struct bb_program *p = &step.roles[0].program;
+    for (size_t i = 0; i < p->n_ops; i++)
+        m->broadcast_bytes += (double)bb_op_payload_bytes(&p->ops[i], run->world->size);
+    TRY(run_part(run, &step, "first broadcast", 1, &m->broadcast_us));
+    m->broadcasts = (int)p->n_ops;
+out:
+    bb_step_release(&step);
+    return rc;
+}
+
+static int last_steps(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
+{
+    struct bb_step step = {0};
+    int rc;
+
+    TRY(build(run, BB_SCALING_LAST, &step));
+    TRY(run_part(run, &step, "last step", run->scaling->rounds, m->last_us));
+out:
+    bb_step_release(&step);
+    return rc;
+}
+
+int bb_scaling_before(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
+{
+    size_t n = (size_t)run->scaling->rounds;
+    int rc;
+
+    *m = (struct bb_scaling_measured){
+        .broadcast_us = NAN, .seconds = calloc(n, sizeof(*m->seconds)), .last_us = calloc(n, sizeof(*m->last_us))};
+    TRY(m->seconds && m->last_us ? 0 : bb_err(BB_EFAIL, "no memory for %zu rounds", n));
+    if (run->world->size > 1)
+        TRY(broadcast(run, m));
+    if (run->scaling->last_batch)
+        TRY(last_steps(run, m));
+out:
+    return rc;
+}
+
+int bb_scaling_rounds(const struct bb_scaling_run *run, struct bb_runner *r, struct bb_scaling_measured *m)
+{
+    const struct bb_scaling *s = run->scaling;
+    double us;
+    int rc = 0;
+
+    bb_progress_clear(run->progress);
+    if (run->out && run->emulated)
+        fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", run->out);
+    for (int i = 0; i < s->rounds && rc == 0; i++) {
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s %d of %d, step", s->synthetic ? "iteration" : "epoch", i + 1, s->rounds);
+        TRY(run_steps(run, r, name, s->run_steps, &us));
+        m->seconds[i] = (us * s->full_steps / s->run_steps + m->last_us[i]) / 1e6;
+        m->rounds = i + 1;
+        bb_progress_clear(run->progress);
+        if (run->out)
+            bb_scaling_print_round(s, i, m->seconds[i], run->out);
+    }
+    if (run->out && s->synthetic)
+        bb_scaling_print_total(s, m, run->out);
+out:
+    return rc;
+}

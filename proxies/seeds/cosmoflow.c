@@ -1,0 +1,436 @@
+/*
+ * cosmoflow.c - spatial model parallelism x data parallelism: convolutions on a 2x2 cut of the volume, dense layers cut
+ * in four.
+ *
+ * rank = replica * 4 + m. Group mp: the four shards of one replica, next to each other. Group dense_dp: shard m of all
+ * replicas. Convolutions are the same on all shards, so their gradients go over the world. Halos go to and come from
+ * shard m xor 1 and m xor 2, not the one across the corner.
+ *
+ *   forward    convolutions 0..4, from 1 on behind a halo exchange; dense 0..2, each behind an all-gather
+ *   backward   dense 2, 1, 0, each with a reduce-scatter behind it; then the all-reduce of all dense gradients starts;
+ *              convolutions 4..0, each with a halo exchange behind it (not 0), then its all-reduce starts
+ *
+ * What starts is waited for at the end of the step: gradients travel under the rest of the backward pass, halos
+ * included, on communicators of their own.
+ *
+ * --compute gemm computes a shard's convolutions on its tile and its quarter of the outputs of the dense layers, packs
+ * and unpacks the two faces of each halo in kernels of their own, and ends with SGD with momentum over all that the
+ * shard reduced. Pooling is left out: kernels of today do it in the pass of the activation.
+ */
+#include "proxies/author/args.h"
+#include "proxies/author/proxy.h"
+#include "proxies/author/script.h"
+#include "proxies/models/model_file.h"
+
+#include <string.h>
+
+#define CONVS  5
+#define DENSES 3
+#define SHARDS 4
+
+struct model {
+    int batch;
+    size_t conv[CONVS];      /* parameters of each convolution                   */
+    size_t face[CONVS];      /* of what each puts out, to each partner           */
+    size_t dense;            /* parameters of a shard of all dense layers        */
+    size_t exchange[DENSES]; /* a shard's part of what goes into each            */
+    double forward_us[CONVS + DENSES], backward_us[CONVS + DENSES];
+    double forward_flops[CONVS + DENSES];   /* of a shard; backward twice */
+    int edge[CONVS], in[CONVS], out[CONVS]; /* of the whole volume, and channels */
+    int kernel, width_in[DENSES], width_out[DENSES];
+};
+
+/* ---- the model's file ---- */
+
+static int read_convolutions(struct bb_model_file *sheet, struct model *m)
+{
+    int image, in, out, rc;
+
+    TRY(bb_model_file_shape(sheet, "image", &image));
+    TRY(bb_model_file_shape(sheet, "input_channels", &in));
+    TRY(bb_model_file_shape(sheet, "channels", &out));
+    for (int l = 0; l < CONVS; l++, in = out, out *= 2, image /= 2) {
+        TRY(bb_model_file_set(sheet, "in", in));
+        TRY(bb_model_file_set(sheet, "out", out));
+        TRY(bb_model_file_set(sheet, "edge", image));
+        m->edge[l] = image;
+        m->in[l] = in;
+        m->out[l] = out;
+        TRY(bb_model_file_count_at(sheet, sheet->root, "conv_parameters", &m->conv[l]));
+        TRY(bb_model_file_count_at(sheet, sheet->root, "halo", &m->face[l]));
+        TRY(bb_model_file_number_at(sheet, sheet->root, "conv_flops", &m->forward_flops[l]));
+    }
+out:
+    return rc;
+}
+
+static int dense_width(const struct bb_model_file *sheet, const json_t *widths, int i, size_t *width)
+{
+    const char *formula = json_string_value(json_array_get(widths, (size_t)i));
+
+    if (!formula)
+        return bb_err(BB_EUSAGE, "%s: dense width %d must be a formula as text", sheet->where, i);
+    return bb_model_file_count(sheet, formula, width);
+}
+
+static int read_dense(struct bb_model_file *sheet, struct model *m)
+{
+    const json_t *widths;
+    size_t in, out, parameters;
+    int rc;
+
+    TRY(bb_model_file_list(sheet, sheet->root, "dense_widths", DENSES + 1, &widths, NULL));
+    TRY(dense_width(sheet, widths, 0, &in));
+    for (int l = 0; l < DENSES; l++, in = out) {
+        TRY(dense_width(sheet, widths, l + 1, &out));
+        TRY(bb_model_file_set(sheet, "in", (double)in));
+        TRY(bb_model_file_set(sheet, "out", (double)out));
+        TRY(bb_model_file_count_at(sheet, sheet->root, "dense_parameters", &parameters));
+        TRY(bb_model_file_count_at(sheet, sheet->root, "dense_exchange", &m->exchange[l]));
+        TRY(bb_model_file_number_at(sheet, sheet->root, "dense_flops", &m->forward_flops[CONVS + l]));
+        m->dense += parameters;
+        m->width_in[l] = (int)in;
+        m->width_out[l] = (int)out;
+    }
+out:
+    return rc;
+}
+
+static int read_times(const struct bb_model_file *sheet, const char *key, double us[CONVS + DENSES])
+{
+    json_t *times;
+    int rc;
+
+    TRY(bb_profile_object(sheet->root, key, sheet->where, &times));
+    TRY(bb_model_file_numbers(sheet, times, "conv", CONVS, us));
+    TRY(bb_model_file_numbers(sheet, times, "dense", DENSES, us + CONVS));
+out:
+    return rc;
+}
+
+static double parameters_of(const struct model *m)
+{
+    double sum = (double)m->dense * SHARDS;
+
+    for (int l = 0; l < CONVS; l++)
+        sum += (double)m->conv[l];
+    return sum;
+}
+
+static int check_totals(const struct bb_model_file *sheet, const struct model *m)
+{
+    json_t *totals;
+    int rc;
+
+    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
+    TRY(bb_model_file_total(sheet, totals, "parameters", parameters_of(m)));
+    TRY(bb_model_file_total(sheet, totals, "dense_shard", (double)m->dense));
+    TRY(bb_model_file_totals(sheet, totals, "conv", m->conv, CONVS));
+    TRY(bb_model_file_totals(sheet, totals, "faces", m->face, CONVS));
+    TRY(bb_model_file_totals(sheet, totals, "dense_exchange", m->exchange, DENSES));
+out:
+    return rc;
+}
+
+/* The cut and the number of layers are the program's own; the file must say the same. */
+static int check_form(const struct bb_model_file *sheet)
+{
+    int convolutions, shards, rc;
+
+    TRY(bb_model_file_shape(sheet, "convolutions", &convolutions));
+    TRY(bb_model_file_shape(sheet, "shards", &shards));
+    if (convolutions != CONVS || shards != SHARDS)
+        rc = bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", sheet->where, convolutions,
+                    shards, CONVS, SHARDS);
+out:
+    return rc;
+}
+
+static int read_model(struct model *m)
+{
+    struct bb_model_file sheet;
+    int rc;
+
+    TRY(bb_model_file_open(&sheet, "cosmoflow", "spatial_network"));
+    TRY(check_form(&sheet));
+    TRY(bb_model_file_shape(&sheet, "batch", &m->batch));
+    TRY(bb_model_file_shape(&sheet, "kernel", &m->kernel));
+    TRY(read_convolutions(&sheet, m));
+    TRY(read_dense(&sheet, m));
+    TRY(read_times(&sheet, "forward_us", m->forward_us));
+    TRY(read_times(&sheet, "backward_us", m->backward_us));
+    TRY(check_totals(&sheet, m));
+out:
+    bb_model_file_close(&sheet);
+    return rc;
+}
+
+/* ---- a shard's real work ---- */
+
+/* All of it; equal for the four shards but for the side on which a neighbour is. */
+struct work {
+    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward] */
+    const struct bb_kernel_list
+        *halo[SHARDS][2][2][CONVS]; /* [shard][backward][received], of what a convolution puts out */
+};
+
+static bool layer_work(const struct model *m, int l, bool backward, enum bb_dtype_id dtype, struct bb_kernel_list *w)
+{
+    int d = l - CONVS;
+    const struct bb_conv tile = {.n = m->batch,
+                                 .c = l < CONVS ? m->in[l] : 1,
+                                 .d = l < CONVS ? m->edge[l] : 1,
+                                 .h = l < CONVS ? m->edge[l] / 2 : 1,
+                                 .w = l < CONVS ? m->edge[l] / 2 : 1,
+                                 .k = l < CONVS ? m->out[l] : 1,
+                                 .t = m->kernel,
+                                 .r = m->kernel,
+                                 .s = m->kernel,
+                                 .stride = 1,
+                                 .pad = m->kernel / 2,
+                                 .dtype = dtype};
+
+    if (l < CONVS)
+        return bb_kernel_list_conv(w, &tile, backward, l > 0);
+    return bb_kernel_list_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
+}
+
+/* The faces of a tile towards its two neighbours; shards 0 and 1, 2 and 3 stand side by side. */
+static bool halo_work(const struct model *m, int shard, int l, bool backward, bool received, enum bb_dtype_id dtype,
+                      struct bb_kernel_list *w)
+{
+    const uint32_t half = (uint32_t)m->edge[l] / 2, tile[3] = {(uint32_t)m->edge[l], half, half}, halo[3] = {0, 1, 1};
+    const int beside[3] = {0, 0, shard & 1 ? -1 : 1}, above[3] = {0, shard & 2 ? -1 : 1, 0};
+    uint64_t rows = (uint64_t)m->batch * (uint64_t)m->out[l];
+
+    return bb_kernel_list_halo_side(w, rows, tile, halo, beside, received, backward, dtype) &&
+           bb_kernel_list_halo_side(w, rows, tile, halo, above, received, backward, dtype) &&
+           rows * bb_box_cells(&w->items[0].pass.box) == m->face[l] && w->n == 2;
+}
+
+static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct work *work)
+{
+    for (int i = 0; i < 2 * (CONVS + DENSES); i++) {
+        int l = i / 2, backward = i % 2, products = backward && l > 0 ? 2 : 1;
+        struct bb_kernel_list *w = bb_step_work(step);
+
+        if (!w)
+            return -BB_EFAIL;
+        if (!layer_work(m, l, backward, dtype, w) || bb_kernel_list_flops(w) != products * m->forward_flops[l])
+            return bb_err(BB_EUSAGE, "%s: the products of layer %d are not its %.0f FLOPs", step->proxy, l,
+                          m->forward_flops[l]);
+        work->layer[backward][l] = w;
+    }
+    return 0;
+}
+
+static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype_id dtype, struct work *work)
+{
+    for (int i = 0; i < SHARDS * 4 * CONVS; i++) {
+        int l = i % CONVS, shard = i / CONVS / 4, backward = i / CONVS / 2 % 2, received = i / CONVS % 2;
+        struct bb_kernel_list *w = bb_step_work(step);
+
+        if (!w)
+            return -BB_EFAIL;
+        if (!halo_work(m, shard, l, backward, received, dtype, w))
+            return bb_err(BB_EUSAGE, "%s: the faces of convolution %d are not of %zu elements", step->proxy, l,
+                          m->face[l]);
+        work->halo[shard][backward][received][l] = w;
+    }
+    return 0;
+}
+
+static int list_work(const struct bb_proxy_config *c, const struct model *m, struct bb_step *step, struct work *work)
+{
+    enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
+    int rc;
+
+    if (strcmp(c->compute, "gemm") != 0)
+        return 0;
+    TRY(list_layers(m, step, dtype, work));
+    TRY(list_halos(m, step, dtype, work));
+out:
+    return rc;
+}
+
+/* ---- the program of one shard ---- */
+
+struct shard {
+    const struct model *model;
+    const struct work *work;
+    struct bb_step *step;
+    int number;
+    struct bb_script script;
+    struct bb_script_lane mp, dense, world;
+    int partners[2]; /* places in mp, relative */
+    int last[2];     /* operations of the gradients: of dense_dp, of the world */
+};
+
+static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "conv 3", "conv 4"};
+static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
+
+/* Layers are numbered through: convolutions, then dense layers. */
+static void compute(struct shard *h, int layer)
+{
+    bool forward = h->script.phase == BB_PHASE_FORWARD;
+
+    h->script.layer = layer;
+    bb_script_compute(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
+                      forward ? h->model->forward_us[layer] : h->model->backward_us[layer],
+                      (forward ? 1 : 2) * h->model->forward_flops[layer], BB_NONE, BB_NONE);
+    bb_script_real(&h->script, layer < CONVS ? conv_names[layer] : dense_names[layer - CONVS],
+                   h->work->layer[!forward][layer], 1, BB_NONE, BB_NONE);
+}
+
+static void copy_faces(struct shard *h, int l, bool received)
+{
+    const bool backward = h->script.phase == BB_PHASE_BACKWARD;
+
+    bb_script_real(&h->script, received ? "halo unpack" : "halo pack", h->work->halo[h->number][backward][received][l],
+                   1, BB_NONE, BB_NONE);
+}
+
+/* Of what convolution l puts out, or of its gradient. */
+static void halo(struct shard *h, int l)
+{
+    const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
+
+    copy_faces(h, l, false);
+    bb_script_wait(&h->script, bb_script_swap(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
+}
+
+/* One part of a dense layer's input becomes all of it, or the sum of all parts of its gradient one part. */
+static void exchange(struct shard *h, enum bb_coll_kind kind, size_t part)
+{
+    struct bb_script *s = &h->script;
+    bool gather = kind == BB_ALL_GATHER;
+    int src = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, gather ? part : part * SHARDS);
+    int dst = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, gather ? part * SHARDS : part);
+    const char *what = gather ? "dense input" : "dense input gradients";
+
+    bb_script_wait(s, bb_script_collective(s, h->mp, what, kind, part, src, dst));
+}
+
+static void reduce(struct shard *h, struct bb_script_lane lane, const char *what, size_t count)
+{
+    h->script.phase = BB_PHASE_GRADIENTS;
+    h->last[lane.comm == h->world.comm] = bb_script_reduce(&h->script, lane, what, count);
+    h->script.phase = BB_PHASE_BACKWARD;
+}
+
+static void forward(struct shard *h)
+{
+    h->script.phase = BB_PHASE_FORWARD;
+    for (int l = 0; l < CONVS + DENSES; l++) {
+        h->script.layer = l;
+        if (l > 0 && l < CONVS) {
+            halo(h, l - 1);
+            copy_faces(h, l - 1, true);
+        }
+        if (l >= CONVS)
+            exchange(h, BB_ALL_GATHER, h->model->exchange[l - CONVS]);
+        compute(h, l);
+    }
+}
+
+static void backward(struct shard *h)
+{
+    h->script.phase = BB_PHASE_BACKWARD;
+    for (int l = CONVS + DENSES - 1; l >= CONVS; l--) {
+        compute(h, l);
+        exchange(h, BB_REDUCE_SCATTER, h->model->exchange[l - CONVS]);
+    }
+    reduce(h, h->dense, "dense gradients", h->model->dense);
+    for (int l = CONVS - 1; l >= 0; l--) {
+        compute(h, l);
+        if (l > 0)
+            halo(h, l);
+        reduce(h, h->world, conv_names[l], h->model->conv[l]);
+        if (l > 0)
+            copy_faces(h, l, true);
+    }
+}
+
+static void update(struct shard *h)
+{
+    struct bb_script *s = &h->script;
+
+    bb_script_wait(s, h->last[0]);
+    bb_script_wait(s, h->last[1]);
+    s->layer = BB_NONE;
+    bb_script_update(s, h->step, BB_PASS_SGD, "dense", h->model->dense);
+    for (s->layer = 0; s->layer < CONVS; s->layer++)
+        bb_script_update(s, h->step, BB_PASS_SGD, conv_names[s->layer], h->model->conv[s->layer]);
+}
+
+/* ---- the step ---- */
+
+static int build_role(const struct bb_proxy_config *c, const struct model *m, const struct work *work,
+                      struct bb_step *step, int shard)
+{
+    struct shard h = {.model = m,
+                      .work = work,
+                      .step = step,
+                      .number = shard,
+                      .partners = {(shard ^ 1) - shard, (shard ^ 2) - shard}};
+    struct bb_role *role = &step->roles[shard];
+
+    role->name = bb_step_text(step, "shard %d", shard);
+    if (!role->name)
+        return -BB_EFAIL;
+    bb_script_init(&h.script, &role->program, c);
+    h.mp = bb_script_lane(&h.script, &step->layout, 0);
+    h.dense = bb_script_lane(&h.script, &step->layout, 1);
+    h.world = bb_script_lane(&h.script, &step->layout, 2);
+    forward(&h);
+    backward(&h);
+    if (h.script.real)
+        update(&h);
+    return bb_script_result(&h.script);
+}
+
+/* Communicators 0 mp, 1 dense_dp, 2 world. */
+static int build_layout(struct bb_layout *l, int ranks)
+{
+    const struct bb_axis axes[] = {{"mp", SHARDS}, {"dp", ranks / SHARDS}};
+    int rc = bb_layout_init(l, ranks, axes, 2);
+
+    if (rc)
+        return rc;
+    bb_layout_add_comm(l, "mp", bb_layout_add_group(l, "mp", 1u << 0));
+    bb_layout_add_comm(l, "dense_dp", bb_layout_add_group(l, "dense_dp", 1u << 1));
+    bb_layout_add_comm(l, "world", bb_layout_add_group(l, "world", 1u << 0 | 1u << 1));
+    return 0;
+}
+
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct model m = {0};
+    struct work work = {0};
+    int replicas = c->ranks / SHARDS, rc;
+
+    TRY(bb_refuse_ranks(c, SHARDS, "shards of a model"));
+    TRY(read_model(&m));
+    TRY(build_layout(&step->layout, c->ranks));
+    TRY(bb_step_add_roles(step, SHARDS));
+    step->parameters = parameters_of(&m);
+    step->samples = (double)m.batch * replicas;
+    step->summary = bb_step_text(step, "2x2 shards, %d replica%s with a batch of %d each", replicas,
+                                 replicas == 1 ? "" : "s", m.batch);
+    TRY(step->summary ? 0 : -BB_EFAIL);
+    TRY(list_work(c, &m, step, &work));
+    for (int i = 0; i < SHARDS; i++)
+        TRY(build_role(c, &m, &work, step, i));
+    for (int r = 0; r < c->ranks; r++)
+        step->role_of[r] = r % SHARDS;
+out:
+    return rc;
+}
+
+const struct bb_proxy bb_cosmoflow_proxy = {
+    .name = "cosmoflow",
+    .help = "CosmoFlow: halos of a 2x2 cut, divided dense layers, gradients under the backward pass",
+    .model = "cosmoflow",
+    .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
+    .compute = "timed",
+    .build = build_step};

@@ -1,0 +1,321 @@
+/*
+ * dlrm.c - the recommendation model: embedding tables divided over the ranks, perceptrons data parallel.
+ *
+ * A step: look up; exchange the vectors (all-to-all, waited for); bottom perceptron, interaction, top perceptron;
+ * backward: top, start its all-reduce; interaction, bottom, start its all-reduce; exchange the gradients of the vectors
+ * (waited for); embedding. The all-reduces run under all that follows them, so they have a communicator of their own:
+ * on that of the all-to-all they would hold it up.
+ *
+ * Each rank holds one table and exchanges batch x features elements, whatever the number of ranks; what does not divide
+ * by them is dropped.
+ *
+ * --compute gemm looks up a row of the table for each sample, does the perceptrons' products and those of the
+ * interaction for the samples of a rank of as many as tables, and adds the gradients of the rows to the table; after
+ * the gradients of the perceptrons SGD with momentum updates them.
+ */
+#include "proxies/author/args.h"
+#include "proxies/author/proxy.h"
+#include "proxies/author/script.h"
+#include "proxies/models/model_file.h"
+
+enum layer { EMBEDDING, BOTTOM, INTERACTION, TOP, LAYERS };
+
+static const char *const layer_names[LAYERS] = {
+    [EMBEDDING] = "embedding", [BOTTOM] = "bottom", [INTERACTION] = "interaction", [TOP] = "top"};
+
+#define MOST_WIDTHS 32
+
+/* Widths of a perceptron, from its input to its output. */
+struct perceptron {
+    int64_t width[MOST_WIDTHS];
+    int n;
+};
+
+struct model {
+    struct perceptron layers[LAYERS]; /* BOTTOM and TOP      */
+    int rows, features;               /* of an embedding table */
+    size_t bottom, top, exchange;     /* parameters of the perceptrons; elements that a rank gives away */
+    size_t table;                     /* parameters of an embedding table */
+    int tables, batch;
+    double forward_us[LAYERS], backward_us[LAYERS];
+    double forward_flops[LAYERS]; /* of a rank of as many as tables; backward twice */
+};
+
+/* ---- the model's file ---- */
+
+/* The parameters of a perceptron with these widths, from its input to its output. */
+static int read_perceptron(struct bb_model_file *sheet, const char *key, struct perceptron *p, size_t *parameters,
+                           double *flops)
+{
+    const json_t *widths;
+    size_t width, layer;
+    double layer_flops;
+    int n, rc;
+
+    *parameters = 0;
+    *flops = 0;
+    TRY(bb_model_file_list(sheet, sheet->root, key, -MOST_WIDTHS, &widths, &n));
+    for (int i = 0; i < n; i++) {
+        const char *formula = json_string_value(json_array_get(widths, (size_t)i));
+
+        if (!formula)
+            return bb_err(BB_EUSAGE, "%s: width %d of '%s' must be a formula as text", sheet->where, i, key);
+        TRY(bb_model_file_count(sheet, formula, &width));
+        TRY(bb_model_file_set(sheet, "out", (double)width));
+        p->width[p->n++] = (int64_t)width;
+        if (i > 0) {
+            TRY(bb_model_file_count_at(sheet, sheet->root, "perceptron_parameters", &layer));
+            *parameters += layer;
+            TRY(bb_model_file_number_at(sheet, sheet->root, "perceptron_flops", &layer_flops));
+            *flops += layer_flops;
+        }
+        TRY(bb_model_file_set(sheet, "in", (double)width));
+    }
+out:
+    return rc;
+}
+
+static int read_times(const struct bb_model_file *sheet, const char *key, double us[LAYERS])
+{
+    json_t *times;
+    int rc = bb_profile_object(sheet->root, key, sheet->where, &times);
+
+    for (int i = 0; rc == 0 && i < LAYERS; i++)
+        rc = bb_profile_number(times, layer_names[i], sheet->where, 0, &us[i]);
+    return rc;
+}
+
+/* With so many tables: the perceptrons stay those of the model's own. */
+static double parameters_of(const struct model *m, int tables)
+{
+    return (double)m->bottom + (double)m->top + (double)m->table * tables;
+}
+
+static int check_totals(const struct bb_model_file *sheet, const struct model *m)
+{
+    json_t *totals;
+    int rc;
+
+    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
+    TRY(bb_model_file_total(sheet, totals, "parameters", parameters_of(m, m->tables)));
+    TRY(bb_model_file_total(sheet, totals, "bottom", (double)m->bottom));
+    TRY(bb_model_file_total(sheet, totals, "top", (double)m->top));
+    TRY(bb_model_file_total(sheet, totals, "exchange", (double)m->exchange));
+out:
+    return rc;
+}
+
+static int read_model(struct model *m)
+{
+    struct bb_model_file sheet;
+    int rc;
+
+    TRY(bb_model_file_open(&sheet, "dlrm", "recommendation"));
+    TRY(bb_model_file_shape(&sheet, "tables", &m->tables));
+    TRY(bb_model_file_shape(&sheet, "batch", &m->batch));
+    TRY(bb_model_file_shape(&sheet, "rows", &m->rows));
+    TRY(bb_model_file_shape(&sheet, "features", &m->features));
+    TRY(read_perceptron(&sheet, "bottom", &m->layers[BOTTOM], &m->bottom, &m->forward_flops[BOTTOM]));
+    TRY(read_perceptron(&sheet, "top", &m->layers[TOP], &m->top, &m->forward_flops[TOP]));
+    TRY(bb_model_file_number_at(&sheet, sheet.root, "interaction_flops", &m->forward_flops[INTERACTION]));
+    TRY(bb_model_file_count_at(&sheet, sheet.root, "exchange", &m->exchange));
+    TRY(bb_model_file_count_at(&sheet, sheet.root, "table_parameters", &m->table));
+    TRY(read_times(&sheet, "forward_us", m->forward_us));
+    TRY(read_times(&sheet, "backward_us", m->backward_us));
+    TRY(check_totals(&sheet, m));
+out:
+    bb_model_file_close(&sheet);
+    return rc;
+}
+
+/* ---- the step ---- */
+
+struct recommender {
+    const struct model *model;
+    struct bb_step *step;
+    enum bb_dtype_id dtype;
+    const struct bb_kernel_list *work[2][LAYERS]; /* [backward], NULL without real work */
+    struct bb_script script;
+    struct bb_script_lane exchange, gradients;
+    size_t per_peer;
+    int ranks;
+};
+
+/* The samples that go through the perceptrons of one rank. */
+static int64_t samples_of(const struct model *m)
+{
+    return m->batch / m->tables;
+}
+
+static bool perceptron_work(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
+{
+    const struct perceptron *p = &r->model->layers[layer];
+    int64_t rows = samples_of(r->model);
+    bool fits = true;
+
+    for (int i = 1; i < p->n; i++) {
+        int l = backward ? p->n - i : i;
+        enum bb_activation act = l < p->n - 1 || layer == BOTTOM ? BB_ACT_RELU : BB_ACT_NONE;
+
+        if (backward && l == 1 && layer == BOTTOM) /* what goes in are data */
+            fits &= bb_kernel_list_dense_first_backward(w, rows, p->width[0], p->width[1], act, r->dtype);
+        else
+            fits &= bb_kernel_list_dense(w, rows, p->width[l - 1], p->width[l], act, r->dtype, backward);
+    }
+    return fits;
+}
+
+/* The table's rows of a batch; backward their gradients, brought into the order of the rows and added to them. */
+static bool embedding_work(const struct recommender *r, bool backward, struct bb_kernel_list *w)
+{
+    const struct model *m = r->model;
+    uint64_t batch = (uint64_t)m->batch, features = (uint64_t)m->features;
+
+    bb_kernel_list_embedding(w, batch, features, backward ? batch : (uint64_t)m->rows, r->dtype);
+    if (backward)
+        bb_kernel_list_accumulate(w, batch * features, r->dtype);
+    return true;
+}
+
+static bool layer_work(const struct recommender *r, enum layer layer, bool backward, struct bb_kernel_list *w)
+{
+    if (layer == EMBEDDING)
+        return embedding_work(r, backward, w);
+    if (layer == INTERACTION)
+        return bb_kernel_list_interaction(w, samples_of(r->model), r->model->tables + 1, r->model->features, r->dtype,
+                                          backward);
+    return perceptron_work(r, layer, backward, w);
+}
+
+/* FLOPs are those that the model's file states, but for the gradient of the bottom perceptron's input. */
+static double flops_of(const struct recommender *r, enum layer layer, bool backward)
+{
+    const int64_t *width = r->model->layers[BOTTOM].width;
+    double first = layer == BOTTOM && backward ? 2.0 * (double)(samples_of(r->model) * width[0] * width[1]) : 0;
+
+    return (backward ? 2 : 1) * r->model->forward_flops[layer] - first;
+}
+
+static int list_work(struct recommender *r)
+{
+    for (int i = 0; i < 2 * LAYERS; i++) {
+        struct bb_kernel_list *w = bb_step_work(r->step);
+        enum layer layer = (enum layer)(i / 2);
+        bool backward = i % 2;
+
+        if (!w)
+            return -BB_EFAIL;
+        if (!layer_work(r, layer, backward, w) || bb_kernel_list_flops(w) != flops_of(r, layer, backward))
+            return bb_err(BB_EUSAGE, "%s: the products of %s are not its %.0f FLOPs", r->step->proxy,
+                          layer_names[layer], flops_of(r, layer, backward));
+        r->work[backward][layer] = w;
+    }
+    return 0;
+}
+
+static void compute(struct recommender *r, enum layer layer)
+{
+    bool forward = r->script.phase == BB_PHASE_FORWARD;
+
+    bb_script_compute(&r->script, layer_names[layer],
+                      forward ? r->model->forward_us[layer] : r->model->backward_us[layer],
+                      (forward ? 1 : 2) * r->model->forward_flops[layer], BB_NONE, BB_NONE);
+    bb_script_real(&r->script, layer_names[layer], r->work[!forward][layer], 1, BB_NONE, BB_NONE);
+}
+
+static void exchange(struct recommender *r, const char *what)
+{
+    struct bb_script *s = &r->script;
+    int src = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, r->per_peer * (size_t)r->ranks);
+    int dst = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, r->per_peer * (size_t)r->ranks);
+
+    bb_script_wait(s, bb_script_collective(s, r->exchange, what, BB_ALLTOALL, r->per_peer, src, dst));
+}
+
+static int reduce(struct recommender *r, const char *what, size_t count)
+{
+    int op;
+
+    r->script.phase = BB_PHASE_GRADIENTS;
+    op = bb_script_reduce(&r->script, r->gradients, what, count);
+    r->script.phase = BB_PHASE_BACKWARD;
+    return op;
+}
+
+static void write_step(struct recommender *r)
+{
+    int reduced;
+
+    r->script.phase = BB_PHASE_FORWARD;
+    compute(r, EMBEDDING);
+    exchange(r, "embedding vectors");
+    compute(r, BOTTOM);
+    compute(r, INTERACTION);
+    compute(r, TOP);
+    r->script.phase = BB_PHASE_BACKWARD;
+    compute(r, TOP);
+    (void)reduce(r, "top gradients", r->model->top);
+    compute(r, INTERACTION);
+    compute(r, BOTTOM);
+    reduced = reduce(r, "bottom gradients", r->model->bottom);
+    exchange(r, "embedding gradients");
+    compute(r, EMBEDDING);
+    if (!r->script.real)
+        return;
+    bb_script_wait(&r->script, reduced);
+    bb_script_update(&r->script, r->step, BB_PASS_SGD, "bottom", r->model->bottom);
+    bb_script_update(&r->script, r->step, BB_PASS_SGD, "top", r->model->top);
+}
+
+static int build_role(const struct bb_proxy_config *c, const struct model *m, struct bb_step *step)
+{
+    struct recommender r = {.model = m,
+                            .step = step,
+                            .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
+                            .per_peer = m->exchange / (size_t)c->ranks,
+                            .ranks = c->ranks};
+    int world, comms[2], rc;
+
+    world = bb_world_layout(&step->layout, c->ranks);
+    TRY(world < 0 ? world : 0);
+    comms[0] = bb_layout_add_comm(&step->layout, "world exchange", world);
+    comms[1] = bb_layout_add_comm(&step->layout, "world gradients", world);
+    TRY(bb_step_add_roles(step, 1));
+    step->roles[0].name = "worker";
+    bb_script_init(&r.script, &step->roles[0].program, c);
+    r.exchange = bb_script_lane(&r.script, &step->layout, comms[0]);
+    r.gradients = bb_script_lane(&r.script, &step->layout, comms[1]);
+    if (r.script.real)
+        TRY(list_work(&r));
+    write_step(&r);
+    rc = bb_script_result(&r.script);
+out:
+    return rc;
+}
+
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct model m = {0};
+    int rc;
+
+    TRY(read_model(&m));
+    if ((size_t)c->ranks > m.exchange)
+        return bb_err(BB_EUSAGE, "%s: %d ranks leave nothing of %zu elements for each; nearest: %zu ranks", c->proxy,
+                      c->ranks, m.exchange, m.exchange);
+    step->parameters = parameters_of(&m, c->ranks);
+    step->samples = m.batch;
+    step->summary = bb_step_text(step, "one embedding table on each of %d rank%s, perceptrons of %d tables, batch %d",
+                                 c->ranks, c->ranks == 1 ? "" : "s", m.tables, m.batch);
+    TRY(step->summary ? 0 : -BB_EFAIL);
+    TRY(build_role(c, &m, step));
+out:
+    return rc;
+}
+
+const struct bb_proxy bb_dlrm_proxy = {
+    .name = "dlrm",
+    .help = "DLRM: all-to-all of embeddings, perceptron gradients under the backward pass",
+    .model = "dlrm",
+    .takes = BB_TAKES_TIMED | BB_TAKES_GEMM,
+    .compute = "timed",
+    .build = build_step};

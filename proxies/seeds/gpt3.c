@@ -1,0 +1,642 @@
+/*
+ * gpt3.c - gpt3, gpt3_moe and their one_pipe_step variants: one layer per pipeline stage, a dependent chain from stage
+ * to stage, each layer divided over tensor-parallel ranks or experts. Their data is the model (profiles/models/gpt3)
+ * and a row of the table below.
+ *
+ * rank = (replica * W + w) * S + stage; W = 4 tensor-parallel ranks, or 16 experts. Group pp: the S stages, next to
+ * each other. tp or moe_ep: the W ranks of one stage and replica, S apart. dp: with tensor parallelism the same w and
+ * stage of all replicas; with experts all ranks of a stage, and moe_dp the same expert of all replicas.
+ *
+ * A step, GPipe's order: for each micro-batch of the forward, then of the backward pass: receive and wait; wait for the
+ * send before; compute; start the send; two collectives of the layer (all-reduce or all-to-all), waited for. Then the
+ * gradients, waited for, also where there is one replica. So a send runs under the layer's collectives and the next
+ * receive, which is why the micro-batches take turns with two communicators of pp: on one, the next receive would wait
+ * for the send.
+ *
+ * one_pipe_step is the steady state of 1F1B: even stages run a forward, odd ones a backward, each with the receive of
+ * its next input started before the compute and the send of its result behind the collectives. The two directions have
+ * a communicator each: on one, both partners would receive first and wait for ever.
+ *
+ * --compute gemm does the layer's products and passes in the same places: attention and perceptron, both divided by the
+ * tensor-parallel ranks, or attention, then one expert (a perceptron of 4h / 16) between the kernels that sort tokens
+ * by expert and back. Gradients of several micro-batches are added up in float, behind each backward; after the
+ * gradients comes Adam. A one_pipe_step has no gradients and so no optimizer.
+ */
+#include "proxies/author/args.h"
+#include "proxies/author/proxy.h"
+#include "proxies/author/script.h"
+#include "proxies/models/model_file.h"
+
+#include <string.h>
+
+#define MOST_KERNELS   4
+#define MOST_GRADIENTS 2
+
+/* How the ranks of a stage divide its layer. */
+struct division {
+    const char *key, *axis, *group;             /* in the model's file; in the layout                */
+    enum bb_coll_kind kind;                     /* of the two collectives of a layer                 */
+    const char *what[2];                        /* what they carry                                   */
+    const char *people;                         /* what W ranks are                                  */
+    const char *gradient_group[MOST_GRADIENTS]; /* in the order of the file's gradients, NULL: none */
+    unsigned gradient_axes[MOST_GRADIENTS];
+    bool own_batches; /* each of the W ranks has micro-batches of its own  */
+};
+
+enum { PP = 1u << 0, WIDTH = 1u << 1, REPLICAS = 1u << 2 };
+
+static const struct division tensor = {.key = "tensor",
+                                       .axis = "tp",
+                                       .group = "tp",
+                                       .kind = BB_ALL_REDUCE,
+                                       .what = {"attention", "perceptron"},
+                                       .people = "tensor-parallel ranks",
+                                       .gradient_group = {"dp"},
+                                       .gradient_axes = {REPLICAS}};
+
+static const struct division expert = {.key = "expert",
+                                       .axis = "ep",
+                                       .group = "moe_ep",
+                                       .kind = BB_ALLTOALL,
+                                       .what = {"dispatch", "combine"},
+                                       .people = "experts",
+                                       .gradient_group = {"moe_dp", "dp"},
+                                       .gradient_axes = {REPLICAS, WIDTH | REPLICAS},
+                                       .own_batches = true};
+
+struct variant {
+    const char *proxy;
+    const struct division *division;
+    bool one_step;
+};
+
+static const struct variant variants[] = {
+    {.proxy = "gpt3", .division = &tensor},
+    {.proxy = "gpt3_one_pipe_step", .division = &tensor, .one_step = true},
+    {.proxy = "gpt3_moe", .division = &expert},
+    {.proxy = "gpt3_moe_one_pipe_step", .division = &expert, .one_step = true},
+};
+
+static const struct variant *variant_of(const char *proxy)
+{
+    size_t i = 0;
+
+    while (strcmp(variants[i].proxy, proxy) != 0)
+        i++;
+    return &variants[i];
+}
+
+/* ---- the model's file ---- */
+
+struct kernel {
+    const char *what, *work; /* work: "layer", "attention", "expert" */
+    double forward_us, backward_us, forward_flops;
+};
+
+struct gradient {
+    const char *what;
+    size_t count;
+};
+
+struct model {
+    struct bb_model_file sheet; /* keeps the texts */
+    int stages, scale, micro_batch, width, hidden, sequence, heads;
+    size_t message, exchange, layer_parameters;
+    struct kernel kernels[MOST_KERNELS];
+    struct gradient gradients[MOST_GRADIENTS];
+    int n_kernels, n_gradients;
+};
+
+static int read_kernel(const struct bb_model_file *sheet, const json_t *object, struct kernel *k)
+{
+    int rc;
+
+    TRY(bb_profile_string(object, "what", sheet->where, &k->what));
+    TRY(bb_profile_string(object, "work", sheet->where, &k->work));
+    TRY(bb_profile_number(object, "forward_us", sheet->where, 0, &k->forward_us));
+    TRY(bb_profile_number(object, "backward_us", sheet->where, 0, &k->backward_us));
+    TRY(bb_model_file_number_at(sheet, object, "forward_flops", &k->forward_flops));
+out:
+    return rc;
+}
+
+static int read_gradients(const struct bb_model_file *sheet, const json_t *part, struct model *m)
+{
+    const json_t *list;
+    const char *formula;
+    int rc;
+
+    TRY(bb_model_file_list(sheet, part, "gradients", -MOST_GRADIENTS, &list, &m->n_gradients));
+    for (int g = 0; g < m->n_gradients; g++) {
+        if (json_unpack(json_array_get(list, (size_t)g), "[ss]", &m->gradients[g].what, &formula))
+            return bb_err(BB_EUSAGE, "%s: gradient %d must be [\"name\", \"formula\"]", sheet->where, g);
+        TRY(bb_model_file_count(sheet, formula, &m->gradients[g].count));
+    }
+out:
+    return rc;
+}
+
+/* What depends on how a layer is divided. */
+static int read_division(const struct bb_model_file *sheet, const struct division *d, struct model *m)
+{
+    const json_t *kernels;
+    const char *width;
+    json_t *part;
+    int rc;
+
+    TRY(bb_profile_object(sheet->root, d->key, sheet->where, &part));
+    TRY(bb_profile_string(part, "width", sheet->where, &width));
+    TRY(bb_model_file_shape(sheet, width, &m->width));
+    TRY(bb_model_file_count_at(sheet, part, "exchange", &m->exchange));
+    TRY(read_gradients(sheet, part, m));
+    if (m->n_gradients != (d->gradient_group[1] ? 2 : 1))
+        return bb_err(BB_EUSAGE, "%s: %d gradients of '%s', expected %d", sheet->where, m->n_gradients, d->key,
+                      d->gradient_group[1] ? 2 : 1);
+    TRY(bb_model_file_list(sheet, part, "compute", -MOST_KERNELS, &kernels, &m->n_kernels));
+    for (int k = 0; k < m->n_kernels; k++)
+        TRY(read_kernel(sheet, json_array_get(kernels, (size_t)k), &m->kernels[k]));
+out:
+    return rc;
+}
+
+static int check_parameters(const struct bb_model_file *sheet, const json_t *totals, const struct model *m)
+{
+    const char *layers;
+    json_t *given, *value;
+    int rc = bb_profile_object(totals, "parameters", sheet->where, &given);
+
+    if (rc)
+        return rc;
+    json_object_foreach(given, layers, value) TRY(
+        bb_model_file_same(sheet, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
+out:
+    return rc;
+}
+
+static int check_totals(const struct bb_model_file *sheet, const struct division *d, const struct model *m)
+{
+    size_t gradients[MOST_GRADIENTS] = {m->gradients[0].count, m->gradients[1].count};
+    json_t *totals, *part;
+    int rc;
+
+    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
+    TRY(bb_model_file_total(sheet, totals, "message", (double)m->message));
+    TRY(check_parameters(sheet, totals, m));
+    TRY(bb_profile_object(totals, d->key, sheet->where, &part));
+    TRY(bb_model_file_total(sheet, part, "exchange", (double)m->exchange));
+    TRY(bb_model_file_totals(sheet, part, "gradients", gradients, m->n_gradients));
+out:
+    return rc;
+}
+
+static int read_model(const struct division *d, struct model *m)
+{
+    struct bb_model_file *sheet = &m->sheet;
+    double stages, scale;
+    json_t *defaults;
+    int rc;
+
+    *m = (struct model){0};
+    TRY(bb_model_file_open(sheet, "gpt3", "layered_transformer"));
+    TRY(bb_profile_object(sheet->root, "defaults", sheet->where, &defaults));
+    TRY(bb_profile_number(defaults, "stages", sheet->where, 2, &stages));
+    TRY(bb_profile_number(defaults, "scale", sheet->where, 1, &scale));
+    m->stages = (int)stages;
+    m->scale = (int)scale;
+    TRY(bb_model_file_shape(sheet, "micro_batch", &m->micro_batch));
+    TRY(bb_model_file_shape(sheet, "h", &m->hidden));
+    TRY(bb_model_file_shape(sheet, "sequence", &m->sequence));
+    TRY(bb_model_file_shape(sheet, "heads", &m->heads));
+    TRY(bb_model_file_count_at(sheet, sheet->root, "message", &m->message));
+    TRY(bb_model_file_count_at(sheet, sheet->root, "layer_parameters", &m->layer_parameters));
+    TRY(read_division(sheet, d, m));
+    TRY(check_totals(sheet, d, m));
+out:
+    return rc;
+}
+
+/* ---- what the command line means ---- */
+
+static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
+{
+    int rc;
+
+    if (n > 2)
+        return bb_err(BB_EUSAGE, "%s: %d numbers, expected STAGES or STAGES SCALE, such as '%s %s'", c->proxy, n,
+                      words[0], words[1]);
+    TRY(bb_args_number(c, words[0], "stages", c->stages, &c->stages));
+    if (n == 2)
+        TRY(bb_args_number(c, words[1], "micro-batches per stage", c->scale, &c->scale));
+out:
+    return rc;
+}
+
+/* Micro-batches follow from the stages and the scale, unless they are given. */
+static int settle_micro_batches(struct bb_proxy_config *c, int usual_scale)
+{
+    long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
+
+    if (c->scale && c->micro_batches && c->micro_batches != m)
+        return bb_err(BB_EUSAGE, "%s: --scale %d makes %lld micro-batches in %d stages, not %d; leave one out",
+                      c->proxy, c->scale, m, c->stages, c->micro_batches);
+    if (c->micro_batches == 0 && m > BB_MOST_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: %lld micro-batches, expected at most %d; nearest: --scale %d", c->proxy, m,
+                      BB_MOST_LAYERS, BB_MOST_LAYERS / c->stages);
+    c->micro_batches = c->micro_batches ? c->micro_batches : (int)m;
+    return 0;
+}
+
+static int fill_defaults(struct bb_proxy_config *c)
+{
+    struct model m;
+    int rc;
+
+    TRY(read_model(variant_of(c->proxy)->division, &m));
+    if (c->layers && c->stages && c->layers != c->stages) {
+        rc = bb_err(BB_EUSAGE, "%s: %d layers in %d stages, but a stage is one layer; nearest: --layers %d", c->proxy,
+                    c->layers, c->stages, c->stages);
+        goto out;
+    }
+    c->stages = c->stages ? c->stages : c->layers ? c->layers : m.stages;
+    c->layers = c->stages;
+    TRY(settle_micro_batches(c, m.scale));
+out:
+    bb_model_file_close(&m.sheet);
+    return rc;
+}
+
+static int refuse_layout(const struct bb_proxy_config *c, const struct variant *v, int width)
+{
+    long long unit = (long long)c->stages * width;
+    const char *why;
+
+    if (c->stages < 2)
+        return bb_err(BB_EUSAGE, "%s: %d stage has nobody to send to, expected 2 stages or more; nearest: 2 stages",
+                      c->proxy, c->stages);
+    if (v->one_step && c->stages % 2)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d stages leave the last one without a partner, expected an even number; "
+                      "nearest: %d or %d stages",
+                      c->proxy, c->stages, c->stages - 1, c->stages + 1);
+    if (unit > c->ranks)
+        return bb_err(BB_EUSAGE, "%s: %d rank%s cannot hold %d stages of %d %s; nearest: %lld ranks", c->proxy,
+                      c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->people, unit);
+    why = v->division == &tensor ? "stages x tensor-parallel ranks" : "stages x experts";
+    return bb_refuse_ranks(c, (int)unit, why);
+}
+
+/* ---- the program of one role ---- */
+
+/* Where a stage stands: what lies before and behind it. For one_pipe_step: FIRST stands for even, LAST for odd. */
+enum stage_kind { FIRST, MIDDLE, LAST };
+
+struct pipeline {
+    const struct bb_proxy_config *config;
+    const struct variant *variant;
+    const struct model *model;
+    struct bb_step *step;
+    int replicas, lanes;
+    int comm_pp[2], comm_width, comm_gradients[MOST_GRADIENTS];
+    struct bb_script script;
+    struct bb_script_lane pp[2], gradients[MOST_GRADIENTS];
+    struct bb_pair pair;
+    const struct bb_kernel_list *work[2][MOST_KERNELS]; /* [backward], NULL without real work       */
+    const struct bb_kernel_list *accumulate;            /* the same of a stage's gradients, once     */
+};
+
+/* ---- real work ---- */
+
+/* The tokens of a rank sorted by expert, its expert's perceptron, and back. */
+static bool expert_work(const struct model *m, const struct bb_transformer *t, bool backward, struct bb_kernel_list *w)
+{
+    const uint64_t tokens = (uint64_t)(t->batch * t->sequence), hidden = (uint64_t)t->hidden;
+    struct bb_transformer own = *t;
+    bool fits;
+
+    own.ffn = t->ffn / m->width;
+    bb_kernel_list_permute(w, tokens, hidden, 1, t->dtype);
+    fits = t->ffn % m->width == 0 && bb_kernel_list_perceptron(w, &own, backward);
+    bb_kernel_list_unpermute(w, tokens, hidden, 1, t->dtype);
+    return fits;
+}
+
+static bool kernel_work(const struct pipeline *b, const struct kernel *k, bool backward, struct bb_kernel_list *w)
+{
+    const struct model *m = b->model;
+    const struct bb_transformer t = {.hidden = m->hidden,
+                                     .ffn = 4 * (int64_t)m->hidden,
+                                     .heads = m->heads,
+                                     .sequence = m->sequence,
+                                     .batch = m->micro_batch,
+                                     .tensor_parallel = b->variant->division == &tensor ? m->width : 1,
+                                     .dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype)};
+
+    if (strcmp(k->work, "layer") == 0)
+        return bb_kernel_list_transformer(w, &t, backward);
+    if (strcmp(k->work, "attention") == 0)
+        return bb_kernel_list_attention(w, &t, backward);
+    return strcmp(k->work, "expert") == 0 && expert_work(m, &t, backward, w);
+}
+
+/* FLOPs are those that the model's file states, backward twice. */
+static int list_work(struct pipeline *b)
+{
+    for (int i = 0; i < 2 * b->model->n_kernels; i++) {
+        const struct kernel *k = &b->model->kernels[i / 2];
+        struct bb_kernel_list *w = bb_step_work(b->step);
+        int backward = i % 2;
+
+        if (!w)
+            return -BB_EFAIL;
+        if (!kernel_work(b, k, backward, w) || bb_kernel_list_flops(w) != (1 + backward) * k->forward_flops)
+            return bb_err(BB_EUSAGE, "%s: the products of '%s' are not its %.0f FLOPs", b->config->proxy, k->what,
+                          (1 + backward) * k->forward_flops);
+        b->work[backward][i / 2] = w;
+    }
+    return 0;
+}
+
+/* All gradients of a stage, as the gradients phase has them, added to those of the micro-batches before. */
+static int list_accumulation(struct pipeline *b)
+{
+    struct bb_kernel_list *w = bb_step_work(b->step);
+
+    for (int g = 0; w && g < b->model->n_gradients; g++)
+        bb_kernel_list_accumulate(w, b->model->gradients[g].count, (enum bb_dtype_id)bb_dtype_find(b->config->dtype));
+    b->accumulate = w;
+    return w ? 0 : -BB_EFAIL;
+}
+
+/* ---- its compute ---- */
+
+static double scale_of(const struct pipeline *b, bool forward)
+{
+    double given = forward ? b->config->forward_us : b->config->backward_us, known = 0;
+
+    for (int k = 0; k < b->model->n_kernels; k++)
+        known += forward ? b->model->kernels[k].forward_us : b->model->kernels[k].backward_us;
+    return given > 0 && known > 0 ? given / known : 1;
+}
+
+static void compute(struct pipeline *b, int src, int dst)
+{
+    bool forward = b->script.phase == BB_PHASE_FORWARD;
+    double scale = scale_of(b, forward);
+    int last = b->model->n_kernels - 1;
+
+    for (int k = 0; k <= last; k++) {
+        const struct kernel *kernel = &b->model->kernels[k];
+        const char *what = bb_step_text(b->step, "%s", kernel->what);
+
+        b->script.failed |= what == NULL;
+        bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
+                          (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
+        bb_script_real(&b->script, what, b->work[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
+    }
+}
+
+/* Behind a backward, where there are several. */
+static void accumulate(struct pipeline *b)
+{
+    if (b->script.real && b->script.phase == BB_PHASE_BACKWARD && b->config->micro_batches > 1)
+        bb_script_accumulate(&b->script, b->accumulate);
+}
+
+static int room(struct pipeline *b, bool wanted, const char *name, size_t count)
+{
+    return wanted ? bb_script_buffer(&b->script, name, BB_USE_COMMUNICATION, count) : BB_NONE;
+}
+
+/* A phase's own buffers of the layer's two collectives. */
+static void make_pair(struct pipeline *b)
+{
+    const struct division *d = b->variant->division;
+    size_t whole = b->model->exchange * (d->kind == BB_ALLTOALL ? (size_t)b->model->width : 1);
+
+    b->pair.kind = d->kind;
+    b->pair.count = b->model->exchange;
+    for (int i = 0; i < 2; i++) {
+        b->pair.what[i] = d->what[i];
+        b->pair.src[i] = room(b, true, "layer send", whole);
+        b->pair.dst[i] = room(b, true, "layer receive", whole);
+    }
+}
+
+/* All micro-batches of one phase; to and from are the neighbours, 0 where the chain ends or begins. */
+static void chain(struct pipeline *b, enum bb_phase phase, int to, int from)
+{
+    const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
+    struct bb_script *s = &b->script;
+    size_t count = b->model->message;
+    int send = room(b, to != 0, "send", count), recv = room(b, from != 0, "receive", count), sent = BB_NONE;
+
+    make_pair(b);
+    s->phase = phase;
+    for (s->micro_batch = 0; s->micro_batch < b->config->micro_batches; s->micro_batch++) {
+        struct bb_script_lane lane = b->pp[s->micro_batch % b->lanes];
+
+        if (from)
+            bb_script_wait(s, bb_script_recv(s, lane, what, from, count, recv));
+        bb_script_wait(s, sent);
+        compute(b, recv, send);
+        if (to)
+            sent = bb_script_send(s, lane, what, to, count, send);
+        accumulate(b);
+        bb_script_pair(s, &b->pair);
+    }
+    s->micro_batch = BB_NONE;
+}
+
+static void reduce_gradients(struct pipeline *b)
+{
+    b->script.phase = BB_PHASE_GRADIENTS;
+    for (int g = 0; g < b->model->n_gradients; g++) {
+        const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
+
+        b->script.failed |= what == NULL;
+        bb_script_wait(&b->script, bb_script_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
+    }
+}
+
+static void update(struct pipeline *b)
+{
+    for (int g = 0; b->script.real && g < b->model->n_gradients; g++) {
+        const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
+
+        b->script.failed |= what == NULL;
+        bb_script_update(&b->script, b->step, BB_PASS_ADAM, what, b->model->gradients[g].count);
+    }
+}
+
+static void whole_step(struct pipeline *b, enum stage_kind kind)
+{
+    int previous = kind == FIRST ? 0 : -1, next = kind == LAST ? 0 : 1;
+
+    chain(b, BB_PHASE_FORWARD, next, previous);
+    chain(b, BB_PHASE_BACKWARD, previous, next);
+    reduce_gradients(b);
+    update(b);
+}
+
+/* Even stages run a forward, odd ones a backward; both start to receive what comes next before they compute. */
+static void steady_step(struct pipeline *b, enum stage_kind kind)
+{
+    static const char *const what[] = {"activations", "activation gradients"};
+    struct bb_script *s = &b->script;
+    size_t count = b->model->message;
+    int own = kind == FIRST ? 0 : 1, partner = own == 0 ? 1 : -1;
+    int send = room(b, true, "send", count), recv = room(b, true, "receive", count);
+
+    make_pair(b);
+    s->phase = own == 0 ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    (void)bb_script_recv(s, b->pp[1 - own], what[1 - own], partner, count, recv);
+    compute(b, BB_NONE, send);
+    accumulate(b);
+    bb_script_pair(s, &b->pair);
+    (void)bb_script_send(s, b->pp[own], what[own], partner, count, send);
+}
+
+static int build_role(struct pipeline *b, struct bb_role *role, const char *name, enum stage_kind kind)
+{
+    struct bb_script *s = &b->script;
+    const struct bb_layout *l = &b->step->layout;
+
+    role->name = name;
+    bb_script_init(s, &role->program, b->config);
+    for (int i = 0; i < b->lanes; i++)
+        b->pp[i] = bb_script_lane(s, l, b->comm_pp[i]);
+    b->pair.lane = bb_script_lane(s, l, b->comm_width);
+    for (int g = 0; !b->variant->one_step && g < b->model->n_gradients; g++)
+        b->gradients[g] = bb_script_lane(s, l, b->comm_gradients[g]);
+    if (b->variant->one_step)
+        steady_step(b, kind);
+    else
+        whole_step(b, kind);
+    return bb_script_result(s);
+}
+
+/* ---- the step ---- */
+
+static int build_layout(struct pipeline *b)
+{
+    static const char *const turns[] = {"pp 0", "pp 1"}, *const directions[] = {"pp forward", "pp backward"};
+    const struct division *d = b->variant->division;
+    struct bb_layout *l = &b->step->layout;
+    const struct bb_axis axes[] = {{"pp", b->config->stages}, {d->axis, b->model->width}, {"dp", b->replicas}};
+    int rc = bb_layout_init(l, b->config->ranks, axes, 3), group;
+
+    if (rc)
+        return rc;
+    group = bb_layout_add_group(l, "pp", PP);
+    b->lanes = b->variant->one_step || b->config->micro_batches > 1 ? 2 : 1;
+    for (int i = 0; i < b->lanes; i++)
+        b->comm_pp[i] = bb_layout_add_comm(l, b->variant->one_step ? directions[i] : turns[i], group);
+    b->comm_width = bb_layout_add_comm(l, d->group, bb_layout_add_group(l, d->group, WIDTH));
+    for (int g = 0; !b->variant->one_step && g < b->model->n_gradients; g++) {
+        group = bb_layout_add_group(l, d->gradient_group[g], d->gradient_axes[g]);
+        b->comm_gradients[g] = bb_layout_add_comm(l, d->gradient_group[g], group);
+    }
+    return 0;
+}
+
+static int build_roles(struct pipeline *b)
+{
+    struct bb_step *step = b->step;
+    bool one_step = b->variant->one_step;
+    int stages = b->config->stages, n = one_step || stages == 2 ? 2 : 3, rc;
+
+    TRY(bb_step_add_roles(step, n));
+    TRY(build_role(b, &step->roles[0], one_step ? "even stage" : "first stage", FIRST));
+    if (n == 3)
+        TRY(build_role(b, &step->roles[1], "middle stage", MIDDLE));
+    TRY(build_role(b, &step->roles[n - 1], one_step ? "odd stage" : "last stage", LAST));
+    for (int r = 0; r < step->layout.ranks; r++) {
+        int stage = r % stages;
+
+        step->role_of[r] = one_step ? stage % 2 : stage == 0 ? 0 : stage == stages - 1 ? n - 1 : 1;
+    }
+out:
+    return rc;
+}
+
+static int describe(struct pipeline *b)
+{
+    const struct bb_proxy_config *c = b->config;
+    int chains = b->replicas * (b->variant->division->own_batches ? b->model->width : 1);
+
+    b->step->parameters = (double)b->model->layer_parameters * c->stages;
+    b->step->samples = b->variant->one_step ? 0 : (double)chains * c->micro_batches * b->model->micro_batch;
+    b->step->summary = bb_step_text(b->step, "%d stages of one layer, %d %s, %d replica%s, %s%d micro-batch%s",
+                                    c->stages, b->model->width, b->variant->division->people, b->replicas,
+                                    b->replicas == 1 ? "" : "s", b->variant->one_step ? "one steady step of " : "",
+                                    c->micro_batches, c->micro_batches == 1 ? "" : "es");
+    return b->step->summary ? 0 : -BB_EFAIL;
+}
+
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct model m;
+    struct pipeline b = {.config = c, .variant = variant_of(c->proxy), .model = &m, .step = step};
+    int rc;
+
+    TRY(read_model(b.variant->division, &m));
+    TRY(refuse_layout(c, b.variant, m.width));
+    b.replicas = c->ranks / (c->stages * m.width);
+    TRY(build_layout(&b));
+    TRY(describe(&b));
+    if (strcmp(c->compute, "gemm") == 0) {
+        TRY(list_work(&b));
+        TRY(list_accumulation(&b));
+    }
+    TRY(build_roles(&b));
+out:
+    bb_model_file_close(&m.sheet);
+    return rc;
+}
+
+enum {
+    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED |
+            BB_TAKES_GEMM | BB_TAKES_LAYER_US
+};
+
+const struct bb_proxy bb_gpt3_proxy = {.name = "gpt3",
+                                       .help = "GPT-3: data x tensor (4) x pipeline parallel, one layer a stage",
+                                       .model = "gpt3",
+                                       .takes = TAKES,
+                                       .compute = "timed",
+                                       .positional = "[STAGES [SCALE]]",
+                                       .positional_words = read_numbers,
+                                       .defaults = fill_defaults,
+                                       .build = build_step};
+
+const struct bb_proxy bb_gpt3_one_pipe_step_proxy = {
+    .name = "gpt3_one_pipe_step",
+    .help = "GPT-3: one steady step of its pipeline, forward and backward side by side",
+    .model = "gpt3",
+    .takes = TAKES,
+    .compute = "timed",
+    .positional = "[STAGES [SCALE]]",
+    .positional_words = read_numbers,
+    .defaults = fill_defaults,
+    .build = build_step};
+
+const struct bb_proxy bb_gpt3_moe_proxy = {.name = "gpt3_moe",
+                                           .help = "GPT-3 with 16 experts: data x expert x pipeline parallel",
+                                           .model = "gpt3",
+                                           .takes = TAKES,
+                                           .compute = "timed",
+                                           .positional = "[STAGES [SCALE]]",
+                                           .positional_words = read_numbers,
+                                           .defaults = fill_defaults,
+                                           .build = build_step};
+
+const struct bb_proxy bb_gpt3_moe_one_pipe_step_proxy = {.name = "gpt3_moe_one_pipe_step",
+                                                         .help =
+                                                             "GPT-3 with 16 experts: one steady step of its pipeline",
+                                                         .model = "gpt3",
+                                                         .takes = TAKES,
+                                                         .compute = "timed",
+                                                         .positional = "[STAGES [SCALE]]",
+                                                         .positional_words = read_numbers,
+                                                         .defaults = fill_defaults,
+                                                         .build = build_step};

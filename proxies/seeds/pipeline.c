@@ -1,0 +1,425 @@
+/*
+ * pipeline.c - pipeline x data parallelism as gpt2_large and bert_large do it; the two differ in their model alone.
+ *
+ * rank = replica * S + stage. Group pp: the S stages of one replica, next to each other. Group dp: the D = P / S
+ * replicas of one stage, S apart. A step is GPipe's order, all forwards before all backwards, as a lock-step shift:
+ *
+ *   forward, i = 0..M-1    the first stage sends to the next, the last receives, the others do both in one group call
+ *   backward, i = 0..M-1   the mirror image
+ *   gradients              one all-reduce per layer (or per tensor) over dp, after everything else; only if D > 1
+ *
+ * What a middle stage sends in shift i it received in shift i-1: send and receive of one call do not depend on each
+ * other. Memory: one buffer to send from and one to receive into; per message of the gradients one for either side.
+ *
+ * --compute timed puts one kernel per stage and micro-batch on the compute stream, forward_us (backward_us) for each of
+ * the stage's layers. Micro-batch i is computed from what shift i received and is sent by the next shift (by shift i in
+ * the stage where the chain begins). There are then two pairs of buffers, taken in turn, so that the ends of the
+ * pipeline compute one micro-batch while they move another; in between, a shift needs the result of the one before and
+ * nothing is hidden. The original has no compute times: unless given, they are the layer's FLOPs (24sh^2 + 4s^2h per
+ * sample) at 119.8 TFLOP/s, the rate behind the times of gpt3 (one layer of 7.628e12 FLOP in 63,660 us), backward
+ * twice.
+ *
+ * --compute gemm does the layer's real work in the same places: the products of forward and backward pass and the
+ * passes over memory between them (cuda/work/kernel_list.h), for each layer of the stage. Gradients of several
+ * micro-batches are added up in float behind each backward, and after the gradients comes Adam over the stage's
+ * parameters.
+ */
+#include "proxies/author/args.h"
+#include "proxies/author/parts.h"
+#include "proxies/author/proxy.h"
+#include "proxies/models/transformer_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define USUAL_TFLOPS 119.8
+
+enum stage_kind { FIRST, MIDDLE, LAST };
+
+static const char *const role_names[] = {[FIRST] = "first stage", [MIDDLE] = "middle stage", [LAST] = "last stage"};
+
+/* One build: what is asked, of which model, and the role that is being written. */
+struct pipeline {
+    const struct bb_proxy_config *config;
+    const struct bb_model *model;
+    struct bb_step *step;
+    enum bb_dtype_id dtype;
+    int stage_layers, replicas, comm_pp, comm_dp;
+    bool computes;                        /* timed or real */
+    const struct bb_kernel_list *work[2]; /* real: of one layer, forward and backward */
+    const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
+    const char *layers_text;
+
+    struct bb_program *program;
+    enum stage_kind kind;
+    int stream_pp, stream_dp;
+    int send[2], recv[2], pairs;
+};
+
+/* ---- what the command line means ---- */
+
+static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
+{
+    int rc;
+
+    if (n != 2 && n != 3)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d number%s, expected LAYERS STAGES or LAYERS STAGES MICRO_BATCHES, such as '%s %s%s'",
+                      c->proxy, n, n == 1 ? "" : "s", words[0], n > 1 ? words[1] : "4", n > 3 ? " 8" : "");
+    TRY(bb_args_number(c, words[0], "layers", c->layers, &c->layers));
+    TRY(bb_args_number(c, words[1], "stages", c->stages, &c->stages));
+    if (n == 3)
+        TRY(bb_args_number(c, words[2], "micro-batches", c->micro_batches, &c->micro_batches));
+out:
+    return rc;
+}
+
+static int fill_defaults(struct bb_proxy_config *c)
+{
+    struct bb_model model;
+    int rc = bb_model_load(c->proxy, &model);
+
+    if (rc)
+        return rc;
+    c->layers = c->layers ? c->layers : model.layers;
+    c->stages = c->stages ? c->stages : model.stages;
+    c->micro_batches = c->micro_batches ? c->micro_batches : model.micro_batches;
+    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    if (c->forward_us == 0)
+        c->forward_us = model.forward_flops / c->tflops * 1e-6;
+    if (c->backward_us == 0)
+        c->backward_us = 2 * c->forward_us;
+    bb_model_release(&model);
+    return 0;
+}
+
+static int refuse_layout(const struct bb_proxy_config *c)
+{
+    int l = c->layers, s = c->stages;
+    char near[BB_MULTIPLES_TEXT];
+
+    if (s < 2)
+        return bb_err(BB_EUSAGE, "%s: %d stage has nobody to send to, expected 2 stages or more; nearest: --stages 2",
+                      c->proxy, s);
+    if (l < s)
+        return bb_err(BB_EUSAGE, "%s: %d layers leave some of the %d stages empty; nearest: %d layers or %d stages",
+                      c->proxy, l, s, s, l < 2 ? 2 : l);
+    if (l % s)
+        return bb_err(BB_EUSAGE, "%s: %d layers do not divide by %d stages; nearest: %s layers", c->proxy, l, s,
+                      bb_multiples(l, s, near));
+    return bb_refuse_ranks(c, s, "stages");
+}
+
+/* ---- the parts of one role's program ---- */
+
+static struct bb_part part_of(const struct pipeline *b, int stream, int comm, enum bb_phase phase, int i)
+{
+    return (struct bb_part){.program = b->program,
+                            .stream = stream,
+                            .comm = comm,
+                            .dtype = b->dtype,
+                            .phase = phase,
+                            .micro_batch = i,
+                            .layer = BB_NONE};
+}
+
+static int compute(const struct pipeline *b, enum bb_phase phase, int i, int src, int dst)
+{
+    struct bb_part part = part_of(b, 0, BB_NONE, phase, i);
+    bool forward = phase == BB_PHASE_FORWARD;
+    const struct bb_kernel_list *work = b->work[!forward];
+    double us = forward ? b->config->forward_us : b->config->backward_us;
+    double flops = (forward ? 1 : 2) * b->model->forward_flops;
+
+    if (!b->computes)
+        return 0;
+    part.what = b->layers_text;
+    if (work)
+        return bb_part_work(&part, work, b->stage_layers, src, dst);
+    return bb_part_compute(&part, b->stage_layers * us, b->stage_layers * flops, src, dst);
+}
+
+/*
+ * One shift and the compute of its micro-batch. `to` and `from` are places in the pipeline, 0 where the chain begins
+ * (nothing to receive) or ends (nothing to send).
+ */
+static int shift(const struct pipeline *b, enum bb_phase phase, int i, int to, int from)
+{
+    struct bb_part part = part_of(b, b->stream_pp, b->comm_pp, phase, i);
+    int now = i % b->pairs, next = (i + 1) % b->pairs, rc;
+    struct bb_exchange x = {
+        .to = to, .from = from, .count = b->model->message, .src = b->send[now], .dst = b->recv[now]};
+
+    part.what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
+    if (!from)
+        TRY(compute(b, phase, i, BB_NONE, b->send[now]));
+    TRY(bb_part_exchange(&part, &x));
+    if (from)
+        TRY(compute(b, phase, i, b->recv[now], to ? b->send[next] : BB_NONE));
+out:
+    return rc;
+}
+
+/* The same work on every layer of the stage: those that are like the others at once. */
+static int each_layer(const struct pipeline *b, struct bb_part part, const struct bb_kernel_list *const works[],
+                      const char *const what[])
+{
+    const int after = b->stream_dp ? bb_program_last(b->program, b->stream_dp) : BB_NONE;
+    const int times[BB_LAYER_KINDS] = {[BB_LAYER_INNER] = b->stage_layers - (b->kind != MIDDLE),
+                                       [BB_LAYER_FIRST] = b->kind == FIRST,
+                                       [BB_LAYER_LAST] = b->kind == LAST};
+    int rc = 0;
+
+    for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
+        part.what = what[kind];
+        if (times[kind])
+            TRY(bb_part_work_after(&part, works[kind], times[kind], &after, 1));
+    }
+out:
+    return rc;
+}
+
+static int accumulate(const struct pipeline *b, int i)
+{
+    static const char *const what[] = {[BB_LAYER_INNER] = "accumulate gradients, inner layers",
+                                       [BB_LAYER_FIRST] = "accumulate gradients, first layer",
+                                       [BB_LAYER_LAST] = "accumulate gradients, last layer"};
+    const struct bb_part part = part_of(b, 0, BB_NONE, BB_PHASE_BACKWARD, i);
+
+    return b->work[0] && b->config->micro_batches > 1 ? each_layer(b, part, b->accumulate, what) : 0;
+}
+
+static int shifts(const struct pipeline *b, enum bb_phase phase)
+{
+    int onward = phase == BB_PHASE_FORWARD ? 1 : -1;
+    enum stage_kind begin = phase == BB_PHASE_FORWARD ? FIRST : LAST, end = begin == FIRST ? LAST : FIRST;
+    int rc = 0;
+
+    for (int i = 0; i < b->config->micro_batches; i++) {
+        TRY(shift(b, phase, i, b->kind == end ? 0 : onward, b->kind == begin ? 0 : -onward));
+        if (phase == BB_PHASE_BACKWARD)
+            TRY(accumulate(b, i));
+    }
+out:
+    return rc;
+}
+
+/* The all-reduces of one layer: one of the whole, or one for each tensor. */
+static int layer_gradients(const struct pipeline *b, int layer, enum bb_layer_kind kind)
+{
+    const struct bb_model_layer *l = &b->model->layer[kind];
+    struct bb_part part = part_of(b, b->stream_dp, b->comm_dp, BB_PHASE_GRADIENTS, BB_NONE);
+    int after[] = {bb_program_last(b->program, 0), bb_program_last(b->program, b->stream_pp)};
+    bool first = bb_program_last(b->program, b->stream_dp) == BB_NONE;
+    int rc = 0;
+
+    part.layer = layer;
+    part.what = "weight gradients";
+    if (!b->config->per_tensor)
+        return bb_part_all_reduce(&part, l->count, after, first ? 2 : 0);
+    for (int t = 0; t < l->n; t++) {
+        part.what = bb_step_text(b->step, "%s", l->tensors[t].name);
+        TRY(part.what ? 0 : -BB_EFAIL);
+        TRY(bb_part_all_reduce(&part, l->tensors[t].count, after, first && t == 0 ? 2 : 0));
+    }
+out:
+    return rc;
+}
+
+static int gradients(const struct pipeline *b)
+{
+    int rc = 0;
+
+    if (b->replicas < 2)
+        return 0;
+    for (int i = 0; i < b->stage_layers; i++) {
+        bool first = b->kind == FIRST && i == 0, last = b->kind == LAST && i == b->stage_layers - 1;
+
+        TRY(layer_gradients(b, i, first ? BB_LAYER_FIRST : last ? BB_LAYER_LAST : BB_LAYER_INNER));
+    }
+out:
+    return rc;
+}
+
+static int update(const struct pipeline *b)
+{
+    static const char *const what[] = {[BB_LAYER_INNER] = "Adam, inner layers",
+                                       [BB_LAYER_FIRST] = "Adam, first layer",
+                                       [BB_LAYER_LAST] = "Adam, last layer"};
+    const struct bb_part part = part_of(b, 0, BB_NONE, BB_PHASE_OPTIMIZER, BB_NONE);
+
+    return b->work[0] ? each_layer(b, part, b->update, what) : 0;
+}
+
+static int make_room(struct pipeline *b)
+{
+    const size_t count = b->model->message;
+
+    b->pairs = b->computes ? 2 : 1;
+    b->stream_pp = bb_program_add_stream(b->program, "pp", b->comm_pp);
+    b->stream_dp = b->replicas > 1 ? bb_program_add_stream(b->program, "dp", b->comm_dp) : 0;
+    for (int i = 0; i < b->pairs; i++) {
+        b->send[i] = bb_program_add_buffer(b->program, "send", BB_USE_COMMUNICATION, count, b->dtype);
+        b->recv[i] = bb_program_add_buffer(b->program, "receive", BB_USE_COMMUNICATION, count, b->dtype);
+        if (b->send[i] < 0 || b->recv[i] < 0)
+            return -BB_EFAIL;
+    }
+    return b->stream_pp < 0 || b->stream_dp < 0 ? -BB_EFAIL : 0;
+}
+
+static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind kind)
+{
+    int rc;
+
+    role->name = role_names[kind];
+    b->program = &role->program;
+    b->kind = kind;
+    TRY(make_room(b));
+    TRY(shifts(b, BB_PHASE_FORWARD));
+    TRY(shifts(b, BB_PHASE_BACKWARD));
+    TRY(gradients(b));
+    TRY(update(b));
+out:
+    return rc;
+}
+
+/* ---- the step ---- */
+
+static int build_layout(struct pipeline *b)
+{
+    struct bb_layout *l = &b->step->layout;
+    const struct bb_axis axes[] = {{"pp", b->config->stages}, {"dp", b->replicas}};
+    int rc, pp, dp;
+
+    TRY(bb_layout_init(l, b->config->ranks, axes, 2));
+    pp = bb_layout_add_group(l, "pp", 1u << 0);
+    dp = bb_layout_add_group(l, "dp", 1u << 1);
+    b->comm_pp = bb_layout_add_comm(l, "pp", pp);
+    b->comm_dp = b->replicas > 1 ? bb_layout_add_comm(l, "dp", dp) : BB_NONE;
+out:
+    return rc;
+}
+
+static int build_roles(struct pipeline *b)
+{
+    struct bb_step *step = b->step;
+    int stages = b->config->stages, n = stages > 2 ? 3 : 2, rc;
+
+    TRY(bb_step_add_roles(step, n));
+    TRY(build_role(b, &step->roles[0], FIRST));
+    if (n == 3)
+        TRY(build_role(b, &step->roles[1], MIDDLE));
+    TRY(build_role(b, &step->roles[n - 1], LAST));
+    for (int r = 0; r < step->layout.ranks; r++) {
+        int stage = r % stages;
+
+        step->role_of[r] = stage == 0 ? 0 : stage == stages - 1 ? n - 1 : 1;
+    }
+out:
+    return rc;
+}
+
+static int describe(struct pipeline *b)
+{
+    const struct bb_proxy_config *c = b->config;
+
+    b->step->parameters = bb_model_parameters(b->model, c->layers);
+    b->step->samples = (double)b->replicas * c->micro_batches * b->model->micro_batch;
+    b->layers_text = bb_step_text(b->step, "%d layer%s", b->stage_layers, b->stage_layers == 1 ? "" : "s");
+    b->step->summary =
+        bb_step_text(b->step, "%d layers in %d stages of %d, %d micro-batch%s of %d, %d replica%s", c->layers,
+                     c->stages, b->stage_layers, c->micro_batches, c->micro_batches == 1 ? "" : "es",
+                     b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
+    return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
+}
+
+/* What training does with the gradients of a layer, embeddings and head included. */
+static int list_training(struct pipeline *b)
+{
+    for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
+        struct bb_kernel_list *sum = bb_step_work(b->step), *update = bb_step_work(b->step);
+
+        if (!sum || !update)
+            return -BB_EFAIL;
+        bb_kernel_list_accumulate(sum, b->model->layer[kind].count, b->dtype);
+        bb_kernel_list_optimizer(update, BB_PASS_ADAM, b->model->layer[kind].count, b->dtype);
+        b->accumulate[kind] = sum;
+        b->update[kind] = update;
+    }
+    return 0;
+}
+
+/* The products and passes of one layer and micro-batch; their FLOPs are those that the model's file states. */
+static int list_work(struct pipeline *b)
+{
+    const struct bb_model *m = b->model;
+    const struct bb_transformer t = {.hidden = m->hidden,
+                                     .ffn = m->ffn,
+                                     .heads = m->heads,
+                                     .sequence = m->sequence,
+                                     .batch = m->micro_batch,
+                                     .tensor_parallel = 1,
+                                     .dtype = b->dtype};
+
+    for (int backward = 0; backward < 2; backward++) {
+        struct bb_kernel_list *work = bb_step_work(b->step);
+
+        if (!work)
+            return -BB_EFAIL;
+        if (!bb_kernel_list_transformer(work, &t, backward) ||
+            bb_kernel_list_flops(work) != (1 + backward) * m->forward_flops)
+            return bb_err(BB_EUSAGE, "%s: the products of a layer with %d heads do not have its %.0f FLOPs",
+                          b->config->proxy, m->heads, m->forward_flops);
+        b->work[backward] = work;
+    }
+    return list_training(b);
+}
+
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct bb_model model = {0};
+    struct pipeline b = {.config = c, .model = &model, .step = step};
+    int rc;
+
+    TRY(refuse_layout(c));
+    TRY(bb_model_load(c->proxy, &model));
+    b.stage_layers = c->layers / c->stages;
+    b.replicas = c->ranks / c->stages;
+    b.computes = strcmp(c->compute, "none") != 0;
+    b.dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
+    if (strcmp(c->compute, "gemm") == 0)
+        TRY(list_work(&b));
+    TRY(describe(&b));
+    TRY(build_layout(&b));
+    TRY(build_roles(&b));
+out:
+    bb_model_release(&model);
+    return rc;
+}
+
+enum {
+    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |
+            BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
+};
+
+const struct bb_proxy bb_gpt2_large_proxy = {
+    .name = "gpt2_large",
+    .help = "GPT-2-like transformer: pipeline stages in lock step, data-parallel gradients",
+    .model = "gpt2_large",
+    .takes = TAKES,
+    .compute = "none",
+    .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
+    .positional_words = read_numbers,
+    .defaults = fill_defaults,
+    .build = build_step};
+
+const struct bb_proxy bb_bert_large_proxy = {.name = "bert_large",
+                                             .help =
+                                                 "BERT-large: pipeline stages in lock step, data-parallel gradients",
+                                             .model = "bert_large",
+                                             .takes = TAKES,
+                                             .compute = "none",
+                                             .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
+                                             .positional_words = read_numbers,
+                                             .defaults = fill_defaults,
+                                             .build = build_step};

@@ -1,0 +1,26 @@
+/* faults.c - keeps the first lines, counts all. */
+#include "proxies/simulate/faults.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void bb_fault(struct bb_faults *f, const char *fmt, ...)
+{
+    va_list args;
+
+    if (f->n < BB_FAULTS_KEPT) {
+        va_start(args, fmt);
+        if (vasprintf(&f->text[f->n], fmt, args) < 0)
+            f->text[f->n] = NULL;
+        va_end(args);
+    }
+    f->n++;
+}
+
+void bb_faults_release(struct bb_faults *f)
+{
+    for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
+        free(f->text[i]);
+    *f = (struct bb_faults){0};
+}

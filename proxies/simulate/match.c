@@ -1,0 +1,348 @@
+/*
+ * match.c - who meets whom: pairs each send with its receive and gathers the members of each collective, and says
+ * what does not match (checks 1 and 2). simulate.c executes.
+ */
+#include "proxies/simulate/match.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- messages ---- */
+
+/* The messages of one rank in one direction to or from one peer, in order, whatever words its program uses for it. */
+struct messages {
+    int *op;
+    int n;
+};
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static int collect(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
+{
+    const struct bb_task_graph *s = &m->shapes[m->step->role_of[rank]];
+    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, comm, rank, peer);
+    int parts = 0;
+
+    *out = (struct messages){0};
+    for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;) {
+        const struct bb_channel *contact = &s->contacts[c];
+        int n = sends ? contact->n_sends : contact->n_recvs, *bigger;
+
+        if (n == 0)
+            continue;
+        bigger = realloc(out->op, sizeof(int) * (size_t)(out->n + n));
+        if (!bigger)
+            return bb_err(BB_EFAIL, "out of memory for the messages of a step");
+        out->op = bigger;
+        memcpy(out->op + out->n, sends ? contact->sends : contact->recvs, sizeof(int) * (size_t)n);
+        out->n += n;
+        parts++;
+    }
+    if (parts > 1)
+        qsort(out->op, (size_t)out->n, sizeof(int), by_number);
+    return 0;
+}
+
+static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
+{
+    return &m->shapes[m->step->role_of[rank]].program->ops[op];
+}
+
+/* Check 2 for the messages from one rank to another: as many receives as sends, each with the same count and type. */
+struct channel {
+    int comm, from, to;
+    const struct messages *sends, *recvs;
+};
+
+static void compare_channel(const struct bb_sim *m, const struct channel *ch, struct bb_faults *faults)
+{
+    const char *comm = m->step->layout.comms[ch->comm].name;
+    int both = ch->sends->n < ch->recvs->n ? ch->sends->n : ch->recvs->n;
+
+    for (int k = 0; k < both; k++) {
+        const struct bb_op *s = op_at(m, ch->from, ch->sends->op[k]), *r = op_at(m, ch->to, ch->recvs->op[k]);
+
+        if (s->count != r->count || s->dtype != r->dtype)
+            bb_fault(faults,
+                     "message %d from rank %d to rank %d on '%s': rank %d sends %zu %s (operation %d), rank %d "
+                     "receives %zu %s (operation %d)",
+                     k, ch->from, ch->to, comm, ch->from, s->count, bb_dtypes[s->dtype].name, ch->sends->op[k], ch->to,
+                     r->count, bb_dtypes[r->dtype].name, ch->recvs->op[k]);
+    }
+    if (ch->sends->n > both)
+        bb_fault(
+            faults,
+            "rank %d sends %d messages to rank %d on '%s', which receives %d: operation %d of rank %d is the first "
+            "without a receive",
+            ch->from, ch->sends->n, ch->to, comm, both, ch->sends->op[both], ch->from);
+    if (ch->recvs->n > both)
+        bb_fault(faults,
+                 "rank %d receives %d messages from rank %d on '%s', which sends %d: operation %d of rank %d is the "
+                 "first without a send",
+                 ch->to, ch->recvs->n, ch->from, comm, both, ch->recvs->op[both], ch->to);
+}
+
+static void marry(struct bb_sim *m, int class_id, const struct messages *mine, int peer, const struct messages *theirs)
+{
+    for (int k = 0; k < mine->n && k < theirs->n; k++) {
+        m->mate_class[m->op_base[class_id] + mine->op[k]] = m->classes.of[peer];
+        m->mate_op[m->op_base[class_id] + mine->op[k]] = theirs->op[k];
+    }
+}
+
+/* All messages between a rank and one of its peers. A channel is reported from its sender's side; from the receiver's
+ * only when the sender knows nothing of it. */
+static int pair_with(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
+{
+    int rank = m->classes.rank[class_id], rc;
+    struct messages sends = {0}, recvs = {0}, their_sends = {0}, their_recvs = {0};
+
+    TRY(collect(m, rank, comm, peer, true, &sends));
+    TRY(collect(m, rank, comm, peer, false, &recvs));
+    TRY(collect(m, peer, comm, rank, true, &their_sends));
+    TRY(collect(m, peer, comm, rank, false, &their_recvs));
+    marry(m, class_id, &sends, peer, &their_recvs);
+    marry(m, class_id, &recvs, peer, &their_sends);
+    if (sends.n > 0)
+        compare_channel(m, &(struct channel){comm, rank, peer, &sends, &their_recvs}, faults);
+    if (their_sends.n == 0)
+        compare_channel(m, &(struct channel){comm, peer, rank, &their_sends, &recvs}, faults);
+out:
+    free(sends.op);
+    free(recvs.op);
+    free(their_sends.op);
+    free(their_recvs.op);
+    return rc;
+}
+
+/* Whether a rank's contact is the first of its words for that peer. */
+static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int contact, int rank, int peer)
+{
+    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, s->contacts[contact].comm, rank, peer);
+
+    for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;)
+        if (c < contact)
+            return false;
+    return true;
+}
+
+static int pair_class(struct bb_sim *m, int class_id, struct bb_faults *faults)
+{
+    const struct bb_layout *l = &m->step->layout;
+    const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
+    int rank = m->classes.rank[class_id], rc = 0;
+
+    for (int c = 0; c < s->n_contacts; c++) {
+        int peer = bb_channel_rank(l, &s->contacts[c], rank);
+
+        if (is_first(m, s, c, rank, peer))
+            TRY(pair_with(m, class_id, s->contacts[c].comm, peer, faults));
+    }
+out:
+    return rc;
+}
+
+/* ---- collectives ---- */
+
+static bool same_node(const struct bb_sim *m, int a, int b)
+{
+    return !m->cluster || a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
+}
+
+/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this meeting.
+ */
+static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *meeting)
+{
+    const struct bb_layout *l = &m->step->layout;
+    int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
+    struct bb_member *bigger;
+
+    *meeting = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members, .one_node = true};
+    for (int i = 0; i < size; i++) {
+        int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
+
+        meeting->one_node &= same_node(m, rank, member);
+        if (seen[class_id] == m->n_meetings + 1)
+            continue;
+        seen[class_id] = m->n_meetings + 1;
+        bigger = realloc(m->members, sizeof(*bigger) * (size_t)(m->n_members + 1));
+        if (!bigger)
+            return bb_err(BB_EFAIL, "out of memory for the members of a collective");
+        m->members = bigger;
+        m->members[m->n_members++] = (struct bb_member){class_id, member};
+        meeting->n++;
+    }
+    return 0;
+}
+
+/* "all_reduce of 5 float sum, root 0": what all members must agree on. */
+static const char *collective_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
+{
+    const struct bb_coll *coll = &bb_colls[op->coll];
+    int length = snprintf(text, 128, "%s of %zu %s", coll->name, op->count, bb_dtypes[op->dtype].name), n;
+
+    if (coll->flags & BB_COLL_REDUCES)
+        length += snprintf(text + length, 128 - (size_t)length, " %s", bb_redops[op->redop].name);
+    n = bb_comm_size(&m->step->layout, op->comm);
+    if (coll->flags & BB_COLL_ROOTED)
+        snprintf(text + length, 128 - (size_t)length, " with root %d",
+                 bb_op_peer(op, bb_comm_index(&m->step->layout, op->comm, rank), n));
+    return text;
+}
+
+static const struct bb_op *collective_at(const struct bb_sim *m, const struct bb_member *member, int comm, int k,
+                                         int *op)
+{
+    const struct bb_task_graph *s = bb_sim_task_graph(m, member->class_id);
+
+    *op = s->units[s->collectives[comm][k]].first;
+    return &s->program->ops[*op];
+}
+
+static int collectives_of(const struct bb_sim *m, const struct bb_member *member, int comm)
+{
+    return bb_sim_task_graph(m, member->class_id)->n_collectives[comm];
+}
+
+/* Check 1 between two members: the texts say all that must be equal, so they are what is compared. */
+static void compare_members(const struct bb_sim *m, int comm, const struct bb_member *a, const struct bb_member *b,
+                            struct bb_faults *faults)
+{
+    int n_a = collectives_of(m, a, comm), n_b = collectives_of(m, b, comm), both = n_a < n_b ? n_a : n_b, op_a, op_b;
+    const char *name = m->step->layout.comms[comm].name;
+    char text_a[128], text_b[128];
+
+    for (int k = 0; k < both; k++) {
+        collective_text(m, collective_at(m, a, comm, k, &op_a), a->rank, text_a);
+        collective_text(m, collective_at(m, b, comm, k, &op_b), b->rank, text_b);
+        if (strcmp(text_a, text_b) != 0)
+            bb_fault(faults, "collective %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)", k,
+                     name, a->rank, text_a, op_a, b->rank, text_b, op_b);
+    }
+    if (n_a != n_b) {
+        const struct bb_member *more = n_a > n_b ? a : b;
+
+        collective_text(m, collective_at(m, more, comm, both, &op_a), more->rank, text_a);
+        bb_fault(faults, "rank %d has %d collectives on '%s', rank %d has %d: %s (operation %d of rank %d) stays alone",
+                 a->rank, n_a, name, b->rank, n_b, text_a, op_a, more->rank);
+    }
+}
+
+static void settle_meeting(struct bb_sim *m, struct bb_rendezvous *meeting, struct bb_faults *faults)
+{
+    const struct bb_member *members = &m->members[meeting->first];
+    const int n_comms = m->step->layout.n_comms;
+
+    for (int i = 0; i < meeting->n; i++) {
+        int n = collectives_of(m, &members[i], meeting->comm);
+
+        m->meeting_of[members[i].class_id * n_comms + meeting->comm] = m->n_meetings;
+        meeting->collectives = n > meeting->collectives ? n : meeting->collectives;
+        if (i > 0)
+            compare_members(m, meeting->comm, &members[0], &members[i], faults);
+    }
+    meeting->base = m->n_gatherings;
+    m->n_gatherings += meeting->collectives;
+}
+
+static int call_meetings(struct bb_sim *m, int comm, struct bb_faults *faults)
+{
+    const int n_comms = m->step->layout.n_comms;
+    int *seen = calloc((size_t)m->classes.n + 1, sizeof(int)), rc = seen ? 0 : -BB_EFAIL;
+
+    for (int c = 0; c < m->classes.n && !rc; c++) {
+        struct bb_rendezvous *bigger;
+
+        if (m->meeting_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
+            continue;
+        bigger = realloc(m->meetings, sizeof(*bigger) * (size_t)(m->n_meetings + 1));
+        TRY(bigger ? 0 : -BB_EFAIL);
+        m->meetings = bigger;
+        TRY(gather_members(m, comm, m->classes.rank[c], seen, &bigger[m->n_meetings]));
+        settle_meeting(m, &bigger[m->n_meetings], faults);
+        m->n_meetings++;
+    }
+out:
+    free(seen);
+    return rc;
+}
+
+/* ---- life ---- */
+
+static int make_shapes(struct bb_sim *m)
+{
+    int rc = 0;
+
+    m->shapes = calloc((size_t)m->step->n_roles + 1, sizeof(*m->shapes));
+    if (!m->shapes)
+        return bb_err(BB_EFAIL, "out of memory for the roles of a step");
+    for (int r = 0; r < m->step->n_roles; r++)
+        TRY(bb_task_graph_init(&m->shapes[r], &m->step->roles[r].program));
+out:
+    return rc;
+}
+
+static int make_room(struct bb_sim *m)
+{
+    const int n = m->classes.n, n_comms = m->step->layout.n_comms;
+    size_t cells = (size_t)n * (size_t)n_comms, ops;
+
+    m->op_base = calloc((size_t)n + 1, sizeof(int));
+    m->unit_base = calloc((size_t)n + 1, sizeof(int));
+    m->meeting_of = calloc(cells + 1, sizeof(int));
+    if (!m->op_base || !m->unit_base || !m->meeting_of)
+        return bb_err(BB_EFAIL, "out of memory for the classes of a step");
+    for (int c = 0; c < n; c++) {
+        m->op_base[c + 1] = m->op_base[c] + (int)bb_sim_task_graph(m, c)->program->n_ops;
+        m->unit_base[c + 1] = m->unit_base[c] + bb_sim_task_graph(m, c)->n_units;
+    }
+    ops = (size_t)m->op_base[n];
+    m->mate_class = calloc(ops + 1, sizeof(int));
+    m->mate_op = calloc(ops + 1, sizeof(int));
+    if (!m->mate_class || !m->mate_op)
+        return bb_err(BB_EFAIL, "out of memory for the messages of a step");
+    for (size_t i = 0; i < ops; i++)
+        m->mate_class[i] = m->mate_op[i] = BB_NONE;
+    for (size_t i = 0; i < cells; i++)
+        m->meeting_of[i] = BB_NONE;
+    return 0;
+}
+
+int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
+                struct bb_faults *faults)
+{
+    int rc;
+
+    *m = (struct bb_sim){.step = step, .cluster = cluster};
+    TRY(make_shapes(m));
+    TRY(bb_rank_classes_init(&m->classes, step, m->shapes, cluster ? cluster->gpus_per_node : 0, faults));
+    TRY(make_room(m));
+    for (int c = 0; c < m->classes.n; c++)
+        TRY(pair_class(m, c, faults));
+    for (int comm = 0; comm < step->layout.n_comms; comm++)
+        TRY(call_meetings(m, comm, faults));
+    return 0;
+out:
+    bb_sim_release(m);
+    return rc;
+}
+
+void bb_sim_release(struct bb_sim *m)
+{
+    for (int r = 0; m->shapes && r < m->step->n_roles; r++)
+        bb_task_graph_release(&m->shapes[r]);
+    bb_rank_classes_release(&m->classes);
+    free(m->shapes);
+    free(m->op_base);
+    free(m->unit_base);
+    free(m->mate_class);
+    free(m->mate_op);
+    free(m->meeting_of);
+    free(m->meetings);
+    free(m->members);
+    *m = (struct bb_sim){0};
+}

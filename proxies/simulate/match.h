@@ -1,0 +1,78 @@
+/*
+ * match.h - all ranks of a step at once, executed abstractly: one rank of each class, with rendezvous between them.
+ * Internal to the checks (does it match? does it end?) and the prediction (when does it end?).
+ *
+ * A collective ends when all members of its communicator have come to it. A send meets the receive that is the k-th
+ * from that rank on that communicator as it is the k-th to it; an exchange ends when all its messages have met their
+ * other side, so that what one group call holds progresses together. Time, where it is asked for, follows
+ * profiles/clusters/README.md; since nothing competes for anything, every time is a maximum of sums, and the order of
+ * execution does not matter.
+ */
+#ifndef BB_PROXIES_SIMULATE_MATCH_H
+#define BB_PROXIES_SIMULATE_MATCH_H
+
+#include "proxies/simulate/cluster.h"
+#include "proxies/simulate/faults.h"
+#include "proxies/simulate/rank_classes.h"
+
+#include <stdint.h>
+
+/* The ranks of one communicator instance that run collectives together, one of each class. */
+struct bb_rendezvous {
+    int comm, size;        /* size: members of the communicator                  */
+    int first, n;          /* machine.members[first .. first + n)                */
+    int base, collectives; /* states of its collectives; the most of any member */
+    bool one_node;
+};
+
+struct bb_member {
+    int class_id, rank; /* rank: the member itself, for messages */
+};
+
+struct bb_sim {
+    const struct bb_step *step;
+    const struct bb_cluster *cluster; /* NULL: no times */
+    struct bb_task_graph *shapes;     /* [n_roles]      */
+    struct bb_rank_classes classes;
+    int *op_base, *unit_base;  /* [classes + 1] where the operations and units of a class begin */
+    int *mate_class, *mate_op; /* [all operations] the other side of a message, BB_NONE: nobody */
+    int *meeting_of;           /* [classes][n_comms], BB_NONE: none                             */
+    struct bb_rendezvous *meetings;
+    struct bb_member *members;
+    int n_meetings, n_members, n_gatherings;
+};
+
+/* What became of each unit: unit_base[class] + unit. */
+struct bb_sim_run {
+    bool serialised;
+    int *before; /* units that it still waits for                           */
+    int *open;   /* messages of it that have not met                        */
+    bool *arrived, *ended;
+    int64_t *begin_ns; /* when an event in front of it on its stream would be reached */
+    int64_t *host_ns;  /* host time before its launch */
+    int64_t *arrival_ns, *end_ns;
+    int *came;          /* [n_gatherings] members at each collective               */
+    int64_t *latest_ns; /* [n_gatherings] arrival of the last of them              */
+    int64_t *issued_ns; /* [classes] host time when all is issued                  */
+    int n_ended;
+};
+
+/*
+ * bb_sim_init - prepares the step; what does not match (checks 1 and 2) goes to faults. cluster: whose times and
+ * nodes count, NULL for neither. With faults of place (see bb_rank_classes_init) there is nothing to run: m->classes.n == 0.
+ */
+int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
+                struct bb_faults *faults) BB_MUST_CHECK;
+void bb_sim_release(struct bb_sim *m);
+
+/* bb_simulate - execute. serialised: the units of a rank one after another in issue order. All units ended:
+ * course->n_ended == unit_base[classes.n]. */
+int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *course) BB_MUST_CHECK;
+void bb_sim_run_release(struct bb_sim_run *course);
+
+static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
+{
+    return &m->shapes[m->step->role_of[m->classes.rank[class_id]]];
+}
+
+#endif

@@ -1,0 +1,236 @@
+/* predict.c - the abstract execution with times, read as intervals (see predict.h). */
+#include "proxies/simulate/predict.h"
+
+#include "proxies/simulate/match.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct spans {
+    struct bb_spans compute, comm, group[BB_MAX_GROUPS];
+};
+
+static void release_spans(struct spans *s)
+{
+    bb_spans_release(&s->compute);
+    bb_spans_release(&s->comm);
+    for (int g = 0; g < BB_MAX_GROUPS; g++)
+        bb_spans_release(&s->group[g]);
+}
+
+static int add_unit(const struct bb_sim *m, const struct bb_task *u, struct spans *s, int64_t begin, int64_t end)
+{
+    int rc;
+
+    if (u->kind == BB_TASK_COMPUTE)
+        return bb_spans_add(&s->compute, begin, end);
+    TRY(bb_spans_add(&s->comm, begin, end));
+    TRY(bb_spans_add(&s->group[m->step->layout.comms[u->comm].group], begin, end));
+out:
+    return rc;
+}
+
+/* Bytes of each group; bus bytes of collectives, and of messages whichever direction has more. */
+static void weigh(const struct bb_step *step, struct bb_predicted_rank *r)
+{
+    const struct bb_layout *l = &step->layout;
+    const struct bb_program *p = bb_step_program(step, r->rank);
+    double sent[BB_MAX_GROUPS] = {0}, received[BB_MAX_GROUPS] = {0};
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        int g = op->comm == BB_NONE ? 0 : l->comms[op->comm].group, n = l->groups[g].size;
+        double bytes = (double)bb_op_payload_bytes(op, n);
+
+        r->groups[g].bytes += bytes;
+        if (op->kind == BB_OP_COLLECTIVE)
+            r->groups[g].bus_bytes += bytes * bb_colls[op->coll].bus_factor(n);
+        else if (op->kind == BB_OP_SEND)
+            sent[g] += bytes;
+        else if (op->kind == BB_OP_RECV)
+            received[g] += bytes;
+    }
+    for (int g = 0; g < l->n_groups; g++)
+        r->groups[g].bus_bytes += fmax(sent[g], received[g]);
+}
+
+static int read_class(const struct bb_sim *m, const struct bb_sim_run *course, int class_id,
+                      struct bb_predicted_rank *r)
+{
+    const struct bb_task_graph *shape = bb_sim_task_graph(m, class_id);
+    int64_t step_ns = course->issued_ns[class_id];
+    struct bb_overlap group;
+    struct spans s = {0};
+    int rc = 0;
+
+    *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = course->issued_ns[class_id]};
+    for (int u = 0; u < shape->n_units; u++) {
+        int at = m->unit_base[class_id] + u;
+
+        TRY(add_unit(m, &shape->units[u], &s, course->begin_ns[at], course->end_ns[at]));
+        step_ns = course->end_ns[at] > step_ns ? course->end_ns[at] : step_ns;
+    }
+    bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
+    for (int g = 0; g < m->step->layout.n_groups; g++) {
+        bb_overlap_of(step_ns, &s.compute, &s.group[g], &group);
+        r->groups[g].busy_ns = group.comm_ns;
+        r->groups[g].exposed_ns = group.exposed_ns;
+    }
+    weigh(m->step, r);
+out:
+    release_spans(&s);
+    return rc;
+}
+
+/* Executes with times; a step that cannot end is refused. */
+static int run(struct bb_sim *m, struct bb_sim_run *course, const struct bb_step *step,
+               const struct bb_cluster *cluster)
+{
+    struct bb_faults faults = {0};
+    int rc = bb_sim_init(m, step, cluster, &faults), found = faults.n;
+
+    bb_faults_release(&faults);
+    if (rc)
+        return rc;
+    if (found > 0 || m->classes.n == 0)
+        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
+    if (rc == 0)
+        rc = bb_simulate(m, false, course);
+    if (rc == 0 && course->n_ended < m->unit_base[m->classes.n])
+        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", step->proxy);
+    return rc;
+}
+
+static int read_all(const struct bb_sim *m, const struct bb_sim_run *course, struct bb_prediction *out)
+{
+    const int ranks = m->step->layout.ranks;
+    int rc = 0;
+
+    out->classes = calloc((size_t)m->classes.n, sizeof(*out->classes));
+    out->class_of = malloc(sizeof(int) * (size_t)ranks);
+    if (!out->classes || !out->class_of)
+        return bb_err(BB_EFAIL, "out of memory for the prediction of %d ranks", ranks);
+    out->n_classes = m->classes.n;
+    for (int r = 0; r < ranks; r++)
+        out->class_of[r] = m->classes.of[r];
+    for (int c = 0; c < m->classes.n; c++) {
+        TRY(read_class(m, course, c, &out->classes[c]));
+        if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
+            out->slowest = c;
+    }
+out:
+    return rc;
+}
+
+static int predict_whole(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
+{
+    struct bb_sim_run course = {0};
+    struct bb_sim m;
+    int rc;
+
+    TRY(run(&m, &course, step, cluster));
+    TRY(read_all(&m, &course, out));
+out:
+    bb_sim_run_release(&course);
+    bb_sim_release(&m);
+    return rc;
+}
+
+/* ---- every operation ---- */
+
+static void read_rank(const struct bb_sim *m, const struct bb_sim_run *course, struct bb_timeline *t, int i)
+{
+    const int class_id = m->classes.of[t->ranks[i]];
+    const struct bb_task_graph *shape = bb_sim_task_graph(m, class_id);
+
+    t->step_ns[i] = course->issued_ns[class_id];
+    for (size_t op = 0; op < shape->program->n_ops; op++) {
+        int at = m->unit_base[class_id] + shape->unit_of[op];
+
+        t->ops[i][op] = (struct bb_span){course->begin_ns[at], course->end_ns[at]};
+        t->step_ns[i] = course->end_ns[at] > t->step_ns[i] ? course->end_ns[at] : t->step_ns[i];
+    }
+}
+
+int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_timeline *t)
+{
+    struct bb_sim_run course = {0};
+    struct bb_sim m;
+    int rc;
+
+    TRY(run(&m, &course, step, cluster));
+    for (int i = 0; i < t->n; i++)
+        read_rank(&m, &course, t, i);
+out:
+    bb_sim_run_release(&course);
+    bb_sim_release(&m);
+    return rc;
+}
+
+/* ---- half of the step alone ---- */
+
+static bool has(const struct bb_step *step, bool comm)
+{
+    for (int r = 0; r < step->n_roles; r++)
+        for (size_t i = 0; i < step->roles[r].program.n_ops; i++)
+            if (bb_op_is_comm(&step->roles[r].program.ops[i]) == comm)
+                return true;
+    return false;
+}
+
+static int predict_half(const struct bb_step *step, const struct bb_cluster *cluster, bool comm, int64_t *step_ns)
+{
+    struct bb_step half = *step; /* borrows everything but the roles */
+    struct bb_prediction p = {0};
+    int rc = 0;
+
+    half.n_roles = 0;
+    half.roles = calloc((size_t)step->n_roles, sizeof(*half.roles));
+    TRY(half.roles ? 0 : bb_err(BB_EFAIL, "out of memory for half a step"));
+    for (; half.n_roles < step->n_roles; half.n_roles++)
+        TRY(bb_program_only(&step->roles[half.n_roles].program, comm, &half.roles[half.n_roles].program));
+    TRY(predict_whole(&half, cluster, &p));
+    *step_ns = p.classes[p.slowest].all.step_ns;
+out:
+    for (int r = 0; half.roles && r < half.n_roles; r++)
+        bb_program_release(&half.roles[r].program);
+    free(half.roles);
+    bb_prediction_release(&p);
+    return rc;
+}
+
+int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
+{
+    int rc;
+
+    *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
+    TRY(predict_whole(step, cluster, out));
+    if (has(step, true) && has(step, false)) {
+        TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
+        TRY(predict_half(step, cluster, true, &out->comm_alone_ns));
+    }
+out:
+    if (rc)
+        bb_prediction_release(out);
+    return rc;
+}
+
+void bb_prediction_release(struct bb_prediction *p)
+{
+    free(p->classes);
+    free(p->class_of);
+    *p = (struct bb_prediction){0};
+}
+
+const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n)
+{
+    const struct bb_predicted_rank *slowest = &p->classes[p->class_of[ranks[0]]];
+
+    for (int i = 1; i < n; i++) {
+        const struct bb_predicted_rank *r = &p->classes[p->class_of[ranks[i]]];
+
+        if (r->all.step_ns > slowest->all.step_ns)
+            slowest = r;
+    }
+    return slowest;
+}

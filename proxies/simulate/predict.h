@@ -1,0 +1,58 @@
+/*
+ * predict.h - how long a step would take on a cluster, and how much of its communication would be hidden.
+ *
+ * What is predicted: one step. At time 0 every rank's host clock and all its streams stand at 0 and nothing is in
+ * flight. The host issues the program in order; each compute kernel costs it launch_us, each NCCL call that stands
+ * alone and each group call nccl_launch_us; waits and event records cost nothing, and a compute of 0 us is not
+ * launched. An operation starts on the GPU when it has been issued, its streams have come to it and all that it waits
+ * for has ended; how long it takes is the cost model of profiles/clusters/README.md. The step of a rank ends when all
+ * its operations have ended and the host has issued everything; the step is as long as that of its slowest rank. A run
+ * on emulated GPUs with the same profile gives the same numbers.
+ *
+ * Intervals (overlap.h) are as events show them: from when the stream has come to the operation and its waits are over
+ * and the host is about to issue it, to its end. Communication therefore includes waiting for peers.
+ */
+#ifndef BB_PROXIES_SIMULATE_PREDICT_H
+#define BB_PROXIES_SIMULATE_PREDICT_H
+
+#include "proxies/simulate/cluster.h"
+#include "proxies/step/step.h"
+#include "proxies/timeline/overlap.h"
+#include "proxies/timeline/timeline.h"
+
+struct bb_predicted_group {
+    int64_t busy_ns, exposed_ns;
+    double bytes;     /* payload of its operations                                                          */
+    double bus_bytes; /* payload x bus factor; of messages the larger of sent and received: / busy_ns = busbw */
+};
+
+/* One rank, standing for all of its class. */
+struct bb_predicted_rank {
+    int rank;
+    struct bb_overlap all;
+    int64_t issue_ns; /* host */
+    struct bb_predicted_group groups[BB_MAX_GROUPS];
+};
+
+struct bb_prediction {
+    struct bb_cluster cluster;
+    struct bb_predicted_rank *classes;
+    int n_classes;
+    int *class_of; /* [ranks]                                              */
+    int slowest;   /* class of the slowest rank, the lowest of several     */
+    /* The same step with compute alone and with communication alone; -1 where the step has only one of them. */
+    int64_t compute_alone_ns, comm_alone_ns;
+};
+
+/* bb_predict - -BB_EFAIL, said, for a step that does not pass bb_step_check. */
+int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
+void bb_prediction_release(struct bb_prediction *p);
+
+/* bb_predict_timeline - the predicted times of the ranks that an initialised timeline shows. -BB_EFAIL as above. */
+int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
+                        struct bb_timeline *t) BB_MUST_CHECK;
+
+/* bb_predicted_slowest - the class with the longest step among ranks[n]. */
+const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n);
+
+#endif

@@ -1,0 +1,378 @@
+/* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
+#include "proxies/simulate/rank_classes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WORK_LIMIT   60000000L /* rank-rounds; beyond it every rank is a class of its own */
+#define ROUNDS_BLIND 8         /* then places in communicators are told apart as well     */
+
+/* ---- places ---- */
+
+int bb_comm_size(const struct bb_layout *l, int comm)
+{
+    return l->groups[l->comms[comm].group].size;
+}
+
+int bb_comm_instance(const struct bb_layout *l, int comm, int rank)
+{
+    return bb_group_instance(l, l->comms[comm].group, rank);
+}
+
+int bb_comm_index(const struct bb_layout *l, int comm, int rank)
+{
+    return bb_group_index(l, l->comms[comm].group, rank);
+}
+
+int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *contact, int rank)
+{
+    int group = l->comms[contact->comm].group, index = bb_group_index(l, group, rank);
+    const struct bb_op op = {.peer = contact->peer, .peer_kind = contact->peer_kind};
+
+    return bb_group_member(l, group, bb_group_instance(l, group, rank), bb_op_peer(&op, index, l->groups[group].size));
+}
+
+struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *shape, int comm, int from, int to)
+{
+    int n = bb_comm_size(l, comm), place = bb_comm_index(l, comm, to);
+    long long away = (long long)place - bb_comm_index(l, comm, from), least = shape->least_offset[comm];
+
+    /* the first of away + k n that is not less than the least offset */
+    return (struct bb_meaning){shape, comm, place, least + ((away - least) % n + n) % n, n};
+}
+
+int bb_meaning_next(struct bb_meaning *m)
+{
+    int c = BB_NONE;
+
+    if (m->absolute != BB_NONE)
+        c = bb_task_graph_channel(m->shape, m->comm, BB_PEER_ABSOLUTE, m->absolute);
+    m->absolute = BB_NONE;
+    for (; c == BB_NONE && m->offset <= m->shape->most_offset[m->comm]; m->offset += m->size)
+        c = bb_task_graph_channel(m->shape, m->comm, BB_PEER_OFFSET, (int)m->offset);
+    return c;
+}
+
+static bool peer_exists(const struct bb_layout *l, const struct bb_channel *c)
+{
+    return c->peer_kind == BB_PEER_OFFSET || (c->peer >= 0 && c->peer < bb_comm_size(l, c->comm));
+}
+
+static void check_place(const struct bb_step *step, const struct bb_task_graph *shape, int rank,
+                        struct bb_faults *faults)
+{
+    const struct bb_layout *l = &step->layout;
+
+    for (int c = 0; c < l->n_comms; c++)
+        if (shape->uses[c] && bb_comm_instance(l, c, rank) == BB_NONE)
+            bb_fault(faults, "rank %d uses communicator '%s' but is no member of group '%s'", rank, l->comms[c].name,
+                     l->groups[l->comms[c].group].name);
+    for (int c = 0; c < shape->n_contacts; c++)
+        if (!peer_exists(l, &shape->contacts[c]))
+            bb_fault(faults, "rank %d: peer %d on '%s' does not exist, its ranks are 0 to %d", rank,
+                     shape->contacts[c].peer, l->comms[shape->contacts[c].comm].name,
+                     bb_comm_size(l, shape->contacts[c].comm) - 1);
+}
+
+/* ---- colours ---- */
+
+struct painting {
+    const struct bb_step *step;
+    const struct bb_task_graph *shapes;
+    int gpus_per_node;
+    bool collective[BB_MAX_COMMS]; /* somebody runs collectives on it            */
+    size_t *first_edge;            /* [ranks + 1]                                */
+    int *peer;                     /* [edges] world rank                         */
+    uint64_t *edge;                /* [edges] what never changes about an edge   */
+    uint64_t *color, *next;        /* [ranks]                                    */
+    uint64_t *sums[BB_MAX_COMMS];  /* [instances] of collective communicators    */
+    uint64_t *table;               /* a hash set for counting colours            */
+    size_t table_size;
+};
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    uint64_t x = a + 0x9e3779b97f4a7c15u + b * 0xd6e8feb86659fd93u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static const struct bb_task_graph *shape_of(const struct painting *p, int rank)
+{
+    return &p->shapes[p->step->role_of[rank]];
+}
+
+static bool same_node(const struct painting *p, int a, int b)
+{
+    return p->gpus_per_node < 1 || a / p->gpus_per_node == b / p->gpus_per_node;
+}
+
+/* Which of `from`'s contacts on the communicator mean the rank `to`. */
+static uint64_t contacts_meaning(const struct painting *p, int from, int comm, int to)
+{
+    struct bb_meaning m = bb_meaning(&p->step->layout, shape_of(p, from), comm, from, to);
+    uint64_t set = 0;
+
+    for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
+        set += mix(1, (uint64_t)c);
+    return set;
+}
+
+static void lay_edges(struct painting *p, int rank, size_t edge)
+{
+    const struct bb_task_graph *s = shape_of(p, rank);
+
+    for (int c = 0; c < s->n_contacts; c++, edge++) {
+        int comm = s->contacts[c].comm, peer = bb_channel_rank(&p->step->layout, &s->contacts[c], rank);
+        bool known = bb_comm_instance(&p->step->layout, comm, peer) != BB_NONE && shape_of(p, peer)->uses[comm];
+        uint64_t back = known ? contacts_meaning(p, peer, comm, rank) : 0;
+
+        p->peer[edge] = peer;
+        p->edge[edge] = mix(mix(back, contacts_meaning(p, rank, comm, peer)),
+                            mix((uint64_t)same_node(p, rank, peer), (uint64_t)(peer == rank)));
+    }
+}
+
+/* One colour per instance of a collective communicator: its members' colours, in any order. */
+static void sum_instances(struct painting *p, int comm)
+{
+    const struct bb_layout *l = &p->step->layout;
+    int group = l->comms[comm].group;
+
+    memset(p->sums[comm], 0, sizeof(uint64_t) * (size_t)bb_group_instances(l, group));
+    for (int r = 0; r < l->ranks; r++) {
+        int instance = bb_group_instance(l, group, r);
+
+        if (instance != BB_NONE)
+            p->sums[comm][instance] += mix(2, p->color[r]);
+    }
+}
+
+static uint64_t repaint(const struct painting *p, int rank)
+{
+    const struct bb_layout *l = &p->step->layout;
+    uint64_t color = p->color[rank];
+
+    for (size_t e = p->first_edge[rank]; e < p->first_edge[rank + 1]; e++)
+        color = mix(color, mix(p->edge[e], p->color[p->peer[e]]));
+    for (int c = 0; c < l->n_comms; c++)
+        if (p->collective[c]) {
+            int instance = bb_comm_instance(l, c, rank);
+
+            color = mix(color, instance == BB_NONE ? 0 : p->sums[c][instance]);
+        }
+    return color;
+}
+
+/* The place of a colour in the hash set: where it is, or the empty cell where it belongs. 0 is no colour. */
+static size_t cell_of(const struct painting *p, uint64_t color)
+{
+    size_t cell = color & (p->table_size - 1);
+
+    while (p->table[cell] && p->table[cell] != color)
+        cell = (cell + 1) & (p->table_size - 1);
+    return cell;
+}
+
+static int count_colors(struct painting *p)
+{
+    int n = 0;
+
+    memset(p->table, 0, sizeof(uint64_t) * p->table_size);
+    for (int r = 0; r < p->step->layout.ranks; r++) {
+        size_t cell = cell_of(p, p->color[r]);
+
+        n += p->table[cell] == 0;
+        p->table[cell] = p->color[r];
+    }
+    return n;
+}
+
+static void paint_round(struct painting *p)
+{
+    const struct bb_layout *l = &p->step->layout;
+    uint64_t *swap = p->color;
+
+    for (int c = 0; c < l->n_comms; c++)
+        if (p->collective[c])
+            sum_instances(p, c);
+    for (int r = 0; r < l->ranks; r++)
+        p->next[r] = repaint(p, r) | 1;
+    p->color = p->next;
+    p->next = swap;
+}
+
+static bool in_one_node(const struct painting *p, int group, int instance)
+{
+    const struct bb_layout *l = &p->step->layout;
+    int first = bb_group_member(l, group, instance, 0);
+
+    for (int i = 1; i < l->groups[group].size; i++)
+        if (!same_node(p, first, bb_group_member(l, group, instance, i)))
+            return false;
+    return true;
+}
+
+/* The first colours: role, and whether the collectives of each communicator stay within a node. */
+static void prime(struct painting *p)
+{
+    const struct bb_layout *l = &p->step->layout;
+
+    for (int c = 0; c < l->n_comms; c++)
+        for (int i = 0; p->collective[c] && i < bb_group_instances(l, l->comms[c].group); i++)
+            p->sums[c][i] = in_one_node(p, l->comms[c].group, i);
+    for (int r = 0; r < l->ranks; r++) {
+        p->color[r] = mix(3, (uint64_t)p->step->role_of[r]);
+        for (int c = 0; c < l->n_comms; c++) {
+            int instance = p->collective[c] ? bb_comm_instance(l, c, r) : BB_NONE;
+
+            p->color[r] = mix(p->color[r], instance == BB_NONE ? 2 : p->sums[c][instance]);
+            if (shape_of(p, r)->rooted_by_offset && instance != BB_NONE)
+                p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, c, r));
+        }
+        p->color[r] |= 1;
+    }
+}
+
+/* Long chains tell their ranks apart by one place a round; this does it at once. */
+static void tell_places(struct painting *p)
+{
+    const struct bb_layout *l = &p->step->layout;
+
+    for (int r = 0; r < l->ranks; r++)
+        for (int c = 0; c < shape_of(p, r)->n_contacts; c++)
+            p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, shape_of(p, r)->contacts[c].comm, r)) | 1;
+}
+
+static void paint(struct painting *p)
+{
+    const int ranks = p->step->layout.ranks;
+    int before, now;
+    long work = 0;
+
+    prime(p);
+    now = count_colors(p);
+    for (int round = 1;; round++) {
+        before = now;
+        paint_round(p);
+        now = count_colors(p);
+        work += ranks;
+        if (now == before || now == ranks)
+            return;
+        if (work > WORK_LIMIT)
+            break;
+        if (round == ROUNDS_BLIND)
+            tell_places(p);
+    }
+    for (int r = 0; r < ranks; r++)
+        p->color[r] = (uint64_t)r * 2 + 1;
+}
+
+/* ---- classes ---- */
+
+static size_t above(size_t n)
+{
+    size_t size = 16;
+
+    while (size < 2 * n)
+        size *= 2;
+    return size;
+}
+
+static int painting_init(struct painting *p)
+{
+    const struct bb_layout *l = &p->step->layout;
+    size_t ranks = (size_t)l->ranks, edges = 0;
+
+    p->first_edge = calloc(ranks + 1, sizeof(size_t));
+    for (int r = 0; p->first_edge && r < l->ranks; r++)
+        p->first_edge[r + 1] = edges += (size_t)shape_of(p, r)->n_contacts;
+    p->table_size = above(ranks);
+    p->peer = calloc(edges + 1, sizeof(int));
+    p->edge = calloc(edges + 1, sizeof(uint64_t));
+    p->color = calloc(ranks, sizeof(uint64_t));
+    p->next = calloc(ranks, sizeof(uint64_t));
+    p->table = calloc(p->table_size, sizeof(uint64_t));
+    for (int c = 0; c < l->n_comms; c++) {
+        for (int r = 0; r < p->step->n_roles; r++)
+            p->collective[c] |= p->shapes[r].n_collectives[c] > 0;
+        p->sums[c] = calloc((size_t)bb_group_instances(l, l->comms[c].group) + 1, sizeof(uint64_t));
+        if (!p->sums[c])
+            return -BB_EFAIL;
+    }
+    return p->first_edge && p->peer && p->edge && p->color && p->next && p->table ? 0 : -BB_EFAIL;
+}
+
+static void painting_release(struct painting *p)
+{
+    for (int c = 0; c < BB_MAX_COMMS; c++)
+        free(p->sums[c]);
+    free(p->first_edge);
+    free(p->peer);
+    free(p->edge);
+    free(p->color);
+    free(p->next);
+    free(p->table);
+}
+
+/* Classes are numbered by their lowest rank. */
+static int name_classes(struct bb_rank_classes *c, struct painting *p)
+{
+    const int ranks = p->step->layout.ranks;
+    int *class_at = calloc(p->table_size, sizeof(int));
+
+    c->n = count_colors(p);
+    c->of = calloc((size_t)ranks, sizeof(int));
+    c->rank = calloc((size_t)c->n, sizeof(int));
+    c->ranks = calloc((size_t)c->n, sizeof(int));
+    if (!class_at || !c->of || !c->rank || !c->ranks) {
+        free(class_at);
+        return -BB_EFAIL;
+    }
+    c->n = 0;
+    for (int r = 0; r < ranks; r++) {
+        size_t cell = cell_of(p, p->color[r]);
+
+        if (class_at[cell] == 0) {
+            c->rank[c->n] = r;
+            class_at[cell] = ++c->n;
+        }
+        c->of[r] = class_at[cell] - 1;
+        c->ranks[c->of[r]]++;
+    }
+    free(class_at);
+    return 0;
+}
+
+int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *shapes,
+                         int gpus_per_node, struct bb_faults *faults)
+{
+    struct painting p = {.step = step, .shapes = shapes, .gpus_per_node = gpus_per_node};
+    int found = faults->n, rc = 0;
+
+    *c = (struct bb_rank_classes){0};
+    for (int r = 0; r < step->layout.ranks; r++)
+        check_place(step, &shapes[step->role_of[r]], r, faults);
+    if (faults->n > found)
+        return 0;
+    TRY(painting_init(&p));
+    for (int r = 0; r < step->layout.ranks; r++)
+        lay_edges(&p, r, p.first_edge[r]);
+    paint(&p);
+    TRY(name_classes(c, &p));
+out:
+    painting_release(&p);
+    if (rc)
+        bb_rank_classes_release(c);
+    return rc ? bb_err(BB_EFAIL, "out of memory for the classes of %d ranks", step->layout.ranks) : 0;
+}
+
+void bb_rank_classes_release(struct bb_rank_classes *c)
+{
+    free(c->of);
+    free(c->rank);
+    free(c->ranks);
+    *c = (struct bb_rank_classes){0};
+}

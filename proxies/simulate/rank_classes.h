@@ -1,0 +1,60 @@
+/*
+ * rank_classes.h - which ranks behave alike, so that a step of 100,000 ranks is checked and predicted by a handful of
+ * them.
+ *
+ * Two ranks are of one class when they have the same role and their peers and fellow members of every collective are,
+ * in turn, of the same classes, over links of the same kind. Found by refinement: start with the role, then colour each
+ * rank by its own and its neighbours' colours until no colour splits any more. What is true of one rank of a class at
+ * some point of the step is then true of all, so executing one of each class executes all. A step without such symmetry
+ * gets one class per rank. Colours are 64-bit hashes; that any two
+ * collide has a chance of less than 1 in 10,000 with 2^24 different ranks and of 1 in 10^13 with a thousand.
+ */
+#ifndef BB_PROXIES_SIMULATE_RANK_CLASSES_H
+#define BB_PROXIES_SIMULATE_RANK_CLASSES_H
+
+#include "proxies/simulate/faults.h"
+#include "proxies/simulate/task_graph.h"
+#include "proxies/step/step.h"
+
+struct bb_rank_classes {
+    int n;
+    int *of;    /* [ranks] the class of a rank       */
+    int *rank;  /* [n] its lowest rank               */
+    int *ranks; /* [n] how many it has               */
+};
+
+/*
+ * bb_rank_classes_init - shapes[n_roles] of step->roles. gpus_per_node > 0 tells links within a node from those between
+ * nodes (node = rank / gpus_per_node), 0 does not. Ranks that use a communicator without being in its group, and peers
+ * that are no member, go to faults; then there are no classes and the result is 0 with c->n == 0.
+ */
+int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *shapes,
+                         int gpus_per_node, struct bb_faults *faults) BB_MUST_CHECK;
+void bb_rank_classes_release(struct bb_rank_classes *c);
+
+/* bb_channel_rank - the world rank that `rank` means by a contact of its role. */
+int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *contact, int rank);
+
+/*
+ * Which contacts of a role mean one world rank, for the rank `from` of the role: in no order, each once. Both are
+ * members of the same instance of the communicator.
+ *
+ *     struct bb_meaning m = bb_meaning(l, shape, comm, from, to);
+ *     for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
+ */
+struct bb_meaning {
+    const struct bb_task_graph *shape;
+    int comm, absolute; /* place of `to` in the communicator, BB_NONE: had              */
+    long long offset;   /* next one to try; all that are apart by the size mean the same */
+    int size;
+};
+
+struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *shape, int comm, int from, int to);
+int bb_meaning_next(struct bb_meaning *m);
+
+/* bb_comm_size, bb_comm_instance, bb_comm_index - of a communicator, by its group. */
+int bb_comm_size(const struct bb_layout *l, int comm);
+int bb_comm_instance(const struct bb_layout *l, int comm, int rank);
+int bb_comm_index(const struct bb_layout *l, int comm, int rank);
+
+#endif

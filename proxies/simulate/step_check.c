@@ -1,0 +1,235 @@
+/* step_check.c - the three checks, and who waits for whom when a step does not end. */
+#include "proxies/simulate/step_check.h"
+
+#include "proxies/simulate/match.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HOPS 12 /* of a circle are told */
+
+/* One rank stuck in one unit. */
+struct stuck {
+    int rank, unit;
+};
+
+struct search {
+    const struct bb_sim *m;
+    const struct bb_sim_run *course;
+    struct bb_faults *faults;
+};
+
+static int class_of(const struct search *s, int rank)
+{
+    return s->m->classes.of[rank];
+}
+
+static const struct bb_task_graph *shape_of(const struct search *s, int rank)
+{
+    return bb_sim_task_graph(s->m, class_of(s, rank));
+}
+
+static int at(const struct search *s, int rank, int unit)
+{
+    return s->m->unit_base[class_of(s, rank)] + unit;
+}
+
+static bool waits_inside(const struct search *s, int rank, int unit)
+{
+    return s->course->arrived[at(s, rank, unit)] && !s->course->ended[at(s, rank, unit)];
+}
+
+/* The first unit of the rank that it is stuck in and that `unit`, directly or not, comes after. */
+static int held_by(const struct search *s, int rank, int unit)
+{
+    const struct bb_task_graph *shape = shape_of(s, rank);
+    bool *leads = calloc((size_t)unit + 1, sizeof(bool));
+    int found = BB_NONE;
+
+    if (!leads)
+        return BB_NONE;
+    leads[unit] = true;
+    for (int u = unit - 1; u >= 0; u--) {
+        for (int i = 0; i < shape->units[u].n_next; i++) {
+            int next = shape->next[shape->units[u].next + i];
+
+            leads[u] |= next <= unit && leads[next];
+        }
+        leads[u] |= s->course->serialised;
+        if (leads[u] && waits_inside(s, rank, u))
+            found = u;
+    }
+    free(leads);
+    return found;
+}
+
+static const char *op_text(const struct bb_op *op, const struct bb_layout *l, int peer, char text[128])
+{
+    const char *comm = l->comms[op->comm].name, *type = bb_dtypes[op->dtype].name;
+
+    if (op->kind == BB_OP_COLLECTIVE)
+        snprintf(text, 128, "%s of %zu %s on '%s'", bb_colls[op->coll].name, op->count, type, comm);
+    else
+        snprintf(text, 128, "%s of %zu %s %s rank %d on '%s'", op->kind == BB_OP_SEND ? "send" : "receive", op->count,
+                 type, op->kind == BB_OP_SEND ? "to" : "from", peer, comm);
+    return text;
+}
+
+static void tell(const struct search *s, const struct stuck *here, int op, int peer, const char *rest)
+{
+    const struct bb_task_graph *shape = shape_of(s, here->rank);
+    char text[128];
+
+    bb_fault(s->faults, "rank %d is in operation %d, %s, and waits for rank %d %s", here->rank, op,
+             op_text(&shape->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
+}
+
+/* Which message of the exchange has no other side yet. Returns whether there is somebody to follow. */
+static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
+{
+    const struct bb_task_graph *shape = shape_of(s, here->rank);
+    const struct bb_task *u = &shape->units[here->unit];
+
+    for (int i = 0; i < u->n; i++) {
+        int op = shape->exchanged[u->first + i], cell = s->m->op_base[class_of(s, here->rank)] + op;
+        int peer = bb_channel_rank(&s->m->step->layout, &shape->contacts[shape->contact_of[op]], here->rank);
+
+        if (s->m->mate_class[cell] == BB_NONE) {
+            tell(s, here, op, peer, "whose program has no other side for it");
+            return false;
+        }
+        *next = (struct stuck){peer, shape_of(s, peer)->unit_of[s->m->mate_op[cell]]};
+        if (!s->course->arrived[at(s, next->rank, next->unit)]) {
+            tell(s, here, op, peer, "to come to its side");
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool follow_collective(const struct search *s, const struct stuck *here, struct stuck *next)
+{
+    const struct bb_task *u = &shape_of(s, here->rank)->units[here->unit];
+    const struct bb_layout *l = &s->m->step->layout;
+    int group = l->comms[u->comm].group, instance = bb_group_instance(l, group, here->rank);
+
+    for (int i = 0; i < l->groups[group].size; i++) {
+        int member = bb_group_member(l, group, instance, i);
+        const struct bb_task_graph *theirs = shape_of(s, member);
+
+        if (u->order >= theirs->n_collectives[u->comm]) {
+            tell(s, here, u->first, member, "whose program does not have it");
+            return false;
+        }
+        *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
+        if (!s->course->arrived[at(s, next->rank, next->unit)]) {
+            tell(s, here, u->first, member, "to come to it");
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool first_stuck(const struct search *s, struct stuck *here)
+{
+    for (int c = 0; c < s->m->classes.n; c++)
+        for (int u = 0; u < bb_sim_task_graph(s->m, c)->n_units; u++)
+            if (waits_inside(s, s->m->classes.rank[c], u)) {
+                *here = (struct stuck){s->m->classes.rank[c], u};
+                return true;
+            }
+    return false;
+}
+
+/* From one stuck rank to the one that it waits for, until somebody comes again or nobody is left to wait for. */
+static void tell_circle(const struct search *s)
+{
+    struct stuck path[HOPS], here, next;
+
+    if (!first_stuck(s, &here))
+        return;
+    for (int hop = 0; hop < HOPS; hop++) {
+        bool exchange = shape_of(s, here.rank)->units[here.unit].kind == BB_TASK_EXCHANGE;
+
+        path[hop] = here;
+        if (!(exchange ? follow_message(s, &here, &next) : follow_collective(s, &here, &next)))
+            return;
+        here = (struct stuck){next.rank, held_by(s, next.rank, next.unit)};
+        if (here.unit == BB_NONE)
+            return;
+        for (int i = 0; i <= hop; i++)
+            if (path[i].rank == here.rank && path[i].unit == here.unit) {
+                bb_fault(s->faults, "rank %d is still in what it was in: a circle of %d ranks", here.rank, hop + 1 - i);
+                return;
+            }
+    }
+    bb_fault(s->faults, "rank %d waits in turn, and so on", here.rank);
+}
+
+static int try_course(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)
+{
+    struct bb_sim_run course;
+    int rc = bb_simulate(m, serialised, &course);
+
+    if (rc)
+        return rc;
+    *ends = course.n_ended == m->unit_base[m->classes.n];
+    if (!*ends)
+        tell_circle(&(struct search){m, &course, faults});
+    bb_sim_run_release(&course);
+    return 0;
+}
+
+int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
+{
+    struct bb_sim m;
+    int rc;
+
+    *checks = (struct bb_checks){0};
+    rc = bb_sim_init(&m, step, NULL, &checks->mismatches);
+    if (rc)
+        return rc;
+    checks->matched = checks->mismatches.n == 0;
+    checks->classes = m.classes.n;
+    if (m.classes.n > 0) {
+        TRY(try_course(&m, false, &checks->deadlock_free, &checks->deadlock));
+        TRY(try_course(&m, true, &checks->safe_serialised, &checks->serialised));
+    }
+out:
+    bb_sim_release(&m);
+    return rc;
+}
+
+void bb_checks_release(struct bb_checks *checks)
+{
+    bb_faults_release(&checks->mismatches);
+    bb_faults_release(&checks->deadlock);
+    bb_faults_release(&checks->serialised);
+}
+
+static void say(const struct bb_faults *f, const char *what)
+{
+    for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
+        bb_err(BB_EFAIL, "%s: %s", what, f->text[i] ? f->text[i] : "(no memory to say it)");
+    if (f->n > BB_FAULTS_KEPT)
+        bb_err(BB_EFAIL, "%s: %d more", what, f->n - BB_FAULTS_KEPT);
+}
+
+int bb_checks_refuse(const struct bb_checks *checks)
+{
+    if (checks->matched && checks->deadlock_free) {
+        if (!checks->safe_serialised)
+            bb_warn("the step would deadlock if the streams of a rank were serialised in issue order");
+        return 0;
+    }
+    say(&checks->mismatches, "does not match");
+    say(&checks->deadlock, "deadlock");
+    return -BB_EFAIL;
+}
+
+int bb_step_enforce(const struct bb_step *step, struct bb_checks *checks)
+{
+    int rc = bb_step_check(step, checks);
+
+    return rc ? rc : bb_checks_refuse(checks);
+}

@@ -1,0 +1,256 @@
+/* net.c - the life of a net, its sums, and which maker reads which family of files (see net.h). */
+#include "proxies/spatial/net/net.h"
+
+#include "proxies/models/model_file.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_SIDE 65536
+
+/* ---- layers ---- */
+
+static int shrunk(int size, int stride)
+{
+    return size > 1 ? size / stride : 1;
+}
+
+int bb_net_layer_out_side(const struct bb_net_layer *l)
+{
+    return shrunk(l->side, l->stride);
+}
+
+int bb_net_layer_out_depth(const struct bb_net_layer *l)
+{
+    return shrunk(l->depth, l->stride);
+}
+
+static double filter_cells(const struct bb_net_layer *l)
+{
+    return (double)l->kernel[0] * l->kernel[1] * l->kernel[2];
+}
+
+size_t bb_net_layer_parameters(const struct bb_net_layer *l)
+{
+    size_t weights = l->kind == BB_NET_POOL ? 0 : (size_t)filter_cells(l) * (size_t)l->in * (size_t)l->out;
+
+    return weights + (l->bias ? (size_t)l->out : 0) + 2 * (size_t)l->norm;
+}
+
+double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols)
+{
+    if (l->kind == BB_NET_POOL)
+        return 0;
+    return 2 * filter_cells(l) * l->in * l->out * bb_net_layer_out_depth(l) * rows * cols;
+}
+
+size_t bb_map_elements(const struct bb_map *m)
+{
+    return (size_t)m->channels * (size_t)m->depth * (size_t)m->side * (size_t)m->side;
+}
+
+/* ---- growing ---- */
+
+/* Room for one more of n elements. NULL: failed, said. */
+static void *grow(struct bb_net *net, void *array, int n, size_t element)
+{
+    void *bigger = net->failed ? NULL : realloc(array, element * (size_t)(n + 1));
+
+    if (!bigger && !net->failed) {
+        net->failed = true;
+        bb_err(BB_EFAIL, "out of memory for a network of %d parts", n);
+    }
+    return bigger;
+}
+
+static __attribute__((format(printf, 2, 0))) const char *keep_text(struct bb_net *net, const char *fmt, va_list args)
+{
+    char **texts = grow(net, net->texts, net->n_texts, sizeof(*texts));
+
+    if (!texts)
+        return NULL;
+    net->texts = texts;
+    net->failed = vasprintf(&texts[net->n_texts], fmt, args) < 0;
+    return net->failed ? NULL : texts[net->n_texts++];
+}
+
+void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *fmt, ...)
+{
+    struct bb_module *modules = grow(net, net->modules, net->n_modules, sizeof(*modules));
+    va_list args;
+
+    if (!modules)
+        return;
+    net->modules = modules;
+    modules[net->n_modules] = *like;
+    modules[net->n_modules].first = net->n_layers;
+    va_start(args, fmt);
+    modules[net->n_modules++].name = keep_text(net, fmt, args);
+    va_end(args);
+}
+
+void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer)
+{
+    struct bb_net_layer *layers = grow(net, net->layers, net->n_layers, sizeof(*layers));
+
+    if (!layers)
+        return;
+    net->layers = layers;
+    layers[net->n_layers] = *layer;
+    layers[net->n_layers].first = net->n_layers == 0;
+    net->n_layers++;
+}
+
+void bb_net_dense(struct bb_net *net, int in, int out)
+{
+    bb_net_add(net, &(struct bb_net_layer){.name = "dense",
+                                           .kind = BB_NET_DENSE,
+                                           .in = in,
+                                           .out = out,
+                                           .kernel = {1, 1, 1},
+                                           .stride = 1,
+                                           .depth = 1,
+                                           .side = 1,
+                                           .bias = true});
+}
+
+void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped)
+{
+    struct bb_module *m;
+
+    if (net->failed)
+        return;
+    m = &net->modules[net->n_modules - 1];
+    m->n = net->n_layers - m->first;
+    m->out[m->n_out++] = *out;
+    if (skipped)
+        m->out[m->n_out++] = *skipped;
+    for (int i = m->first; i < net->n_layers; i++) {
+        const struct bb_net_layer *l = &net->layers[i];
+        int side = bb_net_layer_out_side(l);
+
+        m->parameters += bb_net_layer_parameters(l);
+        net->forward_flops += bb_net_layer_flops(l, side, side);
+    }
+    net->parameters += (double)m->parameters;
+}
+
+void bb_net_release(struct bb_net *net)
+{
+    for (int t = 0; t < net->n_texts; t++)
+        free(net->texts[t]);
+    free(net->texts);
+    free(net->modules);
+    free(net->layers);
+    *net = (struct bb_net){0};
+}
+
+/* ---- families ---- */
+
+struct family {
+    const char *name;
+    bb_net_maker *make;
+    int smallest_image;
+};
+
+static const struct family families[] = {
+    {"preactivated_resnet", bb_net_make_resnet, 32},
+    {"amoebanet", bb_net_make_amoebanet, 32},
+    {"spatial_network", bb_net_make_cosmoflow, 32},
+};
+
+static int find_family(const char *word, const struct family **family)
+{
+    const char *found;
+    json_t *root;
+    int rc = bb_profile_load("models", word, &root);
+
+    if (rc)
+        return rc;
+    TRY(bb_profile_string(root, "family", word, &found));
+    for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++)
+        if (strcmp(families[f].name, found) == 0) {
+            *family = &families[f];
+            goto out;
+        }
+    rc = bb_err(BB_EUSAGE,
+                "%s: a model of family '%s' cannot be cut in tiles and splits; resnet110_v2, amoebanet_d "
+                "and cosmoflow can",
+                word, found);
+out:
+    json_decref(root);
+    return rc;
+}
+
+static int nearest_power(int value, int least)
+{
+    int power = least;
+
+    while (2 * power <= value)
+        power *= 2;
+    return value - power > 2 * power - value ? 2 * power : power;
+}
+
+static int refuse_image(const char *name, int image, int least)
+{
+    if (image >= least && image <= MOST_SIDE && (image & (image - 1)) == 0)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: an image of %d x %d would lose rows where a layer halves it; expected a power of two from %d to "
+                  "%d; nearest: --image-size %d",
+                  name, image, image, least, MOST_SIDE, image > MOST_SIDE ? MOST_SIDE : nearest_power(image, least));
+}
+
+/* The parameters that the file states, if this is the network that it states them for. */
+static int check_total(const struct bb_model_file *sheet, const struct bb_net *net, const struct bb_net_asked *asked)
+{
+    char key[16];
+    const json_t *given;
+    json_t *totals, *by_image;
+    int rc = bb_profile_object(sheet->root, "totals", sheet->where, &totals);
+
+    if (rc || asked->layers || asked->filters)
+        return rc;
+    if (!asked->image)
+        return bb_model_file_total(sheet, totals, "parameters", net->parameters);
+    by_image = json_object_get(totals, "parameters_by_image");
+    snprintf(key, sizeof(key), "%d", net->image);
+    given = json_object_get(by_image, key);
+    return given ? bb_model_file_same(sheet, key, json_number_value(given), net->parameters) : 0;
+}
+
+static int keep_name(struct bb_net *net, const json_t *root)
+{
+    char *name = strdup(json_string_value(json_object_get(root, "name")));
+
+    net->texts = name ? calloc(1, sizeof(*net->texts)) : NULL;
+    if (!net->texts) {
+        free(name);
+        return bb_err(BB_EFAIL, "out of memory for the name of a network");
+    }
+    net->name = net->texts[net->n_texts++] = name;
+    return 0;
+}
+
+int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net)
+{
+    struct bb_model_file sheet = {0};
+    const struct family *family = NULL;
+    int rc;
+
+    *net = (struct bb_net){.depth = 1};
+    TRY(find_family(word, &family));
+    TRY(bb_model_file_open(&sheet, word, family->name));
+    TRY(keep_name(net, sheet.root));
+    TRY(bb_model_file_shape(&sheet, "image", &net->image));
+    net->image = asked->image ? asked->image : net->image;
+    TRY(refuse_image(net->name, net->image, family->smallest_image));
+    TRY(family->make(net, &sheet, asked));
+    TRY(net->failed ? -BB_EFAIL : 0);
+    TRY(check_total(&sheet, net, asked));
+out:
+    bb_model_file_close(&sheet);
+    return rc;
+}

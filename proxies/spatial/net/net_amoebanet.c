@@ -1,0 +1,254 @@
+/*
+ * net_amoebanet.c - AmoebaNet-D as MPI4DL (models/amoebanet.py) and GPipe train it: a stem of one convolution and two
+ * reduction cells, then three times layers / 3 normal cells with a reduction cell between, and a classifier.
+ *
+ * A cell reads the outputs of the two before it, brings both to its c channels (states 0 and 1), adds five pairs of
+ * operations (states 2 to 6) and puts out some states side by side: a normal cell 4 c channels, a reduction cell 3 c at
+ * half the side. It passes on the first of its inputs, so two tensors go from cell to cell. Convolutions have no bias;
+ * each has a batch norm of its output.
+ */
+#include "proxies/spatial/net/net.h"
+#include "proxies/models/model_file.h"
+
+#define MOST_CELLS 9999
+
+/* A cell while it is made: channels and side of its states; what it gets. */
+struct cell {
+    struct bb_net *net;
+    int c, side; /* side of states 0 and 1 */
+    bool reduces;
+    struct bb_map previous, before;
+};
+
+static struct bb_net_layer conv(const char *name, int in, int out, int stride, int side)
+{
+    return (struct bb_net_layer){.name = name,
+                                 .kind = BB_NET_CONV,
+                                 .in = in,
+                                 .out = out,
+                                 .kernel = {1, 1, 1},
+                                 .stride = stride,
+                                 .depth = 1,
+                                 .side = side,
+                                 .norm = out};
+}
+
+static void add_1x1(const struct cell *cell, const char *name, int in, int out, int stride, int side, int h, int w)
+{
+    struct bb_net_layer l = conv(name, in, out, stride, side);
+
+    l.fused_halo[0] = h;
+    l.fused_halo[1] = w;
+    bb_net_add(cell->net, &l);
+}
+
+/* A convolution h x w with its padding. */
+static void add_wide(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
+                     int fused_h)
+{
+    struct bb_net_layer l = conv(name, channels, channels, stride, side);
+
+    l.kernel[1] = h;
+    l.kernel[2] = w;
+    l.halo[0] = (h - 1) / 2;
+    l.halo[1] = (w - 1) / 2;
+    l.fused_halo[0] = fused_h;
+    bb_net_add(cell->net, &l);
+}
+
+static void add_pool(const struct cell *cell, const char *name, int window, int stride, int side, int fused)
+{
+    const int halo = window == 3 ? 1 : 0;
+
+    bb_net_add(cell->net, &(struct bb_net_layer){.name = name,
+                                                 .kind = BB_NET_POOL,
+                                                 .in = cell->c,
+                                                 .out = cell->c,
+                                                 .kernel = {1, window, window},
+                                                 .stride = stride,
+                                                 .depth = 1,
+                                                 .side = side,
+                                                 .halo = {halo, halo},
+                                                 .fused_halo = {fused, fused}});
+}
+
+/* 1x7 after 7x1, between two 1x1 that go down to a quarter of the channels and up again. */
+static void add_1x7_7x1(const struct cell *cell, int side)
+{
+    int quarter = cell->c / 4;
+
+    add_1x1(cell, "conv 1x1 down", cell->c, quarter, 1, side, 3, 3);
+    add_wide(cell, "conv 1x7", quarter, 1, 7, 1, side, 3);
+    add_wide(cell, "conv 7x1", quarter, 7, 1, 1, side, 0);
+    add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side, 0, 0);
+}
+
+static void add_3x3(const struct cell *cell, int stride, int side)
+{
+    int quarter = cell->c / 4;
+
+    add_1x1(cell, "conv 1x1 down", cell->c, quarter, 1, side, 0, 0);
+    add_wide(cell, "conv 3x3", quarter, 3, 3, stride, side, 0);
+    add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
+}
+
+/* Both inputs to c channels and one size; returns the number of layers. */
+static int add_inputs(const struct cell *cell)
+{
+    const struct bb_map *b = &cell->before;
+
+    add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
+    if (b->side != cell->previous.side) { /* the cell before it was a reduction: two halves, every second position */
+        struct bb_net_layer half = conv("reduce input 1", b->channels, cell->c / 2, 2, b->side);
+
+        bb_net_add(cell->net, &half);
+        bb_net_add(cell->net, &half);
+        return 3;
+    }
+    if (b->channels == cell->c)
+        return 1;
+    add_1x1(cell, "conv of input 1", b->channels, cell->c, 1, b->side, 0, 0);
+    return 2;
+}
+
+static int inputs_of(const struct cell *cell)
+{
+    return cell->before.side != cell->previous.side ? 3 : cell->before.channels == cell->c ? 1 : 2;
+}
+
+/* What a normal cell makes of its states. With fused halos, state 0 comes with 3 and state 1 with 2 rows around it. */
+static void add_normal(const struct cell *cell)
+{
+    int c = cell->c, side = cell->side;
+
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* state 2 = this + pool of state 1 */
+    add_pool(cell, "pool 3x3", 3, 1, side, 1);
+    add_1x7_7x1(cell, side);                        /* state 3 = state 1 + this of state 0 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = this of state 0 + ... */
+    add_1x7_7x1(cell, side);                        /* ... this of state 0 */
+    add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* state 5 = this of state 2 + state 2 */
+    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = this of state 1 + ... */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* ... this of state 5 */
+}
+
+/* Operations on states 0 and 1 have stride 2. */
+static void add_reduction(const struct cell *cell)
+{
+    int c = cell->c, side = cell->side, half = side / 2;
+
+    add_pool(cell, "max 2x2", 2, 2, side, 0); /* state 2, both of state 0 */
+    add_pool(cell, "pool 3x3", 3, 2, side, 0);
+    add_3x3(cell, 2, side);  /* state 3 = state 2 + this of state 1 */
+    add_1x7_7x1(cell, half); /* state 4, both of state 2 */
+    add_pool(cell, "pool 3x3", 3, 1, half, 0);
+    add_pool(cell, "max 2x2", 2, 2, side, 0);       /* state 5 = state 3 + this of state 1 */
+    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = this of state 2 + ... */
+    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* ... this of state 3 */
+}
+
+/* Makes the cell and moves on to the next: what it gets is then this one's output and first input. */
+static void add_cell(struct cell *cell, const char *what, int number)
+{
+    const struct bb_map state = {cell->c, 1, cell->previous.side};
+    const struct bb_module like = {.tiled = true,
+                                   .fusing = cell->reduces ? BB_FUSE_NONE : BB_FUSE_STATES,
+                                   .states = {{"halo of state 0", state, 3}, {"halo of state 1", state, 2}},
+                                   .states_at = inputs_of(cell)};
+    struct bb_map out = {(cell->reduces ? 3 : 4) * cell->c, 1, state.side / (cell->reduces ? 2 : 1)};
+
+    cell->side = state.side;
+    if (number >= 0)
+        bb_net_open(cell->net, &like, "%s %d", what, number);
+    else
+        bb_net_open(cell->net, &like, "%s", what);
+    (void)add_inputs(cell);
+    if (cell->reduces)
+        add_reduction(cell);
+    else
+        add_normal(cell);
+    bb_net_close(cell->net, &out, &cell->previous);
+    cell->before = cell->previous;
+    cell->previous = out;
+}
+
+static void add_stem(struct cell *cell, int channels)
+{
+    int image = cell->net->image;
+    struct bb_net_layer l = conv("conv 3x3", channels, cell->c, 2, image);
+
+    l.kernel[1] = l.kernel[2] = 3;
+    l.halo[0] = l.halo[1] = 1;
+    bb_net_open(cell->net, &(struct bb_module){.tiled = true}, "stem 1");
+    bb_net_add(cell->net, &l);
+    cell->previous = cell->before = (struct bb_map){cell->c, 1, image / 2};
+    bb_net_close(cell->net, &cell->previous, NULL);
+    cell->reduces = true;
+    for (int i = 2; i <= 3; i++) {
+        cell->c *= 2;
+        add_cell(cell, "stem", i);
+    }
+}
+
+static void add_classifier(struct cell *cell, int classes)
+{
+    const struct bb_map *in = &cell->previous;
+
+    bb_net_open(cell->net, &(struct bb_module){.tiled = false}, "classifier");
+    bb_net_add(cell->net, &(struct bb_net_layer){.name = "average pool",
+                                                 .kind = BB_NET_POOL,
+                                                 .in = in->channels,
+                                                 .out = in->channels,
+                                                 .kernel = {1, in->side, in->side},
+                                                 .stride = in->side,
+                                                 .depth = 1,
+                                                 .side = in->side});
+    bb_net_dense(cell->net, in->channels, classes);
+    bb_net_close(cell->net, &(struct bb_map){classes, 1, 1}, NULL);
+}
+
+static int refuse_size(const struct bb_net *net, int layers, int filters)
+{
+    if (layers < 3 || layers > MOST_CELLS || layers % 3)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: %d layers, expected a multiple of 3 up to %d (three rows of normal cells); nearest: --layers %d",
+            net->name, layers, MOST_CELLS,
+            layers > MOST_CELLS ? MOST_CELLS
+            : layers < 4        ? 3
+                                : (layers + 1) / 3 * 3);
+    if (filters % 8)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d filters, expected a multiple of 8 (half of them is quartered); nearest: "
+                      "--filters %d",
+                      net->name, filters, filters < 12 ? 8 : (filters + 4) / 8 * 8);
+    return 0;
+}
+
+int bb_net_make_amoebanet(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked)
+{
+    struct cell cell = {.net = net};
+    int layers, filters, classes, channels, rc, number = 0;
+
+    TRY(bb_model_file_shape(sheet, "layers", &layers));
+    TRY(bb_model_file_shape(sheet, "filters", &filters));
+    TRY(bb_model_file_shape(sheet, "classes", &classes));
+    TRY(bb_model_file_shape(sheet, "input_channels", &channels));
+    layers = asked->layers ? asked->layers : layers;
+    filters = asked->filters ? asked->filters : filters;
+    TRY(refuse_size(net, layers, filters));
+    cell.c = filters / 4;
+    add_stem(&cell, channels);
+    for (int row = 0; row < 3; row++) {
+        if (row > 0) {
+            cell.c *= 2;
+            cell.reduces = true;
+            add_cell(&cell, "reduction", row);
+        }
+        cell.reduces = false;
+        for (int i = 0; i < layers / 3; i++)
+            add_cell(&cell, "normal", number++);
+    }
+    add_classifier(&cell, classes);
+out:
+    return rc;
+}

@@ -1,0 +1,114 @@
+/*
+ * net_resnet.c - the pre-activated ResNet of MPI4DL (models/resnet.py, version 2): a convolution, 3 stages of n blocks
+ * (depth = 9 n + 2), an end with average pooling of 8 x 8 and a dense layer, which therefore grows with the image.
+ * A block: two 3x3 convolutions, a 1x1, and in the first block of each stage a 1x1 projection beside them; all with
+ * bias, each of the three behind a batch norm of its input, but for the very first of the network.
+ */
+#include "proxies/spatial/net/net.h"
+#include "proxies/models/model_file.h"
+
+#define POOLED     8     /* window of the pooling at the end */
+#define MOST_DEPTH 90002 /* 9 n + 2                          */
+
+struct stage {
+    int in, mid, out, stride, side; /* of a block; side of its input */
+};
+
+static struct bb_net_layer conv(const char *name, int in, int out, int kernel, int stride, int side)
+{
+    return (struct bb_net_layer){.name = name,
+                                 .kind = BB_NET_CONV,
+                                 .in = in,
+                                 .out = out,
+                                 .kernel = {1, kernel, kernel},
+                                 .stride = stride,
+                                 .depth = 1,
+                                 .side = side,
+                                 .bias = true,
+                                 .halo = {(kernel - 1) / 2, (kernel - 1) / 2}};
+}
+
+static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool aside)
+{
+    layer.norm = norm;
+    layer.aside = aside;
+    bb_net_add(net, &layer);
+}
+
+static void block(struct bb_net *net, const struct stage *s, int number, bool first_of_all, bool first_of_stage)
+{
+    const struct bb_map out = {s->out, 1, s->side / s->stride};
+
+    bb_net_open(net, &(struct bb_module){.tiled = true, .fusing = BB_FUSE_CHAIN}, "block %d", number);
+    add_conv(net, conv("conv 3x3 a", s->in, s->mid, 3, s->stride, s->side), first_of_all ? 0 : s->in, false);
+    add_conv(net, conv("conv 3x3 b", s->mid, s->mid, 3, 1, out.side), s->mid, false);
+    add_conv(net, conv("conv 1x1", s->mid, s->out, 1, 1, out.side), s->mid, false);
+    if (first_of_stage)
+        add_conv(net, conv("projection", s->in, s->out, 1, s->stride, s->side), 0, true);
+    bb_net_close(net, &out, NULL);
+}
+
+static void end(struct bb_net *net, int channels, int side, int classes)
+{
+    int pooled = side / POOLED, width = channels * pooled * pooled;
+
+    bb_net_open(net, &(struct bb_module){.tiled = false}, "end");
+    bb_net_add(net, &(struct bb_net_layer){.name = "average pool",
+                                           .kind = BB_NET_POOL,
+                                           .in = channels,
+                                           .out = channels,
+                                           .kernel = {1, POOLED, POOLED},
+                                           .stride = POOLED,
+                                           .depth = 1,
+                                           .side = side,
+                                           .norm = channels});
+    bb_net_dense(net, width, classes);
+    bb_net_close(net, &(struct bb_map){classes, 1, 1}, NULL);
+}
+
+static int refuse_depth(const struct bb_net *net, int depth)
+{
+    int lower = (depth - 2) / 9 * 9 + 2, nearest = depth - lower > 4 ? lower + 9 : lower;
+
+    if (depth >= 11 && depth <= MOST_DEPTH && lower == depth)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: %d layers, expected 9 n + 2 up to %d (3 stages of n blocks of 3); nearest: --layers %d",
+                  net->name, depth, MOST_DEPTH,
+                  nearest < 11           ? 11
+                  : nearest > MOST_DEPTH ? MOST_DEPTH
+                                         : nearest);
+}
+
+int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked)
+{
+    int depth, width, classes, channels, rc, number = 0;
+    struct bb_map map;
+
+    TRY(bb_model_file_shape(sheet, "depth", &depth));
+    TRY(bb_model_file_shape(sheet, "width", &width));
+    TRY(bb_model_file_shape(sheet, "classes", &classes));
+    TRY(bb_model_file_shape(sheet, "input_channels", &channels));
+    depth = asked->layers ? asked->layers : depth;
+    TRY(refuse_depth(net, depth));
+    if (asked->filters)
+        return bb_err(BB_EUSAGE, "%s: --filters means nothing here; leave it out", net->name);
+    map = (struct bb_map){width, 1, net->image};
+    bb_net_open(net, &(struct bb_module){.tiled = true}, "conv 0");
+    add_conv(net, conv("conv 3x3", channels, width, 3, 1, net->image), width, false);
+    bb_net_close(net, &map, NULL);
+    for (int s = 0; s < 3; s++)
+        for (int b = 0; b < (depth - 2) / 9; b++, number++) {
+            const struct stage stage = {.in = map.channels,
+                                        .mid = s == 0 ? width : width << (s + 1),
+                                        .out = width << (s + 2),
+                                        .stride = s > 0 && b == 0 ? 2 : 1,
+                                        .side = map.side};
+
+            block(net, &stage, number, number == 0, b == 0);
+            map = (struct bb_map){stage.out, 1, map.side / stage.stride};
+        }
+    end(net, map.channels, map.side, classes);
+out:
+    return rc;
+}

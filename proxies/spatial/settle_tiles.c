@@ -1,0 +1,395 @@
+/* settle_tiles.c - what the options of `spatial` and `gems` mean together, and what cannot be (see tiling.h). */
+#include "proxies/spatial/settle_tiles.h"
+
+#include "bootstrap/base/units.h"
+#include "proxies/author/args.h"
+#include "proxies/step/config.h"
+#include "proxies/step/step.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define USUAL_TFLOPS 119.8 /* as gpt2_large has it */
+#define MOST_WIDTH   2048  /* tiles or local replicas of a split */
+
+/* ---- lists of numbers ---- */
+
+/* "8,4": returns how many, numbers[] has room for `most`. */
+static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int most)
+{
+    char word[16];
+    int n = 0;
+
+    for (const char *at = text;; at++) {
+        size_t length = strcspn(at, ",");
+
+        if (n == most)
+            return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", proxy, option, text, most);
+        if (length == 0 || length >= sizeof(word))
+            return bb_err(BB_EUSAGE, "%s: --%s '%s', expected whole numbers with commas between, such as 4,4", proxy,
+                          option, text);
+        memcpy(word, at, length);
+        word[length] = '\0';
+        if (bb_parse_int(word, 1, BB_MOST_LAYERS, &numbers[n++]))
+            return bb_err(BB_EUSAGE, "%s: --%s: '%s' is no whole number from 1 to %d", proxy, option, word,
+                          BB_MOST_LAYERS);
+        at += length;
+        if (*at == '\0')
+            return n;
+    }
+}
+
+/* ---- options that contradict each other ---- */
+
+static int refuse_alone(const char *proxy, bool given, const char *option, bool wanted, const char *other)
+{
+    if (!given || wanted)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: --%s means something with --%s only; add that, or leave it out", proxy, option,
+                  other);
+}
+
+static int refuse_both(const char *proxy, bool a, const char *option, bool b, const char *other, const char *why)
+{
+    if (!a || !b)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: --%s and --%s together: %s; leave one of them out", proxy, option, other, why);
+}
+
+static int refuse_here(const char *proxy, bool given, const char *option)
+{
+    return given ? bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", proxy, option) : 0;
+}
+
+static bool is(const char *given, const char *word)
+{
+    return given && strcmp(given, word) == 0;
+}
+
+static int refuse_halo_words(const struct bb_proxy_config *c)
+{
+    const struct bb_tiles_options *o = &c->tiles;
+    const char *p = c->proxy;
+    int rc;
+
+    TRY(refuse_alone(p, o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"));
+    TRY(refuse_both(p, o->halo_d2, "halo-d2", is(o->halo_bwd, "dy"), "halo-bwd dy",
+                    "a fused halo has no gradients of outputs between its layers, dx sends those of its inputs back"));
+    TRY(refuse_both(p, o->halo_d2, "halo-d2", o->halo_overlap, "halo-overlap",
+                    "the inside of a tile ends where its first layer does"));
+out:
+    return rc;
+}
+
+static int refuse_words(const struct bb_proxy_config *c, bool gems)
+{
+    const struct bb_tiles_options *o = &c->tiles;
+    bool tiled = !gems || o->spatial_parts;
+    const char *p = c->proxy;
+    int rc;
+
+    TRY(refuse_here(p, gems && o->local_dp, "local-dp"));
+    TRY(refuse_here(p, !gems && o->replications, "replications"));
+    TRY(refuse_here(p, !gems && o->comm_opt, "comm-opt"));
+    TRY(refuse_here(p, !gems && o->odd_step, "odd-step"));
+    TRY(refuse_alone(p, o->odd_step, "odd-step", o->comm_opt, "comm-opt"));
+    TRY(refuse_alone(p, o->slice, "slice", tiled, "spatial-parts"));
+    TRY(refuse_alone(p, o->spatial_splits, "spatial-splits", tiled, "spatial-parts"));
+    TRY(refuse_alone(p, o->halo_d2, "halo-d2", tiled, "spatial-parts"));
+    TRY(refuse_alone(p, o->halo_bwd, "halo-bwd", tiled, "spatial-parts"));
+    TRY(refuse_alone(p, o->halo_overlap, "halo-overlap", tiled, "spatial-parts"));
+    TRY(refuse_alone(p, o->spatial_gradients, "spatial-gradients", tiled, "spatial-parts"));
+    TRY(refuse_halo_words(c));
+out:
+    return rc;
+}
+
+/* ---- numbers ---- */
+
+/* Tiles of each spatial split, from the list or one number for all. */
+static int settle_parts(struct bb_settled *s, const struct bb_proxy_config *c)
+{
+    const struct bb_tiles_options *o = &c->tiles;
+    int n;
+
+    s->n_spatial = o->spatial_splits;
+    if (!o->spatial_parts) {
+        s->n_spatial = s->gems ? 0 : s->n_spatial ? s->n_spatial : 1;
+        s->parts_open = s->n_spatial > 0;
+        if (s->n_spatial > BB_MOST_SPATIAL)
+            return bb_err(BB_EUSAGE, "%s: %d spatial splits, expected 1 to %d", c->proxy, s->n_spatial,
+                          BB_MOST_SPATIAL);
+        return 0;
+    }
+    n = read_list(c->proxy, "spatial-parts", o->spatial_parts, s->parts, BB_MOST_SPATIAL);
+    if (n < 0)
+        return n;
+    s->n_spatial = s->n_spatial ? s->n_spatial : n;
+    if (s->n_spatial > BB_MOST_SPATIAL || (n > 1 && n != s->n_spatial))
+        return bb_err(BB_EUSAGE,
+                      "%s: --spatial-parts %s names %d split%s, but there are %d spatial ones; expected one number, or "
+                      "one for each of at most %d",
+                      c->proxy, o->spatial_parts, n, n == 1 ? "" : "s", s->n_spatial, BB_MOST_SPATIAL);
+    for (int i = 1; n == 1 && i < s->n_spatial; i++)
+        s->parts[i] = s->parts[0];
+    return 0;
+}
+
+/* The number of splits that --balance lists, its numbers in s->modules. */
+static int settle_balance(struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+{
+    const char *text = c->tiles.balance;
+    long long sum = 0;
+    int n;
+
+    s->n_splits = c->tiles.splits;
+    s->modules = calloc((size_t)net->n_modules, sizeof(*s->modules));
+    if (!s->modules)
+        return bb_err(BB_EFAIL, "out of memory for the splits of %d modules", net->n_modules);
+    if (!text)
+        return 0;
+    n = read_list(c->proxy, "balance", text, s->modules, net->n_modules);
+    for (int i = 0; i < n; i++)
+        sum += s->modules[i];
+    if (n < 0)
+        return n;
+    if (sum != net->n_modules)
+        return bb_err(BB_EUSAGE,
+                      "%s: --balance %s gives out %lld modules, but %s has %d; nearest: %d for the last split",
+                      c->proxy, text, sum, net->name, net->n_modules, (int)(s->modules[n - 1] + net->n_modules - sum));
+    if (s->n_splits && s->n_splits != n)
+        return bb_err(BB_EUSAGE, "%s: --balance %s lists %d splits, --splits asks for %d; leave one out", c->proxy,
+                      text, n, s->n_splits);
+    s->n_splits = n;
+    return 0;
+}
+
+static int tiles_of(const struct bb_settled *s)
+{
+    int tiles = 0;
+
+    for (int i = 0; i < s->n_spatial; i++)
+        tiles += s->parts[i];
+    return tiles;
+}
+
+static long long places_of(const struct bb_settled *s, int splits)
+{
+    return tiles_of(s) + (long long)(splits - s->n_spatial) * s->local_dp;
+}
+
+static int fewest_splits(const struct bb_settled *s)
+{
+    int splits = s->n_spatial ? s->n_spatial + 1 : 2;
+    int disjoint = s->gems && s->n_spatial ? s->n_spatial + tiles_of(s) : 0; /* mp >= 2 x tiles */
+
+    return splits > disjoint ? splits : disjoint;
+}
+
+/* Splits that fit the ranks with these parts; 0: none. */
+static int fitting_splits(const struct bb_settled *s, const struct bb_proxy_config *c, int most)
+{
+    int fewest = fewest_splits(s);
+
+    if (s->n_splits)
+        return c->ranks % places_of(s, s->n_splits) == 0 ? s->n_splits : 0;
+    if (s->gems && !s->n_spatial && c->ranks % 4 == 0 && most >= 4)
+        return 4;
+    for (int n = fewest; n <= most && places_of(s, n) <= c->ranks; n++)
+        if (c->ranks % places_of(s, n) == 0)
+            return n;
+    return 0;
+}
+
+static void set_parts(struct bb_settled *s, int parts)
+{
+    for (int i = 0; i < s->n_spatial; i++)
+        s->parts[i] = parts;
+}
+
+/* What the user left open follows from the ranks, if anything does. */
+static void settle_open(struct bb_settled *s, const struct bb_proxy_config *c, int n_modules)
+{
+    static const int usual_parts[] = {4, 2};
+    int splits = 0;
+
+    for (int i = 0; splits == 0 && i < (s->parts_open ? 2 : 1); i++) {
+        if (s->parts_open)
+            set_parts(s, usual_parts[i]);
+        splits = fitting_splits(s, c, n_modules);
+    }
+    if (splits == 0 && s->parts_open)
+        set_parts(s, usual_parts[0]);
+    s->n_splits = splits ? splits : s->n_splits ? s->n_splits : fewest_splits(s);
+}
+
+/* So many tiles that there are not modules enough behind them, whatever the splits. */
+static int refuse_tiles(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+{
+    int fewest = fewest_splits(s), unit = is(c->tiles.slice, "square") ? 4 : 2, parts = unit, spatial = s->n_spatial;
+
+    if (fewest <= net->n_modules)
+        return 0;
+    if (!s->gems)
+        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d spatial splits; nearest: --spatial-splits %d",
+                      c->proxy, net->name, net->n_modules, s->n_spatial, net->n_modules - 1);
+    while (spatial > 1 && spatial + unit * spatial > net->n_modules)
+        spatial--;
+    while (spatial + unit * parts * spatial <= net->n_modules)
+        parts *= unit;
+    return bb_err(BB_EUSAGE,
+                  "%s: %s has %d modules, too few to keep the tiles of both replicas apart, %d splits; nearest: "
+                  "--spatial-parts %d with --spatial-splits %d",
+                  c->proxy, net->name, net->n_modules, fewest, parts, spatial);
+}
+
+static int refuse_splits(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
+{
+    int tiles = tiles_of(s), rc = refuse_tiles(s, c, net);
+
+    if (rc)
+        return rc;
+    if (s->n_splits < 2)
+        return bb_err(BB_EUSAGE, "%s: %d split has nobody to send to, expected 2 or more; nearest: --splits %d",
+                      c->proxy, s->n_splits, fewest_splits(s));
+    if (s->n_spatial >= s->n_splits && c->tiles.spatial_parts && strchr(c->tiles.spatial_parts, ','))
+        return bb_err(BB_EUSAGE, "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d",
+                      c->proxy, s->n_spatial, s->n_splits, fewest_splits(s));
+    if (s->n_spatial >= s->n_splits)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d or "
+                      "--spatial-splits %d",
+                      c->proxy, s->n_spatial, s->n_splits, fewest_splits(s), s->n_splits - 1);
+    if (s->n_splits > net->n_modules)
+        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits; nearest: --splits %d", c->proxy,
+                      net->name, net->n_modules, s->n_splits, net->n_modules);
+    if (s->gems && places_of(s, s->n_splits) < 2LL * tiles)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d splits, %d tiles: the tiles of both replicas meet on %lld ranks, expected at least twice "
+                      "the tiles; nearest: --splits %d",
+                      c->proxy, s->n_splits, tiles, places_of(s, s->n_splits), fewest_splits(s));
+    return 0;
+}
+
+static int refuse_join(const struct bb_proxy_config *c, int before, int parts, int i)
+{
+    if (before % parts)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d tiles of spatial split %d do not join into %d of the next; nearest: --spatial-parts %d",
+                      c->proxy, before, i - 1, parts, before);
+    if (before != parts && is(c->tiles.slice, "square"))
+        return bb_err(BB_EUSAGE,
+                      "%s: %d square tiles do not join into %d; nearest: --slice vertical, or --spatial-parts %d",
+                      c->proxy, before, parts, before);
+    return 0;
+}
+
+/* Fewer tiles from split to split must divide, and strips alone can be put together in part. */
+static int settle_slices(struct bb_settled *s, const struct bb_proxy_config *c)
+{
+    bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
+    const char *slice = c->tiles.slice ? c->tiles.slice : even ? NULL : "vertical";
+    int rc = 0;
+
+    for (int i = 0; i < s->n_spatial; i++) {
+        if (s->parts[i] > MOST_WIDTH)
+            return bb_err(BB_EUSAGE, "%s: %d parts, expected at most %d; nearest: --spatial-parts %d", c->proxy,
+                          s->parts[i], MOST_WIDTH, MOST_WIDTH);
+        TRY(refuse_join(c, s->parts[i ? i - 1 : 0], s->parts[i], i));
+        TRY(bb_slices_make(&s->slices[i], c->proxy, slice, s->parts[i]));
+    }
+out:
+    return rc;
+}
+
+static int refuse_batch(const struct bb_settled *s, struct bb_proxy_config *c)
+{
+    char near[BB_MULTIPLES_TEXT];
+
+    c->micro_batch_size = c->micro_batch_size ? c->micro_batch_size : s->local_dp;
+    if (c->micro_batch_size % s->local_dp == 0)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: a micro-batch of %d does not divide by %d local replicas; nearest: --micro-batch-size %s",
+                  c->proxy, c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
+}
+
+/* Passes and their micro-batches: no more than micro-batches alone may be. */
+static int settle_replications(struct bb_proxy_config *c, bool gems)
+{
+    int m = c->micro_batches ? c->micro_batches : 1;
+    int *eta = &c->tiles.replications;
+
+    *eta = *eta ? *eta : gems ? 2 : 1;
+    if (gems && *eta % 2)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d replications, expected an even number, half of them in each direction; nearest: "
+                      "--replications %d",
+                      c->proxy, *eta, *eta + 1);
+    if (*eta > BB_MOST_LAYERS / m)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d replications of %d micro-batches, expected at most %d in all; nearest: "
+                      "--micro-batches %d",
+                      c->proxy, *eta, m, BB_MOST_LAYERS, BB_MOST_LAYERS / *eta);
+    return 0;
+}
+
+/* What nobody can get wrong. */
+static void settle_rest(struct bb_proxy_config *c)
+{
+    c->micro_batches = c->micro_batches ? c->micro_batches : 1;
+    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    c->tiles.halo_bwd = c->tiles.halo_bwd ? c->tiles.halo_bwd : "none";
+    c->tiles.fused_layers = c->tiles.fused_layers ? c->tiles.fused_layers : 1;
+}
+
+static int refuse_ranks(const struct bb_settled *s, const struct bb_proxy_config *c)
+{
+    long long mp = places_of(s, s->n_splits);
+    int whole = s->n_splits - s->n_spatial, n = 0;
+    char why[96];
+
+    if (mp > BB_MOST_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: a replica of %lld ranks, expected at most %d", c->proxy, mp, BB_MOST_LAYERS);
+    if (tiles_of(s))
+        n = snprintf(why, sizeof(why), "%d tiles + ", tiles_of(s));
+    snprintf(why + n, sizeof(why) - (size_t)n, "%d split%s%s", whole, whole == 1 ? "" : "s",
+             s->local_dp > 1 ? " x local replicas" : "");
+    return bb_refuse_ranks(c, (int)mp, why);
+}
+
+/* Modules of each split: as balanced by the user, or equal, the rest to the last. */
+static void share_modules(struct bb_settled *s, const struct bb_proxy_config *c, int n_modules)
+{
+    int share = n_modules / s->n_splits;
+
+    for (int i = 0; !c->tiles.balance && i < s->n_splits; i++)
+        s->modules[i] = i < s->n_splits - 1 ? share : n_modules - share * (s->n_splits - 1);
+}
+
+int bb_settle(struct bb_settled *s, struct bb_proxy_config *c, const struct bb_net *net, bool gems)
+{
+    int rc;
+
+    *s = (struct bb_settled){.gems = gems, .local_dp = c->tiles.local_dp ? c->tiles.local_dp : 1};
+    TRY(refuse_words(c, gems));
+    TRY(settle_replications(c, gems));
+    TRY(settle_parts(s, c));
+    TRY(settle_balance(s, c, net));
+    settle_open(s, c, net->n_modules);
+    TRY(settle_slices(s, c));
+    TRY(refuse_splits(s, c, net));
+    TRY(refuse_batch(s, c));
+    TRY(refuse_ranks(s, c));
+    settle_rest(c);
+    share_modules(s, c, net->n_modules);
+out:
+    return rc;
+}
+
+void bb_settled_release(struct bb_settled *s)
+{
+    free(s->modules);
+    *s = (struct bb_settled){0};
+}

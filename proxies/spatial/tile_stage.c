@@ -1,0 +1,446 @@
+/* tile_stage.c - a micro-batch at one place (see tile_stage.h). */
+#include "proxies/spatial/tile_stage.h"
+
+#include "cuda/work/kernel_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- hand-overs ---- */
+
+static int samples_of(const struct bb_tiling *t)
+{
+    return t->config.micro_batch_size;
+}
+
+/* Messages of one count for each tensor to or from one peer. */
+static void add_hands(struct bb_hands *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps, int n_maps,
+                      size_t samples, int parts)
+{
+    for (int m = 0; m < n_maps; m++)
+        h->hands[h->n++] = (struct bb_hand){
+            .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
+}
+
+/* Which of the link's turns its communicators take. */
+static int link_comm(const struct bb_tiling *t, int link, bool inverse)
+{
+    bool join = link < t->n_spatial;
+    int turn = join ? link % t->n_join : (link - t->n_spatial) % t->n_lp;
+
+    return join ? t->comm_join[inverse][turn] : t->comm_lp[inverse][turn];
+}
+
+/* Places of join, and steps in join and lp, count backwards in an inverse replica. */
+static int join_index(const struct bb_tiling *t, const struct bb_replica *side, int place)
+{
+    return side->inverse ? t->tiles + t->local_dp - 1 - place : place;
+}
+
+static int step_of(const struct bb_replica *side, int step)
+{
+    return side->inverse ? -step : step;
+}
+
+/* Between tiles of one split and of the next, `ratio` into one. */
+static void hands_of_tiles(const struct bb_tiling *t, const struct bb_replica *side, bool before, struct bb_hands *h)
+{
+    const struct bb_layer_split *own = side->split, *other = before ? own - 1 : own + 1;
+    const struct bb_layer_split *wide = before ? other : own;
+    int ratio = before ? other->width / own->width : own->width / other->width;
+    int first = before ? side->at.index * ratio : side->at.index / ratio;
+
+    for (int i = 0; i < (before ? ratio : 1); i++)
+        add_hands(h, step_of(side, other->base + first + i - own->base - side->at.index), BB_PEER_OFFSET, wide->cut.out,
+                  wide->cut.n_out, (size_t)samples_of(t), wide->width);
+}
+
+/* Between the tiles of the last spatial split and the places behind it. */
+static void hands_of_join(const struct bb_tiling *t, const struct bb_replica *side, bool before, struct bb_hands *h)
+{
+    const struct bb_layer_split *own = side->split, *other = before ? own - 1 : own + 1;
+    const struct bb_layer_split *wide = before ? other : own;
+
+    for (int i = 0; i < other->width; i++)
+        add_hands(h, join_index(t, side, other->base + i), BB_PEER_ABSOLUTE, wide->cut.out, wide->cut.n_out,
+                  (size_t)(samples_of(t) / t->local_dp), wide->width);
+}
+
+static int most_hands(const struct bb_replica *side, bool before)
+{
+    const struct bb_layer_split *other = before ? side->split - 1 : side->split + 1;
+
+    return 2 * (other->width > side->split->width ? other->width : side->split->width);
+}
+
+/* The messages of one link; nothing at the ends of the network. */
+static int find_hands(struct bb_tile_stage *w, struct bb_replica *side, bool before)
+{
+    const struct bb_tiling *t = w->tiling;
+    int split = side->at.split, link = before ? split - 1 : split;
+    struct bb_hands *h = before ? &side->before : &side->behind;
+
+    *h = (struct bb_hands){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
+    if (link < 0 || link >= t->n_splits - 1)
+        return 0;
+    h->hands = calloc((size_t)most_hands(side, before), sizeof(*h->hands));
+    if (!h->hands)
+        return bb_err(BB_EFAIL, "out of memory for a hand-over");
+    h->comm = link_comm(t, link, side->inverse);
+    (void)bb_tile_stage_lane(w, h->comm);
+    if (link < t->n_spatial - 1)
+        hands_of_tiles(t, side, before, h);
+    else if (link == t->n_spatial - 1)
+        hands_of_join(t, side, before, h);
+    else
+        add_hands(h, step_of(side, before ? -1 : 1), BB_PEER_OFFSET,
+                  before ? side->split->cut.in : side->split->cut.out,
+                  before ? side->split->cut.n_in : side->split->cut.n_out, (size_t)side->split->cut.samples, 1);
+    return 0;
+}
+
+static bool takes_turns(const struct bb_tiling *t)
+{
+    return t->config.micro_batches * t->config.tiles.replications > (t->gems ? 2 : 1);
+}
+
+static void make_hand_room(struct bb_tile_stage *w, struct bb_hands *h)
+{
+    for (int i = 0; i < h->n; i++) {
+        struct bb_hand *hand = &h->hands[i];
+
+        hand->recv = bb_script_buffer(&w->script, "receive", BB_USE_COMMUNICATION, hand->count);
+        hand->send[0] = bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, hand->count);
+        hand->send[1] = takes_turns(w->tiling) ? bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, hand->count)
+                                               : hand->send[0];
+    }
+}
+
+static const char *what_of(const struct bb_tile_stage *w)
+{
+    return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
+}
+
+/* All messages of a link in one direction, in one group call if there are several. Returns the last. */
+static int move(struct bb_tile_stage *w, struct bb_hands *h, bool send)
+{
+    struct bb_script *s = &w->script;
+    int last = BB_NONE;
+
+    if (h->n > 1)
+        bb_script_group_start(s);
+    for (int i = 0; i < h->n; i++) {
+        const struct bb_hand *hand = &h->hands[i];
+        struct bb_script_lane lane = bb_tile_stage_lane(w, h->comm);
+
+        s->peer_kind = hand->peer_kind;
+        last = send ? bb_script_send(s, lane, what_of(w), hand->peer, hand->count, hand->send[h->turn])
+                    : bb_script_recv(s, lane, what_of(w), hand->peer, hand->count, hand->recv);
+    }
+    s->peer_kind = BB_PEER_OFFSET;
+    if (h->n > 1)
+        bb_script_group_end(s);
+    return last;
+}
+
+/* Before its buffers are written again, the send of two turns ago has left. */
+static void free_room(struct bb_tile_stage *w, struct bb_hands *h)
+{
+    bb_script_wait(&w->script, h->sent[h->turn]);
+    h->sent[h->turn] = BB_NONE;
+}
+
+static void send_on(struct bb_tile_stage *w, struct bb_hands *h)
+{
+    h->sent[h->turn] = move(w, h, true);
+    h->turn = takes_turns(w->tiling) ? 1 - h->turn : 0;
+}
+
+/* ---- halos ---- */
+
+/* Rooms for the largest message that each direction ever has. */
+static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *side)
+{
+    const struct bb_split_layers *cut = &side->split->cut;
+    bool backward = strcmp(w->tiling->config.tiles.halo_bwd, "dy") == 0;
+
+    for (int h = 0; h < BB_SEGMENT_HALOS; h++)
+        for (int d = 0; d < BB_DIRECTIONS; d++) {
+            size_t most = 0, count;
+
+            for (int i = 0; i < cut->n_segments; i++) {
+                const struct bb_segment *s = &cut->segments[i];
+
+                count = h < s->n_halos ? bb_halo_count(&s->halos[h], &cut->slices, cut->samples, d) : 0;
+                most = count > most ? count : most;
+                count =
+                    h == 0 && backward && s->n_halos ? bb_halo_count(&s->outputs, &cut->slices, cut->samples, d) : 0;
+                most = count > most ? count : most;
+            }
+            side->halo_send[h][d] = side->halo_recv[h][d] = BB_NONE;
+            if (most == 0 || !(side->neighbours & 1u << d))
+                continue;
+            side->halo_send[h][d] = bb_script_buffer(&w->script, "halo send", BB_USE_COMMUNICATION, most);
+            side->halo_recv[h][d] = bb_script_buffer(&w->script, "halo receive", BB_USE_COMMUNICATION, most);
+        }
+}
+
+/* What an exchange is about. */
+struct swap {
+    const struct bb_halo *halos;
+    int n;
+    enum { HALOS, GRADIENTS, OUTPUTS } kind; /* gradients of received halos return and are added */
+    int segment;
+};
+
+/* The pass that packs or unpacks the rows of one direction; false: none that way. */
+static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *side, const struct bb_halo *halo, int d,
+                   bool received, struct bb_pass *pass)
+{
+    const struct bb_split_layers *cut = &side->split->cut;
+    const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / cut->slices.rows),
+                                  (uint32_t)(halo->map.side / cut->slices.cols)};
+    const uint32_t width[3] = {0, (uint32_t)halo->width[0], (uint32_t)halo->width[1]};
+    const int direction[3] = {0, bb_direction_row(d), bb_direction_col(d)};
+
+    pass->dtype = w->script.dtype;
+    pass->rows = (uint64_t)cut->samples * (uint64_t)halo->map.channels;
+    return (side->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &pass->box);
+}
+
+static const char *pack_name(const struct bb_pass *pass)
+{
+    return pass->kind == BB_PASS_PACK ? "halo pack" : pass->kind == BB_PASS_UNPACK ? "halo unpack" : "halo add";
+}
+
+/* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
+static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb_replica *side, const struct swap *x,
+                                        bool before)
+{
+    bool back = x->kind == GRADIENTS;
+    struct bb_pass pass = {.kind = before ? BB_PASS_PACK : back ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK};
+    struct bb_kernel_list *work = bb_step_work(w->tiling->step);
+
+    w->script.failed |= work == NULL;
+    for (int h = 0; work && h < x->n; h++)
+        for (int d = 0; d < BB_DIRECTIONS; d++)
+            if (box_of(w, side, &x->halos[h], d, before == back, &pass))
+                bb_kernel_list_add_pass(work, pack_name(&pass), &pass);
+    return work;
+}
+
+/* Made once for all micro-batches. */
+static void pack(struct bb_tile_stage *w, const struct bb_replica *side, const struct swap *x, bool before)
+{
+    struct bb_kernel_list **work = &side->packs[x->segment * BB_PACKS + 2 * (int)x->kind + before];
+
+    if (strcmp(w->tiling->config.compute, "gemm") != 0)
+        return;
+    *work = *work ? *work : make_pack(w, side, x, before);
+    if (*work && (*work)->n > 0)
+        bb_script_work(&w->script, (*work)->items[0].name, *work, 1, BB_NONE, BB_NONE);
+}
+
+/* All messages of an exchange in one group call: each direction's to its neighbour, and his from there. */
+static int swap(struct bb_tile_stage *w, struct bb_replica *side, const struct swap *x)
+{
+    const struct bb_split_layers *cut = &side->split->cut;
+    struct bb_script *s = &w->script;
+    int last = BB_NONE;
+
+    bb_script_group_start(s);
+    for (int send = 1; send >= 0; send--)
+        for (int h = 0; h < x->n; h++)
+            for (int d = 0; d < BB_DIRECTIONS; d++) {
+                size_t count = bb_halo_count(&x->halos[h], &cut->slices, cut->samples, d);
+                int to = step_of(side, bb_tile_step(&cut->slices, d));
+
+                if (count == 0 || !(side->neighbours & 1u << d))
+                    continue;
+                last = send ? bb_script_send(s, side->halo, x->halos[h].what, to, count, side->halo_send[h][d])
+                            : bb_script_recv(s, side->halo, x->halos[h].what, to, count, side->halo_recv[h][d]);
+            }
+    bb_script_group_end(s);
+    return last;
+}
+
+static void exchange(struct bb_tile_stage *w, struct bb_replica *side, const struct swap *x)
+{
+    pack(w, side, x, true);
+    bb_script_wait(&w->script, swap(w, side, x));
+    pack(w, side, x, false);
+}
+
+/* ---- compute ---- */
+
+static void compute(struct bb_tile_stage *w, const struct bb_replica *side, const struct bb_layer_piece *p,
+                    enum bb_pass_direction way)
+{
+    double us = p->flops[way] * side->split->cut.us_per_flop[way];
+    struct bb_program *program = w->script.program;
+
+    if (p->work[way]) {
+        bb_script_work(&w->script, p->what, p->work[way], 1, BB_NONE, BB_NONE);
+        if (!w->script.failed)
+            program->ops[program->n_ops - 1].flops = p->model_flops[way];
+    } else if (us > 0) {
+        bb_script_compute(&w->script, p->what, us, p->model_flops[way], BB_NONE, BB_NONE);
+    }
+}
+
+static int number_of(const struct bb_replica *side, const struct bb_segment *g)
+{
+    return (int)(g - side->split->cut.segments);
+}
+
+static void forward_segment(struct bb_tile_stage *w, struct bb_replica *side, const struct bb_segment *g)
+{
+    const struct swap x = {g->halos, g->n_halos, HALOS, number_of(side, g)};
+    int op;
+
+    w->script.layer = g->module;
+    if (g->n_halos && w->tiling->config.tiles.halo_overlap) {
+        pack(w, side, &x, true);
+        op = swap(w, side, &x);
+        compute(w, side, &g->inner, BB_FORWARD);
+        bb_script_wait(&w->script, op);
+        pack(w, side, &x, false);
+        compute(w, side, &g->border, BB_FORWARD);
+    } else {
+        if (g->n_halos)
+            exchange(w, side, &x);
+        compute(w, side, &g->head, BB_FORWARD);
+    }
+    compute(w, side, &g->tail, BB_FORWARD);
+}
+
+static void backward_segment(struct bb_tile_stage *w, struct bb_replica *side, const struct bb_segment *g)
+{
+    const char *how = w->tiling->config.tiles.halo_bwd;
+    bool image = g->module == 0 && side->at.split == 0; /* its gradient is nobody's */
+
+    w->script.layer = g->module;
+    compute(w, side, &g->tail, BB_BACKWARD);
+    if (g->n_halos && !image && strcmp(how, "dy") == 0)
+        exchange(w, side, &(struct swap){&g->outputs, 1, OUTPUTS, number_of(side, g)});
+    compute(w, side, &g->head, BB_BACKWARD);
+    if (g->n_halos && strcmp(how, "dx") == 0)
+        exchange(w, side, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(side, g)});
+}
+
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way)
+{
+    w->script.phase = way == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    bb_script_wait(&w->script, move(w, way == BB_FORWARD ? &side->before : &side->behind, false));
+}
+
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way)
+{
+    struct bb_hands *to = way == BB_FORWARD ? &side->behind : &side->before;
+    const struct bb_split_layers *cut = &side->split->cut;
+
+    for (int i = 0; i < cut->n_segments; i++) {
+        if (i == cut->n_segments - 1)
+            free_room(w, to);
+        if (way == BB_FORWARD)
+            forward_segment(w, side, &cut->segments[i]);
+        else
+            backward_segment(w, side, &cut->segments[cut->n_segments - 1 - i]);
+    }
+    w->script.layer = BB_NONE;
+    send_on(w, to);
+}
+
+/* ---- gradients ---- */
+
+struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
+{
+    if (!w->has_lane[comm])
+        w->lanes[comm] = bb_script_lane(&w->script, &w->tiling->step->layout, comm);
+    w->has_lane[comm] = true;
+    return w->lanes[comm];
+}
+
+int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, size_t count, int buffer)
+{
+    return bb_script_collective(&w->script, bb_tile_stage_lane(w, comm), what, BB_ALL_REDUCE, count, buffer, buffer);
+}
+
+void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)
+{
+    struct bb_kernel_list *work;
+
+    w->script.phase = BB_PHASE_OPTIMIZER;
+    if (strcmp(w->tiling->config.compute, "gemm") != 0 || parameters == 0)
+        return;
+    work = bb_step_work(w->tiling->step);
+    w->script.failed |= work == NULL;
+    if (!work)
+        return;
+    bb_kernel_list_optimizer(work, BB_PASS_SGD, parameters, w->script.dtype);
+    bb_script_work(&w->script, "optimizer", work, 1, BB_NONE, BB_NONE);
+}
+
+void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
+{
+    size_t e = bb_dtypes[w->script.dtype].bytes;
+    double parameters = 0, activations = 0;
+
+    for (int i = 0; i < (w->tiling->gems ? BB_REPLICAS : 1); i++) {
+        const struct bb_split_layers *cut = &w->sides[i].split->cut;
+
+        parameters += (double)cut->parameters;
+        activations = cut->activations > activations ? cut->activations : activations;
+    }
+    bytes[BB_USE_PARAMETERS] = bytes[BB_USE_GRADIENTS] = parameters * (double)e;
+    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* momentum; 16-bit ones have a float copy as well */
+    bytes[BB_USE_ACTIVATIONS] = activations * w->tiling->config.micro_batches * (double)e;
+    bytes[BB_USE_COMMUNICATION] = (double)bb_program_bytes(w->script.program, BB_USE_COMMUNICATION);
+}
+
+/* ---- life ---- */
+
+static int init_side(struct bb_tile_stage *w, struct bb_replica *side, int place, bool inverse)
+{
+    struct bb_tiling *t = w->tiling;
+    int rc;
+
+    side->at = bb_tiling_place(t, place);
+    side->inverse = inverse;
+    side->split = &t->splits[side->at.split];
+    if (side->split->cut.tiled) {
+        side->neighbours = bb_tile_neighbours(&side->split->cut.slices, side->at.index);
+        side->halo = bb_tile_stage_lane(w, side->split->comm_halo);
+    }
+    side->packs = calloc((size_t)(side->split->cut.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
+    TRY(side->packs ? 0 : bb_err(BB_EFAIL, "out of memory for the kernels of halos"));
+    TRY(find_hands(w, side, true));
+    TRY(find_hands(w, side, false));
+    make_hand_room(w, &side->before);
+    make_hand_room(w, &side->behind);
+    make_halo_room(w, side);
+out:
+    return rc;
+}
+
+int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int place)
+{
+    int rc;
+
+    *w = (struct bb_tile_stage){.tiling = t};
+    bb_script_init(&w->script, program, &t->config);
+    TRY(init_side(w, &w->sides[BB_USUAL], place, false));
+    if (t->gems)
+        TRY(init_side(w, &w->sides[BB_INVERSE], t->mp - 1 - place, true));
+out:
+    return rc;
+}
+
+void bb_tile_stage_release(struct bb_tile_stage *w)
+{
+    for (int i = 0; i < BB_REPLICAS; i++) {
+        free(w->sides[i].packs);
+        free(w->sides[i].before.hands);
+        free(w->sides[i].behind.hands);
+    }
+}

@@ -1,0 +1,69 @@
+/*
+ * tile_stage.h - what a place of a tiling does with a micro-batch, written into the program of its role: receive and
+ * join, compute with halos, send on; and backward the other way. With GEMS a rank walks two places, one of each
+ * replica.
+ */
+#ifndef BB_PROXIES_SPATIAL_TILE_STAGE_H
+#define BB_PROXIES_SPATIAL_TILE_STAGE_H
+
+#include "proxies/author/script.h"
+#include "proxies/spatial/tiling.h"
+
+/* One message of a hand-over, and its buffers; sends take turns with two, so that one can be on its way. */
+struct bb_hand {
+    int peer;
+    enum bb_peer_kind peer_kind;
+    size_t count;
+    int send[2], recv;
+};
+
+/* All messages between a place and the split before or behind it. */
+struct bb_hands {
+    struct bb_hand *hands;
+    int n, comm, turn;
+    int sent[2]; /* the sends of either turn, BB_NONE */
+};
+
+#define BB_PACKS 6 /* kernels around exchanges: of halos, of their gradients, of outputs; before and behind each */
+
+/* A place while its program is written. */
+struct bb_replica {
+    struct bb_tile_position at;
+    bool inverse;
+    struct bb_layer_split *split;
+    unsigned neighbours; /* bits, as bb_tile_neighbours */
+    struct bb_hands before, behind;
+    int halo_send[BB_SEGMENT_HALOS][BB_DIRECTIONS], halo_recv[BB_SEGMENT_HALOS][BB_DIRECTIONS];
+    struct bb_script_lane halo;
+    struct bb_kernel_list **packs; /* [segments * BB_PACKS], as they are needed */
+};
+
+struct bb_tile_stage {
+    struct bb_tiling *tiling;
+    struct bb_script script;
+    struct bb_script_lane lanes[BB_MAX_COMMS]; /* as they are needed */
+    bool has_lane[BB_MAX_COMMS];
+    struct bb_replica sides[BB_REPLICAS]; /* the second with GEMS only */
+};
+
+/* bb_tile_stage_init - for the rank of that place. release is fine on a half-made one. */
+int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program,
+                       int place) BB_MUST_CHECK;
+void bb_tile_stage_release(struct bb_tile_stage *w);
+
+/* One micro-batch one way: receive it, then compute it and send it on. Labels of micro-batches are the caller's. */
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way);
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way);
+
+/* bb_tile_stage_reduce - the thread waits for the all-reduce of that buffer, in place. */
+struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
+int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, size_t count, int buffer);
+
+/* bb_tile_stage_optimizer - the update of so many parameters (--compute gemm; elsewhere it takes no time). */
+void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters);
+
+/* bb_tile_stage_memory - what training holds on a rank with these sides, by formula: parameters and gradients of all of them,
+ * SGD with momentum, the activations of the larger side (one pass is over before the other begins). */
+void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES]);
+
+#endif

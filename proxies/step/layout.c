@@ -1,0 +1,163 @@
+/* layout.c - grids, groups and their members (see layout.h). Grid groups are computed, irregular ones are tables. */
+#include "proxies/step/layout.h"
+
+#include "proxies/step/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, int n_axes)
+{
+    long long product = 1;
+
+    *l = (struct bb_layout){.ranks = ranks, .n_axes = n_axes};
+    if (ranks < 1 || n_axes < 0 || n_axes > BB_MAX_AXES)
+        return bb_err(BB_EUSAGE, "a layout needs 1 rank or more and at most %d axes, not %d ranks and %d axes",
+                      BB_MAX_AXES, ranks, n_axes);
+    for (int a = 0; a < n_axes; a++) {
+        if (axes[a].size < 1)
+            return bb_err(BB_EUSAGE, "the axis '%s' has %d ranks, expected 1 or more", axes[a].name, axes[a].size);
+        l->axes[a] = axes[a];
+        product *= axes[a].size;
+        if (product > ranks)
+            break;
+    }
+    if (product != ranks)
+        return bb_err(BB_EUSAGE, "the axes of the layout make %lld ranks, not %d", product, ranks);
+    return 0;
+}
+
+void bb_layout_release(struct bb_layout *l)
+{
+    for (int g = 0; g < l->n_groups; g++) {
+        free(l->groups[g].instance_of);
+        free(l->groups[g].index_of);
+        free(l->groups[g].members);
+    }
+    *l = (struct bb_layout){0};
+}
+
+static int full(const char *what, int most)
+{
+    return bb_err(BB_EFAIL, "a layout holds at most %d %s", most, what);
+}
+
+int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
+{
+    struct bb_group group = {.name = name, .axes = axes, .size = 1};
+
+    if (l->n_groups == BB_MAX_GROUPS)
+        return full("groups", BB_MAX_GROUPS);
+    for (int a = 0; a < l->n_axes; a++)
+        if (axes & 1u << a)
+            group.size *= l->axes[a].size;
+    group.instances = l->ranks / group.size;
+    l->groups[l->n_groups] = group;
+    return l->n_groups++;
+}
+
+/* Fills the tables of g from its members; a rank that is out of range or in two places is refused. */
+static int index_members(struct bb_group *g, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        g->instance_of[r] = g->index_of[r] = BB_NONE;
+    for (int m = 0; m < g->instances * g->size; m++) {
+        int rank = g->members[m];
+
+        if (rank < 0 || rank >= ranks)
+            return bb_err(BB_EUSAGE, "group '%s' names rank %d, but ranks are 0 to %d", g->name, rank, ranks - 1);
+        if (g->instance_of[rank] != BB_NONE)
+            return bb_err(BB_EUSAGE, "group '%s' names rank %d twice", g->name, rank);
+        g->instance_of[rank] = m / g->size;
+        g->index_of[rank] = m % g->size;
+    }
+    return 0;
+}
+
+int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size)
+{
+    size_t cells = (size_t)instances * (size_t)size;
+    struct bb_group *g = &l->groups[l->n_groups];
+    int rc;
+
+    if (l->n_groups == BB_MAX_GROUPS)
+        return full("groups", BB_MAX_GROUPS);
+    *g = (struct bb_group){.name = name, .size = size, .instances = instances};
+    l->n_groups++; /* released with the layout from here on */
+    g->instance_of = malloc(sizeof(int) * (size_t)l->ranks);
+    g->index_of = malloc(sizeof(int) * (size_t)l->ranks);
+    g->members = malloc(sizeof(int) * (cells ? cells : 1));
+    if (!g->instance_of || !g->index_of || !g->members)
+        return bb_err(BB_EFAIL, "out of memory for group '%s' of %d ranks", name, l->ranks);
+    memcpy(g->members, members, sizeof(int) * cells);
+    rc = index_members(g, l->ranks);
+    return rc ? rc : l->n_groups - 1;
+}
+
+int bb_layout_add_comm(struct bb_layout *l, const char *name, int group)
+{
+    if (l->n_comms == BB_MAX_COMMS)
+        return full("communicators", BB_MAX_COMMS);
+    l->comms[l->n_comms] = (struct bb_comm_spec){.name = name, .group = group};
+    return l->n_comms++;
+}
+
+int bb_layout_coord(const struct bb_layout *l, int rank, int axis)
+{
+    for (int a = 0; a < axis; a++)
+        rank /= l->axes[a].size;
+    return rank % l->axes[axis].size;
+}
+
+int bb_group_instances(const struct bb_layout *l, int group)
+{
+    return l->groups[group].instances;
+}
+
+/* The number that the coordinates of `rank` along the axes of the mask make, the first axis fastest. */
+static int number_along(const struct bb_layout *l, unsigned axes, int rank)
+{
+    int number = 0, stride = 1;
+
+    for (int a = 0; a < l->n_axes; a++) {
+        int size = l->axes[a].size;
+
+        if (axes & 1u << a) {
+            number += stride * (rank % size);
+            stride *= size;
+        }
+        rank /= size;
+    }
+    return number;
+}
+
+int bb_group_instance(const struct bb_layout *l, int group, int rank)
+{
+    const struct bb_group *g = &l->groups[group];
+
+    return g->instance_of ? g->instance_of[rank] : number_along(l, ~g->axes, rank);
+}
+
+int bb_group_index(const struct bb_layout *l, int group, int rank)
+{
+    const struct bb_group *g = &l->groups[group];
+
+    return g->index_of ? g->index_of[rank] : number_along(l, g->axes, rank);
+}
+
+int bb_group_member(const struct bb_layout *l, int group, int instance, int index)
+{
+    const struct bb_group *g = &l->groups[group];
+    int rank = 0, stride = 1;
+
+    if (g->members)
+        return g->members[instance * g->size + index];
+    for (int a = 0; a < l->n_axes; a++) {
+        int size = l->axes[a].size, *from = g->axes & 1u << a ? &index : &instance;
+
+        rank += stride * (*from % size);
+        *from /= size;
+        stride *= size;
+    }
+    return rank;
+}

@@ -1,0 +1,349 @@
+/* program.c - step programs are lists that only grow; what waits for what is settled when an operation is added. */
+#include "proxies/step/program.h"
+
+#include "cuda/work/kernel_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_OPS  (1 << 24) /* of one rank: some 2 GiB */
+#define LOOK_BACK 64        /* operations looked at to find that a wait follows from others */
+
+const char *const bb_phase_names[BB_PHASES] = {
+    [BB_PHASE_FORWARD] = "forward",
+    [BB_PHASE_BACKWARD] = "backward",
+    [BB_PHASE_GRADIENTS] = "gradients",
+    [BB_PHASE_OPTIMIZER] = "optimizer",
+};
+
+const char *const bb_use_names[BB_USES] = {
+    [BB_USE_PARAMETERS] = "parameters",   [BB_USE_GRADIENTS] = "gradients",         [BB_USE_OPTIMIZER] = "optimizer",
+    [BB_USE_ACTIVATIONS] = "activations", [BB_USE_COMMUNICATION] = "communication",
+};
+
+/* Room for one more element in an array that grows by doubling. */
+static int grow(void *array_at, size_t n, size_t *room, size_t element)
+{
+    void **array = array_at, *bigger;
+    size_t wanted = *room ? 2 * *room : 64;
+
+    if (n < *room)
+        return 0;
+    bigger = realloc(*array, wanted * element);
+    if (!bigger)
+        return bb_err(BB_EFAIL, "out of memory for a step program of %zu entries", wanted);
+    *array = bigger;
+    *room = wanted;
+    return 0;
+}
+
+int bb_program_init(struct bb_program *p)
+{
+    int index;
+
+    *p = (struct bb_program){0};
+    index = bb_program_add_stream(p, "compute", BB_NONE);
+    return index < 0 ? index : 0;
+}
+
+void bb_program_release(struct bb_program *p)
+{
+    free(p->ops);
+    free(p->wait_list);
+    free(p->streams);
+    free(p->buffers);
+    free(p->touched);
+    *p = (struct bb_program){0};
+}
+
+int bb_program_add_stream(struct bb_program *p, const char *name, int comm)
+{
+    struct bb_stream_spec *bigger;
+
+    if (p->n_streams == BB_MAX_STREAMS)
+        return bb_err(BB_EFAIL, "a step program has at most %d streams", BB_MAX_STREAMS);
+    bigger = realloc(p->streams, sizeof(*bigger) * (size_t)(p->n_streams + 1));
+    if (!bigger)
+        return bb_err(BB_EFAIL, "out of memory for a stream");
+    p->streams = bigger;
+    p->streams[p->n_streams] = (struct bb_stream_spec){.name = name, .comm = comm};
+    return p->n_streams++;
+}
+
+int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
+                          enum bb_dtype_id dtype)
+{
+    struct bb_buffer *bigger = realloc(p->buffers, sizeof(*bigger) * (size_t)(p->n_buffers + 1));
+    struct bb_touch *touched;
+
+    if (!bigger)
+        return bb_err(BB_EFAIL, "out of memory for a buffer");
+    p->buffers = bigger;
+    touched = realloc(p->touched, sizeof(*touched) * (size_t)(p->n_buffers + 1));
+    if (!touched)
+        return bb_err(BB_EFAIL, "out of memory for a buffer");
+    p->touched = touched;
+    p->buffers[p->n_buffers] = (struct bb_buffer){.name = name, .use = use, .count = count, .dtype = dtype};
+    touched[p->n_buffers].write = BB_NONE;
+    for (int s = 0; s < BB_MAX_STREAMS; s++)
+        touched[p->n_buffers].last[s] = BB_NONE;
+    return p->n_buffers++;
+}
+
+static bool already_waits(const struct bb_program *p, const struct bb_op *op, int wait)
+{
+    for (int w = 0; w < op->waits; w++)
+        if (p->wait_list[op->first_wait + w] == wait)
+            return true;
+    return false;
+}
+
+/* An entry for the newest operation, whose waits are the end of the list. */
+static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
+{
+    if (wait == BB_NONE || p->ops[wait].stream == op->stream || already_waits(p, op, wait))
+        return 0;
+    if (op->call != BB_NONE && p->ops[wait].call == op->call)
+        return 0; /* they progress together */
+    if (grow(&p->wait_list, p->n_waits, &p->room_waits, sizeof(*p->wait_list)))
+        return -BB_EFAIL;
+    p->wait_list[p->n_waits++] = wait;
+    op->waits++;
+    return 0;
+}
+
+bool bb_program_is_full(const struct bb_program *p)
+{
+    return p->n_ops >= MOST_OPS;
+}
+
+/* The operation that is being added: a copy whose waits are the end of the list. */
+static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
+{
+    *copy = *op;
+    copy->first_wait = (int)p->n_waits;
+    copy->waits = 0;
+    if (bb_program_is_full(p))
+        return bb_err(BB_EUSAGE, "a step of more than %d operations on one rank; nearest: fewer --micro-batches",
+                      MOST_OPS);
+    if (grow(&p->ops, p->n_ops, &p->room_ops, sizeof(*p->ops)))
+        return -BB_EFAIL;
+    for (int w = 0; w < n; w++)
+        if (add_wait(p, copy, waits[w]))
+            return -BB_EFAIL;
+    return 0;
+}
+
+/* The operation before `op` on its stream, if it is not before `oldest`. */
+static int before(const struct bb_program *p, int stream, int op, int oldest)
+{
+    while (--op >= oldest)
+        if (p->ops[op].stream == stream)
+            return op;
+    return BB_NONE;
+}
+
+/* Whether `op` has certainly not begun before `wait` has ended. Gives up, with false, after *steps of looking. */
+static bool comes_after(const struct bb_program *p, int op, int wait, int *steps)
+{
+    const struct bb_op *o;
+
+    if (op <= wait)
+        return op == wait;
+    if (--*steps < 0)
+        return false;
+    o = &p->ops[op];
+    for (int w = 0; w < o->waits; w++)
+        if (comes_after(p, p->wait_list[o->first_wait + w], wait, steps))
+            return true;
+    return comes_after(p, before(p, o->stream, op, wait), wait, steps);
+}
+
+/* Waits of the newest operation that follow from the others, or from what is before it on its stream, are left out:
+ * each costs the host a call. */
+static void drop_implied(struct bb_program *p, struct bb_op *op)
+{
+    int *list = p->wait_list + op->first_wait;
+
+    for (int w = op->waits - 1; w >= 0; w--) {
+        int steps = LOOK_BACK;
+        bool implied = comes_after(p, before(p, op->stream, (int)p->n_ops, list[w]), list[w], &steps);
+
+        for (int v = 0; v < op->waits && !implied; v++)
+            implied = v != w && comes_after(p, list[v], list[w], &steps);
+        if (implied) {
+            list[w] = list[--op->waits];
+            p->n_waits--;
+        }
+    }
+}
+
+static void touch(struct bb_program *p, int buffer, int stream, bool write)
+{
+    if (buffer == BB_NONE)
+        return;
+    p->touched[buffer].last[stream] = (int)p->n_ops;
+    if (write)
+        p->touched[buffer].write = (int)p->n_ops;
+}
+
+static int close_op(struct bb_program *p, struct bb_op *op)
+{
+    drop_implied(p, op);
+    p->ops[p->n_ops] = *op;
+    touch(p, op->src, op->stream, false);
+    touch(p, op->dst, op->stream, true);
+    return (int)p->n_ops++;
+}
+
+int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
+{
+    struct bb_op copy;
+    int rc = open_op(p, op, &copy, waits, n);
+
+    return rc ? rc : close_op(p, &copy);
+}
+
+int bb_program_flow(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
+{
+    struct bb_op copy;
+    int rc = open_op(p, op, &copy, waits, n);
+
+    if (rc)
+        return rc;
+    if (op->src != BB_NONE && add_wait(p, &copy, p->touched[op->src].write))
+        return -BB_EFAIL;
+    for (int s = 0; op->dst != BB_NONE && s < p->n_streams; s++)
+        if (add_wait(p, &copy, p->touched[op->dst].last[s]))
+            return -BB_EFAIL;
+    return close_op(p, &copy);
+}
+
+int bb_program_last(const struct bb_program *p, int stream)
+{
+    for (int i = (int)p->n_ops - 1; i >= 0; i--)
+        if (p->ops[i].stream == stream)
+            return i;
+    return BB_NONE;
+}
+
+int bb_op_peer(const struct bb_op *op, int index, int n)
+{
+    int peer = op->peer_kind == BB_PEER_OFFSET ? (index + op->peer) % n : op->peer;
+
+    return op->peer_kind == BB_PEER_OFFSET && peer < 0 ? peer + n : peer;
+}
+
+size_t bb_op_payload_bytes(const struct bb_op *op, int n)
+{
+    size_t count = op->count;
+
+    if (op->kind == BB_OP_COMPUTE)
+        return 0;
+    if (op->kind == BB_OP_COLLECTIVE)
+        count = bb_coll_payload_count(op->coll, op->count, n);
+    return count * bb_dtypes[op->dtype].bytes;
+}
+
+size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
+{
+    size_t bytes = 0;
+
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].use == use)
+            bytes += p->buffers[b].count * bb_dtypes[p->buffers[b].dtype].bytes;
+    return bytes;
+}
+
+/*
+ * Half a program. Per operation of the whole one, front[s] is the last operation of the half on stream s that has ended
+ * when this one has: itself if it stays, else the latest of what stood before it on its stream and what it waited for.
+ */
+struct halving {
+    const struct bb_program *whole;
+    bool comm;
+    int *front;                   /* [n_ops][n_streams], indices in the half */
+    int previous[BB_MAX_STREAMS]; /* the last operation of each stream so far, index in the whole */
+};
+
+static void join_front(const struct halving *h, int *front, int op)
+{
+    const int *other;
+
+    if (op == BB_NONE)
+        return;
+    other = h->front + (size_t)op * (size_t)h->whole->n_streams;
+    for (int s = 0; s < h->whole->n_streams; s++)
+        if (other[s] > front[s])
+            front[s] = other[s];
+}
+
+static int halve_op(struct halving *h, int i, struct bb_program *out)
+{
+    const struct bb_op *op = &h->whole->ops[i];
+    int streams = h->whole->n_streams, *front = h->front + (size_t)i * (size_t)streams, index;
+
+    for (int s = 0; s < streams; s++)
+        front[s] = BB_NONE;
+    join_front(h, front, h->previous[op->stream]);
+    for (int w = 0; w < op->waits; w++)
+        join_front(h, front, h->whole->wait_list[op->first_wait + w]);
+    h->previous[op->stream] = i;
+    if (bb_op_is_comm(op) != h->comm)
+        return 0;
+    index = bb_program_add(out, op, front, streams);
+    for (int s = 0; s < streams; s++)
+        front[s] = s == op->stream ? index : BB_NONE;
+    return index < 0 ? index : 0;
+}
+
+int bb_program_only(const struct bb_program *p, bool comm, struct bb_program *out)
+{
+    struct halving h = {.whole = p, .comm = comm};
+    int rc = 0;
+
+    TRY(bb_program_init(out));
+    for (int s = 1; s < p->n_streams; s++)
+        TRY(bb_program_add_stream(out, p->streams[s].name, p->streams[s].comm) < 0 ? -BB_EFAIL : 0);
+    for (int b = 0; b < p->n_buffers; b++)
+        TRY(bb_program_add_buffer(out, p->buffers[b].name, p->buffers[b].use, p->buffers[b].count,
+                                  p->buffers[b].dtype) < 0
+                ? -BB_EFAIL
+                : 0);
+    for (int s = 0; s < p->n_streams; s++)
+        h.previous[s] = BB_NONE;
+    h.front = malloc(sizeof(int) * (p->n_ops + 1) * (size_t)p->n_streams);
+    if (!h.front) {
+        rc = bb_err(BB_EFAIL, "out of memory for half a step program");
+        goto out;
+    }
+    for (size_t i = 0; i < p->n_ops; i++)
+        TRY(halve_op(&h, (int)i, out));
+out:
+    free(h.front);
+    if (rc)
+        bb_program_release(out);
+    return rc;
+}
+
+/* Steps repeat a few lists again and again: those seen lately need no second look. */
+size_t bb_program_work_bytes(const struct bb_program *p)
+{
+    enum { LATELY = 8 };
+    const struct bb_kernel_list *seen[LATELY] = {0};
+    struct bb_kernel_list_memory memory = {0};
+    int n = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_kernel_list *work = p->ops[i].work;
+        bool known = !work;
+
+        for (int s = 0; s < LATELY; s++)
+            known |= seen[s] == work;
+        if (known)
+            continue;
+        bb_kernel_list_memory(work, &memory);
+        seen[n++ % LATELY] = work;
+    }
+    return n ? bb_kernel_list_memory_bytes(&memory) : 0;
+}

@@ -1,0 +1,94 @@
+/* scale_counts.c - smaller counts after the fact, so that no builder needs to know (see scale_counts.h). */
+#include "proxies/step/scale_counts.h"
+
+#include <stdlib.h>
+
+static size_t shrunk(size_t count, double factor)
+{
+    size_t smaller = (size_t)((double)count * factor);
+
+    return smaller ? smaller : 1;
+}
+
+static void hold(struct bb_program *p, int buffer, size_t count)
+{
+    if (buffer != BB_NONE && p->buffers[buffer].count < count)
+        p->buffers[buffer].count = count;
+}
+
+/* Room for what one operation reads and writes. */
+static void make_room(struct bb_program *p, const struct bb_op *op, int ranks)
+{
+    const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
+
+    hold(p, op->src, op->src_offset + (coll ? coll->send_count(op->count, ranks) : op->count));
+    hold(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
+}
+
+/* Pieces of one buffer, side by side in a group call, stay side by side: each is at least one element, so a piece moves
+ * up by the pieces before it. */
+static size_t pieces_before(const struct bb_program *p, size_t i, bool source)
+{
+    const struct bb_op *op = &p->ops[i], *first = op, *end = p->ops + p->n_ops;
+    size_t n = 0;
+
+    if (op->call == BB_NONE)
+        return 0;
+    while (first > p->ops && first[-1].call == op->call)
+        first--;
+    for (const struct bb_op *o = first; o < end && o->call == op->call; o++)
+        n += source ? o->src == op->src && o->src_offset < op->src_offset
+                    : o->dst == op->dst && o->dst_offset < op->dst_offset;
+    return n;
+}
+
+/* New offsets of all operations, source and destination of each. NULL: no memory. */
+static size_t *shrunk_offsets(const struct bb_program *p, double factor)
+{
+    size_t *offsets = calloc(2 * p->n_ops + 1, sizeof(*offsets));
+
+    for (size_t i = 0; offsets && i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+
+        if (op->src_offset)
+            offsets[2 * i] = (size_t)((double)op->src_offset * factor) + pieces_before(p, i, true);
+        if (op->dst_offset)
+            offsets[2 * i + 1] = (size_t)((double)op->dst_offset * factor) + pieces_before(p, i, false);
+    }
+    return offsets;
+}
+
+static int shrink_program(struct bb_program *p, const struct bb_layout *l, double factor)
+{
+    size_t *offsets = shrunk_offsets(p, factor);
+
+    if (!offsets)
+        return bb_err(BB_EFAIL, "out of memory for a smaller step");
+    for (int b = 0; b < p->n_buffers; b++)
+        p->buffers[b].count = shrunk(p->buffers[b].count, factor);
+    for (size_t i = 0; i < p->n_ops; i++) {
+        struct bb_op *op = &p->ops[i];
+
+        if (op->work)
+            op->flops = op->work_times * bb_kernel_list_flops(op->work);
+        if (!bb_op_is_comm(op))
+            continue;
+        op->count = shrunk(op->count, factor);
+        op->src_offset = offsets[2 * i];
+        op->dst_offset = offsets[2 * i + 1];
+        make_room(p, op, l->groups[l->comms[op->comm].group].size);
+    }
+    free(offsets);
+    return 0;
+}
+
+int bb_step_scale_counts(struct bb_step *step, double factor)
+{
+    for (int w = 0; w < step->n_works; w++)
+        bb_kernel_list_scale(step->works[w], factor);
+    for (int r = 0; r < step->n_roles; r++)
+        if (shrink_program(&step->roles[r].program, &step->layout, factor))
+            return -BB_EFAIL;
+    step->summary = bb_step_text(step, "%s; counts times %g", step->summary, factor);
+    return step->summary ? 0 : -BB_EFAIL;
+}

@@ -1,0 +1,52 @@
+/*
+ * step.h - a step of training on all ranks: the layout, one program per role, and which role each rank has. It knows
+ * neither its builder nor what becomes of it.
+ */
+#ifndef BB_PROXIES_STEP_STEP_H
+#define BB_PROXIES_STEP_STEP_H
+
+#include "cuda/work/kernel_list.h"
+#include "proxies/step/layout.h"
+#include "proxies/step/program.h"
+
+/* What a builder makes: the layout, one program per role, and which role each rank has. */
+struct bb_role {
+    const char *name; /* "first stage", "middle stage", ...; owned by the step                     */
+    struct bb_program program;
+    double training_bytes[BB_USES]; /* what real training holds on such a rank, by formula; all 0: no formula */
+};
+
+struct bb_step {
+    const char *proxy;
+    const char *summary; /* one line: "48 layers in 4 stages of 12, 8 micro-batches, ..."; owned by the step */
+    struct bb_layout layout;
+    struct bb_role *roles;
+    int n_roles;
+    int *role_of;      /* [layout.ranks]                                                            */
+    double parameters; /* of the whole model, for the report                                        */
+    double samples;    /* per step, over all ranks; 0 when unknown                                  */
+    double tokens;     /* in them; 0: they have none                                                */
+    struct bb_strings {
+        char **text;
+        int n;
+    } strings;                     /* texts that programs point to                                              */
+    struct bb_kernel_list **works; /* what compute operations point to */
+    int n_works;
+};
+
+/* bb_step_release - fine on a zeroed or half-built one. */
+void bb_step_release(struct bb_step *step);
+
+/* For builders: room for n roles with empty programs; a text that lives as long as the step, NULL without memory. */
+int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
+const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+struct bb_kernel_list *
+bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
+
+static inline const struct bb_program *bb_step_program(const struct bb_step *step, int rank)
+{
+    return &step->roles[step->role_of[rank]].program;
+}
+
+#endif

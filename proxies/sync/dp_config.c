@@ -1,0 +1,176 @@
+/* dp_config.c - what the options mean, and the memory that follows from them (see sync.h). */
+#include "proxies/sync/sync.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const bb_sync_words[BB_SYNC_KINDS + 1] = {
+    "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed", "ps", "ps_p2p", "ps_sharded", NULL,
+};
+const char *const bb_dp_sync_words[BB_SYNC_PS + 1] = {
+    "all_reduce", "horovod", "zero1", "zero2", "zero3", "hsdp", "distributed", NULL,
+};
+
+#define MIB (1024.0 * 1024.0)
+
+/* DDP's usual limits, DeepSpeed's reduce_bucket_size, Horovod's HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME. */
+static const double usual_cap_mib = 25, usual_first_mib = 1, deepspeed_elements = 5e8;
+static const double usual_threshold_bytes = 128 * MIB, usual_cycle_ms = 1;
+static const size_t pad_elements = 65536;
+
+enum bb_sync_kind bb_sync_find(const char *word)
+{
+    int kind = BB_SYNC_ALL_REDUCE;
+
+    while (word && strcmp(bb_sync_words[kind], word) != 0)
+        kind++;
+    return (enum bb_sync_kind)kind;
+}
+
+/* ---- what fits ---- */
+
+#define KIND(name) (1u << BB_SYNC_##name)
+#define SERVERS    (KIND(PS) | KIND(PS_P2P) | KIND(PS_SHARDED))
+#define BUCKETED   (KIND(ALL_REDUCE) | KIND(ZERO1) | KIND(ZERO2) | KIND(DISTRIBUTED) | SERVERS)
+
+/* "zero2, zero3 or hsdp" */
+static const char *kinds_text(unsigned kinds, char text[160])
+{
+    size_t n = 0;
+
+    for (int k = 0, left = __builtin_popcount(kinds); k < BB_SYNC_KINDS; k++)
+        if (kinds & 1u << k)
+            n += (size_t)snprintf(text + n, 160 - n, "%s%s", bb_sync_words[k],
+                                  --left > 1  ? ", "
+                                  : left == 1 ? " or "
+                                              : "");
+    return text;
+}
+
+static int refuse_unfit(const struct bb_proxy_config *c, enum bb_sync_kind kind)
+{
+    const struct bb_sync_options *o = &c->sync;
+    const struct {
+        bool given;
+        const char *option;
+        unsigned kinds;
+    } asked[] = {
+        {o->bucket_rule, "bucket-rule", BUCKETED},
+        {o->bucket_mb > 0, "bucket-mb", BUCKETED},
+        {o->first_bucket_mb > 0, "first-bucket-mb", BUCKETED},
+        {o->pad_buckets, "pad-buckets", BUCKETED},
+        {o->fusion_threshold, "fusion-threshold", KIND(HOROVOD)},
+        {o->cycle_ms > 0, "cycle-ms", KIND(HOROVOD)},
+        {o->zero_reduce, "zero-reduce", KIND(ZERO1) | KIND(ZERO2)},
+        {o->hierarchical, "hierarchical", KIND(ALL_REDUCE) | KIND(HOROVOD)},
+        {o->shard_size, "shard-size", KIND(HSDP) | KIND(DISTRIBUTED)},
+        {o->servers, "servers", KIND(PS_SHARDED)},
+        {o->overlap_param_gather, "overlap-param-gather", KIND(DISTRIBUTED)},
+        {o->own_gather_comm, "own-gather-comm", KIND(ZERO3) | KIND(HSDP)},
+        {o->no_overlap, "no-overlap", KIND(ALL_REDUCE) | KIND(HOROVOD) | KIND(ZERO1) | KIND(DISTRIBUTED) | SERVERS},
+        {o->no_sync, "no-sync", KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)},
+    };
+    char text[160];
+
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+        if (asked[i].given && !(asked[i].kinds & 1u << kind))
+            return bb_err(BB_EUSAGE, "%s: --%s means nothing to %s; leave it out, or use it with %s", c->proxy,
+                          asked[i].option, bb_sync_words[kind], kinds_text(asked[i].kinds, text));
+    return 0;
+}
+
+/* ---- what it means ---- */
+
+static int settle_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
+{
+    static const char *const words[] = {[BB_BUCKETS_DDP] = "ddp",
+                                        [BB_BUCKETS_MEGATRON] = "megatron",
+                                        [BB_BUCKETS_DEEPSPEED] = "deepspeed",
+                                        [BB_BUCKETS_SINGLE] = "single"};
+    const struct bb_sync_options *o = &c->sync;
+    double first = o->first_bucket_mb > 0 ? o->first_bucket_mb : o->bucket_mb > 0 ? o->bucket_mb : usual_first_mib;
+    int which = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
+                : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
+                    ? BB_BUCKETS_DDP
+                    : BB_BUCKETS_MEGATRON;
+
+    while (o->bucket_rule && strcmp(words[which], o->bucket_rule) != 0)
+        which++;
+    *rule = (struct bb_bucket_rule){
+        .kind = (enum bb_bucket_kind)which,
+        .first_bytes = first * MIB,
+        .cap_bytes = (o->bucket_mb > 0 ? o->bucket_mb : usual_cap_mib) * MIB,
+        .elements = which == BB_BUCKETS_DEEPSPEED ? deepspeed_elements : 0,
+        .threshold_bytes = o->fusion_threshold ? (double)o->fusion_threshold : usual_threshold_bytes,
+        .cycle_us = (o->cycle_ms > 0 ? o->cycle_ms : usual_cycle_ms) * 1000,
+        .pad = o->pad_buckets ? pad_elements : 0,
+    };
+    if (which != BB_BUCKETS_DDP && (o->bucket_mb > 0 || o->first_bucket_mb > 0))
+        return bb_err(BB_EUSAGE, "%s: --%s means nothing to the rule '%s'; leave it out, or use it with 'ddp'",
+                      c->proxy, o->bucket_mb > 0 ? "bucket-mb" : "first-bucket-mb", o->bucket_rule);
+    return 0;
+}
+
+int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum bb_dtype_id params,
+                   enum bb_dtype_id grads, struct bb_dp_config *p)
+{
+    const struct bb_sync_options *o = &c->sync;
+    int rc;
+
+    *p = (struct bb_dp_config){
+        .kind = kind,
+        .params = params,
+        .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
+        .optimizer = o->optimizer && strcmp(o->optimizer, "sgd") == 0 ? BB_SYNC_SGD : BB_SYNC_ADAM,
+        .hierarchical = o->hierarchical,
+        .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,
+        .overlap_gather = o->overlap_param_gather,
+        .own_gather_comm = o->own_gather_comm,
+        .no_overlap = o->no_overlap,
+        .no_sync = o->no_sync,
+        .shard = o->shard_size,
+        .servers = o->servers,
+    };
+    TRY(refuse_unfit(c, kind));
+    TRY(settle_rule(c, kind, &p->rule));
+out:
+    return rc;
+}
+
+/* ---- memory ---- */
+
+bool bb_sync_is_sharded(enum bb_sync_kind kind)
+{
+    return (KIND(ZERO1) | KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP) | KIND(DISTRIBUTED)) & 1u << kind;
+}
+
+bool bb_sync_is_gathered(enum bb_sync_kind kind)
+{
+    return (KIND(ZERO3) | KIND(HSDP)) & 1u << kind;
+}
+
+bool bb_sync_every_micro_batch(const struct bb_dp_config *p)
+{
+    return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
+}
+
+/* Moments in float; 16-bit parameters keep a float copy of themselves, and Megatron-LM's also one of 16-bit gradients.
+ */
+static double optimizer_bytes(const struct bb_dp_config *p)
+{
+    double bytes = p->optimizer == BB_SYNC_ADAM ? 8 : 4;
+
+    if (bb_dtypes[p->params].bytes < 4)
+        bytes += 4;
+    return p->kind == BB_SYNC_DISTRIBUTED && bb_dtypes[p->grads].bytes < 4 ? bytes + 4 : bytes;
+}
+
+void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters,
+                    double bytes[BB_USES])
+{
+    double shard = parameters / comms->n;
+
+    bytes[BB_USE_PARAMETERS] += (bb_sync_is_gathered(p->kind) ? shard : parameters) * bb_dtypes[p->params].bytes;
+    bytes[BB_USE_GRADIENTS] += (bb_sync_every_micro_batch(p) ? shard : parameters) * bb_dtypes[p->grads].bytes;
+    bytes[BB_USE_OPTIMIZER] += (bb_sync_is_sharded(p->kind) ? shard : parameters) * optimizer_bytes(p);
+}

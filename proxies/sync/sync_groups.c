@@ -1,0 +1,241 @@
+/* sync_groups.c - the communicators that keeping replicas together needs, cut out of the group of replicas (see
+ * sync.h). */
+#include "proxies/sync/sync.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct bb_sync_comms nobody = {.gradients = BB_NONE,
+                                            .parameters = BB_NONE,
+                                            .replicas = BB_NONE,
+                                            .local = BB_NONE,
+                                            .cross = BB_NONE,
+                                            .n = 1,
+                                            .n_replicas = 1,
+                                            .n_local = 1,
+                                            .n_cross = 1};
+
+/* A group that is cut into runs of `run` neighbours. */
+struct cut {
+    struct bb_step *step;
+    int group, run;
+    const char *inner_name, *outer_name; /* "shard", "replica" */
+    int inner, outer;                    /* groups */
+};
+
+static const char *group_name(const struct cut *k)
+{
+    return k->step->layout.groups[k->group].name;
+}
+
+/* The runs, and what stands at the same place of each run. */
+static int cut(struct cut *k)
+{
+    struct bb_layout *l = &k->step->layout;
+    int size = l->groups[k->group].size, instances = bb_group_instances(l, k->group), runs = size / k->run, rc;
+    int *inner = malloc(sizeof(*inner) * (size_t)(instances * size));
+    int *outer = malloc(sizeof(*outer) * (size_t)(instances * size));
+    const char *names[] = {bb_step_text(k->step, "%s %s", group_name(k), k->inner_name),
+                           bb_step_text(k->step, "%s %s", group_name(k), k->outer_name)};
+
+    for (int i = 0; inner && outer && i < instances * size; i++) {
+        int index = i % size, place = index % k->run, rank = bb_group_member(l, k->group, i / size, index);
+
+        inner[i] = rank;
+        outer[(i / size * k->run + place) * runs + index / k->run] = rank;
+    }
+    if (inner && outer && names[0] && names[1]) {
+        k->inner = bb_layout_add_irregular(l, names[0], inner, instances * runs, k->run);
+        k->outer = bb_layout_add_irregular(l, names[1], outer, instances * k->run, runs);
+        rc = k->inner < 0 || k->outer < 0 ? -BB_EFAIL : 0;
+    } else {
+        rc = bb_err(BB_EFAIL, "out of memory for groups of %d ranks", l->ranks);
+    }
+    free(inner);
+    free(outer);
+    return rc;
+}
+
+/* How many neighbours of the group share a node, 0 where it is not the same number everywhere. */
+static int node_run(const struct bb_layout *l, int group, int gpus_per_node)
+{
+    int size = l->groups[group].size, run = 0, first = 0;
+
+    for (int instance = 0; instance < bb_group_instances(l, group); instance++, first = 0)
+        for (int i = 1; i <= size; i++) {
+            int node = bb_group_member(l, group, instance, first) / gpus_per_node;
+
+            if (i < size && bb_group_member(l, group, instance, i) / gpus_per_node == node)
+                continue;
+            if (run && i - first != run)
+                return 0;
+            run = i - first;
+            first = i;
+        }
+    return run;
+}
+
+/* The divisor of n from `least` to `most` that is nearest to wanted, 0: there is none. */
+static int nearest_divisor(int n, int wanted, int least, int most)
+{
+    int best = 0;
+
+    for (int i = least; i <= most; i++)
+        if (n % i == 0 && (best == 0 || abs(i - wanted) < abs(best - wanted)))
+            best = i;
+    return best;
+}
+
+/* Whether the group has several ranks on each of several nodes, as many on each. */
+static bool has_levels(const struct bb_layout *l, int group, int gpus_per_node)
+{
+    int run = gpus_per_node > 0 ? node_run(l, group, gpus_per_node) : 0;
+
+    return run > 1 && run < l->groups[group].size;
+}
+
+/* The size of nodes nearest to the given one that would do, 0: none. */
+static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
+{
+    for (int far = 1; far <= l->ranks; far++) {
+        if (has_levels(l, group, gpus_per_node - far))
+            return gpus_per_node - far;
+        if (has_levels(l, group, gpus_per_node + far))
+            return gpus_per_node + far;
+    }
+    return 0;
+}
+
+/* Nothing is said, and a node does not hold some but not all of the ranks. */
+static int refuse_shard(const struct cut *k, int gpus_per_node, int run)
+{
+    int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
+    const char *why = run == 0   ? "don't fill nodes evenly"
+                      : run == 1 ? "are on a node each, where hsdp would share nothing"
+                                 : "are on one node, where hsdp is zero3";
+    char words[32] = "zero3";
+
+    if (near)
+        snprintf(words, sizeof(words), "--shard-size %d", near);
+    return bb_err(BB_EUSAGE, "%s: with %d GPUs per node the %d ranks of %s %s; nearest: %s", k->step->proxy,
+                  gpus_per_node, size, group_name(k), why, words);
+}
+
+/* The ranks of a shard group where nothing is said: all, or those of a node. */
+static int usual_shard(const struct cut *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
+{
+    int size = k->step->layout.groups[k->group].size;
+
+    *run = p->kind == BB_SYNC_DISTRIBUTED ? size : node_run(&k->step->layout, k->group, gpus_per_node);
+    if (p->kind == BB_SYNC_DISTRIBUTED || (*run > 1 && *run < size))
+        return 0;
+    return refuse_shard(k, gpus_per_node, *run);
+}
+
+static int settle_shard(const struct cut *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
+{
+    int size = k->step->layout.groups[k->group].size;
+
+    *run = p->shard;
+    if (!p->shard)
+        return usual_shard(k, p, gpus_per_node, run);
+    if (size % *run)
+        return bb_err(BB_EUSAGE, "%s: shard groups of %d do not divide the %d ranks of %s; nearest: --shard-size %d",
+                      k->step->proxy, *run, size, group_name(k), nearest_divisor(size, *run, 1, size));
+    return 0;
+}
+
+static int add_comm(struct bb_step *step, int group, const char *purpose, int *comm)
+{
+    struct bb_layout *l = &step->layout;
+    const char *name = purpose ? bb_step_text(step, "%s %s", l->groups[group].name, purpose) : l->groups[group].name;
+
+    *comm = name ? bb_layout_add_comm(l, name, group) : -BB_EFAIL;
+    return *comm < 0 ? -BB_EFAIL : 0;
+}
+
+/* Reductions and gathers inside `group`, one communicator or two. */
+static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
+{
+    bool shared = bb_sync_is_gathered(p->kind) && !p->own_gather_comm;
+    int rc;
+
+    comms->n = step->layout.groups[group].size;
+    if (comms->n == 1)
+        return 0;
+    TRY(add_comm(step, group, shared ? NULL : "gradients", &comms->gradients));
+    comms->parameters = comms->gradients;
+    if (!shared)
+        TRY(add_comm(step, group, "parameters", &comms->parameters));
+out:
+    return rc;
+}
+
+static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
+                      struct bb_sync_comms *comms)
+{
+    struct cut k = {.step = step, .group = group, .inner_name = "shard", .outer_name = "replica"};
+    int rc;
+
+    TRY(settle_shard(&k, p, gpus_per_node, &k.run));
+    if (k.run == step->layout.groups[group].size)
+        return add_sharded(step, p, group, comms);
+    TRY(cut(&k));
+    TRY(add_sharded(step, p, k.inner, comms));
+    comms->n_replicas = step->layout.groups[k.outer].size;
+    TRY(add_comm(step, k.outer, NULL, &comms->replicas));
+out:
+    return rc;
+}
+
+static int refuse_levels(const struct cut *k, int gpus_per_node, int run)
+{
+    const struct bb_layout *l = &k->step->layout;
+    int near = nearest_node(l, k->group, gpus_per_node);
+    const char *how = run == 0 ? "they stand unevenly" : run == 1 ? "each is on a node alone" : "all are on one node";
+    char words[48] = "leave it out";
+
+    if (near)
+        snprintf(words, sizeof(words), "--gpus-per-node %d", near);
+    return bb_err(BB_EUSAGE,
+                  "%s: --hierarchical needs several nodes with several of the %d ranks of %s, as many on each; with %d "
+                  "GPUs per node %s; nearest: %s",
+                  k->step->proxy, l->groups[k->group].size, group_name(k), gpus_per_node, how, words);
+}
+
+static int add_levels(struct bb_step *step, int group, int gpus_per_node, struct bb_sync_comms *comms)
+{
+    struct cut k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
+    int size = step->layout.groups[group].size, rc;
+
+    k.run = node_run(&step->layout, group, gpus_per_node);
+    if (!has_levels(&step->layout, group, gpus_per_node))
+        return refuse_levels(&k, gpus_per_node, k.run);
+    TRY(cut(&k));
+    comms->n = size;
+    comms->n_local = k.run;
+    comms->n_cross = size / k.run;
+    TRY(add_comm(step, k.inner, NULL, &comms->local));
+    TRY(add_comm(step, k.outer, NULL, &comms->cross));
+    comms->gradients = comms->local;
+out:
+    return rc;
+}
+
+int bb_sync_layout(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
+                   struct bb_sync_comms *comms)
+{
+    int node = gpus_per_node > 0 ? gpus_per_node : step->layout.ranks;
+
+    *comms = nobody;
+    if (group == BB_NONE || step->layout.groups[group].size < 2)
+        return 0;
+    if (p->hierarchical)
+        return add_levels(step, group, node, comms);
+    if (p->kind == BB_SYNC_HSDP || p->kind == BB_SYNC_DISTRIBUTED)
+        return add_shards(step, p, group, node, comms);
+    if (bb_sync_is_sharded(p->kind))
+        return add_sharded(step, p, group, comms);
+    comms->n = step->layout.groups[group].size;
+    return add_comm(step, group, NULL, &comms->gradients);
+}

@@ -1,0 +1,120 @@
+/* overlap.c - unions and intersections of time intervals (see overlap.h). */
+#include "proxies/timeline/overlap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
+{
+    struct bb_span *bigger;
+    size_t room;
+
+    if (end_ns <= begin_ns)
+        return 0;
+    if (s->n == s->room) {
+        room = s->room ? 2 * s->room : 64;
+        bigger = realloc(s->at, room * sizeof(*bigger));
+        if (!bigger)
+            return bb_err(BB_EFAIL, "out of memory for %zu intervals", room);
+        s->at = bigger;
+        s->room = room;
+    }
+    s->at[s->n++] = (struct bb_span){begin_ns, end_ns};
+    return 0;
+}
+
+void bb_spans_clear(struct bb_spans *s)
+{
+    s->n = 0;
+}
+
+void bb_spans_release(struct bb_spans *s)
+{
+    free(s->at);
+    *s = (struct bb_spans){0};
+}
+
+static int earlier(const void *left, const void *right)
+{
+    const struct bb_span *a = left, *b = right;
+
+    return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
+}
+
+void bb_spans_join(struct bb_spans *s)
+{
+    size_t kept = 0;
+
+    if (s->n < 2)
+        return;
+    qsort(s->at, s->n, sizeof(*s->at), earlier);
+    for (size_t i = 1; i < s->n; i++) {
+        struct bb_span next = s->at[i], *last = &s->at[kept];
+
+        if (next.begin_ns > last->end_ns)
+            s->at[++kept] = next;
+        else if (next.end_ns > last->end_ns)
+            last->end_ns = next.end_ns;
+    }
+    s->n = kept + 1;
+}
+
+static int64_t sum(const struct bb_spans *joined)
+{
+    int64_t length = 0;
+
+    for (size_t i = 0; i < joined->n; i++)
+        length += joined->at[i].end_ns - joined->at[i].begin_ns;
+    return length;
+}
+
+int64_t bb_spans_length(struct bb_spans *s)
+{
+    bb_spans_join(s);
+    return sum(s);
+}
+
+int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b)
+{
+    int64_t length = 0, begin, end;
+    size_t i = 0, j = 0;
+
+    bb_spans_join(a);
+    bb_spans_join(b);
+    while (i < a->n && j < b->n) {
+        begin = a->at[i].begin_ns > b->at[j].begin_ns ? a->at[i].begin_ns : b->at[j].begin_ns;
+        end = a->at[i].end_ns < b->at[j].end_ns ? a->at[i].end_ns : b->at[j].end_ns;
+        if (end > begin)
+            length += end - begin;
+        if (a->at[i].end_ns < b->at[j].end_ns)
+            i++;
+        else
+            j++;
+    }
+    return length;
+}
+
+void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out)
+{
+    int64_t both = bb_spans_common(compute, comm);
+
+    *out = (struct bb_overlap){.step_ns = step_ns, .compute_ns = sum(compute), .comm_ns = sum(comm)};
+    out->exposed_ns = out->comm_ns - both;
+    out->idle_ns = step_ns - (out->compute_ns + out->exposed_ns);
+    out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
+}
+
+void bb_lost_to_comm(const struct bb_overlap *both, const struct bb_overlap *alone, struct bb_lost *out)
+{
+    out->total_ns = both->step_ns - alone->step_ns;
+    out->exposed_ns = both->exposed_ns;
+    out->slowdown_ns = both->compute_ns - alone->compute_ns;
+    out->waiting_ns = both->idle_ns - alone->idle_ns;
+}
+
+double bb_overlap_efficiency(double compute_alone, double comm_alone, double both)
+{
+    double shorter = compute_alone < comm_alone ? compute_alone : comm_alone;
+
+    return shorter > 0 ? (compute_alone + comm_alone - both) / shorter : NAN;
+}

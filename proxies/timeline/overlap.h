@@ -1,0 +1,70 @@
+/*
+ * overlap.h - how much communication was hidden: arithmetic on sets of time intervals. Pure; used by the prediction and
+ * by the report of a run.
+ *
+ * All times are int64 nanoseconds on one rank's clock, from the start of a step of length T. C is the union of the
+ * intervals in which the compute stream ran a kernel, M the union of those in which any communication ran, from its
+ * arrival to its end (waiting for a peer is communication: the operation occupies its stream). Unions, never sums.
+ *
+ *   exposed = |M \ C|    idle = T - |C u M|    overlap_fraction = |M n C| / |M|
+ */
+#ifndef BB_PROXIES_TIMELINE_OVERLAP_H
+#define BB_PROXIES_TIMELINE_OVERLAP_H
+
+#include "bootstrap/base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct bb_span {
+    int64_t begin_ns, end_ns;
+};
+
+/* A set of intervals, in any order and overlapping as they come. Starts as {0}. */
+struct bb_spans {
+    struct bb_span *at;
+    size_t n, room;
+};
+
+/* bb_spans_add - an interval of no or negative length is left out. Returns 0 or -BB_EFAIL (no memory, said). */
+int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns) BB_MUST_CHECK;
+void bb_spans_clear(struct bb_spans *s); /* empty, memory kept                 */
+void bb_spans_release(struct bb_spans *s);
+
+/* bb_spans_join - replace the intervals by their union: sorted, disjoint, not touching. The functions below do it
+ * themselves where they need it, so their arguments are changed in form, not in meaning. */
+void bb_spans_join(struct bb_spans *s);
+
+int64_t bb_spans_length(struct bb_spans *s);                     /* |union|                       */
+int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union a n union b|           */
+
+struct bb_overlap {
+    int64_t step_ns;         /* T                                                        */
+    int64_t compute_ns;      /* |C|                                                      */
+    int64_t comm_ns;         /* |M|                                                      */
+    int64_t exposed_ns;      /* |M \ C|                                                  */
+    int64_t idle_ns;         /* T - |C u M|                                              */
+    double overlap_fraction; /* |M n C| / |M|, NaN without communication                 */
+};
+
+/* bb_overlap_of - the figures of one step. For one group, pass its own intervals as comm: then exposed is the group's
+ * and idle says in how much of the step neither compute nor this group was busy. */
+void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
+
+/*
+ * What communication cost the step, against the same program with compute alone:
+ *   total = both.step - alone.step = exposed + slowdown + waiting
+ *   exposed   communication beside which no kernel ran
+ *   slowdown  kernels that took longer while communication ran: both.compute - alone.compute
+ *   waiting   time in which nothing ran, more than when compute is alone: both.idle - alone.idle
+ */
+struct bb_lost {
+    int64_t total_ns, exposed_ns, slowdown_ns, waiting_ns;
+};
+void bb_lost_to_comm(const struct bb_overlap *both, const struct bb_overlap *alone, struct bb_lost *out);
+
+/* bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm) of three runs: compute alone, communication alone, both. 1: the
+ * shorter is hidden whole; 0: one after the other; below 0: together is slower than that. NaN when Tc or Tm is 0. */
+double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
+
+#endif

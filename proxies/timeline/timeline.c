@@ -1,0 +1,139 @@
+/* timeline.c - which ranks a trace shows, room for their times, and its file (timeline.h). trace_write.c writes the
+ * events.
+ */
+#include "proxies/timeline/timeline.h"
+
+#include "bootstrap/base/outfile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the ranks shown ---- */
+
+struct choice {
+    const struct bb_step *step;
+    bool *shown; /* [ranks] */
+    int n;
+    size_t ops;
+};
+
+/* The first one is always shown. */
+static void show(struct choice *c, int rank)
+{
+    size_t ops = bb_step_program(c->step, rank)->n_ops;
+
+    if (c->shown[rank] || (c->n > 0 && (c->n >= BB_TRACE_RANKS || c->ops + ops > BB_TRACE_OPS)))
+        return;
+    c->shown[rank] = true;
+    c->n++;
+    c->ops += ops;
+}
+
+static void choose(struct choice *c, const int *wanted, int n_wanted)
+{
+    const int ranks = c->step->layout.ranks;
+    int first, last;
+
+    for (int i = 0; i < n_wanted; i++)
+        if (wanted[i] != BB_NONE)
+            show(c, wanted[i]);
+    for (int role = 0; role < c->step->n_roles && c->n < BB_TRACE_RANKS; role++) {
+        for (first = 0; first < ranks && c->step->role_of[first] != role; first++)
+            continue;
+        if (first == ranks)
+            continue;
+        for (last = ranks - 1; c->step->role_of[last] != role; last--)
+            continue;
+        show(c, first);
+        show(c, last);
+    }
+    for (int rank = 0; rank < ranks && c->n < BB_TRACE_RANKS; rank++)
+        show(c, rank);
+}
+
+static int take(struct bb_timeline *t, const struct choice *c)
+{
+    const struct bb_step *step = c->step;
+
+    t->ranks = calloc((size_t)c->n + 1, sizeof(*t->ranks));
+    t->ops = calloc((size_t)c->n + 1, sizeof(*t->ops));
+    t->step_ns = calloc((size_t)c->n + 1, sizeof(*t->step_ns));
+    t->where = calloc((size_t)c->n + 1, sizeof(*t->where));
+    if (!t->ranks || !t->ops || !t->step_ns || !t->where)
+        return bb_err(BB_EFAIL, "no memory for the trace of %d ranks", c->n);
+    for (int rank = 0; rank < step->layout.ranks; rank++) {
+        size_t n_ops = bb_step_program(step, rank)->n_ops;
+
+        if (!c->shown[rank])
+            continue;
+        t->ranks[t->n] = rank;
+        t->ops[t->n] = calloc(n_ops + 1, sizeof(**t->ops));
+        if (!t->ops[t->n++])
+            return bb_err(BB_EFAIL, "no memory for the trace of %zu operations", n_ops);
+    }
+    return 0;
+}
+
+int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted)
+{
+    struct choice c = {.step = step, .shown = calloc((size_t)step->layout.ranks + 1, sizeof(*c.shown))};
+    int rc;
+
+    *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
+    if (!c.shown)
+        return bb_err(BB_EFAIL, "no memory for %d ranks", step->layout.ranks);
+    choose(&c, wanted, n_wanted);
+    rc = take(t, &c);
+    free(c.shown);
+    if (rc)
+        bb_timeline_release(t);
+    return rc;
+}
+
+void bb_timeline_release(struct bb_timeline *t)
+{
+    for (int i = 0; t->ops && i < t->n; i++)
+        free(t->ops[i]);
+    free(t->ops);
+    free(t->ranks);
+    free(t->step_ns);
+    free(t->where);
+    *t = (struct bb_timeline){0};
+}
+
+int bb_timeline_find(const struct bb_timeline *t, int rank)
+{
+    int low = 0, high = t->n;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (t->ranks[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < t->n && t->ranks[low] == rank ? low : BB_NONE;
+}
+
+/* ---- the file ---- */
+
+static const char what[] = "the trace";
+
+int bb_timeline_check_path(const char *path)
+{
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, what);
+
+    if (rc == 0)
+        (void)bb_outfile_close(&file, what, -BB_EUSAGE);
+    return rc;
+}
+
+int bb_timeline_save(const struct bb_timeline *t, const char *path)
+{
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, what);
+
+    return rc ? rc : bb_outfile_close(&file, what, bb_timeline_write(t, file.out));
+}

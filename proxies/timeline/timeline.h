@@ -1,0 +1,58 @@
+/*
+ * timeline.h - one step as a picture: the timeline of ranks and their streams as Chrome trace events, which Perfetto
+ * and chrome://tracing open. Pure: run and predicted steps come here with the times of their operations.
+ *
+ * Ranks are processes, streams are threads. On a thread stands one slice per call: an operation, or what one group call
+ * has on that stream, named as its NVTX range is; its arguments hold kind, group, type, count, bytes, peer (a world
+ * rank), phase and micro-batch. A slice begins when its stream has come to the operation and ends with it, so it holds
+ * the time spent waiting for peers. A thread "step" of each rank holds the step. Arrows go from each send to its
+ * receive where both are shown. A counter per rank and group holds the payload bytes of the operations under way.
+ *
+ * Timestamps are microseconds with three decimals from the common start of the step. How far the zeros of two ranks can
+ * lie apart stands in otherData.clock.
+ */
+#ifndef BB_PROXIES_TIMELINE_TIMELINE_H
+#define BB_PROXIES_TIMELINE_TIMELINE_H
+
+#include "proxies/step/step.h"
+#include "proxies/timeline/overlap.h"
+
+#include <stdio.h>
+
+/* A viewer stays quick up to about a million events: more ranks, or ranks of so many operations, are left out. */
+#define BB_TRACE_RANKS 64
+#define BB_TRACE_OPS   200000
+
+/* The ranks shown, ascending, and the times of each one's operations. */
+struct bb_timeline {
+    const struct bb_step *step;
+    int n, *ranks;
+    struct bb_span **ops;  /* [n][operations of the rank's program] nanoseconds from the start of the step     */
+    int64_t *step_ns;      /* [n]                                                                              */
+    char (*where)[64];     /* [n] "node0 gpu 3", "" unknown                                                    */
+    const char *source;    /* "measured", "emulated", "predicted for h100-sxm-ib"; borrowed                    */
+    double clock_error_us; /* most that the zeros of two ranks differ                                          */
+    const char *clock;     /* what makes the zero and bounds the error; borrowed                               */
+};
+
+/*
+ * bb_timeline_init - chooses the ranks: all, where they are at most BB_TRACE_RANKS with BB_TRACE_OPS operations in sum;
+ * else, as far as these reach, those of wanted[n_wanted] (the slowest, say), then the first and the last of each role,
+ * then the lowest ones. All times are 0. release is fine on a zeroed one.
+ */
+int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted) BB_MUST_CHECK;
+void bb_timeline_release(struct bb_timeline *t);
+
+/* bb_timeline_find - index of a rank among those shown, BB_NONE. */
+int bb_timeline_find(const struct bb_timeline *t, int rank);
+
+/* bb_timeline_write - the JSON. -BB_EFAIL (said) without memory or room on the disk. */
+int bb_timeline_write(const struct bb_timeline *t, FILE *out) BB_MUST_CHECK;
+
+/* bb_timeline_check_path - can a trace be written there? Asked before an hour of running: -BB_EUSAGE, said. */
+int bb_timeline_check_path(const char *path) BB_MUST_CHECK;
+
+/* bb_timeline_save - the same into a file, by a temporary one beside it. */
+int bb_timeline_save(const struct bb_timeline *t, const char *path) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,377 @@
+/*
+ * trace_write.c - the events of a trace (timeline.h), in the Trace Event Format: "M" names of processes and threads,
+ * "X" slices, "s" and "f" the two ends of an arrow, "C" counters.
+ */
+#include "proxies/timeline/op_names.h"
+#include "proxies/timeline/timeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct writer {
+    const struct bb_timeline *t;
+    FILE *out;
+    bool some; /* an event stands already */
+};
+
+#define STEP_THREAD 0 /* of each rank; stream s is thread s + 1 */
+
+/* ---- parts of JSON ---- */
+
+static void put_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text; text++)
+        if (*text == '"' || *text == '\\')
+            fprintf(out, "\\%c", *text);
+        else if ((unsigned char)*text < 0x20)
+            fprintf(out, "\\u%04x", *text);
+        else
+            fputc(*text, out);
+    fputc('"', out);
+}
+
+/* Microseconds with the nanoseconds as decimals, exactly. */
+static void put_us(FILE *out, const char *key, int64_t ns)
+{
+    fprintf(out, ", \"%s\": %lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
+}
+
+/* Up to the arguments, which the caller writes with the end of the event. */
+static void begin_event(struct writer *w, const char *phase, const char *name, int rank, int thread)
+{
+    fputs(w->some ? ",\n" : "\n", w->out);
+    w->some = true;
+    fprintf(w->out, "{\"ph\": \"%s\", \"name\": ", phase);
+    put_text(w->out, name);
+    fprintf(w->out, ", \"pid\": %d, \"tid\": %d", rank, thread);
+}
+
+/* ---- names ---- */
+
+static void name_thread(struct writer *w, int rank, int thread, const char *name)
+{
+    begin_event(w, "M", "thread_name", rank, thread);
+    fputs(", \"args\": {\"name\": ", w->out);
+    put_text(w->out, name);
+    fputs("}}", w->out);
+    begin_event(w, "M", "thread_sort_index", rank, thread);
+    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", thread);
+}
+
+static void name_rank(struct writer *w, int i)
+{
+    const struct bb_step *step = w->t->step;
+    const int rank = w->t->ranks[i];
+    const struct bb_program *p = bb_step_program(step, rank);
+    const char *role = step->roles[step->role_of[rank]].name, *where = w->t->where[i];
+    char text[192];
+
+    snprintf(text, sizeof(text), "rank %d (%s%s%.64s)", rank, where, *where ? ", " : "", role ? role : "");
+    begin_event(w, "M", "process_name", rank, 0);
+    fputs(", \"args\": {\"name\": ", w->out);
+    put_text(w->out, text);
+    fputs("}}", w->out);
+    begin_event(w, "M", "process_sort_index", rank, 0);
+    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", rank);
+    name_thread(w, rank, STEP_THREAD, "step");
+    for (int s = 0; s < p->n_streams; s++)
+        name_thread(w, rank, s + 1, p->streams[s].name);
+}
+
+/* ---- slices ---- */
+
+/* The world rank that the operation means; BB_NONE where it means none. */
+static int other_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
+{
+    if (!bb_op_is_comm(op) || (op->kind == BB_OP_COLLECTIVE && !(bb_colls[op->coll].flags & BB_COLL_ROOTED)))
+        return BB_NONE;
+    int group = l->comms[op->comm].group, n = l->groups[group].size;
+    int instance = bb_group_instance(l, group, rank), index = bb_group_index(l, group, rank);
+
+    return instance == BB_NONE ? BB_NONE : bb_group_member(l, group, instance, bb_op_peer(op, index, n));
+}
+
+static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
+{
+    const int peer = other_rank(l, op, rank), n = bb_op_group_size(l, op);
+
+    fputs(", \"group\": ", out);
+    put_text(out, l->groups[l->comms[op->comm].group].name);
+    fprintf(out, ", \"group_size\": %d, \"count\": %zu, \"dtype\": \"%s\", \"bytes\": %zu", n, op->count,
+            bb_dtypes[op->dtype].name, bb_op_payload_bytes(op, n));
+    if (peer != BB_NONE)
+        fprintf(out, ", \"%s\": %d", op->kind == BB_OP_COLLECTIVE ? "root" : "peer", peer);
+}
+
+static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
+{
+    fputs("{\"kind\": ", out);
+    put_text(out, bb_op_is_comm(op) ? bb_op_word(op) : "compute");
+    if (bb_op_is_comm(op))
+        put_comm(out, l, op, rank);
+    if (op->flops > 0)
+        fprintf(out, ", \"flops\": %.0f", op->flops);
+    fprintf(out, ", \"phase\": \"%s\"", bb_phase_names[op->phase]);
+    if (op->micro_batch != BB_NONE)
+        fprintf(out, ", \"micro_batch\": %d", op->micro_batch);
+    if (op->layer != BB_NONE)
+        fprintf(out, ", \"layer\": %d", op->layer);
+    if (op->what) {
+        fputs(", \"for\": ", out);
+        put_text(out, op->what);
+    }
+    fputc('}', out);
+}
+
+/* What ops[first..end) have on ops[first]'s stream: how many, and from when to when. */
+static int on_stream(const struct bb_op *ops, const struct bb_span *at, int first, int end, struct bb_span *all)
+{
+    int n = 0;
+
+    for (int i = first; i < end; i++) {
+        if (ops[i].stream != ops[first].stream)
+            continue;
+        all->begin_ns = n == 0 || at[i].begin_ns < all->begin_ns ? at[i].begin_ns : all->begin_ns;
+        all->end_ns = n == 0 || at[i].end_ns > all->end_ns ? at[i].end_ns : all->end_ns;
+        n++;
+    }
+    return n;
+}
+
+/* Operations that stand in one call on one stream share a slice, since they share their time. */
+static void put_call(struct writer *w, int i, int first, int end)
+{
+    const struct bb_layout *l = &w->t->step->layout;
+    const struct bb_op *ops = bb_step_program(w->t->step, w->t->ranks[i])->ops, *op = &ops[first];
+    struct bb_span span = {0};
+    const int n = on_stream(ops, w->t->ops[i], first, end, &span);
+    char name[BB_OP_NAME];
+    bool more = false;
+
+    begin_event(w, "X", n == 1 ? bb_op_name(l, op, name) : bb_call_name(l, op, end - first, name), w->t->ranks[i],
+                op->stream + 1);
+    put_us(w->out, "ts", span.begin_ns);
+    put_us(w->out, "dur", span.end_ns - span.begin_ns);
+    fputs(", \"cat\": ", w->out);
+    put_text(w->out, op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
+    fputs(n == 1 ? ", \"args\": " : ", \"args\": {\"operations\": [", w->out);
+    for (int k = first; k < end; k++) {
+        if (ops[k].stream != op->stream)
+            continue;
+        fputs(more ? ", " : "", w->out);
+        put_op(w->out, l, &ops[k], w->t->ranks[i]);
+        more = true;
+    }
+    fputs(n == 1 ? "}" : "]}}", w->out);
+}
+
+static bool is_first_of_stream(const struct bb_op *ops, int first, int k)
+{
+    for (int i = first; i < k; i++)
+        if (ops[i].stream == ops[k].stream)
+            return false;
+    return true;
+}
+
+static void put_slices(struct writer *w, int i)
+{
+    const struct bb_program *p = bb_step_program(w->t->step, w->t->ranks[i]);
+    int end;
+
+    begin_event(w, "X", "step", w->t->ranks[i], STEP_THREAD);
+    put_us(w->out, "ts", 0);
+    put_us(w->out, "dur", w->t->step_ns[i]);
+    fputs(", \"cat\": \"step\"}", w->out);
+    for (int first = 0; first < (int)p->n_ops; first = end) {
+        for (end = first + 1; end < (int)p->n_ops && p->ops[first].call != BB_NONE; end++)
+            if (p->ops[end].call != p->ops[first].call)
+                break;
+        for (int k = first; k < end; k++)
+            if (bb_op_launches(&p->ops[k]) && is_first_of_stream(p->ops, first, k))
+                put_call(w, i, k, end);
+    }
+}
+
+/* ---- arrows: the k-th send from a rank to another meets the k-th receive there ---- */
+
+struct message {
+    int comm, from, to; /* ranks of the world */
+    bool received;
+    int op, shown; /* the operation, and the index of its rank */
+};
+
+static int by_pair(const void *a, const void *b)
+{
+    const struct message *x = a, *y = b;
+    const int keys[][2] = {
+        {x->comm, y->comm}, {x->from, y->from}, {x->to, y->to}, {x->received, y->received}, {x->op, y->op}};
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
+}
+
+static size_t list_messages(const struct bb_timeline *t, struct message *list)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < t->n; i++) {
+        const struct bb_program *p = bb_step_program(t->step, t->ranks[i]);
+
+        for (int k = 0; k < (int)p->n_ops; k++) {
+            const struct bb_op *op = &p->ops[k];
+            bool received = op->kind == BB_OP_RECV;
+
+            if (op->kind != BB_OP_SEND && !received)
+                continue;
+            int own = t->ranks[i], other = other_rank(&t->step->layout, op, own);
+
+            if (list)
+                list[n] = (struct message){op->comm, received ? other : own, received ? own : other, received, k, i};
+            n++;
+        }
+    }
+    return n;
+}
+
+/* The start stands where the send begins, the end inside the receive. */
+static void put_arrow(struct writer *w, const struct message *m, int64_t id)
+{
+    const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[m->shown])->ops[m->op];
+    const struct bb_span *at = &w->t->ops[m->shown][m->op];
+
+    begin_event(w, m->received ? "f" : "s", "message", w->t->ranks[m->shown], op->stream + 1);
+    put_us(w->out, "ts", m->received && at->end_ns > at->begin_ns ? at->end_ns - 1 : at->begin_ns);
+    fprintf(w->out, ", \"cat\": \"message\", \"id\": %lld%s}", (long long)id, m->received ? ", \"bp\": \"e\"" : "");
+}
+
+static bool same_pair(const struct message *a, const struct message *b)
+{
+    return a->comm == b->comm && a->from == b->from && a->to == b->to;
+}
+
+static int put_arrows(struct writer *w)
+{
+    size_t n = list_messages(w->t, NULL), end;
+    struct message *list = calloc(n + 1, sizeof(*list));
+    int64_t id = 0;
+
+    if (!list)
+        return bb_err(BB_EFAIL, "no memory for the %zu messages of a trace", n);
+    list_messages(w->t, list);
+    qsort(list, n, sizeof(*list), by_pair);
+    for (size_t first = 0; first < n; first = end) {
+        size_t sends = 0;
+
+        for (end = first; end < n && same_pair(&list[first], &list[end]); end++)
+            sends += !list[end].received;
+        for (size_t k = 0; k < sends && first + sends + k < end; k++, id++) {
+            put_arrow(w, &list[first + k], id);
+            put_arrow(w, &list[first + sends + k], id);
+        }
+    }
+    free(list);
+    return 0;
+}
+
+/* ---- counters ---- */
+
+struct edge {
+    int64_t ns;
+    double bytes; /* more (or fewer) from then on */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+
+    return (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+static void put_counter(struct writer *w, int i, int group, struct edge *edges, size_t n)
+{
+    char name[64];
+    double bytes = 0;
+
+    qsort(edges, n, sizeof(*edges), by_time);
+    snprintf(name, sizeof(name), "bytes in flight %s", w->t->step->layout.groups[group].name);
+    for (size_t k = 0; k < n; k++) {
+        bytes += edges[k].bytes;
+        if (k + 1 < n && edges[k + 1].ns == edges[k].ns)
+            continue;
+        begin_event(w, "C", name, w->t->ranks[i], 0);
+        put_us(w->out, "ts", edges[k].ns);
+        fprintf(w->out, ", \"args\": {\"bytes\": %.0f}}", bytes);
+    }
+}
+
+static int put_counters(struct writer *w, int i)
+{
+    const struct bb_layout *l = &w->t->step->layout;
+    const struct bb_program *p = bb_step_program(w->t->step, w->t->ranks[i]);
+    struct edge *edges = calloc(p->n_ops * 2 + 1, sizeof(*edges));
+
+    if (!edges)
+        return bb_err(BB_EFAIL, "no memory for the counters of a trace");
+    for (int g = 0; g < l->n_groups; g++) {
+        size_t n = 0;
+
+        for (size_t k = 0; k < p->n_ops; k++) {
+            const struct bb_op *op = &p->ops[k];
+            const struct bb_span *at = &w->t->ops[i][k];
+
+            if (!bb_op_is_comm(op) || l->comms[op->comm].group != g || at->end_ns <= at->begin_ns)
+                continue;
+            double bytes = (double)bb_op_payload_bytes(op, l->groups[g].size);
+            edges[n++] = (struct edge){at->begin_ns, bytes};
+            edges[n++] = (struct edge){at->end_ns, -bytes};
+        }
+        put_counter(w, i, g, edges, n);
+    }
+    free(edges);
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+static void put_head(const struct bb_timeline *t, FILE *out)
+{
+    const struct bb_step *step = t->step;
+
+    fputs("{\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"schema\": \"busbar.trace/1\", \"busbar\": ", out);
+    put_text(out, BUSBAR_VERSION);
+    fputs(", \"proxy\": ", out);
+    put_text(out, step->proxy);
+    fputs(", \"summary\": ", out);
+    put_text(out, step->summary ? step->summary : "");
+    fputs(", \"times\": ", out);
+    put_text(out, t->source);
+    fprintf(out, ", \"ranks\": %d, \"ranks_shown\": [", step->layout.ranks);
+    for (int i = 0; i < t->n; i++)
+        fprintf(out, "%s%d", i ? ", " : "", t->ranks[i]);
+    fprintf(out, "], \"clock\": {\"error_us\": %.3f, \"is\": ", t->clock_error_us);
+    put_text(out, t->clock);
+    fputs("}},\n\"traceEvents\": [", out);
+}
+
+int bb_timeline_write(const struct bb_timeline *t, FILE *out)
+{
+    struct writer w = {.t = t, .out = out};
+    int rc;
+
+    put_head(t, out);
+    for (int i = 0; i < t->n; i++) {
+        name_rank(&w, i);
+        put_slices(&w, i);
+    }
+    TRY(put_arrows(&w));
+    for (int i = 0; i < t->n; i++)
+        TRY(put_counters(&w, i));
+    fputs("\n]}\n", out);
+    rc = ferror(out) || fflush(out) ? bb_err(BB_EFAIL, "cannot write a trace: %s", strerror(errno)) : 0;
+out:
+    return rc;
+}

@@ -1,0 +1,263 @@
+/*
+ * arch.c - the tensors of a transformer and what they add up to (see arch.h; arch_load.c reads the files).
+ *
+ * Names are our own; the order is that of the published implementations (Hugging Face transformers), which is the order
+ * that data-parallel buckets are filled in, backwards.
+ */
+#include "proxies/transformer/arch/arch.h"
+
+enum {
+    WHOLE = 0,
+    SPLIT = 1,  /* by tp */
+    EXPERT = 2, /* by ep */
+    ROWS = 4,   /* by tp, one row per word */
+};
+
+struct list {
+    struct bb_arch_tensor *out;
+    int room, n; /* n counts on beyond the room */
+};
+
+static void put(struct list *l, const char *name, size_t rows, size_t columns, unsigned how)
+{
+    if (rows == 0 || columns == 0)
+        return;
+    if (l->n < l->room)
+        l->out[l->n] = (struct bb_arch_tensor){.name = name,
+                                               .count = rows * columns,
+                                               .tensor_split = (how & (SPLIT | ROWS)) != 0,
+                                               .expert = (how & EXPERT) != 0,
+                                               .rows = how & ROWS ? rows : 0};
+    l->n++;
+}
+
+static void put_norm(struct list *l, const struct bb_arch *a, const char *weight, const char *bias)
+{
+    put(l, weight, (size_t)a->hidden, 1, WHOLE);
+    if (a->layer_norm)
+        put(l, bias, (size_t)a->hidden, 1, WHOLE);
+}
+
+/* ---- attention ---- */
+
+static void put_fused_attention(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, out = (size_t)a->heads * (size_t)a->head_dim;
+    size_t qkv = (size_t)(a->heads + 2 * a->kv_heads) * (size_t)a->head_dim;
+
+    put(l, "attention.qkv.weight", qkv, h, SPLIT);
+    put(l, "attention.qkv.bias", qkv, a->qkv_bias, SPLIT);
+    put(l, "attention.out.weight", h, out, SPLIT);
+    put(l, "attention.out.bias", h, a->out_bias, WHOLE);
+}
+
+static void put_attention(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
+    size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
+
+    put(l, "attention.query.weight", q, h, SPLIT);
+    put(l, "attention.query.bias", q, a->qkv_bias, SPLIT);
+    put(l, "attention.key.weight", kv, h, SPLIT);
+    put(l, "attention.key.bias", kv, a->qkv_bias, SPLIT);
+    put(l, "attention.value.weight", kv, h, SPLIT);
+    put(l, "attention.value.bias", kv, a->qkv_bias, SPLIT);
+    put(l, "attention.out.weight", h, q, SPLIT);
+    put(l, "attention.out.bias", h, a->out_bias, WHOLE);
+    put(l, "attention.query_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
+    put(l, "attention.key_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
+}
+
+/* Latent attention: small projections that every tp rank holds, then one per head. */
+static void put_latent_attention(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
+    size_t key = (size_t)(a->nope_dim + a->rope_dim);
+
+    put(l, "attention.query_down.weight", q, h, WHOLE);
+    put(l, "attention.query_down.bias", q, a->qkv_bias, WHOLE);
+    put(l, "attention.query_norm.weight", q, 1, WHOLE);
+    put(l, "attention.query_up.weight", heads * key, q ? q : h, SPLIT);
+    put(l, "attention.kv_down.weight", latent + (size_t)a->rope_dim, h, WHOLE);
+    put(l, "attention.kv_down.bias", latent + (size_t)a->rope_dim, a->qkv_bias, WHOLE);
+    put(l, "attention.kv_norm.weight", latent, 1, WHOLE);
+    put(l, "attention.kv_up.weight", heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
+    put(l, "attention.out.weight", h, heads * (size_t)a->v_dim, SPLIT);
+    put(l, "attention.out.bias", h, a->out_bias, WHOLE);
+}
+
+/* ---- perceptron and experts ---- */
+
+static void put_perceptron(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, f = (size_t)a->ffn;
+
+    if (a->gated)
+        put(l, "mlp.gate.weight", f, h, SPLIT);
+    if (a->gated)
+        put(l, "mlp.gate.bias", f, a->mlp_bias, SPLIT);
+    put(l, "mlp.up.weight", f, h, SPLIT);
+    put(l, "mlp.up.bias", f, a->mlp_bias, SPLIT);
+    put(l, "mlp.down.weight", h, f, SPLIT);
+    put(l, "mlp.down.bias", h, a->mlp_bias, WHOLE);
+}
+
+static void put_experts(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, all = (size_t)a->experts * (size_t)a->expert_ffn, f = (size_t)a->shared_ffn;
+
+    put(l, "router.weight", (size_t)a->experts, h, WHOLE);
+    put(l, "router.bias", (size_t)a->experts, a->router_bias, WHOLE);
+    put(l, "experts.gate.weight", all, h, SPLIT | EXPERT);
+    put(l, "experts.up.weight", all, h, SPLIT | EXPERT);
+    put(l, "experts.down.weight", all, h, SPLIT | EXPERT);
+    put(l, "shared.gate.weight", f, h, SPLIT);
+    put(l, "shared.up.weight", f, h, SPLIT);
+    put(l, "shared.down.weight", h, f, SPLIT);
+    put(l, "shared.weight", h, a->shared_gate, WHOLE);
+}
+
+/* ---- layers ---- */
+
+static void put_layer(struct list *l, const struct bb_arch *a, int layer)
+{
+    bool first_norm = a->layer_norm && !a->post_norm; /* GPT-2 registers it where it is used */
+
+    if (first_norm)
+        put_norm(l, a, "norm1.weight", "norm1.bias");
+    if (a->kv_lora)
+        put_latent_attention(l, a);
+    else if (first_norm)
+        put_fused_attention(l, a);
+    else
+        put_attention(l, a);
+    if (a->layer_norm)
+        put_norm(l, a, a->post_norm ? "norm1.weight" : "norm2.weight", a->post_norm ? "norm1.bias" : "norm2.bias");
+    if (bb_arch_has_experts(a, layer))
+        put_experts(l, a);
+    else
+        put_perceptron(l, a);
+    if (!first_norm && !a->layer_norm)
+        put_norm(l, a, "norm1.weight", "norm1.bias");
+    if (!first_norm)
+        put_norm(l, a, "norm2.weight", "norm2.bias");
+}
+
+static void put_embedding(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden;
+
+    put(l, "embedding.word", (size_t)a->vocab, h, ROWS);
+    put(l, "embedding.position", a->learned_positions ? (size_t)a->sequence : 0, h, WHOLE);
+    put(l, "embedding.token_type", (size_t)a->token_types, h, WHOLE);
+    if (a->post_norm)
+        put_norm(l, a, "embedding.norm.weight", "embedding.norm.bias");
+}
+
+static void put_head(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden;
+
+    if (!a->post_norm)
+        put_norm(l, a, "final_norm.weight", "final_norm.bias");
+    put(l, "pooler.weight", a->post_norm ? h : 0, h, WHOLE);
+    put(l, "pooler.bias", a->post_norm ? h : 0, 1, WHOLE);
+    if (!a->tied)
+        put(l, "head.weight", (size_t)a->vocab, h, ROWS);
+}
+
+int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int room)
+{
+    struct list l = {.out = out, .room = room};
+
+    if (layer == BB_ARCH_EMBEDDING)
+        put_embedding(&l, arch);
+    else if (layer == BB_ARCH_HEAD)
+        put_head(&l, arch);
+    else
+        put_layer(&l, arch, layer);
+    if (l.n > room)
+        return bb_err(BB_EFAIL, "layer %d of '%s' has %d tensors, room is for %d", layer, arch->name, l.n, room);
+    return l.n;
+}
+
+bool bb_arch_has_experts(const struct bb_arch *a, int layer)
+{
+    return a->experts > 0 && layer >= a->dense_layers && (layer + a->moe_offset) % a->moe_every == 0;
+}
+
+/* ---- sums ---- */
+
+size_t bb_arch_share(const struct bb_arch_tensor *t, int tp, int ep)
+{
+    size_t ways = t->tensor_split ? (size_t)tp : 1;
+
+    if (t->rows)
+        return (t->rows + ways - 1) / ways * (t->count / t->rows);
+    return t->count / ways / (t->expert ? (size_t)ep : 1);
+}
+
+struct bb_arch_held bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    struct bb_arch_held held = {0};
+    int n = bb_arch_tensors(arch, layer, tensors, BB_ARCH_TENSORS);
+
+    for (int i = 0; i < n; i++) {
+        const struct bb_arch_tensor *t = &tensors[i];
+        size_t share = bb_arch_share(t, t->expert ? etp : tp, ep);
+
+        if (t->expert)
+            held.expert += share;
+        else
+            held.dense += share;
+        if (!t->tensor_split)
+            held.replicated += share;
+    }
+    return held;
+}
+
+/* of_experts: how many of the experts count. */
+static double count_layer(const struct bb_arch *arch, int layer, int of_experts)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
+    int n = bb_arch_tensors(arch, layer, tensors, BB_ARCH_TENSORS);
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += tensors[i].expert ? (double)(tensors[i].count / (size_t)arch->experts) * of_experts
+                                 : (double)tensors[i].count;
+    return sum;
+}
+
+double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
+{
+    return count_layer(arch, layer, arch->experts);
+}
+
+static double count_all(const struct bb_arch *arch, int of_experts)
+{
+    double sum = count_layer(arch, BB_ARCH_EMBEDDING, of_experts) + count_layer(arch, BB_ARCH_HEAD, of_experts);
+    double dense = 0, sparse = 0;
+    int with_experts = 0;
+
+    for (int layer = 0; layer < arch->layers; layer++) {
+        bool experts = bb_arch_has_experts(arch, layer);
+        double *kind = experts ? &sparse : &dense;
+
+        with_experts += experts;
+        if (*kind == 0)
+            *kind = count_layer(arch, layer, of_experts); /* all of a kind are equal */
+    }
+    return sum + sparse * with_experts + dense * (arch->layers - with_experts);
+}
+
+double bb_arch_parameters(const struct bb_arch *arch)
+{
+    return count_all(arch, arch->experts);
+}
+
+double bb_arch_active(const struct bb_arch *arch)
+{
+    return count_all(arch, arch->top_k);
+}

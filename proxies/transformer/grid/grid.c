@@ -1,0 +1,257 @@
+/* grid.c - the groups of both grids and where a rank stands in them (see grid.h). */
+#include "proxies/transformer/grid/grid.h"
+
+#include "proxies/step/program.h"
+#include "proxies/transformer/grid/order.h"
+
+#include <stdlib.h>
+
+/* ---- coordinates ---- */
+
+/* One of the two grids: its axes in the order of the string. */
+struct side {
+    enum bb_grid_axis axis[BB_GRID_AXES];
+    int size[BB_GRID_AXES];
+    int n;
+};
+
+static int size_of(const struct bb_grid *g, enum bb_grid_axis axis, bool expert)
+{
+    switch (axis) {
+    case BB_AXIS_TP:
+        return expert ? g->etp : g->tp;
+    case BB_AXIS_CP:
+        return expert ? 1 : g->cp;
+    case BB_AXIS_EP:
+        return expert ? g->ep : 1;
+    case BB_AXIS_DP:
+        return expert ? g->edp : g->dp;
+    default:
+        return g->pp;
+    }
+}
+
+static struct side side_of(const struct bb_grid *g, bool expert)
+{
+    struct side s = {0};
+
+    s.n = bb_order_read(g->order, s.axis);
+    for (int a = 0; a < s.n; a++)
+        s.size[a] = size_of(g, s.axis[a], expert);
+    return s;
+}
+
+static int coord(const struct side *s, int rank, enum bb_grid_axis axis)
+{
+    for (int a = 0; a < s->n; a++) {
+        if (s->axis[a] == axis)
+            return rank % s->size[a];
+        rank /= s->size[a];
+    }
+    return 0; /* an axis of size 1 that the string leaves out */
+}
+
+int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
+{
+    struct side s = side_of(grid, false);
+
+    return coord(&s, rank, axis);
+}
+
+int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
+{
+    struct side s = side_of(grid, true);
+
+    return coord(&s, rank, axis);
+}
+
+/* ---- groups ---- */
+
+enum {
+    TP = 1u << BB_AXIS_TP,
+    CP = 1u << BB_AXIS_CP,
+    EP = 1u << BB_AXIS_EP,
+    DP = 1u << BB_AXIS_DP,
+    PP = 1u << BB_AXIS_PP
+};
+
+static const struct row {
+    const char *name;
+    unsigned axes; /* of enum bb_grid_axis */
+    bool expert;   /* of the expert grid   */
+} rows[BB_GRID_GROUPS] = {
+    [BB_GRID_TP] = {"tp", TP, false},
+    [BB_GRID_CP] = {"cp", CP, false},
+    [BB_GRID_EP] = {"ep", EP, true},
+    [BB_GRID_EDP] = {"edp", DP, true},
+    [BB_GRID_DP] = {"dp", DP, false},
+    [BB_GRID_PP] = {"pp", PP, false},
+    [BB_GRID_EMBEDDING] = {"embedding", 0, false},
+    [BB_GRID_DP_CP] = {"dp_cp", DP | CP, false},
+    [BB_GRID_TP_PP] = {"tp_pp", TP | PP, false},
+    [BB_GRID_TP_CP] = {"tp_cp", TP | CP, false},
+    [BB_GRID_TP_DP_CP] = {"tp_dp_cp", TP | DP | CP, false},
+    [BB_GRID_ETP] = {"etp", TP, true},
+    [BB_GRID_TP_EP] = {"tp_ep", TP | EP, true},
+};
+
+/* The ranks that differ only along the axes of a mask, as strides: what two groups have in common when they are one. */
+struct shape {
+    int size[BB_GRID_AXES], stride[BB_GRID_AXES];
+    int n, members;
+};
+
+/* Neighbouring axes that lie side by side are one: (2, stride 1)(4, stride 2) is (8, stride 1). */
+static struct shape shape_of(const struct side *s, unsigned axes)
+{
+    struct shape shape = {.members = 1};
+    int stride = 1;
+
+    for (int a = 0; a < s->n; stride *= s->size[a], a++) {
+        if (!(axes & 1u << s->axis[a]) || s->size[a] == 1)
+            continue;
+        if (shape.n > 0 && shape.stride[shape.n - 1] * shape.size[shape.n - 1] == stride) {
+            shape.size[shape.n - 1] *= s->size[a];
+        } else {
+            shape.stride[shape.n] = stride;
+            shape.size[shape.n++] = s->size[a];
+        }
+        shape.members *= s->size[a];
+    }
+    return shape;
+}
+
+static bool same_shape(const struct shape *a, const struct shape *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (int i = 0; i < a->n; i++)
+        if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i])
+            return false;
+    return true;
+}
+
+/* The axes of the layout are those of the dense side, so a group of that side is computed. */
+static unsigned layout_mask(const struct side *dense, unsigned axes)
+{
+    unsigned mask = 0;
+
+    for (int a = 0; a < dense->n; a++)
+        if (axes & 1u << dense->axis[a])
+            mask |= 1u << a;
+    return mask;
+}
+
+static int out_of_memory(const char *name)
+{
+    return bb_err(BB_EFAIL, "out of memory for the members of group '%s'", name);
+}
+
+/* A group of the expert side, as a table: every rank in the instance that its other coordinates number. */
+static int add_table(struct bb_layout *l, const char *name, const struct side *s, unsigned axes, int size)
+{
+    int *members = malloc(sizeof(int) * (size_t)l->ranks), group;
+
+    if (!members)
+        return out_of_memory(name);
+    for (int rank = 0; rank < l->ranks; rank++) {
+        int instance = 0, index = 0, instances = 1, places = 1, rest = rank;
+
+        for (int a = 0; a < s->n; rest /= s->size[a], a++) {
+            bool inside = axes & 1u << s->axis[a];
+            int *number = inside ? &index : &instance, *stride = inside ? &places : &instances;
+
+            *number += *stride * (rest % s->size[a]);
+            *stride *= s->size[a];
+        }
+        members[instance * size + index] = rank;
+    }
+    group = bb_layout_add_irregular(l, name, members, l->ranks / size, size);
+    free(members);
+    return group;
+}
+
+/* First and last rank of each pipeline. */
+static int add_embedding(struct bb_layout *l, const struct side *dense, int pp)
+{
+    int n = l->ranks / pp, *members = malloc(sizeof(int) * 2 * (size_t)n), group, instance = 0, last = 0;
+
+    if (!members)
+        return out_of_memory("embedding");
+    for (int rank = 0; rank < l->ranks; rank++) {
+        int stage = coord(dense, rank, BB_AXIS_PP);
+
+        if (stage == 0)
+            members[2 * instance++] = rank;
+        else if (stage == pp - 1)
+            members[2 * last++ + 1] = rank; /* stages of all pipelines come in the same order of the pipelines */
+    }
+    group = bb_layout_add_irregular(l, "embedding", members, n, 2);
+    free(members);
+    return group;
+}
+
+struct making {
+    struct bb_layout *layout;
+    struct side dense, expert;
+    struct shape shapes[BB_GRID_GROUPS]; /* of the groups so far */
+    struct bb_grid_groups *groups;
+    int pp;
+};
+
+/* The group before that holds the same ranks as this combination; BB_NONE. */
+static int made_already(const struct making *m, int group)
+{
+    for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
+        if (before != BB_GRID_EMBEDDING && m->groups->of[before] != BB_NONE &&
+            same_shape(&m->shapes[before], &m->shapes[group]))
+            return m->groups->of[before];
+    return BB_NONE;
+}
+
+/* Sets groups->of[group]. */
+static int add_group(struct making *m, int group)
+{
+    const struct row *row = &rows[group];
+    const struct side *side = row->expert ? &m->expert : &m->dense;
+    int *of = &m->groups->of[group], n = m->layout->n_groups, rc;
+
+    m->shapes[group] = shape_of(side, row->axes);
+    if (group == BB_GRID_EMBEDDING ? m->pp == 1 : m->shapes[group].members == 1)
+        return 0;
+    *of = made_already(m, group);
+    if (*of != BB_NONE)
+        return 0;
+    if (group == BB_GRID_EMBEDDING)
+        rc = add_embedding(m->layout, &m->dense, m->pp);
+    else if (row->expert)
+        rc = add_table(m->layout, row->name, side, row->axes, m->shapes[group].members);
+    else
+        rc = bb_layout_add_group(m->layout, row->name, layout_mask(side, row->axes));
+    if (rc != n) /* an error: groups are numbered as they come */
+        return rc;
+    *of = n;
+    return 0;
+}
+
+int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout, struct bb_grid_groups *groups)
+{
+    struct making m = {.layout = layout,
+                       .dense = side_of(grid, false),
+                       .expert = side_of(grid, true),
+                       .groups = groups,
+                       .pp = grid->pp};
+    struct bb_axis axes[BB_GRID_AXES];
+    int rc;
+
+    for (int a = 0; a < m.dense.n; a++)
+        axes[a] = (struct bb_axis){bb_grid_axis_names[m.dense.axis[a]], m.dense.size[a]};
+    for (int g = 0; g < BB_GRID_GROUPS; g++)
+        groups->of[g] = BB_NONE;
+    TRY(bb_layout_init(layout, grid->ranks, axes, m.dense.n));
+    for (int g = 0; g < BB_GRID_GROUPS; g++)
+        if (wanted & BB_GRID_WANT(g) && (grid->experts || !rows[g].expert))
+            TRY(add_group(&m, g));
+out:
+    return rc;
+}

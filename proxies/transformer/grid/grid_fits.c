@@ -1,0 +1,263 @@
+/*
+ * grid_fits.c - whether a model can be cut as a grid says, and which layout comes nearest to one that cannot be (see
+ * grid.h).
+ */
+#include "proxies/transformer/grid/grid.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TP, CP, DP, PP, SIZES };
+
+static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
+
+/* ---- what does not divide ---- */
+
+/* One thing that an axis must divide. */
+struct demand {
+    const char *what;
+    int value;
+    const char *axis;
+    int by;
+};
+
+#define MOST_DEMANDS 10
+
+static bool has_dense_layers(const struct bb_arch *a)
+{
+    return a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1;
+}
+
+/* Everything that must divide when the model is cut by so many ranks of each axis. Returns their number. */
+static int list_demands(const struct bb_grid_model *m, const int sizes[SIZES], struct demand list[MOST_DEMANDS])
+{
+    const struct bb_arch *a = m->arch;
+    bool by_heads = m->cp_by_heads && sizes[CP] > 1;
+    int n = 0;
+
+    list[n++] = (struct demand){"attention heads", a->heads, "tp", sizes[TP]};
+    list[n++] = (struct demand){"key and value heads", a->kv_heads, "tp", sizes[TP]};
+    if (has_dense_layers(a))
+        list[n++] = (struct demand){"inner neurons (ffn)", a->ffn, "tp", sizes[TP]};
+    if (a->shared_ffn > 0)
+        list[n++] = (struct demand){"inner neurons of the shared expert", a->shared_ffn, "tp", sizes[TP]};
+    if (sizes[CP] > 1) /* a causal mask is balanced by two pieces for each rank */
+        list[n++] = (struct demand){"tokens of a sample", m->sequence, "2 x cp =", 2 * sizes[CP]};
+    if (m->sequence_parallel)
+        list[n++] = (struct demand){"tokens of a context-parallel rank", m->sequence / sizes[CP], "tp", sizes[TP]};
+    if (by_heads)
+        list[n++] = (struct demand){"attention heads of a tensor rank", a->heads / sizes[TP], "cp", sizes[CP]};
+    if (by_heads)
+        list[n++] = (struct demand){"key and value heads of a tensor rank", a->kv_heads / sizes[TP], "cp", sizes[CP]};
+    return n;
+}
+
+bool bb_grid_even(int layers, int parts)
+{
+    return layers >= parts && (layers % parts == 0 || (layers + 2) % parts == 0);
+}
+
+static bool is_valid(const struct bb_grid *g, const struct bb_grid_model *m, const int sizes[SIZES])
+{
+    struct demand list[MOST_DEMANDS];
+    struct bb_pipe_split split;
+    int n = list_demands(m, sizes, list);
+
+    for (int i = 0; i < n; i++)
+        if (list[i].value % list[i].by != 0)
+            return false;
+    if (g->experts && g->ranks / sizes[PP] % ((long long)(g->ep ? g->ep : 1) * (g->etp ? g->etp : 1)) != 0)
+        return false;
+    split = bb_grid_pipe_split(g, m->arch->layers, m->chunks);
+    split.stages = sizes[PP];
+    return bb_pipe_split_is_valid(&split);
+}
+
+/* ---- the nearest layout ---- */
+
+#define MOST_DIVISORS 512 /* no number of ranks that plan takes has as many */
+
+/* Given axes are changed as little as possible: by factors, and as few of them as may be. */
+struct search {
+    const struct bb_grid *grid;
+    const struct bb_grid_model *model;
+    int divisors[MOST_DIVISORS], n; /* of the ranks */
+    int sizes[SIZES], best[SIZES];
+    double cost;
+};
+
+/* An axis that was not given is rather left alone than changed from 1, but for dp. */
+static double change(const struct search *s, int axis, int then)
+{
+    int now = s->grid->asked[axis];
+
+    if (now == 0)
+        return axis == DP || then == 1 ? 0 : 0.5 + 0.1 * log2(then);
+    return now == then ? 0 : 1 + fabs(log2((double)then / now));
+}
+
+static void search_axis(struct search *s, int axis, int left, double cost)
+{
+    if (cost >= s->cost)
+        return;
+    if (axis == SIZES) {
+        if (left != 1 || (s->model && !is_valid(s->grid, s->model, s->sizes)))
+            return;
+        s->cost = cost;
+        memcpy(s->best, s->sizes, sizeof(s->best));
+        return;
+    }
+    for (int d = 0; d < s->n; d++) {
+        if (left % s->divisors[d] != 0 || (axis == PP && s->divisors[d] != left))
+            continue;
+        s->sizes[axis] = s->divisors[d];
+        search_axis(s, axis + 1, left / s->divisors[d], cost + change(s, axis, s->divisors[d]));
+    }
+}
+
+static void list_divisors(struct search *s, int n)
+{
+    for (int d = 1; d <= n / d && s->n + 2 <= MOST_DIVISORS; d++) {
+        if (n % d != 0)
+            continue;
+        s->divisors[s->n++] = d;
+        if (d != n / d)
+            s->divisors[s->n++] = n / d;
+    }
+}
+
+/* What must be written so that it is taken: what changes of what was given; of the rest, what is not 1, unless it is
+ * what follows from the ranks. */
+static bool is_written(const struct search *s, int axis)
+{
+    int now = s->grid->asked[axis];
+
+    return now ? now != s->best[axis] : axis != DP && s->best[axis] > 1;
+}
+
+const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_model *model, char text[BB_GRID_NEAREST])
+{
+    struct search s = {.grid = grid, .model = model, .cost = INFINITY};
+    size_t at = 0;
+
+    text[0] = '\0';
+    list_divisors(&s, grid->ranks);
+    search_axis(&s, 0, grid->ranks, 0);
+    if (s.cost == INFINITY) { /* experts that divide nowhere: at least so many ranks */
+        s.model = NULL;
+        search_axis(&s, 0, grid->ranks, 0);
+    }
+    for (int a = 0; a < SIZES; a++)
+        if (is_written(&s, a))
+            at += (size_t)snprintf(text + at, BB_GRID_NEAREST - at, "%s--%s %d", at ? " " : "", options[a], s.best[a]);
+    return text;
+}
+
+/* ---- grid and model ---- */
+
+static int common(int a, int b)
+{
+    return b ? common(b, a % b) : a;
+}
+
+/* The divisor of both that is nearest to what was wanted. */
+static int nearest_common(int a, int b, int wanted)
+{
+    int both = common(a, b), best = 1;
+
+    for (int d = 1; d <= both; d++)
+        if (both % d == 0 && fabs(log2((double)d / wanted)) < fabs(log2((double)best / wanted)))
+            best = d;
+    return best;
+}
+
+/* A length of sequence that all ranks divide, next to the one given. */
+static int near_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
+{
+    int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
+    int near = (m->sequence + step / 2) / step * step;
+
+    return near ? near : step;
+}
+
+static int refuse_demand(const struct bb_grid *g, const struct bb_grid_model *m, const struct demand *d,
+                         const char *who)
+{
+    char near[BB_GRID_NEAREST];
+
+    bb_grid_nearest(g, m, near);
+    if (strncmp(d->what, "tokens", 6) == 0)
+        return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: --seq-length %d%s%s", who, d->value,
+                      d->what, d->axis, d->by, near_sequence(g, m), near[0] ? ", or " : "", near);
+    return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: %s", who, d->value, d->what, d->axis, d->by,
+                  near[0] ? near : "--tp 1 --cp 1");
+}
+
+static int fits_experts(const struct bb_grid *g, const struct bb_arch *a, const char *who)
+{
+    int stage = g->ranks / g->pp;
+
+    if (a->experts == 0)
+        return 0;
+    if (a->experts % g->ep != 0)
+        return bb_err(BB_EUSAGE, "%s: %d experts do not divide by ep %d; nearest: --ep %d", who, a->experts, g->ep,
+                      nearest_common(a->experts, stage / g->etp, g->ep));
+    if (a->expert_ffn % g->etp != 0)
+        return bb_err(BB_EUSAGE, "%s: %d inner neurons of an expert do not divide by etp %d; nearest: --etp %d", who,
+                      a->expert_ffn, g->etp, nearest_common(a->expert_ffn, stage / g->ep, g->etp));
+    return 0;
+}
+
+static int up_to_multiple(int n, int of)
+{
+    return (n + of - 1) / of * of;
+}
+
+/* Where no layout divides the layers: the fewest that this one takes, with the ends asked for as whole chunks. */
+static const char *fewest_layers(const struct bb_grid *g, const struct bb_grid_model *m, char text[BB_GRID_NEAREST])
+{
+    int v = m->chunks, first = up_to_multiple(g->first_layers, v), last = up_to_multiple(g->last_layers, v);
+    int others = g->pp - (first > 0) - (last > 0), at;
+
+    if (v == 1 && others == g->pp)
+        return "--pp 1";
+    at = snprintf(text, BB_GRID_NEAREST, "--layers %d", first + last + v * (others > 0 ? others : 0));
+    if (first != g->first_layers)
+        at += snprintf(text + at, BB_GRID_NEAREST - (size_t)at, " --decoder-first-pipeline-num-layers %d", first);
+    if (last != g->last_layers)
+        snprintf(text + at, BB_GRID_NEAREST - (size_t)at, " --decoder-last-pipeline-num-layers %d", last);
+    return text;
+}
+
+static int fits_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
+{
+    char near[BB_GRID_NEAREST], chunks[32] = "";
+
+    if (m->arch->layers >= (long long)g->pp * m->chunks)
+        return 0;
+    if (m->chunks > 1)
+        snprintf(chunks, sizeof(chunks), " x %d chunks", m->chunks);
+    bb_grid_nearest(g, m, near);
+    return bb_err(BB_EUSAGE, "%s: %d layers are too few for pp %d%s; nearest: %s", who, m->arch->layers, g->pp, chunks,
+                  near[0] ? near : fewest_layers(g, m, near));
+}
+
+int bb_grid_fits(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
+{
+    const int sizes[SIZES] = {g->tp, g->cp, g->dp, g->pp};
+    struct demand list[MOST_DEMANDS];
+    int n = list_demands(m, sizes, list), rc;
+
+    if (m->arch->learned_positions && m->sequence > m->arch->sequence)
+        return bb_err(BB_EUSAGE,
+                      "%s: a sequence of %d tokens, but the model has %d positions; nearest: --seq-length %d", who,
+                      m->sequence, m->arch->sequence, m->arch->sequence);
+    for (int i = 0; i < n; i++)
+        if (list[i].value % list[i].by != 0)
+            return refuse_demand(g, m, &list[i], who);
+    TRY(fits_experts(g, m->arch, who));
+    TRY(fits_layers(g, m, who));
+out:
+    return rc;
+}

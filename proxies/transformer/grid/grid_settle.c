@@ -1,0 +1,291 @@
+/* grid_settle.c - what the axes of a grid must be, and the nearest layout when they cannot (see grid.h). */
+#include "bootstrap/cli/opts.h"
+#include "proxies/step/program.h"
+#include "proxies/transformer/grid/order.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_RANKS (1 << 24)
+
+/* ---- order strings ---- */
+
+const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
+
+/* The axis that the word of two letters names, BB_NONE. */
+static int axis_of(const char *word, size_t n)
+{
+    for (int a = 0; a < BB_GRID_AXES; a++)
+        if (n == 2 && strncmp(word, bb_grid_axis_names[a], 2) == 0)
+            return a;
+    return BB_NONE;
+}
+
+int bb_order_read(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
+{
+    int n = 0;
+
+    for (const char *word = order; *word && n < BB_GRID_AXES; word += strcspn(word, "-"), word += *word == '-')
+        axes[n++] = (enum bb_grid_axis)axis_of(word, strcspn(word, "-"));
+    return n;
+}
+
+int bb_order_check(const char *order, const char *who)
+{
+    bool seen[BB_GRID_AXES] = {false};
+    const char *word = order;
+
+    if (strlen(order) >= BB_GRID_LETTERS)
+        return bb_err(BB_EUSAGE, "%s: the order '%.40s' is too long; nearest: %s", who, order, BB_GRID_ORDER);
+    for (;;) {
+        size_t n = strcspn(word, "-");
+        int axis = axis_of(word, n);
+
+        if (axis == BB_NONE)
+            return bb_err(BB_EUSAGE, "%s: '%.*s' in the order '%s' is no axis (tp, cp, ep, dp, pp); nearest: %s", who,
+                          (int)n, word, order, BB_GRID_ORDER);
+        if (seen[axis])
+            return bb_err(BB_EUSAGE, "%s: %.2s stands twice in the order '%s'; nearest: %s", who, word, order,
+                          BB_GRID_ORDER);
+        seen[axis] = true;
+        if (word[n] == '\0')
+            return 0;
+        word += n + 1;
+    }
+}
+
+/* ---- numbers ---- */
+
+/* The divisor of n that is nearest to `want` (as a factor), at least 1. */
+static int nearest_divisor(int n, int want)
+{
+    int best = 1;
+
+    for (int below = want < n ? want : n; below >= 1; below--)
+        if (n % below == 0) {
+            best = below;
+            break;
+        }
+    for (int above = want; above <= n && (double)above / want <= (double)want / best; above++)
+        if (n % above == 0)
+            return above;
+    return best;
+}
+
+/* The axes of the dense grid: how they are called on the command line. */
+static const struct axis_option {
+    const char *name;
+    size_t offset;
+} dense[] = {{"tp", offsetof(struct bb_grid, tp)},
+             {"cp", offsetof(struct bb_grid, cp)},
+             {"dp", offsetof(struct bb_grid, dp)},
+             {"pp", offsetof(struct bb_grid, pp)}};
+
+static int *field(const struct bb_grid *g, int axis)
+{
+    return (int *)((char *)(uintptr_t)g + dense[axis].offset);
+}
+
+static long long product(const struct bb_grid *g, int without)
+{
+    long long all = 1;
+
+    for (int a = 0; a < 4 && all < 1LL << 40; a++)
+        if (a != without && *field(g, a) > 0)
+            all *= *field(g, a);
+    return all;
+}
+
+/* "tp 3 x cp 1 x pp 2": what is given. */
+static const char *axes_text(const struct bb_grid *g, char text[96])
+{
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (int a = 0; a < 4; a++)
+        if (*field(g, a) > 0)
+            n += (size_t)snprintf(text + n, 96 - n, "%s%s %d", n ? " x " : "", dense[a].name, *field(g, a));
+    return text;
+}
+
+/* ---- the dense grid ---- */
+
+static int refuse_product(const struct bb_grid *g, const struct bb_grid_model *model, const char *who)
+{
+    char axes[96], near[BB_GRID_NEAREST];
+
+    return bb_err(BB_EUSAGE, "%s: %s make %lld ranks, not %d; nearest: %s", who, axes_text(g, axes),
+                  product(g, BB_NONE), g->ranks, bb_grid_nearest(g, model, near));
+}
+
+/* The axis that is 0 becomes what the others leave of the ranks. */
+static int follow(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
+{
+    int ranks = g->ranks;
+    long long others = product(g, BB_NONE);
+    char axes[96], near[BB_GRID_NEAREST], more[32] = "";
+
+    if (others <= ranks && ranks % others == 0) {
+        *field(g, axis) = (int)(ranks / others);
+        return 0;
+    }
+    if (others <= MOST_RANKS)
+        snprintf(more, sizeof(more), ", or %lld ranks", others > ranks ? others : ranks / others * others);
+    return bb_err(BB_EUSAGE, "%s: %d rank%s not divide by %s = %lld; nearest: %s%s", who, ranks,
+                  ranks == 1 ? " does" : "s do", axes_text(g, axes), others, bb_grid_nearest(g, model, near), more);
+}
+
+static int settle_dense(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
+{
+    enum { TP_AT, CP_AT, DP_AT, PP_AT };
+    char near[BB_GRID_NEAREST];
+
+    if (g->cp == 0 && g->dp > 0 && g->tp > 0 && g->pp > 0)
+        return follow(g, CP_AT, model, who);
+    g->cp += g->cp == 0;
+    if (g->dp == 0) {
+        g->tp += g->tp == 0;
+        g->pp += g->pp == 0;
+        return follow(g, DP_AT, model, who);
+    }
+    if (g->tp == 0 && g->pp == 0 && product(g, BB_NONE) < g->ranks)
+        return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves both tp and pp open; nearest: %s", who, g->dp, g->ranks,
+                      bb_grid_nearest(g, model, near));
+    if (g->tp == 0 && g->pp == 0)
+        g->tp = 1;
+    if (g->pp == 0)
+        return follow(g, PP_AT, model, who);
+    if (g->tp == 0)
+        return follow(g, TP_AT, model, who);
+    return product(g, BB_NONE) == g->ranks ? 0 : refuse_product(g, model, who);
+}
+
+/* ---- the expert grid ---- */
+
+static int settle_expert(struct bb_grid *g, const char *who)
+{
+    int stage = g->ranks / g->pp, left;
+
+    if (g->ep > 1 && !g->experts)
+        return bb_err(BB_EUSAGE, "%s: ep %d, but the model has no experts; nearest: --ep 1", who, g->ep);
+    if (stage % g->etp != 0)
+        return bb_err(BB_EUSAGE, "%s: the %d ranks of a stage do not divide by etp %d; nearest: --etp %d", who, stage,
+                      g->etp, nearest_divisor(stage, g->etp));
+    left = stage / g->etp;
+    if (left % g->ep != 0)
+        return bb_err(BB_EUSAGE, "%s: the %d ranks of a stage do not divide by etp %d x ep %d = %lld; nearest: --ep %d",
+                      who, stage, g->etp, g->ep, (long long)g->etp * g->ep, nearest_divisor(left, g->ep));
+    g->edp = left / g->ep;
+    return 0;
+}
+
+/* ---- the order ---- */
+
+static bool stands(const char *order, const char *axis)
+{
+    return strstr(order, axis) != NULL; /* axes are two letters and never overlap */
+}
+
+static int check_axes_stand(const struct bb_grid *g, const char *who)
+{
+    const struct {
+        const char *axis;
+        int size;
+    } rows[] = {{"tp", g->tp},
+                {"cp", g->cp},
+                {"dp", g->dp},
+                {"pp", g->pp},
+                {"ep", g->ep},
+                {"tp", g->etp},
+                {"dp", g->experts ? g->edp : 1}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].size > 1 && !stands(g->order, rows[i].axis))
+            return bb_err(BB_EUSAGE, "%s: %s has %d ranks, but does not stand in the order '%s'; nearest: %s-%s", who,
+                          rows[i].axis, rows[i].size, g->order, g->order, rows[i].axis);
+    return 0;
+}
+
+/* Ranks between the stages of a pipeline, in one of the grids. */
+static int pp_stride(const struct bb_grid *g, bool expert)
+{
+    enum bb_grid_axis axes[BB_GRID_AXES];
+    const int sizes[2][BB_GRID_AXES] = {{g->tp, g->cp, 1, g->dp, g->pp}, {g->etp, 1, g->ep, g->edp, g->pp}};
+    int n = bb_order_read(g->order, axes), stride = 1;
+
+    for (int a = 0; a < n && axes[a] != BB_AXIS_PP; a++)
+        stride *= sizes[expert][axes[a]];
+    return stride;
+}
+
+/* The order with pp moved to its end. */
+static const char *pp_last(const char *order, char text[BB_GRID_LETTERS + 4])
+{
+    enum bb_grid_axis axes[BB_GRID_AXES];
+    int n = bb_order_read(order, axes);
+    size_t at = 0;
+
+    for (int a = 0; a < n; a++)
+        if (axes[a] != BB_AXIS_PP)
+            at += (size_t)snprintf(text + at, BB_GRID_LETTERS + 4 - at, "%s-", bb_grid_axis_names[axes[a]]);
+    snprintf(text + at, BB_GRID_LETTERS + 4 - at, "pp");
+    return text;
+}
+
+static int check_order(const struct bb_grid *g, const char *who)
+{
+    int rc = check_axes_stand(g, who), apart, apart_expert;
+    char near[BB_GRID_LETTERS + 4];
+
+    if (rc || g->pp == 1 || !g->experts)
+        return rc;
+    apart = pp_stride(g, false);
+    apart_expert = pp_stride(g, true);
+    if (apart == apart_expert)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: in the order '%s' the stages of a pipeline are %d ranks apart, those of the experts' "
+                  "grid (etp %d, ep %d, edp %d) %d; nearest: --order %s",
+                  who, g->order, apart, g->etp, g->ep, g->edp, apart_expert, pp_last(g->order, near));
+}
+
+int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const struct bb_grid_model *model, const char *who)
+{
+    int rc;
+
+    if (!order)
+        order = BB_GRID_ORDER;
+    TRY(bb_order_check(order, who));
+    snprintf(g->order, sizeof(g->order), "%s", order);
+    g->ranks = ranks;
+    g->ep += g->ep == 0;
+    g->etp += g->etp == 0;
+    memcpy(g->asked, (const int[]){g->tp, g->cp, g->dp, g->pp}, sizeof(g->asked));
+    TRY(settle_dense(g, model, who));
+    TRY(settle_expert(g, who));
+    TRY(check_order(g, who));
+out:
+    return rc;
+}
+
+/* ---- layers of a stage ---- */
+
+struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *g, int layers, int chunks)
+{
+    return (struct bb_pipe_split){layers, g->pp, chunks, g->first_layers, g->last_layers};
+}
+
+int bb_grid_layers(int layers, int parts, int part, int *first)
+{
+    int ends = layers % parts != 0 && parts > 1 && layers + 2 >= 2 * parts; /* embedding and head count as a layer */
+    int all = layers + 2 * ends, each = all / parts, more = all % parts, before, count;
+
+    /* `more` parts after the first have one layer more; were it all of them, none would be left over. */
+    before = part * each + (part > 1 ? (part - 1 < more ? part - 1 : more) : 0) - (part > 0 ? ends : 0);
+    count = each + (part > 0 && part <= more) - (part == 0 ? ends : 0) - (part == parts - 1 ? ends : 0);
+    *first = before;
+    return count;
+}

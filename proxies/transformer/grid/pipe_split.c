@@ -1,0 +1,230 @@
+/* pipe_split.c - layers by stage, and the nearest numbers when they do not divide (see pipe_split.h). */
+#include "proxies/transformer/grid/pipe_split.h"
+
+#include "proxies/transformer/grid/grid.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST "--decoder-first-pipeline-num-layers"
+#define LAST  "--decoder-last-pipeline-num-layers"
+
+static bool has_ends(const struct bb_pipe_split *s)
+{
+    return s->first > 0 || s->last > 0;
+}
+
+/* Stages that share what is left. */
+static int others(const struct bb_pipe_split *s)
+{
+    return s->stages - (s->first > 0) - (s->last > 0);
+}
+
+bool bb_pipe_split_is_valid(const struct bb_pipe_split *s)
+{
+    long long left = (long long)s->layers - s->first - s->last, parts = (long long)others(s) * s->chunks;
+
+    if (!has_ends(s))
+        return bb_grid_even(s->layers, s->stages * s->chunks);
+    if (s->stages < 2 || s->first % s->chunks != 0 || s->last % s->chunks != 0)
+        return false;
+    return parts == 0 ? left == 0 : left >= parts && left % parts == 0;
+}
+
+int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
+{
+    int stage = part % s->stages, chunk = part / s->stages, each, start;
+
+    if (!has_ends(s) || s->stages < 2)
+        return bb_grid_layers(s->layers, s->stages * s->chunks, part, first);
+    each = others(s) ? (s->layers - s->first - s->last) / (others(s) * s->chunks) : 0;
+    start = s->first ? s->first / s->chunks : each;
+    *first = chunk * (s->layers / s->chunks) + (stage ? start + (stage - 1) * each : 0);
+    if (stage == 0)
+        return start;
+    return stage == s->stages - 1 && s->last ? s->last / s->chunks : each;
+}
+
+/* ---- the nearest valid numbers ---- */
+
+static int between(int low, int n, int high)
+{
+    return n < low ? low : n > high ? high : n;
+}
+
+/* Both ends so that the other stages have `each` layers in a part: near to what was asked, else alike. */
+static struct bb_pipe_split with_ends(const struct bb_pipe_split *s, int each)
+{
+    int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
+    struct bb_pipe_split n = *s;
+
+    n.first = v * (s->first ? between(1, (s->first + v / 2) / v, ends - 1) : (ends + 1) / 2);
+    n.last = v * ends - n.first;
+    return n;
+}
+
+/* The one end that was asked for so that the other stages have `each`. */
+static struct bb_pipe_split with_end(const struct bb_pipe_split *s, int each)
+{
+    struct bb_pipe_split n = *s;
+
+    *(s->first ? &n.first : &n.last) = s->layers - (s->stages - 1) * s->chunks * each;
+    return n;
+}
+
+/* How far from what was asked; where nothing was, the longest stage. */
+static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
+{
+    int longest = n->first > n->last ? n->first : n->last;
+
+    if (has_ends(s))
+        return abs(n->first - s->first) + abs(n->last - s->last);
+    return longest > each * s->chunks ? longest : each * s->chunks;
+}
+
+/* The nearest valid split with ends; false: the chunks do not divide the layers, or these are too few. */
+static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *near)
+{
+    bool one = has_ends(s) && !(s->first && s->last);
+    int most = s->layers / s->chunks / (s->stages > 2 ? s->stages - 2 : 1), least_cost = 0;
+    bool found = false;
+
+    for (int each = 1; s->stages > 1 && each <= most; each++) {
+        struct bb_pipe_split n = one ? with_end(s, each) : with_ends(s, each);
+        int cost = cost_of(s, &n, each);
+
+        if ((one ? n.first + n.last < 1 : n.first < 1 || n.last < 1) || !bb_pipe_split_is_valid(&n))
+            continue;
+        if (!found || cost < least_cost) {
+            *near = n;
+            least_cost = cost;
+        }
+        found = true;
+    }
+    return found;
+}
+
+/* Chunks per stage, 2 or more and as near to those asked for as can be, with which the layers divide; 0: none. */
+static int nearest_chunks(const struct bb_pipe_split *s)
+{
+    int asked = s->chunks, most = s->layers / s->stages;
+
+    for (int away = 1; away < asked + most; away++)
+        for (int v = asked + away; v >= asked - away; v -= 2 * away)
+            if (v > 1 && v <= most && (has_ends(s) ? s->layers % v == 0 : bb_grid_even(s->layers, s->stages * v)))
+                return v;
+    return 0;
+}
+
+/* ---- what is said ---- */
+
+#define TEXT 256
+
+static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
+{
+    size_t n = 0;
+
+    text[0] = '\0';
+    if (s->first)
+        n = (size_t)snprintf(text, TEXT, "%s %d", FIRST, s->first);
+    if (s->last)
+        snprintf(text + n, TEXT - n, "%s%s %d", n ? " " : "", LAST, s->last);
+    return text;
+}
+
+/* The end that was asked for as it is, and the other one so that the rest divides, near to what the others have. */
+static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *near)
+{
+    int *other = s->first ? &near->last : &near->first, given = s->first + s->last, best = INT_MAX;
+
+    *near = *s;
+    for (int each = s->chunks; (s->first == 0) != (s->last == 0) && each <= s->layers; each += s->chunks) {
+        struct bb_pipe_split n = *s;
+        long long rest = s->layers - given - (s->stages - 2LL) * each;
+
+        *(s->first ? &n.last : &n.first) = rest > 0 ? (int)rest : 0;
+        if (rest < 1 || abs((int)rest - each) >= best || !bb_pipe_split_is_valid(&n))
+            continue;
+        best = abs((int)rest - each);
+        *other = (int)rest;
+    }
+    return best < INT_MAX;
+}
+
+/* What to write instead: other ends, or other chunks with theirs. */
+static const char *instead(const struct bb_pipe_split *s, char text[TEXT])
+{
+    struct bb_pipe_split other = *s, near;
+    char ends[TEXT];
+
+    if (nearest_ends(s, &near)) {
+        ends_text(&near, text);
+        if (with_other_end(s, &near)) {
+            strcat(text, ", or ");
+            strcat(text, ends_text(&near, ends));
+        }
+        return text;
+    }
+    other.chunks = nearest_chunks(s);
+    if (other.chunks == 0)
+        other.chunks = 1;
+    if (!nearest_ends(&other, &near))
+        near = (struct bb_pipe_split){0};
+    snprintf(text, TEXT, "--vpp %d%s %.150s", other.chunks, other.chunks == 1 ? " --schedule 1f1b" : "",
+             ends_text(&near, ends));
+    return text;
+}
+
+/* "3 in the first and 2 in the last stage" */
+static const char *amounts(const struct bb_pipe_split *s, char text[64])
+{
+    if (s->first && s->last)
+        snprintf(text, 64, "%d in the first and %d in the last stage", s->first, s->last);
+    else
+        snprintf(text, 64, "%d in the %s stage", s->first ? s->first : s->last, s->first ? "first" : "last");
+    return text;
+}
+
+static int refuse_ends(const struct bb_pipe_split *s, const char *who)
+{
+    bool first = s->first % s->chunks != 0;
+    char near[TEXT], given[64], chunks[32] = "";
+    int left = s->layers - s->first - s->last;
+
+    if (first || s->last % s->chunks != 0)
+        return bb_err(BB_EUSAGE, "%s: the %d layers of the %s stage do not divide by its %d chunks; nearest: %s", who,
+                      first ? s->first : s->last, first ? "first" : "last", s->chunks, instead(s, near));
+    if (others(s) == 0)
+        return bb_err(BB_EUSAGE, "%s: %s are not the %d layers, and there is no other stage; nearest: %s", who,
+                      amounts(s, given), s->layers, instead(s, near));
+    if (s->chunks > 1)
+        snprintf(chunks, sizeof(chunks), " x %d chunks", s->chunks);
+    return bb_err(BB_EUSAGE, "%s: of %d layers, %s leave %d, %s the other %d%s; nearest: %s", who, s->layers,
+                  amounts(s, given), left, left < others(s) * s->chunks ? "too few for" : "which do not divide by",
+                  others(s), chunks, instead(s, near));
+}
+
+int bb_pipe_split_refuse(const struct bb_pipe_split *s, const char *layout, const char *who)
+{
+    int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? nearest_chunks(s) : 0;
+    char by[32] = "", vpp[32] = "", ends[TEXT] = "";
+    struct bb_pipe_split near;
+
+    if (bb_pipe_split_is_valid(s))
+        return 0;
+    if (has_ends(s))
+        return refuse_ends(s, who);
+    if (s->chunks > 1)
+        snprintf(by, sizeof(by), " x %d chunks", s->chunks);
+    if (chunks > 0)
+        snprintf(vpp, sizeof(vpp), "%s--vpp %d", layout[0] ? ", or " : "", chunks);
+    if (nearest_ends(s, &near))
+        ends_text(&near, ends);
+    return bb_err(BB_EUSAGE,
+                  "%s: %d layers do not divide by pp %d%s, nor with embedding and head as a layer each; nearest: "
+                  "%s%s%s--layers %d or %d%s%s",
+                  who, s->layers, s->stages, by, layout, vpp, layout[0] || vpp[0] ? ", or " : "",
+                  s->layers / parts * parts, (s->layers / parts + 1) * parts, ends[0] ? ", or " : "", ends);
+}

@@ -1,0 +1,167 @@
+/*
+ * context_parallel.c - attention whose tokens are divided among the ranks of cp: each rank's queries meet all keys and
+ * values.
+ *
+ * Ring: the block of keys and values at work goes on to the next rank while it is used. Backward the blocks go round
+ * again, and with them their gradients: those of block k begin at the rank behind its owner, each rank adds its part,
+ * and the last hop brings them home, so they make c - 1 hops as the blocks do. A hop of both is one group call.
+ */
+#include "proxies/transformer/layer/block.h"
+
+/* The hop of what is at work and, backward, of the gradients that the step before made. */
+struct hop {
+    bool keys, gradients;
+    int turn; /* which of two buffers holds what goes on: even or odd */
+};
+
+static int start_hop(struct bb_block *b, const struct hop *hop)
+{
+    static const enum bb_block_buffer keys[] = {BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_NEXT_KEYS};
+    static const enum bb_block_buffer gradients[] = {BB_BLOCK_BUFFER_KEY_GRADIENTS, BB_BLOCK_BUFFER_NEXT_KEY_GRADIENTS};
+    size_t count = b->layers->key_block;
+    struct bb_script *s = b->script;
+    int at = hop->turn % 2, last = BB_NONE;
+
+    bb_script_group_start(s);
+    if (hop->keys) {
+        bb_script_send(s, b->lanes.cp, "keys and values", 1, count, bb_block_room(b, keys[at]));
+        last = bb_script_recv(s, b->lanes.cp, "keys and values", -1, count, bb_block_room(b, keys[1 - at]));
+    }
+    if (hop->gradients) {
+        bb_script_send(s, b->lanes.cp, "key and value gradients", 1, count, bb_block_room(b, gradients[at]));
+        last =
+            bb_script_recv(s, b->lanes.cp, "key and value gradients", -1, count, bb_block_room(b, gradients[1 - at]));
+    }
+    bb_script_group_end(s);
+    return last;
+}
+
+static int keys_at_work(struct bb_block *b, int turn)
+{
+    return bb_block_room(b, turn % 2 ? BB_BLOCK_BUFFER_NEXT_KEYS : BB_BLOCK_BUFFER_KEYS);
+}
+
+static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    int ranks = b->layers->config.cp;
+
+    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
+    for (int turn = 0; turn < ranks; turn++) {
+        int hop = turn < ranks - 1 ? start_hop(b, &(struct hop){.keys = true, .turn = turn}) : BB_NONE;
+
+        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, keys_at_work(b, turn), BB_NONE);
+        bb_script_wait(b->script, hop);
+    }
+}
+
+/* In turn 0 the block is one's own: its gradients stay. Those of turn i go on in turn i + 1. */
+static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    int ranks = b->layers->config.cp;
+
+    bb_block_compute(b, "attention output", before, src, BB_NONE);
+    for (int turn = 0; turn < ranks; turn++) {
+        struct hop next = {turn < ranks - 1, turn >= 2, turn};
+        int hop = next.keys || next.gradients ? start_hop(b, &next) : BB_NONE;
+        int made = turn == 1 ? bb_block_room(b, BB_BLOCK_BUFFER_KEY_GRADIENTS) : BB_NONE;
+
+        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_DATA, keys_at_work(b, turn), made);
+        bb_script_wait(b->script, hop);
+    }
+    bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .turn = ranks}));
+}
+
+static int collect(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
+                   enum bb_block_buffer dst)
+{
+    return bb_script_collective(b->script, b->lanes.cp, what, kind, b->layers->key_block, bb_block_room(b, src),
+                                bb_block_room(b, dst));
+}
+
+static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
+    bb_script_wait(b->script,
+                   collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
+                   BB_NONE);
+}
+
+/* All keys are gathered again under what comes before the attention. */
+static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    int keys = collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
+
+    bb_block_compute(b, "attention output", before, src, BB_NONE);
+    bb_script_wait(b->script, keys);
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
+                   bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
+    bb_script_wait(b->script, collect(b, BB_REDUCE_SCATTER, "key and value gradients",
+                                      BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
+}
+
+static int exchange(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
+{
+    size_t count = bb_block_room_count(b, src) / (size_t)b->layers->config.cp;
+
+    return bb_script_collective(b->script, b->lanes.cp, what, BB_ALLTOALL, count, bb_block_room(b, src),
+                                bb_block_room(b, dst));
+}
+
+/* Queries, keys and values: all started, then waited for. */
+static void exchange_inputs(struct bb_block *b, const char *const what[3], bool back)
+{
+    static const enum bb_block_buffer tokens[] = {BB_BLOCK_BUFFER_QUERY, BB_BLOCK_BUFFER_KEY, BB_BLOCK_BUFFER_VALUE};
+    static const enum bb_block_buffer heads[] = {BB_BLOCK_BUFFER_QUERY_HEADS, BB_BLOCK_BUFFER_KEY_HEADS,
+                                                 BB_BLOCK_BUFFER_VALUE_HEADS};
+    int started[3];
+
+    for (int i = 0; i < 3; i++)
+        started[i] = exchange(b, what[i], back ? heads[i] : tokens[i], back ? tokens[i] : heads[i]);
+    for (int i = 0; i < 3; i++)
+        bb_script_wait(b->script, started[i]);
+}
+
+static void heads_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    static const char *const what[] = {"queries", "keys", "values"};
+
+    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_QUERY));
+    exchange_inputs(b, what, false);
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS),
+                   bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS));
+    bb_script_wait(b->script, exchange(b, "attention", BB_BLOCK_BUFFER_OUT_HEADS, BB_BLOCK_BUFFER_OUT));
+}
+
+static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    static const char *const what[] = {"query gradients", "key gradients", "value gradients"};
+
+    bb_block_compute(b, "attention output", before, src, bb_block_room(b, BB_BLOCK_BUFFER_OUT));
+    bb_script_wait(b->script, exchange(b, "attention gradients", BB_BLOCK_BUFFER_OUT, BB_BLOCK_BUFFER_OUT_HEADS));
+    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS),
+                   bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS));
+    exchange_inputs(b, what, true);
+}
+
+/* By enum bb_context_mode. */
+static void (*const forwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
+    [BB_CONTEXT_RING] = ring_forward,
+    [BB_CONTEXT_ALL_GATHER] = gather_forward,
+    [BB_CONTEXT_ALL_TO_ALL] = heads_forward,
+};
+static void (*const backwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
+    [BB_CONTEXT_RING] = ring_backward,
+    [BB_CONTEXT_ALL_GATHER] = gather_backward,
+    [BB_CONTEXT_ALL_TO_ALL] = heads_backward,
+};
+
+void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    forwards[b->layers->config.context](b, before, src);
+}
+
+void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
+{
+    backwards[b->layers->config.context](b, before, src);
+}

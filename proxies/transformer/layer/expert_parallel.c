@@ -1,0 +1,369 @@
+/*
+ * expert_parallel.c - the second half of a layer with experts: router, dispatch, experts, combine, shared experts under
+ * both.
+ *
+ * all_to_all, forward: router; counts per expert of all ranks (without a capacity: who receives must know how much);
+ * tokens and probabilities to their experts; the experts (divided by etp: all_gather before, reduce_scatter behind);
+ * answers back. Backward mirrored: gradients of the answers take the way of the tokens, those of the tokens and of the
+ * probabilities the way back. all_gather: every rank gets all tokens and does what its experts have to do with them.
+ * Shared experts are divided by tp as a dense perceptron is.
+ */
+#include "proxies/transformer/layer/block.h"
+
+static const struct bb_column_parallel shared_up = {.product = BB_KERNELS_SHARED_UP,
+                                                    .gather = "shared expert input",
+                                                    .sum = "shared expert gradient",
+                                                    .data = "shared expert gradient",
+                                                    .weights = "shared expert weights"};
+
+static bool has_shared(const struct bb_block *b)
+{
+    return b->layers->sizes.shared_ffn > 0;
+}
+
+/* ---- who exchanges with whom ---- */
+
+/* Which way rows go: to their experts, or back to where their tokens live. */
+struct way {
+    const char *what;
+    enum bb_block_buffer src, dst;
+    size_t width; /* elements of a row */
+    bool back;
+};
+
+static long rows_between(const struct bb_block *b, int layer, int from, int to, bool back)
+{
+    return bb_routing_rows(&b->layers->routing, layer, back ? to : from, back ? from : to);
+}
+
+/* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
+static int uneven_exchange(struct bb_block *b, int layer, const struct way *w, int src, int dst)
+{
+    size_t send_at = 0, recv_at = 0;
+    struct bb_script *s = b->script;
+    int last = BB_NONE;
+
+    bb_script_group_start(s);
+    s->peer_kind = BB_PEER_ABSOLUTE;
+    for (int place = 0; place < b->layers->config.ep; place++) {
+        size_t send = (size_t)rows_between(b, layer, b->variant, place, w->back) * w->width;
+        size_t recv = (size_t)rows_between(b, layer, place, b->variant, w->back) * w->width;
+
+        s->offset = send_at;
+        if (place != b->variant && send)
+            last = bb_script_send(s, b->lanes.ep, w->what, place, send, src);
+        s->offset = recv_at;
+        if (place != b->variant && recv)
+            last = bb_script_recv(s, b->lanes.ep, w->what, place, recv, dst);
+        send_at += send;
+        recv_at += recv;
+    }
+    s->offset = 0;
+    s->peer_kind = BB_PEER_OFFSET;
+    bb_script_group_end(s);
+    return last;
+}
+
+static int start_exchange(struct bb_block *b, int layer, const struct way *w, enum bb_dtype_id dtype)
+{
+    int even = b->layers->routing.even, src = bb_block_room(b, w->src), dst = bb_block_room(b, w->dst), op;
+    enum bb_dtype_id usual = b->script->dtype;
+
+    if (!bb_has_lane(b->lanes.ep))
+        return BB_NONE;
+    b->script->dtype = dtype;
+    op = even < 0
+             ? uneven_exchange(b, layer, w, src, dst)
+             : bb_script_collective(b->script, b->lanes.ep, w->what, BB_ALLTOALL, (size_t)even * w->width, src, dst);
+    b->script->dtype = usual;
+    return op;
+}
+
+static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
+                         enum bb_block_buffer dst, bool back)
+{
+    struct way way = {what, src, dst, (size_t)b->layers->sizes.hidden, back};
+
+    return start_exchange(b, layer, &way, b->script->dtype);
+}
+
+static int exchange_probabilities(struct bb_block *b, int layer, bool back)
+{
+    struct way forth = {"probabilities", BB_BLOCK_BUFFER_PROBABILITIES, BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, 1, false};
+    struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
+                       true};
+
+    return bb_has_lane(b->lanes.ep) ? start_exchange(b, layer, back ? &home : &forth, BB_FLOAT) : BB_NONE;
+}
+
+/* Without a capacity nobody knows what it will receive: the tokens per expert of all ranks. */
+static void gather_counts(struct bb_block *b)
+{
+    const struct bb_layers *l = b->layers;
+    enum bb_dtype_id usual = b->script->dtype;
+
+    if (!bb_has_lane(b->lanes.etp_ep) || l->config.capacity_factor > 0)
+        return;
+    b->script->dtype = BB_INT32;
+    bb_script_wait(b->script, bb_script_collective(b->script, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER,
+                                                   (size_t)l->sizes.experts, bb_block_room(b, BB_BLOCK_BUFFER_COUNTS),
+                                                   bb_block_room(b, BB_BLOCK_BUFFER_ALL_COUNTS)));
+    b->script->dtype = usual;
+}
+
+/* ---- the rank's experts ---- */
+
+static int64_t rows_received(const struct bb_block *b, int layer)
+{
+    return bb_routing_received(&b->layers->routing, layer, b->variant);
+}
+
+static void add_experts(const struct bb_block *b, int layer, struct bb_kernel_groups *c, enum bb_kernels_pass pass)
+{
+    c->rows = rows_received(b, layer) * b->layers->config.etp;
+    if (c->rows > 0)
+        bb_kernel_groups_add(c, BB_KERNELS_EXPERTS, pass);
+}
+
+static void collect(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
+                    enum bb_block_buffer dst)
+{
+    size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
+
+    if (count)
+        bb_script_wait(b->script, bb_script_collective(b->script, b->lanes.etp, "tokens of divided experts", kind,
+                                                       count, bb_block_room(b, src), bb_block_room(b, dst)));
+}
+
+/* The rows of `src` through the experts to `dst`, among the ranks that divide each expert. */
+static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
+                        enum bb_block_buffer dst)
+{
+    if (!bb_has_lane(b->lanes.etp)) {
+        bb_block_compute(b, "experts", c, bb_block_room(b, src), bb_block_room(b, dst));
+        return;
+    }
+    collect(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_SHARED_ROWS);
+    bb_block_compute(b, "experts", c, bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ROWS),
+                     bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
+    collect(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_SHARED_ANSWERS, dst);
+}
+
+/* ---- shared experts ---- */
+
+static void gather_shared(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
+{
+    if (has_shared(b) && b->layers->scattered)
+        bb_block_gather(b, what, src, dst);
+}
+
+static void shared_up_forward(struct bb_block *b)
+{
+    if (has_shared(b))
+        bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+}
+
+/* Its second product and the start of its sum over tp. */
+static int shared_down_forward(struct bb_block *b)
+{
+    bool divided = bb_has_lane(b->lanes.tp);
+
+    if (!has_shared(b))
+        return BB_NONE;
+    bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD, BB_NONE,
+                   bb_block_room(b, divided ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
+    return divided ? bb_block_sum(b, "shared expert", bb_block_room(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
+}
+
+static void shared_down_backward(struct bb_block *b, bool with_weights)
+{
+    struct bb_kernel_groups c = {0};
+
+    if (!has_shared(b))
+        return;
+    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_DATA);
+    if (with_weights)
+        bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_WEIGHTS);
+    bb_block_compute(b, "shared expert gradient", &c, BB_NONE, BB_NONE);
+}
+
+static void shared_up_backward(struct bb_block *b, bool with_weights)
+{
+    static const struct bb_kernel_groups nothing;
+
+    if (has_shared(b))
+        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_room(b, BB_BLOCK_BUFFER_SHARED),
+                                 with_weights, false);
+}
+
+/* ---- forward ---- */
+
+static void route(struct bb_block *b, int in)
+{
+    struct bb_kernel_groups c = {0};
+    bool counted = bb_has_lane(b->lanes.etp_ep) && b->layers->config.capacity_factor <= 0 &&
+                   b->layers->config.dispatch == BB_DISPATCH_ALL_TO_ALL;
+
+    bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_FORWARD);
+    bb_block_compute(b, "router", &c, in, counted ? bb_block_room(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
+}
+
+/* Where rows lie that did not have to travel. */
+static enum bb_block_buffer arrived(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
+{
+    return bb_has_lane(b->lanes.ep) ? far : near;
+}
+
+static void exchange_forward(struct bb_block *b, int layer, int in, int out)
+{
+    enum bb_block_buffer rows = arrived(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer answers = arrived(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    struct bb_kernel_groups c = {0};
+    int tokens, probabilities, combined, shared;
+
+    gather_counts(b);
+    bb_block_chore(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in, bb_block_room(b, BB_BLOCK_BUFFER_ROWS));
+    tokens = exchange_rows(b, layer, "dispatch", BB_BLOCK_BUFFER_ROWS, rows, false);
+    probabilities = exchange_probabilities(b, layer, false);
+    shared_up_forward(b);
+    bb_script_wait(b->script, tokens);
+    bb_script_wait(b->script, probabilities);
+    add_experts(b, layer, &c, BB_KERNELS_FORWARD);
+    run_experts(b, layer, &c, rows, answers);
+    combined = exchange_rows(b, layer, "combine", answers, BB_BLOCK_BUFFER_OWN_ANSWERS, true);
+    shared = shared_down_forward(b);
+    bb_script_wait(b->script, combined);
+    bb_script_wait(b->script, shared);
+    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
+                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS), out);
+}
+
+static int gather_tokens(struct bb_block *b, const char *what, int src)
+{
+    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, b->layers->held, src,
+                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS));
+}
+
+static int scatter_answers(struct bb_block *b, const char *what, int dst)
+{
+    return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->held,
+                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS), dst);
+}
+
+static void gather_forward(struct bb_block *b, int layer, int in, int out)
+{
+    struct bb_kernel_groups c = {0};
+    int tokens = gather_tokens(b, "dispatch", in), combined, shared;
+
+    shared_up_forward(b);
+    bb_script_wait(b->script, tokens);
+    bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD);
+    add_experts(b, layer, &c, BB_KERNELS_FORWARD);
+    bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD);
+    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+    combined = scatter_answers(b, "combine", out);
+    shared = shared_down_forward(b);
+    bb_script_wait(b->script, combined);
+    bb_script_wait(b->script, shared);
+}
+
+/* One rank holds all experts: no tokens are gathered. */
+static bool gathers(const struct bb_block *b)
+{
+    return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_has_lane(b->lanes.etp_ep);
+}
+
+void bb_experts_forward(struct bb_block *b, int layer, int in, int out)
+{
+    route(b, in);
+    gather_shared(b, "shared expert input", in, BB_BLOCK_BUFFER_FULL);
+    (gathers(b) ? gather_forward : exchange_forward)(b, layer, in, out);
+}
+
+/* ---- backward ---- */
+
+static struct bb_kernel_groups expert_gradients(const struct bb_block *b, int layer, bool with_weights)
+{
+    struct bb_kernel_groups c = {0};
+
+    add_experts(b, layer, &c, BB_KERNELS_DATA);
+    if (with_weights)
+        add_experts(b, layer, &c, BB_KERNELS_WEIGHTS);
+    return c;
+}
+
+static void router_backward(struct bb_block *b, bool permuted, int src, int out, bool with_weights)
+{
+    struct bb_kernel_groups c = {0};
+
+    if (permuted)
+        bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
+    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_DATA);
+    if (with_weights)
+        bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_DATA);
+    bb_block_compute(b, "router gradient", &c, src, out);
+}
+
+static void exchange_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
+{
+    enum bb_block_buffer rows = arrived(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer answers = arrived(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
+    int combined, tokens, probabilities;
+
+    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
+                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
+    combined = exchange_rows(b, layer, "combine gradients", BB_BLOCK_BUFFER_OWN_ANSWERS, answers, false);
+    shared_down_backward(b, with_weights);
+    bb_script_wait(b->script, combined);
+    run_experts(b, layer, &c, answers, rows);
+    tokens = exchange_rows(b, layer, "dispatch gradients", rows, BB_BLOCK_BUFFER_ROWS, true);
+    probabilities = exchange_probabilities(b, layer, true);
+    shared_up_backward(b, with_weights);
+    bb_script_wait(b->script, tokens);
+    bb_script_wait(b->script, probabilities);
+    router_backward(b, true, bb_block_room(b, BB_BLOCK_BUFFER_ROWS), out, with_weights);
+}
+
+static void gather_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
+{
+    struct bb_kernel_groups c = {0}, experts = expert_gradients(b, layer, with_weights);
+    int combined = gather_tokens(b, "combine gradients", in), tokens;
+
+    shared_down_backward(b, with_weights);
+    bb_script_wait(b->script, combined);
+    c.rows = experts.rows;
+    bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA);
+    for (int i = 0; i < experts.n; i++)
+        bb_kernel_groups_add(&c, experts.list[i].kind, experts.list[i].pass);
+    bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
+    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+    tokens = scatter_answers(b, "dispatch gradients", out);
+    shared_up_backward(b, with_weights);
+    bb_script_wait(b->script, tokens);
+    router_backward(b, false, out, out, with_weights);
+}
+
+void bb_experts_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
+{
+    gather_shared(b, "shared expert gradient", in, BB_BLOCK_BUFFER_GRADIENT_FULL);
+    (gathers(b) ? gather_backward : exchange_backward)(b, layer, in, out, with_weights);
+}
+
+void bb_experts_weights(struct bb_block *b, int layer)
+{
+    struct bb_kernel_groups c = {0};
+
+    add_experts(b, layer, &c, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_WEIGHTS);
+    if (!has_shared(b)) {
+        bb_block_compute(b, "expert weights", &c, BB_NONE, BB_NONE);
+        return;
+    }
+    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_WEIGHTS);
+    bb_block_column_weights(b, &shared_up, &c);
+}

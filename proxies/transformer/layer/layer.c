@@ -1,0 +1,308 @@
+/* layer.c - one layer after another, embedding, head, and the end of a step (see layer.h). */
+#include "proxies/transformer/layer/block.h"
+
+void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
+                   const struct bb_block_lanes *lanes, int variant)
+{
+    _Static_assert(sizeof(b->room.index) / sizeof(b->room.index[0]) >= BB_ROOMS, "room for all buffers");
+    *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .variant = variant};
+    for (int room = 0; room < BB_ROOMS; room++)
+        b->room.index[room] = BB_NONE;
+}
+
+/* ---- halves of a layer: a column-parallel product behind a norm, a row-parallel one, attention between them ---- */
+
+struct half {
+    struct bb_column_parallel column;
+    enum bb_kernels_kind row;
+    bool attention;
+    const char *what, *sum, *gradient; /* compute; sum over tp forward; gather of the gradient backward */
+};
+
+static const struct half attention = {.column = {.product = BB_KERNELS_QKV,
+                                                 .gather = "attention input",
+                                                 .sum = "attention gradients",
+                                                 .data = "attention gradients",
+                                                 .weights = "attention weights"},
+                                      .row = BB_KERNELS_OUT,
+                                      .attention = true,
+                                      .what = "attention",
+                                      .sum = "attention",
+                                      .gradient = "attention output gradients"};
+
+static const struct half perceptron = {.column = {.product = BB_KERNELS_UP,
+                                                  .gather = "perceptron input",
+                                                  .sum = "perceptron gradients",
+                                                  .data = "perceptron gradients",
+                                                  .weights = "perceptron weights"},
+                                       .row = BB_KERNELS_DOWN,
+                                       .what = "perceptron",
+                                       .sum = "perceptron",
+                                       .gradient = "perceptron output gradients"};
+
+static void half_forward(struct bb_block *b, const struct half *half, int in, int out)
+{
+    struct bb_kernel_groups c = {0};
+    int src = bb_block_column_input(b, &half->column, &c, in);
+
+    bb_kernel_groups_add(&c, half->column.product, BB_KERNELS_FORWARD);
+    if (half->attention && bb_has_lane(b->lanes.cp)) {
+        bb_context_forward(b, &c, src);
+        c.n = 0;
+        src = BB_NONE;
+    } else if (half->attention) {
+        bb_kernel_groups_add(&c, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
+    }
+    bb_kernel_groups_add(&c, half->row, BB_KERNELS_FORWARD);
+    bb_block_row(b, half->what, half->sum, &c, src, out);
+}
+
+/* Scores and context once more, of the projections that were kept. */
+static void again(struct bb_block *b)
+{
+    static const struct bb_kernel_groups nothing;
+
+    b->again = true;
+    if (bb_has_lane(b->lanes.cp))
+        bb_context_forward(b, &nothing, BB_NONE);
+    else
+        bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+    b->again = false;
+}
+
+static void half_backward(struct bb_block *b, const struct half *half, int in, int out, bool with_weights)
+{
+    int src = b->layers->scattered ? bb_block_gather(b, half->gradient, in, BB_BLOCK_BUFFER_GRADIENT_FULL) : in;
+    struct bb_kernel_groups c = {0};
+
+    if (half->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
+        again(b);
+    bb_kernel_groups_add(&c, half->row, BB_KERNELS_DATA);
+    if (with_weights)
+        bb_kernel_groups_add(&c, half->row, BB_KERNELS_WEIGHTS);
+    if (half->attention && bb_has_lane(b->lanes.cp)) {
+        bb_context_backward(b, &c, src);
+        c.n = 0;
+        src = BB_NONE;
+    } else if (half->attention) {
+        bb_kernel_groups_add(&c, BB_KERNELS_CORE, BB_KERNELS_DATA);
+    }
+    bb_block_column_backward(b, &half->column, &c, src, out, with_weights, true);
+}
+
+static void half_weights(struct bb_block *b, const struct half *half)
+{
+    struct bb_kernel_groups c = {0};
+
+    bb_kernel_groups_add(&c, half->row, BB_KERNELS_WEIGHTS);
+    bb_block_column_weights(b, &half->column, &c);
+}
+
+/* ---- layers ---- */
+
+static int own(struct bb_block *b, int buffer, enum bb_block_buffer room)
+{
+    return buffer == BB_NONE ? bb_block_room(b, room) : buffer;
+}
+
+static bool has_experts(const struct bb_block *b, int layer)
+{
+    return bb_arch_has_experts(b->layers->config.arch, layer);
+}
+
+static void begin(struct bb_block *b, enum bb_phase phase, int layer)
+{
+    b->script->phase = phase;
+    b->script->layer = layer;
+}
+
+static void pass_forward(struct bb_block *b, int layer, int in, int out)
+{
+    int between = bb_block_room(b, BB_BLOCK_BUFFER_STATE);
+
+    half_forward(b, &attention, in, between);
+    if (has_experts(b, layer))
+        bb_experts_forward(b, layer, between, out);
+    else
+        half_forward(b, &perceptron, between, out);
+}
+
+void bb_block_forward(struct bb_block *b, int layer, int in, int out)
+{
+    begin(b, BB_PHASE_FORWARD, layer);
+    pass_forward(b, layer, own(b, in, BB_BLOCK_BUFFER_STATE), own(b, out, BB_BLOCK_BUFFER_STATE));
+    b->script->layer = BB_NONE;
+}
+
+/* The gradients of a layer (or BB_ARCH_HEAD) are added to those of the micro-batches before. */
+static void accumulate(struct bb_block *b, int layer)
+{
+    const struct bb_layers_config *c = &b->layers->config;
+    struct bb_arch_held held;
+    struct bb_kernel_groups chores = {0};
+
+    if (!c->accumulates || !c->gemm)
+        return;
+    held = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
+    chores.rows = (int64_t)(held.dense + held.expert);
+    if (chores.rows > 0)
+        bb_kernel_groups_add(&chores, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS);
+    bb_block_compute(b, "accumulate gradients", &chores, BB_NONE, BB_NONE);
+}
+
+void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
+{
+    int between = bb_block_room(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_room(b, BB_BLOCK_BUFFER_STATE);
+
+    begin(b, BB_PHASE_BACKWARD, layer);
+    b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL;
+    if (b->again)
+        pass_forward(b, layer, state, state);
+    b->again = false;
+    in = own(b, in, BB_BLOCK_BUFFER_GRADIENT);
+    if (has_experts(b, layer))
+        bb_experts_backward(b, layer, in, between, with_weights);
+    else
+        half_backward(b, &perceptron, in, between, with_weights);
+    half_backward(b, &attention, between, own(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
+    if (with_weights)
+        accumulate(b, layer);
+    b->script->layer = BB_NONE;
+}
+
+void bb_block_weights(struct bb_block *b, int layer)
+{
+    begin(b, BB_PHASE_BACKWARD, layer);
+    if (has_experts(b, layer))
+        bb_experts_weights(b, layer);
+    else
+        half_weights(b, &perceptron);
+    half_weights(b, &attention);
+    accumulate(b, layer);
+    b->script->layer = BB_NONE;
+}
+
+/* ---- embedding and head ---- */
+
+void bb_block_embedding_forward(struct bb_block *b, int out)
+{
+    struct bb_kernel_groups c = {0};
+
+    begin(b, BB_PHASE_FORWARD, BB_NONE);
+    bb_kernel_groups_add(&c, BB_KERNELS_EMBEDDING, BB_KERNELS_FORWARD);
+    bb_block_row(b, "embedding", "embedding", &c, BB_NONE, own(b, out, BB_BLOCK_BUFFER_STATE));
+}
+
+void bb_block_embedding_backward(struct bb_block *b, int in)
+{
+    begin(b, BB_PHASE_BACKWARD, BB_NONE);
+    if (b->layers->scattered)
+        bb_block_gather(b, "embedding gradients", own(b, in, BB_BLOCK_BUFFER_GRADIENT), BB_BLOCK_BUFFER_GRADIENT_FULL);
+}
+
+static const struct bb_column_parallel head = {.product = BB_KERNELS_HEAD,
+                                               .gather = "head input",
+                                               .sum = "head gradients",
+                                               .data = "head gradients",
+                                               .weights = "head weights"};
+
+static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop_id redop)
+{
+    struct bb_script *s = b->script;
+    enum bb_dtype_id usual = s->dtype;
+
+    s->dtype = BB_FLOAT;
+    s->redop = redop;
+    bb_script_wait(s, bb_script_collective(s, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->sizes.tokens,
+                                           bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC),
+                                           bb_block_room(b, BB_BLOCK_BUFFER_TOTAL)));
+    s->redop = BB_SUM;
+    s->dtype = usual;
+}
+
+void bb_block_head_forward(struct bb_block *b, int in)
+{
+    struct bb_kernel_groups c = {0};
+    bool divided = bb_has_lane(b->lanes.tp);
+    int src;
+
+    begin(b, BB_PHASE_FORWARD, BB_NONE);
+    src = bb_block_column_input(b, &head, &c, own(b, in, BB_BLOCK_BUFFER_STATE));
+    bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
+    bb_block_compute(b, "logits", &c, src, divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+    if (divided)
+        reduce_statistic(b, "largest logit", BB_MAX);
+    bb_block_chore(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
+                   divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+    if (divided) {
+        reduce_statistic(b, "target logit", BB_SUM);
+        reduce_statistic(b, "sum of exponentials", BB_SUM);
+    }
+}
+
+void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
+{
+    struct bb_kernel_groups c = {0};
+
+    begin(b, BB_PHASE_BACKWARD, BB_NONE);
+    bb_kernel_groups_add(&c, BB_KERNELS_LOSS, BB_KERNELS_DATA);
+    bb_block_column_backward(b, &head, &c, BB_NONE, own(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights, true);
+    if (with_weights)
+        accumulate(b, BB_ARCH_HEAD);
+}
+
+void bb_block_head_weights(struct bb_block *b)
+{
+    static const struct bb_kernel_groups nothing;
+
+    begin(b, BB_PHASE_BACKWARD, BB_NONE);
+    bb_block_column_weights(b, &head, &nothing);
+    accumulate(b, BB_ARCH_HEAD);
+}
+
+/* ---- the end of a step ---- */
+
+static void reduce_in_place(struct bb_block *b, struct bb_script_lane lane, const char *what, size_t count)
+{
+    struct bb_script *s = b->script;
+    enum bb_dtype_id usual = s->dtype;
+    int buffer;
+
+    if (count == 0 || !bb_has_lane(lane))
+        return;
+    begin(b, BB_PHASE_GRADIENTS, BB_NONE);
+    s->dtype = b->layers->config.grad_dtype;
+    buffer = bb_script_buffer(s, what, BB_USE_GRADIENTS, count);
+    bb_script_wait(s, bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, buffer, buffer));
+    s->dtype = usual;
+}
+
+void bb_block_reduce_replicated(struct bb_block *b, size_t replicated)
+{
+    reduce_in_place(b, b->lanes.tp, "replicated gradients", replicated);
+}
+
+void bb_block_reduce_tied(struct bb_block *b, int shards)
+{
+    const struct bb_layer_sizes *s = &b->layers->sizes;
+    size_t count = (size_t)(s->vocab * s->hidden), each = (count + (size_t)shards - 1) / (size_t)shards;
+
+    if (b->layers->config.arch->tied)
+        reduce_in_place(b, b->lanes.embedding, "tied embedding gradients", each);
+}
+
+void bb_block_gradient_norm(struct bb_block *b)
+{
+    struct bb_script *s = b->script;
+    enum bb_dtype_id usual = s->dtype;
+    int lanes = (int)(sizeof(b->lanes.norm) / sizeof(b->lanes.norm[0]));
+
+    begin(b, BB_PHASE_OPTIMIZER, BB_NONE);
+    s->dtype = BB_FLOAT;
+    for (int i = 0; i < lanes; i++)
+        if (bb_has_lane(b->lanes.norm[i]))
+            bb_script_wait(s, bb_script_collective(s, b->lanes.norm[i], "gradient norm", BB_ALL_REDUCE, 1,
+                                                   bb_block_room(b, BB_BLOCK_BUFFER_NORM),
+                                                   bb_block_room(b, BB_BLOCK_BUFFER_NORM)));
+    s->dtype = usual;
+}

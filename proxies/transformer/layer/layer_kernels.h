@@ -1,0 +1,76 @@
+/*
+ * layer_kernels.h - what the parts of a transformer layer compute on one rank, as matrix products and passes over
+ * memory: FLOPs, lists for real work, microseconds at a rate. Pure.
+ *
+ * A chore is what stands between two places where a layer communicates. Its forward pass is a list of products; its
+ * gradients follow from them: those of the data that the products read, and those of the weights. Both sides of scores
+ * and context are data. The whole square of the attention is counted, as is usual for the utilisation of devices, also
+ * where a causal mask would let half of it be left out; softmax and rotary positions stay on the chip.
+ */
+#ifndef BB_PROXIES_TRANSFORMER_LAYER_LAYER_KERNELS_H
+#define BB_PROXIES_TRANSFORMER_LAYER_LAYER_KERNELS_H
+
+#include "cuda/work/kernel_list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum bb_kernels_kind {
+    BB_KERNELS_NORM,       /* of what a rank holds between the layers                            */
+    BB_KERNELS_QKV,        /* queries, keys and values; latent attention: both projections       */
+    BB_KERNELS_CORE,       /* scores and context                                                 */
+    BB_KERNELS_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
+    BB_KERNELS_OUT,
+    BB_KERNELS_UP, /* gated: gate and up in one product                                  */
+    BB_KERNELS_DOWN,
+    BB_KERNELS_ROUTER,
+    BB_KERNELS_PERMUTE,   /* tokens into the order of the experts                               */
+    BB_KERNELS_EXPERTS,   /* up and down of the rank's experts                                  */
+    BB_KERNELS_UNPERMUTE, /* the weighted sum of the experts' answers                           */
+    BB_KERNELS_SHARED_UP, /* shared experts                                                     */
+    BB_KERNELS_SHARED_DOWN,
+    BB_KERNELS_EMBEDDING,
+    BB_KERNELS_HEAD,
+    BB_KERNELS_LOSS,       /* cross entropy, between its reductions */
+    BB_KERNELS_ACCUMULATE, /* weights: a micro-batch's gradients added to those before, in float */
+    BB_KERNELS_KINDS
+};
+
+enum bb_kernels_pass { BB_KERNELS_FORWARD, BB_KERNELS_DATA, BB_KERNELS_WEIGHTS };
+
+/* One rank's share of everything, for one micro-batch. */
+struct bb_layer_sizes {
+    enum bb_dtype_id dtype;
+    int64_t hidden;
+    int64_t tokens; /* N: that the products of attention and perceptron read                          */
+    int64_t held;   /* T: of them between the layers: N, or N / t with sequence parallelism           */
+    int64_t batch, queries, keys, block_keys;    /* attention: samples, positions asked, answered; of one ring block */
+    int64_t heads, kv_heads;                     /* that the projections make                                        */
+    int64_t core_heads;                          /* that the attention is done for: heads / c with all_to_all        */
+    int64_t key_dim, value_dim;                  /* of a head                                                        */
+    int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention; kv_lora 0: none                             */
+    int64_t ffn, vocab;                          /* divided by tp                                                 */
+    int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn divided by etp                          */
+    int top_k;
+    bool gated, qkv_bias, out_bias, mlp_bias;
+};
+
+/* Chores done one after another by one compute operation. */
+#define BB_KERNEL_GROUPS 16
+struct bb_kernel_groups {
+    struct bb_kernels {
+        enum bb_kernels_kind kind;
+        enum bb_kernels_pass pass;
+    } list[BB_KERNEL_GROUPS];
+    int n;
+    int64_t rows; /* that the rank's experts get, all together; accumulate: gradients */
+};
+
+void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);
+
+double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
+
+/* Appends products and passes to w; products are exactly those that bb_kernel_groups_flops counts. */
+void bb_kernel_groups_work(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w);
+
+#endif

@@ -1,0 +1,143 @@
+/* routing.c - a router without a network: popularity by Zipf's law, made into whole rows (see routing.h). */
+#include "proxies/transformer/layer/routing.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* A number in [0, 1) from what it is for (splitmix64's finaliser). */
+static double chance(unsigned seed, int layer, int rank, int expert)
+{
+    uint64_t x = seed;
+
+    x = x * 0x9e3779b97f4a7c15u + (uint64_t)layer + 1;
+    x = x * 0x9e3779b97f4a7c15u + (uint64_t)(rank + 2);
+    x = x * 0x9e3779b97f4a7c15u + (uint64_t)expert + 1;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (double)((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
+}
+
+/* The places of a layer's experts by popularity, 1 the most popular: a seeded shuffle, the same for all ranks. */
+static void shuffle(const struct bb_routing_config *c, int layer, double *place)
+{
+    for (int e = 0; e < c->experts; e++)
+        place[e] = e + 1;
+    for (int e = c->experts - 1; e > 0; e--) {
+        int other = (int)(chance(c->seed, layer, -1, e) * (e + 1));
+        double keep = place[e];
+
+        place[e] = place[other];
+        place[other] = keep;
+    }
+}
+
+/* Weights (below 1) into the part of the tokens that chooses each expert: top_k in sum, none above 1. What is cut off
+ * there goes to the others, of which some may then be above 1 in turn. */
+static void share(double *weight, int experts, int top_k)
+{
+    int full = 0, before;
+
+    do {
+        double sum = 0;
+
+        before = full;
+        full = 0;
+        for (int e = 0; e < experts; e++)
+            sum += weight[e] < 1 ? weight[e] : 0;
+        for (int e = 0; e < experts; e++) {
+            double part = weight[e] < 1 ? weight[e] / sum * (top_k - before) : 1;
+
+            weight[e] = part < 1 ? part : 1;
+            full += part >= 1;
+        }
+    } while (full != before);
+}
+
+static void weigh(const struct bb_routing_config *c, int layer, int from, const double *place, double *weight)
+{
+    double most = 0;
+
+    for (int e = 0; e < c->experts; e++) {
+        weight[e] = pow((0.5 + chance(c->seed, layer, from, e)) / place[e], c->imbalance);
+        most = fmax(most, weight[e]);
+    }
+    for (int e = 0; e < c->experts; e++)
+        weight[e] /= 2 * most;
+}
+
+/* Whole rows whose sum is exact: the differences of rounded sums. */
+static void fill_rows(const struct bb_routing_config *c, const double *weight, int *rows)
+{
+    int each = c->experts / c->ranks;
+    double sum = 0;
+    long given = 0;
+
+    for (int to = 0; to < c->ranks; to++) {
+        long until;
+
+        for (int e = to * each; e < (to + 1) * each; e++)
+            sum += weight[e];
+        until = to == c->ranks - 1 ? (long)c->tokens * c->top_k : lround(sum * c->tokens);
+        rows[to] = (int)(until - given);
+        given = until;
+    }
+}
+
+static int fill_table(struct bb_routing *r)
+{
+    const struct bb_routing_config *c = &r->config;
+    double *place = malloc(2 * sizeof(double) * (size_t)c->experts);
+
+    r->rows = malloc(sizeof(int) * (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks);
+    if (!place || !r->rows) {
+        free(place);
+        return bb_err(BB_EFAIL, "out of memory for the routes of %d ranks in %d layers", c->ranks, c->layers);
+    }
+    for (int layer = 0; layer < c->layers; layer++) {
+        shuffle(c, layer, place);
+        for (int from = 0; from < c->ranks; from++) {
+            double *weight = place + c->experts;
+
+            weigh(c, layer, from, place, weight);
+            share(weight, c->experts, c->top_k);
+            fill_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
+        }
+    }
+    free(place);
+    return 0;
+}
+
+int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
+{
+    int choices = c->tokens * c->top_k;
+
+    *r = (struct bb_routing){.config = *c, .even = -1};
+    if (c->capacity_factor > 0)
+        r->even = (int)ceil(c->capacity_factor * choices / c->experts) * (c->experts / c->ranks);
+    else if (c->imbalance == 0 && choices % c->ranks == 0)
+        r->even = choices / c->ranks;
+    return r->even < 0 ? fill_table(r) : 0;
+}
+
+void bb_routing_release(struct bb_routing *r)
+{
+    free(r->rows);
+    *r = (struct bb_routing){0};
+}
+
+int bb_routing_rows(const struct bb_routing *r, int layer, int from, int to)
+{
+    size_t ranks = (size_t)r->config.ranks;
+
+    return r->rows ? r->rows[((size_t)layer * ranks + (size_t)from) * ranks + (size_t)to] : r->even;
+}
+
+long bb_routing_received(const struct bb_routing *r, int layer, int to)
+{
+    long sum = 0;
+
+    for (int from = 0; from < r->config.ranks; from++)
+        sum += bb_routing_rows(r, layer, from, to);
+    return sum;
+}

@@ -1,0 +1,144 @@
+/* stage_units.c - which layers a stage holds and their tensors, as what keeps replicas together wants them
+ * (training.h). */
+#include "proxies/transformer/training.h"
+
+#include <stdlib.h>
+
+bool bb_holds_tied_table(const struct bb_training *t, int stage)
+{
+    return t->arch.tied && t->schedule.stages > 1 && (stage == 0 || stage == t->schedule.stages - 1);
+}
+
+/* ---- pieces ---- */
+
+static void add_piece(struct bb_modules *p, int layer, int chunk)
+{
+    p->list[p->n++] = (struct bb_transformer_module){.layer = layer, .chunk = chunk, .unit = {BB_NONE, BB_NONE}};
+}
+
+static int list_pieces(struct bb_modules *p, const struct bb_training *t, int stage)
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    int chunks = split.chunks, parts = split.stages * chunks, first;
+
+    p->list = calloc((size_t)(t->arch.layers + 2), sizeof(*p->list));
+    p->first = calloc((size_t)chunks + 1, sizeof(int));
+    if (!p->list || !p->first)
+        return bb_err(BB_EFAIL, "out of memory for the layers of a stage");
+    for (int c = 0; c < chunks; c++) {
+        int part = c * t->schedule.stages + stage, n = bb_pipe_split_layers(&split, part, &first);
+
+        p->first[c] = p->n;
+        if (part == 0)
+            add_piece(p, BB_ARCH_EMBEDDING, c);
+        for (int l = first; l < first + n; l++)
+            add_piece(p, l, c);
+        if (part == parts - 1)
+            add_piece(p, BB_ARCH_HEAD, c);
+    }
+    p->first[chunks] = p->n;
+    return 0;
+}
+
+/* ---- tensors ---- */
+
+/* The tensors of a piece, with the second copy of a tied table that the last stage has. */
+static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *piece,
+                      struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
+{
+    struct bb_arch_tensor table[BB_ARCH_TENSORS];
+    int n = bb_arch_tensors(&t->arch, piece->layer, out, BB_ARCH_TENSORS), m;
+
+    if (n < 0 || piece->layer != BB_ARCH_HEAD || !t->arch.tied || t->schedule.stages == 1)
+        return n;
+    m = bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table, BB_ARCH_TENSORS);
+    for (int i = 0; i < m; i++)
+        if (table[i].rows > 0) {
+            out[n++] = table[i];
+            break;
+        }
+    return m < 0 ? m : n;
+}
+
+/* How long the backward of a layer takes, by which Horovod's cycles are counted. */
+static double backward_us(const struct bb_training *t, int layer)
+{
+    const struct bb_layers_config *how = &t->how;
+
+    if (layer < 0)
+        return 0;
+    if (how->backward_us > 0 || how->forward_us > 0)
+        return how->backward_us > 0 ? how->backward_us : 2 * how->forward_us;
+    return 2 * bb_layers_flops(t->layers, layer) / how->tflops / 1e6;
+}
+
+/* The tensors of one kind as one unit; none, no unit. */
+static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *piece,
+                     enum bb_share share, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
+{
+    bool expert = share == BB_EXPERT;
+    struct bb_sync_unit *unit = &p->units[share][p->n_units[share]];
+
+    *unit = (struct bb_sync_unit){.name = piece->layer == BB_ARCH_EMBEDDING ? "embedding"
+                                          : piece->layer == BB_ARCH_HEAD    ? "head"
+                                                                            : "layer",
+                                  .tensors = *at,
+                                  .both_ends = piece->layer == BB_ARCH_EMBEDDING && t->arch.tied && t->grid.pp == 1,
+                                  .chunk = piece->chunk,
+                                  .backward_us = backward_us(t, piece->layer)};
+    for (int i = 0; i < n; i++)
+        if (tensors[i].expert == expert) {
+            size_t count = bb_arch_share(&tensors[i], expert ? t->grid.etp : t->grid.tp, t->grid.ep);
+
+            *(*at)++ = (struct bb_tensor){.name = tensors[i].name, .count = count};
+            unit->n++;
+        }
+    if (unit->n > 0)
+        piece->unit[share] = p->n_units[share]++;
+}
+
+static int list_units(struct bb_modules *p, const struct bb_training *t)
+{
+    struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1];
+    struct bb_tensor *at;
+    size_t pieces = (size_t)p->n;
+
+    p->tensors = at = calloc(pieces * (BB_ARCH_TENSORS + 1), sizeof(*p->tensors));
+    for (int s = 0; s < BB_SHARES; s++)
+        p->units[s] = calloc(pieces + 1, sizeof(**p->units));
+    if (!p->tensors || !p->units[BB_DENSE] || !p->units[BB_EXPERT])
+        return bb_err(BB_EFAIL, "out of memory for the tensors of a stage");
+    for (int i = 0; i < p->n; i++) {
+        int n = tensors_of(t, &p->list[i], tensors);
+
+        if (n < 0)
+            return n;
+        for (int s = 0; s < BB_SHARES; s++)
+            add_unit(p, t, &p->list[i], (enum bb_share)s, tensors, n, &at);
+        p->replicated += bb_layers_replicated(t->layers, p->list[i].layer);
+    }
+    return 0;
+}
+
+int bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stage)
+{
+    int rc;
+
+    *p = (struct bb_modules){0};
+    TRY(list_pieces(p, t, stage));
+    TRY(list_units(p, t));
+out:
+    if (rc)
+        bb_modules_release(p);
+    return rc;
+}
+
+void bb_modules_release(struct bb_modules *p)
+{
+    for (int s = 0; s < BB_SHARES; s++)
+        free(p->units[s]);
+    free(p->list);
+    free(p->first);
+    free(p->tensors);
+    *p = (struct bb_modules){0};
+}

@@ -1,0 +1,450 @@
+/*
+ * transformer.c - transformer: any model and layout as one training step. What the command line means is settled and
+ * refused here; the program of each stage is written in stage.c.
+ *
+ * Ranks of one stage share one program, since their peers are relative; only dropless experts with an imbalance and
+ * hierarchical reductions with a remainder tell some of them apart.
+ */
+#include "proxies/author/proxy.h"
+#include "proxies/transformer/memory.h"
+#include "proxies/transformer/training.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define USUAL_TFLOPS 119.8 /* the rate behind the times of gpt3, see pipeline.c */
+
+/* ---- what the command line means ---- */
+
+/* The place of a word in a list that holds it; NULL: usual. */
+static int place_of(const char *word, const char *const *words, int usual)
+{
+    int i = 0;
+
+    if (!word)
+        return usual;
+    while (strcmp(words[i], word) != 0)
+        i++;
+    return i;
+}
+
+static const char *const contexts[] = {
+    [BB_CONTEXT_RING] = "ring", [BB_CONTEXT_ALL_GATHER] = "all_gather", [BB_CONTEXT_ALL_TO_ALL] = "a2a"};
+static const char *const dispatches[] = {
+    [BB_DISPATCH_ALL_TO_ALL] = "alltoall", [BB_DISPATCH_ALL_GATHER] = "all_gather"};
+
+static int fill_defaults(struct bb_proxy_config *c)
+{
+    struct bb_transformer_options *o = &c->transformer;
+
+    if (!c->model)
+        return bb_err(BB_EUSAGE,
+                      "%s: no model; --model NAME of 'busbar list models', or FILE, a config.json; nearest: --model "
+                      "gpt2_small",
+                      c->proxy);
+    if (o->schedule && strcmp(o->schedule, bb_schedule_names[BB_INTERLEAVED]) == 0 && o->vpp == 0)
+        o->vpp = 2;
+    if (!o->schedule)
+        o->schedule = bb_schedule_names[o->vpp > 1 ? BB_INTERLEAVED : BB_1F1B];
+    o->vpp += o->vpp == 0;
+    c->micro_batch_size += c->micro_batch_size == 0;
+    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    return 0;
+}
+
+static int settle_schedule(struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    int p = t->grid.pp, m = t->config->micro_batches ? t->config->micro_batches : p;
+
+    t->schedule = (struct bb_schedule){
+        .kind = (enum bb_schedule_kind)place_of(o->schedule, bb_schedule_names, BB_1F1B),
+        .stages = p,
+        .micro_batches = m,
+        .chunks = o->vpp,
+        .group = o->group ? o->group : p,
+    };
+    if (o->group && t->schedule.kind != BB_INTERLEAVED)
+        return bb_err(BB_EUSAGE,
+                      "%s: --microbatch-group-size means nothing to schedule %s; leave it out, or use it with "
+                      "--schedule interleaved",
+                      t->config->proxy, o->schedule);
+    return bb_schedule_refuse(&t->schedule, t->config->proxy);
+}
+
+/* Stages of equal length, or as they were asked for. */
+static int refuse_layers(const struct bb_training *t, const struct bb_grid_model *model)
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    char near[BB_GRID_NEAREST] = "";
+
+    if (split.stages == 1 || bb_pipe_split_is_valid(&split))
+        return 0;
+    return bb_pipe_split_refuse(&split, bb_grid_nearest(&t->grid, model, near), t->config->proxy);
+}
+
+static int settle_grid(struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    const struct bb_grid_model model = {.arch = &t->arch,
+                                        .sequence = t->how.sequence,
+                                        .chunks = o->vpp,
+                                        .sequence_parallel = o->sequence_parallel,
+                                        .cp_by_heads = t->how.context == BB_CONTEXT_ALL_TO_ALL};
+    int rc;
+
+    t->grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .dp = o->dp, .pp = o->pp, .ep = o->ep, .etp = o->etp};
+    t->grid.first_layers = o->first_layers;
+    t->grid.last_layers = o->last_layers;
+    t->grid.experts = t->arch.experts > 0;
+    TRY(bb_grid_settle(&t->grid, t->config->ranks, o->order, &model, t->config->proxy));
+    TRY(bb_grid_fits(&t->grid, &model, t->config->proxy));
+    TRY(settle_schedule(t));
+    TRY(refuse_layers(t, &model));
+out:
+    return rc;
+}
+
+static int refuse_unused(const struct bb_training *t)
+{
+    const struct bb_transformer_options *o = &t->config->transformer;
+    const struct {
+        bool given, meant;
+        const char *option, *why;
+    } asked[] = {
+        {o->etp, t->grid.experts, "etp", "the model has no experts"},
+        {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
+        {o->capacity > 0, t->grid.experts, "capacity-factor", "the model has no experts"},
+        {o->imbalance > 0, t->grid.experts, "moe-imbalance", "the model has no experts"},
+        {o->imbalance > 0, o->capacity == 0, "moe-imbalance", "with a capacity factor all experts take the same"},
+        {o->seed, o->imbalance > 0, "seed", "only --moe-imbalance draws numbers"},
+        {o->context, t->grid.cp > 1, "cp-comm", "cp is 1"},
+        {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
+        {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
+        {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
+        {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
+    };
+
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+        if (asked[i].given && !asked[i].meant)
+            return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, asked[i].option,
+                          asked[i].why);
+    if (t->schedule.kind == BB_ZB_H1 && bb_sync_is_gathered(t->policy.kind))
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule zb-h1 leaves gradients of weights for later, but %s frees the weights after the "
+                      "backward; nearest: --dp-sync zero1, or --schedule 1f1b",
+                      t->config->proxy, bb_sync_words[t->policy.kind]);
+    return 0;
+}
+
+static void settle_how(struct bb_training *t)
+{
+    const struct bb_proxy_config *c = t->config;
+    const struct bb_transformer_options *o = &c->transformer;
+
+    t->how = (struct bb_layers_config){
+        .arch = &t->arch,
+        .sequence = o->sequence ? o->sequence : t->arch.sequence,
+        .micro_batch_size = c->micro_batch_size,
+        .sequence_parallel = o->sequence_parallel,
+        .recompute = (enum bb_recompute)place_of(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
+        .context = (enum bb_context_mode)place_of(o->context, contexts, BB_CONTEXT_RING),
+        .dispatch = (enum bb_dispatch_mode)place_of(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
+        .capacity_factor = o->capacity,
+        .imbalance = o->imbalance,
+        .seed = (unsigned)(o->seed ? o->seed : 1),
+        .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
+        .tflops = c->tflops,
+        .forward_us = c->forward_us,
+        .backward_us = c->backward_us,
+        .gemm = strcmp(c->compute, "gemm") == 0,
+    };
+}
+
+static int settle(struct bb_training *t)
+{
+    const struct bb_proxy_config *c = t->config;
+    int rc;
+
+    TRY(bb_arch_load(c->model, &t->arch));
+    if (c->layers)
+        TRY(bb_arch_with_layers(&t->arch, c->layers));
+    settle_how(t);
+    TRY(settle_grid(t));
+    TRY(bb_sync_settle(c, bb_sync_find(c->transformer.sync), t->how.dtype, BB_FLOAT, &t->policy));
+    TRY(refuse_unused(t));
+    t->shares[BB_DENSE] = true;
+    t->shares[BB_EXPERT] = t->grid.experts;
+    t->how.grad_dtype = t->policy.grads;
+    t->how.tp = t->grid.tp;
+    t->how.cp = t->grid.cp;
+    t->how.ep = t->grid.ep;
+    t->how.etp = t->grid.etp;
+    t->how.accumulates = t->schedule.micro_batches > 1;
+    TRY(bb_layers_new(&t->layers, &t->how, t->step));
+out:
+    return rc;
+}
+
+/* ---- groups and communicators ---- */
+
+/* The communicator of a group of the grid; BB_NONE where it has one rank. */
+static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
+{
+    int of = t->groups.of[group];
+
+    *comm = BB_NONE;
+    if (of == BB_NONE)
+        return 0;
+    *comm = bb_layout_add_comm(&t->step->layout, name ? name : t->step->layout.groups[of].name, of);
+    return *comm < 0 ? -BB_EFAIL : 0;
+}
+
+/* The gradient norm: the sum over the ranks of one model, over the shards of the optimizer and over the experts. */
+static int add_norms(struct bb_training *t)
+{
+    enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
+    const struct {
+        bool wanted;
+        enum bb_grid_group group;
+        const char *name;
+    } norms[] = {
+        {true, BB_GRID_TP_PP, "norm"},
+        {bb_sync_is_sharded(t->policy.kind), replicas, "shards' norm"},
+        {t->grid.experts, BB_GRID_EP, "experts' norm"},
+    };
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++) {
+        if (!norms[i].wanted || t->groups.of[norms[i].group] == BB_NONE)
+            continue;
+        TRY(add_comm(t, norms[i].group, norms[i].name, &t->norms[t->n_norms]));
+        t->n_norms++;
+    }
+out:
+    return rc;
+}
+
+static unsigned wanted_groups(const struct bb_training *t)
+{
+    unsigned wanted = BB_GRID_WANT(BB_GRID_TP) | BB_GRID_WANT(BB_GRID_CP) | BB_GRID_WANT(BB_GRID_DP) |
+                      BB_GRID_WANT(BB_GRID_PP) | BB_GRID_WANT(BB_GRID_TP_PP);
+
+    if (t->grid.cp > 1)
+        wanted |= BB_GRID_WANT(BB_GRID_DP_CP);
+    if (t->arch.tied && t->grid.pp > 1)
+        wanted |= BB_GRID_WANT(BB_GRID_EMBEDDING);
+    if (t->grid.experts)
+        wanted |= BB_GRID_WANT(BB_GRID_EP) | BB_GRID_WANT(BB_GRID_EDP) | BB_GRID_WANT(BB_GRID_ETP) |
+                  BB_GRID_WANT(BB_GRID_TP_EP);
+    return wanted;
+}
+
+/* The group in which the experts' tokens are gathered: the ranks of a whole expert, all of them. */
+static int add_expert_comms(struct bb_training *t)
+{
+    int rc;
+
+    TRY(add_comm(t, BB_GRID_EP, NULL, &t->ep));
+    TRY(add_comm(t, BB_GRID_ETP, "etp", &t->etp));
+    if (t->groups.of[BB_GRID_TP_EP] == t->groups.of[BB_GRID_EP])
+        t->etp_ep = t->ep;
+    else
+        TRY(add_comm(t, BB_GRID_TP_EP, "tp_ep", &t->etp_ep));
+out:
+    return rc;
+}
+
+static int settle_layout(struct bb_training *t)
+{
+    const enum bb_grid_group replicas[BB_SHARES] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
+    struct bb_layout *l = &t->step->layout;
+    int rc;
+
+    TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
+    TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
+    /* Without replicas, gradients are reduced over the same ranks: two communicators, and not of one name. */
+    TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
+    TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
+    TRY(add_expert_comms(t));
+    t->pipe[0] = t->pipe[1] = BB_NONE;
+    if (t->groups.of[BB_GRID_PP] != BB_NONE)
+        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], t->pipe));
+    for (int s = 0; s < BB_SHARES; s++)
+        TRY(bb_sync_layout(t->step, &t->policy, t->shares[s] ? t->groups.of[replicas[s]] : BB_NONE,
+                           t->config->gpus_per_node, &t->sync[s]));
+    TRY(add_norms(t));
+out:
+    return rc;
+}
+
+/* ---- roles ---- */
+
+/* Roles of a stage: its variants, each with the last rank of a node apart where a hierarchical sum has a remainder. */
+static int kinds_of_stage(const struct bb_training *t)
+{
+    return bb_layers_variants(t->layers) * (t->policy.hierarchical ? 2 : 1);
+}
+
+static bool is_last_of_node(const struct bb_training *t, int rank)
+{
+    int local = t->sync[BB_DENSE].local, group;
+
+    if (local == BB_NONE)
+        return false;
+    group = t->step->layout.comms[local].group;
+    return bb_group_index(&t->step->layout, group, rank) == t->step->layout.groups[group].size - 1;
+}
+
+static int role_of(const struct bb_training *t, int rank)
+{
+    int stage = bb_grid_coord(&t->grid, rank, BB_AXIS_PP), variants = bb_layers_variants(t->layers), kind = 0;
+
+    if (variants > 1)
+        kind = bb_grid_expert_coord(&t->grid, rank, BB_AXIS_EP);
+    if (t->policy.hierarchical)
+        kind += variants * is_last_of_node(t, rank);
+    return stage * kinds_of_stage(t) + kind;
+}
+
+static const char *name_of(const struct bb_training *t, const struct bb_stage *s)
+{
+    const char *last = s->remainder ? ", last of its node" : "";
+    char experts[32] = "";
+
+    if (bb_layers_variants(t->layers) > 1)
+        snprintf(experts, sizeof(experts), ", experts %d", s->variant);
+    if (t->schedule.stages == 1)
+        return bb_step_text(t->step, "whole model%s%s", experts, last);
+    if (s->stage == 0)
+        return bb_step_text(t->step, "first stage%s%s", experts, last);
+    if (s->stage == t->schedule.stages - 1)
+        return bb_step_text(t->step, "last stage%s%s", experts, last);
+    return bb_step_text(t->step, "stage %d%s%s", s->stage, experts, last);
+}
+
+static void count_memory(const struct bb_training *t, int stage, struct bb_role *role)
+{
+    const struct bb_memory m = {
+        .arch = &t->arch,
+        .grid = &t->grid,
+        .schedule = &t->schedule,
+        .policy = &t->policy,
+        .dense = &t->sync[BB_DENSE],
+        .expert = t->shares[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
+        .sequence = t->how.sequence,
+        .micro_batch_size = t->how.micro_batch_size,
+        .sequence_parallel = t->how.sequence_parallel,
+        .cp_ring = t->how.context == BB_CONTEXT_RING,
+        .recompute = t->how.recompute,
+        .dtype = t->how.dtype,
+        .capacity_factor = t->how.capacity_factor,
+    };
+
+    bb_memory_rank(&m, stage, role->training_bytes);
+}
+
+static int write_roles(struct bb_training *t)
+{
+    int variants = bb_layers_variants(t->layers), kinds = kinds_of_stage(t), rc;
+
+    TRY(bb_step_add_roles(t->step, t->schedule.stages * kinds));
+    for (int r = 0; r < t->step->layout.ranks; r++)
+        t->step->role_of[r] = role_of(t, r);
+    for (int r = 0; r < t->step->n_roles; r++) {
+        const struct bb_stage s = {r / kinds, r % kinds % variants, r % kinds >= variants};
+        struct bb_role *role = &t->step->roles[r];
+
+        role->name = name_of(t, &s);
+        if (!role->name)
+            return -BB_EFAIL;
+        count_memory(t, s.stage, role);
+        TRY(bb_stage_write(t, &s, role));
+    }
+out:
+    return rc;
+}
+
+/* ---- the step ---- */
+
+/* " x cp 2": of an axis that has ranks. */
+static size_t add_axis(char *text, size_t at, size_t room, const char *name, int size)
+{
+    return size > 1 ? at + (size_t)snprintf(text + at, room - at, "%s%s %d", at ? " x " : "", name, size) : at;
+}
+
+#define STAGES_TEXT 128
+
+/* " in 16 stages of 4, the first of 3 and the last of 2" */
+static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
+{
+    struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
+    int p = split.stages, v = split.chunks, parts = p * v, first, n = 0;
+
+    text[0] = '\0';
+    if (parts == 1)
+        return;
+    if (split.first == 0 && split.last == 0) {
+        snprintf(text, STAGES_TEXT, " in %d %s of %d%s", parts, v > 1 ? "chunks" : "stages",
+                 bb_pipe_split_layers(&split, parts / 2, &first),
+                 t->arch.layers % parts ? ", embedding and head as one each" : "");
+        return;
+    }
+    n = snprintf(text, STAGES_TEXT, " in %d stages", p);
+    if (p > 2)
+        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " of %d", v * bb_pipe_split_layers(&split, 1, &first));
+    if (v > 1)
+        n += snprintf(text + n, STAGES_TEXT - (size_t)n, " in %d chunks each", v);
+    snprintf(text + n, STAGES_TEXT - (size_t)n, ", the first of %d and the last of %d",
+             v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
+}
+
+static int describe(struct bb_training *t)
+{
+    const struct bb_schedule *s = &t->schedule;
+    int m = s->micro_batches;
+    char axes[128] = "", stages[STAGES_TEXT];
+    size_t at = 0;
+
+    at = add_axis(axes, at, sizeof(axes), "tp", t->grid.tp);
+    at = add_axis(axes, at, sizeof(axes), "cp", t->grid.cp);
+    at = add_axis(axes, at, sizeof(axes), "pp", t->grid.pp);
+    at = add_axis(axes, at, sizeof(axes), "dp", t->grid.dp);
+    if (t->grid.ep > 1)
+        snprintf(axes + at, sizeof(axes) - at, ", ep %d of etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
+    describe_stages(t, stages);
+    t->step->parameters = bb_arch_parameters(&t->arch);
+    t->step->samples = (double)m * t->how.micro_batch_size * t->grid.dp;
+    t->step->tokens = t->step->samples * t->how.sequence;
+    t->step->summary =
+        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens; %s", t->arch.name,
+                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
+                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, bb_sync_words[t->policy.kind]);
+    return t->step->summary ? 0 : -BB_EFAIL;
+}
+
+static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+{
+    struct bb_training t = {.config = c, .step = step};
+    int rc;
+
+    TRY(settle(&t));
+    TRY(settle_layout(&t));
+    TRY(describe(&t));
+    TRY(write_roles(&t));
+out:
+    bb_layers_free(t.layers);
+    return rc;
+}
+
+const struct bb_proxy bb_transformer_proxy = {
+    .name = "transformer",
+    .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
+    .model = "gpt2_small",
+    .takes = BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED |
+             BB_TAKES_LAYER_US | BB_TAKES_TFLOPS | BB_TAKES_GEMM | BB_TAKES_NODES | BB_TAKES_TRANSFORMER |
+             BB_TAKES_SYNC,
+    .dtype = "bfloat16",
+    .compute = "timed",
+    .defaults = fill_defaults,
+    .build = build_step};

@@ -1,0 +1,82 @@
+/* test_err.c - one whole line per error, whoever speaks, however long. */
+#include "bootstrap/base/err.h"
+#include "tests/bootstrap/capture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void test_speakers(void **state)
+{
+    struct capture said;
+
+    (void)state;
+    capture_begin(&said);
+    assert_int_equal(bb_err(BB_EUSAGE, "unknown word '%s'", "x"), -2);
+    bb_err_identify(3, "node17", -1);
+    assert_int_equal(bb_err(BB_ETIMEOUT, "late"), -4);
+    bb_err_identify(3, "node17", 1);
+    bb_warn("slow by %d %%", 5);
+    bb_err_identify(-1, "node17", 1);
+    assert_int_equal(bb_err(BB_EFAIL, "last"), -1);
+    capture_end(&said);
+    assert_string_equal(said.text, "busbar: unknown word 'x'\n"
+                                   "busbar: rank 3 (node17): late\n"
+                                   "busbar: rank 3 (node17, GPU 1): warning: slow by 5 %\n"
+                                   "busbar: last\n");
+}
+
+static void test_long_line(void **state)
+{
+    struct capture said;
+    char text[4000];
+
+    (void)state;
+    memset(text, 'a', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    capture_begin(&said);
+    assert_int_equal(bb_err(BB_EFAIL, "%s", text), -1);
+    capture_end(&said);
+    assert_true(strlen(said.text) < 2100 && strlen(said.text) > 2000);
+    assert_ptr_equal(strchr(said.text, '\n'), said.text + strlen(said.text) - 1);
+}
+
+/* A word from a file or a command line stays on the line and cannot steer the terminal. */
+static void test_controls(void **state)
+{
+    struct capture said;
+
+    (void)state;
+    capture_begin(&said);
+    assert_int_equal(bb_err(BB_EUSAGE, "unknown model '%s'", "a\nb\033[31mc\td"), -2);
+    capture_end(&said);
+    assert_string_equal(said.text, "busbar: unknown model 'a b [31mc d'\n");
+}
+
+static void test_exit_codes(void **state)
+{
+    (void)state;
+    assert_int_equal(bb_exit_code(0), 0);
+    assert_int_equal(bb_exit_code(1), 0); /* help was printed */
+    assert_int_equal(bb_exit_code(-BB_EFAIL), 1);
+    assert_int_equal(bb_exit_code(-BB_EUSAGE), 2);
+    assert_int_equal(bb_exit_code(-BB_EDATA), 3);
+    assert_int_equal(bb_exit_code(-BB_ETIMEOUT), 4);
+    assert_int_equal(bb_exit_code(-BB_EBELOW), 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_speakers),
+        cmocka_unit_test(test_long_line),
+        cmocka_unit_test(test_controls),
+        cmocka_unit_test(test_exit_codes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

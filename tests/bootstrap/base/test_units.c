@@ -1,0 +1,224 @@
+/* test_units.c - what the parsers take, what they refuse, and that they survive anything. */
+#include "bootstrap/base/units.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+static void test_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } good[] = {
+        {"0", 0},
+        {"8", 8},
+        {"4K", 4096},
+        {"4k", 4096},
+        {"128M", 134217728},
+        {"1.5G", 1610612736},
+        {"2T", 2199023255552},
+        {".5K", 512},
+        {"1.K", 1024},
+        {"0.3K", 307},
+        {"007", 7},
+        {"9007199254740993", 9007199254740993},
+        {"9223372036854775807", 9223372036854775807},
+        {"8388607T", 9223370937343148032},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(good); i++) {
+        size_t bytes = 1234;
+
+        if (bb_parse_bytes(good[i].text, &bytes) || bytes != good[i].bytes)
+            fail_msg("'%s' is %zu, expected %zu", good[i].text, bytes, good[i].bytes);
+    }
+}
+
+static void test_bytes_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        " ",
+        "-1",
+        "+1",
+        "-0",
+        "K",
+        ".",
+        ".K",
+        "1 K",
+        " 1",
+        "1 ",
+        "1KB",
+        "1KiB",
+        "1Q",
+        "1e3",
+        "0x10",
+        "1,5K",
+        "8.5",
+        "8.0",
+        "nan",
+        "inf",
+        "1..5K",
+        "1.5.5K",
+        "1KK",
+        "0.0001K",
+        "\xff",
+        "9223372036854775808",
+        "8388608T",
+        "99999999999999999999999999999999",
+        "1E",
+        "1\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        size_t bytes = 1234;
+
+        if (bb_parse_bytes(bad[i], &bytes) != -BB_EUSAGE || bytes != 1234)
+            fail_msg("'%s' is taken as %zu", bad[i], bytes);
+    }
+}
+
+static void test_int(void **state)
+{
+    static const char *const bad[] = {"",    "-",           "1.0", "1K", " 1",  "1 ", "+1",
+                                      "0x1", "99999999999", "11",  "-6", "--1", "1-"};
+    int value = 77;
+
+    (void)state;
+    assert_int_equal(bb_parse_int("-5", -5, 10, &value), 0);
+    assert_int_equal(value, -5);
+    assert_int_equal(bb_parse_int("010", -5, 10, &value), 0);
+    assert_int_equal(value, 10);
+    assert_int_equal(bb_parse_int("-2147483648", INT_MIN, INT_MAX, &value), 0);
+    assert_int_equal(value, INT_MIN);
+    value = 77;
+    for (size_t i = 0; i < COUNT(bad); i++)
+        if (bb_parse_int(bad[i], -5, 10, &value) != -BB_EUSAGE || value != 77)
+            fail_msg("'%s' is taken as %d", bad[i], value);
+}
+
+static void test_double(void **state)
+{
+    static const char *const bad[] = {"",   "-",   "nan", "inf", "-inf", "1e999", "0x1p3",
+                                      "1f", "1,0", " 1",  "1 ",  "1e",   "e3",    "."};
+    double value = 77;
+
+    (void)state;
+    assert_int_equal(bb_parse_double("-1.5e-3", &value), 0);
+    assert_true(value == -1.5e-3);
+    assert_int_equal(bb_parse_double("600", &value), 0);
+    assert_true(value == 600);
+    value = 77;
+    for (size_t i = 0; i < COUNT(bad); i++)
+        if (bb_parse_double(bad[i], &value) != -BB_EUSAGE || value != 77)
+            fail_msg("'%s' is taken as %g", bad[i], value);
+}
+
+/* Random texts of the characters that matter: never a crash, and what is taken is a number followed by a known unit. */
+static void test_bytes_fuzz(void **state)
+{
+    static const char alphabet[] = "0123456789.KMGTkmgtBbei+- ex\xff";
+
+    (void)state;
+    srandom(20261120);
+    for (int n = 0; n < 200000; n++) {
+        char text[24];
+        int length = (int)(random() % 8);
+        size_t bytes;
+
+        for (int i = 0; i < length; i++)
+            text[i] = alphabet[random() % (long)(sizeof(alphabet) - 1)];
+        text[length] = '\0';
+        if (bb_parse_bytes(text, &bytes) == 0) {
+            size_t digits = strspn(text, "0123456789.");
+
+            assert_true(digits > 0 && strlen(text) - digits <= 1);
+            assert_true(bytes < (size_t)INT64_MAX);
+        }
+    }
+}
+
+static void test_format(void **state)
+{
+    static const struct {
+        size_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1 KiB"},
+        {1536, "1.5 KiB"},
+        {4096, "4 KiB"},
+        {1048524, "1023.9 KiB"},
+        {1048575, "1 MiB"},
+        {78748876, "75.1 MiB"},
+        {1073741824, "1 GiB"},
+        {1099511627776, "1 TiB"},
+        {SIZE_MAX, "16 EiB"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char buf[BB_BYTES_TEXT];
+
+        assert_string_equal(bb_format_bytes(cases[i].bytes, buf), cases[i].text);
+    }
+}
+
+static void test_nearest(void **state)
+{
+    static const char *const words[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+                                        "sendrecv",   "sum"};
+    static const struct {
+        const char *word, *near;
+    } cases[] = {
+        {"allreduce", "all_reduce"},
+        {"ALL_REDUCE", "all_reduce"},
+        {"al_lreduce", "all_reduce"},
+        {"all_gater", "all_gather"},
+        {"broad", "broadcast"},
+        {"redcue", "reduce"},
+        {"sendrev", "sendrecv"},
+        {"smu", "sum"},
+        {"flibberty", NULL},
+        {"", NULL},
+        {"x", NULL},
+        {"all_reduce", "all_reduce"},
+    };
+    char long_word[300];
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *near = bb_nearest(cases[i].word, words, COUNT(words));
+
+        if (cases[i].near ? !near || strcmp(near, cases[i].near) : near != NULL)
+            fail_msg("'%s' is near '%s'", cases[i].word, near ? near : "nothing");
+    }
+    memset(long_word, 'a', sizeof(long_word) - 1);
+    long_word[sizeof(long_word) - 1] = '\0';
+    assert_null(bb_nearest(long_word, words, COUNT(words)));
+    assert_null(bb_nearest("sum", words, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes),   cmocka_unit_test(test_bytes_refused), cmocka_unit_test(test_int),
+        cmocka_unit_test(test_double),  cmocka_unit_test(test_bytes_fuzz),    cmocka_unit_test(test_format),
+        cmocka_unit_test(test_nearest),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

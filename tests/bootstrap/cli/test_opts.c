@@ -1,0 +1,269 @@
+/* test_opts.c - the option table: defaults, forms, refusals with the nearest word, help that is the same everywhere. */
+#include "bootstrap/cli/opts.h"
+#include "tests/bootstrap/capture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct cfg {
+    int before;
+    struct bb_common common;
+    size_t min_bytes;
+    int iters;
+    double factor;
+    bool check, graph;
+    const char *dtype, *op, *file;
+};
+
+static const char *op_at(size_t i)
+{
+    static const char *const ops[] = {"sum", "prod", "min", "max"};
+
+    return i < 4 ? ops[i] : NULL;
+}
+
+static const char *const dtypes[] = {"float", "half", "bfloat16", NULL};
+
+#define OPT(l, n, k, f) .letter = l, .name = n, .kind = k, .offset = offsetof(struct cfg, f)
+static const struct bb_opt own[] = {
+    {OPT('b', "min-bytes", BB_OPT_SIZE, min_bytes), .def = "32M", .arg = "BYTES", .help = "first size"},
+    {OPT('n', "iters", BB_OPT_INT, iters), .def = "20", .arg = "N", .help = "timed iterations", .min = 1, .max = 1000},
+    {OPT('f', "factor", BB_OPT_DOUBLE, factor), .def = "2", .help = "a factor", .min = 1, .max = 64},
+    {OPT('c', "check", BB_OPT_FLAG, check), .help = "check the data"},
+    {OPT('G', "graph", BB_OPT_FLAG, graph), .help = "use a graph"},
+    {OPT('d', "dtype", BB_OPT_WORD, dtype), .def = "float", .arg = "TYPE", .help = "data type", .words = dtypes},
+    {OPT('o', "op", BB_OPT_WORD, op), .def = "sum", .arg = "OP", .help = "operation", .word_at = op_at},
+    {OPT(0, "file", BB_OPT_STRING, file), .arg = "A_LONG_NAME_FOR_A_FILE",
+     .help = "an option whose name fills the left side and whose help is so long that it has to be broken over more "
+             "than one line"},
+    {0},
+};
+static const struct bb_opt_table tables[] = {
+    {.title = "Options", .opts = own},
+    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct cfg, common)},
+    {0},
+};
+static const struct bb_opts set = {
+    .usage = "busbar test WORD... [OPTION...]", .doc = "A test.", .after = "The end.", .tables = tables};
+
+/* Parses the words of `line`, separated by '|'. */
+static int parse(const char *line, struct cfg *cfg, struct bb_words *words)
+{
+    static char text[1024];
+    static char *argv[128];
+    FILE *help;
+    int argc = 1, rc;
+
+    argv[0] = "busbar";
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = text; *line && word; argc++) {
+        argv[argc] = word;
+        word = strchr(word, '|');
+        if (word)
+            *word++ = '\0';
+    }
+    argv[argc] = NULL;
+    memset(cfg, 0x55, sizeof(*cfg));
+    help = fopen("/dev/null", "w");
+    rc = bb_opts_parse(&set, cfg, argc, argv, words, help);
+    fclose(help);
+    return rc;
+}
+
+static void test_defaults(void **state)
+{
+    struct cfg cfg;
+    struct bb_words words;
+
+    (void)state;
+    assert_int_equal(parse("", &cfg, &words), 0);
+    assert_int_equal(words.n, 0);
+    assert_int_equal(cfg.min_bytes, 32 << 20);
+    assert_int_equal(cfg.iters, 20);
+    assert_true(cfg.factor == 2);
+    assert_false(cfg.check || cfg.graph || cfg.common.share_gpu || cfg.common.quiet);
+    assert_ptr_equal(cfg.dtype, dtypes[0]);
+    assert_ptr_equal(cfg.op, op_at(0));
+    assert_null(cfg.file);
+    assert_null(cfg.common.json);
+    assert_true(cfg.common.timeout_s == 600);
+}
+
+static void test_forms(void **state)
+{
+    struct cfg cfg;
+    struct bb_words words;
+
+    (void)state;
+    setenv("POSIXLY_CORRECT", "1", 1); /* must change nothing */
+    assert_int_equal(
+        parse("all_reduce|-b|8|--iters=5|-cG|-d|half|--op|max|other|-f1.5|--file=|--json|-|--|-b|--x", &cfg, &words),
+        0);
+    unsetenv("POSIXLY_CORRECT");
+    assert_int_equal(words.n, 4);
+    assert_string_equal(words.word[0], "all_reduce");
+    assert_string_equal(words.word[1], "other");
+    assert_string_equal(words.word[2], "-b");
+    assert_string_equal(words.word[3], "--x");
+    assert_int_equal(cfg.min_bytes, 8);
+    assert_int_equal(cfg.iters, 5);
+    assert_true(cfg.check && cfg.graph && cfg.factor == 1.5);
+    assert_ptr_equal(cfg.dtype, dtypes[1]);
+    assert_ptr_equal(cfg.op, op_at(3));
+    assert_string_equal(cfg.file, "");
+    assert_string_equal(cfg.common.json, "-");
+    assert_int_equal(parse("-b|1|-b|2|-cb3", &cfg, &words), 0);
+    assert_int_equal(cfg.min_bytes, 3);
+    assert_int_equal(parse("--file|--json", &cfg, &words), 0); /* a value may look like an option */
+    assert_string_equal(cfg.file, "--json");
+}
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *line, *said;
+    } cases[] = {
+        {"--itres|5", "unknown option '--itres', did you mean '--iters'?"},
+        {"--iter=5", "unknown option '--iter=5', did you mean '--iters'?"}, /* no abbreviations */
+        {"--zzzzzz", "unknown option '--zzzzzz', --help lists them"},
+        {"-q", "unknown option '-q', --help lists them"},
+        {"-min-bytes", "unknown option '-min-bytes', did you mean '--min-bytes'?"},
+        {"-b", "option '-b' needs a value: --min-bytes=BYTES"},
+        {"--file", "option '--file' needs a value: --file=A_LONG_NAME_FOR_A_FILE"},
+        {"--check=yes", "option '--check' takes no value, got 'yes'"},
+        {"-b|-5", "--min-bytes: '-5' is not valid, expected bytes as 8, 4K, 1.5M, 2G or 1T"},
+        {"-b|8Q", "--min-bytes: '8Q' is not valid"},
+        {"-n|0", "--iters: '0' is not valid, expected a whole number from 1 to 1000"},
+        {"-n|", "--iters: '' is not valid"},
+        {"-f|0.5", "--factor: '0.5' is not valid, expected a number from 1 to 64"},
+        {"--timeout|0", "--timeout: '0' is not valid, expected a number from 0.1 to 1000000"},
+        {"-d|flaot", "unknown word for --dtype: 'flaot', did you mean 'float'? (one of: float half bfloat16)"},
+        {"-o|xyzzy", "unknown word for --op: 'xyzzy', expected one of: sum prod min max"},
+        {"-d|Float", "did you mean 'float'?"},
+    };
+    struct cfg cfg;
+    struct bb_words words;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct capture said;
+        int rc;
+
+        capture_begin(&said);
+        rc = parse(cases[i].line, &cfg, &words);
+        capture_end(&said);
+        if (rc != -BB_EUSAGE || !strstr(said.text, cases[i].said) ||
+            strchr(said.text, '\n') != strrchr(said.text, '\n'))
+            fail_msg("%s: %d, %s", cases[i].line, rc, said.text);
+    }
+}
+
+static void test_too_many_words(void **state)
+{
+    char line[512] = "a";
+    struct cfg cfg;
+    struct bb_words words;
+    struct capture said;
+
+    (void)state;
+    for (int i = 1; i < BB_WORDS_MAX; i++)
+        strcat(line, "|a");
+    assert_int_equal(parse(line, &cfg, &words), 0);
+    assert_int_equal(words.n, BB_WORDS_MAX);
+    capture_begin(&said);
+    assert_int_equal(parse(strcat(line, "|b"), &cfg, &words), -BB_EUSAGE);
+    assert_non_null(strstr(capture_end(&said), "more than 64 words, from 'b' on"));
+}
+
+static void test_refuse_word(void **state)
+{
+    struct capture said;
+
+    (void)state;
+    capture_begin(&said);
+    assert_int_equal(bb_refuse_word("proxy", "gpt", (const char *const[]){"gpt2_large", "bert_large"}, 2), -BB_EUSAGE);
+    assert_non_null(
+        strstr(capture_end(&said), "unknown proxy 'gpt', did you mean 'gpt2_large'? (one of: gpt2_large bert_large)"));
+}
+
+static const char help_text[] =
+    "Usage: busbar test WORD... [OPTION...]\n"
+    "\n"
+    "A test.\n"
+    "\n"
+    "Options:\n"
+    "  -b, --min-bytes=BYTES       first size (default 32M)\n"
+    "  -n, --iters=N               timed iterations (default 20)\n"
+    "  -f, --factor=VALUE          a factor (default 2)\n"
+    "  -c, --check                 check the data\n"
+    "  -G, --graph                 use a graph\n"
+    "  -d, --dtype=TYPE            data type: float half bfloat16 (default float)\n"
+    "  -o, --op=OP                 operation: sum prod min max (default sum)\n"
+    "      --file=A_LONG_NAME_FOR_A_FILE\n"
+    "                              an option whose name fills the left side and whose help is so long\n"
+    "                              that it has to be broken over more than one line\n"
+    "\n"
+    "Common options:\n"
+    "      --json=FILE             write the results as JSON, - for stdout\n"
+    "  -T, --timeout=SECONDS       longest wait before the run ends with exit 4 (default 600)\n"
+    "      --share-gpu             let several ranks use one GPU (for tests: timings mean nothing then)\n"
+    "      --quiet                 no table and no progress line\n"
+    "  -h, --help                  this text\n"
+    "\n"
+    "The end.\n";
+
+static void test_help(void **state)
+{
+    static const char *const lines[] = {"-h", "--help", "all_reduce|-b|8|--help|--nonsense", "-ch"};
+    struct cfg cfg;
+    struct bb_words words;
+    char text[4096] = "";
+    FILE *out;
+
+    (void)state;
+    setenv("COLUMNS", "20", 1);
+    setenv("ARGP_HELP_FMT", "rmargin=30,no-dup-args-note", 1);
+    out = fmemopen(text, sizeof(text), "w");
+    bb_opts_help(&set, out);
+    fclose(out);
+    assert_string_equal(text, help_text);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+        assert_int_equal(parse(lines[i], &cfg, &words), BB_OPTS_HELP);
+}
+
+static void count_option(void *arg, const struct bb_opt *opt, const void *field)
+{
+    int *n = arg;
+
+    ++*n;
+    if (strcmp(opt->name, "timeout") == 0)
+        assert_true(*(const double *)field == 7);
+}
+
+static void test_each(void **state)
+{
+    struct cfg cfg;
+    struct bb_words words;
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(parse("--timeout|7", &cfg, &words), 0);
+    bb_opts_each(&set, &cfg, count_option, &n);
+    assert_int_equal(n, 12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_forms),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_too_many_words), cmocka_unit_test(test_refuse_word), cmocka_unit_test(test_help),
+        cmocka_unit_test(test_each),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,319 @@
+/* test_results.c - the results file: its form, and that it is whole at every moment. */
+#include "bootstrap/base/clock.h"
+#include "bootstrap/results/results.h"
+#include "tests/bootstrap/capture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char *command[] = {"busbar", "bench", "all_reduce"};
+static const struct bb_results_device device = {
+    .rank = 0, .host = "node17", .name = "Emulated GPU", .uuid = "GPU-0", .pci = "0000:01:00.0"};
+
+static struct bb_results_head head_for(const char *path)
+{
+    return (struct bb_results_head){.schema = "busbar.bench/1",
+                                    .path = path,
+                                    .out = stdout,
+                                    .argc = 3,
+                                    .argv = command,
+                                    .nccl_header = 22809,
+                                    .nccl_runtime = 22304,
+                                    .cuda_runtime = 13000,
+                                    .devices = &device,
+                                    .n_devices = 1,
+                                    .emulated = true};
+}
+
+static char folder[] = "/tmp/bb_results_XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char line[64];
+
+    (void)state;
+    snprintf(line, sizeof(line), "rm -r %s", folder);
+    return system(line);
+}
+
+/* A file that does not exist yet. */
+static const char *fresh(void)
+{
+    static char path[96];
+    static int n;
+
+    snprintf(path, sizeof(path), "%s/%d.json", folder, n++);
+    return path;
+}
+
+static json_t *load(const char *path)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, 0, &error);
+
+    if (!root)
+        fail_msg("%s: line %d: %s", path, error.line, error.text);
+    return root;
+}
+
+static void expect_status(const char *path, size_t rows, const char *status)
+{
+    json_t *root = load(path);
+
+    assert_int_equal(json_array_size(json_object_get(root, "results")), rows);
+    assert_string_equal(json_string_value(json_object_get(root, "status")), status);
+    json_decref(root);
+}
+
+static void test_head(void **state)
+{
+    const char *path = fresh();
+    struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    char *text;
+    json_t *root, *back;
+
+    (void)state;
+    setenv("NCCL_PROTO", "Simple", 1);
+    setenv("SECRET_TOKEN", "x", 1);
+    setenv("SLURM_JOB_ID", "17", 1);
+    setenv("SLURM_JOB_ID_SECRET", "x", 1);
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_set(res, "extra", json_pack("{s:i}", "a", 1)), 0);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    root = load(path);
+    text = json_dumps(json_object_get(root, "nccl"), JSON_COMPACT);
+    assert_string_equal(text, "{\"header\":\"2.28.9\",\"runtime\":\"2.23.4\"}");
+    free(text);
+    text = json_dumps(json_object_get(root, "cuda"), JSON_COMPACT);
+    assert_string_equal(text, "{\"runtime\":\"13.0\",\"driver\":null}");
+    free(text);
+    back = json_object_get(root, "environment");
+    assert_string_equal(json_string_value(json_object_get(back, "NCCL_PROTO")), "Simple");
+    assert_string_equal(json_string_value(json_object_get(back, "SLURM_JOB_ID")), "17");
+    assert_null(json_object_get(back, "SECRET_TOKEN"));
+    assert_null(json_object_get(back, "SLURM_JOB_ID_SECRET"));
+    assert_null(json_object_get(back, "PATH"));
+    text = json_dumps(json_object_get(root, "devices"), JSON_COMPACT);
+    assert_string_equal(text, "[{\"rank\":0,\"host\":\"node17\",\"name\":\"Emulated GPU\",\"uuid\":\"GPU-0\",\"pci\":"
+                              "\"0000:01:00.0\"}]");
+    free(text);
+    assert_true(json_is_true(json_object_get(root, "emulated")) && json_is_false(json_object_get(root, "shared_gpu")));
+    assert_int_equal(json_integer_value(json_object_get(root, "ranks")), 1);
+    assert_int_equal(json_array_size(json_object_get(root, "command")), 3);
+    assert_int_equal(strlen(json_string_value(json_object_get(root, "started"))), 20);
+    json_decref(root);
+}
+
+static void test_status(void **state)
+{
+    static const char *const status[] = {"ok", "failed", "failed", "wrong data", "timeout", "below threshold"};
+    struct bb_results *res;
+
+    (void)state;
+    for (int code = 0; code <= 5; code++) {
+        const char *path = fresh();
+        struct bb_results_head head = head_for(path);
+
+        assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+        expect_status(path, 0, "running");
+        assert_int_equal(bb_results_close(res, -code), -code);
+        expect_status(path, 0, status[code]);
+    }
+}
+
+/* Rows reach the file while the run lives, also those that come too fast to be written one by one. */
+static void test_rows_are_saved(void **state)
+{
+    const char *path = fresh();
+    struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    pid_t child = fork();
+    double end_s = bb_now_s() + 20;
+    size_t rows = 0;
+    int status;
+
+    (void)state;
+    if (child == 0) {
+        if (bb_results_open(&res, &head, NULL))
+            _exit(1);
+        for (int i = 0; i < 500; i++)
+            if (bb_results_row(res, json_pack("{s:i}", "row", i)))
+                _exit(1);
+        pause();
+    }
+    while (rows < 500 && bb_now_s() < end_s) { /* every state that is seen must be whole */
+        json_t *root = access(path, F_OK) == 0 ? load(path) : NULL;
+
+        rows = root ? json_array_size(json_object_get(root, "results")) : 0;
+        json_decref(root);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    assert_true(WIFSIGNALED(status));
+    expect_status(path, 500, "running");
+}
+
+static void test_targets(void **state)
+{
+    struct bb_results_head head = head_for("/nowhere/at/all.json");
+    struct bb_results *res;
+    struct capture said;
+    char text[8192] = "";
+    struct stat info;
+
+    (void)state;
+    capture_begin(&said);
+    assert_int_equal(bb_results_open(&res, &head, NULL), -BB_EUSAGE);
+    assert_non_null(strstr(capture_end(&said), "/nowhere/at/all.json"));
+    head.path = "/tmp";
+    capture_begin(&said);
+    assert_int_equal(bb_results_open(&res, &head, NULL), -BB_EUSAGE);
+    assert_non_null(strstr(capture_end(&said), "is a directory"));
+    head.path = "/dev/null"; /* is written to, not replaced */
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    assert_int_equal(stat("/dev/null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+    head.path = "-";
+    head.out = fmemopen(text, sizeof(text), "w");
+    head.no_rows = true;
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    fclose(head.out);
+    assert_memory_equal(text, "{\n \"schema\": \"busbar.bench/1\",", 30);
+    assert_null(strstr(text, "\"results\""));
+}
+
+static void test_full_disk(void **state)
+{
+    struct bb_results_head head = head_for("/dev/full");
+    struct bb_results *res;
+    struct capture said;
+
+    (void)state;
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
+    capture_begin(&said);
+    assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
+    assert_non_null(strstr(capture_end(&said), "No space left"));
+}
+
+static void test_nothing_wanted(void **state)
+{
+    struct bb_results_head head = head_for(NULL);
+    struct bb_world other = {.rank = 1, .size = 2};
+    struct bb_results *res;
+
+    (void)state;
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_null(res);
+    head.path = "/nowhere";
+    assert_int_equal(bb_results_open(&res, &head, &other), 0);
+    assert_null(res);
+    assert_int_equal(bb_results_row(res, json_integer(1)), 0);
+    assert_int_equal(bb_results_set(res, "x", json_integer(1)), 0);
+    assert_int_equal(bb_results_close(res, -3), -3);
+}
+
+static void test_stats(void **state)
+{
+    struct bb_stats s = {
+        .n = 7, .min = 1, .p50 = 2.5, .p90 = 3, .p99 = NAN, .max = 4, .mean = INFINITY, .ci95 = {1, 4}};
+    json_t *json = bb_json_stats(&s);
+    char *text = json_dumps(json, JSON_COMPACT);
+
+    (void)state;
+    assert_string_equal(
+        text, "{\"min\":1.0,\"p50\":2.5,\"p90\":3.0,\"p99\":null,\"max\":4.0,\"mean\":null,\"ci95\":[1.0,4.0]}");
+    free(text);
+    json_decref(json);
+    s.ci95[0] = NAN;
+    json = bb_json_stats(&s);
+    assert_true(json_is_null(json_object_get(json, "ci95")));
+    json_decref(json);
+}
+
+static void test_options(void **state)
+{
+    static const struct bb_opt_table tables[] = {{.opts = bb_common_options}, {0}};
+    static const struct bb_opts set = {.usage = "x", .tables = tables};
+    struct bb_common cfg = {.timeout_s = 2.5, .share_gpu = true};
+    json_t *json = bb_json_options(&set, &cfg);
+    char *text = json_dumps(json, JSON_COMPACT);
+
+    (void)state;
+    assert_string_equal(text, "{\"json\":null,\"timeout\":2.5,\"share_gpu\":true,\"quiet\":false}");
+    free(text);
+    json_decref(json);
+}
+
+/* Rows go into the results[] of another program's schema, which gets no status; the tree is ours to release. */
+static void test_foreign_schema(void **state)
+{
+    struct bb_results *res;
+    struct bb_results_head head = head_for(fresh());
+    json_t *root;
+
+    (void)state;
+    head.root = json_pack("{s:i, s:[], s:s}", "version", 3, "results", "end", "none");
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_string_equal(bb_results_path(res), head.path);
+    assert_int_equal(bb_results_row(res, json_pack("{s:i}", "size", 8)), 0);
+    assert_int_equal(bb_results_close(res, -BB_EDATA), -BB_EDATA);
+    root = json_load_file(head.path, 0, NULL);
+    assert_int_equal(json_object_size(root), 3);
+    assert_int_equal(json_array_size(json_object_get(root, "results")), 1);
+    json_decref(root);
+    head.root = json_object(); /* not wanted: released */
+    head.path = NULL;
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_null(bb_results_path(res));
+}
+
+static void test_no_file_is_replaced(void **state)
+{
+    static const char *const expected[] = {"", ".0", ".1"};
+    struct bb_results_head head = head_for(fresh());
+    struct bb_results *res;
+    char name[128];
+
+    (void)state;
+    head.fresh = true;
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "%s%s", head.path, expected[i]);
+        assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+        assert_string_equal(bb_results_path(res), name);
+        assert_int_equal(bb_results_close(res, 0), 0);
+        assert_int_equal(access(name, F_OK), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_head),           cmocka_unit_test(test_status),
+        cmocka_unit_test(test_rows_are_saved), cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_full_disk),      cmocka_unit_test(test_nothing_wanted),
+        cmocka_unit_test(test_foreign_schema), cmocka_unit_test(test_no_file_is_replaced),
+        cmocka_unit_test(test_stats),          cmocka_unit_test(test_options),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,396 @@
+/*
+ * test_study.c - study files: what the reader takes and refuses, that it survives anything, which combinations come
+ * out, and that a shell reads quoted words as they were.
+ */
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/sweep/expand.h"
+#include "bootstrap/sweep/state.h"
+#include "tests/bootstrap/capture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+/* ---- a command to study ---- */
+
+struct toy {
+    int size;
+    double factor;
+    bool flag;
+    const char *text, *word;
+};
+
+static const char *const toy_words[] = {"float", "half", NULL};
+static const struct bb_opt toy_rows[] = {
+    {.letter = 's', .name = "size", .kind = BB_OPT_INT, .offset = offsetof(struct toy, size), .min = 1, .max = 100},
+    {.name = "factor", .kind = BB_OPT_DOUBLE, .offset = offsetof(struct toy, factor)},
+    {.name = "flag", .kind = BB_OPT_FLAG, .offset = offsetof(struct toy, flag)},
+    {.name = "text", .kind = BB_OPT_STRING, .offset = offsetof(struct toy, text)},
+    {.name = "dtype", .kind = BB_OPT_WORD, .offset = offsetof(struct toy, word), .words = toy_words},
+    {0},
+};
+static const struct bb_opt_table toy_tables[] = {{.opts = toy_rows}, {0}};
+static const struct bb_opts toy_set = {.usage = "toy", .tables = toy_tables};
+
+static int check_toy(int argc, char **argv)
+{
+    return bb_opts_check(&toy_set, argc, argv);
+}
+
+static const struct bb_study_command commands[] = {{.name = "toy", .launched = true, .check = check_toy},
+                                                   {.name = "paper", .check = check_toy}};
+
+static int combine_limited(const char *text, size_t most, struct bb_study *study, struct bb_sweep_runs *c)
+{
+    const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .most = most};
+    int rc = bb_study_parse(study, "a.json", text, strlen(text));
+
+    *c = (struct bb_sweep_runs){0};
+    return rc ? rc : bb_expand(c, study, &plan);
+}
+
+static int combine(const char *text, struct bb_study *study, struct bb_sweep_runs *c)
+{
+    return combine_limited(text, 1000, study, c);
+}
+
+/* ---- refused ---- */
+
+/* One line, exit 2, with these words in it. */
+static const struct {
+    const char *text, *words[3];
+} bad[] = {
+    {"", {"a.json", "not JSON"}},
+    {"[]", {"not a study"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"command\": \"toy\"}", {"not JSON", "duplicate"}},
+    {"{\"comand\": \"toy\"}", {"comand", "did you mean 'command'"}},
+    {"{\"command\": \"toy\", \"slurm\": {\"line\": []}}", {"slurm.line", "'lines'"}},
+    {"{\"command\": \"toy\"}", {"ranks"}},
+    {"{\"ranks\": 2}", {"no command"}},
+    {"{\"command\": \"tyo\", \"ranks\": 2}", {"'tyo'", "toy"}},
+    {"{\"command\": 5}", {"command is 5"}},
+    {"{\"command\": [\"toy\", 5]}", {"command[1] is 5"}},
+    {"{\"command\": [\"toy\", [\"a\"], [\"b\"]]}", {"2 words", "choices"}},
+    {"{\"command\": [\"toy\", \"--help\"], \"ranks\": 1}", {"--help"}},
+    {"{\"command\": [\"toy\", \"--json=x\"], \"ranks\": 1}", {"--json", "leave it out"}},
+    {"{\"command\": \"toy\", \"options\": {\"json\": \"x\"}}", {"options.json"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"sise\": 4}}", {"'--sise=4'", "did you mean '--size'"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"size\": [4, 400]}}", {"size=400", "'400'", "from 1 to 100"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"dtype\": [\"float\", \"hafl\"]}}", {"dtype=hafl", "'half'"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"options\": {\"flag\": 1}}", {"--flag", "takes no value"}},
+    {"{\"command\": \"toy\", \"options\": {\"--size\": 1}}", {"without dashes"}},
+    {"{\"command\": \"toy\", \"options\": {\"size\": []}}", {"options.size is []", "something in it"}},
+    {"{\"command\": \"toy\", \"options\": {\"size\": [1, 2, 1]}}", {"options.size has 1 twice"}},
+    {"{\"command\": \"toy\", \"options\": {\"size\": {}}}", {"options.size is {}"}},
+    {"{\"command\": \"toy\", \"environment\": {\"A-B\": 1}}", {"A-B", "no name of a variable"}},
+    {"{\"command\": \"toy\", \"environment\": {\"A\": true}}", {"environment.A is true"}},
+    {"{\"command\": \"toy\", \"ranks\": [1, 0]}", {"ranks[1] is 0", "from 1"}},
+    {"{\"command\": \"toy\", \"ranks\": 1.5}", {"ranks is 1.5"}},
+    {"{\"command\": \"toy\", \"timeout_s\": -1}", {"timeout_s is -1"}},
+    {"{\"command\": \"toy\", \"name\": \"a/b\"}", {"name is \"a/b\"", "letters"}},
+    {"{\"command\": \"toy\", \"about\": \"a\\nb\"}", {"about", "one line"}},
+    {"{\"command\": \"toy\", \"choices\": {\"c\": {}}}", {"choices.c is {}"}},
+    {"{\"command\": \"toy\", \"choices\": {\"c\": {\"a\": {\"rank\": 1}}}}", {"choices.c.a.rank", "'ranks'"}},
+    {"{\"command\": \"toy\", \"choices\": {\"c\\nrm\": {\"a\": {}}}}", {"control character"}},
+    {"{\"command\": \"toy\", \"choices\": {\"c\": {\"\": {}}}}", {"choices.c is empty"}},
+    {"{\"command\": \"toy\", \"cases\": [{\"ranks\": 1}]}", {"cases[0]", "name"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"cases\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}", {"same name"}},
+    {"{\"command\": \"toy\", \"ranks\": 1, \"cases\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}",
+     {"the same", "1 (case=a)", "2 (case=b)"}},
+    {"{\"command\": \"toy\", \"ranks\": [1, 2], \"leave_out\": [{\"rank\": 1}]}", {"leave_out", "'rank'", "'ranks'"}},
+    {"{\"command\": \"toy\", \"ranks\": [1, 2], \"leave_out\": [{\"ranks\": 3}]}", {"ranks has no value 3"}},
+    {"{\"command\": \"toy\", \"ranks\": [1, 2], \"leave_out\": [{\"ranks\": [1, 2]}]}", {"every combination"}},
+    {"{\"command\": \"toy\", \"ranks\": [1, 2], \"options\": {\"size\": [1, 2]}, \"leave_out\": [{\"ranks\": 1}, "
+     "{\"ranks\": 1, \"size\": 2}, {\"ranks\": 2, \"size\": 1}], \"repeats\": 0}",
+     {"repeats is 0"}},
+    {"{\"command\": \"toy\", \"ranks\": 2, \"leave_out\": [{\"ranks\": 2}]}", {"nothing is varied"}},
+    {"{\"command\": \"toy\", \"ranks\": [1, 2], \"columns\": [{\"value\": \"x\", \"relative_to\": {\"ranks\": 4}}]}",
+     {"relative_to", "no value 4"}},
+    {"{\"command\": \"toy\", \"columns\": [{\"value\": \"x\", \"relative_to\": {\"ranks\": [4]}}]}", {"one reference"}},
+    {"{\"command\": \"toy\", \"columns\": [{\"name\": \"x\"}]}", {"columns[0]", "value"}},
+    {"{\"command\": \"toy\", \"launch\": {\"with\": \"ssh\"}}", {"launch.with is \"ssh\"", "mpirun"}},
+    {"{\"command\": \"toy\", \"slurm\": {\"lines\": [\"--array=1-4\"]}}", {"--array", "at_once"}},
+    {"{\"command\": \"toy\", \"slurm\": {\"lines\": [\"-p x\\n#SBATCH -t 1\"]}}", {"slurm.lines[0]", "one line"}},
+    {"{\"command\": \"toy\", \"slurm\": {\"at_once\": 0}}", {"slurm.at_once is 0"}},
+    {"{\"command\": \"toy\", \"ranks\": [1, 2], \"choices\": {\"ranks\": {\"a\": {}}}}", {"two axes", "'ranks'"}},
+};
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        struct bb_sweep_runs c;
+        struct bb_study study;
+        struct capture said;
+        int rc;
+
+        capture_begin(&said);
+        rc = combine(bad[i].text, &study, &c);
+        capture_end(&said);
+        bb_sweep_runs_release(&c);
+        bb_study_release(&study);
+        if (rc != -BB_EUSAGE || !strchr(said.text, '\n') || strchr(said.text, '\n')[1])
+            fail_msg("%s gave %d and: %s", bad[i].text, rc, said.text);
+        for (size_t w = 0; w < 3 && bad[i].words[w]; w++)
+            if (!strstr(said.text, bad[i].words[w]))
+                fail_msg("%s: no \"%s\" in: %s", bad[i].text, bad[i].words[w], said.text);
+    }
+}
+
+static void test_unused_rule(void **state)
+{
+    struct bb_sweep_runs c;
+    struct bb_study study;
+    struct capture said;
+
+    (void)state;
+    capture_begin(&said);
+    assert_int_equal(combine("{\"command\": \"toy\", \"ranks\": [1, 2], \"cases\": [{\"name\": \"a\", \"ranks\": 1}, "
+                             "{\"name\": \"b\"}], \"leave_out\": [{\"case\": \"a\", \"ranks\": 2}]}",
+                             &study, &c),
+                     -BB_EUSAGE);
+    capture_end(&said);
+    assert_non_null(strstr(said.text, "leave_out[0] leaves out nothing"));
+    bb_sweep_runs_release(&c);
+    bb_study_release(&study);
+}
+
+static void test_too_many(void **state)
+{
+    static const char text[] = "{\"command\": \"toy\", \"ranks\": [1, 2, 3], \"repeats\": 5}";
+    struct bb_sweep_runs c;
+    struct bb_study study;
+    struct capture said;
+
+    (void)state;
+    for (int most = 14; most <= 15; most++) {
+        capture_begin(&said);
+        assert_int_equal(combine_limited(text, (size_t)most, &study, &c), most == 15 ? 0 : -BB_EUSAGE);
+        capture_end(&said);
+        bb_sweep_runs_release(&c);
+        bb_study_release(&study);
+    }
+}
+
+/* ---- combinations ---- */
+
+static const char whole[] =
+    "{\"command\": [\"toy\", \"-s\", \"3\"], \"options\": {\"factor\": [0.1, 2], \"flag\": [true, false], \"text\": "
+    "null},"
+    " \"environment\": {\"B\": [\"x y\", null], \"A\": 1}, \"ranks\": 4, \"launch_arguments\": [\"--bind-to\"],"
+    " \"choices\": {\"transport\": {\"near\": {}, \"far\": {\"environment\": {\"A\": 2}, \"ranks\": [8, 16]}}},"
+    " \"leave_out\": [{\"factor\": 2, \"flag\": true}], \"timeout_s\": 7}";
+
+static const struct bb_sweep_run *find(const struct bb_sweep_runs *c, const char *settings)
+{
+    char text[512];
+
+    for (size_t i = 0; i < c->n; i++)
+        if (strcmp(bb_settings_text(&c->one[i], text, sizeof(text)), settings) == 0)
+            return &c->one[i];
+    fail_msg("no combination %s", settings);
+    return NULL;
+}
+
+static void test_product(void **state)
+{
+    struct bb_sweep_runs c;
+    struct bb_study study;
+    const struct bb_sweep_run *one;
+
+    (void)state;
+    assert_int_equal(combine(whole, &study, &c), 0);
+    assert_int_equal(c.n, 6 + 12); /* (2 factors x 2 flags - 1) x 2 B, once near, twice far */
+    one = find(&c, "transport=near factor=0.1 flag=yes B=x y");
+    assert_int_equal(one->ranks, 4);
+    assert_int_equal(one->words.n, 5);
+    assert_string_equal(one->words.word[3], "--factor=0.1");
+    assert_string_equal(one->words.word[4], "--flag");
+    assert_string_equal(one->environment.word[0], "A=1");
+    assert_string_equal(one->environment.word[1], "B=x y");
+    assert_string_equal(one->launch_arguments.word[0], "--bind-to");
+    assert_true(one->timeout_s == 7 && one->launched);
+    one = find(&c, "transport=far factor=2 flag=- B=- ranks=16");
+    assert_int_equal(one->words.n, 4);
+    assert_string_equal(one->environment.word[0], "A=2");
+    assert_string_equal(one->environment.word[1], "B");
+    assert_int_equal(one->ranks, 16);
+    bb_sweep_runs_release(&c);
+    bb_study_release(&study);
+}
+
+/* Ids tell contents apart and nothing else: neither order nor what else is in the study. */
+static void test_ids(void **state)
+{
+    static const char *const texts[] = {
+        "{\"command\": \"toy\", \"ranks\": 4, \"environment\": {\"A\": 1, \"B\": 2}, \"options\": {\"size\": [1, 2]}}",
+        "{\"options\": {\"size\": [2, 3, 1]}, \"environment\": {\"B\": \"2\", \"A\": \"1\"}, \"ranks\": 4, "
+        "\"command\": \"toy\", \"timeout_s\": 9, \"about\": \"the same\"}"};
+    struct bb_sweep_runs c[2];
+    struct bb_study study[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(combine(texts[i], &study[i], &c[i]), 0);
+    assert_string_equal(c[0].one[0].id, c[1].one[2].id);
+    assert_string_equal(c[0].one[1].id, c[1].one[0].id);
+    assert_string_not_equal(c[0].one[0].id, c[0].one[1].id);
+    for (int i = 0; i < 2; i++) {
+        bb_sweep_runs_release(&c[i]);
+        bb_study_release(&study[i]);
+    }
+}
+
+/* ---- the state on disk ---- */
+
+static void put(const char *dir, const struct bb_sweep_run *c, const char *ending, const char *text)
+{
+    char *path = bb_sweep_file(dir, c, ending);
+    FILE *file = fopen(path, "w");
+
+    fputs(text, file);
+    fclose(file);
+    free(path);
+}
+
+static void test_state(void **state)
+{
+    static const struct {
+        const char *result, *run;
+        enum bb_sweep_state state;
+    } cases[] = {
+        {NULL, NULL, BB_SWEEP_TO_DO},
+        {"{\"schema\": \"busbar.bench/1\", \"status\": \"running\"}", NULL, BB_SWEEP_TO_DO}, /* killed meanwhile */
+        {"{\"schema\": \"busbar.bench/1\", \"stat", NULL, BB_SWEEP_TO_DO},                   /* in the midst of it */
+        {"{\"schema\": \"busbar.bench/1\", \"status\": \"ok\"}", NULL, BB_SWEEP_COMPLETE},   /* before the record */
+        {"{\"schema\": \"busbar.plan/1\"}", "{\"exit_status\": 0, \"seconds\": 1}", BB_SWEEP_COMPLETE},
+        {"{}", "{\"exit_status\": 0, \"seconds\": 1}", BB_SWEEP_FAILED},
+        {NULL, "{\"exit_status\": 2, \"seconds\": 1}", BB_SWEEP_FAILED},
+        {NULL, "{\"exit_status\": 2, \"sec", BB_SWEEP_TO_DO},
+        {"{\"schema\": \"busbar.bench/1\", \"status\": \"wrong data\"}", "{\"exit_status\": 3}", BB_SWEEP_FAILED},
+    };
+    char dir[] = "bb_study_XXXXXX";
+    struct bb_sweep_run c = {.id = "0123456789abcdef"};
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bb_sweep_found found;
+
+        assert_int_equal(bb_sweep_forget(dir, &c), 0);
+        if (cases[i].result)
+            put(dir, &c, ".json", cases[i].result);
+        if (cases[i].run)
+            put(dir, &c, ".run.json", cases[i].run);
+        bb_sweep_look(dir, &c, &found);
+        if (found.state != cases[i].state)
+            fail_msg("case %zu is %d", i, (int)found.state);
+        bb_sweep_found_release(&found);
+    }
+    assert_int_equal(bb_sweep_forget(dir, &c), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* ---- anything ---- */
+
+static uint32_t next(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Valid studies with bytes changed, cut, doubled and swapped: 0 or -BB_EUSAGE, whatever comes. */
+static void test_fuzz(void **state)
+{
+    static const char inserts[] = "{}[]\":,0-1e9truenull\\u0000 \n\x80\xff";
+    uint32_t seed = 5;
+    int taken = 0;
+
+    (void)state;
+    bb_err_mute(1);
+    for (int round = 0; round < 20000; round++) {
+        const char *from = round % 3 ? whole : bad[(size_t)round % COUNT(bad)].text;
+        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 2, .most = 100};
+        char text[1024];
+        size_t n = strlen(from);
+        struct bb_sweep_runs c = {0};
+        struct bb_study study;
+        int rc;
+
+        memcpy(text, from, n);
+        for (uint32_t edits = next(&seed) % 4; edits > 0 && n > 0; edits--) {
+            size_t at = next(&seed) % n, other = next(&seed) % n;
+
+            if (next(&seed) % 3 == 0)
+                n = n > 8 && next(&seed) % 8 == 0 ? at : n;
+            else if (next(&seed) % 2)
+                text[at < n ? at : 0] = inserts[next(&seed) % (sizeof(inserts) - 1)];
+            else
+                memmove(text + at, text + other, n - (at > other ? at : other));
+        }
+        rc = bb_study_parse(&study, "a.json", text, n);
+        rc = rc ? rc : bb_expand(&c, &study, &plan);
+        if (rc != 0 && rc != -BB_EUSAGE)
+            fail_msg("%.*s gave %d", (int)n, text, rc);
+        taken += rc == 0;
+        bb_sweep_runs_release(&c);
+        bb_study_release(&study);
+    }
+    bb_err_mute(0);
+    assert_in_range(taken, 1000, 19000); /* both ways were tried */
+}
+
+/* What a real shell makes of quoted words, newlines and all. */
+static void test_quoting(void **state)
+{
+    static const char some[] = "ab '\"$`\\\n\t;&|<>(){}*?[]#~=%!-\x80\xc3\xa4";
+    char *script = NULL, word[16], back[16];
+    size_t size, n_words = 300;
+    uint32_t seed = 7;
+    FILE *text = open_memstream(&script, &size), *shell;
+
+    (void)state;
+    fputs("printf '%s\\0'", text);
+    for (size_t i = 0; i < n_words; i++) {
+        size_t n = next(&seed) % 12;
+
+        for (size_t k = 0; k < n; k++)
+            word[k] = some[next(&seed) % (sizeof(some) - 1)];
+        word[n] = '\0';
+        fputc(' ', text);
+        bb_quote(word, text);
+    }
+    fclose(text);
+    shell = popen(script, "r");
+    seed = 7;
+    for (size_t i = 0; i < n_words; i++) {
+        size_t n = next(&seed) % 12;
+
+        for (size_t k = 0; k < n; k++)
+            word[k] = some[next(&seed) % (sizeof(some) - 1)];
+        word[n] = '\0';
+        assert_int_equal(fread(back, 1, n + 1, shell), n + 1);
+        assert_memory_equal(back, word, n + 1);
+    }
+    assert_int_equal(pclose(shell), 0);
+    free(script);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_unused_rule), cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_product), cmocka_unit_test(test_ids),         cmocka_unit_test(test_state),
+        cmocka_unit_test(test_fuzz),    cmocka_unit_test(test_quoting),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

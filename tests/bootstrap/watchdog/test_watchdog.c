@@ -1,0 +1,172 @@
+/*
+ * test_roll.c - the watchdog without MPI: ranks as objects of one process, reached through every address that the host
+ * has, with strangers at the door.
+ */
+#include "bootstrap/watchdog/watchdog_internal.h"
+#include "tests/bootstrap/capture.h"
+
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char hosts[3][BB_HOST_TEXT] = {"a", "b", "c"};
+
+/* A connection to rank 0 by somebody who does not know the run. */
+static int knock(const struct bb_watchdog_endpoint *ticket)
+{
+    const struct sockaddr *at = (const struct sockaddr *)&ticket->at[0];
+    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(
+        connect(fd, at, at->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)), 0);
+    return fd;
+}
+
+/* True when the other side closes; it has no other way to answer. */
+static bool is_shown_the_door(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, 0);
+
+    close(fd);
+    return n <= 0;
+}
+
+static void *leave(void *roll)
+{
+    bb_watchdog_leave(roll);
+    return NULL;
+}
+
+static void run_job(bool one_host)
+{
+    struct bb_watchdog *roll[3];
+    struct bb_watchdog_endpoint ticket;
+    pthread_t leaving[3];
+
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(bb_watchdog_start(&roll[r], 20), 0);
+    assert_int_equal(bb_watchdog_serve(roll[0], 3, hosts, one_host, &ticket), 0);
+    for (int r = 1; r < 3 && ticket.n > 0; r++) {
+        bb_watchdog_join(roll[r], r, 3, hosts, &ticket);
+        assert_true(roll[r]->attended);
+    }
+    bb_watchdog_reached(roll[2], "a step");
+    for (int r = 0; r < 3; r++)
+        pthread_create(&leaving[r], NULL, leave, roll[r]);
+    for (int r = 0; r < 3; r++)
+        pthread_join(leaving[r], NULL);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(bb_watchdog_ending(roll[r]), 0);
+        assert_true(roll[r]->left);
+        bb_watchdog_stop(roll[r]);
+    }
+}
+
+static void test_loopback(void **state)
+{
+    (void)state;
+    run_job(true);
+}
+
+static void test_every_interface(void **state)
+{
+    (void)state;
+    run_job(false);
+}
+
+static void test_addresses_in_turn(void **state)
+{
+    struct bb_watchdog_endpoint ticket, detour = {.n = 2};
+    struct bb_watchdog *server, *client;
+    struct sockaddr_in *closed = (struct sockaddr_in *)&detour.at[0];
+
+    (void)state;
+    assert_int_equal(bb_watchdog_start(&server, 20), 0);
+    assert_int_equal(bb_watchdog_start(&client, 20), 0);
+    assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
+    detour.token = ticket.token;
+    detour.at[1] = ticket.at[0];
+    *closed =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bb_watchdog_join(client, 2, 3, hosts, &detour);
+    assert_true(client->attended);
+    bb_watchdog_stop(server);
+    bb_watchdog_stop(client);
+}
+
+static void test_strangers(void **state)
+{
+    struct bb_watchdog_endpoint ticket, wrong;
+    struct bb_watchdog *server, *client;
+    struct bb_watchdog_msg msg;
+    struct capture said;
+    char noise[4096];
+    int silent, loud, early, liar;
+
+    (void)state;
+    assert_int_equal(bb_watchdog_start(&server, 20), 0);
+    assert_int_equal(bb_watchdog_start(&client, 20), 0);
+    assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
+    silent = knock(&ticket);
+    loud = knock(&ticket);
+    memset(noise, 'x', sizeof(noise));
+    assert_true(send(loud, noise, sizeof(noise), MSG_NOSIGNAL) > 0);
+    assert_true(is_shown_the_door(loud));
+    early = knock(&ticket); /* there are three seats for those who have not said who they are */
+    msg = bb_watchdog_msg(WATCHDOG_FAIL, 1, 3);
+    msg.token = ticket.token;
+    assert_int_equal(send(early, &msg, sizeof(msg), MSG_NOSIGNAL), sizeof(msg)); /* no HELLO: not obeyed */
+    assert_true(is_shown_the_door(early));
+    liar = knock(&ticket);
+    msg = bb_watchdog_msg(WATCHDOG_HELLO, 77, 0);
+    msg.token = ticket.token;
+    assert_int_equal(send(liar, &msg, sizeof(msg), MSG_NOSIGNAL), sizeof(msg));
+    assert_true(is_shown_the_door(liar));
+    wrong = ticket;
+    wrong.token++;
+    capture_begin(&said);
+    bb_watchdog_join(client, 1, 3, hosts, &wrong);
+    assert_non_null(strstr(capture_end(&said), "rank 0 (a) cannot be reached"));
+    assert_false(client->attended);
+    assert_int_equal(bb_watchdog_ending(server), 0);
+    close(silent);
+    bb_watchdog_stop(server);
+    bb_watchdog_stop(client);
+}
+
+/* A hang that nobody can explain is still reported, and ends with the code of a timeout. */
+static void test_alone(void **state)
+{
+    struct bb_watchdog *roll;
+    struct capture said;
+
+    (void)state;
+    assert_int_equal(bb_watchdog_start(&roll, 0.5), 0);
+    bb_watchdog_reached(roll, "bench all_reduce 4 MiB");
+    capture_begin(&said);
+    assert_int_equal(bb_watchdog_expired(roll, "a stream"), -BB_ETIMEOUT);
+    bb_watchdog_stop(roll);
+    assert_string_equal(capture_end(&said),
+                        "busbar: timeout in bench all_reduce 4 MiB: a stream did not end within 0.5 s\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loopback),
+        cmocka_unit_test(test_every_interface),
+        cmocka_unit_test(test_addresses_in_turn),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_alone),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

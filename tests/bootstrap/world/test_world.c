@@ -1,0 +1,241 @@
+/* test_world.c - what a job does when a rank misbehaves. */
+#include "tests/bootstrap/job.h"
+
+static void test_orderly(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "ok", -1, 30);
+    expect_status(&job, 0, -1);
+    assert_string_equal(job.err, "");
+    assert_int_equal(job.mpirun, 0);
+    expect_results(&job, "ok");
+    clear(&job);
+}
+
+static void test_rank_killed(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "kill", 2, 30);
+    expect_text(&job, "rank 2 (");
+    expect_text(&job, ") is lost; last seen: probe all_reduce 4 MiB");
+    assert_int_equal(times_said(&job, "is lost"), 1);
+    expect_status(&job, 4, 2);
+    expect_results(&job, "timeout");
+    clear(&job);
+}
+
+static void test_first_rank_killed(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "kill", 0, 30);
+    expect_text(&job, "rank 0 (");
+    expect_text(&job, ") is lost; last seen: ");
+    assert_int_equal(times_said(&job, "is lost"), RANKS - 1);
+    expect_status(&job, 4, 0);
+    expect_results(&job, "running");
+    clear(&job);
+}
+
+/* An exit without a goodbye is a loss, whatever its status. */
+static void test_rank_exits(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "exit", 3, 30);
+    expect_text(&job, "rank 3 (");
+    expect_text(&job, ") is lost; last seen: probe all_reduce 4 MiB");
+    expect_status(&job, 4, 3);
+    clear(&job);
+}
+
+static void test_rank_stalls(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "stall", 2, 2);
+    expect_text(&job, "timeout in probe all_reduce 4 MiB: the second barrier did not end within 2 s; 1 of 4 ranks did "
+                      "not arrive: rank 2 (");
+    expect_text(&job, "), last seen: probe all_reduce 4 MiB");
+    assert_int_equal(times_said(&job, "timeout in"), 1);
+    expect_status(&job, 4, -1);
+    expect_results(&job, "timeout");
+    clear(&job);
+}
+
+static void test_first_rank_stalls(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "stall", 0, 2);
+    expect_text(&job, "1 of 4 ranks did not arrive: rank 0 (");
+    expect_status(&job, 4, -1);
+    clear(&job);
+}
+
+static void test_rank_stopped(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start_as(&job, "", "stop", 2, 2); /* an mpirun that kills what is left */
+    expect_text(&job, "the second barrier did not end within 2 s; 1 of 4 ranks did not arrive: rank 2 (");
+    expect_text(&job, "), last seen: probe all_reduce 4 MiB, does not answer");
+    clear(&job);
+}
+
+/* Even the thread of rank 0 does not answer: each other rank speaks for itself. */
+static void test_first_rank_stopped(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start_as(&job, "", "stop", 0, 2);
+    expect_text(&job, "timeout in probe all_reduce 4 MiB: the second barrier did not end within 2 s; rank 0 (");
+    expect_text(&job, "rank 0 (");
+    expect_text(&job, ") does not answer");
+    clear(&job);
+}
+
+static void test_guarded_call_hangs(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "guard", 1, 2);
+    expect_text(&job, "all 4 ranks arrived, but wait for something else: rank 1 (");
+    expect_text(&job, "waiting for a call that hangs");
+    expect_status(&job, 4, -1);
+    clear(&job);
+}
+
+/* The fewer are named, whoever was the first to say that it hangs. */
+static void test_guarded_calls_hang(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "guards", 0, 2);
+    if (!strstr(job.err, "all 4 ranks arrived, but wait for something else: rank 0 (") &&
+        !strstr(job.err, "all 4 ranks arrived, but only these are in it: rank 0 ("))
+        fail_msg("rank 0 is not named:\n%s", job.err);
+    assert_null(strstr(job.err, "; rank 1 ("));
+    expect_status(&job, 4, -1);
+    clear(&job);
+}
+
+static void test_operation_hangs(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "operation", -1, 2);
+    expect_text(
+        &job,
+        "timeout in probe all_reduce 4 MiB: an operation without end did not end within 2 s; all 4 ranks arrived\n");
+    expect_status(&job, 4, -1);
+    clear(&job);
+}
+
+static void test_rank_fails(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "fail", 1, 30);
+    expect_text(&job, "): planted failure");
+    assert_int_equal(times_said(&job, "planted failure"), 1);
+    assert_int_equal(times_said(&job, "is lost"), 0);
+    expect_status(&job, 3, -1);
+    expect_results(&job, "wrong data");
+    clear(&job);
+}
+
+/* Slurm at the time limit, a user's kill: what there is, is saved. */
+static void test_terminated(void **state)
+{
+    struct job job;
+
+    (void)state;
+    start(&job, "term", 0, 30);
+    expect_text(&job, "ended by Terminated");
+    expect_status(&job, 1, -1);
+    expect_results(&job, "failed");
+    clear(&job);
+}
+
+/* One process that a launcher of another MPI started as one of many. */
+static void test_foreign_launcher(void **state)
+{
+    static const char *const variables[] = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+        char command[512], text[1024];
+        FILE *pipe;
+        size_t used;
+
+        snprintf(command, sizeof(command), "%s=4 timeout -k 5 40 %s ok 2>&1", variables[i], PROBE);
+        pipe = popen(command, "r");
+        assert_non_null(pipe);
+        used = fread(text, 1, sizeof(text) - 1, pipe);
+        text[used] = '\0';
+        assert_int_equal(WEXITSTATUS(pclose(pipe)), 2);
+        assert_non_null(strstr(text, "=4, but MPI has 1 process"));
+    }
+    assert_int_equal(WEXITSTATUS(system("PMI_SIZE=1 timeout -k 5 40 " PROBE " ok")), 0);
+}
+
+/* With an ordinary mpirun, which kills all when the first one is gone, nothing is lost either. Hydra takes our code. */
+static void test_mpirun_reports(void **state)
+{
+    static const struct {
+        const char *mode, *said, *status;
+        int exit;
+    } cases[] = {
+        {"fail", "planted failure", "wrong data", 3},
+        {"stall", "did not arrive: rank 1 (", "timeout", 4},
+        {"kill", "is lost; last seen: probe all_reduce 4 MiB", "timeout", HYDRA ? 4 : 137},
+    };
+    struct job job;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        start_as(&job, "", cases[i].mode, 1, 2);
+        expect_text(&job, cases[i].said);
+        expect_results(&job, cases[i].status);
+        assert_int_equal(job.mpirun, cases[i].exit);
+        clear(&job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_orderly),
+        cmocka_unit_test(test_rank_killed),
+        cmocka_unit_test(test_first_rank_killed),
+        cmocka_unit_test(test_rank_exits),
+        cmocka_unit_test(test_rank_stalls),
+        cmocka_unit_test(test_first_rank_stalls),
+        cmocka_unit_test(test_rank_stopped),
+        cmocka_unit_test(test_first_rank_stopped),
+        cmocka_unit_test(test_guarded_call_hangs),
+        cmocka_unit_test(test_guarded_calls_hang),
+        cmocka_unit_test(test_operation_hangs),
+        cmocka_unit_test(test_rank_fails),
+        cmocka_unit_test(test_mpirun_reports),
+        cmocka_unit_test(test_terminated),
+        cmocka_unit_test(test_foreign_launcher),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,122 @@
+/*
+ * world_probe.c - a program for test_world.c to start under mpirun: world_probe MODE RANK TIMEOUT. RANK misbehaves in
+ * the way of MODE while the others wait for it.
+ */
+#include "bootstrap/base/clock.h"
+#include "bootstrap/results/results.h"
+#include "bootstrap/world/world.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct probe {
+    struct bb_world world;
+    struct bb_results *results;
+    const char *mode;
+    int rank;
+};
+
+static int never(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static int check_exchanges(struct bb_world *w)
+{
+    int all[w->size], mine = 100 + w->rank, root = w->rank == w->size - 1 ? 7 : 0, rc;
+
+    TRY(bb_world_allgather(w, &mine, all, sizeof(mine)));
+    for (int r = 0; r < w->size; r++)
+        if (all[r] != 100 + r)
+            return bb_err(BB_EDATA, "allgather: %d at %d", all[r], r);
+    TRY(bb_world_bcast(w, &root, sizeof(root), w->size - 1));
+    if (root != 7)
+        return bb_err(BB_EDATA, "bcast: %d", root);
+    if (w->nodes != 1 || w->local_rank != w->rank || w->local_size != w->size || strcmp(w->hosts[0], w->host) != 0)
+        return bb_err(BB_EDATA, "places: %d nodes, local %d of %d", w->nodes, w->local_rank, w->local_size);
+    rc = bb_world_agree(w, w->rank == 1 ? -BB_EDATA : 0, "a test");
+    return rc == (w->size > 1 ? -BB_EDATA : 0) ? 0 : bb_err(BB_EDATA, "agree: %d", rc);
+out:
+    return rc;
+}
+
+/* Prints the mean time of a barrier: for people, no test looks at it. */
+static int time_barriers(struct bb_world *w)
+{
+    enum { TIMES = 1000 };
+    double start_s = bb_now_s();
+    int rc = 0;
+
+    for (int i = 0; i < TIMES; i++)
+        TRY(bb_world_barrier(w, "a timed barrier"));
+    if (w->rank == 0)
+        printf("barrier %.1f us\n", 1e6 * (bb_now_s() - start_s) / TIMES);
+out:
+    return rc;
+}
+
+/* What the misbehaving rank does. Comes back when the mode is one of the main thread's own. */
+static int misbehave(struct probe *p)
+{
+    usleep(250000); /* in the midst of the step: its news have gone out */
+    if (strcmp(p->mode, "exit") == 0)
+        _exit(0);
+    if (strcmp(p->mode, "kill") == 0)
+        raise(SIGKILL);
+    if (strcmp(p->mode, "stall") == 0)
+        pause();
+    if (strcmp(p->mode, "stop") == 0)
+        raise(SIGSTOP);
+    if (strcmp(p->mode, "term") == 0)
+        kill(getpid(), SIGTERM);
+    if (strcmp(p->mode, "fail") == 0)
+        return bb_err(BB_EDATA, "planted failure");
+    if (strncmp(p->mode, "guard", 5) == 0) {
+        bb_world_guard(&p->world, "a call that hangs");
+        pause();
+    }
+    return 0;
+}
+
+static int run(struct probe *p)
+{
+    struct bb_world *w = &p->world;
+    int rc;
+
+    bb_world_reached(w, "probe warm-up");
+    TRY(check_exchanges(w));
+    TRY(bb_world_barrier(w, "the first barrier"));
+    TRY(bb_results_row(p->results, json_pack("{s:i}", "row", 1)));
+    bb_world_reached(w, "probe all_reduce 4 MiB");
+    if (strcmp(p->mode, "time") == 0)
+        return time_barriers(w);
+    if ((p->rank == w->rank) != (strcmp(p->mode, "guards") == 0)) /* guards: all but that rank */
+        TRY(misbehave(p));
+    if (strcmp(p->mode, "operation") == 0)
+        return bb_world_wait(w, "an operation without end", never, NULL);
+    if (strcmp(p->mode, "term") == 0)
+        return bb_world_wait(w, "a signal", never, NULL);
+    TRY(bb_world_barrier(w, "the second barrier"));
+    bb_world_reached(w, "probe all_reduce 8 MiB");
+out:
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct probe p = {.mode = argc > 1 ? argv[1] : "ok", .rank = argc > 2 ? atoi(argv[2]) : -1};
+    struct bb_results_head head = {
+        .schema = "busbar.bench/1", .path = getenv("PROBE_JSON"), .out = stdout, .argc = argc, .argv = argv};
+    int rc;
+
+    TRY(bb_world_init(&p.world, argc > 3 ? atof(argv[3]) : 60));
+    TRY(bb_results_open(&p.results, &head, &p.world));
+    TRY(run(&p));
+out:
+    rc = bb_results_close(p.results, rc);
+    return bb_exit_code(bb_world_release(&p.world, rc));
+}

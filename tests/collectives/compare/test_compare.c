@@ -1,0 +1,364 @@
+/*
+ * test_compare.c - result files read back and held against each other: hand-made files of all three formats, verdicts
+ * on both sides of every border, and thousands of damaged files, none of which may do more than be refused.
+ */
+#include "collectives/compare/compare.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char bench_text[] =
+    "{\"schema\": \"busbar.bench/1\", \"busbar\": \"0.1.0\", \"nccl\": {\"header\": \"2.28.9\", \"runtime\": "
+    "\"2.28.9\"}, \"ranks\": 4, \"devices\": [{\"name\": \"X\"}, {\"name\": \"X\"}, {\"name\": \"Y\"}, {\"name\": "
+    "\"X\"}], \"emulated\": false, \"environment\": {\"NCCL_ALGO\": \"Ring\"}, \"options\": {\"iters\": 20, \"json\": "
+    "\"a\", \"agg_iters\": 1}, \"results\": [{\"collective\": \"all_reduce\", \"bytes\": 1024, \"dtype\": \"float\", "
+    "\"op\": \"sum\", \"root\": null, \"placement\": \"in_place\", \"mode\": \"stream\", \"wrong\": 0, \"time_us\": "
+    "{\"p50\": 10.5, \"ci95\": [10, 11.25]}}, {\"collective\": \"broadcast\", \"bytes\": 8, \"dtype\": \"half\", "
+    "\"op\": null, \"root\": 1, \"placement\": \"out_of_place\", \"mode\": \"graph\", \"wrong\": null, \"time_us\": "
+    "{\"p50\": 3, \"ci95\": null}}], \"status\": \"ok\"}";
+
+static const char proxy_text[] = "{\"schema\": \"busbar.proxy/1\", \"proxy\": \"gpt2_large\", \"step_us\": {\"p50\": "
+                                 "400.5, \"ci95\": [399, 402]}, \"check\": {\"enabled\": true, \"wrong\": 0}}";
+
+static const char foreign_text[] =
+    "{\"version\": 3, \"args\": [\"/opt/all_reduce_perf\", \"-I\", \"1\"], \"env\": [\"NCCL_ALGO=Tree\", "
+    "\"TOKEN=secret\"], \"nccl_version\": 22809, \"config\": {\"nthreads\": 1, \"ngpus\": 2, \"graph\": 0, "
+    "\"blocking_collectives\": \"false\", \"devices\": [{\"rank\": 0, \"device_info\": \"X\"}, {\"rank\": 2, "
+    "\"device_info\": \"X\"}]}, \"results\": [{\"size\": 1024, \"count\": 256, \"type\": \"float\", \"redop\": "
+    "\"sum\", \"root\": \"    -1\", \"out_of_place\": {\"time\": 12.5, \"alg_bw\": 1, \"bus_bw\": \"nan\", "
+    "\"nwrong\": 0}, \"out_of_place_per_iter\": {\"times_us\": [13, 11, 12, 15, 14, 10, 16]}, \"in_place\": "
+    "{\"time\": 13.5, \"nwrong\": null}, \"experiment_name\": \"\"}, {\"size\": 2048, \"type\": \"float\", \"redop\": "
+    "\"sum\", \"root\": \"-1\", \"out_of_place\": null, \"in_place\": {\"cpu_time\": \"nan\", \"nwrong\": \"nan\"}}]}";
+
+static struct bb_result_file read_text(const char *text)
+{
+    struct bb_result_file t;
+    json_t *root = json_loads(text, 0, NULL);
+
+    assert_non_null(root);
+    assert_int_equal(bb_result_file_of(&t, "file", root), 0);
+    return t;
+}
+
+static void bench_rows_are_read(void **state)
+{
+    struct bb_result_file t = read_text(bench_text);
+
+    (void)state;
+    assert_int_equal(t.n, 2);
+    assert_string_equal(t.rows[0].what, "all_reduce");
+    assert_string_equal(t.rows[0].placement, "in_place");
+    assert_int_equal(t.rows[0].bytes, 1024);
+    assert_int_equal(t.rows[0].root, -1);
+    assert_true(t.rows[0].time_us == 10.5 && t.rows[0].low_us == 10 && t.rows[0].high_us == 11.25);
+    assert_int_equal(t.rows[1].root, 1);
+    assert_null(t.rows[1].op);
+    assert_int_equal(t.rows[1].wrong, -1);
+    assert_true(isnan(t.rows[1].low_us));
+    bb_result_file_release(&t);
+}
+
+static void other_rows_are_named(void **state)
+{
+    static const char text[] =
+        "{\"schema\": \"busbar.bench/1\", \"results\": [{\"figure\": \"latency\", \"direction\": \"one\", \"bytes\": "
+        "8, "
+        "\"from\": 0, \"to\": 11, \"time_us\": {\"p50\": 4, \"ci95\": [4, 5]}}, {\"step\": \"split\", \"ranks\": 4, "
+        "\"parts\": 2, \"time_us\": null}, {\"collective\": \"all_reduce\", \"bytes\": 64, \"max_ctas\": 8, "
+        "\"both_us\": {\"p50\": 9, \"ci95\": null}}]}";
+    struct bb_result_file t = read_text(text);
+
+    (void)state;
+    assert_int_equal(t.n, 3);
+    assert_string_equal(t.rows[0].what, "latency 0>11 one");
+    assert_true(t.rows[0].time_us == 4 && t.rows[0].high_us == 5);
+    assert_string_equal(t.rows[1].what, "split 4/2");
+    assert_true(isnan(t.rows[1].time_us) && isnan(t.rows[1].low_us));
+    assert_string_equal(t.rows[2].what, "all_reduce+gemm 8");
+    assert_true(t.rows[2].time_us == 9);
+    bb_result_file_release(&t);
+}
+
+static void proxy_is_one_row(void **state)
+{
+    struct bb_result_file t = read_text(proxy_text);
+
+    (void)state;
+    assert_int_equal(t.n, 1);
+    assert_string_equal(t.rows[0].what, "gpt2_large");
+    assert_string_equal(t.rows[0].mode, "step");
+    assert_true(t.rows[0].time_us == 400.5 && t.rows[0].high_us == 402);
+    assert_int_equal(t.rows[0].wrong, 0);
+    bb_result_file_release(&t);
+}
+
+/* Of 7 samples the interval of the median is the whole range: P(X < 1) = 1/128 <= 0.025 < P(X < 2). */
+static void nccl_tests_is_read(void **state)
+{
+    struct bb_result_file t = read_text(foreign_text);
+
+    (void)state;
+    assert_int_equal(t.n, 3);
+    assert_string_equal(t.rows[0].what, "all_reduce");
+    assert_string_equal(t.rows[0].placement, "out_of_place");
+    assert_string_equal(t.rows[0].mode, "stream");
+    assert_int_equal(t.rows[0].root, -1);
+    assert_true(t.rows[0].time_us == 13 && t.rows[0].low_us == 10 && t.rows[0].high_us == 16);
+    assert_int_equal(t.rows[0].wrong, 0);
+    assert_true(t.rows[1].time_us == 13.5 && isnan(t.rows[1].low_us));
+    assert_int_equal(t.rows[1].wrong, -1);
+    assert_true(isnan(t.rows[2].time_us));
+    assert_int_equal(t.rows[2].bytes, 2048);
+    bb_result_file_release(&t);
+}
+
+static const char *difference(json_t *list, const char *what, const char *side)
+{
+    json_t *d;
+    size_t i;
+
+    json_array_foreach(list, i, d) if (strcmp(json_string_value(json_object_get(d, "what")), what) ==
+                                       0) return json_is_null(json_object_get(d, side))
+        ? "null"
+        : json_string_value(json_object_get(d, side));
+    return "same";
+}
+
+static void provenance_is_told(void **state)
+{
+    struct bb_result_file a = read_text(bench_text), b = read_text(foreign_text), c = read_text(bench_text);
+    json_t *pa, *pb, *pc, *d;
+    char *text;
+
+    (void)state;
+    json_object_del(json_object_get(c.root, "environment"), "NCCL_ALGO");
+    json_object_set_new(json_object_get(c.root, "options"), "agg_iters", json_integer(4));
+    json_object_set_new(json_object_get(c.root, "options"), "json", json_string("other"));
+    pa = bb_provenance_of(&a), pb = bb_provenance_of(&b), pc = bb_provenance_of(&c);
+    assert_string_equal(json_string_value(json_object_get(pa, "devices")), "3 x X, 1 x Y");
+    assert_string_equal(json_string_value(json_object_get(pb, "ranks")), "4");
+    d = bb_provenance_differences(pa, pb);
+    assert_string_equal(difference(d, "$NCCL_ALGO", "b"), "Tree");
+    assert_string_equal(difference(d, "NCCL library", "a"), "same");
+    assert_string_equal(difference(d, "ranks", "a"), "same");
+    assert_string_equal(difference(d, "devices", "b"), "2 x X");
+    assert_string_equal(difference(d, "--iters", "b"), "same"); /* the other format tells no options */
+    text = json_dumps(pb, 0);
+    assert_null(strstr(text, "secret"));
+    free(text);
+    json_decref(d);
+    d = bb_provenance_differences(pa, pc);
+    assert_string_equal(difference(d, "$NCCL_ALGO", "b"), "null");
+    assert_string_equal(difference(d, "--agg-iters", "b"), "4");
+    assert_int_equal(json_array_size(d), 2);
+    json_decref(d), json_decref(pa), json_decref(pb), json_decref(pc);
+    bb_result_file_release(&a), bb_result_file_release(&b), bb_result_file_release(&c);
+}
+
+static struct bb_timing timed(double low, double median, double high)
+{
+    return (struct bb_timing){.what = "x", .time_us = median, .low_us = low, .high_us = high};
+}
+
+static void verdicts_have_borders(void **state)
+{
+    struct bb_timing a = timed(10, 11, 12), b = timed(12, 13, 14), none = timed(NAN, 11, NAN), wrong = a;
+
+    (void)state;
+    wrong.wrong = 1;
+    assert_int_equal(bb_verdict_of(&a, &b), BB_SAME); /* they touch */
+    b.low_us = 12.0001;
+    assert_int_equal(bb_verdict_of(&a, &b), BB_SLOWER);
+    assert_int_equal(bb_verdict_of(&b, &a), BB_FASTER);
+    assert_int_equal(bb_verdict_of(&a, &a), BB_SAME);
+    assert_int_equal(bb_verdict_of(&a, &none), BB_CANNOT_TELL);
+    assert_int_equal(bb_verdict_of(&none, &a), BB_CANNOT_TELL);
+    assert_int_equal(bb_verdict_of(&a, &wrong), BB_WRONG_DATA);
+    /* exact times, as emulated GPUs give them */
+    a = timed(5, 5, 5), b = timed(5.001, 5.001, 5.001);
+    assert_int_equal(bb_verdict_of(&a, &b), BB_SLOWER);
+}
+
+/* Sizes 1 2 2 3 against 3 2 4 2 2: in another order, with a repeated key, a row missing on each side. */
+static void rows_find_their_partners(void **state)
+{
+    static const int sizes_a[] = {1, 2, 2, 3}, sizes_b[] = {3, 2, 4, 2, 2};
+    struct bb_timing a[4], b[5];
+    struct bb_result_file left = {.rows = a, .n = 4}, right = {.rows = b, .n = 5};
+    long pair[4];
+    char rest[5];
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        a[i] = (struct bb_timing){.what = "x", .bytes = sizes_a[i]};
+    for (int j = 0; j < 5; j++)
+        b[j] = (struct bb_timing){.what = "x", .bytes = sizes_b[j]};
+    assert_int_equal(bb_pairs_of(&left, &right, pair, rest), 2);
+    assert_int_equal(pair[0], -1);
+    assert_int_equal(pair[1], 1);
+    assert_int_equal(pair[2], 3);
+    assert_int_equal(pair[3], 0);
+    assert_memory_equal(rest, ((char[]){0, 0, 1, 0, 1}), 5);
+    b[0].dtype = "half"; /* every part of the key counts */
+    (void)bb_pairs_of(&left, &right, pair, rest);
+    assert_int_equal(pair[3], -1);
+}
+
+static int compared(double median_b, double threshold)
+{
+    struct bb_timing a = timed(9.9, 10, 10.1), b = timed(median_b - 0.1, median_b, median_b + 0.1);
+    struct bb_result_file left = {.path = "a", .rows = &a, .n = 1}, right = {.path = "b", .rows = &b, .n = 1};
+
+    return bb_compare(&left, &right, threshold, NULL, NULL);
+}
+
+static void threshold_is_exit_5(void **state)
+{
+    (void)state;
+    assert_int_equal(compared(11, NAN), 0);
+    assert_int_equal(compared(11, 11), 0);
+    assert_int_equal(compared(11, 9), -BB_EBELOW);
+    assert_int_equal(compared(9, 0), 0);
+    assert_int_equal(compared(10.15, 0), 0); /* slower, but the intervals touch */
+}
+
+/* ---- damaged files ---- */
+
+static unsigned long long next_random(unsigned long long *seed)
+{
+    *seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
+    return *seed >> 33;
+}
+
+/* Tokens that are well-formed but in the wrong place get deeper than broken bytes. */
+static const char *const tokens[] = {"null",
+                                     "true",
+                                     "[]",
+                                     "{}",
+                                     "-1",
+                                     "1e308",
+                                     "\"nan\"",
+                                     "\"\"",
+                                     "[1]",
+                                     "0.5",
+                                     "\"9e9\"",
+                                     "[[],[]]",
+                                     "9223372036854775807"};
+
+static size_t mutate(char *to, const char *from, size_t n, unsigned long long *seed)
+{
+    size_t at = next_random(seed) % n, end = at;
+    const char *token = tokens[next_random(seed) % (sizeof(tokens) / sizeof(*tokens))];
+
+    if (next_random(seed) % 4 == 0) { /* a byte */
+        memcpy(to, from, n);
+        to[at] = (char)next_random(seed);
+        return n;
+    }
+    while (at < n && from[at] != ':')
+        at++;
+    for (end = at; end < n && from[end] != ',' && from[end] != '}'; end++)
+        ;
+    if (at == n) { /* nothing to replace: cut the file */
+        memcpy(to, from, end = next_random(seed) % n);
+        return end;
+    }
+    memcpy(to, from, at + 1);
+    memcpy(to + at + 1, token, strlen(token));
+    memcpy(to + at + 1 + strlen(token), from + end, n - end);
+    return at + 1 + strlen(token) + n - end;
+}
+
+/* Returns 1 when the file was read, 0 when it was refused. */
+static int survives(const char *text, size_t n, FILE *sink)
+{
+    json_t *root = json_loadb(text, n, 0, NULL);
+    struct bb_result_file t, good = read_text(bench_text);
+    int rc;
+
+    if (root) {
+        rc = bb_result_file_of(&t, "damaged", root);
+        assert_true(rc == 0 || rc == -BB_EUSAGE);
+        if (rc == 0) {
+            rc = bb_compare(&good, &t, 0, sink, NULL);
+            assert_true(rc == 0 || rc == -BB_EBELOW);
+            rc = bb_compare(&t, &good, 0, sink, NULL);
+            assert_true(rc == 0 || rc == -BB_EBELOW);
+            bb_result_file_release(&good);
+            bb_result_file_release(&t);
+            return 1;
+        }
+        bb_result_file_release(&t);
+    }
+    bb_result_file_release(&good);
+    return 0;
+}
+
+static void damaged_files_are_refused(void **state)
+{
+    const char *const texts[] = {bench_text, proxy_text, foreign_text};
+    static char one[8192], two[8192];
+    unsigned long long seed = 20261120;
+    FILE *sink = fopen("/dev/null", "w");
+    int read = 0, refused = 0;
+
+    (void)state;
+    assert_non_null(sink);
+    bb_err_mute(1);
+    for (int i = 0; i < 6000; i++) {
+        const char *text = texts[i % 3];
+        size_t n = mutate(one, text, strlen(text), &seed);
+
+        if (i % 2 && n > 0) { /* twice: a file can be wrong in two places */
+            n = mutate(two, one, n, &seed);
+            memcpy(one, two, n);
+        }
+        if (survives(one, n, sink))
+            read++;
+        else
+            refused++;
+    }
+    bb_err_mute(0);
+    fclose(sink);
+    assert_true(read > 500 && refused > 500); /* both sides are reached */
+}
+
+static void foreign_things_are_refused(void **state)
+{
+    static const char *const texts[] = {"[]",
+                                        "{}",
+                                        "{\"schema\": 3}",
+                                        "{\"schema\": \"busbar.plan/1\"}",
+                                        "{\"schema\": \"busbar.bench/1\"}",
+                                        "{\"schema\": \"busbar.bench/1\", \"results\": [1]}",
+                                        "{\"version\": 3}"};
+    struct bb_result_file t;
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        assert_int_equal(bb_result_file_of(&t, "x", json_loads(texts[i], 0, NULL)), -BB_EUSAGE);
+        bb_result_file_release(&t);
+    }
+    assert_int_equal(bb_result_file_load(&t, "/nowhere/x.json"), -BB_EUSAGE);
+    bb_result_file_release(&t);
+    bb_err_mute(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bench_rows_are_read),       cmocka_unit_test(proxy_is_one_row),
+        cmocka_unit_test(other_rows_are_named),      cmocka_unit_test(nccl_tests_is_read),
+        cmocka_unit_test(provenance_is_told),        cmocka_unit_test(verdicts_have_borders),
+        cmocka_unit_test(rows_find_their_partners),  cmocka_unit_test(threshold_is_exit_5),
+        cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(foreign_things_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,182 @@
+/*
+ * test_case.c - buffers and expectations. Each collective is carried out here in the plainest way on all ranks'
+ * buffers; what lands in each receive area must be what bb_case_expect promises, and nothing else may be touched.
+ */
+#include "collectives/measure/case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 4, COUNT = 24, ROOT = 2 };
+
+/* Elements from row to column: rows and columns of different sums, with empty places. Multiples of 4: 16 bytes. */
+static const size_t amounts[RANKS][RANKS] = {{4, 8, 0, 12}, {0, 0, 24, 4}, {16, 4, 8, 0}, {12, 20, 4, 8}};
+
+typedef int32_t buffers[RANKS][RANKS * COUNT];
+
+static int32_t total(buffers send, int i)
+{
+    uint32_t sum = 0;
+
+    for (int r = 0; r < RANKS; r++)
+        sum += (uint32_t)send[r][i];
+    return (int32_t)sum;
+}
+
+/* What the operation means, element by element. */
+static void carry_out(enum bb_coll_kind kind, buffers send, buffers recv)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < COUNT; i++) {
+            if (kind == BB_ALL_REDUCE || (kind == BB_REDUCE && r == ROOT))
+                recv[r][i] = total(send, i);
+            if (kind == BB_REDUCE_SCATTER)
+                recv[r][i] = total(send, r * COUNT + i);
+            if (kind == BB_BROADCAST)
+                recv[r][i] = send[ROOT][i];
+            if (kind == BB_SCATTER)
+                recv[r][i] = send[ROOT][r * COUNT + i];
+            if (kind == BB_SENDRECV)
+                recv[(r + 1) % RANKS][i] = send[r][i];
+            for (int s = 0; s < RANKS; s++) {
+                if (kind == BB_ALL_GATHER || kind == BB_HYPERCUBE || (kind == BB_GATHER && r == ROOT))
+                    recv[r][s * COUNT + i] = send[s][i];
+                if (kind == BB_ALLTOALL)
+                    recv[r][s * COUNT + i] = send[s][r * COUNT + i];
+            }
+        }
+}
+
+static void carry_out_uneven(buffers send, buffers recv)
+{
+    size_t sent[RANKS] = {0}, received[RANKS] = {0};
+
+    for (int from = 0; from < RANKS; from++)
+        for (int to = 0; to < RANKS; to++)
+            for (size_t i = 0; i < amounts[from][to]; i++)
+                recv[to][received[to]++] = send[from][sent[from]++];
+}
+
+static void check_parts(const struct bb_case *c, const struct bb_pattern *p, int rank, const int32_t *recv)
+{
+    size_t i = 0;
+
+    for (int n = 0; n < bb_case_expected_parts(c); n++) {
+        struct bb_expected_part part = bb_case_expected_part(c, rank, n);
+
+        assert_int_equal(part.offset, i);
+        for (size_t k = 0; k < part.count; k++)
+            assert_int_equal((uint32_t)recv[i++], bb_expected(p, &part.expect, k));
+    }
+    for (; i < RANKS * COUNT; i++)
+        assert_int_equal(recv[i], 0x5a5a5a5a);
+}
+
+static void expectation_is_the_operation(enum bb_coll_kind kind)
+{
+    static buffers send, recv;
+    bool reduces = bb_colls[kind].flags & BB_COLL_REDUCES;
+    struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_INT32], reduces ? BB_SUM : BB_COPY, RANKS, 77);
+    size_t bytes[RANKS * RANKS];
+    struct bb_alltoallv_counts table = {.bytes = bytes, .n = RANKS};
+    struct bb_case c = {kind, BB_INT32, p.redop, ROOT, RANKS, COUNT, false, 0, &table};
+
+    for (int i = 0; i < RANKS * RANKS; i++)
+        bytes[i] = 4 * amounts[i / RANKS][i % RANKS];
+    memset(send, 0, sizeof send);
+    memset(recv, 0x5a, sizeof recv);
+    for (int r = 0; r < RANKS; r++)
+        for (size_t i = 0; bb_case_contributes(&c, r) && i < bb_colls[kind].send_count(COUNT, RANKS); i++)
+            send[r][i] = (int32_t)bb_pattern_input(&p, r, i);
+    if (kind == BB_ALLTOALLV)
+        carry_out_uneven(send, recv);
+    else
+        carry_out(kind, send, recv);
+    for (int r = 0; r < RANKS; r++)
+        check_parts(&c, &p, r, recv[r]);
+}
+
+static void every_kind_delivers_what_is_expected(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
+        expectation_is_the_operation((enum bb_coll_kind)kind);
+}
+
+/* Zones of a slot: they must lie inside of it, keep their distance, and be aligned. */
+static void check_layout(const struct bb_case *c, int rank)
+{
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, rank);
+
+    assert_true(l.send_offset >= BB_SLOT_GUARD && l.recv_offset >= BB_SLOT_GUARD);
+    assert_true(l.send_offset + l.send_bytes + BB_SLOT_GUARD <= l.slot_bytes);
+    assert_true(l.recv_offset + l.recv_bytes + BB_SLOT_GUARD <= l.slot_bytes);
+    assert_int_equal(l.slot_bytes % BB_SLOT_GUARD, 0);
+    assert_true(l.after_offset >= l.recv_offset + l.recv_bytes);
+    assert_true(l.after_offset >= l.send_offset + l.send_bytes);
+    assert_int_equal(l.after_offset + l.after_bytes, l.slot_bytes);
+    assert_true(l.before_bytes == BB_SLOT_GUARD + 4 * c->unalign && l.before_offset + l.before_bytes <= l.recv_offset);
+    assert_int_equal(l.send_offset % 16, 4 * c->unalign % 16);
+    assert_int_equal(l.recv_offset % 16, 4 * c->unalign % 16);
+    if (!c->in_place)
+        assert_true(l.before_offset >= l.send_offset + l.send_bytes);
+}
+
+static void layouts_keep_buffers_and_guards_apart(void **state)
+{
+    static const size_t counts[] = {0, 4, 24, 1000, 4096};
+
+    (void)state;
+    for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            for (int variant = 0; variant < 4; variant++) {
+                struct bb_alltoallv_counts table = {.spread = 1};
+                struct bb_case c = {(enum bb_coll_kind)kind, BB_FLOAT, BB_SUM, 0, RANKS, counts[i], variant % 2,
+                                    variant / 2 * 3,         &table};
+                for (int rank = 0; bb_case_possible(&c) && rank < RANKS; rank++)
+                    check_layout(&c, rank);
+            }
+}
+
+static void in_place_pointers_follow_the_rules(void **state)
+{
+    struct bb_case c = {BB_ALL_REDUCE, BB_FLOAT, BB_SUM, 0, RANKS, 100, true, 0, NULL};
+    struct bb_buffer_layout l = bb_buffer_layout_of(&c, 3);
+
+    (void)state;
+    assert_int_equal(l.send_offset, l.recv_offset);
+    c.kind = BB_ALL_GATHER;
+    l = bb_buffer_layout_of(&c, 3);
+    assert_int_equal(l.send_offset, l.recv_offset + 3 * 100 * 4);
+    c.kind = BB_REDUCE_SCATTER;
+    l = bb_buffer_layout_of(&c, 3);
+    assert_int_equal(l.recv_offset, l.send_offset + 3 * 100 * 4);
+    c.kind = BB_SENDRECV;
+    assert_false(bb_case_possible(&c));
+}
+
+static void the_last_slot_is_for_the_last_iteration(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 50; i++)
+        assert_true(bb_slot_of(i, 3, false) < 2);
+    assert_int_equal(bb_slot_of(49, 3, true), 2);
+    assert_int_equal(bb_slot_of(7, 2, false), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_delivers_what_is_expected),
+        cmocka_unit_test(layouts_keep_buffers_and_guards_apart),
+        cmocka_unit_test(in_place_pointers_follow_the_rules),
+        cmocka_unit_test(the_last_slot_is_for_the_last_iteration),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

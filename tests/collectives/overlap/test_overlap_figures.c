@@ -1,0 +1,143 @@
+/* test_overlap_figures.c - figures of products beside collectives, by hand, and the words that ask for them. */
+#include "collectives/overlap/overlap_figures.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int near(double a, double b)
+{
+    return fabs(a - b) < 1e-12 * (1 + fabs(b));
+}
+
+/* compute 100, comm 60 alone; compute alone in both, comm alone in both, both: what is worked out beside it. */
+static void figures_by_hand(void **state)
+{
+    static const struct {
+        double us[BB_OVERLAP_TIMES], compute, comm, efficiency, lost;
+    } rows[] = {
+        {{100, 60, 100, 60, 100}, 1, 1, 1, 0},         /* all hidden, nobody slower        */
+        {{100, 60, 160, 60, 160}, 1.6, 1, 0, 60},      /* one after the other              */
+        {{100, 60, 130, 90, 130}, 1.3, 1.5, 0.5, 30},  /* half                             */
+        {{100, 60, 190, 120, 190}, 1.9, 2, -0.5, 90},  /* worse than one after the other   */
+        {{50, 200, 60, 220, 220}, 1.2, 1.1, 0.6, 170}, /* the collective is the longer one */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bb_contention f = bb_contention_of(rows[i].us);
+
+        assert_true(near(f.compute_slowdown, rows[i].compute));
+        assert_true(near(f.comm_slowdown, rows[i].comm));
+        assert_true(near(f.efficiency, rows[i].efficiency));
+        assert_true(near(f.lost_to_comm_us, rows[i].lost));
+    }
+}
+
+/* One rank in place: the collective takes no time. */
+static void nothing_to_hide_has_no_efficiency(void **state)
+{
+    const double us[BB_OVERLAP_TIMES] = {[BB_COMPUTE_ALONE] = 100, [BB_COMPUTE_IN_BOTH] = 100, [BB_BOTH] = 100};
+    struct bb_contention f = bb_contention_of(us);
+
+    (void)state;
+    assert_true(isnan(f.comm_slowdown) && isnan(f.efficiency));
+    assert_true(near(f.compute_slowdown, 1) && near(f.lost_to_comm_us, 0));
+}
+
+static void both_sides_are_about_as_long(void **state)
+{
+    static const struct {
+        double product_us, collective_us;
+        int least, products, collectives;
+    } rows[] = {
+        {10, 10, 5, 5, 5},
+        {10, 30, 5, 15, 5},
+        {100, 10, 5, 1, 10},
+        {95, 10, 5, 1, 10},
+        {300, 100, 10, 3, 10},
+        {1, 1000, 10, BB_OVERLAP_CALLS, 10},
+        {1e6, 1, 10, 1, BB_OVERLAP_CALLS},
+        {100, 0, 10, 1, 10},
+        {0, 100, 10, 1, 10},
+        {0, 0, 10, 1, 10},
+    };
+    int products, collectives;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bb_overlap_counts(rows[i].product_us, rows[i].collective_us, rows[i].least, &products, &collectives);
+        assert_int_equal(products, rows[i].products);
+        assert_int_equal(collectives, rows[i].collectives);
+    }
+}
+
+static void limits_are_read_and_written(void **state)
+{
+    static const char *const bad[] = {"", "0", "65", "4:2", "0:4", "4:", ":4", "1,", "defaults", "2-4", "1:2:3", "-1"};
+    struct bb_cta_limit limits[BB_CTA_LIMITS];
+    char text[BB_CTA_TEXT];
+    int n;
+
+    (void)state;
+    assert_int_equal(bb_cta_limits_parse("default,1,2:8,64", limits, &n), 0);
+    assert_int_equal(n, 4);
+    assert_string_equal(bb_cta_limit_text(&limits[0], text), "default");
+    assert_string_equal(bb_cta_limit_text(&limits[1], text), "1");
+    assert_string_equal(bb_cta_limit_text(&limits[2], text), "2:8");
+    assert_int_equal(limits[3].max, 64);
+    assert_int_equal(limits[3].min, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(bb_cta_limits_parse(bad[i], limits, &n), -BB_EUSAGE);
+    assert_int_equal(bb_cta_limits_parse("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", limits, &n), 0);
+    assert_int_equal(bb_cta_limits_parse("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", limits, &n), -BB_EUSAGE);
+}
+
+static void the_best_limit_is_fast_and_then_small(void **state)
+{
+    static const struct bb_cta_limit limits[] = {{0, 0}, {0, 1}, {0, 4}, {2, 16}};
+
+    (void)state;
+    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 150, 90, 120}, 4), 2);
+    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 100, 100, 100}, 4), 1);
+    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 102, 100.9, 100}, 4), 2);
+    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 102, 101.1, 101}, 4), 3);
+    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 150, 150, 150}, 4), 0);
+    assert_int_equal(bb_overlap_best(limits, (const double[]){100}, 1), 0);
+}
+
+static void products_are_read(void **state)
+{
+    static const char *const bad[] = {"",        "x",    "0",    "1x2",
+                                      "1x2x3x4", "1x2x", "x1x2", "1X2X3",
+                                      "1048577", "-4",   "4K",   "1x2x99999999999999999999999999999999999"};
+    int64_t mnk[3];
+
+    (void)state;
+    assert_int_equal(bb_product_parse("128", mnk), 0);
+    assert_true(mnk[0] == 128 && mnk[1] == 128 && mnk[2] == 128);
+    assert_int_equal(bb_product_parse("1x20x1048576", mnk), 0);
+    assert_true(mnk[0] == 1 && mnk[1] == 20 && mnk[2] == 1048576);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(bb_product_parse(bad[i], mnk), -BB_EUSAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_by_hand),
+        cmocka_unit_test(nothing_to_hide_has_no_efficiency),
+        cmocka_unit_test(both_sides_are_about_as_long),
+        cmocka_unit_test(limits_are_read_and_written),
+        cmocka_unit_test(the_best_limit_is_fast_and_then_small),
+        cmocka_unit_test(products_are_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

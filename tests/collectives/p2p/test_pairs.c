@@ -1,0 +1,245 @@
+/* test_pairs.c - rounds of pairs, lists of sizes, and which links are told to be slow. */
+#include "bootstrap/cli/size_list.h"
+#include "collectives/p2p/link_outliers.h"
+#include "collectives/p2p/pair_schedule.h"
+#include "collectives/sweep/cases.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 33 };
+
+/* Every pair meets exactly once, and in no round does a rank meet two. */
+static void check_tournament(const struct bb_pair_schedule *p, int rounds, int most_pauses)
+{
+    int met[MOST][MOST] = {{0}};
+
+    assert_int_equal(bb_pair_schedule_rounds(p), rounds);
+    for (int round = 0; round < rounds; round++) {
+        int pauses = 0;
+
+        for (int r = 0; r < p->ranks; r++) {
+            int partner = bb_pair_schedule_partner(p, round, r);
+
+            assert_true(partner >= -1 && partner < p->ranks && partner != r);
+            pauses += partner < 0;
+            if (partner >= 0) {
+                assert_int_equal(bb_pair_schedule_partner(p, round, partner), r);
+                met[r][partner]++;
+            }
+        }
+        assert_true(pauses <= most_pauses);
+    }
+    for (int a = 0; a < p->ranks; a++)
+        for (int b = 0; b < p->ranks; b++)
+            assert_int_equal(met[a][b], a != b);
+}
+
+static void all_meet_once(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= MOST; n++) {
+        const struct bb_pair_schedule together = {n, false}, one = {n, true};
+
+        check_tournament(&together, n % 2 ? n : n - 1, n % 2);
+        check_tournament(&one, n * (n - 1) / 2, n - 2);
+    }
+}
+
+static void one_rank_meets_nobody(void **state)
+{
+    (void)state;
+    assert_int_equal(bb_pair_schedule_rounds(&(struct bb_pair_schedule){1, false}), 0);
+    assert_int_equal(bb_pair_schedule_rounds(&(struct bb_pair_schedule){1, true}), 0);
+}
+
+static void lists_of_sizes(void **state)
+{
+    static const char *const bad[] = {"", "8,", ",8", "8,,16", "8;16", "0", "-8", "8,x", "1.5", "8Q",
+                                      "1025T",    /* buffers of such sizes could add up to little: the sum wraps */
+                                      "5592406T", /* a third of 2^64 */
+                                      /* 64 characters and a unit: cut short it would be one byte */
+                                      "1.00000000000000000000000000000000000000000000000000000000000000K"};
+    struct bb_sizes s;
+    struct bb_sweep sweep;
+
+    (void)state;
+    assert_int_equal(bb_sizes_parse(&s, "--sizes", "1.5K,8,1M"), 0);
+    assert_int_equal(s.n, 3);
+    assert_int_equal(s.bytes[0], 1536);
+    assert_int_equal(s.bytes[1], 8);
+    assert_int_equal(bb_sizes_largest(&s), 1 << 20);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(bb_sizes_parse(&s, "--sizes", bad[i]), -BB_EUSAGE);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) /* one reading of lists: only nothing at all is a size here */
+        assert_int_equal(bb_sweep_sizes(&sweep, bad[i]), strcmp(bad[i], "0") ? -BB_EUSAGE : 0);
+}
+
+static void too_many_sizes(void **state)
+{
+    char text[2 * BB_SIZES_MAX + 2];
+    struct bb_sizes s;
+
+    (void)state;
+    for (int i = 0; i <= BB_SIZES_MAX; i++)
+        memcpy(text + 2 * (size_t)i, "8,", 2);
+    text[2 * BB_SIZES_MAX + 1] = '\0';
+    assert_int_equal(bb_sizes_parse(&s, "--sizes", text), -BB_EUSAGE);
+    text[2 * BB_SIZES_MAX - 1] = '\0';
+    assert_int_equal(bb_sizes_parse(&s, "--sizes", text), 0);
+    assert_int_equal(s.n, BB_SIZES_MAX);
+}
+
+/* ---- slow links ---- */
+
+enum { SEEN = 64, RANKS = 8 };
+
+struct seen {
+    struct bb_slow_link link[SEEN];
+    int n;
+};
+
+static int keep(void *arg, const struct bb_slow_link *link)
+{
+    struct seen *seen = arg;
+
+    assert_true(seen->n < SEEN);
+    seen->link[seen->n++] = *link;
+    return 0;
+}
+
+/* 8 ranks, 2 per node: 100 inside, 20 between; what `broken` says is replaced. */
+static void make(double *value, int *node_of)
+{
+    for (int a = 0; a < RANKS; a++) {
+        node_of[a] = a / 2;
+        for (int b = 0; b < RANKS; b++)
+            value[a * RANKS + b] = a == b ? NAN : a / 2 == b / 2 ? 100 : 20;
+    }
+}
+
+static void assert_link(const struct bb_slow_link *l, enum bb_link_level level, int from, int to, bool same,
+                        double value, double median)
+{
+    assert_int_equal(l->level, level);
+    assert_int_equal(l->from, from);
+    assert_int_equal(l->to, to);
+    assert_int_equal(l->same_node, same);
+    assert_true(l->value == value);
+    assert_true(l->median == median);
+}
+
+static void even_links_are_not_slow(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    struct seen seen = {.n = 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+
+    (void)state;
+    make(value, node_of);
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(seen.n, 0); /* links between nodes are slower than those inside, but not than each other */
+    value[0 * RANKS + 1] = 81;
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(seen.n, 0);
+}
+
+static void one_direction_of_one_pair(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    struct seen seen = {.n = 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+
+    (void)state;
+    make(value, node_of);
+    value[5 * RANKS + 4] = 79;
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(seen.n, 1);
+    assert_link(&seen.link[0], BB_LINK_PAIR, 5, 4, true, 79, 100);
+}
+
+/* All links of rank 3 to other nodes at half rate: 12 directed pairs and the rank. Its node is the median of a fast and
+ * a slow half: 15 < 16. */
+static void a_slow_rank_and_its_node(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    struct seen seen = {.n = 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+
+    (void)state;
+    make(value, node_of);
+    for (int r = 0; r < RANKS; r++)
+        if (r / 2 != 1)
+            value[3 * RANKS + r] = value[r * RANKS + 3] = 10;
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(seen.n, 14);
+    assert_link(&seen.link[0], BB_LINK_PAIR, 0, 3, false, 10, 20);
+    assert_link(&seen.link[12], BB_LINK_RANK, 3, -1, false, 10, 20);
+    assert_link(&seen.link[13], BB_LINK_NODE, 1, -1, false, 15, 20);
+}
+
+/* Latency: more is worse, and only one triangle is told. */
+static void slow_latency(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    struct seen seen = {.n = 0};
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
+
+    (void)state;
+    make(value, node_of);
+    value[2 * RANKS + 7] = value[7 * RANKS + 2] = 41;
+    value[2 * RANKS + 6] = value[6 * RANKS + 2] = 40; /* exactly twice: not beyond it */
+    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(seen.n, 1);
+    assert_link(&seen.link[0], BB_LINK_PAIR, 2, 7, false, 41, 20);
+}
+
+static void summaries_by_class(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8};
+    struct bb_link_summary sum;
+
+    (void)state;
+    make(value, node_of);
+    value[1] = 60;
+    assert_int_equal(bb_link_outliers_summary(&l, true, &sum), 0);
+    assert_int_equal(sum.links, 4);
+    assert_true(sum.min == 60);
+    assert_true(sum.median == 100);
+    assert_int_equal(bb_link_outliers_summary(&l, false, &sum), 0);
+    assert_int_equal(sum.links, 24);
+    memset(node_of, 0, sizeof node_of);
+    assert_int_equal(bb_link_outliers_summary(&l, false, &sum), 0);
+    assert_int_equal(sum.links, 0);
+    assert_true(isnan(sum.median));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_meet_once),
+        cmocka_unit_test(one_rank_meets_nobody),
+        cmocka_unit_test(lists_of_sizes),
+        cmocka_unit_test(too_many_sizes),
+        cmocka_unit_test(even_links_are_not_slow),
+        cmocka_unit_test(one_direction_of_one_pair),
+        cmocka_unit_test(a_slow_rank_and_its_node),
+        cmocka_unit_test(slow_latency),
+        cmocka_unit_test(summaries_by_class),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,28 @@
+/*
+ * pass_cases.h - passes of every kind and type on many shapes and alignments, with random data: somebody runs them, and
+ * every array is compared with what the CPU reference leaves, the bytes before and behind it too.
+ */
+#ifndef PASS_CASES_H
+#define PASS_CASES_H
+
+#include "cuda/work/pass.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Does the pass on arrays in host memory. Returns 0, or what ends the test. */
+typedef int pass_runner(void *arg, const struct bb_pass *pass);
+
+struct pass_totals {
+    int cases, failed; /* of the cases                       */
+    int rc;            /* the runner's, when it gave up      */
+};
+
+/* pass_cases_each - all cases; the first failures are told on stderr. */
+struct pass_totals pass_cases_each(pass_runner *run, void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

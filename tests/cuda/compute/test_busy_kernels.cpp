@@ -1,0 +1,106 @@
+/*
+ * test_busy_kernels.cpp - the source of the timed stand-in (cuda/compute/busy_kernels.cuh), run thread by thread on the CPU
+ * under a clock that ticks whenever it is read: when it ends, how much it moves and when, where it reads and writes.
+ */
+#include "host_gpu.h"
+
+enum { TICK_NS = 100 };
+static uint64_t the_clock_ns;
+
+static uint64_t gpu_clock_ns()
+{
+    return the_clock_ns += TICK_NS;
+}
+
+#include "cuda/compute/busy_kernels.cuh"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+int64_t bb_busy_now[1];
+
+static const uint64_t PORTION_WORDS = BB_BUSY_THREADS * BB_BUSY_WORDS;
+static const double PORTION_BYTES = 2.0 * PORTION_WORDS * sizeof(uint4);
+
+static struct bb_busy_args the_args;
+
+static void call_busy()
+{
+    bb_busy_kernel(the_args);
+}
+
+static void call_hold()
+{
+    bb_hold_kernel(the_args);
+}
+
+static void call_clear()
+{
+    bb_busy_clear_kernel(the_args.report);
+}
+
+static struct bb_busy_report run(unsigned blocks, unsigned threads, void (*call)())
+{
+    struct bb_busy_report report;
+
+    memset(&report, 0x77, sizeof report);
+    the_args.report = &report;
+    host_gpu::launch(1, 1, 1, call_clear);
+    host_gpu::launch(blocks, threads, 1, call);
+    return report;
+}
+
+/* Blocks run one after another here: the report spans them all. */
+static void it_ends_by_the_clock(void **)
+{
+    struct bb_busy_report r;
+
+    the_args = {50000, 0, NULL, 0, NULL};
+    r = run(1, 32, call_hold);
+    assert_int_equal(r.blocks, 1);
+    assert_int_equal(r.bytes, 0);
+    assert_in_range(r.end_ns - r.start_ns, 50000, 50000 + 3 * TICK_NS);
+    assert_int_equal(run(3, 32, call_hold).blocks, 3);
+}
+
+/* 10 bytes per ns for 60 us are 600,000 bytes: 9.2 portions, the last one begun in time. */
+static void it_keeps_its_rate_and_its_time(void **)
+{
+    const uint64_t words = 2 * PORTION_WORDS + 100; /* the rest is not used */
+    uint4 *scratch = static_cast<uint4 *>(malloc(words * sizeof(uint4)));
+    uint4 *before = static_cast<uint4 *>(malloc(words * sizeof(uint4)));
+    struct bb_busy_report r;
+
+    assert_true(scratch && before);
+    for (uint64_t i = 0; i < 4 * words; i++)
+        reinterpret_cast<uint32_t *>(scratch)[i] = (uint32_t)i * 2654435761u;
+    memcpy(before, scratch, words * sizeof(uint4));
+    the_args = {60000, 10, scratch, words, NULL};
+    r = run(1, BB_BUSY_THREADS, call_busy);
+    assert_int_equal(r.bytes, 10 * PORTION_BYTES);
+    assert_in_range(r.end_ns - r.start_ns, 60000, 60000 + (BB_BUSY_THREADS + 3) * TICK_NS); /* each thread reads once */
+    r = run(3, BB_BUSY_THREADS, call_busy); /* more blocks than portions: they take turns */
+    assert_int_equal(r.bytes, 3 * 10 * PORTION_BYTES);
+    assert_memory_equal(before, scratch, words * sizeof(uint4));
+    free(before);
+    free(scratch);
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_ends_by_the_clock),
+        cmocka_unit_test(it_keeps_its_rate_and_its_time),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+    host_gpu::release();
+    return failed;
+}

@@ -1,0 +1,125 @@
+/*
+ * test_gpu_busy.c - the timed stand-in: how long it takes by its own report and by events, how many multiprocessors it
+ * holds, what it moves, and that its memory keeps its content. Exact on emulated GPUs, within bounds on real ones.
+ */
+#include "cuda/compute/busy.h"
+
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct bb_device_info device; /* of the whole program */
+
+static struct bb_busy_report *new_report(void)
+{
+    struct bb_busy_report *report = NULL;
+
+    assert_int_equal(cudaMalloc((void **)&report, sizeof *report), cudaSuccess);
+    return report;
+}
+
+static struct bb_busy_report run(struct bb_busy busy)
+{
+    struct bb_busy_report seen;
+
+    busy.report = new_report();
+    assert_int_equal(bb_busy_report_clear(busy.report, NULL), 0);
+    assert_int_equal(bb_busy_run(&busy, NULL), 0);
+    assert_int_equal(cudaMemcpy(&seen, busy.report, sizeof seen, cudaMemcpyDeviceToHost), cudaSuccess);
+    cudaFree(busy.report);
+    return seen;
+}
+
+static void assert_lasts(const struct bb_busy_report *seen, int64_t ns)
+{
+    int64_t took = (int64_t)(seen->end_ns - seen->start_ns), least = ns, most = ns;
+
+    if (!device.emulated) { /* the clock ticks coarsely, and blocks don't start at the same tick */
+        least = ns - ns / 100 - 1100;
+        most = ns + ns / 50 + 2200;
+    }
+    if (took < least || took > most)
+        fail_msg("asked %lld ns, took %lld ns", (long long)ns, (long long)took);
+}
+
+static void it_lasts_as_long_as_told(void **state)
+{
+    static const int64_t asked[] = {10000, 100000, 1000000, 10000000};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        struct bb_busy_report seen = run((struct bb_busy){.sms = 2, .ns = asked[i]});
+        assert_lasts(&seen, asked[i]);
+        assert_int_equal(seen.blocks, 2);
+        assert_int_equal(seen.bytes, 0);
+    }
+}
+
+static void it_holds_no_more_than_there_are(void **state)
+{
+    (void)state;
+    assert_int_equal(run((struct bb_busy){.sms = 0, .ns = 1000}).blocks, 1);
+    assert_int_equal(run((struct bb_busy){.sms = 1 << 20, .ns = 1000}).blocks, device.sm_count);
+}
+
+/* 100 GB/s for 1 ms are 100 MB, by 16 blocks in portions of 64 KiB. */
+static void it_uses_the_bandwidth_it_is_told(void **state)
+{
+    const size_t bytes = 64 << 20;
+    unsigned char *scratch = NULL, *copy = malloc(bytes);
+    struct bb_busy_report seen;
+
+    (void)state;
+    assert_non_null(copy);
+    assert_int_equal(cudaMalloc((void **)&scratch, bytes), cudaSuccess);
+    assert_int_equal(cudaMemset(scratch, 0x5a, bytes), cudaSuccess);
+    seen = run((struct bb_busy){.sms = 16, .ns = 1000000, .gbps = 100, .scratch = scratch, .scratch_bytes = bytes});
+    assert_lasts(&seen, 1000000);
+    assert_true(fabs((double)seen.bytes - 100e6) <= 0.02 * 100e6);
+    assert_int_equal(cudaMemcpy(copy, scratch, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    for (size_t i = 0; i < bytes; i++)
+        if (copy[i] != 0x5a)
+            fail_msg("byte %zu of the scratch memory changed", i);
+    cudaFree(scratch);
+    free(copy);
+}
+
+static void traffic_needs_memory(void **state)
+{
+    struct bb_busy without = {.sms = 1, .ns = 1000, .gbps = 1}, too_small = without;
+
+    (void)state;
+    assert_int_equal(bb_busy_run(&without, NULL), -BB_EUSAGE);
+    assert_int_equal(cudaMalloc(&too_small.scratch, 4096), cudaSuccess);
+    too_small.scratch_bytes = 4096;
+    assert_int_equal(bb_busy_run(&too_small, NULL), -BB_EUSAGE);
+    cudaFree(too_small.scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_lasts_as_long_as_told),
+        cmocka_unit_test(it_holds_no_more_than_there_are),
+        cmocka_unit_test(it_uses_the_bandwidth_it_is_told),
+        cmocka_unit_test(traffic_needs_memory),
+    };
+    int count = 0;
+
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+        printf("SKIPPED: no GPU here\n");
+        return 77;
+    }
+    if (bb_device_choose(0, 1, false, &device) != 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

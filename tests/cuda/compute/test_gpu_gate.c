@@ -1,0 +1,97 @@
+/* test_gpu_gate.c - nothing behind a closed gate starts; an open one lets everything go; one that is forgotten opens.
+ */
+#include "cuda/compute/gate.h"
+#include "cuda/data/kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define OK(call) assert_int_equal((call), cudaSuccess)
+
+struct rig {
+    cudaStream_t stream;
+    unsigned char *buf;
+    struct bb_gate gate;
+};
+
+static void setup(struct rig *r, int64_t limit_ns)
+{
+    OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+    OK(cudaMalloc((void **)&r->buf, 64));
+    OK(cudaMemsetAsync(r->buf, 0, 64, r->stream));
+    OK(cudaStreamSynchronize(r->stream));
+    assert_int_equal(bb_gate_init(&r->gate, limit_ns), 0);
+}
+
+static void teardown(struct rig *r)
+{
+    OK(cudaStreamSynchronize(r->stream));
+    bb_gate_release(&r->gate);
+    bb_gate_release(&r->gate); /* twice is fine */
+    OK(cudaFree(r->buf));
+    OK(cudaStreamDestroy(r->stream));
+}
+
+static unsigned char byte_of(const struct rig *r, cudaStream_t stream)
+{
+    unsigned char byte;
+
+    OK(cudaMemcpyAsync(&byte, r->buf, 1, cudaMemcpyDeviceToHost, stream));
+    OK(cudaStreamSynchronize(stream));
+    return byte;
+}
+
+/* A second stream looks while the gate is closed. */
+static void a_closed_gate_holds_back_what_is_behind(void **state)
+{
+    struct rig r;
+    cudaStream_t other;
+
+    (void)state;
+    setup(&r, 60000000000);
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    for (unsigned char round = 1; round <= 3; round++) {
+        assert_int_equal(bb_gate_close(&r.gate, r.stream), 0);
+        OK(cudaMemsetAsync(r.buf, round, 64, r.stream));
+        assert_int_equal(byte_of(&r, other), round - 1);
+        assert_int_equal(cudaStreamQuery(r.stream), cudaErrorNotReady);
+        bb_gate_open(&r.gate);
+        OK(cudaStreamSynchronize(r.stream));
+        assert_int_equal(byte_of(&r, other), round);
+        assert_false(bb_gate_expired(&r.gate));
+    }
+    OK(cudaStreamDestroy(other));
+    teardown(&r);
+}
+
+static void a_forgotten_gate_opens_by_its_limit(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    setup(&r, 2000000);
+    assert_false(bb_gate_expired(&r.gate));
+    assert_int_equal(bb_gate_close(&r.gate, r.stream), 0);
+    OK(cudaMemsetAsync(r.buf, 9, 64, r.stream));
+    assert_int_equal(byte_of(&r, r.stream), 9);
+    assert_true(bb_gate_expired(&r.gate));
+    assert_int_equal(bb_gate_close(&r.gate, r.stream), 0); /* the next one is a new one */
+    bb_gate_open(&r.gate);
+    OK(cudaStreamSynchronize(r.stream));
+    assert_false(bb_gate_expired(&r.gate));
+    teardown(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_closed_gate_holds_back_what_is_behind),
+        cmocka_unit_test(a_forgotten_gate_opens_by_its_limit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,81 @@
+/*
+ * test_gpu_layer.c - every pass on the GPU against its CPU reference. On emulated GPUs the twins are that reference:
+ * there it proves the launches (which kernel, which type), on real ones the kernels. 77 without any GPU.
+ */
+#include "cuda/compute/layer_passes.h"
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+#include "pass_cases.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MARGIN = 64 }; /* pass_cases.c keeps as much around each array */
+
+struct mirror {
+    struct bb_pass_array array;
+    char *host, *memory;
+    size_t bytes, shift;
+};
+
+/* The array with its margins, on the device at the same alignment. */
+static int to_device(struct mirror *m, struct bb_pass *p)
+{
+    int rc;
+
+    memcpy(&m->host, (const char *)p + m->array.field, sizeof m->host);
+    m->shift = (size_t)m->host % 64;
+    m->bytes = m->array.bytes + m->shift + 2 * MARGIN;
+    TRY(BB_CUDA(cudaMalloc((void **)&m->memory, m->bytes)));
+    TRY(BB_CUDA(cudaMemcpy(m->memory, m->host - m->shift - MARGIN, m->bytes, cudaMemcpyHostToDevice)));
+    bb_pass_set(p, &m->array, m->memory + MARGIN + m->shift);
+out:
+    return rc;
+}
+
+static int from_device(struct mirror *m, int rc)
+{
+    if (rc == 0)
+        rc = BB_CUDA(cudaMemcpy(m->host - m->shift - MARGIN, m->memory, m->bytes, cudaMemcpyDeviceToHost));
+    (void)cudaFree(m->memory);
+    return rc;
+}
+
+static int run_on_gpu(void *arg, const struct bb_pass *pass)
+{
+    struct bb_pass_array arrays[BB_PASS_ARRAYS];
+    struct mirror mirrors[BB_PASS_ARRAYS] = {{{0}, NULL, NULL, 0, 0}};
+    struct bb_pass p = *pass;
+    int n = bb_pass_arrays(pass, arrays), rc = 0;
+
+    (void)arg;
+    for (int i = 0; i < n && rc == 0; i++) {
+        mirrors[i].array = arrays[i];
+        rc = to_device(&mirrors[i], &p);
+    }
+    if (rc == 0)
+        rc = bb_pass_run(&p, NULL);
+    if (rc == 0)
+        rc = BB_CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < n; i++)
+        rc = from_device(&mirrors[i], rc);
+    return rc;
+}
+
+int main(void)
+{
+    struct bb_device_info device;
+    struct pass_totals t;
+    int count = 0;
+
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+        printf("SKIPPED: no GPU here\n");
+        return 77;
+    }
+    if (bb_device_choose(0, 1, false, &device) != 0)
+        return 1;
+    t = pass_cases_each(run_on_gpu, NULL);
+    printf("%s: %d passes, %d differ from the reference%s\n", device.name, t.cases, t.failed,
+           device.emulated ? " (emulated: launches, not kernels)" : "");
+    return t.rc != 0 || t.failed > 0;
+}

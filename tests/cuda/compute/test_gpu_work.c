@@ -1,0 +1,217 @@
+/*
+ * test_gpu_work.c - layers as lists of products and passes: their FLOPs, bytes and memory against formulas, and running
+ * them; on emulated GPUs their time against the sum by the profile. 77 without any GPU.
+ */
+#include "cuda/compute/kernel_runner.h"
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct bb_device_info device; /* of the whole program */
+
+static const struct bb_transformer gpt3 = {12288, 49152, 96, 2048, 1, 4, BB_HALF};
+static const struct bb_transformer tiny = {64, 256, 4, 16, 2, 1, BB_FLOAT};
+
+static int count_of(const struct bb_kernel_list *w, enum bb_pass_kind kind)
+{
+    int count = 0;
+
+    for (int i = 0; i < w->n; i++)
+        count += w->items[i].is_pass && w->items[i].pass.kind == kind;
+    return count;
+}
+
+static void transformer_layers_have_their_flops(void **state)
+{
+    const double s = 2048, h = 12288, forward = (24 * s * h * h + 4 * s * s * h) / 4;
+    static struct bb_kernel_list up, down, attention, perceptron;
+
+    (void)state;
+    assert_true(bb_kernel_list_transformer(&up, &gpt3, false) && bb_kernel_list_transformer(&down, &gpt3, true));
+    assert_true(bb_kernel_list_flops(&up) == forward && bb_kernel_list_flops(&down) == 2 * forward);
+    assert_int_equal(count_of(&up, BB_PASS_LAYER_NORM), 2);
+    assert_int_equal(count_of(&up, BB_PASS_BIAS_ACT), 4);
+    assert_int_equal(count_of(&down, BB_PASS_LAYER_NORM_GRAD), 2);
+    assert_int_equal(count_of(&down, BB_PASS_BIAS_ACT_GRAD), 1);
+    assert_true(bb_kernel_list_attention(&attention, &gpt3, false) &&
+                bb_kernel_list_perceptron(&perceptron, &gpt3, false));
+    assert_true(bb_kernel_list_flops(&attention) == (8 * s * h * h + 4 * s * s * h) / 4);
+    assert_true(bb_kernel_list_flops(&perceptron) == 16 * s * h * h / 4);
+}
+
+static void convolutions_and_dense_layers_have_theirs(void **state)
+{
+    const struct bb_conv v = {2, 3, 1, 8, 8, 16, 1, 3, 3, 1, 1, BB_FLOAT}; /* 2 * 64 positions, 27 per sum */
+    const double product = 2.0 * 128 * 16 * 27;
+    static struct bb_kernel_list up, first, down, dense, back;
+
+    (void)state;
+    assert_true(bb_kernel_list_conv(&up, &v, false, true) && bb_kernel_list_flops(&up) == product);
+    assert_true(bb_kernel_list_conv(&first, &v, true, false) && bb_kernel_list_flops(&first) == product);
+    assert_true(bb_kernel_list_conv(&down, &v, true, true) && bb_kernel_list_flops(&down) == 2 * product);
+    assert_true(bb_kernel_list_dense(&dense, 8, 32, 4, BB_ACT_RELU, BB_HALF, false) &&
+                bb_kernel_list_flops(&dense) == 2 * 8 * 32 * 4);
+    assert_true(bb_kernel_list_dense(&back, 8, 32, 4, BB_ACT_RELU, BB_HALF, true) &&
+                bb_kernel_list_flops(&back) == 4 * 8 * 32 * 4);
+    /* operands 8x32, 32x4, 8x4, then in, out and bias of the activation, in halves */
+    assert_true(bb_kernel_list_bytes(&dense) == 2 * (256 + 128 + 32 + 32 + 32 + 4));
+}
+
+/* A flat tile has 4 faces and 4 corners, a cube 6 faces, 12 edges and 8 corners. */
+static void halos_have_their_neighbours(void **state)
+{
+    const uint32_t flat[3] = {1, 8, 8}, no_depth[3] = {0, 1, 1}, cube[3] = {4, 4, 4}, all[3] = {1, 1, 1};
+    static struct bb_kernel_list faces, corners, pack, unpack;
+
+    (void)state;
+    bb_kernel_list_halo_pack(&faces, 3, flat, no_depth, false, false, BB_FLOAT);
+    bb_kernel_list_halo_pack(&corners, 3, flat, no_depth, true, false, BB_FLOAT);
+    assert_true(faces.n == 4 && corners.n == 8);
+    assert_true(bb_kernel_list_bytes(&faces) == 2 * 4 * 3 * 4 * 8);
+    assert_true(bb_kernel_list_bytes(&corners) == 2 * 4 * 3 * (4 * 8 + 4));
+    bb_kernel_list_halo_pack(&pack, 1, cube, all, true, true, BB_HALF);
+    bb_kernel_list_halo_unpack(&unpack, 1, cube, all, true, true, BB_HALF);
+    assert_true(pack.n == 26 && unpack.n == 26 && count_of(&unpack, BB_PASS_UNPACK_ADD) == 26);
+    assert_int_equal(pack.items[0].pass.box.at[0], 0);   /* backward: from the margin ... */
+    assert_int_equal(unpack.items[0].pass.box.at[0], 1); /* ... onto the rim              */
+}
+
+static void optimizers_move_their_bytes(void **state)
+{
+    static struct bb_kernel_list w;
+
+    (void)state;
+    bb_kernel_list_accumulate(&w, 1000, BB_BFLOAT16);
+    bb_kernel_list_optimizer(&w, BB_PASS_SGD, 1000, BB_BFLOAT16);
+    bb_kernel_list_optimizer(&w, BB_PASS_ADAM, 1000, BB_BFLOAT16);
+    assert_true(bb_kernel_list_bytes(&w) == 1000 * (10 + 20 + 28) && bb_kernel_list_flops(&w) == 0);
+}
+
+static void time_and_memory_follow_the_items(void **state)
+{
+    const struct bb_gemm_shape s = {1000, 1000, 1000, 1, false, false, BB_FLOAT};
+    static struct bb_kernel_list w, overfull;
+    struct bb_kernel_list_memory m = {.read_bytes = 1};
+
+    (void)state;
+    bb_kernel_list_add_gemm(&w, "product", &s);               /* 2e9 FLOP at 100 TFLOP/s: 20 us               */
+    bb_kernel_list_embedding(&w, 1000, 1000, 5000, BB_FLOAT); /* 8.004 MB at 2000 GB/s: 4.002 us              */
+    bb_kernel_list_accumulate(&w, 10, BB_HALF);               /* nothing much: the least, 2 us                */
+    assert_int_equal(bb_kernel_list_ns(&w, 2, 2000, 100), 20000 + 4002 + 2000);
+    bb_kernel_list_memory(&w, &m);
+    assert_int_equal(m.read_bytes, 20000000 / 256 * 256 + (20000000 % 256 ? 256 : 0)); /* the table */
+    assert_int_equal(m.write_bytes, (4000000 + 255) / 256 * 256);
+    assert_int_equal(m.index_count, 1000);
+    for (int i = 0; i <= BB_WORK_ITEMS; i++)
+        bb_kernel_list_accumulate(&overfull, 1, BB_HALF);
+    assert_true(overfull.overfull && overfull.n == BB_WORK_ITEMS);
+}
+
+/* Every kind of layer, so that every kind of item runs. */
+static void make_layers(struct bb_kernel_list *forward, struct bb_kernel_list *backward)
+{
+    const struct bb_conv v = {2, 3, 1, 8, 8, 16, 1, 3, 3, 1, 1, BB_HALF};
+    const uint32_t interior[3] = {1, 8, 8}, halo[3] = {0, 1, 2};
+
+    bb_kernel_list_embedding(forward, 32, 64, 100, BB_FLOAT);
+    assert_true(bb_kernel_list_transformer(forward, &tiny, false) && bb_kernel_list_transformer(backward, &tiny, true));
+    assert_true(bb_kernel_list_conv(forward, &v, false, true) && bb_kernel_list_conv(backward, &v, true, true));
+    assert_true(bb_kernel_list_dense(backward, 8, 32, 4, BB_ACT_RELU, BB_BFLOAT16, true));
+    bb_kernel_list_permute(forward, 20, 64, 2, BB_HALF);
+    bb_kernel_list_unpermute(forward, 20, 64, 2, BB_HALF);
+    bb_kernel_list_halo_pack(forward, 6, interior, halo, false, false, BB_HALF);
+    bb_kernel_list_halo_unpack(forward, 6, interior, halo, false, false, BB_HALF);
+    bb_kernel_list_halo_unpack(backward, 6, interior, halo, false, true, BB_HALF);
+    bb_kernel_list_accumulate(backward, 1001, BB_HALF);
+    bb_kernel_list_optimizer(backward, BB_PASS_SGD, 999, BB_FLOAT);
+    bb_kernel_list_optimizer(backward, BB_PASS_ADAM, 1001, BB_BFLOAT16);
+    assert_false(forward->overfull || backward->overfull);
+}
+
+struct timing {
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+};
+
+static double run_us(const struct bb_kernel_runner *worker, int i, const struct timing *t)
+{
+    float ms;
+
+    assert_int_equal(cudaEventRecord(t->start, t->stream), cudaSuccess);
+    assert_int_equal(bb_kernel_runner_run(worker, i, t->stream), 0);
+    assert_int_equal(cudaEventRecord(t->stop, t->stream), cudaSuccess);
+    assert_int_equal(cudaEventSynchronize(t->stop), cudaSuccess);
+    assert_int_equal(cudaEventElapsedTime(&ms, t->start, t->stop), cudaSuccess);
+    return ms * 1e3;
+}
+
+/* All items of these small layers take the least, 2 us, on emulated GPUs, issued 2 us ahead of the first. */
+static void layers_run_in_their_time(void **state)
+{
+    static struct bb_kernel_list forward, backward;
+    const struct bb_kernel_list *const works[] = {&forward, &backward};
+    struct bb_kernel_runner worker;
+    struct timing t;
+
+    (void)state;
+    make_layers(&forward, &backward);
+    assert_int_equal(cudaStreamCreate(&t.stream), cudaSuccess);
+    assert_int_equal(cudaEventCreate(&t.start), cudaSuccess);
+    assert_int_equal(cudaEventCreate(&t.stop), cudaSuccess);
+    assert_int_equal(bb_kernel_runner_init(&worker, works, 2, 2, t.stream), 0);
+    for (int i = 0; i < 2; i++) {
+        double us = run_us(&worker, i, &t), want = (double)bb_kernel_list_ns(works[i], 2, 2000, 100) / 1e3;
+        if (device.emulated && !(us >= want - 0.001 && us <= want + 2.001))
+            fail_msg("list %d took %g us, not %g us", i, us, want);
+        assert_true(us > 0);
+    }
+    bb_kernel_runner_release(&worker);
+    cudaEventDestroy(t.start);
+    cudaEventDestroy(t.stop);
+    cudaStreamDestroy(t.stream);
+}
+
+static void mistakes_are_said(void **state)
+{
+    static struct bb_kernel_list overfull, integers;
+    const struct bb_kernel_list *const first[] = {&overfull}, *const second[] = {&integers};
+    struct bb_kernel_runner worker;
+
+    (void)state;
+    overfull.overfull = true;
+    assert_int_equal(bb_kernel_runner_init(&worker, first, 1, 1, NULL), -BB_EFAIL);
+    bb_kernel_list_add_gemm(&integers, "product", &(struct bb_gemm_shape){4, 4, 4, 1, false, false, BB_INT8});
+    assert_int_equal(bb_kernel_runner_init(&worker, second, 1, 1, NULL), -BB_EUSAGE);
+    assert_null(worker.read); /* nothing is left behind */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transformer_layers_have_their_flops),
+        cmocka_unit_test(convolutions_and_dense_layers_have_theirs),
+        cmocka_unit_test(halos_have_their_neighbours),
+        cmocka_unit_test(optimizers_move_their_bytes),
+        cmocka_unit_test(time_and_memory_follow_the_items),
+        cmocka_unit_test(layers_run_in_their_time),
+        cmocka_unit_test(mistakes_are_said),
+    };
+    int count = 0;
+
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+        printf("SKIPPED: no GPU here\n");
+        return 77;
+    }
+    if (bb_device_choose(0, 1, false, &device) != 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

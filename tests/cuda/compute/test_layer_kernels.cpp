@@ -1,0 +1,100 @@
+/*
+ * test_layer_kernels.cpp - the source of the GPU's kernels (cuda/compute/layer_kernels.cuh), run thread by thread on the CPU
+ * and compared with the reference, on grids of odd sizes: indices, strides, widths of words, rests, barriers. What only
+ * a GPU shows (its compiler, its memory) test_gpu_layer shows there.
+ */
+#include "host_gpu.h"
+
+#include "cuda/compute/layer_kernels.cuh"
+#include "pass_cases.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+alignas(16) float bb_layer_shared[(48 << 10) / sizeof(float)];
+
+typedef void kernel(struct bb_pass);
+
+#define SAME(name)                                                                                                     \
+    {                                                                                                                  \
+        bb_##name##_kernel, bb_##name##_kernel, bb_##name##_kernel                                                     \
+    }
+#define TYPED(name)                                                                                                    \
+    {                                                                                                                  \
+        bb_##name##_float_kernel, bb_##name##_half_kernel, bb_##name##_bfloat16_kernel                                 \
+    }
+
+static kernel *const kernels[BB_PASS_KINDS][3] = {
+    SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
+    SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),
+    TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
+};
+
+static struct bb_pass the_pass; /* what the threads of the block work on */
+
+static void call_kernel()
+{
+    const int type = the_pass.dtype == BB_FLOAT ? 0 : the_pass.dtype == BB_HALF ? 1 : 2;
+
+    kernels[the_pass.kind][type](the_pass);
+}
+
+/* Kernels by rows take several rows per block, the others do not know threadIdx.y. */
+static bool is_by_rows(const struct bb_pass *p)
+{
+    return p->kind == BB_PASS_EMBED || p->kind == BB_PASS_PERMUTE || p->kind == BB_PASS_UNPERMUTE;
+}
+
+struct plan {
+    int planted;         /* number of the case that gets a wrong byte, -1: none */
+    int cases, wide[17]; /* how often each width of words came up               */
+};
+
+static int run_on_cpu(void *arg, const struct bb_pass *pass)
+{
+    struct plan *plan = static_cast<struct plan *>(arg);
+
+    the_pass = *pass;
+    bb_pass_prepare(&the_pass);
+    plan->wide[the_pass.unit]++;
+    host_gpu::launch(3, is_by_rows(pass) ? 32 : 64, is_by_rows(pass) ? 2 : 1, call_kernel);
+    if (plan->cases++ == plan->planted)
+        static_cast<unsigned char *>(pass->out)[0] ^= 0x40;
+    return 0;
+}
+
+static void every_kernel_does_what_the_reference_does(void **)
+{
+    struct plan plan = {-1, 0, {0}};
+    const struct pass_totals t = pass_cases_each(run_on_cpu, &plan);
+
+    assert_int_equal(t.failed, 0);
+    assert_int_equal(t.cases, (12 * 7 + 3 * 6) * 3 * 2);
+    for (int unit = 1; unit <= 16; unit *= 2) /* all paths were taken */
+        assert_true(plan.wide[unit] > 0);
+}
+
+static void a_wrong_byte_is_seen(void **)
+{
+    struct plan plan = {5, 0, {0}};
+
+    assert_int_equal(pass_cases_each(run_on_cpu, &plan).failed, 1);
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_does_what_the_reference_does),
+        cmocka_unit_test(a_wrong_byte_is_seen),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+    host_gpu::release();
+    return failed;
+}

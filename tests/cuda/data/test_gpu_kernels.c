@@ -1,0 +1,177 @@
+/*
+ * test_gpu_kernels.c - the launchers and kernels against the host's own arithmetic: on emulated GPUs through the CPU
+ * twins, on a real GPU (tests/gpu) through the kernels themselves.
+ */
+#include "cuda/data/buffers.h"
+#include "cuda/data/kernels.h"
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 1000 };
+
+struct fixture {
+    cudaStream_t stream;
+    struct bb_guarded buf;
+    struct bb_verdict *verdict;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+
+    *state = f;
+    assert_int_equal(BB_CUDA(cudaStreamCreate(&f->stream)), 0);
+    assert_int_equal(bb_guarded_init(&f->buf, COUNT * 8 - 4, f->stream), 0);
+    assert_int_equal(BB_CUDA(cudaMalloc((void **)&f->verdict, sizeof *f->verdict)), 0);
+    assert_int_equal(bb_verdict_clear(f->verdict, f->stream), 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    bb_guarded_release(&f->buf);
+    assert_int_equal(BB_CUDA(cudaFree(f->verdict)), 0);
+    assert_int_equal(BB_CUDA(cudaStreamDestroy(f->stream)), 0);
+    free(f);
+    return 0;
+}
+
+static struct bb_verdict verdict_of(const struct fixture *f)
+{
+    struct bb_verdict v;
+
+    assert_int_equal(BB_CUDA(cudaStreamSynchronize(f->stream)), 0);
+    assert_int_equal(BB_CUDA(cudaMemcpy(&v, f->verdict, sizeof v, cudaMemcpyDeviceToHost)), 0);
+    return v;
+}
+
+static void filled_data_are_the_pattern(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t host[COUNT];
+
+    for (int type = 0; type < BB_DTYPE_COUNT; type++) {
+        struct bb_pattern p = bb_pattern_of(&bb_dtypes[type], BB_SUM, 3, 5);
+        size_t count = 777, bytes = bb_dtypes[type].bytes;
+
+        assert_int_equal(bb_fill(f->buf.area, count, &p, 2, 100, f->stream), 0);
+        assert_int_equal(BB_CUDA(cudaStreamSynchronize(f->stream)), 0);
+        assert_int_equal(BB_CUDA(cudaMemcpy(host, f->buf.area, count * bytes, cudaMemcpyDeviceToHost)), 0);
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(bb_load(host, (int)bytes, i), bb_pattern_input(&p, 2, 100 + i));
+    }
+}
+
+/* The expected data pass; each planted error is counted, and the first one is named. */
+static void planted_errors_are_counted(void **state)
+{
+    static const size_t places[] = {900, 17, 450};
+    struct fixture *f = *state;
+    struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_FLOAT], BB_COPY, 3, 5);
+    struct bb_expect e = {.reduced = 0, .source = 1, .block = COUNT, .first = 0};
+    struct bb_verdict v;
+
+    assert_int_equal(bb_fill(f->buf.area, COUNT, &p, 1, 0, f->stream), 0);
+    assert_int_equal(bb_check(f->buf.area, COUNT, &p, &e, f->verdict, f->stream), 0);
+    v = verdict_of(f);
+    assert_true(v.wrong == 0 && v.first == ~0ull && v.checked == COUNT);
+    for (size_t i = 0; i < 3; i++) { /* one byte of one element */
+        unsigned char byte;
+        assert_int_equal(BB_CUDA(cudaMemcpy(&byte, f->buf.area + 4 * places[i] + 1, 1, cudaMemcpyDeviceToHost)), 0);
+        byte ^= 0x10;
+        assert_int_equal(BB_CUDA(cudaMemcpy(f->buf.area + 4 * places[i] + 1, &byte, 1, cudaMemcpyHostToDevice)), 0);
+    }
+    assert_int_equal(bb_check(f->buf.area, COUNT, &p, &e, f->verdict, f->stream), 0);
+    v = verdict_of(f);
+    assert_true(v.wrong == 3 && v.first == 17 && v.checked == 2 * COUNT);
+}
+
+static void a_write_outside_is_seen(void **state)
+{
+    struct fixture *f = *state;
+    struct bb_verdict v;
+
+    assert_int_equal(bb_guarded_check_guards(&f->buf, f->verdict, f->stream), 0);
+    v = verdict_of(f);
+    assert_true(v.wrong == 0 && v.checked >= 2 * BB_GUARD_BYTES);
+    assert_int_equal(BB_CUDA(cudaMemset(f->buf.area - 1, 0, 1)), 0);
+    assert_int_equal(BB_CUDA(cudaMemset(f->buf.area + f->buf.bytes, 0, 1)), 0);
+    assert_int_equal(bb_guarded_check_guards(&f->buf, f->verdict, f->stream), 0);
+    assert_int_equal(verdict_of(f).wrong, 2);
+}
+
+/* The GPU's own events, within the resolution of a real one. */
+static void a_spin_lasts_as_long_as_asked(void **state)
+{
+    struct fixture *f = *state;
+    cudaEvent_t start, stop;
+    float ms;
+
+    assert_int_equal(BB_CUDA(cudaEventCreate(&start)), 0);
+    assert_int_equal(BB_CUDA(cudaEventCreate(&stop)), 0);
+    assert_int_equal(bb_spin(1, 1000, f->stream), 0); /* first launch loads the kernel */
+    assert_int_equal(BB_CUDA(cudaStreamSynchronize(f->stream)), 0);
+    assert_int_equal(BB_CUDA(cudaEventRecord(start, f->stream)), 0);
+    assert_int_equal(bb_spin(4, 3000000, f->stream), 0);
+    assert_int_equal(BB_CUDA(cudaEventRecord(stop, f->stream)), 0);
+    assert_int_equal(BB_CUDA(cudaStreamSynchronize(f->stream)), 0);
+    assert_int_equal(BB_CUDA(cudaEventElapsedTime(&ms, start, stop)), 0);
+    assert_true(ms >= 2.99 && ms < 3.2);
+    assert_int_equal(BB_CUDA(cudaEventDestroy(start)), 0);
+    assert_int_equal(BB_CUDA(cudaEventDestroy(stop)), 0);
+}
+
+static void devices_are_described_and_refused(void **state)
+{
+    struct bb_device_info info, pair[2];
+    int count;
+
+    (void)state;
+    assert_int_equal(BB_CUDA(cudaGetDeviceCount(&count)), 0);
+    assert_int_equal(bb_device_choose(0, 1, false, &info), 0);
+    assert_true(strlen(info.name) > 0 && strncmp(info.uuid, "GPU-", 4) == 0 && info.sm_count > 0);
+    assert_true(info.memory_bytes > 0 && info.cc_major >= 7);
+    assert_int_equal(bb_device_choose(0, count + 1, false, &info), -BB_EUSAGE);
+    assert_int_equal(bb_device_choose(count, count + 1, true, &info), 0);
+    assert_int_equal(info.ordinal, 0);
+    pair[0] = pair[1] = info;
+    assert_true(bb_device_shared(pair, 2));
+    pair[1].uuid[4] ^= 1;
+    assert_false(bb_device_shared(pair, 2));
+}
+
+static void too_much_memory_is_refused(void **state)
+{
+    size_t available;
+
+    (void)state;
+    assert_int_equal(bb_device_free_bytes(&available), 0);
+    assert_int_equal(bb_memory_fits(available, "less"), 0);
+    assert_int_equal(bb_memory_fits(available + (1ull << 40), "less"), -BB_EUSAGE);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(filled_data_are_the_pattern),
+        TEST(planted_errors_are_counted),
+        TEST(a_write_outside_is_seen),
+        TEST(a_spin_lasts_as_long_as_asked),
+        cmocka_unit_test(devices_are_described_and_refused),
+        cmocka_unit_test(too_much_memory_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

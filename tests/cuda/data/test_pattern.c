@@ -1,0 +1,354 @@
+/*
+ * test_pattern.c - the claims of cuda/data/pattern.h, held by arithmetic of its own: values are decoded with an
+ * independent reader of the formats, added up in random order and rounded to the format after every step, by a rounding
+ * of its own.
+ */
+#include "cuda/data/pattern.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { RANKS_MAX = 64, ELEMENTS = 300 };
+static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 31, 64};
+
+/* The value that bits stand for, by the definition of the formats. */
+static double decode(const struct bb_dtype *t, uint64_t bits)
+{
+    int f = t->fraction_bits, bias = (1 << (t->exponent_bits - 1)) - 1;
+    uint64_t fraction = bits & ((1ull << f) - 1), exponent = bits >> f & ((1ull << t->exponent_bits) - 1);
+    double magnitude = exponent == 0 ? ldexp((double)fraction, 1 - bias - f)
+                                     : ldexp((double)(fraction + (1ull << f)), (int)exponent - bias - f);
+
+    return bits >> (8 * t->bytes - 1) & 1 ? -magnitude : magnitude;
+}
+
+/* d as the format would keep it: the significand rounded to fraction_bits + 1 bits, by the C library. */
+static double rounded(const struct bb_dtype *t, double d)
+{
+    int e;
+    double m = frexp(d, &e);
+
+    return ldexp(nearbyint(ldexp(m, t->fraction_bits + 1)), e - t->fraction_bits - 1);
+}
+
+static void shuffle(int *order, int n)
+{
+    for (int i = 0; i < n; i++)
+        order[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        int j = rand() % (i + 1), swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+}
+
+static const int exact_redops[] = {BB_SUM, BB_PROD, BB_MAX, BB_MIN, BB_MULSUM};
+enum { EXACT = sizeof exact_redops / sizeof *exact_redops };
+
+/* What a rank adds to the reduction: an odd rank's contribution counts twice in mulsum. */
+static double contribution(const struct bb_dtype *t, const struct bb_pattern *p, int rank, uint64_t index)
+{
+    double v = decode(t, bb_pattern_input(p, rank, index));
+
+    return p->redop == BB_MULSUM && rank % 2 ? 2 * v : v;
+}
+
+static double combine(int redop, double a, double b)
+{
+    return redop == BB_SUM || redop == BB_MULSUM ? a + b
+           : redop == BB_PROD                    ? a * b
+           : redop == BB_MAX                     ? fmax(a, b)
+                                                 : fmin(a, b);
+}
+
+/* Any order, rounding after every step: the bits that pattern.h promises. */
+static void check_float_order(const struct bb_dtype *t, int redop, int ranks, uint64_t index)
+{
+    struct bb_pattern p = bb_pattern_of(t, redop, ranks, 42);
+    int order[RANKS_MAX];
+    double total;
+
+    shuffle(order, ranks);
+    total = contribution(t, &p, order[0], index);
+    for (int i = 1; i < ranks; i++)
+        total = rounded(t, combine(redop, total, contribution(t, &p, order[i], index)));
+    assert_true(isfinite(total));
+    assert_true(total == decode(t, bb_pattern_reduced(&p, index)));
+}
+
+/* A tree of pairs, rounding after every step. */
+static void check_float_tree(const struct bb_dtype *t, int redop, int ranks, uint64_t index)
+{
+    struct bb_pattern p = bb_pattern_of(t, redop, ranks, 43);
+    double v[RANKS_MAX] = {0};
+
+    for (int r = 0; r < ranks; r++)
+        v[r] = contribution(t, &p, r, index);
+    for (int step = 1; step < ranks; step *= 2)
+        for (int r = 0; r + step < ranks; r += 2 * step)
+            v[r] = rounded(t, combine(redop, v[r], v[r + step]));
+    assert_true(v[0] == decode(t, bb_pattern_reduced(&p, index)));
+}
+
+static void each_float_case(void (*check)(const struct bb_dtype *, int, int, uint64_t))
+{
+    srand(7);
+    for (int type = 0; type < BB_DTYPE_COUNT; type++)
+        for (int o = 0; o < EXACT; o++)
+            for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+                for (uint64_t i = 0; i < ELEMENTS; i++)
+                    if (bb_dtypes[type].number_class == BB_FLOATING)
+                        check(&bb_dtypes[type], exact_redops[o], rank_counts[n], i);
+}
+
+static void floating_results_are_exact_in_any_order(void **state)
+{
+    (void)state;
+    each_float_case(check_float_order);
+}
+
+static void floating_results_are_exact_in_a_tree(void **state)
+{
+    (void)state;
+    each_float_case(check_float_tree);
+}
+
+/* The largest finite number of each format, from its definition (f8e4m3 has no infinity, only NaN on top). */
+static double largest(int type)
+{
+    switch (type) {
+    case BB_HALF:
+        return 65504;
+    case BB_FLOAT:
+        return 3.4028234663852886e38;
+    case BB_BFLOAT16:
+        return 3.3895313892515355e38;
+    case BB_F8E4M3:
+        return 448;
+    case BB_F8E5M2:
+        return 57344;
+    default:
+        return 1.7976931348623157e308;
+    }
+}
+
+static double smallest_normal(const struct bb_dtype *t)
+{
+    return ldexp(1, 2 - (1 << (t->exponent_bits - 1)));
+}
+
+static void floating_inputs_are_zero_or_normal(void **state)
+{
+    (void)state;
+    for (int type = BB_HALF; type < BB_DTYPE_COUNT; type++)
+        for (int redop = 0; redop < BB_REDOP_COUNT; redop++)
+            for (uint64_t i = 0; i < ELEMENTS; i++) {
+                struct bb_pattern p = bb_pattern_of(&bb_dtypes[type], redop, 5, 9);
+                double v = fabs(decode(&bb_dtypes[type], bb_pattern_input(&p, (int)(i % 5), i)));
+                assert_true(v == 0 || (v >= smallest_normal(&bb_dtypes[type]) && v <= largest(type)));
+            }
+}
+
+static uint64_t mask_of(const struct bb_dtype *t)
+{
+    return t->bytes == 8 ? ~0ull : (1ull << 8 * t->bytes) - 1;
+}
+
+static int64_t as_signed(const struct bb_dtype *t, uint64_t bits)
+{
+    int unused = 64 - 8 * t->bytes;
+
+    return (int64_t)(bits << unused) >> unused;
+}
+
+static uint64_t combine_integers(const struct bb_dtype *t, int redop, uint64_t a, uint64_t b)
+{
+    int less = t->number_class == BB_SIGNED ? as_signed(t, a) < as_signed(t, b) : a < b;
+
+    switch (redop) {
+    case BB_SUM:
+    case BB_MULSUM:
+        return (a + b) & mask_of(t);
+    case BB_PROD:
+        return a * b & mask_of(t);
+    case BB_MAX:
+        return less ? b : a;
+    default:
+        return less ? a : b;
+    }
+}
+
+static void integers_wrap_to_the_promised_bits(void **state)
+{
+    (void)state;
+    for (int type = BB_INT8; type <= BB_UINT64; type++)
+        for (int o = 0; o < EXACT; o++)
+            for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+                for (uint64_t i = 0; i < ELEMENTS; i++) {
+                    int redop = exact_redops[o];
+                    struct bb_pattern p = bb_pattern_of(&bb_dtypes[type], redop, rank_counts[n], 11);
+                    uint64_t total = bb_pattern_input(&p, 0, i);
+                    for (int r = 1; r < rank_counts[n]; r++) {
+                        uint64_t one = bb_pattern_input(&p, r, i) << (redop == BB_MULSUM && r % 2);
+                        total = combine_integers(&bb_dtypes[type], redop, total, one & mask_of(&bb_dtypes[type]));
+                    }
+                    assert_int_equal(total, bb_pattern_reduced(&p, i));
+                }
+}
+
+/* Both ways in which libraries compute an average: scale every term, or divide the sum; within 2 units. */
+static void averages_are_within_two_units(void **state)
+{
+    (void)state;
+    for (int type = BB_HALF; type < BB_DTYPE_COUNT; type++)
+        for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+            for (uint64_t i = 0; i < ELEMENTS; i++) {
+                const struct bb_dtype *t = &bb_dtypes[type];
+                int ranks = rank_counts[n];
+                struct bb_pattern p = bb_pattern_of(t, BB_AVG, ranks, 13);
+                double sum = 0, scaled = 0, factor = rounded(t, 1.0 / ranks), want, unit;
+
+                for (int r = 0; r < ranks; r++) {
+                    double v = decode(t, bb_pattern_input(&p, r, i));
+                    sum = rounded(t, sum + v);
+                    scaled = rounded(t, scaled + rounded(t, v * factor));
+                }
+                want = decode(t, bb_pattern_reduced(&p, i));
+                unit = ldexp(1, ilogb(want) - t->fraction_bits);
+                assert_true(want >= smallest_normal(t));
+                assert_true(fabs(rounded(t, sum / ranks) - want) <= 2 * unit);
+                assert_true(fabs(scaled - want) <= 2 * unit);
+            }
+}
+
+static void integer_averages_divide_without_overflow(void **state)
+{
+    (void)state;
+    for (int type = BB_INT8; type <= BB_UINT64; type++)
+        for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+            for (uint64_t i = 0; i < ELEMENTS; i++) {
+                const struct bb_dtype *t = &bb_dtypes[type];
+                struct bb_pattern p = bb_pattern_of(t, BB_AVG, rank_counts[n], 17);
+                uint64_t sum = 0;
+
+                for (int r = 0; r < rank_counts[n]; r++)
+                    sum += bb_pattern_input(&p, r, i);
+                assert_true(sum <= mask_of(t) >> 1); /* positive in the signed type as well */
+                assert_int_equal(sum / (uint64_t)rank_counts[n], bb_pattern_reduced(&p, i));
+            }
+}
+
+/* Every rank matters: without one rank's contribution the result differs at some element. */
+static void a_missing_rank_is_seen(void **state)
+{
+    (void)state;
+    for (int type = 0; type < BB_DTYPE_COUNT; type++)
+        for (int missing = 0; missing < 8; missing++) {
+            const struct bb_dtype *t = &bb_dtypes[type];
+            struct bb_pattern p = bb_pattern_of(t, BB_SUM, 8, 19);
+            int seen = 0;
+
+            for (uint64_t i = 0; i < 100; i++)
+                seen += (bb_pattern_input(&p, missing, i) & (mask_of(t) >> 1)) != 0;
+            assert_true(seen > 10);
+        }
+}
+
+static void seeds_ranks_and_places_differ(void **state)
+{
+    struct bb_pattern a = bb_pattern_of(&bb_dtypes[BB_FLOAT], BB_COPY, 4, 1), b = a;
+    int same = 0;
+
+    (void)state;
+    b.seed = 2;
+    for (uint64_t i = 0; i < 1000; i++) {
+        same += bb_pattern_input(&a, 0, i) == bb_pattern_input(&b, 0, i);
+        same += bb_pattern_input(&a, 0, i) == bb_pattern_input(&a, 1, i);
+        same += bb_pattern_input(&a, 0, i) == bb_pattern_input(&a, 0, i + 1);
+    }
+    assert_true(same <= 1);
+}
+
+static void expectation_walks_blocks_of_ranks(void **state)
+{
+    struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_INT32], BB_COPY, 3, 5);
+    struct bb_expect e = {.reduced = 0, .source = 1, .block = 4, .first = 8};
+
+    (void)state;
+    assert_int_equal(bb_expected(&p, &e, 0), bb_pattern_input(&p, 1, 8));
+    assert_int_equal(bb_expected(&p, &e, 3), bb_pattern_input(&p, 1, 11));
+    assert_int_equal(bb_expected(&p, &e, 4), bb_pattern_input(&p, 2, 8));
+}
+
+static void distance_counts_units(void **state)
+{
+    struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_HALF], BB_AVG, 4, 5);
+
+    (void)state;
+    assert_int_equal(bb_ulp_distance(&p, 0x3c00, 0x3c02), 2);
+    assert_int_equal(bb_ulp_distance(&p, 0x8001, 0x0001), 2); /* through zero */
+    assert_false(bb_differs(&p, 0x3c00, 0x3c02));
+    assert_true(bb_differs(&p, 0x3c00, 0x3c03));
+    assert_true(bb_differs(&p, 0x7e00, 0x3c00)); /* NaN */
+    p.redop = BB_SUM;
+    assert_true(bb_differs(&p, 0x3c00, 0x3c01));
+}
+
+/* Known encodings of the formats, from their definitions. */
+static void encoding_knows_the_formats(void **state)
+{
+    static const struct {
+        int type;
+        double value;
+        uint64_t bits;
+    } known[] = {
+        {BB_HALF, 1.0, 0x3c00},
+        {BB_HALF, -2.0, 0xc000},
+        {BB_HALF, 65504, 0x7bff},
+        {BB_HALF, 0x1p-14, 0x0400},
+        {BB_HALF, 0x1p-24, 0x0001},
+        {BB_BFLOAT16, 1.0, 0x3f80},
+        {BB_BFLOAT16, 3.0, 0x4040},
+        {BB_FLOAT, 1.0, 0x3f800000},
+        {BB_F8E4M3, 1.0, 0x38},
+        {BB_F8E4M3, 448, 0x7e},
+        {BB_F8E4M3, 0x1p-9, 0x01},
+        {BB_F8E5M2, 1.0, 0x3c},
+        {BB_F8E5M2, 57344, 0x7b},
+        {BB_F8E5M2, -1.5, 0xbe},
+        {BB_HALF, 1 + 0x1p-11, 0x3c00},
+        {BB_HALF, 1 + 0x3p-11, 0x3c02},
+        {BB_DOUBLE, 1.0, 0x3ff0000000000000},
+        {BB_FLOAT, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct bb_pattern p = bb_pattern_of(&bb_dtypes[known[i].type], BB_SUM, 1, 0);
+        assert_int_equal(bb_float_bits(&p, known[i].value), known[i].bits);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encoding_knows_the_formats),
+        cmocka_unit_test(floating_results_are_exact_in_any_order),
+        cmocka_unit_test(floating_results_are_exact_in_a_tree),
+        cmocka_unit_test(floating_inputs_are_zero_or_normal),
+        cmocka_unit_test(integers_wrap_to_the_promised_bits),
+        cmocka_unit_test(averages_are_within_two_units),
+        cmocka_unit_test(integer_averages_divide_without_overflow),
+        cmocka_unit_test(a_missing_rank_is_seen),
+        cmocka_unit_test(seeds_ranks_and_places_differ),
+        cmocka_unit_test(expectation_walks_blocks_of_ranks),
+        cmocka_unit_test(distance_counts_units),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

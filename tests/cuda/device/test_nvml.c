@@ -1,0 +1,260 @@
+/*
+ * test_nvml.c - the state of a GPU through a stand-in for NVML, found by its soname through the library path as the
+ * real one is: values and units, what is not supported, every flag and both sides of its border, and what is said when
+ * nothing can be known.
+ */
+#include "cuda/device/nvml.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct bb_device_info device = {.name = "GPU", .pci = "0000:1b:00.0"};
+
+static void set(const char *sm, const char *memory, const char *celsius, const char *milliwatt, const char *reasons)
+{
+    const char *const names[] = {"NVML_STUB_SM_MHZ", "NVML_STUB_MEMORY_MHZ", "NVML_STUB_CELSIUS", "NVML_STUB_MILLIWATT",
+                                 "NVML_STUB_REASONS"};
+    const char *const values[] = {sm, memory, celsius, milliwatt, reasons};
+
+    for (int i = 0; i < 5; i++)
+        if (values[i])
+            setenv(names[i], values[i], 1);
+        else
+            unsetenv(names[i]);
+}
+
+static void figures_have_their_units(void **state)
+{
+    struct bb_nvml nvml;
+    struct bb_nvml_sample s;
+    json_t *json;
+
+    (void)state;
+    set("1980", "2619", "45", "350250", "0x24");
+    bb_nvml_open(&nvml, &device, true);
+    assert_non_null(nvml.library);
+    bb_nvml_sample(&nvml, &s);
+    assert_true(s.sm_mhz == 1980 && s.memory_mhz == 2619 && s.temperature_c == 45 && s.power_w == 350.25);
+    assert_int_equal(s.reasons, 0x24);
+    json = bb_nvml_json(&s);
+    assert_true(json_real_value(json_object_get(json, "power_w")) == 350.25);
+    assert_int_equal(json_integer_value(json_object_get(json, "throttle_reasons")), 0x24);
+    json_decref(json);
+    bb_nvml_release(&nvml);
+    assert_null(nvml.library);
+}
+
+static void what_is_not_supported_is_null(void **state)
+{
+    struct bb_nvml nvml;
+    struct bb_nvml_sample s;
+    json_t *json, *value;
+    const char *key;
+
+    (void)state;
+    set("1980", NULL, NULL, NULL, NULL);
+    bb_nvml_open(&nvml, &device, true);
+    bb_nvml_sample(&nvml, &s);
+    assert_true(s.sm_mhz == 1980 && isnan(s.memory_mhz) && isnan(s.temperature_c) && isnan(s.power_w));
+    assert_int_equal(s.reasons, -1);
+    bb_nvml_release(&nvml);
+    bb_nvml_sample(&nvml, &s); /* closed */
+    json = bb_nvml_json(&s);
+    assert_int_equal(json_object_size(json), 5);
+    json_object_foreach(json, key, value) assert_true(json_is_null(value));
+    json_decref(json);
+}
+
+/* What went to stderr while fn ran. */
+static void captured(void (*fn)(struct bb_nvml *), struct bb_nvml *nvml, char *text, size_t room)
+{
+    FILE *file = tmpfile();
+    int old = dup(STDERR_FILENO);
+    size_t n;
+
+    assert_non_null(file);
+    dup2(fileno(file), STDERR_FILENO);
+    fn(nvml);
+    dup2(old, STDERR_FILENO);
+    close(old);
+    rewind(file);
+    n = fread(text, 1, room - 1, file);
+    text[n] = '\0';
+    fclose(file);
+}
+
+static void open_nothing(struct bb_nvml *nvml)
+{
+    bb_nvml_open_from(nvml, "libno-such-nvml.so.1", "0000:1b:00.0", true);
+}
+
+static void open_elsewhere(struct bb_nvml *nvml)
+{
+    bb_nvml_open_from(nvml, "libnvidia-ml.so.1", "0000:ff:00.0", true);
+}
+
+static void open_broken(struct bb_nvml *nvml)
+{
+    setenv("NVML_STUB_BROKEN", "1", 1);
+    bb_nvml_open(nvml, &device, true);
+    unsetenv("NVML_STUB_BROKEN");
+}
+
+static void open_foreign(struct bb_nvml *nvml)
+{
+    bb_nvml_open_from(nvml, "libm.so.6", "0000:1b:00.0", true);
+}
+
+static void open_emulated(struct bb_nvml *nvml)
+{
+    struct bb_device_info emulated = device;
+
+    emulated.emulated = true;
+    bb_nvml_open(nvml, &emulated, true);
+}
+
+static void open_silently(struct bb_nvml *nvml)
+{
+    bb_nvml_open_from(nvml, "libno-such-nvml.so.1", "0000:1b:00.0", false);
+}
+
+static void what_is_missing_is_said_once(void **state)
+{
+    static const struct {
+        void (*open)(struct bb_nvml *);
+        const char *says; /* NULL: nothing */
+    } cases[] = {
+        {open_nothing, "libno-such-nvml.so.1: cannot be loaded"},
+        {open_elsewhere, "0000:ff:00.0: Not Found"},
+        {open_broken, "nvmlInit_v2: Driver Not Loaded"},
+        {open_foreign, "nvmlInit_v2: missing in the driver's NVML"},
+        {open_emulated, NULL},
+        {open_silently, NULL},
+    };
+
+    (void)state;
+    set("1980", "2619", "45", "350250", "0");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct bb_nvml nvml;
+        struct bb_nvml_sample s;
+        char text[512];
+
+        captured(cases[i].open, &nvml, text, sizeof(text));
+        assert_null(nvml.library);
+        bb_nvml_sample(&nvml, &s);
+        assert_true(isnan(s.sm_mhz));
+        bb_nvml_release(&nvml);
+        if (cases[i].says) {
+            assert_non_null(strstr(text, cases[i].says));
+            assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1); /* one line */
+        } else {
+            assert_string_equal(text, "");
+        }
+    }
+}
+
+static void instances_and_mps_are_recognised(void **state)
+{
+    static const struct {
+        const char *mig, *mps;
+        bool is_mig, is_mps;
+    } cases[] = {
+        {NULL, NULL, false, false}, {"0", "0", false, false}, {"1", "0", true, false}, {"0", "3", false, true}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct bb_nvml nvml;
+
+        if (cases[i].mig) {
+            setenv("NVML_STUB_MIG", cases[i].mig, 1);
+            setenv("NVML_STUB_MPS", cases[i].mps, 1);
+        }
+        bb_nvml_open(&nvml, &device, true);
+        assert_int_equal(nvml.mig, cases[i].is_mig);
+        assert_int_equal(nvml.mps, cases[i].is_mps);
+        bb_nvml_release(&nvml);
+    }
+}
+
+static struct bb_nvml_sample at(double sm_mhz, long long reasons)
+{
+    return (struct bb_nvml_sample){.sm_mhz = sm_mhz, .memory_mhz = 2619, .reasons = reasons};
+}
+
+/* The bits are NVML's documented ones, written here once more. */
+static void reasons_become_flags(void **state)
+{
+    static const struct {
+        long long reasons;
+        unsigned flags;
+    } cases[] = {
+        {0x0, 0},
+        {0x1, 0},
+        {0x2, 0},
+        {0x10, 0},
+        {0x100, 0},
+        {-1, 0},
+        {0x4, 1u << BB_NVML_POWER_CAP},
+        {0x8, 1u << BB_NVML_HW_SLOWDOWN},
+        {0x20, 1u << BB_NVML_SW_THERMAL},
+        {0x40, 1u << BB_NVML_HW_THERMAL},
+        {0x80, 1u << BB_NVML_POWER_BRAKE},
+        {0x48, 1u << BB_NVML_HW_SLOWDOWN | 1u << BB_NVML_HW_THERMAL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct bb_nvml_sample good = at(1980, 0), bad = at(1980, cases[i].reasons);
+
+        assert_int_equal(bb_nvml_flags(&good, &bad), cases[i].flags);
+        assert_int_equal(bb_nvml_flags(&bad, &good), cases[i].flags);
+    }
+}
+
+static void clocks_may_move_by_2_percent(void **state)
+{
+    struct bb_nvml_sample a = at(2000, 0), b = at(2040, 0), idle = at(345, 1), unknown = at(NAN, -1), memory = a;
+
+    (void)state;
+    memory.memory_mhz = 1000;
+    assert_int_equal(bb_nvml_flags(&a, &b), 0);
+    b.sm_mhz = 2041;
+    assert_int_equal(bb_nvml_flags(&a, &b), 1u << BB_NVML_CLOCKS_MOVED);
+    b.sm_mhz = 1959;
+    assert_int_equal(bb_nvml_flags(&a, &b), 1u << BB_NVML_CLOCKS_MOVED);
+    assert_int_equal(bb_nvml_flags(&a, &memory), 1u << BB_NVML_CLOCKS_MOVED);
+    assert_int_equal(bb_nvml_flags(&idle, &a), 0);
+    assert_int_equal(bb_nvml_flags(&a, &unknown), 0);
+}
+
+static void every_flag_has_name_and_advice(void **state)
+{
+    json_t *names = json_array();
+
+    (void)state;
+    bb_nvml_json_flags(names, (1u << BB_NVML_FLAGS) - 1);
+    assert_int_equal(json_array_size(names), BB_NVML_FLAGS);
+    for (int i = 0; i < BB_NVML_FLAGS; i++) {
+        assert_string_equal(json_string_value(json_array_get(names, (size_t)i)), bb_nvml_doubts[i].name);
+        assert_non_null(strchr(bb_nvml_doubts[i].advice, ':')); /* what is wrong: what to do */
+    }
+    json_decref(names);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_have_their_units),       cmocka_unit_test(what_is_not_supported_is_null),
+        cmocka_unit_test(what_is_missing_is_said_once),   cmocka_unit_test(instances_and_mps_are_recognised),
+        cmocka_unit_test(reasons_become_flags),           cmocka_unit_test(clocks_may_move_by_2_percent),
+        cmocka_unit_test(every_flag_has_name_and_advice),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,82 @@
+/*
+ * test_nvtx.c - the wrapper against the recorder: what is pushed arrives with domain, category, payload, name and
+ * depth; without a tool everything is silent.
+ */
+#include "cuda/device/nvtx.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Reads the recorder's file of this process into text. */
+static void read_record(char *text, size_t room)
+{
+    char path[512];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s.%d", getenv("NVTX_RECORD"), (int)getpid());
+    f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, room - 1, f)] = '\0';
+    fclose(f);
+    remove(path);
+}
+
+static void ranges_arrive_as_described(void **state)
+{
+    char text[4096];
+    struct bb_nvtx n;
+    struct bb_range step, op;
+
+    (void)state;
+    bb_nvtx_init(&n);
+    assert_true(bb_nvtx_on(&n));
+    bb_nvtx_category(&n, 3, "dp");
+    bb_range_init(&n, &step, 0, 0, "step %d", 7);
+    bb_range_init(&n, &op, 3, 78709760, "all_reduce dp 75.1 MiB");
+    for (int i = 0; i < 2; i++) {
+        bb_range_push(&n, &step);
+        bb_range_push(&n, &op);
+        bb_range_pop(&n);
+        bb_range_pop(&n);
+    }
+    bb_nvtx_name_thread(&n, "issue");
+    bb_nvtx_release(&n);
+    read_record(text, sizeof(text));
+    const char *once = "push\t0\tbusbar\t-\t0\tstep 7\n"
+                       "push\t1\tbusbar\tdp\t78709760\tall_reduce dp 75.1 MiB\n"
+                       "pop\t1\tbusbar\npop\t0\tbusbar\n";
+    char expected[1024];
+    snprintf(expected, sizeof(expected), "%s%sthread\tissue\n", once, once);
+    assert_string_equal(text, expected);
+}
+
+static void zero_domain_is_silent(void **state)
+{
+    struct bb_nvtx n = {0};
+    struct bb_range r;
+
+    (void)state;
+    assert_false(bb_nvtx_on(&n));
+    bb_range_init(&n, &r, 1, 8, "nobody listens");
+    assert_null(r.name);
+    bb_range_push(&n, &r);
+    bb_range_pop(&n);
+    bb_nvtx_release(&n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zero_domain_is_silent),
+        cmocka_unit_test(ranges_arrive_as_described),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

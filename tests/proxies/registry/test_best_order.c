@@ -1,0 +1,215 @@
+/* test_best_order.c - bytes between nodes against a count of every single message, and the orders that they rank. */
+#include "tests/proxies/transformer/lines.h"
+
+#include "proxies/plan/internode.h"
+#include "proxies/registry/best_order.h"
+#include "proxies/simulate/rank_classes.h"
+
+#include <math.h>
+
+/* ---- counted message by message ---- */
+
+struct counted {
+    double all, out[256];
+};
+
+static void carry(struct counted *c, int from, int to, int gpus, double bytes)
+{
+    if (from / gpus == to / gpus)
+        return;
+    c->all += bytes;
+    c->out[from / gpus] += bytes;
+}
+
+/* The collective as what its first member sees it: around the ring in the order of the ranks, or from all to all. */
+static void walk_collective(struct counted *c, const struct bb_step *step, const struct bb_op *op, int rank, int gpus)
+{
+    const struct bb_layout *l = &step->layout;
+    int group = l->comms[op->comm].group, n = l->groups[group].size, instance = bb_group_instance(l, group, rank);
+    double payload = (double)bb_op_payload_bytes(op, n), part = payload * (n - 1) / n;
+
+    if (bb_group_index(l, group, rank) != 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        int from = bb_group_member(l, group, instance, i);
+
+        if (op->coll == BB_ALLTOALL)
+            for (int j = 0; j < n; j++)
+                carry(c, from, bb_group_member(l, group, instance, j), gpus, payload / n);
+        else
+            carry(c, from, bb_group_member(l, group, instance, (i + 1) % n), gpus,
+                  op->coll == BB_ALL_REDUCE ? 2 * part : part);
+    }
+}
+
+static void walk(struct counted *c, const struct bb_step *step, int gpus)
+{
+    const struct bb_layout *l = &step->layout;
+
+    *c = (struct counted){0};
+    for (int rank = 0; rank < l->ranks; rank++) {
+        const struct bb_program *p = bb_step_program(step, rank);
+
+        for (size_t i = 0; i < p->n_ops; i++) {
+            const struct bb_op *op = &p->ops[i];
+            int group = op->comm == BB_NONE ? 0 : l->comms[op->comm].group;
+
+            if (op->kind == BB_OP_COLLECTIVE)
+                walk_collective(c, step, op, rank, gpus);
+            if (op->kind == BB_OP_SEND)
+                carry(c, rank,
+                      bb_group_member(l, group, bb_group_instance(l, group, rank),
+                                      bb_op_peer(op, bb_group_index(l, group, rank), l->groups[group].size)),
+                      gpus, (double)bb_op_payload_bytes(op, l->groups[group].size));
+        }
+    }
+}
+
+static bool close_to(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
+}
+
+static void every_message_is_counted(void **state)
+{
+    static const struct {
+        int ranks;
+        const char *line;
+    } rows[] = {
+        {16, "transformer --model gpt2_small --tp 2 --pp 2 --layers 4"},
+        {36, "transformer --model gpt2_small --tp 3 --cp 2 --pp 2 --layers 4 --order dp-pp-cp-tp"},
+        {64, "transformer --model llama3_8b --tp 4 --cp 2 --layers 2 --pp 2 --sequence-parallel --dp-sync zero3"},
+        {32, "transformer --model mixtral_8x7b --ep 8 --layers 4 --pp 2 --seq-length 64"},
+        {32, "transformer --model mixtral_8x7b --ep 4 --tp 2 --sequence-parallel --layers 4 --pp 2 --seq-length 64 "
+             "--moe-imbalance 1 --order tp-dp-cp-ep-pp"},
+        {24, "transformer --model gpt2_small --vpp 2 --pp 4 --micro-batches 8 --layers 8"},
+        {32, "gpt3 --stages 4"},
+        {64, "gpt3_moe --stages 4"},
+        {16, "cosmoflow"},
+        {12, "dlrm"},
+        {10, "resnet50_ring"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (int gpus = 1; gpus <= 8; gpus += gpus < 4 ? 1 : 4) {
+            struct bb_internode crossing;
+            struct counted expected;
+            struct bb_step step;
+            double busiest = 0, groups = 0;
+
+            assert_int_equal(lines_make(&step, rows[i].ranks, rows[i].line), 0);
+            walk(&expected, &step, gpus);
+            assert_int_equal(bb_internode_count(&step, gpus, &crossing), 0);
+            assert_int_equal(crossing.nodes, (step.layout.ranks + gpus - 1) / gpus);
+            assert_true(close_to(crossing.bytes, expected.all));
+            for (int node = 0; node < crossing.nodes; node++)
+                busiest = fmax(busiest, expected.out[node]);
+            assert_true(close_to(crossing.busiest, busiest));
+            for (int g = 0; g < step.layout.n_groups; g++)
+                groups += crossing.group[g];
+            assert_true(close_to(groups, crossing.bytes));
+            bb_step_release(&step);
+        }
+}
+
+/* ---- by hand ---- */
+
+#define LINE "transformer --model gpt2_small --tp 2 --pp 2 --micro-batches 3 --seq-length 1024"
+
+static struct bb_order_row *row_of(const struct bb_best_order *best, const char *order)
+{
+    for (int i = 0; i < best->n; i++)
+        if (strcmp(best->rows[i].order, order) == 0)
+            return &best->rows[i];
+    return NULL;
+}
+
+static double of_group(const struct bb_best_order *best, const char *order, const char *group)
+{
+    for (int g = 0; g < best->n_groups; g++)
+        if (strcmp(best->groups[g], group) == 0)
+            return row_of(best, order)->group[g];
+    return 0;
+}
+
+static void rank_line(const char *line, int ranks, int gpus, struct bb_best_order *best)
+{
+    const struct bb_proxy *proxy;
+    struct bb_proxy_config config;
+
+    assert_int_equal(lines_read(&config, &proxy, ranks, line), 0);
+    assert_int_equal(bb_best_order(proxy, &config, gpus, best), 0);
+}
+
+/* Two nodes of 4. tp-dp-pp: all pipelines cross, 4 of them with 3 messages each way; the tied table of 25,129 rows
+ * (half of 50,257) in pairs of first and last stage, where both links of a ring of two cross. tp-pp-dp: pipelines stay
+ * inside and the gradients cross: rings of two, 2 * (1/2) S over each of 2 links, for 2 stages x 2 tensor ranks. */
+static void two_nodes_by_hand(void **state)
+{
+    double message = 1024 * 768 * 2, table = 25129 * 768 * 4.0, layers = 6.0 * ((7087872 - 6 * 768) / 2 + 6 * 768);
+    struct bb_best_order best;
+
+    (void)state;
+    rank_line(LINE, 8, 4, &best);
+    assert_int_equal(best.n, 6);
+    assert_int_equal(best.nodes, 2);
+    assert_int_equal(best.left_out, 0);
+    assert_true(of_group(&best, "tp-dp-pp", "pp") == 4 * 2 * 3 * message);
+    assert_true(of_group(&best, "tp-dp-pp", "embedding") == 4 * 2 * table);
+    assert_true(of_group(&best, "tp-dp-pp", "dp") == 0);
+    assert_true(of_group(&best, "tp-pp-dp", "pp") == 0);
+    assert_true(of_group(&best, "tp-pp-dp", "embedding") == 0);
+    /* first stage: table, positions, 6 layers; last stage: 6 layers, final norm, the copy of the table */
+    assert_true(of_group(&best, "tp-pp-dp", "dp") ==
+                2 * 2 * (2 * layers * 4 + 2 * table + (1024 * 768 + 2 * 768) * 4.0));
+    assert_true(row_of(&best, "tp-dp-pp")->asked);
+    for (int i = 1; i < best.n; i++)
+        assert_true(best.rows[i - 1].bytes <= best.rows[i].bytes);
+    bb_best_order_release(&best);
+}
+
+/* Tensor parallelism inside the node costs nothing, across nodes most of all. */
+static void tensor_ranks_want_to_be_together(void **state)
+{
+    struct bb_best_order best;
+
+    (void)state;
+    rank_line("transformer --model llama3_405b --tp 8 --pp 16 --micro-batches 16", 2048, 8, &best);
+    assert_int_equal(best.nodes, 256);
+    assert_int_equal(strncmp(best.rows[0].order, "tp-", 3), 0);
+    assert_int_not_equal(strncmp(best.rows[best.n - 1].order, "tp-", 3), 0);
+    assert_true(best.rows[best.n - 1].bytes > 5 * best.rows[0].bytes);
+    bb_best_order_release(&best);
+}
+
+/* With experts, orders whose pipelines differ between the grids are left out; the order asked for is always there. */
+static void orders_that_cannot_be_are_left_out(void **state)
+{
+    struct bb_best_order best;
+    int asked = 0;
+
+    (void)state;
+    rank_line("transformer --model mixtral_8x7b --tp 2 --cp 2 --ep 4 --pp 2 --sequence-parallel --seq-length "
+              "64 --layers 2 --order pp-tp-cp-ep-dp",
+              32, 8, &best);
+    assert_int_equal(best.n + best.left_out, 120);
+    assert_true(best.n >= 48 && best.left_out > 0);
+    for (int i = 0; i < best.n; i++)
+        asked += best.rows[i].asked;
+    assert_int_equal(asked, 1);
+    assert_true(row_of(&best, "pp-tp-cp-ep-dp")->asked);
+    bb_best_order_release(&best);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_message_is_counted),
+        cmocka_unit_test(two_nodes_by_hand),
+        cmocka_unit_test(tensor_ranks_want_to_be_together),
+        cmocka_unit_test(orders_that_cannot_be_are_left_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/*
+ * test_network.c - published networks as layers: their parameters, tensors, outputs and multiplications stage by stage
+ * as torchvision's tables and a count of our own give them, transformers beside the usual formulas, and broken files.
+ */
+#include "tests/proxies/made.h"
+
+#include "proxies/models/profile.h"
+#include "proxies/replicas/network.h"
+
+#include <math.h>
+#include <unistd.h>
+
+struct row {
+    const char *model;
+    double parameters;
+    double stem, stage[4], head;
+    double gmac, outputs;
+    int tensors, layers;
+};
+
+static const struct row rows[] = {
+    {"resnet18_cifar", 11173962, 1856, {147968, 525568, 2099712, 8393728}, 5130, 0.5554, 614400, 62, 21},
+    {"resnet18", 11689512, 9536, {147968, 525568, 2099712, 8393728}, 513000, 1.8141, 2483712, 62, 21},
+    {"resnet50", 25557032, 9536, {215808, 1219584, 7098368, 14964736}, 2049000, 4.0892, 11113984, 161, 54},
+    {"resnet101", 44549160, 9536, {215808, 1219584, 26090496, 14964736}, 2049000, 7.8014, 16231936, 314, 105},
+    {"resnet152", 60192808, 9536, {215808, 2339840, 40613888, 14964736}, 2049000, 11.5136, 22554112, 467, 156},
+};
+
+static double parameters_of(const struct bb_network *net, const char *prefix)
+{
+    double sum = 0;
+
+    for (int u = 0; u < net->n; u++)
+        for (int t = 0; t < net->units[u].n; t++)
+            if (strncmp(net->units[u].name, prefix, strlen(prefix)) == 0)
+                sum += (double)net->units[u].tensors[t].count;
+    return sum;
+}
+
+static void published_counts(void **state)
+{
+    static const char *const stages[] = {"stage1.", "stage2.", "stage3.", "stage4."};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *r = &rows[i];
+        struct bb_network net;
+
+        assert_int_equal(bb_network_load(r->model, &net), 0);
+        assert_true(net.parameters == r->parameters);
+        assert_int_equal(net.n_tensors, r->tensors);
+        assert_int_equal(net.n, r->layers);
+        assert_true(parameters_of(&net, "stem") == r->stem);
+        assert_true(parameters_of(&net, "head") == r->head);
+        for (int s = 0; s < 4; s++)
+            assert_true(parameters_of(&net, stages[s]) == r->stage[s]);
+        assert_true(fabs(net.sample_flops / 2e9 - r->gmac) < 5e-5);
+        assert_true(net.outputs == r->outputs);
+        assert_true(net.images && net.has_work);
+        bb_network_release(&net);
+    }
+}
+
+/* The first and the other blocks of ResNet-50's stages. */
+static void published_blocks(void **state)
+{
+    static const struct {
+        const char *prefix;
+        double parameters;
+    } blocks[] = {{"stage1.block0", 75008},   {"stage1.block1", 70400},   {"stage2.block0", 379392},
+                  {"stage2.block3", 280064},  {"stage3.block0", 1512448}, {"stage3.block5", 1117184},
+                  {"stage4.block0", 6039552}, {"stage4.block2", 4462592}};
+    struct bb_network net;
+
+    (void)state;
+    assert_int_equal(bb_network_load("resnet50", &net), 0);
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+        assert_true(parameters_of(&net, blocks[i].prefix) == blocks[i].parameters);
+    assert_string_equal(net.units[1].tensors[0].name, "stage1.block0.conv1.weight");
+    assert_string_equal(net.units[4].name, "stage1.block0.projection"); /* registered behind the convolutions */
+    bb_network_release(&net);
+}
+
+static void transformers_by_the_usual_formulas(void **state)
+{
+    struct bb_network net;
+    double s = 1024, h = 1280;
+
+    (void)state;
+    assert_int_equal(bb_network_load("gpt2_large", &net), 0);
+    assert_true(net.parameters == 774030080);
+    assert_int_equal(net.n, 38);
+    assert_true(net.units[1].sample_flops == 24 * s * h * h + 4 * s * s * h);
+    assert_true(net.units[37].sample_flops == 2 * s * h * 50257); /* the tied head computes, but holds only its norm */
+    assert_true(!net.images && net.has_work);
+    bb_network_release(&net);
+    assert_int_equal(bb_network_load("bert_large", &net), 0);
+    assert_true(net.parameters == 335141888);
+    bb_network_release(&net);
+    assert_int_equal(bb_network_load("llama2_7b", &net), 0);
+    assert_true(net.parameters == 6738415616);
+    assert_true(!net.has_work);
+    bb_network_release(&net);
+}
+
+/* What a layer is said to compute is what its products do. */
+static void work_has_the_flops(void **state)
+{
+    static const char *const models[] = {"resnet18_cifar", "resnet50", "gpt2_small"};
+
+    (void)state;
+    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
+        struct bb_network net;
+
+        assert_int_equal(bb_network_load(models[m], &net), 0);
+        for (int u = 0; u < net.n; u++) {
+            struct bb_kernel_list *w = calloc(2, sizeof(*w));
+            double forward = 3 * net.units[u].sample_flops, factor = u == 0 && net.units[u].conv.k ? 1 : 2;
+
+            assert_true(bb_network_work(&net, u, 3, BB_BFLOAT16, false, &w[0]));
+            assert_true(bb_network_work(&net, u, 3, BB_BFLOAT16, true, &w[1]));
+            assert_true(bb_kernel_list_flops(&w[0]) == forward);
+            assert_true(bb_kernel_list_flops(&w[1]) == factor * forward);
+            assert_true(w[0].n > 0 && w[1].n > 0 && !w[0].overfull && !w[1].overfull);
+            free(w);
+        }
+        bb_network_release(&net);
+    }
+}
+
+/* ---- broken files ---- */
+
+/* The code of a file that is resnet18_cifar's with one text replaced by another. */
+static int load_changed(const char *from, const char *to)
+{
+    char path[] = "/tmp/busbar-network-XXXXXX.json", *at, *text, *changed;
+    struct bb_network net;
+    json_t *root;
+    FILE *file;
+    int rc;
+
+    assert_int_equal(bb_profile_load("models", "resnet18_cifar", &root), 0);
+    text = json_dumps(root, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    json_decref(root);
+    at = strstr(text, from);
+    assert_non_null(at);
+    assert_true(asprintf(&changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+    file = fdopen(mkstemps(path, 5), "w");
+    fputs(changed, file);
+    fclose(file);
+    rc = bb_network_load(path, &net);
+    if (rc == 0)
+        bb_network_release(&net);
+    unlink(path);
+    free(text);
+    free(changed);
+    return rc;
+}
+
+static void broken_files_are_refused(void **state)
+{
+    static const char *const changes[][2] = {
+        {"\"width\":64", "\"width\":65"},
+        {"\"width\":64", "\"width\":0"},
+        {"\"classes\":10", "\"classes\":1.5"},
+        {"\"basic\"", "\"plain\""},
+        {"[2,2,2,2]", "[2,2,2]"},
+        {"[2,2,2,2]", "[]"},
+        {"[2,2,2,2]", "[2,2,2,100000]"},
+        {"\"tensors\":62", "\"tensors\":63"},
+        {"\"outputs\":614400", "\"outputs\":1"},
+        {"\"image\":32", "\"image\":-32"},
+        {"\"batch\":128", "\"batch\":0"},
+        {"\"stem\":{", "\"stem_\":{"},
+        {"\"kernel\":3", "\"kernel\":99"},
+    };
+
+    (void)state;
+    assert_int_equal(load_changed("\"batch\":128", "\"batch\":64"), 0);
+    bb_err_mute(true);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+        assert_int_equal(load_changed(changes[i][0], changes[i][1]), -BB_EUSAGE);
+    bb_err_mute(false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_counts),
+        cmocka_unit_test(published_blocks),
+        cmocka_unit_test(transformers_by_the_usual_formulas),
+        cmocka_unit_test(work_has_the_flops),
+        cmocka_unit_test(broken_files_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

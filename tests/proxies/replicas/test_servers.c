@@ -1,0 +1,215 @@
+/*
+ * test_servers.c - data parallelism by parameter servers: who sends what to whom, bytes by formula, the incast in one
+ * group call, servers that work side by side, and memory.
+ */
+#include "../transformer/lines.h"
+
+#include "proxies/plan/traffic.h"
+#include "proxies/simulate/step_check.h"
+
+#define MODEL "data_parallel --model resnet18_cifar --sync "
+static const size_t chunks[] = {2365450, 6623744, 2184768}; /* DDP's buckets of it */
+static const double parameters = 11173962;
+
+static void make(struct bb_step *step, int ranks, const char *more)
+{
+    struct bb_checks checks;
+    char line[200];
+
+    snprintf(line, sizeof(line), "%s%s", MODEL, more);
+    assert_int_equal(lines_make(step, ranks, line), 0);
+    assert_int_equal(bb_step_check(step, &checks), 0);
+    assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
+    bb_checks_release(&checks);
+}
+
+/* Bytes that a rank sends and receives by messages. */
+static void messages_are(const struct bb_step *step, int rank, double sent, double received)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+    double tx = 0, rx = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        tx += p->ops[i].kind == BB_OP_SEND ? (double)bb_op_payload_bytes(&p->ops[i], 1) : 0;
+        rx += p->ops[i].kind == BB_OP_RECV ? (double)bb_op_payload_bytes(&p->ops[i], 1) : 0;
+    }
+    assert_true(tx == sent);
+    assert_true(rx == received);
+}
+
+/* Worker P e each way, server W P e each way, in all 2 W P e. */
+static void point_to_point_bytes(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    make(&step, 6, "ps_p2p");
+    messages_are(&step, 0, 5 * parameters * 4, 5 * parameters * 4);
+    for (int r = 1; r < 6; r++)
+        messages_are(&step, r, parameters * 4, parameters * 4);
+    assert_true(step.samples == 5 * 128);
+    bb_step_release(&step);
+}
+
+/* Chunk i on server i mod 2: 0 and 2 on the first, 1 on the second. */
+static void sharded_bytes(void **state)
+{
+    double first = 4.0 * (double)(chunks[0] + chunks[2]), second = 4.0 * (double)chunks[1];
+    struct bb_step step;
+
+    (void)state;
+    make(&step, 5, "ps_sharded --servers 2 --micro-batches 2");
+    messages_are(&step, 0, 3 * first, 3 * first);
+    messages_are(&step, 1, 3 * second, 3 * second);
+    messages_are(&step, 4, parameters * 4, parameters * 4);
+    assert_int_equal(step.n_roles, 3);
+    assert_true(step.samples == 3 * 2 * 128);
+    bb_step_release(&step);
+}
+
+/* Reduce to rank 0 and broadcast from it, of every chunk on every rank. */
+static void rooted_bytes(void **state)
+{
+    struct bb_traffic traffic;
+    struct bb_step step;
+
+    (void)state;
+    make(&step, 4, "ps");
+    assert_int_equal(bb_traffic_init(&traffic, &step), 0);
+    for (int r = 0; r < traffic.n; r++) {
+        double reduced = 0, spread = 0;
+
+        for (int i = 0; i < traffic.roles[r].n_rows; i++) {
+            reduced += traffic.roles[r].rows[i].coll == BB_REDUCE ? (double)traffic.roles[r].rows[i].bytes : 0;
+            spread += traffic.roles[r].rows[i].coll == BB_BROADCAST ? (double)traffic.roles[r].rows[i].bytes : 0;
+        }
+        assert_true(reduced == parameters * 4 && spread == parameters * 4);
+    }
+    assert_true(step.samples == 4 * 128);
+    bb_traffic_release(&traffic);
+    bb_step_release(&step);
+}
+
+static bool waits_for(const struct bb_program *p, size_t op, size_t other)
+{
+    for (int w = 0; w < p->ops[op].waits; w++)
+        if ((size_t)p->wait_list[p->ops[op].first_wait + w] == other)
+            return true;
+    return false;
+}
+
+static void compute_is(const struct bb_op *op, const char *what)
+{
+    assert_int_equal(op->kind, BB_OP_COMPUTE);
+    assert_string_equal(op->what, what);
+}
+
+/*
+ * The server of three workers: chunk by chunk three receives in one call, sum, update; then the answers, each of which
+ * waits for its own update alone. The third chunk comes into the buffers of the first: it waits for its sum.
+ */
+static void the_server_step_by_step(void **state)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+
+    (void)state;
+    make(&step, 4, "ps_p2p");
+    p = bb_step_program(&step, 0);
+    assert_int_equal(p->n_ops, 3 * 5 + 3 * 3);
+    for (size_t c = 0; c < 3; c++) {
+        size_t at = 5 * c, answer = 15 + 3 * c;
+
+        for (size_t w = 0; w < 3; w++) {
+            assert_int_equal(p->ops[at + w].kind, BB_OP_RECV);
+            assert_int_equal(p->ops[at + w].count, chunks[c]);
+            assert_int_equal(p->ops[at + w].call, p->ops[at].call);
+            assert_int_equal(bb_op_peer(&p->ops[at + w], 0, 4), w + 1);
+            assert_int_equal(p->ops[answer + w].kind, BB_OP_SEND);
+            assert_int_equal(p->ops[answer + w].call, p->ops[answer].call);
+            assert_int_equal(bb_op_peer(&p->ops[answer + w], 0, 4), w + 1);
+        }
+        compute_is(&p->ops[at + 3], "sum");
+        compute_is(&p->ops[at + 4], "update");
+        assert_true(waits_for(p, at + 3, at + 2));
+        assert_true(waits_for(p, answer, at + 4));
+    }
+    assert_int_equal(p->ops[5].waits, 0);
+    assert_true(waits_for(p, 10, 3));
+    bb_step_release(&step);
+}
+
+/* A worker pushes a chunk as soon as its last layer is done, and pulls behind the backward. */
+static void a_worker_pushes_under_its_backward(void **state)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+    size_t order[2] = {0, 0}, last_backward = 0;
+
+    (void)state;
+    make(&step, 4, "ps_p2p");
+    p = bb_step_program(&step, 2);
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].phase == BB_PHASE_BACKWARD)
+            last_backward = i;
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (bb_op_is_comm(&p->ops[i])) {
+            bool pulls = p->ops[i].kind == BB_OP_RECV;
+
+            assert_int_equal(p->ops[i].count, chunks[order[pulls]++]);
+            assert_int_equal(bb_op_peer(&p->ops[i], 2, 4), 0);
+            assert_true(pulls || order[0] == 3 ? i > last_backward : i < last_backward);
+        }
+    assert_int_equal(order[0], 3);
+    assert_int_equal(order[1], 3);
+    bb_step_release(&step);
+}
+
+/* No chunk waits for another server: each has its own communicators, up to twelve. */
+static void servers_have_their_own_communicators(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    make(&step, 5, "ps_sharded --servers 3");
+    assert_int_equal(step.layout.n_comms, 6);
+    assert_string_equal(step.layout.comms[5].name, "pull 2");
+    bb_step_release(&step);
+    make(&step, 20, "ps_sharded --servers 14 --bucket-mb 0.5");
+    assert_int_equal(step.layout.n_comms, 24);
+    bb_step_release(&step);
+}
+
+/* SGD with momentum in float: 8 bytes a worker's parameter, 8 a server's, and two sets of W buffers of the largest
+ * chunk. */
+static void memory_of_the_roles(void **state)
+{
+    const double *server, *worker;
+    struct bb_step step;
+
+    (void)state;
+    make(&step, 4, "ps_p2p");
+    server = step.roles[0].training_bytes;
+    worker = step.roles[1].training_bytes;
+    assert_true(server[BB_USE_PARAMETERS] == 4 * parameters && server[BB_USE_OPTIMIZER] == 4 * parameters);
+    assert_true(server[BB_USE_GRADIENTS] == 0 && server[BB_USE_ACTIVATIONS] == 0);
+    assert_true(server[BB_USE_COMMUNICATION] == 2 * 3 * 4 * (double)chunks[1]);
+    assert_true(worker[BB_USE_PARAMETERS] == 4 * parameters && worker[BB_USE_GRADIENTS] == 4 * parameters);
+    assert_true(worker[BB_USE_OPTIMIZER] == 0 && worker[BB_USE_ACTIVATIONS] == 2.0 * 614400 * 128 * 4);
+    bb_step_release(&step);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(point_to_point_bytes),
+        cmocka_unit_test(sharded_bytes),
+        cmocka_unit_test(rooted_bytes),
+        cmocka_unit_test(the_server_step_by_step),
+        cmocka_unit_test(a_worker_pushes_under_its_backward),
+        cmocka_unit_test(servers_have_their_own_communicators),
+        cmocka_unit_test(memory_of_the_roles),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,385 @@
+/*
+ * test_pipeline.c - gpt2_large and bert_large: golden orders written by hand from the original's description, the bytes
+ * per rank that were recorded from it, memory, and the layouts that cannot be.
+ */
+#include "tests/proxies/made.h"
+
+#include "proxies/plan/traffic.h"
+
+/* ---- golden orders ---- */
+
+/* An operation as a line: phase and micro-batch, what, peer, '&' for a group call with the line before, "<" for waits.
+ */
+static void op_line(const struct bb_program *p, size_t i, char line[96])
+{
+    static const char *const kinds[] = {"compute", "all_reduce", "send", "recv"};
+    const struct bb_op *op = &p->ops[i];
+    int n = snprintf(line, 96, "%s%c", i > 0 && op->call != BB_NONE && op->call == p->ops[i - 1].call ? "& " : "",
+                     "FBGO"[op->phase]);
+
+    if (op->micro_batch != BB_NONE)
+        n += snprintf(line + n, 96 - (size_t)n, "%d", op->micro_batch);
+    n += snprintf(line + n, 96 - (size_t)n, " %s", kinds[op->kind]);
+    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
+        n += snprintf(line + n, 96 - (size_t)n, " %+d", op->peer);
+    if (op->kind == BB_OP_COLLECTIVE)
+        n += snprintf(line + n, 96 - (size_t)n, " %zu", op->count);
+    for (int w = 0; w < op->waits; w++)
+        n += snprintf(line + n, 96 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
+}
+
+static void order_is(const struct bb_step *step, int rank, const char *const *lines)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+    char line[96];
+    size_t n = 0;
+
+    for (; n < p->n_ops && lines[n]; n++) {
+        op_line(p, n, line);
+        assert_string_equal(line, lines[n]);
+    }
+    assert_int_equal(n, p->n_ops);
+    assert_null(lines[n]);
+}
+
+static const char *const first[] = {"F0 send +1",
+                                    "F1 send +1",
+                                    "F2 send +1",
+                                    "B0 recv +1",
+                                    "B1 recv +1",
+                                    "B2 recv +1",
+                                    "G all_reduce 85317120",
+                                    "G all_reduce 19677440",
+                                    NULL};
+static const char *const middle[] = {"F0 send +1",
+                                     "& F0 recv -1",
+                                     "F1 send +1",
+                                     "& F1 recv -1",
+                                     "F2 send +1",
+                                     "& F2 recv -1",
+                                     "B0 send -1",
+                                     "& B0 recv +1",
+                                     "B1 send -1",
+                                     "& B1 recv +1",
+                                     "B2 send -1",
+                                     "& B2 recv +1",
+                                     "G all_reduce 19677440",
+                                     "G all_reduce 19677440",
+                                     NULL};
+static const char *const last[] = {"F0 recv -1",
+                                   "F1 recv -1",
+                                   "F2 recv -1",
+                                   "B0 send -1",
+                                   "B1 send -1",
+                                   "B2 send -1",
+                                   "G all_reduce 19677440",
+                                   "G all_reduce 84008960",
+                                   NULL};
+
+/* Only the gradients wait for another stream: for the last exchange. */
+static void orders_without_compute(void **state)
+{
+    const char *a[9], *b[15], *c[9];
+    struct bb_step step;
+
+    (void)state;
+    memcpy(a, first, sizeof(a));
+    memcpy(b, middle, sizeof(b));
+    memcpy(c, last, sizeof(c));
+    a[6] = "G all_reduce 85317120 <5";
+    b[12] = "G all_reduce 19677440 <11";
+    c[6] = "G all_reduce 19677440 <5";
+    assert_int_equal(made_proxy(&step,
+                                (struct bb_proxy_config){
+                                    .proxy = "gpt2_large", .ranks = 8, .layers = 8, .stages = 4, .micro_batches = 3}),
+                     0);
+    order_is(&step, 0, a);
+    order_is(&step, 1, b);
+    order_is(&step, 2, b);
+    order_is(&step, 3, c);
+    order_is(&step, 4, a);
+    bb_step_release(&step);
+}
+
+/* Two pairs of buffers: the third message of an end waits for the first to be out of its buffer. */
+static const char *const timed_first[] = {
+    "F0 compute", "F0 send +1 <0", "F1 compute", "F1 send +1 <2", "F2 compute <1", "F2 send +1 <4",
+    "B0 recv +1", "B0 compute <6", "B1 recv +1", "B1 compute <8", "B2 recv +1 <7", "B2 compute <10",
+    NULL};
+static const char *const timed_middle[] = {
+    "F0 send +1", "& F0 recv -1", "F0 compute <1", "F1 send +1 <2", "& F1 recv -1", "F1 compute <4", NULL};
+static const char *const timed_last[] = {
+    "F0 recv -1", "F0 compute <0", "F1 recv -1", "F1 compute <2", "F2 recv -1 <1", "F2 compute <4",
+    "B0 compute", "B0 send -1 <6", "B1 compute", "B1 send -1 <8", "B2 compute <7", "B2 send -1 <10",
+    NULL};
+
+static void orders_with_compute(void **state)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+    char line[96];
+
+    (void)state;
+    assert_int_equal(
+        made_proxy(
+            &step,
+            (struct bb_proxy_config){
+                .proxy = "gpt2_large", .ranks = 3, .layers = 6, .stages = 3, .micro_batches = 3, .compute = "timed"}),
+        0);
+    order_is(&step, 0, timed_first);
+    order_is(&step, 2, timed_last);
+    p = bb_step_program(&step, 1);
+    assert_int_equal(p->n_ops, 18);
+    for (size_t i = 0; timed_middle[i]; i++) {
+        op_line(p, i, line);
+        assert_string_equal(line, timed_middle[i]);
+    }
+    bb_step_release(&step);
+}
+
+/* Whatever two operations touch the same buffer, one of them writing, one must come after the other. */
+static void no_buffer_is_in_flight_twice(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    for (int stages = 2; stages < 6; stages++) {
+        assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "bert_large",
+                                                                    .ranks = 2 * stages,
+                                                                    .layers = 2 * stages,
+                                                                    .stages = stages,
+                                                                    .micro_batches = 5,
+                                                                    .compute = "timed"}),
+                         0);
+        for (int r = 0; r < step.n_roles; r++) {
+            const struct bb_program *p = &step.roles[r].program;
+            int n = (int)p->n_ops;
+            bool *after = calloc((size_t)(n * n), sizeof(bool)); /* [i][j]: i comes after j */
+
+            for (int i = 0; i < n; i++)
+                for (int j = 0; j < i; j++) {
+                    bool direct = p->ops[j].stream == p->ops[i].stream;
+
+                    for (int w = 0; w < p->ops[i].waits; w++)
+                        direct |= p->wait_list[p->ops[i].first_wait + w] == j;
+                    for (int k = 0; direct && k <= j; k++)
+                        after[i * n + k] |= k == j || after[j * n + k];
+                }
+            for (int i = 0; i < n; i++)
+                for (int j = 0; j < i; j++) {
+                    const struct bb_op *a = &p->ops[i], *b = &p->ops[j];
+                    bool clash = (a->dst != BB_NONE && (a->dst == b->dst || a->dst == b->src)) ||
+                                 (b->dst != BB_NONE && b->dst == a->src);
+
+                    if (clash && !after[i * n + j])
+                        fail_msg("operations %d and %d of %s may run at once on one buffer", j, i, step.roles[r].name);
+                }
+            free(after);
+        }
+        bb_step_release(&step);
+    }
+}
+
+/* ---- bytes and memory ---- */
+
+struct recorded {
+    const char *proxy;
+    int layers, stages, ranks;
+    size_t first, middle, last; /* bytes of all gradients per rank */
+    size_t message;             /* bytes */
+};
+
+static const struct recorded records[] = {
+    {"gpt2_large", 48, 4, 8, 1207075840, 944517120, 1201843200, 3235840},
+    {"gpt2_large", 64, 8, 16, 892236800, 629678080, 887004160, 3235840},
+    {"bert_large", 24, 4, 8, 429441024, 302309376, 435862768, 4198400},
+};
+
+static void count(const struct bb_program *p, int ranks_dp, size_t *gradients, size_t *sent, size_t *received)
+{
+    *gradients = *sent = *received = 0;
+    for (size_t i = 0; i < p->n_ops; i++) {
+        size_t bytes = bb_op_payload_bytes(&p->ops[i], ranks_dp);
+
+        *(p->ops[i].kind == BB_OP_SEND ? sent : p->ops[i].kind == BB_OP_RECV ? received : gradients) += bytes;
+    }
+}
+
+static void rank_moves(const struct bb_step *step, int rank, size_t gradients, size_t messages, size_t message)
+{
+    size_t g, sent, received;
+
+    count(bb_step_program(step, rank), 2, &g, &sent, &received);
+    assert_int_equal(g, gradients);
+    assert_int_equal(sent, messages * message);
+    assert_int_equal(received, messages * message);
+}
+
+static void bytes_are_the_recorded_ones(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(records) / sizeof(records[0]); i++)
+        for (int per_tensor = 0; per_tensor < 2; per_tensor++) {
+            const struct recorded *r = &records[i];
+            struct bb_step step;
+
+            assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = r->proxy,
+                                                                        .ranks = r->ranks,
+                                                                        .layers = r->layers,
+                                                                        .stages = r->stages,
+                                                                        .per_tensor = per_tensor}),
+                             0);
+            rank_moves(&step, 0, r->first, 8, r->message);
+            for (int s = 1; s < r->stages - 1; s++)
+                rank_moves(&step, r->ranks - r->stages + s, r->middle, 16, r->message);
+            rank_moves(&step, r->stages - 1, r->last, 8, r->message);
+            bb_step_release(&step);
+        }
+}
+
+static void tensors_one_by_one(void **state)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 8, .per_tensor = true}),
+                     0);
+    p = bb_step_program(&step, 0);
+    assert_int_equal(p->n_ops, 16 + 14 + 11 * 12);
+    assert_int_equal(p->ops[16].count, 64328960);
+    assert_int_equal(p->ops[17].count, 1310720);
+    assert_string_equal(p->ops[16].what, "embedding.token");
+    p = bb_step_program(&step, 7);
+    assert_int_equal(p->n_ops, 16 + 11 * 12 + 15);
+    assert_int_equal(p->ops[p->n_ops - 1].count, 1280);
+    assert_int_equal(p->ops[p->n_ops - 8].count, 64328960);
+    bb_step_release(&step);
+}
+
+/* Two buffers for the pipeline (two pairs with compute), and each gradient with its reduced copy. */
+static void memory_is_what_is_allocated(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 8}), 0);
+    assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_GRADIENTS), 944517120);
+    assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_COMMUNICATION), 944517120 + 2 * 3235840);
+    bb_step_release(&step);
+    assert_int_equal(
+        made_proxy(&step,
+                   (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 4, .compute = "timed", .dtype = "half"}),
+        0);
+    assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_GRADIENTS), 0); /* one replica: no all-reduce */
+    assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_COMMUNICATION), 4 * 3235840 / 2);
+    bb_step_release(&step);
+}
+
+static void groups_are_the_recorded_ones(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 12}), 0);
+    assert_string_equal(step.layout.groups[0].name, "pp");
+    assert_string_equal(step.layout.groups[1].name, "dp");
+    for (int r = 0; r < 12; r++) {
+        assert_int_equal(bb_group_index(&step.layout, 0, r), r % 4);
+        assert_int_equal(bb_group_instance(&step.layout, 0, r), r / 4);
+        assert_int_equal(bb_group_index(&step.layout, 1, r), r / 4);
+        assert_int_equal(bb_group_instance(&step.layout, 1, r), r % 4);
+    }
+    assert_true(step.samples == 3 * 8);
+    bb_step_release(&step);
+}
+
+static void times_follow_from_flops(void **state)
+{
+    const double flops = 24.0 * 632 * 1280 * 1280 + 4.0 * 632 * 632 * 1280; /* of one layer */
+    const struct bb_op *op;
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(
+        made_proxy(&step,
+                   (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 4, .compute = "timed", .tflops = 100}),
+        0);
+    op = &bb_step_program(&step, 0)->ops[0];
+    assert_true(op->compute_us > 12 * flops / 1e8 - 1e-6 && op->compute_us < 12 * flops / 1e8 + 1e-6);
+    assert_true(op->flops == 12 * flops);
+    bb_step_release(&step);
+    assert_int_equal(
+        made_proxy(&step,
+                   (struct bb_proxy_config){
+                       .proxy = "bert_large", .ranks = 4, .compute = "timed", .forward_us = 10, .backward_us = 15}),
+        0);
+    assert_true(bb_step_program(&step, 3)->ops[1].compute_us == 60);
+    assert_true(bb_step_program(&step, 3)->ops[16].compute_us == 90);
+    bb_step_release(&step);
+}
+
+/* ---- what cannot be ---- */
+
+static void impossible_layouts_are_refused(void **state)
+{
+    static const struct {
+        int ranks, layers, stages;
+    } rows[] = {{8, 50, 4}, {8, 48, 1}, {8, 3, 4}, {6, 48, 4}, {1, 48, 4}, {3, 48, 4}, {8, 1, 1}};
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large",
+                                                                    .ranks = rows[i].ranks,
+                                                                    .layers = rows[i].layers,
+                                                                    .stages = rows[i].stages}),
+                         -BB_EUSAGE);
+}
+
+static int configure(int n, const char *const *words, struct bb_proxy_config config)
+{
+    const struct bb_proxy *proxy;
+    struct bb_words w = {.n = n};
+
+    memcpy(w.word, words, sizeof(*words) * (size_t)n);
+    config.tflops = 100;
+    return bb_proxy_configure(&config, &w, &proxy);
+}
+
+static void words_are_two_or_three_numbers(void **state)
+{
+    const struct bb_proxy_config none = {0}, named = {.layers = 48};
+
+    (void)state;
+    assert_int_equal(configure(1, (const char *[]){"gpt2_large"}, none), 0);
+    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64", "8"}, none), 0);
+    assert_int_equal(configure(4, (const char *[]){"gpt2_large", "64", "8", "2"}, none), 0);
+    assert_int_equal(configure(2, (const char *[]){"gpt2_large", "64"}, none), -BB_EUSAGE);
+    assert_int_equal(configure(5, (const char *[]){"gpt2_large", "64", "8", "2", "1"}, none), -BB_EUSAGE);
+    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64", "x"}, none), -BB_EUSAGE);
+    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "0", "8"}, none), -BB_EUSAGE);
+    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64.0", "8"}, none), -BB_EUSAGE);
+    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "99999999999", "8"}, none), -BB_EUSAGE);
+    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64", "8"}, named), -BB_EUSAGE);
+    assert_int_equal(configure(1, (const char *[]){"gpt2_lage"}, none), -BB_EUSAGE);
+    assert_int_equal(configure(0, (const char *[]){"x"}, none), -BB_EUSAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_without_compute),
+        cmocka_unit_test(orders_with_compute),
+        cmocka_unit_test(no_buffer_is_in_flight_twice),
+        cmocka_unit_test(bytes_are_the_recorded_ones),
+        cmocka_unit_test(tensors_one_by_one),
+        cmocka_unit_test(memory_is_what_is_allocated),
+        cmocka_unit_test(groups_are_the_recorded_ones),
+        cmocka_unit_test(times_follow_from_flops),
+        cmocka_unit_test(impossible_layouts_are_refused),
+        cmocka_unit_test(words_are_two_or_three_numbers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1068 @@
+/*
+ * test_seeds.c - the seed programs beyond gpt2_large and bert_large: orders and dependencies as the originals live
+ * them, traffic, groups, memory and compute as recorded from them, tensors by rules written a second time, and the
+ * worlds that cannot be.
+ */
+#include "tests/proxies/made.h"
+
+#include "proxies/models/profile.h"
+#include "proxies/models/residual.h"
+#include "proxies/models/transformer_model.h"
+#include "proxies/plan/traffic.h"
+#include "proxies/simulate/step_check.h"
+
+#include <math.h>
+#include <unistd.h>
+
+/* The step of a command line: "gpt3 3 2" for so many ranks, and what options add to it. */
+static int make_with(struct bb_step *step, const char *line, struct bb_proxy_config config)
+{
+    static char text[200];
+    const struct bb_proxy *proxy;
+    struct bb_words words = {.n = 0};
+    int rc;
+
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
+        words.word[words.n++] = word;
+    config.dtype = config.dtype ? config.dtype : "float";
+    *step = (struct bb_step){0};
+    rc = bb_proxy_configure(&config, &words, &proxy);
+    return rc ? rc : bb_step_build(step, proxy, &config);
+}
+
+static int make(struct bb_step *step, const char *line, int ranks)
+{
+    return make_with(step, line, (struct bb_proxy_config){.ranks = ranks});
+}
+
+/* ---- golden orders ---- */
+
+/* An operation as a line: phase and micro-batch, kind, microseconds or communicator, count and peer; '&' for a group
+ * call with the line before, '<' for what it waits for. */
+static void op_line(const struct bb_step *step, const struct bb_program *p, size_t i, char line[128])
+{
+    static const char *const kinds[] = {"compute", "", "send", "recv"};
+    const struct bb_op *op = &p->ops[i];
+    bool same_call = i > 0 && op->call != BB_NONE && op->call == p->ops[i - 1].call;
+    int n = snprintf(line, 128, "%s%c", same_call ? "& " : "", "FBGO"[op->phase]);
+
+    if (op->micro_batch != BB_NONE)
+        n += snprintf(line + n, 128 - (size_t)n, "%d", op->micro_batch);
+    n += snprintf(line + n, 128 - (size_t)n, " %s",
+                  op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].name : kinds[op->kind]);
+    if (op->kind == BB_OP_COMPUTE)
+        n += snprintf(line + n, 128 - (size_t)n, " %g", op->compute_us);
+    else
+        n += snprintf(line + n, 128 - (size_t)n, " %s %zu", step->layout.comms[op->comm].name, op->count);
+    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
+        n += snprintf(line + n, 128 - (size_t)n, " %+d", op->peer);
+    for (int w = 0; w < op->waits; w++)
+        n += snprintf(line + n, 128 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
+}
+
+static const char *const resnet50[] = {"G all_reduce world 3104745",
+                                       "G all_reduce world 4461568",
+                                       "G all_reduce world 4462592",
+                                       "G all_reduce world 4986880",
+                                       "G all_reduce world 4468736",
+                                       "G all_reduce world 4074560",
+                                       NULL};
+static const char *const ring[] = {"G send world 3104745 +1",
+                                   "& G recv world 3104745 -1",
+                                   "G send world 4461568 +1",
+                                   "& G recv world 4461568 -1",
+                                   "G send world 4462592 +1",
+                                   "& G recv world 4462592 -1",
+                                   "G send world 4986880 +1",
+                                   "& G recv world 4986880 -1",
+                                   "G send world 4468736 +1",
+                                   "& G recv world 4468736 -1",
+                                   "G send world 4074560 +1",
+                                   "& G recv world 4074560 -1",
+                                   NULL};
+static const char *const resnet152[] = {"F compute 119000",
+                                        "B compute 23800",
+                                        "G all_reduce world 6511592 <1",
+                                        "B compute 23800",
+                                        "G all_reduce world 6567936 <3",
+                                        "B compute 23800",
+                                        "G all_reduce world 5905920 <5",
+                                        "B compute 23800",
+                                        "G all_reduce world 6113280 <7",
+                                        "B compute 23800",
+                                        "G all_reduce world 6176256 <9",
+                                        "B compute 23800",
+                                        "G all_reduce world 6112768 <11",
+                                        "B compute 23800",
+                                        "G all_reduce world 6176256 <13",
+                                        "B compute 23800",
+                                        "G all_reduce world 6112768 <15",
+                                        "B compute 23800",
+                                        "G all_reduce world 5321216 <17",
+                                        "B compute 23800",
+                                        "G all_reduce world 5194816 <19",
+                                        NULL};
+static const char *const shard_0[] = {"F compute 6567",
+                                      "F send mp 2097152 +1 <0",
+                                      "& F send mp 2097152 +2",
+                                      "& F recv mp 2097152 +1",
+                                      "& F recv mp 2097152 +2",
+                                      "F compute 13135 <4",
+                                      "F send mp 1048576 +1 <5",
+                                      "& F send mp 1048576 +2",
+                                      "& F recv mp 1048576 +1",
+                                      "& F recv mp 1048576 +2",
+                                      "F compute 6567 <9",
+                                      "F send mp 524288 +1 <10",
+                                      "& F send mp 524288 +2",
+                                      "& F recv mp 524288 +1",
+                                      "& F recv mp 524288 +2",
+                                      "F compute 3283 <14",
+                                      "F send mp 262144 +1 <15",
+                                      "& F send mp 262144 +2",
+                                      "& F recv mp 262144 +1",
+                                      "& F recv mp 262144 +2",
+                                      "F compute 1641 <19",
+                                      "F all_gather mp 65536 <20",
+                                      "F compute 5 <21",
+                                      "F all_gather mp 256 <22",
+                                      "F compute 3 <23",
+                                      "F all_gather mp 128 <24",
+                                      "F compute 1 <25",
+                                      "B compute 2",
+                                      "B reduce_scatter mp 128 <27",
+                                      "B compute 6 <28",
+                                      "B reduce_scatter mp 256 <29",
+                                      "B compute 10 <30",
+                                      "B reduce_scatter mp 65536 <31",
+                                      "G all_reduce dense_dp 1050737 <32",
+                                      "B compute 3283 <32",
+                                      "B send mp 131072 +1 <34",
+                                      "& B send mp 131072 +2",
+                                      "& B recv mp 131072 +1",
+                                      "& B recv mp 131072 +2",
+                                      "G all_reduce world 3539456 <38",
+                                      "B compute 6567 <38",
+                                      "B send mp 262144 +1 <40",
+                                      "& B send mp 262144 +2",
+                                      "& B recv mp 262144 +1",
+                                      "& B recv mp 262144 +2",
+                                      "G all_reduce world 884992 <44",
+                                      "B compute 13135 <44",
+                                      "B send mp 524288 +1 <46",
+                                      "& B send mp 524288 +2",
+                                      "& B recv mp 524288 +1",
+                                      "& B recv mp 524288 +2",
+                                      "G all_reduce world 221312 <50",
+                                      "B compute 26270 <50",
+                                      "B send mp 1048576 +1 <52",
+                                      "& B send mp 1048576 +2",
+                                      "& B recv mp 1048576 +1",
+                                      "& B recv mp 1048576 +2",
+                                      "G all_reduce world 55360 <56",
+                                      "B compute 13135 <56",
+                                      "G all_reduce world 3488 <58",
+                                      NULL};
+static const char *const dlrm[] = {"F compute 95",
+                                   "F alltoall world exchange 65536 <0",
+                                   "F compute 341 <1",
+                                   "F compute 209",
+                                   "F compute 455",
+                                   "B compute 910",
+                                   "G all_reduce world gradients 728065 <5",
+                                   "B compute 209",
+                                   "B compute 682",
+                                   "G all_reduce world gradients 49536 <8",
+                                   "B alltoall world exchange 65536 <8",
+                                   "B compute 190 <10",
+                                   NULL};
+static const char *const gpt3_first[] = {"F0 compute 15915",
+                                         "F0 send pp 0 25165824 +1 <0",
+                                         "F0 all_reduce tp 25165824 <0",
+                                         "F0 all_reduce tp 25165824",
+                                         "F1 compute 15915 <3 <1",
+                                         "F1 send pp 1 25165824 +1 <4",
+                                         "F1 all_reduce tp 25165824 <4",
+                                         "F1 all_reduce tp 25165824",
+                                         "F2 compute 15915 <7 <5",
+                                         "F2 send pp 0 25165824 +1 <8",
+                                         "F2 all_reduce tp 25165824 <8",
+                                         "F2 all_reduce tp 25165824",
+                                         "B0 recv pp 0 25165824 +1 <11",
+                                         "B0 compute 31830 <12",
+                                         "B0 all_reduce tp 25165824 <13",
+                                         "B0 all_reduce tp 25165824",
+                                         "B1 recv pp 1 25165824 +1 <15",
+                                         "B1 compute 31830 <16",
+                                         "B1 all_reduce tp 25165824 <17",
+                                         "B1 all_reduce tp 25165824",
+                                         "B2 recv pp 0 25165824 +1 <19",
+                                         "B2 compute 31830 <20",
+                                         "B2 all_reduce tp 25165824 <21",
+                                         "B2 all_reduce tp 25165824",
+                                         "G all_reduce dp 452984832 <23",
+                                         NULL};
+static const char *const gpt3_middle[] = {"F0 recv pp 0 25165824 -1",      "F0 compute 15915 <0",
+                                          "F0 send pp 0 25165824 +1 <1",   "F0 all_reduce tp 25165824 <1",
+                                          "F0 all_reduce tp 25165824",     "F1 recv pp 1 25165824 -1 <4",
+                                          "F1 compute 15915 <5 <2",        "F1 send pp 1 25165824 +1 <6",
+                                          "F1 all_reduce tp 25165824 <6",  "F1 all_reduce tp 25165824",
+                                          "F2 recv pp 0 25165824 -1 <9",   "F2 compute 15915 <10 <7",
+                                          "F2 send pp 0 25165824 +1 <11",  "F2 all_reduce tp 25165824 <11",
+                                          "F2 all_reduce tp 25165824",     "B0 recv pp 0 25165824 +1 <14",
+                                          "B0 compute 31830 <15",          "B0 send pp 0 25165824 -1 <16",
+                                          "B0 all_reduce tp 25165824 <16", "B0 all_reduce tp 25165824",
+                                          "B1 recv pp 1 25165824 +1 <19",  "B1 compute 31830 <20 <17",
+                                          "B1 send pp 1 25165824 -1 <21",  "B1 all_reduce tp 25165824 <21",
+                                          "B1 all_reduce tp 25165824",     "B2 recv pp 0 25165824 +1 <24",
+                                          "B2 compute 31830 <25 <22",      "B2 send pp 0 25165824 -1 <26",
+                                          "B2 all_reduce tp 25165824 <26", "B2 all_reduce tp 25165824",
+                                          "G all_reduce dp 452984832 <29", NULL};
+static const char *const gpt3_last[] = {"F0 recv pp 0 25165824 -1",      "F0 compute 15915 <0",
+                                        "F0 all_reduce tp 25165824 <1",  "F0 all_reduce tp 25165824",
+                                        "F1 recv pp 1 25165824 -1 <3",   "F1 compute 15915 <4",
+                                        "F1 all_reduce tp 25165824 <5",  "F1 all_reduce tp 25165824",
+                                        "F2 recv pp 0 25165824 -1 <7",   "F2 compute 15915 <8",
+                                        "F2 all_reduce tp 25165824 <9",  "F2 all_reduce tp 25165824",
+                                        "B0 compute 31830 <11",          "B0 send pp 0 25165824 -1 <12",
+                                        "B0 all_reduce tp 25165824 <12", "B0 all_reduce tp 25165824",
+                                        "B1 compute 31830 <15 <13",      "B1 send pp 1 25165824 -1 <16",
+                                        "B1 all_reduce tp 25165824 <16", "B1 all_reduce tp 25165824",
+                                        "B2 compute 31830 <19 <17",      "B2 send pp 0 25165824 -1 <20",
+                                        "B2 all_reduce tp 25165824 <20", "B2 all_reduce tp 25165824",
+                                        "G all_reduce dp 452984832 <23", NULL};
+static const char *const moe_first[] = {"F0 compute 22367",
+                                        "F0 compute 2580",
+                                        "F0 send pp 0 25165824 +1 <1",
+                                        "F0 alltoall moe_ep 1572864 <1",
+                                        "F0 alltoall moe_ep 1572864",
+                                        "F1 compute 22367 <4 <2",
+                                        "F1 compute 2580",
+                                        "F1 send pp 1 25165824 +1 <6",
+                                        "F1 alltoall moe_ep 1572864 <6",
+                                        "F1 alltoall moe_ep 1572864",
+                                        "B0 recv pp 0 25165824 +1 <9",
+                                        "B0 compute 44734 <10",
+                                        "B0 compute 5161",
+                                        "B0 alltoall moe_ep 1572864 <12",
+                                        "B0 alltoall moe_ep 1572864",
+                                        "B1 recv pp 1 25165824 +1 <14",
+                                        "B1 compute 44734 <15",
+                                        "B1 compute 5161",
+                                        "B1 alltoall moe_ep 1572864 <17",
+                                        "B1 alltoall moe_ep 1572864",
+                                        "G all_reduce moe_dp 75497472 <19",
+                                        "G all_reduce dp 603979776 <20",
+                                        NULL};
+static const char *const moe_last[] = {"F0 recv pp 0 25165824 -1",
+                                       "F0 compute 22367 <0",
+                                       "F0 compute 2580",
+                                       "F0 alltoall moe_ep 1572864 <2",
+                                       "F0 alltoall moe_ep 1572864",
+                                       "F1 recv pp 1 25165824 -1 <4",
+                                       "F1 compute 22367 <5",
+                                       "F1 compute 2580",
+                                       "F1 alltoall moe_ep 1572864 <7",
+                                       "F1 alltoall moe_ep 1572864",
+                                       "B0 compute 44734 <9",
+                                       "B0 compute 5161",
+                                       "B0 send pp 0 25165824 -1 <11",
+                                       "B0 alltoall moe_ep 1572864 <11",
+                                       "B0 alltoall moe_ep 1572864",
+                                       "B1 compute 44734 <14 <12",
+                                       "B1 compute 5161",
+                                       "B1 send pp 1 25165824 -1 <16",
+                                       "B1 alltoall moe_ep 1572864 <16",
+                                       "B1 alltoall moe_ep 1572864",
+                                       "G all_reduce moe_dp 75497472 <19",
+                                       "G all_reduce dp 603979776 <20",
+                                       NULL};
+static const char *const one_step_even[] = {"F recv pp backward 25165824 +1",   "F compute 15915",
+                                            "F all_reduce tp 25165824 <1",      "F all_reduce tp 25165824",
+                                            "F send pp forward 25165824 +1 <3", NULL};
+static const char *const one_step_odd[] = {"B recv pp forward 25165824 -1",     "B compute 31830",
+                                           "B all_reduce tp 25165824 <1",       "B all_reduce tp 25165824",
+                                           "B send pp backward 25165824 -1 <3", NULL};
+static const char *const moe_one_step_even[] = {"F recv pp backward 25165824 +1",
+                                                "F compute 22367",
+                                                "F compute 2580",
+                                                "F alltoall moe_ep 1572864 <2",
+                                                "F alltoall moe_ep 1572864",
+                                                "F send pp forward 25165824 +1 <4",
+                                                NULL};
+static const char *const moe_one_step_odd[] = {"B recv pp forward 25165824 -1",
+                                               "B compute 44734",
+                                               "B compute 5161",
+                                               "B alltoall moe_ep 1572864 <2",
+                                               "B alltoall moe_ep 1572864",
+                                               "B send pp backward 25165824 -1 <4",
+                                               NULL};
+
+static const struct {
+    const char *line;
+    int ranks, rank;
+    const char *const *lines;
+} orders[] = {
+    {"resnet50", 3, 1, resnet50},
+    {"resnet50_ring", 3, 1, ring},
+    {"resnet152", 3, 1, resnet152},
+    {"cosmoflow", 8, 4, shard_0},
+    {"dlrm", 4, 3, dlrm},
+    {"gpt3 3 1", 24, 12, gpt3_first},
+    {"gpt3 3 1", 24, 13, gpt3_middle},
+    {"gpt3 3 1", 24, 23, gpt3_last},
+    {"gpt3_moe 2 1", 32, 0, moe_first},
+    {"gpt3_moe 2 1", 32, 31, moe_last},
+    {"gpt3_one_pipe_step 2", 8, 4, one_step_even},
+    {"gpt3_one_pipe_step 4", 16, 3, one_step_odd},
+    {"gpt3_moe_one_pipe_step 2", 32, 30, moe_one_step_even},
+    {"gpt3_moe_one_pipe_step 2", 32, 1, moe_one_step_odd},
+};
+
+static void orders_are_the_originals(void **state)
+{
+    struct bb_step step;
+    char line[128];
+
+    (void)state;
+    for (size_t o = 0; o < sizeof(orders) / sizeof(orders[0]); o++) {
+        const struct bb_program *p;
+        size_t n = 0;
+
+        assert_int_equal(make(&step, orders[o].line, orders[o].ranks), 0);
+        p = bb_step_program(&step, orders[o].rank);
+        for (; n < p->n_ops && orders[o].lines[n]; n++) {
+            op_line(&step, p, n, line);
+            assert_string_equal(line, orders[o].lines[n]);
+        }
+        assert_int_equal(n, p->n_ops);
+        assert_null(orders[o].lines[n]);
+        bb_step_release(&step);
+    }
+}
+
+/* Without kernels the rest stands in the same order. */
+static void without_compute_the_order_stays(void **state)
+{
+    struct bb_step step, bare;
+
+    (void)state;
+    for (size_t o = 0; o < sizeof(orders) / sizeof(orders[0]); o++) {
+        const struct bb_program *with, *without;
+        size_t n = 0;
+
+        assert_int_equal(make(&step, orders[o].line, orders[o].ranks), 0);
+        assert_int_equal(
+            make_with(&bare, orders[o].line, (struct bb_proxy_config){.ranks = orders[o].ranks, .compute = "none"}), 0);
+        with = bb_step_program(&step, orders[o].rank);
+        without = bb_step_program(&bare, orders[o].rank);
+        for (size_t i = 0; i < with->n_ops; i++)
+            if (bb_op_is_comm(&with->ops[i])) {
+                assert_true(n < without->n_ops);
+                assert_int_equal(with->ops[i].kind, without->ops[n].kind);
+                assert_int_equal(with->ops[i].count, without->ops[n].count);
+                assert_int_equal(with->ops[i].comm, without->ops[n].comm);
+                assert_int_equal(with->ops[i].peer, without->ops[n++].peer);
+            }
+        assert_int_equal(n, without->n_ops);
+        bb_step_release(&step);
+        bb_step_release(&bare);
+    }
+}
+
+/* Send 3 runs beside the two collectives of its micro-batch and the receive after them: no way leads from it there. */
+static bool leads_to(const struct bb_program *p, int from, int to)
+{
+    const struct bb_op *op = &p->ops[to];
+
+    if (to <= from)
+        return to == from;
+    for (int w = 0; w < op->waits; w++)
+        if (leads_to(p, from, p->wait_list[op->first_wait + w]))
+            return true;
+    for (int i = to - 1; i >= from; i--)
+        if (p->ops[i].stream == op->stream)
+            return leads_to(p, from, i);
+    return false;
+}
+
+static void sends_overlap_what_the_originals_overlap(void **state)
+{
+    enum { RECV_1 = 5, COMPUTE_1 = 6, SEND_0 = 2, PAIR_0 = 4 }; /* of gpt3_middle */
+    const struct bb_program *p;
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(make(&step, "gpt3 3 1", 24), 0);
+    p = bb_step_program(&step, 13);
+    assert_false(leads_to(p, SEND_0, PAIR_0));
+    assert_false(leads_to(p, SEND_0, RECV_1));
+    assert_true(leads_to(p, SEND_0, COMPUTE_1));
+    assert_true(leads_to(p, PAIR_0, RECV_1));
+    bb_step_release(&step);
+    assert_int_equal(make(&step, "gpt3_one_pipe_step 2", 8), 0);
+    assert_false(leads_to(bb_step_program(&step, 0), 0, 4)); /* the receive beside everything */
+    bb_step_release(&step);
+    assert_int_equal(make(&step, "dlrm", 4), 0);
+    assert_false(leads_to(bb_step_program(&step, 0), 6, 11)); /* top gradients beside the all-to-all and what follows */
+    assert_false(leads_to(bb_step_program(&step, 0), 9, 11));
+    bb_step_release(&step);
+}
+
+/* ---- traffic ---- */
+
+/* What one rank does with one kind on one group, over all counts; bytes are count x calls x 4, as the call names them.
+ */
+struct amount {
+    const char *line;
+    int ranks, rank;
+    const char *kind, *group;
+    size_t calls, bytes;
+};
+
+static const struct amount amounts[] = {
+    {"resnet50", 5, 4, "all_reduce", "world", 6, 102236324},
+    {"resnet50_ring", 5, 0, "send", "world", 6, 102236324},
+    {"resnet50_ring", 1, 0, "recv", "world", 6, 102236324},
+    {"resnet152", 64, 63, "all_reduce", "world", 10, 240771232},
+    {"resnet152_scal", 2048, 7, "all_reduce", "world", 10, 240771232},
+    {"cosmoflow", 8, 5, "send", "mp", 16, 47185920},
+    {"cosmoflow", 8, 5, "recv", "mp", 16, 47185920},
+    {"cosmoflow", 8, 6, "all_gather", "mp", 3, 263680},
+    {"cosmoflow", 8, 6, "reduce_scatter", "mp", 3, 263680},
+    {"cosmoflow", 8, 3, "all_reduce", "dense_dp", 1, 4202948},
+    {"cosmoflow", 4, 3, "all_reduce", "dense_dp", 1, 4202948},
+    {"cosmoflow", 60, 59, "all_reduce", "world", 5, 18818432},
+    {"dlrm", 4, 0, "alltoall", "world", 2, 2 * 262144},
+    {"dlrm", 3, 0, "alltoall", "world", 2, 2 * 4 * 87381},
+    {"dlrm", 64, 0, "all_reduce", "world", 2, 2912260 + 198144},
+    {"gpt3", 384, 0, "all_reduce", "tp", 768, 77309411328},
+    {"gpt3", 384, 0, "send", "pp", 192, 192 * 100663296ul},
+    {"gpt3", 384, 1, "send", "pp", 384, 384 * 100663296ul},
+    {"gpt3", 384, 94, "recv", "pp", 384, 384 * 100663296ul},
+    {"gpt3", 384, 95, "recv", "pp", 192, 192 * 100663296ul},
+    {"gpt3", 384, 7, "all_reduce", "dp", 1, 1811939328},
+    {"gpt3_one_pipe_step 8 2", 64, 5, "all_reduce", "tp", 2, 2 * 100663296ul},
+    {"gpt3_one_pipe_step 8 2", 64, 5, "send", "pp", 1, 100663296},
+    {"gpt3_moe", 1536, 1, "alltoall", "moe_ep", 768, 768 * 6291456ul},
+    {"gpt3_moe", 1536, 1535, "recv", "pp", 192, 192 * 100663296ul},
+    {"gpt3_moe", 1536, 1, "all_reduce", "moe_dp", 1, 301989888},
+    {"gpt3_moe", 1536, 1, "all_reduce", "dp", 1, 2415919104},
+    {"gpt3_moe_one_pipe_step 4", 64, 2, "alltoall", "moe_ep", 2, 2 * 6291456ul},
+};
+
+static const struct bb_traffic_role *role_of(const struct bb_traffic *t, int rank)
+{
+    for (int r = 0; r < t->n; r++)
+        for (int i = 0; i < t->roles[r].n_ranks; i++)
+            if (t->roles[r].ranks[i] == rank)
+                return &t->roles[r];
+    fail();
+    return NULL;
+}
+
+static void amount_is(const struct bb_step *step, const struct bb_traffic_role *role, const struct amount *a)
+{
+    size_t calls = 0, bytes = 0;
+
+    for (int i = 0; i < role->n_rows; i++) {
+        const struct bb_traffic_row *row = &role->rows[i];
+
+        if (strcmp(bb_traffic_kind(row), a->kind) == 0 && strcmp(step->layout.groups[row->group].name, a->group) == 0) {
+            calls += row->calls;
+            bytes += row->calls * row->count * 4;
+        }
+    }
+    assert_int_equal(calls, a->calls);
+    assert_int_equal(bytes, a->bytes);
+}
+
+static void amounts_are_the_recorded_ones(void **state)
+{
+    struct bb_traffic traffic;
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(amounts) / sizeof(amounts[0]); i++) {
+        assert_int_equal(make(&step, amounts[i].line, amounts[i].ranks), 0);
+        assert_int_equal(bb_traffic_init(&traffic, &step), 0);
+        amount_is(&step, role_of(&traffic, amounts[i].rank), &amounts[i]);
+        bb_traffic_release(&traffic);
+        bb_step_release(&step);
+    }
+}
+
+static void compute_and_memory_are_the_tables(void **state)
+{
+    const struct {
+        const char *line;
+        int ranks, rank;
+        double us;
+        size_t bytes; /* of all buffers */
+    } rows[] = {
+        {"resnet50", 2, 0, 0, 2 * 102236324},
+        {"resnet152", 2, 0, 357000, 2 * 240771232},
+        {"resnet152_scal", 256, 0, 357000, 2 * 240771232},
+        {"resnet152_scal", 512, 0, 189000, 2 * 240771232},
+        {"resnet152_scal", 1024, 0, 108000, 2 * 240771232},
+        {"resnet152_scal", 2048, 0, 82997, 2 * 240771232},
+        {"cosmoflow", 4, 2, 31202 + 62408, 2 * 47185920 + 2 * 5 * 263680 + 2 * (4202948 + 18818432)},
+        {"dlrm", 4, 0, 3091, 4 * 1048576 + 2 * (2912260 + 198144)},
+        {"gpt3", 384, 1, 192 * 47745.0, 2 * 1811939328ul + 12 * 100663296ul},
+        {"gpt3_moe", 1536, 1, 192 * (22367 + 2580 + 44734 + 5161.0), 2 * (2415919104 + 301989888ul) + 12 * 100663296ul},
+        {"gpt3_one_pipe_step 2", 8, 0, 15915, 6 * 100663296ul},
+        {"gpt3_one_pipe_step 2", 8, 1, 31830, 6 * 100663296ul},
+        {"gpt3_moe_one_pipe_step 2", 32, 0, 24947, 6 * 100663296ul},
+        {"gpt3_moe_one_pipe_step 2", 32, 1, 49895, 6 * 100663296ul},
+    };
+    struct bb_traffic traffic;
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct bb_traffic_role *role;
+        size_t bytes = 0;
+
+        assert_int_equal(make(&step, rows[i].line, rows[i].ranks), 0);
+        assert_int_equal(bb_traffic_init(&traffic, &step), 0);
+        role = role_of(&traffic, rows[i].rank);
+        for (int u = 0; u < BB_USES; u++)
+            bytes += role->memory_bytes[u];
+        assert_int_equal(llround(role->compute_us * 1000), llround(rows[i].us * 1000));
+        assert_int_equal(bytes, rows[i].bytes);
+        bb_traffic_release(&traffic);
+        bb_step_release(&step);
+    }
+}
+
+static void samples_and_parameters_are_the_printed_ones(void **state)
+{
+    const struct {
+        const char *line;
+        int ranks;
+        double samples, parameters;
+    } rows[] = {
+        {"resnet50", 4, 0, 25559081},
+        {"resnet152", 256, 32768, 60192808},
+        {"resnet152_scal", 1024, 32768, 60192808},
+        {"cosmoflow", 4096, 8192, 8907556},
+        {"dlrm", 4, 2048, 49536 + 728065 + 4 * 80000 * 128.0},
+        {"gpt3", 768, 768 * 2 / 4, 173946175488},
+        {"gpt3 8", 64, 64 * 2 / 4, 8 * 1811939328.0}, /* micro-batches follow the stages */
+        {"gpt3_moe", 1536, 1536 * 2, 173946175488},
+    };
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(make(&step, rows[i].line, rows[i].ranks), 0);
+        assert_true(step.samples == rows[i].samples);
+        assert_true(step.parameters == rows[i].parameters);
+        bb_step_release(&step);
+    }
+}
+
+/* 63,660 us of one undivided layer at 119.8 TFLOP/s; the backward pass is twice. */
+static void flops_fit_the_times(void **state)
+{
+    const double layer = 24.0 * 2048 * 12288 * 12288 + 4.0 * 2048 * 2048 * 12288;
+    const char *const lines[] = {"gpt3 2 1", "gpt3_moe 2 1"};
+    struct bb_step step;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct bb_program *p;
+
+        assert_int_equal(make(&step, lines[i], 32), 0);
+        p = bb_step_program(&step, 0);
+        for (size_t o = 0; o < p->n_ops; o++)
+            if (!bb_op_is_comm(&p->ops[o])) {
+                double us = p->ops[o].flops / (layer / 63660);
+
+                assert_true(us > p->ops[o].compute_us - 1.5 && us < p->ops[o].compute_us + 1.5);
+            }
+        bb_step_release(&step);
+    }
+}
+
+/* The forward pass of one image of 224 x 224, convolution by convolution. */
+static double residual_flops(int classes, const int blocks[4])
+{
+    double sum = 7 * 7 * 3 * 64 * 112.0 * 112.0 + 2048.0 * classes;
+
+    for (int s = 0; s < 4; s++) {
+        double w = 64 << s, in = s ? 2 * w : 64, edge = 56 >> s, before = s ? 2 * edge : edge;
+
+        sum += in * 4 * w * edge * edge;
+        for (int b = 0; b < blocks[s]; b++, in = 4 * w, before = edge)
+            sum += in * w * before * before + 9 * w * w * edge * edge + 4 * w * w * edge * edge;
+    }
+    return 2 * sum;
+}
+
+static double flops_of_rank_0(const char *line, int ranks)
+{
+    struct bb_step step;
+    double sum = 0;
+
+    assert_int_equal(make(&step, line, ranks), 0);
+    for (size_t i = 0; i < bb_step_program(&step, 0)->n_ops; i++)
+        sum += bb_step_program(&step, 0)->ops[i].flops;
+    bb_step_release(&step);
+    return sum;
+}
+
+static void flops_follow_from_shapes(void **state)
+{
+    const double image = residual_flops(1000, (const int[]){3, 8, 36, 3});
+    const double perceptrons = 3 * 128 * 128 + 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256, dots = 5 * 5 * 128;
+
+    (void)state;
+    assert_true(image > 2 * 11.51e9 && image < 2 * 11.52e9); /* as published, in multiply-adds */
+    assert_int_equal(llround(flops_of_rank_0("resnet152", 2) / 1e6), llround(3 * 128 * image / 1e6));
+    assert_int_equal(llround(flops_of_rank_0("resnet152_scal", 2048) / 1e6), llround(3 * 16 * image / 1e6));
+    assert_true(flops_of_rank_0("dlrm", 4) == 3 * 2 * 512 * (perceptrons + dots));
+}
+
+/* Forward times of the convolutions are in the ratio of their FLOPs, 4:8:4:2:1, and backward takes twice. */
+static void convolutions_take_as_long_as_their_flops(void **state)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+    double rate = 0;
+
+    (void)state;
+    assert_int_equal(make(&step, "cosmoflow", 4), 0);
+    p = bb_step_program(&step, 0);
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == BB_OP_COMPUTE && p->ops[i].compute_us > 1000) {
+            double own = p->ops[i].flops / p->ops[i].compute_us;
+
+            rate = rate > 0 ? rate : own;
+            assert_true(own > 0.999 * rate && own < 1.001 * rate);
+        }
+    assert_true(rate > 0);
+    bb_step_release(&step);
+}
+
+/* ---- groups ---- */
+
+static int find_group(const struct bb_layout *l, const char *name)
+{
+    int g = 0;
+
+    while (strcmp(l->groups[g].name, name) != 0)
+        g++;
+    return g;
+}
+
+/* The group's ranks that `rank` is among: first, first + stride, ... */
+static void members_are(const struct bb_step *step, const char *name, int rank, int first, int stride, int size)
+{
+    const struct bb_layout *l = &step->layout;
+    int g = find_group(l, name);
+
+    assert_int_equal(l->groups[g].size, size);
+    for (int i = 0; i < size; i++) {
+        assert_int_equal(bb_group_member(l, g, bb_group_instance(l, g, rank), i), first + i * stride);
+        assert_int_equal(bb_group_index(l, g, first + i * stride), i);
+    }
+}
+
+static void groups_are_the_specified_ones(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(make(&step, "cosmoflow", 24), 0);
+    for (int r = 0; r < 24; r++) {
+        members_are(&step, "mp", r, r / 4 * 4, 1, 4);
+        members_are(&step, "dense_dp", r, r % 4, 4, 6);
+        members_are(&step, "world", r, 0, 1, 24);
+    }
+    bb_step_release(&step);
+    assert_int_equal(make(&step, "gpt3 3", 36), 0);
+    for (int r = 0; r < 36; r++) {
+        members_are(&step, "pp", r, r / 3 * 3, 1, 3);
+        members_are(&step, "tp", r, r / 12 * 12 + r % 3, 3, 4);
+        members_are(&step, "dp", r, r % 12, 12, 3);
+    }
+    bb_step_release(&step);
+    assert_int_equal(make(&step, "gpt3_moe 3", 96), 0);
+    for (int r = 0; r < 96; r++) {
+        members_are(&step, "pp", r, r / 3 * 3, 1, 3);
+        members_are(&step, "moe_ep", r, r / 48 * 48 + r % 3, 3, 16);
+        members_are(&step, "dp", r, r % 3, 3, 32);
+        members_are(&step, "moe_dp", r, r % 48, 48, 2);
+    }
+    bb_step_release(&step);
+}
+
+/* Corners are not exchanged: shard m has m xor 1 and m xor 2. */
+static void halos_go_to_two_partners(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(make(&step, "cosmoflow", 8), 0);
+    for (int r = 0; r < 8; r++) {
+        const struct bb_program *p = bb_step_program(&step, r);
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            if (p->ops[i].kind == BB_OP_SEND || p->ops[i].kind == BB_OP_RECV) {
+                int partner = bb_op_peer(&p->ops[i], r % 4, 4);
+
+                assert_true(partner == (r % 4 ^ 1) || partner == (r % 4 ^ 2));
+            }
+    }
+    bb_step_release(&step);
+}
+
+/* ---- tensors ---- */
+
+/* The list of the specification: from the head to the stem, stages and blocks backwards; the projection last in its
+ * block where it was created first. */
+static int specified_tensors(size_t classes, const int blocks[4], bool projection_created_first, size_t list[500])
+{
+    int n = 0;
+
+    list[n++] = classes;
+    list[n++] = 2048 * classes;
+    for (int s = 4; s >= 1; s--)
+        for (int b = blocks[s - 1] - 1; b >= 0; b--) {
+            size_t w = 64ul << (s - 1), in = b > 0 ? 4 * w : s > 1 ? 2 * w : 64;
+            const size_t convolutions[] = {4 * w, 4 * w, 4 * w * w, w, w, 9 * w * w, w, w, in * w};
+            const size_t projection[] = {4 * w, 4 * w, 4 * w * in};
+
+            if (b == 0 && !projection_created_first) {
+                memcpy(list + n, projection, sizeof(projection));
+                n += 3;
+            }
+            memcpy(list + n, convolutions, sizeof(convolutions));
+            n += 9;
+            if (b == 0 && projection_created_first) {
+                memcpy(list + n, projection, sizeof(projection));
+                n += 3;
+            }
+        }
+    list[n++] = 64;
+    list[n++] = 64;
+    list[n++] = 9408;
+    return n;
+}
+
+static void tensors_are(const char *line, const size_t *list, int n)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+    int reduced = 0;
+
+    assert_int_equal(make_with(&step, line, (struct bb_proxy_config){.ranks = 2, .per_tensor = true}), 0);
+    p = bb_step_program(&step, 0);
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == BB_OP_COLLECTIVE || p->ops[i].kind == BB_OP_SEND) {
+            assert_true(reduced < n);
+            assert_int_equal(p->ops[i].count, list[reduced++]);
+        }
+    assert_int_equal(reduced, n);
+    bb_step_release(&step);
+}
+
+static void residual_tensors_follow_the_rule(void **state)
+{
+    size_t list[500];
+    int n;
+
+    (void)state;
+    n = specified_tensors(1001, (const int[]){3, 4, 6, 3}, true, list);
+    assert_int_equal(n, 161);
+    tensors_are("resnet50", list, n);
+    tensors_are("resnet50_ring", list, n);
+    n = specified_tensors(1000, (const int[]){3, 8, 36, 3}, false, list);
+    assert_int_equal(n, 467);
+    tensors_are("resnet152", list, n);
+}
+
+static void models_of_another_family_are_refused(void **state)
+{
+    struct bb_residual residual;
+    struct bb_model model;
+
+    (void)state;
+    assert_int_equal(bb_residual_load("gpt2_large", &residual), -BB_EUSAGE);
+    assert_int_equal(bb_model_load("resnet50", &model), -BB_EUSAGE);
+}
+
+/* resnet50.json with one text changed must not load. */
+static int load_changed(const char *from, const char *to)
+{
+    char path[] = "/tmp/busbar_residual_XXXXXX.json";
+    int file = mkstemps(path, 5), rc;
+    struct bb_residual model;
+    json_t *root;
+    char *text, *at;
+
+    assert_true(file >= 0);
+    assert_int_equal(bb_profile_load("models", "resnet50", &root), 0);
+    text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    at = strstr(text, from);
+    assert_non_null(at);
+    assert_true(dprintf(file, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+    close(file);
+    free(text);
+    rc = bb_residual_load(path, &model);
+    if (rc == 0)
+        bb_residual_release(&model);
+    unlink(path);
+    return rc;
+}
+
+static void wrong_models_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(load_changed("resnet50", "resnet50"), 0);
+    assert_int_equal(load_changed("25559081", "25559082"), -BB_EUSAGE);
+    assert_int_equal(load_changed("\"classes\":1001", "\"classes\":1000"), -BB_EUSAGE);
+    assert_int_equal(load_changed("3104745", "3104744"), -BB_EUSAGE);
+    assert_int_equal(load_changed("[7,13]", "[8,13]"), -BB_EUSAGE);
+    assert_int_equal(load_changed("[68,160]", "[68,159]"), -BB_EUSAGE);
+    assert_int_equal(load_changed("[68,160]", "[68,161]"), -BB_EUSAGE);
+    assert_int_equal(load_changed("\"before\"", "\"beside\""), -BB_EUSAGE);
+    assert_int_equal(load_changed("9*w^2", "9*v^2"), -BB_EUSAGE);
+    assert_int_equal(load_changed("[3,4,6,3]", "[3,4,6]"), -BB_EUSAGE);
+    assert_int_equal(load_changed("\"w\",\"w\",\"3\"", "\"w\",\"w\",\"1\""), -BB_EUSAGE); /* layers: not its weights, */
+    assert_int_equal(load_changed("\"7\",\"image\"", "\"7\",\"image/2\""), -BB_EUSAGE);   /* not its FLOPs,           */
+    assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"weight\",\"in\"]"), -BB_EUSAGE); /* too few */
+    assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"heavy\",\"in\",\"classes\"]"), -BB_EUSAGE);
+}
+
+/* ---- soundness ---- */
+
+static void sound(const char *line, int ranks, const char *compute)
+{
+    bool serialised = strstr(line, "one_pipe_step") == NULL;
+    struct bb_checks checks;
+    struct bb_step step;
+
+    assert_int_equal(make_with(&step, line, (struct bb_proxy_config){.ranks = ranks, .compute = compute}), 0);
+    assert_int_equal(bb_step_check(&step, &checks), 0);
+    assert_true(checks.matched);
+    assert_true(checks.deadlock_free);
+    assert_int_equal(checks.safe_serialised, serialised); /* one_pipe_step receives before it sends, on purpose */
+    bb_checks_release(&checks);
+    bb_step_release(&step);
+}
+
+static void every_world_is_sound(void **state)
+{
+    const struct {
+        const char *line;
+        int ranks[6];
+    } worlds[] = {
+        {"resnet50", {1, 2, 3, 8, 1000}},
+        {"resnet50_ring", {1, 2, 3, 8, 1000}},
+        {"resnet152", {1, 2, 7, 256}},
+        {"resnet152_scal", {256, 512, 1024, 2048}},
+        {"cosmoflow", {4, 8, 60, 4096}},
+        {"dlrm", {1, 2, 3, 4, 64, 262144}},
+        {"gpt3 2 1", {8, 16, 40}},
+        {"gpt3 3 2", {12, 24}},
+        {"gpt3 7 3", {28, 84}},
+        {"gpt3", {384, 98304}},
+        {"gpt3_one_pipe_step 2", {8, 24}},
+        {"gpt3_one_pipe_step", {384}},
+        {"gpt3_moe 2 1", {32, 96}},
+        {"gpt3_moe 5 1", {80, 160}},
+        {"gpt3_moe", {1536}},
+        {"gpt3_moe_one_pipe_step 6", {96, 192}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++)
+        for (int w = 0; w < 6 && worlds[i].ranks[w]; w++) {
+            sound(worlds[i].line, worlds[i].ranks[w], NULL);
+            sound(worlds[i].line, worlds[i].ranks[w], "none");
+        }
+}
+
+/* One communicator for both directions, as the original has one, is the deadlock that the two are there against. */
+static void one_communicator_would_wait_for_ever(void **state)
+{
+    struct bb_checks checks;
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(make(&step, "gpt3_one_pipe_step 2", 8), 0);
+    for (int r = 0; r < step.n_roles; r++)
+        for (size_t i = 0; i < step.roles[r].program.n_ops; i++) {
+            struct bb_op *op = &step.roles[r].program.ops[i];
+
+            if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
+                op->comm = 0;
+        }
+    assert_int_equal(bb_step_check(&step, &checks), 0);
+    assert_true(checks.matched);
+    assert_false(checks.deadlock_free);
+    bb_checks_release(&checks);
+    bb_step_release(&step);
+}
+
+/* ---- the command line ---- */
+
+static void impossible_worlds_are_refused(void **state)
+{
+    const struct {
+        const char *line;
+        struct bb_proxy_config config;
+    } rows[] = {
+        {"resnet152_scal", {.ranks = 128}},
+        {"resnet152_scal", {.ranks = 4096}},
+        {"resnet152_scal", {.ranks = 768}},
+        {"cosmoflow", {.ranks = 2}},
+        {"cosmoflow", {.ranks = 6}},
+        {"dlrm", {.ranks = 262145}},
+        {"gpt3", {.ranks = 96}},
+        {"gpt3 1", {.ranks = 4}},
+        {"gpt3 3", {.ranks = 18}},
+        {"gpt3 0", {.ranks = 16}},
+        {"gpt3 4 0", {.ranks = 16}},
+        {"gpt3 4 2 1", {.ranks = 16}},
+        {"gpt3 four", {.ranks = 16}},
+        {"gpt3 4", {.ranks = 16, .stages = 4}},
+        {"gpt3 4 2", {.ranks = 16, .scale = 2}},
+        {"gpt3 4 2", {.ranks = 16, .micro_batches = 7}},
+        {"gpt3 4", {.ranks = 16, .layers = 8}},
+        {"gpt3 4", {.ranks = 16, .per_tensor = true}},
+        {"gpt3 1000000 2", {.ranks = 4000000}},
+        {"gpt3_one_pipe_step 3", {.ranks = 12}},
+        {"gpt3_one_pipe_step 1", {.ranks = 4}},
+        {"gpt3_moe 2", {.ranks = 16}},
+        {"gpt3_moe 2", {.ranks = 48}},
+        {"gpt3_moe_one_pipe_step 5", {.ranks = 80}},
+        {"resnet50 4", {.ranks = 2}},
+        {"resnet50", {.ranks = 2, .stages = 2}},
+        {"resnet50", {.ranks = 2, .micro_batches = 2}},
+        {"resnet50", {.ranks = 2, .compute = "timed"}},
+        {"resnet152", {.ranks = 2, .forward_us = 3}},
+        {"dlrm", {.ranks = 2, .tflops = 100}},
+        {"cosmoflow", {.ranks = 4, .per_tensor = true}},
+        {"gpt2_large", {.ranks = 4, .scale = 2}},
+    };
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(make_with(&step, rows[i].line, rows[i].config), -BB_EUSAGE);
+}
+
+static size_t sends_of_rank_0(const char *line, struct bb_proxy_config config)
+{
+    const struct bb_program *p;
+    struct bb_step step;
+    size_t n = 0;
+
+    config.ranks = 16;
+    assert_int_equal(make_with(&step, line, config), 0);
+    p = bb_step_program(&step, 0);
+    for (size_t i = 0; i < p->n_ops; i++)
+        n += p->ops[i].kind == BB_OP_SEND;
+    bb_step_release(&step);
+    return n;
+}
+
+/* The first stage sends once for each micro-batch. */
+static void micro_batches_follow_stages_and_scale(void **state)
+{
+    (void)state;
+    assert_int_equal(sends_of_rank_0("gpt3 4", (struct bb_proxy_config){0}), 8);
+    assert_int_equal(sends_of_rank_0("gpt3 4 3", (struct bb_proxy_config){0}), 12);
+    assert_int_equal(sends_of_rank_0("gpt3 4", (struct bb_proxy_config){.scale = 5}), 20);
+    assert_int_equal(sends_of_rank_0("gpt3", (struct bb_proxy_config){.layers = 2, .micro_batches = 7}), 7);
+    assert_int_equal(sends_of_rank_0("gpt3", (struct bb_proxy_config){.stages = 2, .layers = 2}), 4);
+    assert_int_equal(sends_of_rank_0("gpt3 2", (struct bb_proxy_config){.micro_batches = 1}), 1);
+}
+
+static void given_times_are_shared_as_the_tables_share(void **state)
+{
+    const struct bb_proxy_config config = {.ranks = 32, .forward_us = 2 * (22367 + 2580), .backward_us = 49895};
+    const struct bb_program *p;
+    struct bb_step step;
+
+    (void)state;
+    assert_int_equal(make_with(&step, "gpt3_moe 2 1", config), 0);
+    p = bb_step_program(&step, 0);
+    assert_true(p->ops[0].compute_us == 2 * 22367 && p->ops[1].compute_us == 2 * 2580);
+    assert_true(p->ops[11].compute_us == 44734);
+    bb_step_release(&step);
+}
+
+/* ---- smaller counts ---- */
+
+static size_t room(const struct bb_program *p, int buffer)
+{
+    return buffer == BB_NONE ? SIZE_MAX : p->buffers[buffer].count;
+}
+
+static void scaled_steps_keep_their_form(void **state)
+{
+    const char *const lines[] = {"resnet50_ring",        "resnet152",     "cosmoflow", "dlrm", "gpt3 2 1",
+                                 "gpt3_one_pipe_step 2", "gpt2_large 4 2"};
+    struct bb_step whole, small;
+
+    (void)state;
+    for (size_t l = 0; l < sizeof(lines) / sizeof(lines[0]); l++)
+        for (double f = 0.25; f > 1e-12; f /= 1000) {
+            const struct bb_program *a, *b;
+
+            assert_int_equal(make(&whole, lines[l], 8), 0);
+            assert_int_equal(make_with(&small, lines[l], (struct bb_proxy_config){.ranks = 8, .scale_counts = f}), 0);
+            a = bb_step_program(&whole, 1);
+            b = bb_step_program(&small, 1);
+            assert_int_equal(a->n_ops, b->n_ops);
+            for (size_t i = 0; i < a->n_ops; i++) {
+                size_t wanted = (size_t)((double)a->ops[i].count * f);
+                bool sliced = b->ops[i].kind == BB_OP_COLLECTIVE && bb_colls[b->ops[i].coll].flags & BB_COLL_SLICED;
+
+                if (!bb_op_is_comm(&a->ops[i]))
+                    continue;
+                assert_int_equal(b->ops[i].count, wanted ? wanted : 1);
+                assert_true(room(b, b->ops[i].src) >= b->ops[i].count);
+                assert_true(room(b, b->ops[i].dst) >= b->ops[i].count);
+                if (sliced && b->ops[i].coll == BB_ALLTOALL)
+                    assert_true(room(b, b->ops[i].dst) >= 8 * b->ops[i].count);
+            }
+            assert_non_null(strstr(small.summary, "counts times"));
+            bb_step_release(&whole);
+            bb_step_release(&small);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_are_the_originals),
+        cmocka_unit_test(without_compute_the_order_stays),
+        cmocka_unit_test(sends_overlap_what_the_originals_overlap),
+        cmocka_unit_test(amounts_are_the_recorded_ones),
+        cmocka_unit_test(compute_and_memory_are_the_tables),
+        cmocka_unit_test(samples_and_parameters_are_the_printed_ones),
+        cmocka_unit_test(flops_fit_the_times),
+        cmocka_unit_test(flops_follow_from_shapes),
+        cmocka_unit_test(convolutions_take_as_long_as_their_flops),
+        cmocka_unit_test(groups_are_the_specified_ones),
+        cmocka_unit_test(halos_go_to_two_partners),
+        cmocka_unit_test(residual_tensors_follow_the_rule),
+        cmocka_unit_test(models_of_another_family_are_refused),
+        cmocka_unit_test(wrong_models_are_refused),
+        cmocka_unit_test(every_world_is_sound),
+        cmocka_unit_test(one_communicator_would_wait_for_ever),
+        cmocka_unit_test(impossible_worlds_are_refused),
+        cmocka_unit_test(micro_batches_follow_stages_and_scale),
+        cmocka_unit_test(given_times_are_shared_as_the_tables_share),
+        cmocka_unit_test(scaled_steps_keep_their_form),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,424 @@
+/*
+ * test_predict.c - predicted times against times reckoned by hand. The cluster: a byte per nanosecond, so 250 floats
+ * take 1 us; an all_reduce of them over two ranks 2(n-1)/n * 1000 = 1000 ns; a launch costs nothing unless a test says.
+ */
+#include "tests/proxies/made.h"
+
+#include "proxies/simulate/predict.h"
+
+#include <math.h>
+
+static const struct bb_cluster round_cluster = {
+    .name = "round", .gpus_per_node = 4, .memory_gbps = 4, .intra = {.gbps = 1}, .inter = {.gbps = 0.5}};
+enum { US = 250 }; /* floats that take a microsecond within a node */
+
+static struct bb_prediction p;
+
+static void predict(const struct bb_step *step, const struct bb_cluster *cluster)
+{
+    bb_prediction_release(&p);
+    assert_int_equal(bb_predict(step, cluster, &p), 0);
+}
+
+static const struct bb_predicted_rank *rank_of(int rank)
+{
+    return &p.classes[p.class_of[rank]];
+}
+
+static void times_are(int rank, int64_t step, int64_t compute, int64_t comm, int64_t exposed, int64_t idle)
+{
+    const struct bb_overlap *o = &rank_of(rank)->all;
+
+    assert_int_equal(o->step_ns, step);
+    assert_int_equal(o->compute_ns, compute);
+    assert_int_equal(o->comm_ns, comm);
+    assert_int_equal(o->exposed_ns, exposed);
+    assert_int_equal(o->idle_ns, idle);
+}
+
+/* Both ranks: 10 us of compute, then an all-reduce of 6 us that waits for it (or not), then 8 us of compute. */
+static void make_pair(struct bb_step *step, bool waits, bool awaited)
+{
+    made_init(step, 2, 1);
+    for (int r = 0; r < 2; r++) {
+        int first = made_compute(step, r, 10, BB_NONE);
+        int reduce = made_reduce(step, r, 0, 6 * US, waits ? first : BB_NONE);
+
+        made_compute(step, r, 8, awaited ? reduce : BB_NONE);
+    }
+}
+
+static void hidden_exposed_half(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    make_pair(&step, false, false);
+    predict(&step, &round_cluster);
+    times_are(0, 18000, 18000, 6000, 0, 0);
+    assert_true(rank_of(0)->all.overlap_fraction == 1);
+    assert_int_equal(p.compute_alone_ns, 18000);
+    assert_int_equal(p.comm_alone_ns, 6000);
+    bb_step_release(&step);
+
+    make_pair(&step, true, true);
+    predict(&step, &round_cluster);
+    times_are(1, 24000, 18000, 6000, 6000, 0);
+    bb_step_release(&step);
+
+    /* the all-reduce takes 16 us and begins after 10: 8 of them lie beside the second kernel */
+    make_pair(&step, true, false);
+    for (int r = 0; r < 2; r++)
+        step.roles[r].program.ops[1].count = 16 * US;
+    predict(&step, &round_cluster);
+    times_are(0, 26000, 18000, 16000, 8000, 0);
+    assert_true(rank_of(0)->all.overlap_fraction == 0.5);
+    assert_int_equal(rank_of(0)->groups[0].busy_ns, 16000);
+    assert_int_equal(rank_of(0)->groups[0].exposed_ns, 8000);
+    assert_true(rank_of(0)->groups[0].bytes == 16000);
+    assert_true(rank_of(0)->groups[0].bus_bytes == 16000); /* 2(n-1)/n of two ranks is 1 */
+    bb_step_release(&step);
+}
+
+/* Rank 1 computes 30 us before it comes; rank 0 has waited in its all-reduce since 10. */
+static void a_late_peer(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    make_pair(&step, true, false);
+    step.roles[1].program.ops[0].compute_us = 30;
+    predict(&step, &round_cluster);
+    times_are(0, 36000, 18000, 26000, 18000, 0); /* from 10 to 36, 8 of them beside its second kernel */
+    times_are(1, 38000, 38000, 6000, 0, 0);
+    assert_int_equal(p.classes[p.slowest].rank, 1);
+    bb_step_release(&step);
+}
+
+/* A message waits for whichever side is later, whoever that is. */
+static void late_senders_and_receivers(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct bb_step step;
+
+        made_init(&step, 2, 1);
+        for (int r = 0; r < 2; r++) {
+            struct bb_op op = made_op(r ? BB_OP_RECV : BB_OP_SEND, 0);
+
+            op.peer = !r;
+            op.count = US;
+            made_add(&step, r, &op, made_compute(&step, r, r == late ? 30 : 5, BB_NONE));
+        }
+        predict(&step, &round_cluster);
+        assert_int_equal(rank_of(0)->all.step_ns, 31000);
+        assert_int_equal(rank_of(1)->all.step_ns, 31000);
+        assert_int_equal(rank_of(late)->all.comm_ns, 1000);
+        assert_int_equal(rank_of(!late)->all.comm_ns, 26000);
+        assert_true(rank_of(late)->groups[0].bus_bytes == 1000);
+        bb_step_release(&step);
+    }
+}
+
+/* Two pairs with the same program on one side; what tells these ranks apart is only whom they meet. */
+static void company_matters(void **state)
+{
+    struct bb_step step;
+    int pairs;
+
+    (void)state;
+    made_init(&step, 8, 1);
+    pairs = bb_layout_add_irregular(&step.layout, "pairs", (int[]){0, 1, 2, 3, 4, 7, 5, 6}, 4, 2);
+    step.layout.comms[0].group = pairs;
+    for (int r = 0; r < 2; r++)
+        made_reduce(&step, r, 0, US, r ? made_compute(&step, r, 20, BB_NONE) : BB_NONE);
+    for (int r = 0; r < 8; r++)
+        step.role_of[r] = r == 3; /* rank 3 comes late */
+    predict(&step, &round_cluster);
+    assert_int_equal(rank_of(0)->all.step_ns, 1000);
+    assert_int_equal(rank_of(2)->all.step_ns, 21000);
+    assert_int_equal(rank_of(5)->all.step_ns, 1000);
+    assert_int_equal(p.n_classes, 3);
+    bb_step_release(&step);
+}
+
+/* The same in one role: a pair within a node and a pair between nodes. */
+static void distance_matters(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 8, 1);
+    step.layout.comms[0].group = bb_layout_add_irregular(&step.layout, "pairs", (int[]){0, 1, 2, 4, 3, 5, 6, 7}, 4, 2);
+    made_reduce(&step, 0, 0, US, BB_NONE);
+    made_share(&step);
+    predict(&step, &round_cluster);
+    assert_int_equal(rank_of(0)->all.step_ns, 1000);
+    assert_int_equal(rank_of(2)->all.step_ns, 2000);
+    assert_int_equal(rank_of(5)->all.step_ns, 2000);
+    assert_int_equal(rank_of(7)->all.step_ns, 1000);
+    bb_step_release(&step);
+}
+
+static void idle_between(void **state)
+{
+    struct bb_step step;
+    int late;
+
+    (void)state;
+    made_init(&step, 2, 1);
+    made_reduce(&step, 0, 0, 2 * US, BB_NONE);
+    late = made_compute(&step, 1, 5, BB_NONE);
+    made_reduce(&step, 1, 0, 2 * US, late);
+    predict(&step, &round_cluster);
+    times_are(0, 7000, 0, 7000, 7000, 0); /* waiting for a peer is communication */
+    times_are(1, 7000, 5000, 2000, 2000, 0);
+    bb_step_release(&step);
+}
+
+/* Host: 2 us per kernel, 3 us per NCCL launch; a group call costs one. */
+static void the_host_takes_its_time(void **state)
+{
+    struct bb_cluster slow = round_cluster;
+    struct bb_step step;
+
+    (void)state;
+    slow.launch_us = 2;
+    slow.nccl_launch_us = 3;
+    made_init(&step, 2, 1);
+    for (int r = 0; r < 2; r++) {
+        made_compute(&step, r, 1, BB_NONE);    /* issued at 2: 2..3             */
+        made_reduce(&step, r, 0, US, BB_NONE); /* issued at 5: 5..6, begun at 2 */
+        made_compute(&step, r, 1, BB_NONE);    /* issued at 7: 7..8, begun at 5 */
+        made_compute(&step, r, 0, BB_NONE);    /* nothing: not launched         */
+        made_message(&step, r, BB_OP_SEND, 0, !r, US, 1);
+        made_message(&step, r, BB_OP_RECV, 0, !r, US, 1); /* issued at 10: 10..11, begun at 7 */
+    }
+    predict(&step, &slow);
+    assert_int_equal(rank_of(0)->issue_ns, 10000);
+    /* C = 0..3 and 5..8, M = 2..6 and 7..11; M without C: 3..5 and 8..11 */
+    times_are(0, 11000, 6000, 8000, 5000, 0);
+    bb_step_release(&step);
+}
+
+/* The step is not over before the host has issued everything. */
+static void a_slow_host_is_waited_for(void **state)
+{
+    struct bb_cluster slow = round_cluster;
+    struct bb_step step;
+
+    (void)state;
+    slow.nccl_launch_us = 5;
+    made_init(&step, 1, 1);
+    made_reduce(&step, 0, 0, 1, BB_NONE);
+    step.roles[0].program.ops[0].src = step.roles[0].program.ops[0].dst =
+        bb_program_add_buffer(&step.roles[0].program, "x", BB_USE_GRADIENTS, 1, BB_FLOAT);
+    predict(&step, &slow);
+    times_are(0, 5000, 0, 5000, 5000, 0); /* alone and in place: takes no time by itself */
+    bb_step_release(&step);
+}
+
+static void collectives_follow_their_formulas(void **state)
+{
+    static const struct {
+        enum bb_coll_kind coll;
+        int ranks;
+        double steps, factor;
+        int slices; /* payload in counts */
+    } rows[] = {
+        {BB_ALL_REDUCE, 2, 2, 1, 1},
+        {BB_ALL_REDUCE, 3, 4, 4.0 / 3, 1},
+        {BB_ALL_REDUCE, 4, 4, 1.5, 1},
+        {BB_ALL_GATHER, 4, 2, 0.75, 4},
+        {BB_REDUCE_SCATTER, 3, 2, 2.0 / 3, 3},
+        {BB_ALLTOALL, 4, 2, 0.75, 4},
+        {BB_BROADCAST, 4, 2, 1, 1},
+        {BB_REDUCE, 3, 2, 1, 1},
+        {BB_GATHER, 4, 2, 0.75, 4},
+        {BB_ALL_REDUCE, 5, 6, 1.6, 1}, /* over two nodes: 10 us latency, half the rate */
+    };
+    struct bb_cluster c = round_cluster;
+
+    (void)state;
+    c.intra.latency_us = 7;
+    c.inter.latency_us = 10;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bool far = rows[i].ranks > 4;
+        struct bb_op op = made_op(BB_OP_COLLECTIVE, 0);
+        struct bb_step step;
+
+        op.coll = rows[i].coll;
+        op.count = 10007;
+        op.peer = 0;
+        made_init(&step, rows[i].ranks, 1);
+        made_add(&step, 0, &op, BB_NONE);
+        made_share(&step);
+        predict(&step, &c);
+        assert_int_equal(rank_of(0)->all.step_ns,
+                         llround(rows[i].steps * (far ? 10000 : 7000) +
+                                 rows[i].factor * 10007.0 * 4 * rows[i].slices / (far ? 0.5 : 1)));
+        assert_int_equal(p.n_classes, 1);
+        bb_step_release(&step);
+    }
+}
+
+static void one_rank_alone_copies(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 1, 1);
+    made_reduce(&step, 0, 0, 1000, BB_NONE); /* out of place: 2 x 4000 B at 4 GB/s */
+    predict(&step, &round_cluster);
+    assert_int_equal(rank_of(0)->all.step_ns, 2000);
+    bb_step_release(&step);
+}
+
+/* Rank 0 sends to 1, 2 (own node) and 4 (another) in one call; its links need 2 us + 2 us for 4 (half the rate). */
+static void messages_share_links(void **state)
+{
+    static const int peers[] = {1, 2, 4};
+    struct bb_cluster c = round_cluster;
+    struct bb_step step;
+
+    (void)state;
+    c.intra.latency_us = 1;
+    c.inter.latency_us = 3;
+    made_init(&step, 5, 1);
+    for (int i = 0; i < 3; i++) {
+        made_message(&step, 0, BB_OP_SEND, 0, peers[i], US, 0);
+        made_recv(&step, peers[i], 0, 0, US);
+    }
+    predict(&step, &c);
+    assert_int_equal(rank_of(1)->all.step_ns, 1000 + 4000);
+    assert_int_equal(rank_of(4)->all.step_ns, 3000 + 4000);
+    assert_int_equal(rank_of(0)->all.step_ns, 7000); /* the call ends with its last message */
+    bb_step_release(&step);
+}
+
+/* The other way round: three ranks send to the last, whose links are the narrow place, and it sends to itself as well.
+ */
+static void receivers_can_be_the_narrow_place(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 4, 1);
+    for (int r = 0; r < 3; r++) {
+        made_send(&step, r, 0, 3, US);
+        made_message(&step, 3, BB_OP_RECV, 0, r, US, 0);
+    }
+    made_message(&step, 3, BB_OP_SEND, 0, 3, US, 0); /* 0.5 us of its own, and no load on the links */
+    made_message(&step, 3, BB_OP_RECV, 0, 3, US, 0);
+    predict(&step, &round_cluster);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(rank_of(r)->all.step_ns, 3000);
+    bb_step_release(&step);
+}
+
+static void a_message_to_oneself_is_a_copy(void **state)
+{
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 1, 1);
+    made_message(&step, 0, BB_OP_SEND, 0, 0, 1000, 0);
+    made_message(&step, 0, BB_OP_RECV, 0, 0, 1000, 0);
+    predict(&step, &round_cluster);
+    assert_int_equal(rank_of(0)->all.step_ns, 2000);
+    bb_step_release(&step);
+}
+
+/* Links between nodes are slower, so ranks of one role that differ in their node are told apart. */
+static void nodes_split_classes(void **state)
+{
+    struct bb_op op = made_op(BB_OP_SEND, 0);
+    struct bb_step step;
+
+    (void)state;
+    made_init(&step, 8, 1);
+    op.peer_kind = BB_PEER_OFFSET;
+    op.call = 0;
+    op.count = US;
+    op.peer = 1;
+    made_add(&step, 0, &op, BB_NONE);
+    op.kind = BB_OP_RECV;
+    op.peer = -1;
+    made_add(&step, 0, &op, BB_NONE);
+    made_share(&step);
+    predict(&step, &round_cluster);
+    assert_int_equal(rank_of(1)->all.step_ns, 2000); /* load of rank 0, which receives over the slow link */
+    assert_int_equal(rank_of(0)->all.step_ns, 2000);
+    assert_true(p.n_classes > 1 && p.n_classes < 8);
+    bb_step_release(&step);
+}
+
+/* gpt2_large on two stages, one micro-batch: compute, send, ..., as the file-top of pipeline.c says. */
+static void a_whole_step(void **state)
+{
+    struct bb_cluster c = round_cluster;
+    struct bb_step step;
+    const int64_t message = 808960 * 4, f = 100000, b = 300000; /* two layers of 50 and 150 us */
+
+    (void)state;
+    c.intra.latency_us = 1;
+    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large",
+                                                                .ranks = 2,
+                                                                .layers = 4,
+                                                                .stages = 2,
+                                                                .micro_batches = 1,
+                                                                .compute = "timed",
+                                                                .forward_us = 50,
+                                                                .backward_us = 150}),
+                     0);
+    predict(&step, &c);
+    times_are(1, f + 1000 + message + f + b + 1000 + message, f + b, f + 2 * (1000 + message), f + 2 * (1000 + message),
+              0);
+    assert_int_equal(rank_of(0)->all.step_ns, f + 1000 + message + f + b + 1000 + message + b);
+    bb_step_release(&step);
+}
+
+static void unsound_steps_have_no_time(void **state)
+{
+    struct bb_step step;
+    struct bb_prediction q;
+
+    (void)state;
+    made_init(&step, 2, 1);
+    made_send(&step, 0, 0, 1, 5);
+    assert_int_equal(bb_predict(&step, &round_cluster, &q), -BB_EFAIL);
+    made_recv(&step, 1, 0, 0, 6);
+    assert_int_equal(bb_predict(&step, &round_cluster, &q), -BB_EFAIL);
+    bb_step_release(&step);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    bb_prediction_release(&p);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hidden_exposed_half),
+        cmocka_unit_test(a_late_peer),
+        cmocka_unit_test(late_senders_and_receivers),
+        cmocka_unit_test(company_matters),
+        cmocka_unit_test(distance_matters),
+        cmocka_unit_test(receivers_can_be_the_narrow_place),
+        cmocka_unit_test(idle_between),
+        cmocka_unit_test(the_host_takes_its_time),
+        cmocka_unit_test(a_slow_host_is_waited_for),
+        cmocka_unit_test(collectives_follow_their_formulas),
+        cmocka_unit_test(one_rank_alone_copies),
+        cmocka_unit_test(messages_share_links),
+        cmocka_unit_test(a_message_to_oneself_is_a_copy),
+        cmocka_unit_test(nodes_split_classes),
+        cmocka_unit_test(a_whole_step),
+        cmocka_unit_test(unsound_steps_have_no_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

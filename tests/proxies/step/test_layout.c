@@ -1,0 +1,128 @@
+/* test_layout.c - grids and irregular groups against member lists written by hand. */
+#include "proxies/step/layout.h"
+#include "proxies/step/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void members_are(const struct bb_layout *l, int group, int instance, const int *members, int n)
+{
+    assert_int_equal(l->groups[group].size, n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(bb_group_member(l, group, instance, i), members[i]);
+        assert_int_equal(bb_group_instance(l, group, members[i]), instance);
+        assert_int_equal(bb_group_index(l, group, members[i]), i);
+    }
+}
+
+/* Tensor 2, data 2, pipeline 2 in the order tp-dp-pp: TP [0 1][2 3].., DP [0 2][1 3].., PP [0 4][1 5].. */
+static void three_axes(void **state)
+{
+    const struct bb_axis axes[] = {{"tp", 2}, {"dp", 2}, {"pp", 2}};
+    struct bb_layout l;
+    int tp, dp, pp, both;
+
+    (void)state;
+    assert_int_equal(bb_layout_init(&l, 8, axes, 3), 0);
+    tp = bb_layout_add_group(&l, "tp", 1);
+    dp = bb_layout_add_group(&l, "dp", 2);
+    pp = bb_layout_add_group(&l, "pp", 4);
+    both = bb_layout_add_group(&l, "tp-pp", 1 | 4);
+    assert_int_equal(bb_group_instances(&l, tp), 4);
+    members_are(&l, tp, 1, (int[]){2, 3}, 2);
+    members_are(&l, dp, 0, (int[]){0, 2}, 2);
+    members_are(&l, dp, 3, (int[]){5, 7}, 2);
+    members_are(&l, pp, 2, (int[]){2, 6}, 2);
+    members_are(&l, both, 1, (int[]){2, 3, 6, 7}, 4);
+    assert_int_equal(bb_layout_coord(&l, 6, 0), 0);
+    assert_int_equal(bb_layout_coord(&l, 6, 1), 1);
+    assert_int_equal(bb_layout_coord(&l, 6, 2), 1);
+    bb_layout_release(&l);
+}
+
+/* gpt3's groups, S = 3 stages, 4 tensor ranks, 2 replicas: r = (dp*4 + tp)*S + s. */
+static void strided_groups(void **state)
+{
+    const struct bb_axis axes[] = {{"pp", 3}, {"tp", 4}, {"dp", 2}};
+    struct bb_layout l;
+    int pp, tp, dp;
+
+    (void)state;
+    assert_int_equal(bb_layout_init(&l, 24, axes, 3), 0);
+    pp = bb_layout_add_group(&l, "pp", 1);
+    tp = bb_layout_add_group(&l, "tp", 2);
+    dp = bb_layout_add_group(&l, "dp", 4);
+    members_are(&l, pp, 1, (int[]){3, 4, 5}, 3);
+    members_are(&l, tp, 4, (int[]){13, 16, 19, 22}, 4);
+    members_are(&l, dp, 5, (int[]){5, 17}, 2);
+    bb_layout_release(&l);
+}
+
+static void every_rank_is_where_its_place_says(void **state)
+{
+    const struct bb_axis axes[] = {{"a", 3}, {"b", 1}, {"c", 4}, {"d", 5}};
+    struct bb_layout l;
+
+    (void)state;
+    assert_int_equal(bb_layout_init(&l, 60, axes, 4), 0);
+    for (unsigned mask = 0; mask < 16; mask++) {
+        int g = bb_layout_add_group(&l, "g", mask), seen = 0;
+
+        for (int i = 0; i < bb_group_instances(&l, g); i++)
+            for (int m = 0; m < l.groups[g].size; m++, seen++) {
+                int rank = bb_group_member(&l, g, i, m);
+
+                assert_int_equal(bb_group_instance(&l, g, rank), i);
+                assert_int_equal(bb_group_index(&l, g, rank), m);
+            }
+        assert_int_equal(seen, 60);
+    }
+    bb_layout_release(&l);
+}
+
+/* Pairs {r, S-1-r} of five ranks: the middle rank is in none. */
+static void irregular_groups(void **state)
+{
+    const struct bb_axis axis = {"ranks", 5};
+    struct bb_layout l;
+    int pair;
+
+    (void)state;
+    assert_int_equal(bb_layout_init(&l, 5, &axis, 1), 0);
+    pair = bb_layout_add_irregular(&l, "pair", (int[]){0, 4, 3, 1}, 2, 2);
+    assert_true(pair >= 0);
+    members_are(&l, pair, 0, (int[]){0, 4}, 2);
+    members_are(&l, pair, 1, (int[]){3, 1}, 2);
+    assert_int_equal(bb_group_instance(&l, pair, 2), BB_NONE);
+    assert_int_equal(bb_layout_add_irregular(&l, "twice", (int[]){0, 1, 1, 2}, 2, 2), -BB_EUSAGE);
+    assert_int_equal(bb_layout_add_irregular(&l, "outside", (int[]){0, 5}, 1, 2), -BB_EUSAGE);
+    bb_layout_release(&l);
+}
+
+static void layouts_that_cannot_be(void **state)
+{
+    struct bb_layout l;
+
+    (void)state;
+    assert_int_equal(bb_layout_init(&l, 8, (struct bb_axis[]){{"a", 3}, {"b", 2}}, 2), -BB_EUSAGE);
+    assert_int_equal(bb_layout_init(&l, 8, (struct bb_axis[]){{"a", 8}, {"b", 0}}, 2), -BB_EUSAGE);
+    assert_int_equal(bb_layout_init(&l, 0, NULL, 0), -BB_EUSAGE);
+    assert_int_equal(bb_layout_init(&l, 1 << 20, (struct bb_axis[]){{"a", 1 << 30}, {"b", 1 << 30}}, 2), -BB_EUSAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(three_axes),
+        cmocka_unit_test(strided_groups),
+        cmocka_unit_test(every_rank_is_where_its_place_says),
+        cmocka_unit_test(irregular_groups),
+        cmocka_unit_test(layouts_that_cannot_be),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

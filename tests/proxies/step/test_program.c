@@ -1,0 +1,197 @@
+/* test_program.c - what waits for what: hazards of buffers, and the two halves of a program. */
+#include "tests/proxies/made.h"
+
+static struct bb_program program;
+static int compute_stream = 0, comm_stream, a, b;
+
+static int start(void **state)
+{
+    (void)state;
+    assert_int_equal(bb_program_init(&program), 0);
+    comm_stream = bb_program_add_stream(&program, "c0", 0);
+    a = bb_program_add_buffer(&program, "a", BB_USE_COMMUNICATION, 10, BB_FLOAT);
+    b = bb_program_add_buffer(&program, "b", BB_USE_ACTIVATIONS, 7, BB_HALF);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    bb_program_release(&program);
+    return 0;
+}
+
+static int flow(int stream, int src, int dst)
+{
+    struct bb_op op = made_op(stream == compute_stream ? BB_OP_COMPUTE : BB_OP_SEND, stream - 1);
+
+    op.src = src;
+    op.dst = dst;
+    return bb_program_flow(&program, &op, NULL, 0);
+}
+
+static void waits_are(int op, const int *expected, int n)
+{
+    assert_int_equal(program.ops[op].waits, n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(program.wait_list[program.ops[op].first_wait + i], expected[i]);
+}
+
+static void buffers_make_waits(void **state)
+{
+    int write = flow(compute_stream, BB_NONE, a), send = flow(comm_stream, a, BB_NONE);
+    int again = flow(compute_stream, BB_NONE, a), other = flow(compute_stream, BB_NONE, b);
+    int read = flow(compute_stream, a, BB_NONE), overwrite = flow(comm_stream, BB_NONE, a);
+
+    (void)state;
+    waits_are(write, NULL, 0);
+    waits_are(send, &write, 1); /* read after write      */
+    waits_are(again, &send, 1); /* write after read      */
+    waits_are(other, NULL, 0);  /* another buffer        */
+    waits_are(read, NULL, 0);   /* written on its stream */
+    waits_are(overwrite, &read, 1);
+}
+
+static void waits_are_said_once(void **state)
+{
+    int first = flow(compute_stream, BB_NONE, a), second = flow(comm_stream, BB_NONE, b);
+    struct bb_op op = made_op(BB_OP_SEND, 0);
+    int many[] = {first, first, BB_NONE, second}, index = bb_program_add(&program, &op, many, 4);
+
+    (void)state;
+    waits_are(index, &first, 1); /* `second` is on the same stream */
+}
+
+static void one_call_does_not_wait_for_itself(void **state)
+{
+    struct bb_op op = made_op(BB_OP_SEND, 0);
+    int other_stream = bb_program_add_stream(&program, "c1", 1), first, second;
+
+    (void)state;
+    op.call = 5;
+    op.src = a;
+    first = bb_program_flow(&program, &op, NULL, 0);
+    op.kind = BB_OP_RECV;
+    op.stream = other_stream;
+    op.comm = 1;
+    op.src = BB_NONE;
+    op.dst = a;
+    second = bb_program_flow(&program, &op, &first, 1);
+    waits_are(second, NULL, 0);
+}
+
+static void bytes_by_use(void **state)
+{
+    (void)state;
+    assert_int_equal(bb_program_bytes(&program, BB_USE_COMMUNICATION), 40);
+    assert_int_equal(bb_program_bytes(&program, BB_USE_ACTIVATIONS), 14);
+    assert_int_equal(bb_program_bytes(&program, BB_USE_PARAMETERS), 0);
+}
+
+static void peers_and_payloads(void **state)
+{
+    struct bb_op op = made_op(BB_OP_SEND, 0);
+
+    (void)state;
+    op.count = 6;
+    op.peer = 3;
+    assert_int_equal(bb_op_peer(&op, 1, 4), 3);
+    op.peer_kind = BB_PEER_OFFSET;
+    assert_int_equal(bb_op_peer(&op, 2, 4), 1);
+    op.peer = -1;
+    assert_int_equal(bb_op_peer(&op, 0, 4), 3);
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 24);
+    op.kind = BB_OP_COLLECTIVE;
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 24); /* all_reduce */
+    op.coll = BB_ALL_GATHER;
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 96); /* the full array */
+    op.coll = BB_REDUCE_SCATTER;
+    op.dtype = BB_HALF;
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 48);
+    op.coll = BB_BROADCAST;
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 12);
+    op.kind = BB_OP_COMPUTE;
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 0);
+}
+
+/* What stood before a dropped operation on its own stream counts as well: send -> c0, c1 -> all-reduce. */
+static void halves_remember_the_stream(void **state)
+{
+    struct bb_op op = made_op(BB_OP_COLLECTIVE, 1);
+    struct bb_program comm;
+    int other = bb_program_add_stream(&program, "c1", 1), send = flow(comm_stream, BB_NONE, a), c1;
+
+    (void)state;
+    flow(compute_stream, a, BB_NONE);
+    c1 = flow(compute_stream, BB_NONE, b);
+    waits_are(c1, NULL, 0);
+    op.stream = other;
+    bb_program_add(&program, &op, &c1, 1);
+    assert_int_equal(bb_program_only(&program, true, &comm), 0);
+    assert_int_equal(comm.ops[1].waits, 1);
+    assert_int_equal(comm.wait_list[comm.ops[1].first_wait], send);
+    bb_program_release(&comm);
+}
+
+/* send -> compute -> send -> compute -> all-reduce on another stream: with the compute gone, the order of the rest
+ * stays. */
+static void halves_keep_the_order(void **state)
+{
+    struct bb_program comm, compute;
+    int other = bb_program_add_stream(&program, "c1", 1);
+    int s0 = flow(comm_stream, BB_NONE, a), c0 = flow(compute_stream, a, b), s1 = flow(comm_stream, b, BB_NONE);
+    int c1 = flow(compute_stream, BB_NONE, b);
+    struct bb_op op = made_op(BB_OP_COLLECTIVE, 1);
+
+    (void)state;
+    op.stream = other;
+    bb_program_add(&program, &op, &c1, 1);
+    waits_are(c0, &s0, 1);
+    waits_are(s1, &c0, 1);
+    waits_are(c1, &s1, 1);
+
+    assert_int_equal(bb_program_only(&program, true, &comm), 0);
+    assert_int_equal(comm.n_ops, 3);
+    assert_int_equal(comm.ops[1].waits, 0); /* s0 stands before it on its stream */
+    assert_int_equal(comm.ops[2].waits, 1);
+    assert_int_equal(comm.wait_list[comm.ops[2].first_wait], 1);
+    assert_int_equal(comm.n_buffers, program.n_buffers);
+
+    assert_int_equal(bb_program_only(&program, false, &compute), 0);
+    assert_int_equal(compute.n_ops, 2);
+    assert_int_equal(compute.ops[0].waits + compute.ops[1].waits, 0);
+    bb_program_release(&comm);
+    bb_program_release(&compute);
+}
+
+/* A step without end is refused as bad input, before memory is gone. */
+static void a_full_program_is_refused(void **state)
+{
+    struct bb_op op = made_op(BB_OP_SEND, 0);
+    size_t there = program.n_ops;
+
+    (void)state;
+    assert_false(bb_program_is_full(&program));
+    program.n_ops = (size_t)1 << 24; /* as if so many had been added */
+    assert_true(bb_program_is_full(&program));
+    assert_int_equal(bb_program_add(&program, &op, NULL, 0), -BB_EUSAGE);
+    assert_int_equal(bb_program_flow(&program, &op, NULL, 0), -BB_EUSAGE);
+    program.n_ops = there;
+    assert_true(bb_program_add(&program, &op, NULL, 0) >= 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(buffers_make_waits, start, end),
+        cmocka_unit_test_setup_teardown(waits_are_said_once, start, end),
+        cmocka_unit_test_setup_teardown(one_call_does_not_wait_for_itself, start, end),
+        cmocka_unit_test_setup_teardown(bytes_by_use, start, end),
+        cmocka_unit_test_setup_teardown(peers_and_payloads, start, end),
+        cmocka_unit_test_setup_teardown(halves_remember_the_stream, start, end),
+        cmocka_unit_test_setup_teardown(halves_keep_the_order, start, end),
+        cmocka_unit_test_setup_teardown(a_full_program_is_refused, start, end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* test_overlap.c - interval arithmetic against cases worked out by hand and against counting nanosecond by nanosecond.
+ */
+#include "proxies/timeline/overlap.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void add(struct bb_spans *s, int64_t begin, int64_t end)
+{
+    assert_int_equal(bb_spans_add(s, begin, end), 0);
+}
+
+static void unions_are_sorted_and_apart(void **state)
+{
+    struct bb_spans s = {0};
+
+    (void)state;
+    add(&s, 50, 60);
+    add(&s, 10, 20);
+    add(&s, 15, 30); /* overlaps          */
+    add(&s, 30, 35); /* touches           */
+    add(&s, 12, 14); /* lies inside       */
+    add(&s, 70, 70); /* nothing           */
+    add(&s, 90, 80); /* less than nothing */
+    bb_spans_join(&s);
+    assert_int_equal(s.n, 2);
+    assert_int_equal(s.at[0].begin_ns, 10);
+    assert_int_equal(s.at[0].end_ns, 35);
+    assert_int_equal(s.at[1].begin_ns, 50);
+    assert_int_equal(bb_spans_length(&s), 35);
+    bb_spans_clear(&s);
+    assert_int_equal(bb_spans_length(&s), 0);
+    bb_spans_release(&s);
+}
+
+struct hand {
+    const char *what;
+    int64_t step, compute[4], comm[4]; /* two intervals each; 0, 0: none */
+    int64_t c, m, exposed, idle;
+    double fraction;
+};
+
+static const struct hand hands[] = {
+    {"fully hidden", 100, {0, 100, 0, 0}, {20, 60, 0, 0}, 100, 40, 0, 0, 1},
+    {"fully exposed", 100, {0, 60, 0, 0}, {60, 100, 0, 0}, 60, 40, 40, 0, 0},
+    {"half", 100, {0, 50, 0, 0}, {30, 70, 0, 0}, 50, 40, 20, 30, 0.5},
+    {"idle on both sides", 100, {10, 20, 0, 0}, {30, 40, 0, 0}, 10, 10, 10, 80, 0},
+    {"two streams are a union, no sum", 100, {0, 10, 0, 0}, {0, 50, 20, 80}, 10, 80, 70, 20, 0.125},
+    {"between two kernels", 100, {0, 40, 60, 100}, {30, 70, 0, 0}, 80, 40, 20, 0, 0.5},
+    {"no compute", 100, {0, 0, 0, 0}, {0, 100, 0, 0}, 0, 100, 100, 0, 0},
+};
+
+static void cases_by_hand(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(hands) / sizeof(hands[0]); i++) {
+        const struct hand *h = &hands[i];
+        struct bb_spans compute = {0}, comm = {0};
+        struct bb_overlap o;
+
+        for (int k = 0; k < 4; k += 2) {
+            add(&compute, h->compute[k], h->compute[k + 1]);
+            add(&comm, h->comm[k], h->comm[k + 1]);
+        }
+        bb_overlap_of(h->step, &compute, &comm, &o);
+        print_message("%s\n", h->what);
+        assert_int_equal(o.step_ns, h->step);
+        assert_int_equal(o.compute_ns, h->c);
+        assert_int_equal(o.comm_ns, h->m);
+        assert_int_equal(o.exposed_ns, h->exposed);
+        assert_int_equal(o.idle_ns, h->idle);
+        assert_true(fabs(o.overlap_fraction - h->fraction) < 1e-12);
+        bb_spans_release(&compute);
+        bb_spans_release(&comm);
+    }
+}
+
+static void no_communication_has_no_fraction(void **state)
+{
+    struct bb_spans compute = {0}, comm = {0};
+    struct bb_overlap o;
+
+    (void)state;
+    add(&compute, 0, 10);
+    bb_overlap_of(15, &compute, &comm, &o);
+    assert_true(isnan(o.overlap_fraction));
+    assert_int_equal(o.idle_ns, 5);
+    bb_spans_release(&compute);
+}
+
+enum { LENGTH = 200 };
+
+static void paint(bool *line, struct bb_spans *s, unsigned *seed)
+{
+    for (int n = rand_r(seed) % 12; n > 0; n--) {
+        int begin = rand_r(seed) % LENGTH, end = begin + rand_r(seed) % (LENGTH - begin);
+
+        add(s, begin, end);
+        for (int t = begin; t < end; t++)
+            line[t] = true;
+    }
+}
+
+static void random_intervals_agree_with_counting(void **state)
+{
+    unsigned seed = 1;
+
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        bool c[LENGTH] = {0}, m[LENGTH] = {0};
+        struct bb_spans compute = {0}, comm = {0};
+        struct bb_overlap o;
+        int exposed = 0, idle = 0, busy = 0;
+
+        paint(c, &compute, &seed);
+        paint(m, &comm, &seed);
+        for (int t = 0; t < LENGTH; t++) {
+            exposed += m[t] && !c[t];
+            idle += !m[t] && !c[t];
+            busy += m[t];
+        }
+        bb_overlap_of(LENGTH, &compute, &comm, &o);
+        assert_int_equal(o.exposed_ns, exposed);
+        assert_int_equal(o.idle_ns, idle);
+        assert_int_equal(o.comm_ns, busy);
+        bb_spans_release(&compute);
+        bb_spans_release(&comm);
+    }
+}
+
+static void what_communication_costs_adds_up(void **state)
+{
+    /* 100 us of compute alone; beside communication it takes 112, 30 of communication are exposed and 8 idle. */
+    const struct bb_overlap alone = {.step_ns = 103, .compute_ns = 100, .idle_ns = 3};
+    const struct bb_overlap both = {.step_ns = 150, .compute_ns = 112, .comm_ns = 70, .exposed_ns = 30, .idle_ns = 8};
+    struct bb_lost lost;
+
+    (void)state;
+    bb_lost_to_comm(&both, &alone, &lost);
+    assert_int_equal(lost.total_ns, 47);
+    assert_int_equal(lost.exposed_ns, 30);
+    assert_int_equal(lost.slowdown_ns, 12);
+    assert_int_equal(lost.waiting_ns, 5);
+    assert_int_equal(lost.total_ns, lost.exposed_ns + lost.slowdown_ns + lost.waiting_ns);
+}
+
+static void efficiency_of_three_runs(void **state)
+{
+    (void)state;
+    assert_true(bb_overlap_efficiency(100, 40, 100) == 1); /* the shorter is hidden */
+    assert_true(bb_overlap_efficiency(100, 40, 140) == 0); /* one after the other   */
+    assert_true(bb_overlap_efficiency(100, 40, 120) == 0.5);
+    assert_true(bb_overlap_efficiency(100, 40, 160) == -0.5); /* overlap loses         */
+    assert_true(isnan(bb_overlap_efficiency(0, 40, 40)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unions_are_sorted_and_apart),      cmocka_unit_test(cases_by_hand),
+        cmocka_unit_test(no_communication_has_no_fraction), cmocka_unit_test(random_intervals_agree_with_counting),
+        cmocka_unit_test(what_communication_costs_adds_up), cmocka_unit_test(efficiency_of_three_runs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,401 @@
+/* test_arch.c - config.json files, published parameter counts, tensors and their shares, and files that are wrong. */
+#include "proxies/transformer/arch/arch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- files ---- */
+
+static int memory = -1; /* a file without a disk */
+
+static int load_text(const char *text, size_t n, struct bb_arch *arch)
+{
+    char path[64];
+
+    assert_int_equal(ftruncate(memory, 0), 0);
+    assert_int_equal(pwrite(memory, text, n, 0), (int)n);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", memory);
+    return bb_arch_load(path, arch);
+}
+
+static int load(const char *text, struct bb_arch *arch)
+{
+    return load_text(text, strlen(text), arch);
+}
+
+/* ---- counts ---- */
+
+static void profiles_have_their_published_counts(void **state)
+{
+    static const struct {
+        const char *name;
+        double all, active, layer; /* active 0: all; layer: the last one */
+    } rows[] = {
+        {"gpt2_small", 124439808, 0, 7087872},
+        {"gpt2_medium", 354823168, 0, 12596224},
+        {"gpt2_large", 774030080, 0, 19677440},
+        {"gpt2_xl", 1557611200, 0, 30740800},
+        {"gpt3_175b", 174604259328, 0, 1812099072},
+        {"bert_large", 335141888, 0, 12596224},
+        {"llama2_7b", 6738415616, 0, 202383360},
+        {"llama2_13b", 13015864320, 0, 317204480},
+        {"llama2_70b", 68976648192, 0, 855654400},
+        {"llama3_8b", 8030261248, 0, 218112000},
+        {"llama3_70b", 70553706496, 0, 855654400},
+        {"llama3_405b", 405853388800, 0, 3187703808},
+        {"mixtral_8x7b", 46702792704, 12879925248, 1451270144},
+        {"deepseek_v3", 671026419200, 37552297472, 11507286272},
+        {"mistral_7b", 7241732096, 0, 218112000},
+        {"qwen2_7b", 7615616512, 0, 233057792},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
+        assert_string_equal(a.name, rows[i].name);
+        assert_true(bb_arch_parameters(&a) == rows[i].all);
+        assert_true(bb_arch_active(&a) == (rows[i].active > 0 ? rows[i].active : rows[i].all));
+        assert_true(bb_arch_layer_parameters(&a, a.layers - 1) == rows[i].layer);
+    }
+}
+
+/* 12 h^2 + 13 h per layer, V h + s h + 2 h beside them; sizes of Brown et al. 2020. */
+static void gpt3_sizes_follow_the_formula(void **state)
+{
+    static const struct {
+        const char *name;
+        double layers, h;
+    } rows[] = {{"gpt3_125m", 12, 768},  {"gpt3_350m", 24, 1024}, {"gpt3_760m", 24, 1536}, {"gpt3_1_3b", 24, 2048},
+                {"gpt3_2_7b", 32, 2560}, {"gpt3_6_7b", 32, 4096}, {"gpt3_13b", 40, 5120}};
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double h = rows[i].h;
+
+        assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
+        assert_true(bb_arch_parameters(&a) == rows[i].layers * (12 * h * h + 13 * h) + 50257 * h + 2048 * h + 2 * h);
+    }
+}
+
+/* Files as people have them: some fields, the rest by default. Counts are those of the published weights. */
+static void published_configs_are_read(void **state)
+{
+    static const struct {
+        const char *text, *type;
+        double all;
+    } rows[] = {
+        {"{\"model_type\": \"llama\"}", "llama", 6738415616},
+        {"{\"model_type\": \"bert\"}", "bert", 109482240},
+        {"{\"architectures\": [\"GPT2LMHeadModel\"], \"n_ctx\": 1024, \"activation_function\": \"gelu_new\", "
+         "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true}}}",
+         "gpt2", 124439808},
+        {"{\"model_type\": \"mixtral\"}", "mixtral", 46702792704},
+        {"{\"model_type\": \"qwen2_moe\"}", "qwen2_moe", 14315784192},
+        {"{\"architectures\": [\"DeepseekV3ForCausalLM\"], \"model_type\": \"kimi_like\"}", "deepseek_v3",
+         671026419200},
+        {"{\"model_type\": \"deepseek_v2\", \"num_hidden_layers\": 60, \"hidden_size\": 5120, \"intermediate_size\": "
+         "12288, \"moe_intermediate_size\": 1536, \"num_attention_heads\": 128, \"n_routed_experts\": 160, "
+         "\"num_experts_per_tok\": 6, \"first_k_dense_replace\": 1, \"vocab_size\": 102400}",
+         "deepseek_v2", 235741434880},
+        {"{\"model_type\": \"deepseek_v2\", \"num_hidden_layers\": 27, \"hidden_size\": 2048, \"intermediate_size\": "
+         "10944, \"moe_intermediate_size\": 1408, \"num_attention_heads\": 16, \"n_routed_experts\": 64, "
+         "\"num_experts_per_tok\": 6, \"first_k_dense_replace\": 1, \"vocab_size\": 102400, \"q_lora_rank\": null}",
+         "deepseek_v2", 15706484224},
+        {"{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"num_hidden_layers\": 48, \"head_dim\": 128, "
+         "\"mlp_only_layers\": []}",
+         "qwen3_moe", 30532122624},
+        {"{\"model_type\": \"qwen3\", \"num_hidden_layers\": 36, \"num_key_value_heads\": 8, \"intermediate_size\": "
+         "12288}",
+         "qwen3", 8190735360},
+        {"{\"model_type\": \"qwen2\", \"hidden_size\": 896, \"intermediate_size\": 4864, \"num_attention_heads\": 14, "
+         "\"num_hidden_layers\": 24, \"num_key_value_heads\": 2, \"tie_word_embeddings\": true}",
+         "qwen2", 494032768},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(load(rows[i].text, &a), 0);
+        assert_string_equal(a.type, rows[i].type);
+        assert_true(bb_arch_parameters(&a) == rows[i].all);
+    }
+}
+
+/* Which layers have experts: Qwen counts from 1, DeepSeek from 0. */
+static void layers_with_experts_are_found(void **state)
+{
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(
+        load("{\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 2, \"mlp_only_layers\": [0, 1]}", &a), 0);
+    assert_false(bb_arch_has_experts(&a, 1));
+    assert_false(bb_arch_has_experts(&a, 2));
+    assert_true(bb_arch_has_experts(&a, 3));
+    assert_false(bb_arch_has_experts(&a, 4));
+    assert_int_equal(bb_arch_load("deepseek_v3", &a), 0);
+    assert_false(bb_arch_has_experts(&a, 2));
+    assert_true(bb_arch_has_experts(&a, 3));
+    assert_true(bb_arch_layer_parameters(&a, 2) == 187107328.0 + 396361728 + 2 * 7168);
+    assert_int_equal(bb_arch_with_layers(&a, 2), 0);
+    assert_false(bb_arch_has_experts(&a, 1));
+    assert_int_equal(bb_arch_with_layers(&a, 0), -BB_EUSAGE);
+}
+
+/* ---- tensors and shares ---- */
+
+/* What tp does not divide: GPT 4h of norms and 2h of biases, LLaMA 2h of norms, Mixtral the router too. */
+static void what_stays_whole(void **state)
+{
+    struct bb_arch a;
+    struct bb_arch_held held;
+
+    (void)state;
+    assert_int_equal(bb_arch_load("gpt3_175b", &a), 0);
+    held = bb_arch_layer_share(&a, 0, 8, 1, 1);
+    assert_int_equal(held.replicated, 6 * 12288);
+    assert_int_equal(held.dense, (1812099072 - 6 * 12288) / 8 + 6 * 12288);
+    assert_int_equal(bb_arch_load("llama2_7b", &a), 0);
+    held = bb_arch_layer_share(&a, 5, 4, 1, 1);
+    assert_int_equal(held.replicated, 2 * 4096);
+    assert_int_equal(held.dense, (202383360 - 2 * 4096) / 4 + 2 * 4096);
+    assert_int_equal(bb_arch_load("mixtral_8x7b", &a), 0);
+    held = bb_arch_layer_share(&a, 0, 2, 1, 4);
+    assert_int_equal(held.replicated, 2 * 4096 + 8 * 4096);
+    assert_int_equal(held.dense, 41943040 / 2 + 2 * 4096 + 8 * 4096);
+    assert_int_equal(held.expert, 2 * 176160768);
+    held = bb_arch_layer_share(&a, 0, 2, 2, 8);
+    assert_int_equal(held.expert, 176160768 / 2);
+}
+
+/* 50,257 words among 2, 4, 8 ranks: rows are rounded up. */
+static void words_are_padded(void **state)
+{
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(bb_arch_load("gpt2_small", &a), 0);
+    assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_EMBEDDING, 1, 1, 1).dense, (50257 + 1024) * 768);
+    assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_EMBEDDING, 4, 1, 1).dense, (12565 + 1024) * 768);
+    assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_HEAD, 4, 1, 1).dense, 2 * 768);
+}
+
+static void shares_make_the_whole(const struct bb_arch *a, int layer, int tp, int etp, int ep)
+{
+    struct bb_arch_held held = bb_arch_layer_share(a, layer, tp, etp, ep);
+    double whole =
+        ((double)held.dense - (double)held.replicated) * tp + (double)held.replicated + (double)held.expert * etp * ep;
+
+    assert_true(whole == bb_arch_layer_parameters(a, layer));
+}
+
+static void every_share_adds_up(void **state)
+{
+    static const char *const names[] = {"gpt2_medium", "bert_large", "llama3_405b", "mixtral_8x7b", "deepseek_v3"};
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        assert_int_equal(bb_arch_load(names[i], &a), 0);
+        for (int tp = 1; tp <= 8; tp *= 2)
+            for (int ep = 1; ep <= 8; ep *= 2)
+                for (int layer = 0; layer < 4; layer++)
+                    shares_make_the_whole(&a, layer, tp, tp > 2 ? 2 : 1, ep);
+    }
+}
+
+static void tensors_stand_in_order(void **state)
+{
+    static const char *const gpt2[] = {"norm1.weight",       "norm1.bias",           "attention.qkv.weight",
+                                       "attention.qkv.bias", "attention.out.weight", "attention.out.bias",
+                                       "norm2.weight",       "norm2.bias",           "mlp.up.weight",
+                                       "mlp.up.bias",        "mlp.down.weight",      "mlp.down.bias"};
+    static const char *const llama[] = {"attention.query.weight", "attention.key.weight", "attention.value.weight",
+                                        "attention.out.weight",   "mlp.gate.weight",      "mlp.up.weight",
+                                        "mlp.down.weight",        "norm1.weight",         "norm2.weight"};
+    struct bb_arch_tensor t[BB_ARCH_TENSORS];
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(bb_arch_load("gpt2_small", &a), 0);
+    assert_int_equal(bb_arch_tensors(&a, 0, t, BB_ARCH_TENSORS), 12);
+    for (int i = 0; i < 12; i++)
+        assert_string_equal(t[i].name, gpt2[i]);
+    assert_int_equal(bb_arch_load("llama2_70b", &a), 0);
+    assert_int_equal(bb_arch_tensors(&a, 0, t, BB_ARCH_TENSORS), 9);
+    for (int i = 0; i < 9; i++)
+        assert_string_equal(t[i].name, llama[i]);
+    assert_int_equal(t[1].count, 8192 * 1024);
+    bb_err_mute(1);
+    assert_int_equal(bb_arch_tensors(&a, 0, t, 8), -BB_EFAIL);
+    bb_err_mute(0);
+}
+
+/* ---- wrong files ---- */
+
+static void what_cannot_be_is_refused(void **state)
+{
+    static const char *const rows[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"model_type\": \"mamba\"}",
+        "{\"model_type\": 5}",
+        "{\"architectures\": [\"LlamaTokenizer\"]}",
+        "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}",
+        "{\"model_type\": \"llama\", \"hidden_size\": 4100}",      /* heads 32 */
+        "{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", /* of 32 */
+        "{\"model_type\": \"llama\", \"hidden_size\": -4096}",
+        "{\"model_type\": \"llama\", \"hidden_size\": 0}",
+        "{\"model_type\": \"llama\", \"hidden_size\": 4096.5}",
+        "{\"model_type\": \"llama\", \"hidden_size\": \"4096\"}",
+        "{\"model_type\": \"llama\", \"hidden_size\": [4096]}",
+        "{\"model_type\": \"llama\", \"hidden_size\": 1e300}",
+        "{\"model_type\": \"llama\", \"hidden_size\": 99999999999999999999999}",
+        "{\"model_type\": \"llama\", \"hidden_size\": 1048576, \"num_hidden_layers\": 1000000}", /* 3e19 parameters */
+        "{\"model_type\": \"llama\", \"tie_word_embeddings\": \"yes\"}",
+        "{\"model_type\": \"llama\", \"attention_bias\": 1}",
+        "{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", /* of 8 */
+        "{\"model_type\": \"deepseek_v2\"}",                         /* num_experts_per_tok has no default */
+        "{\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": 62}",
+        "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [3]}",
+        "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 3}",
+        "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}",
+        "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\"}",
+        "{\"schema\": \"busbar.model/1\", \"family\": 7}",
+        "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}}",
+        ("{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}, "
+         "\"totals\": {\"parameters\": 124439809, \"last_layer\": 7087872}}"),
+        "{\"schema\": \"busbar.model/1\", \"transformer\": 3}",
+    };
+    struct bb_arch a;
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(load(rows[i], &a), -BB_EUSAGE);
+    assert_int_equal(bb_arch_load("gpt3", &a), -BB_EUSAGE); /* of another family */
+    assert_int_equal(bb_arch_load("llama9", &a), -BB_EUSAGE);
+    assert_int_equal(bb_arch_load("/nowhere/config.json", &a), -BB_EUSAGE);
+    bb_err_mute(0);
+}
+
+static unsigned next(unsigned *seed)
+{
+    return *seed = *seed * 1664525u + 1013904223u;
+}
+
+/* Loads or refuses; what it loads can be counted. */
+static void survives(const char *text, size_t n)
+{
+    struct bb_arch a;
+    int rc = load_text(text, n, &a);
+
+    if (rc == 0)
+        assert_true(bb_arch_parameters(&a) > 0 && bb_arch_parameters(&a) <= 0x1p53);
+    else
+        assert_int_equal(rc, -BB_EUSAGE);
+}
+
+static const char *const samples[] = {
+    "{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 61, \"q_lora_rank\": 1536, \"n_shared_experts\": 1}",
+    "{\"architectures\": [\"Qwen2MoeForCausalLM\"], \"num_experts\": 60, \"mlp_only_layers\": [0], \"qkv_bias\": true}",
+    "{\"model_type\": \"gpt2\", \"n_embd\": 1280, \"n_head\": 20, \"n_layer\": 36, \"n_inner\": null}",
+};
+
+static void files_that_are_cut_or_changed(void **state)
+{
+    unsigned seed = 7;
+    char text[256];
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+        size_t n = strlen(samples[i]);
+
+        for (size_t cut = 0; cut < n; cut++)
+            survives(samples[i], cut);
+        for (int round = 0; round < 400; round++) {
+            memcpy(text, samples[i], n);
+            for (unsigned change = 0; change < 1 + round % 3u; change++)
+                text[(next(&seed) >> 8) % n] = (char)(next(&seed) >> 24);
+            survives(text, n);
+        }
+    }
+    bb_err_mute(0);
+}
+
+/* Every field with every kind of value. */
+static void fields_of_any_kind(void **state)
+{
+    static const char *const keys[] = {"vocab_size",
+                                       "hidden_size",
+                                       "intermediate_size",
+                                       "num_hidden_layers",
+                                       "num_attention_heads",
+                                       "head_dim",
+                                       "num_key_value_heads",
+                                       "n_routed_experts",
+                                       "max_position_embeddings",
+                                       "moe_intermediate_size",
+                                       "q_lora_rank",
+                                       "num_experts_per_tok",
+                                       "n_shared_experts",
+                                       "first_k_dense_replace",
+                                       "moe_layer_freq",
+                                       "kv_lora_rank",
+                                       "qk_nope_head_dim",
+                                       "qk_rope_head_dim",
+                                       "v_head_dim",
+                                       "tie_word_embeddings",
+                                       "mlp_bias",
+                                       "attention_bias",
+                                       "num_local_experts",
+                                       "mlp_only_layers"};
+    static const char *const values[] = {
+        "null", "true", "\"7\"", "[]", "{}", "-1", "0", "1", "2147483647", "1e9", "1.5", "1e40", "9007199254740993"};
+    static const char *const types[] = {"llama", "mixtral", "deepseek_v3", "qwen3_moe"};
+    char text[256];
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t t = 0; t < 4; t++)
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+            for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+                int n =
+                    snprintf(text, sizeof(text), "{\"model_type\": \"%s\", \"%s\": %s}", types[t], keys[k], values[v]);
+
+                survives(text, (size_t)n);
+            }
+    bb_err_mute(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(profiles_have_their_published_counts),
+        cmocka_unit_test(gpt3_sizes_follow_the_formula),
+        cmocka_unit_test(published_configs_are_read),
+        cmocka_unit_test(layers_with_experts_are_found),
+        cmocka_unit_test(what_stays_whole),
+        cmocka_unit_test(words_are_padded),
+        cmocka_unit_test(every_share_adds_up),
+        cmocka_unit_test(tensors_stand_in_order),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(files_that_are_cut_or_changed),
+        cmocka_unit_test(fields_of_any_kind),
+    };
+
+    memory = memfd_create("config.json", 0);
+    return memory < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+}

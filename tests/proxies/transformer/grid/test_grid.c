@@ -1,0 +1,512 @@
+/* test_grid.c - axes over ranks against member lists written by hand, and layouts that cannot be. */
+#include "proxies/step/program.h"
+#include "proxies/transformer/grid/grid.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A settled grid and its layout with all groups. */
+struct laid {
+    struct bb_grid grid;
+    struct bb_layout layout;
+    struct bb_grid_groups groups;
+};
+
+static void lay(struct laid *l, struct bb_grid given, int ranks, const char *order)
+{
+    l->grid = given;
+    assert_int_equal(bb_grid_settle(&l->grid, ranks, order, NULL, "test"), 0);
+    assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL, &l->layout, &l->groups), 0);
+}
+
+static void members_are(const struct laid *l, enum bb_grid_group group, int instance, const int *members, int n)
+{
+    int g = l->groups.of[group];
+
+    assert_int_not_equal(g, BB_NONE);
+    assert_int_equal(l->layout.groups[g].size, n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(bb_group_member(&l->layout, g, instance, i), members[i]);
+}
+
+#define ARE(l, group, instance, ...)                                                                                   \
+    members_are(l, group, instance, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+static void eight_ranks_in_both_orders(void **state)
+{
+    struct laid l;
+
+    (void)state;
+    lay(&l, (struct bb_grid){.tp = 2, .pp = 2}, 8, NULL);
+    assert_int_equal(l.grid.dp, 2);
+    ARE(&l, BB_GRID_TP, 0, 0, 1);
+    ARE(&l, BB_GRID_TP, 3, 6, 7);
+    ARE(&l, BB_GRID_DP, 0, 0, 2);
+    ARE(&l, BB_GRID_DP, 1, 1, 3);
+    ARE(&l, BB_GRID_DP, 2, 4, 6);
+    ARE(&l, BB_GRID_DP, 3, 5, 7);
+    ARE(&l, BB_GRID_PP, 0, 0, 4);
+    ARE(&l, BB_GRID_PP, 3, 3, 7);
+    ARE(&l, BB_GRID_EMBEDDING, 2, 2, 6);
+    ARE(&l, BB_GRID_TP_PP, 1, 2, 3, 6, 7);
+    assert_int_equal(l.groups.of[BB_GRID_DP_CP], l.groups.of[BB_GRID_DP]);
+    assert_int_equal(l.groups.of[BB_GRID_CP], BB_NONE);
+    assert_int_equal(l.groups.of[BB_GRID_EP], BB_NONE);
+    bb_layout_release(&l.layout);
+
+    lay(&l, (struct bb_grid){.tp = 2, .dp = 2}, 8, "tp-cp-ep-pp-dp");
+    assert_int_equal(l.grid.pp, 2);
+    ARE(&l, BB_GRID_DP, 0, 0, 4);
+    ARE(&l, BB_GRID_DP, 3, 3, 7);
+    ARE(&l, BB_GRID_PP, 0, 0, 2);
+    ARE(&l, BB_GRID_PP, 1, 1, 3);
+    ARE(&l, BB_GRID_PP, 2, 4, 6);
+    ARE(&l, BB_GRID_PP, 3, 5, 7);
+    bb_layout_release(&l.layout);
+}
+
+static void sixteen_ranks_with_context(void **state)
+{
+    struct laid l;
+
+    (void)state;
+    lay(&l, (struct bb_grid){.tp = 2, .cp = 2, .dp = 2, .pp = 2}, 16, NULL);
+    ARE(&l, BB_GRID_CP, 0, 0, 2);
+    ARE(&l, BB_GRID_CP, 1, 1, 3);
+    ARE(&l, BB_GRID_DP, 0, 0, 4);
+    ARE(&l, BB_GRID_DP, 1, 1, 5);
+    ARE(&l, BB_GRID_DP_CP, 0, 0, 2, 4, 6);
+    ARE(&l, BB_GRID_DP_CP, 1, 1, 3, 5, 7);
+    ARE(&l, BB_GRID_PP, 0, 0, 8);
+    ARE(&l, BB_GRID_TP_CP, 1, 4, 5, 6, 7);
+    assert_string_equal(l.layout.groups[l.groups.of[BB_GRID_DP_CP]].name, "dp_cp");
+    bb_layout_release(&l.layout);
+}
+
+static void sixteen_ranks_with_experts(void **state)
+{
+    struct laid l;
+
+    (void)state;
+    lay(&l, (struct bb_grid){.tp = 2, .pp = 2, .ep = 4, .etp = 1, .experts = true}, 16, NULL);
+    assert_int_equal(l.grid.edp, 2);
+    ARE(&l, BB_GRID_DP, 0, 0, 2, 4, 6);
+    ARE(&l, BB_GRID_EP, 0, 0, 1, 2, 3);
+    ARE(&l, BB_GRID_EP, 1, 4, 5, 6, 7);
+    ARE(&l, BB_GRID_EP, 2, 8, 9, 10, 11);
+    ARE(&l, BB_GRID_EDP, 0, 0, 4);
+    ARE(&l, BB_GRID_EDP, 1, 1, 5);
+    assert_int_equal(l.groups.of[BB_GRID_TP_EP], l.groups.of[BB_GRID_EP]);
+    bb_layout_release(&l.layout);
+
+    lay(&l, (struct bb_grid){.tp = 2, .pp = 2, .ep = 2, .etp = 2, .experts = true}, 16, NULL);
+    ARE(&l, BB_GRID_EP, 0, 0, 2);
+    ARE(&l, BB_GRID_EP, 3, 5, 7);
+    ARE(&l, BB_GRID_EDP, 1, 1, 5);
+    ARE(&l, BB_GRID_TP_EP, 0, 0, 1, 2, 3);
+    assert_int_equal(l.groups.of[BB_GRID_ETP], l.groups.of[BB_GRID_TP]);
+    bb_layout_release(&l.layout);
+}
+
+static void four_stages(void **state)
+{
+    struct laid l;
+
+    (void)state;
+    lay(&l, (struct bb_grid){.tp = 2, .pp = 4}, 16, NULL);
+    ARE(&l, BB_GRID_DP, 0, 0, 2);
+    ARE(&l, BB_GRID_DP, 1, 1, 3);
+    ARE(&l, BB_GRID_DP, 2, 4, 6);
+    ARE(&l, BB_GRID_PP, 0, 0, 4, 8, 12);
+    ARE(&l, BB_GRID_EMBEDDING, 0, 0, 12);
+    ARE(&l, BB_GRID_EMBEDDING, 3, 3, 15);
+    assert_int_equal(bb_group_instance(&l.layout, l.groups.of[BB_GRID_EMBEDDING], 5), BB_NONE);
+    bb_layout_release(&l.layout);
+}
+
+/* ---- every order ---- */
+
+/* The rank at those coordinates, by the definition: stride of an axis = product of the sizes before it. */
+static int rank_at(const struct bb_grid *g, bool expert, const int coord[BB_GRID_AXES])
+{
+    static const char *const names[] = {"tp", "cp", "ep", "dp", "pp"};
+    const int sizes[2][BB_GRID_AXES] = {{g->tp, g->cp, 1, g->dp, g->pp}, {g->etp, 1, g->ep, g->edp, g->pp}};
+    int rank = 0, stride = 1;
+
+    for (const char *word = g->order; *word; word += word[2] ? 3 : 2)
+        for (int a = 0; a < BB_GRID_AXES; a++)
+            if (strncmp(word, names[a], 2) == 0) {
+                rank += stride * coord[a];
+                stride *= sizes[expert][a];
+            }
+    return rank;
+}
+
+static bool same_but(const struct bb_grid *g, bool expert, int a, int b, unsigned axes)
+{
+    for (int axis = 0; axis < BB_GRID_AXES; axis++) {
+        int of_a =
+            expert ? bb_grid_expert_coord(g, a, (enum bb_grid_axis)axis) : bb_grid_coord(g, a, (enum bb_grid_axis)axis);
+        int of_b =
+            expert ? bb_grid_expert_coord(g, b, (enum bb_grid_axis)axis) : bb_grid_coord(g, b, (enum bb_grid_axis)axis);
+
+        if (!(axes & 1u << axis) && of_a != of_b)
+            return false;
+    }
+    return true;
+}
+
+static void coordinates_give_the_rank(const struct bb_grid *g)
+{
+    for (int rank = 0; rank < g->ranks; rank++) {
+        int dense[BB_GRID_AXES], expert[BB_GRID_AXES];
+
+        for (int a = 0; a < BB_GRID_AXES; a++) {
+            dense[a] = bb_grid_coord(g, rank, (enum bb_grid_axis)a);
+            expert[a] = bb_grid_expert_coord(g, rank, (enum bb_grid_axis)a);
+        }
+        assert_int_equal(rank_at(g, false, dense), rank);
+        assert_int_equal(rank_at(g, true, expert), rank);
+        assert_int_equal(dense[BB_AXIS_PP], expert[BB_AXIS_PP]);
+    }
+}
+
+/* Two ranks are in one instance if and only if all other coordinates agree; members are ascending. */
+static void groups_are_what_they_say(const struct laid *l)
+{
+    static const struct {
+        enum bb_grid_group group;
+        unsigned axes;
+        bool expert;
+    } rows[] = {{BB_GRID_TP, 1 << BB_AXIS_TP, false},
+                {BB_GRID_CP, 1 << BB_AXIS_CP, false},
+                {BB_GRID_EP, 1 << BB_AXIS_EP, true},
+                {BB_GRID_EDP, 1 << BB_AXIS_DP, true},
+                {BB_GRID_DP, 1 << BB_AXIS_DP, false},
+                {BB_GRID_PP, 1 << BB_AXIS_PP, false},
+                {BB_GRID_DP_CP, 1 << BB_AXIS_DP | 1 << BB_AXIS_CP, false},
+                {BB_GRID_TP_PP, 1 << BB_AXIS_TP | 1 << BB_AXIS_PP, false},
+                {BB_GRID_TP_EP, 1 << BB_AXIS_TP | 1 << BB_AXIS_EP, true},
+                {BB_GRID_ETP, 1 << BB_AXIS_TP, true}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int g = l->groups.of[rows[i].group];
+
+        if (g == BB_NONE)
+            continue;
+        for (int a = 0; a < l->grid.ranks; a++)
+            for (int b = 0; b < a; b++) {
+                bool together = bb_group_instance(&l->layout, g, a) == bb_group_instance(&l->layout, g, b);
+
+                assert_int_equal(together, same_but(&l->grid, rows[i].expert, a, b, rows[i].axes));
+                if (together)
+                    assert_true(bb_group_index(&l->layout, g, b) < bb_group_index(&l->layout, g, a));
+            }
+    }
+}
+
+/* All 120 orders; those whose pipelines differ between the grids are refused, and never when pp stands last. */
+static void every_order(void **state)
+{
+    static const char *const axes[] = {"tp", "cp", "ep", "dp", "pp"};
+    int good = 0;
+
+    (void)state;
+    bb_err_mute(1);
+    for (int n = 0; n < 120; n++) {
+        struct bb_grid given = {.tp = 2, .cp = 2, .pp = 2, .ep = 3, .etp = 1, .experts = true};
+        bool used[5] = {false};
+        char order[BB_GRID_LETTERS] = "";
+        struct laid l;
+
+        for (int place = 0, rest = n, ways = 24; place < 5;
+             rest %= ways, ways /= 5 - place - 1 ? 5 - place - 1 : 1, place++) {
+            int skip = rest / ways, a = 0;
+
+            for (; used[a] || skip-- > 0; a++)
+                ;
+            used[a] = true;
+            strcat(order, place ? "-" : "");
+            strcat(order, axes[a]);
+        }
+        l.grid = given;
+        if (bb_grid_settle(&l.grid, 24, order, NULL, "test")) {
+            assert_int_not_equal(strncmp(order + 12, "pp", 2), 0);
+            continue;
+        }
+        good++;
+        assert_int_equal(bb_grid_layout(&l.grid, BB_GRID_ALL, &l.layout, &l.groups), 0);
+        coordinates_give_the_rank(&l.grid);
+        groups_are_what_they_say(&l);
+        bb_layout_release(&l.layout);
+    }
+    bb_err_mute(0);
+    assert_true(good >= 24 + 24); /* pp last and pp first */
+}
+
+/* ---- axes that follow, and what cannot be ---- */
+
+static void an_axis_follows(void **state)
+{
+    static const struct {
+        struct bb_grid given;
+        int ranks, tp, cp, dp, pp;
+    } rows[] = {
+        {{0}, 6, 1, 1, 6, 1},
+        {{.tp = 8, .pp = 16}, 16384, 8, 1, 128, 16},
+        {{.tp = 2, .dp = 4}, 16, 2, 1, 4, 2},
+        {{.pp = 2, .dp = 4}, 16, 2, 1, 4, 2},
+        {{.tp = 2, .pp = 2, .dp = 2}, 16, 2, 2, 2, 2},
+        {{.tp = 2, .pp = 2, .dp = 2}, 8, 2, 1, 2, 2},
+        {{.dp = 7}, 7, 1, 1, 7, 1},
+        {{.cp = 4}, 8, 1, 4, 2, 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_grid g = rows[i].given;
+
+        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, NULL, "test"), 0);
+        assert_int_equal(g.tp, rows[i].tp);
+        assert_int_equal(g.cp, rows[i].cp);
+        assert_int_equal(g.dp, rows[i].dp);
+        assert_int_equal(g.pp, rows[i].pp);
+    }
+}
+
+static void layouts_that_cannot_be(void **state)
+{
+    static const struct {
+        struct bb_grid given;
+        int ranks;
+        const char *order;
+    } rows[] = {
+        {{.tp = 3}, 8, NULL},
+        {{.tp = 16}, 8, NULL},
+        {{.tp = 1000000, .pp = 1000000, .cp = 1000000}, 8, NULL},
+        {{.tp = 2, .pp = 2, .dp = 3, .cp = 1}, 16, NULL},
+        {{.dp = 2}, 8, NULL},
+        {{.tp = 2, .ep = 2}, 8, NULL}, /* no experts */
+        {{.tp = 2, .ep = 3, .experts = true}, 8, NULL},
+        {{.tp = 2, .etp = 3, .experts = true}, 8, NULL},
+        {{.tp = 2}, 8, "tp-dp-xp"},
+        {{.tp = 2}, 8, "tp-dp-tp"},
+        {{.tp = 2}, 8, "tp-dp-"},
+        {{.tp = 2}, 8, ""},
+        {{.tp = 2}, 8, "tp-cp-ep-dp-pp-tp-cp-ep-dp-pp"},
+        {{.tp = 2}, 8, "dp-pp"},                                                     /* tp does not stand */
+        {{.tp = 2, .pp = 2, .ep = 4, .etp = 1, .experts = true}, 16, "tp-ep-pp-dp"}, /* stages 2 and 4 apart */
+    };
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_grid g = rows[i].given;
+
+        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, rows[i].order, NULL, "test"), -BB_EUSAGE);
+    }
+    bb_err_mute(0);
+}
+
+static void models_that_cannot_be_cut_so(void **state)
+{
+    static const struct {
+        const char *name;
+        struct bb_grid given;
+        int ranks;
+        struct bb_grid_model cut;
+        int expected;
+    } rows[] = {
+        {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 1}, 0},
+        {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 7}, 0},
+        {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 8}, -BB_EUSAGE}, /* 126 < 128 */
+        {"gpt2_xl", {.tp = 4}, 4, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE},                   /* 25 heads */
+        {"gpt2_xl", {.tp = 5}, 5, {.sequence = 1024, .chunks = 1}, 0},
+        {"llama2_70b", {.tp = 16}, 16, {.sequence = 4096, .chunks = 1}, -BB_EUSAGE}, /* 8 key heads */
+        {"gpt2_small", {.pp = 13}, 13, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE},
+        {"gpt2_small", {.tp = 1}, 1, {.sequence = 2048, .chunks = 1}, -BB_EUSAGE}, /* positions */
+        {"gpt2_small", {.cp = 3}, 3, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE},
+        {"gpt2_small", {.tp = 3}, 3, {.sequence = 1024, .chunks = 1, .sequence_parallel = true}, -BB_EUSAGE},
+        {"gpt2_small", {.cp = 8}, 8, {.sequence = 1024, .chunks = 1, .cp_by_heads = true}, -BB_EUSAGE},
+        {"gpt2_small", {.cp = 4}, 4, {.sequence = 1024, .chunks = 1, .cp_by_heads = true}, 0},
+        {"mixtral_8x7b", {.ep = 16, .experts = true}, 16, {.sequence = 4096, .chunks = 1}, -BB_EUSAGE},
+        {"mixtral_8x7b", {.ep = 8, .experts = true}, 16, {.sequence = 4096, .chunks = 1}, 0},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_grid_model model = rows[i].cut;
+        struct bb_grid g = rows[i].given;
+
+        model.arch = &a;
+        assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
+        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, NULL, "test"), 0);
+        assert_int_equal(bb_grid_fits(&g, &model, "test"), rows[i].expected);
+    }
+    bb_err_mute(0);
+}
+
+static int at_random(unsigned *seed, int n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (int)((*seed >> 10) % (unsigned)n);
+}
+
+/* Writes what the options say into the axes that were given. */
+static void follow_advice(const char *text, struct bb_grid *g)
+{
+    int value, used;
+    char axis[3];
+
+    for (; sscanf(text, " --%2[a-z] %d%n", axis, &value, &used) == 2; text += used)
+        *(axis[0] == 't' ? &g->tp : axis[0] == 'c' ? &g->cp : axis[0] == 'd' ? &g->dp : &g->pp) = value;
+}
+
+/* Whatever was asked for, the layout that is named as the nearest is taken as it stands. */
+static void the_nearest_layout_is_valid(void **state)
+{
+    static const char *const names[] = {"gpt2_xl", "llama3_8b", "deepseek_v3", "qwen2_7b"};
+    static const int sizes[] = {0, 0, 1, 2, 3, 4, 5, 6, 8, 16}, ranks[] = {1, 2, 6, 7, 8, 12, 48, 64, 100, 1024};
+    char text[BB_GRID_NEAREST];
+    unsigned seed = 3;
+    int changed = 0;
+
+    (void)state;
+    bb_err_mute(1);
+    for (int round = 0; round < 2000; round++) {
+        struct bb_arch a;
+        struct bb_grid_model m = {.arch = &a, .sequence = 960, .chunks = 1, .sequence_parallel = round % 2};
+        struct bb_grid g = {.tp = sizes[at_random(&seed, 10)],
+                            .cp = sizes[at_random(&seed, 10)],
+                            .dp = sizes[at_random(&seed, 10)],
+                            .pp = sizes[at_random(&seed, 10)]};
+        struct bb_grid given = g;
+        int n = ranks[at_random(&seed, 10)];
+
+        assert_int_equal(bb_arch_load(names[at_random(&seed, 4)], &a), 0);
+        given.experts = g.experts = a.experts > 0;
+        if (bb_grid_settle(&g, n, NULL, &m, "test") == 0 && bb_grid_fits(&g, &m, "test") == 0 &&
+            bb_grid_even(a.layers, g.pp))
+            continue;
+        follow_advice(bb_grid_nearest(&g, &m, text), &given);
+        assert_int_equal(bb_grid_settle(&given, n, NULL, &m, "test"), 0);
+        assert_int_equal(bb_grid_fits(&given, &m, "test"), 0);
+        assert_true(bb_grid_even(a.layers, given.pp));
+        changed++;
+    }
+    bb_err_mute(0);
+    assert_true(changed > 1000);
+}
+
+/* ---- layers ---- */
+
+static void layers_are_all_given_out(void **state)
+{
+    int first;
+
+    (void)state;
+    for (int layers = 1; layers <= 70; layers++)
+        for (int parts = 1; parts <= layers; parts++) {
+            int next = 0, least = layers, most = 0;
+
+            for (int p = 0; p < parts; p++) {
+                int n = bb_grid_layers(layers, parts, p, &first);
+
+                assert_int_equal(first, next);
+                assert_true(n >= 1);
+                least = n < least ? n : least;
+                most = n > most ? n : most;
+                next += n;
+            }
+            assert_int_equal(next, layers);
+            assert_true(layers % parts == 0 ? most == least : most - least <= 2);
+        }
+    assert_int_equal(bb_grid_layers(126, 16, 0, &first), 7);
+    assert_int_equal(bb_grid_layers(126, 16, 1, &first), 8);
+    assert_int_equal(bb_grid_layers(126, 16, 15, &first), 7);
+    assert_int_equal(bb_grid_layers(61, 16, 0, &first), 2);
+    assert_int_equal(bb_grid_layers(61, 16, 8, &first), 4);
+    assert_int_equal(bb_grid_layers(61, 16, 15, &first), 3);
+}
+
+/* Every split of few layers: valid ones give out all layers, in order, the ends as asked and the others alike. */
+static void ends_have_their_own_layers(void **state)
+{
+    int valid = 0, first;
+
+    (void)state;
+    for (int code = 0; code < 20 * 5 * 3 * 9 * 9; code++) {
+        struct bb_pipe_split s = {1 + code % 20, 2 + code / 20 % 5, 1 + code / 100 % 3, code / 300 % 9, code / 2700};
+        int others = s.stages - (s.first > 0) - (s.last > 0), rest = s.layers - s.first - s.last, next = 0;
+        int of[8] = {0};
+
+        if (s.first + s.last == 0)
+            continue;
+        assert_int_equal(bb_pipe_split_is_valid(&s),
+                         s.first % s.chunks == 0 && s.last % s.chunks == 0 &&
+                             (others ? rest > 0 && rest % (others * s.chunks) == 0 : rest == 0));
+        if (!bb_pipe_split_is_valid(&s))
+            continue;
+        valid++;
+        for (int part = 0; part < s.stages * s.chunks; part++) {
+            int n = bb_pipe_split_layers(&s, part, &first);
+
+            assert_true(n >= 1 && first == next);
+            next += n;
+            of[part % s.stages] += n;
+        }
+        assert_int_equal(next, s.layers);
+        for (int stage = 0; stage < s.stages; stage++)
+            assert_int_equal(of[stage], stage == 0 && s.first             ? s.first
+                                        : stage == s.stages - 1 && s.last ? s.last
+                                                                          : rest / others);
+    }
+    assert_true(valid > 500);
+}
+
+/* What Megatron-LM makes of DeepSeek-V3's 61 layers, and of 26 in chunks: 4, 8, 8, 6 layers, chunk by chunk. */
+static void known_splits(void **state)
+{
+    static const int firsts[] = {0, 2, 6, 10, 13, 15, 19, 23};
+    const struct bb_pipe_split deepseek = {61, 16, 1, 3, 2}, chunked = {26, 4, 2, 4, 6};
+    int first;
+
+    (void)state;
+    assert_int_equal(bb_pipe_split_layers(&deepseek, 0, &first), 3);
+    assert_int_equal(bb_pipe_split_layers(&deepseek, 1, &first), 4);
+    assert_int_equal(first, 3);
+    assert_int_equal(bb_pipe_split_layers(&deepseek, 15, &first), 2);
+    assert_int_equal(first, 59);
+    for (int part = 0; part < 8; part++) {
+        bb_pipe_split_layers(&chunked, part, &first);
+        assert_int_equal(first, firsts[part]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_ranks_in_both_orders),
+        cmocka_unit_test(sixteen_ranks_with_context),
+        cmocka_unit_test(sixteen_ranks_with_experts),
+        cmocka_unit_test(four_stages),
+        cmocka_unit_test(every_order),
+        cmocka_unit_test(an_axis_follows),
+        cmocka_unit_test(layouts_that_cannot_be),
+        cmocka_unit_test(models_that_cannot_be_cut_so),
+        cmocka_unit_test(the_nearest_layout_is_valid),
+        cmocka_unit_test(layers_are_all_given_out),
+        cmocka_unit_test(ends_have_their_own_layers),
+        cmocka_unit_test(known_splits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,906 @@
+/*
+ * test_block.c - one transformer layer as operations: orders and what runs under what as Megatron-LM lives them, bytes
+ * by the formulas of each parallelism and by published shapes, FLOPs, random layouts that must be sound, and faults
+ * that the checks must find.
+ */
+#include "tests/proxies/transformer/laid.h"
+
+#include <math.h>
+
+/* ---- models ---- */
+
+static struct bb_arch small(void)
+{
+    return (struct bb_arch){.name = "small",
+                            .layers = 2,
+                            .hidden = 16,
+                            .heads = 4,
+                            .kv_heads = 4,
+                            .head_dim = 4,
+                            .ffn = 64,
+                            .vocab = 100,
+                            .sequence = 8,
+                            .layer_norm = true,
+                            .qkv_bias = true,
+                            .out_bias = true,
+                            .mlp_bias = true,
+                            .learned_positions = true,
+                            .tied = true};
+}
+
+static struct bb_arch small_experts(void)
+{
+    struct bb_arch a = small();
+
+    a.experts = 4;
+    a.top_k = 2;
+    a.expert_ffn = 32;
+    a.moe_every = 1;
+    return a;
+}
+
+static struct bb_arch published(const char *name)
+{
+    struct bb_arch a;
+
+    assert_int_equal(bb_arch_load(name, &a), 0);
+    return a;
+}
+
+/* ---- what is written ---- */
+
+static void forward(struct bb_block *b, const struct laid *l)
+{
+    (void)l;
+    bb_block_forward(b, 0, BB_NONE, BB_NONE);
+}
+
+static void backward(struct bb_block *b, const struct laid *l)
+{
+    (void)l;
+    bb_block_backward(b, 0, BB_NONE, BB_NONE, true);
+}
+
+static void both(struct bb_block *b, const struct laid *l)
+{
+    forward(b, l);
+    backward(b, l);
+}
+
+static void split(struct bb_block *b, const struct laid *l)
+{
+    (void)l;
+    bb_block_backward(b, 0, BB_NONE, BB_NONE, false);
+    bb_block_weights(b, 0);
+}
+
+static void ends(struct bb_block *b, const struct laid *l)
+{
+    (void)l;
+    bb_block_embedding_forward(b, BB_NONE);
+    bb_block_head_forward(b, BB_NONE);
+    bb_block_head_backward(b, BB_NONE, true);
+    bb_block_embedding_backward(b, BB_NONE);
+}
+
+static void whole_step(struct bb_block *b, const struct laid *l)
+{
+    size_t replicated = bb_layers_replicated(l->layers, BB_ARCH_HEAD);
+
+    for (b->script->micro_batch = 0; b->script->micro_batch < 2; b->script->micro_batch++) {
+        bb_block_embedding_forward(b, BB_NONE);
+        for (int layer = 0; layer < l->arch.layers; layer++)
+            bb_block_forward(b, layer, BB_NONE, BB_NONE);
+        bb_block_head_forward(b, BB_NONE);
+        bb_block_head_backward(b, BB_NONE, true);
+        for (int layer = l->arch.layers - 1; layer >= 0; layer--)
+            bb_block_backward(b, layer, BB_NONE, BB_NONE, true);
+        bb_block_embedding_backward(b, BB_NONE);
+    }
+    b->script->micro_batch = BB_NONE;
+    for (int layer = 0; layer < l->arch.layers; layer++)
+        replicated += bb_layers_replicated(l->layers, layer);
+    bb_block_reduce_replicated(b, replicated);
+    bb_block_reduce_tied(b, 1);
+    bb_block_gradient_norm(b);
+}
+
+/* ---- golden orders ---- */
+
+/* "F all_gather tp 64 <1": phase, what (compute: its name), '&' for a group call with the line before, '<' waits. */
+static void op_line(const struct laid *l, size_t i, char line[160])
+{
+    static const char *const kinds[] = {"compute", "", "send", "recv"};
+    const struct bb_program *p = &l->step.roles[0].program;
+    const struct bb_op *op = &p->ops[i];
+    bool same_call = i > 0 && op->call != BB_NONE && op->call == p->ops[i - 1].call;
+    int n = snprintf(line, 160, "%s%c %s", same_call ? "& " : "", "FBGO"[op->phase],
+                     op -> kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].name : kinds[op->kind]);
+
+    if (op->kind == BB_OP_COMPUTE)
+        n += snprintf(line + n, 160 - (size_t)n, " %s", op->what);
+    else
+        n += snprintf(line + n, 160 - (size_t)n, " %s %zu", l->step.layout.comms[op->comm].name, op->count);
+    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
+        n += snprintf(line + n, 160 - (size_t)n, " %+d", op->peer);
+    if (op->kind == BB_OP_COLLECTIVE && op->redop == BB_MAX)
+        n += snprintf(line + n, 160 - (size_t)n, " max");
+    for (int w = 0; w < op->waits; w++)
+        n += snprintf(line + n, 160 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
+}
+
+static void expect_lines(const struct laid *l, const char *const *golden)
+{
+    const struct bb_program *p = &l->step.roles[0].program;
+    size_t n = 0;
+    char line[160];
+
+    while (golden[n])
+        n++;
+    for (size_t i = 0; i < p->n_ops; i++) {
+        op_line(l, i, line);
+        if (i >= n || strcmp(line, golden[i]) != 0)
+            fail_msg("operation %zu is \"%s\", expected \"%s\"", i, line, i < n ? golden[i] : "the end");
+    }
+    assert_int_equal(p->n_ops, n);
+}
+
+static void expect_order(struct laid l, laid_write *write, const char *const *golden)
+{
+    assert_int_equal(laid_init(&l, write), 0);
+    expect_lines(&l, golden);
+    laid_sound(&l);
+    laid_release(&l);
+}
+
+static struct laid tensor(bool sequence_parallel)
+{
+    return (struct laid){
+        .arch = small(),
+        .grid = {.ranks = 2, .tp = 2},
+        .config = {
+            .sequence = 8, .sequence_parallel = sequence_parallel, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+}
+
+static void tensor_parallel_order(void **state)
+{
+    static const char *const forwards[] = {"F compute attention", "F all_reduce tp 128 <0", "F compute perceptron <1",
+                                           "F all_reduce tp 128 <2", NULL};
+    static const char *const backwards[] = {"B compute perceptron gradients",
+                                            "B all_reduce tp 128 <0",
+                                            "B compute perceptron weights",
+                                            "B compute attention gradients <1",
+                                            "B all_reduce tp 128 <3",
+                                            "B compute attention weights",
+                                            NULL};
+
+    (void)state;
+    expect_order(tensor(false), forward, forwards);
+    expect_order(tensor(false), backward, backwards);
+}
+
+static void sequence_parallel_order(void **state)
+{
+    static const char *const forwards[] = {"F all_gather tp 64",
+                                           "F compute attention <0",
+                                           "F reduce_scatter tp 64 <1",
+                                           "F all_gather tp 64",
+                                           "F compute perceptron <3",
+                                           "F reduce_scatter tp 64 <4",
+                                           NULL};
+    static const char *const backwards[] = {"B all_gather tp 64",
+                                            "B compute perceptron gradients <0",
+                                            "B all_gather tp 64 <1",
+                                            "B compute perceptron gradients",
+                                            "B reduce_scatter tp 64 <3",
+                                            "B compute perceptron weights <2",
+                                            "B all_gather tp 64 <5",
+                                            "B compute attention gradients <6",
+                                            "B all_gather tp 64 <7",
+                                            "B compute attention gradients",
+                                            "B reduce_scatter tp 64 <9",
+                                            "B compute attention weights <8",
+                                            NULL};
+
+    (void)state;
+    expect_order(tensor(true), forward, forwards);
+    expect_order(tensor(true), backward, backwards);
+}
+
+/* Data alone, then weights: what is gathered for the weights comes with them. */
+static void split_backward_order(void **state)
+{
+    static const char *const reduced[] = {"B compute perceptron gradients",
+                                          "B all_reduce tp 128 <0",
+                                          "B compute attention gradients <1",
+                                          "B all_reduce tp 128 <2",
+                                          "B compute perceptron weights <3",
+                                          "B compute attention weights",
+                                          NULL};
+    static const char *const scattered[] = {"B all_gather tp 64",
+                                            "B compute perceptron gradients <0",
+                                            "B reduce_scatter tp 64 <1",
+                                            "B all_gather tp 64",
+                                            "B compute attention gradients <3",
+                                            "B reduce_scatter tp 64 <4",
+                                            "B all_gather tp 64",
+                                            "B compute perceptron weights <5",
+                                            "B compute perceptron weights <6",
+                                            "B all_gather tp 64 <8",
+                                            "B compute attention weights",
+                                            "B compute attention weights <9",
+                                            NULL};
+
+    (void)state;
+    expect_order(tensor(false), split, reduced);
+    expect_order(tensor(true), split, scattered);
+}
+
+static void ends_order(void **state)
+{
+    static const char *const reduced[] = {
+        "F all_reduce tp 128",    "F compute logits <0",    "F all_reduce tp 8 max <1",
+        "F all_reduce tp 8",      "F all_reduce tp 8",      "B compute head gradients <4",
+        "B all_reduce tp 128 <5", "B compute head weights", NULL};
+    static const char *const scattered[] = {
+        "F reduce_scatter tp 64",    "F all_gather tp 64",          "F compute logits <1",
+        "F all_reduce tp 8 max <2",  "F all_reduce tp 8",           "F all_reduce tp 8",
+        "B all_gather tp 64",        "B compute head gradients <5", "B reduce_scatter tp 64 <7",
+        "B compute head weights <6", "B all_gather tp 64 <9",       NULL};
+
+    (void)state;
+    expect_order(tensor(false), ends, reduced);
+    expect_order(tensor(true), ends, scattered);
+}
+
+static struct laid context(enum bb_context_mode mode, int ranks)
+{
+    return (struct laid){.arch = small(),
+                         .grid = {.ranks = ranks, .cp = ranks},
+                         .config = {.sequence = 8 * ranks, .context = mode, .dtype = BB_BFLOAT16}};
+}
+
+/* Each hop runs under the attention of the block before; gradients follow one turn behind, the last comes home alone.
+ */
+static void ring_order(void **state)
+{
+    static const char *const forwards[] = {"F compute projections",
+                                           "F send cp 256 +1 <0",
+                                           "& F recv cp 256 -1",
+                                           "F compute attention block",
+                                           "F send cp 256 +1 <3",
+                                           "& F recv cp 256 -1",
+                                           "F compute attention block <2",
+                                           "F compute attention block <5",
+                                           "F compute attention",
+                                           "F compute perceptron",
+                                           NULL};
+    static const char *const backwards[] = {"B compute perceptron gradients",
+                                            "B compute attention output",
+                                            "B send cp 256 +1 <1",
+                                            "& B recv cp 256 -1",
+                                            "B compute attention block",
+                                            "B send cp 256 +1 <4",
+                                            "& B recv cp 256 -1",
+                                            "B compute attention block <3",
+                                            "B send cp 256 +1 <7",
+                                            "& B recv cp 256 -1",
+                                            "B compute attention block <6",
+                                            "B send cp 256 +1 <10",
+                                            "& B recv cp 256 -1",
+                                            "B compute attention gradients <12",
+                                            NULL};
+
+    (void)state;
+    expect_order(context(BB_CONTEXT_RING, 3), forward, forwards);
+    expect_order(context(BB_CONTEXT_RING, 3), backward, backwards);
+}
+
+static void context_orders(void **state)
+{
+    static const char *const gathers[] = {"F compute projections",
+                                          "F all_gather cp 256 <0",
+                                          "F compute attention <1",
+                                          "F compute attention",
+                                          "F compute perceptron",
+                                          "B compute perceptron gradients",
+                                          "B all_gather cp 256 <5",
+                                          "B compute attention output",
+                                          "B compute attention <6",
+                                          "B reduce_scatter cp 256 <8",
+                                          "B compute attention gradients <9",
+                                          NULL};
+    static const char *const heads[] = {"F compute projections",
+                                        "F alltoall cp 64 <0",
+                                        "F alltoall cp 64",
+                                        "F alltoall cp 64",
+                                        "F compute attention <3",
+                                        "F alltoall cp 64 <4",
+                                        "F compute attention <5",
+                                        "F compute perceptron",
+                                        "B compute perceptron gradients",
+                                        "B compute attention output",
+                                        "B alltoall cp 64 <9",
+                                        "B compute attention <10",
+                                        "B alltoall cp 64 <11",
+                                        "B alltoall cp 64",
+                                        "B alltoall cp 64",
+                                        "B compute attention gradients <14",
+                                        NULL};
+
+    (void)state;
+    expect_order(context(BB_CONTEXT_ALL_GATHER, 2), both, gathers);
+    expect_order(context(BB_CONTEXT_ALL_TO_ALL, 2), both, heads);
+}
+
+static struct laid experts(int ranks, double imbalance)
+{
+    return (struct laid){.arch = small_experts(),
+                         .grid = {.ranks = ranks, .dp = ranks, .ep = ranks},
+                         .config = {.sequence = 16, .imbalance = imbalance, .dtype = BB_BFLOAT16}};
+}
+
+/* 16 tokens, 2 experts each, over 2 ranks: 16 rows of 16 elements to each. The shared expert runs under both ways. */
+static void expert_order(void **state)
+{
+    static const char *const golden[] = {"F compute attention",
+                                         "F compute router",
+                                         "F all_gather ep 4 <1",
+                                         "F alltoall ep 256",
+                                         "F alltoall ep 16",
+                                         "F compute shared expert <2",
+                                         "F compute experts <4",
+                                         "F alltoall ep 256 <6",
+                                         "F compute shared expert",
+                                         "B alltoall ep 256 <8",
+                                         "B compute shared expert gradient <7",
+                                         "B compute experts <9",
+                                         "B alltoall ep 256 <11",
+                                         "B alltoall ep 16",
+                                         "B compute shared expert gradient",
+                                         "B compute router gradient <13",
+                                         "B compute attention gradients",
+                                         NULL};
+    struct laid l = experts(2, 0);
+
+    (void)state;
+    l.arch.shared_ffn = 32;
+    expect_order(l, both, golden);
+}
+
+/* ---- bytes ---- */
+
+/* Least bytes that a rank sends for the operations of that communicator, and what their calls name. */
+struct moved {
+    double wire, payload;
+    int calls;
+};
+
+static struct moved moved(const struct laid *l, int role, const char *comm, enum bb_dtype_id dtype)
+{
+    const struct bb_program *p = &l->step.roles[role].program;
+    struct moved sum = {0};
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        double n, payload;
+
+        if (op->comm == BB_NONE || strcmp(l->step.layout.comms[op->comm].name, comm) != 0 || op->dtype != dtype ||
+            op->kind == BB_OP_RECV)
+            continue;
+        n = l->step.layout.groups[l->step.layout.comms[op->comm].group].size;
+        payload = (double)bb_op_payload_bytes(op, (int)n);
+        sum.wire += op->kind == BB_OP_SEND ? payload : payload * (op->coll == BB_ALL_REDUCE ? 2 : 1) * (n - 1) / n;
+        sum.payload += payload;
+        sum.calls++;
+    }
+    return sum;
+}
+
+static struct moved measure(struct laid l, laid_write *write, const char *comm, enum bb_dtype_id dtype)
+{
+    struct moved sum;
+
+    assert_int_equal(laid_init(&l, write), 0);
+    sum = moved(&l, 0, comm, dtype);
+    laid_sound(&l);
+    laid_release(&l);
+    return sum;
+}
+
+/* GPT-3 175B, 2048 tokens, 8 ranks: S = 50331648 bytes, 8 R S and 10 R S on the wire of a layer and micro-batch. */
+static void tensor_bytes(void **state)
+{
+    struct laid l = {.arch = published("gpt3_175b"),
+                     .grid = {.ranks = 8, .tp = 8},
+                     .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+    struct moved m = measure(l, both, "tp", BB_BFLOAT16);
+
+    (void)state;
+    assert_int_equal(m.calls, 4);
+    assert_true(m.payload == 4 * 50331648.0);
+    assert_true(m.wire == 352321536);
+    l.config.recompute = BB_RECOMPUTE_FULL;
+    assert_true(measure(l, both, "tp", BB_BFLOAT16).wire == 352321536 * 1.5);
+    l.config.recompute = BB_RECOMPUTE_NONE;
+    l.config.sequence_parallel = true;
+    m = measure(l, both, "tp", BB_BFLOAT16);
+    assert_int_equal(m.calls, 10);
+    assert_true(m.wire == 440401920);
+    assert_true(measure(l, split, "tp", BB_BFLOAT16).wire == 440401920 * 0.6);
+}
+
+/* Layer norms 4h, biases behind the row-parallel products 2h; a final norm of 2h; the tied table. */
+static void replicated_bytes(void **state)
+{
+    struct laid l = {.arch = published("gpt3_175b"),
+                     .grid = {.ranks = 8, .tp = 8},
+                     .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+
+    (void)state;
+    assert_int_equal(laid_begin(&l), 0);
+    assert_int_equal(bb_layers_replicated(l.layers, 0), 0);
+    bb_layers_free(l.layers);
+    l.config.sequence_parallel = true;
+    assert_int_equal(laid_begin(&l), 0);
+    assert_int_equal(bb_layers_replicated(l.layers, 5), 6 * 12288);
+    assert_int_equal(bb_layers_replicated(l.layers, BB_ARCH_HEAD), 2 * 12288);
+    assert_int_equal(bb_layers_replicated(l.layers, BB_ARCH_EMBEDDING), 0);
+    assert_int_equal(bb_layers_message(l.layers), 2048 * 12288 / 8);
+    bb_layers_free(l.layers);
+}
+
+/* Embedding 1, head 1 of X; cross entropy 3 of a float per token. */
+static void end_bytes(void **state)
+{
+    struct laid l = tensor(false);
+    double part = 0.5, x = 8 * 16 * 2;
+
+    (void)state;
+    assert_true(measure(l, ends, "tp", BB_BFLOAT16).wire == 2 * 2 * part * x);
+    assert_true(measure(l, ends, "tp", BB_FLOAT).wire == 3 * 2 * part * 8 * 4);
+    l.config.sequence_parallel = true;
+    assert_true(measure(l, ends, "tp", BB_BFLOAT16).wire == 5 * part * x);
+}
+
+/* LLaMA-3 8B on t x c ranks: a block is 2 b (s/c) (h kv / a) / t elements; forward c-1 of them, backward 2 (c-1). */
+static void context_bytes(void **state)
+{
+    struct laid l = {.arch = published("llama3_8b"),
+                     .grid = {.ranks = 8, .tp = 2, .cp = 4},
+                     .config = {.sequence = 8192, .micro_batch_size = 2, .dtype = BB_BFLOAT16}};
+    double block = 2.0 * 2 * (8192 / 4) * (4096 * 8 / 32) / 2 * 2, local = 2.0 * 2048 * 4096 / 2 * 2;
+    struct moved m;
+
+    (void)state;
+    m = measure(l, forward, "cp", BB_BFLOAT16);
+    assert_true(m.wire == 3 * block && m.calls == 3);
+    m = measure(l, backward, "cp", BB_BFLOAT16);
+    assert_true(m.wire == 2 * 3 * block && m.calls == 6);
+    l.config.context = BB_CONTEXT_ALL_GATHER;
+    assert_true(measure(l, both, "cp", BB_BFLOAT16).wire == 3 * 3 * block);
+    l.config.context = BB_CONTEXT_ALL_TO_ALL;
+    m = measure(l, both, "cp", BB_BFLOAT16);
+    assert_int_equal(m.calls, 8);
+    assert_true(m.wire == 2 * 0.75 * (2 * local + 2 * local / 4));
+    assert_true(measure(l, both, "tp", BB_BFLOAT16).payload == 4 * 2.0 * 2048 * 4096 * 2);
+}
+
+/* Mixtral, 4096 tokens, 8 ranks: token all-to-all 67108864 bytes; 234881024 + 57344 on the wire of a layer. */
+static void expert_bytes(void **state)
+{
+    struct laid l = {.arch = published("mixtral_8x7b"),
+                     .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                     .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+    struct moved m = measure(l, both, "ep", BB_BFLOAT16);
+
+    (void)state;
+    assert_true(m.calls == 4 && m.payload == 4 * 67108864.0);
+    assert_true(m.wire == 234881024);
+    m = measure(l, both, "ep", BB_FLOAT);
+    assert_true(m.calls == 2 && m.payload == 2 * 32768.0 && m.wire == 57344);
+    m = measure(l, both, "ep", BB_INT32);
+    assert_true(m.calls == 1 && m.payload == 8 * 8 * 4);
+    l.config.capacity_factor = 1.25; /* ceil(1.25 * 1024) rows for each expert, padded: nobody has to ask */
+    assert_true(measure(l, both, "ep", BB_BFLOAT16).payload == 4 * 8 * 1280 * 4096 * 2.0);
+    assert_int_equal(measure(l, both, "ep", BB_INT32).calls, 0);
+    l.config.capacity_factor = 0;
+    l.config.dispatch = BB_DISPATCH_ALL_GATHER;
+    m = measure(l, both, "ep", BB_BFLOAT16);
+    assert_true(m.calls == 4 && m.wire == 4 * 7 * 4096 * 4096 * 2.0);
+}
+
+/* Experts divided over 2 ranks: tokens of both before, sums behind, forward and backward. */
+static void divided_experts(void **state)
+{
+    struct laid l = {.arch = published("mixtral_8x7b"),
+                     .grid = {.ranks = 8, .tp = 2, .dp = 4, .ep = 4, .etp = 2},
+                     .config = {.sequence = 4096, .sequence_parallel = true, .dtype = BB_BFLOAT16}};
+    double rows = 2048 * 2;
+    struct moved m = measure(l, both, "etp", BB_BFLOAT16);
+
+    (void)state;
+    assert_int_equal(m.calls, 4);
+    assert_true(m.wire == 4 * rows * 4096 * 2);
+    assert_true(measure(l, both, "ep", BB_BFLOAT16).payload == 4 * rows * 4096 * 2);
+    assert_true(measure(l, both, "tp", BB_BFLOAT16).calls == 5); /* the attention's half */
+}
+
+/* ---- dropless ---- */
+
+/* Every rank sends all its rows, what one sends another receives, and popular experts get more. */
+static void dropless_counts(void **state)
+{
+    struct laid l = experts(4, 1.0);
+    long total = 0;
+    size_t most = 0, least = SIZE_MAX;
+
+    (void)state;
+    assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(bb_layers_variants(l.layers), 4);
+    laid_sound(&l);
+    for (int place = 0; place < 4; place++) {
+        const struct bb_program *p = &l.step.roles[place].program;
+        size_t received = 0;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            if (p->ops[i].kind == BB_OP_RECV && strcmp(p->ops[i].what, "dispatch") == 0)
+                received += p->ops[i].count;
+        most = received > most ? received : most;
+        least = received < least ? received : least;
+        total += (long)received;
+    }
+    assert_true(most > least);
+    assert_true(total <= 4 * 16 * 2 * 16);
+    laid_release(&l);
+    l = experts(4, 0);
+    assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(bb_layers_variants(l.layers), 1);
+    laid_release(&l);
+}
+
+/* The same seed makes the same step, another one another. */
+static void dropless_seed(void **state)
+{
+    struct laid l = experts(4, 1.0);
+    struct moved first = measure(l, both, "ep", BB_BFLOAT16), again = measure(l, both, "ep", BB_BFLOAT16);
+
+    (void)state;
+    assert_true(first.wire == again.wire);
+    l.config.seed = 7;
+    assert_true(measure(l, both, "ep", BB_BFLOAT16).wire != first.wire);
+}
+
+/* A receiver that expects another count is found. */
+static void planted_count(void **state)
+{
+    struct laid l = experts(4, 1.0);
+    struct bb_checks checks;
+    struct bb_program *p;
+    size_t i = 0;
+
+    (void)state;
+    assert_int_equal(laid_init(&l, forward), 0);
+    p = &l.step.roles[2].program;
+    while (p->ops[i].kind != BB_OP_RECV)
+        i++;
+    p->ops[i].count++;
+    assert_int_equal(bb_step_check(&l.step, &checks), 0);
+    assert_false(checks.matched);
+    bb_checks_release(&checks);
+    laid_release(&l);
+}
+
+/* A ring whose ranks send before they receive, one after another, does not end. */
+static void planted_ring(void **state)
+{
+    struct laid l = context(BB_CONTEXT_RING, 3);
+    struct bb_checks checks;
+    struct bb_program *p;
+
+    (void)state;
+    assert_int_equal(laid_init(&l, forward), 0);
+    p = &l.step.roles[0].program;
+    for (size_t i = 0; i < p->n_ops; i++)
+        p->ops[i].call = BB_NONE;
+    assert_int_equal(bb_step_check(&l.step, &checks), 0);
+    assert_false(checks.deadlock_free);
+    bb_checks_release(&checks);
+    laid_release(&l);
+}
+
+/* ---- compute ---- */
+
+static double flops_of(const struct laid *l, enum bb_phase phase)
+{
+    const struct bb_program *p = &l->step.roles[0].program;
+    double sum = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        sum += p->ops[i].phase == phase ? p->ops[i].flops : 0;
+    return sum;
+}
+
+/* Forward as expected, backward twice that, in both forms of compute, whole and split. */
+static void expect_flops(struct laid l, double expected)
+{
+    static const char *const computes[] = {"timed", "gemm"};
+
+    for (int c = 0; c < 2; c++) {
+        l.compute = computes[c];
+        assert_int_equal(laid_init(&l, both), 0);
+        assert_true(bb_layers_flops(l.layers, 0) == expected);
+        assert_true(flops_of(&l, BB_PHASE_FORWARD) == expected);
+        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * expected);
+        for (int i = 0; i < l.step.n_works; i++)
+            assert_false(l.step.works[i]->overfull);
+        laid_release(&l);
+        assert_int_equal(laid_init(&l, split), 0);
+        assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * expected);
+        laid_release(&l);
+    }
+}
+
+static void layer_flops(void **state)
+{
+    double n = 2048, h = 12288, matrices;
+    struct laid l = {.arch = published("gpt3_175b"),
+                     .grid = {.ranks = 8, .tp = 8},
+                     .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+
+    (void)state;
+    expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
+    l.config.sequence_parallel = true;
+    expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
+    l = (struct laid){.arch = published("llama3_8b"),
+                      .grid = {.ranks = 4, .cp = 4},
+                      .config = {.sequence = 8192, .dtype = BB_BFLOAT16}};
+    matrices = 218112000 - 2 * 4096;
+    for (int mode = 0; mode < 3; mode++) {
+        l.config.context = (enum bb_context_mode)mode;
+        expect_flops(l, (2 * matrices * 8192 + 4.0 * 8192 * 8192 * 4096) / 4);
+    }
+}
+
+static void expert_flops(void **state)
+{
+    double latent = 187107328 - 1536 - 512, expert = 44040192, n = 4096;
+    struct laid l = {.arch = published("mixtral_8x7b"),
+                     .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                     .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+
+    (void)state;
+    expect_flops(l, 2 * n * (41943040 + 8 * 4096 + 2 * 176160768.0) + 4 * n * n * 4096);
+    l.config.dispatch = BB_DISPATCH_ALL_GATHER;
+    expect_flops(l, 2 * n * (41943040 + 8 * 4096 + 2 * 176160768.0) + 4 * n * n * 4096);
+    l = (struct laid){.arch = published("deepseek_v3"),
+                      .grid = {.ranks = 16, .dp = 16, .ep = 16},
+                      .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+    expect_flops(l, 2 * n * (latent + 396361728) + 2 * n * n * 128 * (192 + 128)); /* the first layers are dense */
+    assert_int_equal(laid_begin(&l), 0);
+    assert_true(bb_layers_flops(l.layers, 3) ==
+                2 * n * (latent + 256 * 7168 + 9 * expert) + 2 * n * n * 128 * (192 + 128));
+    bb_layers_free(l.layers);
+}
+
+/* 6 P per token, P being what a token passes through but the input's table, norms and biases; and the attention. */
+static void step_flops(void **state)
+{
+    static const char *const names[] = {"llama2_7b", "mixtral_8x7b"};
+    static const enum bb_recompute again[] = {BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL};
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct laid l = {.arch = published(names[i % 2]),
+                         .grid = {.ranks = 1},
+                         .config = {.sequence = 4096, .recompute = again[i / 2], .dtype = BB_BFLOAT16}};
+        double h = 4096, s = 4096, active = bb_arch_active(&l.arch) - 32000 * h - 65 * h, samples = 2;
+
+        assert_int_equal(laid_init(&l, whole_step), 0);
+        assert_true(flops_of(&l, BB_PHASE_FORWARD) + flops_of(&l, BB_PHASE_BACKWARD) ==
+                    samples * (6 * active * s + 12 * 32 * h * s * s));
+        laid_release(&l);
+    }
+}
+
+static double backward_us(struct laid l, enum bb_recompute recompute, double *forward_us)
+{
+    double us = 0;
+
+    l.config.recompute = recompute;
+    *forward_us = 0;
+    assert_int_equal(laid_init(&l, both), 0);
+    for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
+        const struct bb_op *op = &l.step.roles[0].program.ops[i];
+
+        *(op->phase == BB_PHASE_FORWARD ? forward_us : &us) += op->compute_us;
+    }
+    laid_release(&l);
+    return us;
+}
+
+/* What is done again takes its time: the whole layer, or 4 s^2 h at 100 TFLOP/s. */
+static void recomputed_times(void **state)
+{
+    struct laid l = {
+        .arch = published("llama2_7b"), .grid = {.ranks = 1}, .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+    double forward, core = 4.0 * 4096 * 4096 * 4096 / 1e8;
+
+    (void)state;
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_NONE, &forward) - 2 * forward) < 1e-6);
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_SELECTIVE, &forward) - 2 * forward - core) < 1e-6);
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_FULL, &forward) - 3 * forward) < 1e-6);
+}
+
+/* A capacity of twice the share is computed, but the model needs the share. */
+static void capacity_flops(void **state)
+{
+    struct laid l = {.arch = published("mixtral_8x7b"),
+                     .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                     .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+    double plain, padded, needed, experts = 2.0 * 4096 * 2 * 176160768;
+
+    (void)state;
+    backward_us(l, BB_RECOMPUTE_NONE, &plain);
+    l.config.capacity_factor = 2;
+    backward_us(l, BB_RECOMPUTE_NONE, &padded);
+    assert_true(fabs(padded - plain - experts / 1e8) < 1e-6);
+    assert_int_equal(laid_init(&l, forward), 0);
+    needed = flops_of(&l, BB_PHASE_FORWARD);
+    assert_true(needed == bb_layers_flops(l.layers, 0));
+    laid_release(&l);
+}
+
+/* With several micro-batches each one's gradients are added up: of a rank's share of every layer, in float. */
+static void accumulated(void **state)
+{
+    struct laid l = {.arch = published("llama2_7b"),
+                     .grid = {.ranks = 4, .tp = 4},
+                     .config = {.sequence = 4096, .accumulates = true, .dtype = BB_BFLOAT16},
+                     .compute = "gemm"};
+    double bytes = 0;
+
+    (void)state;
+    assert_int_equal(laid_init(&l, whole_step), 0);
+    for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
+        const struct bb_op *op = &l.step.roles[0].program.ops[i];
+
+        bytes += op->kind == BB_OP_COMPUTE && strcmp(op->what, "accumulate gradients") == 0
+                     ? bb_kernel_list_bytes(op->work)
+                     : 0;
+    }
+    /* 2 micro-batches; read 16 bits and a float, write a float; norms are held by all; the table is not among them */
+    assert_true(bytes == 2 * 10 * ((6738415616.0 - 32000 * 4096 - 65 * 4096) / 4 + 65 * 4096));
+    laid_release(&l);
+}
+
+/* Microseconds from FLOPs, or as they are given for a whole layer. */
+static void layer_times(void **state)
+{
+    struct laid l = tensor(true);
+    double forward_us = 0, backward_us = 0;
+
+    (void)state;
+    l.config.forward_us = 120;
+    l.config.backward_us = 300;
+    assert_int_equal(laid_init(&l, both), 0);
+    for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
+        const struct bb_op *op = &l.step.roles[0].program.ops[i];
+
+        *(op->phase == BB_PHASE_FORWARD ? &forward_us : &backward_us) += op->compute_us;
+    }
+    assert_true(fabs(forward_us - 120) < 1e-6 && fabs(backward_us - 300) < 1e-6);
+    laid_release(&l);
+}
+
+/* ---- layouts ---- */
+
+static int choose(unsigned *seed, const int *from, int n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return from[(*seed >> 16) % (unsigned)n];
+}
+
+static struct laid random_layout(unsigned *seed)
+{
+    static const int sizes[] = {1, 1, 2, 4}, two[] = {0, 1}, three[] = {0, 1, 2};
+    struct laid l = {.arch = choose(seed, two, 2) ? small_experts() : small()};
+
+    l.arch.kv_heads = choose(seed, two, 2) ? 4 : 2;
+    l.arch.gated = choose(seed, two, 2);
+    l.arch.shared_ffn = choose(seed, two, 2) ? 32 : 0;
+    l.arch.dense_layers = choose(seed, two, 2);
+    l.arch.experts = l.arch.experts ? 8 : 0;
+    l.grid.tp = choose(seed, sizes, 3);
+    l.grid.cp = choose(seed, sizes, 4);
+    l.grid.dp = choose(seed, sizes, 4);
+    l.grid.ranks = l.grid.tp * l.grid.cp * l.grid.dp;
+    if (l.arch.experts) {
+        l.grid.etp = choose(seed, sizes, 3);
+        l.grid.ep = choose(seed, sizes, 4);
+    }
+    l.config = (struct bb_layers_config){.sequence = 32,
+                                         .micro_batch_size = 1 + choose(seed, two, 2),
+                                         .sequence_parallel = l.arch.experts || choose(seed, two, 2),
+                                         .recompute = (enum bb_recompute)choose(seed, three, 3),
+                                         .context = (enum bb_context_mode)choose(seed, three, 3),
+                                         .dispatch = (enum bb_dispatch_mode)choose(seed, two, 2),
+                                         .capacity_factor = choose(seed, three, 3) == 2 ? 1.1 : 0,
+                                         .imbalance = choose(seed, three, 3),
+                                         .seed = *seed,
+                                         .accumulates = true,
+                                         .dtype = BB_BFLOAT16,
+                                         .grad_dtype = BB_FLOAT};
+    l.compute = choose(seed, two, 2) ? "timed" : "gemm";
+    return l;
+}
+
+/* Whole steps of two layers and two micro-batches in layouts by chance: matched, without deadlock, and every list of
+ * products fits. Layouts that cannot be are refused. */
+static void random_layouts(void **state)
+{
+    unsigned seed = 5;
+    int built = 0;
+
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        struct laid l = random_layout(&seed);
+
+        if (laid_init(&l, whole_step) == 0) {
+            laid_sound(&l);
+            built++;
+        }
+        laid_release(&l);
+    }
+    assert_in_range(built, 100, 300);
+}
+
+/* ---- what cannot be ---- */
+
+static void refused(void **state)
+{
+    struct laid l = tensor(false), heads = context(BB_CONTEXT_ALL_TO_ALL, 8), same = experts(2, 0);
+
+    (void)state;
+    l.arch.heads = 3;
+    l.grid.tp = 2;
+    assert_int_equal(laid_begin(&l), -BB_EUSAGE);
+    heads.config.sequence = 64;
+    assert_int_equal(laid_begin(&heads), -BB_EUSAGE);
+    same.grid = (struct bb_grid){.ranks = 2, .tp = 2};
+    assert_int_equal(laid_begin(&same), -BB_EUSAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensor_parallel_order),
+        cmocka_unit_test(sequence_parallel_order),
+        cmocka_unit_test(split_backward_order),
+        cmocka_unit_test(ends_order),
+        cmocka_unit_test(ring_order),
+        cmocka_unit_test(context_orders),
+        cmocka_unit_test(expert_order),
+        cmocka_unit_test(tensor_bytes),
+        cmocka_unit_test(replicated_bytes),
+        cmocka_unit_test(end_bytes),
+        cmocka_unit_test(context_bytes),
+        cmocka_unit_test(expert_bytes),
+        cmocka_unit_test(divided_experts),
+        cmocka_unit_test(dropless_counts),
+        cmocka_unit_test(dropless_seed),
+        cmocka_unit_test(planted_count),
+        cmocka_unit_test(planted_ring),
+        cmocka_unit_test(layer_flops),
+        cmocka_unit_test(expert_flops),
+        cmocka_unit_test(step_flops),
+        cmocka_unit_test(accumulated),
+        cmocka_unit_test(recomputed_times),
+        cmocka_unit_test(capacity_flops),
+        cmocka_unit_test(layer_times),
+        cmocka_unit_test(random_layouts),
+        cmocka_unit_test(refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

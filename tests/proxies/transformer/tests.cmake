@@ -1,3 +1,0 @@
-foreach(part arch best_order block bytes grid layouts memory pipe schedule)
-  bb_unit_test(NAME test_${part} SOURCES ${CMAKE_CURRENT_LIST_DIR}/test_${part}.c LIBS bb_steps)
-endforeach()

@@ -226,12 +226,12 @@ unpack_packages() {
     (cd "$unpacked/debs" && $apt download $names && for deb in *.deb; do dpkg -x "$deb" "$unpacked" || exit 1; done && rm -f ./*.deb) || return 1
     # One folder of libraries, as on the machine itself.
     if [ -d "$unpacked/lib" ]; then cp -a "$unpacked/lib/." "$unpacked/usr/lib/" && rm -rf "$unpacked/lib" || return 1; fi
-    for link in "$unpacked"/usr/lib/*-linux-gnu/*.so; do # to their libraries here
-        target=$(readlink "$link") || continue
-        case $target in
-        /usr/*) ln -sf "$unpacked$target" "$link" ;;
-        /*) ln -sf "$unpacked/usr$target" "$link" ;;
-        esac
+    for link in "$unpacked"/usr/lib/*/*.so; do # to a library that was unpacked elsewhere, or that the machine has
+        [ -L "$link" ] && [ ! -e "$link" ] || continue
+        folder=${link%/*} name=$(readlink "$link")
+        for dir in "$folder" "$system/usr/lib/${folder##*/}" "$system/lib/${folder##*/}"; do
+            if [ -e "$dir/${name##*/}" ]; then ln -sf "$dir/${name##*/}" "$link"; break; fi
+        done
     done
     use_build_folder
 }

@@ -23,6 +23,11 @@ if [ "$(id -u)" = 0 ]; then
 fi
 export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
+# Open MPI 4 does not start without a program to reach other nodes, even where there are none.
+if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+    OMPI_MCA_plm_rsh_agent=false
+    export OMPI_MCA_plm_rsh_agent
+fi
 
 count_gpus() {
     if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then

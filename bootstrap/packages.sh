@@ -216,8 +216,7 @@ install_packages() {
 
 # Packages and what they depend on, less what is installed, with lists of our own, since the system's belong to root.
 unpack_packages() {
-    mkdir -p "$unpacked/lists/partial" "$unpacked/debs/partial" "$unpacked/usr/lib"
-    [ -e "$unpacked/lib" ] || ln -s usr/lib "$unpacked/lib" # one folder of libraries, as on the machine itself
+    mkdir -p "$unpacked/lists/partial" "$unpacked/debs/partial"
     apt="apt-get -q -o Dir::State::lists=$unpacked/lists -o Dir::Cache=$unpacked/debs -o Debug::NoLocking=1"
     $apt update || true
     # shellcheck disable=SC2086
@@ -225,9 +224,14 @@ unpack_packages() {
     [ -n "$names" ] || return 1
     # shellcheck disable=SC2086
     (cd "$unpacked/debs" && $apt download $names && for deb in *.deb; do dpkg -x "$deb" "$unpacked" || exit 1; done && rm -f ./*.deb) || return 1
-    for link in "$unpacked"/usr/lib/*-linux-gnu/*.so; do # to their libraries here
-        target=$(readlink "$link") || continue
-        case $target in /*) ln -sf "$unpacked$target" "$link" ;; esac
+    # One folder of libraries, as on the machine itself.
+    if [ -d "$unpacked/lib" ]; then cp -a "$unpacked/lib/." "$unpacked/usr/lib/" && rm -rf "$unpacked/lib" || return 1; fi
+    for link in "$unpacked"/usr/lib/*/*.so; do # to a library that was unpacked elsewhere, or that the machine has
+        [ -L "$link" ] && [ ! -e "$link" ] || continue
+        folder=${link%/*} name=$(readlink "$link")
+        for dir in "$folder" "$system/usr/lib/${folder##*/}" "$system/lib/${folder##*/}"; do
+            if [ -e "$dir/${name##*/}" ]; then ln -sf "$dir/${name##*/}" "$link"; break; fi
+        done
     done
     use_build_folder
 }

@@ -165,12 +165,24 @@ test_no_root_with_dnf() {
     expect_line "these need root, run as root: dnf install jansson-devel"
 }
 
+# The library itself is here already, so only the headers' package comes.
+test_no_root_links_what_is_here() {
+    be_someone; have_everything; rm "$box/root/usr/include/jansson.h"
+    mkdir -p "$box/root/usr/lib/some-linux-gnu"; : >"$box/root/usr/lib/some-linux-gnu/libjansson.so.4"
+    stand_in apt-get 'case "$*" in *"-s install"*) echo "Inst libjansson-dev (2.14 stable)" ;; *download*) : >a.deb ;; esac'
+    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"' \
+        'ln -s libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
+    get program
+    expect_status 0
+    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || complain "expected that links lead to the machine's library"
+}
+
 test_no_root_unpacks_debs() {
     be_someone; have_everything; rm "$box/root/usr/include/jansson.h"
     stand_in apt-get 'case "$*" in' \
         '*"-s install"*) echo "Inst libjansson4 (2.14 stable)"; echo "Inst libc6 [1] (2 stable)"; echo "Inst libjansson-dev (2.14 stable)" ;;' \
         '*download*) : >a.deb ;;' 'esac'
-    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
+    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
         'ln -sf /lib/some-linux-gnu/libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
     get program
     expect_status 0

@@ -270,7 +270,7 @@ static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "con
 static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
 
 /* Layers are numbered through: convolutions, then dense layers. */
-static void compute(struct shard *h, int layer)
+static void write_layer(struct shard *h, int layer)
 {
     bool forward = h->script.phase == BB_PHASE_FORWARD;
 
@@ -291,7 +291,7 @@ static void copy_faces(struct shard *h, int l, bool received)
 }
 
 /* Of what convolution l puts out, or of its gradient. */
-static void halo(struct shard *h, int l)
+static void exchange_halo(struct shard *h, int l)
 {
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
 
@@ -300,7 +300,7 @@ static void halo(struct shard *h, int l)
 }
 
 /* One part of a dense layer's input becomes all of it, or the sum of all parts of its gradient one part. */
-static void exchange(struct shard *h, enum bb_coll_kind kind, size_t part)
+static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 {
     struct bb_script *s = &h->script;
     bool gather = kind == BB_ALL_GATHER;
@@ -311,47 +311,47 @@ static void exchange(struct shard *h, enum bb_coll_kind kind, size_t part)
     bb_script_wait(s, bb_script_collective(s, h->mp, what, kind, part, src, dst));
 }
 
-static void reduce(struct shard *h, struct bb_script_lane lane, const char *what, size_t count)
+static void reduce_gradients(struct shard *h, struct bb_script_lane lane, const char *what, size_t count)
 {
     h->script.phase = BB_PHASE_GRADIENTS;
     h->last[lane.comm == h->world.comm] = bb_script_reduce(&h->script, lane, what, count);
     h->script.phase = BB_PHASE_BACKWARD;
 }
 
-static void forward(struct shard *h)
+static void write_forward(struct shard *h)
 {
     h->script.phase = BB_PHASE_FORWARD;
     for (int l = 0; l < CONVS + DENSES; l++) {
         h->script.layer = l;
         if (l > 0 && l < CONVS) {
-            halo(h, l - 1);
+            exchange_halo(h, l - 1);
             copy_faces(h, l - 1, true);
         }
         if (l >= CONVS)
-            exchange(h, BB_ALL_GATHER, h->model->exchange[l - CONVS]);
-        compute(h, l);
+            exchange_dense(h, BB_ALL_GATHER, h->model->exchange[l - CONVS]);
+        write_layer(h, l);
     }
 }
 
-static void backward(struct shard *h)
+static void write_backward(struct shard *h)
 {
     h->script.phase = BB_PHASE_BACKWARD;
     for (int l = CONVS + DENSES - 1; l >= CONVS; l--) {
-        compute(h, l);
-        exchange(h, BB_REDUCE_SCATTER, h->model->exchange[l - CONVS]);
+        write_layer(h, l);
+        exchange_dense(h, BB_REDUCE_SCATTER, h->model->exchange[l - CONVS]);
     }
-    reduce(h, h->dense, "dense gradients", h->model->dense);
+    reduce_gradients(h, h->dense, "dense gradients", h->model->dense);
     for (int l = CONVS - 1; l >= 0; l--) {
-        compute(h, l);
+        write_layer(h, l);
         if (l > 0)
-            halo(h, l);
-        reduce(h, h->world, conv_names[l], h->model->conv[l]);
+            exchange_halo(h, l);
+        reduce_gradients(h, h->world, conv_names[l], h->model->conv[l]);
         if (l > 0)
             copy_faces(h, l, true);
     }
 }
 
-static void update(struct shard *h)
+static void update_parameters(struct shard *h)
 {
     struct bb_script *s = &h->script;
 
@@ -382,10 +382,10 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, co
     h.mp = bb_script_lane(&h.script, &step->layout, 0);
     h.dense = bb_script_lane(&h.script, &step->layout, 1);
     h.world = bb_script_lane(&h.script, &step->layout, 2);
-    forward(&h);
-    backward(&h);
+    write_forward(&h);
+    write_backward(&h);
     if (h.script.real)
-        update(&h);
+        update_parameters(&h);
     return bb_script_result(&h.script);
 }
 

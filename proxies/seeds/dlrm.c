@@ -213,7 +213,7 @@ static int list_work(struct recommender *r)
     return 0;
 }
 
-static void compute(struct recommender *r, enum layer layer)
+static void write_layer(struct recommender *r, enum layer layer)
 {
     bool forward = r->script.phase == BB_PHASE_FORWARD;
 
@@ -223,7 +223,7 @@ static void compute(struct recommender *r, enum layer layer)
     bb_script_real(&r->script, layer_names[layer], r->work[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
-static void exchange(struct recommender *r, const char *what)
+static void exchange_vectors(struct recommender *r, const char *what)
 {
     struct bb_script *s = &r->script;
     int src = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, r->per_peer * (size_t)r->ranks);
@@ -232,7 +232,7 @@ static void exchange(struct recommender *r, const char *what)
     bb_script_wait(s, bb_script_collective(s, r->exchange, what, BB_ALLTOALL, r->per_peer, src, dst));
 }
 
-static int reduce(struct recommender *r, const char *what, size_t count)
+static int reduce_gradients(struct recommender *r, const char *what, size_t count)
 {
     int op;
 
@@ -247,19 +247,19 @@ static void write_step(struct recommender *r)
     int reduced;
 
     r->script.phase = BB_PHASE_FORWARD;
-    compute(r, EMBEDDING);
-    exchange(r, "embedding vectors");
-    compute(r, BOTTOM);
-    compute(r, INTERACTION);
-    compute(r, TOP);
+    write_layer(r, EMBEDDING);
+    exchange_vectors(r, "embedding vectors");
+    write_layer(r, BOTTOM);
+    write_layer(r, INTERACTION);
+    write_layer(r, TOP);
     r->script.phase = BB_PHASE_BACKWARD;
-    compute(r, TOP);
-    (void)reduce(r, "top gradients", r->model->top);
-    compute(r, INTERACTION);
-    compute(r, BOTTOM);
-    reduced = reduce(r, "bottom gradients", r->model->bottom);
-    exchange(r, "embedding gradients");
-    compute(r, EMBEDDING);
+    write_layer(r, TOP);
+    (void)reduce_gradients(r, "top gradients", r->model->top);
+    write_layer(r, INTERACTION);
+    write_layer(r, BOTTOM);
+    reduced = reduce_gradients(r, "bottom gradients", r->model->bottom);
+    exchange_vectors(r, "embedding gradients");
+    write_layer(r, EMBEDDING);
     if (!r->script.real)
         return;
     bb_script_wait(&r->script, reduced);

@@ -83,7 +83,7 @@ struct gradient {
 };
 
 struct model {
-    struct bb_model_file sheet; /* keeps the texts */
+    struct bb_model_file file; /* keeps the texts */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MOST_KERNELS];
@@ -91,110 +91,82 @@ struct model {
     int n_kernels, n_gradients;
 };
 
-static int read_kernel(const struct bb_model_file *sheet, const json_t *object, struct kernel *k)
-{
-    int rc;
+static const struct bb_json_field kernel_fields[] = {
+    BB_FIELD("what", BB_JSON_TEXT, offsetof(struct kernel, what)),
+    BB_FIELD("work", BB_JSON_TEXT, offsetof(struct kernel, work)),
+    BB_FIELD("forward_us", BB_JSON_NUMBER, offsetof(struct kernel, forward_us)),
+    BB_FIELD("backward_us", BB_JSON_NUMBER, offsetof(struct kernel, backward_us)),
+    BB_FIELD("forward_flops", BB_MODEL_FORMULA, offsetof(struct kernel, forward_flops)),
+    {0}};
 
-    TRY(bb_profile_string(object, "what", sheet->where, &k->what));
-    TRY(bb_profile_string(object, "work", sheet->where, &k->work));
-    TRY(bb_profile_number(object, "forward_us", sheet->where, 0, &k->forward_us));
-    TRY(bb_profile_number(object, "backward_us", sheet->where, 0, &k->backward_us));
-    TRY(bb_model_file_number_at(sheet, object, "forward_flops", &k->forward_flops));
-out:
-    return rc;
-}
+#define AT(member) offsetof(struct model, member)
 
-static int read_gradients(const struct bb_model_file *sheet, const json_t *part, struct model *m)
-{
-    const json_t *list;
-    const char *formula;
-    int rc;
-
-    TRY(bb_model_file_list(sheet, part, "gradients", -MOST_GRADIENTS, &list, &m->n_gradients));
-    for (int g = 0; g < m->n_gradients; g++) {
-        if (json_unpack(json_array_get(list, (size_t)g), "[ss]", &m->gradients[g].what, &formula))
-            return bb_err(BB_EUSAGE, "%s: gradient %d must be [\"name\", \"formula\"]", sheet->where, g);
-        TRY(bb_model_file_count(sheet, formula, &m->gradients[g].count));
-    }
-out:
-    return rc;
-}
+static const struct bb_json_field model_fields[] = {
+    BB_FIELD("defaults.stages", BB_JSON_WHOLE, AT(stages), .min = 2, .max = BB_MOST_LAYERS),
+    BB_FIELD("defaults.scale", BB_JSON_WHOLE, AT(scale), .min = 1, .max = BB_MOST_LAYERS),
+    BB_FIELD("micro_batch", BB_MODEL_SHAPE, AT(micro_batch)),
+    BB_FIELD("h", BB_MODEL_SHAPE, AT(hidden)),
+    BB_FIELD("sequence", BB_MODEL_SHAPE, AT(sequence)),
+    BB_FIELD("heads", BB_MODEL_SHAPE, AT(heads)),
+    BB_FIELD("message", BB_MODEL_COUNT, AT(message)),
+    BB_FIELD("layer_parameters", BB_MODEL_COUNT, AT(layer_parameters)),
+    BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
+    {0}};
 
 /* What depends on how a layer is divided. */
-static int read_division(const struct bb_model_file *sheet, const struct division *d, struct model *m)
+static int read_division(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
-    const json_t *kernels;
+    const int n_gradients = d->gradient_group[1] ? 2 : 1;
+    const json_t *list;
     const char *width;
     json_t *part;
     int rc;
 
-    TRY(bb_profile_object(sheet->root, d->key, sheet->where, &part));
-    TRY(bb_profile_string(part, "width", sheet->where, &width));
-    TRY(bb_model_file_shape(sheet, width, &m->width));
-    TRY(bb_model_file_count_at(sheet, part, "exchange", &m->exchange));
-    TRY(read_gradients(sheet, part, m));
-    if (m->n_gradients != (d->gradient_group[1] ? 2 : 1))
-        return bb_err(BB_EUSAGE, "%s: %d gradients of '%s', expected %d", sheet->where, m->n_gradients, d->key,
-                      d->gradient_group[1] ? 2 : 1);
-    TRY(bb_model_file_list(sheet, part, "compute", -MOST_KERNELS, &kernels, &m->n_kernels));
+    TRY(bb_json_object_at(file->root, d->key, file->where, &part));
+    TRY(bb_json_text_at(part, "width", file->where, &width));
+    TRY(bb_model_file_shape(file, width, &m->width));
+    TRY(bb_model_file_count_at(file, part, "exchange", &m->exchange));
+    TRY(bb_json_list_at(part, "gradients", file->where, n_gradients, &list, &m->n_gradients));
+    for (int g = 0; g < m->n_gradients; g++)
+        TRY(bb_model_file_named_in(file, list, "gradients", g, &m->gradients[g].what, &m->gradients[g].count));
+    TRY(bb_json_list_at(part, "compute", file->where, -MOST_KERNELS, &list, &m->n_kernels));
     for (int k = 0; k < m->n_kernels; k++)
-        TRY(read_kernel(sheet, json_array_get(kernels, (size_t)k), &m->kernels[k]));
+        TRY(bb_model_file_read(file, json_array_get(list, (size_t)k), kernel_fields, &m->kernels[k]));
 out:
     return rc;
 }
 
-static int check_parameters(const struct bb_model_file *sheet, const json_t *totals, const struct model *m)
+static int check_totals(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
+    size_t made[] = {m->exchange, m->gradients[0].count, m->gradients[1].count};
+    const struct bb_json_field fields[] = {
+        BB_FIELD("exchange", BB_JSON_COUNT_TOTAL, 0),
+        BB_FIELD("gradients", BB_JSON_COUNT_TOTALS, sizeof(size_t), .n = m->n_gradients),
+        {0}};
+    json_t *totals, *part, *parameters, *value;
     const char *layers;
-    json_t *given, *value;
-    int rc = bb_profile_object(totals, "parameters", sheet->where, &given);
-
-    if (rc)
-        return rc;
-    json_object_foreach(given, layers, value) TRY(
-        bb_model_file_same(sheet, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
-out:
-    return rc;
-}
-
-static int check_totals(const struct bb_model_file *sheet, const struct division *d, const struct model *m)
-{
-    size_t gradients[MOST_GRADIENTS] = {m->gradients[0].count, m->gradients[1].count};
-    json_t *totals, *part;
     int rc;
 
-    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_model_file_total(sheet, totals, "message", (double)m->message));
-    TRY(check_parameters(sheet, totals, m));
-    TRY(bb_profile_object(totals, d->key, sheet->where, &part));
-    TRY(bb_model_file_total(sheet, part, "exchange", (double)m->exchange));
-    TRY(bb_model_file_totals(sheet, part, "gradients", gradients, m->n_gradients));
+    TRY(bb_json_object_at(file->root, "totals", file->where, &totals));
+    TRY(bb_json_object_at(totals, d->key, file->where, &part));
+    TRY(bb_json_read(part, file->where, fields, made));
+    TRY(bb_json_object_at(totals, "parameters", file->where, &parameters));
+    json_object_foreach(parameters, layers, value) TRY(
+        bb_json_same(file->where, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
 out:
     return rc;
 }
 
 static int read_model(const struct division *d, struct model *m)
 {
-    struct bb_model_file *sheet = &m->sheet;
-    double stages, scale;
-    json_t *defaults;
+    struct bb_model_file *file = &m->file;
     int rc;
 
     *m = (struct model){0};
-    TRY(bb_model_file_open(sheet, "gpt3", "layered_transformer"));
-    TRY(bb_profile_object(sheet->root, "defaults", sheet->where, &defaults));
-    TRY(bb_profile_number(defaults, "stages", sheet->where, 2, &stages));
-    TRY(bb_profile_number(defaults, "scale", sheet->where, 1, &scale));
-    m->stages = (int)stages;
-    m->scale = (int)scale;
-    TRY(bb_model_file_shape(sheet, "micro_batch", &m->micro_batch));
-    TRY(bb_model_file_shape(sheet, "h", &m->hidden));
-    TRY(bb_model_file_shape(sheet, "sequence", &m->sequence));
-    TRY(bb_model_file_shape(sheet, "heads", &m->heads));
-    TRY(bb_model_file_count_at(sheet, sheet->root, "message", &m->message));
-    TRY(bb_model_file_count_at(sheet, sheet->root, "layer_parameters", &m->layer_parameters));
-    TRY(read_division(sheet, d, m));
-    TRY(check_totals(sheet, d, m));
+    TRY(bb_model_file_open(file, "gpt3", "layered_transformer"));
+    TRY(bb_model_file_read(file, file->root, model_fields, m));
+    TRY(read_division(file, d, m));
+    TRY(check_totals(file, d, m));
 out:
     return rc;
 }
@@ -245,7 +217,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     c->layers = c->stages;
     TRY(settle_micro_batches(c, m.scale));
 out:
-    bb_model_file_close(&m.sheet);
+    bb_model_file_close(&m.file);
     return rc;
 }
 
@@ -574,7 +546,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     }
     TRY(build_roles(&b));
 out:
-    bb_model_file_close(&m.sheet);
+    bb_model_file_close(&m.file);
     return rc;
 }
 

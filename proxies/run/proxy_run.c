@@ -2,6 +2,7 @@
  * proxy_run.c - `busbar proxy` from its first line to its last: ranks, GPUs, the step and its checks, the
  * run, the reports, and the same in reverse.
  */
+#include "bootstrap/base/outfile.h"
 #include "proxies/plan/plan.h"
 #include "proxies/proxy_main.h"
 #include "proxies/registry/registry.h"
@@ -126,7 +127,7 @@ out:
 /* A file that cannot be written is told before the run, not after it. */
 static int check_trace(struct run *x)
 {
-    int rc = x->options.trace && x->world.rank == 0 ? bb_timeline_check_path(x->options.trace) : 0;
+    int rc = x->options.trace && x->world.rank == 0 ? bb_outfile_check(x->options.trace, "the trace") : 0;
 
     return bb_world_agree(&x->world, rc, "the file of the trace");
 }

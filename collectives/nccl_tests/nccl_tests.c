@@ -88,8 +88,7 @@ int bb_nccl_tests_run(int argc, char **argv)
     char program[32];
     struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
     const struct bb_words collective = {.word = {bb_colls[kind].name}, .n = 1};
-    const struct bb_report_style style = {.time_width = 7,
-                                          .rate_width = 6,
+    const struct bb_report_style style = {.widths = {7, 6},
                                           .zeros = true,
                                           .first_group = true,
                                           .program = program,

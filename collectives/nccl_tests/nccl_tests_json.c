@@ -16,11 +16,9 @@ static json_t *word_of(bool value)
 
 static json_t *now(void)
 {
-    char text[32];
-    time_t seconds = time(NULL);
-    struct tm parts;
+    char text[BB_STAMP_TEXT];
 
-    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&seconds, &parts));
+    bb_report_stamp(text);
     return json_string(text);
 }
 
@@ -189,11 +187,9 @@ json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
 {
     static const char *const names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
     static const char *const each[BB_PLACEMENTS] = {"out_of_place_per_iter", "in_place_per_iter"};
-    const char *none = row->c.kind == BB_SENDRECV ? "sum" : "none"; /* it calls its ring a sum */
     json_t *object = json_pack("{s:I, s:I, s:s, s:s, s:o}", "size", (json_int_t)bb_case_bytes(&row->c), "count",
                                (json_int_t)row->c.count, "type", bb_dtypes[row->c.dtype].name, "redop",
-                               row->c.redop == BB_COPY ? none : bb_redops[row->c.redop].name, "root",
-                               json_sprintf("%6d", row->c.root));
+                               bb_report_redop(r, row), "root", json_sprintf("%6d", row->c.root));
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
         json_object_set_new(object, names[place], figures_json(r, row, place));

@@ -146,23 +146,6 @@ void bb_session_head(const struct bb_session *s, const char *command)
         fprintf(s->out, "# ranks share a GPU: times mean nothing\n");
 }
 
-json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what)
-{
-    json_t *flags = json_array();
-    unsigned news = doubts & ~s->doubts;
-
-    if (s->device.emulated)
-        json_array_append_new(flags, json_string("emulated"));
-    if (s->shared_gpu)
-        json_array_append_new(flags, json_string("shared_gpu"));
-    bb_nvml_json_flags(flags, doubts);
-    s->doubts |= news;
-    for (int i = 0; s->world.rank == 0 && i < BB_NVML_FLAGS; i++)
-        if (news & 1u << i)
-            bb_warn("%s and maybe further rows: %s", what, bb_nvml_doubts[i].advice);
-    return flags;
-}
-
 /* ---- end ---- */
 
 int bb_session_close(struct bb_session *s, int rc)

@@ -54,12 +54,6 @@ int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would
 /* bb_session_head - the lines above everything: program, ranks, GPUs, versions, what the figures are not. */
 void bb_session_head(const struct bb_session *s, const char *command);
 
-/*
- * bb_session_flags - flags[] of a row: emulated, shared_gpu, and the doubts (bits of enum bb_nvml_flag). A doubt is
- * said with what helps the first time that it comes up; `what` names the row.
- */
-json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what);
-
 /* bb_session_all - members 0 .. n-1 for a communicator of the first n ranks; NULL without memory. The caller frees. */
 int *bb_session_all(int n);
 

@@ -87,25 +87,9 @@ int bb_telemetry_end(const struct bb_telemetry *o, struct bb_world *world, struc
     return join(world, &seen->doubts);
 }
 
-static json_t *word_or_null(const char *word)
-{
-    return *word ? json_string(word) : json_null();
-}
-
 json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen)
 {
     if (!seen->sampled)
         return json_null();
     return json_pack("{s:o, s:o}", "before", bb_nvml_json(&seen->before), "after", bb_nvml_json(&seen->after));
-}
-
-void bb_telemetry_json(const struct bb_telemetry_row *seen, json_t *result)
-{
-    const struct bb_choice *choice = &seen->choice;
-    bool known = choice->kind != BB_CHOICE_NONE;
-
-    json_object_set_new(result, "algorithm", word_or_null(choice->algorithm));
-    json_object_set_new(result, "protocol", word_or_null(choice->protocol));
-    json_object_set_new(result, "channels", known ? json_integer(choice->channels) : json_null());
-    json_object_set_new(result, "gpu", bb_telemetry_gpu(seen));
 }

@@ -27,7 +27,7 @@ struct bb_report_head;
 
 /* What the text looks like. */
 struct bb_report_style {
-    int time_width, rate_width;
+    int widths[2];       /* of times and of rates                                                         */
     bool zeros;          /* a figure without a meaning is 0.00, where readers expect a number; else N/A   */
     bool first_group;    /* of a split run, only rows of the first group                                  */
     const char *program; /* named in the text; NULL: the collective                                    */
@@ -73,6 +73,12 @@ struct bb_report_head {
     const int *groups, *pids;          /* of each rank                        */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
 };
+
+enum { BB_STAMP_TEXT = 32 };
+void bb_report_stamp(char text[BB_STAMP_TEXT]); /* "2026-01-31 23:59:59", now */
+
+/* bb_report_redop - the word for the reduction, "none" without one. */
+const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row);
 
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head);
 void bb_report_begin(struct bb_report *r, int coll);

@@ -230,13 +230,11 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
 /* Everybody's claims, and nobody goes on unless all can. *id: of this rank's group. */
 static int exchange_claims(struct bb_comm *c, const int *members, ncclUniqueId *id)
 {
-    struct claim mine, *all = calloc((size_t)c->world->size, sizeof(*all));
-    int rc, own;
+    struct claim mine, *all;
+    int own = make_claim(c, members, &mine), rc;
 
-    if (!all)
-        return bb_err(BB_EFAIL, "communicator %s: no memory for %d ranks", c->name, c->world->size);
-    own = make_claim(c, members, &mine);
-    TRY(bb_world_allgather(c->world, &mine, all, sizeof(mine)));
+    all = bb_world_gather(c->world, &mine, sizeof(mine), &rc);
+    TRY(rc);
     own = own ? own : compare_claims(c, members, &mine, all);
     TRY(bb_world_agree(c->world, own, "agreement on a communicator"));
     if (c->size > 0)

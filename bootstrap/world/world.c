@@ -9,6 +9,7 @@
 #include "bootstrap/world/hydra.h"
 
 #include <limits.h>
+#include <math.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -144,7 +145,7 @@ out:
     return rc;
 }
 
-static int gather(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+static int gather_under(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     MPI_Request request;
     int rc;
@@ -163,7 +164,78 @@ out:
 
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
 {
-    return gather(w, "an exchange (allgather)", send, recv, bytes);
+    return gather_under(w, "an exchange (allgather)", send, recv, bytes);
+}
+
+void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc)
+{
+    void *all = malloc((size_t)w->size * bytes);
+
+    *rc = all ? bb_world_allgather(w, own, all, bytes)
+              : bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size);
+    if (*rc == 0)
+        return all;
+    free(all);
+    return NULL;
+}
+
+typedef void combine(void *into, const void *one, size_t n);
+
+static int reduce(struct bb_world *w, void *values, size_t n, size_t each, combine *add)
+{
+    int rc = 0;
+    char *all = w->size > 1 && n > 0 ? bb_world_gather(w, values, n * each, &rc) : NULL;
+
+    for (int r = 0; all && r < w->size; r++)
+        if (r != w->rank)
+            add(values, all + (size_t)r * n * each, n);
+    free(all);
+    return rc;
+}
+
+static void take_max(void *into, const void *one, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((double *)into)[i] = fmax(((double *)into)[i], ((const double *)one)[i]);
+}
+
+static void take_min(void *into, const void *one, size_t n)
+{
+    (void)n;
+    if (*(const size_t *)one < *(size_t *)into)
+        memcpy(into, one, sizeof(size_t));
+}
+
+static void add_sum(void *into, const void *one, size_t n)
+{
+    (void)n;
+    *(unsigned long long *)into += *(const unsigned long long *)one;
+}
+
+static void add_bits(void *into, const void *one, size_t n)
+{
+    (void)n;
+    *(unsigned *)into |= *(const unsigned *)one;
+}
+
+int bb_world_max(struct bb_world *w, double *values, size_t n)
+{
+    return reduce(w, values, n, sizeof(*values), take_max);
+}
+
+int bb_world_min(struct bb_world *w, size_t *value)
+{
+    return reduce(w, value, 1, sizeof(*value), take_min);
+}
+
+int bb_world_sum(struct bb_world *w, unsigned long long *value)
+{
+    return reduce(w, value, 1, sizeof(*value), add_sum);
+}
+
+int bb_world_any(struct bb_world *w, unsigned *bits)
+{
+    return reduce(w, bits, 1, sizeof(*bits), add_bits);
 }
 
 int bb_world_barrier(struct bb_world *w, const char *what)
@@ -182,7 +254,7 @@ out:
 int bb_world_agree(struct bb_world *w, int rc, const char *what)
 {
     int all[w->size];
-    int failed = gather(w, what, &rc, all, sizeof(rc));
+    int failed = gather_under(w, what, &rc, all, sizeof(rc));
 
     if (failed)
         return rc ? rc : failed;

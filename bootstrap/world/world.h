@@ -72,6 +72,18 @@ int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t 
 int bb_world_barrier(struct bb_world *w, const char *what) BB_MUST_CHECK;
 int bb_world_agree(struct bb_world *w, int rc, const char *what);
 
+/* BB_WORLD_ERR - bb_err() for what all ranks find alike: rank 0 says it, all return -code. */
+#define BB_WORLD_ERR(w, code, ...) ((w)->rank == 0 ? bb_err((code), __VA_ARGS__) : -(int)(code))
+
+/* bb_world_gather - own[bytes] of all ranks as a new array, to be freed; NULL and *rc < 0 when that fails. */
+void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc) BB_MUST_CHECK;
+
+/* Each value becomes that of all ranks together: the largest, the smallest, the sum, the bits that any rank has set. */
+int bb_world_max(struct bb_world *w, double *values, size_t n) BB_MUST_CHECK;
+int bb_world_min(struct bb_world *w, size_t *value) BB_MUST_CHECK;
+int bb_world_sum(struct bb_world *w, unsigned long long *value) BB_MUST_CHECK;
+int bb_world_any(struct bb_world *w, unsigned *bits) BB_MUST_CHECK;
+
 /*
  * bb_world_reached - this rank begins a step: "bench all_reduce 4 MiB". It is what a hang or loss message shows as
  * "last seen". Call it at the same points on every rank: the k-th step of one rank is held to be the k-th of the

@@ -209,17 +209,10 @@ out:
 
 static int all_narrow(struct bb_bench_context *rig, bool own, bool *all)
 {
-    size_t ranks = (size_t)rig->world->size;
-    bool *of_ranks = calloc(ranks, sizeof *of_ranks);
-    int rc;
+    unsigned wide = !own;
+    int rc = bb_world_any(rig->world, &wide);
 
-    if (!of_ranks)
-        return bb_err(BB_EFAIL, "no memory for the answers of %zu ranks", ranks);
-    rc = bb_world_allgather(rig->world, &own, of_ranks, sizeof own);
-    *all = true;
-    for (size_t r = 0; r < ranks; r++)
-        *all = *all && of_ranks[r];
-    free(of_ranks);
+    *all = !wide;
     return rc;
 }
 
@@ -299,13 +292,11 @@ struct note {
 
 static int gather_notes(struct bb_bench_context *rig, struct bb_figures *f)
 {
-    struct note own = {f->first_us, rig->gate_expired}, *all = calloc((size_t)rig->world->size, sizeof *all);
+    const struct note own = {f->first_us, rig->gate_expired};
     int rc;
+    struct note *all = bb_world_gather(rig->world, &own, sizeof own, &rc);
 
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for the notes of %d ranks", rig->world->size);
-    rc = bb_world_allgather(rig->world, &own, all, sizeof own);
-    for (size_t r = 0; r < (size_t)rig->world->size; r++) {
+    for (size_t r = 0; all && r < (size_t)rig->world->size; r++) {
         if (!same_group(rig, r))
             continue;
         f->first_us = fmax(f->first_us, all[r].first_us);

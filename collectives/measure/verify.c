@@ -146,16 +146,14 @@ static int add_finding(const struct bb_bench_context *rig, const struct finding 
 
 int bb_verify(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
-    int ranks = rig->world->size;
-    struct finding mine, *all = calloc((size_t)ranks, sizeof *all);
+    struct finding mine, *all = NULL;
     int rc;
 
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", ranks);
     TRY(look(rig, c, &mine));
-    TRY(bb_world_allgather(rig->world, &mine, all, sizeof mine));
+    all = bb_world_gather(rig->world, &mine, sizeof mine, &rc);
+    TRY(rc);
     f->checked = true;
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < rig->world->size; r++)
         if (!rig->groups || rig->groups[r] == rig->groups[rig->world->rank])
             TRY(add_finding(rig, &all[r], f));
 out:

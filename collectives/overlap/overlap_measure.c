@@ -92,8 +92,7 @@ int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm
     bb_nvtx_init(&rig->nvtx);
     rig->native = bb_native_find();
     rig->samples = calloc(samples, sizeof *rig->samples);
-    rig->gathered_samples = calloc(samples * (size_t)rig->world->size, sizeof *rig->gathered_samples);
-    if (!rig->samples || !rig->gathered_samples)
+    if (!rig->samples)
         return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
     TRY(make_streams(rig));
     TRY(BB_CUDA(cudaMalloc((void **)&rig->verdict, 2 * sizeof *rig->verdict)));
@@ -135,7 +134,6 @@ void bb_overlap_context_release(struct bb_overlap_context *rig)
     destroy_stream(rig->comm);
     destroy_stream(rig->compute);
     bb_nvtx_release(&rig->nvtx);
-    free(rig->gathered_samples);
     free(rig->samples);
     *rig = (struct bb_overlap_context){0};
 }
@@ -266,10 +264,7 @@ static int combine(struct bb_overlap_context *rig, struct bb_overlap_result *res
     const size_t n = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
     int rc;
 
-    TRY(bb_world_allgather(rig->world, rig->samples, rig->gathered_samples, n * sizeof *rig->samples));
-    for (size_t i = 0; i < n; i++)
-        for (size_t r = 0; r < (size_t)rig->world->size; r++)
-            rig->samples[i] = fmax(rig->samples[i], rig->gathered_samples[r * n + i]);
+    TRY(bb_world_max(rig->world, rig->samples, n));
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
         TRY(bb_stats_of(rig->samples + (size_t)t * (size_t)rig->repeats, (size_t)rig->repeats, &result->us[t]));
 out:
@@ -332,20 +327,17 @@ out:
 
 static int verify(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
 {
-    struct finding mine = {0}, *all = calloc((size_t)rig->world->size, sizeof *all);
+    struct finding mine = {0};
+    unsigned incomplete;
     int rc;
 
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", rig->world->size);
     TRY(look(rig, work, &mine));
-    TRY(bb_world_allgather(rig->world, &mine, all, sizeof mine));
-    result->checked = true;
-    for (int r = 0; r < rig->world->size; r++) {
-        result->checked = result->checked && all[r].checked == all[r].due;
-        result->wrong += all[r].wrong;
-    }
+    incomplete = mine.checked != mine.due;
+    TRY(bb_world_any(rig->world, &incomplete));
+    TRY(bb_world_sum(rig->world, &mine.wrong));
+    result->checked = !incomplete;
+    result->wrong = mine.wrong;
 out:
-    free(all);
     return rc;
 }
 

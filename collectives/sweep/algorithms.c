@@ -23,12 +23,11 @@ static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_p
 /* Rank 0's view, offered only what all are offered. */
 static int agree(struct bb_world *world, struct view *view)
 {
-    struct view *all = calloc((size_t)world->size, sizeof *all);
     int rc;
+    struct view *all = bb_world_gather(world, view, sizeof *view, &rc);
 
     if (!all)
-        return bb_err(BB_EFAIL, "no memory for the choices of %d ranks", world->size);
-    TRY(bb_world_allgather(world, view, all, sizeof *view));
+        return rc;
     *view = all[0];
     for (int r = 1; r < world->size; r++) {
         view->costs.known = view->costs.known && all[r].costs.known;
@@ -37,9 +36,8 @@ static int agree(struct bb_world *world, struct view *view)
                 fminf(view->costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS],
                       all[r].costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS]);
     }
-out:
     free(all);
-    return rc;
+    return 0;
 }
 
 static bool same(struct bb_combination a, struct bb_combination b)
@@ -94,17 +92,10 @@ static struct bb_candidate *entrant_of(struct bb_ranking *c, struct bb_combinati
 
 static int ran_everywhere(struct bb_world *world, const struct bb_choice *ran, struct bb_combination what, bool *all)
 {
-    bool own = ran->kind == BB_CHOICE_COLLECTIVE && same(bb_combination_of(ran->algorithm, ran->protocol), what),
-         *of_ranks = calloc((size_t)world->size, sizeof *of_ranks);
-    int rc;
+    unsigned other = ran->kind != BB_CHOICE_COLLECTIVE || !same(bb_combination_of(ran->algorithm, ran->protocol), what);
+    int rc = bb_world_any(world, &other);
 
-    if (!of_ranks)
-        return bb_err(BB_EFAIL, "no memory for the answers of %d ranks", world->size);
-    rc = bb_world_allgather(world, &own, of_ranks, sizeof own);
-    *all = true;
-    for (int r = 0; r < world->size; r++)
-        *all = *all && of_ranks[r];
-    free(of_ranks);
+    *all = !other;
     return rc;
 }
 

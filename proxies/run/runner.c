@@ -227,11 +227,12 @@ static int refuse_memory(const struct bb_runner *r, const struct fit *f)
 /* Before anything is allocated: the first rank whose memory does not suffice says so, and all leave. */
 static int check_memory(struct bb_runner *r, size_t need)
 {
-    struct fit mine = {.need = need}, *all = calloc((size_t)r->world->size, sizeof(*all));
+    struct fit mine = {.need = need}, *all = NULL;
     int rc;
 
-    TRY(all ? bb_device_free_bytes(&mine.available) : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size));
-    TRY(bb_world_allgather(r->world, &mine, all, sizeof(mine)));
+    TRY(bb_device_free_bytes(&mine.available));
+    all = bb_world_gather(r->world, &mine, sizeof(mine), &rc);
+    TRY(rc);
     for (int i = 0; i < r->world->size; i++) {
         if (all[i].need <= all[i].available)
             continue;
@@ -284,21 +285,13 @@ static int own_members(const struct bb_layout *l, int group, int rank, int *memb
 }
 
 /* Bit c: some rank of the world uses communicator c, so all of its members make it. */
-static int used_comms(struct bb_runner *r, uint32_t *used)
+static int used_comms(struct bb_runner *r, unsigned *used)
 {
-    uint32_t mine = 0, *all = calloc((size_t)r->world->size, sizeof(*all));
-    int rc = all ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
-
+    *used = 0;
     for (size_t i = 0; i < r->program->n_ops; i++)
         if (r->program->ops[i].comm != BB_NONE)
-            mine |= 1u << r->program->ops[i].comm;
-    if (rc == 0)
-        rc = bb_world_allgather(r->world, &mine, all, sizeof(mine));
-    *used = 0;
-    for (int i = 0; rc == 0 && i < r->world->size; i++)
-        *used |= all[i];
-    free(all);
-    return rc;
+            *used |= 1u << r->program->ops[i].comm;
+    return bb_world_any(r->world, used);
 }
 
 /* Those of the step are blocking: each call to a non-blocking one goes through a thread of NCCL and back, which costs
@@ -308,7 +301,7 @@ static int make_comms(struct bb_runner *r)
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
     struct bb_world *w = r->world;
     int rc = 0, *members = calloc((size_t)w->size, sizeof(*members));
-    uint32_t used;
+    unsigned used;
 
     if (!members)
         return bb_err(BB_EFAIL, "no memory for %d ranks", w->size);

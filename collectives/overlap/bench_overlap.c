@@ -48,11 +48,9 @@ static int check_sizes(struct overlap *v)
 {
     for (int i = 0; i < v->options.sizes.n; i++)
         if (case_of(v, v->options.sizes.bytes[i]).count == 0)
-            return bb_session_all_know(
-                &v->session, v->session.world.rank
-                                 ? -BB_EUSAGE
-                                 : bb_err(BB_EUSAGE, "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
-                                          v->options.sizes.bytes[i], v->session.world.size, v->options.collective));
+            return BB_WORLD_ERR(&v->session.world, BB_EUSAGE,
+                                "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
+                                v->options.sizes.bytes[i], v->session.world.size, v->options.collective);
     return 0;
 }
 
@@ -358,19 +356,21 @@ static void warn_of_emulation(const struct overlap *v)
                 "alone");
 }
 
-static int run(struct overlap *v, int argc, char **argv)
+static int run_overlap(struct overlap *v, int argc, char **argv)
 {
+    const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     TRY(bb_session_begin(&v->session, &v->options.common));
+    TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
     warn_of_emulation(v);
     TRY(make_rig(v));
-    TRY(bb_session_open(&v->session, &bb_bench_overlap_set, &v->options, argc, argv));
+    TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
     for (int i = 0; i < v->options.sizes.n; i++)
         TRY(measure_size(v, v->options.sizes.bytes[i]));
-    rc = bb_session_all_know(&v->session, v->wrong ? -BB_EDATA : 0);
+    rc = v->wrong ? -BB_EDATA : 0;
 out:
     return rc;
 }
@@ -394,8 +394,8 @@ int bb_bench_overlap_run(int argc, char **argv)
         return bb_err(BB_EFAIL, "no memory for the run");
     rc = bb_bench_overlap_parse(&v->options, argc, argv);
     if (rc == 0) {
-        rc = bb_session_close(&v->session, run(v, argc, argv));
-        if (bb_session_in_order(&v->session, rc))
+        rc = bb_session_close(&v->session, run_overlap(v, argc, argv));
+        if (bb_session_in_order(rc))
             end_rc = end_in_order(v);
         rc = bb_session_release(&v->session, rc, end_rc);
     }

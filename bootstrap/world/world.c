@@ -36,7 +36,7 @@ static void pause_after(double waited_s, long *sleep_us)
     *sleep_us = *sleep_us * 3 / 2 < SLEEP_LAST_US ? *sleep_us * 3 / 2 : SLEEP_LAST_US;
 }
 
-static int expired(struct bb_world *w, const char *what)
+static int tell_timeout(struct bb_world *w, const char *what)
 {
     if (w->roll)
         return bb_watchdog_expired(w->roll, what);
@@ -52,7 +52,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
 
     while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
         if (waited_s > w->timeout_s)
-            return expired(w, what);
+            return tell_timeout(w, what);
         if (w->roll && !said && waited_s > 1e-6 * SAY_US) {
             bb_watchdog_waiting(w->roll, what);
             said = true;
@@ -179,9 +179,9 @@ void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc
     return NULL;
 }
 
-typedef void combine(void *into, const void *one, size_t n);
+typedef void combine_fn(void *into, const void *one, size_t n);
 
-static int reduce(struct bb_world *w, void *values, size_t n, size_t each, combine *add)
+static int reduce_values(struct bb_world *w, void *values, size_t n, size_t each, combine_fn *add)
 {
     int rc = 0;
     char *all = w->size > 1 && n > 0 ? bb_world_gather(w, values, n * each, &rc) : NULL;
@@ -220,22 +220,22 @@ static void add_bits(void *into, const void *one, size_t n)
 
 int bb_world_max(struct bb_world *w, double *values, size_t n)
 {
-    return reduce(w, values, n, sizeof(*values), take_max);
+    return reduce_values(w, values, n, sizeof(*values), take_max);
 }
 
 int bb_world_min(struct bb_world *w, size_t *value)
 {
-    return reduce(w, value, 1, sizeof(*value), take_min);
+    return reduce_values(w, value, 1, sizeof(*value), take_min);
 }
 
 int bb_world_sum(struct bb_world *w, unsigned long long *value)
 {
-    return reduce(w, value, 1, sizeof(*value), add_sum);
+    return reduce_values(w, value, 1, sizeof(*value), add_sum);
 }
 
 int bb_world_any(struct bb_world *w, unsigned *bits)
 {
-    return reduce(w, bits, 1, sizeof(*bits), add_bits);
+    return reduce_values(w, bits, 1, sizeof(*bits), add_bits);
 }
 
 int bb_world_barrier(struct bb_world *w, const char *what)
@@ -259,8 +259,10 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
     if (failed)
         return rc ? rc : failed;
     for (int r = 0; r < w->size; r++)
-        if (all[r])
+        if (all[r]) {
+            w->agreed = true;
             return all[r];
+        }
     return 0;
 }
 
@@ -395,7 +397,7 @@ static void finalize_mpi(struct bb_world *w)
 }
 
 /* Nobody leaves before all are done, so that a closed connection means a lost rank until then. */
-static int part(struct bb_world *w)
+static int leave_together(struct bb_world *w)
 {
     int rc;
 
@@ -440,7 +442,7 @@ static void end_everybody(struct bb_world *w, int rc)
 int bb_world_release(struct bb_world *w, int rc)
 {
     if (rc >= 0 && w->mpi && w->size > 1)
-        rc = part(w);
+        rc = leave_together(w);
     if (w->mpi && rc < 0)
         end_everybody(w, rc);
     if (w->mpi)

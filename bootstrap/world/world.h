@@ -40,6 +40,7 @@ struct bb_world {
     double timeout_s;
     struct bb_watchdog *roll; /* NULL in a world made by bb_world_alone                          */
     bool mpi;                 /* MPI is up and ours to end                                       */
+    bool agreed;              /* all ranks know that the run ends: bb_world_agree has told them  */
 };
 
 /*

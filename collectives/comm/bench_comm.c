@@ -14,6 +14,7 @@
 #include "collectives/comm/comm_steps.h"
 #include "collectives/session/session.h"
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -290,8 +291,8 @@ int bb_bench_comm_run(int argc, char **argv)
     if (rc != 0)
         return rc;
     rc = bb_session_close(&v.session, run_comm(&v, argc, argv));
-    if (bb_session_in_order(rc) && v.life.stream)
-        (void)cudaStreamDestroy(v.life.stream);
+    if (bb_session_in_order(&v.session, rc))
+        bb_stream_destroy(v.life.stream);
     rc = bb_session_release(&v.session, rc, 0);
     free(v.column);
     free(v.all_us);

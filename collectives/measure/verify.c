@@ -50,8 +50,8 @@ static int check_part(struct bb_bench_context *rig, const struct bb_case *c, con
 }
 
 /* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
-static int compare(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
-                   struct finding *mine)
+static int compare_areas(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                         struct finding *mine)
 {
     unsigned char *slot = last_slot(rig, c, l);
     struct bb_pattern pattern = pattern_of(rig, c);
@@ -111,14 +111,14 @@ out:
     return rc;
 }
 
-static int look(struct bb_bench_context *rig, const struct bb_case *c, struct finding *mine)
+static int check_rank(struct bb_bench_context *rig, const struct bb_case *c, struct finding *mine)
 {
     struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
     struct bb_verdict v[2] = {{0}};
     int rc;
 
     memset(mine, 0, sizeof *mine);
-    TRY(compare(rig, c, &l, mine));
+    TRY(compare_areas(rig, c, &l, mine));
     TRY(BB_CUDA(cudaMemcpy(v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     mine->wrong = v[0].wrong + v[1].wrong;
     mine->checked = v[0].checked + v[1].checked;
@@ -149,7 +149,7 @@ int bb_verify(struct bb_bench_context *rig, const struct bb_case *c, struct bb_f
     struct finding mine, *all = NULL;
     int rc;
 
-    TRY(look(rig, c, &mine));
+    TRY(check_rank(rig, c, &mine));
     all = bb_world_gather(rig->world, &mine, sizeof mine, &rc);
     TRY(rc);
     f->checked = true;

@@ -310,19 +310,16 @@ out:
 static int make_comms(struct overlap *v)
 {
     struct bb_world *w = &v->session.world;
-    int *members = bb_session_all(w->size), rc = 0;
     char ctas[BB_CTA_TEXT], name[BB_COMM_NAME];
+    int rc = 0;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
     for (int i = 0; i < v->options.n_limits; i++) {
         const struct bb_comm_opts opts = {
             .blocking = true, .min_ctas = v->options.limits[i].min, .max_ctas = v->options.limits[i].max};
         snprintf(name, sizeof name, "ctas %s", bb_cta_limit_text(&v->options.limits[i], ctas));
-        TRY(bb_comm_init(&v->comms[i], w, name, members, w->size, &opts));
+        TRY(bb_comm_init(&v->comms[i], w, name, NULL, w->size, &opts));
     }
 out:
-    free(members);
     return rc;
 }
 
@@ -395,7 +392,7 @@ int bb_bench_overlap_run(int argc, char **argv)
     rc = bb_bench_overlap_parse(&v->options, argc, argv);
     if (rc == 0) {
         rc = bb_session_close(&v->session, run_overlap(v, argc, argv));
-        if (bb_session_in_order(rc))
+        if (bb_session_in_order(&v->session, rc))
             end_rc = end_in_order(v);
         rc = bb_session_release(&v->session, rc, end_rc);
     }

@@ -432,12 +432,10 @@ static int make_rig(struct p2p *p)
     const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
     const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
-    int *members = bb_session_all(w->size), rc;
+    int rc;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
     TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
-    TRY(bb_comm_init(&p->comm, w, "world", members, w->size, &opts));
+    TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
     p->rig = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
                                      .device = &p->session.device,
@@ -449,7 +447,6 @@ static int make_rig(struct p2p *p)
     TRY(bb_p2p_context_init(&p->rig, largest_message(p)));
     TRY(make_matrices(p));
 out:
-    free(members);
     return rc;
 }
 
@@ -498,7 +495,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     if (rc == 0) {
         choose_matrices(p);
         rc = bb_session_close(&p->session, run_p2p(p, argc, argv));
-        if (bb_session_in_order(rc))
+        if (bb_session_in_order(&p->session, rc))
             end_rc = end_in_order(p);
         rc = bb_session_release(&p->session, rc, end_rc);
     }

@@ -76,15 +76,6 @@ out:
     return rc;
 }
 
-int *bb_session_all(int n)
-{
-    int *members = malloc((size_t)n * sizeof *members);
-
-    for (int r = 0; members && r < n; r++)
-        members[r] = r;
-    return members;
-}
-
 /* ---- results and text ---- */
 
 static struct bb_results_device *make_device_rows(const struct bb_session *s)
@@ -174,14 +165,14 @@ int bb_session_close(struct bb_session *s, int rc)
     return rc;
 }
 
-bool bb_session_in_order(int rc)
+bool bb_session_in_order(const struct bb_session *s, int rc)
 {
-    return rc >= 0 || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
+    return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
 
 int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
-    end_rc = bb_world_release(&s->world, bb_session_in_order(rc) ? end_rc : rc);
+    end_rc = bb_world_release(&s->world, bb_session_in_order(s, rc) ? end_rc : rc);
     bb_telemetry_release(&s->observer);
     free(s->devices);
     s->devices = NULL;

@@ -9,12 +9,12 @@
  *   TRY(bb_session_open(&s, &(struct bb_results_head){.schema = ..}, &set, &options));
  *   ...
  *   rc = bb_session_close(&s, rc);
- *   if (bb_session_in_order(rc)) end_rc = ...;              // what ranks share is taken down in order
+ *   if (bb_session_in_order(&s, rc)) end_rc = ...;              // what ranks share is taken down in order
  *   return bb_session_release(&s, rc, end_rc);
  *
- * How all ranks know that the run ends: the error says it. A refusal (BB_EUSAGE), wrong data (BB_EDATA) and a figure
- * below its threshold (BB_EBELOW) are returned by all ranks or by none: each finds them from the same data, or they
- * agree (bb_world_agree). They end in order. Any other error is of one rank, and ends the others (bb_world_release).
+ * Who knows that the run ends: all ranks, where they agreed on it (bb_world_agree), and of a refusal (BB_EUSAGE), wrong
+ * data (BB_EDATA) or a figure below its threshold (BB_EBELOW), which each rank finds from the same data. They end in
+ * order. Any other error is of one rank, and ends the others (bb_world_release).
  */
 #ifndef BB_COLLECTIVES_SESSION_SESSION_H
 #define BB_COLLECTIVES_SESSION_SESSION_H
@@ -70,12 +70,9 @@ void bb_session_head(const struct bb_session *s, const char *command);
  */
 json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what);
 
-/* bb_session_all - members 0 .. n-1 for a communicator of the first n ranks; NULL without memory. The caller frees. */
-int *bb_session_all(int n);
-
 /* bb_session_close - the results, with the status of rc. bb_session_in_order - whether all ranks know of rc. */
 int bb_session_close(struct bb_session *s, int rc) BB_MUST_CHECK;
-bool bb_session_in_order(int rc);
+bool bb_session_in_order(const struct bb_session *s, int rc);
 
 /* bb_session_release - the end of the ranks; end_rc is what taking down gave. Returns rc, or what went wrong since. */
 int bb_session_release(struct bb_session *s, int rc, int end_rc);

@@ -11,6 +11,7 @@
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/bench_report.h"
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -383,12 +384,9 @@ static void release_rig(struct bb_bench_context *rig)
         (void)cudaFree(rig->verdicts);
     if (rig->meeting)
         (void)cudaFree(rig->meeting);
-    if (rig->stop)
-        (void)cudaEventDestroy(rig->stop);
-    if (rig->start)
-        (void)cudaEventDestroy(rig->start);
-    if (rig->stream)
-        (void)cudaStreamDestroy(rig->stream);
+    bb_event_destroy(rig->stop);
+    bb_event_destroy(rig->start);
+    bb_stream_destroy(rig->stream);
     bb_nvtx_release(&rig->nvtx);
     bb_measure_release(rig);
     *rig = (struct bb_bench_context){0};
@@ -668,7 +666,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     int rc, end_rc = 0;
 
     rc = bb_session_close(&b.session, run_bench(&b, argc, argv));
-    if (bb_session_in_order(rc))
+    if (bb_session_in_order(&b.session, rc))
         end_rc = end_in_order(&b);
     rc = bb_session_release(&b.session, rc, end_rc);
     free(b.groups);

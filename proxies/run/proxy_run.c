@@ -302,7 +302,7 @@ int bb_proxy_run(int argc, char **argv)
     if (rc != 0)
         return rc;
     rc = bb_session_close(&x.session, run_proxy(&x));
-    end_rc = bb_runner_release(&x.runner, bb_session_in_order(rc) ? 0 : rc);
+    end_rc = bb_runner_release(&x.runner, bb_session_in_order(&x.session, rc) ? 0 : rc);
     rc = bb_session_release(&x.session, rc, end_rc);
     bb_measured_release(&x.measured);
     bb_scaling_measured_release(&x.study.measured);

@@ -315,10 +315,8 @@ static int make_comms(struct bb_runner *r)
             TRY(bb_comm_init(&r->comms[c], w, spec->name, members,
                              own_members(r->layout, spec->group, w->rank, members), &blocking));
     }
-    for (int i = 0; i < w->size; i++)
-        members[i] = i;
     if (w->size > 1)
-        TRY(bb_comm_init(&r->everyone, w, "everyone", members, w->size, &polled));
+        TRY(bb_comm_init(&r->everyone, w, "everyone", NULL, w->size, &polled));
 out:
     free(members);
     return rc;
@@ -403,32 +401,23 @@ out:
     return rc;
 }
 
-static void release_event(cudaEvent_t *e)
-{
-    if (*e)
-        (void)cudaEventDestroy(*e);
-    *e = NULL;
-}
-
 static void release_cuda(struct bb_runner *r)
 {
     for (int i = 0; i < r->n_lanes; i++) {
-        release_event(&r->lanes[i].begin);
-        release_event(&r->lanes[i].end);
+        bb_event_destroy(r->lanes[i].begin);
+        bb_event_destroy(r->lanes[i].end);
     }
     for (size_t i = 0; r->done && i < r->program->n_ops; i++)
-        release_event(&r->done[i]);
+        bb_event_destroy(r->done[i]);
     for (int i = 0; r->streams && r->last && i < r->program->n_streams; i++) {
-        release_event(&r->last[i]);
-        if (r->streams[i])
-            (void)cudaStreamDestroy(r->streams[i]);
+        bb_event_destroy(r->last[i]);
+        bb_stream_destroy(r->streams[i]);
     }
-    release_event(&r->fork);
-    release_event(&r->ready);
-    release_event(&r->begin);
-    release_event(&r->end);
-    if (r->join)
-        (void)cudaStreamDestroy(r->join);
+    bb_event_destroy(r->fork);
+    bb_event_destroy(r->ready);
+    bb_event_destroy(r->begin);
+    bb_event_destroy(r->end);
+    bb_stream_destroy(r->join);
     bb_device_buffers_release(r->areas);
     if (r->n_works)
         bb_kernel_runner_release(&r->worker);

@@ -13,6 +13,7 @@
 #include "collectives/comm/comm_steps.h"
 #include "collectives/session/result_row.h"
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ struct lives {
 };
 
 /* What the list means in this world; every rank comes to the same answer. */
-static int settle_counts(struct lives *v)
+static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
 
@@ -40,10 +41,8 @@ static int settle_counts(struct lives *v)
         v->options.counts[v->options.n_counts++] = size;
     for (int i = 0; i < v->options.n_counts; i++)
         if (v->options.counts[i] > size)
-            return bb_session_all_know(&v->session, v->session.world.rank
-                                                        ? -BB_EUSAGE
-                                                        : bb_err(BB_EUSAGE, "%d ranks (--ranks), but there are %d",
-                                                                 v->options.counts[i], size));
+            return BB_WORLD_ERR(&v->session.world, BB_EUSAGE, "%d ranks (--ranks), but there are %d",
+                                v->options.counts[i], size);
     return 0;
 }
 
@@ -209,7 +208,7 @@ out:
 
 /* ---- lives ---- */
 
-static int live(struct lives *v, int i)
+static int run_life(struct lives *v, int i)
 {
     struct bb_world *w = &v->session.world;
 
@@ -228,11 +227,11 @@ static int measure_count(struct lives *v, int ranks)
     v->life.listens = true;
     memset(v->life.choice, 0, sizeof v->life.choice);
     for (int i = 0; i < v->options.warmup; i++)
-        TRY(live(v, -v->options.warmup + i));
+        TRY(run_life(v, -v->options.warmup + i));
     v->life.listens = false;
     bb_telemetry_start(&v->session.observer, &v->seen);
     for (int i = 0; i < v->options.repeats; i++) {
-        TRY(live(v, i));
+        TRY(run_life(v, i));
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
     TRY(bb_telemetry_end(&v->session.observer, &v->session.world, &v->seen));
@@ -243,12 +242,12 @@ out:
     return rc;
 }
 
-static int prepare(struct lives *v)
+static int make_lives(struct lives *v)
 {
     const size_t own = (size_t)v->options.repeats * BB_COMM_STEPS;
     int rc;
 
-    TRY(settle_counts(v));
+    TRY(choose_counts(v));
     TRY(bb_session_memory(&v->session, 2 * v->options.bytes, "lower --size"));
     v->us = calloc(own, sizeof *v->us);
     v->all_us = calloc(own * (size_t)v->session.world.size, sizeof *v->all_us);
@@ -262,26 +261,21 @@ out:
     return rc;
 }
 
-static int run(struct lives *v, int argc, char **argv)
+static int run_comm(struct lives *v, int argc, char **argv)
 {
+    const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     TRY(bb_session_begin(&v->session, &v->options.common));
-    TRY(prepare(v));
-    TRY(bb_session_open(&v->session, &bb_bench_comm_set, &v->options, argc, argv));
+    TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
+    TRY(make_lives(v));
+    TRY(bb_session_open(&v->session, &head, &bb_bench_comm_set, &v->options));
     print_head(v);
     for (int i = 0; i < v->options.n_counts; i++)
         TRY(measure_count(v, v->options.counts[i]));
     TRY(bb_results_set(v->session.json, "clock", json_string(clock_of(v))));
 out:
     return rc;
-}
-
-static void release(struct lives *v)
-{
-    if (v->life.stream)
-        (void)cudaStreamDestroy(v->life.stream);
-    v->life.stream = NULL;
 }
 
 int bb_bench_comm_run(int argc, char **argv)
@@ -291,9 +285,9 @@ int bb_bench_comm_run(int argc, char **argv)
 
     if (rc != 0)
         return rc;
-    rc = bb_session_close(&v.session, run(&v, argc, argv));
+    rc = bb_session_close(&v.session, run_comm(&v, argc, argv));
     if (bb_session_in_order(&v.session, rc))
-        release(&v);
+        bb_stream_destroy(v.life.stream);
     rc = bb_session_release(&v.session, rc, 0);
     free(v.column);
     free(v.all_us);

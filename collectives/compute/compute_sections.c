@@ -36,14 +36,14 @@ static int put_row(struct bb_compute *b, enum bb_compute_section section, const 
     json_t *result = NULL;
     int rc;
 
-    bb_progress_clear(&b->progress);
-    bb_table_row(b->out, fields, row);
-    if (b->world.rank != 0)
+    bb_progress_clear(&b->session.progress);
+    bb_table_row(b->session.out, fields, row);
+    if (b->session.world.rank != 0)
         return 0;
     result = json_object();
     TRY(bb_table_json(result, fields, row));
     TRY(bb_table_json(result, section_fields, &shared));
-    return bb_result_save(b->json, result, &(struct bb_result_common){0});
+    return bb_result_save(b->session.json, result, &(struct bb_result_common){0});
 out:
     json_decref(result);
     return rc;
@@ -51,8 +51,8 @@ out:
 
 static void put_title(const struct bb_compute *b, const char *title)
 {
-    if (b->out)
-        fprintf(b->out, "#\n# %s\n#\n", title);
+    if (b->session.out)
+        fprintf(b->session.out, "#\n# %s\n#\n", title);
 }
 
 /* Rate in 1e9 per second of something done in the median time; 0 where no time passed. */
@@ -102,8 +102,9 @@ static int run_gemms_of(struct bb_compute *b, int type)
     int n = bb_compute_gemms(bb_compute_types[type], b->options.quick, cases), rc = 0;
 
     for (int i = 0; i < n; i++) {
-        bb_progress_show(&b->progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
-        bb_world_reached(&b->world, "bench compute: %s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
+        bb_progress_show(&b->session.progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name,
+                         bb_dtypes[bb_compute_types[type]].name);
         TRY(bb_measure_gemm(&b->rig, &cases[i].shape, &computed[i]));
         b->best_tflops[type] =
             fmax(b->best_tflops[type], giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3);
@@ -119,7 +120,7 @@ static int run_gemms(struct bb_compute *b)
     int rc = 0;
 
     put_title(b, "gemm: matrix products through cuBLASLt; of best: of the fastest of its type in this table");
-    bb_table_heading(b->out, gemm_fields);
+    bb_table_heading(b->session.out, gemm_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (bb_compute_type_wanted(b, t))
             rc = run_gemms_of(b, t);
@@ -165,8 +166,8 @@ static int run_passes_of(struct bb_compute *b, enum bb_dtype_id dtype)
     int rc = 0;
 
     for (int i = 0; bb_compute_pass(i, dtype, b->options.bytes, &c); i++) {
-        bb_progress_show(&b->progress, "%s %s", c.name, bb_dtypes[dtype].name);
-        bb_world_reached(&b->world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
+        bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
         TRY(bb_measure_pass(&b->rig, &c.pass, &computed));
         TRY(put_pass(b, &c, dtype, &computed));
     }
@@ -179,7 +180,7 @@ static int run_passes(struct bb_compute *b)
     int rc = 0;
 
     put_title(b, "passes: bound by memory; of copy: of the fastest copy on the device, read plus written");
-    bb_table_heading(b->out, pass_fields);
+    bb_table_heading(b->session.out, pass_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (bb_compute_type_wanted(b, t))
             rc = run_passes_of(b, bb_compute_types[t]);
@@ -256,13 +257,13 @@ static int run_timed(struct bb_compute *b)
     put_title(b,
               "timed: the stand-in for compute. GPU clock: from its first block to its last; in stream: per launch,\n"
               "# back to back, with the gap between launches");
-    bb_table_heading(b->out, timed_fields);
+    bb_table_heading(b->session.out, timed_fields);
     for (int i = 0; bb_compute_timed(i, b->options.quick, &c); i++) {
-        int sms = (int)(c.sms * b->device.sm_count);
+        int sms = (int)(c.sms * b->session.device.sm_count);
         const struct bb_busy busy = {
             .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.asked_us * 1e3), .gbps = c.traffic * b->copy_gbps};
-        bb_progress_show(&b->progress, "timed %g us", c.asked_us);
-        bb_world_reached(&b->world, "bench compute: timed %g us", c.asked_us);
+        bb_progress_show(&b->session.progress, "timed %g us", c.asked_us);
+        bb_world_reached(&b->session.world, "bench compute: timed %g us", c.asked_us);
         TRY(bb_measure_busy(&b->rig, &busy, &t));
         TRY(put_timed(b, &busy, c.asked_us, &t));
     }
@@ -274,15 +275,15 @@ out:
 
 static void print_limits(const struct bb_compute *b)
 {
-    if (!b->out)
+    if (!b->session.out)
         return;
-    fprintf(b->out, "#\n# limits measured here: copy %.1f GB/s", b->copy_gbps);
+    fprintf(b->session.out, "#\n# limits measured here: copy %.1f GB/s", b->copy_gbps);
     for (int t = 0; t < BB_COMPUTE_TYPES; t++)
         if (b->best_tflops[t] > 0)
-            fprintf(b->out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
+            fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
     if (b->options.wanted[BB_COMPUTE_TIMED])
-        fprintf(b->out, "; timed kernel at 100 us and above: at most %.2f %% off", b->worst_error);
-    fputc('\n', b->out);
+        fprintf(b->session.out, "; timed kernel at 100 us and above: at most %.2f %% off", b->worst_error);
+    fputc('\n', b->session.out);
 }
 
 static int save_limits(struct bb_compute *b)
@@ -296,7 +297,7 @@ static int save_limits(struct bb_compute *b)
     json_object_set_new(limits, "tflops", tflops);
     json_object_set_new(limits, "timed_error_percent",
                         bb_json_real(b->options.wanted[BB_COMPUTE_TIMED] ? b->worst_error : NAN));
-    return bb_results_set(b->json, "limits", limits);
+    return bb_results_set(b->session.json, "limits", limits);
 }
 
 static int judge_error(const struct bb_compute *b)
@@ -305,9 +306,9 @@ static int judge_error(const struct bb_compute *b)
 
     if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->worst_error <= allowed)
         return 0;
-    return b->world.rank ? -BB_EBELOW
-                         : bb_err(BB_EBELOW, "the timed kernel is %.2f %% off at 100 us or above: --max-error is %g",
-                                  b->worst_error, allowed);
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
+                        "the timed kernel is %.2f %% off at 100 us or above: --max-error is %g", b->worst_error,
+                        allowed);
 }
 
 int bb_compute_run(struct bb_compute *b)
@@ -319,7 +320,7 @@ int bb_compute_run(struct bb_compute *b)
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
         if (b->options.wanted[s])
             TRY(sections[s](b));
-    bb_progress_clear(&b->progress);
+    bb_progress_clear(&b->session.progress);
     print_limits(b);
     TRY(save_limits(b));
     TRY(judge_error(b));

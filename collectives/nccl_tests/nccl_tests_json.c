@@ -51,10 +51,11 @@ static json_t *devices_of(const struct bb_report *r, const struct bb_report_head
     char pci[16];
 
     for (int i = 0; i < r->rig->world->size; i++) {
-        snprintf(pci, sizeof pci, "%.10s", h->gpus[i].pci);
+        const struct bb_device_info *d = &h->session->devices[i];
+        snprintf(pci, sizeof pci, "%.10s", d->pci);
         json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:s, s:i, s:s, s:s}", "rank", i, "group", h->groups[i],
-                                              "pid", h->pids[i], "hostname", h->devices[i].host, "device",
-                                              h->gpus[i].ordinal, "device_hex", pci, "device_info", h->gpus[i].name));
+                                              "pid", h->pids[i], "hostname", r->rig->world->hosts[i], "device",
+                                              d->ordinal, "device_hex", pci, "device_info", d->name));
     }
     return list;
 }
@@ -102,8 +103,8 @@ static json_t *with_stamps(const struct bb_report *r, json_t *root)
 json_t *bb_foreign_root(const struct bb_report *r, const struct bb_report_head *h, int argc, char **argv)
 {
     json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "version", FILE_VERSION, "start_time", now(),
-                             "args", words_of(argc, argv), "env", environment(), "nccl_version", h->nccl_runtime,
-                             "config", config_of(r, h), "results", json_array());
+                             "args", words_of(argc, argv), "env", environment(), "nccl_version",
+                             h->session->nccl_runtime, "config", config_of(r, h), "results", json_array());
 
     return with_stamps(r, root);
 }

@@ -47,11 +47,9 @@ static int check_sizes(struct overlap *v)
 {
     for (int i = 0; i < v->options.sizes.n; i++)
         if (case_of(v, v->options.sizes.bytes[i]).count == 0)
-            return bb_session_all_know(
-                &v->session, v->session.world.rank
-                                 ? -BB_EUSAGE
-                                 : bb_err(BB_EUSAGE, "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
-                                          v->options.sizes.bytes[i], v->session.world.size, v->options.collective));
+            return BB_WORLD_ERR(&v->session.world, BB_EUSAGE,
+                                "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
+                                v->options.sizes.bytes[i], v->session.world.size, v->options.collective);
     return 0;
 }
 
@@ -292,19 +290,16 @@ out:
 static int make_comms(struct overlap *v)
 {
     struct bb_world *w = &v->session.world;
-    int *members = bb_session_all(w->size), rc = 0;
     char ctas[BB_CTA_TEXT], name[BB_COMM_NAME];
+    int rc = 0;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
     for (int i = 0; i < v->options.n_limits; i++) {
         const struct bb_comm_opts opts = {
             .blocking = true, .min_ctas = v->options.limits[i].min, .max_ctas = v->options.limits[i].max};
         snprintf(name, sizeof name, "ctas %s", bb_cta_limit_text(&v->options.limits[i], ctas));
-        TRY(bb_comm_init(&v->comms[i], w, name, members, w->size, &opts));
+        TRY(bb_comm_init(&v->comms[i], w, name, NULL, w->size, &opts));
     }
 out:
-    free(members);
     return rc;
 }
 
@@ -338,19 +333,21 @@ static void warn_of_emulation(const struct overlap *v)
                 "alone");
 }
 
-static int run(struct overlap *v, int argc, char **argv)
+static int run_overlap(struct overlap *v, int argc, char **argv)
 {
+    const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     TRY(bb_session_begin(&v->session, &v->options.common));
+    TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
     warn_of_emulation(v);
     TRY(make_rig(v));
-    TRY(bb_session_open(&v->session, &bb_bench_overlap_set, &v->options, argc, argv));
+    TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
     for (int i = 0; i < v->options.sizes.n; i++)
         TRY(measure_size(v, v->options.sizes.bytes[i]));
-    rc = bb_session_all_know(&v->session, v->wrong ? -BB_EDATA : 0);
+    rc = v->wrong ? -BB_EDATA : 0;
 out:
     return rc;
 }
@@ -374,7 +371,7 @@ int bb_bench_overlap_run(int argc, char **argv)
         return bb_err(BB_EFAIL, "no memory for the run");
     rc = bb_bench_overlap_parse(&v->options, argc, argv);
     if (rc == 0) {
-        rc = bb_session_close(&v->session, run(v, argc, argv));
+        rc = bb_session_close(&v->session, run_overlap(v, argc, argv));
         if (bb_session_in_order(&v->session, rc))
             end_rc = end_in_order(v);
         rc = bb_session_release(&v->session, rc, end_rc);

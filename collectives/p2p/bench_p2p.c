@@ -462,12 +462,10 @@ static int make_rig(struct p2p *p)
     const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
     const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
-    int *members = bb_session_all(w->size), rc;
+    int rc;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
     TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
-    TRY(bb_comm_init(&p->comm, w, "world", members, w->size, &opts));
+    TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
     p->rig = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
                                      .device = &p->session.device,
@@ -479,7 +477,6 @@ static int make_rig(struct p2p *p)
     TRY(bb_p2p_context_init(&p->rig, largest_message(p)));
     TRY(make_matrices(p));
 out:
-    free(members);
     return rc;
 }
 
@@ -487,25 +484,26 @@ static int check_ranks(struct p2p *p)
 {
     if (p->session.world.size > 1)
         return 0;
-    return bb_session_all_know(&p->session,
-                               bb_err(BB_EUSAGE, "bench p2p needs 2 ranks, there is 1: start it under mpirun -n N"));
+    return bb_err(BB_EUSAGE, "bench p2p needs 2 ranks, there is 1: start it under mpirun -n N");
 }
 
-static int run(struct p2p *p, int argc, char **argv)
+static int run_p2p(struct p2p *p, int argc, char **argv)
 {
+    const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     TRY(bb_session_begin(&p->session, &p->options.common));
+    TRY(bb_session_gpus(&p->session, BB_SESSION_OBSERVED, 0));
     TRY(check_ranks(p));
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_rig(p));
-    TRY(bb_session_open(&p->session, &bb_bench_p2p_set, &p->options, argc, argv));
+    TRY(bb_session_open(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
     if (p->session.world.rank == 0)
         TRY(conclude(p));
-    rc = bb_session_all_know(&p->session, p->wrong ? -BB_EDATA : 0);
+    rc = p->wrong ? -BB_EDATA : 0;
 out:
     return rc;
 }
@@ -526,7 +524,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     rc = bb_bench_p2p_parse(&p->options, argc, argv);
     if (rc == 0) {
         choose_matrices(p);
-        rc = bb_session_close(&p->session, run(p, argc, argv));
+        rc = bb_session_close(&p->session, run_p2p(p, argc, argv));
         if (bb_session_in_order(&p->session, rc))
             end_rc = end_in_order(p);
         rc = bb_session_release(&p->session, rc, end_rc);

@@ -339,13 +339,13 @@ static void print_placements(const struct bb_report *r)
 
 /* ---- above and below ---- */
 
-static void print_versions(FILE *out, const struct bb_report_head *h)
+static void print_versions(FILE *out, const struct bb_session *s)
 {
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
 
     fprintf(out, "# busbar %s  NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n", BUSBAR_VERSION,
-            bb_nccl_version_text(h->nccl_header, header), bb_nccl_version_text(h->nccl_runtime, runtime),
-            h->cuda_runtime / 1000, h->cuda_runtime % 1000 / 10, h->cuda_driver / 1000, h->cuda_driver % 1000 / 10);
+            bb_nccl_version_text(s->nccl_header, header), bb_nccl_version_text(s->nccl_runtime, runtime),
+            s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
 }
 
 static void print_sizes(FILE *out, const struct bb_bench_options *o)
@@ -384,12 +384,13 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
 {
     fprintf(r->out, "#\n# Using devices\n");
     for (int i = 0; i < r->rig->world->size; i++) {
-        const struct bb_results_device *d = &h->devices[i];
+        const struct bb_device_info *d = &h->session->devices[i];
         char group[24] = "";
 
         if (r->rig->groups)
             snprintf(group, sizeof group, " Group %2d", h->groups[i]);
-        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", d->rank, group, d->host, d->pci, d->name, d->uuid);
+        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->rig->world->hosts[i], d->pci, d->name,
+                d->uuid);
     }
 }
 
@@ -454,7 +455,7 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
 
 static void bench_head(const struct bb_report *r, const struct bb_report_head *head)
 {
-    print_versions(r->out, head);
+    print_versions(r->out, head->session);
     print_settings(r, head->options);
     print_devices(r, head);
     print_method(r, head->options);

@@ -8,6 +8,7 @@
 #include "bootstrap/results/results.h"
 #include "collectives/measure/measure.h"
 #include "collectives/session/registration.h"
+#include "collectives/session/session.h"
 #include "collectives/sweep/bench_options.h"
 
 enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
@@ -65,13 +66,11 @@ struct bb_report {
     unsigned long long stragglers;                     /* figures that name it                        */
 };
 
-/* Everything about the run that stands above the tables. devices: one per rank. */
+/* Everything about the run that stands above the tables. */
 struct bb_report_head {
     const struct bb_bench_options *options;
-    const struct bb_results_device *devices;
-    const struct bb_device_info *gpus; /* the same, as the runtime tells them */
-    const int *groups, *pids;          /* of each rank                        */
-    int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
+    const struct bb_session *session;
+    const int *groups, *pids; /* of each rank */
 };
 
 enum { BB_STAMP_TEXT = 32 };

@@ -41,18 +41,17 @@ struct scalars {
 static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, struct bb_timeline *t)
 {
     const struct scalars own = {m->last.step_ns, m->beat_us};
-    struct scalars *all = calloc((size_t)r->world->size, sizeof(*all));
     int rc;
+    struct scalars *all = bb_world_gather(r->world, &own, sizeof(own), &rc);
 
-    TRY(all ? bb_world_allgather(r->world, &own, all, sizeof(own))
-            : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size));
+    if (!all)
+        return rc;
     for (int i = 0; i < r->world->size; i++)
         t->clock_error_us = all[i].beat_us > t->clock_error_us ? all[i].beat_us : t->clock_error_us;
     for (int i = 0; i < t->n; i++)
         t->step_ns[i] = all[t->ranks[i]].step_ns;
-out:
     free(all);
-    return rc;
+    return 0;
 }
 
 static void keep(struct bb_timeline *t, const struct bb_span *all, size_t first, size_t n)

@@ -7,6 +7,7 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/progress.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/launch_runs.h"
 #include "bootstrap/sweep/slurm.h"
@@ -117,9 +118,7 @@ static int check_options(const struct options *o)
 /* Inside of a job of ranks a launcher would start jobs in the job. */
 static int refuse_launched(void)
 {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-
-    if (!size)
+    if (!bb_mpirun_started_us())
         return 0;
     return bb_err(BB_EUSAGE, "busbar sweep starts the ranks by itself; start it without mpirun");
 }

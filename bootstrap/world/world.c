@@ -6,8 +6,10 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog.h"
+#include "bootstrap/world/hydra.h"
 
 #include <limits.h>
+#include <math.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -34,7 +36,7 @@ static void pause_after(double waited_s, long *sleep_us)
     *sleep_us = *sleep_us * 3 / 2 < SLEEP_LAST_US ? *sleep_us * 3 / 2 : SLEEP_LAST_US;
 }
 
-static int expired(struct bb_world *w, const char *what)
+static int tell_timeout(struct bb_world *w, const char *what)
 {
     if (w->roll)
         return bb_watchdog_expired(w->roll, what);
@@ -50,7 +52,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
 
     while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
         if (waited_s > w->timeout_s)
-            return expired(w, what);
+            return tell_timeout(w, what);
         if (w->roll && !said && waited_s > 1e-6 * SAY_US) {
             bb_watchdog_waiting(w->roll, what);
             said = true;
@@ -143,7 +145,7 @@ out:
     return rc;
 }
 
-static int gather(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+static int gather_under(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     MPI_Request request;
     int rc;
@@ -162,7 +164,78 @@ out:
 
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
 {
-    return gather(w, "an exchange (allgather)", send, recv, bytes);
+    return gather_under(w, "an exchange (allgather)", send, recv, bytes);
+}
+
+void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc)
+{
+    void *all = malloc((size_t)w->size * bytes);
+
+    *rc = all ? bb_world_allgather(w, own, all, bytes)
+              : bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size);
+    if (*rc == 0)
+        return all;
+    free(all);
+    return NULL;
+}
+
+typedef void combine_fn(void *into, const void *one, size_t n);
+
+static int reduce_values(struct bb_world *w, void *values, size_t n, size_t each, combine_fn *add)
+{
+    int rc = 0;
+    char *all = w->size > 1 && n > 0 ? bb_world_gather(w, values, n * each, &rc) : NULL;
+
+    for (int r = 0; all && r < w->size; r++)
+        if (r != w->rank)
+            add(values, all + (size_t)r * n * each, n);
+    free(all);
+    return rc;
+}
+
+static void take_max(void *into, const void *one, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((double *)into)[i] = fmax(((double *)into)[i], ((const double *)one)[i]);
+}
+
+static void take_min(void *into, const void *one, size_t n)
+{
+    (void)n;
+    if (*(const size_t *)one < *(size_t *)into)
+        memcpy(into, one, sizeof(size_t));
+}
+
+static void add_sum(void *into, const void *one, size_t n)
+{
+    (void)n;
+    *(unsigned long long *)into += *(const unsigned long long *)one;
+}
+
+static void add_bits(void *into, const void *one, size_t n)
+{
+    (void)n;
+    *(unsigned *)into |= *(const unsigned *)one;
+}
+
+int bb_world_max(struct bb_world *w, double *values, size_t n)
+{
+    return reduce_values(w, values, n, sizeof(*values), take_max);
+}
+
+int bb_world_min(struct bb_world *w, size_t *value)
+{
+    return reduce_values(w, value, 1, sizeof(*value), take_min);
+}
+
+int bb_world_sum(struct bb_world *w, unsigned long long *value)
+{
+    return reduce_values(w, value, 1, sizeof(*value), add_sum);
+}
+
+int bb_world_any(struct bb_world *w, unsigned *bits)
+{
+    return reduce_values(w, bits, 1, sizeof(*bits), add_bits);
 }
 
 int bb_world_barrier(struct bb_world *w, const char *what)
@@ -181,13 +254,15 @@ out:
 int bb_world_agree(struct bb_world *w, int rc, const char *what)
 {
     int all[w->size];
-    int failed = gather(w, what, &rc, all, sizeof(rc));
+    int failed = gather_under(w, what, &rc, all, sizeof(rc));
 
     if (failed)
         return rc ? rc : failed;
     for (int r = 0; r < w->size; r++)
-        if (all[r])
+        if (all[r]) {
+            w->agreed = true;
             return all[r];
+        }
     return 0;
 }
 
@@ -214,10 +289,20 @@ static int refuse_foreign_launcher(const struct bb_world *w)
     return 0;
 }
 
+/*
+ * Open MPI 5 asks the kernel for a way between two processes of one host, is told "loopback", and prints three lines a
+ * rank since that is no interface of its own; its other module knows better.
+ */
+static void calm_open_mpi(void)
+{
+    (void)setenv("OMPI_MCA_reachable", "weighted", 0);
+}
+
 static int start_mpi(struct bb_world *w)
 {
     int had, rc;
 
+    calm_open_mpi();
     bb_world_guard(w, "MPI_Init_thread");
     TRY(mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
@@ -284,6 +369,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
 
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
     bb_err_mute(0);
+    bb_hydra_hold();
     TRY(bb_watchdog_start(&w->roll, timeout_s));
     TRY(start_mpi(w));
     TRY(refuse_foreign_launcher(w));
@@ -311,7 +397,7 @@ static void finalize_mpi(struct bb_world *w)
 }
 
 /* Nobody leaves before all are done, so that a closed connection means a lost rank until then. */
-static int part(struct bb_world *w)
+static int leave_together(struct bb_world *w)
 {
     int rc;
 
@@ -322,9 +408,19 @@ out:
     return rc;
 }
 
+/* Hydra takes the exit code of MPI_Abort for the job's, and no other for sure, and reads no output any more. */
+static void abort_under_hydra(int code)
+{
+    const struct timespec output_is_read = {.tv_nsec = 200000000};
+
+    nanosleep(&output_is_read, NULL);
+    MPI_Abort(MPI_COMM_WORLD, code);
+}
+
 /*
  * Does not return when there are other ranks. Each leaves with the same exit code by itself, which mpirun would
- * overtake if one of them called MPI_Abort at once; that is left for ranks whom the watchdog cannot reach.
+ * overtake if one of them called MPI_Abort at once; that is left for ranks whom the watchdog cannot reach, and for
+ * hydra.
  */
 static void end_everybody(struct bb_world *w, int rc)
 {
@@ -336,6 +432,8 @@ static void end_everybody(struct bb_world *w, int rc)
     fflush(stdout);
     told = bb_watchdog_fail(w->roll, bb_exit_code(rc));
     code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
+    if (w->rank == 0 && bb_hydra_started_us())
+        abort_under_hydra(code);
     if (!told)
         MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);
@@ -344,11 +442,12 @@ static void end_everybody(struct bb_world *w, int rc)
 int bb_world_release(struct bb_world *w, int rc)
 {
     if (rc >= 0 && w->mpi && w->size > 1)
-        rc = part(w);
+        rc = leave_together(w);
     if (w->mpi && rc < 0)
         end_everybody(w, rc);
     if (w->mpi)
         finalize_mpi(w);
+    bb_hydra_let_go();
     bb_watchdog_stop(w->roll);
     free(w->hosts);
     free(w->node_of);

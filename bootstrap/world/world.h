@@ -11,10 +11,12 @@
  * Order of a life: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls come from the
  * thread that called bb_world_init, except bb_world_ending.
  *
- * What mpirun adds: when a rank dies, Open MPI's mpirun sends the others SIGTERM and, about a second later, SIGKILL,
- * and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second: the lost
- * rank is named and they end with 4. SIGTERM from elsewhere saves the results and ends with 1. srun leaves the others
- * alone; the watchdog then ends the job by itself.
+ * What the launcher adds. Open MPI's mpirun: when a rank dies it sends the others SIGTERM and, about a second later,
+ * SIGKILL, and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second:
+ * the lost rank is named and they end with 4. Hydra (MPICH, MVAPICH, Intel MPI) kills all at once, unless it does not
+ * notice (hydra.h); rank 0 then ends the job by MPI_Abort, whose code is mpiexec's: 3, 4, ...; a rank that was killed
+ * by a signal makes it the signal's number (9). It says so on stdout, after the results. SIGTERM from elsewhere saves
+ * the results and ends with 1. srun leaves the others alone; the watchdog then ends the job by itself.
  */
 #ifndef BB_BOOTSTRAP_WORLD_WORLD_H
 #define BB_BOOTSTRAP_WORLD_WORLD_H
@@ -38,6 +40,7 @@ struct bb_world {
     double timeout_s;
     struct bb_watchdog *roll; /* NULL in a world made by bb_world_alone                          */
     bool mpi;                 /* MPI is up and ours to end                                       */
+    bool agreed;              /* all ranks know that the run ends: bb_world_agree has told them  */
 };
 
 /*
@@ -69,6 +72,18 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root) BB_MUS
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes) BB_MUST_CHECK;
 int bb_world_barrier(struct bb_world *w, const char *what) BB_MUST_CHECK;
 int bb_world_agree(struct bb_world *w, int rc, const char *what);
+
+/* BB_WORLD_ERR - bb_err() for what all ranks find alike: rank 0 says it, all return -code. */
+#define BB_WORLD_ERR(w, code, ...) ((w)->rank == 0 ? bb_err((code), __VA_ARGS__) : -(int)(code))
+
+/* bb_world_gather - own[bytes] of all ranks as a new array, to be freed; NULL and *rc < 0 when that fails. */
+void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc) BB_MUST_CHECK;
+
+/* Each value becomes that of all ranks together: the largest, the smallest, the sum, the bits that any rank has set. */
+int bb_world_max(struct bb_world *w, double *values, size_t n) BB_MUST_CHECK;
+int bb_world_min(struct bb_world *w, size_t *value) BB_MUST_CHECK;
+int bb_world_sum(struct bb_world *w, unsigned long long *value) BB_MUST_CHECK;
+int bb_world_any(struct bb_world *w, unsigned *bits) BB_MUST_CHECK;
 
 /*
  * bb_world_reached - this rank begins a step: "bench all_reduce 4 MiB". It is what a hang or loss message shows as

@@ -6,7 +6,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/start/gpu_half.h"
-#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/mpirun.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -143,33 +143,6 @@ out:
 
 /* ---- start ---- */
 
-static bool inside_a_job(void)
-{
-    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE",
-                                        "SLURM_STEP_NUM_TASKS"};
-
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (getenv(marks[i]))
-            return true;
-    return false;
-}
-
-/* Open MPI: as many ranks as asked for, whatever the number of cores and whoever starts them. */
-static void allow_ranks(void)
-{
-    static const char *const settings[][2] = {
-        {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-        {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-        {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
-        {"PRTE_MCA_hwloc_default_binding_policy", "none"},
-        {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-        {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-    };
-
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        (void)setenv(settings[i][0], settings[i][1], 0);
-}
-
 /* The last -g and -t count, so the ranks are told that they are one each. */
 static int start_again(int ranks, int argc, char **argv)
 {
@@ -179,7 +152,7 @@ static int start_again(int ranks, int argc, char **argv)
     if (argc > WORDS_MAX)
         return bb_err(BB_EUSAGE, "more than %d words", WORDS_MAX);
     snprintf(number, sizeof number, "%d", ranks);
-    words[n++] = (char *)"mpirun";
+    words[n++] = (char *)(uintptr_t)bb_mpirun();
     words[n++] = (char *)"-n";
     words[n++] = number;
     for (int i = 0; i < argc; i++)
@@ -187,11 +160,11 @@ static int start_again(int ranks, int argc, char **argv)
     words[n++] = (char *)"-g1";
     words[n++] = (char *)"-t1";
     words[n] = NULL;
-    allow_ranks();
+    bb_mpirun_allow_ranks();
     if (!freopen("/dev/null", "r", stdin)) /* a script's lines are not for mpirun to read */
         return bb_err(BB_EFAIL, "/dev/null cannot be read: %s", strerror(errno));
     execvp(words[0], words);
-    return bb_err(BB_EFAIL, "%d ranks (-g, -t) are processes under mpirun, which cannot be started: %s", ranks,
+    return bb_err(BB_EFAIL, "%d ranks (-g, -t) are processes under %s, which cannot be started: %s", ranks, words[0],
                   strerror(errno));
 }
 
@@ -206,7 +179,7 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     if (o->threads * o->gpus > RANKS_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,
                       RANKS_MAX);
-    if (o->threads * o->gpus > 1 && inside_a_job())
+    if (o->threads * o->gpus > 1 && bb_launched())
         return bb_err(BB_EUSAGE,
                       "-g %d -t %d inside of an MPI job: a rank has one GPU and one thread here, start %d "
                       "times as many ranks",

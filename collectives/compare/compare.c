@@ -71,11 +71,11 @@ struct row {
     const char *verdict;
 };
 
-static struct bb_cell place_cell(const void *timing)
+static json_t *place_word(const void *timing)
 {
     const char *placement = ((const struct bb_timing *)timing)->placement;
 
-    return BB_TEXT(!placement ? NULL : strcmp(placement, "in_place") == 0 ? "in" : "out");
+    return !placement ? json_null() : json_string(strcmp(placement, "in_place") == 0 ? "in" : "out");
 }
 
 /* What tells a row from the others. */
@@ -87,37 +87,13 @@ static const struct bb_field key_fields[] = {
     {"op", "redop", "", 6, 0, SHOWS(op)},
     {"root", "root", "", 4, 0, SHOWS(root)},
     {"placement", SHOWS(placement)},
-    {NULL, "place", "", 5, 0, .value = place_cell},
+    {NULL, "place", "", 5, 0, .value = place_word},
     {"mode", "mode", "", 6, 0, SHOWS(mode)},
     {"group", SHOWS(group)},
     {"cycle", SHOWS(cycle)},
     {0},
 };
 
-static struct bb_cell interval_cell(const void *timing)
-{
-    const struct bb_timing *t = timing;
-
-    return isnan(t->low_us) ? BB_NONE_AS(NULL) : BB_JSON(json_pack("[f, f]", t->low_us, t->high_us));
-}
-
-static struct bb_cell channels_cell(const void *timing)
-{
-    const struct bb_timing *t = timing;
-
-    return t->algorithm && t->channels >= 0 ? BB_INT(t->channels) : BB_NONE_AS(NULL);
-}
-
-/* What one file has to say about it. */
-static const struct bb_field side_fields[] = {
-    {"p50_us", SHOWS(time_us)},
-    {"ci95_us", .value = interval_cell},
-    {"wrong", SHOWS(wrong)},
-    {"algorithm", SHOWS(algorithm)},
-    {"protocol", SHOWS(protocol)},
-    {"channels", .value = channels_cell},
-    {0},
-};
 #undef SHOWS
 
 static const struct bb_field pair_fields[] = {
@@ -215,23 +191,32 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
 
 /* ---- JSON ---- */
 
-/* A new object; NULL without memory (said). */
-static json_t *timing_json(const struct bb_field *fields, const struct bb_timing *t)
+static json_t *key_json(const struct bb_timing *t)
 {
     json_t *object = json_object();
 
-    if (bb_table_json(object, fields, t) == 0)
+    if (bb_table_json(object, key_fields, t) == 0)
         return object;
     json_decref(object);
     return NULL;
 }
 
+static json_t *side_json(const struct bb_timing *t)
+{
+    json_t *interval = isnan(t->low_us) ? json_null() : json_pack("[f, f]", t->low_us, t->high_us);
+    bool channels = t->algorithm && t->channels >= 0;
+
+    return json_pack("{s:o, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "ci95_us", interval,
+                     "wrong", t->wrong >= 0 ? json_integer(t->wrong) : json_null(), "algorithm", t->algorithm,
+                     "protocol", t->protocol, "channels", channels ? json_integer(t->channels) : json_null());
+}
+
 static json_t *pair_json(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
-    json_t *row = timing_json(key_fields, a);
+    json_t *row = key_json(a);
 
-    json_object_set_new(row, "a", timing_json(side_fields, a));
-    json_object_set_new(row, "b", timing_json(side_fields, b));
+    json_object_set_new(row, "a", side_json(a));
+    json_object_set_new(row, "b", side_json(b));
     json_object_set_new(row, "ratio", bb_json_real(b->time_us / a->time_us));
     json_object_set_new(row, "verdict", json_string(bb_verdict_names[verdict]));
     return row;
@@ -298,14 +283,14 @@ static int put_single(const struct sides *s, FILE *out, struct bb_results *resul
         if (s->pair[i] >= 0)
             continue;
         tally->only_a++;
-        json_array_append_new(only_a, timing_json(key_fields, &s->a->rows[i]));
+        json_array_append_new(only_a, key_json(&s->a->rows[i]));
         if (out)
             print_row(out, &s->a->rows[i], s->a->rows[i].time_us, NAN, "only in A");
     }
     for (size_t j = 0; j < s->b->n; j++) {
         if (!s->left[j])
             continue;
-        json_array_append_new(only_b, timing_json(key_fields, &s->b->rows[j]));
+        json_array_append_new(only_b, key_json(&s->b->rows[j]));
         if (out)
             print_row(out, &s->b->rows[j], NAN, s->b->rows[j].time_us, "only in B");
     }

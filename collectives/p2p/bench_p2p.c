@@ -1,11 +1,7 @@
 /*
  * bench_p2p.c - rounds, matrices and verdicts of `busbar bench p2p`.
  *
- * A result row in JSON is one link and figure:
- *   figure "latency"|"bandwidth", direction "one"|"both", bytes, from, to, same_node, round, iterations,
- *   time_us{} per message, latency_us (null for bandwidth), gbps (null for latency; both directions: their sum), wrong
- *   (null when nothing was compared), channels (of the sender, null: unknown), gpu_from and gpu_to {before, after}
- * (null without NVML), flags[]. Latency, and both directions, are of the pair: from < to. At the top: schedule, rounds,
+ * At the top of the results: schedule, rounds,
  * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * figure, .., value, median}].
  */
@@ -91,48 +87,30 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* A row of the results. */
+/* A row of the results. Latency, and both directions, are of the pair: from < to. */
 struct link {
     const char *figure, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
-    struct bb_stats time_us;
-    double latency_us, gbps; /* NaN: not this figure      */
-    long long wrong;         /* -1: nothing was compared  */
-    long long channels;      /* of the sender; -1 unknown */
-    const struct bb_telemetry_row *sender, *receiver;
+    struct bb_stats time_us; /* per message                                                                 */
+    double latency_us, gbps; /* NaN: not this figure; of both directions the sum                            */
+    long long wrong;         /* -1: nothing was compared                                                    */
+    int channels;            /* of the sender; -1: unknown                                                  */
+    json_t *gpu_from, *gpu_to;
 };
 
-static struct bb_cell sender_gpu(const void *link)
-{
-    return BB_JSON(bb_telemetry_gpu(((const struct link *)link)->sender));
-}
-
-static struct bb_cell receiver_gpu(const void *link)
-{
-    return BB_JSON(bb_telemetry_gpu(((const struct link *)link)->receiver));
-}
-
-#define SHOWS(member) BB_SHOWS(struct link, member)
+#define JSON(name)                                                                                                     \
+    {                                                                                                                  \
+#name, BB_SHOWS(struct link, name)                                                                             \
+    }
 static const struct bb_field link_fields[] = {
-    {"figure", SHOWS(figure)},
-    {"direction", SHOWS(direction)},
-    {"bytes", SHOWS(bytes)},
-    {"from", SHOWS(from)},
-    {"to", SHOWS(to)},
-    {"same_node", SHOWS(same_node)},
-    {"round", SHOWS(round)},
-    {"iterations", SHOWS(iterations)},
-    {"time_us", SHOWS(time_us)},
-    {"latency_us", SHOWS(latency_us)},
-    {"gbps", SHOWS(gbps)},
-    {"wrong", SHOWS(wrong)},
-    {"channels", SHOWS(channels)},
-    {"gpu_from", .value = sender_gpu},
-    {"gpu_to", .value = receiver_gpu},
-    {0},
+    JSON(figure),   JSON(direction),  JSON(bytes),  JSON(from),
+    JSON(to),       JSON(same_node),  JSON(round),  JSON(iterations),
+    JSON(time_us),  JSON(latency_us), JSON(gbps),   JSON(wrong),
+    JSON(channels), JSON(gpu_from),   JSON(gpu_to), {0},
 };
+#undef JSON
 
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)
@@ -153,8 +131,8 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
                               .gbps = f->is_bandwidth ? link_value(run, time_us) : NAN,
                               .wrong = found->checked ? (long long)found->wrong : -1,
                               .channels = a->choice.kind == BB_CHOICE_NONE ? -1 : a->choice.channels,
-                              .sender = a,
-                              .receiver = b};
+                              .gpu_from = bb_telemetry_gpu(a),
+                              .gpu_to = bb_telemetry_gpu(b)};
     char what[64];
 
     snprintf(what, sizeof what, "rank %d to rank %d", from, to);

@@ -57,6 +57,12 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* two at most */
         json_t *: BB_MEMBER_JSON),                                                                                     \
     .offset = offsetof(type, name)
 
+/* BB_NAMED - a field of the JSON alone, called as its member. */
+#define BB_NAMED(type, name)                                                                                           \
+    {                                                                                                                  \
+        .key = #name, BB_SHOWS(type, name)                                                                             \
+    }
+
 /* Text goes to out; NULL: none. The heading is a comment of two lines. */
 void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);

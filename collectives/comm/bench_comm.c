@@ -54,10 +54,7 @@ struct row {
 };
 
 #define SHOWS(name) BB_SHOWS(struct row, name)
-#define JSON(name)                                                                                                     \
-    {                                                                                                                  \
-#name, SHOWS(name)                                                                                             \
-    }
+#define JSON(name)  BB_NAMED(struct row, name)
 static const struct bb_field fields[] = {
     JSON(step),
     {"ranks", "ranks", "", 7, 0, SHOWS(ranks)},

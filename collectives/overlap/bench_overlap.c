@@ -80,10 +80,7 @@ struct row {
 };
 
 #define SHOWS(name) BB_SHOWS(struct row, name)
-#define JSON(name)                                                                                                     \
-    {                                                                                                                  \
-#name, SHOWS(name)                                                                                             \
-    }
+#define JSON(name)  BB_NAMED(struct row, name)
 static const struct bb_field fields[] = {
     JSON(collective),
     {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},

@@ -100,17 +100,11 @@ struct link {
     json_t *gpu_from, *gpu_to;
 };
 
-#define JSON(name)                                                                                                     \
-    {                                                                                                                  \
-#name, BB_SHOWS(struct link, name)                                                                             \
-    }
-static const struct bb_field link_fields[] = {
-    JSON(figure),   JSON(direction),  JSON(bytes),  JSON(from),
-    JSON(to),       JSON(same_node),  JSON(round),  JSON(iterations),
-    JSON(time_us),  JSON(latency_us), JSON(gbps),   JSON(wrong),
-    JSON(channels), JSON(gpu_from),   JSON(gpu_to), {0},
-};
-#undef JSON
+#define JSON(name) BB_NAMED(struct link, name)
+static const struct bb_field link_fields[] = {JSON(figure),   JSON(direction),  JSON(bytes),  JSON(from),
+                                              JSON(to),       JSON(same_node),  JSON(round),  JSON(iterations),
+                                              JSON(time_us),  JSON(latency_us), JSON(gbps),   JSON(wrong),
+                                              JSON(channels), JSON(gpu_from),   JSON(gpu_to), {0}};
 
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)

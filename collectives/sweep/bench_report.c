@@ -118,14 +118,7 @@ static json_t *skew_json(const void *shown)
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT }; /* widths that the style tells */
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
-#define JSON(name)                                                                                                     \
-    {                                                                                                                  \
-#name, SHOWS(name)                                                                                             \
-    }
-#define FIGURE(name)                                                                                                   \
-    {                                                                                                                  \
-#name, SHOWS(f.name)                                                                                           \
-    }
+#define JSON(name)  BB_NAMED(struct shown, name)
 static const struct bb_field shared_fields[] = {
     JSON(collective),
     {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
@@ -167,14 +160,14 @@ static const struct bb_field result_fields[] = {
     {.key = "flags"},
     {"samples", SHOWS(f.time_us.n)},
     JSON(stopped),
-    FIGURE(warmed),
-    FIGURE(gated),
-    FIGURE(host_us),
-    FIGURE(first_us),
-    FIGURE(wall_us),
+    {"warmed", SHOWS(f.warmed)},
+    {"gated", SHOWS(f.gated)},
+    {"host_us", SHOWS(f.host_us)},
+    {"first_us", SHOWS(f.first_us)},
+    {"wall_us", SHOWS(f.wall_us)},
     {"skew", .value = skew_json},
     {.key = "gpu"},
-    FIGURE(model_us),
+    {"model_us", SHOWS(f.model_us)},
     {0},
 };
 

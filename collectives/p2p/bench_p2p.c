@@ -285,7 +285,7 @@ out:
 static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
-    json_t *object = json_object(), *rows = json_array();
+    json_t *rows = json_array();
 
     for (int from = 0; from < p->session.world.size; from++) {
         json_t *row = json_array();
@@ -293,12 +293,8 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
             json_array_append_new(row, bb_json_real(*cell(p, m, from, to)));
         json_array_append_new(rows, row);
     }
-    json_object_set_new(object, "figure", json_string(f->figure));
-    json_object_set_new(object, "direction", json_string(f->direction));
-    json_object_set_new(object, "bytes", json_integer((json_int_t)m->run.bytes));
-    json_object_set_new(object, "unit", json_string(f->unit));
-    json_object_set_new(object, "values", rows);
-    return object;
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "figure", f->figure, "direction", f->direction, "bytes",
+                     (json_int_t)m->run.bytes, "unit", f->unit, "values", rows);
 }
 
 /* ---- slow links ---- */
@@ -322,20 +318,12 @@ static json_t *slow_json(const struct p2p *p, const struct matrix *m, const stru
     const struct bb_world *w = &p->session.world;
     bool is_node = l->level == BB_LINK_NODE;
     int node = is_node ? l->from : w->node_of[l->from];
-    json_t *object = json_object();
 
-    json_object_set_new(object, "level", json_string(bb_link_level_names[l->level]));
-    json_object_set_new(object, "from", is_node ? json_null() : json_integer(l->from));
-    json_object_set_new(object, "to", l->to < 0 ? json_null() : json_integer(l->to));
-    json_object_set_new(object, "node", json_integer(node));
-    json_object_set_new(object, "host", json_string(host_of_node(w, node)));
-    json_object_set_new(object, "same_node", json_boolean(l->same_node));
-    json_object_set_new(object, "figure", json_string(f->figure));
-    json_object_set_new(object, "direction", json_string(f->direction));
-    json_object_set_new(object, "bytes", json_integer((json_int_t)m->run.bytes));
-    json_object_set_new(object, "value", bb_json_real(l->value));
-    json_object_set_new(object, "median", bb_json_real(l->median));
-    return object;
+    return json_pack("{s:s, s:o, s:o, s:i, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "level", bb_link_level_names[l->level],
+                     "from", is_node ? json_null() : json_integer(l->from), "to",
+                     l->to < 0 ? json_null() : json_integer(l->to), "node", node, "host", host_of_node(w, node),
+                     "same_node", l->same_node, "figure", f->figure, "direction", f->direction, "bytes",
+                     (json_int_t)m->run.bytes, "value", bb_json_real(l->value), "median", bb_json_real(l->median));
 }
 
 static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)

@@ -150,7 +150,7 @@ static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_sta
     return bytes * bb_colls[work->c.kind].bus_factor(work->c.ranks) / time_us->p50 / 1e3;
 }
 
-static double tflops(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
+static double tflops_of(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
 {
     return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
 }
@@ -176,8 +176,8 @@ static struct row make_row(const struct overlap *v, const struct bb_overlap_work
                       .result = *r,
                       .busbw_alone_gbps = busbw_gbps(work, &r->us[BB_COMM_ALONE]),
                       .busbw_in_both_gbps = busbw_gbps(work, &r->us[BB_COMM_IN_BOTH]),
-                      .tflops_alone = tflops(v, work, &r->us[BB_COMPUTE_ALONE]),
-                      .tflops_in_both = tflops(v, work, &r->us[BB_COMPUTE_IN_BOTH]),
+                      .tflops_alone = tflops_of(v, work, &r->us[BB_COMPUTE_ALONE]),
+                      .tflops_in_both = tflops_of(v, work, &r->us[BB_COMPUTE_IN_BOTH]),
                       .wrong = r->checked ? (long long)r->wrong : -1};
 
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
@@ -232,7 +232,7 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-static int tell_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
+static int report_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
 {
     int best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits);
     const struct bb_cta_limit *limit = &v->options.limits[best];
@@ -268,7 +268,7 @@ static int measure_size(struct overlap *v, size_t bytes)
         both_us[i] = r.us[BB_BOTH].p50;
         TRY(put_row(v, &work, &v->options.limits[i], &r));
     }
-    TRY(tell_best(v, &work, both_us));
+    TRY(report_best(v, &work, both_us));
 out:
     return rc;
 }

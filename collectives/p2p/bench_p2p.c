@@ -40,7 +40,7 @@ struct p2p {
 
 /* ---- matrices ---- */
 
-static bool wants(const char *asked, const char *what)
+static bool is_asked(const char *asked, const char *what)
 {
     return strcmp(asked, "all") == 0 || strcmp(asked, what) == 0;
 }
@@ -49,7 +49,7 @@ static void add_matrices(struct p2p *p, enum bb_p2p_kind kind, const struct bb_s
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[kind];
 
-    if (wants(p->options.figures, f->figure) && wants(p->options.direction, f->direction))
+    if (is_asked(p->options.figures, f->figure) && is_asked(p->options.direction, f->direction))
         for (int i = 0; i < sizes->n; i++)
             p->matrices[p->n_matrices++].run = (struct bb_p2p_run){.kind = kind, .bytes = sizes->bytes[i]};
 }
@@ -72,7 +72,7 @@ static size_t largest_message(const struct p2p *p)
 
 /* ---- a link ---- */
 
-static double *cell(const struct p2p *p, const struct matrix *m, int from, int to)
+static double *matrix_cell(const struct p2p *p, const struct matrix *m, int from, int to)
 {
     return &m->value[(size_t)from * (size_t)p->session.world.size + (size_t)to];
 }
@@ -165,9 +165,9 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
     }
     bb_p2p_pair(&p->rig, low, high, p->samples);
     TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
-    *cell(p, m, from, to) = link_value(run, &time_us);
+    *matrix_cell(p, m, from, to) = link_value(run, &time_us);
     if (!bb_p2p_figures[run->kind].is_directed)
-        *cell(p, m, to, from) = link_value(run, &time_us);
+        *matrix_cell(p, m, to, from) = link_value(run, &time_us);
     TRY(save_link(p, run, from, to, &time_us, &found));
 out:
     return rc;
@@ -245,10 +245,10 @@ static void print_matrix(const struct p2p *p, const struct matrix *m)
     for (int from = 0; from < n; from++) {
         fprintf(out, "\n %6d", from);
         for (int to = 0; to < n; to++)
-            if (isnan(*cell(p, m, from, to)))
+            if (isnan(*matrix_cell(p, m, from, to)))
                 fprintf(out, " %8s", "-");
             else
-                fprintf(out, " %8.2f", *cell(p, m, from, to));
+                fprintf(out, " %8.2f", *matrix_cell(p, m, from, to));
     }
     fputc('\n', out);
 }
@@ -290,7 +290,7 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
     for (int from = 0; from < p->session.world.size; from++) {
         json_t *row = json_array();
         for (int to = 0; to < p->session.world.size; to++)
-            json_array_append_new(row, bb_json_real(*cell(p, m, from, to)));
+            json_array_append_new(row, bb_json_real(*matrix_cell(p, m, from, to)));
         json_array_append_new(rows, row);
     }
     return json_pack("{s:s, s:s, s:I, s:s, s:o}", "figure", f->figure, "direction", f->direction, "bytes",
@@ -299,7 +299,7 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
 
 /* ---- slow links ---- */
 
-struct telling {
+struct slow_report {
     struct p2p *p;
     const struct matrix *m;
 };
@@ -344,9 +344,9 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
             l->median);
 }
 
-static int tell_slow(void *arg, const struct bb_slow_link *l)
+static int report_slow(void *arg, const struct bb_slow_link *l)
 {
-    const struct telling *t = arg;
+    const struct slow_report *t = arg;
 
     t->p->n_slow++;
     if (t->p->session.out)
@@ -356,7 +356,7 @@ static int tell_slow(void *arg, const struct bb_slow_link *l)
                : bb_err(BB_EFAIL, "no memory for a slow link");
 }
 
-static int tell_slow_links(struct p2p *p)
+static int report_slow_links(struct p2p *p)
 {
     int rc = 0;
 
@@ -364,8 +364,8 @@ static int tell_slow_links(struct p2p *p)
         fprintf(p->session.out, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
         const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
-        struct telling t = {p, &p->matrices[i]};
-        TRY(bb_link_outliers_slow(&links, tell_slow, &t));
+        struct slow_report t = {p, &p->matrices[i]};
+        TRY(bb_link_outliers_slow(&links, report_slow, &t));
     }
     if (p->session.out)
         fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
@@ -374,7 +374,7 @@ out:
 }
 
 /* Rank 0: everything that needs all links. */
-static int conclude(struct p2p *p)
+static int report_links(struct p2p *p)
 {
     json_t *matrices = json_array();
     int rc = 0;
@@ -388,7 +388,7 @@ static int conclude(struct p2p *p)
             TRY(print_summary(p, &p->matrices[i]));
         }
     }
-    TRY(tell_slow_links(p));
+    TRY(report_slow_links(p));
     TRY(bb_results_set(p->session.json, "schedule", json_string(p->options.schedule)));
     TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pair_schedule_rounds(&p->pairing))));
     TRY(bb_results_set(p->session.json, "matrices", json_incref(matrices)));
@@ -464,7 +464,7 @@ static int run(struct p2p *p, int argc, char **argv)
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
     if (p->session.world.rank == 0)
-        TRY(conclude(p));
+        TRY(report_links(p));
     rc = bb_session_all_know(&p->session, p->wrong ? -BB_EDATA : 0);
 out:
     return rc;

@@ -479,7 +479,7 @@ static void print_mean(const struct bb_report *r, double mean, bool below)
         fprintf(r->out, "# Avg bus bandwidth    : N/A\n");
 }
 
-static size_t taken(size_t before, size_t after)
+static size_t bytes_taken(size_t before, size_t after)
 {
     return before > after ? before - after : 0;
 }
@@ -490,13 +490,14 @@ struct memory_part {
     size_t bytes;
 };
 
-static void parts_of(const struct bb_report_memory *m, struct memory_part parts[MEMORY_PARTS])
+static void memory_parts(const struct bb_report_memory *m, struct memory_part parts[MEMORY_PARTS])
 {
-    parts[0] = (struct memory_part){"Initialization", "initialization", taken(m->free_at_start, m->free_after_init)};
-    parts[1] =
-        (struct memory_part){"User-Allocated", "user_allocated", taken(m->free_after_init, m->free_after_buffers)};
-    parts[2] = (struct memory_part){"Collective", "collective", taken(m->free_after_buffers, m->free_at_end)};
-    parts[3] = (struct memory_part){"Total", "total", taken(m->free_at_start, m->free_at_end)};
+    parts[0] =
+        (struct memory_part){"Initialization", "initialization", bytes_taken(m->free_at_start, m->free_after_init)};
+    parts[1] = (struct memory_part){"User-Allocated", "user_allocated",
+                                    bytes_taken(m->free_after_init, m->free_after_buffers)};
+    parts[2] = (struct memory_part){"Collective", "collective", bytes_taken(m->free_after_buffers, m->free_at_end)};
+    parts[3] = (struct memory_part){"Total", "total", bytes_taken(m->free_at_start, m->free_at_end)};
 }
 
 static void print_memory(const struct bb_report *r)
@@ -504,7 +505,7 @@ static void print_memory(const struct bb_report *r)
     struct memory_part parts[MEMORY_PARTS];
     char text[BB_BYTES_TEXT];
 
-    parts_of(r->memory, parts);
+    memory_parts(r->memory, parts);
     fprintf(r->out, "# GPU memory usage     :");
     for (int i = 0; i < MEMORY_PARTS; i++)
         fprintf(r->out, "%s %s %s", i ? " |" : "", parts[i].name, bb_format_bytes(parts[i].bytes, text));
@@ -518,7 +519,7 @@ static int save_memory(const struct bb_report *r)
 
     if (!r->json || !r->options->memory)
         return 0;
-    parts_of(r->memory, parts);
+    memory_parts(r->memory, parts);
     object = json_object();
     for (int i = 0; i < MEMORY_PARTS; i++)
         json_object_set_new(object, parts[i].key, json_integer((json_int_t)parts[i].bytes));

@@ -14,7 +14,7 @@ static bool has_estimate(const struct bb_bench_context *rig, const struct bb_cas
 typedef ncclResult_t simulate_fn(ncclSimInfo_t *info);
 
 /* A group that failed half-way is closed without another word. */
-static int simulate(struct bb_bench_context *rig, const struct bb_case *c, simulate_fn *end, double *model_us)
+static int simulate_group(struct bb_bench_context *rig, const struct bb_case *c, simulate_fn *end, double *model_us)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     int rc;
@@ -41,7 +41,7 @@ int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, doub
     if (!end || !has_estimate(rig, c))
         return 0;
     bb_world_guard(rig->world, "NCCL's own estimate");
-    rc = simulate(rig, c, end, model_us);
+    rc = simulate_group(rig, c, end, model_us);
     bb_world_unguard(rig->world);
     return rc;
 }

@@ -28,7 +28,7 @@ static void print_settings(FILE *out, const struct bb_bench_options *o)
             o->iterations, o->aggregate, o->checks, o->graph_launches, o->unalign);
 }
 
-static void head(const struct bb_report *r, const struct bb_report_head *h)
+static void print_head(const struct bb_report *r, const struct bb_report_head *h)
 {
     const struct bb_bench_options *o = h->options;
 
@@ -94,7 +94,7 @@ int bb_nccl_tests_run(int argc, char **argv)
                                           .zeros = true,
                                           .first_group = true,
                                           .program = program,
-                                          .head = head,
+                                          .head = print_head,
                                           .before_row = wants_summary(kind) ? print_summary : NULL,
                                           .json_root = bb_foreign_root,
                                           .json_row = bb_foreign_row,

@@ -104,7 +104,7 @@ static int run_gemms_of(struct bb_compute *b, int type)
         bb_progress_show(&b->session.progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
         bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name,
                          bb_dtypes[bb_compute_types[type]].name);
-        TRY(bb_measure_gemm(&b->rig, &cases[i].shape, &computed[i]));
+        TRY(bb_measure_gemm(&b->ctx, &cases[i].shape, &computed[i]));
         b->best_tflops[type] =
             fmax(b->best_tflops[type], giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3);
     }
@@ -166,7 +166,7 @@ static int run_passes_of(struct bb_compute *b, enum bb_dtype_id dtype)
     for (int i = 0; bb_compute_pass(i, dtype, b->options.bytes, &c); i++) {
         bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
         bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
-        TRY(bb_measure_pass(&b->rig, &c.pass, &computed));
+        TRY(bb_measure_pass(&b->ctx, &c.pass, &computed));
         TRY(put_pass(b, &c, dtype, &computed));
     }
 out:
@@ -192,10 +192,10 @@ static int measure_copy_limit(struct bb_compute *b)
     struct bb_computed c;
     int rc;
 
-    TRY(bb_measure_memcpy(&b->rig, b->options.bytes, &c));
+    TRY(bb_measure_memcpy(&b->ctx, b->options.bytes, &c));
     b->copy_gbps = giga_per_s((double)(b->options.bytes / 2 * 2), &c);
     if (bb_compute_pass(0, BB_FLOAT, b->options.bytes, &copy)) {
-        TRY(bb_measure_pass(&b->rig, &copy.pass, &c));
+        TRY(bb_measure_pass(&b->ctx, &copy.pass, &c));
         b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_pass_bytes(&copy.pass), &c));
     }
 out:
@@ -261,7 +261,7 @@ static int run_timed(struct bb_compute *b)
             .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.asked_us * 1e3), .gbps = c.traffic * b->copy_gbps};
         bb_progress_show(&b->session.progress, "timed %g us", c.asked_us);
         bb_world_reached(&b->session.world, "bench compute: timed %g us", c.asked_us);
-        TRY(bb_measure_busy(&b->rig, &busy, &t));
+        TRY(bb_measure_busy(&b->ctx, &busy, &t));
         TRY(put_timed(b, &busy, c.asked_us, &t));
     }
 out:

@@ -49,11 +49,11 @@ static json_t *devices_json(const struct bb_report *r, const struct bb_report_he
     json_t *list = json_array();
     char pci[16];
 
-    for (int i = 0; i < r->rig->world->size; i++) {
+    for (int i = 0; i < r->ctx->world->size; i++) {
         const struct bb_device_info *d = &h->session->devices[i];
         snprintf(pci, sizeof pci, "%.10s", d->pci);
         json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:s, s:i, s:s, s:s}", "rank", i, "group", h->groups[i],
-                                              "pid", h->pids[i], "hostname", r->rig->world->hosts[i], "device",
+                                              "pid", h->pids[i], "hostname", r->ctx->world->hosts[i], "device",
                                               d->ordinal, "device_hex", pci, "device_info", d->name));
     }
     return list;
@@ -92,7 +92,7 @@ static json_t *config_json(const struct bb_report *r, const struct bb_report_hea
 /* What nccl-tests has no word for, and no reader of times may miss. */
 static json_t *with_stamps(const struct bb_report *r, json_t *root)
 {
-    if (r->rig->device->emulated)
+    if (r->ctx->device->emulated)
         json_object_set_new(root, "emulated", json_true());
     if (r->shared_gpu)
         json_object_set_new(root, "shared_gpu", json_true());
@@ -121,7 +121,7 @@ static json_t *figures_json(const struct bb_report *r, const struct bb_row *row,
 
     if (!row->measured[place])
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", r->rig->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
+    return json_pack("{s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
                      "alg_bw", number_json(f->algbw_gbps), "bus_bw", number_json(f->busbw_gbps), "nwrong",
                      f->checked ? json_real((double)f->wrong) : json_null());
 }
@@ -158,17 +158,17 @@ static double nearest_rank(const double *us, int n, int percent)
 
 static json_t *ranks_json(const struct bb_report *r, const double *all_us)
 {
-    const struct bb_iteration_events *m = r->rig->marks;
+    const struct bb_iteration_events *m = r->ctx->marks;
     json_t *list = json_array();
 
-    for (int rank = 0; rank < r->rig->world->size; rank++)
+    for (int rank = 0; rank < r->ctx->world->size; rank++)
         json_array_append_new(list, times_json(all_us + (size_t)rank * (size_t)m->n + m->skip, m->n - m->skip));
     return list;
 }
 
 static json_t *iterations_json(const struct bb_report *r, const struct bb_row *row, int place)
 {
-    const struct bb_iteration_events *m = r->rig->marks;
+    const struct bb_iteration_events *m = r->ctx->marks;
     const struct bb_iteration_figures *f = &row->figures[place].iterations;
     const double *us = m->row_us[place] + m->skip;
     int n = m->n - m->skip;
@@ -179,7 +179,7 @@ static json_t *iterations_json(const struct bb_report *r, const struct bb_row *r
                   number_json(nearest_rank(us, n, 99)), "stdev_us", number_json(f->variation * f->us.mean), "cv_pct",
                   number_json(100 * f->variation), "times_us", times_json(us, n));
 
-    if (r->rig->world->size > 1)
+    if (r->ctx->world->size > 1)
         json_object_set_new(object, "per_process_max_times_us", ranks_json(r, m->row_all_us[place]));
     return object;
 }
@@ -194,10 +194,10 @@ json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
         json_object_set_new(object, names[place], figures_json(r, row, place));
-        if (r->rig->marks && row->measured[place])
+        if (r->ctx->marks && row->measured[place])
             json_object_set_new(object, each[place], iterations_json(r, row, place));
     }
-    json_object_set_new(object, "actual_iterations", json_integer(r->rig->iterations));
+    json_object_set_new(object, "actual_iterations", json_integer(r->ctx->iterations));
     json_object_set_new(object, "experiment_name", json_string(""));
     return object;
 }

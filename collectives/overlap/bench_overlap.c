@@ -17,7 +17,7 @@ struct overlap {
     struct bb_bench_overlap_options options;
     struct bb_session session;
     struct bb_comm comms[BB_CTA_LIMITS];
-    struct bb_overlap_context rig;
+    struct bb_overlap_context ctx;
     json_t *best;
     bool wrong;
 };
@@ -214,7 +214,7 @@ static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 
     work->products = 1;
     work->collectives = 1;
-    TRY(bb_overlap_measure(&v->rig, work, &r));
+    TRY(bb_overlap_measure(&v->ctx, work, &r));
     bb_overlap_counts(r.us[BB_COMPUTE_ALONE].p50, r.us[BB_COMM_ALONE].p50, v->options.collectives, &work->products,
                       &work->collectives);
     if (v->options.products > 0) {
@@ -262,7 +262,7 @@ static int measure_size(struct overlap *v, size_t bytes)
         bb_progress_show(&v->session.progress, "%zu bytes, CTAs %s", bytes, ctas);
         bb_world_reached(&v->session.world, "bench overlap %zu bytes, CTAs %s", bytes, ctas);
         work.comm = &v->comms[i];
-        TRY(bb_overlap_measure(&v->rig, &work, &r));
+        TRY(bb_overlap_measure(&v->ctx, &work, &r));
         both_us[i] = r.us[BB_BOTH].p50;
         TRY(put_row(v, &work, &v->options.limits[i], &r));
     }
@@ -289,7 +289,7 @@ out:
     return rc;
 }
 
-static int make_rig(struct overlap *v)
+static int make_context(struct overlap *v)
 {
     int rc;
 
@@ -297,13 +297,13 @@ static int make_rig(struct overlap *v)
     TRY(bb_session_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v)),
                           "lower --sizes or --gemm"));
     TRY(make_comms(v));
-    v->rig = (struct bb_overlap_context){.world = &v->session.world,
+    v->ctx = (struct bb_overlap_context){.world = &v->session.world,
                                          .device = &v->session.device,
                                          .observer = &v->session.observer,
                                          .repeats = v->options.repeats,
                                          .warmup = v->options.warmup,
                                          .gated = !v->session.shared_gpu};
-    TRY(bb_overlap_context_init(&v->rig, &v->options.product, slot_bytes(v)));
+    TRY(bb_overlap_context_init(&v->ctx, &v->options.product, slot_bytes(v)));
 out:
     return rc;
 }
@@ -327,7 +327,7 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     TRY(bb_session_begin(&v->session, &v->options.common));
     TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
     warn_of_emulation(v);
-    TRY(make_rig(v));
+    TRY(make_context(v));
     TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
@@ -342,7 +342,7 @@ static int end_in_order(struct overlap *v)
 {
     int rc = 0;
 
-    bb_overlap_context_release(&v->rig);
+    bb_overlap_context_release(&v->ctx);
     for (int i = 0; i < v->options.n_limits && rc == 0; i++)
         rc = bb_comm_finalize(&v->comms[i]);
     return rc;

@@ -28,7 +28,7 @@ struct p2p {
     struct bb_bench_p2p_options options;
     struct bb_session session;
     struct bb_comm comm;
-    struct bb_p2p_context rig;
+    struct bb_p2p_context ctx;
     struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
     int n_matrices, round;
@@ -111,7 +111,7 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
     const int *node_of = p->session.world.node_of;
-    const struct bb_telemetry_row *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
+    const struct bb_telemetry_row *a = &p->ctx.findings[from].seen, *b = &p->ctx.findings[to].seen;
     const struct link link = {.figure = f->figure,
                               .direction = f->direction,
                               .bytes = run->bytes,
@@ -136,11 +136,11 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
 /* What the two ranks of a pair found together; in one direction only the receiver looks. */
 static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_run *run, int from, int to)
 {
-    struct bb_p2p_finding found = p->rig.findings[to];
+    struct bb_p2p_finding found = p->ctx.findings[to];
 
     if (!bb_p2p_figures[run->kind].is_directed) {
-        found.checked = found.checked && p->rig.findings[from].checked;
-        found.wrong += p->rig.findings[from].wrong;
+        found.checked = found.checked && p->ctx.findings[from].checked;
+        found.wrong += p->ctx.findings[from].wrong;
     }
     return found;
 }
@@ -163,7 +163,7 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
                      bb_format_bytes(run->bytes, size), from, to, bb_p2p_figures[run->kind].figure,
                      bb_p2p_figures[run->kind].direction);
     }
-    bb_p2p_pair(&p->rig, low, high, p->samples);
+    bb_p2p_pair(&p->ctx, low, high, p->samples);
     TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
     *matrix_cell(p, m, from, to) = link_value(run, &time_us);
     if (!bb_p2p_figures[run->kind].is_directed)
@@ -186,7 +186,7 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     bb_world_reached(w, "bench p2p round %d: %s %s %zu bytes", p->round, f->figure, f->direction, run.bytes);
     bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
                      f->figure, f->direction);
-    TRY(bb_p2p_measure(&p->rig, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
+    TRY(bb_p2p_measure(&p->ctx, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
     for (int low = 0; low < w->size; low++) {
         int high = bb_pair_schedule_partner(&p->pairing, p->round, low);
         if (high > low)
@@ -417,7 +417,7 @@ static int make_matrices(struct p2p *p)
     return 0;
 }
 
-static int make_rig(struct p2p *p)
+static int make_context(struct p2p *p)
 {
     const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
@@ -426,7 +426,7 @@ static int make_rig(struct p2p *p)
 
     TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
     TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
-    p->rig = (struct bb_p2p_context){.world = w,
+    p->ctx = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
                                      .device = &p->session.device,
                                      .observer = &p->session.observer,
@@ -434,7 +434,7 @@ static int make_rig(struct p2p *p)
                                      .repeats = o->repeats,
                                      .warmup = o->warmup,
                                      .check = o->check};
-    TRY(bb_p2p_context_init(&p->rig, largest_message(p)));
+    TRY(bb_p2p_context_init(&p->ctx, largest_message(p)));
     TRY(make_matrices(p));
 out:
     return rc;
@@ -456,7 +456,7 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     TRY(bb_session_gpus(&p->session, BB_SESSION_OBSERVED, 0));
     TRY(check_ranks(p));
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
-    TRY(make_rig(p));
+    TRY(make_context(p));
     TRY(bb_session_open(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
@@ -470,7 +470,7 @@ out:
 
 static int end_in_order(struct p2p *p)
 {
-    bb_p2p_context_release(&p->rig);
+    bb_p2p_context_release(&p->ctx);
     return bb_comm_finalize(&p->comm);
 }
 

@@ -86,12 +86,12 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                       .op = row->c.redop == BB_COPY ? NULL : bb_redops[row->c.redop].name,
                       .redop = bb_report_redop(r, row),
                       .placement = place == BB_IN_PLACE ? "in_place" : "out_of_place",
-                      .mode = bb_bench_context_mode(r->rig),
+                      .mode = bb_bench_context_mode(r->ctx),
                       .bytes = bb_case_bytes(&row->c),
                       .count = row->c.count,
                       .root = row->c.root,
-                      .iterations = r->rig->iterations,
-                      .repeats = r->rig->repeats,
+                      .iterations = r->ctx->iterations,
+                      .repeats = r->ctx->repeats,
                       .cycle = r->cycle,
                       .group = row->group,
                       .measured = row->measured[place],
@@ -214,15 +214,15 @@ enum { LISTS = 15 };
 
 static bool shows_skew(const struct bb_report *r)
 {
-    return r->rig->mode->single && !r->style->program;
+    return r->ctx->mode->single && !r->style->program;
 }
 
 /* In the order of the columns, and of the results. */
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->figures;
-    const struct bb_field *times = r->rig->host_time ? cpu_fields : time_fields;
-    const bool each = r->rig->marks, groups = r->rig->groups, stamps = r->options->timestamps;
+    const struct bb_field *times = r->ctx->host_time ? cpu_fields : time_fields;
+    const bool each = r->ctx->marks, groups = r->ctx->groups, stamps = r->options->timestamps;
     const struct list all[LISTS] = {
         {shared_fields, ONCE, true, true},
         {times, BB_OUT_OF_PLACE, true, true},
@@ -275,7 +275,7 @@ static void print_placements(const struct bb_report *r)
 {
     const struct bb_line line = {.widths = r->style->widths};
     int each = bb_line_width(&line, time_fields) + bb_line_width(&line, placement_fields) +
-               (r->rig->marks ? bb_line_width(&line, iteration_fields) : 0);
+               (r->ctx->marks ? bb_line_width(&line, iteration_fields) : 0);
 
     fprintf(r->out, "#%*s", bb_line_width(&line, shared_fields) - 3, "");
     print_centred(r->out, "out-of-place", each);
@@ -329,13 +329,13 @@ static void print_settings(const struct bb_report *r, const struct bb_bench_opti
 static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
 {
     fprintf(r->out, "#\n# Using devices\n");
-    for (int i = 0; i < r->rig->world->size; i++) {
+    for (int i = 0; i < r->ctx->world->size; i++) {
         const struct bb_device_info *d = &h->session->devices[i];
         char group[24] = "";
 
-        if (r->rig->groups)
+        if (r->ctx->groups)
             snprintf(group, sizeof group, " Group %2d", h->groups[i]);
-        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->rig->world->hosts[i], d->pci, d->name,
+        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->ctx->world->hosts[i], d->pci, d->name,
                 d->uuid);
     }
 }
@@ -343,29 +343,29 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
 /* How many samples make a row: "6 samples", "samples until ...". */
 static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t room)
 {
-    if (r->rig->policy.confidence > 0)
-        snprintf(text, room, "samples until its interval is within %g %%", 100 * r->rig->policy.confidence);
+    if (r->ctx->policy.confidence > 0)
+        snprintf(text, room, "samples until its interval is within %g %%", 100 * r->ctx->policy.confidence);
     else
-        snprintf(text, room, "%zu samples", bb_mode_batch(r->rig, mode));
+        snprintf(text, room, "%zu samples", bb_mode_batch(r->ctx, mode));
     return text;
 }
 
 static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 {
-    const char *help = r->rig->host_time ? bb_bench_context_method(r->rig) : mode->help;
-    const char *name = r->rig->host_time ? bb_bench_context_mode(r->rig) : mode->name;
-    const char *comm = r->rig->comm->blocking ? "blocking" : "non-blocking";
+    const char *help = r->ctx->host_time ? bb_bench_context_method(r->ctx) : mode->help;
+    const char *name = r->ctx->host_time ? bb_bench_context_mode(r->ctx) : mode->name;
+    const char *comm = r->ctx->comm->blocking ? "blocking" : "non-blocking";
     char samples[80];
 
     samples_text(r, mode, samples, sizeof samples);
     if (mode->single)
         fprintf(r->out, "# time: %s (%s mode); of each\n", help, name);
     else
-        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); of each\n", r->rig->iterations, help,
-                r->rig->iterations, name);
+        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); of each\n", r->ctx->iterations, help,
+                r->ctx->iterations, name);
     fprintf(r->out, "#       sample %s, of %s the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
-            bb_across_names[r->rig->across], samples, comm);
-    if (mode == &bb_mode_stream && r->rig->gated)
+            bb_across_names[r->ctx->across], samples, comm);
+    if (mode == &bb_mode_stream && r->ctx->gated)
         fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
     if (mode->single)
         fprintf(r->out,
@@ -374,28 +374,28 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 
 static void print_method(const struct bb_report *r, const struct bb_bench_options *o)
 {
-    const char *checked = r->rig->modes[r->rig->n_modes - 1]->own_check ? "a last launch of the graph" : NULL;
+    const char *checked = r->ctx->modes[r->ctx->n_modes - 1]->own_check ? "a last launch of the graph" : NULL;
     FILE *out = r->out;
 
     fprintf(out, "#\n");
-    for (int i = 0; i < r->rig->n_modes; i++)
-        print_time(r, r->rig->modes[i]);
+    for (int i = 0; i < r->ctx->n_modes; i++)
+        print_time(r, r->ctx->modes[i]);
     if (o->figures.delay)
         fprintf(out, "# imposed delays of sync mode, rank:us: %s\n", o->figures.delay);
     if (o->checks > 0)
         fprintf(out, "# #wrong: elements and guard bytes that differ after %s%s%s\n",
-                checked && r->rig->n_modes == 1 ? "" : "the last timed operation",
-                checked && r->rig->n_modes > 1 ? ", or " : "", checked ? checked : "");
+                checked && r->ctx->n_modes == 1 ? "" : "the last timed operation",
+                checked && r->ctx->n_modes > 1 ? ", or " : "", checked ? checked : "");
     else
         fprintf(out, "# nothing is checked (-c 0)\n");
-    if (r->rig->device->emulated)
+    if (r->ctx->device->emulated)
         fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
     if (r->shared_gpu)
         fprintf(out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
     if (o->figures.sweep_algorithms)
         fprintf(out,
                 "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: surely above 1\n");
-    if (r->rig->world->size == 1)
+    if (r->ctx->world->size == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
 }
 
@@ -417,7 +417,7 @@ void bb_report_head(const struct bb_report *r, const struct bb_report_head *head
 
 static void print_title(const struct bb_report *r, int coll)
 {
-    const char *mode = r->rig->n_modes > 1 ? r->rig->mode->name : "";
+    const char *mode = r->ctx->n_modes > 1 ? r->ctx->mode->name : "";
 
     fprintf(r->out, "#\n# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, *mode ? " (" : "", mode,
             *mode ? ")" : "", bb_colls[coll].help, bb_colls[coll].factor_text);
@@ -603,7 +603,7 @@ void bb_report_skip(struct bb_report *r, int coll)
 
 static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
 {
-    json_t *flags = bb_result_flags(r->rig->device->emulated, r->shared_gpu);
+    json_t *flags = bb_result_flags(r->ctx->device->emulated, r->shared_gpu);
 
     for (int i = 0; i < BB_WARN_COUNT; i++)
         if (f->warnings & 1u << i)
@@ -658,7 +658,7 @@ static void add_up(struct bb_report *r, const struct bb_figures *f, bool forced)
 
 int bb_report_row(struct bb_report *r, const struct bb_row *row)
 {
-    bool shown = !r->rig->groups || !r->style->first_group || row->group == r->rig->groups[0];
+    bool shown = !r->ctx->groups || !r->style->first_group || row->group == r->ctx->groups[0];
     int rc = 0;
 
     r->rows++;

@@ -119,7 +119,7 @@ int main(void)
         printf("SKIPPED: no GPU here\n");
         return 77;
     }
-    if (bb_device_choose(0, 1, false, &device) != 0)
+    if (bb_device_choose(0, 0, 1, false, &device) != 0)
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ int main(void)
         printf("SKIPPED: no GPU here\n");
         return 77;
     }
-    if (bb_device_choose(0, 1, false, &device) != 0)
+    if (bb_device_choose(0, 0, 1, false, &device) != 0)
         return 1;
     t = pass_cases_each(run_on_gpu, NULL);
     printf("%s: %d passes, %d differ from the reference%s\n", device.name, t.cases, t.failed,

@@ -1,6 +1,8 @@
 /* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
 #include "proxies/simulate/rank_classes.h"
 
+#include "bootstrap/base/key_index.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,8 +88,7 @@ struct painting {
     uint64_t *edge;                /* [edges] what never changes about an edge   */
     uint64_t *color, *next;        /* [ranks]                                    */
     uint64_t *sums[BB_MAX_COMMS];  /* [instances] of collective communicators    */
-    uint64_t *table;               /* a hash set for counting colours            */
-    size_t table_size;
+    struct bb_key_index classes;   /* by colour, numbered by their lowest rank   */
 };
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -166,28 +167,13 @@ static uint64_t repaint(const struct painting *p, int rank)
     return color;
 }
 
-/* The place of a colour in the hash set: where it is, or the empty cell where it belongs. 0 is no colour. */
-static size_t cell_of(const struct painting *p, uint64_t color)
-{
-    size_t cell = color & (p->table_size - 1);
-
-    while (p->table[cell] && p->table[cell] != color)
-        cell = (cell + 1) & (p->table_size - 1);
-    return cell;
-}
-
 static int count_colors(struct painting *p)
 {
-    int n = 0;
-
-    memset(p->table, 0, sizeof(uint64_t) * p->table_size);
-    for (int r = 0; r < p->step->layout.ranks; r++) {
-        size_t cell = cell_of(p, p->color[r]);
-
-        n += p->table[cell] == 0;
-        p->table[cell] = p->color[r];
-    }
-    return n;
+    bb_key_index_clear(&p->classes);
+    for (int r = 0; r < p->step->layout.ranks; r++)
+        if (bb_key_index_add(&p->classes, &p->color[r]) < 0)
+            return -BB_EFAIL;
+    return p->classes.n;
 }
 
 static void paint_round(struct painting *p)
@@ -199,7 +185,7 @@ static void paint_round(struct painting *p)
         if (p->collective[c])
             sum_instances(p, c);
     for (int r = 0; r < l->ranks; r++)
-        p->next[r] = repaint(p, r) | 1;
+        p->next[r] = repaint(p, r);
     p->color = p->next;
     p->next = swap;
 }
@@ -232,7 +218,6 @@ static void prime(struct painting *p)
             if (shape_of(p, r)->rooted_by_offset && instance != BB_NONE)
                 p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, c, r));
         }
-        p->color[r] |= 1;
     }
 }
 
@@ -243,43 +228,34 @@ static void tell_places(struct painting *p)
 
     for (int r = 0; r < l->ranks; r++)
         for (int c = 0; c < shape_of(p, r)->n_contacts; c++)
-            p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, shape_of(p, r)->contacts[c].comm, r)) | 1;
+            p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, shape_of(p, r)->contacts[c].comm, r));
 }
 
-static void paint(struct painting *p)
+static int paint(struct painting *p)
 {
     const int ranks = p->step->layout.ranks;
-    int before, now;
     long work = 0;
+    int now;
 
     prime(p);
     now = count_colors(p);
-    for (int round = 1;; round++) {
-        before = now;
+    for (int round = 1; work <= WORK_LIMIT; round++, work += ranks) {
+        int before = now;
+
         paint_round(p);
         now = count_colors(p);
-        work += ranks;
-        if (now == before || now == ranks)
-            return;
-        if (work > WORK_LIMIT)
-            break;
+        if (now == before || now == ranks || now < 0)
+            return now < 0 ? now : 0;
         if (round == ROUNDS_BLIND)
             tell_places(p);
     }
     for (int r = 0; r < ranks; r++)
-        p->color[r] = (uint64_t)r * 2 + 1;
+        p->color[r] = (uint64_t)r;
+    now = count_colors(p);
+    return now < 0 ? now : 0;
 }
 
 /* ---- classes ---- */
-
-static size_t above(size_t n)
-{
-    size_t size = 16;
-
-    while (size < 2 * n)
-        size *= 2;
-    return size;
-}
 
 static int painting_init(struct painting *p)
 {
@@ -289,12 +265,11 @@ static int painting_init(struct painting *p)
     p->first_edge = calloc(ranks + 1, sizeof(size_t));
     for (int r = 0; p->first_edge && r < l->ranks; r++)
         p->first_edge[r + 1] = edges += (size_t)shape_of(p, r)->n_contacts;
-    p->table_size = above(ranks);
+    p->classes.key_bytes = sizeof(uint64_t);
     p->peer = calloc(edges + 1, sizeof(int));
     p->edge = calloc(edges + 1, sizeof(uint64_t));
     p->color = calloc(ranks, sizeof(uint64_t));
     p->next = calloc(ranks, sizeof(uint64_t));
-    p->table = calloc(p->table_size, sizeof(uint64_t));
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->shapes[r].n_collectives[c] > 0;
@@ -302,7 +277,7 @@ static int painting_init(struct painting *p)
         if (!p->sums[c])
             return -BB_EFAIL;
     }
-    return p->first_edge && p->peer && p->edge && p->color && p->next && p->table ? 0 : -BB_EFAIL;
+    return p->first_edge && p->peer && p->edge && p->color && p->next ? 0 : -BB_EFAIL;
 }
 
 static void painting_release(struct painting *p)
@@ -314,35 +289,24 @@ static void painting_release(struct painting *p)
     free(p->edge);
     free(p->color);
     free(p->next);
-    free(p->table);
+    bb_key_index_release(&p->classes);
 }
 
-/* Classes are numbered by their lowest rank. */
-static int name_classes(struct bb_rank_classes *c, struct painting *p)
+static int list_classes(struct bb_rank_classes *c, const struct painting *p)
 {
     const int ranks = p->step->layout.ranks;
-    int *class_at = calloc(p->table_size, sizeof(int));
 
-    c->n = count_colors(p);
     c->of = calloc((size_t)ranks, sizeof(int));
-    c->rank = calloc((size_t)c->n, sizeof(int));
-    c->ranks = calloc((size_t)c->n, sizeof(int));
-    if (!class_at || !c->of || !c->rank || !c->ranks) {
-        free(class_at);
+    c->rank = calloc((size_t)p->classes.n, sizeof(int));
+    c->ranks = calloc((size_t)p->classes.n, sizeof(int));
+    if (!c->of || !c->rank || !c->ranks)
         return -BB_EFAIL;
-    }
-    c->n = 0;
     for (int r = 0; r < ranks; r++) {
-        size_t cell = cell_of(p, p->color[r]);
-
-        if (class_at[cell] == 0) {
-            c->rank[c->n] = r;
-            class_at[cell] = ++c->n;
-        }
-        c->of[r] = class_at[cell] - 1;
+        c->of[r] = bb_key_index_find(&p->classes, &p->color[r]);
+        if (c->of[r] == c->n)
+            c->rank[c->n++] = r;
         c->ranks[c->of[r]]++;
     }
-    free(class_at);
     return 0;
 }
 
@@ -360,8 +324,8 @@ int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, 
     TRY(painting_init(&p));
     for (int r = 0; r < step->layout.ranks; r++)
         lay_edges(&p, r, p.first_edge[r]);
-    paint(&p);
-    TRY(name_classes(c, &p));
+    TRY(paint(&p));
+    TRY(list_classes(c, &p));
 out:
     painting_release(&p);
     if (rc)

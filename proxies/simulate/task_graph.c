@@ -1,6 +1,8 @@
 /* task_graph.c - cuts a program into units and sorts its messages by peer (see task_graph.h). */
 #include "proxies/simulate/task_graph.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,51 +158,9 @@ static int connect(struct bb_task_graph *s)
 
 /* ---- contacts ---- */
 
-static size_t scatter(int comm, enum bb_peer_kind kind, int peer)
-{
-    uint64_t x = ((uint64_t)(uint32_t)peer << 16 ^ (uint64_t)comm << 1 ^ (uint64_t)kind) * 0x9e3779b97f4a7c15u;
-
-    return (size_t)(x >> 32);
-}
-
-/* Where the contact of these words stands in the table, or the empty cell where it belongs. */
-static int *cell_of(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
-{
-    size_t mask = (size_t)s->n_cells - 1;
-
-    for (size_t cell = scatter(comm, kind, peer) & mask;; cell = (cell + 1) & mask) {
-        const struct bb_channel *c = s->contact_at[cell] ? &s->contacts[s->contact_at[cell] - 1] : NULL;
-
-        if (!c || (c->comm == comm && c->peer == peer && c->peer_kind == kind))
-            return &s->contact_at[cell];
-    }
-}
-
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {
-    return s->n_contacts ? *cell_of(s, comm, kind, peer) - 1 : BB_NONE;
-}
-
-/* Room for one contact more: half of the cells stay empty. */
-static int grow_contacts(struct bb_task_graph *s)
-{
-    struct bb_channel *bigger;
-    int n = s->n_cells ? 2 * s->n_cells : 16;
-
-    if (2 * (s->n_contacts + 1) <= s->n_cells)
-        return 0;
-    bigger = realloc(s->contacts, sizeof(*bigger) * (size_t)n / 2);
-    if (!bigger)
-        return -BB_EFAIL;
-    s->contacts = bigger;
-    free(s->contact_at);
-    s->contact_at = room((size_t)n, sizeof(int));
-    if (!s->contact_at)
-        return -BB_EFAIL;
-    s->n_cells = n;
-    for (int c = 0; c < s->n_contacts; c++)
-        *cell_of(s, bigger[c].comm, bigger[c].peer_kind, bigger[c].peer) = c + 1;
-    return 0;
+    return bb_key_index_find(&s->channel_index, (const int[]){comm, (int)kind, peer});
 }
 
 static void span_offsets(struct bb_task_graph *s, int comm, int offset)
@@ -215,19 +175,16 @@ static void span_offsets(struct bb_task_graph *s, int comm, int offset)
 
 static int contact_for(struct bb_task_graph *s, const struct bb_op *op)
 {
-    int *cell;
+    int contact = bb_key_index_add(&s->channel_index, (const int[]){op->comm, (int)op->peer_kind, op->peer});
 
-    if (grow_contacts(s))
-        return BB_NONE;
-    cell = cell_of(s, op->comm, op->peer_kind, op->peer);
-    if (*cell == 0) {
-        s->contacts[s->n_contacts] =
-            (struct bb_channel){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
-        *cell = ++s->n_contacts;
-        if (op->peer_kind == BB_PEER_OFFSET)
-            span_offsets(s, op->comm, op->peer);
-    }
-    return *cell - 1;
+    if (contact < s->n_contacts)
+        return contact;
+    if (BB_GROW(s->contacts, s->n_contacts))
+        return -BB_EFAIL;
+    s->contacts[s->n_contacts++] = (struct bb_channel){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
+    if (op->peer_kind == BB_PEER_OFFSET)
+        span_offsets(s, op->comm, op->peer);
+    return contact;
 }
 
 static void count_messages(struct bb_task_graph *s)
@@ -279,7 +236,7 @@ static int find_contacts(struct bb_task_graph *s)
         if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV)
             continue;
         s->contact_of[i] = contact_for(s, op);
-        if (s->contact_of[i] == BB_NONE)
+        if (s->contact_of[i] < 0)
             return -BB_EFAIL;
     }
     return list_messages(s);
@@ -312,7 +269,7 @@ int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
 {
     int rc;
 
-    *s = (struct bb_task_graph){.program = p};
+    *s = (struct bb_task_graph){.program = p, .channel_index = {.key_bytes = 3 * sizeof(int)}};
     for (int c = 0; c < BB_MAX_COMMS; c++)
         s->least_offset[c] = 1;
     TRY(make_arrays(s));
@@ -340,6 +297,6 @@ void bb_task_graph_release(struct bb_task_graph *s)
     free(s->issue_computes);
     free(s->next);
     free(s->contacts);
-    free(s->contact_at);
+    bb_key_index_release(&s->channel_index);
     *s = (struct bb_task_graph){0};
 }

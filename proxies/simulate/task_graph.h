@@ -9,6 +9,7 @@
 #ifndef BB_PROXIES_SIMULATE_TASK_GRAPH_H
 #define BB_PROXIES_SIMULATE_TASK_GRAPH_H
 
+#include "bootstrap/base/key_index.h"
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 
@@ -43,7 +44,7 @@ struct bb_task_graph {
     int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* units              */
     struct bb_channel *contacts;
     int n_contacts;
-    int *contact_at, n_cells; /* hash table of contacts + 1 by comm, kind and peer; 0: empty */
+    struct bb_key_index channel_index;                         /* of contacts by comm, kind and peer */
     int least_offset[BB_MAX_COMMS], most_offset[BB_MAX_COMMS]; /* of the contacts by offset; 1 and 0: none */
     int *contact_of;                                           /* [n_ops] */
     bool uses[BB_MAX_COMMS], rooted_by_offset;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *room(size_t n, size_t element)
+static void *new_array(size_t n, size_t element)
 {
     return calloc(n + 1, element);
 }
@@ -149,7 +149,7 @@ static int connect_tasks(struct bb_task_graph *s)
         total += s->tasks[u].n_next;
         s->tasks[u].n_next = 0;
     }
-    s->next = room((size_t)total, sizeof(int));
+    s->next = new_array((size_t)total, sizeof(int));
     if (!s->next)
         return -BB_EFAIL;
     each_pair(s, fill_pair);
@@ -205,8 +205,8 @@ static int list_messages(struct bb_task_graph *s)
     for (int c = 0; c < s->n_channels; c++) {
         struct bb_channel *channel = &s->channels[c];
 
-        channel->sends = room((size_t)channel->n_sends, sizeof(int));
-        channel->recvs = room((size_t)channel->n_recvs, sizeof(int));
+        channel->sends = new_array((size_t)channel->n_sends, sizeof(int));
+        channel->recvs = new_array((size_t)channel->n_recvs, sizeof(int));
         if (!channel->sends || !channel->recvs)
             return -BB_EFAIL;
         channel->n_sends = channel->n_recvs = 0;
@@ -251,13 +251,13 @@ static int make_arrays(struct bb_task_graph *s)
         if (p->ops[i].kind == BB_OP_COLLECTIVE)
             of_comm[p->ops[i].comm]++;
     for (int c = 0; c < BB_MAX_COMMS; c++)
-        if (of_comm[c] && !(s->collectives[c] = room((size_t)of_comm[c], sizeof(int))))
+        if (of_comm[c] && !(s->collectives[c] = new_array((size_t)of_comm[c], sizeof(int))))
             return -BB_EFAIL;
-    s->tasks = room(p->n_ops, sizeof(*s->tasks));
-    s->task_of = room(p->n_ops, sizeof(int));
-    s->exchanged = room(p->n_ops, sizeof(int));
-    s->channel_of = room(p->n_ops, sizeof(int));
-    s->issue_computes = room(p->n_ops, sizeof(bool));
+    s->tasks = new_array(p->n_ops, sizeof(*s->tasks));
+    s->task_of = new_array(p->n_ops, sizeof(int));
+    s->exchanged = new_array(p->n_ops, sizeof(int));
+    s->channel_of = new_array(p->n_ops, sizeof(int));
+    s->issue_computes = new_array(p->n_ops, sizeof(bool));
     if (!s->tasks || !s->task_of || !s->exchanged || !s->channel_of || !s->issue_computes)
         return -BB_EFAIL;
     for (size_t i = 0; i < p->n_ops; i++)

@@ -6,16 +6,7 @@
 #define BB_TESTS_MADE_H
 
 #include "proxies/registry/registry.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 /* A step of `ranks` ranks with one group "all" of all of them and `comms` communicators of it, "c0", "c1", ...; every
  * program has a stream for each: stream s belongs to communicator s - 1. */

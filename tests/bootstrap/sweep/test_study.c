@@ -6,18 +6,9 @@
 #include "bootstrap/sweep/expand.h"
 #include "bootstrap/sweep/state.h"
 #include "tests/bootstrap/capture.h"
+#include "tests/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 /* ---- a command to study ---- */
 
@@ -126,7 +117,7 @@ static const struct {
 static void test_refused(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(bad); i++) {
+    for (size_t i = 0; i < ROWS(bad); i++) {
         struct bb_sweep_runs c;
         struct bb_study study;
         struct capture said;
@@ -282,7 +273,7 @@ static void test_state(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(dir));
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         struct bb_sweep_found found;
 
         assert_int_equal(bb_sweep_forget(dir, &c), 0);
@@ -317,7 +308,7 @@ static void test_fuzz(void **state)
     (void)state;
     bb_err_mute(1);
     for (int round = 0; round < 20000; round++) {
-        const char *from = round % 3 ? whole : bad[(size_t)round % COUNT(bad)].text;
+        const char *from = round % 3 ? whole : bad[(size_t)round % ROWS(bad)].text;
         const struct bb_expand_plan plan = {.commands = commands, .n_commands = 2, .most = 100};
         char text[1024];
         size_t n = strlen(from);

@@ -6,16 +6,9 @@
 
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct bb_device_info device; /* of the whole program */
 
@@ -56,7 +49,7 @@ static void it_lasts_as_long_as_told(void **state)
     static const int64_t asked[] = {10000, 100000, 1000000, 10000000};
 
     (void)state;
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+    for (size_t i = 0; i < ROWS(asked); i++) {
         struct bb_busy_report seen = run((struct bb_busy){.sms = 2, .ns = asked[i]});
         assert_lasts(&seen, asked[i]);
         assert_int_equal(seen.blocks, 2);

@@ -7,16 +7,9 @@
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
 #include "cuda/work/pass.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 64 };
 

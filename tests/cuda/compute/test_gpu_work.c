@@ -5,16 +5,9 @@
 #include "cuda/compute/kernel_runner.h"
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct bb_device_info device; /* of the whole program */
 

@@ -218,7 +218,7 @@ static void rank_moves(const struct bb_step *step, int rank, size_t gradients, s
 static void bytes_are_the_recorded_ones(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(records) / sizeof(records[0]); i++)
+    for (size_t i = 0; i < ROWS(records); i++)
         for (int per_tensor = 0; per_tensor < 2; per_tensor++) {
             const struct recorded *r = &records[i];
             struct bb_step step;
@@ -329,7 +329,7 @@ static void impossible_layouts_are_refused(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large",
                                                                     .ranks = rows[i].ranks,
                                                                     .layers = rows[i].layers,

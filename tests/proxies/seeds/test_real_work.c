@@ -46,7 +46,7 @@ static const struct world {
     {"gpt3_moe 2 2", 32, true},
     {"gpt3_moe_one_pipe_step 2", 32, true},
 };
-#define WORLDS (sizeof(worlds) / sizeof(worlds[0]))
+#define WORLDS ROWS(worlds)
 
 /* ---- FLOPs ---- */
 
@@ -91,7 +91,7 @@ static void residual_networks_have_their_flops(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         double macs = image_macs(rows[i].classes, rows[i].blocks), forward = 2 * macs * rows[i].images;
         double stem = 2.0 * 112 * 112 * 64 * 147 * rows[i].images;
         const struct bb_program *p;
@@ -170,7 +170,7 @@ static void transformers_have_their_flops(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_program *p;
 
         make(&step, rows[i].line, rows[i].ranks, "gemm", 0);
@@ -363,7 +363,7 @@ static void optimizers_move_the_bytes_of_all_parameters(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_program *p;
 
         make(&step, rows[i].line, rows[i].ranks, "gemm", 0);

@@ -326,7 +326,7 @@ static void orders_are_the_originals(void **state)
     char line[128];
 
     (void)state;
-    for (size_t o = 0; o < sizeof(orders) / sizeof(orders[0]); o++) {
+    for (size_t o = 0; o < ROWS(orders); o++) {
         const struct bb_program *p;
         size_t n = 0;
 
@@ -348,7 +348,7 @@ static void without_compute_the_order_stays(void **state)
     struct bb_step step, bare;
 
     (void)state;
-    for (size_t o = 0; o < sizeof(orders) / sizeof(orders[0]); o++) {
+    for (size_t o = 0; o < ROWS(orders); o++) {
         const struct bb_program *with, *without;
         size_t n = 0;
 
@@ -484,7 +484,7 @@ static void amounts_are_the_recorded_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(amounts) / sizeof(amounts[0]); i++) {
+    for (size_t i = 0; i < ROWS(amounts); i++) {
         assert_int_equal(make(&step, amounts[i].line, amounts[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step), 0);
         amount_is(&step, role_of(&traffic, amounts[i].rank), &amounts[i]);
@@ -520,7 +520,7 @@ static void compute_and_memory_are_the_tables(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_traffic_role *role;
         size_t bytes = 0;
 
@@ -555,7 +555,7 @@ static void samples_and_parameters_are_the_printed_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         assert_int_equal(make(&step, rows[i].line, rows[i].ranks), 0);
         assert_true(step.samples == rows[i].samples);
         assert_true(step.parameters == rows[i].parameters);
@@ -880,7 +880,7 @@ static void every_world_is_sound(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++)
+    for (size_t i = 0; i < ROWS(worlds); i++)
         for (int w = 0; w < 6 && worlds[i].ranks[w]; w++) {
             sound(worlds[i].line, worlds[i].ranks[w], NULL);
             sound(worlds[i].line, worlds[i].ranks[w], "none");
@@ -953,7 +953,7 @@ static void impossible_worlds_are_refused(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(make_with(&step, rows[i].line, rows[i].config), -BB_EUSAGE);
 }
 
@@ -1012,7 +1012,7 @@ static void scaled_steps_keep_their_form(void **state)
     struct bb_step whole, small;
 
     (void)state;
-    for (size_t l = 0; l < sizeof(lines) / sizeof(lines[0]); l++)
+    for (size_t l = 0; l < ROWS(lines); l++)
         for (double f = 0.25; f > 1e-12; f /= 1000) {
             const struct bb_program *a, *b;
 

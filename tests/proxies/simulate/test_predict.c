@@ -242,7 +242,7 @@ static void collectives_follow_their_formulas(void **state)
     (void)state;
     c.intra.latency_us = 7;
     c.inter.latency_us = 10;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         bool far = rows[i].ranks > 4;
         struct bb_op op = made_op(BB_OP_COLLECTIVE, 0);
         struct bb_step step;

@@ -516,7 +516,7 @@ static void proxies_at_many_sizes(void **state)
                 {"gpt2_large", 98304, 96, 96, 96}, {"bert_large", 24, 24, 24, 24}, {"bert_large", 3000, 24, 3, 3}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         for (int timed = 0; timed < 2; timed++) {
             struct bb_step step;
 

@@ -7,16 +7,7 @@
 
 #include "proxies/registry/registry.h"
 #include "proxies/simulate/step_check.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 static inline int try_layout(struct bb_step *step, const char *name, struct bb_proxy_config config)
 {

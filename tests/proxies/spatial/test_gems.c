@@ -192,7 +192,7 @@ static void makespans_are_those_of_the_formula(void **state)
     assert_makespan(4, 4, 1, 2, false, 39);
     for (int s = 4; s <= 5; s++)
         for (int eta = 2; eta <= 6; eta += 2)
-            for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++) {
+            for (size_t t = 0; t < ROWS(times); t++) {
                 double f = times[t][0], b = times[t][1], most = f > b ? f : b, least = f > b ? b : f;
 
                 assert_makespan(s, eta, f, b, false, eta * s * most + s * least + (eta - 1) * least);
@@ -280,7 +280,7 @@ static void layouts_that_cannot_be(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         if (try_layout(&step, "gems", rows[i]) != -BB_EUSAGE)
             fail_msg("row %zu is not refused", i);
 }

@@ -399,7 +399,7 @@ static void layouts_that_cannot_be(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         if (try_layout(&step, "spatial", rows[i]) != -BB_EUSAGE)
             fail_msg("row %zu is not refused", i);
 }
@@ -411,7 +411,7 @@ static void the_usual_layout_follows_from_the_ranks(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         layout(&step, "spatial", (struct bb_proxy_config){.ranks = rows[i][0]});
         assert_int_equal(step.layout.groups[0].size, rows[i][1]);
         assert_int_equal(step.layout.axes[0].size, rows[i][2]);

@@ -567,7 +567,7 @@ static void memory_by_formula(void **state)
     const struct bb_sync_comms comms = {.n = 8};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_dp_config p = {
             .kind = rows[i].kind, .params = rows[i].params, .grads = rows[i].grads, .optimizer = rows[i].optimizer};
         double bytes[BB_USES] = {0};
@@ -616,7 +616,7 @@ static void impossible_is_refused(void **state)
 
     (void)state;
     bb_err_mute(true);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         if (lines_make(&step, rows[i].ranks, rows[i].line) != -BB_EUSAGE)
             fail_msg("not refused: %s", rows[i].line);
     bb_err_mute(false);
@@ -657,7 +657,7 @@ static const char *random_line(int *ranks)
     snprintf(line, sizeof(line),
              "data_parallel --model %s --sync %s --micro-batches %d --compute %s --grad-dtype %s %s", models[roll(3)],
              bb_sync_words[roll(BB_SYNC_KINDS)], 1 + roll(3), roll(2) ? "timed" : "none",
-             roll(2) ? "float" : "bfloat16", more[roll(sizeof(more) / sizeof(more[0]))]);
+             roll(2) ? "float" : "bfloat16", more[roll((int)ROWS(more))]);
     return line;
 }
 

@@ -344,7 +344,7 @@ static void test_many_ranks_are_cut(void **state)
     assert_int_equal(bb_timeline_init(&t, &step, wanted, 2), 0);
     assert_int_equal(t.n, BB_TRACE_RANKS);
     const int shown[] = {0, 499, 500, 777, 999};
-    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+    for (size_t i = 0; i < ROWS(shown); i++)
         assert_int_not_equal(bb_timeline_find(&t, shown[i]), BB_NONE);
     assert_int_equal(t.ranks[BB_TRACE_RANKS - 5], 59); /* then the lowest */
     assert_int_equal(bb_timeline_find(&t, 300), BB_NONE);

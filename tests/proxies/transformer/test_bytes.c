@@ -160,7 +160,7 @@ static void deepseek_in_sixteen_stages(void **state)
 
     (void)state;
     assert_int_equal(lines_make(&step, 2048, line), 0);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         int rank = 128 * rows[i].stage + 5, layers = rows[i].experts;
 
         assert_float_equal(wire(&step, rank, "pp", BB_BFLOAT16), 20 * rows[i].neighbours * tokens * wide * 2, 0.5);
@@ -204,7 +204,7 @@ static void middle_stages(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+    for (size_t i = 0; i < ROWS(shapes); i++) {
         const struct shape *x = &shapes[i];
         double of_stage = (double)x->m * x->layers / x->p, message = activations(x) / (x->sequence_parallel ? x->t : 1);
         struct bb_step step;
@@ -278,7 +278,7 @@ static void replicas(void **state)
     double p = parameters(x.layers);
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         char more[64], line[512];
         int ranks;
 

@@ -4,9 +4,8 @@
  */
 #include "cuda/compute/busy.h"
 
-#include "cuda/device/check.h"
-#include "cuda/device/device.h"
 #include "tests/check.h"
+#include "tests/cuda/gpu.h"
 
 #include <math.h>
 
@@ -106,13 +105,7 @@ int main(void)
         cmocka_unit_test(it_uses_the_bandwidth_it_is_told),
         cmocka_unit_test(traffic_needs_memory),
     };
-    int count = 0;
+    int rc = gpu_choose(&device);
 
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        printf("SKIPPED: no GPU here\n");
-        return 77;
-    }
-    if (bb_device_choose(0, 1, false, &device) != 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,8 @@
  * them; on emulated GPUs their time against the sum by the profile. 77 without any GPU.
  */
 #include "cuda/compute/kernel_runner.h"
-#include "cuda/device/check.h"
-#include "cuda/device/device.h"
 #include "tests/check.h"
+#include "tests/cuda/gpu.h"
 
 #include <math.h>
 
@@ -198,13 +197,7 @@ int main(void)
         cmocka_unit_test(layers_run_in_their_time),
         cmocka_unit_test(mistakes_are_said),
     };
-    int count = 0;
+    int rc = gpu_choose(&device);
 
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        printf("SKIPPED: no GPU here\n");
-        return 77;
-    }
-    if (bb_device_choose(0, 1, false, &device) != 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

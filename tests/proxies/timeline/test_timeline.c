@@ -301,8 +301,7 @@ static void assert_figures(const struct bb_timeline *t, const struct bb_predicti
 
 static void test_predicted(void **state)
 {
-    struct bb_proxy_config config = {
-        .proxy = "gpt2_large", .ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3, .compute = "timed"};
+    struct bb_proxy_config config = {.ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3, .compute = "timed"};
     struct bb_prediction p;
     struct bb_cluster cluster;
     struct bb_timeline t;
@@ -310,7 +309,7 @@ static void test_predicted(void **state)
     json_t *root;
 
     (void)state;
-    assert_int_equal(made_proxy(&step, config), 0);
+    assert_int_equal(made_line_with(&step, "gpt2_large", config), 0);
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
     assert_int_equal(bb_predict(&step, &cluster, &p), 0);
     assert_int_equal(bb_timeline_init(&t, &step, &p.classes[p.slowest].rank, 1), 0);

@@ -115,10 +115,8 @@ static inline int made_line_with(struct bb_step *step, const char *line, struct 
     return rc ? rc : bb_step_build(step, proxy, &config);
 }
 
-static inline int made_line(struct bb_step *step, const char *line, int ranks)
-{
-    return made_line_with(step, line, (struct bb_proxy_config){.ranks = ranks});
-}
+/* MADE_LINE(&step, "gpt3 3 2", .ranks = 24, .compute = "none"), the same in fewer words. */
+#define MADE_LINE(step, line, ...) made_line_with(step, line, (struct bb_proxy_config){__VA_ARGS__})
 
 /* ---- orders ---- */
 

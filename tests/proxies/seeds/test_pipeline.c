@@ -60,12 +60,8 @@ static void no_buffer_is_in_flight_twice(void **state)
 
     (void)state;
     for (int stages = 2; stages < 6; stages++) {
-        assert_int_equal(made_line_with(&step, "bert_large",
-                                        (struct bb_proxy_config){.ranks = 2 * stages,
-                                                                 .layers = 2 * stages,
-                                                                 .stages = stages,
-                                                                 .micro_batches = 5,
-                                                                 .compute = "timed"}),
+        assert_int_equal(MADE_LINE(&step, "bert_large", .ranks = 2 * stages, .layers = 2 * stages, .stages = stages,
+                                   .micro_batches = 5, .compute = "timed"),
                          0);
         for (int r = 0; r < step.n_roles; r++) {
             const struct bb_program *p = &step.roles[r].program;
@@ -139,11 +135,8 @@ static void bytes_are_the_recorded_ones(void **state)
             const struct recorded *r = &records[i];
             struct bb_step step;
 
-            assert_int_equal(made_line_with(&step, r->proxy,
-                                            (struct bb_proxy_config){.ranks = r->ranks,
-                                                                     .layers = r->layers,
-                                                                     .stages = r->stages,
-                                                                     .per_tensor = per_tensor}),
+            assert_int_equal(MADE_LINE(&step, r->proxy, .ranks = r->ranks, .layers = r->layers, .stages = r->stages,
+                                       .per_tensor = per_tensor),
                              0);
             rank_moves(&step, 0, r->first, 8, r->message);
             for (int s = 1; s < r->stages - 1; s++)
@@ -159,7 +152,7 @@ static void tensors_one_by_one(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_line_with(&step, "gpt2_large", (struct bb_proxy_config){.ranks = 8, .per_tensor = true}), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 8, .per_tensor = true), 0);
     p = bb_step_program(&step, 0);
     assert_int_equal(p->n_ops, 16 + 14 + 11 * 12);
     assert_int_equal(p->ops[16].count, 64328960);
@@ -178,13 +171,11 @@ static void memory_is_what_is_allocated(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_line_with(&step, "gpt2_large", (struct bb_proxy_config){.ranks = 8}), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 8), 0);
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_GRADIENTS), 944517120);
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_COMMUNICATION), 944517120 + 2 * 3235840);
     bb_step_release(&step);
-    assert_int_equal(
-        made_line_with(&step, "gpt2_large", (struct bb_proxy_config){.ranks = 4, .compute = "timed", .dtype = "half"}),
-        0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 4, .compute = "timed", .dtype = "half"), 0);
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_GRADIENTS), 0); /* one replica: no all-reduce */
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_COMMUNICATION), 4 * 3235840 / 2);
     bb_step_release(&step);
@@ -195,7 +186,7 @@ static void groups_are_the_recorded_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_line_with(&step, "gpt2_large", (struct bb_proxy_config){.ranks = 12}), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 12), 0);
     assert_string_equal(step.layout.groups[0].name, "pp");
     assert_string_equal(step.layout.groups[1].name, "dp");
     for (int r = 0; r < 12; r++) {
@@ -215,17 +206,13 @@ static void times_follow_from_flops(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(
-        made_line_with(&step, "gpt2_large", (struct bb_proxy_config){.ranks = 4, .compute = "timed", .tflops = 100}),
-        0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 4, .compute = "timed", .tflops = 100), 0);
     op = &bb_step_program(&step, 0)->ops[0];
     assert_true(op->compute_us > 12 * flops / 1e8 - 1e-6 && op->compute_us < 12 * flops / 1e8 + 1e-6);
     assert_true(op->flops == 12 * flops);
     bb_step_release(&step);
     assert_int_equal(
-        made_line_with(&step, "bert_large",
-                       (struct bb_proxy_config){.ranks = 4, .compute = "timed", .forward_us = 10, .backward_us = 15}),
-        0);
+        MADE_LINE(&step, "bert_large", .ranks = 4, .compute = "timed", .forward_us = 10, .backward_us = 15), 0);
     assert_true(bb_step_program(&step, 3)->ops[1].compute_us == 60);
     assert_true(bb_step_program(&step, 3)->ops[16].compute_us == 90);
     bb_step_release(&step);
@@ -243,9 +230,7 @@ static void impossible_layouts_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(
-            made_line_with(
-                &step, "gpt2_large",
-                (struct bb_proxy_config){.ranks = rows[i].ranks, .layers = rows[i].layers, .stages = rows[i].stages}),
+            MADE_LINE(&step, "gpt2_large", .ranks = rows[i].ranks, .layers = rows[i].layers, .stages = rows[i].stages),
             -BB_EUSAGE);
 }
 
@@ -260,11 +245,11 @@ static void words_are_two_or_three_numbers(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(good); i++) {
-        assert_int_equal(made_line(&step, good[i], 8), 0);
+        assert_int_equal(MADE_LINE(&step, good[i], .ranks = 8), 0);
         bb_step_release(&step);
     }
     for (size_t i = 0; i < ROWS(bad); i++)
-        assert_int_equal(made_line(&step, bad[i], 8), -BB_EUSAGE);
+        assert_int_equal(MADE_LINE(&step, bad[i], .ranks = 8), -BB_EUSAGE);
     assert_int_equal(made_line_with(&step, "gpt2_large 64 8", named), -BB_EUSAGE);
 }
 

@@ -118,7 +118,7 @@ static void orders_are_the_originals(void **state)
 
     (void)state;
     for (size_t o = 0; o < ROWS(orders); o++) {
-        assert_int_equal(made_line(&step, orders[o].line, orders[o].ranks), 0);
+        assert_int_equal(MADE_LINE(&step, orders[o].line, .ranks = orders[o].ranks), 0);
         made_order_is(&step, orders[o].rank, MADE_TIMES, orders[o].order);
         bb_step_release(&step);
     }
@@ -134,10 +134,8 @@ static void without_compute_the_order_stays(void **state)
         const struct bb_program *with, *without;
         size_t n = 0;
 
-        assert_int_equal(made_line(&step, orders[o].line, orders[o].ranks), 0);
-        assert_int_equal(made_line_with(&bare, orders[o].line,
-                                        (struct bb_proxy_config){.ranks = orders[o].ranks, .compute = "none"}),
-                         0);
+        assert_int_equal(MADE_LINE(&step, orders[o].line, .ranks = orders[o].ranks), 0);
+        assert_int_equal(MADE_LINE(&bare, orders[o].line, .ranks = orders[o].ranks, .compute = "none"), 0);
         with = bb_step_program(&step, orders[o].rank);
         without = bb_step_program(&bare, orders[o].rank);
         for (size_t i = 0; i < with->n_ops; i++)
@@ -177,17 +175,17 @@ static void sends_overlap_what_the_originals_overlap(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_line(&step, "gpt3 3 1", 24), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3 3 1", .ranks = 24), 0);
     p = bb_step_program(&step, 13);
     assert_false(leads_to(p, SEND_0, PAIR_0));
     assert_false(leads_to(p, SEND_0, RECV_1));
     assert_true(leads_to(p, SEND_0, COMPUTE_1));
     assert_true(leads_to(p, PAIR_0, RECV_1));
     bb_step_release(&step);
-    assert_int_equal(made_line(&step, "gpt3_one_pipe_step 2", 8), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3_one_pipe_step 2", .ranks = 8), 0);
     assert_false(leads_to(bb_step_program(&step, 0), 0, 4)); /* the receive beside everything */
     bb_step_release(&step);
-    assert_int_equal(made_line(&step, "dlrm", 4), 0);
+    assert_int_equal(MADE_LINE(&step, "dlrm", .ranks = 4), 0);
     assert_false(leads_to(bb_step_program(&step, 0), 6, 11)); /* top gradients beside the all-to-all and what follows */
     assert_false(leads_to(bb_step_program(&step, 0), 9, 11));
     bb_step_release(&step);
@@ -268,7 +266,7 @@ static void amounts_are_the_recorded_ones(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(amounts); i++) {
-        assert_int_equal(made_line(&step, amounts[i].line, amounts[i].ranks), 0);
+        assert_int_equal(MADE_LINE(&step, amounts[i].line, .ranks = amounts[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step), 0);
         amount_is(&step, role_of(&traffic, amounts[i].rank), &amounts[i]);
         bb_traffic_release(&traffic);
@@ -307,7 +305,7 @@ static void compute_and_memory_are_the_tables(void **state)
         const struct bb_traffic_role *role;
         size_t bytes = 0;
 
-        assert_int_equal(made_line(&step, rows[i].line, rows[i].ranks), 0);
+        assert_int_equal(MADE_LINE(&step, rows[i].line, .ranks = rows[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step), 0);
         role = role_of(&traffic, rows[i].rank);
         for (int u = 0; u < BB_USES; u++)
@@ -339,7 +337,7 @@ static void samples_and_parameters_are_the_printed_ones(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        assert_int_equal(made_line(&step, rows[i].line, rows[i].ranks), 0);
+        assert_int_equal(MADE_LINE(&step, rows[i].line, .ranks = rows[i].ranks), 0);
         assert_true(step.samples == rows[i].samples);
         assert_true(step.parameters == rows[i].parameters);
         bb_step_release(&step);
@@ -357,7 +355,7 @@ static void flops_fit_the_times(void **state)
     for (int i = 0; i < 2; i++) {
         const struct bb_program *p;
 
-        assert_int_equal(made_line(&step, lines[i], 32), 0);
+        assert_int_equal(MADE_LINE(&step, lines[i], .ranks = 32), 0);
         p = bb_step_program(&step, 0);
         for (size_t o = 0; o < p->n_ops; o++)
             if (!bb_op_is_comm(&p->ops[o])) {
@@ -389,7 +387,7 @@ static double flops_of_rank_0(const char *line, int ranks)
     struct bb_step step;
     double sum = 0;
 
-    assert_int_equal(made_line(&step, line, ranks), 0);
+    assert_int_equal(MADE_LINE(&step, line, .ranks = ranks), 0);
     for (size_t i = 0; i < bb_step_program(&step, 0)->n_ops; i++)
         sum += bb_step_program(&step, 0)->ops[i].flops;
     bb_step_release(&step);
@@ -416,7 +414,7 @@ static void convolutions_take_as_long_as_their_flops(void **state)
     double rate = 0;
 
     (void)state;
-    assert_int_equal(made_line(&step, "cosmoflow", 4), 0);
+    assert_int_equal(MADE_LINE(&step, "cosmoflow", .ranks = 4), 0);
     p = bb_step_program(&step, 0);
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == BB_OP_COMPUTE && p->ops[i].compute_us > 1000) {
@@ -458,21 +456,21 @@ static void groups_are_the_specified_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_line(&step, "cosmoflow", 24), 0);
+    assert_int_equal(MADE_LINE(&step, "cosmoflow", .ranks = 24), 0);
     for (int r = 0; r < 24; r++) {
         members_are(&step, "mp", r, r / 4 * 4, 1, 4);
         members_are(&step, "dense_dp", r, r % 4, 4, 6);
         members_are(&step, "world", r, 0, 1, 24);
     }
     bb_step_release(&step);
-    assert_int_equal(made_line(&step, "gpt3 3", 36), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3 3", .ranks = 36), 0);
     for (int r = 0; r < 36; r++) {
         members_are(&step, "pp", r, r / 3 * 3, 1, 3);
         members_are(&step, "tp", r, r / 12 * 12 + r % 3, 3, 4);
         members_are(&step, "dp", r, r % 12, 12, 3);
     }
     bb_step_release(&step);
-    assert_int_equal(made_line(&step, "gpt3_moe 3", 96), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3_moe 3", .ranks = 96), 0);
     for (int r = 0; r < 96; r++) {
         members_are(&step, "pp", r, r / 3 * 3, 1, 3);
         members_are(&step, "moe_ep", r, r / 48 * 48 + r % 3, 3, 16);
@@ -488,7 +486,7 @@ static void halos_go_to_two_partners(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_line(&step, "cosmoflow", 8), 0);
+    assert_int_equal(MADE_LINE(&step, "cosmoflow", .ranks = 8), 0);
     for (int r = 0; r < 8; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
 
@@ -541,7 +539,7 @@ static void tensors_are(const char *line, const size_t *list, int n)
     struct bb_step step;
     int reduced = 0;
 
-    assert_int_equal(made_line_with(&step, line, (struct bb_proxy_config){.ranks = 2, .per_tensor = true}), 0);
+    assert_int_equal(MADE_LINE(&step, line, .ranks = 2, .per_tensor = true), 0);
     p = bb_step_program(&step, 0);
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == BB_OP_COLLECTIVE || p->ops[i].kind == BB_OP_SEND) {
@@ -629,7 +627,7 @@ static void sound(const char *line, int ranks, const char *compute)
     struct bb_checks checks;
     struct bb_step step;
 
-    assert_int_equal(made_line_with(&step, line, (struct bb_proxy_config){.ranks = ranks, .compute = compute}), 0);
+    assert_int_equal(MADE_LINE(&step, line, .ranks = ranks, .compute = compute), 0);
     assert_int_equal(bb_step_check(&step, &checks), 0);
     assert_true(checks.matched);
     assert_true(checks.deadlock_free);
@@ -677,7 +675,7 @@ static void one_communicator_would_wait_for_ever(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_line(&step, "gpt3_one_pipe_step 2", 8), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3_one_pipe_step 2", .ranks = 8), 0);
     for (int r = 0; r < step.n_roles; r++)
         for (size_t i = 0; i < step.roles[r].program.n_ops; i++) {
             struct bb_op *op = &step.roles[r].program.ops[i];
@@ -799,9 +797,8 @@ static void scaled_steps_keep_their_form(void **state)
         for (double f = 0.25; f > 1e-12; f /= 1000) {
             const struct bb_program *a, *b;
 
-            assert_int_equal(made_line(&whole, lines[l], 8), 0);
-            assert_int_equal(made_line_with(&small, lines[l], (struct bb_proxy_config){.ranks = 8, .scale_counts = f}),
-                             0);
+            assert_int_equal(MADE_LINE(&whole, lines[l], .ranks = 8), 0);
+            assert_int_equal(MADE_LINE(&small, lines[l], .ranks = 8, .scale_counts = f), 0);
             a = bb_step_program(&whole, 1);
             b = bb_step_program(&small, 1);
             assert_int_equal(a->n_ops, b->n_ops);

@@ -362,14 +362,8 @@ static void a_whole_step(void **state)
 
     (void)state;
     c.intra.latency_us = 1;
-    assert_int_equal(made_line_with(&step, "gpt2_large",
-                                    (struct bb_proxy_config){.ranks = 2,
-                                                             .layers = 4,
-                                                             .stages = 2,
-                                                             .micro_batches = 1,
-                                                             .compute = "timed",
-                                                             .forward_us = 50,
-                                                             .backward_us = 150}),
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 2, .layers = 4, .stages = 2, .micro_batches = 1,
+                               .compute = "timed", .forward_us = 50, .backward_us = 150),
                      0);
     predict(&step, &c);
     times_are(1, f + 1000 + message + f + b + 1000 + message, f + b, f + 2 * (1000 + message), f + 2 * (1000 + message),

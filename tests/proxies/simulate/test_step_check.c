@@ -422,11 +422,8 @@ static void proxies_at_many_sizes(void **state)
         for (int timed = 0; timed < 2; timed++) {
             struct bb_step step;
 
-            assert_int_equal(made_line_with(&step, rows[i].proxy,
-                                            (struct bb_proxy_config){.ranks = rows[i].ranks,
-                                                                     .layers = rows[i].layers,
-                                                                     .stages = rows[i].stages,
-                                                                     .compute = timed ? "timed" : "none"}),
+            assert_int_equal(MADE_LINE(&step, rows[i].proxy, .ranks = rows[i].ranks, .layers = rows[i].layers,
+                                       .stages = rows[i].stages, .compute = timed ? "timed" : "none"),
                              0);
             run_checks(&step);
             answers_are(true, true, true);

@@ -18,6 +18,8 @@ static inline void make_sound(struct bb_step *step, const char *name, struct bb_
     bb_checks_release(&checks);
 }
 
+#define SOUND_LINE(step, name, ...) make_sound(step, name, (struct bb_proxy_config){__VA_ARGS__})
+
 struct sum {
     size_t calls, elements;
 };

@@ -13,7 +13,7 @@ static void pairs_add_both_splits(void **state)
     struct bb_step step;
 
     (void)state;
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 4});
+    SOUND_LINE(&step, "gems", .ranks = 4);
     for (int r = 0; r < 4; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
         const struct bb_op *lower = &p->ops[p->n_ops - 2], *upper = &p->ops[p->n_ops - 1];
@@ -43,8 +43,8 @@ static void a_rank_holds_two_splits_and_activations_of_one(void **state)
     struct bb_step step, once;
 
     (void)state;
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 4, .micro_batches = 2});
-    make_sound(&once, "gems", (struct bb_proxy_config){.ranks = 4});
+    SOUND_LINE(&step, "gems", .ranks = 4, .micro_batches = 2);
+    SOUND_LINE(&once, "gems", .ranks = 4);
     for (int r = 0; r < 4; r++) {
         assert_true(training_of(&step, r, BB_USE_PARAMETERS) + training_of(&step, r, BB_USE_GRADIENTS) +
                         training_of(&step, r, BB_USE_OPTIMIZER) ==
@@ -64,14 +64,14 @@ static void five_splits(void **state)
     struct bb_step step;
 
     (void)state;
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 5, .tiles = {.splits = 5, .replications = 4}});
+    SOUND_LINE(&step, "gems", .ranks = 5, .tiles = {.splits = 5, .replications = 4});
     for (int r = 0; r < 5; r++) {
         struct sum pair = sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES);
 
         assert_sum(pair, r == 2 ? 0 : 2, r == 2 ? 0 : five[r] + five[4 - r]); /* the middle adds by itself */
     }
     bb_step_release(&step);
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 10, .tiles = {.splits = 5}});
+    SOUND_LINE(&step, "gems", .ranks = 10, .tiles = {.splits = 5});
     assert_sum(sum_of(&step, 7, BB_OP_COLLECTIVE, "middle", BB_PHASES), 1, five[2]);
     bb_step_release(&step);
 }
@@ -83,7 +83,7 @@ static void hybrid_pairs_span_all_copies(void **state)
     int group = 0;
 
     (void)state;
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 12, .tiles = {.splits = 4}});
+    SOUND_LINE(&step, "gems", .ranks = 12, .tiles = {.splits = 4});
     while (strcmp(step.layout.groups[group].name, "pair") != 0)
         group++;
     assert_int_equal(step.layout.groups[group].size, 6);
@@ -127,15 +127,13 @@ static void passes_take_turns(void **state)
     char text[200];
 
     (void)state;
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow"});
+    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow");
     for (int r = 0; r < 4; r++) {
         order_of(&step, r, text);
         assert_string_equal(text, mast[r]);
     }
     bb_step_release(&step);
-    make_sound(
-        &step, "gems",
-        (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow", .micro_batches = 2, .tiles = {.replications = 4}});
+    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .micro_batches = 2, .tiles = {.replications = 4});
     order_of(&step, 1, text);
     assert_string_equal(text, "<F><F><B><B><F><F><B><B><F><F><B><B><F><F><B><B>++");
     bb_step_release(&step);
@@ -207,9 +205,8 @@ static void partners_trade_parameters_and_gradients(void **state)
     struct bb_step even, odd;
 
     (void)state;
-    make_sound(&even, "gems", (struct bb_proxy_config){.ranks = 4, .tiles = {.comm_opt = true, .replications = 4}});
-    make_sound(&odd, "gems",
-               (struct bb_proxy_config){.ranks = 4, .tiles = {.comm_opt = true, .replications = 4, .odd_step = true}});
+    SOUND_LINE(&even, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4});
+    SOUND_LINE(&odd, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4, .odd_step = true});
     for (int r = 0; r < 4; r++) {
         assert_sum(sum_of(&even, r, BB_OP_SEND, "pair", BB_PHASES), 2, 2 * split[r]);
         assert_sum(sum_of(&even, r, BB_OP_RECV, "pair", BB_PHASES), 2, 2 * split[3 - r]);
@@ -228,7 +225,7 @@ static void trades_stand_where_the_bubble_is(void **state)
     char text[200];
 
     (void)state;
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow", .tiles = {.comm_opt = true}});
+    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .tiles = {.comm_opt = true});
     for (int r = 0; r < 4; r++) {
         order_of(&step, r, text);
         assert_string_equal(text, even[r]);
@@ -246,7 +243,7 @@ static void tiles_of_both_replicas(void **state)
     int group = 0;
 
     (void)state;
-    make_sound(&step, "gems", (struct bb_proxy_config){.ranks = 8, .tiles = {.spatial_parts = "4", .splits = 5}});
+    SOUND_LINE(&step, "gems", .ranks = 8, .tiles = {.spatial_parts = "4", .splits = 5});
     while (strcmp(step.layout.groups[group].name, "halo") != 0)
         group++;
     for (int r = 0; r < 8; r++) {

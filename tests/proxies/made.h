@@ -153,22 +153,29 @@ static inline void made_op_text(FILE *out, const struct bb_step *step, const str
         fprintf(out, " <%d", p->wait_list[op->first_wait + w]);
 }
 
+/* The next of "first; second; third" is this one. */
+static inline void made_next_is(const char **order, size_t i, const char *text)
+{
+    size_t n = strcspn(*order, ";");
+
+    if (strlen(text) != n || strncmp(text, *order, n) != 0)
+        fail_msg("operation %zu is \"%s\", expected \"%.*s\"", i, text, (int)n, *order);
+    *order += n + strspn(*order + n, "; ");
+}
+
 /* A rank's operations are these, "first; second; third"; behind "..." anything. */
 static inline void made_order_is(const struct bb_step *step, int rank, enum made_detail detail, const char *order)
 {
     const struct bb_program *p = bb_step_program(step, rank);
 
     for (size_t i = 0; i < p->n_ops && strcmp(order, "...") != 0; i++) {
-        char line[160] = "";
-        FILE *out = fmemopen(line, sizeof(line), "w");
-        size_t n = strcspn(order, ";");
+        char text[160] = "";
+        FILE *out = fmemopen(text, sizeof(text), "w");
 
         assert_non_null(out);
         made_op_text(out, step, p, i, detail);
         fclose(out);
-        if (strlen(line) != n || strncmp(line, order, n) != 0)
-            fail_msg("operation %zu is \"%s\", expected \"%.*s\"", i, line, (int)n, order);
-        order += n + strspn(order + n, "; ");
+        made_next_is(&order, i, text);
     }
     if (*order && strcmp(order, "...") != 0)
         fail_msg("no operation is \"%s\"", order);

@@ -5,6 +5,7 @@
 #ifndef BB_TESTS_MADE_H
 #define BB_TESTS_MADE_H
 
+#include "proxies/plan/traffic.h"
 #include "proxies/registry/registry.h"
 #include "tests/check.h"
 
@@ -117,6 +118,17 @@ static inline int made_line_with(struct bb_step *step, const char *line, struct 
 
 /* MADE_LINE(&step, "gpt3 3 2", .ranks = 24, .compute = "none"), the same in fewer words. */
 #define MADE_LINE(step, line, ...) made_line_with(step, line, (struct bb_proxy_config){__VA_ARGS__})
+
+/* The role of a rank in a step's traffic. */
+static inline const struct bb_traffic_role *made_role_of(const struct bb_traffic *t, int rank)
+{
+    for (int r = 0; r < t->n; r++)
+        for (int i = 0; i < t->roles[r].n_ranks; i++)
+            if (t->roles[r].ranks[i] == rank)
+                return &t->roles[r];
+    fail();
+    return NULL;
+}
 
 /* ---- orders ---- */
 

@@ -8,7 +8,6 @@
 #include "proxies/models/profile.h"
 #include "proxies/models/residual.h"
 #include "proxies/models/transformer_model.h"
-#include "proxies/plan/traffic.h"
 #include "proxies/simulate/step_check.h"
 
 #include <math.h>
@@ -233,16 +232,6 @@ static const struct amount amounts[] = {
     {"gpt3_moe_one_pipe_step 4", 64, 2, "alltoall", "moe_ep", 2, 2 * 6291456ul},
 };
 
-static const struct bb_traffic_role *role_of(const struct bb_traffic *t, int rank)
-{
-    for (int r = 0; r < t->n; r++)
-        for (int i = 0; i < t->roles[r].n_ranks; i++)
-            if (t->roles[r].ranks[i] == rank)
-                return &t->roles[r];
-    fail();
-    return NULL;
-}
-
 static void amount_is(const struct bb_step *step, const struct bb_traffic_role *role, const struct amount *a)
 {
     size_t calls = 0, bytes = 0;
@@ -268,7 +257,7 @@ static void amounts_are_the_recorded_ones(void **state)
     for (size_t i = 0; i < ROWS(amounts); i++) {
         assert_int_equal(MADE_LINE(&step, amounts[i].line, .ranks = amounts[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step), 0);
-        amount_is(&step, role_of(&traffic, amounts[i].rank), &amounts[i]);
+        amount_is(&step, made_role_of(&traffic, amounts[i].rank), &amounts[i]);
         bb_traffic_release(&traffic);
         bb_step_release(&step);
     }
@@ -307,7 +296,7 @@ static void compute_and_memory_are_the_tables(void **state)
 
         assert_int_equal(MADE_LINE(&step, rows[i].line, .ranks = rows[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step), 0);
-        role = role_of(&traffic, rows[i].rank);
+        role = made_role_of(&traffic, rows[i].rank);
         for (int u = 0; u < BB_USES; u++)
             bytes += role->memory_bytes[u];
         assert_int_equal(llround(role->compute_us * 1000), llround(rows[i].us * 1000));

@@ -3,11 +3,9 @@
  * data_parallel's plans beside the formulas of each kind and beside numbers worked out for published models, groups,
  * memory by formula, what is refused, and random options, all of which must make sound steps.
  */
-#include "../transformer/lines.h"
-
-#include "proxies/plan/traffic.h"
 #include "proxies/simulate/step_check.h"
 #include "proxies/sync/sync.h"
+#include "tests/proxies/transformer/lines.h"
 
 /* ---- three layers, by hand ---- */
 
@@ -256,23 +254,18 @@ static void freed_buckets_need_less_memory(void **state)
 /* What a rank sends at least on the groups whose names begin so. */
 static double wire(const struct bb_step *step, int rank, const char *group)
 {
+    const struct bb_traffic_role *role;
     struct bb_traffic t;
     double bytes = 0;
 
     assert_int_equal(bb_traffic_init(&t, step), 0);
-    for (int r = 0; r < t.n; r++) {
-        const struct bb_traffic_role *role = &t.roles[r];
-        bool here = false;
+    role = made_role_of(&t, rank);
+    for (int i = 0; i < role->n_rows; i++) {
+        const struct bb_traffic_row *row = &role->rows[i];
+        double n = row->group_size, part = row->coll == BB_ALL_REDUCE ? 2 * (n - 1) / n : (n - 1) / n;
 
-        for (int i = 0; i < role->n_ranks; i++)
-            here |= role->ranks[i] == rank;
-        for (int i = 0; here && i < role->n_rows; i++) {
-            const struct bb_traffic_row *row = &role->rows[i];
-            double n = row->group_size, part = row->coll == BB_ALL_REDUCE ? 2 * (n - 1) / n : (n - 1) / n;
-
-            if (strcmp(step->layout.groups[row->group].name, group) == 0 && row->kind != BB_OP_RECV)
-                bytes += (row->kind == BB_OP_SEND ? 1 : part) * (double)row->bytes;
-        }
+        if (strcmp(step->layout.groups[row->group].name, group) == 0 && row->kind != BB_OP_RECV)
+            bytes += (row->kind == BB_OP_SEND ? 1 : part) * (double)row->bytes;
     }
     bb_traffic_release(&t);
     return bytes;

@@ -11,6 +11,10 @@ use_build_folder() {
         case :${LD_LIBRARY_PATH:-}: in *":$dir:"*) continue ;; esac
         [ ! -d "$dir" ] || export LD_LIBRARY_PATH="$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     done
+    if [ -e "$PWD/build/python/lib/libmpi.so" ]; then # its own programs, for a rank without mpirun
+        OPAL_PREFIX=$PWD/build/python
+        export OPAL_PREFIX
+    fi
     command -v mpicc >/dev/null || for dir in /usr/lib64/openmpi/bin /usr/lib64/mpi/gcc/openmpi*/bin; do # where dnf and zypper put it
         [ ! -x "$dir/mpicc" ] || PATH=$PATH:$dir
     done

@@ -50,7 +50,7 @@ configure() {
     fi
     rm -f "$2/CMakeCache.txt" "$2/setup.flags"
     # shellcheck disable=SC2086
-    run_step configure "configuring $2" cmake --preset "$1" $CMAKE_FLAGS ${wanted#* }
+    run_step configure "configuring $2/" cmake --preset "$1" $CMAKE_FLAGS ${wanted#* }
     printf '%s\n%s\n' "$wanted" "$CMAKE_FLAGS" >"$2/setup.flags"
 }
 
@@ -61,7 +61,7 @@ build() {
         targets="busbar busbar_gpu"
         [ "$(count_gpus)" != 0 ] || targets="$targets emulator"
     fi
-    begin_step "building $1"
+    begin_step "building $1/"
     # shellcheck disable=SC2086
     { NINJA_STATUS='[%f/%t] ' cmake --build "$1" --target $targets 2>&1 && echo 0 >"$1/build.status" || echo 1 >"$1/build.status"; } |
         count_progress >"$1/build.log"

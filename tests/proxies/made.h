@@ -1,6 +1,6 @@
 /*
- * made.h - steps made by hand for the tests of the pure parts: every rank its own role, operations added one by one to
- * the rank that runs them.
+ * made.h - steps for tests: made by hand (every rank its own role, operations added one by one to the rank that runs
+ * them), or of a proxy as its command line names it; and orders of operations as texts, to compare them with.
  */
 #ifndef BB_TESTS_MADE_H
 #define BB_TESTS_MADE_H

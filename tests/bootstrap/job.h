@@ -7,18 +7,11 @@
 #define BB_TESTS_BOOTSTRAP_JOB_H
 
 #include "bootstrap/base/clock.h"
+#include "tests/check.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 4 };
 

@@ -91,6 +91,6 @@ fetch_libraries
 build
 file=$(readelf -h "$folder/busbar" | grep Machine:)
 case $file in *AArch64*) ;; *) echo "aarch64: the program is for another machine: $file"; exit 1 ;; esac
-ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 2
+FUZZ_ROUNDS=2000 ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 2
 compare_plans
 echo "aarch64: passed"

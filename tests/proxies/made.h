@@ -1,21 +1,13 @@
 /*
- * made.h - steps made by hand for the tests of the pure parts: every rank its own role, operations added one by one to
- * the rank that runs them.
+ * made.h - steps for tests: made by hand (every rank its own role, operations added one by one to the rank that runs
+ * them), or of a proxy as its command line names it; and orders of operations as texts, to compare them with.
  */
 #ifndef BB_TESTS_MADE_H
 #define BB_TESTS_MADE_H
 
+#include "proxies/plan/traffic.h"
 #include "proxies/registry/registry.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 /* A step of `ranks` ranks with one group "all" of all of them and `comms` communicators of it, "c0", "c1", ...; every
  * program has a stream for each: stream s belongs to communicator s - 1. */
@@ -105,19 +97,100 @@ static inline int made_recv(struct bb_step *step, int rank, int comm, int peer, 
     return made_message(step, rank, BB_OP_RECV, comm, peer, count, BB_NONE);
 }
 
-/* What the command line would say: builds a proxy's step. Returns the builder's code. */
-static inline int made_proxy(struct bb_step *step, struct bb_proxy_config config)
+/* ---- steps of proxies ---- */
+
+/* The step of a proxy as the command line names it ("gpt3 3 2"), with what options add; the proxy's code. */
+static inline int made_line_with(struct bb_step *step, const char *line, struct bb_proxy_config config)
 {
-    struct bb_words words = {.word = {config.proxy}, .n = 1};
+    static char text[200];
+    struct bb_words words = {.n = 0};
     const struct bb_proxy *proxy;
     int rc;
 
+    snprintf(text, sizeof(text), "%s", line);
+    for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
+        words.word[words.n++] = word;
     config.dtype = config.dtype ? config.dtype : "float";
-    config.compute = config.compute ? config.compute : "none";
-    config.tflops = config.tflops > 0 ? config.tflops : 119.8;
     *step = (struct bb_step){0};
     rc = bb_proxy_configure(&config, &words, &proxy);
     return rc ? rc : bb_step_build(step, proxy, &config);
+}
+
+/* MADE_LINE(&step, "gpt3 3 2", .ranks = 24, .compute = "none"), the same in fewer words. */
+#define MADE_LINE(step, line, ...) made_line_with(step, line, (struct bb_proxy_config){__VA_ARGS__})
+
+/* The role of a rank in a step's traffic. */
+static inline const struct bb_traffic_role *made_role_of(const struct bb_traffic *t, int rank)
+{
+    for (int r = 0; r < t->n; r++)
+        for (int i = 0; i < t->roles[r].n_ranks; i++)
+            if (t->roles[r].ranks[i] == rank)
+                return &t->roles[r];
+    fail();
+    return NULL;
+}
+
+/* ---- orders ---- */
+
+/* How much of an operation an order names: the kind alone; also communicator, count and microseconds of compute; or the
+ * name of compute instead of its time. */
+enum made_detail { MADE_KINDS, MADE_TIMES, MADE_NAMES };
+
+/* "& F0 send pp 0 64 +1 <3": '&' in a group call with the operation before, phase and micro-batch, what, communicator,
+ * count, peer, '<' each operation that it waits for. */
+static inline void made_op_text(FILE *out, const struct bb_step *step, const struct bb_program *p, size_t i,
+                                enum made_detail detail)
+{
+    static const char *const kinds[] = {"compute", "", "send", "recv"};
+    const struct bb_op *op = &p->ops[i];
+    bool is_collective = op->kind == BB_OP_COLLECTIVE;
+
+    fprintf(out, "%s%c", i > 0 && op->call != BB_NONE && op->call == p->ops[i - 1].call ? "& " : "", "FBGO"[op->phase]);
+    if (op->micro_batch != BB_NONE)
+        fprintf(out, "%d", op->micro_batch);
+    fprintf(out, " %s", is_collective ? bb_colls[op->coll].name : kinds[op->kind]);
+    if (op->kind == BB_OP_COMPUTE && detail == MADE_TIMES)
+        fprintf(out, " %g", op->compute_us);
+    if (op->kind == BB_OP_COMPUTE && detail == MADE_NAMES)
+        fprintf(out, " %s", op->what);
+    if (bb_op_is_comm(op) && detail != MADE_KINDS)
+        fprintf(out, " %s", step->layout.comms[op->comm].name);
+    if (is_collective || (bb_op_is_comm(op) && detail != MADE_KINDS))
+        fprintf(out, " %zu", op->count);
+    if (bb_op_is_comm(op) && !is_collective)
+        fprintf(out, " %+d", op->peer);
+    if (is_collective && op->redop == BB_MAX)
+        fprintf(out, " max");
+    for (int w = 0; w < op->waits; w++)
+        fprintf(out, " <%d", p->wait_list[op->first_wait + w]);
+}
+
+/* The next of "first; second; third" is this one. */
+static inline void made_next_is(const char **order, size_t i, const char *text)
+{
+    size_t n = strcspn(*order, ";");
+
+    if (strlen(text) != n || strncmp(text, *order, n) != 0)
+        fail_msg("operation %zu is \"%s\", expected \"%.*s\"", i, text, (int)n, *order);
+    *order += n + strspn(*order + n, "; ");
+}
+
+/* A rank's operations are these, "first; second; third"; behind "..." anything. */
+static inline void made_order_is(const struct bb_step *step, int rank, enum made_detail detail, const char *order)
+{
+    const struct bb_program *p = bb_step_program(step, rank);
+
+    for (size_t i = 0; i < p->n_ops && strcmp(order, "...") != 0; i++) {
+        char text[160] = "";
+        FILE *out = fmemopen(text, sizeof(text), "w");
+
+        assert_non_null(out);
+        made_op_text(out, step, p, i, detail);
+        fclose(out);
+        made_next_is(&order, i, text);
+    }
+    if (*order && strcmp(order, "...") != 0)
+        fail_msg("no operation is \"%s\"", order);
 }
 
 #endif

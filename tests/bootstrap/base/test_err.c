@@ -1,14 +1,7 @@
 /* test_err.c - one whole line per error, whoever speaks, however long. */
 #include "bootstrap/base/err.h"
 #include "tests/bootstrap/capture.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 static void test_speakers(void **state)
 {

@@ -1,16 +1,9 @@
 /* test_outfile.c - a file is replaced whole or not at all; devices, pipes and links stay what they are. */
 #include "bootstrap/base/outfile.h"
+#include "tests/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[] = "/tmp/outfile-XXXXXX", path[64], temporary[64], name[64];
 

@@ -1,14 +1,8 @@
 /* test_stats.c - figures of samples against hand-made cases, and interval ranks against the published tables. */
 #include "bootstrap/base/stats.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void test_none(void **state)
 {
@@ -82,7 +76,7 @@ static void test_interval_ranks(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+    for (size_t i = 0; i < ROWS(table); i++)
         assert_int_equal(bb_stats_ci_rank(table[i].n), table[i].k);
 }
 

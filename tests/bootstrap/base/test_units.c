@@ -1,18 +1,8 @@
 /* test_units.c - what the parsers take, what they refuse, and that they survive anything. */
 #include "bootstrap/base/units.h"
+#include "tests/check.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 static void test_bytes(void **state)
 {
@@ -37,7 +27,7 @@ static void test_bytes(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < COUNT(good); i++) {
+    for (size_t i = 0; i < ROWS(good); i++) {
         size_t bytes = 1234;
 
         if (bb_parse_bytes(good[i].text, &bytes) || bytes != good[i].bytes)
@@ -82,7 +72,7 @@ static void test_bytes_refused(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < COUNT(bad); i++) {
+    for (size_t i = 0; i < ROWS(bad); i++) {
         size_t bytes = 1234;
 
         if (bb_parse_bytes(bad[i], &bytes) != -BB_EUSAGE || bytes != 1234)
@@ -104,7 +94,7 @@ static void test_int(void **state)
     assert_int_equal(bb_parse_int("-2147483648", INT_MIN, INT_MAX, &value), 0);
     assert_int_equal(value, INT_MIN);
     value = 77;
-    for (size_t i = 0; i < COUNT(bad); i++)
+    for (size_t i = 0; i < ROWS(bad); i++)
         if (bb_parse_int(bad[i], -5, 10, &value) != -BB_EUSAGE || value != 77)
             fail_msg("'%s' is taken as %d", bad[i], value);
 }
@@ -121,7 +111,7 @@ static void test_double(void **state)
     assert_int_equal(bb_parse_double("600", &value), 0);
     assert_true(value == 600);
     value = 77;
-    for (size_t i = 0; i < COUNT(bad); i++)
+    for (size_t i = 0; i < ROWS(bad); i++)
         if (bb_parse_double(bad[i], &value) != -BB_EUSAGE || value != 77)
             fail_msg("'%s' is taken as %g", bad[i], value);
 }
@@ -170,7 +160,7 @@ static void test_format(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         char buf[BB_BYTES_TEXT];
 
         assert_string_equal(bb_format_bytes(cases[i].bytes, buf), cases[i].text);
@@ -200,15 +190,15 @@ static void test_nearest(void **state)
     char long_word[300];
 
     (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        const char *near = bb_nearest(cases[i].word, words, COUNT(words));
+    for (size_t i = 0; i < ROWS(cases); i++) {
+        const char *near = bb_nearest(cases[i].word, words, ROWS(words));
 
         if (cases[i].near ? !near || strcmp(near, cases[i].near) : near != NULL)
             fail_msg("'%s' is near '%s'", cases[i].word, near ? near : "nothing");
     }
     memset(long_word, 'a', sizeof(long_word) - 1);
     long_word[sizeof(long_word) - 1] = '\0';
-    assert_null(bb_nearest(long_word, words, COUNT(words)));
+    assert_null(bb_nearest(long_word, words, ROWS(words)));
     assert_null(bb_nearest("sum", words, 0));
 }
 

@@ -1,14 +1,7 @@
 /* test_opts.c - the option table: defaults, forms, refusals with the nearest word, help that is the same everywhere. */
 #include "bootstrap/cli/opts.h"
 #include "tests/bootstrap/capture.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 struct cfg {
     int before;
@@ -150,7 +143,7 @@ static void test_refused(void **state)
     struct bb_words words;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         struct capture said;
         int rc;
 
@@ -232,7 +225,7 @@ static void test_help(void **state)
     bb_opts_help(&set, out);
     fclose(out);
     assert_string_equal(text, help_text);
-    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+    for (size_t i = 0; i < ROWS(lines); i++)
         assert_int_equal(parse(lines[i], &cfg, &words), BB_OPTS_HELP);
 }
 

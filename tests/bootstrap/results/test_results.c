@@ -2,19 +2,13 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/results.h"
 #include "tests/bootstrap/capture.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char *command[] = {"busbar", "bench", "all_reduce"};
 static const struct bb_results_device device = {

@@ -4,17 +4,11 @@
  */
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/bootstrap/capture.h"
+#include "tests/check.h"
 
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char hosts[3][BB_HOST_TEXT] = {"a", "b", "c"};
 

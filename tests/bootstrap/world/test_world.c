@@ -178,7 +178,7 @@ static void test_foreign_launcher(void **state)
     static const char *const variables[] = {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALNRANKS"};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+    for (size_t i = 0; i < ROWS(variables); i++) {
         char command[512], text[1024];
         FILE *pipe;
         size_t used;
@@ -209,7 +209,7 @@ static void test_mpirun_reports(void **state)
     struct job job;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         start_as(&job, "", cases[i].mode, 1, cases[i].timeout_s);
         expect_text(&job, cases[i].said);
         expect_results(&job, cases[i].status);

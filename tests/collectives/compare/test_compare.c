@@ -3,14 +3,9 @@
  * on both sides of every border, and thousands of damaged files, none of which may do more than be refused.
  */
 #include "collectives/compare/compare.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char bench_text[] =
     "{\"schema\": \"busbar.bench/1\", \"busbar\": \"0.1.0\", \"nccl\": {\"header\": \"2.28.9\", \"runtime\": "
@@ -253,7 +248,7 @@ static const char *const tokens[] = {"null",
 static size_t mutate(char *to, const char *from, size_t n, unsigned long long *seed)
 {
     size_t at = next_random(seed) % n, end = at;
-    const char *token = tokens[next_random(seed) % (sizeof(tokens) / sizeof(*tokens))];
+    const char *token = tokens[next_random(seed) % ROWS(tokens)];
 
     if (next_random(seed) % 4 == 0) { /* a byte */
         memcpy(to, from, n);
@@ -341,7 +336,7 @@ static void foreign_things_are_refused(void **state)
 
     (void)state;
     bb_err_mute(1);
-    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+    for (size_t i = 0; i < ROWS(texts); i++) {
         assert_int_equal(bb_result_file_of(&t, "x", json_loads(texts[i], 0, NULL)), -BB_EUSAGE);
         bb_result_file_release(&t);
     }

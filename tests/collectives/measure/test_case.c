@@ -3,14 +3,7 @@
  * buffers; what lands in each receive area must be what bb_case_expected_part promises, and nothing else may be touched.
  */
 #include "collectives/measure/case.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 enum { RANKS = 4, COUNT = 24, ROOT = 2 };
 
@@ -133,7 +126,7 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
 
     (void)state;
     for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (size_t i = 0; i < ROWS(counts); i++)
             for (int variant = 0; variant < 4; variant++) {
                 struct bb_alltoallv_counts table = {.spread = 1};
                 struct bb_case c = {(enum bb_coll_kind)kind, BB_FLOAT, BB_SUM, 0, RANKS, counts[i], variant % 2,

@@ -2,15 +2,9 @@
 #include "collectives/measure/stopping.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct bb_stats stats_of(const double *samples, size_t n)
 {
@@ -54,7 +48,7 @@ static void the_first_reason_to_stop_is_named(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(bb_stopping_judge(&p, rows[i].narrow, rows[i].n, rows[i].s), rows[i].stop);
     assert_int_equal(bb_stopping_judge(&(struct bb_stopping){0}, false, 1, 1e9), BB_STOP_FIXED);
 }
@@ -190,9 +184,9 @@ static void texts_become_numbers_or_are_refused(void **state)
     (void)state;
     assert_int_equal(bb_sampling_delays("1:100,3:0.5,1:7,9:1", 4, us, &highest), 0);
     assert_true(us[0] == 0 && us[1] == 7 && us[2] == 0 && us[3] == 0.5 && highest == 9);
-    for (size_t i = 0; i < sizeof bad_delays / sizeof *bad_delays; i++)
+    for (size_t i = 0; i < ROWS(bad_delays); i++)
         assert_int_equal(bb_sampling_delays(bad_delays[i], 4, us, &highest), -BB_EUSAGE);
-    for (size_t i = 0; i < sizeof bad_parts / sizeof *bad_parts; i++)
+    for (size_t i = 0; i < ROWS(bad_parts); i++)
         assert_int_equal(bb_sampling_settle(&(struct bb_sampling_options){.confidence = bad_parts[i]}), -BB_EUSAGE);
     struct bb_sampling_options o = {.confidence = "2.5%", .shuffle = "12"};
     assert_int_equal(bb_sampling_settle(&o), 0);

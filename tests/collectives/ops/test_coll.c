@@ -1,14 +1,6 @@
 /* test_coll.c - the table of collectives against hand-made values and the published formulas. */
 #include "collectives/ops/coll.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 /* Buffers in units of count, busbw factor times n: (a n + b) / n. Written down from nccl-tests' documentation. */
 static const struct {
@@ -36,7 +28,7 @@ static const struct {
 static void table_is_the_published_one(void **state)
 {
     (void)state;
-    assert_int_equal(sizeof published / sizeof *published, BB_COLL_KIND_COUNT);
+    assert_int_equal(ROWS(published), BB_COLL_KIND_COUNT);
     for (size_t i = 0; i < BB_COLL_KIND_COUNT; i++) {
         const struct bb_coll *c = &bb_colls[bb_coll_find(published[i].name)];
         for (int n = 1; n <= 9; n++) {
@@ -97,7 +89,7 @@ static void slices_are_rounded_to_sixteen_bytes(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(bb_coll_count((enum bb_coll_kind)rows[i].kind, rows[i].bytes, rows[i].n, rows[i].elem),
                          rows[i].count);
 }

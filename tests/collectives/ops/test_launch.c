@@ -4,13 +4,7 @@
  */
 #include "collectives/measure/verify.h"
 #include "cuda/device/check.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 enum { COUNT = 1000, ROOT = 1 };
 

@@ -1,15 +1,8 @@
 /* test_overlap_figures.c - figures of products beside collectives, by hand, and the words that ask for them. */
 #include "collectives/overlap/overlap_figures.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static int near(double a, double b)
 {
@@ -30,7 +23,7 @@ static void figures_by_hand(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_contention f = bb_contention_of(rows[i].us);
 
         assert_true(near(f.compute_slowdown, rows[i].compute));
@@ -71,7 +64,7 @@ static void both_sides_are_about_as_long(void **state)
     int products, collectives;
 
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         bb_overlap_counts(rows[i].product_us, rows[i].collective_us, rows[i].least, &products, &collectives);
         assert_int_equal(products, rows[i].products);
         assert_int_equal(collectives, rows[i].collectives);
@@ -93,7 +86,7 @@ static void limits_are_read_and_written(void **state)
     assert_string_equal(bb_cta_limit_text(&limits[2], text), "2:8");
     assert_int_equal(limits[3].max, 64);
     assert_int_equal(limits[3].min, 0);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < ROWS(bad); i++)
         assert_int_equal(bb_cta_limits_parse(bad[i], limits, &n), -BB_EUSAGE);
     assert_int_equal(bb_cta_limits_parse("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", limits, &n), 0);
     assert_int_equal(bb_cta_limits_parse("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", limits, &n), -BB_EUSAGE);
@@ -124,7 +117,7 @@ static void products_are_read(void **state)
     assert_true(mnk[0] == 128 && mnk[1] == 128 && mnk[2] == 128);
     assert_int_equal(bb_product_parse("1x20x1048576", mnk), 0);
     assert_true(mnk[0] == 1 && mnk[1] == 20 && mnk[2] == 1048576);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < ROWS(bad); i++)
         assert_int_equal(bb_product_parse(bad[i], mnk), -BB_EUSAGE);
 }
 

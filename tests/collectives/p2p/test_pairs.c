@@ -3,16 +3,9 @@
 #include "collectives/p2p/link_outliers.h"
 #include "collectives/p2p/pair_schedule.h"
 #include "collectives/sweep/cases.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 33 };
 
@@ -75,7 +68,7 @@ static void lists_of_sizes(void **state)
     assert_int_equal(s.bytes[0], 1536);
     assert_int_equal(s.bytes[1], 8);
     assert_int_equal(bb_sizes_largest(&s), 1 << 20);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < ROWS(bad); i++)
         assert_int_equal(bb_sizes_parse(&s, "--sizes", bad[i], 1), -BB_EUSAGE);
     assert_int_equal(bb_sizes_parse(&s, "--sizes", "0", 0), 0);
 }

@@ -5,16 +5,10 @@
  */
 #include "collectives/session/profiler.h"
 #include "collectives/session/profiler_plugin.h"
+#include "tests/check.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { THREADS = 4, EVENTS = 20 };
 

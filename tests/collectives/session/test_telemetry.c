@@ -3,14 +3,9 @@
  * throttling is every rank's doubt, its figures are its own, and without NVML nothing is gathered and all is null.
  */
 #include "collectives/session/telemetry.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const struct bb_device_info device = {.name = "GPU", .pci = "0000:1b:00.0"};
 

@@ -5,15 +5,9 @@
  */
 #include "collectives/session/tuner.h"
 #include "collectives/session/tuner_plugin.h"
+#include "tests/check.h"
 
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const void *find(const char *name)
 {

@@ -1,13 +1,8 @@
 /* test_contest.c - was NCCL's choice the best? By intervals made by hand: clear cases, noise, drift, nothing to say. */
 #include "collectives/sweep/algorithm_ranking.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static struct bb_stats stats(double low, double median, double high)
 {

@@ -1,14 +1,6 @@
 /* test_sweep.c - from the command line to the list of cases. */
 #include "collectives/sweep/bench_options.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 enum { ARGS = 20, ROWS = 64 };
 
@@ -151,7 +143,7 @@ static void bad_lines_are_refused(void **state)
     struct bb_sweep s;
 
     (void)state;
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+    for (size_t i = 0; i < ROWS(lines); i++)
         assert_int_equal(parse(&s, lines[i]), -BB_EUSAGE);
 }
 

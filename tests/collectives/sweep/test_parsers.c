@@ -10,20 +10,12 @@
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
 #include "collectives/sweep/split.h"
+#include "tests/check.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { TRIES = 20000, TEXT = 200 };
 
@@ -66,8 +58,6 @@ static void hush(bool on)
     assert_true(kept >= 0 && nowhere >= 0 && dup2(on ? nowhere : kept, STDERR_FILENO) >= 0);
 }
 
-#define N(list) (sizeof(list) / sizeof *(list))
-
 static void random_sizes(void **state)
 {
     static const char *const pieces[] = {"8", "1", "0", "K", "M", "G", "T",
@@ -80,7 +70,7 @@ static void random_sizes(void **state)
         struct bb_sizes s;
         int rc;
 
-        random_text(text, pieces, N(pieces));
+        random_text(text, pieces, ROWS(pieces));
         hush(true);
         rc = bb_sizes_parse(&s, "--sizes", text, 0);
         hush(false);
@@ -107,7 +97,7 @@ static void random_splits(void **state)
         struct bb_split s;
         int rc;
 
-        random_text(text, pieces, N(pieces));
+        random_text(text, pieces, ROWS(pieces));
         hush(true);
         rc = bb_split_parse(&s, text);
         hush(false);
@@ -131,7 +121,7 @@ static void random_matrices(void **state)
         struct bb_alltoallv_counts a = {.spread = 1};
         int rc;
 
-        random_text(text, pieces, N(pieces));
+        random_text(text, pieces, ROWS(pieces));
         hush(true);
         rc = bb_alltoallv_counts_parse(&a, text, "made up", 1);
         hush(false);
@@ -158,7 +148,7 @@ static void random_delays(void **state)
         double us[4] = {-1, -1, -1, -1};
         int highest, rc;
 
-        random_text(text, pieces, N(pieces));
+        random_text(text, pieces, ROWS(pieces));
         hush(true);
         rc = bb_sampling_delays(text, 4, us, &highest);
         hush(false);
@@ -186,7 +176,7 @@ static void random_lists(void **state)
         int64_t mnk[3];
         int n = 0, limits_rc, product_rc, sizes_rc;
 
-        random_text(text, pieces, N(pieces));
+        random_text(text, pieces, ROWS(pieces));
         hush(true);
         limits_rc = bb_cta_limits_parse(text, limits, &n);
         product_rc = bb_product_parse(text, mnk);
@@ -213,7 +203,7 @@ static void add_option(void *arg, const struct bb_opt *opt, const void *field)
     struct words *w = arg;
 
     (void)field;
-    if (w->n < N(w->word))
+    if (w->n < ROWS(w->word))
         w->word[w->n++] = opt->name;
 }
 
@@ -245,7 +235,7 @@ static void line_of(const struct words *w, char lines[8][TEXT], int n)
     snprintf(lines[1], TEXT, "all_reduce");
     for (int i = 2; i < n; i++)
         snprintf(lines[i], TEXT, "--%s%s%s", w->word[random_below(w->n)], random_below(4) ? "=" : "",
-                 values[random_below(N(values))]);
+                 values[random_below(ROWS(values))]);
 }
 
 /* What is taken obeys the ranges of its options, whatever stood beside it. */
@@ -303,7 +293,7 @@ static void split_rules_give_groups(void **state)
     struct bb_split s;
 
     (void)state;
-    for (size_t i = 0; i < N(cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         assert_int_equal(bb_split_parse(&s, cases[i].text), 0);
         assert_int_equal(bb_split_group(&s, 13), cases[i].group_of_13);
     }
@@ -327,7 +317,7 @@ static void matrices_are_rows_of_bytes(void **state)
     assert_int_equal(bb_alltoallv_counts_parse(&a, "100", "made up", 2.5), 0);
     assert_int_equal(a.bytes[0], 240);
     bb_alltoallv_counts_release(&a);
-    for (size_t i = 0; i < N(refused); i++)
+    for (size_t i = 0; i < ROWS(refused); i++)
         assert_int_equal(bb_alltoallv_counts_parse(&a, refused[i], "made up", 1), -BB_EUSAGE);
 }
 

@@ -4,18 +4,10 @@
  */
 #include "cuda/compute/busy.h"
 
-#include "cuda/device/check.h"
-#include "cuda/device/device.h"
+#include "tests/check.h"
+#include "tests/cuda/gpu.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct bb_device_info device; /* of the whole program */
 
@@ -56,7 +48,7 @@ static void it_lasts_as_long_as_told(void **state)
     static const int64_t asked[] = {10000, 100000, 1000000, 10000000};
 
     (void)state;
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+    for (size_t i = 0; i < ROWS(asked); i++) {
         struct bb_busy_report seen = run((struct bb_busy){.sms = 2, .ns = asked[i]});
         assert_lasts(&seen, asked[i]);
         assert_int_equal(seen.blocks, 2);
@@ -113,13 +105,7 @@ int main(void)
         cmocka_unit_test(it_uses_the_bandwidth_it_is_told),
         cmocka_unit_test(traffic_needs_memory),
     };
-    int count = 0;
+    int rc = gpu_choose(&device);
 
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        printf("SKIPPED: no GPU here\n");
-        return 77;
-    }
-    if (bb_device_choose(0, 0, 1, false, &device) != 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,7 @@
  */
 #include "cuda/compute/gate.h"
 #include "cuda/data/kernels.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 #define OK(call) assert_int_equal((call), cudaSuccess)
 

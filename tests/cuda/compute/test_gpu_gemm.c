@@ -4,19 +4,11 @@
  */
 #include "cuda/compute/gemm.h"
 
-#include "cuda/device/check.h"
-#include "cuda/device/device.h"
 #include "cuda/work/pass.h"
+#include "tests/check.h"
+#include "tests/cuda/gpu.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 64 };
 
@@ -192,13 +184,7 @@ int main(void)
         cmocka_unit_test(products_go_into_graphs),
         cmocka_unit_test(what_cannot_be_done_is_said),
     };
-    int count = 0;
+    int rc = gpu_choose(&device);
 
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        printf("SKIPPED: no GPU here\n");
-        return 77;
-    }
-    if (bb_device_choose(0, 0, 1, false, &device) != 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,9 @@
  * there it proves the launches (which kernel, which type), on real ones the kernels. 77 without any GPU.
  */
 #include "cuda/compute/layer_passes.h"
-#include "cuda/device/check.h"
-#include "cuda/device/device.h"
 #include "pass_cases.h"
+#include "tests/cuda/gpu.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { MARGIN = 64 }; /* pass_cases.c keeps as much around each array */
@@ -66,14 +64,10 @@ int main(void)
 {
     struct bb_device_info device;
     struct pass_totals t;
-    int count = 0;
+    int rc = gpu_choose(&device);
 
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        printf("SKIPPED: no GPU here\n");
-        return 77;
-    }
-    if (bb_device_choose(0, 0, 1, false, &device) != 0)
-        return 1;
+    if (rc)
+        return rc;
     t = pass_cases_each(run_on_gpu, NULL);
     printf("%s: %d passes, %d differ from the reference%s\n", device.name, t.cases, t.failed,
            device.emulated ? " (emulated: launches, not kernels)" : "");

@@ -3,18 +3,10 @@
  * them; on emulated GPUs their time against the sum by the profile. 77 without any GPU.
  */
 #include "cuda/compute/kernel_runner.h"
-#include "cuda/device/check.h"
-#include "cuda/device/device.h"
+#include "tests/check.h"
+#include "tests/cuda/gpu.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct bb_device_info device; /* of the whole program */
 
@@ -205,13 +197,7 @@ int main(void)
         cmocka_unit_test(layers_run_in_their_time),
         cmocka_unit_test(mistakes_are_said),
     };
-    int count = 0;
+    int rc = gpu_choose(&device);
 
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        printf("SKIPPED: no GPU here\n");
-        return 77;
-    }
-    if (bb_device_choose(0, 0, 1, false, &device) != 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

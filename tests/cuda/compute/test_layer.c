@@ -4,15 +4,9 @@
  */
 #include "cuda/compute/layer_passes.h"
 #include "cuda/device/check.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 64 };
 
@@ -90,7 +84,7 @@ static void sixteen_bit_numbers(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         uint16_t bits;
         bb_element_set(&bits, cases[i].dtype, 0, cases[i].value);
         if (bits != cases[i].bits)
@@ -390,7 +384,7 @@ static void bytes_are_those_that_must_move(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+    for (size_t i = 0; i < ROWS(wants); i++) {
         struct bb_pass p = {.kind = wants[i].kind,
                             .dtype = BB_FLOAT,
                             .rows = 6,

@@ -6,14 +6,7 @@
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 enum { COUNT = 1000 };
 

@@ -4,14 +4,9 @@
  * of its own.
  */
 #include "cuda/data/pattern.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { RANKS_MAX = 64, ELEMENTS = 300 };
 static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 31, 64};
@@ -48,7 +43,7 @@ static void shuffle(int *order, int n)
 }
 
 static const int exact_redops[] = {BB_SUM, BB_PROD, BB_MAX, BB_MIN, BB_MULSUM};
-enum { EXACT = sizeof exact_redops / sizeof *exact_redops };
+enum { EXACT = ROWS(exact_redops) };
 
 /* What a rank adds to the reduction: an odd rank's contribution counts twice in mulsum. */
 static double contribution(const struct bb_dtype *t, const struct bb_pattern *p, int rank, uint64_t index)
@@ -100,7 +95,7 @@ static void each_float_case(void (*check)(const struct bb_dtype *, int, int, uin
     srand(7);
     for (int type = 0; type < BB_DTYPE_COUNT; type++)
         for (int o = 0; o < EXACT; o++)
-            for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+            for (size_t n = 0; n < ROWS(rank_counts); n++)
                 for (uint64_t i = 0; i < ELEMENTS; i++)
                     if (bb_dtypes[type].number_class == BB_FLOATING)
                         check(&bb_dtypes[type], exact_redops[o], rank_counts[n], i);
@@ -188,7 +183,7 @@ static void integers_wrap_to_the_promised_bits(void **state)
     (void)state;
     for (int type = BB_INT8; type <= BB_UINT64; type++)
         for (int o = 0; o < EXACT; o++)
-            for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+            for (size_t n = 0; n < ROWS(rank_counts); n++)
                 for (uint64_t i = 0; i < ELEMENTS; i++) {
                     int redop = exact_redops[o];
                     struct bb_pattern p = bb_pattern_of(&bb_dtypes[type], redop, rank_counts[n], 11);
@@ -206,7 +201,7 @@ static void averages_are_within_two_units(void **state)
 {
     (void)state;
     for (int type = BB_HALF; type < BB_DTYPE_COUNT; type++)
-        for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+        for (size_t n = 0; n < ROWS(rank_counts); n++)
             for (uint64_t i = 0; i < ELEMENTS; i++) {
                 const struct bb_dtype *t = &bb_dtypes[type];
                 int ranks = rank_counts[n];
@@ -230,7 +225,7 @@ static void integer_averages_divide_without_overflow(void **state)
 {
     (void)state;
     for (int type = BB_INT8; type <= BB_UINT64; type++)
-        for (size_t n = 0; n < sizeof rank_counts / sizeof *rank_counts; n++)
+        for (size_t n = 0; n < ROWS(rank_counts); n++)
             for (uint64_t i = 0; i < ELEMENTS; i++) {
                 const struct bb_dtype *t = &bb_dtypes[type];
                 struct bb_pattern p = bb_pattern_of(t, BB_AVG, rank_counts[n], 17);
@@ -328,7 +323,7 @@ static void encoding_knows_the_formats(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    for (size_t i = 0; i < ROWS(known); i++) {
         struct bb_pattern p = bb_pattern_of(&bb_dtypes[known[i].type], BB_SUM, 1, 0);
         assert_int_equal(bb_float_bits(&p, known[i].value), known[i].bits);
     }

@@ -4,15 +4,10 @@
  * nothing can be known.
  */
 #include "cuda/device/nvml.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const struct bb_device_info device = {.name = "GPU", .pci = "0000:1b:00.0"};
 
@@ -140,7 +135,7 @@ static void what_is_missing_is_said_once(void **state)
 
     (void)state;
     set("1980", "2619", "45", "350250", "0");
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         struct bb_nvml nvml;
         struct bb_nvml_sample s;
         char text[512];
@@ -168,7 +163,7 @@ static void instances_and_mps_are_recognised(void **state)
         {NULL, NULL, false, false}, {"0", "0", false, false}, {"1", "0", true, false}, {"0", "3", false, true}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         struct bb_nvml nvml;
 
         if (cases[i].mig) {
@@ -209,7 +204,7 @@ static void reasons_become_flags(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    for (size_t i = 0; i < ROWS(cases); i++) {
         struct bb_nvml_sample good = at(1980, 0), bad = at(1980, cases[i].reasons);
 
         assert_int_equal(bb_nvml_flags(&good, &bad), cases[i].flags);

@@ -3,16 +3,9 @@
  * depth; without a tool everything is silent.
  */
 #include "cuda/device/nvtx.h"
+#include "tests/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Reads the recorder's file of this process into text. */
 static void read_record(char *text, size_t room)

@@ -1,13 +1,6 @@
 /* test_shape.c - FLOPs, implicit products and halo boxes against figures known from elsewhere and hand-made cases. */
 #include "cuda/work/layer_shape.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 static void gemm_counts_flops_and_bytes(void **state)
 {
@@ -126,7 +119,7 @@ static void margins_are_covered_once(void **state)
     } tiles[] = {{{1, 4, 5}, {0, 1, 2}}, {{3, 4, 5}, {1, 2, 1}}, {{2, 2, 2}, {2, 0, 1}}};
 
     (void)state;
-    for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++) {
+    for (size_t t = 0; t < ROWS(tiles); t++) {
         const uint32_t *in = tiles[t].interior, *halo = tiles[t].halo;
         uint32_t size[3] = {in[0] + 2 * halo[0], in[1] + 2 * halo[1], in[2] + 2 * halo[2]};
         for (uint32_t cell = 0; cell < size[0] * size[1] * size[2]; cell++) {

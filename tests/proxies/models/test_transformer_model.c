@@ -3,16 +3,9 @@
 #include "proxies/models/profile.h"
 #include "proxies/models/transformer_model.h"
 #include "proxies/simulate/cluster.h"
+#include "tests/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const struct bb_variable vars[] = {{"h", 1280}, {"V", 50257}, {"h2", 7}};
 
@@ -33,7 +26,7 @@ static void formulas_give_numbers(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         double value;
 
         assert_int_equal(bb_formula(rows[i].text, vars, 3, "test", &value), 0);
@@ -47,7 +40,7 @@ static void mistakes_are_refused(void **state)
     double value;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(bb_formula(rows[i], vars, 3, "test", &value), -BB_EUSAGE);
 }
 
@@ -92,7 +85,7 @@ static void list_is(const struct bb_model_layer *layer, const size_t *expected, 
 static void models_have_the_counted_sizes(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+    for (size_t i = 0; i < ROWS(models); i++) {
         const struct expected *e = &models[i];
         struct bb_model m;
 
@@ -120,7 +113,7 @@ static void parameters_of_the_whole(void **state)
                 {"bert_large", 24, 367480636}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_model m;
 
         assert_int_equal(bb_model_load(rows[i].name, &m), 0);

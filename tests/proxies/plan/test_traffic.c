@@ -86,7 +86,7 @@ static void ranks_as_text(void **state)
     char text[25];
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         assert_string_equal(bb_ranks_text(rows[i].ranks, rows[i].n, text, sizeof(text)), rows[i].text);
 }
 

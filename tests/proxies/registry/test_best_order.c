@@ -91,7 +91,7 @@ static void every_message_is_counted(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         for (int gpus = 1; gpus <= 8; gpus += gpus < 4 ? 1 : 4) {
             struct bb_internode crossing;
             struct counted expected;

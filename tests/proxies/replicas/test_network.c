@@ -42,7 +42,7 @@ static void published_counts(void **state)
     static const char *const stages[] = {"stage1.", "stage2.", "stage3.", "stage4."};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct row *r = &rows[i];
         struct bb_network net;
 
@@ -74,7 +74,7 @@ static void published_blocks(void **state)
 
     (void)state;
     assert_int_equal(bb_network_load("resnet50", &net), 0);
-    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+    for (size_t i = 0; i < ROWS(blocks); i++)
         assert_true(parameters_of(&net, blocks[i].prefix) == blocks[i].parameters);
     assert_string_equal(net.units[1].tensors[0].name, "stage1.block0.conv1.weight");
     assert_string_equal(net.units[4].name, "stage1.block0.projection"); /* registered behind the convolutions */
@@ -109,7 +109,7 @@ static void work_has_the_flops(void **state)
     static const char *const models[] = {"resnet18_cifar", "resnet50", "gpt2_small"};
 
     (void)state;
-    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
+    for (size_t m = 0; m < ROWS(models); m++) {
         struct bb_network net;
 
         assert_int_equal(bb_network_load(models[m], &net), 0);
@@ -178,7 +178,7 @@ static void broken_files_are_refused(void **state)
     (void)state;
     assert_int_equal(load_changed("\"batch\":128", "\"batch\":64"), 0);
     bb_err_mute(true);
-    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+    for (size_t i = 0; i < ROWS(changes); i++)
         assert_int_equal(load_changed(changes[i][0], changes[i][1]), -BB_EUSAGE);
     bb_err_mute(false);
 }

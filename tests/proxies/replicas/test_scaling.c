@@ -6,18 +6,9 @@
 #include "proxies/replicas/replicas.h"
 #include "proxies/replicas/scaling.h"
 #include "tests/bootstrap/capture.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 static struct bb_proxy_config config_of(int ranks)
 {
@@ -33,7 +24,7 @@ static void test_steps(void **state)
     static const int expected[][2] = {{1, 391}, {2, 196}, {4, 98}, {8, 49}, {16, 25}, {32, 13}, {64, 7}};
 
     (void)state;
-    for (size_t i = 0; i < COUNT(expected); i++) {
+    for (size_t i = 0; i < ROWS(expected); i++) {
         struct bb_proxy_config c = config_of(expected[i][0]);
         struct bb_scaling s;
         int images;
@@ -81,7 +72,7 @@ static void test_refused(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < COUNT(bad); i++) {
+    for (size_t i = 0; i < ROWS(bad); i++) {
         struct bb_proxy_config c = config_of(bad[i].ranks);
         struct bb_scaling s;
         struct capture said;

@@ -6,13 +6,7 @@
 #include "cuda/device/device.h"
 #include "proxies/run/data_check.h"
 #include "proxies/run/step_measure.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 static const size_t COUNT = 250000; /* floats: 1,000,000 bytes, 1000 us */
 

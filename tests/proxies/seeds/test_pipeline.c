@@ -8,132 +8,48 @@
 
 /* ---- golden orders ---- */
 
-/* An operation as a line: phase and micro-batch, what, peer, '&' for a group call with the line before, "<" for waits.
- */
-static void op_line(const struct bb_program *p, size_t i, char line[96])
-{
-    static const char *const kinds[] = {"compute", "all_reduce", "send", "recv"};
-    const struct bb_op *op = &p->ops[i];
-    int n = snprintf(line, 96, "%s%c", i > 0 && op->call != BB_NONE && op->call == p->ops[i - 1].call ? "& " : "",
-                     "FBGO"[op->phase]);
-
-    if (op->micro_batch != BB_NONE)
-        n += snprintf(line + n, 96 - (size_t)n, "%d", op->micro_batch);
-    n += snprintf(line + n, 96 - (size_t)n, " %s", kinds[op->kind]);
-    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
-        n += snprintf(line + n, 96 - (size_t)n, " %+d", op->peer);
-    if (op->kind == BB_OP_COLLECTIVE)
-        n += snprintf(line + n, 96 - (size_t)n, " %zu", op->count);
-    for (int w = 0; w < op->waits; w++)
-        n += snprintf(line + n, 96 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
-}
-
-static void order_is(const struct bb_step *step, int rank, const char *const *lines)
-{
-    const struct bb_program *p = bb_step_program(step, rank);
-    char line[96];
-    size_t n = 0;
-
-    for (; n < p->n_ops && lines[n]; n++) {
-        op_line(p, n, line);
-        assert_string_equal(line, lines[n]);
-    }
-    assert_int_equal(n, p->n_ops);
-    assert_null(lines[n]);
-}
-
-static const char *const first[] = {"F0 send +1",
-                                    "F1 send +1",
-                                    "F2 send +1",
-                                    "B0 recv +1",
-                                    "B1 recv +1",
-                                    "B2 recv +1",
-                                    "G all_reduce 85317120",
-                                    "G all_reduce 19677440",
-                                    NULL};
-static const char *const middle[] = {"F0 send +1",
-                                     "& F0 recv -1",
-                                     "F1 send +1",
-                                     "& F1 recv -1",
-                                     "F2 send +1",
-                                     "& F2 recv -1",
-                                     "B0 send -1",
-                                     "& B0 recv +1",
-                                     "B1 send -1",
-                                     "& B1 recv +1",
-                                     "B2 send -1",
-                                     "& B2 recv +1",
-                                     "G all_reduce 19677440",
-                                     "G all_reduce 19677440",
-                                     NULL};
-static const char *const last[] = {"F0 recv -1",
-                                   "F1 recv -1",
-                                   "F2 recv -1",
-                                   "B0 send -1",
-                                   "B1 send -1",
-                                   "B2 send -1",
-                                   "G all_reduce 19677440",
-                                   "G all_reduce 84008960",
-                                   NULL};
-
 /* Only the gradients wait for another stream: for the last exchange. */
 static void orders_without_compute(void **state)
 {
-    const char *a[9], *b[15], *c[9];
+    static const char first[] = "F0 send +1; F1 send +1; F2 send +1; B0 recv +1; B1 recv +1; "
+                                "B2 recv +1; G all_reduce 85317120 <5; G all_reduce 19677440";
+    static const char middle[] = "F0 send +1; & F0 recv -1; F1 send +1; & F1 recv -1; F2 send +1; & F2 recv -1; "
+                                 "B0 send -1; & B0 recv +1; B1 send -1; & B1 recv +1; B2 send -1; & B2 recv +1; "
+                                 "G all_reduce 19677440 <11; G all_reduce 19677440";
+    static const char last[] = "F0 recv -1; F1 recv -1; F2 recv -1; B0 send -1; B1 send -1; "
+                               "B2 send -1; G all_reduce 19677440 <5; G all_reduce 84008960";
+    const struct bb_proxy_config config = {.ranks = 8, .layers = 8, .stages = 4, .micro_batches = 3};
     struct bb_step step;
 
     (void)state;
-    memcpy(a, first, sizeof(a));
-    memcpy(b, middle, sizeof(b));
-    memcpy(c, last, sizeof(c));
-    a[6] = "G all_reduce 85317120 <5";
-    b[12] = "G all_reduce 19677440 <11";
-    c[6] = "G all_reduce 19677440 <5";
-    assert_int_equal(made_proxy(&step,
-                                (struct bb_proxy_config){
-                                    .proxy = "gpt2_large", .ranks = 8, .layers = 8, .stages = 4, .micro_batches = 3}),
-                     0);
-    order_is(&step, 0, a);
-    order_is(&step, 1, b);
-    order_is(&step, 2, b);
-    order_is(&step, 3, c);
-    order_is(&step, 4, a);
+    assert_int_equal(made_line_with(&step, "gpt2_large", config), 0);
+    made_order_is(&step, 0, MADE_KINDS, first);
+    made_order_is(&step, 1, MADE_KINDS, middle);
+    made_order_is(&step, 2, MADE_KINDS, middle);
+    made_order_is(&step, 3, MADE_KINDS, last);
+    made_order_is(&step, 4, MADE_KINDS, first);
     bb_step_release(&step);
 }
 
 /* Two pairs of buffers: the third message of an end waits for the first to be out of its buffer. */
-static const char *const timed_first[] = {
-    "F0 compute", "F0 send +1 <0", "F1 compute", "F1 send +1 <2", "F2 compute <1", "F2 send +1 <4",
-    "B0 recv +1", "B0 compute <6", "B1 recv +1", "B1 compute <8", "B2 recv +1 <7", "B2 compute <10",
-    NULL};
-static const char *const timed_middle[] = {
-    "F0 send +1", "& F0 recv -1", "F0 compute <1", "F1 send +1 <2", "& F1 recv -1", "F1 compute <4", NULL};
-static const char *const timed_last[] = {
-    "F0 recv -1", "F0 compute <0", "F1 recv -1", "F1 compute <2", "F2 recv -1 <1", "F2 compute <4",
-    "B0 compute", "B0 send -1 <6", "B1 compute", "B1 send -1 <8", "B2 compute <7", "B2 send -1 <10",
-    NULL};
-
 static void orders_with_compute(void **state)
 {
-    const struct bb_program *p;
+    const struct bb_proxy_config config = {
+        .ranks = 3, .layers = 6, .stages = 3, .micro_batches = 3, .compute = "timed"};
     struct bb_step step;
-    char line[96];
 
     (void)state;
-    assert_int_equal(
-        made_proxy(
-            &step,
-            (struct bb_proxy_config){
-                .proxy = "gpt2_large", .ranks = 3, .layers = 6, .stages = 3, .micro_batches = 3, .compute = "timed"}),
-        0);
-    order_is(&step, 0, timed_first);
-    order_is(&step, 2, timed_last);
-    p = bb_step_program(&step, 1);
-    assert_int_equal(p->n_ops, 18);
-    for (size_t i = 0; timed_middle[i]; i++) {
-        op_line(p, i, line);
-        assert_string_equal(line, timed_middle[i]);
-    }
+    assert_int_equal(made_line_with(&step, "gpt2_large", config), 0);
+    made_order_is(&step, 0, MADE_KINDS,
+                  "F0 compute; F0 send +1 <0; F1 compute; F1 send +1 <2; F2 compute <1; F2 send +1 <4; "
+                  "B0 recv +1; B0 compute <6; B1 recv +1; B1 compute <8; B2 recv +1 <7; B2 compute <10");
+    made_order_is(&step, 1, MADE_KINDS,
+                  "F0 send +1; & F0 recv -1; F0 compute <1; F1 send +1 <2; & F1 recv -1; F1 compute <4; "
+                  "...");
+    made_order_is(&step, 2, MADE_KINDS,
+                  "F0 recv -1; F0 compute <0; F1 recv -1; F1 compute <2; F2 recv -1 <1; F2 compute <4; "
+                  "B0 compute; B0 send -1 <6; B1 compute; B1 send -1 <8; B2 compute <7; B2 send -1 <10");
+    assert_int_equal(bb_step_program(&step, 1)->n_ops, 18);
     bb_step_release(&step);
 }
 
@@ -144,12 +60,8 @@ static void no_buffer_is_in_flight_twice(void **state)
 
     (void)state;
     for (int stages = 2; stages < 6; stages++) {
-        assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "bert_large",
-                                                                    .ranks = 2 * stages,
-                                                                    .layers = 2 * stages,
-                                                                    .stages = stages,
-                                                                    .micro_batches = 5,
-                                                                    .compute = "timed"}),
+        assert_int_equal(MADE_LINE(&step, "bert_large", .ranks = 2 * stages, .layers = 2 * stages, .stages = stages,
+                                   .micro_batches = 5, .compute = "timed"),
                          0);
         for (int r = 0; r < step.n_roles; r++) {
             const struct bb_program *p = &step.roles[r].program;
@@ -218,16 +130,13 @@ static void rank_moves(const struct bb_step *step, int rank, size_t gradients, s
 static void bytes_are_the_recorded_ones(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(records) / sizeof(records[0]); i++)
+    for (size_t i = 0; i < ROWS(records); i++)
         for (int per_tensor = 0; per_tensor < 2; per_tensor++) {
             const struct recorded *r = &records[i];
             struct bb_step step;
 
-            assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = r->proxy,
-                                                                        .ranks = r->ranks,
-                                                                        .layers = r->layers,
-                                                                        .stages = r->stages,
-                                                                        .per_tensor = per_tensor}),
+            assert_int_equal(MADE_LINE(&step, r->proxy, .ranks = r->ranks, .layers = r->layers, .stages = r->stages,
+                                       .per_tensor = per_tensor),
                              0);
             rank_moves(&step, 0, r->first, 8, r->message);
             for (int s = 1; s < r->stages - 1; s++)
@@ -243,8 +152,7 @@ static void tensors_one_by_one(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 8, .per_tensor = true}),
-                     0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 8, .per_tensor = true), 0);
     p = bb_step_program(&step, 0);
     assert_int_equal(p->n_ops, 16 + 14 + 11 * 12);
     assert_int_equal(p->ops[16].count, 64328960);
@@ -263,14 +171,11 @@ static void memory_is_what_is_allocated(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 8}), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 8), 0);
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_GRADIENTS), 944517120);
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_COMMUNICATION), 944517120 + 2 * 3235840);
     bb_step_release(&step);
-    assert_int_equal(
-        made_proxy(&step,
-                   (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 4, .compute = "timed", .dtype = "half"}),
-        0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 4, .compute = "timed", .dtype = "half"), 0);
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_GRADIENTS), 0); /* one replica: no all-reduce */
     assert_int_equal(bb_program_bytes(bb_step_program(&step, 1), BB_USE_COMMUNICATION), 4 * 3235840 / 2);
     bb_step_release(&step);
@@ -281,7 +186,7 @@ static void groups_are_the_recorded_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 12}), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 12), 0);
     assert_string_equal(step.layout.groups[0].name, "pp");
     assert_string_equal(step.layout.groups[1].name, "dp");
     for (int r = 0; r < 12; r++) {
@@ -301,19 +206,13 @@ static void times_follow_from_flops(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(
-        made_proxy(&step,
-                   (struct bb_proxy_config){.proxy = "gpt2_large", .ranks = 4, .compute = "timed", .tflops = 100}),
-        0);
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 4, .compute = "timed", .tflops = 100), 0);
     op = &bb_step_program(&step, 0)->ops[0];
     assert_true(op->compute_us > 12 * flops / 1e8 - 1e-6 && op->compute_us < 12 * flops / 1e8 + 1e-6);
     assert_true(op->flops == 12 * flops);
     bb_step_release(&step);
     assert_int_equal(
-        made_proxy(&step,
-                   (struct bb_proxy_config){
-                       .proxy = "bert_large", .ranks = 4, .compute = "timed", .forward_us = 10, .backward_us = 15}),
-        0);
+        MADE_LINE(&step, "bert_large", .ranks = 4, .compute = "timed", .forward_us = 10, .backward_us = 15), 0);
     assert_true(bb_step_program(&step, 3)->ops[1].compute_us == 60);
     assert_true(bb_step_program(&step, 3)->ops[16].compute_us == 90);
     bb_step_release(&step);
@@ -329,41 +228,29 @@ static void impossible_layouts_are_refused(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large",
-                                                                    .ranks = rows[i].ranks,
-                                                                    .layers = rows[i].layers,
-                                                                    .stages = rows[i].stages}),
-                         -BB_EUSAGE);
-}
-
-static int configure(int n, const char *const *words, struct bb_proxy_config config)
-{
-    const struct bb_proxy *proxy;
-    struct bb_words w = {.n = n};
-
-    memcpy(w.word, words, sizeof(*words) * (size_t)n);
-    config.tflops = 100;
-    return bb_proxy_configure(&config, &w, &proxy);
+    for (size_t i = 0; i < ROWS(rows); i++)
+        assert_int_equal(
+            MADE_LINE(&step, "gpt2_large", .ranks = rows[i].ranks, .layers = rows[i].layers, .stages = rows[i].stages),
+            -BB_EUSAGE);
 }
 
 static void words_are_two_or_three_numbers(void **state)
 {
-    const struct bb_proxy_config none = {0}, named = {.layers = 48};
+    static const char *const good[] = {"gpt2_large", "gpt2_large 64 8", "gpt2_large 64 8 2"};
+    static const char *const bad[] = {
+        "gpt2_large 64",     "gpt2_large 64 8 2 1",      "gpt2_large 64 x", "gpt2_large 0 8",
+        "gpt2_large 64.0 8", "gpt2_large 99999999999 8", "gpt2_lage",       ""};
+    const struct bb_proxy_config named = {.ranks = 8, .layers = 48};
+    struct bb_step step;
 
     (void)state;
-    assert_int_equal(configure(1, (const char *[]){"gpt2_large"}, none), 0);
-    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64", "8"}, none), 0);
-    assert_int_equal(configure(4, (const char *[]){"gpt2_large", "64", "8", "2"}, none), 0);
-    assert_int_equal(configure(2, (const char *[]){"gpt2_large", "64"}, none), -BB_EUSAGE);
-    assert_int_equal(configure(5, (const char *[]){"gpt2_large", "64", "8", "2", "1"}, none), -BB_EUSAGE);
-    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64", "x"}, none), -BB_EUSAGE);
-    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "0", "8"}, none), -BB_EUSAGE);
-    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64.0", "8"}, none), -BB_EUSAGE);
-    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "99999999999", "8"}, none), -BB_EUSAGE);
-    assert_int_equal(configure(3, (const char *[]){"gpt2_large", "64", "8"}, named), -BB_EUSAGE);
-    assert_int_equal(configure(1, (const char *[]){"gpt2_lage"}, none), -BB_EUSAGE);
-    assert_int_equal(configure(0, (const char *[]){"x"}, none), -BB_EUSAGE);
+    for (size_t i = 0; i < ROWS(good); i++) {
+        assert_int_equal(MADE_LINE(&step, good[i], .ranks = 8), 0);
+        bb_step_release(&step);
+    }
+    for (size_t i = 0; i < ROWS(bad); i++)
+        assert_int_equal(MADE_LINE(&step, bad[i], .ranks = 8), -BB_EUSAGE);
+    assert_int_equal(made_line_with(&step, "gpt2_large 64 8", named), -BB_EUSAGE);
 }
 
 int main(void)

@@ -11,20 +11,11 @@
 
 #define MOST_OPS 400
 
-static void make(struct bb_step *step, const char *line, int ranks, const char *compute, double scale)
+static void make_step(struct bb_step *step, const char *line, int ranks, const char *compute, double scale)
 {
-    struct bb_proxy_config config = {
-        .ranks = ranks, .dtype = "float", .compute = compute, .scale_counts = scale, .forward_us = 0};
-    static char text[200];
-    const struct bb_proxy *proxy;
-    struct bb_words words = {.n = 0};
+    const struct bb_proxy_config config = {.ranks = ranks, .compute = compute, .scale_counts = scale};
 
-    snprintf(text, sizeof(text), "%s", line);
-    for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
-        words.word[words.n++] = word;
-    *step = (struct bb_step){0};
-    assert_int_equal(bb_proxy_configure(&config, &words, &proxy), 0);
-    assert_int_equal(bb_step_build(step, proxy, &config), 0);
+    assert_int_equal(made_line_with(step, line, config), 0);
 }
 
 static const struct world {
@@ -46,7 +37,6 @@ static const struct world {
     {"gpt3_moe 2 2", 32, true},
     {"gpt3_moe_one_pipe_step 2", 32, true},
 };
-#define WORLDS (sizeof(worlds) / sizeof(worlds[0]))
 
 /* ---- FLOPs ---- */
 
@@ -91,13 +81,13 @@ static void residual_networks_have_their_flops(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         double macs = image_macs(rows[i].classes, rows[i].blocks), forward = 2 * macs * rows[i].images;
         double stem = 2.0 * 112 * 112 * 64 * 147 * rows[i].images;
         const struct bb_program *p;
 
         assert_true(fabs(macs / 1e9 - rows[i].gmac) < 1e-4);
-        make(&step, rows[i].line, rows[i].ranks, "gemm", 0);
+        make_step(&step, rows[i].line, rows[i].ranks, "gemm", 0);
         p = bb_step_program(&step, 0);
         assert_true(flops_of(p, BB_PHASE_FORWARD) == forward);
         assert_true(flops_of(p, BB_PHASE_BACKWARD) == 2 * forward - stem);
@@ -113,7 +103,7 @@ static void a_bucket_computes_the_layers_in_it(void **state)
     const struct bb_op *op;
 
     (void)state;
-    make(&step, "resnet50", 2, "gemm", 0);
+    make_step(&step, "resnet50", 2, "gemm", 0);
     op = &bb_step_program(&step, 0)->ops[1];
     assert_int_equal(op->phase, BB_PHASE_BACKWARD);
     assert_true(op->flops == 2 * 2 * 128 * (2048.0 * 1001 + 49 * 512 * 2048.0));
@@ -127,7 +117,7 @@ static void cosmoflow_has_its_flops(void **state)
     struct bb_step step;
 
     (void)state;
-    make(&step, "cosmoflow", 4, "gemm", 0);
+    make_step(&step, "cosmoflow", 4, "gemm", 0);
     for (int r = 0; r < 4; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
 
@@ -149,7 +139,7 @@ static void dlrm_has_its_flops(void **state)
 
     (void)state;
     for (int ranks = 2; ranks <= 8; ranks += 2) { /* the same for every number of ranks, as in the original */
-        make(&step, "dlrm", ranks, "gemm", 0);
+        make_step(&step, "dlrm", ranks, "gemm", 0);
         p = bb_step_program(&step, 0);
         assert_true(flops_of(p, BB_PHASE_FORWARD) == 2 * 512 * (bottom + dots + top));
         assert_true(flops_of(p, BB_PHASE_BACKWARD) == 2 * 512 * (2 * (bottom + dots + top) - 128 * 128));
@@ -170,16 +160,16 @@ static void transformers_have_their_flops(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_program *p;
 
-        make(&step, rows[i].line, rows[i].ranks, "gemm", 0);
+        make_step(&step, rows[i].line, rows[i].ranks, "gemm", 0);
         p = bb_step_program(&step, rows[i].rank);
         assert_true(flops_of(p, BB_PHASE_FORWARD) == rows[i].micro_batches * rows[i].layer);
         assert_true(flops_of(p, BB_PHASE_BACKWARD) == 2 * rows[i].micro_batches * rows[i].layer);
         bb_step_release(&step);
     }
-    make(&step, "gpt3_one_pipe_step 2", 8, "gemm", 0);
+    make_step(&step, "gpt3_one_pipe_step 2", 8, "gemm", 0);
     assert_true(flops_of(bb_step_program(&step, 0), BB_PHASE_FORWARD) == (attention + perceptron) / 4);
     assert_true(flops_of(bb_step_program(&step, 1), BB_PHASE_BACKWARD) == (attention + perceptron) / 2);
     bb_step_release(&step);
@@ -264,14 +254,14 @@ static void communication_stays_what_it_is(void **state)
     struct bb_step real, timed, none;
 
     (void)state;
-    for (size_t w = 0; w < WORLDS; w++) {
-        make(&real, worlds[w].line, worlds[w].ranks, "gemm", 0);
-        make(&none, worlds[w].line, worlds[w].ranks, "none", 0);
+    for (size_t w = 0; w < ROWS(worlds); w++) {
+        make_step(&real, worlds[w].line, worlds[w].ranks, "gemm", 0);
+        make_step(&none, worlds[w].line, worlds[w].ranks, "none", 0);
         for (int r = 0; r < worlds[w].ranks; r++)
             same_communication(&real, &none, r, false);
         bb_step_release(&none);
         if (worlds[w].timed) {
-            make(&timed, worlds[w].line, worlds[w].ranks, "timed", 0);
+            make_step(&timed, worlds[w].line, worlds[w].ranks, "timed", 0);
             for (int r = 0; r < worlds[w].ranks; r++)
                 same_communication(&real, &timed, r, true);
             bb_step_release(&timed);
@@ -298,8 +288,8 @@ static void parameters_change_after_all_gradients(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t w = 0; w < WORLDS; w++) {
-        make(&step, worlds[w].line, worlds[w].ranks, "gemm", 0);
+    for (size_t w = 0; w < ROWS(worlds); w++) {
+        make_step(&step, worlds[w].line, worlds[w].ranks, "gemm", 0);
         for (int r = 0; r < step.n_roles; r++) {
             const struct bb_program *p = &step.roles[r].program;
 
@@ -363,10 +353,10 @@ static void optimizers_move_the_bytes_of_all_parameters(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_program *p;
 
-        make(&step, rows[i].line, rows[i].ranks, "gemm", 0);
+        make_step(&step, rows[i].line, rows[i].ranks, "gemm", 0);
         p = bb_step_program(&step, rows[i].rank);
         assert_int_equal(kind_of_update(p), rows[i].kind);
         assert_true(moved(p, is_update) == rows[i].parameters * (rows[i].kind == BB_PASS_SGD ? 20 : 28));
@@ -381,7 +371,7 @@ static void a_steady_step_has_no_optimizer(void **state)
     struct bb_step step;
 
     (void)state;
-    make(&step, "gpt3_one_pipe_step 2", 8, "gemm", 0);
+    make_step(&step, "gpt3_one_pipe_step 2", 8, "gemm", 0);
     assert_true(moved(bb_step_program(&step, 0), is_update) == 0 && moved(bb_step_program(&step, 1), is_update) == 0);
     assert_true(moved(bb_step_program(&step, 0), adds_up) == 0);
     assert_true(moved(bb_step_program(&step, 1), adds_up) == 12 * 452984832.0);
@@ -405,7 +395,7 @@ static void halos_are_packed_by_kernels(void **state)
     struct bb_step step;
 
     (void)state;
-    make(&step, "cosmoflow", 4, "gemm", 0);
+    make_step(&step, "cosmoflow", 4, "gemm", 0);
     for (int r = 0; r < 4; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
 
@@ -421,7 +411,7 @@ static void tables_are_looked_up(void **state)
     struct bb_step step;
 
     (void)state;
-    make(&step, "dlrm", 4, "gemm", 0);
+    make_step(&step, "dlrm", 4, "gemm", 0);
     assert_true(bb_kernel_list_bytes(bb_step_program(&step, 0)->ops[0].work) == 2048 * (2 * 128 * 4 + 4));
     bb_step_release(&step);
 }
@@ -437,8 +427,8 @@ static void memory_is_that_of_the_largest_operands(void **state)
     struct bb_step real, none;
 
     (void)state;
-    make(&real, "resnet50", 2, "gemm", 0);
-    make(&none, "resnet50", 2, "none", 0);
+    make_step(&real, "resnet50", 2, "gemm", 0);
+    make_step(&none, "resnet50", 2, "none", 0);
     assert_int_equal(bb_traffic_init(&with, &real), 0);
     assert_int_equal(bb_traffic_init(&without, &none), 0);
     assert_int_equal(with.roles[0].work_bytes, read + written + (32 << 20));
@@ -465,10 +455,10 @@ static void smaller_counts_are_less_work(void **state)
     struct bb_step whole, small, none;
 
     (void)state;
-    for (size_t w = 0; w < WORLDS; w++) {
-        make(&whole, worlds[w].line, worlds[w].ranks, "gemm", 0);
-        make(&small, worlds[w].line, worlds[w].ranks, "gemm", 1e-3);
-        make(&none, worlds[w].line, worlds[w].ranks, "none", 1e-3);
+    for (size_t w = 0; w < ROWS(worlds); w++) {
+        make_step(&whole, worlds[w].line, worlds[w].ranks, "gemm", 0);
+        make_step(&small, worlds[w].line, worlds[w].ranks, "gemm", 1e-3);
+        make_step(&none, worlds[w].line, worlds[w].ranks, "none", 1e-3);
         for (int r = 0; r < small.n_roles; r++) {
             const struct bb_program *p = &whole.roles[r].program, *q = &small.roles[r].program;
             double ratio = all_flops(q) / all_flops(p);

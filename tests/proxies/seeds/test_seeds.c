@@ -8,336 +8,117 @@
 #include "proxies/models/profile.h"
 #include "proxies/models/residual.h"
 #include "proxies/models/transformer_model.h"
-#include "proxies/plan/traffic.h"
 #include "proxies/simulate/step_check.h"
 
 #include <math.h>
 #include <unistd.h>
 
-/* The step of a command line: "gpt3 3 2" for so many ranks, and what options add to it. */
-static int make_with(struct bb_step *step, const char *line, struct bb_proxy_config config)
-{
-    static char text[200];
-    const struct bb_proxy *proxy;
-    struct bb_words words = {.n = 0};
-    int rc;
-
-    snprintf(text, sizeof(text), "%s", line);
-    for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
-        words.word[words.n++] = word;
-    config.dtype = config.dtype ? config.dtype : "float";
-    *step = (struct bb_step){0};
-    rc = bb_proxy_configure(&config, &words, &proxy);
-    return rc ? rc : bb_step_build(step, proxy, &config);
-}
-
-static int make(struct bb_step *step, const char *line, int ranks)
-{
-    return make_with(step, line, (struct bb_proxy_config){.ranks = ranks});
-}
-
 /* ---- golden orders ---- */
-
-/* An operation as a line: phase and micro-batch, kind, microseconds or communicator, count and peer; '&' for a group
- * call with the line before, '<' for what it waits for. */
-static void op_line(const struct bb_step *step, const struct bb_program *p, size_t i, char line[128])
-{
-    static const char *const kinds[] = {"compute", "", "send", "recv"};
-    const struct bb_op *op = &p->ops[i];
-    bool same_call = i > 0 && op->call != BB_NONE && op->call == p->ops[i - 1].call;
-    int n = snprintf(line, 128, "%s%c", same_call ? "& " : "", "FBGO"[op->phase]);
-
-    if (op->micro_batch != BB_NONE)
-        n += snprintf(line + n, 128 - (size_t)n, "%d", op->micro_batch);
-    n += snprintf(line + n, 128 - (size_t)n, " %s",
-                  op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].name : kinds[op->kind]);
-    if (op->kind == BB_OP_COMPUTE)
-        n += snprintf(line + n, 128 - (size_t)n, " %g", op->compute_us);
-    else
-        n += snprintf(line + n, 128 - (size_t)n, " %s %zu", step->layout.comms[op->comm].name, op->count);
-    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
-        n += snprintf(line + n, 128 - (size_t)n, " %+d", op->peer);
-    for (int w = 0; w < op->waits; w++)
-        n += snprintf(line + n, 128 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
-}
-
-static const char *const resnet50[] = {"G all_reduce world 3104745",
-                                       "G all_reduce world 4461568",
-                                       "G all_reduce world 4462592",
-                                       "G all_reduce world 4986880",
-                                       "G all_reduce world 4468736",
-                                       "G all_reduce world 4074560",
-                                       NULL};
-static const char *const ring[] = {"G send world 3104745 +1",
-                                   "& G recv world 3104745 -1",
-                                   "G send world 4461568 +1",
-                                   "& G recv world 4461568 -1",
-                                   "G send world 4462592 +1",
-                                   "& G recv world 4462592 -1",
-                                   "G send world 4986880 +1",
-                                   "& G recv world 4986880 -1",
-                                   "G send world 4468736 +1",
-                                   "& G recv world 4468736 -1",
-                                   "G send world 4074560 +1",
-                                   "& G recv world 4074560 -1",
-                                   NULL};
-static const char *const resnet152[] = {"F compute 119000",
-                                        "B compute 23800",
-                                        "G all_reduce world 6511592 <1",
-                                        "B compute 23800",
-                                        "G all_reduce world 6567936 <3",
-                                        "B compute 23800",
-                                        "G all_reduce world 5905920 <5",
-                                        "B compute 23800",
-                                        "G all_reduce world 6113280 <7",
-                                        "B compute 23800",
-                                        "G all_reduce world 6176256 <9",
-                                        "B compute 23800",
-                                        "G all_reduce world 6112768 <11",
-                                        "B compute 23800",
-                                        "G all_reduce world 6176256 <13",
-                                        "B compute 23800",
-                                        "G all_reduce world 6112768 <15",
-                                        "B compute 23800",
-                                        "G all_reduce world 5321216 <17",
-                                        "B compute 23800",
-                                        "G all_reduce world 5194816 <19",
-                                        NULL};
-static const char *const shard_0[] = {"F compute 6567",
-                                      "F send mp 2097152 +1 <0",
-                                      "& F send mp 2097152 +2",
-                                      "& F recv mp 2097152 +1",
-                                      "& F recv mp 2097152 +2",
-                                      "F compute 13135 <4",
-                                      "F send mp 1048576 +1 <5",
-                                      "& F send mp 1048576 +2",
-                                      "& F recv mp 1048576 +1",
-                                      "& F recv mp 1048576 +2",
-                                      "F compute 6567 <9",
-                                      "F send mp 524288 +1 <10",
-                                      "& F send mp 524288 +2",
-                                      "& F recv mp 524288 +1",
-                                      "& F recv mp 524288 +2",
-                                      "F compute 3283 <14",
-                                      "F send mp 262144 +1 <15",
-                                      "& F send mp 262144 +2",
-                                      "& F recv mp 262144 +1",
-                                      "& F recv mp 262144 +2",
-                                      "F compute 1641 <19",
-                                      "F all_gather mp 65536 <20",
-                                      "F compute 5 <21",
-                                      "F all_gather mp 256 <22",
-                                      "F compute 3 <23",
-                                      "F all_gather mp 128 <24",
-                                      "F compute 1 <25",
-                                      "B compute 2",
-                                      "B reduce_scatter mp 128 <27",
-                                      "B compute 6 <28",
-                                      "B reduce_scatter mp 256 <29",
-                                      "B compute 10 <30",
-                                      "B reduce_scatter mp 65536 <31",
-                                      "G all_reduce dense_dp 1050737 <32",
-                                      "B compute 3283 <32",
-                                      "B send mp 131072 +1 <34",
-                                      "& B send mp 131072 +2",
-                                      "& B recv mp 131072 +1",
-                                      "& B recv mp 131072 +2",
-                                      "G all_reduce world 3539456 <38",
-                                      "B compute 6567 <38",
-                                      "B send mp 262144 +1 <40",
-                                      "& B send mp 262144 +2",
-                                      "& B recv mp 262144 +1",
-                                      "& B recv mp 262144 +2",
-                                      "G all_reduce world 884992 <44",
-                                      "B compute 13135 <44",
-                                      "B send mp 524288 +1 <46",
-                                      "& B send mp 524288 +2",
-                                      "& B recv mp 524288 +1",
-                                      "& B recv mp 524288 +2",
-                                      "G all_reduce world 221312 <50",
-                                      "B compute 26270 <50",
-                                      "B send mp 1048576 +1 <52",
-                                      "& B send mp 1048576 +2",
-                                      "& B recv mp 1048576 +1",
-                                      "& B recv mp 1048576 +2",
-                                      "G all_reduce world 55360 <56",
-                                      "B compute 13135 <56",
-                                      "G all_reduce world 3488 <58",
-                                      NULL};
-static const char *const dlrm[] = {"F compute 95",
-                                   "F alltoall world exchange 65536 <0",
-                                   "F compute 341 <1",
-                                   "F compute 209",
-                                   "F compute 455",
-                                   "B compute 910",
-                                   "G all_reduce world gradients 728065 <5",
-                                   "B compute 209",
-                                   "B compute 682",
-                                   "G all_reduce world gradients 49536 <8",
-                                   "B alltoall world exchange 65536 <8",
-                                   "B compute 190 <10",
-                                   NULL};
-static const char *const gpt3_first[] = {"F0 compute 15915",
-                                         "F0 send pp 0 25165824 +1 <0",
-                                         "F0 all_reduce tp 25165824 <0",
-                                         "F0 all_reduce tp 25165824",
-                                         "F1 compute 15915 <3 <1",
-                                         "F1 send pp 1 25165824 +1 <4",
-                                         "F1 all_reduce tp 25165824 <4",
-                                         "F1 all_reduce tp 25165824",
-                                         "F2 compute 15915 <7 <5",
-                                         "F2 send pp 0 25165824 +1 <8",
-                                         "F2 all_reduce tp 25165824 <8",
-                                         "F2 all_reduce tp 25165824",
-                                         "B0 recv pp 0 25165824 +1 <11",
-                                         "B0 compute 31830 <12",
-                                         "B0 all_reduce tp 25165824 <13",
-                                         "B0 all_reduce tp 25165824",
-                                         "B1 recv pp 1 25165824 +1 <15",
-                                         "B1 compute 31830 <16",
-                                         "B1 all_reduce tp 25165824 <17",
-                                         "B1 all_reduce tp 25165824",
-                                         "B2 recv pp 0 25165824 +1 <19",
-                                         "B2 compute 31830 <20",
-                                         "B2 all_reduce tp 25165824 <21",
-                                         "B2 all_reduce tp 25165824",
-                                         "G all_reduce dp 452984832 <23",
-                                         NULL};
-static const char *const gpt3_middle[] = {"F0 recv pp 0 25165824 -1",      "F0 compute 15915 <0",
-                                          "F0 send pp 0 25165824 +1 <1",   "F0 all_reduce tp 25165824 <1",
-                                          "F0 all_reduce tp 25165824",     "F1 recv pp 1 25165824 -1 <4",
-                                          "F1 compute 15915 <5 <2",        "F1 send pp 1 25165824 +1 <6",
-                                          "F1 all_reduce tp 25165824 <6",  "F1 all_reduce tp 25165824",
-                                          "F2 recv pp 0 25165824 -1 <9",   "F2 compute 15915 <10 <7",
-                                          "F2 send pp 0 25165824 +1 <11",  "F2 all_reduce tp 25165824 <11",
-                                          "F2 all_reduce tp 25165824",     "B0 recv pp 0 25165824 +1 <14",
-                                          "B0 compute 31830 <15",          "B0 send pp 0 25165824 -1 <16",
-                                          "B0 all_reduce tp 25165824 <16", "B0 all_reduce tp 25165824",
-                                          "B1 recv pp 1 25165824 +1 <19",  "B1 compute 31830 <20 <17",
-                                          "B1 send pp 1 25165824 -1 <21",  "B1 all_reduce tp 25165824 <21",
-                                          "B1 all_reduce tp 25165824",     "B2 recv pp 0 25165824 +1 <24",
-                                          "B2 compute 31830 <25 <22",      "B2 send pp 0 25165824 -1 <26",
-                                          "B2 all_reduce tp 25165824 <26", "B2 all_reduce tp 25165824",
-                                          "G all_reduce dp 452984832 <29", NULL};
-static const char *const gpt3_last[] = {"F0 recv pp 0 25165824 -1",      "F0 compute 15915 <0",
-                                        "F0 all_reduce tp 25165824 <1",  "F0 all_reduce tp 25165824",
-                                        "F1 recv pp 1 25165824 -1 <3",   "F1 compute 15915 <4",
-                                        "F1 all_reduce tp 25165824 <5",  "F1 all_reduce tp 25165824",
-                                        "F2 recv pp 0 25165824 -1 <7",   "F2 compute 15915 <8",
-                                        "F2 all_reduce tp 25165824 <9",  "F2 all_reduce tp 25165824",
-                                        "B0 compute 31830 <11",          "B0 send pp 0 25165824 -1 <12",
-                                        "B0 all_reduce tp 25165824 <12", "B0 all_reduce tp 25165824",
-                                        "B1 compute 31830 <15 <13",      "B1 send pp 1 25165824 -1 <16",
-                                        "B1 all_reduce tp 25165824 <16", "B1 all_reduce tp 25165824",
-                                        "B2 compute 31830 <19 <17",      "B2 send pp 0 25165824 -1 <20",
-                                        "B2 all_reduce tp 25165824 <20", "B2 all_reduce tp 25165824",
-                                        "G all_reduce dp 452984832 <23", NULL};
-static const char *const moe_first[] = {"F0 compute 22367",
-                                        "F0 compute 2580",
-                                        "F0 send pp 0 25165824 +1 <1",
-                                        "F0 alltoall moe_ep 1572864 <1",
-                                        "F0 alltoall moe_ep 1572864",
-                                        "F1 compute 22367 <4 <2",
-                                        "F1 compute 2580",
-                                        "F1 send pp 1 25165824 +1 <6",
-                                        "F1 alltoall moe_ep 1572864 <6",
-                                        "F1 alltoall moe_ep 1572864",
-                                        "B0 recv pp 0 25165824 +1 <9",
-                                        "B0 compute 44734 <10",
-                                        "B0 compute 5161",
-                                        "B0 alltoall moe_ep 1572864 <12",
-                                        "B0 alltoall moe_ep 1572864",
-                                        "B1 recv pp 1 25165824 +1 <14",
-                                        "B1 compute 44734 <15",
-                                        "B1 compute 5161",
-                                        "B1 alltoall moe_ep 1572864 <17",
-                                        "B1 alltoall moe_ep 1572864",
-                                        "G all_reduce moe_dp 75497472 <19",
-                                        "G all_reduce dp 603979776 <20",
-                                        NULL};
-static const char *const moe_last[] = {"F0 recv pp 0 25165824 -1",
-                                       "F0 compute 22367 <0",
-                                       "F0 compute 2580",
-                                       "F0 alltoall moe_ep 1572864 <2",
-                                       "F0 alltoall moe_ep 1572864",
-                                       "F1 recv pp 1 25165824 -1 <4",
-                                       "F1 compute 22367 <5",
-                                       "F1 compute 2580",
-                                       "F1 alltoall moe_ep 1572864 <7",
-                                       "F1 alltoall moe_ep 1572864",
-                                       "B0 compute 44734 <9",
-                                       "B0 compute 5161",
-                                       "B0 send pp 0 25165824 -1 <11",
-                                       "B0 alltoall moe_ep 1572864 <11",
-                                       "B0 alltoall moe_ep 1572864",
-                                       "B1 compute 44734 <14 <12",
-                                       "B1 compute 5161",
-                                       "B1 send pp 1 25165824 -1 <16",
-                                       "B1 alltoall moe_ep 1572864 <16",
-                                       "B1 alltoall moe_ep 1572864",
-                                       "G all_reduce moe_dp 75497472 <19",
-                                       "G all_reduce dp 603979776 <20",
-                                       NULL};
-static const char *const one_step_even[] = {"F recv pp backward 25165824 +1",   "F compute 15915",
-                                            "F all_reduce tp 25165824 <1",      "F all_reduce tp 25165824",
-                                            "F send pp forward 25165824 +1 <3", NULL};
-static const char *const one_step_odd[] = {"B recv pp forward 25165824 -1",     "B compute 31830",
-                                           "B all_reduce tp 25165824 <1",       "B all_reduce tp 25165824",
-                                           "B send pp backward 25165824 -1 <3", NULL};
-static const char *const moe_one_step_even[] = {"F recv pp backward 25165824 +1",
-                                                "F compute 22367",
-                                                "F compute 2580",
-                                                "F alltoall moe_ep 1572864 <2",
-                                                "F alltoall moe_ep 1572864",
-                                                "F send pp forward 25165824 +1 <4",
-                                                NULL};
-static const char *const moe_one_step_odd[] = {"B recv pp forward 25165824 -1",
-                                               "B compute 44734",
-                                               "B compute 5161",
-                                               "B alltoall moe_ep 1572864 <2",
-                                               "B alltoall moe_ep 1572864",
-                                               "B send pp backward 25165824 -1 <4",
-                                               NULL};
 
 static const struct {
     const char *line;
     int ranks, rank;
-    const char *const *lines;
+    const char *order;
 } orders[] = {
-    {"resnet50", 3, 1, resnet50},
-    {"resnet50_ring", 3, 1, ring},
-    {"resnet152", 3, 1, resnet152},
-    {"cosmoflow", 8, 4, shard_0},
-    {"dlrm", 4, 3, dlrm},
-    {"gpt3 3 1", 24, 12, gpt3_first},
-    {"gpt3 3 1", 24, 13, gpt3_middle},
-    {"gpt3 3 1", 24, 23, gpt3_last},
-    {"gpt3_moe 2 1", 32, 0, moe_first},
-    {"gpt3_moe 2 1", 32, 31, moe_last},
-    {"gpt3_one_pipe_step 2", 8, 4, one_step_even},
-    {"gpt3_one_pipe_step 4", 16, 3, one_step_odd},
-    {"gpt3_moe_one_pipe_step 2", 32, 30, moe_one_step_even},
-    {"gpt3_moe_one_pipe_step 2", 32, 1, moe_one_step_odd},
+    {"resnet50", 3, 1,
+     "G all_reduce world 3104745; G all_reduce world 4461568; G all_reduce world 4462592; "
+     "G all_reduce world 4986880; G all_reduce world 4468736; G all_reduce world 4074560"},
+    {"resnet50_ring", 3, 1,
+     "G send world 3104745 +1; & G recv world 3104745 -1; G send world 4461568 +1; & G recv world 4461568 -1; "
+     "G send world 4462592 +1; & G recv world 4462592 -1; G send world 4986880 +1; & G recv world 4986880 -1; "
+     "G send world 4468736 +1; & G recv world 4468736 -1; G send world 4074560 +1; & G recv world 4074560 -1"},
+    {"resnet152", 3, 1,
+     "F compute 119000; B compute 23800; G all_reduce world 6511592 <1; "
+     "B compute 23800; G all_reduce world 6567936 <3; B compute 23800; "
+     "G all_reduce world 5905920 <5; B compute 23800; G all_reduce world 6113280 <7; "
+     "B compute 23800; G all_reduce world 6176256 <9; B compute 23800; "
+     "G all_reduce world 6112768 <11; B compute 23800; G all_reduce world 6176256 <13; "
+     "B compute 23800; G all_reduce world 6112768 <15; B compute 23800; "
+     "G all_reduce world 5321216 <17; B compute 23800; G all_reduce world 5194816 <19"},
+    {"cosmoflow", 8, 4,
+     "F compute 6567; F send mp 2097152 +1 <0; & F send mp 2097152 +2; & F recv mp 2097152 +1; "
+     "& F recv mp 2097152 +2; F compute 13135 <4; F send mp 1048576 +1 <5; & F send mp 1048576 +2; "
+     "& F recv mp 1048576 +1; & F recv mp 1048576 +2; F compute 6567 <9; F send mp 524288 +1 <10; "
+     "& F send mp 524288 +2; & F recv mp 524288 +1; & F recv mp 524288 +2; F compute 3283 <14; "
+     "F send mp 262144 +1 <15; & F send mp 262144 +2; & F recv mp 262144 +1; & F recv mp 262144 +2; "
+     "F compute 1641 <19; F all_gather mp 65536 <20; F compute 5 <21; F all_gather mp 256 <22; F compute 3 <23; "
+     "F all_gather mp 128 <24; F compute 1 <25; B compute 2; B reduce_scatter mp 128 <27; B compute 6 <28; "
+     "B reduce_scatter mp 256 <29; B compute 10 <30; B reduce_scatter mp 65536 <31; "
+     "G all_reduce dense_dp 1050737 <32; B compute 3283 <32; B send mp 131072 +1 <34; & B send mp 131072 +2; "
+     "& B recv mp 131072 +1; & B recv mp 131072 +2; G all_reduce world 3539456 <38; "
+     "B compute 6567 <38; B send mp 262144 +1 <40; & B send mp 262144 +2; & B recv mp 262144 +1; "
+     "& B recv mp 262144 +2; G all_reduce world 884992 <44; B compute 13135 <44; B send mp 524288 +1 <46; "
+     "& B send mp 524288 +2; & B recv mp 524288 +1; & B recv mp 524288 +2; "
+     "G all_reduce world 221312 <50; B compute 26270 <50; B send mp 1048576 +1 <52; & B send mp 1048576 +2; "
+     "& B recv mp 1048576 +1; & B recv mp 1048576 +2; G all_reduce world 55360 <56; "
+     "B compute 13135 <56; G all_reduce world 3488 <58"},
+    {"dlrm", 4, 3,
+     "F compute 95; F alltoall world exchange 65536 <0; F compute 341 <1; F compute 209; F compute 455; "
+     "B compute 910; G all_reduce world gradients 728065 <5; B compute 209; B compute 682; "
+     "G all_reduce world gradients 49536 <8; B alltoall world exchange 65536 <8; B compute 190 <10"},
+    {"gpt3 3 1", 24, 12,
+     "F0 compute 15915; F0 send pp 0 25165824 +1 <0; F0 all_reduce tp 25165824 <0; F0 all_reduce tp 25165824; "
+     "F1 compute 15915 <3 <1; F1 send pp 1 25165824 +1 <4; F1 all_reduce tp 25165824 <4; F1 all_reduce tp 25165824; "
+     "F2 compute 15915 <7 <5; F2 send pp 0 25165824 +1 <8; F2 all_reduce tp 25165824 <8; F2 all_reduce tp 25165824; "
+     "B0 recv pp 0 25165824 +1 <11; B0 compute 31830 <12; B0 all_reduce tp 25165824 <13; B0 all_reduce tp 25165824; "
+     "B1 recv pp 1 25165824 +1 <15; B1 compute 31830 <16; B1 all_reduce tp 25165824 <17; B1 all_reduce tp 25165824; "
+     "B2 recv pp 0 25165824 +1 <19; B2 compute 31830 <20; B2 all_reduce tp 25165824 <21; B2 all_reduce tp 25165824; "
+     "G all_reduce dp 452984832 <23"},
+    {"gpt3 3 1", 24, 13,
+     "F0 recv pp 0 25165824 -1; F0 compute 15915 <0; F0 send pp 0 25165824 +1 <1; F0 all_reduce tp 25165824 <1; "
+     "F0 all_reduce tp 25165824; F1 recv pp 1 25165824 -1 <4; F1 compute 15915 <5 <2; F1 send pp 1 25165824 +1 <6; "
+     "F1 all_reduce tp 25165824 <6; F1 all_reduce tp 25165824; F2 recv pp 0 25165824 -1 <9; "
+     "F2 compute 15915 <10 <7; F2 send pp 0 25165824 +1 <11; F2 all_reduce tp 25165824 <11; "
+     "F2 all_reduce tp 25165824; B0 recv pp 0 25165824 +1 <14; B0 compute 31830 <15; B0 send pp 0 25165824 -1 <16; "
+     "B0 all_reduce tp 25165824 <16; B0 all_reduce tp 25165824; B1 recv pp 1 25165824 +1 <19; "
+     "B1 compute 31830 <20 <17; B1 send pp 1 25165824 -1 <21; B1 all_reduce tp 25165824 <21; "
+     "B1 all_reduce tp 25165824; B2 recv pp 0 25165824 +1 <24; B2 compute 31830 <25 <22; "
+     "B2 send pp 0 25165824 -1 <26; B2 all_reduce tp 25165824 <26; B2 all_reduce tp 25165824; "
+     "G all_reduce dp 452984832 <29"},
+    {"gpt3 3 1", 24, 23,
+     "F0 recv pp 0 25165824 -1; F0 compute 15915 <0; F0 all_reduce tp 25165824 <1; F0 all_reduce tp 25165824; "
+     "F1 recv pp 1 25165824 -1 <3; F1 compute 15915 <4; F1 all_reduce tp 25165824 <5; F1 all_reduce tp 25165824; "
+     "F2 recv pp 0 25165824 -1 <7; F2 compute 15915 <8; F2 all_reduce tp 25165824 <9; F2 all_reduce tp 25165824; "
+     "B0 compute 31830 <11; B0 send pp 0 25165824 -1 <12; B0 all_reduce tp 25165824 <12; B0 all_reduce tp 25165824; "
+     "B1 compute 31830 <15 <13; B1 send pp 1 25165824 -1 <16; B1 all_reduce tp 25165824 <16; "
+     "B1 all_reduce tp 25165824; B2 compute 31830 <19 <17; B2 send pp 0 25165824 -1 <20; "
+     "B2 all_reduce tp 25165824 <20; B2 all_reduce tp 25165824; G all_reduce dp 452984832 <23"},
+    {"gpt3_moe 2 1", 32, 0,
+     "F0 compute 22367; F0 compute 2580; F0 send pp 0 25165824 +1 <1; F0 alltoall moe_ep 1572864 <1; "
+     "F0 alltoall moe_ep 1572864; F1 compute 22367 <4 <2; F1 compute 2580; F1 send pp 1 25165824 +1 <6; "
+     "F1 alltoall moe_ep 1572864 <6; F1 alltoall moe_ep 1572864; B0 recv pp 0 25165824 +1 <9; B0 compute 44734 <10; "
+     "B0 compute 5161; B0 alltoall moe_ep 1572864 <12; B0 alltoall moe_ep 1572864; "
+     "B1 recv pp 1 25165824 +1 <14; B1 compute 44734 <15; B1 compute 5161; B1 alltoall moe_ep 1572864 <17; "
+     "B1 alltoall moe_ep 1572864; G all_reduce moe_dp 75497472 <19; G all_reduce dp 603979776 <20"},
+    {"gpt3_moe 2 1", 32, 31,
+     "F0 recv pp 0 25165824 -1; F0 compute 22367 <0; F0 compute 2580; F0 alltoall moe_ep 1572864 <2; "
+     "F0 alltoall moe_ep 1572864; F1 recv pp 1 25165824 -1 <4; F1 compute 22367 <5; F1 compute 2580; "
+     "F1 alltoall moe_ep 1572864 <7; F1 alltoall moe_ep 1572864; B0 compute 44734 <9; B0 compute 5161; "
+     "B0 send pp 0 25165824 -1 <11; B0 alltoall moe_ep 1572864 <11; B0 alltoall moe_ep 1572864; "
+     "B1 compute 44734 <14 <12; B1 compute 5161; B1 send pp 1 25165824 -1 <16; B1 alltoall moe_ep 1572864 <16; "
+     "B1 alltoall moe_ep 1572864; G all_reduce moe_dp 75497472 <19; G all_reduce dp 603979776 <20"},
+    {"gpt3_one_pipe_step 2", 8, 4,
+     "F recv pp backward 25165824 +1; F compute 15915; F all_reduce tp 25165824 <1; F all_reduce tp 25165824; "
+     "F send pp forward 25165824 +1 <3"},
+    {"gpt3_one_pipe_step 4", 16, 3,
+     "B recv pp forward 25165824 -1; B compute 31830; B all_reduce tp 25165824 <1; B all_reduce tp 25165824; "
+     "B send pp backward 25165824 -1 <3"},
+    {"gpt3_moe_one_pipe_step 2", 32, 30,
+     "F recv pp backward 25165824 +1; F compute 22367; F compute 2580; F alltoall moe_ep 1572864 <2; "
+     "F alltoall moe_ep 1572864; F send pp forward 25165824 +1 <4"},
+    {"gpt3_moe_one_pipe_step 2", 32, 1,
+     "B recv pp forward 25165824 -1; B compute 44734; B compute 5161; B alltoall moe_ep 1572864 <2; "
+     "B alltoall moe_ep 1572864; B send pp backward 25165824 -1 <4"},
 };
 
 static void orders_are_the_originals(void **state)
 {
     struct bb_step step;
-    char line[128];
 
     (void)state;
-    for (size_t o = 0; o < sizeof(orders) / sizeof(orders[0]); o++) {
-        const struct bb_program *p;
-        size_t n = 0;
-
-        assert_int_equal(make(&step, orders[o].line, orders[o].ranks), 0);
-        p = bb_step_program(&step, orders[o].rank);
-        for (; n < p->n_ops && orders[o].lines[n]; n++) {
-            op_line(&step, p, n, line);
-            assert_string_equal(line, orders[o].lines[n]);
-        }
-        assert_int_equal(n, p->n_ops);
-        assert_null(orders[o].lines[n]);
+    for (size_t o = 0; o < ROWS(orders); o++) {
+        assert_int_equal(MADE_LINE(&step, orders[o].line, .ranks = orders[o].ranks), 0);
+        made_order_is(&step, orders[o].rank, MADE_TIMES, orders[o].order);
         bb_step_release(&step);
     }
 }
@@ -348,13 +129,12 @@ static void without_compute_the_order_stays(void **state)
     struct bb_step step, bare;
 
     (void)state;
-    for (size_t o = 0; o < sizeof(orders) / sizeof(orders[0]); o++) {
+    for (size_t o = 0; o < ROWS(orders); o++) {
         const struct bb_program *with, *without;
         size_t n = 0;
 
-        assert_int_equal(make(&step, orders[o].line, orders[o].ranks), 0);
-        assert_int_equal(
-            make_with(&bare, orders[o].line, (struct bb_proxy_config){.ranks = orders[o].ranks, .compute = "none"}), 0);
+        assert_int_equal(MADE_LINE(&step, orders[o].line, .ranks = orders[o].ranks), 0);
+        assert_int_equal(MADE_LINE(&bare, orders[o].line, .ranks = orders[o].ranks, .compute = "none"), 0);
         with = bb_step_program(&step, orders[o].rank);
         without = bb_step_program(&bare, orders[o].rank);
         for (size_t i = 0; i < with->n_ops; i++)
@@ -389,22 +169,22 @@ static bool leads_to(const struct bb_program *p, int from, int to)
 
 static void sends_overlap_what_the_originals_overlap(void **state)
 {
-    enum { RECV_1 = 5, COMPUTE_1 = 6, SEND_0 = 2, PAIR_0 = 4 }; /* of gpt3_middle */
+    enum { RECV_1 = 5, COMPUTE_1 = 6, SEND_0 = 2, PAIR_0 = 4 }; /* of a middle stage */
     const struct bb_program *p;
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(make(&step, "gpt3 3 1", 24), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3 3 1", .ranks = 24), 0);
     p = bb_step_program(&step, 13);
     assert_false(leads_to(p, SEND_0, PAIR_0));
     assert_false(leads_to(p, SEND_0, RECV_1));
     assert_true(leads_to(p, SEND_0, COMPUTE_1));
     assert_true(leads_to(p, PAIR_0, RECV_1));
     bb_step_release(&step);
-    assert_int_equal(make(&step, "gpt3_one_pipe_step 2", 8), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3_one_pipe_step 2", .ranks = 8), 0);
     assert_false(leads_to(bb_step_program(&step, 0), 0, 4)); /* the receive beside everything */
     bb_step_release(&step);
-    assert_int_equal(make(&step, "dlrm", 4), 0);
+    assert_int_equal(MADE_LINE(&step, "dlrm", .ranks = 4), 0);
     assert_false(leads_to(bb_step_program(&step, 0), 6, 11)); /* top gradients beside the all-to-all and what follows */
     assert_false(leads_to(bb_step_program(&step, 0), 9, 11));
     bb_step_release(&step);
@@ -452,16 +232,6 @@ static const struct amount amounts[] = {
     {"gpt3_moe_one_pipe_step 4", 64, 2, "alltoall", "moe_ep", 2, 2 * 6291456ul},
 };
 
-static const struct bb_traffic_role *role_of(const struct bb_traffic *t, int rank)
-{
-    for (int r = 0; r < t->n; r++)
-        for (int i = 0; i < t->roles[r].n_ranks; i++)
-            if (t->roles[r].ranks[i] == rank)
-                return &t->roles[r];
-    fail();
-    return NULL;
-}
-
 static void amount_is(const struct bb_step *step, const struct bb_traffic_role *role, const struct amount *a)
 {
     size_t calls = 0, bytes = 0;
@@ -484,10 +254,10 @@ static void amounts_are_the_recorded_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(amounts) / sizeof(amounts[0]); i++) {
-        assert_int_equal(make(&step, amounts[i].line, amounts[i].ranks), 0);
+    for (size_t i = 0; i < ROWS(amounts); i++) {
+        assert_int_equal(MADE_LINE(&step, amounts[i].line, .ranks = amounts[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step), 0);
-        amount_is(&step, role_of(&traffic, amounts[i].rank), &amounts[i]);
+        amount_is(&step, made_role_of(&traffic, amounts[i].rank), &amounts[i]);
         bb_traffic_release(&traffic);
         bb_step_release(&step);
     }
@@ -520,13 +290,13 @@ static void compute_and_memory_are_the_tables(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_traffic_role *role;
         size_t bytes = 0;
 
-        assert_int_equal(make(&step, rows[i].line, rows[i].ranks), 0);
+        assert_int_equal(MADE_LINE(&step, rows[i].line, .ranks = rows[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step), 0);
-        role = role_of(&traffic, rows[i].rank);
+        role = made_role_of(&traffic, rows[i].rank);
         for (int u = 0; u < BB_USES; u++)
             bytes += role->memory_bytes[u];
         assert_int_equal(llround(role->compute_us * 1000), llround(rows[i].us * 1000));
@@ -555,8 +325,8 @@ static void samples_and_parameters_are_the_printed_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(make(&step, rows[i].line, rows[i].ranks), 0);
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(MADE_LINE(&step, rows[i].line, .ranks = rows[i].ranks), 0);
         assert_true(step.samples == rows[i].samples);
         assert_true(step.parameters == rows[i].parameters);
         bb_step_release(&step);
@@ -574,7 +344,7 @@ static void flops_fit_the_times(void **state)
     for (int i = 0; i < 2; i++) {
         const struct bb_program *p;
 
-        assert_int_equal(make(&step, lines[i], 32), 0);
+        assert_int_equal(MADE_LINE(&step, lines[i], .ranks = 32), 0);
         p = bb_step_program(&step, 0);
         for (size_t o = 0; o < p->n_ops; o++)
             if (!bb_op_is_comm(&p->ops[o])) {
@@ -606,7 +376,7 @@ static double flops_of_rank_0(const char *line, int ranks)
     struct bb_step step;
     double sum = 0;
 
-    assert_int_equal(make(&step, line, ranks), 0);
+    assert_int_equal(MADE_LINE(&step, line, .ranks = ranks), 0);
     for (size_t i = 0; i < bb_step_program(&step, 0)->n_ops; i++)
         sum += bb_step_program(&step, 0)->ops[i].flops;
     bb_step_release(&step);
@@ -633,7 +403,7 @@ static void convolutions_take_as_long_as_their_flops(void **state)
     double rate = 0;
 
     (void)state;
-    assert_int_equal(make(&step, "cosmoflow", 4), 0);
+    assert_int_equal(MADE_LINE(&step, "cosmoflow", .ranks = 4), 0);
     p = bb_step_program(&step, 0);
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == BB_OP_COMPUTE && p->ops[i].compute_us > 1000) {
@@ -675,21 +445,21 @@ static void groups_are_the_specified_ones(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(make(&step, "cosmoflow", 24), 0);
+    assert_int_equal(MADE_LINE(&step, "cosmoflow", .ranks = 24), 0);
     for (int r = 0; r < 24; r++) {
         members_are(&step, "mp", r, r / 4 * 4, 1, 4);
         members_are(&step, "dense_dp", r, r % 4, 4, 6);
         members_are(&step, "world", r, 0, 1, 24);
     }
     bb_step_release(&step);
-    assert_int_equal(make(&step, "gpt3 3", 36), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3 3", .ranks = 36), 0);
     for (int r = 0; r < 36; r++) {
         members_are(&step, "pp", r, r / 3 * 3, 1, 3);
         members_are(&step, "tp", r, r / 12 * 12 + r % 3, 3, 4);
         members_are(&step, "dp", r, r % 12, 12, 3);
     }
     bb_step_release(&step);
-    assert_int_equal(make(&step, "gpt3_moe 3", 96), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3_moe 3", .ranks = 96), 0);
     for (int r = 0; r < 96; r++) {
         members_are(&step, "pp", r, r / 3 * 3, 1, 3);
         members_are(&step, "moe_ep", r, r / 48 * 48 + r % 3, 3, 16);
@@ -705,7 +475,7 @@ static void halos_go_to_two_partners(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(make(&step, "cosmoflow", 8), 0);
+    assert_int_equal(MADE_LINE(&step, "cosmoflow", .ranks = 8), 0);
     for (int r = 0; r < 8; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
 
@@ -758,7 +528,7 @@ static void tensors_are(const char *line, const size_t *list, int n)
     struct bb_step step;
     int reduced = 0;
 
-    assert_int_equal(make_with(&step, line, (struct bb_proxy_config){.ranks = 2, .per_tensor = true}), 0);
+    assert_int_equal(MADE_LINE(&step, line, .ranks = 2, .per_tensor = true), 0);
     p = bb_step_program(&step, 0);
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == BB_OP_COLLECTIVE || p->ops[i].kind == BB_OP_SEND) {
@@ -846,7 +616,7 @@ static void sound(const char *line, int ranks, const char *compute)
     struct bb_checks checks;
     struct bb_step step;
 
-    assert_int_equal(make_with(&step, line, (struct bb_proxy_config){.ranks = ranks, .compute = compute}), 0);
+    assert_int_equal(MADE_LINE(&step, line, .ranks = ranks, .compute = compute), 0);
     assert_int_equal(bb_step_check(&step, &checks), 0);
     assert_true(checks.matched);
     assert_true(checks.deadlock_free);
@@ -880,7 +650,7 @@ static void every_world_is_sound(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++)
+    for (size_t i = 0; i < ROWS(worlds); i++)
         for (int w = 0; w < 6 && worlds[i].ranks[w]; w++) {
             sound(worlds[i].line, worlds[i].ranks[w], NULL);
             sound(worlds[i].line, worlds[i].ranks[w], "none");
@@ -894,7 +664,7 @@ static void one_communicator_would_wait_for_ever(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(make(&step, "gpt3_one_pipe_step 2", 8), 0);
+    assert_int_equal(MADE_LINE(&step, "gpt3_one_pipe_step 2", .ranks = 8), 0);
     for (int r = 0; r < step.n_roles; r++)
         for (size_t i = 0; i < step.roles[r].program.n_ops; i++) {
             struct bb_op *op = &step.roles[r].program.ops[i];
@@ -953,8 +723,8 @@ static void impossible_worlds_are_refused(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(make_with(&step, rows[i].line, rows[i].config), -BB_EUSAGE);
+    for (size_t i = 0; i < ROWS(rows); i++)
+        assert_int_equal(made_line_with(&step, rows[i].line, rows[i].config), -BB_EUSAGE);
 }
 
 static size_t sends_of_rank_0(const char *line, struct bb_proxy_config config)
@@ -964,7 +734,7 @@ static size_t sends_of_rank_0(const char *line, struct bb_proxy_config config)
     size_t n = 0;
 
     config.ranks = 16;
-    assert_int_equal(make_with(&step, line, config), 0);
+    assert_int_equal(made_line_with(&step, line, config), 0);
     p = bb_step_program(&step, 0);
     for (size_t i = 0; i < p->n_ops; i++)
         n += p->ops[i].kind == BB_OP_SEND;
@@ -991,7 +761,7 @@ static void given_times_are_shared_as_the_tables_share(void **state)
     struct bb_step step;
 
     (void)state;
-    assert_int_equal(make_with(&step, "gpt3_moe 2 1", config), 0);
+    assert_int_equal(made_line_with(&step, "gpt3_moe 2 1", config), 0);
     p = bb_step_program(&step, 0);
     assert_true(p->ops[0].compute_us == 2 * 22367 && p->ops[1].compute_us == 2 * 2580);
     assert_true(p->ops[11].compute_us == 44734);
@@ -1012,12 +782,12 @@ static void scaled_steps_keep_their_form(void **state)
     struct bb_step whole, small;
 
     (void)state;
-    for (size_t l = 0; l < sizeof(lines) / sizeof(lines[0]); l++)
+    for (size_t l = 0; l < ROWS(lines); l++)
         for (double f = 0.25; f > 1e-12; f /= 1000) {
             const struct bb_program *a, *b;
 
-            assert_int_equal(make(&whole, lines[l], 8), 0);
-            assert_int_equal(make_with(&small, lines[l], (struct bb_proxy_config){.ranks = 8, .scale_counts = f}), 0);
+            assert_int_equal(MADE_LINE(&whole, lines[l], .ranks = 8), 0);
+            assert_int_equal(MADE_LINE(&small, lines[l], .ranks = 8, .scale_counts = f), 0);
             a = bb_step_program(&whole, 1);
             b = bb_step_program(&small, 1);
             assert_int_equal(a->n_ops, b->n_ops);

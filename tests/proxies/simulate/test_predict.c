@@ -242,7 +242,7 @@ static void collectives_follow_their_formulas(void **state)
     (void)state;
     c.intra.latency_us = 7;
     c.inter.latency_us = 10;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         bool far = rows[i].ranks > 4;
         struct bb_op op = made_op(BB_OP_COLLECTIVE, 0);
         struct bb_step step;
@@ -362,14 +362,8 @@ static void a_whole_step(void **state)
 
     (void)state;
     c.intra.latency_us = 1;
-    assert_int_equal(made_proxy(&step, (struct bb_proxy_config){.proxy = "gpt2_large",
-                                                                .ranks = 2,
-                                                                .layers = 4,
-                                                                .stages = 2,
-                                                                .micro_batches = 1,
-                                                                .compute = "timed",
-                                                                .forward_us = 50,
-                                                                .backward_us = 150}),
+    assert_int_equal(MADE_LINE(&step, "gpt2_large", .ranks = 2, .layers = 4, .stages = 2, .micro_batches = 1,
+                               .compute = "timed", .forward_us = 50, .backward_us = 150),
                      0);
     predict(&step, &c);
     times_are(1, f + 1000 + message + f + b + 1000 + message, f + b, f + 2 * (1000 + message), f + 2 * (1000 + message),

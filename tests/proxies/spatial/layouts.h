@@ -5,39 +5,20 @@
 #ifndef BB_TESTS_SPATIAL_LAYOUTS_H
 #define BB_TESTS_SPATIAL_LAYOUTS_H
 
-#include "proxies/registry/registry.h"
 #include "proxies/simulate/step_check.h"
+#include "tests/proxies/made.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static inline int try_layout(struct bb_step *step, const char *name, struct bb_proxy_config config)
-{
-    const struct bb_words words = {.word = {name}, .n = 1};
-    const struct bb_proxy *proxy;
-    int rc;
-
-    *step = (struct bb_step){0};
-    rc = bb_proxy_configure(&config, &words, &proxy);
-    return rc ? rc : bb_step_build(step, proxy, &config);
-}
-
-static inline void layout(struct bb_step *step, const char *name, struct bb_proxy_config config)
+static inline void make_sound(struct bb_step *step, const char *name, struct bb_proxy_config config)
 {
     struct bb_checks checks;
 
-    assert_int_equal(try_layout(step, name, config), 0);
+    assert_int_equal(made_line_with(step, name, config), 0);
     assert_int_equal(bb_step_enforce(step, &checks), 0);
     assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
     bb_checks_release(&checks);
 }
+
+#define SOUND_LINE(step, name, ...) make_sound(step, name, (struct bb_proxy_config){__VA_ARGS__})
 
 struct sum {
     size_t calls, elements;

@@ -13,7 +13,7 @@ static void pairs_add_both_splits(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4});
+    SOUND_LINE(&step, "gems", .ranks = 4);
     for (int r = 0; r < 4; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
         const struct bb_op *lower = &p->ops[p->n_ops - 2], *upper = &p->ops[p->n_ops - 1];
@@ -43,8 +43,8 @@ static void a_rank_holds_two_splits_and_activations_of_one(void **state)
     struct bb_step step, once;
 
     (void)state;
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4, .micro_batches = 2});
-    layout(&once, "gems", (struct bb_proxy_config){.ranks = 4});
+    SOUND_LINE(&step, "gems", .ranks = 4, .micro_batches = 2);
+    SOUND_LINE(&once, "gems", .ranks = 4);
     for (int r = 0; r < 4; r++) {
         assert_true(training_of(&step, r, BB_USE_PARAMETERS) + training_of(&step, r, BB_USE_GRADIENTS) +
                         training_of(&step, r, BB_USE_OPTIMIZER) ==
@@ -64,14 +64,14 @@ static void five_splits(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 5, .tiles = {.splits = 5, .replications = 4}});
+    SOUND_LINE(&step, "gems", .ranks = 5, .tiles = {.splits = 5, .replications = 4});
     for (int r = 0; r < 5; r++) {
         struct sum pair = sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES);
 
         assert_sum(pair, r == 2 ? 0 : 2, r == 2 ? 0 : five[r] + five[4 - r]); /* the middle adds by itself */
     }
     bb_step_release(&step);
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 10, .tiles = {.splits = 5}});
+    SOUND_LINE(&step, "gems", .ranks = 10, .tiles = {.splits = 5});
     assert_sum(sum_of(&step, 7, BB_OP_COLLECTIVE, "middle", BB_PHASES), 1, five[2]);
     bb_step_release(&step);
 }
@@ -83,7 +83,7 @@ static void hybrid_pairs_span_all_copies(void **state)
     int group = 0;
 
     (void)state;
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 12, .tiles = {.splits = 4}});
+    SOUND_LINE(&step, "gems", .ranks = 12, .tiles = {.splits = 4});
     while (strcmp(step.layout.groups[group].name, "pair") != 0)
         group++;
     assert_int_equal(step.layout.groups[group].size, 6);
@@ -127,15 +127,13 @@ static void passes_take_turns(void **state)
     char text[200];
 
     (void)state;
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow"});
+    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow");
     for (int r = 0; r < 4; r++) {
         order_of(&step, r, text);
         assert_string_equal(text, mast[r]);
     }
     bb_step_release(&step);
-    layout(
-        &step, "gems",
-        (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow", .micro_batches = 2, .tiles = {.replications = 4}});
+    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .micro_batches = 2, .tiles = {.replications = 4});
     order_of(&step, 1, text);
     assert_string_equal(text, "<F><F><B><B><F><F><B><B><F><F><B><B><F><F><B><B>++");
     bb_step_release(&step);
@@ -163,7 +161,7 @@ static int64_t predicted_ns(struct bb_proxy_config c)
     struct bb_step step;
     int64_t ns;
 
-    layout(&step, "gems", c);
+    make_sound(&step, "gems", c);
     assert_int_equal(bb_predict(&step, &free_network, &p), 0);
     ns = p.classes[p.slowest].all.step_ns;
     bb_prediction_release(&p);
@@ -192,7 +190,7 @@ static void makespans_are_those_of_the_formula(void **state)
     assert_makespan(4, 4, 1, 2, false, 39);
     for (int s = 4; s <= 5; s++)
         for (int eta = 2; eta <= 6; eta += 2)
-            for (size_t t = 0; t < sizeof(times) / sizeof(times[0]); t++) {
+            for (size_t t = 0; t < ROWS(times); t++) {
                 double f = times[t][0], b = times[t][1], most = f > b ? f : b, least = f > b ? b : f;
 
                 assert_makespan(s, eta, f, b, false, eta * s * most + s * least + (eta - 1) * least);
@@ -207,9 +205,8 @@ static void partners_trade_parameters_and_gradients(void **state)
     struct bb_step even, odd;
 
     (void)state;
-    layout(&even, "gems", (struct bb_proxy_config){.ranks = 4, .tiles = {.comm_opt = true, .replications = 4}});
-    layout(&odd, "gems",
-           (struct bb_proxy_config){.ranks = 4, .tiles = {.comm_opt = true, .replications = 4, .odd_step = true}});
+    SOUND_LINE(&even, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4});
+    SOUND_LINE(&odd, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4, .odd_step = true});
     for (int r = 0; r < 4; r++) {
         assert_sum(sum_of(&even, r, BB_OP_SEND, "pair", BB_PHASES), 2, 2 * split[r]);
         assert_sum(sum_of(&even, r, BB_OP_RECV, "pair", BB_PHASES), 2, 2 * split[3 - r]);
@@ -228,7 +225,7 @@ static void trades_stand_where_the_bubble_is(void **state)
     char text[200];
 
     (void)state;
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 4, .model = "cosmoflow", .tiles = {.comm_opt = true}});
+    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .tiles = {.comm_opt = true});
     for (int r = 0; r < 4; r++) {
         order_of(&step, r, text);
         assert_string_equal(text, even[r]);
@@ -246,7 +243,7 @@ static void tiles_of_both_replicas(void **state)
     int group = 0;
 
     (void)state;
-    layout(&step, "gems", (struct bb_proxy_config){.ranks = 8, .tiles = {.spatial_parts = "4", .splits = 5}});
+    SOUND_LINE(&step, "gems", .ranks = 8, .tiles = {.spatial_parts = "4", .splits = 5});
     while (strcmp(step.layout.groups[group].name, "halo") != 0)
         group++;
     for (int r = 0; r < 8; r++) {
@@ -280,8 +277,8 @@ static void layouts_that_cannot_be(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (try_layout(&step, "gems", rows[i]) != -BB_EUSAGE)
+    for (size_t i = 0; i < ROWS(rows); i++)
+        if (made_line_with(&step, "gems", rows[i]) != -BB_EUSAGE)
             fail_msg("row %zu is not refused", i);
 }
 
@@ -314,7 +311,7 @@ static void any_layout_is_sound(void **state)
                                             .replications = 2 * (1 + (int)random_below(&seed, 3)),
                                             .comm_opt = random_below(&seed, 2)};
         c.tiles.odd_step = c.tiles.comm_opt && random_below(&seed, 2);
-        layout(&step, "gems", c);
+        make_sound(&step, "gems", c);
         assert_sum(sum_of_all(&step, BB_OP_SEND, "lp", BB_PHASES), sum_of_all(&step, BB_OP_RECV, "lp", BB_PHASES).calls,
                    sum_of_all(&step, BB_OP_RECV, "lp", BB_PHASES).elements);
         bb_step_release(&step);

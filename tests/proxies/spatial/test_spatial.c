@@ -14,7 +14,7 @@ static void strips_of_a_resnet(void **state)
 
     (void)state;
     for (int s = 0; s < 2; s++) {
-        layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.slice = slices[s], .spatial_parts = "4")});
+        SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = slices[s], .spatial_parts = "4"));
         assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 37, 1526784);
         assert_sum(sum_of(&step, 3, BB_OP_RECV, "halo", BB_PHASE_FORWARD), 37, 1526784);
         assert_sum(sum_of(&step, 1, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 74, 3053568);
@@ -29,7 +29,7 @@ static void squares_of_a_resnet(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.slice = "square", .spatial_parts = "4")});
+    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "square", .spatial_parts = "4"));
     for (int r = 0; r < 4; r++) {
         assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 111, 1528787);
         assert_sum(sum_of(&step, r, BB_OP_RECV, "halo", BB_PHASES), 111, 1528787);
@@ -51,7 +51,7 @@ static void exact_gradients_double_the_halos(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.spatial_parts = "4", .halo_bwd = "dx")});
+    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4", .halo_bwd = "dx"));
     assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 444, 24460592 / 4);
     assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASE_BACKWARD), 444, 24460592 / 4);
     bb_step_release(&step);
@@ -65,8 +65,7 @@ static void gradients_of_outputs(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial",
-           (struct bb_proxy_config){.ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_bwd = "dy")});
+    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_bwd = "dy"));
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASE_BACKWARD), 36, strip);
     assert_sum(sum_of(&step, 1, BB_OP_RECV, "halo", BB_PHASE_BACKWARD), 72, 2 * strip);
     bb_step_release(&step);
@@ -78,8 +77,7 @@ static void fused_halos_are_fewer_and_wider(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial",
-           (struct bb_proxy_config){.ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_d2 = true)});
+    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_d2 = true));
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 19, 3072 + (first + last) * 1024 + rest * 512);
     bb_step_release(&step);
 }
@@ -109,15 +107,13 @@ static void utilisation_knows_the_model_alone(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial", (struct bb_proxy_config){.ranks = 5, TILES(.spatial_parts = "4")});
+    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4"));
     plain = flops_of(&step, &plain_us);
     bb_step_release(&step);
-    layout(&step, "spatial",
-           (struct bb_proxy_config){.ranks = 5, TILES(.spatial_parts = "4", .halo_d2 = true, .fused_layers = 3)});
+    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4", .halo_d2 = true, .fused_layers = 3));
     fused = flops_of(&step, &fused_us);
     bb_step_release(&step);
-    layout(&step, "spatial",
-           (struct bb_proxy_config){.ranks = 5, .compute = "gemm", TILES(.spatial_parts = "4", .halo_d2 = true)});
+    SOUND_LINE(&step, "spatial", .ranks = 5, .compute = "gemm", TILES(.spatial_parts = "4", .halo_d2 = true));
     real = flops_of(&step, &real_us);
     bb_step_release(&step);
     assert_true(fabs(plain / (3 * forward - first) - 1) < 1e-3);
@@ -130,9 +126,8 @@ static void everything_grows_with_batches_and_replicas(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial",
-           (struct bb_proxy_config){
-               .ranks = 15, .micro_batches = 3, .micro_batch_size = 2, TILES(.spatial_parts = "4", .splits = 2)});
+    SOUND_LINE(&step, "spatial", .ranks = 15, .micro_batches = 3, .micro_batch_size = 2,
+               TILES(.spatial_parts = "4", .splits = 2));
     for (int r = 0; r < 15; r += 5) {
         assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 3 * 111, 6 * 1528787);
         assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "spatial", BB_PHASES), 1, 837152);
@@ -151,8 +146,7 @@ static void two_tensors_of_an_amoebanet(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial",
-           (struct bb_proxy_config){.ranks = 5, .model = "amoebanet_d", TILES(.spatial_parts = "4", .splits = 2)});
+    SOUND_LINE(&step, "spatial", .ranks = 5, .model = "amoebanet_d", TILES(.spatial_parts = "4", .splits = 2));
     assert_sum(sum_of(&step, 4, BB_OP_RECV, "join", BB_PHASE_FORWARD), 8, 109051904 / 4);
     assert_sum(sum_of(&step, 4, BB_OP_SEND, "join", BB_PHASE_BACKWARD), 8, 109051904 / 4);
     assert_sum(sum_of(&step, 2, BB_OP_SEND, "join", BB_PHASE_FORWARD), 2, 109051904 / 16);
@@ -181,12 +175,12 @@ static void halos_of_an_amoebanet(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial", c);
+    make_sound(&step, "spatial", c);
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 5, apart);
     assert_sum(sum_of(&step, 2, BB_OP_SEND, "halo", BB_PHASES), 2 * (1 + 3 * 5 + 8 * 5), 2 * apart);
     bb_step_release(&step);
     c.tiles.halo_d2 = true; /* two messages a cell, in one call */
-    layout(&step, "spatial", c);
+    make_sound(&step, "spatial", c);
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 2, fused);
     bb_step_release(&step);
 }
@@ -198,9 +192,8 @@ static void halos_of_a_cosmoflow(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial",
-           (struct bb_proxy_config){
-               .ranks = 3, .model = "cosmoflow", .micro_batch_size = 8, TILES(.spatial_parts = "2", .splits = 2)});
+    SOUND_LINE(&step, "spatial", .ranks = 3, .model = "cosmoflow", .micro_batch_size = 8,
+               TILES(.spatial_parts = "2", .splits = 2));
     for (int r = 0; r < 2; r++)
         assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 4, 8 * faces);
     assert_sum(sum_of(&step, 2, BB_OP_RECV, "join", BB_PHASE_FORWARD), 2, 8 * 256 * 8 * 8 * 8);
@@ -214,8 +207,7 @@ static void strips_join_two_to_one(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial",
-           (struct bb_proxy_config){.ranks = 7, TILES(.spatial_parts = "4,2", .splits = 3, .slice = "vertical")});
+    SOUND_LINE(&step, "spatial", .ranks = 7, TILES(.spatial_parts = "4,2", .splits = 3, .slice = "vertical"));
     for (int r = 0; r < 4; r++)
         assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 1, between / 4);
     for (int r = 4; r < 6; r++) {
@@ -233,10 +225,8 @@ static void local_replicas_share_a_batch(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial",
-           (struct bb_proxy_config){.ranks = 4 + 2 * 2,
-                                    .micro_batch_size = 4,
-                                    TILES(.spatial_parts = "4", .splits = 3, .local_dp = 2, .balance = "19,10,9")});
+    SOUND_LINE(&step, "spatial", .ranks = 4 + 2 * 2, .micro_batch_size = 4,
+               TILES(.spatial_parts = "4", .splits = 3, .local_dp = 2, .balance = "19,10,9"));
     for (int r = 0; r < 4; r++)
         assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 2, 4 * map / 4);
     for (int r = 4; r < 6; r++) {
@@ -281,7 +271,7 @@ static void a_step_is_gpipe(void **state)
     char text[128];
 
     (void)state;
-    layout(&step, "spatial", c);
+    make_sound(&step, "spatial", c);
     letters(&step, 0, text, sizeof(text));
     assert_string_equal(text, "hrchrc>hrchrc><chrchr<chrchrG");
     letters(&step, 2, text, sizeof(text));
@@ -302,7 +292,7 @@ static void the_inside_runs_beside_its_halo(void **state)
     struct bb_step step;
 
     (void)state;
-    layout(&step, "spatial", c);
+    make_sound(&step, "spatial", c);
     p = bb_step_program(&step, 0);
     assert_int_equal(p->ops[0].kind, BB_OP_SEND);
     assert_int_equal(p->ops[1].kind, BB_OP_RECV);
@@ -341,14 +331,9 @@ static void kernels_move_what_messages_do(void **state)
     for (int i = 0; i < 9; i++) {
         bool fused = i % 3 == 1; /* with dx */
 
-        layout(&step, "spatial",
-               (struct bb_proxy_config){
-                   .ranks = 5,
-                   .model = models[i / 3],
-                   .compute = "gemm",
-                   .micro_batches = 2,
+        SOUND_LINE(&step, "spatial", .ranks = 5, .model = models[i / 3], .compute = "gemm", .micro_batches = 2,
                    .micro_batch_size = 3,
-                   TILES(.image_size = 128, .spatial_parts = "4", .halo_bwd = ways[i % 3], .halo_d2 = fused)});
+                   TILES(.image_size = 128, .spatial_parts = "4", .halo_bwd = ways[i % 3], .halo_d2 = fused));
         for (int r = 0; r < 4; r++) {
             const struct bb_program *p = bb_step_program(&step, r);
             size_t sent = sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES).elements;
@@ -399,8 +384,8 @@ static void layouts_that_cannot_be(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (try_layout(&step, "spatial", rows[i]) != -BB_EUSAGE)
+    for (size_t i = 0; i < ROWS(rows); i++)
+        if (made_line_with(&step, "spatial", rows[i]) != -BB_EUSAGE)
             fail_msg("row %zu is not refused", i);
 }
 
@@ -411,13 +396,13 @@ static void the_usual_layout_follows_from_the_ranks(void **state)
     struct bb_step step;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        layout(&step, "spatial", (struct bb_proxy_config){.ranks = rows[i][0]});
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        SOUND_LINE(&step, "spatial", .ranks = rows[i][0]);
         assert_int_equal(step.layout.groups[0].size, rows[i][1]);
         assert_int_equal(step.layout.axes[0].size, rows[i][2]);
         bb_step_release(&step);
     }
-    assert_int_equal(try_layout(&step, "spatial", (struct bb_proxy_config){.ranks = 2}), -BB_EUSAGE);
+    assert_int_equal(MADE_LINE(&step, "spatial", .ranks = 2), -BB_EUSAGE);
 }
 
 /* ---- any layout ---- */
@@ -467,7 +452,7 @@ static void any_layout_is_sound(void **state)
         struct bb_proxy_config c = random_layout(&seed);
         struct sum sent, received;
 
-        layout(&step, "spatial", c);
+        make_sound(&step, "spatial", c);
         sent = sum_of_all(&step, BB_OP_SEND, "join", BB_PHASE_FORWARD);
         received = sum_of_all(&step, BB_OP_RECV, "join", BB_PHASE_BACKWARD);
         assert_sum(sent, received.calls, received.elements);

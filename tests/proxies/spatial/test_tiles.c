@@ -41,7 +41,7 @@ static void directions_mirror(void **state)
     static const struct bb_slices grids[] = {{1, 8}, {8, 1}, {2, 2}, {4, 4}, {3, 5}};
 
     (void)state;
-    for (size_t g = 0; g < sizeof(grids) / sizeof(grids[0]); g++)
+    for (size_t g = 0; g < ROWS(grids); g++)
         for (int tile = 0; tile < grids[g].rows * grids[g].cols; tile++)
             for (int d = 0; d < BB_DIRECTIONS; d++)
                 if (bb_tile_neighbours(&grids[g], tile) & 1u << d) {
@@ -155,7 +155,7 @@ static void fused_blocks_of_a_resnet(void **state)
 
     (void)state;
     assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){0}, &net), 0);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_proxy_config c = {.tiles = {.halo_d2 = true, .fused_layers = rows[i][1]}};
 
         cut(&step, &net, &c, 1 + rows[i][0], rows[i][1], &got);

@@ -1,13 +1,7 @@
 /* test_layout.c - grids and irregular groups against member lists written by hand. */
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 static void members_are(const struct bb_layout *l, int group, int instance, const int *members, int n)
 {

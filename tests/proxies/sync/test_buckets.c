@@ -56,7 +56,7 @@ static void published_networks_in_ddp_buckets(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_buckets made = buckets_of(rows[i].model, &ddp);
 
         counts_are(&made, rows[i].counts, rows[i].n);
@@ -73,7 +73,7 @@ static void published_networks_in_fusion_buffers(void **state)
     } rows[] = {{"resnet50", 128, 1}, {"resnet50", 64, 2}, {"resnet152", 128, 2}, {"resnet152", 64, 4}};
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = rows[i].mib * MIB};
         struct bb_buckets made = buckets_of(rows[i].model, &rule);
 

@@ -1,15 +1,10 @@
 /* test_overlap.c - interval arithmetic against cases worked out by hand and against counting nanosecond by nanosecond.
  */
 #include "proxies/timeline/overlap.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 static void add(struct bb_spans *s, int64_t begin, int64_t end)
 {
@@ -59,7 +54,7 @@ static const struct hand hands[] = {
 static void cases_by_hand(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(hands) / sizeof(hands[0]); i++) {
+    for (size_t i = 0; i < ROWS(hands); i++) {
         const struct hand *h = &hands[i];
         struct bb_spans compute = {0}, comm = {0};
         struct bb_overlap o;

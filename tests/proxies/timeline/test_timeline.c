@@ -302,8 +302,7 @@ static void assert_figures(const struct bb_timeline *t, const struct bb_predicti
 
 static void test_predicted(void **state)
 {
-    struct bb_proxy_config config = {
-        .proxy = "gpt2_large", .ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3, .compute = "timed"};
+    struct bb_proxy_config config = {.ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3, .compute = "timed"};
     struct bb_prediction p;
     struct bb_cluster cluster;
     struct bb_timeline t;
@@ -311,7 +310,7 @@ static void test_predicted(void **state)
     json_t *root;
 
     (void)state;
-    assert_int_equal(made_proxy(&step, config), 0);
+    assert_int_equal(made_line_with(&step, "gpt2_large", config), 0);
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
     assert_int_equal(bb_predict(&step, &cluster, &p), 0);
     assert_int_equal(bb_timeline_init(&t, &step, &p.classes[p.slowest].rank, 1), 0);
@@ -345,7 +344,7 @@ static void test_many_ranks_are_cut(void **state)
     assert_int_equal(bb_timeline_init(&t, &step, wanted, 2), 0);
     assert_int_equal(t.n, BB_TRACE_RANKS);
     const int shown[] = {0, 499, 500, 777, 999};
-    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+    for (size_t i = 0; i < ROWS(shown); i++)
         assert_int_not_equal(bb_timeline_find(&t, shown[i]), BB_NONE);
     assert_int_equal(t.ranks[BB_TRACE_RANKS - 5], 59); /* then the lowest */
     assert_int_equal(bb_timeline_find(&t, 300), BB_NONE);

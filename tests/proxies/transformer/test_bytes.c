@@ -5,7 +5,6 @@
  */
 #include "tests/proxies/transformer/lines.h"
 
-#include "proxies/plan/traffic.h"
 #include "proxies/transformer/arch/arch.h"
 
 #include <math.h>
@@ -21,16 +20,6 @@ static double factor(const struct bb_traffic_row *row)
     return row->kind == BB_OP_SEND ? 1 : 0;
 }
 
-static const struct bb_traffic_role *role_of(const struct bb_traffic *t, int rank)
-{
-    for (int r = 0; r < t->n; r++)
-        for (int i = 0; i < t->roles[r].n_ranks; i++)
-            if (t->roles[r].ranks[i] == rank)
-                return &t->roles[r];
-    fail();
-    return NULL;
-}
-
 /* What a rank sends on the groups of those names ("tp", "dp,ep"), in elements of one type (or BB_DTYPES: of all). */
 static double wire(const struct bb_step *step, int rank, const char *groups, int dtype)
 {
@@ -39,7 +28,7 @@ static double wire(const struct bb_step *step, int rank, const char *groups, int
     double bytes = 0;
 
     assert_int_equal(bb_traffic_init(&t, step), 0);
-    role = role_of(&t, rank);
+    role = made_role_of(&t, rank);
     for (int i = 0; i < role->n_rows; i++) {
         const char *name = step->layout.groups[role->rows[i].group].name, *at = strstr(groups, name);
         size_t n = strlen(name);
@@ -160,7 +149,7 @@ static void deepseek_in_sixteen_stages(void **state)
 
     (void)state;
     assert_int_equal(lines_make(&step, 2048, line), 0);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         int rank = 128 * rows[i].stage + 5, layers = rows[i].experts;
 
         assert_float_equal(wire(&step, rank, "pp", BB_BFLOAT16), 20 * rows[i].neighbours * tokens * wide * 2, 0.5);
@@ -204,7 +193,7 @@ static void middle_stages(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+    for (size_t i = 0; i < ROWS(shapes); i++) {
         const struct shape *x = &shapes[i];
         double of_stage = (double)x->m * x->layers / x->p, message = activations(x) / (x->sequence_parallel ? x->t : 1);
         struct bb_step step;
@@ -278,7 +267,7 @@ static void replicas(void **state)
     double p = parameters(x.layers);
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         char more[64], line[512];
         int ranks;
 

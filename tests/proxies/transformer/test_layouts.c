@@ -20,7 +20,7 @@ static int roll(int n)
     return (int)(dice % (unsigned)n);
 }
 
-#define PICK(list) list[roll((int)(sizeof(list) / sizeof(list[0])))]
+#define PICK(list) list[roll((int)ROWS(list))]
 
 struct pick {
     const char *model;

@@ -1,14 +1,8 @@
 /* test_memory.c - what training holds on a rank, against numbers worked out by hand from the published formulas. */
 #include "proxies/transformer/memory.h"
+#include "tests/check.h"
 
 #include <math.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 /* A case and what it points to; changed in place. */
 struct held {

@@ -185,7 +185,7 @@ static void interleaved_in_wide_groups(void **state)
                                    {3, 11, 4, 2}, {8, 24, 16, 2}, {2, 7, 5, 2},  {2, 17, 3, 3}};
 
     (void)state;
-    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+    for (size_t c = 0; c < ROWS(cases); c++)
         hold((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24, 0,
              false);
 }

@@ -1,16 +1,9 @@
 /* test_schedule.c - golden orders of the schedules, and their bubbles and memory by a simulation of this test's own
  * that knows of dependencies only: a turn begins when the stage is free and what it works on is there. */
 #include "proxies/transformer/schedule.h"
+#include "tests/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #define MOST_TURNS 1024
 
@@ -65,7 +58,7 @@ static void test_orders(void **state)
     char order[1024];
 
     (void)state;
-    for (size_t g = 0; g < sizeof(goldens) / sizeof(goldens[0]); g++) {
+    for (size_t g = 0; g < ROWS(goldens); g++) {
         write_order(&goldens[g].schedule, goldens[g].stage, order, sizeof(order));
         assert_string_equal(order, goldens[g].order);
     }
@@ -196,7 +189,7 @@ static void test_wide_groups(void **state)
     static const int cases[][3] = {{2, 6, 3}, {2, 8, 4}, {4, 12, 6}, {4, 14, 5}, {3, 11, 4}, {8, 24, 16}};
 
     (void)state;
-    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+    for (size_t c = 0; c < ROWS(cases); c++) {
         struct bb_schedule s = {BB_INTERLEAVED, cases[c][0], cases[c][1], 2, cases[c][2]};
         struct simulation *m = calloc(1, sizeof(*m));
 
@@ -231,7 +224,7 @@ static void test_refusals(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+    for (size_t i = 0; i < ROWS(bad); i++)
         assert_int_equal(bb_schedule_refuse(&bad[i], "test"), -BB_EUSAGE);
 }
 

@@ -1,18 +1,10 @@
 /* test_net.c - networks layer by layer: parameters of every module, boundaries, halos and FLOPs as counted elsewhere.
  */
 #include "proxies/spatial/net/net.h"
+#include "tests/check.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void load(struct bb_net *net, const char *word, struct bb_net_asked asked)
 {
@@ -34,7 +26,7 @@ static void a_resnet_has_its_parameters(void **state)
     struct bb_net net;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         load(&net, "resnet110_v2", (struct bb_net_asked){.image = rows[i].image});
         assert_int_equal(net.n_modules, 38);
         assert_true(net.parameters == rows[i].parameters);
@@ -100,7 +92,7 @@ static void other_amoebanets(void **state)
     struct bb_net net;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         load(&net, "amoebanet_d", (struct bb_net_asked){.layers = rows[i].layers, .filters = rows[i].filters});
         assert_true(net.parameters + 990.0 * (16 * rows[i].filters + 1) == rows[i].with_1000_classes);
         assert_int_equal(net.n_modules, rows[i].layers + 6);
@@ -235,7 +227,7 @@ static void images_and_families_that_cannot_be(void **state)
     struct bb_net net;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(images) / sizeof(images[0]); i++) {
+    for (size_t i = 0; i < ROWS(images); i++) {
         assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){.image = images[i]}, &net), -BB_EUSAGE);
         bb_net_release(&net);
     }

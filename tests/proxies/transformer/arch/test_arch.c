@@ -1,16 +1,9 @@
 /* test_arch.c - config.json files, published parameter counts, tensors and their shares, and files that are wrong. */
 #include "proxies/transformer/arch/arch.h"
+#include "tests/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- files ---- */
 
@@ -59,7 +52,7 @@ static void profiles_have_their_published_counts(void **state)
     struct bb_arch a;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
         assert_string_equal(a.name, rows[i].name);
         assert_true(bb_arch_parameters(&a) == rows[i].all);
@@ -79,7 +72,7 @@ static void gpt3_sizes_follow_the_formula(void **state)
     struct bb_arch a;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         double h = rows[i].h;
 
         assert_int_equal(bb_arch_load(rows[i].name, &a), 0);
@@ -124,7 +117,7 @@ static void published_configs_are_read(void **state)
     struct bb_arch a;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         assert_int_equal(load(rows[i].text, &a), 0);
         assert_string_equal(a.type, rows[i].type);
         assert_true(bb_arch_parameters(&a) == rows[i].all);
@@ -205,7 +198,7 @@ static void every_share_adds_up(void **state)
     struct bb_arch a;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < ROWS(names); i++) {
         assert_int_equal(bb_arch_load(names[i], &a), 0);
         for (int tp = 1; tp <= 8; tp *= 2)
             for (int ep = 1; ep <= 8; ep *= 2)
@@ -282,7 +275,7 @@ static void what_cannot_be_is_refused(void **state)
 
     (void)state;
     bb_err_mute(1);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(load(rows[i], &a), -BB_EUSAGE);
     assert_int_equal(bb_arch_load("gpt3", &a), -BB_EUSAGE); /* of another family */
     assert_int_equal(bb_arch_load("llama9", &a), -BB_EUSAGE);
@@ -320,7 +313,7 @@ static void files_that_are_cut_or_changed(void **state)
 
     (void)state;
     bb_err_mute(1);
-    for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+    for (size_t i = 0; i < ROWS(samples); i++) {
         size_t n = strlen(samples[i]);
 
         for (size_t cut = 0; cut < n; cut++)
@@ -370,8 +363,8 @@ static void fields_of_any_kind(void **state)
     (void)state;
     bb_err_mute(1);
     for (size_t t = 0; t < 4; t++)
-        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
-            for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+        for (size_t k = 0; k < ROWS(keys); k++)
+            for (size_t v = 0; v < ROWS(values); v++) {
                 int n =
                     snprintf(text, sizeof(text), "{\"model_type\": \"%s\", \"%s\": %s}", types[t], keys[k], values[v]);
 

@@ -1,15 +1,7 @@
 /* test_grid.c - axes over ranks against member lists written by hand, and layouts that cannot be. */
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/grid.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/check.h"
 
 /* A settled grid and its layout with all groups. */
 struct laid {
@@ -195,7 +187,7 @@ static void groups_are_what_they_say(const struct laid *l)
                 {BB_GRID_TP_EP, 1 << BB_AXIS_TP | 1 << BB_AXIS_EP, true},
                 {BB_GRID_ETP, 1 << BB_AXIS_TP, true}};
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         int g = l->groups.of[rows[i].group];
 
         if (g == BB_NONE)
@@ -269,7 +261,7 @@ static void an_axis_follows(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_grid g = rows[i].given;
 
         assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, NULL, "test"), 0);
@@ -306,7 +298,7 @@ static void layouts_that_cannot_be(void **state)
 
     (void)state;
     bb_err_mute(1);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_grid g = rows[i].given;
 
         assert_int_equal(bb_grid_settle(&g, rows[i].ranks, rows[i].order, NULL, "test"), -BB_EUSAGE);
@@ -342,7 +334,7 @@ static void models_that_cannot_be_cut_so(void **state)
 
     (void)state;
     bb_err_mute(1);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_grid_model model = rows[i].cut;
         struct bb_grid g = rows[i].given;
 

@@ -107,48 +107,10 @@ static void whole_step(struct bb_block *b, const struct laid *l)
 
 /* ---- golden orders ---- */
 
-/* "F all_gather tp 64 <1": phase, what (compute: its name), '&' for a group call with the line before, '<' waits. */
-static void op_line(const struct laid *l, size_t i, char line[160])
-{
-    static const char *const kinds[] = {"compute", "", "send", "recv"};
-    const struct bb_program *p = &l->step.roles[0].program;
-    const struct bb_op *op = &p->ops[i];
-    bool same_call = i > 0 && op->call != BB_NONE && op->call == p->ops[i - 1].call;
-    int n = snprintf(line, 160, "%s%c %s", same_call ? "& " : "", "FBGO"[op->phase],
-                     op -> kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].name : kinds[op->kind]);
-
-    if (op->kind == BB_OP_COMPUTE)
-        n += snprintf(line + n, 160 - (size_t)n, " %s", op->what);
-    else
-        n += snprintf(line + n, 160 - (size_t)n, " %s %zu", l->step.layout.comms[op->comm].name, op->count);
-    if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
-        n += snprintf(line + n, 160 - (size_t)n, " %+d", op->peer);
-    if (op->kind == BB_OP_COLLECTIVE && op->redop == BB_MAX)
-        n += snprintf(line + n, 160 - (size_t)n, " max");
-    for (int w = 0; w < op->waits; w++)
-        n += snprintf(line + n, 160 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
-}
-
-static void expect_lines(const struct laid *l, const char *const *golden)
-{
-    const struct bb_program *p = &l->step.roles[0].program;
-    size_t n = 0;
-    char line[160];
-
-    while (golden[n])
-        n++;
-    for (size_t i = 0; i < p->n_ops; i++) {
-        op_line(l, i, line);
-        if (i >= n || strcmp(line, golden[i]) != 0)
-            fail_msg("operation %zu is \"%s\", expected \"%s\"", i, line, i < n ? golden[i] : "the end");
-    }
-    assert_int_equal(p->n_ops, n);
-}
-
-static void expect_order(struct laid l, laid_write *write, const char *const *golden)
+static void expect_order(struct laid l, laid_write *write, const char *order)
 {
     assert_int_equal(laid_init(&l, write), 0);
-    expect_lines(&l, golden);
+    made_order_is(&l.step, 0, MADE_NAMES, order);
     laid_sound(&l);
     laid_release(&l);
 }
@@ -164,93 +126,51 @@ static struct laid tensor(bool sequence_parallel)
 
 static void tensor_parallel_order(void **state)
 {
-    static const char *const forwards[] = {"F compute attention", "F all_reduce tp 128 <0", "F compute perceptron <1",
-                                           "F all_reduce tp 128 <2", NULL};
-    static const char *const backwards[] = {"B compute perceptron gradients",
-                                            "B all_reduce tp 128 <0",
-                                            "B compute perceptron weights",
-                                            "B compute attention gradients <1",
-                                            "B all_reduce tp 128 <3",
-                                            "B compute attention weights",
-                                            NULL};
-
     (void)state;
-    expect_order(tensor(false), forward, forwards);
-    expect_order(tensor(false), backward, backwards);
+    expect_order(tensor(false), forward,
+                 "F compute attention; F all_reduce tp 128 <0; F compute perceptron <1; F all_reduce tp 128 <2");
+    expect_order(tensor(false), backward,
+                 "B compute perceptron gradients; B all_reduce tp 128 <0; B compute perceptron weights; "
+                 "B compute attention gradients <1; B all_reduce tp 128 <3; B compute attention weights");
 }
 
 static void sequence_parallel_order(void **state)
 {
-    static const char *const forwards[] = {"F all_gather tp 64",
-                                           "F compute attention <0",
-                                           "F reduce_scatter tp 64 <1",
-                                           "F all_gather tp 64",
-                                           "F compute perceptron <3",
-                                           "F reduce_scatter tp 64 <4",
-                                           NULL};
-    static const char *const backwards[] = {"B all_gather tp 64",
-                                            "B compute perceptron gradients <0",
-                                            "B all_gather tp 64 <1",
-                                            "B compute perceptron gradients",
-                                            "B reduce_scatter tp 64 <3",
-                                            "B compute perceptron weights <2",
-                                            "B all_gather tp 64 <5",
-                                            "B compute attention gradients <6",
-                                            "B all_gather tp 64 <7",
-                                            "B compute attention gradients",
-                                            "B reduce_scatter tp 64 <9",
-                                            "B compute attention weights <8",
-                                            NULL};
-
     (void)state;
-    expect_order(tensor(true), forward, forwards);
-    expect_order(tensor(true), backward, backwards);
+    expect_order(tensor(true), forward,
+                 "F all_gather tp 64; F compute attention <0; F reduce_scatter tp 64 <1; F all_gather tp 64; "
+                 "F compute perceptron <3; F reduce_scatter tp 64 <4");
+    expect_order(tensor(true), backward,
+                 "B all_gather tp 64; B compute perceptron gradients <0; B all_gather tp 64 <1; "
+                 "B compute perceptron gradients; B reduce_scatter tp 64 <3; B compute perceptron weights <2; "
+                 "B all_gather tp 64 <5; B compute attention gradients <6; B all_gather tp 64 <7; "
+                 "B compute attention gradients; B reduce_scatter tp 64 <9; B compute attention weights <8");
 }
 
 /* Data alone, then weights: what is gathered for the weights comes with them. */
 static void split_backward_order(void **state)
 {
-    static const char *const reduced[] = {"B compute perceptron gradients",
-                                          "B all_reduce tp 128 <0",
-                                          "B compute attention gradients <1",
-                                          "B all_reduce tp 128 <2",
-                                          "B compute perceptron weights <3",
-                                          "B compute attention weights",
-                                          NULL};
-    static const char *const scattered[] = {"B all_gather tp 64",
-                                            "B compute perceptron gradients <0",
-                                            "B reduce_scatter tp 64 <1",
-                                            "B all_gather tp 64",
-                                            "B compute attention gradients <3",
-                                            "B reduce_scatter tp 64 <4",
-                                            "B all_gather tp 64",
-                                            "B compute perceptron weights <5",
-                                            "B compute perceptron weights <6",
-                                            "B all_gather tp 64 <8",
-                                            "B compute attention weights",
-                                            "B compute attention weights <9",
-                                            NULL};
-
     (void)state;
-    expect_order(tensor(false), split, reduced);
-    expect_order(tensor(true), split, scattered);
+    expect_order(tensor(false), split,
+                 "B compute perceptron gradients; B all_reduce tp 128 <0; B compute attention gradients <1; "
+                 "B all_reduce tp 128 <2; B compute perceptron weights <3; B compute attention weights");
+    expect_order(tensor(true), split,
+                 "B all_gather tp 64; B compute perceptron gradients <0; B reduce_scatter tp 64 <1; "
+                 "B all_gather tp 64; B compute attention gradients <3; B reduce_scatter tp 64 <4; "
+                 "B all_gather tp 64; B compute perceptron weights <5; B compute perceptron weights <6; "
+                 "B all_gather tp 64 <8; B compute attention weights; B compute attention weights <9");
 }
 
 static void ends_order(void **state)
 {
-    static const char *const reduced[] = {
-        "F all_reduce tp 128",    "F compute logits <0",    "F all_reduce tp 8 max <1",
-        "F all_reduce tp 8",      "F all_reduce tp 8",      "B compute head gradients <4",
-        "B all_reduce tp 128 <5", "B compute head weights", NULL};
-    static const char *const scattered[] = {
-        "F reduce_scatter tp 64",    "F all_gather tp 64",          "F compute logits <1",
-        "F all_reduce tp 8 max <2",  "F all_reduce tp 8",           "F all_reduce tp 8",
-        "B all_gather tp 64",        "B compute head gradients <5", "B reduce_scatter tp 64 <7",
-        "B compute head weights <6", "B all_gather tp 64 <9",       NULL};
-
     (void)state;
-    expect_order(tensor(false), ends, reduced);
-    expect_order(tensor(true), ends, scattered);
+    expect_order(tensor(false), ends,
+                 "F all_reduce tp 128; F compute logits <0; F all_reduce tp 8 max <1; F all_reduce tp 8; "
+                 "F all_reduce tp 8; B compute head gradients <4; B all_reduce tp 128 <5; B compute head weights");
+    expect_order(tensor(true), ends,
+                 "F reduce_scatter tp 64; F all_gather tp 64; F compute logits <1; F all_reduce tp 8 max <2; "
+                 "F all_reduce tp 8; F all_reduce tp 8; B all_gather tp 64; B compute head gradients <5; "
+                 "B reduce_scatter tp 64 <7; B compute head weights <6; B all_gather tp 64 <9");
 }
 
 static struct laid context(enum bb_context_mode mode, int ranks)
@@ -264,73 +184,33 @@ static struct laid context(enum bb_context_mode mode, int ranks)
  */
 static void ring_order(void **state)
 {
-    static const char *const forwards[] = {"F compute projections",
-                                           "F send cp 256 +1 <0",
-                                           "& F recv cp 256 -1",
-                                           "F compute attention block",
-                                           "F send cp 256 +1 <3",
-                                           "& F recv cp 256 -1",
-                                           "F compute attention block <2",
-                                           "F compute attention block <5",
-                                           "F compute attention",
-                                           "F compute perceptron",
-                                           NULL};
-    static const char *const backwards[] = {"B compute perceptron gradients",
-                                            "B compute attention output",
-                                            "B send cp 256 +1 <1",
-                                            "& B recv cp 256 -1",
-                                            "B compute attention block",
-                                            "B send cp 256 +1 <4",
-                                            "& B recv cp 256 -1",
-                                            "B compute attention block <3",
-                                            "B send cp 256 +1 <7",
-                                            "& B recv cp 256 -1",
-                                            "B compute attention block <6",
-                                            "B send cp 256 +1 <10",
-                                            "& B recv cp 256 -1",
-                                            "B compute attention gradients <12",
-                                            NULL};
-
     (void)state;
-    expect_order(context(BB_CONTEXT_RING, 3), forward, forwards);
-    expect_order(context(BB_CONTEXT_RING, 3), backward, backwards);
+    expect_order(context(BB_CONTEXT_RING, 3), forward,
+                 "F compute projections; F send cp 256 +1 <0; & F recv cp 256 -1; F compute attention block; "
+                 "F send cp 256 +1 <3; & F recv cp 256 -1; F compute attention block <2; "
+                 "F compute attention block <5; F compute attention; F compute perceptron");
+    expect_order(context(BB_CONTEXT_RING, 3), backward,
+                 "B compute perceptron gradients; B compute attention output; B send cp 256 +1 <1; "
+                 "& B recv cp 256 -1; B compute attention block; B send cp 256 +1 <4; & B recv cp 256 -1; "
+                 "B compute attention block <3; B send cp 256 +1 <7; & B recv cp 256 -1; "
+                 "B compute attention block <6; B send cp 256 +1 <10; & B recv cp 256 -1; "
+                 "B compute attention gradients <12");
 }
 
 static void context_orders(void **state)
 {
-    static const char *const gathers[] = {"F compute projections",
-                                          "F all_gather cp 256 <0",
-                                          "F compute attention <1",
-                                          "F compute attention",
-                                          "F compute perceptron",
-                                          "B compute perceptron gradients",
-                                          "B all_gather cp 256 <5",
-                                          "B compute attention output",
-                                          "B compute attention <6",
-                                          "B reduce_scatter cp 256 <8",
-                                          "B compute attention gradients <9",
-                                          NULL};
-    static const char *const heads[] = {"F compute projections",
-                                        "F alltoall cp 64 <0",
-                                        "F alltoall cp 64",
-                                        "F alltoall cp 64",
-                                        "F compute attention <3",
-                                        "F alltoall cp 64 <4",
-                                        "F compute attention <5",
-                                        "F compute perceptron",
-                                        "B compute perceptron gradients",
-                                        "B compute attention output",
-                                        "B alltoall cp 64 <9",
-                                        "B compute attention <10",
-                                        "B alltoall cp 64 <11",
-                                        "B alltoall cp 64",
-                                        "B alltoall cp 64",
-                                        "B compute attention gradients <14",
-                                        NULL};
-
     (void)state;
-    expect_order(context(BB_CONTEXT_ALL_GATHER, 2), both, gathers);
-    expect_order(context(BB_CONTEXT_ALL_TO_ALL, 2), both, heads);
+    expect_order(context(BB_CONTEXT_ALL_GATHER, 2), both,
+                 "F compute projections; F all_gather cp 256 <0; F compute attention <1; F compute attention; "
+                 "F compute perceptron; B compute perceptron gradients; B all_gather cp 256 <5; "
+                 "B compute attention output; B compute attention <6; B reduce_scatter cp 256 <8; "
+                 "B compute attention gradients <9");
+    expect_order(context(BB_CONTEXT_ALL_TO_ALL, 2), both,
+                 "F compute projections; F alltoall cp 64 <0; F alltoall cp 64; F alltoall cp 64; "
+                 "F compute attention <3; F alltoall cp 64 <4; F compute attention <5; F compute perceptron; "
+                 "B compute perceptron gradients; B compute attention output; B alltoall cp 64 <9; "
+                 "B compute attention <10; B alltoall cp 64 <11; B alltoall cp 64; B alltoall cp 64; "
+                 "B compute attention gradients <14");
 }
 
 static struct laid experts(int ranks, double imbalance)
@@ -343,29 +223,16 @@ static struct laid experts(int ranks, double imbalance)
 /* 16 tokens, 2 experts each, over 2 ranks: 16 rows of 16 elements to each. The shared expert runs under both ways. */
 static void expert_order(void **state)
 {
-    static const char *const golden[] = {"F compute attention",
-                                         "F compute router",
-                                         "F all_gather ep 4 <1",
-                                         "F alltoall ep 256",
-                                         "F alltoall ep 16",
-                                         "F compute shared expert <2",
-                                         "F compute experts <4",
-                                         "F alltoall ep 256 <6",
-                                         "F compute shared expert",
-                                         "B alltoall ep 256 <8",
-                                         "B compute shared expert gradient <7",
-                                         "B compute experts <9",
-                                         "B alltoall ep 256 <11",
-                                         "B alltoall ep 16",
-                                         "B compute shared expert gradient",
-                                         "B compute router gradient <13",
-                                         "B compute attention gradients",
-                                         NULL};
     struct laid l = experts(2, 0);
 
     (void)state;
     l.arch.shared_ffn = 32;
-    expect_order(l, both, golden);
+    expect_order(l, both,
+                 "F compute attention; F compute router; F all_gather ep 4 <1; F alltoall ep 256; F alltoall ep 16; "
+                 "F compute shared expert <2; F compute experts <4; F alltoall ep 256 <6; F compute shared expert; "
+                 "B alltoall ep 256 <8; B compute shared expert gradient <7; B compute experts <9; "
+                 "B alltoall ep 256 <11; B alltoall ep 16; B compute shared expert gradient; "
+                 "B compute router gradient <13; B compute attention gradients");
 }
 
 /* ---- bytes ---- */

@@ -1,0 +1,21 @@
+/* gpu.h - the GPU of a test program: the first one, emulated or real. */
+#ifndef BB_TESTS_GPU_H
+#define BB_TESTS_GPU_H
+
+#include "cuda/device/check.h"
+#include "cuda/device/device.h"
+
+#include <stdio.h>
+
+/* 0, or what main returns: 77 (skipped) where there is no GPU, 1 where it cannot be used. */
+static inline int gpu_choose(struct bb_device_info *device)
+{
+    int count = 0;
+
+    if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0)
+        return bb_device_choose(0, 0, 1, false, device) != 0;
+    printf("SKIPPED: no GPU here\n");
+    return 77;
+}
+
+#endif

@@ -1,133 +1,265 @@
-# packages.sh - what busbar needs from the machine, and where it comes from. Sourced by setup.sh; POSIX sh.
+# packages.sh - what busbar needs from the machine, and where it comes from. Sourced by setup.sh in the project's folder;
+# POSIX sh.
 #
-# install_packages TESTS   compilers, CMake, MPI, jansson (and cmocka) by the system's package manager
-# find_cuda, find_nccl     set CMAKE_FLAGS; NVIDIA's wheels in build/wheels where the machine has none
-# find_pytest              pytest and pytest-xdist in build/python where the machine has none
+# get_packages GOAL   installs what is missing for GOAL (demo, program, tests) and sets CMAKE_FLAGS
+#
+# System packages come from the package manager, as root or by a sudo that asks for no password. Without either, wheels take
+# the place of CMake, ninja and MPI, and apt-get's packages are unpacked under build/system. CUDA, NCCL and pytest come as
+# wheels into build/python, a virtual environment, where the machine has none or too old ones.
 
-CMAKE_FLAGS=
+# What is needed: name, what for, packages of apt-get, dnf and zypper, and the wheel that will do. has_NAME sees whether it
+# is here.
+things='
+compilers all   gcc,g++                      gcc,gcc-c++        gcc,gcc-c++        -
+cmake     all   cmake                        cmake              cmake              cmake
+ninja     all   ninja-build                  ninja-build        ninja              ninja
+mpi       all   libopenmpi-dev,openmpi-bin   openmpi-devel      openmpi4-devel     mpi
+jansson   all   libjansson-dev               jansson-devel      libjansson-devel   -
+cmocka    tests libcmocka-dev                libcmocka-devel    libcmocka-devel    -
+python    python python3                     python3            python3            -
+pip       wheels python3-venv                python3-pip        python3-pip        -
+'
+managers='apt-get dnf zypper' # in the order of the columns
 here=$(pwd)
-wheels=$here/build/wheels
+python=$here/build/python   # the virtual environment
+unpacked=$here/build/system # packages unpacked without root
+system=${SETUP_SYSTEM:-}    # another root folder to look for headers and toolkits in, for the tests of this file
+wheel_list=$here/bootstrap/wheels.txt
+. bootstrap/steps.sh
+. bootstrap/mpi.sh
+
+# --- what is here ---
+
+# is_at_least WANTED VERSION
+is_at_least() {
+    [ -n "$2" ] && printf '%s %s\n' "$1" "$2" |
+        awk '{ split($1, w, "."); split($2, v, "."); for (i = 1; i <= 3; i++) if (w[i] + 0 != v[i] + 0) exit !(v[i] + 0 > w[i] + 0) }'
+}
 
 has_header() {
-    for dir in /usr/include /usr/local/include $(printf %s "${CPATH:-}" | tr : ' '); do
-        [ -e "$dir/$1" ] && return 0
+    for dir in "$system/usr/include" "$system/usr/local/include" "$unpacked/usr/include" $(printf %s "${CPATH:-}" | tr : ' '); do
+        [ ! -e "$dir/$1" ] || return 0
     done
-    echo "#include <$1>" | ${CC:-cc} -E -include stddef.h -include stdarg.h -include setjmp.h -include stdint.h - >/dev/null 2>&1
+    [ -z "$system" ] && echo "#include <$1>" |
+        ${CC:-cc} -E -include stddef.h -include stdarg.h -include setjmp.h -include stdint.h - >/dev/null 2>&1
 }
 
-cmake_is_new_enough() {
-    command -v cmake >/dev/null && cmake --version |
-        awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'
+# A program links, so the C library's and the C++ library's own packages are here too.
+has_compilers() {
+    command -v "${CC:-cc}" >/dev/null && echo 'int main() { return 0; }' | "${CXX:-c++}" -x c++ -o /dev/null - >/dev/null 2>&1
 }
+has_cmake() { command -v cmake >/dev/null && is_at_least 3.25 "$(cmake --version 2>/dev/null | awk 'NR == 1 { print $3 }')"; }
+has_ninja() { command -v ninja >/dev/null; }
+has_mpi() { command -v mpicc >/dev/null && command -v mpirun >/dev/null; }
+has_jansson() { has_header jansson.h; }
+has_cmocka() { has_header cmocka.h; }
+has_python() { command -v python3 >/dev/null; }
+has_pip() { has_python && [ -n "$(find_pip)" ]; }
+has_pytest() { python3 -c 'import pytest, xdist' 2>/dev/null; }
+has_wheels() { [ "$(cat "$python/$1.done" 2>/dev/null)" = "$(list_wheels "$1")" ]; }
 
-# missing_packages TESTS - names for apt, dnf or zypper, one set per thing that is not there.
-missing_packages() {
-    command -v cc >/dev/null && command -v c++ >/dev/null || name gcc,g++ gcc,gcc-c++ gcc,gcc-c++
-    cmake_is_new_enough || name cmake cmake cmake
-    command -v ninja >/dev/null || name ninja-build ninja-build ninja
-    command -v mpicc >/dev/null && command -v mpirun >/dev/null ||
-        name libopenmpi-dev,openmpi-bin openmpi-devel openmpi-devel
-    has_header jansson.h || name libjansson-dev jansson-devel libjansson-devel
-    command -v python3 >/dev/null || name python3 python3 python3
-    if [ "$1" = yes ]; then
-        has_header cmocka.h || name libcmocka-dev libcmocka-devel libcmocka-devel
-    fi
-}
-
-name() {
-    case $manager in apt-get) words=$1 ;; dnf) words=$2 ;; *) words=$3 ;; esac
-    printf '%s ' "$words" | tr , ' '
-}
-
-install_packages() {
-    manager=
-    for candidate in apt-get dnf zypper; do
-        if command -v $candidate >/dev/null; then manager=$candidate; break; fi
-    done
-    missing=$(missing_packages "$1")
-    [ -n "$missing" ] || return 0
-    if [ -z "$manager" ]; then
-        echo "setup: missing: $missing, and no package manager that I know (apt-get, dnf, zypper)" >&2
-        exit 1
-    fi
-    as_root=
-    if [ "$(id -u)" != 0 ]; then
-        if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then as_root='sudo -n'; else
-            echo "setup: missing packages, and installing them needs root. Run: $manager install $missing" >&2
-            exit 1
-        fi
-    fi
-    echo "setup: installing with $manager: $missing"
-    log=$(mktemp)
-    [ $manager != apt-get ] || DEBIAN_FRONTEND=noninteractive $as_root apt-get -q update >"$log" 2>&1 || true
-    # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive $as_root $manager install -y $missing >>"$log" 2>&1 ||
-        { tail -n 20 "$log" >&2; echo "setup: $manager could not install: $missing" >&2; exit 1; }
-    rm -f "$log"
-}
-
-# pip_into FOLDER PACKAGE... - wheels into a folder of the build tree, without root. A folder for each call: pip replaces
-# what a --target folder holds of the same top-level name ("nvidia").
-pip_into() {
-    folder=$1; shift
-    echo "setup: fetching Python wheels into ${folder#"$here"/}: $*"
-    mkdir -p "$folder"
-    if ! python3 -m pip --version >/dev/null 2>&1; then
-        python3 -m venv "$here/build/pip" >/dev/null 2>&1 ||
-            { echo "setup: python3 has neither pip nor venv; install python3-pip" >&2; exit 1; }
-        pip=$here/build/pip/bin/python3
-    else
-        pip=python3
-    fi
-    "$pip" -m pip install -q --no-cache-dir --disable-pip-version-check --upgrade --target "$folder" "$@" 2>"$folder/pip.log" ||
-        { cat "$folder/pip.log" >&2; echo "setup: pip could not fetch: $*" >&2; exit 1; }
-}
-
-# The wheels carry libX.so.N only; a linker asks for libX.so.
-link_sonames() {
-    for lib in "$1"/lib*.so.[0-9]*; do
-        plain=${lib%%.so.*}.so
-        [ -e "$plain" ] || ln -s "$(basename "$lib")" "$plain"
+# find_pip - what to put on PYTHONPATH so that "python3 -m pip" works: the wheel for new virtual environments, where Python
+# or the distribution keeps it, or an installed pip's folder.
+find_pip() {
+    python3 - 2>/dev/null <<'PYTHON' && return 0
+import glob, os
+try:
+    import ensurepip
+    found = glob.glob(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled", "pip-*.whl"))
+except ImportError:
+    found = []
+if not found:
+    import pip
+    found = [os.path.dirname(os.path.dirname(pip.__file__))]
+print(found[0])
+PYTHON
+    for wheel in "$system"/usr/share/python-wheels/pip-*.whl "$unpacked"/usr/share/python-wheels/pip-*.whl; do
+        if [ -e "$wheel" ]; then echo "$wheel"; return 0; fi
     done
 }
 
+add_flag() { CMAKE_FLAGS="$CMAKE_FLAGS $1"; }
+
+# find_cuda LEAST - a toolkit of the machine, or the one of the wheels.
 find_cuda() {
-    for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" "${CUDA_HOME:-/nowhere}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
-        if [ -n "$nvcc" ] && [ -x "$nvcc" ]; then
-            CMAKE_FLAGS="$CMAKE_FLAGS -DCMAKE_CUDA_COMPILER=$nvcc"
-            return 0
-        fi
+    for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" "${CUDA_HOME:-/nowhere}/bin/nvcc" "$system/usr/local/cuda/bin/nvcc"; do
+        [ -n "$nvcc" ] && [ -x "$nvcc" ] || continue
+        is_at_least "$1" "$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')" || continue
+        add_flag "-DCMAKE_CUDA_COMPILER=$nvcc"
+        return 0
     done
-    root=$wheels/toolkit/nvidia/cu13
-    if [ ! -f "$wheels/toolkit.done" ]; then
-        pip_into "$wheels/toolkit" 'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-cccl==13.0.*' \
-            'nvidia-cuda-runtime==13.0.*' 'nvidia-nvtx==13.0.*' 'nvidia-cuda-profiler-api==13.0.*' 'nvidia-cublas==13.1.*'
-        link_sonames "$root/lib"
-        [ -e "$root/lib64" ] || ln -s lib "$root/lib64"
-        : >"$wheels/toolkit.done"
-    fi
-    CMAKE_FLAGS="$CMAKE_FLAGS -DCMAKE_CUDA_COMPILER=$root/bin/nvcc -DCUDAToolkit_ROOT=$root"
+    has_wheels toolkit || return 1
+    nvcc=$(find_site)/nvidia/cu13/bin/nvcc
+    add_flag "-DCMAKE_CUDA_COMPILER=$nvcc -DCUDAToolkit_ROOT=${nvcc%/bin/nvcc}"
 }
 
+# find_nccl LEAST - NCCL of the machine, of Python's packages, or of the wheels.
 find_nccl() {
-    for root in "${NCCL_HOME:-}" "${NCCL_ROOT:-}" /usr /usr/local /usr/local/cuda "${CUDA_HOME:-}" "$(dirname "$(dirname "$(command -v nvcc || echo /x/x/x)")")"; do
-        [ -n "$root" ] && [ -e "$root/include/nccl.h" ] || continue
+    for root in "${NCCL_HOME:-}" "${NCCL_ROOT:-}" "$system/usr" "$system/usr/local" "$system/usr/local/cuda" "${CUDA_HOME:-}" \
+        "$(dirname "$(dirname "$(command -v nvcc || echo /x/x/x)")")"; do
+        [ -n "$root" ] && is_at_least "$1" "$(get_nccl_version "$root")" || continue
         for lib in "$root"/lib/libnccl.so* "$root"/lib64/libnccl.so* "$root"/lib/*-linux-gnu/libnccl.so*; do
-            if [ -e "$lib" ]; then
-                [ "$root" = /usr ] || CMAKE_FLAGS="$CMAKE_FLAGS -DNCCL_ROOT=$root"
-                return 0
-            fi
+            [ -e "$lib" ] || continue
+            [ "$root" = /usr ] || add_flag "-DNCCL_ROOT=$root"
+            return 0
         done
     done
     root=$(python3 -c 'import os, nvidia.nccl as n; print(os.path.abspath(list(n.__path__)[0]))' 2>/dev/null || true)
-    if [ -z "$root" ] || [ ! -e "$root/include/nccl.h" ]; then
-        root=$wheels/nccl/nvidia/nccl
-        [ -e "$root/include/nccl.h" ] || pip_into "$wheels/nccl" nvidia-nccl-cu13
+    if [ -z "$root" ] || ! is_at_least "$1" "$(get_nccl_version "$root")"; then
+        has_wheels nccl || return 1
+        root=$(find_site)/nvidia/nccl
     fi
-    CMAKE_FLAGS="$CMAKE_FLAGS -DNCCL_WHEELS=$root"
+    add_flag "-DNCCL_WHEELS=$root"
 }
 
-find_pytest() {
-    PYTHONPATH="$here/build/python${PYTHONPATH:+:$PYTHONPATH}" python3 -c 'import pytest, xdist' 2>/dev/null && return 0
-    pip_into "$here/build/python" pytest pytest-xdist
+get_nccl_version() {
+    awk '/^#define NCCL_(MAJOR|MINOR|PATCH) / { v = v d $3; d = "." } END { print v }' "$1/include/nccl.h" 2>/dev/null || true
+}
+
+# --- what to fetch, and from where ---
+
+# get_column THING NUMBER
+get_column() { printf '%s\n' "$things" | awk -v name="$1" -v n="$2" '$1 == name && $n != "-" { gsub(",", " ", $n); print $n }'; }
+
+list_wheels() { awk -v group="$1" '$1 == group { print $2 }' "$wheel_list"; }
+
+# list_missing WHAT_FOR - the things for it that are not here.
+list_missing() {
+    for thing in $(printf '%s\n' "$things" | awk -v what="$1" '$2 == what { print $1 }'); do
+        "has_$thing" || echo "$thing"
+    done
+}
+
+find_manager() {
+    column=3
+    for manager in $managers; do
+        command -v "$manager" >/dev/null && return 0
+        column=$((column + 1))
+    done
+    manager=
+}
+
+find_root() {
+    as_root=
+    [ "$(id -u)" != 0 ] || return 0
+    as_root='sudo -n'
+    command -v sudo >/dev/null && sudo -n true 2>/dev/null
+}
+
+# comes_as_wheel THING - also where the system's is there and too old: its packages are not newer.
+comes_as_wheel() {
+    [ -n "$(get_column "$1" 6)" ] || return 1
+    [ $can_install = no ] || { [ "$1" = cmake ] && command -v cmake >/dev/null; }
+}
+
+# choose_sources GOAL - sets what wheels and things are to be fetched, and the CMAKE_FLAGS of what is here.
+choose_sources() {
+    CMAKE_FLAGS= wheels= missing=
+    least_cuda=12.0 least_nccl=2.19
+    if needs_emulated "$1"; then least_cuda=12.4 least_nccl=2.28; fi
+    find_cuda $least_cuda || wheels="$wheels toolkit"
+    find_nccl $least_nccl || wheels="$wheels nccl"
+    # shellcheck disable=SC2046
+    for thing in $(list_missing all) $([ "$1" != tests ] || list_missing tests); do
+        if comes_as_wheel "$thing"; then wheels="$wheels $(get_column "$thing" 6)"; else missing="$missing $thing"; fi
+    done
+    if [ "$1" = tests ]; then has_pytest || wheels="$wheels pytest"; fi
+    if [ -n "$wheels" ] || [ "$1" = tests ]; then missing="$missing $(list_missing python)"; fi
+    if [ -n "$wheels" ]; then missing="$missing $(list_missing wheels)"; fi
+    # shellcheck disable=SC2086
+    missing=$(echo $missing) # without spaces around
+    [ ! -d "$unpacked/usr/include" ] || add_flag "-DCMAKE_PREFIX_PATH=$unpacked/usr"
+}
+
+# needs_emulated GOAL - whether the emulated GPUs are built for it; they need newer headers.
+needs_emulated() { [ "$1" = tests ] || { [ "$1" = demo ] && [ "$(count_gpus)" = 0 ]; }; }
+
+get_packages() {
+    find_manager
+    if find_root; then can_install=yes; else can_install=no; fi
+    # Twice, since a package may be too old as well, and then a wheel is needed.
+    for _ in 1 2; do
+        choose_sources "$1"
+        [ -n "$missing$wheels" ] || return 0
+        [ -z "$missing" ] || install_things
+        [ -z "$wheels" ] || fetch_wheels
+    done
+    choose_sources "$1"
+    [ -z "$missing$wheels" ] || stop "still missing: $missing$wheels"
+}
+
+# --- fetching it ---
+
+install_things() {
+    [ -n "$manager" ] || stop "missing: $missing, and no package manager that I know ($managers)"
+    packages=
+    for thing in $missing; do packages="$packages $(get_column "$thing" $column)"; done
+    packages=${packages# }
+    if [ $can_install = yes ]; then
+        run_step packages "packages: $packages" install_packages
+    elif [ $manager != apt-get ] || ! has_compilers; then
+        stop "these need root, run as root: $manager install $packages"
+    else
+        run_step packages "packages unpacked into build/system: $packages" unpack_packages
+    fi
+}
+
+# shellcheck disable=SC2086
+install_packages() {
+    if [ $manager = apt-get ]; then
+        $as_root apt-get -q update || true # what is known may do
+        $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $packages
+    else
+        $as_root $manager install -y $packages
+    fi
+}
+
+# Packages and what they depend on, less what is installed, with lists of our own, since the system's belong to root.
+unpack_packages() {
+    mkdir -p "$unpacked/lists/partial" "$unpacked/debs/partial"
+    apt="apt-get -q -o Dir::State::lists=$unpacked/lists -o Dir::Cache=$unpacked/debs -o Debug::NoLocking=1"
+    $apt update || true
+    # shellcheck disable=SC2086
+    names=$($apt -s install --no-install-recommends $packages | awk '$1 == "Inst" && $3 !~ /^\[/ { print $2 }')
+    [ -n "$names" ] || return 1
+    # shellcheck disable=SC2086
+    (cd "$unpacked/debs" && $apt download $names && for deb in *.deb; do dpkg -x "$deb" "$unpacked" || exit 1; done && rm -f ./*.deb) || return 1
+    # One folder of libraries, as on the machine itself.
+    if [ -d "$unpacked/lib" ]; then cp -a "$unpacked/lib/." "$unpacked/usr/lib/" && rm -rf "$unpacked/lib" || return 1; fi
+    for link in "$unpacked"/usr/lib/*/*.so; do # to a library that was unpacked elsewhere, or that the machine has
+        [ -L "$link" ] && [ ! -e "$link" ] || continue
+        folder=${link%/*} name=$(readlink "$link")
+        for dir in "$folder" "$system/usr/lib/${folder##*/}" "$system/lib/${folder##*/}"; do
+            if [ -e "$dir/${name##*/}" ]; then ln -sf "$dir/${name##*/}" "$link"; break; fi
+        done
+    done
+    use_build_folder
+}
+
+fetch_wheels() {
+    requirements=$(for group in $wheels; do list_wheels "$group"; done)
+    # shellcheck disable=SC2086
+    run_step wheels "wheels into build/python, as listed in bootstrap/wheels.txt:$wheels" install_wheels
+}
+
+install_wheels() {
+    pip=$(find_pip)
+    "$python/bin/python3" -c '' 2>/dev/null || python3 -m venv --clear --system-site-packages --without-pip "$python" || return 1
+    # --ignore-installed: what lies outside the environment would otherwise count.
+    # shellcheck disable=SC2086
+    PYTHONPATH=$pip "$python/bin/python3" -m pip install -q --no-cache-dir --disable-pip-version-check --ignore-installed \
+        $requirements || return 1
+    case " $wheels " in *" toolkit "*) link_toolkit "$(find_site)/nvidia/cu13" ;; esac
+    for group in $wheels; do list_wheels "$group" >"$python/$group.done"; done
+    use_build_folder
+}
+
+find_site() { (cd "$python"/lib/python3*/site-packages && pwd); }
+
+# The wheels carry libX.so.N only, where a linker asks for libX.so, and lib where nvcc looks for lib64.
+link_toolkit() {
+    for lib in "$1"/lib/lib*.so.[0-9]*; do
+        [ -e "${lib%%.so.*}.so" ] || ln -s "$(basename "$lib")" "${lib%%.so.*}.so"
+    done
+    [ -e "$1/lib64" ] || ln -s lib "$1/lib64"
 }

@@ -3,6 +3,24 @@
 # mpirun, MPI says that it starts ranks by itself. Exit status 77 counts as a skip. Leaks are not looked for where MPI is:
 # Open MPI leaves some behind in modules that are unloaded by then, so that no suppression can name them.
 enable_testing()
+find_path(CMOCKA_INCLUDE_DIR cmocka.h)
+find_library(CMOCKA_LIBRARY cmocka)
+mark_as_advanced(CMOCKA_INCLUDE_DIR CMOCKA_LIBRARY)
+if(CMOCKA_INCLUDE_DIR AND CMOCKA_LIBRARY)
+  add_library(cmocka UNKNOWN IMPORTED)
+  set_target_properties(cmocka PROPERTIES IMPORTED_LOCATION ${CMOCKA_LIBRARY}
+                        INTERFACE_INCLUDE_DIRECTORIES ${CMOCKA_INCLUDE_DIR})
+elseif(BUSBAR_TESTS STREQUAL "AUTO")
+  message(STATUS "No unit tests: there is no cmocka")
+  set(BUSBAR_TESTS OFF)
+elseif(BUSBAR_TESTS)
+  message(FATAL_ERROR "The unit tests need cmocka (libcmocka-dev), or -DBUSBAR_TESTS=OFF")
+endif()
+
+# What bootstrap/mpi.sh tells Open MPI 4 and 5, as NAME=value.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../bootstrap/mpi.sh _exports REGEX "^ *export ")
+string(REGEX MATCHALL "[A-Z][A-Za-z_]*=[^ ;]+" BB_MPI_ENVIRONMENT "${_exports}")
+
 function(bb_unit_test)
   cmake_parse_arguments(T "EMULATED;MPI" "NAME;RANKS" "SOURCES;LIBS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
@@ -13,7 +31,7 @@ function(bb_unit_test)
     set(command ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_RANKS} $<TARGET_FILE:${T_NAME}>)
   endif()
   add_test(NAME ${T_NAME} COMMAND ${command})
-  set(environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1)
+  set(environment ${BB_MPI_ENVIRONMENT})
   if(T_EMULATED)
     list(APPEND environment LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/emulator EMU_QUIET=1
          EMU_TWINS=${CMAKE_BINARY_DIR}/emulator/busbar-twins.so)
@@ -22,7 +40,11 @@ function(bb_unit_test)
   if(T_RANKS OR T_MPI)
     list(APPEND environment ASAN_OPTIONS=detect_leaks=0:exitcode=99)
   endif()
-  set_tests_properties(${T_NAME} PROPERTIES TIMEOUT 60 SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+  set(limit 60)
+  if(CMAKE_CROSSCOMPILING)
+    set(limit 600) # an emulated processor takes ten times as long
+  endif()
+  set_tests_properties(${T_NAME} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
 endfunction()
 
 # bb_unit_tests(LIBS libraries TESTS folder/name ... [EMULATED] [RANKS n] [MPI])

@@ -6,10 +6,6 @@
 #include "proxies/plan/plan.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
-#include "proxies/replicas/scaling_options.h"
-#include "proxies/spatial/tiles_options.h"
-#include "proxies/sync/sync_options.h"
-#include "proxies/transformer/transformer_options.h"
 
 #include <errno.h>
 #include <string.h>
@@ -25,48 +21,24 @@ struct plan_options {
 #define FIELD(name) offsetof(struct plan_options, name)
 
 static const struct bb_opt plan_options[] = {
-    {.name = "ranks",
-     .kind = BB_OPT_INT,
-     .offset = FIELD(shape.ranks),
-     .arg = "N",
-     .help = "ranks of the job: needed",
-     .min = 1,
-     .max = MOST_RANKS},
-    {.name = "cluster",
-     .kind = BB_OPT_STRING,
-     .offset = FIELD(cluster),
-     .arg = "NAME|FILE",
-     .help = "predict the step's time on this cluster ('busbar list clusters')"},
-    {.name = "trace",
-     .kind = BB_OPT_STRING,
-     .offset = FIELD(trace),
-     .arg = "FILE",
-     .help = "with --cluster: write the predicted timeline to FILE, as events that Perfetto opens; the slowest and "
-             "other ranks, at most 64"},
-    {.name = "ops",
-     .kind = BB_OPT_FLAG,
-     .offset = FIELD(ops),
-     .help = "also every operation of each role, in the order in which the host issues them"},
-    {.name = "best-order",
-     .kind = BB_OPT_FLAG,
-     .offset = FIELD(best_order),
-     .help = "of transformer: also every order of the axes (--order), by the bytes that cross nodes in a step; nodes "
-             "from --gpus-per-node or --cluster"},
-    {.name = "json",
-     .kind = BB_OPT_STRING,
-     .offset = FIELD(json),
-     .arg = "FILE",
-     .help = "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)"},
+    OPT_INT(0, "ranks", FIELD(shape.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
+    OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
+               "predict the step's time on this cluster ('busbar list clusters')"),
+    OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
+               "with --cluster: write the predicted timeline to FILE, as events that Perfetto opens; the slowest and "
+               "other ranks, at most 64"),
+    OPT_FLAG(0, "ops", FIELD(ops), "also every operation of each role, in the order in which the host issues them"),
+    OPT_FLAG(0, "best-order", FIELD(best_order),
+             "of transformer: also every order of the axes (--order), by the bytes that cross nodes in a step; nodes "
+             "from --gpus-per-node or --cluster"),
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE",
+               "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)"),
     {0},
 };
 
 static const struct bb_opt_table tables[] = {
     {.title = "The plan", .opts = plan_options},
-    {.title = "The step", .opts = bb_proxy_options, .base = FIELD(shape)},
-    {.title = "A transformer", .opts = bb_transformer_options, .base = FIELD(shape.transformer)},
-    {.title = "Data parallelism", .opts = bb_sync_options, .base = FIELD(shape.sync)},
-    {.title = "Spatial parallelism and GEMS", .opts = bb_tiles_options, .base = FIELD(shape.tiles)},
-    {.title = "A scaling study", .opts = bb_scaling_options, .base = FIELD(shape.scaling)},
+    BB_STEP_TABLES(FIELD(shape)),
     {0},
 };
 

@@ -1,12 +1,13 @@
 #!/bin/sh
 # run.sh - installs what is missing, builds, and runs every test that needs no GPU:
+#   what setup decides on other machines,
 #   unit tests and black-box tests of the release build, both again under AddressSanitizer and UndefinedBehaviorSanitizer,
-#   a build with clang for its warnings, and the format of the sources.
-# `sh tests/run.sh --quick` leaves out the last three. The last line counts what passed, failed and was skipped.
+#   a build with clang for its warnings, the paper half on 64-bit Arm (in qemu), and the format of the sources.
+# `sh tests/run.sh --quick` leaves out the last four. The last line counts what passed, failed and was skipped.
 set -u
 cd "$(dirname "$0")/.."
 quick=${1:-}
-export PYTHONPATH="$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
+export PYTHONDONTWRITEBYTECODE=1
 . bootstrap/mpi.sh
 passed=0 failed=0 skipped=0
 workers=$(($(getconf _NPROCESSORS_ONLN) + 1)) # a job of ranks mostly waits, for its start and for its ranks
@@ -50,11 +51,28 @@ black_box() {
     count "$(number passed "$logs/pytest")" "$bad" "$(number skipped "$logs/pytest")"
 }
 
-# step NAME COMMAND... - one check that passes or fails as a whole.
+# script FILE - a test that is a shell script and counts by itself.
+script() {
+    echo "== $1"
+    status=0
+    sh "$1" >"$logs/script" 2>&1 || status=$?
+    cat "$logs/script"
+    bad=$(number failed "$logs/script")
+    if [ $status != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
+    count "$(number passed "$logs/script")" "$bad" 0
+}
+
+# step NAME COMMAND... - one check that passes or fails as a whole; exit status 77: not possible here, the last line says why.
 step() {
     echo "== $1"
     shift
-    if "$@" >"$logs/step" 2>&1; then count 1 0 0; else tail -n 60 "$logs/step"; count 0 1 0; fi
+    status=0
+    "$@" >"$logs/step" 2>&1 || status=$?
+    case $status in
+    0) count 1 0 0 ;;
+    77) echo "SKIPPED: $(tail -n 1 "$logs/step")"; count 0 0 1 ;;
+    *) tail -n 60 "$logs/step"; count 0 1 0 ;;
+    esac
 }
 
 left_out() {
@@ -67,6 +85,8 @@ formatted() {
 }
 
 sh bootstrap/setup.sh --tests release || exit 1
+use_build_folder # what was fetched just now
+script tests/fresh/test_setup.sh
 units build
 black_box build
 if [ "$quick" != --quick ]; then
@@ -77,8 +97,9 @@ if [ "$quick" != --quick ]; then
         ASAN_OPTIONS=detect_leaks=0:exitcode=99 black_box build-sanitize -m smoke
     else count 0 1 0; fi
     if command -v clang >/dev/null; then
-        step "build with clang" sh bootstrap/setup.sh clang
+        step "build with clang" sh bootstrap/setup.sh --tests clang
     else left_out "build with clang" "no clang here"; fi
+    step "the paper half on aarch64" sh tests/cross/aarch64.sh build/busbar
     if command -v clang-format >/dev/null; then
         step "source format" formatted
     else left_out "source format" "no clang-format here"; fi

@@ -1,53 +1,34 @@
-/*
- * opts.c - option tables to argp and into the caller's struct.
- *
- * argp takes abbreviations of long options, reports in its own words and obeys POSIXLY_CORRECT. So the names are
- * checked here first, exactly, and argp is run silent and in order over words that are known to be good.
- */
+/* opts.c - the words of a command line into the caller's struct, by the option tables. */
 #include "bootstrap/cli/opts.h"
 
 #include "bootstrap/base/units.h"
 
-#include <argp.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTS_MAX = 128, KEY_BASE = 1 << 10, WORDS_LISTED = 24 };
+enum { OPTS_MAX = 128, WORDS_LISTED = 24 };
 
+#define FIELD(name) offsetof(struct bb_common, name)
 const struct bb_opt bb_common_options[] = {
-    {.name = "json",
-     .kind = BB_OPT_STRING,
-     .offset = offsetof(struct bb_common, json),
-     .arg = "FILE",
-     .help = "write the results as JSON, - for stdout"},
-    {.letter = 'T',
-     .name = "timeout",
-     .kind = BB_OPT_DOUBLE,
-     .offset = offsetof(struct bb_common, timeout_s),
-     .def = "600",
-     .min = 0.1,
-     .max = 1e6,
-     .arg = "SECONDS",
-     .help = "longest wait before the run ends with exit 4"},
-    {.name = "share-gpu",
-     .kind = BB_OPT_FLAG,
-     .offset = offsetof(struct bb_common, share_gpu),
-     .help = "let several ranks use one GPU (for tests: timings mean nothing then)"},
-    {.name = "quiet",
-     .kind = BB_OPT_FLAG,
-     .offset = offsetof(struct bb_common, quiet),
-     .help = "no table and no progress line"},
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
+    OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
+               "longest wait before the run ends with exit 4"),
+    OPT_SHARE_GPU(FIELD(share_gpu)),
+    OPT_QUIET(FIELD(quiet)),
     {0},
 };
 
-static const struct bb_opt help_option = {.letter = 'h', .name = "help", .kind = BB_OPT_FLAG, .help = "this text"};
+static const struct bb_opt help_row = OPT_FLAG('h', "help", 0, "this text");
 
-/* All options of a set in one list, with the address of each one's field. help comes last and has no field. */
+struct option {
+    const struct bb_opt *row;
+    void *field; /* NULL: help */
+};
+
+/* All options of a set in one list; help comes last. */
 struct flat {
-    const struct bb_opt *opt[OPTS_MAX];
-    void *field[OPTS_MAX];
+    struct option option[OPTS_MAX];
     int n;
 };
 
@@ -58,11 +39,9 @@ static int flatten(const struct bb_opts *set, void *cfg, struct flat *flat)
         for (const struct bb_opt *o = t->opts; o->name; o++) {
             if (flat->n == OPTS_MAX - 1)
                 return bb_err(BB_EFAIL, "more than %d options in one set", OPTS_MAX - 1);
-            flat->opt[flat->n] = o;
-            flat->field[flat->n++] = (char *)cfg + t->base + o->offset;
+            flat->option[flat->n++] = (struct option){o, (char *)cfg + t->base + o->offset};
         }
-    flat->opt[flat->n] = &help_option;
-    flat->field[flat->n++] = NULL;
+    flat->option[flat->n++] = (struct option){&help_row, NULL};
     return 0;
 }
 
@@ -80,7 +59,7 @@ static size_t words_of(const struct bb_opt *opt, const char *words[], size_t roo
 }
 
 /* "a b c" of the words, cut with "..." when there are many. */
-static const char *join(const char *const *words, size_t n, char *buf, size_t size)
+static const char *join_words(const char *const *words, size_t n, char *buf, size_t size)
 {
     size_t used = 0;
 
@@ -100,7 +79,7 @@ int bb_refuse_word(const char *kind, const char *word, const char *const *words,
     const char *near = bb_nearest(word, words, n);
     char list[1024];
 
-    join(words, n, list, sizeof(list));
+    join_words(words, n, list, sizeof(list));
     if (near)
         return bb_err(BB_EUSAGE, "unknown %s '%s', did you mean '%s'? (one of: %s)", kind, word, near, list);
     return bb_err(BB_EUSAGE, "unknown %s '%s', expected one of: %s", kind, word, list);
@@ -127,7 +106,7 @@ static bool in_range(const struct bb_opt *opt, double value)
 }
 
 /* "4 KiB" for sizes, the number itself for others. */
-static const char *bound(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
+static const char *bound_text(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
 {
     if (opt->kind == BB_OPT_SIZE)
         return bb_format_bytes((size_t)value, text);
@@ -142,7 +121,7 @@ static int refuse_value(const struct bb_opt *opt, const char *text, const char *
     if (opt->min == 0 && opt->max == 0)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected %s", opt->name, text, expected);
     return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected %s from %s to %s", opt->name, text, expected,
-                  bound(opt, opt->min, low), bound(opt, opt->max, high));
+                  bound_text(opt, opt->min, low), bound_text(opt, opt->max, high));
 }
 
 static int set_int(const struct bb_opt *opt, const char *text, int *field)
@@ -215,29 +194,27 @@ static int set_defaults(const struct flat *flat)
 {
     int rc = 0;
 
-    for (int i = 0; i < flat->n && rc == 0; i++) {
-        if (!flat->field[i])
-            continue;
-        set_nothing(flat->opt[i]->kind, flat->field[i]);
-        if (flat->opt[i]->def)
-            rc = set_value(flat->opt[i], flat->opt[i]->def, flat->field[i]);
+    for (const struct option *o = flat->option; o->field && rc == 0; o++) {
+        set_nothing(o->row->kind, o->field);
+        if (o->row->def)
+            rc = set_value(o->row, o->row->def, o->field);
     }
     return rc;
 }
 
-static const struct bb_opt *by_letter(const struct flat *flat, char letter)
+static const struct option *find_letter(const struct flat *flat, char letter)
 {
     for (int i = 0; i < flat->n; i++)
-        if (flat->opt[i]->letter == letter)
-            return flat->opt[i];
+        if (flat->option[i].row->letter == letter)
+            return &flat->option[i];
     return NULL;
 }
 
-static const struct bb_opt *by_name(const struct flat *flat, const char *name, size_t length)
+static const struct option *find_name(const struct flat *flat, const char *name, size_t length)
 {
     for (int i = 0; i < flat->n; i++)
-        if (strlen(flat->opt[i]->name) == length && strncmp(flat->opt[i]->name, name, length) == 0)
-            return flat->opt[i];
+        if (strlen(flat->option[i].row->name) == length && strncmp(flat->option[i].row->name, name, length) == 0)
+            return &flat->option[i];
     return NULL;
 }
 
@@ -248,7 +225,7 @@ static int refuse_option(const struct flat *flat, const char *typed, const char 
     char word[64];
 
     for (int i = 0; i < flat->n; i++)
-        names[i] = flat->opt[i]->name;
+        names[i] = flat->option[i].row->name;
     snprintf(word, sizeof(word), "%.*s", (int)length, name);
     near = bb_nearest(word, names, (size_t)flat->n);
     if (near)
@@ -261,156 +238,123 @@ static int refuse_missing(const struct bb_opt *opt, const char *typed)
     return bb_err(BB_EUSAGE, "option '%s' needs a value: --%s=%s", typed, opt->name, opt->arg ? opt->arg : "VALUE");
 }
 
-/* Checks one "--name[=value]". *takes: words that it uses up, 1 or 2. */
-static int check_long(const struct flat *flat, const char *word, const char *next, int *takes)
+/*
+ * The words of a command line are read twice, so that an unknown name, or the question for help, is answered before a
+ * bad value of any option: first with `words` NULL, for names and missing values, then to set the fields.
+ */
+struct reading {
+    const struct flat *flat;
+    char **next, **end; /* words that are still to be read */
+    struct bb_words *words;
+};
+
+static int set_option(const struct reading *r, const struct option *o, const char *value)
+{
+    return r->words ? set_value(o->row, value, o->field) : 0;
+}
+
+/* The value is `here`, or the next word. typed: the word of the option. */
+static int read_value(struct reading *r, const struct option *o, const char *here, const char *typed)
+{
+    if (!here && r->next == r->end)
+        return refuse_missing(o->row, typed);
+    return set_option(r, o, here ? here : *r->next++);
+}
+
+/* "--name", "--name=value" or "--name value". */
+static int read_long(struct reading *r, const char *word)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
-    const struct bb_opt *opt = by_name(flat, name, length);
+    const struct option *o = find_name(r->flat, name, length);
 
-    if (!opt)
-        return refuse_option(flat, word, name, length);
-    if (opt == &help_option && !equals)
+    if (!o)
+        return refuse_option(r->flat, word, name, length);
+    if (o->row == &help_row && !equals)
         return BB_OPTS_HELP;
-    if (opt->kind == BB_OPT_FLAG && equals)
-        return bb_err(BB_EUSAGE, "option '--%s' takes no value, got '%s'", opt->name, equals + 1);
-    if (opt->kind != BB_OPT_FLAG && !equals) {
-        if (!next)
-            return refuse_missing(opt, word);
-        *takes = 2;
-    }
-    return 0;
+    if (o->row->kind != BB_OPT_FLAG)
+        return read_value(r, o, equals ? equals + 1 : NULL, word);
+    if (equals)
+        return bb_err(BB_EUSAGE, "option '--%s' takes no value, got '%s'", o->row->name, equals + 1);
+    return set_option(r, o, NULL);
 }
 
-/* Checks one "-abcVALUE". */
-static int check_short(const struct flat *flat, const char *word, const char *next, int *takes)
+/* "-abcVALUE", or the value in the next word. */
+static int read_short(struct reading *r, const char *word)
 {
-    for (const char *letter = word + 1; *letter; letter++) {
-        const struct bb_opt *opt = by_letter(flat, *letter);
+    int rc = 0;
 
-        if (!opt)
-            return refuse_option(flat, word, word + 1, strlen(word + 1));
-        if (opt == &help_option)
+    for (const char *letter = word + 1; *letter && rc == 0; letter++) {
+        const struct option *o = find_letter(r->flat, *letter);
+
+        if (!o)
+            return refuse_option(r->flat, word, word + 1, strlen(word + 1));
+        if (o->row == &help_row)
             return BB_OPTS_HELP;
-        if (opt->kind == BB_OPT_FLAG)
-            continue;
-        if (!letter[1]) {
-            if (!next)
-                return refuse_missing(opt, word);
-            *takes = 2;
-        }
+        if (o->row->kind != BB_OPT_FLAG)
+            return read_value(r, o, letter[1] ? letter + 1 : NULL, word);
+        rc = set_option(r, o, NULL);
+    }
+    return rc;
+}
+
+static int add_word(struct bb_words *words, const char *word)
+{
+    if (!words)
         return 0;
-    }
-    return 0;
-}
-
-/* All option words are known and have their values. Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
-static int check_names(const struct flat *flat, int argc, char **argv)
-{
-    int takes;
-
-    for (int i = 1; i < argc; i += takes) {
-        const char *word = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
-        int rc = 0;
-
-        takes = 1;
-        if (strcmp(word, "--") == 0)
-            return 0;
-        if (strncmp(word, "--", 2) == 0)
-            rc = check_long(flat, word, next, &takes);
-        else if (word[0] == '-' && word[1])
-            rc = check_short(flat, word, next, &takes);
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
-/* argp's key of a row: its letter, which makes "-b" of it, or a number that is no letter. */
-static int key_of(const struct flat *flat, int row)
-{
-    return flat->opt[row]->letter ? flat->opt[row]->letter : KEY_BASE + row;
-}
-
-static int row_of(const struct flat *flat, int key)
-{
-    for (int i = 0; i < flat->n - 1; i++)
-        if (key_of(flat, i) == key)
-            return i;
-    return -1;
-}
-
-/* All rows but the last, which is help and has been dealt with. */
-static void to_argp(const struct flat *flat, struct argp_option *out)
-{
-    for (int i = 0; i < flat->n - 1; i++) {
-        const struct bb_opt *opt = flat->opt[i];
-        const char *arg = opt->kind == BB_OPT_FLAG ? NULL : opt->arg ? opt->arg : "VALUE";
-
-        *out++ = (struct argp_option){.name = opt->name, .key = key_of(flat, i), .arg = arg};
-    }
-    *out = (struct argp_option){0};
-}
-
-struct parse {
-    const struct flat *flat;
-    struct bb_words *words;
-    int rc;
-};
-
-static int take_word(struct bb_words *words, const char *word)
-{
     if (words->n == BB_WORDS_MAX)
         return bb_err(BB_EUSAGE, "more than %d words, from '%s' on", BB_WORDS_MAX, word);
     words->word[words->n++] = word;
     return 0;
 }
 
-static error_t on_key(int key, char *arg, struct argp_state *state)
+/* Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
+static int read_words(const struct flat *flat, int argc, char **argv, struct bb_words *words)
 {
-    struct parse *parse = state->input;
-    int row = row_of(parse->flat, key);
+    struct reading r = {.flat = flat, .next = argv + 1, .end = argv + argc, .words = words};
+    bool options = true;
+    int rc = 0;
 
-    if (key == ARGP_KEY_ARG)
-        parse->rc = take_word(parse->words, arg);
-    else if (row >= 0)
-        parse->rc = set_value(parse->flat->opt[row], arg, parse->flat->field[row]);
-    else
-        return ARGP_ERR_UNKNOWN;
-    return parse->rc ? EINVAL : 0;
+    while (r.next < r.end && rc == 0) {
+        const char *word = *r.next++;
+
+        if (!options || word[0] != '-' || !word[1])
+            rc = add_word(words, word);
+        else if (word[1] != '-')
+            rc = read_short(&r, word);
+        else if (word[2])
+            rc = read_long(&r, word);
+        else
+            options = false;
+    }
+    return rc;
 }
 
-static int run_argp(const struct flat *flat, int argc, char **argv, struct bb_words *words)
-{
-    struct argp_option options[OPTS_MAX];
-    struct argp argp = {.options = options, .parser = on_key};
-    struct parse parse = {.flat = flat, .words = words};
-    unsigned flags = ARGP_IN_ORDER | ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT;
-
-    to_argp(flat, options);
-    if (argp_parse(&argp, argc, argv, flags, NULL, &parse) && parse.rc == 0)
-        return bb_err(BB_EUSAGE, "the command line cannot be read, --help shows how it is written");
-    return parse.rc;
-}
-
-int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional, FILE *out)
+static int parse_words(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *words)
 {
     struct flat flat;
     int rc;
 
-    positional->n = 0;
+    words->n = 0;
     TRY(flatten(set, cfg, &flat));
     TRY(set_defaults(&flat));
-    TRY(check_names(&flat, argc, argv));
-    TRY(run_argp(&flat, argc, argv, positional));
+    TRY(read_words(&flat, argc, argv, NULL));
+    TRY(read_words(&flat, argc, argv, words));
 out:
+    return rc;
+}
+
+int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional, FILE *out)
+{
+    int rc = parse_words(set, cfg, argc, argv, positional);
+
     if (rc == BB_OPTS_HELP)
         bb_opts_help(set, out);
     return rc;
 }
 
 /* Bytes that a set's fields reach into; none is larger than the last addition. */
-static size_t extent(const struct bb_opts *set)
+static size_t field_extent(const struct bb_opts *set)
 {
     size_t bytes = 0;
 
@@ -422,17 +366,10 @@ static size_t extent(const struct bb_opts *set)
 
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
 {
-    struct bb_words words = {0};
-    void *scratch = calloc(1, extent(set));
-    struct flat flat;
-    int rc = scratch ? 0 : bb_err(BB_EFAIL, "no memory to check a command line");
+    struct bb_words words;
+    void *scratch = calloc(1, field_extent(set));
+    int rc = scratch ? parse_words(set, scratch, argc, argv, &words) : bb_err(BB_EFAIL, "no memory for options");
 
-    TRY(rc);
-    TRY(flatten(set, scratch, &flat));
-    TRY(set_defaults(&flat));
-    TRY(check_names(&flat, argc, argv));
-    TRY(run_argp(&flat, argc, argv, &words));
-out:
     free(scratch);
     return rc == BB_OPTS_HELP ? bb_err(BB_EUSAGE, "--help runs nothing") : rc;
 }

@@ -1,19 +1,17 @@
 /*
- * opts.h - one table per option set gives the parser, the defaults, the help and the echo of a run. argp (glibc)
- * underneath. Nothing is guessed: option names must be exact, values must be whole, unknown words are answered with the
- * nearest known one.
+ * opts.h - one table for each set of options gives the parser, the defaults, the help and the echo of a run. Nothing is
+ * guessed: option names must be exact, values must be whole, unknown words are answered with the nearest known one.
  *
  *   struct bench_cfg { struct bb_common common; size_t min_bytes; const char *dtype; };
+ *   #define FIELD(name) offsetof(struct bench_cfg, name)
  *   static const struct bb_opt bench_opts[] = {
- *       {.letter = 'b', .name = "min-bytes", .kind = BB_OPT_SIZE, .offset = offsetof(struct bench_cfg, min_bytes),
- *        .def = "32M", .arg = "BYTES", .help = "first size"},
- *       {.letter = 'd', .name = "dtype", .kind = BB_OPT_WORD, .offset = offsetof(struct bench_cfg, dtype),
- *        .def = "float", .arg = "TYPE", .help = "data type", .word_at = bb_dtype_name_at},
+ *       OPT_SIZE('b', "min-bytes", FIELD(min_bytes), "32M", "BYTES", 1, 1e15, "first size"),
+ *       OPT_WORD_AT('d', "dtype", FIELD(dtype), "float", "TYPE", bb_dtype_name_at, "data type"),
  *       {0},
  *   };
  *   static const struct bb_opt_table tables[] = {
  *       {.title = "Options", .opts = bench_opts},
- *       {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct bench_cfg, common)},
+ *       {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
  *       {0},
  *   };
  *   static const struct bb_opts bench_set = {.usage = "busbar bench COLLECTIVE... [OPTION...]", .doc = "...",
@@ -28,13 +26,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum bb_opt_kind {                /* the field at `offset` is ... */
-                   BB_OPT_FLAG,   /* bool, false until given; takes no value */
-                   BB_OPT_INT,    /* int */
-                   BB_OPT_SIZE,   /* size_t, bytes, with K M G T (units.h) */
-                   BB_OPT_DOUBLE, /* double */
-                   BB_OPT_WORD,   /* const char *, one of the row's words: the table's own pointer, so == can be used */
-                   BB_OPT_STRING, /* const char *, any text: points into argv or is the default; NULL without either */
+/* The field at `offset` is ... */
+enum bb_opt_kind {
+    BB_OPT_FLAG,   /* bool, false until given; takes no value                                              */
+    BB_OPT_INT,    /* int                                                                                  */
+    BB_OPT_SIZE,   /* size_t, bytes, with K M G T (units.h)                                                */
+    BB_OPT_DOUBLE, /* double                                                                               */
+    BB_OPT_WORD,   /* const char *, one of the row's words: the table's own pointer, so == can be used     */
+    BB_OPT_STRING, /* const char *, any text: points into argv or is the default; NULL without either      */
 };
 
 struct bb_opt {
@@ -44,16 +43,50 @@ struct bb_opt {
     size_t offset;                    /* of the field, from the table's base                              */
     const char *def;                  /* default as text, read by the same parser; NULL: 0, false or NULL */
     const char *arg;                  /* what the help calls the value: "BYTES"                           */
-    const char *help;                 /* one lower-case line, without the default                         */
     double min, max;                  /* inclusive range of INT, SIZE, DOUBLE; both 0: no range           */
     const char *const *words;         /* WORD: valid words, NULL at the end, or                           */
     const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table)  */
+    const char *help;                 /* one lower-case line, without the default                         */
+    unsigned takes;                   /* what the command's subject must know, in bits of its own; 0: all */
 };
+
+/*
+ * One row each:
+ *   OPT_FLAG(letter, name, offset, help)
+ *   OPT_INT, OPT_SIZE, OPT_DOUBLE(letter, name, offset, default, arg, min, max, help)
+ *   OPT_WORD(letter, name, offset, default, arg, words, help), OPT_WORD_AT(.. word_at ..)
+ *   OPT_STRING(letter, name, offset, default, arg, help)
+ * More members may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .takes = ...).
+ */
+#define OPT_FLAG(l, n, at, ...) OPT_ROW(BB_OPT_FLAG, l, n, at, .help = __VA_ARGS__)
+#define OPT_INT(...)            OPT_NUMBER(BB_OPT_INT, __VA_ARGS__)
+#define OPT_SIZE(...)           OPT_NUMBER(BB_OPT_SIZE, __VA_ARGS__)
+#define OPT_DOUBLE(...)         OPT_NUMBER(BB_OPT_DOUBLE, __VA_ARGS__)
+#define OPT_NUMBER(k, l, n, at, d, a, low, high, ...)                                                                  \
+    OPT_ROW(k, l, n, at, .def = d, .arg = a, .min = low, .max = high, .help = __VA_ARGS__)
+#define OPT_WORD(l, n, at, d, a, list, ...)                                                                            \
+    OPT_ROW(BB_OPT_WORD, l, n, at, .def = d, .arg = a, .words = list, .help = __VA_ARGS__)
+#define OPT_WORD_AT(l, n, at, d, a, list, ...)                                                                         \
+    OPT_ROW(BB_OPT_WORD, l, n, at, .def = d, .arg = a, .word_at = list, .help = __VA_ARGS__)
+#define OPT_STRING(l, n, at, d, a, ...) OPT_ROW(BB_OPT_STRING, l, n, at, .def = d, .arg = a, .help = __VA_ARGS__)
+#define OPT_ROW(k, l, n, at, ...)                                                                                      \
+    {                                                                                                                  \
+        .kind = k, .letter = l, .name = n, .offset = at, __VA_ARGS__                                                   \
+    }
+
+/* Rows that several commands have. */
+#define OPT_ITERS(at)   OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
+#define OPT_REPEATS(at) OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per row: the row's time is their median")
+#define OPT_WARMUP(at)  OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "operations before the first sample of a row")
+#define OPT_QUIET(at)   OPT_FLAG(0, "quiet", at, "no table and no progress line")
+#define OPT_SHARE_GPU(at)                                                                                              \
+    OPT_FLAG(0, "share-gpu", at, "let several ranks use one GPU (for tests: timings mean nothing then)")
 
 struct bb_opt_table {
     const char *title;         /* heading in the help                              */
     const struct bb_opt *opts; /* ends with a row without name; NULL ends the list */
     size_t base;               /* where this table's struct lies inside cfg        */
+    unsigned takes;            /* as of a row, for all of them                     */
 };
 
 struct bb_opts {

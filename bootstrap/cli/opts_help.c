@@ -1,7 +1,4 @@
-/*
- * opts_help.c - the help text from the option tables. argp's own printer breaks lines by ARGP_HELP_FMT and sorts by
- * letter; this one keeps the table's order and says the defaults.
- */
+/* opts_help.c - the help text from the option tables, in their order. */
 #include "bootstrap/cli/opts.h"
 
 #include <string.h>
@@ -28,7 +25,7 @@ static void print_wrapped(const char *text, int at, FILE *out)
     fputc('\n', out);
 }
 
-static size_t add(char *text, size_t used, size_t size, const char *piece, const char *value)
+static size_t append_text(char *text, size_t used, size_t size, const char *piece, const char *value)
 {
     int n = snprintf(text + used, size - used, "%s%s", piece, value);
 
@@ -36,19 +33,19 @@ static size_t add(char *text, size_t used, size_t size, const char *piece, const
 }
 
 /* "first size (default 32M)", with the valid words of a WORD. */
-static void describe(const struct bb_opt *opt, char *text, size_t size)
+static void describe_option(const struct bb_opt *opt, char *text, size_t size)
 {
-    size_t used = add(text, 0, size, opt->help ? opt->help : "", "");
+    size_t used = append_text(text, 0, size, opt->help ? opt->help : "", "");
     const char *word;
 
     if (opt->kind == BB_OPT_WORD) {
-        used = add(text, used, size, ":", "");
+        used = append_text(text, used, size, ":", "");
         for (size_t i = 0; (word = opt->word_at ? opt->word_at(i) : opt->words[i]); i++)
-            used = add(text, used, size, " ", word);
+            used = append_text(text, used, size, " ", word);
     }
     if (opt->def) {
-        used = add(text, used, size, " (default ", opt->def);
-        add(text, used, size, ")", "");
+        used = append_text(text, used, size, " (default ", opt->def);
+        append_text(text, used, size, ")", "");
     }
 }
 
@@ -61,7 +58,7 @@ static void print_option(const struct bb_opt *opt, FILE *out)
     if (opt->letter)
         snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
     at = fprintf(out, "  %s--%s%s%s", letter, opt->name, arg ? "=" : "", arg ? arg : "");
-    describe(opt, text, sizeof(text));
+    describe_option(opt, text, sizeof(text));
     if (at + 2 > TEXT_COLUMN)
         fprintf(out, "\n%*s", TEXT_COLUMN, "");
     else
@@ -71,7 +68,7 @@ static void print_option(const struct bb_opt *opt, FILE *out)
 
 void bb_opts_help(const struct bb_opts *set, FILE *out)
 {
-    static const struct bb_opt help = {.letter = 'h', .name = "help", .kind = BB_OPT_FLAG, .help = "this text"};
+    static const struct bb_opt help = OPT_FLAG('h', "help", 0, "this text");
 
     fprintf(out, "Usage: %s\n", set->usage);
     if (set->doc)

@@ -23,31 +23,33 @@ int bb_list_each(const char *text, bb_list_fn *fn, void *arg)
     }
 }
 
-struct parse {
+struct size_reader {
     struct bb_sizes *sizes;
     const char *option;
+    size_t least;
 };
 
-static int add(void *arg, const char *word)
+static int add_size(void *arg, const char *word)
 {
-    const struct parse *p = arg;
+    const struct size_reader *p = arg;
     size_t bytes;
 
     if (p->sizes->n == BB_SIZES_MAX)
         return bb_err(BB_EUSAGE, "%s has more than %d sizes", p->option, BB_SIZES_MAX);
-    if (bb_parse_bytes(word, &bytes) != 0 || bytes == 0 || bytes > BB_SIZE_LARGEST)
-        return bb_err(BB_EUSAGE, "'%s' in %s is no size; expected bytes from 1 to 1024T as 8, 64K or 1.5M, with commas",
-                      word, p->option);
+    if (bb_parse_bytes(word, &bytes) != 0 || bytes < p->least || bytes > BB_SIZE_LARGEST)
+        return bb_err(BB_EUSAGE,
+                      "'%s' in %s is no size; expected bytes from %zu to 1024T as 8, 64K or 1.5M, with commas", word,
+                      p->option, p->least);
     p->sizes->bytes[p->sizes->n++] = bytes;
     return 0;
 }
 
-int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text)
+int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t least)
 {
-    struct parse p = {s, option};
+    struct size_reader p = {s, option, least};
 
     s->n = 0;
-    return bb_list_each(text, add, &p);
+    return bb_list_each(text, add_size, &p);
 }
 
 size_t bb_sizes_largest(const struct bb_sizes *s)

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { BB_SIZES_MAX = 64 };
+enum { BB_SIZES_MAX = 256 };
 
 #define BB_SIZE_LARGEST ((size_t)1 << 50) /* 1 PiB: sums of buffers cannot overflow */
 
@@ -15,9 +15,9 @@ struct bb_sizes {
     int n;
 };
 
-/* bb_sizes_parse - sizes from 1 byte to BB_SIZE_LARGEST, with K M G T. option names the option in the message. Returns
- * 0 or -BB_EUSAGE after one line. */
-int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text) BB_MUST_CHECK;
+/* bb_sizes_parse - sizes from `least` bytes to BB_SIZE_LARGEST, with K M G T. option names the option in the message.
+ * Returns 0 or -BB_EUSAGE after one line. */
+int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t least) BB_MUST_CHECK;
 
 /* bb_sizes_largest - 0 for an empty list. */
 size_t bb_sizes_largest(const struct bb_sizes *s);

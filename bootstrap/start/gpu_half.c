@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,23 +28,32 @@ static const char *advice_for(const char *library)
     return NULL;
 }
 
-/* glibc: "libnccl.so.2: cannot open shared object file: No such file or directory". */
+/* glibc: "libnccl.so.2: cannot open shared object file: No such file or directory", "/opt/libnccl.so.2: file too
+ * short". */
+static void name_library(char name[NAME_MAX + 1], const char *error)
+{
+    const size_t path = strcspn(error, ":");
+    const char *slash = memrchr(error, '/', path), *base = slash ? slash + 1 : error;
+
+    snprintf(name, NAME_MAX + 1, "%.*s", (int)(error + path - base), base);
+}
+
 static int refuse_library(const char *command, const char *error)
 {
-    const char *colon = strstr(error, ": cannot open shared object file"), *slash, *advice;
-    char library[NAME_MAX];
+    const bool missing = strstr(error, ": cannot open shared object file: No such file") != NULL;
+    char library[NAME_MAX + 1], how[PATH_MAX + 64] = "is not found";
+    const char *advice;
 
-    if (!colon)
-        return bb_err(BB_EFAIL, "%s needs busbar's GPU half, which cannot be loaded: %s", command, error);
-    snprintf(library, sizeof(library), "%.*s", (int)(colon - error), error);
-    slash = strrchr(library, '/');
-    if (slash)
-        memmove(library, slash + 1, strlen(slash + 1) + 1);
+    name_library(library, error);
     advice = advice_for(library);
+    if (!missing && !advice)
+        return bb_err(BB_EFAIL, "%s needs busbar's GPU half, which cannot be loaded: %s", command, error);
+    if (!missing)
+        snprintf(how, sizeof(how), "cannot be loaded (%s)", error);
     return bb_err(BB_EFAIL,
-                  "%s needs %s, which is not found%s%s: install it, or add its folder to LD_LIBRARY_PATH; "
+                  "%s needs %s, which %s%s%s: install it, or add its folder to LD_LIBRARY_PATH; "
                   "sh bootstrap/setup.sh brings everything",
-                  command, library, advice ? ": " : "", advice ? advice : "");
+                  command, library, how, advice ? ": " : "", advice ? advice : "");
 }
 
 /* The program's own folder, without the last slash. */
@@ -94,6 +104,18 @@ static int load_module(const char *command, void **module)
     return *module ? 0 : refuse_library(command, dlerror());
 }
 
+/* The halves call each other by functions and structures that no number guards. */
+static int refuse_other_version(const char *command, void *module)
+{
+    const char *version = dlsym(module, "bb_gpu_half_version");
+
+    if (version && strcmp(version, BUSBAR_VERSION) == 0)
+        return 0;
+    return bb_err(BB_EFAIL,
+                  "%s needs the GPU half of busbar " BUSBAR_VERSION ", but " MODULE " is of %s: install both together",
+                  command, version ? version : "an unknown one");
+}
+
 int bb_gpu_run(const char *command, const char *entry, int argc, char **argv)
 {
     int (*run)(int, char **);
@@ -101,6 +123,7 @@ int bb_gpu_run(const char *command, const char *entry, int argc, char **argv)
     int rc;
 
     TRY(load_module(command, &module));
+    TRY(refuse_other_version(command, module));
     *(void **)&run = dlsym(module, entry);
     if (!run)
         return bb_err(BB_EFAIL, "%s: this " MODULE " is of another busbar: it has no %s", command, entry);

@@ -21,4 +21,7 @@
  */
 int bb_gpu_run(const char *command, const char *entry, int argc, char **argv) BB_MUST_CHECK;
 
+/* In the GPU half: the version that it was built as. */
+extern const char bb_gpu_half_version[];
+
 #endif

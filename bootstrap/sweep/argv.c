@@ -1,25 +1,17 @@
 /* argv.c - see argv.h. */
 #include "bootstrap/sweep/argv.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes word over. */
-static void take(struct bb_argv *a, char *word)
+/* Takes over a word of the heap; NULL: there was no memory for it. */
+static void add_owned(struct bb_argv *a, char *word)
 {
-    if (word && a->n + 2 > a->room) {
-        size_t room = 2 * a->room + 8;
-        char **words = realloc(a->word, room * sizeof(*words));
-
-        a->room = words ? room : a->room;
-        a->word = words ? words : a->word;
-        if (!words) {
-            free(word);
-            word = NULL;
-        }
-    }
-    if (!word) {
+    if (!word || BB_GROW(a->word, a->n + 1)) {
+        free(word);
         a->failed = true;
         return;
     }
@@ -36,14 +28,14 @@ void bb_argv_add(struct bb_argv *a, const char *fmt, ...)
     if (vasprintf(&word, fmt, args) < 0)
         word = NULL;
     va_end(args);
-    take(a, word);
+    add_owned(a, word);
 }
 
 void bb_argv_add_all(struct bb_argv *a, const struct bb_argv *other)
 {
     a->failed |= other->failed;
     for (size_t i = 0; i < other->n; i++)
-        take(a, strdup(other->word[i]));
+        add_owned(a, strdup(other->word[i]));
 }
 
 void bb_argv_add_split(struct bb_argv *a, const char *text)
@@ -53,7 +45,7 @@ void bb_argv_add_split(struct bb_argv *a, const char *text)
     for (text += strspn(text, blanks); *text; text += strspn(text, blanks)) {
         size_t length = strcspn(text, blanks);
 
-        take(a, strndup(text, length));
+        add_owned(a, strndup(text, length));
         text += length;
     }
 }

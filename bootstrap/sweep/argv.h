@@ -13,7 +13,7 @@
 /* Zeroed is empty. word[n] is NULL once something was added. Words are owned. */
 struct bb_argv {
     char **word;
-    size_t n, room;
+    size_t n;
     bool failed; /* memory ran out at some point; later words are dropped */
 };
 

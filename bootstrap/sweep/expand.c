@@ -1,6 +1,7 @@
 /* expand.c - overlay and multiply: cases, then choices, then the lists inside the setting that results. */
 #include "bootstrap/sweep/expand.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 
@@ -17,7 +18,7 @@ struct making {
     const struct bb_expand_plan *plan;
     const json_t *leave_out;
     char *used; /* [rules of leave_out] it left something out */
-    size_t visits, room;
+    size_t visits;
 };
 
 /* ---- values as text ---- */
@@ -313,24 +314,14 @@ static int note_axes(struct making *m, const json_t *labels)
     return 0;
 }
 
-static int make_room(struct making *m)
+/* Room for one more run. */
+static int grow_runs(struct making *m)
 {
-    size_t room = m->room ? 2 * m->room : 16;
-    struct bb_sweep_run *more;
-
     if (m->out->n == m->plan->most)
         return bb_err(BB_EUSAGE,
                       "%s: more than %zu combinations; leave some out, or allow more with --max-combinations",
                       m->study->path, m->plan->most);
-    if (m->out->n < m->room)
-        return 0;
-    more = realloc(m->out->one, room * sizeof(*more));
-    if (!more)
-        return no_memory();
-    memset(more + m->room, 0, (room - m->room) * sizeof(*more));
-    m->out->one = more;
-    m->room = room;
-    return 0;
+    return BB_GROW(m->out->one, m->out->n);
 }
 
 static int emit(struct making *m, const json_t *setting, const json_t *labels, int repeat)
@@ -344,8 +335,9 @@ static int emit(struct making *m, const json_t *setting, const json_t *labels, i
     TRY(note_axes(m, labels));
     if (left_out(m, labels))
         return 0;
-    TRY(make_room(m));
+    TRY(grow_runs(m));
     c = &m->out->one[m->out->n++];
+    *c = (struct bb_sweep_run){0};
     c->settings = json_deep_copy(labels);
     TRY(c->settings ? 0 : no_memory());
     snprintf(context, sizeof(context), "%.200s: %s: ", m->study->path, bb_settings_text(c, text, sizeof(text)));

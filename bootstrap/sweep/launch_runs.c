@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/start/mpirun.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,22 +78,22 @@ static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_r
     for (size_t i = 0; i < json_array_size(s->own); i++)
         add_own(words, json_string_value(json_array_get(s->own, i)), c->ranks);
     if (s->with) {
-        bb_argv_add(words, "%s", s->with);
+        bb_argv_add(words, "%s", mpirun ? bb_mpirun() : s->with);
         bb_argv_add(words, "-n");
         bb_argv_add(words, "%d", c->ranks);
     }
     if (s->with && s->hosts) {
-        bb_argv_add(words, mpirun ? "--host" : "--nodelist");
+        bb_argv_add(words, "%s", mpirun ? bb_mpirun_hosts() : "--nodelist");
         bb_argv_add(words, "%s", s->hosts);
     }
     bb_argv_add_all(words, &s->arguments);
     bb_argv_add_all(words, &c->launch_arguments);
-    for (size_t i = 0; mpirun && i < c->environment.n; i++) {
+    for (size_t i = 0; mpirun && bb_mpirun_export() && i < c->environment.n; i++) {
         const char *variable = c->environment.word[i], *equals = strchr(variable, '=');
 
         if (!equals)
             continue;
-        bb_argv_add(words, "-x");
+        bb_argv_add(words, "%s", bb_mpirun_export());
         bb_argv_add(words, "%.*s", (int)(equals - variable), variable);
     }
 }

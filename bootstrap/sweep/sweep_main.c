@@ -7,6 +7,7 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/progress.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/launch_runs.h"
 #include "bootstrap/sweep/slurm.h"
@@ -27,89 +28,42 @@ struct options {
     bool list, slurm, gather, retry_failed, restart, quiet;
 };
 
-#define FIELD(name) .offset = offsetof(struct options, name)
+#define FIELD(name) offsetof(struct options, name)
 
 static const char *const launchers[] = {"mpirun", "srun", "none", NULL};
 
 static const struct bb_opt what_rows[] = {
-    {.name = "list",
-     .kind = BB_OPT_FLAG,
-     FIELD(list),
-     .help = "start nothing: each combination, its state, its command"},
-    {.name = "slurm",
-     .kind = BB_OPT_FLAG,
-     FIELD(slurm),
-     .help = "start nothing: write what is to be done as Slurm array jobs, and print how to submit them"},
-    {.name = "gather", .kind = BB_OPT_FLAG, FIELD(gather), .help = "start nothing: put together what there is"},
-    {.name = "retry-failed", .kind = BB_OPT_FLAG, FIELD(retry_failed), .help = "run the failed combinations again"},
-    {.name = "restart", .kind = BB_OPT_FLAG, FIELD(restart), .help = "run all combinations again"},
-    {.name = "max-combinations",
-     .kind = BB_OPT_INT,
-     FIELD(most),
-     .def = "1000",
-     .arg = "N",
-     .help = "refuse a study with more",
-     .min = 1,
-     .max = 100000},
+    OPT_FLAG(0, "list", FIELD(list), "start nothing: each combination, its state, its command"),
+    OPT_FLAG(0, "slurm", FIELD(slurm),
+             "start nothing: write what is to be done as Slurm array jobs, and print how to submit them"),
+    OPT_FLAG(0, "gather", FIELD(gather), "start nothing: put together what there is"),
+    OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run the failed combinations again"),
+    OPT_FLAG(0, "restart", FIELD(restart), "run all combinations again"),
+    OPT_INT(0, "max-combinations", FIELD(most), "1000", "N", 1, 100000, "refuse a study with more"),
     {0},
 };
 
 static const struct bb_opt how_rows[] = {
-    {.name = "launcher",
-     .kind = BB_OPT_WORD,
-     FIELD(launcher),
-     .arg = "NAME",
-     .help = "what starts the ranks (default: the file's, or mpirun; with --slurm srun)",
-     .words = launchers},
-    {.name = "ranks",
-     .kind = BB_OPT_STRING,
-     FIELD(ranks),
-     .arg = "LIST",
-     .help = "numbers of ranks, as 2,4,8, in place of the file's"},
-    {.name = "hosts",
-     .kind = BB_OPT_STRING,
-     FIELD(hosts),
-     .arg = "LIST",
-     .help = "hosts for the launcher: --host of mpirun, --nodelist of srun"},
-    {.name = "launch-arguments",
-     .kind = BB_OPT_STRING,
-     FIELD(launch_arguments),
-     .arg = "WORDS",
-     .help = "more words for the launcher, split at blanks"},
-    {.name = "program",
-     .kind = BB_OPT_STRING,
-     FIELD(program),
-     .arg = "FILE",
-     .help = "the busbar that is started (default: the file's, or this one)"},
-    {.name = "timeout",
-     .kind = BB_OPT_DOUBLE,
-     FIELD(timeout_s),
-     .arg = "SECONDS",
-     .help = "end a combination that takes longer, where the file has no timeout_s (default: none; a busbar that hangs "
-             "ends by itself)",
-     .min = 0.001,
-     .max = 1e7},
+    OPT_WORD(0, "launcher", FIELD(launcher), NULL, "NAME", launchers,
+             "what starts the ranks (default: the file's, or mpirun; with --slurm srun)"),
+    OPT_STRING(0, "ranks", FIELD(ranks), NULL, "LIST", "numbers of ranks, as 2,4,8, in place of the file's"),
+    OPT_STRING(0, "hosts", FIELD(hosts), NULL, "LIST", "hosts for the launcher: --host of mpirun, --nodelist of srun"),
+    OPT_STRING(0, "launch-arguments", FIELD(launch_arguments), NULL, "WORDS",
+               "more words for the launcher, split at blanks"),
+    OPT_STRING(0, "program", FIELD(program), NULL, "FILE",
+               "the busbar that is started (default: the file's, or this one)"),
+    OPT_DOUBLE(0, "timeout", FIELD(timeout_s), NULL, "SECONDS", 0.001, 1e7,
+               "end a combination that takes longer, where the file has no timeout_s (default: none; a busbar that "
+               "hangs ends by itself)"),
     {0},
 };
 
 static const struct bb_opt where_rows[] = {
-    {.letter = 'o',
-     .name = "output",
-     .kind = BB_OPT_STRING,
-     FIELD(output),
-     .arg = "DIR",
-     .help = "folder of the results (default: NAME.sweep)"},
-    {.name = "json",
-     .kind = BB_OPT_STRING,
-     FIELD(json),
-     .arg = "FILE",
-     .help = "busbar.sweep/1, all results in one, - for stdout (default: DIR/sweep.json)"},
-    {.name = "csv",
-     .kind = BB_OPT_STRING,
-     FIELD(csv),
-     .arg = "FILE",
-     .help = "the table as CSV, - for stdout (default: DIR/sweep.csv)"},
-    {.name = "quiet", .kind = BB_OPT_FLAG, FIELD(quiet), .help = "no table and no progress line"},
+    OPT_STRING('o', "output", FIELD(output), NULL, "DIR", "folder of the results (default: NAME.sweep)"),
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE",
+               "busbar.sweep/1, all results in one, - for stdout (default: DIR/sweep.json)"),
+    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "the table as CSV, - for stdout (default: DIR/sweep.csv)"),
+    OPT_QUIET(FIELD(quiet)),
     {0},
 };
 
@@ -164,9 +118,7 @@ static int check_options(const struct options *o)
 /* Inside of a job of ranks a launcher would start jobs in the job. */
 static int refuse_launched(void)
 {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-
-    if (!size)
+    if (!bb_mpirun_started_us())
         return 0;
     return bb_err(BB_EUSAGE, "busbar sweep starts the ranks by itself; start it without mpirun");
 }

@@ -6,6 +6,7 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog.h"
+#include "bootstrap/world/hydra.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -214,10 +215,20 @@ static int refuse_foreign_launcher(const struct bb_world *w)
     return 0;
 }
 
+/*
+ * Open MPI 5 asks the kernel for a way between two processes of one host, is told "loopback", and prints three lines a
+ * rank since that is no interface of its own; its other module knows better.
+ */
+static void calm_open_mpi(void)
+{
+    (void)setenv("OMPI_MCA_reachable", "weighted", 0);
+}
+
 static int start_mpi(struct bb_world *w)
 {
     int had, rc;
 
+    calm_open_mpi();
     bb_world_guard(w, "MPI_Init_thread");
     TRY(mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
@@ -284,6 +295,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
 
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
     bb_err_mute(0);
+    bb_hydra_hold();
     TRY(bb_watchdog_start(&w->roll, timeout_s));
     TRY(start_mpi(w));
     TRY(refuse_foreign_launcher(w));
@@ -322,9 +334,19 @@ out:
     return rc;
 }
 
+/* Hydra takes the exit code of MPI_Abort for the job's, and no other for sure, and reads no output any more. */
+static void abort_under_hydra(int code)
+{
+    const struct timespec output_is_read = {.tv_nsec = 200000000};
+
+    nanosleep(&output_is_read, NULL);
+    MPI_Abort(MPI_COMM_WORLD, code);
+}
+
 /*
  * Does not return when there are other ranks. Each leaves with the same exit code by itself, which mpirun would
- * overtake if one of them called MPI_Abort at once; that is left for ranks whom the watchdog cannot reach.
+ * overtake if one of them called MPI_Abort at once; that is left for ranks whom the watchdog cannot reach, and for
+ * hydra.
  */
 static void end_everybody(struct bb_world *w, int rc)
 {
@@ -336,6 +358,8 @@ static void end_everybody(struct bb_world *w, int rc)
     fflush(stdout);
     told = bb_watchdog_fail(w->roll, bb_exit_code(rc));
     code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
+    if (w->rank == 0 && bb_hydra_started_us())
+        abort_under_hydra(code);
     if (!told)
         MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);
@@ -349,6 +373,7 @@ int bb_world_release(struct bb_world *w, int rc)
         end_everybody(w, rc);
     if (w->mpi)
         finalize_mpi(w);
+    bb_hydra_let_go();
     bb_watchdog_stop(w->roll);
     free(w->hosts);
     free(w->node_of);

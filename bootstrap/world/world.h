@@ -11,10 +11,12 @@
  * Order of a life: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls come from the
  * thread that called bb_world_init, except bb_world_ending.
  *
- * What mpirun adds: when a rank dies, Open MPI's mpirun sends the others SIGTERM and, about a second later, SIGKILL,
- * and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second: the lost
- * rank is named and they end with 4. SIGTERM from elsewhere saves the results and ends with 1. srun leaves the others
- * alone; the watchdog then ends the job by itself.
+ * What the launcher adds. Open MPI's mpirun: when a rank dies it sends the others SIGTERM and, about a second later,
+ * SIGKILL, and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second:
+ * the lost rank is named and they end with 4. Hydra (MPICH, MVAPICH, Intel MPI) kills all at once, unless it does not
+ * notice (hydra.h); rank 0 then ends the job by MPI_Abort, whose code is mpiexec's: 3, 4, ...; a rank that was killed
+ * by a signal makes it the signal's number (9). It says so on stdout, after the results. SIGTERM from elsewhere saves
+ * the results and ends with 1. srun leaves the others alone; the watchdog then ends the job by itself.
  */
 #ifndef BB_BOOTSTRAP_WORLD_WORLD_H
 #define BB_BOOTSTRAP_WORLD_WORLD_H

@@ -362,21 +362,12 @@ struct options {
     bool quiet;
 };
 
+#define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    {.name = "threshold",
-     .kind = BB_OPT_DOUBLE,
-     .offset = offsetof(struct options, threshold_percent),
-     .def = "-1",
-     .min = -1,
-     .max = 1e6,
-     .arg = "PERCENT",
-     .help = "exit 5 when a row got slower by more, with intervals that do not touch; -1: never"},
-    {.name = "json",
-     .kind = BB_OPT_STRING,
-     .offset = offsetof(struct options, json),
-     .arg = "FILE",
-     .help = "write the comparison as JSON, - for stdout"},
-    {.name = "quiet", .kind = BB_OPT_FLAG, .offset = offsetof(struct options, quiet), .help = "no table"},
+    OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
+               "exit 5 when a row got slower by more, with intervals that do not touch; -1: never"),
+    OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the comparison as JSON, - for stdout"),
+    OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };
 

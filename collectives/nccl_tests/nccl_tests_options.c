@@ -6,7 +6,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/start/gpu_half.h"
-#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/mpirun.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,78 +31,29 @@ int bb_nccl_tests_kind(const char *path)
 
 /* ---- options ---- */
 
-#define FIELD(name) .offset = offsetof(struct bb_nccl_tests_options, name)
+#define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
-    {.letter = 't',
-     .name = "nthreads",
-     .kind = BB_OPT_INT,
-     FIELD(threads),
-     .def = "1",
-     .arg = "N",
-     .help = "threads: here ranks, as -g",
-     .min = 1,
-     .max = RANKS_MAX},
-    {.letter = 'g',
-     .name = "ngpus",
-     .kind = BB_OPT_INT,
-     FIELD(gpus),
-     .def = "1",
-     .arg = "N",
-     .help = "GPUs per thread: outside of an MPI job the program starts again under mpirun -n N x threads",
-     .min = 1,
-     .max = RANKS_MAX},
-    {.letter = 'p',
-     .name = "parallel_init",
-     .kind = BB_OPT_INT,
-     FIELD(parallel_init),
-     .def = "0",
-     .arg = "0|1",
-     .help = "ranks are processes and always initialise in parallel: nothing to choose",
-     .max = 1},
-    {.letter = 'T',
-     .name = "timeout",
-     .kind = BB_OPT_DOUBLE,
-     FIELD(timeout_s),
-     .def = "0",
-     .arg = "SECONDS",
-     .help = "longest wait before the run ends with exit 4; 0: 600",
-     .max = 1e6},
-    {.letter = 'J',
-     .name = "output_file",
-     .kind = BB_OPT_STRING,
-     FIELD(bench.common.json),
-     .arg = "FILE",
-     .help = "write the results as JSON in nccl-tests' own form, - for stdout; a file that exists stays: FILE.0 .."},
-    {.letter = 'D',
-     .name = "device_implementation",
-     .kind = BB_OPT_INT,
-     FIELD(device_kernel),
-     .def = "0",
-     .arg = "N",
-     .help = "kernels of the device API: only 0, none of them",
-     .max = 4},
-    {.letter = 'V',
-     .name = "device_cta_count",
-     .kind = BB_OPT_INT,
-     FIELD(device_ctas),
-     .def = "16",
-     .arg = "N",
-     .help = "CTAs of the device API's kernels: without -D nothing",
-     .min = 1,
-     .max = 128},
-    {.name = "share-gpu",
-     .kind = BB_OPT_FLAG,
-     FIELD(bench.common.share_gpu),
-     .help = "let several ranks use one GPU (for tests: timings mean nothing then)"},
-    {.name = "quiet", .kind = BB_OPT_FLAG, FIELD(bench.common.quiet), .help = "no table and no progress line"},
+    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, RANKS_MAX, "threads: here ranks, as -g"),
+    OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, RANKS_MAX,
+            "GPUs per thread: outside of an MPI job the program starts again under mpirun -n N x threads"),
+    OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
+            "ranks are processes and always initialise in parallel: nothing to choose"),
+    OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "0", "SECONDS", 0, 1e6,
+               "longest wait before the run ends with exit 4; 0: 600"),
+    OPT_STRING('J', "output_file", FIELD(bench.common.json), NULL, "FILE",
+               "write the results as JSON in nccl-tests' own form, - for stdout; a file that exists stays: FILE.0 .."),
+    OPT_INT('D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
+            "kernels of the device API: only 0, none of them"),
+    OPT_INT('V', "device_cta_count", FIELD(device_ctas), "16", "N", 1, 128,
+            "CTAs of the device API's kernels: without -D nothing"),
+    OPT_SHARE_GPU(FIELD(bench.common.share_gpu)),
+    OPT_QUIET(FIELD(bench.common.quiet)),
     {0},
 };
 
 static const struct bb_opt_table tables[] = {
     {.title = "Options of nccl-tests", .opts = own_rows},
-    {.title = "Options of nccl-tests and busbar bench",
-     .opts = bb_bench_option_rows,
-     .base = offsetof(struct bb_nccl_tests_options, bench)},
+    {.title = "Options of nccl-tests and busbar bench", .opts = bb_bench_option_rows, .base = FIELD(bench)},
     {0},
 };
 
@@ -192,33 +143,6 @@ out:
 
 /* ---- start ---- */
 
-static bool inside_a_job(void)
-{
-    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE",
-                                        "SLURM_STEP_NUM_TASKS"};
-
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (getenv(marks[i]))
-            return true;
-    return false;
-}
-
-/* Open MPI: as many ranks as asked for, whatever the number of cores and whoever starts them. */
-static void allow_ranks(void)
-{
-    static const char *const settings[][2] = {
-        {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-        {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-        {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
-        {"PRTE_MCA_hwloc_default_binding_policy", "none"},
-        {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-        {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-    };
-
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        (void)setenv(settings[i][0], settings[i][1], 0);
-}
-
 /* The last -g and -t count, so the ranks are told that they are one each. */
 static int start_again(int ranks, int argc, char **argv)
 {
@@ -228,7 +152,7 @@ static int start_again(int ranks, int argc, char **argv)
     if (argc > WORDS_MAX)
         return bb_err(BB_EUSAGE, "more than %d words", WORDS_MAX);
     snprintf(number, sizeof number, "%d", ranks);
-    words[n++] = (char *)"mpirun";
+    words[n++] = (char *)(uintptr_t)bb_mpirun();
     words[n++] = (char *)"-n";
     words[n++] = number;
     for (int i = 0; i < argc; i++)
@@ -236,11 +160,11 @@ static int start_again(int ranks, int argc, char **argv)
     words[n++] = (char *)"-g1";
     words[n++] = (char *)"-t1";
     words[n] = NULL;
-    allow_ranks();
+    bb_mpirun_allow_ranks();
     if (!freopen("/dev/null", "r", stdin)) /* a script's lines are not for mpirun to read */
         return bb_err(BB_EFAIL, "/dev/null cannot be read: %s", strerror(errno));
     execvp(words[0], words);
-    return bb_err(BB_EFAIL, "%d ranks (-g, -t) are processes under mpirun, which cannot be started: %s", ranks,
+    return bb_err(BB_EFAIL, "%d ranks (-g, -t) are processes under %s, which cannot be started: %s", ranks, words[0],
                   strerror(errno));
 }
 
@@ -255,7 +179,7 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     if (o->threads * o->gpus > RANKS_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,
                       RANKS_MAX);
-    if (o->threads * o->gpus > 1 && inside_a_job())
+    if (o->threads * o->gpus > 1 && bb_launched())
         return bb_err(BB_EUSAGE,
                       "-g %d -t %d inside of an MPI job: a rank has one GPU and one thread here, start %d "
                       "times as many ranks",

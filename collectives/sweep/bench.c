@@ -250,7 +250,7 @@ static size_t fit_memory(struct bench *b, size_t need, size_t available)
     struct bb_sweep *s = &b->sweep;
     size_t asked = s->max_bytes;
 
-    while (b->options.fit_memory && s->n_sizes == 0 && need > available &&
+    while (b->options.fit_memory && s->sizes.n == 0 && need > available &&
            s->max_bytes - s->max_bytes / 8 > s->min_bytes) {
         s->max_bytes -= s->max_bytes / 8;
         need = bb_guarded_cost(arena_bytes(b));

@@ -1,8 +1,6 @@
 /* cases.c - from what was asked for to the list of cases. */
 #include "collectives/sweep/cases.h"
 
-#include "bootstrap/base/units.h"
-#include "bootstrap/cli/size_list.h"
 #include "collectives/measure/stopping.h"
 
 #include <stdlib.h>
@@ -21,37 +19,12 @@ size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
     return next > s->max_bytes ? 0 : next;
 }
 
-static int take_size(void *arg, const char *word)
-{
-    struct bb_sweep *s = arg;
-
-    if (s->n_sizes == BB_SWEEP_SIZES)
-        return bb_err(BB_EUSAGE, "--sizes: more than %d sizes", BB_SWEEP_SIZES);
-    if (bb_parse_bytes(word, &s->sizes[s->n_sizes]) || s->sizes[s->n_sizes] > BB_SIZE_LARGEST)
-        return bb_err(BB_EUSAGE,
-                      "--sizes: '%s' is not valid, expected bytes as 8, 4K, 1.5M, 2G or 1T up to 1024T, "
-                      "separated by commas",
-                      word);
-    s->n_sizes++;
-    return 0;
-}
-
-int bb_sweep_sizes(struct bb_sweep *s, const char *text)
-{
-    s->n_sizes = 0;
-    return bb_list_each(text, take_size, s);
-}
-
 size_t bb_sweep_largest(const struct bb_sweep *s)
 {
-    size_t largest = s->n_sizes ? 0 : s->max_bytes;
-
-    for (int i = 0; i < s->n_sizes; i++)
-        largest = s->sizes[i] > largest ? s->sizes[i] : largest;
-    return largest;
+    return s->sizes.n > 0 ? bb_sizes_largest(&s->sizes) : s->max_bytes;
 }
 
-static int one_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
+static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
 
@@ -62,14 +35,14 @@ static int one_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
 /* The sizes in order: *list of *n, owned by the caller. */
 static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
 {
-    *n = (size_t)s->n_sizes;
-    for (size_t bytes = s->min_bytes; s->n_sizes == 0 && (*n == 0 || bytes != 0); (*n)++)
+    *n = (size_t)s->sizes.n;
+    for (size_t bytes = s->min_bytes; s->sizes.n == 0 && (*n == 0 || bytes != 0); (*n)++)
         bytes = bb_sweep_next_size(s, bytes);
     *list = malloc(*n * sizeof **list);
     if (!*list)
         return bb_err(BB_EFAIL, "no memory for %zu sizes", *n);
     for (size_t i = 0; i < *n; i++)
-        (*list)[i] = s->n_sizes > 0 ? s->sizes[i] : i == 0 ? s->min_bytes : bb_sweep_next_size(s, (*list)[i - 1]);
+        (*list)[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : bb_sweep_next_size(s, (*list)[i - 1]);
     return 0;
 }
 
@@ -83,7 +56,7 @@ static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *f
     if (s->shuffled)
         bb_shuffle(sizes, n, s->seed);
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = one_size(c, sizes[i], fn, arg);
+        rc = run_size(c, sizes[i], fn, arg);
     free(sizes);
     return rc;
 }

@@ -5,10 +5,9 @@
 #define BB_COLLECTIVES_SWEEP_CASES_H
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/cli/size_list.h"
 #include "collectives/measure/case.h"
 #include "collectives/sweep/split.h"
-
-enum { BB_SWEEP_SIZES = 256 };
 
 struct bb_sweep {
     int colls[BB_COLL_KIND_COUNT], n_colls; /* enum bb_coll_kind */
@@ -19,20 +18,15 @@ struct bb_sweep {
     size_t step_bytes; /* used when factor is 0                          */
     double factor;     /* > 1: the next size is this many times the last */
     bool out_of_place, in_place;
-    bool overlapping;             /* in place also what would overwrite its input: timed, never verified        */
-    size_t sizes[BB_SWEEP_SIZES]; /* an explicit list in place of the range, in the order given                 */
-    bool is_split;                /* into groups, by `split`                                                    */
+    bool overlapping;      /* in place also what would overwrite its input: timed, never verified */
+    struct bb_sizes sizes; /* in place of the range, unless there are none                        */
+    bool is_split;         /* into groups, by `split`                                             */
     struct bb_split split;
-    bool shuffled; /* sizes in an order that depends on `seed` alone                             */
+    bool shuffled; /* sizes in an order that depends on `seed` alone */
     uint64_t seed;
-    int n_sizes;    /* 0: the range                                                               */
-    size_t unalign; /* elements by which buffers are moved                                        */
-    struct bb_alltoallv_counts
-        *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep                             */
+    size_t unalign;                      /* elements by which buffers are moved                 */
+    struct bb_alltoallv_counts *amounts; /* of BB_COLL_UNEVEN; owned by who made the sweep      */
 };
-
-/* bb_sweep_sizes - the list of "8,1K,3M". Returns 0 or -BB_EUSAGE after one line. */
-int bb_sweep_sizes(struct bb_sweep *s, const char *text) BB_MUST_CHECK;
 
 /* bb_sweep_largest - the largest size of the run. */
 size_t bb_sweep_largest(const struct bb_sweep *s);

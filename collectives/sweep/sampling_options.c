@@ -2,6 +2,7 @@
 #include "collectives/sweep/sampling_options.h"
 
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,74 +17,29 @@ static const char *const warmups[] = {"fixed", "auto", NULL};
 /* Those of timing.h that are chosen by name. */
 static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 
-#define FIELD(name) .offset = offsetof(struct bb_sampling_options, name)
+#define FIELD(name) offsetof(struct bb_sampling_options, name)
 const struct bb_opt bb_sampling_option_rows[] = {
-    {.name = "mode",
-     .kind = BB_OPT_WORD,
-     FIELD(mode),
-     .arg = "MODE",
-     .help = "how operations are timed; all: each way, a table each. Without it stream, graph with -G",
-     .words = modes},
-    {.name = "gate",
-     .kind = BB_OPT_INT,
-     FIELD(gate),
-     .def = "1",
-     .arg = "0|1",
-     .help = "stream: 1: operations start when all are enqueued; 0: at once",
-     .max = 1},
-    {.name = "gate-limit",
-     .kind = BB_OPT_DOUBLE,
-     FIELD(gate_ms),
-     .def = "5000",
-     .arg = "MS",
-     .help = "stream: the gate opens by itself after so long; the row is flagged, later ones go without",
-     .min = 0.001,
-     .max = 1e6},
-    {.name = "confidence",
-     .kind = BB_OPT_STRING,
-     FIELD(confidence),
-     .arg = "PERCENT",
-     .help = "sample until the median's 95 % interval is within +-PERCENT of it, as 1%"},
-    {.name = "max-iters",
-     .kind = BB_OPT_INT,
-     FIELD(max_iterations),
-     .def = "20000",
-     .arg = "N",
-     .help = "--confidence: timed iterations of a row at most",
-     .min = 1,
-     .max = 1e7},
-    {.name = "max-seconds",
-     .kind = BB_OPT_DOUBLE,
-     FIELD(max_s),
-     .def = "10",
-     .arg = "SECONDS",
-     .help = "--confidence: time for a row's samples at most",
-     .max = 1e6},
-    {.name = "warmup",
-     .kind = BB_OPT_WORD,
-     FIELD(warmup),
-     .def = "fixed",
-     .arg = "HOW",
-     .help = "fixed: -w operations; auto: then on until ten in a row show no trend, 200 at most",
-     .words = warmups},
-    {.name = "shuffle",
-     .kind = BB_OPT_STRING,
-     FIELD(shuffle),
-     .arg = "SEED",
-     .help = "measure, and print, the sizes in an order that depends on this number alone"},
-    {.name = "delay",
-     .kind = BB_OPT_STRING,
-     FIELD(delay),
-     .arg = "RANK:US,...",
-     .help = "--mode sync: these ranks come so many microseconds late to every operation"},
-    {.name = "show-choice",
-     .kind = BB_OPT_FLAG,
-     FIELD(show_choice),
-     .help = "columns: algorithm, protocol and channels that NCCL chose, and its own estimate of the time"},
-    {.name = "sweep-algorithms",
-     .kind = BB_OPT_FLAG,
-     FIELD(sweep_algorithms),
-     .help = "after each row one for every other algorithm and protocol; was NCCL's choice the best?"},
+    OPT_WORD(0, "mode", FIELD(mode), NULL, "MODE", modes,
+             "how operations are timed; all: each way, a table each. Without it stream, graph with -G"),
+    OPT_INT(0, "gate", FIELD(gate), "1", "0|1", 0, 1, "stream: 1: operations start when all are enqueued; 0: at once"),
+    OPT_DOUBLE(0, "gate-limit", FIELD(gate_ms), "5000", "MS", 0.001, 1e6,
+               "stream: the gate opens by itself after so long; the row is flagged, later ones go without"),
+    OPT_STRING(0, "confidence", FIELD(confidence), NULL, "PERCENT",
+               "sample until the median's 95 % interval is within +-PERCENT of it, as 1%"),
+    OPT_INT(0, "max-iters", FIELD(max_iterations), "20000", "N", 1, 1e7,
+            "--confidence: timed iterations of a row at most"),
+    OPT_DOUBLE(0, "max-seconds", FIELD(max_s), "10", "SECONDS", 0, 1e6,
+               "--confidence: time for a row's samples at most"),
+    OPT_WORD(0, "warmup", FIELD(warmup), "fixed", "HOW", warmups,
+             "fixed: -w operations; auto: then on until ten in a row show no trend, 200 at most"),
+    OPT_STRING(0, "shuffle", FIELD(shuffle), NULL, "SEED",
+               "measure, and print, the sizes in an order that depends on this number alone"),
+    OPT_STRING(0, "delay", FIELD(delay), NULL, "RANK:US,...",
+               "--mode sync: these ranks come so many microseconds late to every operation"),
+    OPT_FLAG(0, "show-choice", FIELD(show_choice),
+             "columns: algorithm, protocol and channels that NCCL chose, and its own estimate of the time"),
+    OPT_FLAG(0, "sweep-algorithms", FIELD(sweep_algorithms),
+             "after each row one for every other algorithm and protocol; was NCCL's choice the best?"),
     {0},
 };
 
@@ -116,41 +72,35 @@ static int settle_seed(struct bb_sampling_options *o)
     return 0;
 }
 
-/* One of the list: RANK:US. */
-static int one_delay(const char *word, int ranks, double *us, int *highest)
+struct delay_reader {
+    double *us; /* [ranks] */
+    int ranks, *highest;
+};
+
+/* One word of the list: RANK:US. */
+static int add_delay(void *arg, const char *word)
 {
+    const struct delay_reader *d = arg;
     const char *colon = strchr(word, ':');
     char rank_text[16];
-    double value;
+    double us;
     int rank;
 
     snprintf(rank_text, sizeof rank_text, "%.*s", colon ? (int)(colon - word) : 0, word);
-    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, &rank) || bb_parse_double(colon + 1, &value) || value < 0 ||
-        value > 1e9)
+    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, &rank) || bb_parse_double(colon + 1, &us) || us < 0 || us > 1e9)
         return bb_err(BB_EUSAGE, "--delay: '%s' is not valid, expected RANK:MICROSECONDS, as 1:100", word);
-    if (rank < ranks)
-        us[rank] = value;
-    *highest = rank > *highest ? rank : *highest;
+    if (rank < d->ranks)
+        d->us[rank] = us;
+    *d->highest = rank > *d->highest ? rank : *d->highest;
     return 0;
 }
 
 int bb_sampling_delays(const char *text, int ranks, double *us, int *highest)
 {
-    char word[64];
-    int rc = 0;
+    struct delay_reader d = {us, ranks, highest};
 
     *highest = -1;
-    while (text && rc == 0) {
-        const char *comma = strchr(text, ',');
-        size_t length = comma ? (size_t)(comma - text) : strlen(text);
-
-        if (length >= sizeof word)
-            return bb_err(BB_EUSAGE, "--delay: '%s' is too long for RANK:MICROSECONDS", text);
-        snprintf(word, sizeof word, "%.*s", (int)length, text);
-        rc = one_delay(word, ranks, us, highest);
-        text = comma ? comma + 1 : NULL;
-    }
-    return rc;
+    return text ? bb_list_each(text, add_delay, &d) : 0;
 }
 
 int bb_sampling_settle(struct bb_sampling_options *o)

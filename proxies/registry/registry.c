@@ -1,11 +1,6 @@
 /* registry.c - the table of proxies: a new one is a file with its builder and its row, and its name here. */
 #include "proxies/registry/registry.h"
 
-#include "proxies/replicas/scaling_options.h"
-#include "proxies/spatial/tiles_options.h"
-#include "proxies/sync/sync_options.h"
-#include "proxies/transformer/transformer_options.h"
-
 #include <string.h>
 
 #define PROXIES(X)                                                                                                     \
@@ -65,22 +60,20 @@ static bool is_given(const struct bb_opt *o, const void *field)
     return false;
 }
 
+bool bb_proxy_takes_compute(const struct bb_proxy *p, const char *compute)
+{
+    if (!compute || strcmp(compute, "none") == 0)
+        return true;
+    return p->takes & (strcmp(compute, "gemm") == 0 ? BB_TAKES_GEMM : BB_TAKES_TIMED);
+}
+
 const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)
 {
-    const struct {
-        unsigned bit;
-        const struct bb_opt *options;
-        const void *values;
-    } tables[] = {
-        {BB_TAKES_TRANSFORMER, bb_transformer_options, &c->transformer},
-        {BB_TAKES_SYNC, bb_sync_options, &c->sync},
-        {BB_TAKES_TILES, bb_tiles_options, &c->tiles},
-        {BB_TAKES_SCALING, bb_scaling_options, &c->scaling},
-    };
+    static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
 
-    for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
-        for (const struct bb_opt *o = tables[t].options; o->name && !(takes & tables[t].bit); o++)
-            if (is_given(o, (const char *)tables[t].values + o->offset))
+    for (const struct bb_opt_table *t = tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            if ((o->takes | t->takes) & ~takes && is_given(o, (const char *)c + t->base + o->offset))
                 return o->name;
     return NULL;
 }
@@ -88,31 +81,10 @@ const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)
 /* Nothing that was asked for is left unheard. */
 static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
-    const struct {
-        unsigned bit;
-        bool given;
-        const char *option;
-    } asked[] = {
-        {BB_TAKES_LAYERS, c->layers, "--layers"},
-        {BB_TAKES_STAGES, c->stages, "--stages"},
-        {BB_TAKES_MICRO_BATCHES, c->micro_batches, "--micro-batches"},
-        {BB_TAKES_SCALE, c->scale, "--scale"},
-        {BB_TAKES_PER_TENSOR, c->per_tensor, "--per-tensor"},
-        {BB_TAKES_TIMED, c->compute && strcmp(c->compute, "timed") == 0, "--compute timed"},
-        {BB_TAKES_GEMM, c->compute && strcmp(c->compute, "gemm") == 0, "--compute gemm"},
-        {BB_TAKES_LAYER_US, c->forward_us > 0, "--forward-us"},
-        {BB_TAKES_LAYER_US, c->backward_us > 0, "--backward-us"},
-        {BB_TAKES_TFLOPS, c->tflops > 0, "--tflops"},
-        {BB_TAKES_MODEL, c->model, "--model"},
-        {BB_TAKES_MICRO_BATCH_SIZE, c->micro_batch_size, "--micro-batch-size"},
-        {BB_TAKES_NODES, c->gpus_per_node, "--gpus-per-node"},
-    };
-
     const char *beyond = bb_proxy_beyond(c, p->takes);
 
-    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
-        if (asked[i].given && !(p->takes & asked[i].bit))
-            return bb_err(BB_EUSAGE, "%s: %s means nothing here; leave it out", p->name, asked[i].option);
+    if (!bb_proxy_takes_compute(p, c->compute))
+        return bb_err(BB_EUSAGE, "%s: --compute %s means nothing here; leave it out", p->name, c->compute);
     if (beyond)
         return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", p->name, beyond);
     return 0;

@@ -4,9 +4,27 @@
 
 #include "bootstrap/cli/opts.h"
 #include "proxies/author/proxy.h"
+#include "proxies/replicas/scaling_options.h"
+#include "proxies/spatial/tiles_options.h"
+#include "proxies/sync/sync_options.h"
+#include "proxies/transformer/transformer_options.h"
 
-/* The options of `busbar proxy` and `busbar plan` that shape a step; offsets are those of struct bb_proxy_config. */
+/* The options that are of no builder; offsets are those of struct bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];
+
+/* The tables of the options that shape a step, for a struct bb_proxy_config that lies at `at`. What a proxy must take
+ * (enum bb_takes) for an option to mean something stands in the option's row, or here for a whole table. */
+#define BB_STEP_TABLES(at)                                                                                             \
+    {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
+        BB_STEP_TABLE("A transformer", at, transformer, BB_TAKES_TRANSFORMER),                                         \
+        BB_STEP_TABLE("Data parallelism", at, sync, BB_TAKES_SYNC),                                                    \
+        BB_STEP_TABLE("Spatial parallelism and GEMS", at, tiles, BB_TAKES_TILES),                                      \
+        BB_STEP_TABLE("A scaling study", at, scaling, BB_TAKES_SCALING)
+#define BB_STEP_TABLE(text, at, part, bit)                                                                             \
+    {                                                                                                                  \
+        .title = text, .opts = bb_##part##_options, .base = (at) + offsetof(struct bb_proxy_config, part),             \
+        .takes = bit                                                                                                   \
+    }
 
 extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
@@ -21,8 +39,12 @@ const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error l
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words,
                        const struct bb_proxy **proxy) BB_MUST_CHECK;
 
-/* bb_proxy_beyond - the first option that was given of a table that `takes` (enum bb_takes) leaves out; NULL: none. */
+/* bb_proxy_beyond - the first option that was given and is none of a proxy that takes these bits (enum bb_takes); NULL:
+ * none. */
 const char *bb_proxy_beyond(const struct bb_proxy_config *config, unsigned takes);
+
+/* bb_proxy_takes_compute - whether --compute may be this word. NULL: not given. */
+bool bb_proxy_takes_compute(const struct bb_proxy *proxy, const char *compute);
 
 /* bb_step_build - the builder's work for config->ranks ranks, and what every step must satisfy whatever its builder
  * did. Layouts that cannot be: said, -BB_EUSAGE. release is fine on a half-built one. */

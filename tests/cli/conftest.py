@@ -5,6 +5,7 @@ BUSBAR_BUILD names the build folder (default: build). `--rewrite-golden` writes 
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -13,14 +14,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUSBAR_BUILD", ROOT / "build")).resolve()
 GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
-MPI_ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "PRTE_MCA_hwloc_default_binding_policy": "none",
-}
+# What bootstrap/mpi.sh tells Open MPI.
+MPI_ENVIRONMENT = dict(re.findall(r"([A-Z]\w*)=(\S+)", "".join(
+    line for line in (ROOT / "bootstrap/mpi.sh").read_text().splitlines(True) if line.lstrip().startswith("export "))))
+
+
+def mpirun_of(build):
+    """The launcher of the MPI that a build folder was made with; None without a build."""
+    cache = build / "CMakeCache.txt"
+    found = re.search(r"^MPIEXEC_EXECUTABLE:\w+=(.+)$", cache.read_text(), re.M) if cache.exists() else None
+    return found.group(1) if found else None
 
 
 def pytest_addoption(parser):
@@ -30,15 +33,16 @@ def pytest_addoption(parser):
 class Busbar:
     """Starts busbar. `ranks=0`: without mpirun. `env`: added to the environment. Never raises on a bad exit status."""
 
-    build = BUILD
+    def __init__(self, build=BUILD):
+        self.build, self.mpirun = build, mpirun_of(build) or "mpirun"
 
     def environment(self, env=None):
         merged = {k: v for k, v in os.environ.items() if not k.startswith(("EMU_", "NCCL_", "BUSBAR_"))}
         return {**merged, **MPI_ENVIRONMENT, "EMU_QUIET": "1", **(env or {})}
 
     def command(self, *args, ranks=0, emulated=True, mpirun=()):
-        program = [str(BUILD / ("busbar-emulated" if emulated else "busbar")), *map(str, args)]
-        return (["mpirun", *mpirun, "-n", str(ranks)] if ranks else []) + program
+        program = [str(self.build / ("busbar-emulated" if emulated else "busbar")), *map(str, args)]
+        return ([self.mpirun, *mpirun, "-n", str(ranks)] if ranks else []) + program
 
     def run(self, *args, ranks=0, env=None, emulated=True, mpirun=(), timeout=90, cwd=None):
         return self.run_program(*self.command(*args, ranks=ranks, emulated=emulated, mpirun=mpirun), env=env, timeout=timeout, cwd=cwd)

@@ -67,7 +67,7 @@ def test_mpi_cannot_carry_traffic(busbar):
 def test_first_gpu_out_of_range_is_said_once(busbar):
     """NCCL_TESTS_DEVICE moves the ranks to other GPUs; 4 ranks from GPU 6 on do not fit on 8."""
     program = str(busbar.build / "emulated" / "all_reduce_perf")
-    done = subprocess.run(["mpirun", "-n", "4", program, "-b", "8", "-e", "8"], env=busbar.environment({"NCCL_TESTS_DEVICE": "6"}),
+    done = subprocess.run([busbar.mpirun, "-n", "4", program, "-b", "8", "-e", "8"], env=busbar.environment({"NCCL_TESTS_DEVICE": "6"}),
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 2
     (line,) = lines_of(done)

@@ -26,7 +26,7 @@ def perf(busbar):
 
     def run(name, *arguments, env=None, ranks=0, emulated=True):
         program = [str(busbar.build / ("emulated" if emulated else ".") / f"{name}_perf"), *map(str, arguments)]
-        command = ["timeout", "-k", "5", "90", *(["mpirun", "-n", str(ranks)] if ranks else []), *program]
+        command = ["timeout", "-k", "5", "90", *([busbar.mpirun, "-n", str(ranks)] if ranks else []), *program]
         return subprocess.run(command, env=busbar.environment(env), capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
     return run

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -93,8 +94,9 @@ def folder(busbar, tmp_path):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "build").symlink_to(busbar.build)
     (tmp_path / "bin").mkdir()
-    for name, program in {"busbar": "busbar-emulated", "all_reduce_perf": "emulated/all_reduce_perf"}.items():
-        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {busbar.build}/{program} "$@"\n')
+    for name, program in {"busbar": busbar.build / "busbar-emulated", "all_reduce_perf": busbar.build / "emulated/all_reduce_perf",
+                          "mpirun": shutil.which(busbar.mpirun)}.items():
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {program} "$@"\n')
         (tmp_path / "bin" / name).chmod(0o755)
     return tmp_path
 

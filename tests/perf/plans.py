@@ -9,8 +9,8 @@ aims are 1 s for gpt3 on 384 ranks and gpt3_moe on 1536, 10 s and 1 GiB for 98,3
 import argparse
 import os
 import statistics
-import subprocess
-import time
+
+from startup import measure
 
 LLAMA = "transformer --model llama3_405b --tp 8 --pp 16"
 PLANS = [("gpt3 --ranks 384", "gpt3 --stages 2 --ranks 8"), ("gpt3_moe --ranks 1536", "gpt3_moe --stages 2 --ranks 32"),
@@ -23,16 +23,6 @@ PLANS = [("gpt3 --ranks 384", "gpt3 --stages 2 --ranks 8"), ("gpt3_moe --ranks 1
           f"{LLAMA} --dp 1 --ranks 128 --sequence-parallel --dp-sync zero3")]
 
 
-def measure(busbar, words):
-    """Wall seconds and peak resident KiB of one plan."""
-    began = time.monotonic()
-    process = subprocess.Popen([busbar, "plan", *words.split()], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"busbar plan {words}: wait status {status}")
-    return time.monotonic() - began, usage.ru_maxrss
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
@@ -41,7 +31,7 @@ def main():
     busbar = os.path.join(options.build, "busbar")
     print(f"{'plan':<110} {'wall s':>7} {'MiB':>6} {'times the small one':>20}")
     for large, small in PLANS:
-        pairs = [(measure(busbar, large), measure(busbar, small)) for _ in range(options.rounds)]
+        pairs = [tuple(measure(options.build, busbar, "plan", *words.split()) for words in (large, small)) for _ in range(options.rounds)]
         wall = statistics.median(a[0] for a, _ in pairs)
         ratio = statistics.median(a[0] / b[0] for a, b in pairs)
         print(f"{large:<110} {wall:>7.2f} {max(a[1] for a, _ in pairs) / 1024:>6.0f} {ratio:>20.1f}")

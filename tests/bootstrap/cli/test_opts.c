@@ -29,23 +29,23 @@ static const char *op_at(size_t i)
 
 static const char *const dtypes[] = {"float", "half", "bfloat16", NULL};
 
-#define OPT(l, n, k, f) .letter = l, .name = n, .kind = k, .offset = offsetof(struct cfg, f)
+#define FIELD(name) offsetof(struct cfg, name)
 static const struct bb_opt own[] = {
-    {OPT('b', "min-bytes", BB_OPT_SIZE, min_bytes), .def = "32M", .arg = "BYTES", .help = "first size"},
-    {OPT('n', "iters", BB_OPT_INT, iters), .def = "20", .arg = "N", .help = "timed iterations", .min = 1, .max = 1000},
-    {OPT('f', "factor", BB_OPT_DOUBLE, factor), .def = "2", .help = "a factor", .min = 1, .max = 64},
-    {OPT('c', "check", BB_OPT_FLAG, check), .help = "check the data"},
-    {OPT('G', "graph", BB_OPT_FLAG, graph), .help = "use a graph"},
-    {OPT('d', "dtype", BB_OPT_WORD, dtype), .def = "float", .arg = "TYPE", .help = "data type", .words = dtypes},
-    {OPT('o', "op", BB_OPT_WORD, op), .def = "sum", .arg = "OP", .help = "operation", .word_at = op_at},
-    {OPT(0, "file", BB_OPT_STRING, file), .arg = "A_LONG_NAME_FOR_A_FILE",
-     .help = "an option whose name fills the left side and whose help is so long that it has to be broken over more "
-             "than one line"},
+    OPT_SIZE('b', "min-bytes", FIELD(min_bytes), "32M", "BYTES", 0, 0, "first size"),
+    OPT_INT('n', "iters", FIELD(iters), "20", "N", 1, 1000, "timed iterations"),
+    OPT_DOUBLE('f', "factor", FIELD(factor), "2", NULL, 1, 64, "a factor"),
+    OPT_FLAG('c', "check", FIELD(check), "check the data"),
+    OPT_FLAG('G', "graph", FIELD(graph), "use a graph"),
+    OPT_WORD('d', "dtype", FIELD(dtype), "float", "TYPE", dtypes, "data type"),
+    OPT_WORD_AT('o', "op", FIELD(op), "sum", "OP", op_at, "operation"),
+    OPT_STRING(0, "file", FIELD(file), NULL, "A_LONG_NAME_FOR_A_FILE",
+               "an option whose name fills the left side and whose help is so long that it has to be broken over more "
+               "than one line"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
     {.title = "Options", .opts = own},
-    {.title = "Common options", .opts = bb_common_options, .base = offsetof(struct cfg, common)},
+    {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
 static const struct bb_opts set = {

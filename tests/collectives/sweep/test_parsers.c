@@ -77,20 +77,20 @@ static void random_sizes(void **state)
 
     (void)state;
     for (int i = 0; i < TRIES; i++) {
-        struct bb_sweep s = {0};
+        struct bb_sizes s;
         int rc;
 
         random_text(text, pieces, N(pieces));
         hush(true);
-        rc = bb_sweep_sizes(&s, text);
+        rc = bb_sizes_parse(&s, "--sizes", text, 0);
         hush(false);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         if (rc != 0)
             continue;
         taken++;
-        assert_true(s.n_sizes > 0 && s.n_sizes <= BB_SWEEP_SIZES);
-        for (int k = 0; k < s.n_sizes; k++)
-            assert_true(s.sizes[k] <= (size_t)1 << 50);
+        assert_true(s.n > 0 && s.n <= BB_SIZES_MAX);
+        for (int k = 0; k < s.n; k++)
+            assert_true(s.bytes[k] <= (size_t)1 << 50);
     }
     assert_true(taken > TRIES / 100 && taken < TRIES / 2);
 }
@@ -190,7 +190,7 @@ static void random_lists(void **state)
         hush(true);
         limits_rc = bb_cta_limits_parse(text, limits, &n);
         product_rc = bb_product_parse(text, mnk);
-        sizes_rc = bb_sizes_parse(&sizes, "--sizes", text);
+        sizes_rc = bb_sizes_parse(&sizes, "--sizes", text, 1);
         hush(false);
         taken += limits_rc == 0;
         assert_true(limits_rc == -BB_EUSAGE || (limits_rc == 0 && n > 0 && n <= BB_CTA_LIMITS));
@@ -252,7 +252,7 @@ static void line_of(const struct words *w, char lines[8][TEXT], int n)
 static void taken_makes_sense(const struct bb_bench_options *o, const struct bb_sweep *s)
 {
     assert_true(s->n_colls == 1 && s->n_dtypes >= 1 && s->n_redops >= 1);
-    assert_true(s->n_sizes > 0 || s->min_bytes <= s->max_bytes);
+    assert_true(s->sizes.n > 0 || s->min_bytes <= s->max_bytes);
     assert_true(o->iterations >= 1 && o->repeats >= 1 && o->warmup >= 0 && o->checks >= 0 && o->root >= -1);
     assert_true(o->figures.gate_ms >= 0.001 && o->figures.gate_ms <= 1e6);
     assert_true(o->figures.confidence_part >= 0 && o->figures.confidence_part <= 1);

@@ -1,0 +1,20 @@
+/* grow.c - see grow.h. */
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int bb_grow(void *array_at, size_t n, size_t element)
+{
+    size_t room = n ? 2 * n : 1;
+    void *array, *bigger;
+
+    if (n & (n - 1))
+        return 0;
+    memcpy(&array, array_at, sizeof array); /* array_at is a T **, for any T */
+    bigger = realloc(array, room * element);
+    if (!bigger)
+        return bb_err(BB_EFAIL, "out of memory for %zu elements of %zu bytes", room, element);
+    memcpy(array_at, &bigger, sizeof bigger);
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* mpirun.c - see mpirun.h. BB_MPIRUN and BB_MPI_IS_OPEN_MPI come from cmake/MpiLauncher.cmake. */
+#include "bootstrap/start/mpirun.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#ifndef BB_MPIRUN
+#define BB_MPIRUN "mpirun"
+#endif
+#ifndef BB_MPI_IS_OPEN_MPI
+#define BB_MPI_IS_OPEN_MPI 1
+#endif
+
+const char *bb_mpirun(void)
+{
+    return BB_MPIRUN[0] == '/' && access(BB_MPIRUN, X_OK) == 0 ? BB_MPIRUN : "mpirun";
+}
+
+const char *bb_mpirun_hosts(void)
+{
+    return BB_MPI_IS_OPEN_MPI ? "--host" : "-hosts";
+}
+
+const char *bb_mpirun_export(void)
+{
+    return BB_MPI_IS_OPEN_MPI ? "-x" : NULL;
+}
+
+/* Open MPI's, 4 and 5; others need none. bootstrap/mpi.sh has the same. */
+void bb_mpirun_allow_ranks(void)
+{
+    static const char *const settings[][2] = {
+        {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+        {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+        {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+        {"PRTE_MCA_hwloc_default_binding_policy", "none"},
+        {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+        {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+    };
+
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        (void)setenv(settings[i][0], settings[i][1], 0);
+}
+
+static bool any_set(const char *const *variables, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (getenv(variables[i]))
+            return true;
+    return false;
+}
+
+bool bb_mpirun_started_us(void)
+{
+    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"}; /* Open MPI; hydra */
+
+    return any_set(marks, sizeof marks / sizeof *marks);
+}
+
+bool bb_launched(void)
+{
+    static const char *const marks[] = {"PMIX_RANK", "PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+    return bb_mpirun_started_us() || any_set(marks, sizeof marks / sizeof *marks);
+}

@@ -1,0 +1,68 @@
+# The launcher of the MPI that find_package(MPI) found, which is the one of `mpicc`. Where several are installed,
+# `mpiexec` may be another's, and its ranks would all think that they are alone.
+#   MPIEXEC_EXECUTABLE       it
+#   BB_MPIRUN                what busbar starts ranks with: "mpirun" where that is on the path and the same MPI's
+#   BB_MPI_IS_OPEN_MPI       1 or 0
+#   BB_MPIEXEC_LEAVE         words that make it leave the ranks alone when one fails, as srun does: for tests
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
+check_c_source_compiles("#include <mpi.h>\n#ifndef OPEN_MPI\n#error\n#endif\nint main(void) { return 0; }" BB_MPI_HAS_OPEN_MPI)
+unset(CMAKE_REQUIRED_LIBRARIES)
+set(BB_MPI_IS_OPEN_MPI 0)
+if(BB_MPI_HAS_OPEN_MPI)
+  set(BB_MPI_IS_OPEN_MPI 1)
+endif()
+
+# Sets `result` to whether the program is a launcher of this MPI, and `version` to its words.
+function(bb_launcher_fits program result version)
+  set(fits FALSE)
+  set(words)
+  if(program)
+    execute_process(COMMAND ${program} --version OUTPUT_VARIABLE words ERROR_VARIABLE words RESULT_VARIABLE failed)
+    if(NOT failed AND words MATCHES "Open MPI|OpenRTE|PRRTE" AND BB_MPI_HAS_OPEN_MPI)
+      set(fits TRUE)
+    elseif(NOT failed AND words MATCHES "HYDRA|Intel|MVAPICH" AND NOT BB_MPI_HAS_OPEN_MPI)
+      set(fits TRUE)
+    endif()
+  endif()
+  set(${result} ${fits} PARENT_SCOPE)
+  set(${version} "${words}" PARENT_SCOPE)
+endfunction()
+
+# mpiexec as found; else what lies beside the compiler, under its own name or with its suffix (mpicc.mpich).
+bb_launcher_fits("${MPIEXEC_EXECUTABLE}" _fits _version)
+if(NOT _fits AND MPI_C_COMPILER)
+  file(REAL_PATH "${MPI_C_COMPILER}" _mpicc)
+  cmake_path(GET MPI_C_COMPILER PARENT_PATH _beside)
+  cmake_path(GET _mpicc PARENT_PATH _behind)
+  foreach(_name mpiexec.hydra mpiexec mpirun mpiexec.mpich mpiexec.openmpi)
+    foreach(_folder ${_beside} ${_behind})
+      if(NOT _fits AND EXISTS ${_folder}/${_name})
+        bb_launcher_fits(${_folder}/${_name} _fits _version)
+        if(_fits)
+          set(MPIEXEC_EXECUTABLE ${_folder}/${_name} CACHE FILEPATH "the launcher of this MPI" FORCE)
+        endif()
+      endif()
+    endforeach()
+  endforeach()
+endif()
+if(NOT _fits)
+  message(STATUS "No mpirun of the MPI of ${MPI_C_COMPILER} found; ${MPIEXEC_EXECUTABLE} is taken for it")
+endif()
+
+find_program(_mpirun mpirun NO_CACHE)
+bb_launcher_fits("${_mpirun}" _on_path _)
+if(_fits AND NOT _on_path)
+  set(BB_MPIRUN ${MPIEXEC_EXECUTABLE})
+else()
+  set(BB_MPIRUN mpirun)
+endif()
+message(STATUS "Ranks are started by ${BB_MPIRUN}")
+
+if(NOT BB_MPI_HAS_OPEN_MPI)
+  set(BB_MPIEXEC_LEAVE "") # MPICH's -disable-auto-cleanup sends SIGUSR1, also to ranks that are well
+elseif(_version MATCHES "(Open MPI\\)|OpenRTE\\)) [1-4]\\.")
+  set(BB_MPIEXEC_LEAVE "--enable-recovery")
+else()
+  set(BB_MPIEXEC_LEAVE "--runtime-options recoverable,error-nonzero-status=false")
+endif()

@@ -1,0 +1,31 @@
+/* test_grow.c - room for one more at every length. */
+#include "bootstrap/base/grow.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void elements_stay_while_the_array_grows(void **state)
+{
+    int *array = NULL;
+
+    (void)state;
+    for (int n = 0; n < 1000; n++) {
+        assert_int_equal(BB_GROW(array, n), 0);
+        array[n] = n;
+    }
+    for (int n = 0; n < 1000; n++)
+        assert_int_equal(array[n], n);
+    free(array);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_stay_while_the_array_grows)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

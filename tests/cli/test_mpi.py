@@ -1,0 +1,112 @@
+"""Every MPI for which there is a build: bench, proxy, and jobs that go wrong, under that MPI's own mpirun.
+
+The build under test, and build-mpich (`sh bootstrap/setup.sh mpich`; BUSBAR_MPICH_BUILD names another folder)."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+from conftest import BUILD, ROOT, Busbar
+
+MPICH = pathlib.Path(os.environ.get("BUSBAR_MPICH_BUILD", ROOT / "build-mpich")).resolve()
+SMALL = ("bench", "all_reduce", "-b", "1K", "-e", "64K", "-f", "8", "-n", "2", "--repeats", "2")
+
+
+@pytest.fixture(params=[pytest.param(BUILD, id="build"), pytest.param(MPICH, id="mpich")])
+def job(request):
+    if not (request.param / "busbar-emulated").exists():
+        pytest.skip(f"no build for MPICH in {request.param.name}: sh bootstrap/setup.sh mpich")
+    return Busbar(request.param)
+
+
+def said(done):
+    """busbar's own lines: launchers add some when a rank fails."""
+    return [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
+
+
+def launched_by_hydra(job):
+    done = subprocess.run([job.mpirun, "--version"], env=job.environment(), capture_output=True, text=True, check=True)
+    return "HYDRA" in done.stdout
+
+
+def test_bench(job, tmp_path):
+    result = job.json(*SMALL, ranks=4, tmp_path=tmp_path)
+    assert result["ranks"] == 4 and result["status"] == "ok"
+    assert [r["bytes"] for r in result["results"] if r["placement"] == "in_place"] == [1024, 8192, 65536]
+    assert all(r["wrong"] == 0 and r["busbw_gbps"] > 0 for r in result["results"])
+
+
+def test_nothing_but_the_table(job):
+    """What a library prints of itself would be taken for busbar's."""
+    done = job.run(*SMALL, ranks=4)
+    assert done.returncode == 0 and done.stderr == ""
+    assert len(re.findall(r"^# +Rank +\d", done.stdout, re.M)) == 4
+
+
+def test_proxy(job, tmp_path):
+    result = job.json("proxy", "gpt2_large", "4", "4", "2", "--check", "--steps", "2", "--warmup", "1", ranks=4, tmp_path=tmp_path)
+    assert result["ranks"] == 4 and result["check"] == {**result["check"], "enabled": True, "wrong": 0}
+
+
+def test_refused_words_are_said_once(job):
+    done = job.run("bench", "all_reduec", ranks=4)
+    assert done.returncode == 2
+    (line,) = said(done)
+    assert "did you mean 'all_reduce'?" in line
+
+
+def test_wrong_data(job, tmp_path):
+    path = tmp_path / "result.json"
+    once = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", "out_of_place")
+    done = job.run("bench", "all_reduce", *once, "--json", path, ranks=4, env={"EMU_FAULT": "corrupt:rank=2,call=2"})
+    assert done.returncode == 3
+    assert [line for line in said(done) if "1 wrong, first on rank 2" in line], done.stderr
+    result = json.loads(path.read_text())
+    assert result["status"] == "wrong data" and result["results"][0]["wrong"] == 1
+
+
+def test_a_failed_call_ends_the_job(job):
+    done = job.run(*SMALL, ranks=4, env={"EMU_FAULT": "fail:rank=3,call=7,name=ncclAllReduce"}, timeout=30)
+    assert done.returncode == 1 and "rank 3" in done.stderr
+
+
+@pytest.mark.parametrize("command", [SMALL, ("proxy", "gpt2_large", "4", "4", "2", "--steps", "2")], ids=["bench", "proxy"])
+def test_a_lost_rank_is_named(job, command, tmp_path):
+    """Open MPI's mpirun ends with 128 + the signal, hydra with ours, or with the signal when it sees that first."""
+    path = tmp_path / "result.json"
+    done = job.run(*command, "--json", path, ranks=4, env={"EMU_FAULT": "die:rank=2,call=5"}, timeout=30)
+    assert done.returncode in ((4, 9) if launched_by_hydra(job) else (137,))
+    (line,) = said(done)
+    assert re.search(r"rank 2 \(.*\) is lost; last seen: ", line)
+    assert not path.exists() or json.loads(path.read_text())["status"] == "timeout"
+
+
+def test_a_stalled_rank_is_named(job):
+    done = job.run(*SMALL, "--timeout", "3", ranks=4, env={"EMU_FAULT": "stall:rank=1,call=4,name=ncclAllReduce"}, timeout=30)
+    assert done.returncode == 4
+    assert any("timeout in bench all_reduce" in line for line in said(done))
+
+
+def test_ranks_of_the_nccl_tests_name(job):
+    """-g starts them under the mpirun of this MPI, also where another one's is on the path."""
+    done = subprocess.run([job.build / "emulated" / "all_reduce_perf", "-g", "3", "-b", "8", "-e", "64", "-n", "2"],
+                          env=job.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^# +Rank +\d", done.stdout, re.M)) == 3
+    perf = [job.mpirun, "-n", "2", job.build / "emulated" / "all_reduce_perf", "-g", "2", "-b", "8", "-e", "8"]
+    inside = subprocess.run(perf, env=job.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90)
+    assert inside.returncode == 2 and "inside of an MPI job" in inside.stderr
+
+
+def test_sweep_starts_its_ranks(job, tmp_path):
+    """With a variable, too, which Open MPI has to be told to hand on, and hydra does not."""
+    study = {"command": ["bench", "all_reduce", "-b", "1K", "-e", "1K", "-n", "2"], "ranks": [2, 3], "environment": {"NCCL_ALGO": "Ring"}}
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    done = job.run("sweep", "study.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    results = [c["result"] for c in json.loads((tmp_path / "study.sweep" / "sweep.json").read_text())["combinations"]]
+    assert [r["ranks"] for r in results] == [2, 3] and results[0]["environment"]["NCCL_ALGO"] == "Ring"
+    inside = job.run("sweep", "study.json", ranks=2, cwd=tmp_path)
+    assert inside.returncode == 2 and "without mpirun" in inside.stderr

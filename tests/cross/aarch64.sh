@@ -1,0 +1,96 @@
+#!/bin/sh
+# aarch64.sh - the paper half on 64-bit Arm (Grace), from a machine of another kind: cross-compiles it with Debian's compiler,
+# runs its unit tests in qemu, and holds plans beside those of the native program, byte for byte.
+#
+#   sh tests/cross/aarch64.sh [NATIVE]      NATIVE: the busbar to compare with (default: build/busbar)
+#
+# Compiler and qemu are installed where that is allowed. jansson and cmocka for Arm are unpacked in build-aarch64/packages,
+# without root; the system stays one of a single architecture. Exit status 77: it cannot be done here, and why.
+set -eu
+cd "$(dirname "$0")/../.."
+native=${1:-build/busbar} folder=build-aarch64
+packages=$PWD/$folder/packages
+
+leave_out() {
+    echo "aarch64: $*" >&2
+    exit 77
+}
+
+missing_tools() {
+    command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu
+    [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || echo libc6-dev-arm64-cross
+    command -v qemu-aarch64-static >/dev/null || echo qemu-user-static
+}
+
+install_tools() {
+    # shellcheck disable=SC2046
+    set -- $(missing_tools)
+    [ $# != 0 ] || return 0
+    command -v apt-get >/dev/null || leave_out "missing: $*, and they are known by their names in Debian only"
+    as_root=
+    if [ "$(id -u)" != 0 ]; then
+        sudo -n true 2>/dev/null || leave_out "missing, and root has to install them: apt-get install $*"
+        as_root='sudo -n env DEBIAN_FRONTEND=noninteractive'
+    fi
+    echo "aarch64: installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    $as_root apt-get -q update >"$folder/tools.log" 2>&1 || true
+    $as_root apt-get -q -y --no-install-recommends install "$@" >>"$folder/tools.log" 2>&1 ||
+        { tail -n 5 "$folder/tools.log" >&2; leave_out "apt-get could not install $*"; }
+}
+
+# With lists, a cache and a status of its own, apt-get serves another architecture and changes nothing of the system's.
+arm_apt_get() {
+    apt-get -q -o Dir::State::Lists="$packages/lists" -o Dir::State::status="$packages/status" \
+        -o Dir::Cache="$packages/cache" -o APT::Architecture=arm64 -o APT::Architectures::=arm64 \
+        -o APT::Sandbox::User="$(id -un)" "$@"
+}
+
+fetch_libraries() {
+    [ ! -e "$packages/done" ] || return 0
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || leave_out "no apt-get here to fetch jansson and cmocka for arm64"
+    echo "aarch64: fetching jansson and cmocka"
+    mkdir -p "$packages/lists/partial" "$packages/cache/archives/partial"
+    : >"$packages/status"
+    arm_apt_get update >"$folder/fetch.log" 2>&1 || true
+    (cd "$packages" && arm_apt_get download libjansson4 libjansson-dev libcmocka0 libcmocka-dev) >>"$folder/fetch.log" 2>&1 ||
+        { tail -n 3 "$folder/fetch.log" >&2; leave_out "the package sources have no jansson and cmocka for arm64"; }
+    for package in "$packages"/*.deb; do dpkg-deb -x "$package" "$packages"; done
+    rm -rf "$packages/lists" "$packages/cache"
+    : >"$packages/done"
+}
+
+build() {
+    echo "aarch64: building $folder"
+    cmake -B "$folder" -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCMAKE_PREFIX_PATH="$packages/usr" \
+        -DBUSBAR_GPU=OFF -DBUSBAR_TESTS=ON >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; return 1; }
+    cmake --build "$folder" -j 2 >"$folder/build.log" 2>&1 || { tail -n 60 "$folder/build.log"; return 1; }
+}
+
+# same WORDS... - busbar prints the same here and there. JSON has every digit of a double; only when it was made differs.
+same() {
+    "$native" "$@" >"$folder/native.out" || return 1
+    qemu-aarch64-static -L /usr/aarch64-linux-gnu "$folder/busbar" "$@" >"$folder/arm.out" || return 1
+    sed -i '/"started"/d' "$folder/native.out" "$folder/arm.out"
+    [ -s "$folder/arm.out" ] && diff "$folder/native.out" "$folder/arm.out" || { echo "aarch64: busbar $* differs"; return 1; }
+}
+
+compare_plans() {
+    echo "aarch64: comparing plans with $native"
+    same plan gpt3 --ranks 384 --cluster h100-sxm-ib &&
+        same plan transformer --model mixtral_8x7b --ranks 64 --tp 2 --ep 8 --pp 4 --sequence-parallel --micro-batches 8 \
+            --gpus-per-node 8 --best-order &&
+        same plan cosmoflow --ranks 16 --cluster a100-sxm-ib --json - &&
+        same plan gpt2_large 12 4 3 --ranks 8 --cluster h100-sxm-ib --ops --json -
+}
+
+case $(uname -m) in aarch64 | arm64) leave_out "this machine is one itself: its own tests cover it" ;; esac
+mkdir -p "$folder"
+install_tools
+fetch_libraries
+build
+file=$(readelf -h "$folder/busbar" | grep Machine:)
+case $file in *AArch64*) ;; *) echo "aarch64: the program is for another machine: $file"; exit 1 ;; esac
+ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 2
+compare_plans
+echo "aarch64: passed"

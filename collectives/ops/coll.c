@@ -1,5 +1,5 @@
 /*
- * coll.c - the table of collectives: a new one is a row here, a launcher in launch.c and an expectation in expect.c.
+ * coll.c - the table of collectives: a new one is a row here, a launcher in launch.c, and what arrives in measure/case.c.
  * Counts, factors and rounding are those of nccl-tests, so that figures compare.
  */
 #include "collectives/ops/coll.h"

@@ -29,7 +29,7 @@ enum bb_series {
     BB_SERIES_HOST,     /* to enqueue               */
     BB_SERIES_WALL,     /* a caller's time, or NaN  */
     BB_SERIES_SPREAD,   /* from the first arrival of a rank to the last                                           */
-    BB_SERIES_TRANSFER, /* shortest time of a rank: that of the last to arrive, who waited for nobody             */
+    BB_SERIES_TRANSFER, /* shortest time of a rank: the last to arrive does not wait                             */
     BB_SERIES_COUNT
 };
 
@@ -57,7 +57,7 @@ struct bb_bench_context {
     const struct bb_mulsums *mulsums;
     struct bb_iteration_events *marks; /* of the iterations of each row's last sample, NULL: none                     */
     const struct bb_telemetry *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
-    void *meeting;                       /* device memory: one byte for the meeting of the ranks */
+    void *meeting;                       /* device memory: one byte for the barrier of the ranks */
     uint64_t passes;                     /* verified passes so far: each has its own data   */
 
     /* How samples are taken. */

@@ -1,6 +1,6 @@
 /*
- * coll.c - the table of collectives: a new one is a row here, a launcher in launch.c, and what arrives in measure/case.c.
- * Counts, factors and rounding are those of nccl-tests, so that figures compare.
+ * coll.c - the table of collectives: a new one is a row here, a launcher in launch.c, and what arrives in
+ * measure/case.c. Counts, factors and rounding are those of nccl-tests, so that figures compare.
  */
 #include "collectives/ops/coll.h"
 

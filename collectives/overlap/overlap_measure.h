@@ -35,7 +35,9 @@ struct bb_overlap_context {
     double *gathered_samples; /* [size][..] everybody's           */
 };
 
-/* bb_overlap_context_init - for a product and collectives of slots up to slot_bytes. Release works on a half-made one. */
+/*
+ * bb_overlap_context_init - for a product and collectives of slots up to slot_bytes. Release works on a half-made one.
+ */
 int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm_shape *product,
                             size_t slot_bytes) BB_MUST_CHECK;
 void bb_overlap_context_release(struct bb_overlap_context *rig);

@@ -1,6 +1,6 @@
 /*
- * session.h - the frame of a bench command that neither sweeps collectives (sweep/bench.c) nor only computes: p2p, comm, overlap. Ranks, GPUs,
- * versions, results, the first lines of the text, and the end of it all.
+ * session.h - the frame of a bench command that neither sweeps collectives (sweep/bench.c) nor only computes: p2p,
+ * comm, overlap. Ranks, GPUs, versions, results, the first lines of the text, and the end of it all.
  *
  *   TRY(bb_session_begin(&s, &options.common));
  *   TRY(bb_session_open(&s, &set, &options, argc, argv));

@@ -20,8 +20,10 @@ struct bb_model_file {
     int n_vars;
 };
 
-/* bb_model_file_open - load the file, which must be of that family and have name, description, source and shape. close is
- * fine on one that could not be opened. */
+/*
+ * bb_model_file_open - load the file, which must be of that family and have name, description, source and shape. close
+ * is fine on one that could not be opened.
+ */
 int bb_model_file_open(struct bb_model_file *sheet, const char *word, const char *family) BB_MUST_CHECK;
 void bb_model_file_close(struct bb_model_file *sheet);
 
@@ -45,8 +47,10 @@ int bb_model_file_list(const struct bb_model_file *sheet, const json_t *object, 
 int bb_model_file_numbers(const struct bb_model_file *sheet, const json_t *object, const char *key, int n,
                           double *numbers) BB_MUST_CHECK;
 
-/* bb_model_file_same - the total `what` is given as `given` and must be `derived`. _total: given as totals[key]; _totals:
- * given as the list totals[key]. */
+/*
+ * bb_model_file_same - the total `what` is given as `given` and must be `derived`. _total: given as totals[key];
+ * _totals: given as the list totals[key].
+ */
 int bb_model_file_same(const struct bb_model_file *sheet, const char *what, double given, double derived) BB_MUST_CHECK;
 int bb_model_file_total(const struct bb_model_file *sheet, const json_t *totals, const char *key,
                         double derived) BB_MUST_CHECK;

@@ -1,7 +1,7 @@
 /*
- * tile_stage.h - what a place of a tiling does with a micro-batch, written into the program of its role: receive and
- * join, compute with halos, send on; and backward the other way. With GEMS a rank walks two places, one of each
- * replica.
+ * tile_stage.h - what a place of a tiling (tiling.h) does with a micro-batch, written into the program of its role.
+ * Forward: receive and join, compute with halos, send. Backward: the reverse. With GEMS a rank has two places, one of
+ * each replica.
  */
 #ifndef BB_PROXIES_SPATIAL_TILE_STAGE_H
 #define BB_PROXIES_SPATIAL_TILE_STAGE_H
@@ -62,8 +62,10 @@ int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, si
 /* bb_tile_stage_optimizer - the update of so many parameters (--compute gemm; elsewhere it takes no time). */
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters);
 
-/* bb_tile_stage_memory - what training holds on a rank with these sides, by formula: parameters and gradients of all of them,
- * SGD with momentum, the activations of the larger side (one pass is over before the other begins). */
+/*
+ * bb_tile_stage_memory - what training holds on a rank with these sides, by formula: parameters and gradients of all of
+ * them, SGD with momentum, the activations of the larger side (one pass is over before the other begins).
+ */
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES]);
 
 #endif

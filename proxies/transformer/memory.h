@@ -6,7 +6,8 @@
  * Activations of one layer and one micro-batch, per token; e bytes per element, h wide, a heads, samples of s tokens
  * (Korthikanti et al. 2022, table 2, part by part, so that it also holds for other widths than those of the paper):
  *
- *   held by every tp rank   e h each for the inputs of two norms, of qkv and of the perceptron, 2 h of dropout masks: 10 h
+ *   held by every tp rank   e h each for the inputs of two norms, of qkv and of the perceptron, 2 h of dropout masks:
+ *                           10 h
  *   divided by tp           e (q + k + v + context), and e of what goes into and comes out of the activation: 24 h
  *   scores                  (2 e + 1) a s: softmax, its mask, what the mask leaves: 5 a s
  *
@@ -14,8 +15,8 @@
  *
  *   recompute               selective drops the scores, full keeps e h
  *   gated perceptrons       keep three inner widths, not two
- *   no dropout              masks and scores are those of GPT-2 and BERT; models without dropout (Llama and later) run a
- *                           fused attention, which keeps no scores
+ *   no dropout              masks and scores are those of GPT-2 and BERT; models without dropout (Llama and later)
+ *                           run a fused attention, which keeps no scores
  *   latent attention        keeps its latents
  *   experts                 keep top_k copies of each token, before and after them
  *   context parallelism     divides the tokens, of scores only the rows

@@ -7,8 +7,8 @@
  * random amount: rank r has position q = (r + turn) mod n, so each rank plays every part somewhere.
  *
  *   copy     random bits from (source rank, index): a block in the wrong place is seen.
- *   sum      position q contributes x(q) - x(q+1), the last active one x(q): the total is x(0), found in O(1) for any n.
- *            Integers wrap. Floating point: the x are integers times one power of two that all ranks share, and the
+ *   sum      position q contributes x(q) - x(q+1), the last active one x(q): the total is x(0), found in O(1) for any
+ *            n. Integers wrap. Floating point: the x are integers times one power of two that all ranks share, and the
  *            absolute values of all contributions add up to at most 2^p (p = significand bits), so every partial sum in
  *            any order or tree is exact and the result has the same bits. With few bits only the first positions are
  *            active, the others contribute 0.

@@ -283,3 +283,11 @@ def test_rooms_use_what_their_table_says(top):
                     a.endswith("/") and f"{used}/".startswith(a) for a in rooms[room]):
                 wrong.add(f"{folder} -> {used}")
     assert wrong == set()
+
+
+def test_files_name_themselves():
+    """The first line of a source says its own name, so that none keeps that of a file that was renamed."""
+    said = {path: re.match(r"/\*\s*(?:\n \* )?([\w.]+\.(?:c|h|cu|cuh)) - ", path.read_text())
+            for top in ("bootstrap", "cuda", "collectives", "proxies", "tests") for path in (ROOT / top).rglob("*.*")
+            if path.suffix in (".c", ".h", ".cu", ".cuh")}
+    assert [str(path) for path, name in said.items() if name and name.group(1) != path.name] == []

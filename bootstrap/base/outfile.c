@@ -55,3 +55,13 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
     release(f);
     return rc;
 }
+
+int bb_outfile_check(const char *path, const char *what)
+{
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, what);
+
+    if (rc == 0)
+        (void)bb_outfile_close(&file, what, -BB_EUSAGE);
+    return rc;
+}

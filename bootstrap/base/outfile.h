@@ -23,4 +23,7 @@ int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what) BB
  * (-BB_EFAIL, said). Otherwise it is dropped. Returns rc or the error. */
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc);
 
+/* bb_outfile_check - can a file be written there? Asked before an hour of running: 0 or -BB_EUSAGE (said). */
+int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
+
 #endif

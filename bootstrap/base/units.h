@@ -26,6 +26,12 @@ int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
 #define BB_BYTES_TEXT 24
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
 
+/* bb_round_up - the next multiple of `to`; n itself where it is one. */
+static inline size_t bb_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
 /*
  * bb_nearest - the word of words[n] that is nearest to `word`: fewest insertions, deletions, replacements and swaps of
  * neighbours, case aside; a prefix counts as near. NULL when none is near enough to be meant. Returns one of words[].

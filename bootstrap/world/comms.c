@@ -107,13 +107,13 @@ out:
 /* ---- waiting ---- */
 
 /* The handle may be taken away by the hook that aborts: whoever takes it ends it. */
-static ncclComm_t take(struct bb_comm *c)
+static ncclComm_t take_handle(struct bb_comm *c)
 {
     return __atomic_exchange_n(&c->nccl, NULL, __ATOMIC_ACQ_REL);
 }
 
 /* 1: nothing is in progress, 0: something is, < 0: failed. */
-static int settled(struct bb_comm *c)
+static int is_settled(struct bb_comm *c)
 {
     ncclComm_t nccl = __atomic_load_n(&c->nccl, __ATOMIC_ACQUIRE);
     ncclResult_t state = ncclSuccess;
@@ -129,9 +129,9 @@ out:
     return rc;
 }
 
-static int ready(void *arg)
+static int comm_ready(void *arg)
 {
-    return settled(arg);
+    return is_settled(arg);
 }
 
 int bb_comm_poll(struct bb_comm *c, const char *what)
@@ -141,16 +141,16 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
 
     if (!c->nccl || c->blocking)
         return 0;
-    rc = settled(c); /* mostly done by now: no text is made */
+    rc = is_settled(c); /* mostly done by now: no text is made */
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
-    return bb_world_wait(c->world, wait, ready, c);
+    return bb_world_wait(c->world, wait, comm_ready, c);
 }
 
 int bb_comm_check(struct bb_comm *c)
 {
-    int rc = settled(c);
+    int rc = is_settled(c);
 
     return rc < 0 ? rc : 0;
 }
@@ -166,12 +166,18 @@ struct claim {
     ncclUniqueId id;
 };
 
+/* World rank of member i of a group. */
+static int member_at(const int *members, int i)
+{
+    return members ? members[i] : i;
+}
+
 static uint64_t hash_of(const int *members, int size)
 {
     uint64_t hash = 14695981039346656037u;
 
     for (int i = 0; i < size; i++)
-        hash = (hash ^ (uint32_t)members[i]) * 1099511628211u;
+        hash = (hash ^ (uint32_t)member_at(members, i)) * 1099511628211u;
     return hash;
 }
 
@@ -181,10 +187,11 @@ static int find_self(const struct bb_comm *c, const int *members, int *place)
     int found = 0;
 
     for (int i = 0; i < c->size; i++) {
-        if (members[i] < 0 || members[i] >= c->world->size)
-            return bb_err(BB_EFAIL, "communicator %s: no rank %d in a world of %d", c->name, members[i],
-                          c->world->size);
-        if (members[i] == c->world->rank) {
+        int rank = member_at(members, i);
+
+        if (rank < 0 || rank >= c->world->size)
+            return bb_err(BB_EFAIL, "communicator %s: no rank %d in a world of %d", c->name, rank, c->world->size);
+        if (rank == c->world->rank) {
             *place = i;
             found++;
         }
@@ -203,7 +210,7 @@ static int make_claim(struct bb_comm *c, const int *members, struct claim *mine)
     if (c->size == 0)
         return 0;
     mine->size = c->size;
-    mine->leader = members[0];
+    mine->leader = member_at(members, 0);
     mine->members = hash_of(members, c->size);
     if (c->rank == 0)
         TRY(BB_NCCL(ncclGetUniqueId(&mine->id)));
@@ -216,13 +223,14 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
                           const struct claim *all)
 {
     for (int i = 0; i < c->size; i++) {
-        const struct claim *other = &all[members[i]];
+        const struct claim *other = &all[member_at(members, i)];
 
         if (other->size != mine->size || other->leader != mine->leader || other->members != mine->members)
             return bb_err(BB_EFAIL,
                           "communicator %s: ranks disagree: rank %d says %d members from rank %d on, rank %d says %d "
                           "members from rank %d on",
-                          c->name, c->world->rank, mine->size, mine->leader, members[i], other->size, other->leader);
+                          c->name, c->world->rank, mine->size, mine->leader, member_at(members, i), other->size,
+                          other->leader);
     }
     return 0;
 }
@@ -230,13 +238,11 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
 /* Everybody's claims, and nobody goes on unless all can. *id: of this rank's group. */
 static int exchange_claims(struct bb_comm *c, const int *members, ncclUniqueId *id)
 {
-    struct claim mine, *all = calloc((size_t)c->world->size, sizeof(*all));
-    int rc, own;
+    struct claim mine, *all;
+    int own = make_claim(c, members, &mine), rc;
 
-    if (!all)
-        return bb_err(BB_EFAIL, "communicator %s: no memory for %d ranks", c->name, c->world->size);
-    own = make_claim(c, members, &mine);
-    TRY(bb_world_allgather(c->world, &mine, all, sizeof(mine)));
+    all = bb_world_gather(c->world, &mine, sizeof(mine), &rc);
+    TRY(rc);
     own = own ? own : compare_claims(c, members, &mine, all);
     TRY(bb_world_agree(c->world, own, "agreement on a communicator"));
     if (c->size > 0)
@@ -271,7 +277,7 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
 
 static void abort_nccl(struct bb_comm *c)
 {
-    ncclComm_t nccl = take(c);
+    ncclComm_t nccl = take_handle(c);
 
     if (nccl)
         ncclCommAbort(nccl);
@@ -378,7 +384,7 @@ int bb_comm_finalize(struct bb_comm *c)
     rc = BB_NCCL(ncclCommFinalize(c->nccl));
     if (rc == 0)
         rc = bb_comm_poll(c, "finalize");
-    if (rc == 0 && (nccl = take(c)) != NULL)
+    if (rc == 0 && (nccl = take_handle(c)) != NULL)
         rc = BB_NCCL(ncclCommDestroy(nccl));
     if (c->blocking)
         bb_world_unguard(c->world);

@@ -9,6 +9,7 @@
 #include "bootstrap/world/hydra.h"
 
 #include <limits.h>
+#include <math.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -35,7 +36,7 @@ static void pause_after(double waited_s, long *sleep_us)
     *sleep_us = *sleep_us * 3 / 2 < SLEEP_LAST_US ? *sleep_us * 3 / 2 : SLEEP_LAST_US;
 }
 
-static int expired(struct bb_world *w, const char *what)
+static int tell_timeout(struct bb_world *w, const char *what)
 {
     if (w->roll)
         return bb_watchdog_expired(w->roll, what);
@@ -51,7 +52,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
 
     while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
         if (waited_s > w->timeout_s)
-            return expired(w, what);
+            return tell_timeout(w, what);
         if (w->roll && !said && waited_s > 1e-6 * SAY_US) {
             bb_watchdog_waiting(w->roll, what);
             said = true;
@@ -144,7 +145,7 @@ out:
     return rc;
 }
 
-static int gather(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+static int gather_under(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     MPI_Request request;
     int rc;
@@ -163,7 +164,78 @@ out:
 
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
 {
-    return gather(w, "an exchange (allgather)", send, recv, bytes);
+    return gather_under(w, "an exchange (allgather)", send, recv, bytes);
+}
+
+void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc)
+{
+    void *all = malloc((size_t)w->size * bytes);
+
+    *rc = all ? bb_world_allgather(w, own, all, bytes)
+              : bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size);
+    if (*rc == 0)
+        return all;
+    free(all);
+    return NULL;
+}
+
+typedef void combine_fn(void *into, const void *one, size_t n);
+
+static int reduce_values(struct bb_world *w, void *values, size_t n, size_t each, combine_fn *add)
+{
+    int rc = 0;
+    char *all = w->size > 1 && n > 0 ? bb_world_gather(w, values, n * each, &rc) : NULL;
+
+    for (int r = 0; all && r < w->size; r++)
+        if (r != w->rank)
+            add(values, all + (size_t)r * n * each, n);
+    free(all);
+    return rc;
+}
+
+static void take_max(void *into, const void *one, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((double *)into)[i] = fmax(((double *)into)[i], ((const double *)one)[i]);
+}
+
+static void take_min(void *into, const void *one, size_t n)
+{
+    (void)n;
+    if (*(const size_t *)one < *(size_t *)into)
+        memcpy(into, one, sizeof(size_t));
+}
+
+static void add_sum(void *into, const void *one, size_t n)
+{
+    (void)n;
+    *(unsigned long long *)into += *(const unsigned long long *)one;
+}
+
+static void add_bits(void *into, const void *one, size_t n)
+{
+    (void)n;
+    *(unsigned *)into |= *(const unsigned *)one;
+}
+
+int bb_world_max(struct bb_world *w, double *values, size_t n)
+{
+    return reduce_values(w, values, n, sizeof(*values), take_max);
+}
+
+int bb_world_min(struct bb_world *w, size_t *value)
+{
+    return reduce_values(w, value, 1, sizeof(*value), take_min);
+}
+
+int bb_world_sum(struct bb_world *w, unsigned long long *value)
+{
+    return reduce_values(w, value, 1, sizeof(*value), add_sum);
+}
+
+int bb_world_any(struct bb_world *w, unsigned *bits)
+{
+    return reduce_values(w, bits, 1, sizeof(*bits), add_bits);
 }
 
 int bb_world_barrier(struct bb_world *w, const char *what)
@@ -182,13 +254,15 @@ out:
 int bb_world_agree(struct bb_world *w, int rc, const char *what)
 {
     int all[w->size];
-    int failed = gather(w, what, &rc, all, sizeof(rc));
+    int failed = gather_under(w, what, &rc, all, sizeof(rc));
 
     if (failed)
         return rc ? rc : failed;
     for (int r = 0; r < w->size; r++)
-        if (all[r])
+        if (all[r]) {
+            w->agreed = true;
             return all[r];
+        }
     return 0;
 }
 
@@ -323,7 +397,7 @@ static void finalize_mpi(struct bb_world *w)
 }
 
 /* Nobody leaves before all are done, so that a closed connection means a lost rank until then. */
-static int part(struct bb_world *w)
+static int leave_together(struct bb_world *w)
 {
     int rc;
 
@@ -368,7 +442,7 @@ static void end_everybody(struct bb_world *w, int rc)
 int bb_world_release(struct bb_world *w, int rc)
 {
     if (rc >= 0 && w->mpi && w->size > 1)
-        rc = part(w);
+        rc = leave_together(w);
     if (w->mpi && rc < 0)
         end_everybody(w, rc);
     if (w->mpi)

@@ -40,6 +40,7 @@ struct bb_world {
     double timeout_s;
     struct bb_watchdog *roll; /* NULL in a world made by bb_world_alone                          */
     bool mpi;                 /* MPI is up and ours to end                                       */
+    bool agreed;              /* all ranks know that the run ends: bb_world_agree has told them  */
 };
 
 /*
@@ -71,6 +72,18 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root) BB_MUS
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes) BB_MUST_CHECK;
 int bb_world_barrier(struct bb_world *w, const char *what) BB_MUST_CHECK;
 int bb_world_agree(struct bb_world *w, int rc, const char *what);
+
+/* BB_WORLD_ERR - bb_err() for what all ranks find alike: rank 0 says it, all return -code. */
+#define BB_WORLD_ERR(w, code, ...) ((w)->rank == 0 ? bb_err((code), __VA_ARGS__) : -(int)(code))
+
+/* bb_world_gather - own[bytes] of all ranks as a new array, to be freed; NULL and *rc < 0 when that fails. */
+void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc) BB_MUST_CHECK;
+
+/* Each value becomes that of all ranks together: the largest, the smallest, the sum, the bits that any rank has set. */
+int bb_world_max(struct bb_world *w, double *values, size_t n) BB_MUST_CHECK;
+int bb_world_min(struct bb_world *w, size_t *value) BB_MUST_CHECK;
+int bb_world_sum(struct bb_world *w, unsigned long long *value) BB_MUST_CHECK;
+int bb_world_any(struct bb_world *w, unsigned *bits) BB_MUST_CHECK;
 
 /*
  * bb_world_reached - this rank begins a step: "bench all_reduce 4 MiB". It is what a hang or loss message shows as

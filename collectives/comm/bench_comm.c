@@ -9,11 +9,11 @@
  *   (rank 0's around all lives, null without NVML), flags[].
  */
 #include "bootstrap/base/units.h"
-#include "bootstrap/results/table.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/comm/comm_steps.h"
-#include "collectives/session/session.h"
+#include "collectives/session/result_row.h"
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct lives {
 };
 
 /* What the list means in this world; every rank comes to the same answer. */
-static int settle_counts(struct lives *v)
+static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
 
@@ -41,25 +41,45 @@ static int settle_counts(struct lives *v)
         v->options.counts[v->options.n_counts++] = size;
     for (int i = 0; i < v->options.n_counts; i++)
         if (v->options.counts[i] > size)
-            return bb_session_all_know(&v->session, v->session.world.rank
-                                                        ? -BB_EUSAGE
-                                                        : bb_err(BB_EUSAGE, "%d ranks (--ranks), but there are %d",
-                                                                 v->options.counts[i], size));
+            return BB_WORLD_ERR(&v->session.world, BB_EUSAGE, "%d ranks (--ranks), but there are %d",
+                                v->options.counts[i], size);
     return 0;
 }
 
 /* ---- text ---- */
 
-static const struct bb_column columns[] = {
-    {"ranks", "ranks", "", 7, 0},
-    {"step", "step", "", 22, 0},
-    {"p50_ms", "median", "(ms)", 11, 3},
-    {"min_ms", "min", "(ms)", 11, 3},
-    {"max_ms", "max", "(ms)", 11, 3},
-    {"fastest_ms", "fastest", "rank", 11, 3},
-    {"slowest_rank", "slowest", "rank", 7, 0},
+/* A row: a step of communicators of one size. */
+struct row {
+    const char *step, *clock, *absent;
+    int ranks, parts, repeats;
+    size_t bytes;
+    bool blocking;
+    struct bb_stats time_us; /* per life the slowest rank; empty when absent */
+    long long slowest;       /* the rank with the longest median; -1: absent */
+    double fastest_us;       /* the shortest median; NaN: absent             */
+    double median_ms, min_ms, max_ms, fastest_ms;
 };
-enum { COLUMNS = sizeof columns / sizeof *columns };
+
+#define SHOWS(member) BB_SHOWS(struct row, member)
+static const struct bb_field fields[] = {
+    {"step", SHOWS(step)},
+    {"ranks", "ranks", "", 7, 0, SHOWS(ranks)},
+    {NULL, "step", "", 22, 0, SHOWS(step)},
+    {"parts", SHOWS(parts)},
+    {"bytes", SHOWS(bytes)},
+    {"blocking", SHOWS(blocking)},
+    {"clock", SHOWS(clock)},
+    {"repeats", SHOWS(repeats)},
+    {"time_us", SHOWS(time_us)},
+    {NULL, "median", "(ms)", 11, 3, SHOWS(median_ms)},
+    {NULL, "min", "(ms)", 11, 3, SHOWS(min_ms)},
+    {NULL, "max", "(ms)", 11, 3, SHOWS(max_ms)},
+    {NULL, "fastest", "rank", 11, 3, SHOWS(fastest_ms)},
+    {"slowest_rank", "slowest", "rank", 7, 0, SHOWS(slowest)},
+    {"fastest_rank_us", SHOWS(fastest_us)},
+    {"absent", SHOWS(absent)},
+    {0},
+};
 
 static const char *clock_of(const struct lives *v)
 {
@@ -84,17 +104,10 @@ static void print_head(const struct lives *v)
     if (v->session.device.emulated)
         fprintf(out,
                 "# emulated GPUs: this is what the emulator takes on this machine's CPU, no measurement of NCCL\n");
-    bb_table_heading(out, columns, COLUMNS);
+    bb_table_heading(out, fields);
 }
 
 /* ---- rows ---- */
-
-struct figures {
-    struct bb_stats time_us; /* per life the slowest rank */
-    int slowest;             /* with the longest median   */
-    double fastest_us;       /* the shortest median       */
-    int absent;
-};
 
 static double sample_of(const struct lives *v, int rank, int life, int step)
 {
@@ -104,12 +117,12 @@ static double sample_of(const struct lives *v, int rank, int life, int step)
 }
 
 /* The ranks one by one; a rank without a figure (not in the shrunk communicator) is passed over. */
-static int look_at_ranks(struct lives *v, int step, struct figures *f)
+static int compare_ranks(struct lives *v, int step, struct row *row)
 {
     double longest = -1;
     int rc = 0;
 
-    f->fastest_us = INFINITY;
+    row->fastest_us = INFINITY;
     for (int r = 0; r < v->life.ranks; r++) {
         struct bb_stats own;
         if (isnan(sample_of(v, r, 0, step)))
@@ -117,96 +130,77 @@ static int look_at_ranks(struct lives *v, int step, struct figures *f)
         for (int i = 0; i < v->options.repeats; i++)
             v->column[i] = sample_of(v, r, i, step);
         TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &own));
-        f->fastest_us = fmin(f->fastest_us, own.p50);
+        row->fastest_us = fmin(row->fastest_us, own.p50);
         if (own.p50 > longest) {
             longest = own.p50;
-            f->slowest = r;
+            row->slowest = r;
         }
     }
 out:
     return rc;
 }
 
-static int figures_of(struct lives *v, int step, struct figures *f)
+static int add_times(struct lives *v, int step, struct row *row)
 {
     int rc;
 
-    *f = (struct figures){.absent = v->life.absent[step]};
-    TRY(look_at_ranks(v, step, f));
+    TRY(compare_ranks(v, step, row));
     for (int i = 0; i < v->options.repeats; i++) {
         v->column[i] = NAN;
         for (int r = 0; r < v->life.ranks; r++)
             v->column[i] = fmax(v->column[i], sample_of(v, r, i, step));
     }
-    TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &f->time_us));
+    TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &row->time_us));
+    row->median_ms = row->time_us.p50 / 1e3;
+    row->min_ms = row->time_us.min / 1e3;
+    row->max_ms = row->time_us.max / 1e3;
+    row->fastest_ms = row->fastest_us / 1e3;
 out:
     return rc;
 }
 
-static void print_row(const struct lives *v, int step, const struct figures *f)
+static int make_row(struct lives *v, int step, struct row *row)
 {
-    const struct bb_cell cells[COLUMNS] = {
-        BB_INT(v->life.ranks),
-        BB_TEXT(bb_comm_steps[step].name),
-        BB_REAL(f->time_us.p50 / 1e3),
-        BB_REAL(f->time_us.min / 1e3),
-        BB_REAL(f->time_us.max / 1e3),
-        BB_REAL(f->fastest_us / 1e3),
-        BB_INT(f->slowest),
-    };
+    const int absent = v->life.absent[step];
 
-    if (!v->session.out)
-        return;
-    if (f->absent)
-        fprintf(v->session.out, "# %s, communicator of %d: %s\n", bb_comm_steps[step].name, v->life.ranks,
-                bb_comm_absences[f->absent]);
-    else
-        bb_table_row(v->session.out, columns, cells, COLUMNS);
+    *row = (struct row){.step = bb_comm_steps[step].name,
+                        .clock = clock_of(v),
+                        .absent = absent ? bb_comm_absences[absent] : NULL,
+                        .ranks = v->life.ranks,
+                        .parts = v->life.parts,
+                        .repeats = v->options.repeats,
+                        .bytes = v->options.bytes,
+                        .blocking = !v->options.nonblocking,
+                        .slowest = -1,
+                        .fastest_us = NAN};
+    return absent ? 0 : add_times(v, step, row);
 }
 
-static void save_seen(struct lives *v, json_t *row, int step)
+static int put_row(struct lives *v, int step, const struct row *row)
 {
     struct bb_telemetry_row seen = v->seen;
+    FILE *out = v->session.out;
     char what[64];
 
-    snprintf(what, sizeof what, "communicators of %d ranks", v->life.ranks);
+    if (row->absent && out)
+        fprintf(out, "# %s, communicator of %d: %s\n", row->step, row->ranks, row->absent);
+    else
+        bb_table_row(out, fields, row);
+    snprintf(what, sizeof what, "communicators of %d ranks", row->ranks);
     seen.choice = v->life.choice[step];
-    bb_telemetry_json(&seen, row);
-    json_object_set_new(row, "flags", bb_session_flags(&v->session, v->seen.doubts, what));
-}
-
-static int save_row(struct lives *v, int step, const struct figures *f)
-{
-    json_t *row = json_object();
-
-    if (!row)
-        return bb_err(BB_EFAIL, "no memory for a row of results");
-    json_object_set_new(row, "step", json_string(bb_comm_steps[step].name));
-    json_object_set_new(row, "ranks", json_integer(v->life.ranks));
-    json_object_set_new(row, "parts", json_integer(v->life.parts));
-    json_object_set_new(row, "bytes", json_integer((json_int_t)v->options.bytes));
-    json_object_set_new(row, "blocking", json_boolean(!v->options.nonblocking));
-    json_object_set_new(row, "clock", json_string(clock_of(v)));
-    json_object_set_new(row, "repeats", json_integer(v->options.repeats));
-    json_object_set_new(row, "time_us", f->absent ? json_null() : bb_json_stats(&f->time_us));
-    json_object_set_new(row, "slowest_rank", f->absent ? json_null() : json_integer(f->slowest));
-    json_object_set_new(row, "fastest_rank_us", bb_json_real(f->absent ? NAN : f->fastest_us));
-    json_object_set_new(row, "absent", f->absent ? json_string(bb_comm_absences[f->absent]) : json_null());
-    save_seen(v, row, step);
-    return bb_results_row(v->session.json, row);
+    return bb_result_put(&v->session, fields, row, &seen, v->seen.doubts, what);
 }
 
 /* Rank 0, which is in every communicator. */
 static int put_rows(struct lives *v)
 {
-    struct figures f;
+    struct row row;
     int rc = 0;
 
     bb_progress_clear(&v->session.progress);
     for (int step = 0; step < BB_COMM_STEPS; step++) {
-        TRY(figures_of(v, step, &f));
-        print_row(v, step, &f);
-        TRY(save_row(v, step, &f));
+        TRY(make_row(v, step, &row));
+        TRY(put_row(v, step, &row));
     }
 out:
     return rc;
@@ -214,7 +208,7 @@ out:
 
 /* ---- lives ---- */
 
-static int live(struct lives *v, int i)
+static int run_life(struct lives *v, int i)
 {
     struct bb_world *w = &v->session.world;
 
@@ -233,11 +227,11 @@ static int measure_count(struct lives *v, int ranks)
     v->life.listens = true;
     memset(v->life.choice, 0, sizeof v->life.choice);
     for (int i = 0; i < v->options.warmup; i++)
-        TRY(live(v, -v->options.warmup + i));
+        TRY(run_life(v, -v->options.warmup + i));
     v->life.listens = false;
     bb_telemetry_start(&v->session.observer, &v->seen);
     for (int i = 0; i < v->options.repeats; i++) {
-        TRY(live(v, i));
+        TRY(run_life(v, i));
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
     TRY(bb_telemetry_end(&v->session.observer, &v->session.world, &v->seen));
@@ -248,12 +242,12 @@ out:
     return rc;
 }
 
-static int prepare(struct lives *v)
+static int make_lives(struct lives *v)
 {
     const size_t own = (size_t)v->options.repeats * BB_COMM_STEPS;
     int rc;
 
-    TRY(settle_counts(v));
+    TRY(choose_counts(v));
     TRY(bb_session_memory(&v->session, 2 * v->options.bytes, "lower --size"));
     v->us = calloc(own, sizeof *v->us);
     v->all_us = calloc(own * (size_t)v->session.world.size, sizeof *v->all_us);
@@ -267,26 +261,21 @@ out:
     return rc;
 }
 
-static int run(struct lives *v, int argc, char **argv)
+static int run_comm(struct lives *v, int argc, char **argv)
 {
+    const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     TRY(bb_session_begin(&v->session, &v->options.common));
-    TRY(prepare(v));
-    TRY(bb_session_open(&v->session, &bb_bench_comm_set, &v->options, argc, argv));
+    TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
+    TRY(make_lives(v));
+    TRY(bb_session_open(&v->session, &head, &bb_bench_comm_set, &v->options));
     print_head(v);
     for (int i = 0; i < v->options.n_counts; i++)
         TRY(measure_count(v, v->options.counts[i]));
     TRY(bb_results_set(v->session.json, "clock", json_string(clock_of(v))));
 out:
     return rc;
-}
-
-static void release(struct lives *v)
-{
-    if (v->life.stream)
-        (void)cudaStreamDestroy(v->life.stream);
-    v->life.stream = NULL;
 }
 
 int bb_bench_comm_run(int argc, char **argv)
@@ -296,9 +285,9 @@ int bb_bench_comm_run(int argc, char **argv)
 
     if (rc != 0)
         return rc;
-    rc = bb_session_close(&v.session, run(&v, argc, argv));
+    rc = bb_session_close(&v.session, run_comm(&v, argc, argv));
     if (bb_session_in_order(&v.session, rc))
-        release(&v);
+        bb_stream_destroy(v.life.stream);
     rc = bb_session_release(&v.session, rc, 0);
     free(v.column);
     free(v.all_us);

@@ -5,7 +5,6 @@
 #include "collectives/comm/comm_steps.h"
 
 #include "bootstrap/base/clock.h"
-#include "collectives/session/session.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -28,17 +27,17 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
 
 /* ---- the clock ---- */
 
-static void begin(struct bb_comm_life *life, int step)
+static void begin_step(struct bb_comm_life *life, int step)
 {
     life->us[step] = -1e6 * bb_now_s();
 }
 
-static void end(struct bb_comm_life *life, int step)
+static void end_step(struct bb_comm_life *life, int step)
 {
     life->us[step] += 1e6 * bb_now_s();
 }
 
-static int absent(struct bb_comm_life *life, int step, enum bb_comm_absent why)
+static int mark_absent(struct bb_comm_life *life, int step, enum bb_comm_absent why)
 {
     life->us[step] = NAN;
     life->absent[step] = why;
@@ -47,9 +46,9 @@ static int absent(struct bb_comm_life *life, int step, enum bb_comm_absent why)
 
 /* A call that may block, watched; then what is left of it when it does not. */
 #define WATCHED(life, step, call)                                                                                      \
-    (bb_world_guard((life)->world, bb_comm_steps[step].name), unguarded((life)->world, BB_NCCL(call)))
+    (bb_world_guard((life)->world, bb_comm_steps[step].name), end_guard((life)->world, BB_NCCL(call)))
 
-static int unguarded(struct bb_world *w, int rc)
+static int end_guard(struct bb_world *w, int rc)
 {
     bb_world_unguard(w);
     return rc;
@@ -57,17 +56,14 @@ static int unguarded(struct bb_world *w, int rc)
 
 /* ---- made, and used for the first time ---- */
 
-static int make(struct bb_comm_life *life, int step)
+static int init_comm(struct bb_comm_life *life, int step)
 {
-    int *members = bb_session_all(life->ranks), rc;
     bool member = life->world->rank < life->ranks;
+    int rc;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "no memory for a group of %d", life->ranks);
-    begin(life, step);
-    rc = bb_comm_init(&life->comm, life->world, "life", members, member ? life->ranks : 0, &life->opts);
-    end(life, step);
-    free(members);
+    begin_step(life, step);
+    rc = bb_comm_init(&life->comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
+    end_step(life, step);
     return rc;
 }
 
@@ -77,23 +73,18 @@ static int exchange_id(struct bb_comm_life *life, int step)
     struct bb_comm nobody;
     int rc;
 
-    begin(life, step);
+    begin_step(life, step);
     rc = bb_comm_init(&nobody, life->world, "nobody", NULL, 0, &life->opts);
-    end(life, step);
+    end_step(life, step);
     return rc;
 }
 
-static int comm_health(void *arg)
-{
-    return bb_comm_check(arg);
-}
-
-static int finish(struct bb_comm_life *life, struct bb_comm *comm, const char *what)
+static int wait_for_comm(struct bb_comm_life *life, struct bb_comm *comm, const char *what)
 {
     int rc;
 
     TRY(bb_comm_poll(comm, what));
-    TRY(bb_stream_wait(life->world, life->stream, what, comm_health, comm));
+    TRY(bb_comm_wait(comm, life->stream, what));
 out:
     return rc;
 }
@@ -102,16 +93,16 @@ static int reduce_on(struct bb_comm_life *life, struct bb_comm *comm, int step)
 {
     int rc;
 
-    begin(life, step);
+    begin_step(life, step);
     TRY(WATCHED(life, step,
                 ncclAllReduce(life->memory, life->memory, life->bytes, ncclInt8, ncclMax, comm->nccl, life->stream)));
-    TRY(finish(life, comm, "all_reduce"));
-    end(life, step);
+    TRY(wait_for_comm(life, comm, "all_reduce"));
+    end_step(life, step);
 out:
     return rc;
 }
 
-static int reduce(struct bb_comm_life *life, int step)
+static int reduce_whole(struct bb_comm_life *life, int step)
 {
     return reduce_on(life, &life->comm, step);
 }
@@ -140,60 +131,60 @@ out:
     return rc;
 }
 
-static int ring(struct bb_comm_life *life, int step)
+static int send_round_ring(struct bb_comm_life *life, int step)
 {
     int rc;
 
-    begin(life, step);
+    begin_step(life, step);
     bb_world_guard(life->world, "sends round the ring");
     rc = exchange_ring(life);
     bb_world_unguard(life->world);
     TRY(rc);
-    TRY(finish(life, &life->comm, "sends round the ring"));
-    end(life, step);
+    TRY(wait_for_comm(life, &life->comm, "sends round the ring"));
+    end_step(life, step);
 out:
     return rc;
 }
 
 /* ---- memory ---- */
 
-static int take_memory(struct bb_comm_life *life, int step)
+static int alloc_memory(struct bb_comm_life *life, int step)
 {
     int rc;
 
-    begin(life, step);
+    begin_step(life, step);
     TRY(WATCHED(life, step, ncclMemAlloc(&life->memory, 2 * life->bytes)));
-    end(life, step);
+    end_step(life, step);
     TRY(BB_CUDA(cudaMemsetAsync(life->memory, 0, 2 * life->bytes, life->stream)));
     TRY(bb_stream_wait(life->world, life->stream, "preparation of memory", NULL, NULL));
 out:
     return rc;
 }
 
-static int give_memory(struct bb_comm_life *life, int step)
+static int free_memory(struct bb_comm_life *life, int step)
 {
     int rc;
 
-    begin(life, step);
+    begin_step(life, step);
     TRY(WATCHED(life, step, ncclMemFree(life->memory)));
-    end(life, step);
+    end_step(life, step);
     life->memory = NULL;
 out:
     return rc;
 }
 
-static int enrol(struct bb_comm_life *life, int step)
+static int register_memory(struct bb_comm_life *life, int step)
 {
     register_fn *call;
     int rc;
 
     *(void **)&call = bb_nccl_symbol("ncclCommRegister");
     if (!call)
-        return absent(life, step, BB_COMM_LACKS);
-    begin(life, step);
+        return mark_absent(life, step, BB_COMM_LACKS);
+    begin_step(life, step);
     TRY(WATCHED(life, step, call(life->comm.nccl, life->memory, 2 * life->bytes, &life->handle)));
     TRY(bb_comm_poll(&life->comm, "registration"));
-    end(life, step);
+    end_step(life, step);
 out:
     return rc;
 }
@@ -205,54 +196,55 @@ static int open_window(struct bb_comm_life *life, int step)
 
     *(void **)&call = bb_nccl_symbol("ncclCommWindowRegister");
     if (!call)
-        return absent(life, step, BB_COMM_LACKS);
-    begin(life, step);
+        return mark_absent(life, step, BB_COMM_LACKS);
+    begin_step(life, step);
     TRY(WATCHED(life, step, call(life->comm.nccl, life->memory, 2 * life->bytes, &life->window, SYMMETRIC_FLAG)));
     TRY(bb_comm_poll(&life->comm, "registration of a window"));
-    end(life, step);
+    end_step(life, step);
     if (!life->window)
-        return absent(life, step, BB_COMM_NO_WINDOW);
+        return mark_absent(life, step, BB_COMM_NO_WINDOW);
 out:
     return rc;
 }
 
-static int release(struct bb_comm_life *life, int step, const char *function, void **handle, enum bb_comm_absent why)
+static int release_handle(struct bb_comm_life *life, int step, const char *function, void **handle,
+                          enum bb_comm_absent why)
 {
     release_fn *call;
     int rc;
 
     *(void **)&call = bb_nccl_symbol(function);
     if (!call || !*handle)
-        return absent(life, step, call ? why : BB_COMM_LACKS);
-    begin(life, step);
+        return mark_absent(life, step, call ? why : BB_COMM_LACKS);
+    begin_step(life, step);
     TRY(WATCHED(life, step, call(life->comm.nccl, *handle)));
     TRY(bb_comm_poll(&life->comm, function));
-    end(life, step);
+    end_step(life, step);
     *handle = NULL;
 out:
     return rc;
 }
 
-static int strike(struct bb_comm_life *life, int step)
+static int deregister_memory(struct bb_comm_life *life, int step)
 {
-    return release(life, step, "ncclCommDeregister", &life->handle, BB_COMM_LACKS);
+    return release_handle(life, step, "ncclCommDeregister", &life->handle, BB_COMM_LACKS);
 }
 
 static int close_window(struct bb_comm_life *life, int step)
 {
-    return release(life, step, "ncclCommWindowDeregister", &life->window, BB_COMM_NO_WINDOW);
+    return release_handle(life, step, "ncclCommWindowDeregister", &life->window, BB_COMM_NO_WINDOW);
 }
 
 /* ---- smaller ones ---- */
 
 /* Neighbours stay together. */
-static int split(struct bb_comm_life *life, int step)
+static int split_comm(struct bb_comm_life *life, int step)
 {
     int color = life->comm.rank * life->parts / life->ranks, rc;
 
-    begin(life, step);
+    begin_step(life, step);
     TRY(bb_comm_split(&life->part, &life->comm, "part", color, life->comm.rank, &life->opts));
-    end(life, step);
+    end_step(life, step);
 out:
     return rc;
 }
@@ -266,7 +258,7 @@ static ncclConfig_t config_of(const struct bb_comm_life *life)
 }
 
 /* The last rank is left out, as one that failed would be; it has nothing to do. */
-static int shrink(struct bb_comm_life *life, int step)
+static int shrink_comm(struct bb_comm_life *life, int step)
 {
     ncclConfig_t config = config_of(life);
     int last = life->ranks - 1, rc;
@@ -274,43 +266,43 @@ static int shrink(struct bb_comm_life *life, int step)
 
     *(void **)&call = bb_nccl_symbol("ncclCommShrink");
     if (!call || life->ranks < 2)
-        return absent(life, step, call ? BB_COMM_ALONE : BB_COMM_LACKS);
+        return mark_absent(life, step, call ? BB_COMM_ALONE : BB_COMM_LACKS);
     if (life->comm.rank == last)
         return 0;
     life->rest = (struct bb_comm){
         .world = life->world, .rank = life->comm.rank, .size = last, .blocking = life->opts.blocking, .name = "rest"};
-    begin(life, step);
+    begin_step(life, step);
     TRY(WATCHED(life, step, call(life->comm.nccl, &last, 1, &life->rest.nccl, &config, 0)));
     TRY(bb_comm_poll(&life->comm, "shrink"));
     TRY(bb_comm_poll(&life->rest, "init after shrink"));
-    end(life, step);
+    end_step(life, step);
 out:
     return rc;
 }
 
 /* ---- the end ---- */
 
-static int finalize(struct bb_comm_life *life, struct bb_comm *comm, int step)
+static int finalize_comm(struct bb_comm_life *life, struct bb_comm *comm, int step)
 {
     int rc;
 
-    begin(life, step);
+    begin_step(life, step);
     TRY(WATCHED(life, step, ncclCommFinalize(comm->nccl)));
     TRY(bb_comm_poll(comm, "finalize"));
-    end(life, step);
+    end_step(life, step);
 out:
     return rc;
 }
 
 /* The handle is taken first, so that nobody aborts what is being destroyed. */
-static int destroy(struct bb_comm_life *life, struct bb_comm *comm, int step)
+static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm, int step)
 {
     ncclComm_t nccl = __atomic_exchange_n(&comm->nccl, NULL, __ATOMIC_ACQ_REL);
     int rc;
 
-    begin(life, step);
+    begin_step(life, step);
     TRY(WATCHED(life, step, ncclCommDestroy(nccl)));
-    end(life, step);
+    end_step(life, step);
     bb_comm_abort(comm);
 out:
     return rc;
@@ -318,12 +310,12 @@ out:
 
 static int finalize_part(struct bb_comm_life *life, int step)
 {
-    return finalize(life, &life->part, step);
+    return finalize_comm(life, &life->part, step);
 }
 
 static int destroy_part(struct bb_comm_life *life, int step)
 {
-    return destroy(life, &life->part, step);
+    return destroy_comm(life, &life->part, step);
 }
 
 /* Whoever is in the smaller one ends it, in one step: it is of no interest of its own. */
@@ -332,47 +324,47 @@ static int end_rest(struct bb_comm_life *life, int step)
     int rc = 0;
 
     if (life->absent[step - 1])
-        return absent(life, step, (enum bb_comm_absent)life->absent[step - 1]);
+        return mark_absent(life, step, (enum bb_comm_absent)life->absent[step - 1]);
     if (!life->rest.nccl)
         return 0;
-    begin(life, step);
+    begin_step(life, step);
     TRY(bb_comm_finalize(&life->rest));
-    end(life, step);
+    end_step(life, step);
 out:
     return rc;
 }
 
 static int finalize_whole(struct bb_comm_life *life, int step)
 {
-    return finalize(life, &life->comm, step);
+    return finalize_comm(life, &life->comm, step);
 }
 
 static int destroy_whole(struct bb_comm_life *life, int step)
 {
-    return destroy(life, &life->comm, step);
+    return destroy_comm(life, &life->comm, step);
 }
 
 /* ---- the table ---- */
 
 const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"exchange", "ids over MPI, which init contains", exchange_id},
-    {"init", "ncclCommInitRankConfig, with the exchange", make},
-    {"mem_alloc", "ncclMemAlloc", take_memory},
-    {"first_all_reduce", "connects", reduce},
-    {"all_reduce", "the same again", reduce},
-    {"first_sendrecv", "round the ring; connects", ring},
-    {"sendrecv", "the same again", ring},
-    {"register", "ncclCommRegister", enrol},
-    {"deregister", "ncclCommDeregister", strike},
+    {"init", "ncclCommInitRankConfig, with the exchange", init_comm},
+    {"mem_alloc", "ncclMemAlloc", alloc_memory},
+    {"first_all_reduce", "connects", reduce_whole},
+    {"all_reduce", "the same again", reduce_whole},
+    {"first_sendrecv", "round the ring; connects", send_round_ring},
+    {"sendrecv", "the same again", send_round_ring},
+    {"register", "ncclCommRegister", register_memory},
+    {"deregister", "ncclCommDeregister", deregister_memory},
     {"window_register", "ncclCommWindowRegister", open_window},
     {"window_deregister", "ncclCommWindowDeregister", close_window},
-    {"split", "ncclCommSplit into parts", split},
+    {"split", "ncclCommSplit into parts", split_comm},
     {"first_all_reduce_part", "of a part; connects", reduce_part},
     {"finalize_part", "ncclCommFinalize of a part", finalize_part},
     {"destroy_part", "ncclCommDestroy of a part", destroy_part},
-    {"shrink", "ncclCommShrink without the last rank", shrink},
+    {"shrink", "ncclCommShrink without the last rank", shrink_comm},
     {"end_shrunk", "finalize and destroy of what is left", end_rest},
-    {"mem_free", "ncclMemFree", give_memory},
+    {"mem_free", "ncclMemFree", free_memory},
     {"finalize", "ncclCommFinalize", finalize_whole},
     {"destroy", "ncclCommDestroy", destroy_whole},
 };

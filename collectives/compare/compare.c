@@ -30,7 +30,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool belong(const struct bb_timing *a, const struct bb_timing *b)
+static bool belong_together(const struct bb_timing *a, const struct bb_timing *b)
 {
     return a->bytes == b->bytes && a->root == b->root && a->group == b->group && a->cycle == b->cycle &&
            same_text(a->what, b->what) && same_text(a->dtype, b->dtype) && same_text(a->op, b->op) &&
@@ -48,7 +48,7 @@ size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *
         for (size_t step = 0; step < b->n && out[i] < 0; step++) {
             size_t j = (next + step) % b->n;
 
-            if (left[j] && belong(&a->rows[i], &b->rows[j]))
+            if (left[j] && belong_together(&a->rows[i], &b->rows[j]))
                 out[i] = (long)j;
         }
         if (out[i] >= 0) {
@@ -63,29 +63,70 @@ size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *
 
 /* ---- text ---- */
 
-static const struct bb_column columns[] = {
-    {NULL, "what", "", 21, 0},  {NULL, "size", "(B)", 11, 0}, {NULL, "type", "", 8, 0},     {NULL, "redop", "", 6, 0},
-    {NULL, "root", "", 4, 0},   {NULL, "place", "", 5, 0},    {NULL, "mode", "", 6, 0},     {NULL, "A", "(us)", 10, 2},
-    {NULL, "B", "(us)", 10, 2}, {NULL, "B/A", "", 6, 3},      {NULL, "verdict", "", 13, 0},
+enum { CHOICE = 24, VERDICT = 64 };
+
+/* What both files together say; NaN: only one of them has it. */
+struct row {
+    double a_us, b_us, ratio;
+    const char *verdict;
 };
 
-enum { CHOICE = 24, VERDICT = 64 };
-enum { N_COLUMNS = sizeof(columns) / sizeof(*columns) };
-
-static struct bb_cell text_or_none(const char *text)
+static struct bb_cell place_cell(const void *timing)
 {
-    return BB_TEXT(text ? text : "-");
+    const char *placement = ((const struct bb_timing *)timing)->placement;
+
+    return BB_TEXT(!placement ? NULL : strcmp(placement, "in_place") == 0 ? "in" : "out");
 }
 
-static struct bb_cell number_or_none(long long number)
+/* What tells a row from the others. */
+#define SHOWS(member) BB_SHOWS(struct bb_timing, member)
+static const struct bb_field key_fields[] = {
+    {"collective", "what", "", 21, 0, SHOWS(what)},
+    {"bytes", "size", "(B)", 11, 0, SHOWS(bytes)},
+    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
+    {"op", "redop", "", 6, 0, SHOWS(op)},
+    {"root", "root", "", 4, 0, SHOWS(root)},
+    {"placement", SHOWS(placement)},
+    {NULL, "place", "", 5, 0, .value = place_cell},
+    {"mode", "mode", "", 6, 0, SHOWS(mode)},
+    {"group", SHOWS(group)},
+    {"cycle", SHOWS(cycle)},
+    {0},
+};
+
+static struct bb_cell interval_cell(const void *timing)
 {
-    return number >= 0 ? BB_INT(number) : BB_TEXT("-");
+    const struct bb_timing *t = timing;
+
+    return isnan(t->low_us) ? BB_NONE_AS(NULL) : BB_JSON(json_pack("[f, f]", t->low_us, t->high_us));
 }
 
-static const char *short_place(const char *placement)
+static struct bb_cell channels_cell(const void *timing)
 {
-    return !placement ? "-" : strcmp(placement, "in_place") == 0 ? "in" : "out";
+    const struct bb_timing *t = timing;
+
+    return t->algorithm && t->channels >= 0 ? BB_INT(t->channels) : BB_NONE_AS(NULL);
 }
+
+/* What one file has to say about it. */
+static const struct bb_field side_fields[] = {
+    {"p50_us", SHOWS(time_us)},
+    {"ci95_us", .value = interval_cell},
+    {"wrong", SHOWS(wrong)},
+    {"algorithm", SHOWS(algorithm)},
+    {"protocol", SHOWS(protocol)},
+    {"channels", .value = channels_cell},
+    {0},
+};
+#undef SHOWS
+
+static const struct bb_field pair_fields[] = {
+    {NULL, "A", "(us)", 10, 2, BB_SHOWS(struct row, a_us)},
+    {NULL, "B", "(us)", 10, 2, BB_SHOWS(struct row, b_us)},
+    {NULL, "B/A", "", 6, 3, BB_SHOWS(struct row, ratio)},
+    {NULL, "verdict", "", 13, 0, BB_SHOWS(struct row, verdict)},
+    {0},
+};
 
 /* "RING/SIMPLE/8", "" where nothing is known. */
 static const char *choice_text(const struct bb_timing *t, char text[CHOICE])
@@ -111,23 +152,26 @@ static const char *verdict_text(const struct bb_timing *a, const struct bb_timin
     return text;
 }
 
+static void print_heading(FILE *out)
+{
+    struct bb_line line = {.out = out};
+
+    for (int units = 0; units <= 1; units++) {
+        bb_line_heading(&line, key_fields, units);
+        bb_line_heading(&line, pair_fields, units);
+        bb_line_end(&line);
+    }
+}
+
 static void print_row(FILE *out, const struct bb_timing *key, double a_us, double b_us, const char *verdict)
 {
-    const struct bb_cell cells[N_COLUMNS] = {
-        text_or_none(key->what),
-        number_or_none(key->bytes),
-        text_or_none(key->dtype),
-        text_or_none(key->op),
-        number_or_none(key->root),
-        BB_TEXT(short_place(key->placement)),
-        text_or_none(key->mode),
-        BB_REAL(a_us),
-        BB_REAL(b_us),
-        BB_REAL(b_us / a_us),
-        BB_TEXT(verdict),
-    };
+    const struct row row = {a_us, b_us, b_us / a_us, verdict};
+    struct bb_line line = {.out = out};
 
-    bb_table_row(out, columns, cells, N_COLUMNS);
+    bb_line_row(&line, key_fields, key);
+    bb_line_row(&line, pair_fields, &row);
+    bb_line_end(&line);
+    fflush(out);
 }
 
 static void print_differences(FILE *out, const json_t *differences)
@@ -166,39 +210,28 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
     print_doubts(out, "A", a);
     print_doubts(out, "B", b);
     fprintf(out, "# times are medians; the verdict comes from their 95 %% intervals, which must not touch\n#\n");
-    bb_table_heading(out, columns, N_COLUMNS);
+    print_heading(out);
 }
 
 /* ---- JSON ---- */
 
-static json_t *integer_or_null(long long number)
+/* A new object; NULL without memory (said). */
+static json_t *timing_json(const struct bb_field *fields, const struct bb_timing *t)
 {
-    return number >= 0 ? json_integer(number) : json_null();
-}
+    json_t *object = json_object();
 
-static json_t *key_json(const struct bb_timing *t)
-{
-    return json_pack("{s:s?, s:o, s:s?, s:s?, s:o, s:s?, s:s?, s:o, s:o}", "collective", t->what, "bytes",
-                     integer_or_null(t->bytes), "dtype", t->dtype, "op", t->op, "root", integer_or_null(t->root),
-                     "placement", t->placement, "mode", t->mode, "group", integer_or_null(t->group), "cycle",
-                     integer_or_null(t->cycle));
-}
-
-static json_t *side_json(const struct bb_timing *t)
-{
-    json_t *interval = isnan(t->low_us) ? json_null() : json_pack("[f, f]", t->low_us, t->high_us);
-
-    return json_pack("{s:o, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "ci95_us", interval,
-                     "wrong", integer_or_null(t->wrong), "algorithm", t->algorithm, "protocol", t->protocol, "channels",
-                     t->algorithm ? integer_or_null(t->channels) : json_null());
+    if (bb_table_json(object, fields, t) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 static json_t *pair_json(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
-    json_t *row = key_json(a);
+    json_t *row = timing_json(key_fields, a);
 
-    json_object_set_new(row, "a", side_json(a));
-    json_object_set_new(row, "b", side_json(b));
+    json_object_set_new(row, "a", timing_json(side_fields, a));
+    json_object_set_new(row, "b", timing_json(side_fields, b));
     json_object_set_new(row, "ratio", bb_json_real(b->time_us / a->time_us));
     json_object_set_new(row, "verdict", json_string(bb_verdict_names[verdict]));
     return row;
@@ -214,8 +247,8 @@ struct tally {
     double worst_ratio;
 };
 
-static void count(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
-                  double threshold_percent)
+static void count_verdict(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b,
+                          enum bb_verdict verdict, double threshold_percent)
 {
     double ratio = b->time_us / a->time_us;
 
@@ -247,7 +280,7 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
 
         if (!b)
             continue;
-        count(tally, a, b, verdict, threshold_percent);
+        count_verdict(tally, a, b, verdict, threshold_percent);
         if (out)
             print_row(out, a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         if (results)
@@ -265,14 +298,14 @@ static int put_single(const struct sides *s, FILE *out, struct bb_results *resul
         if (s->pair[i] >= 0)
             continue;
         tally->only_a++;
-        json_array_append_new(only_a, key_json(&s->a->rows[i]));
+        json_array_append_new(only_a, timing_json(key_fields, &s->a->rows[i]));
         if (out)
             print_row(out, &s->a->rows[i], s->a->rows[i].time_us, NAN, "only in A");
     }
     for (size_t j = 0; j < s->b->n; j++) {
         if (!s->left[j])
             continue;
-        json_array_append_new(only_b, key_json(&s->b->rows[j]));
+        json_array_append_new(only_b, timing_json(key_fields, &s->b->rows[j]));
         if (out)
             print_row(out, &s->b->rows[j], NAN, s->b->rows[j].time_us, "only in B");
     }
@@ -307,7 +340,7 @@ static int put_summary(const struct tally *t, FILE *out, struct bb_results *resu
                                     bb_json_real(t->worst ? t->worst_ratio : NAN)));
 }
 
-static int judge(const struct tally *t, double threshold_percent)
+static int judge_threshold(const struct tally *t, double threshold_percent)
 {
     char bytes[BB_BYTES_TEXT];
     const struct bb_timing *worst = t->worst;
@@ -346,7 +379,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, d
     TRY(bb_results_set(results, "provenance", json_incref(differences)));
     if (a->n > 0 && tally.only_a == a->n)
         bb_warn("no row of %s is in %s", a->path, b->path);
-    rc = judge(&tally, threshold_percent);
+    rc = judge_threshold(&tally, threshold_percent);
 out:
     json_decref(differences);
     free(s.pair);

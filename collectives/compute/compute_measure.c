@@ -1,6 +1,7 @@
 /* compute_measure.c - see compute_measure.h. */
 #include "collectives/compute/compute_measure.h"
 
+#include "bootstrap/base/units.h"
 #include "cuda/compute/layer_passes.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -9,11 +10,6 @@
 #include <string.h>
 
 static const size_t ALIGN = 256;
-
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 /* ---- the rig ---- */
 
@@ -50,12 +46,9 @@ void bb_compute_context_release(struct bb_compute_context *rig)
     if (rig->report)
         (void)cudaFreeHost(rig->report);
     bb_gemm_lib_release(&rig->lib);
-    if (rig->stop)
-        (void)cudaEventDestroy(rig->stop);
-    if (rig->start)
-        (void)cudaEventDestroy(rig->start);
-    if (rig->stream)
-        (void)cudaStreamDestroy(rig->stream);
+    bb_event_destroy(rig->stop);
+    bb_event_destroy(rig->start);
+    bb_stream_destroy(rig->stream);
     free(rig->of_all);
     free(rig->samples);
     *rig = (struct bb_compute_context){0};
@@ -120,23 +113,22 @@ static int launch_many(struct bb_compute_context *rig, launcher *launch, void *a
     return rc;
 }
 
-static int sample(struct bb_compute_context *rig, launcher *launch, void *arg, double *us)
+static int take_sample(struct bb_compute_context *rig, launcher *launch, void *arg, double *us)
 {
-    float ms;
     int rc;
 
     TRY(BB_CUDA(cudaEventRecord(rig->start, rig->stream)));
     TRY(launch_many(rig, launch, arg, rig->iterations));
     TRY(BB_CUDA(cudaEventRecord(rig->stop, rig->stream)));
     TRY(bb_event_wait(rig->world, rig->stop, "timed operations", NULL, NULL));
-    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
-    *us = (double)ms * 1e3 / rig->iterations;
+    TRY(bb_event_us(rig->start, rig->stop, us));
+    *us /= rig->iterations;
 out:
     return rc;
 }
 
 /* The rank with the longest median, equal on all ranks. */
-static int slowest(struct bb_compute_context *rig, struct bb_computed *c)
+static int find_slowest(struct bb_compute_context *rig, struct bb_computed *c)
 {
     struct bb_stats own;
     int rc;
@@ -152,14 +144,14 @@ out:
     return rc;
 }
 
-static int measure(struct bb_compute_context *rig, launcher *launch, void *arg, struct bb_computed *c)
+static int measure_kernel(struct bb_compute_context *rig, launcher *launch, void *arg, struct bb_computed *c)
 {
     int rc;
 
     TRY(launch_many(rig, launch, arg, rig->warmup));
     for (int i = 0; i < rig->repeats; i++)
-        TRY(sample(rig, launch, arg, &rig->samples[i]));
-    TRY(slowest(rig, c));
+        TRY(take_sample(rig, launch, arg, &rig->samples[i]));
+    TRY(find_slowest(rig, c));
 out:
     return rc;
 }
@@ -173,7 +165,8 @@ struct product {
 
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s)
 {
-    return round_up(bb_gemm_a_bytes(s)) + round_up(bb_gemm_b_bytes(s)) + round_up(bb_gemm_c_bytes(s));
+    return bb_round_up(bb_gemm_a_bytes(s), ALIGN) + bb_round_up(bb_gemm_b_bytes(s), ALIGN) +
+           bb_round_up(bb_gemm_c_bytes(s), ALIGN);
 }
 
 static int launch_product(void *arg, cudaStream_t stream)
@@ -197,14 +190,14 @@ int bb_measure_gemm(struct bb_compute_context *rig, const struct bb_gemm_shape *
     struct product p = {.a = rig->arena};
     int rc;
 
-    p.b = (char *)p.a + round_up(bb_gemm_a_bytes(s));
-    p.c = (char *)p.b + round_up(bb_gemm_b_bytes(s));
+    p.b = (char *)p.a + bb_round_up(bb_gemm_a_bytes(s), ALIGN);
+    p.c = (char *)p.b + bb_round_up(bb_gemm_b_bytes(s), ALIGN);
     TRY(fill_matrix(rig, p.a, s, bb_gemm_a_bytes(s)));
     TRY(fill_matrix(rig, p.b, s, bb_gemm_b_bytes(s)));
     TRY(bb_gemm_init(&p.gemm, &rig->lib, s));
     if (rig->candidates > 1)
         TRY(bb_gemm_tune(&p.gemm, rig->candidates, 3, p.a, p.b, p.c, rig->stream, NULL));
-    TRY(measure(rig, launch_product, &p, c));
+    TRY(measure_kernel(rig, launch_product, &p, c));
 out:
     bb_gemm_release(&p.gemm);
     return rc;
@@ -219,7 +212,7 @@ size_t bb_pass_case_bytes(const struct bb_pass *p)
     size_t bytes = 0;
 
     for (int i = 0; i < n; i++)
-        bytes += round_up(arrays[i].bytes);
+        bytes += bb_round_up(arrays[i].bytes, ALIGN);
     return bytes;
 }
 
@@ -238,9 +231,9 @@ int bb_measure_pass(struct bb_compute_context *rig, const struct bb_pass *pass, 
     for (int i = 0; i < n; i++) {
         bb_pass_set(&p, &arrays[i], at);
         TRY(fill_array(rig, at, &p, &arrays[i]));
-        at += round_up(arrays[i].bytes);
+        at += bb_round_up(arrays[i].bytes, ALIGN);
     }
-    TRY(measure(rig, launch_pass, &p, c));
+    TRY(measure_kernel(rig, launch_pass, &p, c));
 out:
     return rc;
 }
@@ -259,9 +252,9 @@ static int launch_copy(void *arg, cudaStream_t stream)
 
 int bb_measure_memcpy(struct bb_compute_context *rig, size_t bytes, struct bb_computed *c)
 {
-    struct copy copy = {rig->arena + round_up(bytes / 2), rig->arena, bytes / 2};
+    struct copy copy = {rig->arena + bb_round_up(bytes / 2, ALIGN), rig->arena, bytes / 2};
 
-    return measure(rig, launch_copy, &copy, c);
+    return measure_kernel(rig, launch_copy, &copy, c);
 }
 
 /* ---- the timed stand-in ---- */
@@ -297,10 +290,10 @@ int bb_measure_busy(struct bb_compute_context *rig, const struct bb_busy *asked,
     busy.scratch = rig->arena;
     busy.scratch_bytes = rig->arena_bytes;
     busy.report = NULL;
-    TRY(measure(rig, launch_busy, &busy, &t->stream));
+    TRY(measure_kernel(rig, launch_busy, &busy, &t->stream));
     for (int i = 0; i < rig->repeats; i++)
         TRY(sample_clock(rig, &busy, &rig->samples[i], &t->gbps));
-    TRY(slowest(rig, &t->clock));
+    TRY(find_slowest(rig, &t->clock));
     TRY(bb_world_bcast(rig->world, &t->gbps, sizeof t->gbps, t->clock.rank));
 out:
     return rc;

@@ -1,7 +1,7 @@
 /* compute_sections.c - see compute_sections.h. */
 #include "collectives/compute/compute_sections.h"
 
-#include "bootstrap/results/table.h"
+#include "collectives/session/result_row.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,31 +14,45 @@ bool bb_compute_type_wanted(const struct bb_compute *b, int type)
 
 /* ---- rows ---- */
 
-static int save_row(struct bb_compute *b, const char *section, json_t *row, const struct bb_computed *c)
-{
-    if (!row)
-        return bb_err(BB_EFAIL, "no memory for a row of results");
-    json_object_set_new(row, "section", json_string(section));
-    json_object_set_new(row, "iterations", json_integer(b->options.iterations));
-    json_object_set_new(row, "time_us", bb_json_stats(&c->time_us));
-    json_object_set_new(row, "slowest_rank", json_integer(c->rank));
-    return bb_results_row(b->json, row);
-}
+/* What the rows of all sections have. */
+struct section_row {
+    const char *section;
+    int iterations;
+    struct bb_computed computed;
+};
 
-static int put_row(struct bb_compute *b, enum bb_compute_section section, const struct bb_column *columns,
-                   const struct bb_cell *cells, int n, const struct bb_computed *c)
+static const struct bb_field section_fields[] = {
+    {"section", BB_SHOWS(struct section_row, section)},
+    {"iterations", BB_SHOWS(struct section_row, iterations)},
+    {"time_us", BB_SHOWS(struct section_row, computed.time_us)},
+    {"slowest_rank", BB_SHOWS(struct section_row, computed.rank)},
+    {0},
+};
+
+static int put_row(struct bb_compute *b, enum bb_compute_section section, const struct bb_field *fields,
+                   const void *row, const struct bb_computed *c)
 {
-    bb_progress_clear(&b->progress);
-    bb_table_row(b->out, columns, cells, n);
-    if (b->world.rank != 0)
+    const struct section_row shared = {bb_compute_section_names[section], b->options.iterations, *c};
+    json_t *result = NULL;
+    int rc;
+
+    bb_progress_clear(&b->session.progress);
+    bb_table_row(b->session.out, fields, row);
+    if (b->session.world.rank != 0)
         return 0;
-    return save_row(b, bb_compute_section_names[section], bb_table_json(columns, cells, n), c);
+    result = json_object();
+    TRY(bb_table_json(result, fields, row));
+    TRY(bb_table_json(result, section_fields, &shared));
+    return bb_result_save(b->session.json, result, &(struct bb_result_common){0});
+out:
+    json_decref(result);
+    return rc;
 }
 
 static void put_title(const struct bb_compute *b, const char *title)
 {
-    if (b->out)
-        fprintf(b->out, "#\n# %s\n#\n", title);
+    if (b->session.out)
+        fprintf(b->session.out, "#\n# %s\n#\n", title);
 }
 
 /* Rate in 1e9 per second of something done in the median time; 0 where no time passed. */
@@ -49,38 +63,35 @@ static double giga_per_s(double amount, const struct bb_computed *c)
 
 /* ---- matrix products ---- */
 
-static const struct bb_column gemm_columns[] = {
-    {"name", "name", "", 20, 0},
-    {"dtype", "type", "", 8, 0},
-    {"m", "m", "", 7, 0},
-    {"n", "n", "", 6, 0},
-    {"k", "k", "", 6, 0},
-    {"batch", "batch", "", 5, 0},
-    {"median_us", "time", "(us)", 10, 2},
-    {"max_us", "max", "(us)", 10, 2},
-    {"tflops", "TFLOP/s", "", 8, 2},
-    {"percent_of_best", "of best", "(%)", 7, 1},
+struct gemm_row {
+    struct bb_gemm_case gemm;
+    struct bb_computed computed;
+    const char *dtype;
+    double tflops, percent_of_best;
 };
-enum { GEMM_COLUMNS = sizeof gemm_columns / sizeof *gemm_columns };
+
+#define SHOWS(member) BB_SHOWS(struct gemm_row, member)
+static const struct bb_field gemm_fields[] = {
+    {"name", "name", "", 20, 0, SHOWS(gemm.name)},
+    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
+    {"m", "m", "", 7, 0, SHOWS(gemm.shape.m)},
+    {"n", "n", "", 6, 0, SHOWS(gemm.shape.n)},
+    {"k", "k", "", 6, 0, SHOWS(gemm.shape.k)},
+    {"batch", "batch", "", 5, 0, SHOWS(gemm.shape.batch)},
+    {"median_us", "time", "(us)", 10, 2, SHOWS(computed.time_us.p50)},
+    {"max_us", "max", "(us)", 10, 2, SHOWS(computed.time_us.max)},
+    {"tflops", "TFLOP/s", "", 8, 2, SHOWS(tflops)},
+    {"percent_of_best", "of best", "(%)", 7, 1, SHOWS(percent_of_best)},
+    {0},
+};
+#undef SHOWS
 
 static int put_gemm(struct bb_compute *b, int type, const struct bb_gemm_case *g, const struct bb_computed *c)
 {
-    const struct bb_gemm_shape *s = &g->shape;
-    double tflops = giga_per_s(bb_gemm_flops(s), c) / 1e3;
-    const struct bb_cell cells[GEMM_COLUMNS] = {
-        BB_TEXT(g->name),
-        BB_TEXT(bb_dtypes[s->dtype].name),
-        BB_INT(s->m),
-        BB_INT(s->n),
-        BB_INT(s->k),
-        BB_INT(s->batch),
-        BB_REAL(c->time_us.p50),
-        BB_REAL(c->time_us.max),
-        BB_REAL(tflops),
-        BB_REAL(100 * tflops / b->best_tflops[type]),
-    };
+    const double tflops = giga_per_s(bb_gemm_flops(&g->shape), c) / 1e3;
+    const struct gemm_row row = {*g, *c, bb_dtypes[g->shape.dtype].name, tflops, 100 * tflops / b->best_tflops[type]};
 
-    return put_row(b, BB_COMPUTE_GEMM, gemm_columns, cells, GEMM_COLUMNS, c);
+    return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
 }
 
 /* All products of a type are measured before the first is shown: the best of them is the limit. */
@@ -91,8 +102,9 @@ static int run_gemms_of(struct bb_compute *b, int type)
     int n = bb_compute_gemms(bb_compute_types[type], b->options.quick, cases), rc = 0;
 
     for (int i = 0; i < n; i++) {
-        bb_progress_show(&b->progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
-        bb_world_reached(&b->world, "bench compute: %s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
+        bb_progress_show(&b->session.progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name,
+                         bb_dtypes[bb_compute_types[type]].name);
         TRY(bb_measure_gemm(&b->rig, &cases[i].shape, &computed[i]));
         b->best_tflops[type] =
             fmax(b->best_tflops[type], giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3);
@@ -108,7 +120,7 @@ static int run_gemms(struct bb_compute *b)
     int rc = 0;
 
     put_title(b, "gemm: matrix products through cuBLASLt; of best: of the fastest of its type in this table");
-    bb_table_heading(b->out, gemm_columns, GEMM_COLUMNS);
+    bb_table_heading(b->session.out, gemm_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (bb_compute_type_wanted(b, t))
             rc = run_gemms_of(b, t);
@@ -117,32 +129,34 @@ static int run_gemms(struct bb_compute *b)
 
 /* ---- passes ---- */
 
-static const struct bb_column pass_columns[] = {
-    {"name", "name", "", 20, 0},
-    {"dtype", "type", "", 8, 0},
-    {"bytes", "moved", "(B)", 12, 0},
-    {"median_us", "time", "(us)", 10, 2},
-    {"max_us", "max", "(us)", 10, 2},
-    {"gbps", "GB/s", "", 8, 1},
-    {"percent_of_copy", "of copy", "(%)", 7, 1},
+struct pass_row {
+    const char *name, *dtype;
+    size_t bytes;
+    struct bb_computed computed;
+    double gbps, percent_of_copy;
 };
-enum { PASS_COLUMNS = sizeof pass_columns / sizeof *pass_columns };
 
-static int put_pass(struct bb_compute *b, const char *name, const char *dtype, size_t bytes,
+#define SHOWS(member) BB_SHOWS(struct pass_row, member)
+static const struct bb_field pass_fields[] = {
+    {"name", "name", "", 20, 0, SHOWS(name)},
+    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
+    {"bytes", "moved", "(B)", 12, 0, SHOWS(bytes)},
+    {"median_us", "time", "(us)", 10, 2, SHOWS(computed.time_us.p50)},
+    {"max_us", "max", "(us)", 10, 2, SHOWS(computed.time_us.max)},
+    {"gbps", "GB/s", "", 8, 1, SHOWS(gbps)},
+    {"percent_of_copy", "of copy", "(%)", 7, 1, SHOWS(percent_of_copy)},
+    {0},
+};
+#undef SHOWS
+
+static int put_pass(struct bb_compute *b, const struct bb_pass_case *p, enum bb_dtype_id dtype,
                     const struct bb_computed *c)
 {
-    double gbps = giga_per_s((double)bytes, c);
-    const struct bb_cell cells[PASS_COLUMNS] = {
-        BB_TEXT(name),
-        BB_TEXT(dtype),
-        BB_INT(bytes),
-        BB_REAL(c->time_us.p50),
-        BB_REAL(c->time_us.max),
-        BB_REAL(gbps),
-        BB_REAL(100 * gbps / b->copy_gbps),
-    };
+    const size_t bytes = bb_pass_bytes(&p->pass);
+    const double gbps = giga_per_s((double)bytes, c);
+    const struct pass_row row = {p->name, bb_dtypes[dtype].name, bytes, *c, gbps, 100 * gbps / b->copy_gbps};
 
-    return put_row(b, BB_COMPUTE_PASSES, pass_columns, cells, PASS_COLUMNS, c);
+    return put_row(b, BB_COMPUTE_PASSES, pass_fields, &row, c);
 }
 
 static int run_passes_of(struct bb_compute *b, enum bb_dtype_id dtype)
@@ -152,10 +166,10 @@ static int run_passes_of(struct bb_compute *b, enum bb_dtype_id dtype)
     int rc = 0;
 
     for (int i = 0; bb_compute_pass(i, dtype, b->options.bytes, &c); i++) {
-        bb_progress_show(&b->progress, "%s %s", c.name, bb_dtypes[dtype].name);
-        bb_world_reached(&b->world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
+        bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
         TRY(bb_measure_pass(&b->rig, &c.pass, &computed));
-        TRY(put_pass(b, c.name, bb_dtypes[dtype].name, bb_pass_bytes(&c.pass), &computed));
+        TRY(put_pass(b, &c, dtype, &computed));
     }
 out:
     return rc;
@@ -166,7 +180,7 @@ static int run_passes(struct bb_compute *b)
     int rc = 0;
 
     put_title(b, "passes: bound by memory; of copy: of the fastest copy on the device, read plus written");
-    bb_table_heading(b->out, pass_columns, PASS_COLUMNS);
+    bb_table_heading(b->session.out, pass_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (bb_compute_type_wanted(b, t))
             rc = run_passes_of(b, bb_compute_types[t]);
@@ -192,17 +206,25 @@ out:
 
 /* ---- the timed stand-in ---- */
 
-static const struct bb_column timed_columns[] = {
-    {"sms", "SMs", "", 5, 0},
-    {"asked_us", "asked", "(us)", 9, 1},
-    {"clock_us", "GPU clock", "(us)", 10, 2},
-    {"error_percent", "error", "(%)", 7, 2},
-    {"median_us", "in stream", "(us)", 10, 2},
-    {"stream_error_percent", "error", "(%)", 7, 2},
-    {"asked_gbps", "asked", "(GB/s)", 8, 1},
-    {"gbps", "moved", "(GB/s)", 8, 1},
+struct timed_row {
+    int sms;
+    double asked_us, clock_us, error_percent, stream_us, stream_error_percent;
+    double asked_gbps, gbps; /* NaN: it moves nothing */
 };
-enum { TIMED_COLUMNS = sizeof timed_columns / sizeof *timed_columns };
+
+#define SHOWS(member) BB_SHOWS(struct timed_row, member)
+static const struct bb_field timed_fields[] = {
+    {"sms", "SMs", "", 5, 0, SHOWS(sms)},
+    {"asked_us", "asked", "(us)", 9, 1, SHOWS(asked_us)},
+    {"clock_us", "GPU clock", "(us)", 10, 2, SHOWS(clock_us)},
+    {"error_percent", "error", "(%)", 7, 2, SHOWS(error_percent)},
+    {"median_us", "in stream", "(us)", 10, 2, SHOWS(stream_us)},
+    {"stream_error_percent", "error", "(%)", 7, 2, SHOWS(stream_error_percent)},
+    {"asked_gbps", "asked", "(GB/s)", 8, 1, SHOWS(asked_gbps)},
+    {"gbps", "moved", "(GB/s)", 8, 1, SHOWS(gbps)},
+    {0},
+};
+#undef SHOWS
 
 static double percent_off(double got, double asked)
 {
@@ -211,21 +233,19 @@ static double percent_off(double got, double asked)
 
 static int put_timed(struct bb_compute *b, const struct bb_busy *busy, double asked_us, const struct bb_timed *t)
 {
-    double error = percent_off(t->clock.time_us.p50, asked_us);
-    const struct bb_cell cells[TIMED_COLUMNS] = {
-        BB_INT(busy->sms),
-        BB_REAL(asked_us),
-        BB_REAL(t->clock.time_us.p50),
-        BB_REAL(error),
-        BB_REAL(t->stream.time_us.p50),
-        BB_REAL(percent_off(t->stream.time_us.p50, asked_us)),
-        BB_REAL(busy->gbps > 0 ? busy->gbps : NAN),
-        BB_REAL(busy->gbps > 0 ? t->gbps : NAN),
-    };
+    const double clock_us = t->clock.time_us.p50, stream_us = t->stream.time_us.p50;
+    const struct timed_row row = {.sms = busy->sms,
+                                  .asked_us = asked_us,
+                                  .clock_us = clock_us,
+                                  .error_percent = percent_off(clock_us, asked_us),
+                                  .stream_us = stream_us,
+                                  .stream_error_percent = percent_off(stream_us, asked_us),
+                                  .asked_gbps = busy->gbps > 0 ? busy->gbps : NAN,
+                                  .gbps = busy->gbps > 0 ? t->gbps : NAN};
 
     if (asked_us >= 100)
-        b->worst_error = fmax(b->worst_error, fabs(error));
-    return put_row(b, BB_COMPUTE_TIMED, timed_columns, cells, TIMED_COLUMNS, &t->stream);
+        b->worst_error = fmax(b->worst_error, fabs(row.error_percent));
+    return put_row(b, BB_COMPUTE_TIMED, timed_fields, &row, &t->stream);
 }
 
 static int run_timed(struct bb_compute *b)
@@ -237,13 +257,13 @@ static int run_timed(struct bb_compute *b)
     put_title(b,
               "timed: the stand-in for compute. GPU clock: from its first block to its last; in stream: per launch,\n"
               "# back to back, with the gap between launches");
-    bb_table_heading(b->out, timed_columns, TIMED_COLUMNS);
+    bb_table_heading(b->session.out, timed_fields);
     for (int i = 0; bb_compute_timed(i, b->options.quick, &c); i++) {
-        int sms = (int)(c.sms * b->device.sm_count);
+        int sms = (int)(c.sms * b->session.device.sm_count);
         const struct bb_busy busy = {
             .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.asked_us * 1e3), .gbps = c.traffic * b->copy_gbps};
-        bb_progress_show(&b->progress, "timed %g us", c.asked_us);
-        bb_world_reached(&b->world, "bench compute: timed %g us", c.asked_us);
+        bb_progress_show(&b->session.progress, "timed %g us", c.asked_us);
+        bb_world_reached(&b->session.world, "bench compute: timed %g us", c.asked_us);
         TRY(bb_measure_busy(&b->rig, &busy, &t));
         TRY(put_timed(b, &busy, c.asked_us, &t));
     }
@@ -255,15 +275,15 @@ out:
 
 static void print_limits(const struct bb_compute *b)
 {
-    if (!b->out)
+    if (!b->session.out)
         return;
-    fprintf(b->out, "#\n# limits measured here: copy %.1f GB/s", b->copy_gbps);
+    fprintf(b->session.out, "#\n# limits measured here: copy %.1f GB/s", b->copy_gbps);
     for (int t = 0; t < BB_COMPUTE_TYPES; t++)
         if (b->best_tflops[t] > 0)
-            fprintf(b->out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
+            fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
     if (b->options.wanted[BB_COMPUTE_TIMED])
-        fprintf(b->out, "; timed kernel at 100 us and above: at most %.2f %% off", b->worst_error);
-    fputc('\n', b->out);
+        fprintf(b->session.out, "; timed kernel at 100 us and above: at most %.2f %% off", b->worst_error);
+    fputc('\n', b->session.out);
 }
 
 static int save_limits(struct bb_compute *b)
@@ -277,18 +297,18 @@ static int save_limits(struct bb_compute *b)
     json_object_set_new(limits, "tflops", tflops);
     json_object_set_new(limits, "timed_error_percent",
                         bb_json_real(b->options.wanted[BB_COMPUTE_TIMED] ? b->worst_error : NAN));
-    return bb_results_set(b->json, "limits", limits);
+    return bb_results_set(b->session.json, "limits", limits);
 }
 
-static int judge(const struct bb_compute *b)
+static int judge_error(const struct bb_compute *b)
 {
     const double allowed = b->options.max_error;
 
     if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->worst_error <= allowed)
         return 0;
-    return b->world.rank ? -BB_EBELOW
-                         : bb_err(BB_EBELOW, "the timed kernel is %.2f %% off at 100 us or above: --max-error is %g",
-                                  b->worst_error, allowed);
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
+                        "the timed kernel is %.2f %% off at 100 us or above: --max-error is %g", b->worst_error,
+                        allowed);
 }
 
 int bb_compute_run(struct bb_compute *b)
@@ -300,10 +320,10 @@ int bb_compute_run(struct bb_compute *b)
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
         if (b->options.wanted[s])
             TRY(sections[s](b));
-    bb_progress_clear(&b->progress);
+    bb_progress_clear(&b->session.progress);
     print_limits(b);
     TRY(save_limits(b));
-    TRY(judge(b));
+    TRY(judge_error(b));
 out:
     return rc;
 }

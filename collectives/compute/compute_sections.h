@@ -5,21 +5,15 @@
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_SECTIONS_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_SECTIONS_H
 
-#include "bootstrap/base/progress.h"
-#include "bootstrap/results/results.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/compute/compute_options.h"
+#include "collectives/session/session.h"
 
 /* Everything that a run holds; zeroed is empty, so one release fits every state. */
 struct bb_compute {
     struct bb_bench_compute_options options;
-    struct bb_world world;
-    struct bb_device_info device, *devices; /* own, everybody's [size] */
-    bool shared_gpu;
+    struct bb_session session;
     struct bb_compute_context rig;
-    struct bb_results *json;
-    struct bb_progress progress;
-    FILE *out;        /* of the tables, NULL: none     */
     double copy_gbps; /* the device's measured limits: */
     double best_tflops[BB_COMPUTE_TYPES];
     double worst_error; /* of the timed kernel at 100 us and above, percent */

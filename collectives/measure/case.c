@@ -79,22 +79,7 @@ size_t bb_slot_of(size_t iteration, size_t slots, bool very_last)
 
 bool bb_case_contributes(const struct bb_case *c, int rank)
 {
-    return (c->kind != BB_BROADCAST && c->kind != BB_SCATTER) || rank == c->root;
-}
-
-void bb_case_expect(const struct bb_case *c, int rank, struct bb_expect *e, size_t *count)
-{
-    uint64_t mine = (uint64_t)rank * c->count; /* index of this rank's slice in a sender's buffer */
-    bool only_root = c->kind == BB_REDUCE || c->kind == BB_GATHER;
-
-    *e = (struct bb_expect){.reduced = (bb_colls[c->kind].flags & BB_COLL_REDUCES) != 0, .block = c->count};
-    *count = only_root && rank != c->root ? 0 : bb_colls[c->kind].recv_count(c->count, c->ranks);
-    if (c->kind == BB_REDUCE_SCATTER || c->kind == BB_ALLTOALL || c->kind == BB_SCATTER)
-        e->first = mine;
-    if (c->kind == BB_BROADCAST || c->kind == BB_SCATTER)
-        e->source = c->root;
-    if (c->kind == BB_SENDRECV)
-        e->source = (rank + c->ranks - 1) % c->ranks;
+    return bb_colls[c->kind].from != BB_FROM_ROOT || rank == c->root;
 }
 
 int bb_case_expected_parts(const struct bb_case *c)
@@ -121,12 +106,12 @@ struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank,
 
     if (bb_colls[c->kind].flags & BB_COLL_UNEVEN)
         return uneven_part(c, rank, i);
-    bb_case_expect(c, rank, &part.expect, &part.count);
+    part.count = bb_coll_expect(c->kind, c->count, c->ranks, c->root, rank, &part.expect);
     return part;
 }
 
 bool bb_ends_together(const struct bb_case *c)
 {
-    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) && c->kind != BB_SENDRECV &&
-           c->ranks > 1;
+    return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_UNEVEN)) &&
+           bb_colls[c->kind].from == BB_FROM_ALL && c->ranks > 1;
 }

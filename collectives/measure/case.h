@@ -57,14 +57,9 @@ size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
 bool bb_case_contributes(const struct bb_case *c, int rank);
 
 /*
- * bb_case_expect - what the rank's receive area must hold afterwards: *count elements as *e says. *count is 0 for a
- * rank that receives nothing.
- */
-void bb_case_expect(const struct bb_case *c, int rank, struct bb_expect *e, size_t *count);
-
-/*
- * An uneven exchange delivers slices of different lengths, hence several expectations: part i of bb_case_expected_parts
- * covers `count` elements from element `offset` of the receive area on. Every other kind has one part, all of the area.
+ * What the receive area of a rank must hold afterwards. An uneven exchange delivers slices of different lengths, hence
+ * several expectations: part i of bb_case_expected_parts covers `count` elements from element `offset` of the receive
+ * area on. Every other kind has one part, all of the area, or nothing on a rank that receives nothing.
  */
 struct bb_expected_part {
     size_t offset, count;

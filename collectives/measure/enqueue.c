@@ -38,14 +38,9 @@ int bb_case_launch(struct bb_bench_context *rig, const struct bb_case *c, size_t
     return bb_launch(&call);
 }
 
-static int comm_health(void *arg)
-{
-    return bb_comm_check(arg);
-}
-
 int bb_bench_context_wait(struct bb_bench_context *rig, const char *what)
 {
-    return bb_stream_wait(rig->world, rig->stream, what, comm_health, rig->comm);
+    return bb_comm_wait(rig->comm, rig->stream, what);
 }
 
 /* An iteration is one group, unless its operations are rounds that wait for each other. */
@@ -55,8 +50,8 @@ static bool is_grouped(const struct bb_bench_context *rig, const struct bb_case 
 }
 
 /* Iteration i; the layout is worked out once for all. */
-static int iteration(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l, size_t i,
-                     bool very_last)
+static int enqueue_iteration(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                             size_t i, bool very_last)
 {
     size_t m = bb_bench_context_aggregate(rig), slots = rig->arena.bytes / l->slot_bytes;
     bool grouped = is_grouped(rig, c);
@@ -71,7 +66,7 @@ static int iteration(struct bb_bench_context *rig, const struct bb_case *c, cons
     return rc;
 }
 
-static int pace(struct bb_bench_context *rig)
+static int pace_iterations(struct bb_bench_context *rig)
 {
     int rc;
 
@@ -89,12 +84,12 @@ int bb_issue(struct bb_bench_context *rig, const struct bb_case *c, size_t first
 
     bb_world_guard(rig->world, bb_colls[c->kind].name);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = iteration(rig, c, &l, first + i, ends_row && i == n - 1);
+        rc = enqueue_iteration(rig, c, &l, first + i, ends_row && i == n - 1);
         if (rc == 0)
             rc = bb_iteration_events_border(rig->marks, first + i + 1, rig->stream);
         if (rc == 0 && rig->blocking != BB_BLOCK_NONE) {
             bb_world_unguard(rig->world);
-            rc = pace(rig);
+            rc = pace_iterations(rig);
             bb_world_guard(rig->world, bb_colls[c->kind].name);
         }
     }

@@ -2,6 +2,7 @@
 #include "collectives/measure/iteration_events.h"
 
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,8 +32,7 @@ int bb_iteration_events_init(struct bb_iteration_events *m, int n, int skip, int
 void bb_iteration_events_release(struct bb_iteration_events *m)
 {
     for (int i = 0; m->event && i <= m->n; i++)
-        if (m->event[i])
-            (void)cudaEventDestroy(m->event[i]);
+        bb_event_destroy(m->event[i]);
     free(m->event);
     for (int place = 0; place < 2; place++) {
         free(m->row_us[place]);
@@ -50,13 +50,10 @@ int bb_iteration_events_border(struct bb_iteration_events *m, size_t i, cudaStre
 
 int bb_iteration_events_read(struct bb_iteration_events *m)
 {
-    float ms;
     int rc = 0;
 
-    for (int i = 0; i < m->n; i++) {
-        TRY(BB_CUDA(cudaEventElapsedTime(&ms, m->event[i], m->event[i + 1])));
-        m->us[i] = ms * 1e3;
-    }
+    for (int i = 0; i < m->n; i++)
+        TRY(bb_event_us(m->event[i], m->event[i + 1], &m->us[i]));
 out:
     return rc;
 }

@@ -80,7 +80,7 @@ void bb_measure_release(struct bb_bench_context *rig)
 
 /* ---- over ranks ---- */
 
-static double joined(enum bb_across across, double sofar, double one)
+static double join_values(enum bb_across across, double sofar, double one)
 {
     switch (across) {
     case BB_ACROSS_MEAN:
@@ -114,7 +114,7 @@ static double across_ranks(const struct bb_bench_context *rig, size_t batch, siz
     for (size_t r = 0; r < (size_t)rig->world->size; r++) {
         double one = sample_of_rank(rig, batch, r, i, field);
         if (same_group(rig, r))
-            value = seen++ ? joined(rig->across, value, one) : one;
+            value = seen++ ? join_values(rig->across, value, one) : one;
     }
     return rig->across == BB_ACROSS_MEAN ? value / seen : value;
 }
@@ -141,7 +141,7 @@ static void note_arrivals(struct bb_bench_context *rig, size_t batch, size_t i, 
 }
 
 /* A batch of every rank becomes samples n and on of the row. */
-static int combine(struct bb_bench_context *rig, size_t batch, size_t n)
+static int combine_ranks(struct bb_bench_context *rig, size_t batch, size_t n)
 {
     enum bb_sample_field gpu = rig->host_time ? BB_SAMPLE_HOST : BB_SAMPLE_GPU;
     int rc = bb_world_allgather(rig->world, rig->batch, rig->all_batches, batch * sizeof *rig->batch);
@@ -179,7 +179,7 @@ static int another_window(struct bb_bench_context *rig, const struct bb_case *c,
     int rc;
 
     TRY(bb_time_single(rig, c, WINDOW, rig->batch));
-    TRY(combine(rig, WINDOW, 0));
+    TRY(combine_ranks(rig, WINDOW, 0));
     *moves = bb_has_trend(rig->series[BB_SERIES_GPU], WINDOW);
     TRY(bb_world_bcast(rig->world, moves, sizeof *moves, 0));
 out:
@@ -209,22 +209,15 @@ out:
 
 static int all_narrow(struct bb_bench_context *rig, bool own, bool *all)
 {
-    size_t ranks = (size_t)rig->world->size;
-    bool *of_ranks = calloc(ranks, sizeof *of_ranks);
-    int rc;
+    unsigned wide = !own;
+    int rc = bb_world_any(rig->world, &wide);
 
-    if (!of_ranks)
-        return bb_err(BB_EFAIL, "no memory for the answers of %zu ranks", ranks);
-    rc = bb_world_allgather(rig->world, &own, of_ranks, sizeof own);
-    *all = true;
-    for (size_t r = 0; r < ranks; r++)
-        *all = *all && of_ranks[r];
-    free(of_ranks);
+    *all = !wide;
     return rc;
 }
 
 /* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
-static int decide(struct bb_bench_context *rig, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
+static int decide_stop(struct bb_bench_context *rig, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
     bool narrow = bb_stopping_is_narrow(&rig->policy, stats);
     int rc = 0;
@@ -248,7 +241,7 @@ static int one_batch(struct bb_bench_context *rig, const struct bb_case *c, size
         TRY(bb_bench_context_wait(rig, "data for a check"));
     }
     TRY(rig->mode->time(rig, c, rig->batch));
-    TRY(combine(rig, bb_mode_batch(rig, rig->mode), n));
+    TRY(combine_ranks(rig, bb_mode_batch(rig, rig->mode), n));
 out:
     return rc;
 }
@@ -264,7 +257,7 @@ static int take_samples(struct bb_bench_context *rig, const struct bb_case *c, s
         TRY(one_batch(rig, c, n));
         n += bb_mode_batch(rig, rig->mode);
         TRY(bb_stats_of(rig->series[BB_SERIES_GPU], n, &f->time_us));
-        TRY(decide(rig, &f->time_us, begin_s, &f->stop));
+        TRY(decide_stop(rig, &f->time_us, begin_s, &f->stop));
     } while (f->stop == BB_STOP_NOT_YET);
 out:
     return rc;
@@ -299,13 +292,11 @@ struct note {
 
 static int gather_notes(struct bb_bench_context *rig, struct bb_figures *f)
 {
-    struct note own = {f->first_us, rig->gate_expired}, *all = calloc((size_t)rig->world->size, sizeof *all);
+    const struct note own = {f->first_us, rig->gate_expired};
     int rc;
+    struct note *all = bb_world_gather(rig->world, &own, sizeof own, &rc);
 
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for the notes of %d ranks", rig->world->size);
-    rc = bb_world_allgather(rig->world, &own, all, sizeof own);
-    for (size_t r = 0; r < (size_t)rig->world->size; r++) {
+    for (size_t r = 0; all && r < (size_t)rig->world->size; r++) {
         if (!same_group(rig, r))
             continue;
         f->first_us = fmax(f->first_us, all[r].first_us);
@@ -336,7 +327,7 @@ out:
     return rc;
 }
 
-static void bandwidths(const struct bb_case *c, struct bb_figures *f)
+static void set_bandwidths(const struct bb_case *c, struct bb_figures *f)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor, counted = part ? part(c->ranks) : 1;
     double median = f->time_us.p50;
@@ -390,7 +381,7 @@ static int measure_row(struct bb_bench_context *rig, const struct bb_case *c, st
         bb_iteration_events_keep(rig->marks, c->in_place);
     }
     TRY(sum_up(rig, c, f));
-    bandwidths(c, f);
+    set_bandwidths(c, f);
     TRY(verified_passes(rig, c, f));
     if (!f->checked)
         f->warnings |= 1u << BB_WARN_NOT_CHECKED;

@@ -5,10 +5,9 @@
 
 #include <math.h>
 
-/* Kinds that are one call of NCCL's with an algorithm of its own. */
 static bool has_estimate(const struct bb_bench_context *rig, const struct bb_case *c)
 {
-    return c->kind <= BB_REDUCE && c->count > 0 && rig->comm->size > 1 && rig->comm->blocking;
+    return bb_colls[c->kind].flags & BB_COLL_ESTIMATED && c->count > 0 && rig->comm->size > 1 && rig->comm->blocking;
 }
 
 #if NCCL_VERSION_CODE >= 22200

@@ -13,6 +13,7 @@
 #include "collectives/measure/verify.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <math.h>
 #include <string.h>
@@ -59,8 +60,8 @@ static int begin_span(struct bb_bench_context *rig, struct span *span)
 }
 
 /* n iterations from number `first` on, with the host's time for it. */
-static int enqueue(struct bb_bench_context *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row,
-                   struct span *span)
+static int enqueue_timed(struct bb_bench_context *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row,
+                         struct span *span)
 {
     int rc;
 
@@ -77,13 +78,13 @@ static int mark_end(struct bb_bench_context *rig)
 
 static int end_span(struct bb_bench_context *rig, struct span *span)
 {
-    float ms;
+    double us;
     int rc;
 
     TRY(bb_bench_context_wait(rig, "timed operations"));
     span->wall_us += now_us();
-    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
-    span->gpu_us += ms * 1e3;
+    TRY(bb_event_us(rig->start, rig->stop, &us));
+    span->gpu_us += us;
 out:
     return rc;
 }
@@ -99,7 +100,7 @@ static struct bb_sample sample_of(const struct bb_bench_context *rig, const stru
 
 /* ---- stream ---- */
 
-static void mark(struct bb_bench_context *rig, bool on)
+static void switch_events(struct bb_bench_context *rig, bool on)
 {
     if (rig->marks)
         rig->marks->on = on;
@@ -139,7 +140,7 @@ static int open_and_follow(struct bb_bench_context *rig, const struct bb_case *c
     TRY(bb_world_barrier(rig->world, "opening of the gate"));
     bb_gate_open(&rig->gate);
     if (behind < n) {
-        TRY(enqueue(rig, c, behind, n - behind, ends_row, span));
+        TRY(enqueue_timed(rig, c, behind, n - behind, ends_row, span));
         TRY(mark_end(rig));
     }
 out:
@@ -156,9 +157,9 @@ static int gated_operations(struct bb_bench_context *rig, const struct bb_case *
     if (closes)
         TRY(bb_gate_close(&rig->gate, rig->stream));
     TRY(bb_issue(rig, c, 0, 1, false));
-    mark(rig, ends_row);
+    switch_events(rig, ends_row);
     TRY(begin_span(rig, span));
-    TRY(enqueue(rig, c, 0, behind, ends_row && behind == (size_t)rig->iterations, span));
+    TRY(enqueue_timed(rig, c, 0, behind, ends_row && behind == (size_t)rig->iterations, span));
     TRY(open_and_follow(rig, c, behind, ends_row, span));
     TRY(end_span(rig, span));
     rig->gate_expired = rig->gate_expired || bb_gate_expired(&rig->gate);
@@ -171,9 +172,9 @@ static int free_operations(struct bb_bench_context *rig, const struct bb_case *c
     int rc;
 
     TRY(bb_issue(rig, c, 0, 1, false));
-    mark(rig, ends_row);
+    switch_events(rig, ends_row);
     TRY(begin_span(rig, span));
-    TRY(enqueue(rig, c, 0, (size_t)rig->iterations, ends_row, span));
+    TRY(enqueue_timed(rig, c, 0, (size_t)rig->iterations, ends_row, span));
     TRY(mark_end(rig));
     TRY(end_span(rig, span));
 out:
@@ -190,7 +191,7 @@ static int one_sample(struct bb_bench_context *rig, const struct bb_case *c, boo
     TRY(behind ? gated_operations(rig, c, behind, ends_row, &span) : free_operations(rig, c, ends_row, &span));
     if (rig->marks && ends_row)
         TRY(bb_iteration_events_read(rig->marks));
-    mark(rig, false);
+    switch_events(rig, false);
     *sample = sample_of(rig, &span, rig->iterations);
     rig->connected = true;
 out:
@@ -226,7 +227,7 @@ static int one_alone(struct bb_bench_context *rig, const struct bb_case *c, size
 
     TRY(impose_delay(rig));
     TRY(begin_span(rig, &span));
-    TRY(enqueue(rig, c, i, 1, ends_row, &span));
+    TRY(enqueue_timed(rig, c, i, 1, ends_row, &span));
     TRY(mark_end(rig));
     TRY(end_span(rig, &span));
     *sample = sample_of(rig, &span, 1);
@@ -248,16 +249,14 @@ static int come_together(struct bb_bench_context *rig)
 }
 
 /* It comes when the operation is over and timed. */
-static int meet(struct bb_bench_context *rig, struct bb_sample *sample)
+static int time_meeting(struct bb_bench_context *rig, struct bb_sample *sample)
 {
-    float ms;
     int rc;
 
     TRY(come_together(rig));
     TRY(mark_end(rig));
     TRY(bb_bench_context_wait(rig, "meeting of the ranks"));
-    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
-    sample->us[BB_SAMPLE_MEET] = ms * 1e3;
+    TRY(bb_event_us(rig->start, rig->stop, &sample->us[BB_SAMPLE_MEET]));
 out:
     return rc;
 }
@@ -276,7 +275,7 @@ static int time_sync(struct bb_bench_context *rig, const struct bb_case *c, stru
         TRY(bb_world_barrier(rig->world, "start of an operation"));
         TRY(one_alone(rig, c, i, i == n - 1, &batch[i]));
         if (meets)
-            TRY(meet(rig, &batch[i]));
+            TRY(time_meeting(rig, &batch[i]));
     }
     rig->connected = true;
 out:
@@ -311,7 +310,7 @@ static int one_blocked_sample(struct bb_bench_context *rig, const struct bb_case
         before = span.gpu_us;
         TRY(bb_world_barrier(rig->world, "start of an iteration"));
         TRY(begin_span(rig, &span));
-        TRY(enqueue(rig, c, (size_t)i, 1, ends_row && i == rig->iterations - 1, &span));
+        TRY(enqueue_timed(rig, c, (size_t)i, 1, ends_row && i == rig->iterations - 1, &span));
         TRY(mark_end(rig));
         TRY(end_span(rig, &span));
         if (rig->marks)
@@ -338,7 +337,7 @@ const struct bb_mode bb_mode_blocked = {
 
 /* ---- graph: the iterations captured once, then launched; no figure contains a first launch ---- */
 
-static int capture(struct bb_bench_context *rig, const struct bb_case *c, cudaGraphExec_t *exec)
+static int capture_graph(struct bb_bench_context *rig, const struct bb_case *c, cudaGraphExec_t *exec)
 {
     cudaGraph_t graph = NULL;
     int rc, end;
@@ -392,7 +391,7 @@ static int time_graph(struct bb_bench_context *rig, const struct bb_case *c, str
     cudaGraphExec_t exec = NULL;
     int rc;
 
-    TRY(capture(rig, c, &exec));
+    TRY(capture_graph(rig, c, &exec));
     TRY(launch_graph(rig, exec, 1));
     TRY(bb_bench_context_wait(rig, "first launch of a graph"));
     for (int r = 0; r < rig->repeats; r++)

@@ -50,8 +50,8 @@ static int check_part(struct bb_bench_context *rig, const struct bb_case *c, con
 }
 
 /* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
-static int compare(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
-                   struct finding *mine)
+static int compare_areas(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+                         struct finding *mine)
 {
     unsigned char *slot = last_slot(rig, c, l);
     struct bb_pattern pattern = pattern_of(rig, c);
@@ -111,14 +111,14 @@ out:
     return rc;
 }
 
-static int look(struct bb_bench_context *rig, const struct bb_case *c, struct finding *mine)
+static int check_rank(struct bb_bench_context *rig, const struct bb_case *c, struct finding *mine)
 {
     struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
     struct bb_verdict v[2] = {{0}};
     int rc;
 
     memset(mine, 0, sizeof *mine);
-    TRY(compare(rig, c, &l, mine));
+    TRY(compare_areas(rig, c, &l, mine));
     TRY(BB_CUDA(cudaMemcpy(v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     mine->wrong = v[0].wrong + v[1].wrong;
     mine->checked = v[0].checked + v[1].checked;
@@ -146,16 +146,14 @@ static int add_finding(const struct bb_bench_context *rig, const struct finding 
 
 int bb_verify(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
 {
-    int ranks = rig->world->size;
-    struct finding mine, *all = calloc((size_t)ranks, sizeof *all);
+    struct finding mine, *all = NULL;
     int rc;
 
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", ranks);
-    TRY(look(rig, c, &mine));
-    TRY(bb_world_allgather(rig->world, &mine, all, sizeof mine));
+    TRY(check_rank(rig, c, &mine));
+    all = bb_world_gather(rig->world, &mine, sizeof mine, &rc);
+    TRY(rc);
     f->checked = true;
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < rig->world->size; r++)
         if (!rig->groups || rig->groups[r] == rig->groups[rig->world->rank])
             TRY(add_finding(rig, &all[r], f));
 out:

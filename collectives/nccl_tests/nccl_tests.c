@@ -10,9 +10,11 @@
 static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
 {
     fprintf(r->out, "#\n# Using devices\n");
-    for (int i = 0; i < r->rig->world->size; i++)
+    for (int i = 0; i < r->rig->world->size; i++) {
+        const struct bb_device_info *d = &h->session->devices[i];
         fprintf(r->out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%.10s] %s\n", i, h->groups[i], h->pids[i],
-                h->devices[i].host, h->gpus[i].ordinal, h->gpus[i].pci, h->gpus[i].name);
+                r->rig->world->hosts[i], d->ordinal, d->pci, d->name);
+    }
 }
 
 static void print_settings(FILE *out, const struct bb_bench_options *o)
@@ -30,8 +32,8 @@ static void head(const struct bb_report *r, const struct bb_report_head *h)
 {
     const struct bb_bench_options *o = h->options;
 
-    fprintf(r->out, "# busbar version %s nccl-headers=%d nccl-library=%d\n", BUSBAR_VERSION, h->nccl_header,
-            h->nccl_runtime);
+    fprintf(r->out, "# busbar version %s nccl-headers=%d nccl-library=%d\n", BUSBAR_VERSION, h->session->nccl_header,
+            h->session->nccl_runtime);
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
     print_settings(r->out, o);
     fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->rig),
@@ -88,8 +90,7 @@ int bb_nccl_tests_run(int argc, char **argv)
     char program[32];
     struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
     const struct bb_words collective = {.word = {bb_colls[kind].name}, .n = 1};
-    const struct bb_report_style style = {.time_width = 7,
-                                          .rate_width = 6,
+    const struct bb_report_style style = {.widths = {7, 6},
                                           .zeros = true,
                                           .first_group = true,
                                           .program = program,

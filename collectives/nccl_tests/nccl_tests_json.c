@@ -16,11 +16,9 @@ static json_t *word_of(bool value)
 
 static json_t *now(void)
 {
-    char text[32];
-    time_t seconds = time(NULL);
-    struct tm parts;
+    char text[BB_STAMP_TEXT];
 
-    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&seconds, &parts));
+    bb_report_stamp(text);
     return json_string(text);
 }
 
@@ -53,10 +51,11 @@ static json_t *devices_of(const struct bb_report *r, const struct bb_report_head
     char pci[16];
 
     for (int i = 0; i < r->rig->world->size; i++) {
-        snprintf(pci, sizeof pci, "%.10s", h->gpus[i].pci);
+        const struct bb_device_info *d = &h->session->devices[i];
+        snprintf(pci, sizeof pci, "%.10s", d->pci);
         json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:s, s:i, s:s, s:s}", "rank", i, "group", h->groups[i],
-                                              "pid", h->pids[i], "hostname", h->devices[i].host, "device",
-                                              h->gpus[i].ordinal, "device_hex", pci, "device_info", h->gpus[i].name));
+                                              "pid", h->pids[i], "hostname", r->rig->world->hosts[i], "device",
+                                              d->ordinal, "device_hex", pci, "device_info", d->name));
     }
     return list;
 }
@@ -104,8 +103,8 @@ static json_t *with_stamps(const struct bb_report *r, json_t *root)
 json_t *bb_foreign_root(const struct bb_report *r, const struct bb_report_head *h, int argc, char **argv)
 {
     json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "version", FILE_VERSION, "start_time", now(),
-                             "args", words_of(argc, argv), "env", environment(), "nccl_version", h->nccl_runtime,
-                             "config", config_of(r, h), "results", json_array());
+                             "args", words_of(argc, argv), "env", environment(), "nccl_version",
+                             h->session->nccl_runtime, "config", config_of(r, h), "results", json_array());
 
     return with_stamps(r, root);
 }
@@ -189,11 +188,9 @@ json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
 {
     static const char *const names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
     static const char *const each[BB_PLACEMENTS] = {"out_of_place_per_iter", "in_place_per_iter"};
-    const char *none = row->c.kind == BB_SENDRECV ? "sum" : "none"; /* it calls its ring a sum */
     json_t *object = json_pack("{s:I, s:I, s:s, s:s, s:o}", "size", (json_int_t)bb_case_bytes(&row->c), "count",
                                (json_int_t)row->c.count, "type", bb_dtypes[row->c.dtype].name, "redop",
-                               row->c.redop == BB_COPY ? none : bb_redops[row->c.redop].name, "root",
-                               json_sprintf("%6d", row->c.root));
+                               bb_report_redop(r, row), "root", json_sprintf("%6d", row->c.root));
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
         json_object_set_new(object, names[place], figures_json(r, row, place));

@@ -1,8 +1,7 @@
-/*
- * coll.c - the table of collectives: a new one is a row here, a launcher in launch.c, and what arrives in
- * measure/case.c. Counts, factors and rounding are those of nccl-tests, so that figures compare.
- */
+/* coll.c - what follows from the table of collectives. Counts, factors and rounding are those of nccl-tests. */
 #include "collectives/ops/coll.h"
+
+#include "cuda/data/pattern.h"
 
 #include <string.h>
 
@@ -34,96 +33,9 @@ static double factor_1(int n)
     return 1.0;
 }
 
+#define COLL(kind, word, ...) [kind] = {.name = #word, __VA_ARGS__},
 const struct bb_coll bb_colls[BB_COLL_KIND_COUNT] = {
-    [BB_ALL_REDUCE] = {.name = "all_reduce",
-                       .help = "every rank ends with the reduction of all buffers",
-                       .send_count = whole,
-                       .recv_count = whole,
-                       .bus_factor = factor_2n1_n,
-                       .factor_text = "2(n-1)/n",
-                       .flags = BB_COLL_REDUCES,
-                       .inplace = BB_INPLACE_SAME},
-    [BB_ALL_GATHER] = {.name = "all_gather",
-                       .help = "every rank ends with all ranks' slices in rank order",
-                       .send_count = whole,
-                       .recv_count = all_slices,
-                       .bus_factor = factor_n1_n,
-                       .factor_text = "(n-1)/n",
-                       .flags = BB_COLL_SLICED,
-                       .inplace = BB_INPLACE_SEND_IN_RECV},
-    [BB_REDUCE_SCATTER] = {.name = "reduce_scatter",
-                           .help = "rank r ends with slice r of the reduction",
-                           .send_count = all_slices,
-                           .recv_count = whole,
-                           .bus_factor = factor_n1_n,
-                           .factor_text = "(n-1)/n",
-                           .flags = BB_COLL_REDUCES | BB_COLL_SLICED,
-                           .inplace = BB_INPLACE_RECV_IN_SEND},
-    [BB_BROADCAST] = {.name = "broadcast",
-                      .help = "every rank ends with the root's buffer",
-                      .send_count = whole,
-                      .recv_count = whole,
-                      .bus_factor = factor_1,
-                      .factor_text = "1",
-                      .flags = BB_COLL_ROOTED,
-                      .inplace = BB_INPLACE_SAME},
-    [BB_REDUCE] = {.name = "reduce",
-                   .help = "the root ends with the reduction of all buffers",
-                   .send_count = whole,
-                   .recv_count = whole,
-                   .bus_factor = factor_1,
-                   .factor_text = "1",
-                   .flags = BB_COLL_REDUCES | BB_COLL_ROOTED,
-                   .inplace = BB_INPLACE_SAME},
-    [BB_ALLTOALL] = {.name = "alltoall",
-                     .help = "rank r ends with slice r of every rank in rank order",
-                     .send_count = all_slices,
-                     .recv_count = all_slices,
-                     .bus_factor = factor_n1_n,
-                     .factor_text = "(n-1)/n",
-                     .flags = BB_COLL_SLICED,
-                     .inplace = BB_INPLACE_NONE},
-    [BB_GATHER] = {.name = "gather",
-                   .help = "the root ends with all ranks' slices in rank order",
-                   .send_count = whole,
-                   .recv_count = all_slices,
-                   .bus_factor = factor_n1_n,
-                   .factor_text = "(n-1)/n",
-                   .flags = BB_COLL_ROOTED | BB_COLL_SLICED,
-                   .inplace = BB_INPLACE_SEND_IN_RECV},
-    [BB_SCATTER] = {.name = "scatter",
-                    .help = "rank r ends with slice r of the root",
-                    .send_count = all_slices,
-                    .recv_count = whole,
-                    .bus_factor = factor_n1_n,
-                    .factor_text = "(n-1)/n",
-                    .flags = BB_COLL_ROOTED | BB_COLL_SLICED,
-                    .inplace = BB_INPLACE_RECV_IN_SEND},
-    [BB_SENDRECV] = {.name = "sendrecv",
-                     .help = "every rank sends to the next rank and receives from the one before",
-                     .send_count = whole,
-                     .recv_count = whole,
-                     .bus_factor = factor_1,
-                     .factor_text = "1",
-                     .flags = 0,
-                     .inplace = BB_INPLACE_NONE},
-    [BB_ALLTOALLV] = {.name = "alltoallv",
-                      .help = "every rank sends each rank a slice of its own size",
-                      .send_count = all_slices,
-                      .recv_count = all_slices,
-                      .bus_factor = factor_n1_n,
-                      .factor_text = "(n-1)/n",
-                      .flags = BB_COLL_SLICED | BB_COLL_UNEVEN,
-                      .inplace = BB_INPLACE_NONE},
-    [BB_HYPERCUBE] = {.name = "hypercube",
-                      .help = "all_gather by exchanges along the edges of a hypercube",
-                      .send_count = whole,
-                      .recv_count = all_slices,
-                      .bus_factor = factor_1,
-                      .factor_text = "1, algbw = (n-1)/n size / time",
-                      .alg_factor = factor_n1_n,
-                      .flags = BB_COLL_SLICED | BB_COLL_ROUNDS,
-                      .inplace = BB_INPLACE_SEND_IN_RECV},
+#include "collectives/ops/colls.def"
 };
 
 int bb_coll_find(const char *name)
@@ -158,4 +70,31 @@ size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n)
     size_t send = bb_colls[kind].send_count(count, n), recv = bb_colls[kind].recv_count(count, n);
 
     return send > recv ? send : recv;
+}
+
+/* The rank whose data a rank receives, or receives first. */
+static int first_source(enum bb_coll_kind kind, int n, int root, int rank)
+{
+    switch (bb_colls[kind].from) {
+    case BB_FROM_ROOT:
+        return root;
+    case BB_FROM_PREVIOUS:
+        return (rank + n - 1) % n;
+    case BB_FROM_ALL:
+        break;
+    }
+    return 0;
+}
+
+size_t bb_coll_expect(enum bb_coll_kind kind, size_t count, int n, int root, int rank, struct bb_expect *e)
+{
+    const struct bb_coll *coll = &bb_colls[kind];
+    bool to_root = coll->flags & BB_COLL_ROOTED && coll->from != BB_FROM_ROOT;
+    bool slice_for_each = coll->send_count == all_slices;
+
+    *e = (struct bb_expect){.reduced = (coll->flags & BB_COLL_REDUCES) != 0,
+                            .source = first_source(kind, n, root, rank),
+                            .block = count,
+                            .first = slice_for_each ? (uint64_t)rank * count : 0};
+    return to_root && rank != root ? 0 : coll->recv_count(count, n);
 }

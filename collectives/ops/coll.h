@@ -1,5 +1,6 @@
 /*
- * coll.h - the one table of collectives. Pure: no CUDA, no NCCL, so that plans, proxies and tests use it too.
+ * coll.h - the one table of collectives; its rows are in colls.def. Pure: no CUDA, no NCCL, so that plans, proxies and
+ * tests use it too.
  *
  * n is the number of ranks of the communicator. `count` is the argument of the NCCL call, in elements: per rank for the
  * kinds whose buffers are cut in n slices (BB_COLL_SLICED), the whole buffer for the others. Payload is what algorithm
@@ -14,28 +15,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define COLL(kind, ...) kind,
 enum bb_coll_kind {
-    BB_ALL_REDUCE,
-    BB_ALL_GATHER,
-    BB_REDUCE_SCATTER,
-    BB_BROADCAST,
-    BB_REDUCE,
-    BB_ALLTOALL,
-    BB_GATHER,
-    BB_SCATTER,
-    BB_SENDRECV,
-    BB_ALLTOALLV,
-    BB_HYPERCUBE,
+#include "collectives/ops/colls.def"
     BB_COLL_KIND_COUNT
 };
 
 enum bb_coll_flag {
-    BB_COLL_REDUCES = 1, /* takes a reduction operation                                          */
-    BB_COLL_ROOTED = 2,  /* takes a root                                                         */
-    BB_COLL_SLICED = 4,  /* count is one rank's slice, rounded to a multiple of 16 bytes         */
-    BB_COLL_UNEVEN = 8,  /* pairs of ranks exchange different amounts: collectives/ops/alltoallv_counts.h     */
-    BB_COLL_ROUNDS = 16, /* rounds that wait for each other: n is a power of two, and several
+    BB_COLL_REDUCES = 1,    /* takes a reduction operation                                          */
+    BB_COLL_ROOTED = 2,     /* takes a root                                                         */
+    BB_COLL_SLICED = 4,     /* count is one rank's slice, rounded to a multiple of 16 bytes         */
+    BB_COLL_UNEVEN = 8,     /* pairs of ranks exchange different amounts: collectives/ops/alltoallv_counts.h     */
+    BB_COLL_ROUNDS = 16,    /* rounds that wait for each other: n is a power of two, and several
                             operations cannot be one group                                       */
+    BB_COLL_ESTIMATED = 32, /* one call of NCCL's with an algorithm of its own, whose time NCCL estimates */
+};
+
+/* Whose data a rank receives. */
+enum bb_coll_from {
+    BB_FROM_ALL, /* a rooted kind: the root alone receives */
+    BB_FROM_ROOT,
+    BB_FROM_PREVIOUS, /* rank - 1, the ring's first from its last */
 };
 
 /* Where the two pointers lie when the operation is done in place; slices are `count` elements long. */
@@ -54,6 +54,7 @@ struct bb_coll {
     double (*bus_factor)(int n);               /* busbw / algbw; 0 where one rank moves nothing               */
     double (*alg_factor)(int n);               /* part of the payload that algorithm bandwidth counts, NULL: 1 */
     unsigned flags;                            /* enum bb_coll_flag                                           */
+    enum bb_coll_from from;
     enum bb_coll_inplace inplace;
 };
 extern const struct bb_coll bb_colls[BB_COLL_KIND_COUNT];
@@ -73,5 +74,13 @@ bool bb_coll_possible(enum bb_coll_kind kind, int n);
 
 /* bb_coll_payload_count - elements that algorithm bandwidth counts: the larger of the two buffers. */
 size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n);
+
+struct bb_expect; /* cuda/data/pattern.h */
+
+/*
+ * bb_coll_expect - what the receive buffer of `rank` must hold afterwards: as many elements as returned (0 for a rank
+ * that receives nothing), as *e says. Not for uneven kinds.
+ */
+size_t bb_coll_expect(enum bb_coll_kind kind, size_t count, int n, int root, int rank, struct bb_expect *e);
 
 #endif

@@ -266,11 +266,9 @@ static int scatter(const struct bb_call *c)
     return grouped(c, exchange_from_root);
 }
 
+#define COLL(kind, name, ...) [kind] = name,
 static int (*const launchers[BB_COLL_KIND_COUNT])(const struct bb_call *) = {
-    [BB_ALL_REDUCE] = all_reduce, [BB_ALL_GATHER] = all_gather, [BB_REDUCE_SCATTER] = reduce_scatter,
-    [BB_BROADCAST] = broadcast,   [BB_REDUCE] = reduce,         [BB_ALLTOALL] = alltoall,
-    [BB_GATHER] = gather,         [BB_SCATTER] = scatter,       [BB_SENDRECV] = sendrecv,
-    [BB_ALLTOALLV] = alltoallv,   [BB_HYPERCUBE] = hypercube,
+#include "collectives/ops/colls.def"
 };
 
 int bb_launch(const struct bb_call *call)

@@ -10,10 +10,9 @@
  * At the top: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
  */
 #include "bootstrap/base/units.h"
-#include "bootstrap/results/table.h"
 #include "collectives/overlap/overlap_measure.h"
 #include "collectives/overlap/overlap_options.h"
-#include "collectives/session/session.h"
+#include "collectives/session/result_row.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,11 +47,9 @@ static int check_sizes(struct overlap *v)
 {
     for (int i = 0; i < v->options.sizes.n; i++)
         if (case_of(v, v->options.sizes.bytes[i]).count == 0)
-            return bb_session_all_know(
-                &v->session, v->session.world.rank
-                                 ? -BB_EUSAGE
-                                 : bb_err(BB_EUSAGE, "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
-                                          v->options.sizes.bytes[i], v->session.world.size, v->options.collective));
+            return BB_WORLD_ERR(&v->session.world, BB_EUSAGE,
+                                "%zu bytes (--sizes) leave nothing for each of %d ranks of %s",
+                                v->options.sizes.bytes[i], v->session.world.size, v->options.collective);
     return 0;
 }
 
@@ -71,23 +68,64 @@ static size_t slot_bytes(const struct overlap *v)
 
 /* ---- text ---- */
 
-static const struct bb_column columns[] = {
-    {"bytes", "size", "(B)", 12, 0},
-    {"ctas", "CTAs", "", 7, 0},
-    {"products", "gemms", "", 5, 0},
-    {"collectives", "colls", "", 5, 0},
-    {"compute_alone_us", "gemm", "(us)", 10, 2},
-    {"comm_alone_us", "coll", "(us)", 10, 2},
-    {"both_us", "both", "(us)", 10, 2},
-    {"compute_slowdown", "gemm", "(x)", 6, 3},
-    {"comm_slowdown", "coll", "(x)", 6, 3},
-    {"overlap_efficiency", "effic.", "", 6, 3},
-    {"lost_to_comm_us", "lost", "(us)", 9, 2},
-    {"busbw_alone_gbps", "busbw", "alone", 8, 2},
-    {"busbw_in_both_gbps", "busbw", "in both", 8, 2},
-    {"wrong", "#wrong", "", 6, 0},
+/* A row: of a message size under one limit. */
+struct row {
+    const char *collective, *dtype, *op;
+    size_t bytes, count;
+    long long root, min_ctas, max_ctas; /* -1: none, NCCL's own */
+    char ctas[BB_CTA_TEXT];
+    struct bb_gemm_shape product;
+    int products, collectives;
+    struct bb_overlap_result result;
+    struct bb_contention contention;
+    double busbw_alone, busbw_in_both, tflops_alone, tflops_in_both;
 };
-enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static struct bb_cell product_cell(const void *row)
+{
+    const struct bb_gemm_shape *s = &((const struct row *)row)->product;
+
+    return BB_JSON(json_pack("{s:I, s:I, s:I, s:f}", "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k",
+                             (json_int_t)s->k, "flops", bb_gemm_flops(s)));
+}
+
+static struct bb_cell wrong_cell(const void *row)
+{
+    const struct bb_overlap_result *r = &((const struct row *)row)->result;
+
+    return r->checked ? BB_INT(r->wrong) : BB_NONE_AS("N/A");
+}
+
+#define SHOWS(member) BB_SHOWS(struct row, member)
+static const struct bb_field fields[] = {
+    {"collective", SHOWS(collective)},
+    {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
+    {"count", SHOWS(count)},
+    {"dtype", SHOWS(dtype)},
+    {"op", SHOWS(op)},
+    {"root", SHOWS(root)},
+    {"min_ctas", SHOWS(min_ctas)},
+    {"max_ctas", SHOWS(max_ctas)},
+    {NULL, "CTAs", "", 7, 0, SHOWS(ctas)},
+    {"gemm", .value = product_cell},
+    {"products", "gemms", "", 5, 0, SHOWS(products)},
+    {"collectives", "colls", "", 5, 0, SHOWS(collectives)},
+    {"compute_alone_us", "gemm", "(us)", 10, 2, SHOWS(result.us[BB_COMPUTE_ALONE])},
+    {"comm_alone_us", "coll", "(us)", 10, 2, SHOWS(result.us[BB_COMM_ALONE])},
+    {"compute_in_both_us", SHOWS(result.us[BB_COMPUTE_IN_BOTH])},
+    {"comm_in_both_us", SHOWS(result.us[BB_COMM_IN_BOTH])},
+    {"both_us", "both", "(us)", 10, 2, SHOWS(result.us[BB_BOTH])},
+    {"compute_slowdown", "gemm", "(x)", 6, 3, SHOWS(contention.compute_slowdown)},
+    {"comm_slowdown", "coll", "(x)", 6, 3, SHOWS(contention.comm_slowdown)},
+    {"overlap_efficiency", "effic.", "", 6, 3, SHOWS(contention.efficiency)},
+    {"lost_to_comm_us", "lost", "(us)", 9, 2, SHOWS(contention.lost_to_comm_us)},
+    {"busbw_alone_gbps", "busbw", "alone", 8, 2, SHOWS(busbw_alone)},
+    {"busbw_in_both_gbps", "busbw", "in both", 8, 2, SHOWS(busbw_in_both)},
+    {"tflops_alone", SHOWS(tflops_alone)},
+    {"tflops_in_both", SHOWS(tflops_in_both)},
+    {"wrong", "#wrong", "", 6, 0, .value = wrong_cell},
+    {0},
+};
 
 static void print_head(const struct overlap *v)
 {
@@ -114,7 +152,7 @@ static void print_head(const struct overlap *v)
     if (v->session.device.emulated)
         fprintf(out, "# emulated GPUs: all times come from a model without contention, none is a measurement of "
                      "hardware\n");
-    bb_table_heading(out, columns, COLUMNS);
+    bb_table_heading(out, fields);
 }
 
 /* ---- rows ---- */
@@ -133,116 +171,49 @@ static double tflops(const struct overlap *v, const struct bb_overlap_work *work
     return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
 }
 
-static json_t *product_json(const struct bb_gemm_shape *s)
-{
-    return json_pack("{s:I, s:I, s:I, s:f}", "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k", (json_int_t)s->k,
-                     "flops", bb_gemm_flops(s));
-}
-
-static json_t *ctas_json(int ctas)
-{
-    return ctas > 0 ? json_integer(ctas) : json_null();
-}
-
-static void set_times(json_t *row, const struct bb_overlap_result *r)
-{
-    static const char *const names[BB_OVERLAP_TIMES] = {
-        [BB_COMPUTE_ALONE] = "compute_alone_us",
-        [BB_COMM_ALONE] = "comm_alone_us",
-        [BB_COMPUTE_IN_BOTH] = "compute_in_both_us",
-        [BB_COMM_IN_BOTH] = "comm_in_both_us",
-        [BB_BOTH] = "both_us",
-    };
-
-    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
-        json_object_set_new(row, names[t], bb_json_stats(&r->us[t]));
-}
-
-static void set_figures(json_t *row, const struct overlap *v, const struct bb_overlap_work *work,
-                        const struct bb_overlap_result *r, const struct bb_contention *f)
-{
-    json_object_set_new(row, "compute_slowdown", bb_json_real(f->compute_slowdown));
-    json_object_set_new(row, "comm_slowdown", bb_json_real(f->comm_slowdown));
-    json_object_set_new(row, "overlap_efficiency", bb_json_real(f->efficiency));
-    json_object_set_new(row, "lost_to_comm_us", bb_json_real(f->lost_to_comm_us));
-    json_object_set_new(row, "busbw_alone_gbps", bb_json_real(busbw_gbps(work, &r->us[BB_COMM_ALONE])));
-    json_object_set_new(row, "busbw_in_both_gbps", bb_json_real(busbw_gbps(work, &r->us[BB_COMM_IN_BOTH])));
-    json_object_set_new(row, "tflops_alone", bb_json_real(tflops(v, work, &r->us[BB_COMPUTE_ALONE])));
-    json_object_set_new(row, "tflops_in_both", bb_json_real(tflops(v, work, &r->us[BB_COMPUTE_IN_BOTH])));
-    json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
-}
-
-static int save_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
-                    const struct bb_overlap_result *r, const struct bb_contention *f)
+static struct row make_row(const struct overlap *v, const struct bb_overlap_work *work,
+                           const struct bb_cta_limit *limit, const struct bb_overlap_result *r)
 {
     const struct bb_case *c = &work->c;
-    json_t *row = json_object();
-    char what[80];
-
-    if (!row)
-        return bb_err(BB_EFAIL, "no memory for a row of results");
-    json_object_set_new(row, "collective", json_string(bb_colls[c->kind].name));
-    json_object_set_new(row, "bytes", json_integer((json_int_t)bb_case_bytes(c)));
-    json_object_set_new(row, "count", json_integer((json_int_t)c->count));
-    json_object_set_new(row, "dtype", json_string(bb_dtypes[c->dtype].name));
-    json_object_set_new(row, "op", c->redop == BB_COPY ? json_null() : json_string(bb_redops[c->redop].name));
-    json_object_set_new(row, "root", c->root < 0 ? json_null() : json_integer(c->root));
-    json_object_set_new(row, "min_ctas", ctas_json(limit->min));
-    json_object_set_new(row, "max_ctas", ctas_json(limit->max));
-    json_object_set_new(row, "gemm", product_json(&v->options.product));
-    json_object_set_new(row, "products", json_integer(work->products));
-    json_object_set_new(row, "collectives", json_integer(work->collectives));
-    set_times(row, r);
-    set_figures(row, v, work, r, f);
-    bb_telemetry_json(&r->seen, row);
-    snprintf(what, sizeof what, "%s of %zu bytes beside products", bb_colls[c->kind].name, bb_case_bytes(c));
-    json_object_set_new(row, "flags", bb_session_flags(&v->session, r->seen.doubts, what));
-    return bb_results_row(v->session.json, row);
-}
-
-static void print_row(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
-                      const struct bb_overlap_result *r, const struct bb_contention *f)
-{
-    char ctas[BB_CTA_TEXT];
-    const struct bb_cell cells[COLUMNS] = {
-        BB_INT(bb_case_bytes(&work->c)),
-        BB_TEXT(bb_cta_limit_text(limit, ctas)),
-        BB_INT(work->products),
-        BB_INT(work->collectives),
-        BB_REAL(r->us[BB_COMPUTE_ALONE].p50),
-        BB_REAL(r->us[BB_COMM_ALONE].p50),
-        BB_REAL(r->us[BB_BOTH].p50),
-        BB_REAL(f->compute_slowdown),
-        BB_REAL(f->comm_slowdown),
-        BB_REAL(f->efficiency),
-        BB_REAL(f->lost_to_comm_us),
-        BB_REAL(busbw_gbps(work, &r->us[BB_COMM_ALONE])),
-        BB_REAL(busbw_gbps(work, &r->us[BB_COMM_IN_BOTH])),
-        r->checked ? BB_INT(r->wrong) : BB_TEXT("N/A"),
-    };
-
-    bb_table_row(v->session.out, columns, cells, COLUMNS);
-}
-
-static int put_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
-                   const struct bb_overlap_result *r)
-{
     double us[BB_OVERLAP_TIMES];
-    struct bb_contention f;
-    char ctas[BB_CTA_TEXT];
+    struct row row = {.collective = bb_colls[c->kind].name,
+                      .bytes = bb_case_bytes(c),
+                      .count = c->count,
+                      .dtype = bb_dtypes[c->dtype].name,
+                      .op = c->redop == BB_COPY ? NULL : bb_redops[c->redop].name,
+                      .root = c->root,
+                      .min_ctas = limit->min > 0 ? limit->min : -1,
+                      .max_ctas = limit->max > 0 ? limit->max : -1,
+                      .product = v->options.product,
+                      .products = work->products,
+                      .collectives = work->collectives,
+                      .result = *r,
+                      .busbw_alone = busbw_gbps(work, &r->us[BB_COMM_ALONE]),
+                      .busbw_in_both = busbw_gbps(work, &r->us[BB_COMM_IN_BOTH]),
+                      .tflops_alone = tflops(v, work, &r->us[BB_COMPUTE_ALONE]),
+                      .tflops_in_both = tflops(v, work, &r->us[BB_COMPUTE_IN_BOTH])};
 
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
         us[t] = r->us[t].p50;
-    f = bb_contention_of(us);
-    v->wrong = v->wrong || r->wrong > 0;
+    row.contention = bb_contention_of(us);
+    bb_cta_limit_text(limit, row.ctas);
+    return row;
+}
+
+static int put_row(struct overlap *v, const struct row *row)
+{
+    char what[80];
+
+    v->wrong = v->wrong || row->result.wrong > 0;
     bb_progress_clear(&v->session.progress);
     if (v->session.world.rank != 0)
         return 0;
-    if (r->wrong > 0)
-        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside products (CTAs: %s)", r->wrong,
-                     bb_colls[work->c.kind].name, bb_case_bytes(&work->c), bb_cta_limit_text(limit, ctas));
-    print_row(v, work, limit, r, &f);
-    return save_row(v, work, limit, r, &f);
+    if (row->result.wrong > 0)
+        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside products (CTAs: %s)",
+                     row->result.wrong, row->collective, row->bytes, row->ctas);
+    bb_table_row(v->session.out, fields, row);
+    snprintf(what, sizeof what, "%s of %zu bytes beside products", row->collective, row->bytes);
+    return bb_result_put(&v->session, fields, row, &row->result.seen, row->result.seen.doubts, what);
 }
 
 /* ---- a size ---- */
@@ -266,6 +237,11 @@ out:
     return rc;
 }
 
+static json_t *ctas_json(int ctas)
+{
+    return ctas > 0 ? json_integer(ctas) : json_null();
+}
+
 static int tell_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
 {
     int best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits);
@@ -287,6 +263,7 @@ static int measure_size(struct overlap *v, size_t bytes)
 {
     struct bb_overlap_work work = {.comm = &v->comms[0], .c = case_of(v, bytes)};
     struct bb_overlap_result r;
+    struct row row;
     double both_us[BB_CTA_LIMITS];
     char ctas[BB_CTA_TEXT];
     int rc;
@@ -300,7 +277,8 @@ static int measure_size(struct overlap *v, size_t bytes)
         work.comm = &v->comms[i];
         TRY(bb_overlap_measure(&v->rig, &work, &r));
         both_us[i] = r.us[BB_BOTH].p50;
-        TRY(put_row(v, &work, &v->options.limits[i], &r));
+        row = make_row(v, &work, &v->options.limits[i], &r);
+        TRY(put_row(v, &row));
     }
     TRY(tell_best(v, &work, both_us));
 out:
@@ -312,19 +290,16 @@ out:
 static int make_comms(struct overlap *v)
 {
     struct bb_world *w = &v->session.world;
-    int *members = bb_session_all(w->size), rc = 0;
     char ctas[BB_CTA_TEXT], name[BB_COMM_NAME];
+    int rc = 0;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
     for (int i = 0; i < v->options.n_limits; i++) {
         const struct bb_comm_opts opts = {
             .blocking = true, .min_ctas = v->options.limits[i].min, .max_ctas = v->options.limits[i].max};
         snprintf(name, sizeof name, "ctas %s", bb_cta_limit_text(&v->options.limits[i], ctas));
-        TRY(bb_comm_init(&v->comms[i], w, name, members, w->size, &opts));
+        TRY(bb_comm_init(&v->comms[i], w, name, NULL, w->size, &opts));
     }
 out:
-    free(members);
     return rc;
 }
 
@@ -358,19 +333,21 @@ static void warn_of_emulation(const struct overlap *v)
                 "alone");
 }
 
-static int run(struct overlap *v, int argc, char **argv)
+static int run_overlap(struct overlap *v, int argc, char **argv)
 {
+    const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     TRY(bb_session_begin(&v->session, &v->options.common));
+    TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
     warn_of_emulation(v);
     TRY(make_rig(v));
-    TRY(bb_session_open(&v->session, &bb_bench_overlap_set, &v->options, argc, argv));
+    TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
     for (int i = 0; i < v->options.sizes.n; i++)
         TRY(measure_size(v, v->options.sizes.bytes[i]));
-    rc = bb_session_all_know(&v->session, v->wrong ? -BB_EDATA : 0);
+    rc = v->wrong ? -BB_EDATA : 0;
 out:
     return rc;
 }
@@ -394,7 +371,7 @@ int bb_bench_overlap_run(int argc, char **argv)
         return bb_err(BB_EFAIL, "no memory for the run");
     rc = bb_bench_overlap_parse(&v->options, argc, argv);
     if (rc == 0) {
-        rc = bb_session_close(&v->session, run(v, argc, argv));
+        rc = bb_session_close(&v->session, run_overlap(v, argc, argv));
         if (bb_session_in_order(&v->session, rc))
             end_rc = end_in_order(v);
         rc = bb_session_release(&v->session, rc, end_rc);

@@ -7,6 +7,7 @@
  */
 #include "collectives/overlap/overlap_measure.h"
 
+#include "bootstrap/base/units.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -18,16 +19,12 @@
 enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
 enum { GATE_US = 50, GATE_US_PER_CALL = 10 }; /* the host enqueues faster than that */
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 /* ---- the rig ---- */
 
 static size_t matrix_bytes(const struct bb_gemm_shape *s)
 {
-    return round_up(bb_gemm_a_bytes(s)) + round_up(bb_gemm_b_bytes(s)) + round_up(bb_gemm_c_bytes(s));
+    return bb_round_up(bb_gemm_a_bytes(s), ALIGN) + bb_round_up(bb_gemm_b_bytes(s), ALIGN) +
+           bb_round_up(bb_gemm_c_bytes(s), ALIGN);
 }
 
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes)
@@ -92,8 +89,7 @@ int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm
     bb_nvtx_init(&rig->nvtx);
     rig->native = bb_native_find();
     rig->samples = calloc(samples, sizeof *rig->samples);
-    rig->gathered_samples = calloc(samples * (size_t)rig->world->size, sizeof *rig->gathered_samples);
-    if (!rig->samples || !rig->gathered_samples)
+    if (!rig->samples)
         return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
     TRY(make_streams(rig));
     TRY(BB_CUDA(cudaMalloc((void **)&rig->verdict, 2 * sizeof *rig->verdict)));
@@ -107,18 +103,6 @@ out:
     return rc;
 }
 
-static void destroy_event(cudaEvent_t event)
-{
-    if (event)
-        (void)cudaEventDestroy(event);
-}
-
-static void destroy_stream(cudaStream_t stream)
-{
-    if (stream)
-        (void)cudaStreamDestroy(stream);
-}
-
 void bb_overlap_context_release(struct bb_overlap_context *rig)
 {
     bb_gemm_release(&rig->gemm);
@@ -127,15 +111,14 @@ void bb_overlap_context_release(struct bb_overlap_context *rig)
     bb_guarded_release(&rig->matrices);
     if (rig->verdict)
         (void)cudaFree(rig->verdict);
-    destroy_event(rig->comm_end);
-    destroy_event(rig->compute_end);
-    destroy_event(rig->begin);
-    destroy_event(rig->gathered);
-    destroy_stream(rig->gate);
-    destroy_stream(rig->comm);
-    destroy_stream(rig->compute);
+    bb_event_destroy(rig->comm_end);
+    bb_event_destroy(rig->compute_end);
+    bb_event_destroy(rig->begin);
+    bb_event_destroy(rig->gathered);
+    bb_stream_destroy(rig->gate);
+    bb_stream_destroy(rig->comm);
+    bb_stream_destroy(rig->compute);
     bb_nvtx_release(&rig->nvtx);
-    free(rig->gathered_samples);
     free(rig->samples);
     *rig = (struct bb_overlap_context){0};
 }
@@ -174,7 +157,8 @@ static int launch_collectives(struct bb_overlap_context *rig, const struct bb_ov
 static int launch_products(struct bb_overlap_context *rig, int n)
 {
     const struct bb_gemm_shape *s = &rig->gemm.shape;
-    unsigned char *a = rig->matrices.area, *b = a + round_up(bb_gemm_a_bytes(s)), *c = b + round_up(bb_gemm_b_bytes(s));
+    unsigned char *a = rig->matrices.area, *b = a + bb_round_up(bb_gemm_a_bytes(s), ALIGN),
+                  *c = b + bb_round_up(bb_gemm_b_bytes(s), ALIGN);
     int rc = 0;
 
     for (int i = 0; i < n && rc == 0; i++)
@@ -182,16 +166,11 @@ static int launch_products(struct bb_overlap_context *rig, int n)
     return rc;
 }
 
-static int comm_health(void *arg)
-{
-    return bb_comm_check(arg);
-}
-
 static int wait_all(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
 {
     int rc;
 
-    TRY(bb_stream_wait(rig->world, rig->comm, "collectives beside products", comm_health, work->comm));
+    TRY(bb_comm_wait(work->comm, rig->comm, "collectives beside products"));
     TRY(bb_stream_wait(rig->world, rig->compute, "products beside collectives", NULL, NULL));
 out:
     return rc;
@@ -215,18 +194,9 @@ out:
     return rc;
 }
 
-static int since_begin(struct bb_overlap_context *rig, cudaEvent_t end, double *us)
-{
-    float ms;
-    int rc = BB_CUDA(cudaEventElapsedTime(&ms, rig->begin, end));
-
-    *us = (double)ms * 1e3;
-    return rc;
-}
-
 /* Collectives first: their kernels need few, but free, multiprocessors. */
-static int sample(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int products, int collectives,
-                  bool ends_row, double *compute_us, double *comm_us)
+static int take_sample(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int products,
+                       int collectives, bool ends_row, double *compute_us, double *comm_us)
 {
     int rc;
 
@@ -236,14 +206,14 @@ static int sample(struct bb_overlap_context *rig, const struct bb_overlap_work *
     TRY(launch_products(rig, products));
     TRY(BB_CUDA(cudaEventRecord(rig->compute_end, rig->compute)));
     TRY(wait_all(rig, work));
-    TRY(since_begin(rig, rig->compute_end, compute_us));
-    TRY(since_begin(rig, rig->comm_end, comm_us));
+    TRY(bb_event_us(rig->begin, rig->compute_end, compute_us));
+    TRY(bb_event_us(rig->begin, rig->comm_end, comm_us));
 out:
     return rc;
 }
 
 /* Alone, alone, both. */
-static int repeat(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int i)
+static int measure_repeat(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int i)
 {
     double *at[BB_OVERLAP_TIMES], unused;
     bool ends_row = i == rig->repeats - 1;
@@ -251,9 +221,10 @@ static int repeat(struct bb_overlap_context *rig, const struct bb_overlap_work *
 
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
         at[t] = &rig->samples[(size_t)t * (size_t)rig->repeats + (size_t)i];
-    TRY(sample(rig, work, work->products, 0, false, at[BB_COMPUTE_ALONE], &unused));
-    TRY(sample(rig, work, 0, work->collectives, false, &unused, at[BB_COMM_ALONE]));
-    TRY(sample(rig, work, work->products, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH], at[BB_COMM_IN_BOTH]));
+    TRY(take_sample(rig, work, work->products, 0, false, at[BB_COMPUTE_ALONE], &unused));
+    TRY(take_sample(rig, work, 0, work->collectives, false, &unused, at[BB_COMM_ALONE]));
+    TRY(take_sample(rig, work, work->products, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH],
+                    at[BB_COMM_IN_BOTH]));
     *at[BB_BOTH] = fmax(*at[BB_COMPUTE_IN_BOTH], *at[BB_COMM_IN_BOTH]);
 out:
     return rc;
@@ -261,15 +232,12 @@ out:
 
 /* ---- over ranks ---- */
 
-static int combine(struct bb_overlap_context *rig, struct bb_overlap_result *result)
+static int combine_ranks(struct bb_overlap_context *rig, struct bb_overlap_result *result)
 {
     const size_t n = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
     int rc;
 
-    TRY(bb_world_allgather(rig->world, rig->samples, rig->gathered_samples, n * sizeof *rig->samples));
-    for (size_t i = 0; i < n; i++)
-        for (size_t r = 0; r < (size_t)rig->world->size; r++)
-            rig->samples[i] = fmax(rig->samples[i], rig->gathered_samples[r * n + i]);
+    TRY(bb_world_max(rig->world, rig->samples, n));
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
         TRY(bb_stats_of(rig->samples + (size_t)t * (size_t)rig->repeats, (size_t)rig->repeats, &result->us[t]));
 out:
@@ -283,7 +251,7 @@ static struct bb_pattern pattern_of(const struct bb_overlap_context *rig, const 
     return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(rig->passes));
 }
 
-static int prepare(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
+static int prepare_data(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
 {
     const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
     struct bb_pattern pattern;
@@ -306,7 +274,7 @@ struct finding {
     unsigned long long wrong, checked, due;
 };
 
-static int look(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct finding *found)
+static int check_rank(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct finding *found)
 {
     const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
     const struct bb_expected_part part = bb_case_expected_part(&work->c, work->comm->rank, 0);
@@ -330,42 +298,41 @@ out:
     return rc;
 }
 
-static int verify(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
+static int verify_ranks(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+                        struct bb_overlap_result *result)
 {
-    struct finding mine = {0}, *all = calloc((size_t)rig->world->size, sizeof *all);
+    struct finding mine = {0};
+    unsigned incomplete;
     int rc;
 
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for the findings of %d ranks", rig->world->size);
-    TRY(look(rig, work, &mine));
-    TRY(bb_world_allgather(rig->world, &mine, all, sizeof mine));
-    result->checked = true;
-    for (int r = 0; r < rig->world->size; r++) {
-        result->checked = result->checked && all[r].checked == all[r].due;
-        result->wrong += all[r].wrong;
-    }
+    TRY(check_rank(rig, work, &mine));
+    incomplete = mine.checked != mine.due;
+    TRY(bb_world_any(rig->world, &incomplete));
+    TRY(bb_world_sum(rig->world, &mine.wrong));
+    result->checked = !incomplete;
+    result->wrong = mine.wrong;
 out:
-    free(all);
     return rc;
 }
 
 /* ---- a row ---- */
 
-static int measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct bb_overlap_result *result)
+static int measure_row(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+                       struct bb_overlap_result *result)
 {
     int rc;
 
-    TRY(prepare(rig, work));
+    TRY(prepare_data(rig, work));
     bb_telemetry_warmup(rig->observer);
     TRY(launch_collectives(rig, work, rig->warmup, false));
     TRY(launch_products(rig, rig->warmup));
     TRY(wait_all(rig, work));
     bb_telemetry_start(rig->observer, &result->seen);
     for (int i = 0; i < rig->repeats; i++)
-        TRY(repeat(rig, work, i));
+        TRY(measure_repeat(rig, work, i));
     TRY(bb_telemetry_end(rig->observer, rig->world, &result->seen));
-    TRY(combine(rig, result));
-    TRY(verify(rig, work, result));
+    TRY(combine_ranks(rig, result));
+    TRY(verify_ranks(rig, work, result));
 out:
     return rc;
 }
@@ -380,7 +347,7 @@ int bb_overlap_measure(struct bb_overlap_context *rig, const struct bb_overlap_w
     bb_range_init(&rig->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d products, %d collectives",
                   bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->products, work->collectives);
     bb_range_push(&rig->nvtx, &range);
-    rc = measure(rig, work, result);
+    rc = measure_row(rig, work, result);
     bb_range_pop(&rig->nvtx);
     return rc;
 }

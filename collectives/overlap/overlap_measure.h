@@ -31,8 +31,7 @@ struct bb_overlap_context {
     int repeats, warmup;
     bool gated; /* false where ranks share a GPU: the gate would keep the others from it */
     uint64_t passes;
-    double *samples;          /* [BB_OVERLAP_TIMES][repeats] this rank's */
-    double *gathered_samples; /* [size][..] everybody's           */
+    double *samples; /* [BB_OVERLAP_TIMES][repeats] this rank's, then the slowest rank's */
 };
 
 /*

@@ -14,7 +14,7 @@
 #include "collectives/p2p/p2p_measure.h"
 #include "collectives/p2p/p2p_options.h"
 #include "collectives/p2p/pair_schedule.h"
-#include "collectives/session/session.h"
+#include "collectives/session/result_row.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static double *cell(const struct p2p *p, const struct matrix *m, int from, int t
 }
 
 /* What the matrix shows: microseconds per message, or 1e9 bytes per second. */
-static double value_of(const struct bb_p2p_run *run, const struct bb_stats *time_us)
+static double link_value(const struct bb_p2p_run *run, const struct bb_stats *time_us)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
 
@@ -91,44 +91,74 @@ static double value_of(const struct bb_p2p_run *run, const struct bb_stats *time
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* What NCCL used for the link, and how the two GPUs were. */
-static void save_seen(struct p2p *p, json_t *row, int from, int to)
-{
-    const struct bb_telemetry_row *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
-    char what[64];
+/* A row of the results. */
+struct link {
+    const char *figure, *direction;
+    size_t bytes;
+    int from, to, round, iterations;
+    bool same_node;
+    struct bb_stats time_us;
+    double latency_us, gbps; /* NaN: not this figure      */
+    long long wrong;         /* -1: nothing was compared  */
+    long long channels;      /* of the sender; -1 unknown */
+    const struct bb_telemetry_row *sender, *receiver;
+};
 
-    snprintf(what, sizeof what, "rank %d to rank %d", from, to);
-    json_object_set_new(row, "channels",
-                        a->choice.kind == BB_CHOICE_NONE ? json_null() : json_integer(a->choice.channels));
-    json_object_set_new(row, "gpu_from", bb_telemetry_gpu(a));
-    json_object_set_new(row, "gpu_to", bb_telemetry_gpu(b));
-    json_object_set_new(row, "flags", bb_session_flags(&p->session, a->doubts | b->doubts, what));
+static struct bb_cell sender_gpu(const void *link)
+{
+    return BB_JSON(bb_telemetry_gpu(((const struct link *)link)->sender));
 }
+
+static struct bb_cell receiver_gpu(const void *link)
+{
+    return BB_JSON(bb_telemetry_gpu(((const struct link *)link)->receiver));
+}
+
+#define SHOWS(member) BB_SHOWS(struct link, member)
+static const struct bb_field link_fields[] = {
+    {"figure", SHOWS(figure)},
+    {"direction", SHOWS(direction)},
+    {"bytes", SHOWS(bytes)},
+    {"from", SHOWS(from)},
+    {"to", SHOWS(to)},
+    {"same_node", SHOWS(same_node)},
+    {"round", SHOWS(round)},
+    {"iterations", SHOWS(iterations)},
+    {"time_us", SHOWS(time_us)},
+    {"latency_us", SHOWS(latency_us)},
+    {"gbps", SHOWS(gbps)},
+    {"wrong", SHOWS(wrong)},
+    {"channels", SHOWS(channels)},
+    {"gpu_from", .value = sender_gpu},
+    {"gpu_to", .value = receiver_gpu},
+    {0},
+};
 
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
     const int *node_of = p->session.world.node_of;
-    double value = value_of(run, time_us);
-    json_t *row = json_object();
+    const struct bb_telemetry_row *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
+    const struct link link = {.figure = f->figure,
+                              .direction = f->direction,
+                              .bytes = run->bytes,
+                              .from = from,
+                              .to = to,
+                              .round = p->round,
+                              .iterations = p->options.iterations,
+                              .same_node = node_of[from] == node_of[to],
+                              .time_us = *time_us,
+                              .latency_us = f->is_bandwidth ? NAN : link_value(run, time_us),
+                              .gbps = f->is_bandwidth ? link_value(run, time_us) : NAN,
+                              .wrong = found->checked ? (long long)found->wrong : -1,
+                              .channels = a->choice.kind == BB_CHOICE_NONE ? -1 : a->choice.channels,
+                              .sender = a,
+                              .receiver = b};
+    char what[64];
 
-    if (!row)
-        return bb_err(BB_EFAIL, "no memory for a row of results");
-    json_object_set_new(row, "figure", json_string(f->figure));
-    json_object_set_new(row, "direction", json_string(f->direction));
-    json_object_set_new(row, "bytes", json_integer((json_int_t)run->bytes));
-    json_object_set_new(row, "from", json_integer(from));
-    json_object_set_new(row, "to", json_integer(to));
-    json_object_set_new(row, "same_node", json_boolean(node_of[from] == node_of[to]));
-    json_object_set_new(row, "round", json_integer(p->round));
-    json_object_set_new(row, "iterations", json_integer(p->options.iterations));
-    json_object_set_new(row, "time_us", bb_json_stats(time_us));
-    json_object_set_new(row, "latency_us", bb_json_real(f->is_bandwidth ? NAN : value));
-    json_object_set_new(row, "gbps", bb_json_real(f->is_bandwidth ? value : NAN));
-    json_object_set_new(row, "wrong", found->checked ? json_integer((json_int_t)found->wrong) : json_null());
-    save_seen(p, row, from, to);
-    return bb_results_row(p->session.json, row);
+    snprintf(what, sizeof what, "rank %d to rank %d", from, to);
+    return bb_result_put(&p->session, link_fields, &link, NULL, a->doubts | b->doubts, what);
 }
 
 /* What the two ranks of a pair found together; in one direction only the receiver looks. */
@@ -163,9 +193,9 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
     }
     bb_p2p_pair(&p->rig, low, high, p->samples);
     TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
-    *cell(p, m, from, to) = value_of(run, &time_us);
+    *cell(p, m, from, to) = link_value(run, &time_us);
     if (!bb_p2p_figures[run->kind].is_directed)
-        *cell(p, m, to, from) = value_of(run, &time_us);
+        *cell(p, m, to, from) = link_value(run, &time_us);
     TRY(save_link(p, run, from, to, &time_us, &found));
 out:
     return rc;
@@ -432,12 +462,10 @@ static int make_rig(struct p2p *p)
     const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
     const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
-    int *members = bb_session_all(w->size), rc;
+    int rc;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "no memory for a group of %d", w->size);
     TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
-    TRY(bb_comm_init(&p->comm, w, "world", members, w->size, &opts));
+    TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
     p->rig = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
                                      .device = &p->session.device,
@@ -449,7 +477,6 @@ static int make_rig(struct p2p *p)
     TRY(bb_p2p_context_init(&p->rig, largest_message(p)));
     TRY(make_matrices(p));
 out:
-    free(members);
     return rc;
 }
 
@@ -457,25 +484,26 @@ static int check_ranks(struct p2p *p)
 {
     if (p->session.world.size > 1)
         return 0;
-    return bb_session_all_know(&p->session,
-                               bb_err(BB_EUSAGE, "bench p2p needs 2 ranks, there is 1: start it under mpirun -n N"));
+    return bb_err(BB_EUSAGE, "bench p2p needs 2 ranks, there is 1: start it under mpirun -n N");
 }
 
-static int run(struct p2p *p, int argc, char **argv)
+static int run_p2p(struct p2p *p, int argc, char **argv)
 {
+    const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     TRY(bb_session_begin(&p->session, &p->options.common));
+    TRY(bb_session_gpus(&p->session, BB_SESSION_OBSERVED, 0));
     TRY(check_ranks(p));
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_rig(p));
-    TRY(bb_session_open(&p->session, &bb_bench_p2p_set, &p->options, argc, argv));
+    TRY(bb_session_open(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
     if (p->session.world.rank == 0)
         TRY(conclude(p));
-    rc = bb_session_all_know(&p->session, p->wrong ? -BB_EDATA : 0);
+    rc = p->wrong ? -BB_EDATA : 0;
 out:
     return rc;
 }
@@ -496,7 +524,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     rc = bb_bench_p2p_parse(&p->options, argc, argv);
     if (rc == 0) {
         choose_matrices(p);
-        rc = bb_session_close(&p->session, run(p, argc, argv));
+        rc = bb_session_close(&p->session, run_p2p(p, argc, argv));
         if (bb_session_in_order(&p->session, rc))
             end_rc = end_in_order(p);
         rc = bb_session_release(&p->session, rc, end_rc);

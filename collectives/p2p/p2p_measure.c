@@ -45,9 +45,9 @@ size_t bb_p2p_context_bytes(size_t bytes)
     return 3 * bb_guarded_cost(bytes + GUARD);
 }
 
-static int wait(struct bb_p2p_context *rig, const char *what)
+static int wait_for_stream(struct bb_p2p_context *rig, const char *what)
 {
-    return bb_stream_wait(rig->world, rig->stream, what, (bb_health *)NULL, NULL);
+    return bb_stream_wait(rig->world, rig->stream, what, NULL, NULL);
 }
 
 int bb_p2p_context_init(struct bb_p2p_context *rig, size_t bytes)
@@ -69,7 +69,7 @@ int bb_p2p_context_init(struct bb_p2p_context *rig, size_t bytes)
     TRY(bb_guarded_init(&rig->recv, bytes + GUARD, rig->stream));
     TRY(bb_guarded_init(&rig->last, bytes + GUARD, rig->stream));
     bb_nvtx_name_stream(&rig->nvtx, rig->stream, "p2p");
-    TRY(wait(rig, "preparation of buffers"));
+    TRY(wait_for_stream(rig, "preparation of buffers"));
 out:
     return rc;
 }
@@ -81,12 +81,9 @@ void bb_p2p_context_release(struct bb_p2p_context *rig)
     bb_guarded_release(&rig->send);
     if (rig->verdict)
         (void)cudaFree(rig->verdict);
-    if (rig->stop)
-        (void)cudaEventDestroy(rig->stop);
-    if (rig->start)
-        (void)cudaEventDestroy(rig->start);
-    if (rig->stream)
-        (void)cudaStreamDestroy(rig->stream);
+    bb_event_destroy(rig->stop);
+    bb_event_destroy(rig->start);
+    bb_stream_destroy(rig->stream);
     bb_nvtx_release(&rig->nvtx);
     free(rig->findings);
     free(rig->gathered);
@@ -131,7 +128,7 @@ out:
     return rc;
 }
 
-static int exchange(const struct side *s, void *to)
+static int exchange_messages(const struct side *s, void *to)
 {
     int rc;
 
@@ -149,13 +146,13 @@ out:
 
 static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
     [BB_P2P_LATENCY_ONE] = ping_pong,
-    [BB_P2P_LATENCY_BOTH] = exchange,
+    [BB_P2P_LATENCY_BOTH] = exchange_messages,
     [BB_P2P_BANDWIDTH_ONE] = one_way,
-    [BB_P2P_BANDWIDTH_BOTH] = exchange,
+    [BB_P2P_BANDWIDTH_BOTH] = exchange_messages,
 };
 
 /* ends_run: the last of them goes to the area that is verified. A blocking call is watched by the watchdog. */
-static int issue(const struct side *s, int n, bool ends_run)
+static int issue_messages(const struct side *s, int n, bool ends_run)
 {
     struct bb_p2p_context *rig = s->rig;
     int rc = 0;
@@ -170,24 +167,18 @@ static int issue(const struct side *s, int n, bool ends_run)
     return rc;
 }
 
-static int comm_health(void *arg)
-{
-    return bb_comm_check(arg);
-}
-
-static int sample(const struct side *s, bool ends_run, double *us)
+static int take_sample(const struct side *s, bool ends_run, double *us)
 {
     struct bb_p2p_context *rig = s->rig;
-    float ms;
     int rc;
 
-    TRY(issue(s, 1, false));
+    TRY(issue_messages(s, 1, false));
     TRY(BB_CUDA(cudaEventRecord(rig->start, rig->stream)));
-    TRY(issue(s, rig->iterations, ends_run));
+    TRY(issue_messages(s, rig->iterations, ends_run));
     TRY(BB_CUDA(cudaEventRecord(rig->stop, rig->stream)));
-    TRY(bb_event_wait(rig->world, rig->stop, "timed messages", comm_health, rig->comm));
-    TRY(BB_CUDA(cudaEventElapsedTime(&ms, rig->start, rig->stop)));
-    *us = (double)ms * 1e3 / rig->iterations / bb_p2p_figures[s->run->kind].messages;
+    TRY(bb_comm_wait(rig->comm, rig->stream, "timed messages"));
+    TRY(bb_event_us(rig->start, rig->stop, us));
+    *us /= rig->iterations * bb_p2p_figures[s->run->kind].messages;
 out:
     return rc;
 }
@@ -205,12 +196,12 @@ static struct bb_pattern pattern_of(const struct side *s)
     return bb_pattern_of(element_of(s->run->bytes), BB_COPY, s->rig->world->size, bb_mix(s->rig->passes + 1));
 }
 
-static bool receives(const struct side *s)
+static bool is_receiver(const struct side *s)
 {
     return s->run->kind != BB_P2P_BANDWIDTH_ONE || !s->begins;
 }
 
-static int prepare(const struct side *s)
+static int prepare_data(const struct side *s)
 {
     struct bb_p2p_context *rig = s->rig;
     const size_t count = s->run->bytes / element_of(s->run->bytes)->bytes;
@@ -224,7 +215,7 @@ out:
 }
 
 /* The message that the partner sent, and behind it what was there before. */
-static int verify(const struct side *s, struct bb_p2p_finding *finding)
+static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
 {
     struct bb_p2p_context *rig = s->rig;
     const size_t count = s->run->bytes / element_of(s->run->bytes)->bytes;
@@ -236,7 +227,7 @@ static int verify(const struct side *s, struct bb_p2p_finding *finding)
     TRY(bb_verdict_clear(rig->verdict, rig->stream));
     TRY(bb_check(rig->last.area, count, &pattern, &expect, rig->verdict, rig->stream));
     TRY(bb_check_bytes(rig->last.area + s->run->bytes, GUARD, CANARY, rig->verdict, rig->stream));
-    TRY(wait(rig, "check of a message"));
+    TRY(wait_for_stream(rig, "check of a message"));
     TRY(BB_CUDA(cudaMemcpy(&verdict, rig->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     finding->wrong = verdict.wrong;
     finding->checked = verdict.checked == count + GUARD;
@@ -254,15 +245,15 @@ static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
     int rc;
 
     if (rig->check)
-        TRY(prepare(s));
+        TRY(prepare_data(s));
     bb_telemetry_warmup(rig->observer);
-    TRY(issue(s, rig->warmup, false));
+    TRY(issue_messages(s, rig->warmup, false));
     bb_telemetry_start(rig->observer, &finding->seen);
     for (int i = 0; i < rig->repeats; i++)
-        TRY(sample(s, i == rig->repeats - 1, &rig->samples[i]));
+        TRY(take_sample(s, i == rig->repeats - 1, &rig->samples[i]));
     bb_telemetry_stop(rig->observer, &finding->seen);
-    if (rig->check && receives(s))
-        TRY(verify(s, finding));
+    if (rig->check && is_receiver(s))
+        TRY(verify_message(s, finding));
 out:
     return rc;
 }

@@ -1,13 +1,20 @@
 /*
- * session.h - the frame of a bench command that neither sweeps collectives (sweep/bench.c) nor only computes: p2p,
- * comm, overlap. Ranks, GPUs, versions, results, the first lines of the text, and the end of it all.
+ * session.h - the frame of every run on GPUs: `bench` in all its modes, and `proxy`. Ranks, a GPU for each, versions,
+ * limits, results, the first lines of the text, and the end of it all.
  *
  *   TRY(bb_session_begin(&s, &options.common));
- *   TRY(bb_session_open(&s, &set, &options, argc, argv));
+ *   ...                                                     // what only the number of ranks can tell
+ *   TRY(bb_session_gpus(&s, BB_SESSION_OBSERVED, 0));
+ *   ...
+ *   TRY(bb_session_open(&s, &(struct bb_results_head){.schema = ..}, &set, &options));
  *   ...
  *   rc = bb_session_close(&s, rc);
- *   if (bb_session_in_order(&s, rc)) end_rc = ...;          // what ranks share is taken down in order
+ *   if (bb_session_in_order(&s, rc)) end_rc = ...;              // what ranks share is taken down in order
  *   return bb_session_release(&s, rc, end_rc);
+ *
+ * Who knows that the run ends: all ranks, where they agreed on it (bb_world_agree), and of a refusal (BB_EUSAGE), wrong
+ * data (BB_EDATA) or a figure below its threshold (BB_EBELOW), which each rank finds from the same data. They end in
+ * order. Any other error is of one rank, and ends the others (bb_world_release).
  */
 #ifndef BB_COLLECTIVES_SESSION_SESSION_H
 #define BB_COLLECTIVES_SESSION_SESSION_H
@@ -19,52 +26,49 @@
 #include "collectives/session/telemetry.h"
 #include "cuda/device/device.h"
 
+/* What a run needs besides GPUs: nothing, NCCL, or NCCL and what is known of a row besides its times. */
+enum bb_session_use { BB_SESSION_GPUS, BB_SESSION_NCCL, BB_SESSION_OBSERVED };
+
 /* Zeroed is empty, so one release fits every state. */
 struct bb_session {
     const struct bb_common *common;
+    enum bb_session_use use;
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
     bool shared_gpu;
-    struct bb_telemetry observer;
-    unsigned doubts; /* about clocks and power, already said */
-    bool together;   /* the run ends early, all ranks know it, and end in order */
+    struct bb_telemetry observer; /* BB_SESSION_OBSERVED */
+    unsigned doubts;              /* about clocks and power, already said */
     struct bb_results *json;
     struct bb_progress progress;
     FILE *out; /* of the text, NULL: none */
 };
 
-/* bb_session_begin - MPI, a GPU per rank, versions, the plugin that hears what NCCL chooses, NVML. common must outlive
- * s. */
+/* bb_session_begin - the ranks (bb_world_init), and whether this one prints. common must outlive s. */
 int bb_session_begin(struct bb_session *s, const struct bb_common *common) BB_MUST_CHECK;
 
-/* bb_session_open - the results file with head and options, and the output for text. */
-int bb_session_open(struct bb_session *s, const struct bb_opts *set, const void *cfg, int argc,
-                    char **argv) BB_MUST_CHECK;
+/* bb_session_gpus - a GPU per rank, from number `first` of the host on; versions, and what `use` names. */
+int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first) BB_MUST_CHECK;
 
-/* bb_session_agree - 0 when every rank passed 0, else the first error, after which all end in order. */
-int bb_session_agree(struct bb_session *s, int rc, const char *what) BB_MUST_CHECK;
+/*
+ * bb_session_open - the results file. Of the head, schema, argc, argv, root, fresh and no_rows are the caller's, the
+ * session fills the rest. With a set, its options are written, and MIG and MPS of an observed run.
+ */
+int bb_session_open(struct bb_session *s, const struct bb_results_head *head, const struct bb_opts *set,
+                    const void *cfg) BB_MUST_CHECK;
 
-/* bb_session_all_know - passes on a result that is the same on every rank: nobody has to be told. */
-int bb_session_all_know(struct bb_session *s, int rc);
-
-/* bb_session_memory - refuse, on all ranks, when `bytes` exceed what the fullest GPU has free. */
+/* bb_session_free_bytes - what the fullest GPU has free. bb_session_memory - refuse when `bytes` exceed that. */
+int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
 
 /* bb_session_head - the lines above everything: program, ranks, GPUs, versions, what the figures are not. */
 void bb_session_head(const struct bb_session *s, const char *command);
 
-/*
- * bb_session_flags - flags[] of a row: emulated, shared_gpu, and the doubts (bits of enum bb_nvml_flag). A doubt is
- * said with what helps the first time that it comes up; `what` names the row.
- */
-json_t *bb_session_flags(struct bb_session *s, unsigned doubts, const char *what);
-
-/* bb_session_all - members 0 .. n-1 for a communicator of the first n ranks; NULL without memory. The caller frees. */
-int *bb_session_all(int n);
-
+/* bb_session_close - the results, with the status of rc. bb_session_in_order - whether all ranks know of rc. */
 int bb_session_close(struct bb_session *s, int rc) BB_MUST_CHECK;
 bool bb_session_in_order(const struct bb_session *s, int rc);
+
+/* bb_session_release - the end of the ranks; end_rc is what taking down gave. Returns rc, or what went wrong since. */
 int bb_session_release(struct bb_session *s, int rc, int end_rc);
 
 #endif

@@ -1,24 +1,6 @@
 /* telemetry.c - see telemetry.h. */
 #include "collectives/session/telemetry.h"
 
-#include <stdlib.h>
-
-/* Bits of all ranks, joined. */
-static int join(struct bb_world *world, unsigned *bits)
-{
-    unsigned *all = calloc((size_t)world->size, sizeof(*all));
-    int rc;
-
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for what %d ranks saw", world->size);
-    TRY(bb_world_allgather(world, bits, all, sizeof(*bits)));
-    for (int r = 0; r < world->size; r++)
-        *bits |= all[r];
-out:
-    free(all);
-    return rc;
-}
-
 int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const struct bb_device_info *device)
 {
     unsigned bits;
@@ -26,7 +8,7 @@ int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const stru
 
     bb_nvml_open(&o->nvml, device, world->rank == 0);
     bits = (unsigned)(o->nvml.library != NULL) | (unsigned)o->nvml.mig << 1 | (unsigned)o->nvml.mps << 2;
-    rc = join(world, &bits);
+    rc = bb_world_any(world, &bits);
     o->all_idle = !(bits & 1);
     o->mig = bits & 2;
     o->mps = bits & 4;
@@ -84,12 +66,7 @@ int bb_telemetry_end(const struct bb_telemetry *o, struct bb_world *world, struc
     if (!o || o->all_idle)
         return 0;
     bb_telemetry_stop(o, seen);
-    return join(world, &seen->doubts);
-}
-
-static json_t *word_or_null(const char *word)
-{
-    return *word ? json_string(word) : json_null();
+    return bb_world_any(world, &seen->doubts);
 }
 
 json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen)
@@ -97,15 +74,4 @@ json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen)
     if (!seen->sampled)
         return json_null();
     return json_pack("{s:o, s:o}", "before", bb_nvml_json(&seen->before), "after", bb_nvml_json(&seen->after));
-}
-
-void bb_telemetry_json(const struct bb_telemetry_row *seen, json_t *result)
-{
-    const struct bb_choice *choice = &seen->choice;
-    bool known = choice->kind != BB_CHOICE_NONE;
-
-    json_object_set_new(result, "algorithm", word_or_null(choice->algorithm));
-    json_object_set_new(result, "protocol", word_or_null(choice->protocol));
-    json_object_set_new(result, "channels", known ? json_integer(choice->channels) : json_null());
-    json_object_set_new(result, "gpu", bb_telemetry_gpu(seen));
 }

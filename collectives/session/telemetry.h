@@ -52,7 +52,4 @@ int bb_telemetry_end(const struct bb_telemetry *o, struct bb_world *world, struc
 /* bb_telemetry_gpu - {before, after} of this rank's GPU; null where NVML told nothing. */
 json_t *bb_telemetry_gpu(const struct bb_telemetry_row *seen);
 
-/* bb_telemetry_json - algorithm, protocol, channels and gpu {before, after} into a result; null where unknown. */
-void bb_telemetry_json(const struct bb_telemetry_row *seen, json_t *result);
-
 #endif

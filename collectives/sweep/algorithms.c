@@ -21,14 +21,13 @@ static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_p
 /* ---- which ones ---- */
 
 /* Rank 0's view, offered only what all are offered. */
-static int agree(struct bb_world *world, struct view *view)
+static int agree_on_view(struct bb_world *world, struct view *view)
 {
-    struct view *all = calloc((size_t)world->size, sizeof *all);
     int rc;
+    struct view *all = bb_world_gather(world, view, sizeof *view, &rc);
 
     if (!all)
-        return bb_err(BB_EFAIL, "no memory for the choices of %d ranks", world->size);
-    TRY(bb_world_allgather(world, view, all, sizeof *view));
+        return rc;
     *view = all[0];
     for (int r = 1; r < world->size; r++) {
         view->costs.known = view->costs.known && all[r].costs.known;
@@ -37,12 +36,11 @@ static int agree(struct bb_world *world, struct view *view)
                 fminf(view->costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS],
                       all[r].costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS]);
     }
-out:
     free(all);
-    return rc;
+    return 0;
 }
 
-static bool same(struct bb_combination a, struct bb_combination b)
+static bool is_same(struct bb_combination a, struct bb_combination b)
 {
     return a.algorithm == b.algorithm && a.protocol == b.protocol;
 }
@@ -57,7 +55,7 @@ static void open_contest(struct bb_ranking *c, const struct bb_figures *own, con
         struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
         bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
 
-        if (!same(what, c->own.what))
+        if (!is_same(what, c->own.what))
             c->others[c->n_others++] =
                 (struct bb_candidate){.what = what, .fate = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
     }
@@ -74,7 +72,7 @@ static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
         a->contest[place] = (struct bb_ranking){0};
         if (!own->measured[place])
             continue;
-        rc = agree(a->world, &view);
+        rc = agree_on_view(a->world, &view);
         if (rc == 0)
             open_contest(&a->contest[place], f, &view);
     }
@@ -87,29 +85,23 @@ static int open_contests(struct bb_algorithms *a, const struct bb_row *own)
 static struct bb_candidate *entrant_of(struct bb_ranking *c, struct bb_combination what)
 {
     for (int i = 0; i < c->n_others; i++)
-        if (same(c->others[i].what, what) && c->others[i].fate != BB_CANDIDATE_NOT_OFFERED)
+        if (is_same(c->others[i].what, what) && c->others[i].fate != BB_CANDIDATE_NOT_OFFERED)
             return &c->others[i];
     return NULL;
 }
 
 static int ran_everywhere(struct bb_world *world, const struct bb_choice *ran, struct bb_combination what, bool *all)
 {
-    bool own = ran->kind == BB_CHOICE_COLLECTIVE && same(bb_combination_of(ran->algorithm, ran->protocol), what),
-         *of_ranks = calloc((size_t)world->size, sizeof *of_ranks);
-    int rc;
+    unsigned other =
+        ran->kind != BB_CHOICE_COLLECTIVE || !is_same(bb_combination_of(ran->algorithm, ran->protocol), what);
+    int rc = bb_world_any(world, &other);
 
-    if (!of_ranks)
-        return bb_err(BB_EFAIL, "no memory for the answers of %d ranks", world->size);
-    rc = bb_world_allgather(world, &own, of_ranks, sizeof own);
-    *all = true;
-    for (int r = 0; r < world->size; r++)
-        *all = *all && of_ranks[r];
-    free(of_ranks);
+    *all = !other;
     return rc;
 }
 
 /* What was measured as wished stays in the row; the rest leaves it. */
-static int settle(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
+static int settle_candidate(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
 {
     const struct bb_figures *f = &row->figures[place];
     bool ran = false;
@@ -141,7 +133,7 @@ static int one_combination(struct bb_algorithms *a, const struct bb_row *own, st
     bb_tuner_force(NULL);
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (e[place])
-            rc = settle(a, &row, place, e[place]);
+            rc = settle_candidate(a, &row, place, e[place]);
     if (rc == 0 && (row.measured[BB_OUT_OF_PLACE] || row.measured[BB_IN_PLACE]))
         rc = calls->report(calls->arg, &row);
     return rc;

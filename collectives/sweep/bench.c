@@ -2,15 +2,16 @@
  * bench.c - the microbenchmark from its first line to its last: ranks, GPUs, communicator, memory, sweep, report,
  * and the same in reverse.
  */
-#include "bootstrap/base/progress.h"
 #include "collectives/bench_main.h"
 #include "collectives/measure/enqueue.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/registration.h"
+#include "collectives/session/session.h"
 #include "collectives/sweep/algorithms.h"
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/bench_report.h"
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,7 @@
 struct bench {
     struct bb_bench_options options;
     struct bb_sweep sweep;
-    struct bb_world world;
-    struct bb_device_info device, *devices; /* own, everybody's [size] */
+    struct bb_session session;
     struct bb_comm comm;
     struct bb_native native;
     struct bb_mulsums mulsums;
@@ -29,24 +29,13 @@ struct bench {
     struct bb_registration registration;
     int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
     struct bb_report_memory memory;
-    struct bb_telemetry observer;
     struct bb_algorithms algorithms; /* of --sweep-algorithms */
     struct bb_bench_context rig;
     double *delays_us; /* [size] of each rank, or NULL */
     struct bb_report report;
-    struct bb_progress progress;
-    int nccl_header, nccl_runtime;
-    bool below;    /* some bus bandwidth was below the threshold                       */
-    bool wrong;    /* some data were wrong: the run goes on, its exit status tells    */
-    bool together; /* the run ends early, all ranks know it, and end in order          */
+    bool below; /* some bus bandwidth was below the threshold                   */
+    bool wrong; /* some data were wrong: the run goes on, its exit status tells */
 };
-
-/* A result that is the same on every rank: if it ends the run, nobody has to be told. */
-static int all_know(struct bench *b, int rc)
-{
-    b->together = rc != 0;
-    return rc;
-}
 
 /* ---- ranks and devices ---- */
 
@@ -54,20 +43,20 @@ static int members_of(const struct bench *b, int group)
 {
     int n = 0;
 
-    for (int r = 0; r < b->world.size; r++)
+    for (int r = 0; r < b->session.world.size; r++)
         n += b->groups[r] == group;
     return n;
 }
 
 static int make_groups(struct bench *b)
 {
-    b->groups = calloc((size_t)b->world.size, sizeof *b->groups);
+    b->groups = calloc((size_t)b->session.world.size, sizeof *b->groups);
     if (!b->groups)
-        return bb_err(BB_EFAIL, "no memory for the groups of %d ranks", b->world.size);
-    for (int r = 0; b->sweep.is_split && r < b->world.size; r++)
+        return bb_err(BB_EFAIL, "no memory for the groups of %d ranks", b->session.world.size);
+    for (int r = 0; b->sweep.is_split && r < b->session.world.size; r++)
         b->groups[r] = bb_split_group(&b->sweep.split, r);
-    b->smallest = b->world.size;
-    for (int r = 0; r < b->world.size; r++) {
+    b->smallest = b->session.world.size;
+    for (int r = 0; r < b->session.world.size; r++) {
         int n = members_of(b, b->groups[r]);
         b->smallest = n < b->smallest ? n : b->smallest;
         b->largest = n > b->largest ? n : b->largest;
@@ -75,51 +64,31 @@ static int make_groups(struct bench *b)
     return 0;
 }
 
-/* What the options mean with this many ranks. Every rank comes to the same answer, rank 0 says it. */
+/* What the options mean with this many ranks. */
 static int check_ranks(const struct bench *b)
 {
     const struct bb_sweep *s = &b->sweep;
-    bool speaks = b->world.rank == 0;
+    const struct bb_world *w = &b->session.world;
 
     for (int i = 0; i < s->n_colls; i++)
         if (bb_colls[s->colls[i]].flags & BB_COLL_ROOTED && s->root >= b->smallest)
-            return speaks ? bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", s->root,
-                                   bb_colls[s->colls[i]].name, b->smallest - 1)
-                          : -BB_EUSAGE;
-    if (b->options.figures.delay && b->options.figures.delayed_rank >= b->world.size)
-        return speaks ? bb_err(BB_EUSAGE, "rank %d (--delay) is not a rank: ranks are 0 to %d",
-                               b->options.figures.delayed_rank, b->world.size - 1)
-                      : -BB_EUSAGE;
+            return BB_WORLD_ERR(w, BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", s->root,
+                                bb_colls[s->colls[i]].name, b->smallest - 1);
+    if (b->options.figures.delay && b->options.figures.delayed_rank >= w->size)
+        return BB_WORLD_ERR(w, BB_EUSAGE, "rank %d (--delay) is not a rank: ranks are 0 to %d",
+                            b->options.figures.delayed_rank, w->size - 1);
     if (s->amounts && s->amounts->bytes && s->amounts->n < b->largest)
-        return speaks ? bb_err(BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
-                               s->amounts->n, b->largest)
-                      : -BB_EUSAGE;
+        return BB_WORLD_ERR(w, BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
+                            s->amounts->n, b->largest);
     return 0;
-}
-
-/* The first rank of a host speaks for it. */
-static int choose_device(struct bench *b)
-{
-    const struct bb_world *w = &b->world;
-    int rc = bb_device_choose_from(b->options.first_device, w->local_rank, w->local_size, b->options.common.share_gpu,
-                                   &b->device);
-
-    rc = all_know(b, bb_world_agree(&b->world, rc, "choice of GPUs"));
-    if (rc != 0)
-        return rc;
-    bb_err_identify(w->rank, w->host, b->device.ordinal);
-    b->devices = calloc((size_t)w->size, sizeof *b->devices);
-    if (!b->devices)
-        return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", w->size);
-    return bb_world_allgather(&b->world, &b->device, b->devices, sizeof b->device);
 }
 
 static int oldest_capability(const struct bench *b)
 {
     int oldest = 1 << 30;
 
-    for (int r = 0; r < b->world.size; r++) {
-        int capability = b->devices[r].cc_major * 10 + b->devices[r].cc_minor;
+    for (int r = 0; r < b->session.world.size; r++) {
+        int capability = b->session.devices[r].cc_major * 10 + b->session.devices[r].cc_minor;
         oldest = capability < oldest ? capability : oldest;
     }
     return oldest;
@@ -134,7 +103,7 @@ static bool type_is_supported(const struct bench *b, int dtype)
         return true;
     for (int i = 0; i < b->sweep.n_colls; i++)
         reduces = reduces || bb_colls[b->sweep.colls[i]].flags & BB_COLL_REDUCES;
-    return b->nccl_runtime >= 22400 && (!reduces || oldest_capability(b) >= 90);
+    return b->session.nccl_runtime >= 22400 && (!reduces || oldest_capability(b) >= 90);
 }
 
 static int drop_unsupported_types(struct bench *b)
@@ -145,15 +114,14 @@ static int drop_unsupported_types(struct bench *b)
     for (int i = 0; i < asked; i++)
         if (type_is_supported(b, s->dtypes[i]))
             s->dtypes[kept++] = s->dtypes[i];
-        else if (asked > 1 && b->world.rank == 0)
+        else if (asked > 1 && b->session.world.rank == 0)
             bb_warn("%s is left out: it needs NCCL 2.24 and, to reduce, compute capability 9.0",
                     bb_dtypes[s->dtypes[i]].name);
     s->n_dtypes = kept;
     if (kept > 0)
         return 0;
-    return b->world.rank ? -BB_EUSAGE
-                         : bb_err(BB_EUSAGE, "%s needs NCCL 2.24 and, to reduce, compute capability 9.0",
-                                  bb_dtypes[s->dtypes[0]].name);
+    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE, "%s needs NCCL 2.24 and, to reduce, compute capability 9.0",
+                        bb_dtypes[s->dtypes[0]].name);
 }
 
 static int make_comm(struct bench *b)
@@ -162,17 +130,18 @@ static int make_comm(struct bench *b)
     /* Blocking: calls return when enqueued, without the helper thread's hop in the time. */
     const struct bb_comm_opts opts = {
         .blocking = true, .min_ctas = o->min_ctas, .max_ctas = o->max_ctas, .cta_policy = o->cta_policy + 1};
-    int *members = malloc((size_t)b->world.size * sizeof *members), group = b->groups[b->world.rank], n = 0, rc;
+    int *members = malloc((size_t)b->session.world.size * sizeof *members), group = b->groups[b->session.world.rank],
+        n = 0, rc;
     char name[BB_COMM_NAME] = "world";
 
     if (!members)
-        return bb_err(BB_EFAIL, "no memory for the members of a group of %d", b->world.size);
-    for (int r = 0; r < b->world.size; r++)
+        return bb_err(BB_EFAIL, "no memory for the members of a group of %d", b->session.world.size);
+    for (int r = 0; r < b->session.world.size; r++)
         if (b->groups[r] == group)
             members[n++] = r;
     if (b->sweep.is_split)
         snprintf(name, sizeof name, "group %d", group);
-    rc = bb_comm_init(&b->comm, &b->world, name, members, n, &opts);
+    rc = bb_comm_init(&b->comm, &b->session.world, name, members, n, &opts);
     free(members);
     return rc;
 }
@@ -180,7 +149,8 @@ static int make_comm(struct bench *b)
 /* The communicator takes an unknown field without a word when the library is older. */
 static void warn_policy(const struct bench *b)
 {
-    if (b->options.cta_policy >= 0 && (b->nccl_runtime < 22700 || b->nccl_header < 22700) && b->world.rank == 0)
+    if (b->options.cta_policy >= 0 && (b->session.nccl_runtime < 22700 || b->session.nccl_header < 22700) &&
+        b->session.world.rank == 0)
         bb_warn("CTA policy %d (-x) needs NCCL 2.27; measured without", b->options.cta_policy);
 }
 
@@ -192,43 +162,35 @@ static int offer_tuner(const struct bench *b)
 
     if (!b->options.figures.sweep_algorithms || (!theirs && bb_tuner_offer()))
         return 0;
-    return b->world.rank
-               ? -BB_EUSAGE
-               : bb_err(BB_EUSAGE,
+    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
                         "--sweep-algorithms: %s=%s is in the way, the program has to be that plugin: unset it",
                         theirs ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", theirs ? profiler : tuner);
 }
 
 /* Before 2.27 NCCL tells no plugin what it ran. */
-static int check_sweep(const struct bench *b)
+static int check_nccl_tells(const struct bench *b)
 {
     char text[BB_NCCL_VERSION_TEXT];
 
-    if (!b->options.figures.sweep_algorithms || b->nccl_runtime >= 22700)
+    if (!b->options.figures.sweep_algorithms || b->session.nccl_runtime >= 22700)
         return 0;
-    return b->world.rank
-               ? -BB_EUSAGE
-               : bb_err(BB_EUSAGE, "--sweep-algorithms: NCCL %s does not tell what it ran, expected 2.27 or newer",
-                        bb_nccl_version_text(b->nccl_runtime, text));
+    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
+                        "--sweep-algorithms: NCCL %s does not tell what it ran, expected 2.27 or newer",
+                        bb_nccl_version_text(b->session.nccl_runtime, text));
 }
 
 static int setup_ranks(struct bench *b)
 {
     int rc;
 
-    TRY(bb_world_init(&b->world, b->options.common.timeout_s));
+    TRY(bb_session_begin(&b->session, &b->options.common));
     TRY(make_groups(b));
-    TRY(all_know(b, check_ranks(b)));
-    TRY(all_know(b, offer_tuner(b)));
-    if (!bb_profiler_offer() && b->world.rank == 0)
-        bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
-    TRY(bb_nccl_version(&b->nccl_header, &b->nccl_runtime));
-    TRY(all_know(b, check_sweep(b)));
-    TRY(choose_device(b));
-    TRY(all_know(b, drop_unsupported_types(b)));
-    b->report.shared_gpu = bb_device_shared(b->devices, b->world.size);
-    if (b->report.shared_gpu)
-        TRY(bb_comms_share_gpu_env(b->world.rank));
+    TRY(check_ranks(b));
+    TRY(offer_tuner(b));
+    TRY(bb_session_gpus(&b->session, BB_SESSION_OBSERVED, b->options.first_device));
+    TRY(check_nccl_tells(b));
+    TRY(drop_unsupported_types(b));
+    b->report.shared_gpu = b->session.shared_gpu;
     warn_policy(b);
 out:
     return rc;
@@ -244,40 +206,32 @@ static size_t arena_bytes(const struct bench *b)
     return 2 * (small > large ? small : large);
 }
 
-/* As nccl-tests does. Returns what is needed then. */
-static size_t fit_memory(struct bench *b, size_t need, size_t available)
+/* As nccl-tests does: the last size is lowered until all fits. */
+static int lower_max_bytes(struct bench *b)
 {
     struct bb_sweep *s = &b->sweep;
-    size_t asked = s->max_bytes;
-
-    while (b->options.fit_memory && s->sizes.n == 0 && need > available &&
-           s->max_bytes - s->max_bytes / 8 > s->min_bytes) {
-        s->max_bytes -= s->max_bytes / 8;
-        need = bb_guarded_cost(arena_bytes(b));
-    }
-    b->options.max_bytes = s->max_bytes;
-    if (s->max_bytes < asked && b->world.rank == 0)
-        bb_warn("the last size is lowered from %zu to %zu bytes, which fit into the GPUs' memory", asked, s->max_bytes);
-    return need;
-}
-
-/* The fullest GPU decides for all, and rank 0 says so. Asked before NCCL takes its share, and after. */
-static int check_memory(struct bench *b)
-{
-    size_t need = bb_guarded_cost(arena_bytes(b)), available, *of_ranks = calloc((size_t)b->world.size, sizeof need);
+    size_t asked = s->max_bytes, available;
     int rc;
 
-    if (!of_ranks)
-        return bb_err(BB_EFAIL, "no memory for the sizes of %d ranks", b->world.size);
-    TRY(bb_device_free_bytes(&available));
-    TRY(bb_world_allgather(&b->world, &available, of_ranks, sizeof available));
-    for (int r = 0; r < b->world.size; r++)
-        available = of_ranks[r] < available ? of_ranks[r] : available;
-    need = fit_memory(b, need, available);
-    if (need > available)
-        rc = all_know(b, b->world.rank ? -BB_EUSAGE : bb_memory_refuse(need, available, "lower the last size (-e)"));
+    TRY(bb_session_free_bytes(&b->session, &available));
+    while (bb_guarded_cost(arena_bytes(b)) > available && s->max_bytes - s->max_bytes / 8 > s->min_bytes)
+        s->max_bytes -= s->max_bytes / 8;
+    b->options.max_bytes = s->max_bytes;
+    if (s->max_bytes < asked && b->session.world.rank == 0)
+        bb_warn("the last size is lowered from %zu to %zu bytes, which fit into the GPUs' memory", asked, s->max_bytes);
 out:
-    free(of_ranks);
+    return rc;
+}
+
+/* Asked before NCCL takes its share, and after. */
+static int check_memory(struct bench *b)
+{
+    int rc;
+
+    if (b->options.fit_memory && b->sweep.sizes.n == 0)
+        TRY(lower_max_bytes(b));
+    TRY(bb_session_memory(&b->session, bb_guarded_cost(arena_bytes(b)), "lower the last size (-e)"));
+out:
     return rc;
 }
 
@@ -308,7 +262,7 @@ static int choose_gate(struct bench *b)
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
     bool gated = b->options.figures.gate && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
                  b->rig.modes[0] == &bb_mode_stream;
-    int rc = bb_world_bcast(&b->world, &gated, sizeof gated, 0);
+    int rc = bb_world_bcast(&b->session.world, &gated, sizeof gated, 0);
 
     b->rig.gated = gated;
     return rc;
@@ -320,11 +274,11 @@ static int make_delays(struct bench *b)
 
     if (!b->options.figures.delay)
         return 0;
-    b->delays_us = calloc((size_t)b->world.size, sizeof *b->delays_us);
+    b->delays_us = calloc((size_t)b->session.world.size, sizeof *b->delays_us);
     if (!b->delays_us)
-        return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->world.size);
+        return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->session.world.size);
     b->rig.delays_us = b->delays_us;
-    return bb_sampling_delays(b->options.figures.delay, b->world.size, b->delays_us, &highest);
+    return bb_sampling_delays(b->options.figures.delay, b->session.world.size, b->delays_us, &highest);
 }
 
 static int make_samples(struct bench *b)
@@ -349,10 +303,11 @@ static struct bb_bench_context rig_of(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
 
-    return (struct bb_bench_context){.world = &b->world,
+    return (struct bb_bench_context){.world = &b->session.world,
                                      .comm = &b->comm,
                                      .native = &b->native,
-                                     .device = &b->device,
+                                     .device = &b->session.device,
+                                     .observer = &b->session.observer,
                                      .iterations = o->iterations,
                                      .repeats = o->repeats,
                                      .warmup = o->warmup,
@@ -405,12 +360,10 @@ static int make_rig(struct bench *b)
     *rig = rig_of(b);
     bb_nvtx_init(&rig->nvtx);
     bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
-    TRY(bb_telemetry_open(&b->observer, &b->world, &b->device));
-    rig->observer = &b->observer;
-    b->algorithms = (struct bb_algorithms){.world = &b->world, .rig = rig, .shared_gpu = b->report.shared_gpu};
+    b->algorithms = (struct bb_algorithms){.world = &b->session.world, .rig = rig, .shared_gpu = b->report.shared_gpu};
     TRY(make_samples(b));
     if (b->options.per_iteration) {
-        TRY(bb_iteration_events_init(&b->marks, b->options.iterations, b->options.skipped, b->world.size));
+        TRY(bb_iteration_events_init(&b->marks, b->options.iterations, b->options.skipped, b->session.world.size));
         rig->marks = &b->marks;
     }
     TRY(make_stream(b));
@@ -431,12 +384,9 @@ static void release_rig(struct bb_bench_context *rig)
         (void)cudaFree(rig->verdicts);
     if (rig->meeting)
         (void)cudaFree(rig->meeting);
-    if (rig->stop)
-        (void)cudaEventDestroy(rig->stop);
-    if (rig->start)
-        (void)cudaEventDestroy(rig->start);
-    if (rig->stream)
-        (void)cudaStreamDestroy(rig->stream);
+    bb_event_destroy(rig->stop);
+    bb_event_destroy(rig->start);
+    bb_stream_destroy(rig->stream);
     bb_nvtx_release(&rig->nvtx);
     bb_measure_release(rig);
     *rig = (struct bb_bench_context){0};
@@ -444,89 +394,49 @@ static void release_rig(struct bb_bench_context *rig)
 
 /* ---- report ---- */
 
-static struct bb_results_device *device_rows(const struct bench *b)
+/* What the report and its head speak of. */
+static void fill_report(struct bench *b, struct bb_report_head *head)
 {
-    struct bb_results_device *rows = calloc((size_t)b->world.size, sizeof *rows);
-
-    for (int r = 0; rows && r < b->world.size; r++) {
-        rows[r].rank = r;
-        snprintf(rows[r].host, sizeof rows[r].host, "%s", b->world.hosts[r]);
-        snprintf(rows[r].name, sizeof rows[r].name, "%.*s", (int)sizeof rows[r].name - 1, b->devices[r].name);
-        snprintf(rows[r].uuid, sizeof rows[r].uuid, "%.*s", (int)sizeof rows[r].uuid - 1, b->devices[r].uuid);
-        snprintf(rows[r].pci, sizeof rows[r].pci, "%.*s", (int)sizeof rows[r].pci - 1, b->devices[r].pci);
-    }
-    return rows;
+    head->options = &b->options;
+    head->session = &b->session;
+    head->groups = b->groups;
+    b->report.rig = &b->rig;
+    b->report.options = &b->options;
+    b->report.memory = &b->memory;
+    b->report.registration = &b->registration;
+    b->report.out = b->session.out;
 }
 
-static int gather_pids(struct bench *b, int *pids)
+/* busbar's own schema, or that of the report's style, in a file of its own. */
+static int open_results(struct bench *b, const struct bb_report_head *text, int argc, char **argv)
 {
-    int own = getpid();
-
-    return bb_world_allgather(&b->world, &own, pids, sizeof own);
-}
-
-/* What busbar's own schema has at its top besides the head. */
-static int describe_run(struct bench *b)
-{
-    struct bb_results *json = b->report.json;
+    struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
-    TRY(bb_results_set(json, "options", bb_json_options(&bb_bench_set, &b->options)));
-    TRY(bb_telemetry_stamp(&b->observer, json));
-    TRY(bb_results_set(json, "registration", json_string(bb_registration_names[b->registration.kind])));
+    if (b->report.style->json_root) {
+        head.root = b->report.style->json_root(&b->report, text, argc, argv);
+        head.fresh = true;
+        return bb_session_open(&b->session, &head, NULL, NULL);
+    }
+    TRY(bb_session_open(&b->session, &head, &bb_bench_set, &b->options));
+    TRY(bb_results_set(b->session.json, "registration", json_string(bb_registration_names[b->registration.kind])));
 out:
     return rc;
 }
 
 static int open_report(struct bench *b, int argc, char **argv)
 {
-    const struct bb_common *common = &b->options.common;
-    bool table = b->world.rank == 0 && !common->quiet && !(common->json && strcmp(common->json, "-") == 0);
-    struct bb_report_head text = {
-        .options = &b->options, .nccl_header = b->nccl_header, .nccl_runtime = b->nccl_runtime};
-    struct bb_results_device *devices = device_rows(b);
-    int *pids = calloc((size_t)b->world.size, sizeof *pids);
-    struct bb_results_head json;
-    int rc;
+    struct bb_report_head text = {0};
+    int own = getpid(), rc;
+    int *pids = bb_world_gather(&b->session.world, &own, sizeof own, &rc);
 
-    if (!devices || !pids)
-        return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", b->world.size);
-    bb_cuda_versions(&text.cuda_runtime, &text.cuda_driver);
-    text.devices = devices;
-    text.groups = b->groups;
-    text.gpus = b->devices;
-    TRY(gather_pids(b, pids));
+    TRY(rc);
+    fill_report(b, &text);
     text.pids = pids;
-    json = (struct bb_results_head){.schema = "busbar.bench/1",
-                                    .path = common->json,
-                                    .out = stdout,
-                                    .argc = argc,
-                                    .argv = argv,
-                                    .nccl_header = text.nccl_header,
-                                    .nccl_runtime = text.nccl_runtime,
-                                    .cuda_runtime = text.cuda_runtime,
-                                    .cuda_driver = text.cuda_driver,
-                                    .devices = devices,
-                                    .n_devices = b->world.size,
-                                    .emulated = b->device.emulated,
-                                    .shared_gpu = b->report.shared_gpu};
-    b->report.rig = &b->rig;
-    b->report.options = &b->options;
-    b->report.memory = &b->memory;
-    b->report.registration = &b->registration;
-    b->report.out = table ? stdout : NULL;
-    bb_progress_init(&b->progress, b->world.rank, common->quiet);
-    if (b->report.style->json_root) {
-        json.root = b->report.style->json_root(&b->report, &text, argc, argv);
-        json.fresh = true;
-    }
-    rc = bb_results_open(&b->report.json, &json, &b->world);
-    TRY(all_know(b, bb_world_agree(&b->world, rc, "opening the results")));
-    if (b->report.json && !b->report.style->json_root)
-        TRY(describe_run(b));
+    TRY(open_results(b, &text, argc, argv));
+    b->report.json = b->session.json;
     bb_report_head(&b->report, &text);
 out:
-    free(devices);
     free(pids);
     return rc;
 }
@@ -572,7 +482,7 @@ static int measure_placement(struct bench *b, struct bb_row *row, int place)
         return 0;
     rc = bb_measure(&b->rig, &c, &row->figures[place]);
     if (rc == 0 && row->figures[place].wrong > 0) {
-        bb_progress_clear(&b->progress);
+        bb_progress_clear(&b->session.progress);
         say_wrong(b, &c, &row->figures[place]);
     }
     return rc;
@@ -586,13 +496,11 @@ static bool is_wrong(const struct bb_row *row)
 /* The rows of all groups, in the order of their first ranks, reported by rank 0 and known by all. */
 static int report_groups(struct bench *b, const struct bb_row *row)
 {
-    struct bb_row *all = calloc((size_t)b->world.size, sizeof *all);
     int rc;
+    struct bb_row *all = bb_world_gather(&b->session.world, row, sizeof *row, &rc);
 
-    if (!all)
-        return bb_err(BB_EFAIL, "no memory for the rows of %d ranks", b->world.size);
-    TRY(bb_world_allgather(&b->world, row, all, sizeof *row));
-    for (int r = 0; r < b->world.size; r++) {
+    TRY(rc);
+    for (int r = 0; r < b->session.world.size; r++) {
         all[r].c.amounts = b->sweep.amounts;
         b->wrong = b->wrong || is_wrong(&all[r]);
         if (all[r].first)
@@ -608,10 +516,10 @@ static int measure_placements(void *arg, struct bb_row *row)
     struct bench *b = arg;
     int rc;
 
-    bb_progress_show(&b->progress, "%s %zu bytes", bb_colls[row->c.kind].name, bb_case_bytes(&row->c));
+    bb_progress_show(&b->session.progress, "%s %zu bytes", bb_colls[row->c.kind].name, bb_case_bytes(&row->c));
     TRY(measure_placement(b, row, BB_OUT_OF_PLACE));
     TRY(measure_placement(b, row, BB_IN_PLACE));
-    bb_progress_clear(&b->progress);
+    bb_progress_clear(&b->session.progress);
     b->wrong = b->wrong || is_wrong(row);
 out:
     return rc;
@@ -630,7 +538,7 @@ static int measure_row(void *arg, const struct bb_case *c)
     const struct bb_row_calls calls = {.measure = measure_placements, .report = report_row, .arg = b};
     struct bb_row row = {.c = *c,
                          .wanted = {[BB_OUT_OF_PLACE] = b->sweep.out_of_place, [BB_IN_PLACE] = b->sweep.in_place},
-                         .group = b->groups[b->world.rank],
+                         .group = b->groups[b->session.world.rank],
                          .first = b->comm.rank == 0};
     int rc;
 
@@ -644,7 +552,7 @@ out:
 
 static bool all_groups_can(const struct bench *b, int coll)
 {
-    for (int r = 0; r < b->world.size; r++)
+    for (int r = 0; r < b->session.world.size; r++)
         if (!bb_coll_possible((enum bb_coll_kind)coll, members_of(b, b->groups[r])))
             return false;
     return true;
@@ -664,8 +572,8 @@ static int measure_table(struct bench *b, int coll)
         return rc;
     if (b->options.figures.sweep_algorithms)
         TRY(bb_algorithms_table(&b->algorithms, b->report.out, b->report.json));
-    below = b->world.rank == 0 && bb_report_end(&b->report, coll);
-    rc = bb_world_bcast(&b->world, &below, sizeof below, 0);
+    below = b->session.world.rank == 0 && bb_report_end(&b->report, coll);
+    rc = bb_world_bcast(&b->session.world, &below, sizeof below, 0);
     b->below = b->below || below;
 out:
     return rc;
@@ -696,7 +604,7 @@ static int run_sweep(struct bench *b)
         for (int i = 0; i < b->sweep.n_colls && rc == 0; i++)
             rc = measure_collective(b, b->sweep.colls[i]);
     }
-    bb_progress_clear(&b->progress);
+    bb_progress_clear(&b->session.progress);
     return rc;
 }
 
@@ -717,10 +625,10 @@ static int check_tuner(struct bench *b)
     if (missing)
         rc = bb_err(BB_EFAIL, "--sweep-algorithms: NCCL did not take up the program's tuner plugin (NCCL_DEBUG=INFO, "
                               "NCCL_DEBUG_SUBSYS=INIT,TUNING tells why)");
-    return b->options.figures.sweep_algorithms ? all_know(b, bb_world_agree(&b->world, rc, "tuner plugin")) : 0;
+    return b->options.figures.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
 }
 
-static int run(struct bench *b, int argc, char **argv)
+static int run_bench(struct bench *b, int argc, char **argv)
 {
     int rc;
 
@@ -736,7 +644,7 @@ static int run(struct bench *b, int argc, char **argv)
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
     TRY(bb_report_close(&b->report));
-    rc = all_know(b, b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : 0);
+    rc = b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : 0;
 out:
     return rc;
 }
@@ -755,23 +663,17 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
                      const struct bb_report_style *style, int argc, char **argv)
 {
     struct bench b = {.options = *o, .sweep = *sweep, .report = {.style = style}};
-    int rc, end_rc;
+    int rc, end_rc = 0;
 
-    rc = run(&b, argc, argv);
-    rc = bb_results_close(b.report.json, rc);
-    if (rc == 0 || b.together) {
+    rc = bb_session_close(&b.session, run_bench(&b, argc, argv));
+    if (bb_session_in_order(&b.session, rc))
         end_rc = end_in_order(&b);
-        end_rc = bb_world_release(&b.world, end_rc);
-    } else {
-        end_rc = bb_world_release(&b.world, rc);
-    }
-    bb_telemetry_release(&b.observer);
-    free(b.devices);
+    rc = bb_session_release(&b.session, rc, end_rc);
     free(b.groups);
     free(b.delays_us);
     bb_algorithms_release(&b.algorithms);
     bb_bench_release_sweep(&b.sweep);
-    return rc ? rc : end_rc;
+    return rc;
 }
 
 int bb_bench_run(int argc, char **argv)

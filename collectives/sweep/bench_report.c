@@ -1,11 +1,12 @@
 /*
- * bench_report.c - one table of columns prints heading, units and rows. The columns and the footer are those of
- * nccl-tests; what has no value is N/A. JSON has one result per placement.
+ * bench_report.c - the lists of fields of a row, which make heading, text and JSON. The columns and the footer are those
+ * of nccl-tests; what has no value is N/A. JSON has one result per placement.
  */
 #include "collectives/sweep/bench_report.h"
 
 #include "bootstrap/base/units.h"
 #include "collectives/measure/timing.h"
+#include "collectives/session/result_row.h"
 #include "collectives/sweep/algorithm_ranking.h"
 
 #include <inttypes.h>
@@ -13,336 +14,307 @@
 #include <string.h>
 #include <time.h>
 
-enum { CELL = 40 };
+/* ---- what is shown of a row ---- */
 
-/* ---- the table ---- */
+/* One placement of a row. */
+struct shown {
+    const struct bb_report *report;
+    const struct bb_row *row;
+    const char *collective, *dtype, *op, *placement, *mode, *stopped;
+    size_t bytes, count;
+    int iterations, repeats, cycle, group;
+    bool measured, forced;
+    struct bb_figures f;
+};
 
-static void cell_size(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+enum { ONCE = -1 }; /* what is shown once for a row is that of the first placement that was measured */
+
+static struct shown show(const struct bb_report *r, const struct bb_row *row, int placement)
 {
-    (void)r, (void)place;
-    snprintf(cell, CELL, "%zu", bb_case_bytes(&row->c));
+    const int place = placement != ONCE ? placement : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE;
+    const struct bb_figures none = {
+        .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
+    struct shown s = {.report = r,
+                      .row = row,
+                      .collective = bb_colls[row->c.kind].name,
+                      .dtype = bb_dtypes[row->c.dtype].name,
+                      .op = row->c.redop == BB_COPY ? NULL : bb_redops[row->c.redop].name,
+                      .placement = place == BB_IN_PLACE ? "in_place" : "out_of_place",
+                      .mode = bb_bench_context_mode(r->rig),
+                      .bytes = bb_case_bytes(&row->c),
+                      .count = row->c.count,
+                      .iterations = r->rig->iterations,
+                      .repeats = r->rig->repeats,
+                      .cycle = r->cycle,
+                      .group = row->group,
+                      .measured = row->measured[place],
+                      .forced = row->own != NULL,
+                      .f = row->measured[place] ? row->figures[place] : none};
+
+    s.stopped = bb_stop_names[s.f.stop];
+    if (!s.f.skew.known)
+        s.f.skew.transfer_us = NAN;
+    return s;
 }
 
-static void cell_count(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)r, (void)place;
-    snprintf(cell, CELL, "%zu", row->c.count);
-}
-
-static void cell_type(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)r, (void)place;
-    snprintf(cell, CELL, "%s", bb_dtypes[row->c.dtype].name);
-}
-
-static void cell_redop(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
 {
     /* nccl-tests calls its ring of sends and receives a sum. */
     const char *none = r->style->program && row->c.kind == BB_SENDRECV ? "sum" : "none";
 
-    (void)place;
-    snprintf(cell, CELL, "%s", row->c.redop == BB_COPY ? none : bb_redops[row->c.redop].name);
+    return row->c.redop == BB_COPY ? none : bb_redops[row->c.redop].name;
 }
 
-static void cell_root(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+static struct bb_cell op_cell(const void *shown)
 {
-    (void)r, (void)place;
-    snprintf(cell, CELL, "%d", row->c.root);
+    const struct shown *s = shown;
+
+    return s->op ? BB_TEXT(s->op) : BB_NONE_AS(bb_report_redop(s->report, s->row));
 }
 
-/* As many decimals as fit, two at most. */
-static void number(char *cell, double value, int width)
+static struct bb_cell root_cell(const void *shown)
 {
-    for (int digits = 2; digits >= 0; digits--)
-        if (snprintf(cell, CELL, "%.*f", digits, value) <= width)
-            return;
-    snprintf(cell, CELL, "%.0e", value);
+    const int root = ((const struct shown *)shown)->row->c.root;
+
+    return root >= 0 ? BB_INT(root) : BB_NONE_AS("-1");
 }
 
-static void figure(const struct bb_report *r, char *cell, bool measured, double value, int width)
+static struct bb_cell wrong_cell(const void *shown)
 {
-    if (measured && (isfinite(value) || r->style->zeros))
-        number(cell, isfinite(value) ? value : 0, width);
-    else
-        snprintf(cell, CELL, "N/A");
-}
+    const struct shown *s = shown;
 
-static void cell_time(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    figure(r, cell, row->measured[place], row->figures[place].time_us.p50, r->style->time_width);
-}
-
-static void cell_algbw(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    figure(r, cell, row->measured[place], row->figures[place].algbw_gbps, r->style->rate_width);
-}
-
-static void cell_busbw(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    figure(r, cell, row->measured[place], row->figures[place].busbw_gbps, r->style->rate_width);
-}
-
-static void cell_wrong(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)r;
-    if (row->measured[place] && row->figures[place].checked)
-        snprintf(cell, CELL, "%llu", row->figures[place].wrong);
-    else
-        snprintf(cell, CELL, "N/A");
-}
-
-static void cell_least(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    figure(r, cell, row->measured[place], row->figures[place].iterations.us.min, r->style->time_width);
-}
-
-static void cell_most(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    figure(r, cell, row->measured[place], row->figures[place].iterations.us.max, r->style->time_width);
+    return s->f.checked ? BB_INT(s->f.wrong) : BB_NONE_AS("N/A");
 }
 
 /* Below 100 iterations nccl-tests shows the greatest, busbar nothing. */
-static void cell_p99(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+static struct bb_cell p99_cell(const void *shown)
 {
-    const struct bb_stats *us = &row->figures[place].iterations.us;
+    const struct shown *s = shown;
+    const struct bb_stats *us = &s->f.iterations.us;
 
-    figure(r, cell, row->measured[place], isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max,
-           r->style->time_width);
+    return BB_REAL(isfinite(us->p99) || !s->report->style->zeros ? us->p99 : us->max);
 }
 
-static void cell_variation(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+static struct bb_cell variation_cell(const void *shown)
 {
-    figure(r, cell, row->measured[place], 100 * row->figures[place].iterations.variation, r->style->time_width);
+    return BB_REAL(100 * ((const struct shown *)shown)->f.iterations.variation);
 }
 
-/* Skew and NCCL's choice are shown of the first placement that was measured. */
-static const struct bb_figures *first_figures(const struct bb_row *row)
+static struct bb_cell straggler_cell(const void *shown)
 {
-    return &row->figures[row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE];
+    const struct bb_skew *skew = &((const struct shown *)shown)->f.skew;
+
+    return skew->known && skew->straggler >= 0 ? BB_INT(skew->straggler) : BB_NONE_AS("-");
 }
 
-static const struct bb_skew *skew_of(const struct bb_row *row)
+static struct bb_cell skew_cell(const void *shown)
 {
-    return &first_figures(row)->skew;
+    const struct bb_skew *skew = &((const struct shown *)shown)->f.skew;
+
+    if (!skew->known)
+        return BB_NONE_AS(NULL);
+    return BB_JSON(json_pack("{s:o, s:o, s:o, s:o}", "spread_us", bb_json_stats(&skew->spread_us), "transfer_us",
+                             bb_json_real(skew->transfer_us), "straggler",
+                             skew->straggler >= 0 ? json_integer(skew->straggler) : json_null(), "straggler_share",
+                             skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null()));
 }
 
-static void cell_spread(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+static struct bb_cell channels_cell(const void *shown)
 {
-    (void)place;
-    figure(r, cell, skew_of(row)->known, skew_of(row)->spread_us.p50, r->style->time_width);
-}
+    const struct bb_choice *choice = &((const struct shown *)shown)->f.seen.choice;
 
-static void cell_transfer(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)place;
-    figure(r, cell, skew_of(row)->known, skew_of(row)->transfer_us, r->style->time_width);
-}
-
-static void cell_last(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)r, (void)place;
-    if (skew_of(row)->known && skew_of(row)->straggler >= 0)
-        snprintf(cell, CELL, "%d", skew_of(row)->straggler);
-    else
-        snprintf(cell, CELL, "-");
-}
-
-static void cell_word(char *cell, const char *word)
-{
-    snprintf(cell, CELL, "%s", *word ? word : "-");
-}
-
-static void cell_algorithm(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)r, (void)place;
-    cell_word(cell, first_figures(row)->seen.choice.algorithm);
-}
-
-static void cell_protocol(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)r, (void)place;
-    cell_word(cell, first_figures(row)->seen.choice.protocol);
-}
-
-static void cell_channels(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    const struct bb_choice *choice = &first_figures(row)->seen.choice;
-
-    (void)r, (void)place;
-    if (choice->kind == BB_CHOICE_NONE)
-        snprintf(cell, CELL, "-");
-    else
-        snprintf(cell, CELL, "%d", choice->channels);
-}
-
-static void cell_model(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
-{
-    (void)place;
-    if (isfinite(first_figures(row)->model_us))
-        number(cell, first_figures(row)->model_us, r->style->time_width);
-    else
-        snprintf(cell, CELL, "-");
+    return choice->kind == BB_CHOICE_NONE ? BB_NONE_AS(NULL) : BB_INT(choice->channels);
 }
 
 /* Time of NCCL's choice over that of the forced one, per placement; a star when its interval says so too. */
-static void cell_gain(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+static struct bb_cell gain_cell(const void *shown)
 {
-    size_t at = 0;
+    const struct shown *s = shown;
+    struct bb_cell cell = {.kind = BB_CELL_CHARS};
+    size_t at = 0, room = sizeof cell.chars;
 
-    (void)r, (void)place;
-    snprintf(cell, CELL, "%s", row->own ? "" : "chosen");
-    for (int i = 0; row->own && i < BB_PLACEMENTS; i++) {
-        const struct bb_stats *own = &row->own->figures[i].time_us, *forced = &row->figures[i].time_us;
+    if (!s->forced)
+        return BB_TEXT("chosen");
+    for (int i = 0; i < BB_PLACEMENTS; i++) {
+        const struct bb_stats *own = &s->row->own->figures[i].time_us, *forced = &s->row->figures[i].time_us;
 
-        if (row->measured[i])
-            at += (size_t)snprintf(cell + at, CELL - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
-                                   bb_surely_faster(forced, own) && !r->shared_gpu ? "*" : "");
+        if (s->row->measured[i])
+            at += (size_t)snprintf(cell.chars + at, room - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
+                                   bb_surely_faster(forced, own) && !s->report->shared_gpu ? "*" : "");
     }
+    return cell;
 }
 
-static void cell_group(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+static struct bb_cell stamp_cell(const void *shown)
 {
-    (void)r, (void)place;
-    snprintf(cell, CELL, "%d", row->group);
+    struct bb_cell cell = {.kind = BB_CELL_CHARS};
+
+    (void)shown;
+    bb_report_stamp(cell.chars);
+    return cell;
 }
 
-static void cell_stamp(const struct bb_report *r, const struct bb_row *row, int place, char *cell)
+void bb_report_stamp(char text[BB_STAMP_TEXT])
 {
     time_t now = time(NULL);
     struct tm parts;
 
-    (void)r, (void)row, (void)place;
-    strftime(cell, CELL, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
+    strftime(text, BB_STAMP_TEXT, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
 }
 
-enum width { AS_TIME = -1, AS_RATE = -2 }; /* widths that the style tells */
+enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT }; /* widths that the style tells */
 
-struct column {
-    const char *head, *unit;
-    int width;
-    void (*cell)(const struct bb_report *r, const struct bb_row *row, int place, char *cell);
+#define SHOWS(member) BB_SHOWS(struct shown, member)
+static const struct bb_field shared_fields[] = {
+    {"collective", SHOWS(collective)},
+    {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
+    {"count", "count", "(elements)", 12, 0, SHOWS(count)},
+    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
+    {"op", "redop", "", 6, 0, .value = op_cell},
+    {"root", "root", "", 6, 0, .value = root_cell},
+    {"placement", SHOWS(placement)},
+    {"mode", SHOWS(mode)},
+    {"iterations", SHOWS(iterations)},
+    {"repeats", SHOWS(repeats)},
+    {0},
 };
 
-static const struct column shared_columns[] = {
-    {"size", "(B)", 12, cell_size}, {"count", "(elements)", 12, cell_count},
-    {"type", "", 8, cell_type},     {"redop", "", 6, cell_redop},
-    {"root", "", 6, cell_root},
+static const struct bb_field time_fields[] = {{"time_us", "time", "(us)", AS_TIME, FITTING, SHOWS(f.time_us)}, {0}};
+static const struct bb_field cpu_fields[] = {{"time_us", "cputime", "(us)", AS_TIME, FITTING, SHOWS(f.time_us)}, {0}};
+static const struct bb_field placement_fields[] = {
+    {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(f.algbw_gbps)},
+    {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(f.busbw_gbps)},
+    {"busbw_factor", SHOWS(f.factor)},
+    {"wrong", "#wrong", "", 6, 0, .value = wrong_cell},
+    {0},
 };
 
-static const struct column placement_columns[] = {
-    {"time", "(us)", AS_TIME, cell_time},      {"algbw", "(GB/s)", AS_RATE, cell_algbw},
-    {"busbw", "(GB/s)", AS_RATE, cell_busbw},  {"#wrong", "", 6, cell_wrong},
-    {"i_min", "(us)", AS_TIME, cell_least}, /* from here on with -I only */
-    {"i_max", "(us)", AS_TIME, cell_most},     {"i_p99", "(us)", AS_TIME, cell_p99},
-    {"i_cv%", "(%)", AS_TIME, cell_variation},
+static const struct bb_field iteration_fields[] = {
+    {NULL, "i_min", "(us)", AS_TIME, FITTING, SHOWS(f.iterations.us.min)},
+    {NULL, "i_max", "(us)", AS_TIME, FITTING, SHOWS(f.iterations.us.max)},
+    {NULL, "i_p99", "(us)", AS_TIME, FITTING, .value = p99_cell},
+    {NULL, "i_cv%", "(%)", AS_TIME, FITTING, .value = variation_cell},
+    {0},
+};
+
+static const struct bb_field result_fields[] = {
+    {.key = "algorithm"}, /* these four are common to all results */
+    {.key = "protocol"},
+    {.key = "channels"},
+    {.key = "flags"},
+    {"samples", SHOWS(f.time_us.n)},
+    {"stopped", SHOWS(stopped)},
+    {"warmed", SHOWS(f.warmed)},
+    {"gated", SHOWS(f.gated)},
+    {"host_us", SHOWS(f.host_us)},
+    {"first_us", SHOWS(f.first_us)},
+    {"wall_us", SHOWS(f.wall_us)},
+    {"skew", .value = skew_cell},
+    {.key = "gpu"}, /* and this one */
+    {"model_us", SHOWS(f.model_us)},
+    {0},
 };
 
 /* Behind the others, so that readers of the first columns are not disturbed. */
-static const struct column group_column = {"group", "", 5, cell_group};
-static const struct column stamp_column = {"timestamp", "%Y-%m-%d %H:%M:%S", 19, cell_stamp};
-static const struct column skew_columns[] = {
-    {"transfer", "(us)", AS_TIME, cell_transfer},
-    {"spread", "(us)", AS_TIME, cell_spread},
-    {"last", "(rank)", 6, cell_last},
+static const struct bb_field skew_fields[] = {
+    {NULL, "transfer", "(us)", AS_TIME, FITTING, SHOWS(f.skew.transfer_us)},
+    {NULL, "spread", "(us)", AS_TIME, FITTING, SHOWS(f.skew.spread_us)},
+    {NULL, "last", "(rank)", 6, 0, .value = straggler_cell},
+    {0},
 };
 
-static const struct column choice_columns[] = {
-    {"algorithm", "", 14, cell_algorithm},  {"protocol", "", 8, cell_protocol},    {"channels", "", 8, cell_channels},
-    {"model", "(us)", AS_TIME, cell_model}, {"gain", "(own/this)", 13, cell_gain}, /* the last with a sweep only */
+static const struct bb_field choice_fields[] = {
+    {NULL, "algorithm", "", 14, 0, SHOWS(f.seen.choice.algorithm)},
+    {NULL, "protocol", "", 8, 0, SHOWS(f.seen.choice.protocol)},
+    {NULL, "channels", "", 8, 0, .value = channels_cell},
+    {NULL, "model", "(us)", AS_TIME, FITTING, SHOWS(f.model_us)},
+    {0},
 };
 
-enum {
-    N_SHARED = sizeof shared_columns / sizeof *shared_columns,
-    N_ALWAYS = 4, /* of the placement's columns */
-    N_PLACEMENT = sizeof placement_columns / sizeof *placement_columns,
-    N_SKEW = sizeof skew_columns / sizeof *skew_columns,
-    N_CHOICE = sizeof choice_columns / sizeof *choice_columns
+static const struct bb_field forced_fields[] = {
+    {NULL, "gain", "(own/this)", 13, 0, .value = gain_cell},
+    {"forced", SHOWS(forced)},
+    {0},
 };
 
-static int placement_count(const struct bb_report *r)
+static const struct bb_field each_fields[] = {
+    {"iteration_us", SHOWS(f.iterations.us)},
+    {"iteration_variation", SHOWS(f.iterations.variation)},
+    {0},
+};
+
+static const struct bb_field group_fields[] = {{"group", "group", "", 5, 0, SHOWS(group)}, {0}};
+static const struct bb_field cycle_fields[] = {{"cycle", SHOWS(cycle)}, {0}};
+static const struct bb_field stamp_fields[] = {
+    {"timestamp", "timestamp", "%Y-%m-%d %H:%M:%S", 19, 0, .value = stamp_cell},
+    {0},
+};
+
+/* A list of fields: where it is shown, and which placement's figures the text has. */
+struct list {
+    const struct bb_field *fields;
+    int place; /* or ONCE */
+    bool in_text, in_json;
+};
+enum { LISTS = 15 };
+
+static bool shows_skew(const struct bb_report *r)
 {
-    return r->rig->marks ? N_PLACEMENT : N_ALWAYS;
+    return r->rig->mode->single && !r->style->program;
 }
 
-/* Without what stands behind. */
-static int usual_count(const struct bb_report *r)
-{
-    return N_SHARED + BB_PLACEMENTS * placement_count(r);
-}
-
-static bool shows_groups(const struct bb_report *r)
-{
-    return r->rig->groups && !r->style->first_group;
-}
-
-static int skew_count(const struct bb_report *r)
-{
-    return r->rig->mode->single && !r->style->program ? N_SKEW : 0;
-}
-
-static int choice_count(const struct bb_report *r)
+/* In the order of the columns, and of the results. */
+static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->figures;
+    const struct bb_field *times = r->rig->host_time ? cpu_fields : time_fields;
+    const bool each = r->rig->marks, groups = r->rig->groups, stamps = r->options->timestamps;
+    const struct list all[LISTS] = {
+        {shared_fields, ONCE, true, true},
+        {times, BB_OUT_OF_PLACE, true, true},
+        {placement_fields, BB_OUT_OF_PLACE, true, true},
+        {iteration_fields, BB_OUT_OF_PLACE, each, false},
+        {times, BB_IN_PLACE, true, false},
+        {placement_fields, BB_IN_PLACE, true, false},
+        {iteration_fields, BB_IN_PLACE, each, false},
+        {result_fields, ONCE, false, true},
+        {skew_fields, ONCE, shows_skew(r), false},
+        {choice_fields, ONCE, o->sweep_algorithms || o->show_choice, false},
+        {forced_fields, ONCE, o->sweep_algorithms, o->sweep_algorithms},
+        {each_fields, ONCE, false, each},
+        {group_fields, ONCE, groups && !r->style->first_group, groups},
+        {cycle_fields, ONCE, false, r->options->cycles != 1},
+        {stamp_fields, ONCE, stamps, stamps},
+    };
 
-    return o->sweep_algorithms ? N_CHOICE : o->show_choice ? N_CHOICE - 1 : 0;
+    return memcpy(lists, all, sizeof all);
 }
 
-static int column_count(const struct bb_report *r)
+/* Where a figure is not applicable: nccl-tests' readers expect a number. */
+static const char *none_text(const struct list *list, const struct shown *s)
 {
-    return usual_count(r) + skew_count(r) + choice_count(r) + shows_groups(r) + (r->options->timestamps != 0);
+    if (list->fields == choice_fields)
+        return "-";
+    return s->report->style->zeros && s->measured ? "0.00" : "N/A";
 }
 
-static const struct column *extra_column(const struct bb_report *r, int i)
+/* row NULL: the heading, or its units. */
+static void print_line(const struct bb_report *r, const struct bb_row *row, bool units)
 {
-    int skew = skew_count(r), choice = choice_count(r);
+    struct bb_line line = {.out = r->out, .widths = r->style->widths};
+    struct list lists[LISTS];
 
-    if (i < skew)
-        return &skew_columns[i];
-    if (i < skew + choice)
-        return &choice_columns[i - skew];
-    return i == skew + choice && shows_groups(r) ? &group_column : &stamp_column;
-}
-
-static const struct column *column_at(const struct bb_report *r, int i, int *place)
-{
-    *place = i < N_SHARED + placement_count(r) ? BB_OUT_OF_PLACE : BB_IN_PLACE;
-    if (i >= usual_count(r))
-        return extra_column(r, i - usual_count(r));
-    return i < N_SHARED ? &shared_columns[i] : &placement_columns[(i - N_SHARED) % placement_count(r)];
-}
-
-static int width_of(const struct bb_report *r, const struct column *c)
-{
-    return c->width == AS_TIME ? r->style->time_width : c->width == AS_RATE ? r->style->rate_width : c->width;
-}
-
-static const char *heading_of(const struct bb_report *r, const struct column *c, bool units)
-{
-    if (!units && c->cell == cell_time && r->rig->host_time)
-        return "cputime";
-    return units ? c->unit : c->head;
-}
-
-/* The first column of a heading line gives one character to the '#'. */
-static void print_heading(const struct bb_report *r, bool units)
-{
-    int place;
-
-    for (int i = 0; i < column_count(r); i++) {
-        const struct column *c = column_at(r, i, &place);
-        int width = width_of(r, c);
-        fprintf(r->out, "%s%*s", i == 0 ? "#" : "  ", i == 0 ? width - 1 : width, heading_of(r, c, units));
+    for (const struct list *l = choose_lists(r, lists); l < lists + LISTS; l++) {
+        if (l->in_text && !row)
+            bb_line_heading(&line, l->fields, units);
+        if (l->in_text && row) {
+            const struct shown s = show(r, row, l->place);
+            line.none = none_text(l, &s);
+            bb_line_row(&line, l->fields, &s);
+        }
     }
-    fputc('\n', r->out);
-}
-
-static int width_of_all(const struct bb_report *r, const struct column *columns, int n)
-{
-    int width = 0;
-
-    for (int i = 0; i < n; i++)
-        width += 2 + width_of(r, &columns[i]);
-    return width;
+    bb_line_end(&line);
+    fflush(r->out);
 }
 
 /* A title in the middle of a placement's columns. */
@@ -355,37 +327,25 @@ static void print_centred(FILE *out, const char *title, int width)
 
 static void print_placements(const struct bb_report *r)
 {
-    int each = width_of_all(r, placement_columns, placement_count(r));
+    const struct bb_line line = {.widths = r->style->widths};
+    int each = bb_line_width(&line, time_fields) + bb_line_width(&line, placement_fields) +
+               (r->rig->marks ? bb_line_width(&line, iteration_fields) : 0);
 
-    fprintf(r->out, "#%*s", width_of_all(r, shared_columns, N_SHARED) - 3, "");
+    fprintf(r->out, "#%*s", bb_line_width(&line, shared_fields) - 3, "");
     print_centred(r->out, "out-of-place", each);
     print_centred(r->out, "in-place", each);
     fputc('\n', r->out);
 }
 
-static void print_row(const struct bb_report *r, const struct bb_row *row)
-{
-    char cell[CELL];
-    int place;
-
-    for (int i = 0; i < column_count(r); i++) {
-        const struct column *c = column_at(r, i, &place);
-        c->cell(r, row, place, cell);
-        fprintf(r->out, "%s%*s", i == 0 ? "" : "  ", width_of(r, c), cell);
-    }
-    fputc('\n', r->out);
-    fflush(r->out);
-}
-
 /* ---- above and below ---- */
 
-static void print_versions(FILE *out, const struct bb_report_head *h)
+static void print_versions(FILE *out, const struct bb_session *s)
 {
     char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
 
     fprintf(out, "# busbar %s  NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n", BUSBAR_VERSION,
-            bb_nccl_version_text(h->nccl_header, header), bb_nccl_version_text(h->nccl_runtime, runtime),
-            h->cuda_runtime / 1000, h->cuda_runtime % 1000 / 10, h->cuda_driver / 1000, h->cuda_driver % 1000 / 10);
+            bb_nccl_version_text(s->nccl_header, header), bb_nccl_version_text(s->nccl_runtime, runtime),
+            s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
 }
 
 static void print_sizes(FILE *out, const struct bb_bench_options *o)
@@ -424,12 +384,13 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
 {
     fprintf(r->out, "#\n# Using devices\n");
     for (int i = 0; i < r->rig->world->size; i++) {
-        const struct bb_results_device *d = &h->devices[i];
+        const struct bb_device_info *d = &h->session->devices[i];
         char group[24] = "";
 
         if (r->rig->groups)
             snprintf(group, sizeof group, " Group %2d", h->groups[i]);
-        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", d->rank, group, d->host, d->pci, d->name, d->uuid);
+        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->rig->world->hosts[i], d->pci, d->name,
+                d->uuid);
     }
 }
 
@@ -494,13 +455,13 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
 
 static void bench_head(const struct bb_report *r, const struct bb_report_head *head)
 {
-    print_versions(r->out, head);
+    print_versions(r->out, head->session);
     print_settings(r, head->options);
     print_devices(r, head);
     print_method(r, head->options);
 }
 
-const struct bb_report_style bb_report_bench = {.time_width = 9, .rate_width = 7, .head = bench_head};
+const struct bb_report_style bb_report_bench = {.widths = {9, 7}, .head = bench_head};
 
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head)
 {
@@ -550,8 +511,8 @@ void bb_report_begin(struct bb_report *r, int coll)
         print_title(r, coll);
     fprintf(r->out, "#\n");
     print_placements(r);
-    print_heading(r, false);
-    print_heading(r, true);
+    print_line(r, NULL, false);
+    print_line(r, NULL, true);
 }
 
 static void print_checked(const struct bb_report *r)
@@ -667,7 +628,7 @@ bool bb_report_end(struct bb_report *r, int coll)
         return below;
     print_checked(r);
     print_mean(r, mean, below);
-    if (skew_count(r) > 0)
+    if (shows_skew(r))
         print_skew(r);
     if (!r->style->program)
         print_warnings(r);
@@ -708,46 +669,20 @@ static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
     return flags;
 }
 
-static json_t *skew_json(const struct bb_skew *skew)
+static int save_result(const struct bb_report *r, const struct bb_row *row, int place)
 {
-    if (!skew->known)
-        return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", "spread_us", bb_json_stats(&skew->spread_us), "transfer_us",
-                     bb_json_real(skew->transfer_us), "straggler",
-                     skew->straggler >= 0 ? json_integer(skew->straggler) : json_null(), "straggler_share",
-                     skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
-}
+    const struct shown s = show(r, row, place);
+    json_t *result = json_object();
+    struct list lists[LISTS];
+    int rc = 0;
 
-/* The figures beside the headline. */
-static void add_figures(const struct bb_report *r, const struct bb_figures *f, json_t *result)
-{
-    bool single = r->rig->mode->single;
-
-    json_object_set_new(result, "samples", json_integer((json_int_t)f->time_us.n));
-    json_object_set_new(result, "stopped", json_string(bb_stop_names[f->stop]));
-    json_object_set_new(result, "warmed", json_integer(f->warmed));
-    json_object_set_new(result, "gated", json_boolean(f->gated));
-    json_object_set_new(result, "host_us", bb_json_real(f->host_us));
-    json_object_set_new(result, "first_us", bb_json_real(f->first_us));
-    json_object_set_new(result, "wall_us", single ? bb_json_stats(&f->wall_us) : json_null());
-    json_object_set_new(result, "skew", skew_json(&f->skew));
-}
-
-static json_t *result_of(const struct bb_report *r, const struct bb_row *row, int place)
-{
-    const struct bb_figures *f = &row->figures[place];
-    bool reduces = row->c.redop != BB_COPY;
-
-    return json_pack(
-        "{s:s, s:I, s:I, s:s, s:o, s:o, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:f, s:o, s:n, s:n, s:n, s:o}", "collective",
-        bb_colls[row->c.kind].name, "bytes", (json_int_t)f->bytes, "count", (json_int_t)row->c.count, "dtype",
-        bb_dtypes[row->c.dtype].name, "op", reduces ? json_string(bb_redops[row->c.redop].name) : json_null(), "root",
-        row->c.root >= 0 ? json_integer(row->c.root) : json_null(), "placement",
-        place == BB_IN_PLACE ? "in_place" : "out_of_place", "mode", bb_bench_context_mode(r->rig), "iterations",
-        r->rig->iterations, "repeats", r->rig->repeats, "time_us", bb_json_stats(&f->time_us), "algbw_gbps",
-        bb_json_real(f->algbw_gbps), "busbw_gbps", bb_json_real(f->busbw_gbps), "busbw_factor", f->factor, "wrong",
-        f->checked ? json_integer((json_int_t)f->wrong) : json_null(), "algorithm", "protocol", "channels", "flags",
-        flags_of(r, f));
+    for (const struct list *l = choose_lists(r, lists); l < lists + LISTS; l++)
+        if (l->in_json)
+            TRY(bb_table_json(result, l->fields, &s));
+    return bb_result_save(r->json, result, &(struct bb_result_common){&s.f.seen, flags_of(r, &s.f)});
+out:
+    json_decref(result);
+    return rc;
 }
 
 /* The first time that a reason for doubt is seen, with what helps. */
@@ -782,43 +717,16 @@ static void add_up(struct bb_report *r, const struct bb_figures *f, bool forced)
     }
 }
 
-/* What only some runs have. */
-static json_t *with_extras(const struct bb_report *r, const struct bb_row *row, int place, json_t *result)
-{
-    const struct bb_iteration_figures *iterations = &row->figures[place].iterations;
-    char stamp[CELL];
-
-    add_figures(r, &row->figures[place], result);
-    bb_telemetry_json(&row->figures[place].seen, result);
-    json_object_set_new(result, "model_us", bb_json_real(row->figures[place].model_us));
-    if (r->options->figures.sweep_algorithms)
-        json_object_set_new(result, "forced", json_boolean(row->own != NULL));
-    if (r->rig->marks) {
-        json_object_set_new(result, "iteration_us", bb_json_stats(&iterations->us));
-        json_object_set_new(result, "iteration_variation", bb_json_real(iterations->variation));
-    }
-    if (r->rig->groups)
-        json_object_set_new(result, "group", json_integer(row->group));
-    if (r->options->cycles != 1)
-        json_object_set_new(result, "cycle", json_integer(r->cycle));
-    if (r->options->timestamps) {
-        cell_stamp(r, row, 0, stamp);
-        json_object_set_new(result, "timestamp", json_string(stamp));
-    }
-    return result;
-}
-
 int bb_report_row(struct bb_report *r, const struct bb_row *row)
 {
-    int rc = 0;
-
     bool shown = !r->rig->groups || !r->style->first_group || row->group == r->rig->groups[0];
+    int rc = 0;
 
     r->rows++;
     if (r->out && shown && r->style->before_row)
         r->style->before_row(r, row);
     if (r->out && shown)
-        print_row(r, row);
+        print_line(r, row, false);
     if (r->json && shown && r->style->json_row)
         rc = bb_results_row(r->json, r->style->json_row(r, row));
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
@@ -826,7 +734,7 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
             add_up(r, &row->figures[place], row->own != NULL);
             say_doubts(r, row, &row->figures[place]);
             if (r->json && !r->style->json_row)
-                rc = bb_results_row(r->json, with_extras(r, row, place, result_of(r, row, place)));
+                rc = save_result(r, row, place);
         }
     return rc;
 }

@@ -8,6 +8,7 @@
 #include "bootstrap/results/results.h"
 #include "collectives/measure/measure.h"
 #include "collectives/session/registration.h"
+#include "collectives/session/session.h"
 #include "collectives/sweep/bench_options.h"
 
 enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
@@ -27,7 +28,7 @@ struct bb_report_head;
 
 /* What the text looks like. */
 struct bb_report_style {
-    int time_width, rate_width;
+    int widths[2];       /* of times and of rates                                                         */
     bool zeros;          /* a figure without a meaning is 0.00, where readers expect a number; else N/A   */
     bool first_group;    /* of a split run, only rows of the first group                                  */
     const char *program; /* named in the text; NULL: the collective                                    */
@@ -65,14 +66,18 @@ struct bb_report {
     unsigned long long stragglers;                     /* figures that name it                        */
 };
 
-/* Everything about the run that stands above the tables. devices: one per rank. */
+/* Everything about the run that stands above the tables. */
 struct bb_report_head {
     const struct bb_bench_options *options;
-    const struct bb_results_device *devices;
-    const struct bb_device_info *gpus; /* the same, as the runtime tells them */
-    const int *groups, *pids;          /* of each rank                        */
-    int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
+    const struct bb_session *session;
+    const int *groups, *pids; /* of each rank */
 };
+
+enum { BB_STAMP_TEXT = 32 };
+void bb_report_stamp(char text[BB_STAMP_TEXT]); /* "2026-01-31 23:59:59", now */
+
+/* bb_report_redop - the word for the reduction, "none" without one. */
+const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row);
 
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head);
 void bb_report_begin(struct bb_report *r, int coll);

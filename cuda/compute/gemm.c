@@ -5,6 +5,7 @@
 #include "cuda/compute/gemm.h"
 
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <float.h>
 
@@ -246,10 +247,8 @@ int bb_gemm_tune(struct bb_gemm *g, int candidates, int repeats, const void *a, 
     TRY(BB_CUDA(cudaEventCreate(&t.stop)));
     TRY(try_all(g, &t, candidates, &count));
 out:
-    if (t.stop)
-        (void)cudaEventDestroy(t.stop);
-    if (t.start)
-        (void)cudaEventDestroy(t.start);
+    bb_event_destroy(t.stop);
+    bb_event_destroy(t.start);
     if (tried)
         *tried = count;
     return rc;

@@ -9,14 +9,9 @@
 static const size_t ALIGN = 256;
 static const unsigned char CANARY = 0xc5;
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 size_t bb_guarded_cost(size_t bytes)
 {
-    return bytes == 0 ? 0 : round_up(bytes) + 2 * BB_GUARD_BYTES;
+    return bytes == 0 ? 0 : bb_round_up(bytes, ALIGN) + 2 * BB_GUARD_BYTES;
 }
 
 int bb_guarded_init(struct bb_guarded *b, size_t bytes, cudaStream_t stream)
@@ -30,7 +25,7 @@ int bb_guarded_init(struct bb_guarded *b, size_t bytes, cudaStream_t stream)
     b->area = (unsigned char *)b->base + BB_GUARD_BYTES;
     b->bytes = bytes;
     TRY(BB_CUDA(cudaMemsetAsync(b->base, CANARY, BB_GUARD_BYTES, stream)));
-    TRY(BB_CUDA(cudaMemsetAsync(b->area + bytes, CANARY, round_up(bytes) - bytes + BB_GUARD_BYTES, stream)));
+    TRY(BB_CUDA(cudaMemsetAsync(b->area + bytes, CANARY, bb_round_up(bytes, ALIGN) - bytes + BB_GUARD_BYTES, stream)));
     return 0;
 out:
     bb_guarded_release(b);
@@ -51,7 +46,8 @@ int bb_guarded_check_guards(const struct bb_guarded *b, struct bb_verdict *verdi
     if (!b->base)
         return 0;
     TRY(bb_check_bytes(b->base, BB_GUARD_BYTES, CANARY, verdict, stream));
-    TRY(bb_check_bytes(b->area + b->bytes, round_up(b->bytes) - b->bytes + BB_GUARD_BYTES, CANARY, verdict, stream));
+    TRY(bb_check_bytes(b->area + b->bytes, bb_round_up(b->bytes, ALIGN) - b->bytes + BB_GUARD_BYTES, CANARY, verdict,
+                       stream));
 out:
     return rc;
 }

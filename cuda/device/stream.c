@@ -1,4 +1,4 @@
-/* stream.c - streams and events polled through bb_world_wait. */
+/* stream.c - see stream.h. */
 #include "cuda/device/stream.h"
 
 #include "cuda/device/check.h"
@@ -34,4 +34,35 @@ int bb_event_wait(struct bb_world *w, cudaEvent_t event, const char *what, bb_he
     struct poll p = {.event = event, .health = health, .arg = arg};
 
     return bb_world_wait(w, what, gpu_is_done, &p);
+}
+
+static int comm_health(void *arg)
+{
+    return bb_comm_check(arg);
+}
+
+int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const char *what)
+{
+    return bb_stream_wait(c->world, stream, what, comm_health, c);
+}
+
+int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us)
+{
+    float ms = 0;
+    int rc = BB_CUDA(cudaEventElapsedTime(&ms, start, stop));
+
+    *us = (double)ms * 1e3;
+    return rc;
+}
+
+void bb_event_destroy(cudaEvent_t event)
+{
+    if (event)
+        (void)cudaEventDestroy(event);
+}
+
+void bb_stream_destroy(cudaStream_t stream)
+{
+    if (stream)
+        (void)cudaStreamDestroy(stream);
 }

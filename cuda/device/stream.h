@@ -5,7 +5,7 @@
 #ifndef BB_CUDA_DEVICE_STREAM_H
 #define BB_CUDA_DEVICE_STREAM_H
 
-#include "bootstrap/world/world.h"
+#include "bootstrap/world/comms.h"
 
 #include <cuda_runtime_api.h>
 
@@ -18,5 +18,15 @@ typedef int bb_health(void *arg);
 BB_MUST_CHECK int bb_stream_wait(struct bb_world *w, cudaStream_t stream, const char *what, bb_health *health,
                                  void *arg);
 BB_MUST_CHECK int bb_event_wait(struct bb_world *w, cudaEvent_t event, const char *what, bb_health *health, void *arg);
+
+/* bb_comm_wait - bb_stream_wait for a stream with operations of a communicator, whose error ends the wait. */
+BB_MUST_CHECK int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const char *what);
+
+/* bb_event_us - microseconds of the GPU from one event to another; both are over. */
+BB_MUST_CHECK int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us);
+
+/* Fine with NULL. */
+void bb_event_destroy(cudaEvent_t event);
+void bb_stream_destroy(cudaStream_t stream);
 
 #endif

@@ -34,7 +34,9 @@ struct bb_proxy {
     int (*positional_words)(struct bb_proxy_config *, const char *const *words, int n); /* n > 0 words  */
     int (*defaults)(struct bb_proxy_config *);                      /* fills what the user left open  */
     int (*build)(const struct bb_proxy_config *, struct bb_step *); /* bad layouts: said, -BB_EUSAGE  */
-    const char *model; /* profiles/models, for builders that serve several rows; NULL                   */
+    const char *model; /* its file in profiles/models; NULL: none, or it is asked for                  */
+    const void
+        *variant; /* what a builder of several rows is told by each, as config->variant; NULL                   */
 };
 
 #endif

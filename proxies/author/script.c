@@ -2,7 +2,6 @@
 #include "proxies/author/script.h"
 
 #include "cuda/work/kernel_list.h"
-#include "proxies/author/parts.h"
 
 #include <string.h>
 
@@ -49,17 +48,17 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 
 struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what)
 {
-    struct bb_op op = bb_part_op(&(struct bb_part){.program = s->program,
-                                                   .stream = lane.stream,
-                                                   .comm = lane.comm,
-                                                   .dtype = s->dtype,
-                                                   .phase = s->phase,
-                                                   .micro_batch = s->micro_batch,
-                                                   .layer = s->layer,
-                                                   .what = what});
-
-    op.call = lane.comm == BB_NONE ? BB_NONE : s->call;
-    return op;
+    return (struct bb_op){.dtype = s->dtype,
+                          .stream = lane.stream,
+                          .comm = lane.comm,
+                          .call = lane.comm == BB_NONE ? BB_NONE : s->call,
+                          .peer = BB_NONE,
+                          .src = BB_NONE,
+                          .dst = BB_NONE,
+                          .phase = s->phase,
+                          .micro_batch = s->micro_batch,
+                          .layer = s->layer,
+                          .what = what};
 }
 
 int bb_script_start(struct bb_script *s, const struct bb_op *op)

@@ -8,7 +8,7 @@ static int read_shapes(struct bb_model_file *s)
 {
     json_t *object, *value;
     const char *key;
-    int rc = bb_profile_object(s->root, "shape", s->where, &object);
+    int rc = bb_json_object_at(s->root, "shape", s->where, &object);
 
     if (rc)
         return rc;
@@ -29,10 +29,10 @@ int bb_model_file_open(struct bb_model_file *s, const char *word, const char *fa
 
     *s = (struct bb_model_file){.where = word};
     TRY(bb_profile_load("models", word, &s->root));
-    TRY(bb_profile_string(s->root, "name", word, &text));
-    TRY(bb_profile_string(s->root, "description", word, &text));
-    TRY(bb_profile_string(s->root, "source", word, &text));
-    TRY(bb_profile_string(s->root, "family", word, &found));
+    TRY(bb_json_text_at(s->root, "name", word, &text));
+    TRY(bb_json_text_at(s->root, "description", word, &text));
+    TRY(bb_json_text_at(s->root, "source", word, &text));
+    TRY(bb_json_text_at(s->root, "family", word, &found));
     if (strcmp(found, family) != 0)
         rc = bb_err(BB_EUSAGE, "%s: a model of family '%s', expected '%s'", word, found, family);
     else
@@ -47,7 +47,7 @@ void bb_model_file_close(struct bb_model_file *s)
     *s = (struct bb_model_file){0};
 }
 
-static const struct bb_variable *variable(const struct bb_model_file *s, const char *name)
+static const struct bb_variable *find_variable(const struct bb_model_file *s, const char *name)
 {
     for (int v = 0; v < s->n_vars; v++)
         if (strcmp(s->vars[v].name, name) == 0)
@@ -57,7 +57,7 @@ static const struct bb_variable *variable(const struct bb_model_file *s, const c
 
 int bb_model_file_set(struct bb_model_file *s, const char *name, double value)
 {
-    const struct bb_variable *known = variable(s, name);
+    const struct bb_variable *known = find_variable(s, name);
 
     if (!known && s->n_vars == BB_MODEL_FILE_VARIABLES)
         return bb_err(BB_EUSAGE, "%s: more than %d shapes", s->where, BB_MODEL_FILE_VARIABLES);
@@ -67,7 +67,7 @@ int bb_model_file_set(struct bb_model_file *s, const char *name, double value)
 
 int bb_model_file_shape(const struct bb_model_file *s, const char *name, int *value)
 {
-    const struct bb_variable *known = variable(s, name);
+    const struct bb_variable *known = find_variable(s, name);
 
     if (!known)
         return bb_err(BB_EUSAGE, "%s: shape '%s' is missing", s->where, name);
@@ -75,7 +75,7 @@ int bb_model_file_shape(const struct bb_model_file *s, const char *name, int *va
     return 0;
 }
 
-int bb_model_file_formula(const struct bb_model_file *s, const char *formula, double *value)
+static int evaluate(const struct bb_model_file *s, const char *formula, double *value)
 {
     return bb_formula(formula, s->vars, s->n_vars, s->where, value);
 }
@@ -83,7 +83,7 @@ int bb_model_file_formula(const struct bb_model_file *s, const char *formula, do
 int bb_model_file_count(const struct bb_model_file *s, const char *formula, size_t *count)
 {
     double value;
-    int rc = bb_model_file_formula(s, formula, &value);
+    int rc = evaluate(s, formula, &value);
 
     if (rc)
         return rc;
@@ -96,73 +96,61 @@ int bb_model_file_count(const struct bb_model_file *s, const char *formula, size
 int bb_model_file_number_at(const struct bb_model_file *s, const json_t *object, const char *key, double *value)
 {
     const char *formula;
-    int rc = bb_profile_string(object, key, s->where, &formula);
+    int rc = bb_json_text_at(object, key, s->where, &formula);
 
-    return rc ? rc : bb_model_file_formula(s, formula, value);
+    return rc ? rc : evaluate(s, formula, value);
 }
 
 int bb_model_file_count_at(const struct bb_model_file *s, const json_t *object, const char *key, size_t *count)
 {
     const char *formula;
-    int rc = bb_profile_string(object, key, s->where, &formula);
+    int rc = bb_json_text_at(object, key, s->where, &formula);
 
     return rc ? rc : bb_model_file_count(s, formula, count);
 }
 
-int bb_model_file_list(const struct bb_model_file *s, const json_t *object, const char *key, int n, const json_t **list,
-                       int *n_found)
+int bb_model_file_count_in(const struct bb_model_file *s, const json_t *list, const char *key, int i, size_t *count)
 {
-    int found;
+    const char *formula = json_string_value(json_array_get(list, (size_t)i));
 
-    *list = json_object_get(object, key);
-    if (!json_is_array(*list))
-        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no list", s->where, key);
-    found = (int)json_array_size(*list);
-    if (n >= 0 ? found != n : found < 1 || found > -n)
-        return bb_err(BB_EUSAGE, "%s: '%s' has %d elements, expected %s%d", s->where, key, found, n < 0 ? "1 to " : "",
-                      n < 0 ? -n : n);
-    if (n_found)
-        *n_found = found;
-    return 0;
+    if (!formula)
+        return bb_err(BB_EUSAGE, "%s: element %d of '%s' must be a formula as text", s->where, i, key);
+    return bb_model_file_count(s, formula, count);
 }
 
-int bb_model_file_numbers(const struct bb_model_file *s, const json_t *object, const char *key, int n, double *numbers)
+int bb_model_file_named_in(const struct bb_model_file *s, const json_t *list, const char *key, int i, const char **name,
+                           size_t *count)
 {
-    const json_t *list, *value;
-    int rc = bb_model_file_list(s, object, key, n, &list, NULL);
+    const char *formula;
 
-    for (int i = 0; rc == 0 && i < n; i++) {
-        value = json_array_get(list, (size_t)i);
-        numbers[i] = json_number_value(value);
-        if (!json_is_number(value) || numbers[i] < 0)
-            rc = bb_err(BB_EUSAGE, "%s: element %d of '%s' is no number from 0", s->where, i, key);
-    }
+    if (json_unpack_ex(json_array_get(list, (size_t)i), NULL, JSON_STRICT, "[ss]", name, &formula))
+        return bb_err(BB_EUSAGE, "%s: element %d of '%s' must be [\"name\", \"formula\"]", s->where, i, key);
+    return bb_model_file_count(s, formula, count);
+}
+
+static int read_field(const struct bb_model_file *s, const json_t *object, const struct bb_json_field *f, void *into)
+{
+    void *at = (char *)into + f->offset;
+    const char *key;
+    int rc;
+
+    if (f->kind < BB_JSON_KINDS)
+        return bb_json_read_field(object, s->where, f, into);
+    if (f->kind == BB_MODEL_SHAPE)
+        return bb_model_file_shape(s, f->key, at);
+    TRY(bb_json_holder(object, s->where, f->key, &object, &key));
+    rc = f->kind == BB_MODEL_COUNT ? bb_model_file_count_at(s, object, key, at)
+                                   : bb_model_file_number_at(s, object, key, at);
+out:
     return rc;
 }
 
-int bb_model_file_same(const struct bb_model_file *s, const char *what, double given, double derived)
+int bb_model_file_read(const struct bb_model_file *s, const json_t *object, const struct bb_json_field *fields,
+                       void *into)
 {
-    if (given == derived)
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its formulas make %.0f", s->where, what, given,
-                  derived);
-}
+    int rc = 0;
 
-int bb_model_file_total(const struct bb_model_file *s, const json_t *totals, const char *key, double derived)
-{
-    double given;
-    int rc = bb_profile_number(totals, key, s->where, 0, &given);
-
-    return rc ? rc : bb_model_file_same(s, key, given, derived);
-}
-
-int bb_model_file_totals(const struct bb_model_file *s, const json_t *totals, const char *key, const size_t *derived,
-                         int n)
-{
-    const json_t *list;
-    int rc = bb_model_file_list(s, totals, key, n, &list, NULL);
-
-    for (int i = 0; rc == 0 && i < n; i++)
-        rc = bb_model_file_same(s, key, json_number_value(json_array_get(list, (size_t)i)), (double)derived[i]);
+    for (; fields->key && rc == 0; fields++)
+        rc = read_field(s, object, fields, into);
     return rc;
 }

@@ -24,37 +24,34 @@ struct bb_model_file {
  * bb_model_file_open - load the file, which must be of that family and have name, description, source and shape. close
  * is fine on one that could not be opened.
  */
-int bb_model_file_open(struct bb_model_file *sheet, const char *word, const char *family) BB_MUST_CHECK;
-void bb_model_file_close(struct bb_model_file *sheet);
+int bb_model_file_open(struct bb_model_file *file, const char *word, const char *family) BB_MUST_CHECK;
+void bb_model_file_close(struct bb_model_file *file);
 
-/* A variable beside the shapes ("in", "out"); set again, it changes. `name` must outlive the sheet. */
-int bb_model_file_set(struct bb_model_file *sheet, const char *name, double value) BB_MUST_CHECK;
-int bb_model_file_shape(const struct bb_model_file *sheet, const char *name, int *value) BB_MUST_CHECK;
+/* A variable beside the shapes ("in", "out"); set again, it changes. `name` must outlive the file. */
+int bb_model_file_set(struct bb_model_file *file, const char *name, double value) BB_MUST_CHECK;
+int bb_model_file_shape(const struct bb_model_file *file, const char *name, int *value) BB_MUST_CHECK;
 
 /* What a formula makes: any number; or a whole number above 0 that is exact in a double. _at: the formula is
- * object[key]. */
-int bb_model_file_formula(const struct bb_model_file *sheet, const char *formula, double *value) BB_MUST_CHECK;
-int bb_model_file_count(const struct bb_model_file *sheet, const char *formula, size_t *count) BB_MUST_CHECK;
-int bb_model_file_number_at(const struct bb_model_file *sheet, const json_t *object, const char *key,
+ * object[key]; _in: list[i], where the list's key is for messages; _named: list[i] is ["name", "formula"]. */
+int bb_model_file_count(const struct bb_model_file *file, const char *formula, size_t *count) BB_MUST_CHECK;
+int bb_model_file_number_at(const struct bb_model_file *file, const json_t *object, const char *key,
                             double *value) BB_MUST_CHECK;
-int bb_model_file_count_at(const struct bb_model_file *sheet, const json_t *object, const char *key,
+int bb_model_file_count_at(const struct bb_model_file *file, const json_t *object, const char *key,
                            size_t *count) BB_MUST_CHECK;
+int bb_model_file_count_in(const struct bb_model_file *file, const json_t *list, const char *key, int i,
+                           size_t *count) BB_MUST_CHECK;
+int bb_model_file_named_in(const struct bb_model_file *file, const json_t *list, const char *key, int i,
+                           const char **name, size_t *count) BB_MUST_CHECK;
 
-/* object[key] is a list of exactly n elements (n < 0: of 1 to -n); n_found may be NULL. */
-int bb_model_file_list(const struct bb_model_file *sheet, const json_t *object, const char *key, int n,
-                       const json_t **list, int *n_found) BB_MUST_CHECK;
-/* ... of exactly n numbers from 0. */
-int bb_model_file_numbers(const struct bb_model_file *sheet, const json_t *object, const char *key, int n,
-                          double *numbers) BB_MUST_CHECK;
+/* Kinds of rows beside those of json_read.h. */
+enum bb_model_kind {
+    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int, the shape of that name                  */
+    BB_MODEL_COUNT,                 /* size_t, what the formula there makes         */
+    BB_MODEL_FORMULA,               /* double, likewise                             */
+};
 
-/*
- * bb_model_file_same - the total `what` is given as `given` and must be `derived`. _total: given as totals[key];
- * _totals: given as the list totals[key].
- */
-int bb_model_file_same(const struct bb_model_file *sheet, const char *what, double given, double derived) BB_MUST_CHECK;
-int bb_model_file_total(const struct bb_model_file *sheet, const json_t *totals, const char *key,
-                        double derived) BB_MUST_CHECK;
-int bb_model_file_totals(const struct bb_model_file *sheet, const json_t *totals, const char *key,
-                         const size_t *derived, int n) BB_MUST_CHECK;
+/* bb_model_file_read - fills the struct at `into` from an object of the file, row by row. */
+int bb_model_file_read(const struct bb_model_file *file, const json_t *object, const struct bb_json_field *fields,
+                       void *into) BB_MUST_CHECK;
 
 #endif

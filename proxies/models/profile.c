@@ -66,33 +66,3 @@ int bb_profile_load(const char *kind, const char *word, json_t **root)
     }
     return 0;
 }
-
-int bb_profile_number(const json_t *object, const char *key, const char *where, double min, double *out)
-{
-    const json_t *value = json_object_get(object, key);
-
-    if (!json_is_number(value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no number", where, key);
-    *out = json_number_value(value);
-    if (*out < min)
-        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected %g or more", where, key, *out, min);
-    return 0;
-}
-
-int bb_profile_string(const json_t *object, const char *key, const char *where, const char **out)
-{
-    const json_t *value = json_object_get(object, key);
-
-    if (!json_is_string(value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no text", where, key);
-    *out = json_string_value(value);
-    return 0;
-}
-
-int bb_profile_object(const json_t *object, const char *key, const char *where, json_t **out)
-{
-    *out = json_object_get(object, key);
-    if (!json_is_object(*out))
-        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no object", where, key);
-    return 0;
-}

@@ -5,10 +5,7 @@
 #ifndef BB_PROXIES_MODELS_PROFILE_H
 #define BB_PROXIES_MODELS_PROFILE_H
 
-#include "bootstrap/base/err.h"
-
-#include <jansson.h>
-#include <stddef.h>
+#include "bootstrap/base/json_read.h"
 
 struct bb_profile_text {
     const char *kind, *name, *text; /* "models", "gpt2_large", JSON */
@@ -23,10 +20,5 @@ size_t bb_profile_names(const char *kind, const char **words, size_t room);
  * Unknown name, unreadable file, no JSON object: said, -BB_EUSAGE. The caller owns *root.
  */
 int bb_profile_load(const char *kind, const char *word, json_t **root) BB_MUST_CHECK;
-
-/* Fields of a profile. `where` names the file or profile in messages. All say what is wrong and return -BB_EUSAGE. */
-int bb_profile_number(const json_t *object, const char *key, const char *where, double min, double *out) BB_MUST_CHECK;
-int bb_profile_string(const json_t *object, const char *key, const char *where, const char **out) BB_MUST_CHECK;
-int bb_profile_object(const json_t *object, const char *key, const char *where, json_t **out) BB_MUST_CHECK;
 
 #endif

@@ -13,7 +13,7 @@
 
 /* A network under creation. */
 struct growth {
-    struct bb_model_file *sheet;
+    struct bb_model_file *file;
     struct bb_residual *model;
     const json_t *tensors, *flops, *layers; /* layers may be NULL */
     int room, layer_room;
@@ -21,7 +21,7 @@ struct growth {
     bool projection_first;
 };
 
-static int append(struct growth *g, const char *prefix, const char *name, size_t count)
+static int add_tensor(struct growth *g, const char *prefix, const char *name, size_t count)
 {
     struct bb_residual *m = g->model;
 
@@ -101,7 +101,7 @@ static int read_layer(struct growth *g, const json_t *list, const char *unit, co
     for (size_t i = 1; i < n && i < 6 && rc == 0; i++) {
         const char *formula = json_string_value(json_array_get(list, i));
 
-        rc = formula ? bb_model_file_count(g->sheet, formula, &value) : -BB_EUSAGE;
+        rc = formula ? bb_model_file_count(g->file, formula, &value) : -BB_EUSAGE;
         *fields[i - 1] = rc ? 0 : (int)value;
     }
     for (l.tensor = first; name && l.tensor < g->model->n_tensors; l.tensor++)
@@ -113,7 +113,7 @@ static int read_layer(struct growth *g, const json_t *list, const char *unit, co
         return bb_err(BB_EUSAGE,
                       "%s: a layer of '%s' must be [\"tensor\", in, out] or [\"tensor\", in, out, kernel, "
                       "edge, stride] with as many weights as its tensor",
-                      g->sheet->where, unit);
+                      g->file->where, unit);
     return keep_layer(g, &l);
 }
 
@@ -124,7 +124,7 @@ static int create_layers(struct growth *g, const char *unit, const char *prefix,
 
     if (!g->layers)
         return 0;
-    TRY(bb_model_file_list(g->sheet, g->layers, unit, -64, &list, &n));
+    TRY(bb_json_list_at(g->layers, unit, g->file->where, -64, &list, &n));
     for (int i = 0; i < n; i++)
         TRY(read_layer(g, json_array_get(list, (size_t)i), unit, prefix, first));
 out:
@@ -162,24 +162,20 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
 /* ---- tensors ---- */
 
 /* The tensors of one unit of the file: stem, projection, block, head. */
-static int create(struct growth *g, const char *unit, const char *prefix)
+static int create_unit(struct growth *g, const char *unit, const char *prefix)
 {
-    const char *name, *formula, *where = g->sheet->where;
     const json_t *list;
-    json_error_t error;
+    const char *name;
     double flops;
     size_t count;
     int n, rc, before = g->model->n_tensors;
 
-    TRY(bb_model_file_number_at(g->sheet, g->flops, unit, &flops));
+    TRY(bb_model_file_number_at(g->file, g->flops, unit, &flops));
     g->model->sample_flops += flops;
-    TRY(bb_model_file_list(g->sheet, g->tensors, unit, -64, &list, &n));
+    TRY(bb_json_list_at(g->tensors, unit, g->file->where, -64, &list, &n));
     for (int i = 0; i < n; i++) {
-        if (json_unpack_ex(json_array_get(list, (size_t)i), &error, JSON_STRICT, "[ss]", &name, &formula))
-            return bb_err(BB_EUSAGE, "%s: tensor %d of '%s': %s, expected [\"name\", \"formula\"]", where, i, unit,
-                          error.text);
-        TRY(bb_model_file_count(g->sheet, formula, &count));
-        TRY(append(g, prefix, name, count));
+        TRY(bb_model_file_named_in(g->file, list, unit, i, &name, &count));
+        TRY(add_tensor(g, prefix, name, count));
     }
     TRY(create_layers(g, unit, prefix, before));
 out:
@@ -194,10 +190,10 @@ static int create_block(struct growth *g, int stage, int block)
     snprintf(convolutions, sizeof(convolutions), "stage%d.block%d", stage, block);
     snprintf(projection, sizeof(projection), "stage%d.block%d.projection", stage, block);
     if (block == 0 && g->projection_first)
-        TRY(create(g, "projection", projection));
-    TRY(create(g, "block", convolutions));
+        TRY(create_unit(g, "projection", projection));
+    TRY(create_unit(g, "block", convolutions));
     if (block == 0 && !g->projection_first)
-        TRY(create(g, "projection", projection));
+        TRY(create_unit(g, "projection", projection));
 out:
     return rc;
 }
@@ -208,21 +204,21 @@ static int create_stages(struct growth *g)
     const json_t *list;
     int stages, width, image, rc;
 
-    TRY(bb_model_file_shape(g->sheet, "width", &width));
-    TRY(bb_model_file_shape(g->sheet, "image", &image));
-    TRY(bb_model_file_list(g->sheet, g->sheet->root, "blocks", -MOST_STAGES, &list, &stages));
-    TRY(bb_model_file_numbers(g->sheet, g->sheet->root, "blocks", stages, blocks));
-    TRY(bb_model_file_set(g->sheet, "in", width));
+    TRY(bb_model_file_shape(g->file, "width", &width));
+    TRY(bb_model_file_shape(g->file, "image", &image));
+    TRY(bb_json_list_at(g->file->root, "blocks", g->file->where, -MOST_STAGES, &list, &stages));
+    TRY(bb_json_numbers_at(g->file->root, "blocks", g->file->where, stages, blocks));
+    TRY(bb_model_file_set(g->file, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
         double edge = image / 4 >> s; /* of what the stage puts out; its first block but the first of all halves it */
 
-        TRY(bb_model_file_set(g->sheet, "w", width));
-        TRY(bb_model_file_set(g->sheet, "edge", edge));
-        TRY(bb_model_file_set(g->sheet, "edge_in", s > 0 ? 2 * edge : edge));
+        TRY(bb_model_file_set(g->file, "w", width));
+        TRY(bb_model_file_set(g->file, "edge", edge));
+        TRY(bb_model_file_set(g->file, "edge_in", s > 0 ? 2 * edge : edge));
         for (int b = 0; b < blocks[s] && b < MOST_BLOCKS; b++) {
             TRY(create_block(g, s + 1, b));
-            TRY(bb_model_file_set(g->sheet, "in", 4.0 * width));
-            TRY(bb_model_file_set(g->sheet, "edge_in", edge));
+            TRY(bb_model_file_set(g->file, "in", 4.0 * width));
+            TRY(bb_model_file_set(g->file, "edge_in", edge));
         }
     }
 out:
@@ -231,30 +227,30 @@ out:
 
 static int create_all(struct growth *g)
 {
-    const json_t *root = g->sheet->root;
+    const json_t *root = g->file->root;
     const char *projection;
     json_t *tensors, *flops;
     int rc;
 
-    TRY(bb_profile_string(root, "projection", g->sheet->where, &projection));
+    TRY(bb_json_text_at(root, "projection", g->file->where, &projection));
     g->projection_first = strcmp(projection, "before") == 0;
     if (!g->projection_first && strcmp(projection, "after") != 0)
-        return bb_err(BB_EUSAGE, "%s: projection is '%s', expected 'before' or 'after'", g->sheet->where, projection);
-    TRY(bb_profile_object(root, "tensors", g->sheet->where, &tensors));
-    TRY(bb_profile_object(root, "sample_flops", g->sheet->where, &flops));
+        return bb_err(BB_EUSAGE, "%s: projection is '%s', expected 'before' or 'after'", g->file->where, projection);
+    TRY(bb_json_object_at(root, "tensors", g->file->where, &tensors));
+    TRY(bb_json_object_at(root, "sample_flops", g->file->where, &flops));
     g->tensors = tensors;
     g->flops = flops;
     g->layers = json_object_get(root, "layers");
-    TRY(create(g, "stem", "stem"));
+    TRY(create_unit(g, "stem", "stem"));
     TRY(create_stages(g));
-    TRY(create(g, "head", "head"));
+    TRY(create_unit(g, "head", "head"));
     if (g->layers)
-        TRY(bb_model_file_same(g->sheet, "sample_flops", g->layer_flops, g->model->sample_flops));
+        TRY(bb_json_same(g->file->where, "sample_flops", g->layer_flops, g->model->sample_flops));
 out:
     return rc;
 }
 
-static void turn_round(struct bb_residual *m)
+static void reverse_tensors(struct bb_residual *m)
 {
     for (int i = 0, j = m->n_tensors - 1; i < j; i++, j--) {
         struct bb_tensor swap = m->tensors[i];
@@ -267,90 +263,86 @@ static void turn_round(struct bb_residual *m)
 }
 
 /* Each bucket begins where the one before ends, and all tensors are in one. */
-static int read_buckets(const struct bb_model_file *sheet, struct bb_residual *m)
+static int read_buckets(const struct bb_model_file *file, struct bb_residual *m)
 {
     const json_t *list;
     int first, last, next = 0, rc;
 
-    TRY(bb_model_file_list(sheet, sheet->root, "buckets", -BB_RESIDUAL_BUCKETS, &list, &m->n_buckets));
+    TRY(bb_json_list_at(file->root, "buckets", file->where, -BB_RESIDUAL_BUCKETS, &list, &m->n_buckets));
     for (int b = 0; b < m->n_buckets; b++) {
         struct bb_bucket *bucket = &m->buckets[b];
 
         if (json_unpack(json_array_get(list, (size_t)b), "[ii]", &first, &last) || first != next || last < first ||
             last >= m->n_tensors)
-            return bb_err(BB_EUSAGE, "%s: bucket %d must be [%d, LAST] with tensors up to %d", sheet->where, b, next,
+            return bb_err(BB_EUSAGE, "%s: bucket %d must be [%d, LAST] with tensors up to %d", file->where, b, next,
                           m->n_tensors - 1);
         *bucket = (struct bb_bucket){.first = first, .n = last - first + 1};
         for (; next <= last; next++)
             bucket->count += m->tensors[next].count;
     }
     if (next != m->n_tensors)
-        rc = bb_err(BB_EUSAGE, "%s: the buckets hold %d of %d tensors", sheet->where, next, m->n_tensors);
+        rc = bb_err(BB_EUSAGE, "%s: the buckets hold %d of %d tensors", file->where, next, m->n_tensors);
 out:
     return rc;
 }
 
-static int read_batch(const json_t *object, const char *where, struct bb_local_batch *batch)
-{
-    int rc;
+static const struct bb_json_field batch_fields[] = {
+    BB_FIELD("batch", BB_JSON_NUMBER, offsetof(struct bb_local_batch, samples), .min = 1),
+    BB_FIELD("forward_us", BB_JSON_NUMBER, offsetof(struct bb_local_batch, forward_us)),
+    BB_FIELD("bucket_backward_us", BB_JSON_NUMBER, offsetof(struct bb_local_batch, bucket_backward_us)),
+    {0}};
 
-    TRY(bb_profile_number(object, "batch", where, 1, &batch->samples));
-    TRY(bb_profile_number(object, "forward_us", where, 0, &batch->forward_us));
-    TRY(bb_profile_number(object, "bucket_backward_us", where, 0, &batch->bucket_backward_us));
-out:
-    return rc;
-}
-
-static int read_batches(const struct bb_model_file *sheet, struct bb_residual *m)
+static int read_batches(const struct bb_model_file *file, struct bb_residual *m)
 {
     double global;
     const json_t *list;
     int rc = 0;
 
-    if (json_object_get(json_object_get(sheet->root, "shape"), "batch"))
-        TRY(bb_model_file_shape(sheet, "batch", &m->batch));
-    if (!json_object_get(sheet->root, "local_batches"))
+    if (json_object_get(json_object_get(file->root, "shape"), "batch"))
+        TRY(bb_model_file_shape(file, "batch", &m->batch));
+    if (!json_object_get(file->root, "local_batches"))
         return 0;
-    TRY(bb_profile_number(sheet->root, "global_batch", sheet->where, 1, &global));
+    TRY(bb_json_number_at(file->root, "global_batch", file->where, 1, &global));
     m->global_batch = (int)global;
-    TRY(bb_model_file_list(sheet, sheet->root, "local_batches", -BB_RESIDUAL_BATCHES, &list, &m->n_batches));
+    TRY(bb_json_list_at(file->root, "local_batches", file->where, -BB_RESIDUAL_BATCHES, &list, &m->n_batches));
     for (int b = 0; b < m->n_batches; b++)
-        TRY(read_batch(json_array_get(list, (size_t)b), sheet->where, &m->batches[b]));
+        TRY(bb_json_read(json_array_get(list, (size_t)b), file->where, batch_fields, &m->batches[b]));
 out:
     return rc;
 }
 
-static int check_totals(const struct bb_model_file *sheet, const struct bb_residual *m)
+static int check_totals(const struct bb_model_file *file, const struct bb_residual *m)
 {
-    size_t counts[BB_RESIDUAL_BUCKETS];
-    json_t *totals;
-    int rc;
+    struct {
+        double parameters, tensors;
+        size_t buckets[BB_RESIDUAL_BUCKETS];
+    } made = {m->parameters, m->n_tensors, {0}};
+    const struct bb_json_field fields[] = {
+        BB_FIELD("totals.parameters", BB_JSON_TOTAL, 0),
+        BB_FIELD("totals.tensors", BB_JSON_TOTAL, sizeof(double)),
+        BB_FIELD("totals.buckets", BB_JSON_COUNT_TOTALS, 2 * sizeof(double), .n = m->n_buckets),
+        {0}};
 
     for (int b = 0; b < m->n_buckets; b++)
-        counts[b] = m->buckets[b].count;
-    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_model_file_total(sheet, totals, "parameters", m->parameters));
-    TRY(bb_model_file_total(sheet, totals, "tensors", m->n_tensors));
-    TRY(bb_model_file_totals(sheet, totals, "buckets", counts, m->n_buckets));
-out:
-    return rc;
+        made.buckets[b] = m->buckets[b].count;
+    return bb_json_read(file->root, file->where, fields, &made);
 }
 
 int bb_residual_load(const char *word, struct bb_residual *m)
 {
-    struct bb_model_file sheet;
-    struct growth g = {.sheet = &sheet, .model = m};
+    struct bb_model_file file;
+    struct growth g = {.file = &file, .model = m};
     int rc;
 
     *m = (struct bb_residual){0};
-    TRY(bb_model_file_open(&sheet, word, "residual_network"));
+    TRY(bb_model_file_open(&file, word, "residual_network"));
     TRY(create_all(&g));
-    turn_round(m);
-    TRY(read_buckets(&sheet, m));
-    TRY(read_batches(&sheet, m));
-    TRY(check_totals(&sheet, m));
+    reverse_tensors(m);
+    TRY(read_buckets(&file, m));
+    TRY(read_batches(&file, m));
+    TRY(check_totals(&file, m));
 out:
-    bb_model_file_close(&sheet);
+    bb_model_file_close(&file);
     if (rc)
         bb_residual_release(m);
     return rc;

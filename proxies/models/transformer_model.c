@@ -1,105 +1,90 @@
-/* transformer_model.c - reads the files of profiles/models: shapes become variables, formulas become counts, totals are
- * compared.
- */
+/* transformer_model.c - reads models of layers of three kinds (see transformer_model.h). */
 #include "proxies/models/transformer_model.h"
 
 #include "proxies/models/model_file.h"
 
 #include <stdlib.h>
 
+#define MOST_TENSORS 1024 /* of a layer */
+
 static const char *const layer_keys[BB_LAYER_KINDS] = {
     [BB_LAYER_INNER] = "inner", [BB_LAYER_FIRST] = "first", [BB_LAYER_LAST] = "last"};
 
-static int read_layer(const struct bb_model_file *sheet, const json_t *list, struct bb_model_layer *layer)
-{
-    const char *name, *formula;
-    json_error_t error;
-    int rc;
+#define AT(member) offsetof(struct bb_model, member)
+#define MOST       1e9 /* of layers, stages, micro-batches */
 
-    layer->tensors = calloc(json_array_size(list) + 1, sizeof(*layer->tensors));
+static const struct bb_json_field fields[] = {
+    BB_FIELD("name", BB_JSON_TEXT, AT(name)),
+    BB_FIELD("description", BB_JSON_TEXT, AT(description)),
+    BB_FIELD("defaults.layers", BB_JSON_WHOLE, AT(layers), .min = 2, .max = MOST),
+    BB_FIELD("defaults.stages", BB_JSON_WHOLE, AT(stages), .min = 2, .max = MOST),
+    BB_FIELD("defaults.micro_batches", BB_JSON_WHOLE, AT(micro_batches), .min = 1, .max = MOST),
+    BB_FIELD("micro_batch", BB_MODEL_SHAPE, AT(micro_batch)),
+    BB_FIELD("h", BB_MODEL_SHAPE, AT(hidden)),
+    BB_FIELD("ffn", BB_MODEL_SHAPE, AT(ffn)),
+    BB_FIELD("heads", BB_MODEL_SHAPE, AT(heads)),
+    BB_FIELD("sequence", BB_MODEL_SHAPE, AT(sequence)),
+    BB_FIELD("message", BB_MODEL_COUNT, AT(message)),
+    BB_FIELD("forward_flops", BB_MODEL_FORMULA, AT(forward_flops)),
+    BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
+    {0}};
+
+static const struct bb_json_field layer_totals[] = {
+    BB_FIELD("totals.inner", BB_JSON_COUNT_TOTAL, AT(layer[BB_LAYER_INNER].count)),
+    BB_FIELD("totals.first", BB_JSON_COUNT_TOTAL, AT(layer[BB_LAYER_FIRST].count)),
+    BB_FIELD("totals.last", BB_JSON_COUNT_TOTAL, AT(layer[BB_LAYER_LAST].count)),
+    {0}};
+
+static int read_layer(const struct bb_model_file *file, const json_t *tensors, const char *key,
+                      struct bb_model_layer *layer)
+{
+    const json_t *list;
+    int n, rc;
+
+    TRY(bb_json_list_at(tensors, key, file->where, -MOST_TENSORS, &list, &n));
+    layer->tensors = calloc((size_t)n, sizeof(*layer->tensors));
     if (!layer->tensors)
         return bb_err(BB_EFAIL, "out of memory for the tensors of a layer");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        if (json_unpack_ex(json_array_get(list, i), &error, JSON_STRICT, "[ss]", &name, &formula))
-            return bb_err(BB_EUSAGE, "%s: tensor %zu: %s, expected [\"name\", \"formula\"]", sheet->where, i,
-                          error.text);
-        layer->tensors[i].name = name;
-        rc = bb_model_file_count(sheet, formula, &layer->tensors[i].count);
-        if (rc)
-            return rc;
-        layer->count += layer->tensors[i].count;
-        layer->n++;
+    for (; layer->n < n; layer->n++) {
+        struct bb_tensor *t = &layer->tensors[layer->n];
+
+        TRY(bb_model_file_named_in(file, list, key, layer->n, &t->name, &t->count));
+        layer->count += t->count;
     }
-    return layer->n > 0 ? 0 : bb_err(BB_EUSAGE, "%s: a layer without tensors", sheet->where);
+out:
+    return rc;
 }
 
-static int check_totals(const struct bb_model_file *sheet, const struct bb_model *model)
+static int read_layers(const struct bb_model_file *file, struct bb_model *model)
 {
-    json_t *totals, *parameters, *value;
+    json_t *tensors, *parameters, *value;
+    const json_t *totals;
     const char *layers;
     int rc;
 
-    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_model_file_total(sheet, totals, "message", (double)model->message));
+    TRY(bb_json_object_at(file->root, "tensors", file->where, &tensors));
     for (int k = 0; k < BB_LAYER_KINDS; k++)
-        TRY(bb_model_file_total(sheet, totals, layer_keys[k], (double)model->layer[k].count));
-    TRY(bb_profile_object(totals, "parameters", sheet->where, &parameters));
+        TRY(read_layer(file, tensors, layer_keys[k], &model->layer[k]));
+    TRY(bb_json_read(file->root, file->where, layer_totals, model));
+    totals = json_object_get(file->root, "totals");
+    TRY(bb_json_object_at(totals, "parameters", file->where, &parameters));
     json_object_foreach(parameters, layers, value)
-        TRY(bb_model_file_same(sheet, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
-out:
-    return rc;
-}
-
-static int read_defaults(const struct bb_model_file *sheet, struct bb_model *model)
-{
-    double layers, stages, micro_batches;
-    json_t *defaults;
-    int rc;
-
-    TRY(bb_profile_object(sheet->root, "defaults", sheet->where, &defaults));
-    TRY(bb_profile_number(defaults, "layers", sheet->where, 2, &layers));
-    TRY(bb_profile_number(defaults, "stages", sheet->where, 2, &stages));
-    TRY(bb_profile_number(defaults, "micro_batches", sheet->where, 1, &micro_batches));
-    model->layers = (int)layers;
-    model->stages = (int)stages;
-    model->micro_batches = (int)micro_batches;
-out:
-    return rc;
-}
-
-static int read_sizes(const struct bb_model_file *sheet, struct bb_model *model)
-{
-    json_t *tensors;
-    int rc;
-
-    TRY(bb_model_file_shape(sheet, "micro_batch", &model->micro_batch));
-    TRY(bb_model_file_shape(sheet, "h", &model->hidden));
-    TRY(bb_model_file_shape(sheet, "ffn", &model->ffn));
-    TRY(bb_model_file_shape(sheet, "heads", &model->heads));
-    TRY(bb_model_file_shape(sheet, "sequence", &model->sequence));
-    TRY(bb_model_file_count_at(sheet, sheet->root, "message", &model->message));
-    TRY(bb_model_file_number_at(sheet, sheet->root, "forward_flops", &model->forward_flops));
-    TRY(bb_profile_object(sheet->root, "tensors", sheet->where, &tensors));
-    for (int k = 0; k < BB_LAYER_KINDS; k++)
-        TRY(read_layer(sheet, json_object_get(tensors, layer_keys[k]), &model->layer[k]));
+        TRY(bb_json_same(file->where, layers, json_number_value(value), bb_model_parameters(model, atoi(layers))));
 out:
     return rc;
 }
 
 int bb_model_load(const char *word, struct bb_model *model)
 {
-    struct bb_model_file sheet;
+    struct bb_model_file file;
     int rc;
 
     *model = (struct bb_model){0};
-    TRY(bb_model_file_open(&sheet, word, "pipeline_transformer"));
-    TRY(bb_profile_string(sheet.root, "name", word, &model->name));
-    TRY(bb_profile_string(sheet.root, "description", word, &model->description));
-    TRY(read_defaults(&sheet, model));
-    TRY(read_sizes(&sheet, model));
-    TRY(check_totals(&sheet, model));
+    TRY(bb_model_file_open(&file, word, "pipeline_transformer"));
+    TRY(bb_model_file_read(&file, file.root, fields, model));
+    TRY(read_layers(&file, model));
 out:
-    model->root = sheet.root; /* the model keeps the texts */
+    model->root = file.root; /* the model keeps the texts */
     if (rc)
         bb_model_release(model);
     return rc;

@@ -27,11 +27,8 @@ int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
 
-/* The parts of busbar.plan/1 as JSON; NULL without memory. */
-json_t *bb_plan_groups(const struct bb_plan *plan);          /* [{name, size, members[[]]}]                      */
-json_t *bb_plan_roles(const struct bb_plan *plan, bool ops); /* [{name, ranks, traffic, ...}], ops: with program[] */
+/* bb_plan_checks - the "checks" of busbar.plan/1; NULL without memory. */
 json_t *bb_plan_checks(const struct bb_plan *plan);
-json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction *p);
 
 double bb_plan_flops(const struct bb_plan *plan); /* of one step, all ranks together */
 

@@ -1,6 +1,6 @@
 /* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
 #include "bootstrap/results/results.h"
-#include "proxies/plan/plan.h"
+#include "proxies/plan/plan_export.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static json_t *members_of(const struct bb_layout *l, int group)
     return instances;
 }
 
-json_t *bb_plan_groups(const struct bb_plan *plan)
+static json_t *list_groups(const struct bb_plan *plan)
 {
     const struct bb_layout *l = &plan->step->layout;
     json_t *list = json_array();
@@ -203,7 +203,7 @@ static json_t *program_of(const struct bb_step *step, const struct bb_program *p
     return list;
 }
 
-json_t *bb_plan_roles(const struct bb_plan *plan, bool ops)
+static json_t *list_roles(const struct bb_plan *plan, bool ops)
 {
     const struct bb_layout *l = &plan->step->layout;
     json_t *list = json_array();
@@ -293,7 +293,7 @@ static json_t *memory_check(const struct bb_plan *plan, const struct bb_predicti
                      "fits", need <= available);
 }
 
-json_t *bb_plan_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
+static json_t *list_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
     json_t *roles = json_array();
@@ -324,10 +324,35 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     int bad = json_object_set_new(object, "proxy", json_string(plan->step->proxy));
 
     bad |= json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
-    bad |= json_object_set_new(object, "groups", bb_plan_groups(plan));
-    bad |= json_object_set_new(object, "roles", bb_plan_roles(plan, ops));
+    bad |= json_object_set_new(object, "groups", list_groups(plan));
+    bad |= json_object_set_new(object, "roles", list_roles(plan, ops));
     if (ops && plan->step->n_works > 0)
         bad |= json_object_set_new(object, "works", works_of(plan->step));
     bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
     return bad ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
+}
+
+/* ---- the file ---- */
+
+static json_t *plan_object(const struct bb_plan_report *r)
+{
+    const struct bb_prediction *p = r->prediction;
+    json_t *root = json_pack("{s:s, s:s, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
+                             r->plan->step->proxy, "options", r->options);
+
+    if (root && bb_plan_body(root, r->plan, r->ops) == 0 &&
+        (!p || json_object_set_new(root, "predicted", list_predicted(r->plan, p)) == 0) &&
+        (!r->best_order || json_object_set(root, "best_order", r->best_order) == 0))
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)
+{
+    json_t *root = plan_object(report);
+    bool bad = !root || json_dumpf(root, out, JSON_INDENT(1)) || fputc('\n', out) == EOF;
+
+    json_decref(root);
+    return bad && !ferror(out) ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
 }

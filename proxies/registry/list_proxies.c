@@ -36,7 +36,7 @@ static int print_model(const json_t *root, const char *name, FILE *out)
 {
     const json_t *second = json_object_get(root, "transformer"); /* the published model, where the file's own is not */
     const char *description;
-    int rc = bb_profile_string(root, "description", name, &description);
+    int rc = bb_json_text_at(root, "description", name, &description);
 
     if (rc)
         return rc;
@@ -77,7 +77,7 @@ int bb_list_clusters(FILE *out)
         rc = bb_profile_load("clusters", names[i], &root);
         if (rc)
             return rc;
-        rc = bb_profile_string(root, "description", names[i], &description);
+        rc = bb_json_text_at(root, "description", names[i], &description);
         if (rc == 0)
             fprintf(out, "  %-18s %s\n", names[i], description);
         json_decref(root);

@@ -115,6 +115,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
     if (!*proxy)
         return -BB_EUSAGE;
     config->proxy = (*proxy)->name;
+    config->variant = (*proxy)->variant;
     if (words->n > 1 && !(*proxy)->positional_words)
         return bb_err(BB_EUSAGE, "%s takes no numbers, but '%s' is given", config->proxy, words->word[1]);
     if (words->n > 1)

@@ -148,17 +148,6 @@ out:
     return rc;
 }
 
-static int whole_number(const json_t *object, const char *key, const char *where, int most, int *value)
-{
-    double number;
-    int rc = bb_profile_number(object, key, where, 1, &number);
-
-    *value = (int)number;
-    if (rc == 0 && (number > most || number != *value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number up to %d", where, key, number, most);
-    return rc;
-}
-
 static int add_stages(struct growth *g, const json_t *part, int width, bool bottleneck)
 {
     const json_t *blocks = json_object_get(part, "blocks");
@@ -178,55 +167,55 @@ out:
     return rc;
 }
 
-static int check_total(const struct growth *g, const json_t *totals, const char *key, double made)
-{
-    double given;
-    int rc = bb_profile_number(totals, key, g->where, 0, &given);
-
-    if (rc == 0 && given != made)
-        return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its layers make %.0f", g->where, key, given,
-                      made);
-    return rc;
-}
-
 static int check_totals(const struct growth *g, const json_t *part)
 {
-    json_t *totals;
-    int rc;
+    const struct {
+        double parameters, tensors, outputs, macs;
+    } made = {g->net->parameters, g->net->n_tensors, g->outputs, g->net->sample_flops / 2};
+    static const struct bb_json_field fields[] = {BB_FIELD("totals.parameters", BB_JSON_TOTAL, 0),
+                                                  BB_FIELD("totals.tensors", BB_JSON_TOTAL, sizeof(double)),
+                                                  BB_FIELD("totals.outputs", BB_JSON_TOTAL, 2 * sizeof(double)),
+                                                  BB_FIELD("totals.sample_macs", BB_JSON_TOTAL, 3 * sizeof(double)),
+                                                  {0}};
 
-    for (int u = 0; u < g->net->n; u++)
-        g->net->sample_flops += g->net->units[u].sample_flops;
-    TRY(bb_profile_object(part, "totals", g->where, &totals));
-    TRY(check_total(g, totals, "parameters", g->net->parameters));
-    TRY(check_total(g, totals, "tensors", g->net->n_tensors));
-    TRY(check_total(g, totals, "outputs", g->outputs));
-    TRY(check_total(g, totals, "sample_macs", g->net->sample_flops / 2));
-out:
-    return rc;
+    return bb_json_read(part, g->where, fields, (void *)&made);
 }
+
+/* What the file says of a residual network. */
+struct residual {
+    int image, width, classes, batch, kernel, stride, pool;
+    const char *block;
+};
+
+#define WHOLE(key, member, most) BB_FIELD(key, BB_JSON_WHOLE, offsetof(struct residual, member), .min = 1, .max = most)
+static const struct bb_json_field residual_fields[] = {
+    WHOLE("image", image, 1 << 20),
+    WHOLE("width", width, 1 << 16),
+    WHOLE("classes", classes, 1 << 24),
+    WHOLE("batch", batch, 1 << 20),
+    BB_FIELD("block", BB_JSON_TEXT, offsetof(struct residual, block)),
+    WHOLE("stem.kernel", kernel, 99),
+    WHOLE("stem.stride", stride, 99),
+    WHOLE("stem.pool", pool, 99),
+    {0}};
 
 static int read_residual(const json_t *part, const char *where, struct bb_network *net)
 {
     struct growth g = {.net = net, .where = where, .channels = 3};
-    int width, classes, kernel, stride, pool, rc;
-    const char *block;
-    json_t *stem;
+    struct residual r;
+    int rc;
 
-    TRY(whole_number(part, "image", where, 1 << 20, &g.edge));
-    TRY(whole_number(part, "width", where, 1 << 16, &width));
-    TRY(whole_number(part, "classes", where, 1 << 24, &classes));
-    TRY(whole_number(part, "batch", where, 1 << 20, &net->batch));
-    TRY(bb_profile_string(part, "block", where, &block));
-    TRY(bb_profile_object(part, "stem", where, &stem));
-    TRY(whole_number(stem, "kernel", where, 99, &kernel));
-    TRY(whole_number(stem, "stride", where, 99, &stride));
-    TRY(whole_number(stem, "pool", where, 99, &pool));
-    if (strcmp(block, "basic") != 0 && strcmp(block, "bottleneck") != 0)
-        return bb_err(BB_EUSAGE, "%s: block is '%s', expected 'basic' or 'bottleneck'", where, block);
-    TRY(add_conv(&g, "stem", width, kernel, stride));
-    g.edge /= pool;
-    TRY(add_stages(&g, part, width, strcmp(block, "bottleneck") == 0));
-    TRY(add_dense(&g, classes));
+    TRY(bb_json_read(part, where, residual_fields, &r));
+    if (strcmp(r.block, "basic") != 0 && strcmp(r.block, "bottleneck") != 0)
+        return bb_err(BB_EUSAGE, "%s: block is '%s', expected 'basic' or 'bottleneck'", where, r.block);
+    net->batch = r.batch;
+    g.edge = r.image;
+    TRY(add_conv(&g, "stem", r.width, r.kernel, r.stride));
+    g.edge /= r.pool;
+    TRY(add_stages(&g, part, r.width, strcmp(r.block, "bottleneck") == 0));
+    TRY(add_dense(&g, r.classes));
+    for (int u = 0; u < net->n; u++)
+        net->sample_flops += net->units[u].sample_flops;
     TRY(check_totals(&g, part));
     net->images = net->has_work = true;
     net->outputs = g.outputs;

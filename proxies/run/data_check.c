@@ -22,19 +22,11 @@ size_t bb_op_source_count(const struct bb_op *op, int n)
 size_t bb_op_expect(const struct bb_op *op, int rank, int n, struct bb_expect *e)
 {
     int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
-    bool sliced_source = op->coll == BB_REDUCE_SCATTER || op->coll == BB_ALLTOALL || op->coll == BB_SCATTER;
-    bool one_source = op->kind == BB_OP_RECV || op->coll == BB_BROADCAST || op->coll == BB_SCATTER;
 
-    *e = (struct bb_expect){.block = op->count, .source = one_source ? other : 0};
-    if (op->kind == BB_OP_RECV)
-        return op->count;
-    if (op->kind != BB_OP_COLLECTIVE)
-        return 0;
-    e->reduced = (bb_colls[op->coll].flags & BB_COLL_REDUCES) != 0;
-    e->first = sliced_source ? (uint64_t)rank * op->count : 0;
-    if ((op->coll == BB_REDUCE || op->coll == BB_GATHER) && rank != other)
-        return 0;
-    return bb_colls[op->coll].recv_count(op->count, n);
+    if (op->kind == BB_OP_COLLECTIVE)
+        return bb_coll_expect(op->coll, op->count, n, other, rank, e);
+    *e = (struct bb_expect){.block = op->count, .source = op->kind == BB_OP_RECV ? other : 0};
+    return op->kind == BB_OP_RECV ? op->count : 0;
 }
 
 /* The data of all ranks of a communicator: equal for its sends (either side knows only the pair), new for each of its

@@ -1,6 +1,8 @@
 /* run_trace.c - gathers a traced step for its timeline (run_trace.h). */
 #include "proxies/run/run_trace.h"
 
+#include "bootstrap/base/outfile.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,18 +41,17 @@ struct scalars {
 static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, struct bb_timeline *t)
 {
     const struct scalars own = {m->last.step_ns, m->beat_us};
-    struct scalars *all = calloc((size_t)r->world->size, sizeof(*all));
     int rc;
+    struct scalars *all = bb_world_gather(r->world, &own, sizeof(own), &rc);
 
-    TRY(all ? bb_world_allgather(r->world, &own, all, sizeof(own))
-            : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size));
+    if (!all)
+        return rc;
     for (int i = 0; i < r->world->size; i++)
         t->clock_error_us = all[i].beat_us > t->clock_error_us ? all[i].beat_us : t->clock_error_us;
     for (int i = 0; i < t->n; i++)
         t->step_ns[i] = all[t->ranks[i]].step_ns;
-out:
     free(all);
-    return rc;
+    return 0;
 }
 
 static void keep(struct bb_timeline *t, const struct bb_span *all, size_t first, size_t n)
@@ -85,10 +86,18 @@ out:
     return rc;
 }
 
-static void place(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
+static void name_places(const struct bb_world *w, const struct bb_device_info *devices, struct bb_timeline *t)
 {
     for (int i = 0; i < t->n; i++)
         snprintf(t->where[i], sizeof(t->where[i]), "%.40s gpu %d", w->hosts[t->ranks[i]], devices[t->ranks[i]].ordinal);
+}
+
+static int save_timeline(const struct bb_timeline *t, const char *path)
+{
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, "the trace");
+
+    return rc ? rc : bb_outfile_close(&file, "the trace", bb_timeline_write(t, file.out));
 }
 
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
@@ -102,10 +111,10 @@ int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const str
     t.clock =
         "a rank's zero is the end, on its GPU, of a one-element all_reduce over all ranks before the step; no rank "
         "leaves it before the last has come to it, so two zeros differ by at most the longest time that it took";
-    place(r->world, devices, &t);
+    name_places(r->world, devices, &t);
     TRY(gather_scalars(r, m, &t));
     TRY(gather_ops(r, &m->last, &t));
-    rc = r->world->rank == 0 ? bb_timeline_save(&t, path) : 0;
+    rc = r->world->rank == 0 ? save_timeline(&t, path) : 0;
     rc = bb_world_agree(r->world, rc, "the trace");
 out:
     bb_timeline_release(&t);

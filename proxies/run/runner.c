@@ -227,11 +227,12 @@ static int refuse_memory(const struct bb_runner *r, const struct fit *f)
 /* Before anything is allocated: the first rank whose memory does not suffice says so, and all leave. */
 static int check_memory(struct bb_runner *r, size_t need)
 {
-    struct fit mine = {.need = need}, *all = calloc((size_t)r->world->size, sizeof(*all));
+    struct fit mine = {.need = need}, *all = NULL;
     int rc;
 
-    TRY(all ? bb_device_free_bytes(&mine.available) : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size));
-    TRY(bb_world_allgather(r->world, &mine, all, sizeof(mine)));
+    TRY(bb_device_free_bytes(&mine.available));
+    all = bb_world_gather(r->world, &mine, sizeof(mine), &rc);
+    TRY(rc);
     for (int i = 0; i < r->world->size; i++) {
         if (all[i].need <= all[i].available)
             continue;
@@ -284,21 +285,13 @@ static int own_members(const struct bb_layout *l, int group, int rank, int *memb
 }
 
 /* Bit c: some rank of the world uses communicator c, so all of its members make it. */
-static int used_comms(struct bb_runner *r, uint32_t *used)
+static int used_comms(struct bb_runner *r, unsigned *used)
 {
-    uint32_t mine = 0, *all = calloc((size_t)r->world->size, sizeof(*all));
-    int rc = all ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
-
+    *used = 0;
     for (size_t i = 0; i < r->program->n_ops; i++)
         if (r->program->ops[i].comm != BB_NONE)
-            mine |= 1u << r->program->ops[i].comm;
-    if (rc == 0)
-        rc = bb_world_allgather(r->world, &mine, all, sizeof(mine));
-    *used = 0;
-    for (int i = 0; rc == 0 && i < r->world->size; i++)
-        *used |= all[i];
-    free(all);
-    return rc;
+            *used |= 1u << r->program->ops[i].comm;
+    return bb_world_any(r->world, used);
 }
 
 /* Those of the step are blocking: each call to a non-blocking one goes through a thread of NCCL and back, which costs
@@ -308,7 +301,7 @@ static int make_comms(struct bb_runner *r)
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
     struct bb_world *w = r->world;
     int rc = 0, *members = calloc((size_t)w->size, sizeof(*members));
-    uint32_t used;
+    unsigned used;
 
     if (!members)
         return bb_err(BB_EFAIL, "no memory for %d ranks", w->size);
@@ -322,10 +315,8 @@ static int make_comms(struct bb_runner *r)
             TRY(bb_comm_init(&r->comms[c], w, spec->name, members,
                              own_members(r->layout, spec->group, w->rank, members), &blocking));
     }
-    for (int i = 0; i < w->size; i++)
-        members[i] = i;
     if (w->size > 1)
-        TRY(bb_comm_init(&r->everyone, w, "everyone", members, w->size, &polled));
+        TRY(bb_comm_init(&r->everyone, w, "everyone", NULL, w->size, &polled));
 out:
     free(members);
     return rc;
@@ -410,32 +401,23 @@ out:
     return rc;
 }
 
-static void release_event(cudaEvent_t *e)
-{
-    if (*e)
-        (void)cudaEventDestroy(*e);
-    *e = NULL;
-}
-
 static void release_cuda(struct bb_runner *r)
 {
     for (int i = 0; i < r->n_lanes; i++) {
-        release_event(&r->lanes[i].begin);
-        release_event(&r->lanes[i].end);
+        bb_event_destroy(r->lanes[i].begin);
+        bb_event_destroy(r->lanes[i].end);
     }
     for (size_t i = 0; r->done && i < r->program->n_ops; i++)
-        release_event(&r->done[i]);
+        bb_event_destroy(r->done[i]);
     for (int i = 0; r->streams && r->last && i < r->program->n_streams; i++) {
-        release_event(&r->last[i]);
-        if (r->streams[i])
-            (void)cudaStreamDestroy(r->streams[i]);
+        bb_event_destroy(r->last[i]);
+        bb_stream_destroy(r->streams[i]);
     }
-    release_event(&r->fork);
-    release_event(&r->ready);
-    release_event(&r->begin);
-    release_event(&r->end);
-    if (r->join)
-        (void)cudaStreamDestroy(r->join);
+    bb_event_destroy(r->fork);
+    bb_event_destroy(r->ready);
+    bb_event_destroy(r->begin);
+    bb_event_destroy(r->end);
+    bb_stream_destroy(r->join);
     bb_device_buffers_release(r->areas);
     if (r->n_works)
         bb_kernel_runner_release(&r->worker);

@@ -17,24 +17,6 @@ struct series {
 
 /* ---- timed steps ---- */
 
-/* most[i] = the largest own[i] of all ranks. */
-static int slowest_of_all(struct bb_world *w, const double *own, int n, double *most)
-{
-    double *all = calloc((size_t)w->size * (size_t)n + 1, sizeof(*all));
-    int rc = all ? 0 : bb_err(BB_EFAIL, "no memory for %d samples of %d ranks", n, w->size);
-
-    if (rc == 0 && n > 0)
-        rc = bb_world_allgather(w, own, all, (size_t)n * sizeof(*own));
-    for (int i = 0; rc == 0 && i < n; i++) {
-        most[i] = own[i];
-        for (int r = 0; r < w->size; r++)
-            most[i] =
-                all[(size_t)r * (size_t)n + (size_t)i] > most[i] ? all[(size_t)r * (size_t)n + (size_t)i] : most[i];
-    }
-    free(all);
-    return rc;
-}
-
 /* Runs the series; step_us[n] and issue_us[n] (may be NULL) are those of the slowest rank of each step. */
 static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
                      double *issue_us)
@@ -51,10 +33,14 @@ static int run_timed(struct bb_runner *r, const struct series *s, struct bb_prog
         own[i] = t.step_us;
         own[s->n + i] = t.issue_us;
     }
-    if (rc == 0 && step_us)
-        TRY(slowest_of_all(r->world, own, s->n, step_us));
-    if (rc == 0 && issue_us)
-        TRY(slowest_of_all(r->world, own + s->n, s->n, issue_us));
+    if (rc == 0 && (step_us || issue_us))
+        TRY(bb_world_max(r->world, own, (size_t)s->n * 2));
+    for (int i = 0; rc == 0 && i < s->n; i++) {
+        if (step_us)
+            step_us[i] = own[i];
+        if (issue_us)
+            issue_us[i] = own[s->n + i];
+    }
 out:
     free(own);
     return rc;
@@ -97,12 +83,12 @@ static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, s
 {
     const struct series warmup = {"graph warm-up", BB_ISSUE_GRAPH, plan->warmup > 0 ? plan->warmup : 1};
     const struct series timed = {"graph step", BB_ISSUE_GRAPH, plan->steps};
-    double begin_s = bb_now_s(), own_ms;
+    double begin_s = bb_now_s();
     int rc;
 
     TRY(bb_runner_capture(r));
-    own_ms = (bb_now_s() - begin_s) * 1e3;
-    TRY(slowest_of_all(r->world, &own_ms, 1, &m->capture_ms));
+    m->capture_ms = (bb_now_s() - begin_s) * 1e3;
+    TRY(bb_world_max(r->world, &m->capture_ms, 1));
     TRY(run_timed(r, &warmup, progress, NULL, NULL));
     TRY(time_series(r, &timed, progress, NULL, &m->graph_step, &m->graph_issue));
     m->graphed = true;
@@ -135,19 +121,15 @@ struct traced {
     struct bb_stats *step, *issue; /* NULL: not wanted */
 };
 
-/* own: step and issue times of this rank, n of either. */
-static int traced_stats(struct bb_world *w, const double *own, int n, struct bb_stats *step, struct bb_stats *issue)
+/* us: step times, then issue times, n of either; this rank's, afterwards the slowest rank's. */
+static int traced_stats(struct bb_world *w, double *us, int n, struct bb_stats *step, struct bb_stats *issue)
 {
-    double *most = calloc((size_t)n, sizeof(*most));
     int rc;
 
-    TRY(most ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
-    TRY(slowest_of_all(w, own, n, most));
-    TRY(bb_stats_of(most, (size_t)n, step));
-    TRY(slowest_of_all(w, own + n, n, most));
-    TRY(bb_stats_of(most, (size_t)n, issue));
+    TRY(bb_world_max(w, us, (size_t)n * 2));
+    TRY(bb_stats_of(us, (size_t)n, step));
+    TRY(bb_stats_of(us + n, (size_t)n, issue));
 out:
-    free(most);
     return rc;
 }
 
@@ -174,9 +156,8 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
         us[i] = t.step_us;
         us[s->n + i] = t.issue_us;
     }
-    *out->all = calloc((size_t)r->world->size, sizeof(own));
-    TRY(*out->all ? 0 : bb_err(BB_EFAIL, "no memory for the figures of %d ranks", r->world->size));
-    TRY(bb_world_allgather(r->world, &own, *out->all, sizeof(own)));
+    *out->all = bb_world_gather(r->world, &own, sizeof(own), &rc);
+    TRY(rc);
     if (out->step)
         TRY(traced_stats(r->world, us, s->n, out->step, out->issue));
 out:

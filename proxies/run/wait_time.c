@@ -227,13 +227,10 @@ static void no_split(struct bb_rank_breakdown *f)
 /* The most parts that a rank of the world has, so that all send the same number of bytes. */
 static int most_parts(const struct bb_runner *r, int mine, int *most)
 {
-    int *all = calloc((size_t)r->world->size, sizeof(*all));
-    int rc = all ? bb_world_allgather(r->world, &mine, all, sizeof(mine)) : bb_err(BB_EFAIL, "no memory for a trace");
+    double of_all = mine;
+    int rc = bb_world_max(r->world, &of_all, 1);
 
-    *most = 0;
-    for (int i = 0; rc == 0 && i < r->world->size; i++)
-        *most = all[i] > *most ? all[i] : *most;
-    free(all);
+    *most = (int)of_all;
     return rc;
 }
 

@@ -31,7 +31,7 @@ static int check_same(const char *path, const json_t *own, const json_t *root)
     return 0;
 }
 
-static int take(struct bb_scaling_baseline *b, const json_t *root)
+static int read_rates(struct bb_scaling_baseline *b, const json_t *root)
 {
     const json_t *rate = json_object_get(json_object_get(root, "scaling"), "images_per_s");
     const json_t *step = json_object_get(json_object_get(root, "step_us"), "p50");
@@ -75,7 +75,7 @@ int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_sc
             b->path);
     TRY(rc);
     TRY(check_same(b->path, own, root));
-    TRY(take(b, root));
+    TRY(read_rates(b, root));
 out:
     json_decref(root);
     json_decref(own);

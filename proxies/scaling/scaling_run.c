@@ -3,7 +3,6 @@
 
 #include "proxies/plan/plan.h"
 #include "proxies/registry/registry.h"
-#include "proxies/run/step_measure.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@ static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, cons
     *sum_us = 0;
     for (int done = 0, now; rc == 0 && done < n; done += now) {
         now = n - done < AT_ONCE ? n - done : AT_ONCE;
-        rc = bb_measure_steps(r, name, now, run->progress, us);
+        rc = bb_measure_steps(r, name, now, &run->session->progress, us);
         for (int i = 0; rc == 0 && i < now; i++)
             *sum_us += us[i];
     }
@@ -27,9 +26,39 @@ static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, cons
     return rc;
 }
 
+/* ---- before the run ---- */
+
+int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup)
+{
+    struct bb_scaling *s = &run->scaling;
+    int rc;
+
+    TRY(bb_scaling_settle(run->config, s));
+    if (s->synthetic && *warmup < BB_SCALING_BATCHES)
+        *warmup = BB_SCALING_BATCHES;
+    if (run->session->world.rank == 0)
+        rc = bb_scaling_baseline_load(run->config, s, &run->baseline);
+    TRY(bb_world_agree(&run->session->world, rc, "the baseline"));
+out:
+    return rc;
+}
+
+int bb_scaling_check_gpus(struct bb_scaling_run *run)
+{
+    const struct bb_scaling_baseline *b = &run->baseline;
+    int rc = 0;
+
+    if (!run->session)
+        return 0;
+    if (b->path && b->emulated != run->session->device.emulated)
+        rc = bb_err(BB_EUSAGE, "--baseline %s was %s emulated GPUs, this run is %s", b->path,
+                    b->emulated ? "on" : "not on", b->emulated ? "not" : "on them");
+    return bb_world_agree(&run->session->world, rc, "the baseline");
+}
+
 /* ---- programs beside the step ---- */
 
-static int build(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
+static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
 {
     struct bb_proxy_config config = *run->config;
     struct bb_plan plan = {0};
@@ -37,10 +66,10 @@ static int build(const struct bb_scaling_run *run, enum bb_scaling_part part, st
 
     config.scaling.part = part;
     rc = bb_step_build(step, run->proxy, &config);
-    if (rc == 0 && run->world->rank == 0)
+    if (rc == 0 && run->session->world.rank == 0)
         rc = bb_plan_init(&plan, step);
     bb_plan_release(&plan);
-    return bb_world_agree(run->world, rc, "the parts of the study");
+    return bb_world_agree(&run->session->world, rc, "the parts of the study");
 }
 
 /* Runs it once to connect, then n times. us[n]. */
@@ -49,24 +78,24 @@ static int run_part(const struct bb_scaling_run *run, const struct bb_step *step
     struct bb_runner r = {0};
     int rc, end_rc;
 
-    TRY(bb_runner_init(&r, run->world, &step->layout, bb_step_program(step, run->world->rank)));
+    TRY(bb_runner_init(&r, &run->session->world, &step->layout, bb_step_program(step, run->session->world.rank)));
     TRY(bb_runner_busy(&r, run->compute_sms, run->compute_gbps));
-    TRY(bb_measure_steps(&r, name, 1, run->progress, us));
-    TRY(bb_measure_steps(&r, name, n, run->progress, us));
+    TRY(bb_measure_steps(&r, name, 1, &run->session->progress, us));
+    TRY(bb_measure_steps(&r, name, n, &run->session->progress, us));
 out:
     end_rc = bb_runner_release(&r, rc);
     return rc ? rc : end_rc;
 }
 
-static int broadcast(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
+static int time_broadcast(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
 {
     struct bb_step step = {0};
     int rc;
 
-    TRY(build(run, BB_SCALING_BROADCAST, &step));
+    TRY(build_part(run, BB_SCALING_BROADCAST, &step));
     const struct bb_program *p = &step.roles[0].program;
     for (size_t i = 0; i < p->n_ops; i++)
-        m->broadcast_bytes += (double)bb_op_payload_bytes(&p->ops[i], run->world->size);
+        m->broadcast_bytes += (double)bb_op_payload_bytes(&p->ops[i], run->session->world.size);
     TRY(run_part(run, &step, "first broadcast", 1, &m->broadcast_us));
     m->broadcasts = (int)p->n_ops;
 out:
@@ -74,43 +103,50 @@ out:
     return rc;
 }
 
-static int last_steps(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
+static int time_last_steps(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
 {
     struct bb_step step = {0};
     int rc;
 
-    TRY(build(run, BB_SCALING_LAST, &step));
-    TRY(run_part(run, &step, "last step", run->scaling->rounds, m->last_us));
+    TRY(build_part(run, BB_SCALING_LAST, &step));
+    TRY(run_part(run, &step, "last step", run->scaling.rounds, m->last_us));
 out:
     bb_step_release(&step);
     return rc;
 }
 
-int bb_scaling_before(const struct bb_scaling_run *run, struct bb_scaling_measured *m)
+int bb_scaling_before(struct bb_scaling_run *run)
 {
-    size_t n = (size_t)run->scaling->rounds;
+    struct bb_scaling_measured *m = &run->measured;
+    size_t n = (size_t)run->scaling.rounds;
     int rc;
 
+    if (!run->session)
+        return 0;
     *m = (struct bb_scaling_measured){
         .broadcast_us = NAN, .seconds = calloc(n, sizeof(*m->seconds)), .last_us = calloc(n, sizeof(*m->last_us))};
     TRY(m->seconds && m->last_us ? 0 : bb_err(BB_EFAIL, "no memory for %zu rounds", n));
-    if (run->world->size > 1)
-        TRY(broadcast(run, m));
-    if (run->scaling->last_batch)
-        TRY(last_steps(run, m));
+    if (run->session->world.size > 1)
+        TRY(time_broadcast(run, m));
+    if (run->scaling.last_batch)
+        TRY(time_last_steps(run, m));
 out:
     return rc;
 }
 
-int bb_scaling_rounds(const struct bb_scaling_run *run, struct bb_runner *r, struct bb_scaling_measured *m)
+int bb_scaling_rounds(struct bb_scaling_run *run, struct bb_runner *r)
 {
-    const struct bb_scaling *s = run->scaling;
+    const struct bb_scaling *s = &run->scaling;
+    struct bb_scaling_measured *m = &run->measured;
+    FILE *out = run->session ? run->session->out : NULL;
     double us;
     int rc = 0;
 
-    bb_progress_clear(run->progress);
-    if (run->out && run->emulated)
-        fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", run->out);
+    if (!run->session)
+        return 0;
+    bb_progress_clear(&run->session->progress);
+    if (out && run->session->device.emulated)
+        fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", out);
     for (int i = 0; i < s->rounds && rc == 0; i++) {
         char name[64];
 
@@ -118,12 +154,28 @@ int bb_scaling_rounds(const struct bb_scaling_run *run, struct bb_runner *r, str
         TRY(run_steps(run, r, name, s->run_steps, &us));
         m->seconds[i] = (us * s->full_steps / s->run_steps + m->last_us[i]) / 1e6;
         m->rounds = i + 1;
-        bb_progress_clear(run->progress);
-        if (run->out)
-            bb_scaling_print_round(s, i, m->seconds[i], run->out);
+        bb_progress_clear(&run->session->progress);
+        if (out)
+            bb_scaling_print_round(s, i, m->seconds[i], out);
     }
-    if (run->out && s->synthetic)
-        bb_scaling_print_total(s, m, run->out);
+    if (out && s->synthetic)
+        bb_scaling_print_total(s, m, out);
 out:
     return rc;
+}
+
+int bb_scaling_run_report(const struct bb_scaling_run *run, const struct bb_measured *step)
+{
+    const struct bb_scaling_report r = {.config = run->config,
+                                        .scaling = &run->scaling,
+                                        .measured = &run->measured,
+                                        .baseline = &run->baseline,
+                                        .step_us = step->step.p50,
+                                        .compute_alone_us = step->alone ? step->compute_alone_us : NAN};
+
+    if (!run->session)
+        return 0;
+    if (run->session->out)
+        bb_scaling_print(&r, run->session->out);
+    return bb_results_set(run->session->json, "scaling", bb_scaling_json(&r));
 }

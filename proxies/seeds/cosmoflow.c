@@ -38,72 +38,53 @@ struct model {
     double forward_flops[CONVS + DENSES];   /* of a shard; backward twice */
     int edge[CONVS], in[CONVS], out[CONVS]; /* of the whole volume, and channels */
     int kernel, width_in[DENSES], width_out[DENSES];
+    int convolutions, shards; /* as the file says */
+    double parameters;
 };
 
 /* ---- the model's file ---- */
 
-static int read_convolutions(struct bb_model_file *sheet, struct model *m)
+static int read_convolutions(struct bb_model_file *file, struct model *m)
 {
     int image, in, out, rc;
 
-    TRY(bb_model_file_shape(sheet, "image", &image));
-    TRY(bb_model_file_shape(sheet, "input_channels", &in));
-    TRY(bb_model_file_shape(sheet, "channels", &out));
+    TRY(bb_model_file_shape(file, "image", &image));
+    TRY(bb_model_file_shape(file, "input_channels", &in));
+    TRY(bb_model_file_shape(file, "channels", &out));
     for (int l = 0; l < CONVS; l++, in = out, out *= 2, image /= 2) {
-        TRY(bb_model_file_set(sheet, "in", in));
-        TRY(bb_model_file_set(sheet, "out", out));
-        TRY(bb_model_file_set(sheet, "edge", image));
+        TRY(bb_model_file_set(file, "in", in));
+        TRY(bb_model_file_set(file, "out", out));
+        TRY(bb_model_file_set(file, "edge", image));
         m->edge[l] = image;
         m->in[l] = in;
         m->out[l] = out;
-        TRY(bb_model_file_count_at(sheet, sheet->root, "conv_parameters", &m->conv[l]));
-        TRY(bb_model_file_count_at(sheet, sheet->root, "halo", &m->face[l]));
-        TRY(bb_model_file_number_at(sheet, sheet->root, "conv_flops", &m->forward_flops[l]));
+        TRY(bb_model_file_count_at(file, file->root, "conv_parameters", &m->conv[l]));
+        TRY(bb_model_file_count_at(file, file->root, "halo", &m->face[l]));
+        TRY(bb_model_file_number_at(file, file->root, "conv_flops", &m->forward_flops[l]));
     }
 out:
     return rc;
 }
 
-static int dense_width(const struct bb_model_file *sheet, const json_t *widths, int i, size_t *width)
-{
-    const char *formula = json_string_value(json_array_get(widths, (size_t)i));
-
-    if (!formula)
-        return bb_err(BB_EUSAGE, "%s: dense width %d must be a formula as text", sheet->where, i);
-    return bb_model_file_count(sheet, formula, width);
-}
-
-static int read_dense(struct bb_model_file *sheet, struct model *m)
+static int read_dense(struct bb_model_file *file, struct model *m)
 {
     const json_t *widths;
     size_t in, out, parameters;
     int rc;
 
-    TRY(bb_model_file_list(sheet, sheet->root, "dense_widths", DENSES + 1, &widths, NULL));
-    TRY(dense_width(sheet, widths, 0, &in));
+    TRY(bb_json_list_at(file->root, "dense_widths", file->where, DENSES + 1, &widths, NULL));
+    TRY(bb_model_file_count_in(file, widths, "dense_widths", 0, &in));
     for (int l = 0; l < DENSES; l++, in = out) {
-        TRY(dense_width(sheet, widths, l + 1, &out));
-        TRY(bb_model_file_set(sheet, "in", (double)in));
-        TRY(bb_model_file_set(sheet, "out", (double)out));
-        TRY(bb_model_file_count_at(sheet, sheet->root, "dense_parameters", &parameters));
-        TRY(bb_model_file_count_at(sheet, sheet->root, "dense_exchange", &m->exchange[l]));
-        TRY(bb_model_file_number_at(sheet, sheet->root, "dense_flops", &m->forward_flops[CONVS + l]));
+        TRY(bb_model_file_count_in(file, widths, "dense_widths", l + 1, &out));
+        TRY(bb_model_file_set(file, "in", (double)in));
+        TRY(bb_model_file_set(file, "out", (double)out));
+        TRY(bb_model_file_count_at(file, file->root, "dense_parameters", &parameters));
+        TRY(bb_model_file_count_at(file, file->root, "dense_exchange", &m->exchange[l]));
+        TRY(bb_model_file_number_at(file, file->root, "dense_flops", &m->forward_flops[CONVS + l]));
         m->dense += parameters;
         m->width_in[l] = (int)in;
         m->width_out[l] = (int)out;
     }
-out:
-    return rc;
-}
-
-static int read_times(const struct bb_model_file *sheet, const char *key, double us[CONVS + DENSES])
-{
-    json_t *times;
-    int rc;
-
-    TRY(bb_profile_object(sheet->root, key, sheet->where, &times));
-    TRY(bb_model_file_numbers(sheet, times, "conv", CONVS, us));
-    TRY(bb_model_file_numbers(sheet, times, "dense", DENSES, us + CONVS));
 out:
     return rc;
 }
@@ -117,51 +98,44 @@ static double parameters_of(const struct model *m)
     return sum;
 }
 
-static int check_totals(const struct bb_model_file *sheet, const struct model *m)
-{
-    json_t *totals;
-    int rc;
+#define AT(member) offsetof(struct model, member)
 
-    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_model_file_total(sheet, totals, "parameters", parameters_of(m)));
-    TRY(bb_model_file_total(sheet, totals, "dense_shard", (double)m->dense));
-    TRY(bb_model_file_totals(sheet, totals, "conv", m->conv, CONVS));
-    TRY(bb_model_file_totals(sheet, totals, "faces", m->face, CONVS));
-    TRY(bb_model_file_totals(sheet, totals, "dense_exchange", m->exchange, DENSES));
-out:
-    return rc;
-}
+static const struct bb_json_field model_fields[] = {
+    BB_FIELD("batch", BB_MODEL_SHAPE, AT(batch)),
+    BB_FIELD("kernel", BB_MODEL_SHAPE, AT(kernel)),
+    BB_FIELD("convolutions", BB_MODEL_SHAPE, AT(convolutions)),
+    BB_FIELD("shards", BB_MODEL_SHAPE, AT(shards)),
+    BB_FIELD("forward_us.conv", BB_JSON_NUMBERS, AT(forward_us), .n = CONVS),
+    BB_FIELD("forward_us.dense", BB_JSON_NUMBERS, AT(forward_us[CONVS]), .n = DENSES),
+    BB_FIELD("backward_us.conv", BB_JSON_NUMBERS, AT(backward_us), .n = CONVS),
+    BB_FIELD("backward_us.dense", BB_JSON_NUMBERS, AT(backward_us[CONVS]), .n = DENSES),
+    {0}};
 
-/* The cut and the number of layers are the program's own; the file must say the same. */
-static int check_form(const struct bb_model_file *sheet)
-{
-    int convolutions, shards, rc;
-
-    TRY(bb_model_file_shape(sheet, "convolutions", &convolutions));
-    TRY(bb_model_file_shape(sheet, "shards", &shards));
-    if (convolutions != CONVS || shards != SHARDS)
-        rc = bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", sheet->where, convolutions,
-                    shards, CONVS, SHARDS);
-out:
-    return rc;
-}
+static const struct bb_json_field totals[] = {
+    BB_FIELD("totals.dense_shard", BB_JSON_COUNT_TOTAL, AT(dense)),
+    BB_FIELD("totals.conv", BB_JSON_COUNT_TOTALS, AT(conv), .n = CONVS),
+    BB_FIELD("totals.faces", BB_JSON_COUNT_TOTALS, AT(face), .n = CONVS),
+    BB_FIELD("totals.dense_exchange", BB_JSON_COUNT_TOTALS, AT(exchange), .n = DENSES),
+    BB_FIELD("totals.parameters", BB_JSON_TOTAL, AT(parameters)),
+    {0}};
 
 static int read_model(struct model *m)
 {
-    struct bb_model_file sheet;
+    struct bb_model_file file;
     int rc;
 
-    TRY(bb_model_file_open(&sheet, "cosmoflow", "spatial_network"));
-    TRY(check_form(&sheet));
-    TRY(bb_model_file_shape(&sheet, "batch", &m->batch));
-    TRY(bb_model_file_shape(&sheet, "kernel", &m->kernel));
-    TRY(read_convolutions(&sheet, m));
-    TRY(read_dense(&sheet, m));
-    TRY(read_times(&sheet, "forward_us", m->forward_us));
-    TRY(read_times(&sheet, "backward_us", m->backward_us));
-    TRY(check_totals(&sheet, m));
+    TRY(bb_model_file_open(&file, "cosmoflow", "spatial_network"));
+    TRY(bb_model_file_read(&file, file.root, model_fields, m));
+    /* The cut and the number of layers are the program's own; the file must say the same. */
+    if (m->convolutions != CONVS || m->shards != SHARDS)
+        TRY(bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", file.where, m->convolutions,
+                   m->shards, CONVS, SHARDS));
+    TRY(read_convolutions(&file, m));
+    TRY(read_dense(&file, m));
+    m->parameters = parameters_of(m);
+    TRY(bb_json_read(file.root, file.where, totals, m));
 out:
-    bb_model_file_close(&sheet);
+    bb_model_file_close(&file);
     return rc;
 }
 
@@ -270,7 +244,7 @@ static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "con
 static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
 
 /* Layers are numbered through: convolutions, then dense layers. */
-static void compute(struct shard *h, int layer)
+static void write_layer(struct shard *h, int layer)
 {
     bool forward = h->script.phase == BB_PHASE_FORWARD;
 
@@ -291,7 +265,7 @@ static void copy_faces(struct shard *h, int l, bool received)
 }
 
 /* Of what convolution l puts out, or of its gradient. */
-static void halo(struct shard *h, int l)
+static void exchange_halo(struct shard *h, int l)
 {
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
 
@@ -300,7 +274,7 @@ static void halo(struct shard *h, int l)
 }
 
 /* One part of a dense layer's input becomes all of it, or the sum of all parts of its gradient one part. */
-static void exchange(struct shard *h, enum bb_coll_kind kind, size_t part)
+static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 {
     struct bb_script *s = &h->script;
     bool gather = kind == BB_ALL_GATHER;
@@ -311,47 +285,47 @@ static void exchange(struct shard *h, enum bb_coll_kind kind, size_t part)
     bb_script_wait(s, bb_script_collective(s, h->mp, what, kind, part, src, dst));
 }
 
-static void reduce(struct shard *h, struct bb_script_lane lane, const char *what, size_t count)
+static void reduce_gradients(struct shard *h, struct bb_script_lane lane, const char *what, size_t count)
 {
     h->script.phase = BB_PHASE_GRADIENTS;
     h->last[lane.comm == h->world.comm] = bb_script_reduce(&h->script, lane, what, count);
     h->script.phase = BB_PHASE_BACKWARD;
 }
 
-static void forward(struct shard *h)
+static void write_forward(struct shard *h)
 {
     h->script.phase = BB_PHASE_FORWARD;
     for (int l = 0; l < CONVS + DENSES; l++) {
         h->script.layer = l;
         if (l > 0 && l < CONVS) {
-            halo(h, l - 1);
+            exchange_halo(h, l - 1);
             copy_faces(h, l - 1, true);
         }
         if (l >= CONVS)
-            exchange(h, BB_ALL_GATHER, h->model->exchange[l - CONVS]);
-        compute(h, l);
+            exchange_dense(h, BB_ALL_GATHER, h->model->exchange[l - CONVS]);
+        write_layer(h, l);
     }
 }
 
-static void backward(struct shard *h)
+static void write_backward(struct shard *h)
 {
     h->script.phase = BB_PHASE_BACKWARD;
     for (int l = CONVS + DENSES - 1; l >= CONVS; l--) {
-        compute(h, l);
-        exchange(h, BB_REDUCE_SCATTER, h->model->exchange[l - CONVS]);
+        write_layer(h, l);
+        exchange_dense(h, BB_REDUCE_SCATTER, h->model->exchange[l - CONVS]);
     }
-    reduce(h, h->dense, "dense gradients", h->model->dense);
+    reduce_gradients(h, h->dense, "dense gradients", h->model->dense);
     for (int l = CONVS - 1; l >= 0; l--) {
-        compute(h, l);
+        write_layer(h, l);
         if (l > 0)
-            halo(h, l);
-        reduce(h, h->world, conv_names[l], h->model->conv[l]);
+            exchange_halo(h, l);
+        reduce_gradients(h, h->world, conv_names[l], h->model->conv[l]);
         if (l > 0)
             copy_faces(h, l, true);
     }
 }
 
-static void update(struct shard *h)
+static void update_parameters(struct shard *h)
 {
     struct bb_script *s = &h->script;
 
@@ -382,10 +356,10 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, co
     h.mp = bb_script_lane(&h.script, &step->layout, 0);
     h.dense = bb_script_lane(&h.script, &step->layout, 1);
     h.world = bb_script_lane(&h.script, &step->layout, 2);
-    forward(&h);
-    backward(&h);
+    write_forward(&h);
+    write_backward(&h);
     if (h.script.real)
-        update(&h);
+        update_parameters(&h);
     return bb_script_result(&h.script);
 }
 
@@ -413,7 +387,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(read_model(&m));
     TRY(build_layout(&step->layout, c->ranks));
     TRY(bb_step_add_roles(step, SHARDS));
-    step->parameters = parameters_of(&m);
+    step->parameters = m.parameters;
     step->samples = (double)m.batch * replicas;
     step->summary = bb_step_text(step, "2x2 shards, %d replica%s with a batch of %d each", replicas,
                                  replicas == 1 ? "" : "s", m.batch);

@@ -1,6 +1,6 @@
 /*
  * data_parallel.c - resnet50, resnet50_ring, resnet152, resnet152_scal: the gradients of one network, cut into buckets,
- * over all ranks. Their data is the network (profiles/models) and a row of the table below.
+ * over all ranks. Their data is the network (profiles/models) and the network of their rows below.
  *
  *   resnet50         one all-reduce for each bucket, each waited for; no compute
  *   resnet50_ring    each bucket to the next rank and from the one before, in one group call, waited for; no compute
@@ -22,18 +22,12 @@
 
 #include <string.h>
 
+/* What a row of the proxies below says to this builder. */
 struct network {
-    const char *proxy, *model;
+    const char *model;
     bool ring;    /* neighbours instead of all-reduce             */
     bool overlap; /* start and go on, instead of waiting for each */
     bool strong;  /* a global batch divided by the ranks          */
-};
-
-static const struct network networks[] = {
-    {.proxy = "resnet50", .model = "resnet50"},
-    {.proxy = "resnet50_ring", .model = "resnet50", .ring = true},
-    {.proxy = "resnet152", .model = "resnet152", .overlap = true},
-    {.proxy = "resnet152_scal", .model = "resnet152", .overlap = true, .strong = true},
 };
 
 /* One build. */
@@ -49,15 +43,6 @@ struct training {
     struct bb_script_lane lane;
     int last; /* operation of the gradients */
 };
-
-static const struct network *network_of(const char *proxy)
-{
-    size_t i = 0;
-
-    while (strcmp(networks[i].proxy, proxy) != 0)
-        i++;
-    return &networks[i];
-}
 
 /* The ranks for which the batch of each is known, nearest first. */
 static int refuse_ranks(const struct training *t)
@@ -124,7 +109,7 @@ static double batch_flops(const struct training *t)
     return t->model.sample_flops * t->batch->samples;
 }
 
-static int travel(struct training *t, const char *what, size_t count)
+static int start_transfer(struct training *t, const char *what, size_t count)
 {
     static const int next = 1, previous = -1;
 
@@ -138,19 +123,19 @@ static int start_bucket(struct training *t, const struct bb_bucket *bucket, cons
     int op = BB_NONE;
 
     if (!t->config->per_tensor)
-        return travel(t, what, bucket->count);
+        return start_transfer(t, what, bucket->count);
     for (int i = bucket->first; i < bucket->first + bucket->n; i++) {
         const char *name = bb_step_text(t->step, "%s", t->model.tensors[i].name);
 
         t->script.failed |= name == NULL;
-        op = travel(t, name, t->model.tensors[i].count);
+        op = start_transfer(t, name, t->model.tensors[i].count);
         if (!t->network->overlap)
             bb_script_wait(&t->script, op);
     }
     return op;
 }
 
-static void run_bucket(struct training *t, int b)
+static void write_bucket(struct training *t, int b)
 {
     struct bb_script *s = &t->script;
     const char *what = bb_step_text(t->step, "bucket %d", b);
@@ -169,7 +154,7 @@ static void run_bucket(struct training *t, int b)
 }
 
 /* After all gradients, whose operations run in order: the last one's end is theirs. */
-static void update(struct training *t)
+static void update_parameters(struct training *t)
 {
     const struct bb_residual *m = &t->model;
 
@@ -194,13 +179,13 @@ static int build_role(struct training *t, int comm)
         bb_script_compute(s, "network", t->batch->forward_us, batch_flops(t), BB_NONE, BB_NONE);
     bb_script_real(s, "network", t->forward, 1, BB_NONE, BB_NONE);
     for (int b = 0; b < t->model.n_buckets; b++)
-        run_bucket(t, b);
+        write_bucket(t, b);
     if (s->real)
-        update(t);
+        update_parameters(t);
     return bb_script_result(s);
 }
 
-static int describe(struct training *t)
+static int write_summary(struct training *t)
 {
     struct bb_step *step = t->step;
     const char *how = t->network->ring ? "to the next rank" : "all-reduced";
@@ -219,7 +204,7 @@ static int describe(struct training *t)
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
-    struct training t = {.config = c, .network = network_of(c->proxy), .step = step};
+    struct training t = {.config = c, .network = c->variant, .step = step};
     int world, comm, rc;
 
     TRY(bb_residual_load(t.network->model, &t.model));
@@ -229,7 +214,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(world < 0 ? world : 0);
     comm = bb_layout_add_comm(&step->layout, "world", world);
     TRY(bb_step_add_roles(step, 1));
-    TRY(describe(&t));
+    TRY(write_summary(&t));
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_work(&t));
     TRY(build_role(&t, comm));
@@ -238,32 +223,23 @@ out:
     return rc;
 }
 
-const struct bb_proxy bb_resnet50_proxy = {.name = "resnet50",
-                                           .help = "ResNet-50: gradients in six buckets, one all-reduce after another",
-                                           .model = "resnet50",
-                                           .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
-                                           .compute = "none",
-                                           .build = build_step};
+#define RESNET(word, file, text, times, how, ...)                                                                      \
+    {                                                                                                                  \
+        .name = word, .help = text, .model = file, .takes = BB_TAKES_PER_TENSOR | (times) | BB_TAKES_GEMM,             \
+        .compute = how, .build = build_step, .variant = &(const struct network)                                        \
+        {                                                                                                              \
+            .model = file, __VA_ARGS__                                                                                 \
+        }                                                                                                              \
+    }
 
-const struct bb_proxy bb_resnet50_ring_proxy = {.name = "resnet50_ring",
-                                                .help = "ResNet-50: the same buckets from each rank to the next",
-                                                .model = "resnet50",
-                                                .takes = BB_TAKES_PER_TENSOR | BB_TAKES_GEMM,
-                                                .compute = "none",
-                                                .build = build_step};
-
-const struct bb_proxy bb_resnet152_proxy = {
-    .name = "resnet152",
-    .help = "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
-    .model = "resnet152",
-    .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
-    .compute = "timed",
-    .build = build_step};
-
-const struct bb_proxy bb_resnet152_scal_proxy = {
-    .name = "resnet152_scal",
-    .help = "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
-    .model = "resnet152",
-    .takes = BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM,
-    .compute = "timed",
-    .build = build_step};
+const struct bb_proxy bb_resnet50_proxy =
+    RESNET("resnet50", "resnet50", "ResNet-50: gradients in six buckets, one all-reduce after another", 0, "none",
+           .ring = false);
+const struct bb_proxy bb_resnet50_ring_proxy = RESNET(
+    "resnet50_ring", "resnet50", "ResNet-50: the same buckets from each rank to the next", 0, "none", .ring = true);
+const struct bb_proxy bb_resnet152_proxy =
+    RESNET("resnet152", "resnet152", "ResNet-152: ten buckets reduced under the backward pass, 128 samples a rank",
+           BB_TAKES_TIMED, "timed", .overlap = true);
+const struct bb_proxy bb_resnet152_scal_proxy =
+    RESNET("resnet152_scal", "resnet152", "ResNet-152: the same with 32768 samples over 256, 512, 1024 or 2048 ranks",
+           BB_TAKES_TIMED, "timed", .overlap = true, .strong = true);

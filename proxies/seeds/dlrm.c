@@ -37,6 +37,7 @@ struct model {
     size_t bottom, top, exchange;     /* parameters of the perceptrons; elements that a rank gives away */
     size_t table;                     /* parameters of an embedding table */
     int tables, batch;
+    double parameters; /* with its own tables */
     double forward_us[LAYERS], backward_us[LAYERS];
     double forward_flops[LAYERS]; /* of a rank of as many as tables; backward twice */
 };
@@ -44,7 +45,7 @@ struct model {
 /* ---- the model's file ---- */
 
 /* The parameters of a perceptron with these widths, from its input to its output. */
-static int read_perceptron(struct bb_model_file *sheet, const char *key, struct perceptron *p, size_t *parameters,
+static int read_perceptron(struct bb_model_file *file, const char *key, struct perceptron *p, size_t *parameters,
                            double *flops)
 {
     const json_t *widths;
@@ -54,34 +55,20 @@ static int read_perceptron(struct bb_model_file *sheet, const char *key, struct 
 
     *parameters = 0;
     *flops = 0;
-    TRY(bb_model_file_list(sheet, sheet->root, key, -MOST_WIDTHS, &widths, &n));
+    TRY(bb_json_list_at(file->root, key, file->where, -MOST_WIDTHS, &widths, &n));
     for (int i = 0; i < n; i++) {
-        const char *formula = json_string_value(json_array_get(widths, (size_t)i));
-
-        if (!formula)
-            return bb_err(BB_EUSAGE, "%s: width %d of '%s' must be a formula as text", sheet->where, i, key);
-        TRY(bb_model_file_count(sheet, formula, &width));
-        TRY(bb_model_file_set(sheet, "out", (double)width));
+        TRY(bb_model_file_count_in(file, widths, key, i, &width));
+        TRY(bb_model_file_set(file, "out", (double)width));
         p->width[p->n++] = (int64_t)width;
         if (i > 0) {
-            TRY(bb_model_file_count_at(sheet, sheet->root, "perceptron_parameters", &layer));
+            TRY(bb_model_file_count_at(file, file->root, "perceptron_parameters", &layer));
             *parameters += layer;
-            TRY(bb_model_file_number_at(sheet, sheet->root, "perceptron_flops", &layer_flops));
+            TRY(bb_model_file_number_at(file, file->root, "perceptron_flops", &layer_flops));
             *flops += layer_flops;
         }
-        TRY(bb_model_file_set(sheet, "in", (double)width));
+        TRY(bb_model_file_set(file, "in", (double)width));
     }
 out:
-    return rc;
-}
-
-static int read_times(const struct bb_model_file *sheet, const char *key, double us[LAYERS])
-{
-    json_t *times;
-    int rc = bb_profile_object(sheet->root, key, sheet->where, &times);
-
-    for (int i = 0; rc == 0 && i < LAYERS; i++)
-        rc = bb_profile_number(times, layer_names[i], sheet->where, 0, &us[i]);
     return rc;
 }
 
@@ -91,40 +78,43 @@ static double parameters_of(const struct model *m, int tables)
     return (double)m->bottom + (double)m->top + (double)m->table * tables;
 }
 
-static int check_totals(const struct bb_model_file *sheet, const struct model *m)
-{
-    json_t *totals;
-    int rc;
+#define AT(member)        offsetof(struct model, member)
+#define TIME(key, member) BB_FIELD(key, BB_JSON_NUMBER, AT(member))
+#define TIMES(key, member)                                                                                             \
+    TIME(key ".embedding", member[EMBEDDING]), TIME(key ".bottom", member[BOTTOM]),                                    \
+        TIME(key ".interaction", member[INTERACTION]), TIME(key ".top", member[TOP])
 
-    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_model_file_total(sheet, totals, "parameters", parameters_of(m, m->tables)));
-    TRY(bb_model_file_total(sheet, totals, "bottom", (double)m->bottom));
-    TRY(bb_model_file_total(sheet, totals, "top", (double)m->top));
-    TRY(bb_model_file_total(sheet, totals, "exchange", (double)m->exchange));
-out:
-    return rc;
-}
+static const struct bb_json_field model_fields[] = {
+    BB_FIELD("tables", BB_MODEL_SHAPE, AT(tables)),
+    BB_FIELD("batch", BB_MODEL_SHAPE, AT(batch)),
+    BB_FIELD("rows", BB_MODEL_SHAPE, AT(rows)),
+    BB_FIELD("features", BB_MODEL_SHAPE, AT(features)),
+    BB_FIELD("interaction_flops", BB_MODEL_FORMULA, AT(forward_flops[INTERACTION])),
+    BB_FIELD("exchange", BB_MODEL_COUNT, AT(exchange)),
+    BB_FIELD("table_parameters", BB_MODEL_COUNT, AT(table)),
+    TIMES("forward_us", forward_us),
+    TIMES("backward_us", backward_us),
+    BB_FIELD("totals.exchange", BB_JSON_COUNT_TOTAL, AT(exchange)),
+    {0}};
+
+static const struct bb_json_field totals[] = {BB_FIELD("totals.bottom", BB_JSON_COUNT_TOTAL, AT(bottom)),
+                                              BB_FIELD("totals.top", BB_JSON_COUNT_TOTAL, AT(top)),
+                                              BB_FIELD("totals.parameters", BB_JSON_TOTAL, AT(parameters)),
+                                              {0}};
 
 static int read_model(struct model *m)
 {
-    struct bb_model_file sheet;
+    struct bb_model_file file;
     int rc;
 
-    TRY(bb_model_file_open(&sheet, "dlrm", "recommendation"));
-    TRY(bb_model_file_shape(&sheet, "tables", &m->tables));
-    TRY(bb_model_file_shape(&sheet, "batch", &m->batch));
-    TRY(bb_model_file_shape(&sheet, "rows", &m->rows));
-    TRY(bb_model_file_shape(&sheet, "features", &m->features));
-    TRY(read_perceptron(&sheet, "bottom", &m->layers[BOTTOM], &m->bottom, &m->forward_flops[BOTTOM]));
-    TRY(read_perceptron(&sheet, "top", &m->layers[TOP], &m->top, &m->forward_flops[TOP]));
-    TRY(bb_model_file_number_at(&sheet, sheet.root, "interaction_flops", &m->forward_flops[INTERACTION]));
-    TRY(bb_model_file_count_at(&sheet, sheet.root, "exchange", &m->exchange));
-    TRY(bb_model_file_count_at(&sheet, sheet.root, "table_parameters", &m->table));
-    TRY(read_times(&sheet, "forward_us", m->forward_us));
-    TRY(read_times(&sheet, "backward_us", m->backward_us));
-    TRY(check_totals(&sheet, m));
+    TRY(bb_model_file_open(&file, "dlrm", "recommendation"));
+    TRY(bb_model_file_read(&file, file.root, model_fields, m));
+    TRY(read_perceptron(&file, "bottom", &m->layers[BOTTOM], &m->bottom, &m->forward_flops[BOTTOM]));
+    TRY(read_perceptron(&file, "top", &m->layers[TOP], &m->top, &m->forward_flops[TOP]));
+    m->parameters = parameters_of(m, m->tables);
+    TRY(bb_json_read(file.root, file.where, totals, m));
 out:
-    bb_model_file_close(&sheet);
+    bb_model_file_close(&file);
     return rc;
 }
 
@@ -213,7 +203,7 @@ static int list_work(struct recommender *r)
     return 0;
 }
 
-static void compute(struct recommender *r, enum layer layer)
+static void write_layer(struct recommender *r, enum layer layer)
 {
     bool forward = r->script.phase == BB_PHASE_FORWARD;
 
@@ -223,7 +213,7 @@ static void compute(struct recommender *r, enum layer layer)
     bb_script_real(&r->script, layer_names[layer], r->work[!forward][layer], 1, BB_NONE, BB_NONE);
 }
 
-static void exchange(struct recommender *r, const char *what)
+static void exchange_vectors(struct recommender *r, const char *what)
 {
     struct bb_script *s = &r->script;
     int src = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, r->per_peer * (size_t)r->ranks);
@@ -232,7 +222,7 @@ static void exchange(struct recommender *r, const char *what)
     bb_script_wait(s, bb_script_collective(s, r->exchange, what, BB_ALLTOALL, r->per_peer, src, dst));
 }
 
-static int reduce(struct recommender *r, const char *what, size_t count)
+static int reduce_gradients(struct recommender *r, const char *what, size_t count)
 {
     int op;
 
@@ -247,19 +237,19 @@ static void write_step(struct recommender *r)
     int reduced;
 
     r->script.phase = BB_PHASE_FORWARD;
-    compute(r, EMBEDDING);
-    exchange(r, "embedding vectors");
-    compute(r, BOTTOM);
-    compute(r, INTERACTION);
-    compute(r, TOP);
+    write_layer(r, EMBEDDING);
+    exchange_vectors(r, "embedding vectors");
+    write_layer(r, BOTTOM);
+    write_layer(r, INTERACTION);
+    write_layer(r, TOP);
     r->script.phase = BB_PHASE_BACKWARD;
-    compute(r, TOP);
-    (void)reduce(r, "top gradients", r->model->top);
-    compute(r, INTERACTION);
-    compute(r, BOTTOM);
-    reduced = reduce(r, "bottom gradients", r->model->bottom);
-    exchange(r, "embedding gradients");
-    compute(r, EMBEDDING);
+    write_layer(r, TOP);
+    (void)reduce_gradients(r, "top gradients", r->model->top);
+    write_layer(r, INTERACTION);
+    write_layer(r, BOTTOM);
+    reduced = reduce_gradients(r, "bottom gradients", r->model->bottom);
+    exchange_vectors(r, "embedding gradients");
+    write_layer(r, EMBEDDING);
     if (!r->script.real)
         return;
     bb_script_wait(&r->script, reduced);

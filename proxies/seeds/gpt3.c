@@ -1,7 +1,7 @@
 /*
  * gpt3.c - gpt3, gpt3_moe and their one_pipe_step variants: one layer per pipeline stage, a dependent chain from stage
  * to stage, each layer divided over tensor-parallel ranks or experts. Their data is the model (profiles/models/gpt3)
- * and a row of the table below.
+ * and the variant of their rows below.
  *
  * rank = (replica * W + w) * S + stage; W = 4 tensor-parallel ranks, or 16 experts. Group pp: the S stages, next to
  * each other. tp or moe_ep: the W ranks of one stage and replica, S apart. dp: with tensor parallelism the same w and
@@ -64,27 +64,11 @@ static const struct division expert = {.key = "expert",
                                        .gradient_axes = {REPLICAS, WIDTH | REPLICAS},
                                        .own_batches = true};
 
+/* What a row of the proxies below says to this builder. */
 struct variant {
-    const char *proxy;
     const struct division *division;
     bool one_step;
 };
-
-static const struct variant variants[] = {
-    {.proxy = "gpt3", .division = &tensor},
-    {.proxy = "gpt3_one_pipe_step", .division = &tensor, .one_step = true},
-    {.proxy = "gpt3_moe", .division = &expert},
-    {.proxy = "gpt3_moe_one_pipe_step", .division = &expert, .one_step = true},
-};
-
-static const struct variant *variant_of(const char *proxy)
-{
-    size_t i = 0;
-
-    while (strcmp(variants[i].proxy, proxy) != 0)
-        i++;
-    return &variants[i];
-}
 
 /* ---- the model's file ---- */
 
@@ -99,7 +83,7 @@ struct gradient {
 };
 
 struct model {
-    struct bb_model_file sheet; /* keeps the texts */
+    struct bb_model_file file; /* keeps the texts */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MOST_KERNELS];
@@ -107,110 +91,82 @@ struct model {
     int n_kernels, n_gradients;
 };
 
-static int read_kernel(const struct bb_model_file *sheet, const json_t *object, struct kernel *k)
-{
-    int rc;
+static const struct bb_json_field kernel_fields[] = {
+    BB_FIELD("what", BB_JSON_TEXT, offsetof(struct kernel, what)),
+    BB_FIELD("work", BB_JSON_TEXT, offsetof(struct kernel, work)),
+    BB_FIELD("forward_us", BB_JSON_NUMBER, offsetof(struct kernel, forward_us)),
+    BB_FIELD("backward_us", BB_JSON_NUMBER, offsetof(struct kernel, backward_us)),
+    BB_FIELD("forward_flops", BB_MODEL_FORMULA, offsetof(struct kernel, forward_flops)),
+    {0}};
 
-    TRY(bb_profile_string(object, "what", sheet->where, &k->what));
-    TRY(bb_profile_string(object, "work", sheet->where, &k->work));
-    TRY(bb_profile_number(object, "forward_us", sheet->where, 0, &k->forward_us));
-    TRY(bb_profile_number(object, "backward_us", sheet->where, 0, &k->backward_us));
-    TRY(bb_model_file_number_at(sheet, object, "forward_flops", &k->forward_flops));
-out:
-    return rc;
-}
+#define AT(member) offsetof(struct model, member)
 
-static int read_gradients(const struct bb_model_file *sheet, const json_t *part, struct model *m)
-{
-    const json_t *list;
-    const char *formula;
-    int rc;
-
-    TRY(bb_model_file_list(sheet, part, "gradients", -MOST_GRADIENTS, &list, &m->n_gradients));
-    for (int g = 0; g < m->n_gradients; g++) {
-        if (json_unpack(json_array_get(list, (size_t)g), "[ss]", &m->gradients[g].what, &formula))
-            return bb_err(BB_EUSAGE, "%s: gradient %d must be [\"name\", \"formula\"]", sheet->where, g);
-        TRY(bb_model_file_count(sheet, formula, &m->gradients[g].count));
-    }
-out:
-    return rc;
-}
+static const struct bb_json_field model_fields[] = {
+    BB_FIELD("defaults.stages", BB_JSON_WHOLE, AT(stages), .min = 2, .max = BB_MOST_LAYERS),
+    BB_FIELD("defaults.scale", BB_JSON_WHOLE, AT(scale), .min = 1, .max = BB_MOST_LAYERS),
+    BB_FIELD("micro_batch", BB_MODEL_SHAPE, AT(micro_batch)),
+    BB_FIELD("h", BB_MODEL_SHAPE, AT(hidden)),
+    BB_FIELD("sequence", BB_MODEL_SHAPE, AT(sequence)),
+    BB_FIELD("heads", BB_MODEL_SHAPE, AT(heads)),
+    BB_FIELD("message", BB_MODEL_COUNT, AT(message)),
+    BB_FIELD("layer_parameters", BB_MODEL_COUNT, AT(layer_parameters)),
+    BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
+    {0}};
 
 /* What depends on how a layer is divided. */
-static int read_division(const struct bb_model_file *sheet, const struct division *d, struct model *m)
+static int read_division(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
-    const json_t *kernels;
+    const int n_gradients = d->gradient_group[1] ? 2 : 1;
+    const json_t *list;
     const char *width;
     json_t *part;
     int rc;
 
-    TRY(bb_profile_object(sheet->root, d->key, sheet->where, &part));
-    TRY(bb_profile_string(part, "width", sheet->where, &width));
-    TRY(bb_model_file_shape(sheet, width, &m->width));
-    TRY(bb_model_file_count_at(sheet, part, "exchange", &m->exchange));
-    TRY(read_gradients(sheet, part, m));
-    if (m->n_gradients != (d->gradient_group[1] ? 2 : 1))
-        return bb_err(BB_EUSAGE, "%s: %d gradients of '%s', expected %d", sheet->where, m->n_gradients, d->key,
-                      d->gradient_group[1] ? 2 : 1);
-    TRY(bb_model_file_list(sheet, part, "compute", -MOST_KERNELS, &kernels, &m->n_kernels));
+    TRY(bb_json_object_at(file->root, d->key, file->where, &part));
+    TRY(bb_json_text_at(part, "width", file->where, &width));
+    TRY(bb_model_file_shape(file, width, &m->width));
+    TRY(bb_model_file_count_at(file, part, "exchange", &m->exchange));
+    TRY(bb_json_list_at(part, "gradients", file->where, n_gradients, &list, &m->n_gradients));
+    for (int g = 0; g < m->n_gradients; g++)
+        TRY(bb_model_file_named_in(file, list, "gradients", g, &m->gradients[g].what, &m->gradients[g].count));
+    TRY(bb_json_list_at(part, "compute", file->where, -MOST_KERNELS, &list, &m->n_kernels));
     for (int k = 0; k < m->n_kernels; k++)
-        TRY(read_kernel(sheet, json_array_get(kernels, (size_t)k), &m->kernels[k]));
+        TRY(bb_model_file_read(file, json_array_get(list, (size_t)k), kernel_fields, &m->kernels[k]));
 out:
     return rc;
 }
 
-static int check_parameters(const struct bb_model_file *sheet, const json_t *totals, const struct model *m)
+static int check_totals(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
+    size_t made[] = {m->exchange, m->gradients[0].count, m->gradients[1].count};
+    const struct bb_json_field fields[] = {
+        BB_FIELD("exchange", BB_JSON_COUNT_TOTAL, 0),
+        BB_FIELD("gradients", BB_JSON_COUNT_TOTALS, sizeof(size_t), .n = m->n_gradients),
+        {0}};
+    json_t *totals, *part, *parameters, *value;
     const char *layers;
-    json_t *given, *value;
-    int rc = bb_profile_object(totals, "parameters", sheet->where, &given);
-
-    if (rc)
-        return rc;
-    json_object_foreach(given, layers, value) TRY(
-        bb_model_file_same(sheet, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
-out:
-    return rc;
-}
-
-static int check_totals(const struct bb_model_file *sheet, const struct division *d, const struct model *m)
-{
-    size_t gradients[MOST_GRADIENTS] = {m->gradients[0].count, m->gradients[1].count};
-    json_t *totals, *part;
     int rc;
 
-    TRY(bb_profile_object(sheet->root, "totals", sheet->where, &totals));
-    TRY(bb_model_file_total(sheet, totals, "message", (double)m->message));
-    TRY(check_parameters(sheet, totals, m));
-    TRY(bb_profile_object(totals, d->key, sheet->where, &part));
-    TRY(bb_model_file_total(sheet, part, "exchange", (double)m->exchange));
-    TRY(bb_model_file_totals(sheet, part, "gradients", gradients, m->n_gradients));
+    TRY(bb_json_object_at(file->root, "totals", file->where, &totals));
+    TRY(bb_json_object_at(totals, d->key, file->where, &part));
+    TRY(bb_json_read(part, file->where, fields, made));
+    TRY(bb_json_object_at(totals, "parameters", file->where, &parameters));
+    json_object_foreach(parameters, layers, value) TRY(
+        bb_json_same(file->where, "parameters", json_number_value(value), (double)m->layer_parameters * atoi(layers)));
 out:
     return rc;
 }
 
 static int read_model(const struct division *d, struct model *m)
 {
-    struct bb_model_file *sheet = &m->sheet;
-    double stages, scale;
-    json_t *defaults;
+    struct bb_model_file *file = &m->file;
     int rc;
 
     *m = (struct model){0};
-    TRY(bb_model_file_open(sheet, "gpt3", "layered_transformer"));
-    TRY(bb_profile_object(sheet->root, "defaults", sheet->where, &defaults));
-    TRY(bb_profile_number(defaults, "stages", sheet->where, 2, &stages));
-    TRY(bb_profile_number(defaults, "scale", sheet->where, 1, &scale));
-    m->stages = (int)stages;
-    m->scale = (int)scale;
-    TRY(bb_model_file_shape(sheet, "micro_batch", &m->micro_batch));
-    TRY(bb_model_file_shape(sheet, "h", &m->hidden));
-    TRY(bb_model_file_shape(sheet, "sequence", &m->sequence));
-    TRY(bb_model_file_shape(sheet, "heads", &m->heads));
-    TRY(bb_model_file_count_at(sheet, sheet->root, "message", &m->message));
-    TRY(bb_model_file_count_at(sheet, sheet->root, "layer_parameters", &m->layer_parameters));
-    TRY(read_division(sheet, d, m));
-    TRY(check_totals(sheet, d, m));
+    TRY(bb_model_file_open(file, "gpt3", "layered_transformer"));
+    TRY(bb_model_file_read(file, file->root, model_fields, m));
+    TRY(read_division(file, d, m));
+    TRY(check_totals(file, d, m));
 out:
     return rc;
 }
@@ -251,7 +207,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     struct model m;
     int rc;
 
-    TRY(read_model(variant_of(c->proxy)->division, &m));
+    TRY(read_model(((const struct variant *)c->variant)->division, &m));
     if (c->layers && c->stages && c->layers != c->stages) {
         rc = bb_err(BB_EUSAGE, "%s: %d layers in %d stages, but a stage is one layer; nearest: --layers %d", c->proxy,
                     c->layers, c->stages, c->stages);
@@ -261,7 +217,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     c->layers = c->stages;
     TRY(settle_micro_batches(c, m.scale));
 out:
-    bb_model_file_close(&m.sheet);
+    bb_model_file_close(&m.file);
     return rc;
 }
 
@@ -378,7 +334,7 @@ static double scale_of(const struct pipeline *b, bool forward)
     return given > 0 && known > 0 ? given / known : 1;
 }
 
-static void compute(struct pipeline *b, int src, int dst)
+static void write_kernels(struct pipeline *b, int src, int dst)
 {
     bool forward = b->script.phase == BB_PHASE_FORWARD;
     double scale = scale_of(b, forward);
@@ -396,19 +352,19 @@ static void compute(struct pipeline *b, int src, int dst)
 }
 
 /* Behind a backward, where there are several. */
-static void accumulate(struct pipeline *b)
+static void accumulate_gradients(struct pipeline *b)
 {
     if (b->script.real && b->script.phase == BB_PHASE_BACKWARD && b->config->micro_batches > 1)
         bb_script_accumulate(&b->script, b->accumulate);
 }
 
-static int room(struct pipeline *b, bool wanted, const char *name, size_t count)
+static int add_buffer(struct pipeline *b, bool wanted, const char *name, size_t count)
 {
     return wanted ? bb_script_buffer(&b->script, name, BB_USE_COMMUNICATION, count) : BB_NONE;
 }
 
 /* A phase's own buffers of the layer's two collectives. */
-static void make_pair(struct pipeline *b)
+static void add_pair_buffers(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
     size_t whole = b->model->exchange * (d->kind == BB_ALLTOALL ? (size_t)b->model->width : 1);
@@ -417,20 +373,20 @@ static void make_pair(struct pipeline *b)
     b->pair.count = b->model->exchange;
     for (int i = 0; i < 2; i++) {
         b->pair.what[i] = d->what[i];
-        b->pair.src[i] = room(b, true, "layer send", whole);
-        b->pair.dst[i] = room(b, true, "layer receive", whole);
+        b->pair.src[i] = add_buffer(b, true, "layer send", whole);
+        b->pair.dst[i] = add_buffer(b, true, "layer receive", whole);
     }
 }
 
 /* All micro-batches of one phase; to and from are the neighbours, 0 where the chain ends or begins. */
-static void chain(struct pipeline *b, enum bb_phase phase, int to, int from)
+static void write_chain(struct pipeline *b, enum bb_phase phase, int to, int from)
 {
     const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
     struct bb_script *s = &b->script;
     size_t count = b->model->message;
-    int send = room(b, to != 0, "send", count), recv = room(b, from != 0, "receive", count), sent = BB_NONE;
+    int send = add_buffer(b, to != 0, "send", count), recv = add_buffer(b, from != 0, "receive", count), sent = BB_NONE;
 
-    make_pair(b);
+    add_pair_buffers(b);
     s->phase = phase;
     for (s->micro_batch = 0; s->micro_batch < b->config->micro_batches; s->micro_batch++) {
         struct bb_script_lane lane = b->pp[s->micro_batch % b->lanes];
@@ -438,10 +394,10 @@ static void chain(struct pipeline *b, enum bb_phase phase, int to, int from)
         if (from)
             bb_script_wait(s, bb_script_recv(s, lane, what, from, count, recv));
         bb_script_wait(s, sent);
-        compute(b, recv, send);
+        write_kernels(b, recv, send);
         if (to)
             sent = bb_script_send(s, lane, what, to, count, send);
-        accumulate(b);
+        accumulate_gradients(b);
         bb_script_pair(s, &b->pair);
     }
     s->micro_batch = BB_NONE;
@@ -458,7 +414,7 @@ static void reduce_gradients(struct pipeline *b)
     }
 }
 
-static void update(struct pipeline *b)
+static void update_parameters(struct pipeline *b)
 {
     for (int g = 0; b->script.real && g < b->model->n_gradients; g++) {
         const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
@@ -468,30 +424,30 @@ static void update(struct pipeline *b)
     }
 }
 
-static void whole_step(struct pipeline *b, enum stage_kind kind)
+static void write_whole_step(struct pipeline *b, enum stage_kind kind)
 {
     int previous = kind == FIRST ? 0 : -1, next = kind == LAST ? 0 : 1;
 
-    chain(b, BB_PHASE_FORWARD, next, previous);
-    chain(b, BB_PHASE_BACKWARD, previous, next);
+    write_chain(b, BB_PHASE_FORWARD, next, previous);
+    write_chain(b, BB_PHASE_BACKWARD, previous, next);
     reduce_gradients(b);
-    update(b);
+    update_parameters(b);
 }
 
 /* Even stages run a forward, odd ones a backward; both start to receive what comes next before they compute. */
-static void steady_step(struct pipeline *b, enum stage_kind kind)
+static void write_steady_step(struct pipeline *b, enum stage_kind kind)
 {
     static const char *const what[] = {"activations", "activation gradients"};
     struct bb_script *s = &b->script;
     size_t count = b->model->message;
     int own = kind == FIRST ? 0 : 1, partner = own == 0 ? 1 : -1;
-    int send = room(b, true, "send", count), recv = room(b, true, "receive", count);
+    int send = add_buffer(b, true, "send", count), recv = add_buffer(b, true, "receive", count);
 
-    make_pair(b);
+    add_pair_buffers(b);
     s->phase = own == 0 ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     (void)bb_script_recv(s, b->pp[1 - own], what[1 - own], partner, count, recv);
-    compute(b, BB_NONE, send);
-    accumulate(b);
+    write_kernels(b, BB_NONE, send);
+    accumulate_gradients(b);
     bb_script_pair(s, &b->pair);
     (void)bb_script_send(s, b->pp[own], what[own], partner, count, send);
 }
@@ -509,9 +465,9 @@ static int build_role(struct pipeline *b, struct bb_role *role, const char *name
     for (int g = 0; !b->variant->one_step && g < b->model->n_gradients; g++)
         b->gradients[g] = bb_script_lane(s, l, b->comm_gradients[g]);
     if (b->variant->one_step)
-        steady_step(b, kind);
+        write_steady_step(b, kind);
     else
-        whole_step(b, kind);
+        write_whole_step(b, kind);
     return bb_script_result(s);
 }
 
@@ -559,7 +515,7 @@ out:
     return rc;
 }
 
-static int describe(struct pipeline *b)
+static int write_summary(struct pipeline *b)
 {
     const struct bb_proxy_config *c = b->config;
     int chains = b->replicas * (b->variant->division->own_batches ? b->model->width : 1);
@@ -576,21 +532,21 @@ static int describe(struct pipeline *b)
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct model m;
-    struct pipeline b = {.config = c, .variant = variant_of(c->proxy), .model = &m, .step = step};
+    struct pipeline b = {.config = c, .variant = c->variant, .model = &m, .step = step};
     int rc;
 
     TRY(read_model(b.variant->division, &m));
     TRY(refuse_layout(c, b.variant, m.width));
     b.replicas = c->ranks / (c->stages * m.width);
     TRY(build_layout(&b));
-    TRY(describe(&b));
+    TRY(write_summary(&b));
     if (strcmp(c->compute, "gemm") == 0) {
         TRY(list_work(&b));
         TRY(list_accumulation(&b));
     }
     TRY(build_roles(&b));
 out:
-    bb_model_file_close(&m.sheet);
+    bb_model_file_close(&m.file);
     return rc;
 }
 
@@ -599,44 +555,23 @@ enum {
             BB_TAKES_GEMM | BB_TAKES_LAYER_US
 };
 
-const struct bb_proxy bb_gpt3_proxy = {.name = "gpt3",
-                                       .help = "GPT-3: data x tensor (4) x pipeline parallel, one layer a stage",
-                                       .model = "gpt3",
-                                       .takes = TAKES,
-                                       .compute = "timed",
-                                       .positional = "[STAGES [SCALE]]",
-                                       .positional_words = read_numbers,
-                                       .defaults = fill_defaults,
-                                       .build = build_step};
+#define GPT3(word, text, ...)                                                                                          \
+    {                                                                                                                  \
+        .name = word, .help = text, .model = "gpt3", .takes = TAKES, .compute = "timed",                               \
+        .positional = "[STAGES [SCALE]]", .positional_words = read_numbers, .defaults = fill_defaults,                 \
+        .build = build_step, .variant = &(const struct variant)                                                        \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
 
-const struct bb_proxy bb_gpt3_one_pipe_step_proxy = {
-    .name = "gpt3_one_pipe_step",
-    .help = "GPT-3: one steady step of its pipeline, forward and backward side by side",
-    .model = "gpt3",
-    .takes = TAKES,
-    .compute = "timed",
-    .positional = "[STAGES [SCALE]]",
-    .positional_words = read_numbers,
-    .defaults = fill_defaults,
-    .build = build_step};
-
-const struct bb_proxy bb_gpt3_moe_proxy = {.name = "gpt3_moe",
-                                           .help = "GPT-3 with 16 experts: data x expert x pipeline parallel",
-                                           .model = "gpt3",
-                                           .takes = TAKES,
-                                           .compute = "timed",
-                                           .positional = "[STAGES [SCALE]]",
-                                           .positional_words = read_numbers,
-                                           .defaults = fill_defaults,
-                                           .build = build_step};
-
-const struct bb_proxy bb_gpt3_moe_one_pipe_step_proxy = {.name = "gpt3_moe_one_pipe_step",
-                                                         .help =
-                                                             "GPT-3 with 16 experts: one steady step of its pipeline",
-                                                         .model = "gpt3",
-                                                         .takes = TAKES,
-                                                         .compute = "timed",
-                                                         .positional = "[STAGES [SCALE]]",
-                                                         .positional_words = read_numbers,
-                                                         .defaults = fill_defaults,
-                                                         .build = build_step};
+const struct bb_proxy bb_gpt3_proxy =
+    GPT3("gpt3", "GPT-3: data x tensor (4) x pipeline parallel, one layer a stage", .division = &tensor);
+const struct bb_proxy bb_gpt3_one_pipe_step_proxy =
+    GPT3("gpt3_one_pipe_step", "GPT-3: one steady step of its pipeline, forward and backward side by side",
+         .division = &tensor, .one_step = true);
+const struct bb_proxy bb_gpt3_moe_proxy =
+    GPT3("gpt3_moe", "GPT-3 with 16 experts: data x expert x pipeline parallel", .division = &expert);
+const struct bb_proxy bb_gpt3_moe_one_pipe_step_proxy =
+    GPT3("gpt3_moe_one_pipe_step", "GPT-3 with 16 experts: one steady step of its pipeline", .division = &expert,
+         .one_step = true);

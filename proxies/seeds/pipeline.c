@@ -25,8 +25,8 @@
  * parameters.
  */
 #include "proxies/author/args.h"
-#include "proxies/author/parts.h"
 #include "proxies/author/proxy.h"
+#include "proxies/author/script.h"
 #include "proxies/models/transformer_model.h"
 
 #include <stdio.h>
@@ -43,17 +43,16 @@ struct pipeline {
     const struct bb_proxy_config *config;
     const struct bb_model *model;
     struct bb_step *step;
-    enum bb_dtype_id dtype;
     int stage_layers, replicas, comm_pp, comm_dp;
-    bool computes;                        /* timed or real */
     const struct bb_kernel_list *work[2]; /* real: of one layer, forward and backward */
     const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
 
-    struct bb_program *program;
+    struct bb_script s;
     enum stage_kind kind;
-    int stream_pp, stream_dp;
+    struct bb_script_lane pp, dp;
     int send[2], recv[2], pairs;
+    int reduced; /* the newest all-reduce of gradients, BB_NONE */
 };
 
 /* ---- what the command line means ---- */
@@ -110,177 +109,149 @@ static int refuse_layout(const struct bb_proxy_config *c)
     return bb_refuse_ranks(c, s, "stages");
 }
 
-/* ---- the parts of one role's program ---- */
+/* ---- the program of one role ---- */
 
-static struct bb_part part_of(const struct pipeline *b, int stream, int comm, enum bb_phase phase, int i)
+/* The kernels of one micro-batch. What follows waits for their buffers alone, here and everywhere below. */
+static void write_compute(struct pipeline *b, int src, int dst)
 {
-    return (struct bb_part){.program = b->program,
-                            .stream = stream,
-                            .comm = comm,
-                            .dtype = b->dtype,
-                            .phase = phase,
-                            .micro_batch = i,
-                            .layer = BB_NONE};
-}
-
-static int compute(const struct pipeline *b, enum bb_phase phase, int i, int src, int dst)
-{
-    struct bb_part part = part_of(b, 0, BB_NONE, phase, i);
-    bool forward = phase == BB_PHASE_FORWARD;
-    const struct bb_kernel_list *work = b->work[!forward];
+    bool forward = b->s.phase == BB_PHASE_FORWARD;
     double us = forward ? b->config->forward_us : b->config->backward_us;
     double flops = (forward ? 1 : 2) * b->model->forward_flops;
 
-    if (!b->computes)
-        return 0;
-    part.what = b->layers_text;
-    if (work)
-        return bb_part_work(&part, work, b->stage_layers, src, dst);
-    return bb_part_compute(&part, b->stage_layers * us, b->stage_layers * flops, src, dst);
+    bb_script_compute(&b->s, b->layers_text, b->stage_layers * us, b->stage_layers * flops, src, dst);
+    bb_script_real(&b->s, b->layers_text, b->work[!forward], b->stage_layers, src, dst);
+    bb_script_begin_anew(&b->s, BB_NONE);
 }
 
-/*
- * One shift and the compute of its micro-batch. `to` and `from` are places in the pipeline, 0 where the chain begins
- * (nothing to receive) or ends (nothing to send).
- */
-static int shift(const struct pipeline *b, enum bb_phase phase, int i, int to, int from)
+/* The messages of one shift: in one group call when there are two, since a send alone would block the receive. */
+static void write_messages(struct pipeline *b, int to, int from, int src, int dst)
 {
-    struct bb_part part = part_of(b, b->stream_pp, b->comm_pp, phase, i);
-    int now = i % b->pairs, next = (i + 1) % b->pairs, rc;
-    struct bb_exchange x = {
-        .to = to, .from = from, .count = b->model->message, .src = b->send[now], .dst = b->recv[now]};
+    const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 
-    part.what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
-    if (!from)
-        TRY(compute(b, phase, i, BB_NONE, b->send[now]));
-    TRY(bb_part_exchange(&part, &x));
+    if (to && from)
+        bb_script_group_start(&b->s);
+    if (to)
+        bb_script_send(&b->s, b->pp, what, to, b->model->message, src);
     if (from)
-        TRY(compute(b, phase, i, b->recv[now], to ? b->send[next] : BB_NONE));
-out:
-    return rc;
+        bb_script_recv(&b->s, b->pp, what, from, b->model->message, dst);
+    bb_script_group_end(&b->s);
 }
 
-/* The same work on every layer of the stage: those that are like the others at once. */
-static int each_layer(const struct pipeline *b, struct bb_part part, const struct bb_kernel_list *const works[],
-                      const char *const what[])
+/* One shift and the compute of its micro-batch. `to` and `from` are distances in the pipeline, 0 where the chain begins
+ * (nothing to receive) or ends (nothing to send). */
+static void write_shift(struct pipeline *b, int to, int from)
 {
-    const int after = b->stream_dp ? bb_program_last(b->program, b->stream_dp) : BB_NONE;
+    int now = b->s.micro_batch % b->pairs, next = (b->s.micro_batch + 1) % b->pairs;
+
+    if (!from)
+        write_compute(b, BB_NONE, b->send[now]);
+    write_messages(b, to, from, b->send[now], b->recv[now]);
+    if (from)
+        write_compute(b, b->recv[now], to ? b->send[next] : BB_NONE);
+}
+
+/* The same work on every layer of the stage, in one operation for those that are alike, once the gradients are there. */
+static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const works[], const char *const what[])
+{
     const int times[BB_LAYER_KINDS] = {[BB_LAYER_INNER] = b->stage_layers - (b->kind != MIDDLE),
                                        [BB_LAYER_FIRST] = b->kind == FIRST,
                                        [BB_LAYER_LAST] = b->kind == LAST};
-    int rc = 0;
 
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
-        part.what = what[kind];
+        bb_script_begin_anew(&b->s, b->reduced);
         if (times[kind])
-            TRY(bb_part_work_after(&part, works[kind], times[kind], &after, 1));
+            bb_script_real(&b->s, what[kind], works[kind], times[kind], BB_NONE, BB_NONE);
     }
-out:
-    return rc;
+    bb_script_begin_anew(&b->s, BB_NONE);
 }
 
-static int accumulate(const struct pipeline *b, int i)
+static void write_shifts(struct pipeline *b, enum bb_phase phase)
 {
     static const char *const what[] = {[BB_LAYER_INNER] = "accumulate gradients, inner layers",
                                        [BB_LAYER_FIRST] = "accumulate gradients, first layer",
                                        [BB_LAYER_LAST] = "accumulate gradients, last layer"};
-    const struct bb_part part = part_of(b, 0, BB_NONE, BB_PHASE_BACKWARD, i);
+    bool forward = phase == BB_PHASE_FORWARD;
+    enum stage_kind begin = forward ? FIRST : LAST, end = forward ? LAST : FIRST;
+    int onward = forward ? 1 : -1, n = b->config->micro_batches;
 
-    return b->work[0] && b->config->micro_batches > 1 ? each_layer(b, part, b->accumulate, what) : 0;
+    b->s.phase = phase;
+    for (int i = 0; i < n; i++) {
+        b->s.micro_batch = i;
+        write_shift(b, b->kind == end ? 0 : onward, b->kind == begin ? 0 : -onward);
+        if (!forward && n > 1)
+            write_each_layer(b, b->accumulate, what);
+    }
+    b->s.micro_batch = BB_NONE;
 }
 
-static int shifts(const struct pipeline *b, enum bb_phase phase)
+static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
 {
-    int onward = phase == BB_PHASE_FORWARD ? 1 : -1;
-    enum stage_kind begin = phase == BB_PHASE_FORWARD ? FIRST : LAST, end = begin == FIRST ? LAST : FIRST;
-    int rc = 0;
-
-    for (int i = 0; i < b->config->micro_batches; i++) {
-        TRY(shift(b, phase, i, b->kind == end ? 0 : onward, b->kind == begin ? 0 : -onward));
-        if (phase == BB_PHASE_BACKWARD)
-            TRY(accumulate(b, i));
-    }
-out:
-    return rc;
+    b->s.failed |= what == NULL;
+    b->reduced = bb_script_reduce(&b->s, b->dp, what, count);
+    bb_script_begin_anew(&b->s, BB_NONE); /* the next one comes after this one on its stream */
 }
 
 /* The all-reduces of one layer: one of the whole, or one for each tensor. */
-static int layer_gradients(const struct pipeline *b, int layer, enum bb_layer_kind kind)
+static void write_layer_gradients(struct pipeline *b, const struct bb_model_layer *l)
 {
-    const struct bb_model_layer *l = &b->model->layer[kind];
-    struct bb_part part = part_of(b, b->stream_dp, b->comm_dp, BB_PHASE_GRADIENTS, BB_NONE);
-    int after[] = {bb_program_last(b->program, 0), bb_program_last(b->program, b->stream_pp)};
-    bool first = bb_program_last(b->program, b->stream_dp) == BB_NONE;
-    int rc = 0;
-
-    part.layer = layer;
-    part.what = "weight gradients";
     if (!b->config->per_tensor)
-        return bb_part_all_reduce(&part, l->count, after, first ? 2 : 0);
-    for (int t = 0; t < l->n; t++) {
-        part.what = bb_step_text(b->step, "%s", l->tensors[t].name);
-        TRY(part.what ? 0 : -BB_EFAIL);
-        TRY(bb_part_all_reduce(&part, l->tensors[t].count, after, first && t == 0 ? 2 : 0));
-    }
-out:
-    return rc;
+        write_all_reduce(b, "weight gradients", l->count);
+    for (int t = 0; t < l->n && b->config->per_tensor; t++)
+        write_all_reduce(b, bb_step_text(b->step, "%s", l->tensors[t].name), l->tensors[t].count);
 }
 
-static int gradients(const struct pipeline *b)
+static void write_gradients(struct pipeline *b)
 {
-    int rc = 0;
-
     if (b->replicas < 2)
-        return 0;
+        return;
+    b->s.phase = BB_PHASE_GRADIENTS;
+    bb_script_wait(&b->s, bb_program_last(b->s.program, 0));
+    bb_script_wait(&b->s, bb_program_last(b->s.program, b->pp.stream));
     for (int i = 0; i < b->stage_layers; i++) {
         bool first = b->kind == FIRST && i == 0, last = b->kind == LAST && i == b->stage_layers - 1;
 
-        TRY(layer_gradients(b, i, first ? BB_LAYER_FIRST : last ? BB_LAYER_LAST : BB_LAYER_INNER));
+        b->s.layer = i;
+        write_layer_gradients(b, &b->model->layer[first ? BB_LAYER_FIRST : last ? BB_LAYER_LAST : BB_LAYER_INNER]);
     }
-out:
-    return rc;
+    b->s.layer = BB_NONE;
 }
 
-static int update(const struct pipeline *b)
+static void write_update(struct pipeline *b)
 {
     static const char *const what[] = {[BB_LAYER_INNER] = "Adam, inner layers",
                                        [BB_LAYER_FIRST] = "Adam, first layer",
                                        [BB_LAYER_LAST] = "Adam, last layer"};
-    const struct bb_part part = part_of(b, 0, BB_NONE, BB_PHASE_OPTIMIZER, BB_NONE);
 
-    return b->work[0] ? each_layer(b, part, b->update, what) : 0;
+    b->s.phase = BB_PHASE_OPTIMIZER;
+    write_each_layer(b, b->update, what);
 }
 
-static int make_room(struct pipeline *b)
+static void add_buffers(struct pipeline *b)
 {
     const size_t count = b->model->message;
 
-    b->pairs = b->computes ? 2 : 1;
-    b->stream_pp = bb_program_add_stream(b->program, "pp", b->comm_pp);
-    b->stream_dp = b->replicas > 1 ? bb_program_add_stream(b->program, "dp", b->comm_dp) : 0;
+    b->pairs = b->s.timed || b->s.real ? 2 : 1;
+    b->pp = bb_script_lane(&b->s, &b->step->layout, b->comm_pp);
+    if (b->replicas > 1)
+        b->dp = bb_script_lane(&b->s, &b->step->layout, b->comm_dp);
     for (int i = 0; i < b->pairs; i++) {
-        b->send[i] = bb_program_add_buffer(b->program, "send", BB_USE_COMMUNICATION, count, b->dtype);
-        b->recv[i] = bb_program_add_buffer(b->program, "receive", BB_USE_COMMUNICATION, count, b->dtype);
-        if (b->send[i] < 0 || b->recv[i] < 0)
-            return -BB_EFAIL;
+        b->send[i] = bb_script_buffer(&b->s, "send", BB_USE_COMMUNICATION, count);
+        b->recv[i] = bb_script_buffer(&b->s, "receive", BB_USE_COMMUNICATION, count);
     }
-    return b->stream_pp < 0 || b->stream_dp < 0 ? -BB_EFAIL : 0;
 }
 
 static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind kind)
 {
-    int rc;
-
     role->name = role_names[kind];
-    b->program = &role->program;
+    bb_script_init(&b->s, &role->program, b->config);
     b->kind = kind;
-    TRY(make_room(b));
-    TRY(shifts(b, BB_PHASE_FORWARD));
-    TRY(shifts(b, BB_PHASE_BACKWARD));
-    TRY(gradients(b));
-    TRY(update(b));
-out:
-    return rc;
+    b->reduced = BB_NONE;
+    add_buffers(b);
+    write_shifts(b, BB_PHASE_FORWARD);
+    write_shifts(b, BB_PHASE_BACKWARD);
+    write_gradients(b);
+    write_update(b);
+    return bb_script_result(&b->s);
 }
 
 /* ---- the step ---- */
@@ -319,7 +290,7 @@ out:
     return rc;
 }
 
-static int describe(struct pipeline *b)
+static int write_summary(struct pipeline *b)
 {
     const struct bb_proxy_config *c = b->config;
 
@@ -334,15 +305,15 @@ static int describe(struct pipeline *b)
 }
 
 /* What training does with the gradients of a layer, embeddings and head included. */
-static int list_training(struct pipeline *b)
+static int list_training(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
         struct bb_kernel_list *sum = bb_step_work(b->step), *update = bb_step_work(b->step);
 
         if (!sum || !update)
             return -BB_EFAIL;
-        bb_kernel_list_accumulate(sum, b->model->layer[kind].count, b->dtype);
-        bb_kernel_list_optimizer(update, BB_PASS_ADAM, b->model->layer[kind].count, b->dtype);
+        bb_kernel_list_accumulate(sum, b->model->layer[kind].count, dtype);
+        bb_kernel_list_optimizer(update, BB_PASS_ADAM, b->model->layer[kind].count, dtype);
         b->accumulate[kind] = sum;
         b->update[kind] = update;
     }
@@ -352,6 +323,7 @@ static int list_training(struct pipeline *b)
 /* The products and passes of one layer and micro-batch; their FLOPs are those that the model's file states. */
 static int list_work(struct pipeline *b)
 {
+    const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype);
     const struct bb_model *m = b->model;
     const struct bb_transformer t = {.hidden = m->hidden,
                                      .ffn = m->ffn,
@@ -359,7 +331,7 @@ static int list_work(struct pipeline *b)
                                      .sequence = m->sequence,
                                      .batch = m->micro_batch,
                                      .tensor_parallel = 1,
-                                     .dtype = b->dtype};
+                                     .dtype = dtype};
 
     for (int backward = 0; backward < 2; backward++) {
         struct bb_kernel_list *work = bb_step_work(b->step);
@@ -372,7 +344,7 @@ static int list_work(struct pipeline *b)
                           b->config->proxy, m->heads, m->forward_flops);
         b->work[backward] = work;
     }
-    return list_training(b);
+    return list_training(b, dtype);
 }
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
@@ -385,11 +357,9 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(bb_model_load(c->proxy, &model));
     b.stage_layers = c->layers / c->stages;
     b.replicas = c->ranks / c->stages;
-    b.computes = strcmp(c->compute, "none") != 0;
-    b.dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_work(&b));
-    TRY(describe(&b));
+    TRY(write_summary(&b));
     TRY(build_layout(&b));
     TRY(build_roles(&b));
 out:

@@ -6,88 +6,34 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-/* ---- reading: a row per number ---- */
+/* ---- reading ---- */
 
-struct field {
-    const char *object, *key; /* object: NULL at the top */
-    size_t offset;
-    double min;
-    bool whole; /* an int, not a double */
-};
+#define AT(member)                 offsetof(struct bb_cluster, member)
+#define WHOLE(key, member)         BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
+#define NUMBER(key, member, least) BB_FIELD(key, BB_JSON_NUMBER, AT(member), .min = least)
+#define TINY                       1e-9
 
-#define AT(member) offsetof(struct bb_cluster, member)
-#define TINY       1e-9
-
-static const struct field fields[] = {
-    {NULL, "gpus_per_node", AT(gpus_per_node), 1, true},
-    {NULL, "sm_count", AT(sm_count), 1, true},
-    {NULL, "clock_khz", AT(clock_khz), 1, true},
-    {NULL, "launch_us", AT(launch_us), 0, false},
-    {NULL, "nccl_launch_us", AT(nccl_launch_us), 0, false},
-    {NULL, "kernel_us", AT(kernel_us), 0, false},
-    {NULL, "memory_gbps", AT(memory_gbps), TINY, false},
-    {NULL, "memory_bytes", AT(memory_bytes), 1, false},
-    {"tflops", "float32", AT(tflops_float32), 0, false},
-    {"tflops", "float16", AT(tflops_float16), 0, false},
-    {"tflops", "bfloat16", AT(tflops_bfloat16), 0, false},
-    {"tflops", "float64", AT(tflops_float64), 0, false},
-    {"intra", "latency_us", AT(intra.latency_us), 0, false},
-    {"intra", "gbps", AT(intra.gbps), TINY, false},
-    {"inter", "latency_us", AT(inter.latency_us), 0, false},
-    {"inter", "gbps", AT(inter.gbps), TINY, false},
-};
-#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
-
-static bool known(const char *object, const char *key)
-{
-    if (!object && (key[0] == '_' || !strcmp(key, "name") || !strcmp(key, "description") || !strcmp(key, "source")))
-        return true;
-    for (size_t f = 0; f < N_FIELDS; f++) {
-        const char *here = fields[f].object;
-
-        if ((here == object || (here && object && !strcmp(here, object))) && !strcmp(fields[f].key, key))
-            return true;
-        if (!object && here && !strcmp(here, key))
-            return true;
-    }
-    return false;
-}
-
-static int refuse_unknown(json_t *json, const char *object, const char *where)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach(json, key, value)
-    {
-        if (!known(object, key))
-            return bb_err(BB_EUSAGE, "%s: unknown key '%s%s%s'", where, object ? object : "", object ? "." : "", key);
-        if (json_is_object(value) && !object && refuse_unknown(value, key, where))
-            return -BB_EUSAGE;
-    }
-    return 0;
-}
-
-static int read_field(const json_t *root, const struct field *f, const char *where, struct bb_cluster *cluster)
-{
-    json_t *object = (json_t *)root;
-    double value;
-    int rc;
-
-    if (f->object)
-        TRY(bb_profile_object(root, f->object, where, &object));
-    TRY(bb_profile_number(object, f->key, where, f->min, &value));
-    if (f->whole && (value > 1e9 || value != floor(value)))
-        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number up to 1e9", where, f->key, value);
-    if (f->whole)
-        *(int *)((char *)cluster + f->offset) = (int)value;
-    else
-        *(double *)((char *)cluster + f->offset) = value;
-out:
-    return rc;
-}
+static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_node),
+                                              WHOLE("sm_count", sm_count),
+                                              WHOLE("clock_khz", clock_khz),
+                                              NUMBER("launch_us", launch_us, 0),
+                                              NUMBER("nccl_launch_us", nccl_launch_us, 0),
+                                              NUMBER("kernel_us", kernel_us, 0),
+                                              NUMBER("memory_gbps", memory_gbps, TINY),
+                                              NUMBER("memory_bytes", memory_bytes, 1),
+                                              NUMBER("tflops.float32", tflops_float32, 0),
+                                              NUMBER("tflops.float16", tflops_float16, 0),
+                                              NUMBER("tflops.bfloat16", tflops_bfloat16, 0),
+                                              NUMBER("tflops.float64", tflops_float64, 0),
+                                              NUMBER("intra.latency_us", intra.latency_us, 0),
+                                              NUMBER("intra.gbps", intra.gbps, TINY),
+                                              NUMBER("inter.latency_us", inter.latency_us, 0),
+                                              NUMBER("inter.gbps", inter.gbps, TINY),
+                                              BB_FIELD("name", BB_JSON_ANY, 0),
+                                              BB_FIELD("description", BB_JSON_ANY, 0),
+                                              BB_FIELD("source", BB_JSON_ANY, 0),
+                                              {0}};
 
 int bb_cluster_load(const char *word, struct bb_cluster *cluster)
 {
@@ -99,11 +45,10 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     rc = bb_profile_load("clusters", word, &root);
     if (rc)
         return rc;
-    TRY(refuse_unknown(root, NULL, word));
-    TRY(bb_profile_string(root, "name", word, &name));
+    TRY(bb_json_refuse_unknown(root, word, fields, ""));
+    TRY(bb_json_text_at(root, "name", word, &name));
     snprintf(cluster->name, sizeof(cluster->name), "%s", name);
-    for (size_t f = 0; f < N_FIELDS; f++)
-        TRY(read_field(root, &fields[f], word, cluster));
+    TRY(bb_json_read(root, word, fields, cluster));
 out:
     json_decref(root);
     return rc;

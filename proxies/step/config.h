@@ -84,7 +84,8 @@ struct bb_scaling_options {
 
 /* What every proxy may be told; 0 means "the proxy's own default". Filled from bb_proxy_options. */
 struct bb_proxy_config {
-    const char *proxy; /* its name                                                                 */
+    const char *proxy;   /* its name                                                                 */
+    const void *variant; /* of the proxy's row: which of its builder's steps it is                   */
     int ranks;
     int layers, stages, micro_batches;
     int scale;            /* micro-batches per stage                                                  */

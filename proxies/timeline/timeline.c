@@ -3,8 +3,6 @@
  */
 #include "proxies/timeline/timeline.h"
 
-#include "bootstrap/base/outfile.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,26 +112,4 @@ int bb_timeline_find(const struct bb_timeline *t, int rank)
             high = middle;
     }
     return low < t->n && t->ranks[low] == rank ? low : BB_NONE;
-}
-
-/* ---- the file ---- */
-
-static const char what[] = "the trace";
-
-int bb_timeline_check_path(const char *path)
-{
-    struct bb_outfile file;
-    int rc = bb_outfile_open(&file, path, what);
-
-    if (rc == 0)
-        (void)bb_outfile_close(&file, what, -BB_EUSAGE);
-    return rc;
-}
-
-int bb_timeline_save(const struct bb_timeline *t, const char *path)
-{
-    struct bb_outfile file;
-    int rc = bb_outfile_open(&file, path, what);
-
-    return rc ? rc : bb_outfile_close(&file, what, bb_timeline_write(t, file.out));
 }

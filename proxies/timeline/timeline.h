@@ -49,10 +49,4 @@ int bb_timeline_find(const struct bb_timeline *t, int rank);
 /* bb_timeline_write - the JSON. -BB_EFAIL (said) without memory or room on the disk. */
 int bb_timeline_write(const struct bb_timeline *t, FILE *out) BB_MUST_CHECK;
 
-/* bb_timeline_check_path - can a trace be written there? Asked before an hour of running: -BB_EUSAGE, said. */
-int bb_timeline_check_path(const char *path) BB_MUST_CHECK;
-
-/* bb_timeline_save - the same into a file, by a temporary one beside it. */
-int bb_timeline_save(const struct bb_timeline *t, const char *path) BB_MUST_CHECK;
-
 #endif

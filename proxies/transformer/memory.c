@@ -120,7 +120,7 @@ static double activations(const struct bb_memory *m, int stage)
     if (stage == 0)
         sum += live * bb_memory_embedding(m);
     if (stage == s->stages - 1)
-        sum += (s->kind == BB_GPIPE ? s->micro_batches : 1) * bb_memory_head(m);
+        sum += (bb_schedule_row(s)->keeps_head ? s->micro_batches : 1) * bb_memory_head(m);
     return sum;
 }
 

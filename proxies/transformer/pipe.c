@@ -203,7 +203,7 @@ void bb_pipe_turned(struct bb_pipe *p, int t)
 
     if (p->turns[t].kind == BB_SLOT_WEIGHTS || p->schedule->stages == 1)
         return;
-    if (p->schedule->kind == BB_INTERLEAVED)
+    if (bb_schedule_row(p->schedule)->chunked)
         turned_interleaved(p, t);
     else
         turned_flat(p, t);

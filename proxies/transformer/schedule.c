@@ -3,12 +3,57 @@
 
 #include <stddef.h>
 
-const char *const bb_schedule_names[BB_SCHEDULES + 1] = {"gpipe", "1f1b", "interleaved", "zb-h1", NULL};
+#define WORD(kind, word, row) word,
+#define ROW(kind, word, row)  &row,
+
+const char *const bb_schedule_names[BB_SCHEDULES + 1] = {BB_SCHEDULE_LIST(WORD) NULL};
+static const struct bb_schedule_row *const rows[] = {BB_SCHEDULE_LIST(ROW)};
+
+const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s)
+{
+    return rows[s->kind];
+}
+
+bool bb_schedule_splits_backward(const struct bb_schedule *s)
+{
+    return rows[s->kind]->held_weights != NULL;
+}
 
 static int least(int a, int b)
 {
     return a < b ? a : b;
 }
+
+/* ---- the schedules ---- */
+
+static int warm_up_with_all(const struct bb_schedule *s, int stage)
+{
+    (void)stage;
+    return s->micro_batches;
+}
+
+static int warm_up_stages_behind(const struct bb_schedule *s, int stage)
+{
+    return s->stages - 1 - stage;
+}
+
+static int warm_up_interleaved(const struct bb_schedule *s, int stage)
+{
+    return 2 * (s->stages - 1 - stage) + (s->chunks - 1) * s->group;
+}
+
+static int hold_weights_zb_h1(const struct bb_schedule *s, int stage)
+{
+    (void)s;
+    return stage;
+}
+
+const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_with_all, .keeps_head = true, .bubble_part = 1};
+const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_stages_behind, .bubble_part = 1};
+const struct bb_schedule_row bb_schedule_interleaved = {
+    .warm_up = warm_up_interleaved, .chunked = true, .bubble_part = 1};
+const struct bb_schedule_row bb_schedule_zb_h1 = {
+    .warm_up = warm_up_stages_behind, .held_weights = hold_weights_zb_h1, .bubble_part = 3};
 
 /* ---- what cannot be ---- */
 
@@ -26,7 +71,7 @@ int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
 {
     int p = s->stages, m = s->micro_batches, g = s->group;
 
-    if (s->kind != BB_INTERLEAVED)
+    if (!bb_schedule_row(s)->chunked)
         return refuse_chunks(s, who);
     if (p < 2 || s->chunks < 2)
         return bb_err(BB_EUSAGE,
@@ -56,7 +101,7 @@ int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
 /* Entry k of the forward order. Groups of g micro-batches, the last perhaps shorter; in each, chunk after chunk. */
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
-    int g = s->kind == BB_INTERLEAVED ? s->group : s->micro_batches;
+    int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;
     int first = k / (g * s->chunks) * g, size = least(g, s->micro_batches - first);
     int within = k - first * s->chunks;
 
@@ -73,35 +118,30 @@ static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 
 int bb_schedule_slots(const struct bb_schedule *s)
 {
-    return (s->kind == BB_ZB_H1 ? 3 : 2) * s->micro_batches * s->chunks;
+    return (bb_schedule_splits_backward(s) ? 3 : 2) * s->micro_batches * s->chunks;
 }
 
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
 {
-    int behind = s->stages - 1 - stage, all = s->micro_batches * s->chunks;
-
-    if (s->kind == BB_GPIPE)
-        return all;
-    if (s->kind == BB_INTERLEAVED)
-        return least(all, 2 * behind + (s->chunks - 1) * s->group);
-    return least(all, behind);
+    return least(s->micro_batches * s->chunks, bb_schedule_row(s)->warm_up(s, stage));
 }
 
-void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *turns)
+void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
+    const struct bb_schedule_row *row = bb_schedule_row(s);
     int all = s->micro_batches * s->chunks, warm_up = bb_schedule_warm_up(s, stage), f = 0, w = 0, n = 0;
 
     while (f < warm_up)
-        turns[n++] = forward_entry(s, f++);
+        slots[n++] = forward_entry(s, f++);
     for (int b = 0; b < all; b++) {
         if (f < all)
-            turns[n++] = forward_entry(s, f++);
-        turns[n++] = backward_entry(s, b);
-        if (s->kind == BB_ZB_H1 && b >= stage)
-            turns[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
+            slots[n++] = forward_entry(s, f++);
+        slots[n++] = backward_entry(s, b);
+        if (row->held_weights && b >= row->held_weights(s, stage))
+            slots[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
     }
-    while (s->kind == BB_ZB_H1 && w < all)
-        turns[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
+    while (row->held_weights && w < all)
+        slots[n++] = (struct bb_slot){BB_SLOT_WEIGHTS, w++, 0};
 }
 
 /* ---- figures ---- */
@@ -113,5 +153,5 @@ int bb_schedule_live(const struct bb_schedule *s, int stage)
 
 double bb_schedule_bubble(const struct bb_schedule *s)
 {
-    return (s->stages - 1.0) / ((double)s->micro_batches * s->chunks) / (s->kind == BB_ZB_H1 ? 3 : 1);
+    return (s->stages - 1.0) / ((double)s->micro_batches * s->chunks) / bb_schedule_row(s)->bubble_part;
 }

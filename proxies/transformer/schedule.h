@@ -8,7 +8,7 @@
  *   gpipe        all forwards, then all backwards (Huang et al. 2019). v = 1
  *   1f1b         p - 1 - r forwards, then one forward and one backward in turn (PipeDream-flush, Megatron-LM). v = 1
  *   interleaved  the same over v chunks, in groups of g micro-batches (Narayanan et al. 2021, Megatron-LM)
- *   zb-h1        1f1b whose backward is two turns: gradients of data, sent on at once, and gradients of weights, which
+ *   zb-h1        1f1b whose backward is two slots: gradients of data, sent on at once, and gradients of weights, which
  *                fill the bubble at the memory of 1f1b (Qi et al. 2023). v = 1
  */
 #ifndef BB_PROXIES_TRANSFORMER_SCHEDULE_H
@@ -16,9 +16,19 @@
 
 #include "bootstrap/base/err.h"
 
-enum bb_schedule_kind { BB_GPIPE, BB_1F1B, BB_INTERLEAVED, BB_ZB_H1, BB_SCHEDULES };
+#include <stdbool.h>
 
-extern const char *const bb_schedule_names[BB_SCHEDULES + 1]; /* "gpipe", "1f1b", "interleaved", "zb-h1", NULL */
+/* X(kind, its word, its row below). A new schedule is a file with its row, and its name here. */
+#define BB_SCHEDULE_LIST(X)                                                                                            \
+    X(BB_GPIPE, "gpipe", bb_schedule_gpipe)                                                                            \
+    X(BB_1F1B, "1f1b", bb_schedule_1f1b)                                                                               \
+    X(BB_INTERLEAVED, "interleaved", bb_schedule_interleaved)                                                          \
+    X(BB_ZB_H1, "zb-h1", bb_schedule_zb_h1)
+
+#define BB_SCHEDULE_KIND(kind, word, row) kind,
+enum bb_schedule_kind { BB_SCHEDULE_LIST(BB_SCHEDULE_KIND) BB_SCHEDULES };
+
+extern const char *const bb_schedule_names[BB_SCHEDULES + 1]; /* the words, NULL at the end */
 
 struct bb_schedule {
     enum bb_schedule_kind kind;
@@ -26,7 +36,23 @@ struct bb_schedule {
     int group;                         /* g of interleaved, p <= g <= m; else anything                          */
 };
 
-/* A turn of a stage. BACKWARD: with the gradients of weights, unless the schedule has WEIGHTS. */
+/* What a schedule is. */
+struct bb_schedule_row {
+    /* Takes v >= 2 chunks in groups of micro-batches, with interleaved's messages (pipe.h); else v = 1. */
+    bool chunked;
+    bool keeps_head; /* all forwards come before the first backward of the head: its activations pile up */
+    int bubble_part; /* bb_schedule_bubble is this part of 1f1b's: 1 / bubble_part */
+    int (*warm_up)(const struct bb_schedule *s, int stage); /* bb_schedule_warm_up, where there are so many forwards */
+    /* How many backwards come before the one that the first WEIGHTS follows; NULL: BACKWARD is whole. */
+    int (*held_weights)(const struct bb_schedule *s, int stage);
+};
+#define BB_SCHEDULE_ROW(kind, word, row) extern const struct bb_schedule_row row;
+BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)
+
+const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s);
+bool bb_schedule_splits_backward(const struct bb_schedule *s); /* has WEIGHTS */
+
+/* A slot of a stage. BACKWARD: with the gradients of weights, unless the schedule has WEIGHTS. */
 enum bb_slot_kind { BB_SLOT_FORWARD, BB_SLOT_BACKWARD, BB_SLOT_WEIGHTS };
 
 struct bb_slot {
@@ -37,11 +63,11 @@ struct bb_slot {
 /* bb_schedule_refuse - 0, or -BB_EUSAGE after a line that begins with `who` and names the nearest valid numbers. */
 int bb_schedule_refuse(const struct bb_schedule *s, const char *who) BB_MUST_CHECK;
 
-/* bb_schedule_slots - how many turns each stage has: 2 m v, of zb-h1 3 m. */
+/* bb_schedule_slots - how many slots each stage has: 2 m v, of zb-h1 3 m. */
 int bb_schedule_slots(const struct bb_schedule *s);
 
-/* bb_schedule_make - the turns of one stage, in order; turns[bb_schedule_slots(s)]. */
-void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *turns);
+/* bb_schedule_make - the slots of one stage, in order; slots[bb_schedule_slots(s)]. */
+void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots);
 
 /* bb_schedule_warm_up - forwards before the first backward could run, less the one that is paired with it. */
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
@@ -52,7 +78,7 @@ int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
 int bb_schedule_live(const struct bb_schedule *s, int stage);
 
 /* bb_schedule_bubble - idle part of the ideal time m (f + b + w) of every stage, b and w being backward for data and
- * for weights, when messages take no time and zb-h1's three turns take equal time: (p - 1) / m, interleaved (p - 1) /
+ * for weights, when messages take no time and zb-h1's three slots take equal time: (p - 1) / m, interleaved (p - 1) /
  * (m v), zb-h1 a third of (p - 1) / m. */
 double bb_schedule_bubble(const struct bb_schedule *s);
 

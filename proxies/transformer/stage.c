@@ -67,7 +67,7 @@ static void forward(struct writer *w, const struct bb_slot *turn, int in, int ou
 static void backward(struct writer *w, const struct bb_slot *turn, int in, int out)
 {
     int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
-    bool weights = w->t->schedule.kind != BB_ZB_H1;
+    bool weights = !bb_schedule_splits_backward(&w->t->schedule);
 
     for (int i = end - 1; i >= first; i--) {
         const struct bb_transformer_module *piece = &w->pieces->list[i];
@@ -188,7 +188,7 @@ static int refuse_size(const struct writer *w, int turns_done)
     if (w->script.program->n_ops * (size_t)programs <= MOST_OPERATIONS)
         return 0;
     fewer = (int)((double)s->micro_batches * turns_done / w->pipe.n_turns);
-    fewer = s->kind == BB_INTERLEAVED ? fewer / s->stages * s->stages : fewer;
+    fewer = bb_schedule_row(s)->chunked ? fewer / s->stages * s->stages : fewer;
     return bb_err(BB_EUSAGE,
                   "%s: %d micro-batches make %d different programs of more than %zu operations, %d in all are held at "
                   "most; nearest: --micro-batches %d",

@@ -64,7 +64,7 @@ static int settle_schedule(struct bb_training *t)
         .chunks = o->vpp,
         .group = o->group ? o->group : p,
     };
-    if (o->group && t->schedule.kind != BB_INTERLEAVED)
+    if (o->group && !bb_schedule_row(&t->schedule)->chunked)
         return bb_err(BB_EUSAGE,
                       "%s: --microbatch-group-size means nothing to schedule %s; leave it out, or use it with "
                       "--schedule interleaved",
@@ -129,11 +129,11 @@ static int refuse_unused(const struct bb_training *t)
         if (asked[i].given && !asked[i].meant)
             return bb_err(BB_EUSAGE, "%s: --%s means nothing here: %s; leave it out", t->config->proxy, asked[i].option,
                           asked[i].why);
-    if (t->schedule.kind == BB_ZB_H1 && bb_sync_is_gathered(t->policy.kind))
+    if (bb_schedule_splits_backward(&t->schedule) && bb_sync_is_gathered(t->policy.kind))
         return bb_err(BB_EUSAGE,
-                      "%s: schedule zb-h1 leaves gradients of weights for later, but %s frees the weights after the "
+                      "%s: schedule %s leaves gradients of weights for later, but %s frees the weights after the "
                       "backward; nearest: --dp-sync zero1, or --schedule 1f1b",
-                      t->config->proxy, bb_sync_words[t->policy.kind]);
+                      t->config->proxy, bb_schedule_names[t->schedule.kind], bb_sync_words[t->policy.kind]);
     return 0;
 }
 

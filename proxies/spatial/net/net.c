@@ -169,7 +169,7 @@ static int find_family(const char *word, const struct family **family)
 
     if (rc)
         return rc;
-    TRY(bb_profile_string(root, "family", word, &found));
+    TRY(bb_json_text_at(root, "family", word, &found));
     for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++)
         if (strcmp(families[f].name, found) == 0) {
             *family = &families[f];
@@ -203,22 +203,25 @@ static int refuse_image(const char *name, int image, int least)
                   name, image, image, least, MOST_SIDE, image > MOST_SIDE ? MOST_SIDE : nearest_power(image, least));
 }
 
+static const struct bb_json_field parameters_field =
+    BB_FIELD("parameters", BB_JSON_TOTAL, offsetof(struct bb_net, parameters));
+
 /* The parameters that the file states, if this is the network that it states them for. */
-static int check_total(const struct bb_model_file *sheet, const struct bb_net *net, const struct bb_net_asked *asked)
+static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_asked *asked)
 {
     char key[16];
     const json_t *given;
     json_t *totals, *by_image;
-    int rc = bb_profile_object(sheet->root, "totals", sheet->where, &totals);
+    int rc = bb_json_object_at(file->root, "totals", file->where, &totals);
 
     if (rc || asked->layers || asked->filters)
         return rc;
     if (!asked->image)
-        return bb_model_file_total(sheet, totals, "parameters", net->parameters);
+        return bb_json_read_field(totals, file->where, &parameters_field, net);
     by_image = json_object_get(totals, "parameters_by_image");
     snprintf(key, sizeof(key), "%d", net->image);
     given = json_object_get(by_image, key);
-    return given ? bb_model_file_same(sheet, key, json_number_value(given), net->parameters) : 0;
+    return given ? bb_json_same(file->where, key, json_number_value(given), net->parameters) : 0;
 }
 
 static int keep_name(struct bb_net *net, const json_t *root)
@@ -236,21 +239,21 @@ static int keep_name(struct bb_net *net, const json_t *root)
 
 int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net)
 {
-    struct bb_model_file sheet = {0};
+    struct bb_model_file file = {0};
     const struct family *family = NULL;
     int rc;
 
     *net = (struct bb_net){.depth = 1};
     TRY(find_family(word, &family));
-    TRY(bb_model_file_open(&sheet, word, family->name));
-    TRY(keep_name(net, sheet.root));
-    TRY(bb_model_file_shape(&sheet, "image", &net->image));
+    TRY(bb_model_file_open(&file, word, family->name));
+    TRY(keep_name(net, file.root));
+    TRY(bb_model_file_shape(&file, "image", &net->image));
     net->image = asked->image ? asked->image : net->image;
     TRY(refuse_image(net->name, net->image, family->smallest_image));
-    TRY(family->make(net, &sheet, asked));
+    TRY(family->make(net, &file, asked));
     TRY(net->failed ? -BB_EFAIL : 0);
-    TRY(check_total(&sheet, net, asked));
+    TRY(check_total(&file, net, asked));
 out:
-    bb_model_file_close(&sheet);
+    bb_model_file_close(&file);
     return rc;
 }

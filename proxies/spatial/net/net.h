@@ -109,7 +109,7 @@ void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer);
 void bb_net_dense(struct bb_net *net, int in, int out); /* a dense layer with biases, of a whole sample */
 void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped);
 
-typedef int bb_net_maker(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked);
+typedef int bb_net_maker(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked);
 bb_net_maker bb_net_make_resnet, bb_net_make_amoebanet, bb_net_make_cosmoflow;
 
 #endif

@@ -224,15 +224,15 @@ static int refuse_size(const struct bb_net *net, int layers, int filters)
     return 0;
 }
 
-int bb_net_make_amoebanet(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked)
+int bb_net_make_amoebanet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked)
 {
     struct cell cell = {.net = net};
     int layers, filters, classes, channels, rc, number = 0;
 
-    TRY(bb_model_file_shape(sheet, "layers", &layers));
-    TRY(bb_model_file_shape(sheet, "filters", &filters));
-    TRY(bb_model_file_shape(sheet, "classes", &classes));
-    TRY(bb_model_file_shape(sheet, "input_channels", &channels));
+    TRY(bb_model_file_shape(file, "layers", &layers));
+    TRY(bb_model_file_shape(file, "filters", &filters));
+    TRY(bb_model_file_shape(file, "classes", &classes));
+    TRY(bb_model_file_shape(file, "input_channels", &channels));
     layers = asked->layers ? asked->layers : layers;
     filters = asked->filters ? asked->filters : filters;
     TRY(refuse_size(net, layers, filters));

@@ -41,56 +41,53 @@ static void dense(struct bb_net *net, int number, int in, int out)
     bb_net_close(net, &(struct bb_map){out, 1, 1}, NULL);
 }
 
-static int width_of(const struct bb_model_file *sheet, const json_t *list, int i, int *width)
+static int width_of(const struct bb_model_file *file, const json_t *list, int i, int *width)
 {
-    const char *formula = json_string_value(json_array_get(list, (size_t)i));
     size_t count;
     int rc;
 
-    if (!formula)
-        return bb_err(BB_EUSAGE, "%s: dense width %d must be a formula as text", sheet->where, i);
-    TRY(bb_model_file_count(sheet, formula, &count));
+    TRY(bb_model_file_count_in(file, list, "dense_widths", i, &count));
     if (count > 1u << 30)
-        return bb_err(BB_EUSAGE, "%s: dense width %d is %zu, expected at most %u", sheet->where, i, count, 1u << 30);
+        return bb_err(BB_EUSAGE, "%s: dense width %d is %zu, expected at most %u", file->where, i, count, 1u << 30);
     *width = (int)count;
 out:
     return rc;
 }
 
-static int dense_layers(struct bb_net *net, struct bb_model_file *sheet)
+static int dense_layers(struct bb_net *net, struct bb_model_file *file)
 {
     int n, in = 0, out = 0, rc;
     const json_t *list;
 
-    TRY(bb_model_file_set(sheet, "image", net->image));
-    TRY(bb_model_file_list(sheet, sheet->root, "dense_widths", -8, &list, &n));
-    TRY(width_of(sheet, list, 0, &in));
+    TRY(bb_model_file_set(file, "image", net->image));
+    TRY(bb_json_list_at(file->root, "dense_widths", file->where, -8, &list, &n));
+    TRY(width_of(file, list, 0, &in));
     for (int i = 1; i < n; i++, in = out) {
-        TRY(width_of(sheet, list, i, &out));
+        TRY(width_of(file, list, i, &out));
         dense(net, i - 1, in, out);
     }
 out:
     return rc;
 }
 
-int bb_net_make_cosmoflow(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked)
+int bb_net_make_cosmoflow(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked)
 {
     int in, out, kernel, convolutions, rc, side = net->image;
 
     if (asked->layers || asked->filters)
         return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", net->name,
                       asked->layers ? "layers" : "filters");
-    TRY(bb_model_file_shape(sheet, "input_channels", &in));
-    TRY(bb_model_file_shape(sheet, "channels", &out));
-    TRY(bb_model_file_shape(sheet, "kernel", &kernel));
-    TRY(bb_model_file_shape(sheet, "convolutions", &convolutions));
+    TRY(bb_model_file_shape(file, "input_channels", &in));
+    TRY(bb_model_file_shape(file, "channels", &out));
+    TRY(bb_model_file_shape(file, "kernel", &kernel));
+    TRY(bb_model_file_shape(file, "convolutions", &convolutions));
     net->depth = net->image;
     if (kernel % 2 == 0 || convolutions > 12 || net->image >> convolutions < 1)
         return bb_err(BB_EUSAGE, "%s: %d convolutions of width %d do not fit an image of %d", net->name, convolutions,
                       kernel, net->image);
     for (int l = 0; l < convolutions; l++, in = out, out *= 2, side /= 2)
         convolution(net, l, in, out, kernel, side);
-    TRY(dense_layers(net, sheet));
+    TRY(dense_layers(net, file));
 out:
     return rc;
 }

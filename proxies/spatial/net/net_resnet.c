@@ -80,15 +80,15 @@ static int refuse_depth(const struct bb_net *net, int depth)
                                          : nearest);
 }
 
-int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *sheet, const struct bb_net_asked *asked)
+int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_asked *asked)
 {
     int depth, width, classes, channels, rc, number = 0;
     struct bb_map map;
 
-    TRY(bb_model_file_shape(sheet, "depth", &depth));
-    TRY(bb_model_file_shape(sheet, "width", &width));
-    TRY(bb_model_file_shape(sheet, "classes", &classes));
-    TRY(bb_model_file_shape(sheet, "input_channels", &channels));
+    TRY(bb_model_file_shape(file, "depth", &depth));
+    TRY(bb_model_file_shape(file, "width", &width));
+    TRY(bb_model_file_shape(file, "classes", &classes));
+    TRY(bb_model_file_shape(file, "input_channels", &channels));
     depth = asked->layers ? asked->layers : depth;
     TRY(refuse_depth(net, depth));
     if (asked->filters)

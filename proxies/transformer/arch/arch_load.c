@@ -392,31 +392,18 @@ static void take_name(const char *word, char name[BB_ARCH_NAME])
     snprintf(name, BB_ARCH_NAME, "%.*s", (int)(end - start), start);
 }
 
-static int same_total(const json_t *totals, const char *key, const char *where, double made)
-{
-    double given;
-    int rc = bb_profile_number(totals, key, where, 1, &given);
-
-    if (rc == 0 && given != made)
-        rc =
-            bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its tensors make %.0f", where, key, given, made);
-    return rc;
-}
-
 /* A file of profiles/models holds the config beside its source and the totals that its tensors must make. The seeds'
  * models, which are cut differently, hold it as a second part. */
 static int check_totals(const json_t *part, const char *where, const struct bb_arch *arch)
 {
-    json_t *totals;
-    int rc;
+    double made[] = {bb_arch_parameters(arch), bb_arch_layer_parameters(arch, arch->layers - 1), bb_arch_active(arch)};
+    const struct bb_json_field fields[] = {
+        BB_FIELD("totals.parameters", BB_JSON_TOTAL, 0),
+        BB_FIELD("totals.last_layer", BB_JSON_TOTAL, sizeof(double)),
+        BB_FIELD(arch->experts > 0 ? "totals.active" : NULL, BB_JSON_TOTAL, 2 * sizeof(double)),
+        {0}};
 
-    TRY(bb_profile_object(part, "totals", where, &totals));
-    TRY(same_total(totals, "parameters", where, bb_arch_parameters(arch)));
-    TRY(same_total(totals, "last_layer", where, bb_arch_layer_parameters(arch, arch->layers - 1)));
-    if (arch->experts > 0)
-        TRY(same_total(totals, "active", where, bb_arch_active(arch)));
-out:
-    return rc;
+    return bb_json_read(part, where, fields, made);
 }
 
 static int read_profile(const json_t *part, const char *where, struct bb_arch *arch)
@@ -424,7 +411,7 @@ static int read_profile(const json_t *part, const char *where, struct bb_arch *a
     json_t *config;
     int rc;
 
-    TRY(bb_profile_object(part, "config", where, &config));
+    TRY(bb_json_object_at(part, "config", where, &config));
     TRY(read_config(config, where, arch));
     TRY(check_totals(part, where, arch));
 out:

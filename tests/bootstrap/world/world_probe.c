@@ -25,6 +25,25 @@ static int never(void *arg)
     return 0;
 }
 
+/* Ranks 1 .. n give their number: the largest, the smallest, the sum, and all their bits. */
+static int check_reductions(struct bb_world *w)
+{
+    size_t n = (size_t)w->size, least = (size_t)w->rank + 1;
+    double most[2] = {(double)least, -(double)least};
+    unsigned long long sum = least;
+    unsigned bits = 1u << w->rank;
+    int rc;
+
+    TRY(bb_world_max(w, most, 2));
+    TRY(bb_world_min(w, &least));
+    TRY(bb_world_sum(w, &sum));
+    TRY(bb_world_any(w, &bits));
+    if (most[0] != (double)n || most[1] != -1 || least != 1 || sum != n * (n + 1) / 2 || bits != (1u << n) - 1)
+        rc = bb_err(BB_EDATA, "reductions: %g %g %zu %llu %x", most[0], most[1], least, sum, bits);
+out:
+    return rc;
+}
+
 static int check_exchanges(struct bb_world *w)
 {
     int all[w->size], mine = 100 + w->rank, root = w->rank == w->size - 1 ? 7 : 0, rc;
@@ -33,6 +52,7 @@ static int check_exchanges(struct bb_world *w)
     for (int r = 0; r < w->size; r++)
         if (all[r] != 100 + r)
             return bb_err(BB_EDATA, "allgather: %d at %d", all[r], r);
+    TRY(check_reductions(w));
     TRY(bb_world_bcast(w, &root, sizeof(root), w->size - 1));
     if (root != 7)
         return bb_err(BB_EDATA, "bcast: %d", root);

@@ -18,18 +18,19 @@ static const struct {
     bool reduces, rooted, sliced;
     enum bb_coll_inplace inplace;
     unsigned more; /* flags */
+    enum bb_coll_from from;
 } published[] = {
-    {"all_reduce", false, false, 2, -2, true, false, false, BB_INPLACE_SAME, 0},
-    {"all_gather", false, true, 1, -1, false, false, true, BB_INPLACE_SEND_IN_RECV, 0},
-    {"reduce_scatter", true, false, 1, -1, true, false, true, BB_INPLACE_RECV_IN_SEND, 0},
-    {"broadcast", false, false, 1, 0, false, true, false, BB_INPLACE_SAME, 0},
-    {"reduce", false, false, 1, 0, true, true, false, BB_INPLACE_SAME, 0},
-    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, 0},
-    {"gather", false, true, 1, -1, false, true, true, BB_INPLACE_SEND_IN_RECV, 0},
-    {"scatter", true, false, 1, -1, false, true, true, BB_INPLACE_RECV_IN_SEND, 0},
-    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, 0},
-    {"alltoallv", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_UNEVEN},
-    {"hypercube", false, true, 1, 0, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ROUNDS},
+    {"all_reduce", false, false, 2, -2, true, false, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ALL},
+    {"all_gather", false, true, 1, -1, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ESTIMATED, BB_FROM_ALL},
+    {"reduce_scatter", true, false, 1, -1, true, false, true, BB_INPLACE_RECV_IN_SEND, BB_COLL_ESTIMATED, BB_FROM_ALL},
+    {"broadcast", false, false, 1, 0, false, true, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ROOT},
+    {"reduce", false, false, 1, 0, true, true, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ALL},
+    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, 0, BB_FROM_ALL},
+    {"gather", false, true, 1, -1, false, true, true, BB_INPLACE_SEND_IN_RECV, 0, BB_FROM_ALL},
+    {"scatter", true, false, 1, -1, false, true, true, BB_INPLACE_RECV_IN_SEND, 0, BB_FROM_ROOT},
+    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, 0, BB_FROM_PREVIOUS},
+    {"alltoallv", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_UNEVEN, BB_FROM_ALL},
+    {"hypercube", false, true, 1, 0, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ROUNDS, BB_FROM_ALL},
 };
 
 static void table_is_the_published_one(void **state)
@@ -47,6 +48,7 @@ static void table_is_the_published_one(void **state)
         assert_int_equal(c->flags, published[i].reduces * BB_COLL_REDUCES | published[i].rooted * BB_COLL_ROOTED |
                                        published[i].sliced * BB_COLL_SLICED | published[i].more);
         assert_int_equal(c->inplace, published[i].inplace);
+        assert_int_equal(c->from, published[i].from);
     }
 }
 

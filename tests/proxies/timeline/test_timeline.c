@@ -4,6 +4,7 @@
  */
 #include "tests/proxies/made.h"
 
+#include "bootstrap/base/outfile.h"
 #include "proxies/simulate/predict.h"
 #include "proxies/timeline/timeline.h"
 
@@ -355,8 +356,8 @@ static void test_many_ranks_are_cut(void **state)
 static void test_bad_path_is_refused(void **state)
 {
     (void)state;
-    assert_int_equal(bb_timeline_check_path("/nowhere/at/all.json"), -BB_EUSAGE);
-    assert_int_equal(bb_timeline_check_path("/dev/null"), 0);
+    assert_int_equal(bb_outfile_check("/nowhere/at/all.json", "the trace"), -BB_EUSAGE);
+    assert_int_equal(bb_outfile_check("/dev/null", "the trace"), 0);
     assert_int_equal(access("/dev/null", F_OK), 0);
 }
 

@@ -1,0 +1,211 @@
+/* json_read.c - reading JSON by tables of fields (see json_read.h). */
+#include "bootstrap/base/json_read.h"
+
+#include "bootstrap/base/units.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEY_TEXT   96
+#define MOST_NAMES 64
+
+/* ---- single values ---- */
+
+int bb_json_number_at(const json_t *object, const char *key, const char *where, double min, double *out)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!json_is_number(value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no number", where, key);
+    *out = json_number_value(value);
+    if (*out < min)
+        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected %g or more", where, key, *out, min);
+    return 0;
+}
+
+int bb_json_text_at(const json_t *object, const char *key, const char *where, const char **out)
+{
+    *out = json_string_value(json_object_get(object, key));
+    return *out ? 0 : bb_err(BB_EUSAGE, "%s: '%s' is missing or no text", where, key);
+}
+
+int bb_json_object_at(const json_t *object, const char *key, const char *where, json_t **out)
+{
+    *out = json_object_get(object, key);
+    return json_is_object(*out) ? 0 : bb_err(BB_EUSAGE, "%s: '%s' is missing or no object", where, key);
+}
+
+int bb_json_list_at(const json_t *object, const char *key, const char *where, int n, const json_t **list, int *n_found)
+{
+    int found;
+
+    *list = json_object_get(object, key);
+    if (!json_is_array(*list))
+        return bb_err(BB_EUSAGE, "%s: '%s' is missing or no list", where, key);
+    found = (int)json_array_size(*list);
+    if (n >= 0 ? found != n : found < 1 || found > -n)
+        return bb_err(BB_EUSAGE, "%s: '%s' has %d elements, expected %s%d", where, key, found, n < 0 ? "1 to " : "",
+                      n < 0 ? -n : n);
+    if (n_found)
+        *n_found = found;
+    return 0;
+}
+
+int bb_json_numbers_at(const json_t *object, const char *key, const char *where, int n, double *numbers)
+{
+    const json_t *list;
+    int rc = bb_json_list_at(object, key, where, n, &list, NULL);
+
+    for (int i = 0; rc == 0 && i < n; i++) {
+        const json_t *value = json_array_get(list, (size_t)i);
+
+        numbers[i] = json_number_value(value);
+        if (!json_is_number(value) || numbers[i] < 0)
+            rc = bb_err(BB_EUSAGE, "%s: element %d of '%s' is no number from 0", where, i, key);
+    }
+    return rc;
+}
+
+int bb_json_same(const char *where, const char *what, double given, double made)
+{
+    if (given == made)
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: the total of '%s' is given as %.0f, its parts make %.0f", where, what, given, made);
+}
+
+int bb_json_holder(const json_t *object, const char *where, const char *path, const json_t **holder, const char **key)
+{
+    char name[KEY_TEXT];
+    const char *dot;
+    int rc = 0;
+
+    *holder = object;
+    for (*key = path; (dot = strchr(*key, '.')); *key = dot + 1) {
+        json_t *inner;
+
+        snprintf(name, sizeof(name), "%.*s", (int)(dot - *key), *key);
+        TRY(bb_json_object_at(*holder, name, where, &inner));
+        *holder = inner;
+    }
+out:
+    return rc;
+}
+
+/* ---- rows ---- */
+
+static int read_whole(const json_t *object, const char *key, const char *where, const struct bb_json_field *f, int *out)
+{
+    double value;
+    int rc = bb_json_number_at(object, key, where, f->min, &value);
+
+    if (rc)
+        return rc;
+    if (value > f->max || value != floor(value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number up to %.0f", where, key, value, f->max);
+    *out = (int)value;
+    return 0;
+}
+
+static int check_total(const json_t *object, const char *key, const char *where, double made)
+{
+    double given;
+    int rc = bb_json_number_at(object, key, where, 0, &given);
+
+    return rc ? rc : bb_json_same(where, key, given, made);
+}
+
+static int check_totals(const json_t *object, const char *key, const char *where, int n, const size_t *made)
+{
+    const json_t *list;
+    int rc = bb_json_list_at(object, key, where, n, &list, NULL);
+
+    for (int i = 0; rc == 0 && i < n; i++)
+        rc = bb_json_same(where, key, json_number_value(json_array_get(list, (size_t)i)), (double)made[i]);
+    return rc;
+}
+
+int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *f, void *into)
+{
+    void *at = (char *)into + f->offset;
+    const char *key;
+    int rc;
+
+    if (f->kind == BB_JSON_ANY)
+        return 0;
+    rc = bb_json_holder(object, where, f->key, &object, &key);
+    if (rc)
+        return rc;
+    switch (f->kind) {
+    case BB_JSON_WHOLE:
+        return read_whole(object, key, where, f, at);
+    case BB_JSON_NUMBER:
+        return bb_json_number_at(object, key, where, f->min, at);
+    case BB_JSON_TEXT:
+        return bb_json_text_at(object, key, where, at);
+    case BB_JSON_NUMBERS:
+        return bb_json_numbers_at(object, key, where, f->n, at);
+    case BB_JSON_TOTAL:
+        return check_total(object, key, where, *(const double *)at);
+    case BB_JSON_COUNT_TOTAL:
+        return check_total(object, key, where, (double)*(const size_t *)at);
+    default: /* BB_JSON_COUNT_TOTALS */
+        return check_totals(object, key, where, f->n, at);
+    }
+}
+
+int bb_json_read(const json_t *object, const char *where, const struct bb_json_field *fields, void *into)
+{
+    int rc = 0;
+
+    for (; fields->key && rc == 0; fields++)
+        rc = bb_json_read_field(object, where, fields, into);
+    return rc;
+}
+
+/* ---- unknown keys ---- */
+
+/* Whether some row's key is `path`, or begins with it and a dot. */
+static bool is_known(const struct bb_json_field *fields, const char *path)
+{
+    size_t n = strlen(path);
+
+    while (fields->key && (strncmp(fields->key, path, n) != 0 || (fields->key[n] && fields->key[n] != '.')))
+        fields++;
+    return fields->key != NULL;
+}
+
+static int refuse_key(const char *where, const char *path, const struct bb_json_field *fields)
+{
+    const char *words[MOST_NAMES], *near;
+    size_t n = 0;
+
+    for (; fields->key && n < MOST_NAMES; fields++)
+        words[n++] = fields->key;
+    near = bb_nearest(path, words, n);
+    return near ? bb_err(BB_EUSAGE, "%s: unknown key '%s', did you mean '%s'?", where, path, near)
+                : bb_err(BB_EUSAGE, "%s: unknown key '%s'", where, path);
+}
+
+int bb_json_refuse_unknown(const json_t *object, const char *where, const struct bb_json_field *fields,
+                           const char *prefix)
+{
+    char path[KEY_TEXT];
+    const char *key;
+    json_t *value;
+    int rc = 0;
+
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (!*prefix && key[0] == '_')
+            continue;
+        snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", key);
+        if (!is_known(fields, path))
+            return refuse_key(where, path, fields);
+        if (json_is_object(value))
+            TRY(bb_json_refuse_unknown(value, where, fields, path));
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,26 @@
+/*
+ * result_row.h - what results of bench have in common, whatever their mode. A field of all results is a row of the
+ * table `common_fields` in result_row.c.
+ */
+#ifndef BB_COLLECTIVES_SESSION_RESULT_ROW_H
+#define BB_COLLECTIVES_SESSION_RESULT_ROW_H
+
+#include "bootstrap/results/table.h"
+#include "collectives/session/session.h"
+
+struct bb_result_common {
+    const struct bb_telemetry_row *seen; /* NULL: the mode has its own fields for it */
+    json_t *flags;                       /* taken over; NULL: the mode has none      */
+};
+
+/* bb_result_save - complete a result with the common fields and append it to the results; it is taken over. */
+int bb_result_save(struct bb_results *results, json_t *result, const struct bb_result_common *common) BB_MUST_CHECK;
+
+/*
+ * bb_result_put - a result of a mode of its own: its fields, and the common ones. doubts: bits of enum bb_nvml_flag,
+ * which become flags; one that is new is said with what helps, `what` naming the row.
+ */
+int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,
+                  const struct bb_telemetry_row *seen, unsigned doubts, const char *what) BB_MUST_CHECK;
+
+#endif

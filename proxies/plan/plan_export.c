@@ -1,0 +1,75 @@
+/* plan_export.c - the table of the files that a plan is written to (see plan_export.h). */
+#include "proxies/plan/plan_export.h"
+
+#include "bootstrap/base/outfile.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct export
+{
+    const char *name, *what;
+    bool to_stdout; /* where the file is '-' */
+    int (*write)(const struct bb_plan_report *, FILE *);
+    bool predicted;
+};
+
+#define PREDICTED_ROW(name, what, to_stdout, help) {#name, what, to_stdout, bb_plan_write_##name, true},
+#define ROW(name, what, to_stdout, help)           {#name, what, to_stdout, bb_plan_write_##name, false},
+
+static const struct export exports[] = {BB_PREDICTION_EXPORTS(PREDICTED_ROW) BB_PLAN_EXPORTS(ROW)};
+
+int bb_plan_exports_refuse(const char *const *files, const char *cluster)
+{
+    for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
+        if (files[i] && exports[i].predicted && !cluster)
+            return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
+                          exports[i].name);
+    return 0;
+}
+
+int bb_plan_exports_check(const char *const *files)
+{
+    int rc = 0;
+
+    for (int i = 0; i < BB_N_PLAN_EXPORTS && rc == 0; i++)
+        if (files[i] && exports[i].predicted)
+            rc = bb_outfile_check(files[i], exports[i].what);
+    return rc;
+}
+
+static bool is_stdout(const struct export *e, const char *file)
+{
+    return file && e->to_stdout && strcmp(file, "-") == 0;
+}
+
+bool bb_plan_exports_to_stdout(const char *const *files)
+{
+    for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
+        if (is_stdout(&exports[i], files[i]))
+            return true;
+    return false;
+}
+
+static int write_export(const struct export *e, const char *path, const struct bb_plan_report *report)
+{
+    struct bb_outfile file;
+    int rc;
+
+    if (is_stdout(e, path)) {
+        rc = e->write(report, stdout);
+        return rc == 0 && ferror(stdout) ? bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(errno)) : rc;
+    }
+    rc = bb_outfile_open(&file, path, e->what);
+    return rc ? rc : bb_outfile_close(&file, e->what, e->write(report, file.out));
+}
+
+int bb_plan_exports_write(const char *const *files, const struct bb_plan_report *report)
+{
+    int rc = 0;
+
+    for (int i = 0; i < BB_N_PLAN_EXPORTS && rc == 0; i++)
+        if (files[i] && (report->prediction || !exports[i].predicted))
+            rc = write_export(&exports[i], files[i], report);
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* plan_trace.c - a plan as the timeline that is predicted for it (proxies/timeline). */
+#include "proxies/plan/plan_export.h"
+
+int bb_plan_write_trace(const struct bb_plan_report *report, FILE *out)
+{
+    const struct bb_prediction *p = report->prediction;
+    struct bb_timeline t;
+    char source[128];
+    int rc;
+
+    TRY(bb_timeline_init(&t, report->plan->step, &p->classes[p->slowest].rank, 1));
+    snprintf(source, sizeof(source), "predicted for %.100s", p->cluster.name);
+    t.source = source;
+    t.clock = "predicted: all ranks begin at 0";
+    TRY(bb_predict_timeline(report->plan->step, &p->cluster, &t));
+    TRY(bb_timeline_write(&t, out));
+out:
+    bb_timeline_release(&t);
+    return rc;
+}

@@ -1,5 +1,5 @@
 /*
- * bench.h - `busbar bench` and what `busbar list` says about collectives.
+ * bench_main.h - `busbar bench` and what `busbar list` says about collectives.
  */
 #ifndef BB_COLLECTIVES_BENCH_MAIN_H
 #define BB_COLLECTIVES_BENCH_MAIN_H

@@ -8,6 +8,23 @@
  * leaves in order. Rank 0 sends its own STATE, END with an exit code when the job is over early, BYE when all have
  * left. A connection that closes without BYE or FAIL is a lost rank.
  *
+ * States of a rank:
+ *
+ *    alone --serve, join--> in the run --leave: BYE--> leaving --rank 0: all said BYE; others: rank 0 did--> left
+ *      |                      |     |                     |
+ *      | a wait ran out       |     | a wait ran out      |
+ *      |                      |     v                     |
+ *      |                      |   hung: HANG to rank 0    |
+ *      |                      |     |                     |
+ *      |   END came, rank 0   |     | the same, or no     | END came, rank 0 is lost
+ *      |   is lost, an error  |     | answer in 3 s       |
+ *      |   (FAIL), a signal   |     |                     |
+ *      v                      v     v                     v
+ *    ending: one line on stderr names who and where; hooks; _exit
+ *
+ * Rank 0 decides for all, with one line and END: 0.3 s after the first HANG (1 s when some did not answer ASK), 0.05 s
+ * after it lost a rank, at once after a FAIL.
+ *
  * From the moment the job is ending: hooks for "at once" run, after 0.3 s those for "stuck", after 0.8 s the process
  * ends by _exit, unless the main thread was quicker. All within the second that mpirun leaves between SIGTERM and
  * SIGKILL.

@@ -30,9 +30,10 @@ struct bb_comm {
 
 /*
  * bb_comm_init - collective over the WORLD: every rank calls with its own group of that name (members: world ranks in
- * group order, this rank among them; NULL: the first `size` of the world), or with size 0. Groups of one name are disjoint; members that do not agree on the
- * group are refused with both ranks named. The current CUDA device is the one that it is for.
- * name is copied. On an error c is empty and needs no release. c must stay where it is until it is released.
+ * group order, this rank among them; NULL: the first `size` of the world), or with size 0. Groups of one name are
+ * disjoint; members that do not agree on the group are refused with both ranks named. The current CUDA device is the
+ * one that it is for. name is copied. On an error c is empty and needs no release. c must stay where it is until it is
+ * released.
  */
 int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const int *members, int size,
                  const struct bb_comm_opts *opts) BB_MUST_CHECK;

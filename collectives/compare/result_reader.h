@@ -40,8 +40,8 @@ struct bb_result_file {
 };
 
 /*
- * bb_result_file_load - read a result file. Anything that is not such a file is -BB_EUSAGE after one line that names the
- * file, the place in it and what was expected. Released also after a failure.
+ * bb_result_file_load - read a result file. Anything that is not such a file is -BB_EUSAGE after one line that names
+ * the file, the place in it and what was expected. Released also after a failure.
  */
 int bb_result_file_load(struct bb_result_file *t, const char *path) BB_MUST_CHECK;
 

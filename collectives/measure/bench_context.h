@@ -29,7 +29,7 @@ enum bb_series {
     BB_SERIES_HOST,     /* to enqueue               */
     BB_SERIES_WALL,     /* a caller's time, or NaN  */
     BB_SERIES_SPREAD,   /* from the first arrival of a rank to the last                                           */
-    BB_SERIES_TRANSFER, /* shortest time of a rank: that of the last to arrive, who waited for nobody             */
+    BB_SERIES_TRANSFER, /* shortest time of a rank: the last to arrive does not wait                             */
     BB_SERIES_COUNT
 };
 

@@ -4,7 +4,7 @@
  * The memory of a run is one arena, cut into slots. A slot holds the buffers of one operation between guard zones:
  *     out of place   | guard | send | guard | recv | guard |
  *     in place       | guard | the larger buffer, the other inside | guard |
- * Iterations walk through the slots. The last slot is kept for the very last timed iteration: its input is fresh also
+ * Iterations take the slots in turn. The last slot is kept for the very last timed iteration: its input is fresh also
  * for operations that overwrite their input, and nothing else has written to its receive area, so the data of a timed
  * iteration can be verified.
  */

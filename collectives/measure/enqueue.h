@@ -1,5 +1,6 @@
 /*
- * enqueue.h - operations of a case onto a context's stream: from slot to slot, alone or grouped, waited for or not.
+ * enqueue.h - operations of a case onto the stream of a bench context: from slot to slot, alone or grouped, waited for
+ * or not.
  */
 #ifndef BB_COLLECTIVES_MEASURE_ENQUEUE_H
 #define BB_COLLECTIVES_MEASURE_ENQUEUE_H
@@ -7,8 +8,8 @@
 #include "collectives/measure/bench_context.h"
 
 /*
- * bb_issue - n iterations of bb_bench_context_aggregate operations, number `first` and on. ends_row: the very last operation goes
- * to the last slot, whose data are verified. Between iterations the host does what ctx->blocking says.
+ * bb_issue - n iterations of bb_bench_context_aggregate operations, number `first` and on. ends_row: the very last
+ * operation goes to the last slot, whose data are verified. Between iterations the host does what ctx->blocking says.
  */
 int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n,
              bool ends_row) BB_MUST_CHECK;

@@ -40,7 +40,9 @@ int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
 /* bb_iteration_events_keep - us and all_us as they are now are those of the row's placement, 0 or 1. */
 void bb_iteration_events_keep(struct bb_iteration_events *m, int placement);
 
-/* bb_iteration_events_figures - over the ranks r with groups[r] equal to this rank's (NULL: all). All ranks of the world call it.
+/*
+ * bb_iteration_events_figures - over the ranks r with groups[r] equal to this rank's (NULL: all). All ranks of the world
+ * call it.
  */
 int bb_iteration_events_figures(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
                                 struct bb_iteration_figures *f) BB_MUST_CHECK;

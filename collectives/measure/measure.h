@@ -9,7 +9,9 @@
 /* bb_measure - all ranks together; the figures are equal on all ranks. */
 int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
 
-/* bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine when half made. */
+/*
+ * bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine on a half-made context.
+ */
 int bb_measure_init(struct bb_bench_context *ctx) BB_MUST_CHECK;
 void bb_measure_release(struct bb_bench_context *ctx);
 

@@ -22,8 +22,8 @@ struct bb_alltoallv_counts {
 };
 
 /*
- * bb_alltoallv_counts_read - a square matrix of numbers >= 0, a row per line, blanks between; empty lines are skipped. Returns
- * 0 or -BB_EUSAGE after one line that names the file and the place in it.
+ * bb_alltoallv_counts_read - a square matrix of numbers >= 0, a row per line, blanks between; empty lines are skipped.
+ * Returns 0 or -BB_EUSAGE after one line that names the file and the place in it.
  */
 int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, double scale) BB_MUST_CHECK;
 
@@ -32,7 +32,10 @@ int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, c
                               double scale) BB_MUST_CHECK;
 void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t);
 
-/* bb_alltoallv_counts_count - elements from rank `from` to rank `to` of `ranks`; base: elements per peer of an even exchange. */
+/*
+ * bb_alltoallv_counts_count - elements from rank `from` to rank `to` of `ranks`; base: elements per peer of an even
+ * exchange.
+ */
 size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                  int from, int to);
 
@@ -40,7 +43,10 @@ size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t bas
 size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                   int from, int to);
 
-/* bb_alltoallv_counts_sent, bb_alltoallv_counts_received - elements of one rank; bb_alltoallv_counts_most - the larger of both, of any rank. */
+/*
+ * bb_alltoallv_counts_sent, bb_alltoallv_counts_received - elements of one rank; bb_alltoallv_counts_most - the larger
+ * of both, of any rank.
+ */
 size_t bb_alltoallv_counts_sent(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                 int rank);
 size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,

@@ -31,12 +31,16 @@ struct bb_slow_link {
     double value, median; /* its own (of several links: their median), that of its class */
 };
 
-/* bb_link_outliers_slow - visit all of them: pairs, then ranks, then nodes. Stops at the first result that is not 0. Returns
- * that, 0, or -BB_EFAIL (no memory). */
+/*
+ * bb_link_outliers_slow - visit all of them: pairs, then ranks, then nodes. Stops at the first result that is not 0.
+ * Returns that, 0, or -BB_EFAIL (no memory).
+ */
 typedef int bb_slow_fn(void *arg, const struct bb_slow_link *link);
 int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg) BB_MUST_CHECK;
 
-/* bb_link_outliers_summary - least, median and greatest of a class; NaN where it has no links. Returns 0 or -BB_EFAIL. */
+/*
+ * bb_link_outliers_summary - least, median and greatest of a class; NaN where it has no links. Returns 0 or -BB_EFAIL.
+ */
 struct bb_link_summary {
     double min, median, max;
     int links;

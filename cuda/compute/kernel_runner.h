@@ -30,9 +30,9 @@ struct bb_kernel_runner {
 size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const works[], int n);
 
 /*
- * bb_kernel_runner_init - allocate, fill, plan every distinct product with the best of `candidates` algorithms (1: cuBLASLt's
- * first choice). Waits for stream. Returns 0, -BB_EUSAGE (a shape or type that cannot be done) or -BB_EFAIL. Release
- * works on a half-made one.
+ * bb_kernel_runner_init - allocate, fill, plan every distinct product with the best of `candidates` algorithms (1:
+ * cuBLASLt's first choice). Waits for stream. Returns 0, -BB_EUSAGE (a shape or type that cannot be done) or -BB_EFAIL.
+ * Release works on a half-made one.
  */
 int bb_kernel_runner_init(struct bb_kernel_runner *worker, const struct bb_kernel_list *const works[], int n,
                           int candidates, cudaStream_t stream) BB_MUST_CHECK;

@@ -1,6 +1,6 @@
 /*
- * layer_kernels.cuh - the kernels of the passes in pass.h. Only layer_passes.cu launches them; tests/cuda/test_layer_kernels
- * compiles this same file for the CPU and runs it thread by thread.
+ * layer_kernels.cuh - the kernels of the passes in pass.h. Only layer_passes.cu launches them;
+ * tests/cuda/test_layer_kernels compiles this same file for the CPU and runs it thread by thread.
  *
  * All are bound by memory: neighbouring threads touch neighbouring words, of 16 bytes where alignment allows
  * (bb_pass_prepare decides), and every grid strides, so any grid is right. Each takes the pass itself as its argument,

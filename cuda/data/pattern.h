@@ -8,10 +8,11 @@
  *
  *   copy     random bits from (source rank, index): a block in the wrong place is seen.
  *   sum      position q contributes x(q) - x(q+1), the last active one x(q): the total is x(0), found in O(1) for any
- * n. Integers wrap. Floating point: the x are integers times one power of two that all ranks share, and the absolute
- * values of all contributions add up to at most 2^p (p = significand bits), so every partial sum in any order or tree
- * is exact and the result has the same bits. With few bits only the first positions are active, the others contribute
- * 0. prod     floating point: position 0 has a random significand, the others are powers of two whose exponents form
+ *            n. Integers wrap. Floating point: the x are integers times one power of two that all ranks share, and the
+ *            absolute values of all contributions add up to at most 2^p (p = significand bits), so every partial sum in
+ *            any order or tree is exact and the result has the same bits. With few bits only the first positions are
+ *            active, the others contribute 0.
+ *   prod     floating point: position 0 has a random significand, the others are powers of two whose exponents form
  *            such a telescope; signs too. Integers: position 0 is random, positions (1,2), (3,4), ... are an odd number
  *            and its inverse modulo 2^width.
  *   min max  position 0 holds the extreme, the others values beyond it.

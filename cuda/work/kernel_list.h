@@ -99,16 +99,17 @@ void bb_kernel_list_memory(const struct bb_kernel_list *w,
 size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* all of it, with the products' workspace */
 
 /*
- * bb_kernel_list_scale - about `factor` of the work, item by item, for machines that the whole is too much for. m, n and k of
- * a product times the cube root of factor, so its FLOPs times factor; what divides by 8 stays so (and at least 8), as
- * tensor cores want it. A pass has factor of its rows, at least one, and if that is not enough fewer columns; the faces
- * of a halo keep their size.
+ * bb_kernel_list_scale - about `factor` of the work, item by item, for machines that the whole is too much for. m, n
+ * and k of a product times the cube root of factor, so its FLOPs times factor; what divides by 8 stays so (and at least
+ * 8), as tensor cores want it. A pass has factor of its rows, at least one, and if that is not enough fewer columns;
+ * the faces of a halo keep their size.
  */
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor);
 
 /*
- * bb_kernel_list_ns - time by a cluster profile, as the emulated GPUs model it: each product max(kernel_us, FLOPs / tflops),
- * each pass max(kernel_us, bytes / memory_gbps), rounded to ns one by one. tflops: of the type of the products.
+ * bb_kernel_list_ns - time by a cluster profile, as the emulated GPUs model it: each product max(kernel_us, FLOPs /
+ * tflops), each pass max(kernel_us, bytes / memory_gbps), rounded to ns one by one. tflops: of the type of the
+ * products.
  */
 int64_t bb_kernel_list_ns(const struct bb_kernel_list *w, double kernel_us, double memory_gbps, double tflops);
 

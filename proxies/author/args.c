@@ -1,4 +1,4 @@
-/* args.c - what builders say to numbers on the command line and to worlds that cannot be (see builders.h). */
+/* args.c - what builders say to numbers on the command line and to worlds that cannot be (see args.h). */
 #include "proxies/author/args.h"
 
 #include "bootstrap/base/units.h"

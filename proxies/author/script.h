@@ -1,9 +1,11 @@
 /*
- * script.h - writes the program of a role as the single thread of a message-passing program would live it: calls that
- * start something, and waits. What such a thread has waited for before it comes to a call, that call comes after; what
- * it has only started runs on, on the stream of its communicator. A kernel is a call that is waited for at once. So the
- * program that comes out has the dependencies of the thread, and nothing else waits for anything, except that no buffer
- * is read before it is written or overwritten while in use (bb_program_flow).
+ * script.h - the authoring interface of step programs. A builder writes a role's program as if it were one thread of a
+ * message-passing program: calls that start an operation, and waits for operations that were started.
+ *
+ * A call depends on every operation that the thread waited for before it. An operation that was started and not yet
+ * waited for runs on, on the stream of its communicator. A kernel is waited for at once. Besides these dependencies
+ * there are only those of buffers: none is read before it is written, or overwritten while it is in use
+ * (bb_program_flow).
  *
  * The first failure (no memory) sticks: later calls do nothing, bb_script_result tells.
  */

@@ -20,8 +20,10 @@ struct bb_model_file {
     int n_vars;
 };
 
-/* bb_model_file_open - load the file, which must be of that family and have name, description, source and shape. close is
- * fine on one that could not be opened. */
+/*
+ * bb_model_file_open - load the file, which must be of that family and have name, description, source and shape. close
+ * is fine on one that could not be opened.
+ */
 int bb_model_file_open(struct bb_model_file *file, const char *word, const char *family) BB_MUST_CHECK;
 void bb_model_file_close(struct bb_model_file *file);
 

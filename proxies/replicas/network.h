@@ -4,7 +4,7 @@
  *   residual networks   the part "network" of a file of profiles/models: blocks, stem, classes; one unit for each
  *                       convolution with its batch norm, registered as torchvision's resnet.py does (stem, per block
  *                       its convolutions and then its projection, head)
- *   transformers        whatever transformer/arch.h reads: embedding, layers, head
+ *   transformers        whatever transformer/arch/arch.h reads: embedding, layers, head
  * The totals that a file states (parameters, tensors, outputs of convolutions, multiplications of one sample) must be
  * those that come out.
  */

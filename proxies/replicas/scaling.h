@@ -14,7 +14,7 @@
  * The other form is that of Horovod's pytorch_synthetic_benchmark.py: 10 batches of warm-up, 10 iterations of 10
  * batches, mean and 1.96 standard deviations (of the population) of the images per second of one GPU.
  *
- * The step itself is that of data_parallel (sync/replicas.c), with tensor fusion unless --sync says otherwise. Before
+ * The step itself is that of data_parallel (replicas.c), with tensor fusion unless --sync says otherwise. Before
  * training rank 0's parameters, running statistics of batch norms and optimizer state are broadcast, tensor by tensor.
  */
 #ifndef BB_PROXIES_REPLICAS_SCALING_H

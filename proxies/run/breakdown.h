@@ -3,11 +3,12 @@
  * it was exposed, and how much of a collective was waiting for its last member. Means over the traced steps,
  * microseconds.
  *
- * A lane's interval begins when its stream has come to the batch and all that the batch waits for is done, and ends
- * with the operation, so it holds the time spent waiting for peers. GPU clocks are never compared between ranks. The
- * split into transfer and waiting uses durations only: members of a collective end together, so the last to arrive is
- * the one that took the shortest time, and that time is the transfer; what a rank took longer was waiting. So with
- * messages: calls that met, directly or through others (a shift along a pipeline, a halo), share the shortest time.
+ * A lane's interval (runner.h) begins when its stream has come to the batch and all that the batch waits for is done.
+ * It ends with the operation, so it contains the time spent waiting for peers. GPU clocks are never compared between
+ * ranks. The split into transfer and waiting uses durations only: members of a collective end together, so the last to
+ * arrive is the one that took the shortest time, and that time is the transfer; what a rank took longer was waiting. So
+ * with messages: calls that met, directly or through others (a shift along a pipeline, a halo), share the shortest
+ * time.
  */
 #ifndef BB_PROXIES_RUN_BREAKDOWN_H
 #define BB_PROXIES_RUN_BREAKDOWN_H
@@ -45,8 +46,10 @@ int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, uns
 int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r,
                           const struct bb_traced_step *t) BB_MUST_CHECK;
 
-/* bb_rank_breakdown_split - adds the step's split into transfer and waiting, before bb_rank_breakdown_add of the same step;
- * collective over the world. Left out (NaN) when the durations of all ranks would need more than 64 MiB. */
+/*
+ * bb_rank_breakdown_split - adds the step's split into transfer and waiting, before bb_rank_breakdown_add of the same
+ * step; collective over the world. Left out (NaN) when the durations of all ranks would need more than 64 MiB.
+ */
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
                             const struct bb_traced_step *t) BB_MUST_CHECK;
 

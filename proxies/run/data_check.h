@@ -2,9 +2,9 @@
  * data_check.h - does the communication of a program deliver what it should? Every operation runs once, in program
  * order, with known data in its source and a poisoned destination, and its result is compared on the GPU.
  *
- * Two ways. One operation after another, each waited for: whoever hangs is named. Or together, for steps that cannot be
- * serialised: everything is issued at once, as the step does it, data and comparison of an operation on its own stream
- * around it; operations on one buffer wait for each other, nothing else does.
+ * Usually one operation runs after another and the host waits for each, so that one that hangs is named. Steps that
+ * cannot be serialised run at once, as the step issues them: an operation's data are written, and compared, on its own
+ * stream before and behind it, and operations on one buffer wait for each other.
  */
 #ifndef BB_PROXIES_RUN_DATA_CHECK_H
 #define BB_PROXIES_RUN_DATA_CHECK_H

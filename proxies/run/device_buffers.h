@@ -23,7 +23,10 @@ void bb_device_buffers_release(struct bb_device_buffers *m); /* NULL is fine */
 /* bb_device_buffers_at - the device address of area i; NULL for an empty one and for i < 0. */
 void *bb_device_buffers_at(const struct bb_device_buffers *m, int i);
 
-/* bb_device_buffers_check_guards - adds the guard bytes that were overwritten, of all areas, to *verdict (device memory). */
+/*
+ * bb_device_buffers_check_guards - adds the guard bytes that were overwritten, of all areas, to *verdict (device
+ * memory).
+ */
 int bb_device_buffers_check_guards(const struct bb_device_buffers *m, struct bb_verdict *verdict,
                                    cudaStream_t stream) BB_MUST_CHECK;
 

@@ -3,11 +3,11 @@
  * them.
  *
  * Two ranks are of one class when they have the same role and their peers and fellow members of every collective are,
- * in turn, of the same classes, over links of the same kind. Found by refinement: start with the role, then colour each
- * rank by its own and its neighbours' colours until no colour splits any more. What is true of one rank of a class at
- * some point of the step is then true of all, so executing one of each class executes all. A step without such symmetry
- * gets one class per rank. Colours are 64-bit hashes; that any two
- * collide has a chance of less than 1 in 10,000 with 2^24 different ranks and of 1 in 10^13 with a thousand.
+ * in turn, of the same classes, over links of the same kind. They are found by partition refinement: start with the
+ * role, then colour each rank by its own and its neighbours' colours until no colour splits any more. What is true of
+ * one rank of a class at some point of the step is then true of all, so executing one of each class executes all. A
+ * step without such symmetry gets one class per rank. Colours are 64-bit hashes; the chance that any two collide is
+ * less than 1 in 10,000 with 2^24 different ranks, and 1 in 10^13 with a thousand.
  */
 #ifndef BB_PROXIES_SIMULATE_RANK_CLASSES_H
 #define BB_PROXIES_SIMULATE_RANK_CLASSES_H

@@ -56,8 +56,10 @@ struct bb_split_input {
     struct bb_step *step; /* owns texts and work */
 };
 
-/* bb_split_layers_make - cut->first, n, tiled, slices and samples are set; the rest is filled in. Tiles that are too thin are
- * said with the image that would do, -BB_EUSAGE. release is fine on a zeroed one. */
+/*
+ * bb_split_layers_make - cut->first, n, tiled, slices and samples are set; the rest is filled in. Tiles that are too
+ * thin are said with the image that would do, -BB_EUSAGE. release is fine on a zeroed one.
+ */
 int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *cut) BB_MUST_CHECK;
 void bb_split_layers_release(struct bb_split_layers *cut);
 

@@ -1,7 +1,7 @@
 /*
- * tile_stage.h - what a place of a tiling does with a micro-batch, written into the program of its role: receive and
- * join, compute with halos, send on; and backward the other way. With GEMS a rank walks two places, one of each
- * replica.
+ * tile_stage.h - what a place of a tiling (tiling.h) does with a micro-batch, written into the program of its role.
+ * Forward: receive and join, compute with halos, send. Backward: the reverse. With GEMS a rank has two places, one of
+ * each replica.
  */
 #ifndef BB_PROXIES_SPATIAL_TILE_STAGE_H
 #define BB_PROXIES_SPATIAL_TILE_STAGE_H

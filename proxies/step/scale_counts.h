@@ -4,9 +4,11 @@
 
 #include "proxies/step/step.h"
 
-/* bb_step_scale_counts - every count times factor (0 to 1), rounded down, at least 1; buffers and offsets likewise, as large
- * as their operations need. Real work likewise (bb_kernel_list_scale); times of timed compute, parameters and samples stay.
- * The summary says it. Returns 0 or -BB_EFAIL. */
+/*
+ * bb_step_scale_counts - every count times factor (0 to 1), rounded down, at least 1; buffers and offsets likewise, as
+ * large as their operations need. Real work likewise (bb_kernel_list_scale); times of timed compute, parameters and
+ * samples stay. The summary says it. Returns 0 or -BB_EFAIL.
+ */
 int bb_step_scale_counts(struct bb_step *step, double factor) BB_MUST_CHECK;
 
 #endif

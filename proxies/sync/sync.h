@@ -38,7 +38,7 @@ enum bb_sync_kind {
     BB_SYNC_ZERO3,
     BB_SYNC_HSDP,
     BB_SYNC_DISTRIBUTED,
-    BB_SYNC_PS, /* the parameter servers of `data_parallel` (sync/servers.h); bb_sync_init refuses them */
+    BB_SYNC_PS, /* the parameter servers of `data_parallel` (replicas/servers.h); bb_sync_init refuses them */
     BB_SYNC_PS_P2P,
     BB_SYNC_PS_SHARDED,
     BB_SYNC_KINDS
@@ -99,7 +99,7 @@ struct bb_sync_unit {
     const struct bb_tensor *tensors; /* what this rank holds before sharding over the replicas; outlive the sync  */
     int n;
     bool both_ends;     /* the last unit needs its parameters, too (a tied table); of one unit at most. zero3, hsdp: it
-                           stays gathered from its forward to that of the last, and from the last's backward to its own */
+                           stays gathered from its forward to the last's, and from the last's backward to its own */
     int chunk;          /* units of other chunks are not prefetched (interleaved pipelines)                     */
     double backward_us; /* horovod: time of its backward for one micro-batch; 0 everywhere: all ready at once   */
 };

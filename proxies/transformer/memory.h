@@ -3,16 +3,26 @@
  * the replicas share them (sync/sync.h), activations at the schedule's peak, communication buffers. Nothing of this is
  * allocated by a proxy, which only needs its own buffers.
  *
- * Activations of one layer and one micro-batch, e bytes per element, per token (Korthikanti et al. 2022, table 2, part
- * by part, so that it also holds for other widths than those of the paper): held by every tp rank        e h (inputs of
- * two norms, of qkv and of the perceptron), 2 h of dropout masks: 10 h divided by tp                e (q + k + v +
- * context) and e (what goes into and comes out of the activation): 24 h scores                       (2 e + 1) a s:
- * softmax, its mask, what the mask leaves: 5 a s in all 34 h + 5 a s; with sequence parallelism all of it is divided by
- * tp. Recompute selective drops the scores, full keeps e h. Gated perceptrons keep three inner widths, not two. Dropout
- * masks and scores are those of GPT-2 and BERT; models without dropout (Llama and later) run a fused attention, which
- * keeps no scores. Latent attention keeps its latents. Experts keep top_k copies of each token, before and after them.
+ * Activations of one layer and one micro-batch, per token; e bytes per element, h wide, a heads, samples of s tokens
+ * (Korthikanti et al. 2022, table 2, part by part, so that it also holds for other widths than those of the paper):
+ *
+ *   held by every tp rank   e h each for the inputs of two norms, of qkv and of the perceptron, 2 h of dropout masks:
+ *                           10 h
+ *   divided by tp           e (q + k + v + context), and e of what goes into and comes out of the activation: 24 h
+ *   scores                  (2 e + 1) a s: softmax, its mask, what the mask leaves: 5 a s
+ *
+ * in all 34 h + 5 a s; with sequence parallelism all of it is divided by tp. What changes it:
+ *
+ *   recompute               selective drops the scores, full keeps e h
+ *   gated perceptrons       keep three inner widths, not two
+ *   no dropout              masks and scores are those of GPT-2 and BERT; models without dropout (Llama and later)
+ *                           run a fused attention, which keeps no scores
+ *   latent attention        keeps its latents
+ *   experts                 keep top_k copies of each token, before and after them
+ *   context parallelism     divides the tokens, of scores only the rows
+ *
  * Embedding: 8 bytes per token and a dropout mask of h. Head: e h twice, logits in float (Megatron-LM,
- * theoretical_memory_usage.py). Context parallelism divides the tokens, of scores only the rows.
+ * theoretical_memory_usage.py).
  */
 #ifndef BB_PROXIES_TRANSFORMER_MEMORY_H
 #define BB_PROXIES_TRANSFORMER_MEMORY_H

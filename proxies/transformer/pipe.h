@@ -1,9 +1,10 @@
 /*
  * pipe.h - the messages of a pipeline stage around the turns of its schedule (schedule.h). Two communicators of one
- * group: activations go to the next stage on the first, their gradients to the one before on the second, side by side
- * and, with two stages, where both are the same peer, never taken for one another (NCCL has no tags). With more chunks
- * than one both go round. What a stage sends and receives at one point goes in one group call, so that neighbours that
- * do the same never wait for each other; even with all streams of a rank in one queue the stages meet in one order:
+ * group: activations go to the next stage on the first, their gradients to the stage before on the second. So both
+ * travel side by side and are never confused where both neighbours are the same rank (two stages; NCCL has no tags).
+ * With more than one chunk the last stage sends on to the first. What a stage sends and receives at one point goes in
+ * one group call, so that neighbours that do the same never wait for each other; even with all streams of a rank in one
+ * queue the stages meet in one order:
  *
  *   gpipe, 1f1b, zb-h1  between two forwards or two backwards a send, then a receive; between a forward and a backward
  *                       one group call of both with the same neighbour (Megatron-LM's send_forward_recv_backward and

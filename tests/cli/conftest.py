@@ -45,7 +45,10 @@ class Busbar:
         return ([self.mpirun, *mpirun, "-n", str(ranks)] if ranks else []) + program
 
     def run(self, *args, ranks=0, env=None, emulated=True, mpirun=(), timeout=90, cwd=None):
-        command = ["timeout", "-k", "5", str(timeout), *self.command(*args, ranks=ranks, emulated=emulated, mpirun=mpirun)]
+        return self.run_program(*self.command(*args, ranks=ranks, emulated=emulated, mpirun=mpirun), env=env, timeout=timeout, cwd=cwd)
+
+    def run_program(self, *words, env=None, timeout=90, cwd=None):
+        command = ["timeout", "-k", "5", str(timeout), *map(str, words)]
         return subprocess.run(command, env=self.environment(env), cwd=cwd, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=timeout + 20)
 

@@ -1,5 +1,4 @@
 """The front door: help, version, lists, unknown words, and what the binary may ask of MPI."""
-import pathlib
 import re
 import subprocess
 
@@ -75,13 +74,3 @@ def test_first_gpu_out_of_range_is_said_once(busbar):
     assert "GPU 6" in line and "0 to 7" in line
 
 
-@pytest.mark.parametrize("words", [["bench"], ["proxy"], ["plan"], ["compare"], ["sweep"]])
-def test_the_readme_has_every_option(busbar, words):
-    """Each option of a command stands in the README, by its long name or its letter."""
-    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
-    help_text = busbar.run(*words, "--help", emulated=False).stdout
-    options = re.findall(r"^  (?:(-\w), )? *(--[\w-]+)", help_text, re.M)
-    assert len(options) > 3
-    missing = [long for letter, long in options
-               if long != "--help" and long not in readme and not (letter and re.search(rf"[`\s]{letter} ", readme))]
-    assert missing == []

@@ -93,7 +93,7 @@ def test_gemm_has_the_flops_of_timed(busbar):
 
 
 def test_the_readme_predicts_what_plan_does(busbar):
-    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "proxies" / "replicas" / "README.md").read_text()
     head, times = re.search(r"(\| `all_reduce` \| `--hier.*) \|\n\|[-|]+\n(.*) \|", readme).groups()
     for words, us in zip(re.findall("`(.*?)`", head), re.findall(r"(\d+) us", times), strict=True):
         sync = "all_reduce --hierarchical" if words.startswith("--") else words

@@ -33,7 +33,7 @@
 
 #include "proxies/author/script.h"
 
-struct bb_arch; /* transformer/arch.h */
+struct bb_arch; /* transformer/arch/arch.h */
 
 enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO_ALL };
 /* Again before the backward pass: nothing, scores and context, the whole layer. */

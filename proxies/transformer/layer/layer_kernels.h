@@ -2,10 +2,11 @@
  * layer_kernels.h - what the parts of a transformer layer compute on one rank, as matrix products and passes over
  * memory: FLOPs, lists for real work, microseconds at a rate. Pure.
  *
- * A chore is what stands between two places where a layer communicates. Its forward pass is a list of products; its
- * gradients follow from them: those of the data that the products read, and those of the weights. Both sides of scores
- * and context are data. The whole square of the attention is counted, as is usual for the utilisation of devices, also
- * where a causal mask would let half of it be left out; softmax and rotary positions stay on the chip.
+ * A kind (enum bb_kernels_kind) is the compute between two communications of a layer. Its forward pass is a list of
+ * products. Its backward pass follows from them: the gradients of the data that the products read, and those of the
+ * weights. Scores and context have data on both sides. The whole square of the attention is counted, as is usual for
+ * the utilisation of devices, also where a causal mask would let half of it be left out; softmax and rotary positions
+ * stay on the chip.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_LAYER_KERNELS_H
 #define BB_PROXIES_TRANSFORMER_LAYER_LAYER_KERNELS_H

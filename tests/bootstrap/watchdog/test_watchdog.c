@@ -1,6 +1,6 @@
 /*
- * test_roll.c - the watchdog without MPI: ranks as objects of one process, reached through every address that the host
- * has, with strangers at the door.
+ * test_watchdog.c - the watchdog without MPI: ranks as objects of one process, reached through every address that the
+ * host has, with strangers at the door.
  */
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/bootstrap/capture.h"

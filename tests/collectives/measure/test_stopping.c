@@ -1,4 +1,4 @@
-/* test_policy.c - when there are enough samples, what is a trend, what is warned of, and the order of sizes. */
+/* test_stopping.c - when there are enough samples, what is a trend, what is warned of, and the order of sizes. */
 #include "collectives/measure/stopping.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"

@@ -1,6 +1,7 @@
 /*
- * test_observe.c - the state of the GPUs of all ranks around a row, with a stand-in for NVML, under mpirun: one rank's
- * throttling is every rank's doubt, its figures are its own, and without NVML nothing is gathered and all is null.
+ * test_telemetry.c - the state of the GPUs of all ranks around a row, with a stand-in for NVML, under mpirun: one
+ * rank's throttling is every rank's doubt, its figures are its own, and without NVML nothing is gathered and all is
+ * null.
  */
 #include "collectives/session/telemetry.h"
 #include "tests/check.h"

@@ -1,4 +1,7 @@
-/* test_contest.c - was NCCL's choice the best? By intervals made by hand: clear cases, noise, drift, nothing to say. */
+/*
+ * test_algorithm_ranking.c - was NCCL's choice the best? By intervals made by hand: clear cases, noise, drift, nothing
+ * to say.
+ */
 #include "collectives/sweep/algorithm_ranking.h"
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-/* test_sweep.c - from the command line to the list of cases. */
+/* test_bench_options.c - from the command line to the list of cases. */
 #include "collectives/sweep/bench_options.h"
 #include "tests/check.h"
 

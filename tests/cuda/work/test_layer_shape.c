@@ -1,4 +1,7 @@
-/* test_shape.c - FLOPs, implicit products and halo boxes against figures known from elsewhere and hand-made cases. */
+/*
+ * test_layer_shape.c - FLOPs, implicit products and halo boxes against figures known from elsewhere and hand-made
+ * cases.
+ */
 #include "cuda/work/layer_shape.h"
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-/* test_model.c - formulas, and the models against numbers that were counted elsewhere. */
+/* test_transformer_model.c - formulas, and the models against numbers that were counted elsewhere. */
 #include "proxies/models/formula.h"
 #include "proxies/models/profile.h"
 #include "proxies/models/transformer_model.h"

@@ -1,6 +1,6 @@
 /*
- * test_step_check.c - the checks find what is planted, each fault by the right check, and nothing in sound steps: random
- * ones, made sound by giving every rank its operations in one order that all share.
+ * test_step_check.c - the checks find what is planted, each fault by the right check, and nothing in sound steps:
+ * random ones, made sound by giving every rank its operations in one order that all share.
  */
 #include "tests/proxies/made.h"
 

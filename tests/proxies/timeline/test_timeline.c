@@ -1,5 +1,5 @@
 /*
- * test_trace.c - what a trace says, against times made by hand and against the prediction: valid JSON, threads whose
+ * test_timeline.c - what a trace says, against times made by hand and against the prediction: valid JSON, threads whose
  * slices do not overlap, arrows that join a send and its receive, counters that come back to zero, ranks left out.
  */
 #include "tests/proxies/made.h"

@@ -1,0 +1,117 @@
+"""bootstrap/results/README.md has every field of every schema: all commands run on emulated GPUs, every key that they write has a row
+there and is of the row's type, and every row was written by one of them (but for those that need hardware)."""
+import json
+import pathlib
+import re
+
+import pytest
+
+REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "bootstrap" / "results" / "README.md"
+TYPES = {"text": str, "boolean": bool, "integer": int, "number": (int, float)}
+HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$")  # NVML; a program that is not sound; a GPU to share
+EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.proxy/1`": "roles[].program"}  # no ranks; --ops is of plans
+H100 = REFERENCE.parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
+
+# Section of the reference -> [(words, ranks, environment)]
+RUNS = {
+    "`busbar.bench/1`: collectives": [
+        ("bench all_reduce broadcast -b 8K -e 8K --mode all -n 2 --repeats 2 -w 1 --split MOD:2 -N 2 -S 1 -M 1 --delay 1:100", 4, {}),
+        ("bench all_reduce --sizes 8K --sweep-algorithms", 2, {}), ("bench all_reduce --sizes 8K -n 4 --repeats 2 -I 1", 2, {})],
+    "`busbar.bench/1`: p2p": [
+        ("bench p2p --bandwidth-sizes 1M -n 2 --repeats 2", 5, {"EMU_CLUSTER": "far.json"})],
+    "`busbar.bench/1`: comm": [("bench comm --repeats 2", 2, {})],
+    "`busbar.bench/1`: overlap": [("bench overlap --sizes 1M --ctas default,2:4 -n 2 --repeats 2", 2, {"EMU_DATA": "off"})],
+    "`busbar.bench/1`: compute": [("bench compute --quick -n 1 --repeats 2", 0, {"EMU_DATA": "off"})],
+    "`busbar.plan/1`": [
+        ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
+        ("plan dlrm --ranks 4 --compute gemm --ops", 0, {}),
+        ("plan transformer --model mixtral_8x7b --ranks 32 --tp 2 --ep 8 --pp 2 --sequence-parallel --gpus-per-node 8 --best-order "
+         "--cluster h100-sxm-ib", 0, {})],
+    "`busbar.proxy/1`": [
+        ("proxy bert_large 4 2 2 --compute gemm --scale-counts 0.01 --peak-tflops 989 --graph --check -n 2 --warmup 1 "
+         "--traced-steps 1", 2, {}),
+        ("proxy transformer --model gpt2_small --layers 2 --tp 2 --scale-counts 0.01 --compute timed -n 2 --warmup 1", 2, {}),
+        ("proxy scaling --model resnet18_cifar --batch 128 --epoch-steps 2 --images 1000 --no-alone", 1, {"EMU_DATA": "off"}),
+        ("proxy scaling --model resnet18_cifar --batch 128 --epoch-steps 2 --images 1000 --baseline {before}", 2, {"EMU_DATA": "off"}),
+        ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2, {"EMU_DATA": "off"})],
+    "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
+    "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {})],
+    "`busbar.sweep/1`": [("sweep {study}", 0, {})],
+    "nccl-tests' form": [("-b 1K -e 4K -f 4 -n 2 -I 1 -g 2", 0, {}), ("-b 1K -e 4K -i 1K -n 2 -C 1 -g 2", 0, {})],
+}
+
+
+def rows_of(section):
+    """{field: type} of a section of the reference, with those of the sections that it says are all in it."""
+    text = REFERENCE.read_text()
+    part = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.M | re.S).group(1)
+    rows = rows_of("The head") if "All of [the head]" in part else {}
+    for field in re.findall(r"`(\w+)`", "".join(re.findall(r"and of `busbar.plan/1`:(.*?);", part))):
+        rows |= {k: v for k, v in rows_of("`busbar.plan/1`").items() if re.split(r"[.\[]", k)[0] == field}
+    for fields, kind in re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", part, re.M):
+        rows |= {field: kind for field in re.findall(r"`([^`]+)`", fields)}
+    return rows
+
+
+def find_faults(value, kind, path, rows, seen):
+    """What is wrong with a value that stands at `path`, by the rows of the reference."""
+    kind, nullable = kind.removesuffix(" or null"), kind.endswith(" or null")
+    seen.add(path)
+    if value is None:
+        return [] if nullable else [f"{path} is null"]
+    if kind == "object":
+        return fields_faults(value, path + ".", rows, seen)
+    if kind == "object[]":
+        return [fault for one in value for fault in fields_faults(one, path + "[].", rows, seen)]
+    if kind == "stats":
+        return [] if list(value) == ["min", "p50", "p90", "p99", "max", "mean", "ci95"] else [f"{path} is not a distribution"]
+    if kind in ("map", "any", "any[]"):
+        return [] if isinstance(value, {"map": dict, "any": object, "any[]": list}[kind]) else [f"{path} is no {kind}"]
+    values = value if kind.endswith("[]") else [value]
+    wanted = TYPES[kind.removesuffix("[]")]
+    right = all(isinstance(v, wanted) and isinstance(v, bool) == (wanted is bool) for v in values)
+    return [] if right else [f"{path} is {value!r}, no {kind}"]
+
+
+def fields_faults(value, prefix, rows, seen):
+    faults = []
+    for key, inner in value.items():
+        path = prefix + key
+        faults += find_faults(inner, rows[path], path, rows, seen) if path in rows else [f"{path} has no row"]
+    return faults
+
+
+@pytest.fixture
+def inputs(busbar, tmp_path):
+    """Files that some commands read, made when they are asked for."""
+
+    def fill(words):
+        if "{a}" in words:
+            for name, environment in (("a", {}), ("b", {"EMU_CLUSTER": str(H100)})):
+                options = ["--sizes", "1K,2K" if name == "a" else "1K,4K", "-n", "2", "--json", tmp_path / f"{name}.json"]
+                assert busbar.run("bench", "all_reduce", *options, ranks=2, env=environment).returncode == 0
+        far = json.loads(H100.read_text()) | {"gpus_per_node": 4}
+        (tmp_path / "far.json").write_text(json.dumps(far))
+        (tmp_path / "study.json").write_text('{"command": "plan gpt2_large", "ranks": 8, "options": {"layers": 12, "stages": [1, 4]}}')
+        return words.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", study=tmp_path / "study.json")
+
+    return fill
+
+
+@pytest.mark.parametrize("section", RUNS)
+def test_reference_and_results_agree(busbar, inputs, tmp_path, section):
+    rows, seen, faults = rows_of(section), set(), []
+    for words, ranks, environment in RUNS[section]:
+        path = tmp_path / "result.json"
+        words = inputs(words).split()
+        if section.startswith("nccl"):
+            path.unlink(missing_ok=True)
+            done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", *words, "-J", path)
+        else:
+            done = busbar.run(*words, "--json", path, ranks=ranks, env=environment, cwd=tmp_path, emulated=words[0] in ("bench", "proxy"))
+        assert path.exists(), done.stdout + done.stderr
+        faults += fields_faults(json.loads(path.read_text()), "", rows, seen)
+        path.replace(tmp_path / "before.json")
+    assert sorted(set(faults)) == []
+    unseen = sorted(field for field in rows if field not in seen and not HARDWARE.search(field))
+    assert [field for field in unseen if not field.startswith(EMPTY.get(section, "-"))] == []

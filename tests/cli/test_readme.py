@@ -1,0 +1,293 @@
+"""Holds every README to the program: command lines are run, what they print is what stands there, options and links exist, and
+rooms use what their tables say.
+
+In a README an indented block is a list of commands, or, where lines begin with "$ ", commands with their output, in which "..."
+stands for what was cut. Commands with output run as they stand; the others in a quick form, with no bytes moved. A comment before a block,
+<!-- words only: why -->, leaves it at its words: options are known, files exist. One before a table, <!-- try: WORDS -->, has each
+`-option` in the table tried behind these words. "# exit N" behind a command says its exit status. Fenced blocks are studies
+(```json), kept as files where they have a name, or pictures (```text).
+"""
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+READMES = sorted(ROOT / line for line in subprocess.run(
+    ["find", ".", "-name", "build*", "-prune", "-o", "-name", "README.md", "-print"], cwd=ROOT, capture_output=True, text=True,
+    check=True).stdout.split())
+NAMES = [str(path.relative_to(ROOT)) for path in READMES]
+QUICK = {"proxy": "-n 1 --warmup 0 --traced-steps 0 --no-alone", "bench": "-n 1 -w 0 --repeats 1 -c 0 -f 1024",
+         "p2p": "-n 1 -w 1 --repeats 1 -c 0", "comm": "-w 0 --repeats 1", "overlap": "-n 1 -w 0 --repeats 1 --products 1",
+         "compute": "-n 1 -w 0 --repeats 1 --quick"}
+PLACEHOLDER = re.compile(r"(?<![\w$])[A-Z][A-Z_]{2,}(?![\w=:])|\.\.\.")
+
+
+class Block:
+    def __init__(self, name, line, mark):
+        self.name, self.line, self.mark = name, line, mark
+        self.commands = []  # [text, [line of output, ...]]
+
+    @property
+    def has_output(self):
+        return any(output is not None for _, output in self.commands)
+
+    def read(self, lines):
+        console = any(line.startswith("$ ") for line in lines)
+        continued = False
+        for line in lines:
+            if continued:
+                self.commands[-1][0] += " " + line.strip()
+            elif not console and line:
+                self.commands.append([line, None])
+            elif line.startswith("$ "):
+                self.commands.append([line[2:], []])
+            elif console:
+                self.commands[-1][1].append(line)
+                continue
+            continued = bool(self.commands) and self.commands[-1][0].endswith("\\")
+            if continued:
+                self.commands[-1][0] = self.commands[-1][0][:-1].rstrip()
+        return self
+
+
+def blocks_of(name):
+    """The indented blocks of a README, and its fenced ones: [(word, file name, text)]."""
+    lines = (ROOT / name).read_text().split("\n")
+    blocks, fences, i, mark = [], [], 0, None
+    while i < len(lines):
+        line = lines[i]
+        if line.startswith("```"):
+            end = lines.index("```", i + 1)
+            word, _, file = line[3:].partition(" ")
+            fences.append((word, file, "\n".join(lines[i + 1:end])))
+            i = end + 1
+        elif line.startswith("    "):
+            start = i
+            while i < len(lines) and (lines[i].startswith("    ") or not lines[i].strip()):
+                i += 1
+            blocks.append(Block(name, start + 1, mark).read([text[4:] for text in lines[start:i]]))
+            mark = None
+        else:
+            found = re.match(r"<!-- (.*) -->", line)
+            mark = found.group(1) if found else mark if not line.strip() else None
+            i += 1
+    return blocks, fences
+
+
+BLOCKS = [block for name in NAMES for block in blocks_of(name)[0]]
+
+
+def where(block):
+    return f"{block.name}:{block.line}"
+
+
+@pytest.fixture
+def folder(busbar, tmp_path):
+    """A scratch folder that looks like the tree, with a busbar that is found by its bare name and runs on emulated GPUs."""
+    for name in ("bootstrap", "profiles", "tests", "CMakePresets.json"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "build").symlink_to(busbar.build)
+    (tmp_path / "bin").mkdir()
+    for name, program in {"busbar": busbar.build / "busbar-emulated", "all_reduce_perf": busbar.build / "emulated/all_reduce_perf",
+                          "mpirun": shutil.which(busbar.mpirun)}.items():
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def shell(busbar, folder, command, timeout=120, **env):
+    env = busbar.environment(env)
+    env["PATH"] = f"{folder / 'bin'}:{env['PATH']}"
+    return subprocess.run(["timeout", "-k", "5", str(timeout), "bash", "-c", command], env=env, cwd=folder, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=timeout + 20)
+
+
+def program_of(text):
+    """(words before the program, the program's last name, its words), without a comment; the program is busbar or an nccl-tests name."""
+    words = shlex.split(text, comments=True)
+    for i, word in enumerate(words):
+        last = os.path.basename(word)
+        if last in ("busbar", "busbar-emulated") or last.endswith("_perf") and not last.startswith("perf"):
+            return words[:i], last, words[i + 1:]
+    return words, None, []
+
+
+def quick_form(text):
+    _, program, words = program_of(text)
+    if program is None or words[:1] in (["plan"], ["list"], ["sweep"], ["compare"]):
+        kind = None
+    elif program.endswith("_perf"):
+        kind = "perf"
+    else:
+        kind = words[1] if words[0] == "bench" and words[1] in QUICK else words[0]
+    plain = re.sub(r"\s+#.*", "", text)
+    if kind not in (None, "proxy"):
+        plain = re.sub(r"(mpirun -n|-g) 8 ", r"\1 2 ", plain)
+    return plain + " " + {None: "", "perf": "-n 1 -w 0 -c 0 -f 1024"}.get(kind, QUICK.get(kind, ""))
+
+
+def assert_known(busbar, folder, lines):
+    """The words of bench and proxy are right: a study that would run them is accepted, and starts nothing."""
+    cases = []
+    for i, words in enumerate(lines):
+        words = words[:words.index("--json")] + words[words.index("--json") + 2:] if "--json" in words else words
+        if all(words != case["command"] for case in cases):
+            cases.append({"name": str(i), "command": words})
+    (folder / "words.json").write_text(json.dumps({"command": "bench all_reduce", "ranks": 8, "cases": cases}))
+    done = shell(busbar, folder, "build/busbar sweep words.json --list")
+    assert done.returncode == 0, done.stdout
+
+
+def check_words(busbar, folder, text):
+    """A command that is not run: its files are there, its options are known."""
+    before, program, words = program_of(text)
+    if program:
+        assert_known(busbar, folder, [words])
+    for word in before:
+        if "/" in word and not PLACEHOLDER.search(word) and "*" not in word and "=" not in word and not word.startswith(("nsys-", "./")):
+            assert (folder / word).exists(), f"{word} in {text}"
+            if word.endswith(".sh"):
+                assert shell(busbar, folder, f"sh -n {word}").returncode == 0
+
+
+def matches(shown, printed):
+    pattern = ".*".join(re.escape(" ".join(part.split())).replace(r"\ ", r"\s+") for part in shown.split("..."))
+    return any(re.fullmatch(r"\s*" + pattern.replace(".*", r"\s*.*\s*") + r"\s*", line) for line in printed)
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.has_output], ids=where)
+def test_what_a_command_prints_stands_there(busbar, folder, block):
+    for word, file, text in blocks_of(block.name)[1]:
+        if file:
+            (folder / file).write_text(text)
+    for text, output in block.commands:
+        verified = any("wrong" in line or "Out of bounds" in line for line in output)
+        done = shell(busbar, folder, text, **({} if verified else {"EMU_DATA": "off"}))
+        status = re.search(r"# exit (\d)", text)
+        assert done.returncode == (int(status.group(1)) if status else 0), done.stdout
+        printed = done.stdout.split("\n")
+        missing = [line for line in output if line.strip(" #.") and not matches(line, printed)]
+        assert missing == [], done.stdout
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if not b.has_output], ids=where)
+def test_commands_run(busbar, folder, block):
+    for text, _ in block.commands:
+        if (block.mark or "").startswith("words only") or "srun" in text or program_of(text)[1] is None or PLACEHOLDER.search(text):
+            check_words(busbar, folder, text)
+            continue
+        if "config.json" in text:
+            config = folder / "Meta-Llama-3-8B" / "config.json"
+            config.parent.mkdir()
+            config.write_text('{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 128256}')
+        done = shell(busbar, folder, quick_form(text), EMU_DATA="off")
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_in_the_text_are_known(busbar, folder, name):
+    """Commands inside sentences, and every option of a table that is marked to be tried."""
+    base, tabled, lines, helped = None, False, [], []
+    for line in (ROOT / name).read_text().split("\n"):
+        found = re.match(r"<!-- try: (.*) -->", line)
+        heading = found is None and base is not None and not tabled
+        tabled = line.startswith("|")
+        base = found.group(1) if found else base if tabled else None
+        if heading:
+            continue
+        for span in [] if line.startswith("    ") else re.findall(r"`([^`]+)`", line):
+            span = re.sub(r"\\\|\S+", "", span)
+            if PLACEHOLDER.search(span):
+                continue
+            if re.match(r"busbar (bench|proxy) \S", span):
+                lines.append(shlex.split(span.replace("bench --", "bench all_reduce --"))[1:])
+            elif re.match(r"busbar plan \S", span) or re.match(r"busbar list\b", span):
+                helped.append(span)
+            elif base == "sweep" and span.startswith("-"):
+                assert span.split()[0] in shell(busbar, folder, "build/busbar sweep --help").stdout, span
+            elif base and span.startswith("-"):
+                lines.append(shlex.split(base + " " + span))
+    if lines:
+        assert_known(busbar, folder, lines)
+    for span in helped:
+        done = shell(busbar, folder, "build/" + span + (" --ranks 8" if " plan " in span and "--ranks" not in span else ""))
+        assert done.returncode == 0, span + done.stdout
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if any(word == "json" for word, _, _ in blocks_of(n)[1])])
+def test_studies_are_accepted(busbar, folder, name):
+    for word, _, text in blocks_of(name)[1]:
+        if word == "json":
+            (folder / "study.json").write_text(text)
+            done = shell(busbar, folder, "build/busbar sweep study.json --list")
+            assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name):
+    text = (ROOT / name).read_text()
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        assert ((ROOT / name).parent / target).exists(), target
+
+
+@pytest.mark.parametrize("words", [["bench"], ["proxy"], ["plan"], ["compare"], ["sweep"]])
+def test_every_option_stands_somewhere(busbar, words):
+    """Each option of a command stands in a README, by its long name or its letter."""
+    text = "\n".join(path.read_text() for path in READMES)
+    help_text = busbar.run(*words, "--help", emulated=False).stdout
+    options = re.findall(r"^  (?:(-\w), )? *(--[\w-]+)", help_text, re.M)
+    assert len(options) > 3
+    missing = [long for letter, long in options
+               if long != "--help" and long not in text and not (letter and re.search(rf"[`\s]{letter} ", text))]
+    assert missing == []
+
+
+def test_the_first_readme_is_read_in_one_sitting():
+    assert len((ROOT / "README.md").read_text().split("\n")) <= 200
+
+
+# ---- rooms -----------------------------------------------------------------------------------------------------------------
+
+
+def rooms_of(top):
+    """{folder: {folders that it may use, "/" at the end: and what is in them}} as the table of the top folder's README has it."""
+    rows = re.findall(r"^\| `([\w./]+)` \|[^|]*\|([^|]*)\|[^|]*\|$", (ROOT / top / "README.md").read_text(), re.M)
+    everywhere = {"bootstrap": set(), "proxies": {"bootstrap/", "cuda/work/"}}.get(top, {"bootstrap/"})
+    rooms = {}
+    for room, text in rows:
+        named = re.findall(r"`([\w./]+)`", text)
+        uses = {top if u == "." else f"{u.rstrip('/')}/" if u.split("/")[0] in ("bootstrap", "cuda", "collectives") else f"{top}/{u}/"
+                for u in named}
+        rooms[top if room == "." else f"{top}/{room.rstrip('/')}"] = uses | everywhere | ({f"{top}/"} if "every room" in text else set())
+    return rooms
+
+
+@pytest.mark.parametrize("top", ["bootstrap", "cuda", "collectives", "proxies"])
+def test_rooms_use_what_their_table_says(top):
+    rooms, wrong = rooms_of(top), set()
+    for path in (ROOT / top).rglob("*.*"):
+        folder = str(path.parent.relative_to(ROOT))
+        room = max((r for r in rooms if f"{folder}/".startswith(f"{r}/")), key=len, default=None)
+        if path.suffix not in (".c", ".h", ".cu", ".cuh"):
+            continue
+        assert room, f"{folder} has no row in {top}/README.md"
+        for used in re.findall(r'#include "([^"]+)/[^"/]+"', path.read_text()):
+            inside = used == room or used.startswith(f"{room}/")
+            if (ROOT / used).is_dir() and not inside and used not in rooms[room] and not any(
+                    a.endswith("/") and f"{used}/".startswith(a) for a in rooms[room]):
+                wrong.add(f"{folder} -> {used}")
+    assert wrong == set()
+
+
+def test_files_name_themselves():
+    """The first line of a source says its own name, so that none keeps that of a file that was renamed."""
+    said = {path: re.match(r"/\*\s*(?:\n \* )?([\w.]+\.(?:c|h|cu|cuh)) - ", path.read_text())
+            for top in ("bootstrap", "cuda", "collectives", "proxies", "tests") for path in (ROOT / top).rglob("*.*")
+            if path.suffix in (".c", ".h", ".cu", ".cuh")}
+    assert [str(path) for path, name in said.items() if name and name.group(1) != path.name] == []

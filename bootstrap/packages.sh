@@ -17,6 +17,7 @@ mpi       all   libopenmpi-dev,openmpi-bin   openmpi-devel      openmpi4-devel  
 jansson   all   libjansson-dev               jansson-devel      libjansson-devel   -
 cmocka    tests libcmocka-dev                libcmocka-devel    libcmocka-devel    -
 python    python python3                     python3            python3            -
+mpich     mpich  libmpich-dev,mpich           -                  -                  -
 pip       wheels python3-venv                python3-pip        python3-pip        -
 '
 managers='apt-get dnf zypper' # in the order of the columns
@@ -51,6 +52,7 @@ has_compilers() {
 has_cmake() { command -v cmake >/dev/null && is_at_least 3.25 "$(cmake --version 2>/dev/null | awk 'NR == 1 { print $3 }')"; }
 has_ninja() { command -v ninja >/dev/null; }
 has_mpi() { command -v mpicc >/dev/null && command -v mpirun >/dev/null; }
+has_mpich() { command -v mpicc.mpich >/dev/null && command -v mpiexec.mpich >/dev/null; }
 has_jansson() { has_header jansson.h; }
 has_cmocka() { has_header cmocka.h; }
 has_python() { command -v python3 >/dev/null; }
@@ -186,6 +188,18 @@ get_packages() {
     done
     choose_sources "$1"
     [ -z "$missing$wheels" ] || stop "still missing: $missing$wheels"
+}
+
+# get_mpich - MPICH beside Open MPI, after get_packages: Debian has both, each under its suffix. Where it is not and cannot be
+# installed, ends with 77.
+get_mpich() {
+    missing=$(list_missing mpich)
+    [ -n "$missing" ] || return 0
+    if [ "$manager" != apt-get ] || [ $can_install = no ]; then
+        echo "setup: no mpicc.mpich and mpiexec.mpich here" >&2
+        exit 77
+    fi
+    install_things
 }
 
 # --- fetching it ---

@@ -1,7 +1,8 @@
 #!/bin/sh
 # setup.sh - installs what is missing, and only that, then configures and builds busbar.
 #
-#   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize, clang
+#   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize, clang,
+#                                                              mpich (beside Open MPI, for its tests)
 #
 # The program is built for every supported GPU, with the emulated ones; --tests adds the unit tests, --demo builds only what
 # a demonstration runs: code for the GPU that is here, emulated GPUs where there is none. packages.sh says where what is
@@ -14,8 +15,8 @@ goal=program presets=
 for word in "$@"; do
     case $word in
     --demo | --tests) goal=${word#--} ;;
-    release | debug | sanitize | clang) presets="$presets $word" ;;
-    *) echo "setup: unknown word '$word'; expected --demo, --tests, release, debug, sanitize or clang" >&2; exit 2 ;;
+    release | debug | sanitize | clang | mpich) presets="$presets $word" ;;
+    *) echo "setup: unknown word '$word'; expected --demo, --tests, release, debug, sanitize, clang or mpich" >&2; exit 2 ;;
     esac
 done
 
@@ -73,6 +74,7 @@ build() {
 }
 
 get_packages $goal
+case "$presets " in *" mpich "*) get_mpich ;; esac
 for preset in ${presets:-release}; do
     case $preset in release) folder=build ;; *) folder=build-$preset ;; esac
     configure "$preset" $folder

@@ -9,7 +9,7 @@
 #define MOST_RANKS (1 << 24)
 
 struct plan_options {
-    struct bb_proxy_config shape;
+    struct bb_proxy_config config;
     const char *cluster, *files[BB_N_PLAN_EXPORTS];
     bool ops, best_order;
 };
@@ -20,7 +20,7 @@ struct plan_options {
     OPT_STRING(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), NULL, "FILE", text),
 
 static const struct bb_opt plan_options[] = {
-    OPT_INT(0, "ranks", FIELD(shape.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
+    OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
@@ -33,7 +33,7 @@ static const struct bb_opt plan_options[] = {
 
 static const struct bb_opt_table tables[] = {
     {.title = "The plan", .opts = plan_options},
-    BB_STEP_TABLES(FIELD(shape)),
+    BB_STEP_TABLES(FIELD(config)),
     {0},
 };
 
@@ -47,7 +47,7 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* What was found out. */
+/* The plan and what was computed from it; zeroed is empty. */
 struct findings {
     struct bb_step step;
     struct bb_plan plan;
@@ -84,22 +84,22 @@ static int write_files(const struct findings *f, const struct plan_options *o)
 
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
-    struct bb_proxy_config shape = o->shape;
+    struct bb_proxy_config config = o->config;
     struct bb_cluster cluster;
     struct findings f = {0};
     int rc;
 
     if (o->cluster)
         TRY(bb_cluster_load(o->cluster, &cluster));
-    if (o->cluster && shape.gpus_per_node == 0)
-        shape.gpus_per_node = cluster.gpus_per_node;
-    TRY(bb_step_build(&f.step, proxy, &shape));
+    if (o->cluster && config.gpus_per_node == 0)
+        config.gpus_per_node = cluster.gpus_per_node;
+    TRY(bb_step_build(&f.step, proxy, &config));
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
     if (o->best_order)
-        TRY(bb_best_order(proxy, &shape, shape.gpus_per_node, &f.best));
+        TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
@@ -118,15 +118,15 @@ static int parse_options(int argc, char **argv, struct plan_options *o, const st
     int rc;
 
     TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
-    TRY(bb_proxy_configure(&o->shape, &words, proxy));
-    if (o->shape.ranks == 0)
+    TRY(bb_proxy_configure(&o->config, &words, proxy));
+    if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
-    if (o->shape.scaling.baseline)
+    if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))
         return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", (*proxy)->name);
-    if (o->best_order && !o->cluster && o->shape.gpus_per_node == 0)
+    if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
                                  "--gpus-per-node 8");
 out:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh - installs what is missing, builds, and runs every test that needs no GPU:
 #   what setup decides on other machines,
-#   unit tests and black-box tests of the release build, both again under AddressSanitizer and UndefinedBehaviorSanitizer,
+#   unit tests and black-box tests of the release build (some also of one with MPICH), both again under AddressSanitizer and UndefinedBehaviorSanitizer,
 #   a build with clang for its warnings, the paper half on 64-bit Arm (in qemu), and the format of the sources.
 # `sh tests/run.sh --quick` leaves out the last four. The last line counts what passed, failed and was skipped.
 set -u
@@ -88,6 +88,7 @@ sh bootstrap/setup.sh --tests release || exit 1
 use_build_folder # what was fetched just now
 script tests/fresh/test_setup.sh
 units build
+step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 black_box build
 if [ "$quick" != --quick ]; then
     # Leaks are looked for wherever no MPI is in the process (cmake/UnitTest.cmake).

@@ -166,14 +166,14 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
 
 /* ---- unknown keys ---- */
 
-/* Whether some row's key is `path`, or begins with it and a dot. */
-static bool is_known(const struct bb_json_field *fields, const char *path)
+/* The row whose key is `path`, or begins with it and a dot; its end: none. */
+static const struct bb_json_field *find_row(const struct bb_json_field *fields, const char *path)
 {
     size_t n = strlen(path);
 
     while (fields->key && (strncmp(fields->key, path, n) != 0 || (fields->key[n] && fields->key[n] != '.')))
         fields++;
-    return fields->key != NULL;
+    return fields;
 }
 
 static int refuse_key(const char *where, const char *path, const struct bb_json_field *fields)
@@ -191,6 +191,7 @@ static int refuse_key(const char *where, const char *path, const struct bb_json_
 int bb_json_refuse_unknown(const json_t *object, const char *where, const struct bb_json_field *fields,
                            const char *prefix)
 {
+    const struct bb_json_field *row;
     char path[KEY_TEXT];
     const char *key;
     json_t *value;
@@ -201,9 +202,10 @@ int bb_json_refuse_unknown(const json_t *object, const char *where, const struct
         if (!*prefix && key[0] == '_')
             continue;
         snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", key);
-        if (!is_known(fields, path))
+        row = find_row(fields, path);
+        if (!row->key)
             return refuse_key(where, path, fields);
-        if (json_is_object(value))
+        if (json_is_object(value) && row->key[strlen(path)])
             TRY(bb_json_refuse_unknown(value, where, fields, path));
     }
 out:

@@ -32,7 +32,7 @@ struct flat {
     int n;
 };
 
-static int flatten(const struct bb_opts *set, void *cfg, struct flat *flat)
+static int flatten_tables(const struct bb_opts *set, void *cfg, struct flat *flat)
 {
     flat->n = 0;
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
@@ -46,7 +46,7 @@ static int flatten(const struct bb_opts *set, void *cfg, struct flat *flat)
 }
 
 /* The words of a row as a list. Returns how many. */
-static size_t words_of(const struct bb_opt *opt, const char *words[], size_t room)
+static size_t list_words(const struct bb_opt *opt, const char *words[], size_t room)
 {
     size_t n = 0;
 
@@ -88,7 +88,7 @@ int bb_refuse_word(const char *kind, const char *word, const char *const *words,
 static int set_word(const struct bb_opt *opt, const char *text, const char **field)
 {
     const char *words[256];
-    size_t n = words_of(opt, words, 256);
+    size_t n = list_words(opt, words, 256);
     char kind[80];
 
     for (size_t i = 0; i < n; i++)
@@ -176,7 +176,7 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
     return bb_err(BB_EFAIL, "--%s: option of unknown kind %d", opt->name, (int)opt->kind);
 }
 
-static void set_nothing(enum bb_opt_kind kind, void *field)
+static void clear_field(enum bb_opt_kind kind, void *field)
 {
     if (kind == BB_OPT_FLAG)
         *(bool *)field = false;
@@ -195,7 +195,7 @@ static int set_defaults(const struct flat *flat)
     int rc = 0;
 
     for (const struct option *o = flat->option; o->field && rc == 0; o++) {
-        set_nothing(o->row->kind, o->field);
+        clear_field(o->row->kind, o->field);
         if (o->row->def)
             rc = set_value(o->row, o->row->def, o->field);
     }
@@ -336,7 +336,7 @@ static int parse_words(const struct bb_opts *set, void *cfg, int argc, char **ar
     int rc;
 
     words->n = 0;
-    TRY(flatten(set, cfg, &flat));
+    TRY(flatten_tables(set, cfg, &flat));
     TRY(set_defaults(&flat));
     TRY(read_words(&flat, argc, argv, NULL));
     TRY(read_words(&flat, argc, argv, words));

@@ -47,7 +47,7 @@ struct bb_opt {
     const char *const *words;         /* WORD: valid words, NULL at the end, or                           */
     const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table)  */
     const char *help;                 /* one lower-case line, without the default                         */
-    unsigned takes;                   /* what the command's subject must know, in bits of its own; 0: all */
+    unsigned takes;                   /* bits of what this option needs (proxies: enum bb_takes) */
 };
 
 /*
@@ -77,16 +77,16 @@ struct bb_opt {
 /* Rows that several commands have. */
 #define OPT_ITERS(at)   OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
 #define OPT_REPEATS(at) OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per row: the row's time is their median")
-#define OPT_WARMUP(at)  OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "operations before the first sample of a row")
 #define OPT_QUIET(at)   OPT_FLAG(0, "quiet", at, "no table and no progress line")
 #define OPT_SHARE_GPU(at)                                                                                              \
     OPT_FLAG(0, "share-gpu", at, "let several ranks use one GPU (for tests: timings mean nothing then)")
+#define OPT_WARMUP(at) OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "operations before the first sample of a row")
 
 struct bb_opt_table {
     const char *title;         /* heading in the help                              */
     const struct bb_opt *opts; /* ends with a row without name; NULL ends the list */
     size_t base;               /* where this table's struct lies inside cfg        */
-    unsigned takes;            /* as of a row, for all of them                     */
+    unsigned takes;            /* added to those of every row                     */
 };
 
 struct bb_opts {
@@ -113,8 +113,7 @@ struct bb_words {
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional,
                   FILE *out) BB_MUST_CHECK;
 
-/* bb_opts_check - what bb_opts_parse would say of these words, without anywhere to put them. A question for the help is
- * -BB_EUSAGE (said). */
+/* bb_opts_check - bb_opts_parse without keeping the values. A question for the help is -BB_EUSAGE (said). */
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;
 
 /* bb_opts_help - the help text: the same on every terminal and in every environment, 100 columns at most. */

@@ -60,7 +60,7 @@ json_t *bb_json_options(const struct bb_opts *set, const void *cfg)
 }
 
 /* Names, and beginnings of names that end in '_'. Everything else (tokens, paths, home) stays out of result files. */
-static bool allowed(const char *variable, size_t length)
+static bool is_allowed(const char *variable, size_t length)
 {
     static const char *const list[] = {"NCCL_",
                                        "CUDA_",
@@ -93,7 +93,7 @@ json_t *bb_json_environment(void)
         const char *equals = strchr(*v, '=');
         char name[128];
 
-        if (!equals || (size_t)(equals - *v) >= sizeof(name) || !allowed(*v, (size_t)(equals - *v)))
+        if (!equals || (size_t)(equals - *v) >= sizeof(name) || !is_allowed(*v, (size_t)(equals - *v)))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)(equals - *v), *v);
         json_object_set_new(environment, name, json_string(equals + 1));

@@ -96,7 +96,7 @@ static int write_stream(struct bb_results *res)
 }
 
 /* Now, if the last write is long enough ago, else soon, by the saver. */
-static int save(struct bb_results *res)
+static int save_soon(struct bb_results *res)
 {
     if (res->out || res->special)
         return 0;
@@ -350,9 +350,9 @@ const char *bb_results_path(const struct bb_results *res)
 }
 
 /* A failed save by the saver is told to the next who adds something. */
-static int saved(struct bb_results *res)
+static int save_and_unlock(struct bb_results *res)
 {
-    int rc = res->rc ? res->rc : save(res);
+    int rc = res->rc ? res->rc : save_soon(res);
 
     pthread_mutex_unlock(&res->lock);
     return rc;
@@ -369,7 +369,7 @@ int bb_results_row(struct bb_results *res, json_t *row)
         pthread_mutex_unlock(&res->lock);
         return bb_err(BB_EFAIL, "results: a row could not be made");
     }
-    return saved(res);
+    return save_and_unlock(res);
 }
 
 int bb_results_set(struct bb_results *res, const char *key, json_t *value)
@@ -383,7 +383,7 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value)
         pthread_mutex_unlock(&res->lock);
         return bb_err(BB_EFAIL, "results: '%s' could not be made", key);
     }
-    return saved(res);
+    return save_and_unlock(res);
 }
 
 int bb_results_close(struct bb_results *res, int rc)

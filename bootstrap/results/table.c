@@ -3,9 +3,6 @@
 
 #include "bootstrap/results/results.h"
 
-#include <math.h>
-#include <string.h>
-
 static bool is_end(const struct bb_field *f)
 {
     return !f->key && !f->head;
@@ -13,41 +10,43 @@ static bool is_end(const struct bb_field *f)
 
 /* ---- values ---- */
 
-static struct bb_cell member_cell(enum bb_member member, const void *at)
+static json_t *text_json(const char *text)
 {
-    const struct bb_stats *stats = at;
-    struct bb_cell cell = {.kind = BB_CELL_NONE};
-
-    switch (member) {
-    case BB_MEMBER_NONE:
-        return cell;
-    case BB_MEMBER_TEXT:
-        return BB_TEXT(*(const char *const *)at);
-    case BB_MEMBER_CHARS:
-        return BB_TEXT(*(const char *)at ? at : NULL);
-    case BB_MEMBER_INT:
-        return BB_INT(*(const int *)at);
-    case BB_MEMBER_LONG:
-        return BB_INT(*(const long *)at);
-    case BB_MEMBER_SIZE:
-        return BB_INT(*(const size_t *)at);
-    case BB_MEMBER_COUNT:
-        return BB_INT(*(const unsigned long long *)at);
-    case BB_MEMBER_KNOWN:
-        return *(const long long *)at >= 0 ? BB_INT(*(const long long *)at) : cell;
-    case BB_MEMBER_REAL:
-        return BB_REAL(*(const double *)at);
-    case BB_MEMBER_BOOL:
-        return (struct bb_cell){.kind = BB_CELL_BOOL, .integer = *(const bool *)at};
-    case BB_MEMBER_STATS:
-        return stats->n ? (struct bb_cell){.kind = BB_CELL_STATS, .stats = stats, .real = stats->p50} : cell;
-    }
-    return cell;
+    return text && *text ? json_string(text) : json_null();
 }
 
-static struct bb_cell cell_of(const struct bb_field *f, const void *row)
+static json_t *integer_json(long long value)
 {
-    return f->value ? f->value(row) : member_cell(f->member, (const char *)row + f->offset);
+    return value >= 0 ? json_integer(value) : json_null();
+}
+
+static json_t *value_of(const struct bb_field *f, const void *row)
+{
+    const void *at = (const char *)row + f->offset;
+
+    switch (f->member) {
+    case BB_MEMBER_NONE:
+        break;
+    case BB_MEMBER_TEXT:
+        return text_json(*(const char *const *)at);
+    case BB_MEMBER_CHARS:
+        return text_json(at);
+    case BB_MEMBER_INT:
+        return integer_json(*(const int *)at);
+    case BB_MEMBER_LONG:
+        return integer_json(*(const long *)at);
+    case BB_MEMBER_LONG_LONG:
+        return integer_json(*(const long long *)at);
+    case BB_MEMBER_BOOL:
+        return json_boolean(*(const bool *)at);
+    case BB_MEMBER_REAL:
+        return bb_json_real(*(const double *)at);
+    case BB_MEMBER_STATS:
+        return ((const struct bb_stats *)at)->n ? bb_json_stats(at) : json_null();
+    case BB_MEMBER_JSON:
+        return *(json_t *const *)at;
+    }
+    return f->value ? f->value(row) : json_null();
 }
 
 /* ---- text ---- */
@@ -73,7 +72,7 @@ void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool u
             put_column(line, fields, units ? fields->unit : fields->head);
 }
 
-static void real_text(double value, int digits, int width, char *text, size_t room)
+static void write_real(double value, int digits, int width, char *text, size_t room)
 {
     for (int d = digits < 0 ? 2 : digits; d >= 0; d--)
         if (snprintf(text, room, "%.*f", d, value) <= width || digits >= 0)
@@ -81,29 +80,33 @@ static void real_text(double value, int digits, int width, char *text, size_t ro
     snprintf(text, room, "%.0e", value);
 }
 
-static const char *cell_text(const struct bb_line *line, const struct bb_field *f, struct bb_cell *cell, size_t room)
+static void write_value(const struct bb_line *line, const struct bb_field *f, json_t *value, char *text, size_t room)
 {
-    char *text = cell->chars;
+    const json_t *shown = json_is_object(value) ? json_object_get(value, "p50") : value;
 
-    if (cell->kind == BB_CELL_CHARS && *text)
-        return text;
-    if (cell->kind == BB_CELL_INT || cell->kind == BB_CELL_BOOL)
-        snprintf(text, room, "%lld", cell->integer);
-    else if ((cell->kind == BB_CELL_REAL || cell->kind == BB_CELL_STATS) && isfinite(cell->real))
-        real_text(cell->real, f->digits, width_of(line, f), text, room);
+    if (json_is_string(shown))
+        snprintf(text, room, "%s", json_string_value(shown));
+    else if (json_is_integer(shown))
+        snprintf(text, room, "%lld", json_integer_value(shown));
+    else if (json_is_real(shown))
+        write_real(json_real_value(shown), f->digits, width_of(line, f), text, room);
     else
-        return cell->text ? cell->text : line->none ? line->none : "-";
-    return text;
+        snprintf(text, room, "%s", f->none ? f->none : line->none ? line->none : "-");
 }
 
 void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void *row)
 {
+    char text[64];
+
     if (line->n == 0)
         fputc(' ', line->out);
     for (; !is_end(fields); fields++)
         if (fields->width) {
-            struct bb_cell cell = cell_of(fields, row);
-            put_column(line, fields, cell_text(line, fields, &cell, sizeof cell.chars));
+            json_t *value = value_of(fields, row);
+
+            write_value(line, fields, value, text, sizeof text);
+            put_column(line, fields, text);
+            json_decref(value);
         }
 }
 
@@ -145,38 +148,13 @@ void bb_table_row(FILE *out, const struct bb_field *fields, const void *row)
 
 /* ---- JSON ---- */
 
-static json_t *cell_json(const struct bb_cell *cell)
-{
-    switch (cell->kind) {
-    case BB_CELL_TEXT:
-        return cell->text ? json_string(cell->text) : json_null();
-    case BB_CELL_CHARS:
-        return *cell->chars ? json_string(cell->chars) : json_null();
-    case BB_CELL_INT:
-        return json_integer(cell->integer);
-    case BB_CELL_REAL:
-        return bb_json_real(cell->real);
-    case BB_CELL_BOOL:
-        return json_boolean(cell->integer);
-    case BB_CELL_STATS:
-        return bb_json_stats(cell->stats);
-    case BB_CELL_JSON:
-        return cell->json;
-    case BB_CELL_NONE:
-    case BB_CELL_ABSENT:
-        break;
-    }
-    return json_null();
-}
-
 int bb_table_json(json_t *object, const struct bb_field *fields, const void *row)
 {
     for (; !is_end(fields); fields++) {
-        struct bb_cell cell = {.kind = BB_CELL_ABSENT};
+        json_t *value = fields->key ? value_of(fields, row) : NULL;
+        bool left_out = !fields->key || (!value && fields->member == BB_MEMBER_JSON);
 
-        if (fields->key)
-            cell = cell_of(fields, row);
-        if (cell.kind != BB_CELL_ABSENT && json_object_set_new(object, fields->key, cell_json(&cell)) != 0)
+        if (!left_out && json_object_set_new(object, fields->key, value) != 0)
             return bb_err(BB_EFAIL, "no memory for a row of results");
     }
     return 0;

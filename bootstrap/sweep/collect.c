@@ -65,7 +65,7 @@ static int no_memory(void)
 /* ---- figures ---- */
 
 /* "step_us.p50", "groups.0.bytes"; NULL when it leads nowhere. Borrowed. */
-static const json_t *follow(const json_t *from, const char *way)
+static const json_t *follow_path(const json_t *from, const char *way)
 {
     char key[128];
 
@@ -80,11 +80,11 @@ static const json_t *follow(const json_t *from, const char *way)
 }
 
 /* A value that fits in a cell; NULL for none. */
-static const json_t *figure(const json_t *result, const json_t *row, const char *way)
+static const json_t *figure_at(const json_t *result, const json_t *row, const char *way)
 {
-    const json_t *value = row ? follow(row, way) : NULL;
+    const json_t *value = row ? follow_path(row, way) : NULL;
 
-    value = value ? value : follow(result, way);
+    value = value ? value : follow_path(result, way);
     return json_is_object(value) || json_is_array(value) || json_is_null(value) ? NULL : value;
 }
 
@@ -112,10 +112,10 @@ struct table {
 static bool some_row_has(const struct bb_gathered *g, size_t i, const char *way)
 {
     const json_t *result = g->found[i].result, *rows = rows_in(result);
-    bool has = !rows && figure(result, NULL, way);
+    bool has = !rows && figure_at(result, NULL, way);
 
     for (size_t r = 0; r < json_array_size(rows) && !has; r++)
-        has = figure(NULL, json_array_get(rows, r), way);
+        has = figure_at(NULL, json_array_get(rows, r), way);
     return has;
 }
 
@@ -177,7 +177,7 @@ static const char *relative_name(struct table *t, const char *way, const json_t 
     return json_array_append_new(t->names, value) ? way : json_string_value(value);
 }
 
-/* A way that leads nowhere is a slip, once there is something to look at. */
+/* A path that no result has, once there is a result: likely a slip. */
 static void warn_nowhere(const struct bb_gathered *g, const char *way)
 {
     bool found = false;
@@ -185,9 +185,9 @@ static void warn_nowhere(const struct bb_gathered *g, const char *way)
     for (size_t i = 0; i < g->combinations->n; i++) {
         const json_t *result = g->found[i].result, *rows = rows_in(result);
 
-        found = found || follow(result, way) || !result;
+        found = found || follow_path(result, way) || !result;
         for (size_t r = 0; r < json_array_size(rows) && !found; r++)
-            found = follow(json_array_get(rows, r), way);
+            found = follow_path(json_array_get(rows, r), way);
     }
     if (!found)
         bb_warn("%s: no result has '%s', so that column is empty", g->study->path, way);
@@ -265,7 +265,7 @@ static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_
             other = json_array_get(rows, r);
     if (!reference || (row && !other))
         return json_null();
-    ratio = number_of(figure(g->found[i].result, row, c->way)) / number_of(figure(reference, other, c->way));
+    ratio = number_of(figure_at(g->found[i].result, row, c->way)) / number_of(figure_at(reference, other, c->way));
     return isfinite(ratio) ? json_real(ratio) : json_null();
 }
 
@@ -295,7 +295,7 @@ static int add_row(struct bb_gathered *g, const struct table *t, size_t i, const
     }
     for (size_t c = 0; c < t->n; c++) {
         const struct column *column = &t->column[c];
-        const json_t *value = figure(g->found[i].result, row, column->way);
+        const json_t *value = figure_at(g->found[i].result, row, column->way);
 
         json_array_append_new(cells, column->relative_to ? relative_value(g, i, row, column)
                                      : value             ? json_incref((json_t *)value)

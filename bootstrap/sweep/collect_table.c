@@ -16,24 +16,24 @@ static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])
     return text;
 }
 
-static const json_t *cell(const struct bb_gathered *g, size_t row, size_t column)
+static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t column)
 {
     return json_array_get(json_array_get(g->rows, row), column);
 }
 
 /* ---- text ---- */
 
-/* What is the same text in every row says nothing there. The axes, the user's own columns and the state stay. */
-static bool stays(const struct bb_gathered *g, size_t column)
+/* A text that is the same in every row is left out of the table. Axes, the user's own columns and the state stay. */
+static bool is_worth_showing(const struct bb_gathered *g, size_t column)
 {
-    const json_t *first = cell(g, 0, column);
+    const json_t *first = cell_at(g, 0, column);
     size_t n_columns = json_array_size(g->columns);
 
     if (json_object_get(g->study->root, "columns") || column < json_object_size(g->combinations->axes) ||
         column + 1 == n_columns || json_array_size(g->rows) < 2 || !json_is_string(first))
         return true;
     for (size_t r = 1; r < json_array_size(g->rows); r++)
-        if (!json_equal(first, cell(g, r, column)))
+        if (!json_equal(first, cell_at(g, r, column)))
             return true;
     return false;
 }
@@ -44,7 +44,7 @@ static size_t width_of(const struct bb_gathered *g, size_t column)
     char text[BB_SETTING_TEXT];
 
     for (size_t r = 0; r < json_array_size(g->rows); r++) {
-        size_t length = strlen(cell_text(cell(g, r, column), text));
+        size_t length = strlen(cell_text(cell_at(g, r, column), text));
 
         width = length > width ? length : width;
     }
@@ -55,8 +55,8 @@ static size_t width_of(const struct bb_gathered *g, size_t column)
 static bool is_numeric(const struct bb_gathered *g, size_t column)
 {
     for (size_t r = 0; r < json_array_size(g->rows); r++)
-        if (!json_is_null(cell(g, r, column)))
-            return json_is_number(cell(g, r, column));
+        if (!json_is_null(cell_at(g, r, column)))
+            return json_is_number(cell_at(g, r, column));
     return true;
 }
 
@@ -79,7 +79,7 @@ static void print_everywhere(const struct bb_gathered *g, const struct shape *sh
         if (shape[c].stays)
             continue;
         fprintf(out, "%s%s %s", first ? "# in every row: " : ", ", json_string_value(json_array_get(g->columns, c)),
-                cell_text(cell(g, 0, c), text));
+                cell_text(cell_at(g, 0, c), text));
         first = false;
     }
     fputs(first ? "" : "\n", out);
@@ -99,7 +99,7 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
         fputc(' ', out);
         for (size_t c = 0; c < n; c++)
             if (shape[c].stays)
-                print_cell(&shape[c], cell_text(cell(g, r, c), text), c + 1 == n, out);
+                print_cell(&shape[c], cell_text(cell_at(g, r, c), text), c + 1 == n, out);
         fputc('\n', out);
     }
 }
@@ -161,7 +161,7 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
 
     print_head(g, out);
     for (size_t c = 0; c < n && shape; c++)
-        shape[c] = (struct shape){width_of(g, c), is_numeric(g, c), stays(g, c)};
+        shape[c] = (struct shape){width_of(g, c), is_numeric(g, c), is_worth_showing(g, c)};
     if (shape) {
         print_everywhere(g, shape, out);
         print_table(g, shape, out);

@@ -1,4 +1,4 @@
-/* expand.c - overlay and multiply: cases, then choices, then the lists inside the setting that results. */
+/* expand.c - the product of a study: cases, then choices, then the lists inside the setting that results. */
 #include "bootstrap/sweep/expand.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,7 +12,7 @@
 
 enum { VISITS_MOST = 1000000 }; /* of combinations before leave_out takes its share */
 
-struct making {
+struct expansion {
     struct bb_sweep_runs *out;
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
@@ -53,7 +53,7 @@ const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
 
     snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
     for (char *c = text; *c; c++)
-        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* it stays on its line, whatever is in it */
+        *c = iscntrl((unsigned char)*c) ? ' ' : *c; /* one line, whatever is in the value */
     return text;
 }
 
@@ -83,7 +83,8 @@ static bool is_among(const json_t *value, const json_t *wanted)
     return found;
 }
 
-bool bb_settings_match(const json_t *settings, const json_t *wanted)
+/* Every axis in `wanted` has that value, or one of those, in `settings`. */
+static bool settings_match(const json_t *settings, const json_t *wanted)
 {
     const char *axis;
     json_t *values;
@@ -148,7 +149,7 @@ static void add_environment(const json_t *setting, struct bb_argv *environment)
 }
 
 /* FNV-1a, 64 bit, with the end of each word as part of it. */
-static uint64_t digest(uint64_t hash, const char *word)
+static uint64_t hash_word(uint64_t hash, const char *word)
 {
     size_t n = strlen(word) + 1;
 
@@ -157,11 +158,11 @@ static uint64_t digest(uint64_t hash, const char *word)
     return hash;
 }
 
-static uint64_t digest_all(uint64_t hash, const struct bb_argv *a)
+static uint64_t hash_words(uint64_t hash, const struct bb_argv *a)
 {
     for (size_t i = 0; i < a->n; i++)
-        hash = digest(hash, a->word[i]);
-    return digest(hash, "");
+        hash = hash_word(hash, a->word[i]);
+    return hash_word(hash, "");
 }
 
 static int compare_words(const void *a, const void *b)
@@ -172,14 +173,14 @@ static int compare_words(const void *a, const void *b)
 /* The order of variables says nothing, that of words does. */
 static void set_id(struct bb_sweep_run *c, int repeat)
 {
-    uint64_t hash = digest_all(0xcbf29ce484222325u, &c->words);
+    uint64_t hash = hash_words(0xcbf29ce484222325u, &c->words);
     char numbers[64];
 
     if (c->environment.n)
         qsort(c->environment.word, c->environment.n, sizeof(char *), compare_words);
-    hash = digest_all(digest_all(hash, &c->environment), &c->launch_arguments);
+    hash = hash_words(hash_words(hash, &c->environment), &c->launch_arguments);
     snprintf(numbers, sizeof(numbers), "%d %d", c->ranks, repeat);
-    snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)digest(hash, numbers));
+    snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
 /* "{id}" in every word: files that a combination writes beside its result get names of their own. */
@@ -199,28 +200,28 @@ static void put_id(struct bb_argv *a, const char *id)
     *a = named;
 }
 
-static int refuse_command(const struct making *m, const char *word)
+static int refuse_command(const struct expansion *x, const char *word)
 {
     const char *names[16];
 
-    for (size_t i = 0; i < m->plan->n_commands; i++)
-        names[i] = m->plan->commands[i].name;
-    return bb_refuse_word("command", word, names, m->plan->n_commands);
+    for (size_t i = 0; i < x->plan->n_commands; i++)
+        names[i] = x->plan->commands[i].name;
+    return bb_refuse_word("command", word, names, x->plan->n_commands);
 }
 
 /* What the command itself says of its words. */
-static int check_command(const struct making *m, struct bb_sweep_run *c, json_int_t ranks)
+static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
     const struct bb_study_command *command = NULL;
     int rc;
 
     if (c->words.n == 0)
         return bb_err(BB_EUSAGE, "no command, expected \"command\": \"bench all_reduce\" or the like");
-    for (size_t i = 0; i < m->plan->n_commands; i++)
-        if (strcmp(m->plan->commands[i].name, c->words.word[0]) == 0)
-            command = &m->plan->commands[i];
+    for (size_t i = 0; i < x->plan->n_commands; i++)
+        if (strcmp(x->plan->commands[i].name, c->words.word[0]) == 0)
+            command = &x->plan->commands[i];
     if (!command)
-        return refuse_command(m, c->words.word[0]);
+        return refuse_command(x, c->words.word[0]);
     c->launched = command->launched;
     c->ranks = c->launched ? (int)ranks : 1;
     if (!c->launched && ranks)
@@ -234,7 +235,7 @@ out:
     return rc;
 }
 
-static int fill(const struct making *m, struct bb_sweep_run *c, const json_t *setting, int repeat)
+static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const json_t *setting, int repeat)
 {
     const json_t *arguments = json_object_get(setting, "launch_arguments");
     const json_t *timeout = json_object_get(setting, "timeout_s");
@@ -244,8 +245,8 @@ static int fill(const struct making *m, struct bb_sweep_run *c, const json_t *se
     add_environment(setting, &c->environment);
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
-    c->timeout_s = timeout ? json_number_value(timeout) : m->plan->timeout_s;
-    TRY(check_command(m, c, json_integer_value(json_object_get(setting, "ranks"))));
+    c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
+    TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
     set_id(c, repeat);
     put_id(&c->words, c->id);
     put_id(&c->environment, c->id);
@@ -283,30 +284,30 @@ static int with_label(const json_t *labels, const char *axis, json_t *value, jso
     return json_object_set(*more, axis, value) ? no_memory() : 0;
 }
 
-static bool left_out(struct making *m, const json_t *labels)
+static bool left_out(struct expansion *x, const json_t *labels)
 {
     bool out = false;
 
-    for (size_t i = 0; i < json_array_size(m->leave_out); i++)
-        if (bb_settings_match(labels, json_array_get(m->leave_out, i))) {
-            m->used[i] = true;
+    for (size_t i = 0; i < json_array_size(x->leave_out); i++)
+        if (settings_match(labels, json_array_get(x->leave_out, i))) {
+            x->used[i] = true;
             out = true;
         }
     return out;
 }
 
-static int note_axes(struct making *m, const json_t *labels)
+static int note_axes(struct expansion *x, const json_t *labels)
 {
     const char *axis;
     json_t *value;
 
     json_object_foreach((json_t *)labels, axis, value)
     {
-        json_t *values = json_object_get(m->out->axes, axis);
+        json_t *values = json_object_get(x->out->axes, axis);
 
         if (!values) {
             values = json_array();
-            json_object_set_new(m->out->axes, axis, values);
+            json_object_set_new(x->out->axes, axis, values);
         }
         if (!is_among(value, values) && json_array_append(values, value))
             return no_memory();
@@ -315,51 +316,51 @@ static int note_axes(struct making *m, const json_t *labels)
 }
 
 /* Room for one more run. */
-static int grow_runs(struct making *m)
+static int grow_runs(struct expansion *x)
 {
-    if (m->out->n == m->plan->most)
+    if (x->out->n == x->plan->most)
         return bb_err(BB_EUSAGE,
                       "%s: more than %zu combinations; leave some out, or allow more with --max-combinations",
-                      m->study->path, m->plan->most);
-    return BB_GROW(m->out->one, m->out->n);
+                      x->study->path, x->plan->most);
+    return BB_GROW(x->out->one, x->out->n);
 }
 
-static int emit(struct making *m, const json_t *setting, const json_t *labels, int repeat)
+static int emit_run(struct expansion *x, const json_t *setting, const json_t *labels, int repeat)
 {
     struct bb_sweep_run *c;
     char text[512], context[800];
     int rc;
 
-    if (++m->visits > VISITS_MOST)
-        return bb_err(BB_EUSAGE, "%s: more than %d combinations to choose from", m->study->path, VISITS_MOST);
-    TRY(note_axes(m, labels));
-    if (left_out(m, labels))
+    if (++x->visits > VISITS_MOST)
+        return bb_err(BB_EUSAGE, "%s: more than %d combinations to choose from", x->study->path, VISITS_MOST);
+    TRY(note_axes(x, labels));
+    if (left_out(x, labels))
         return 0;
-    TRY(grow_runs(m));
-    c = &m->out->one[m->out->n++];
+    TRY(grow_runs(x));
+    c = &x->out->one[x->out->n++];
     *c = (struct bb_sweep_run){0};
     c->settings = json_deep_copy(labels);
     TRY(c->settings ? 0 : no_memory());
-    snprintf(context, sizeof(context), "%.200s: %s: ", m->study->path, bb_settings_text(c, text, sizeof(text)));
+    snprintf(context, sizeof(context), "%.200s: %s: ", x->study->path, bb_settings_text(c, text, sizeof(text)));
     bb_err_context(context);
-    rc = fill(m, c, setting, repeat);
+    rc = fill_run(x, c, setting, repeat);
     bb_err_context(NULL);
 out:
     return rc;
 }
 
-static int repeat_it(struct making *m, const json_t *setting, const json_t *labels)
+static int emit_repeats(struct expansion *x, const json_t *setting, const json_t *labels)
 {
-    json_int_t repeats = json_integer_value(json_object_get(m->study->root, "repeats"));
+    json_int_t repeats = json_integer_value(json_object_get(x->study->root, "repeats"));
     int rc = 0;
 
     if (repeats < 2)
-        return emit(m, setting, labels, 0);
+        return emit_run(x, setting, labels, 0);
     for (json_int_t i = 1; i <= repeats && rc == 0; i++) {
         json_t *number = json_integer(i), *more = NULL;
 
         rc = number ? with_label(labels, "repeat", number, &more) : no_memory();
-        rc = rc ? rc : emit(m, setting, more, (int)i);
+        rc = rc ? rc : emit_run(x, setting, more, (int)i);
         json_decref(number);
         json_decref(more);
     }
@@ -367,7 +368,7 @@ static int repeat_it(struct making *m, const json_t *setting, const json_t *labe
 }
 
 /* The first list among the values of an object or the words of a command; returns its axis. */
-static const char *first_axis(const json_t *setting, const char **part, size_t *word)
+static const char *find_axis(const json_t *setting, const char **part, size_t *word)
 {
     static const char *const parts[] = {"options", "environment"};
     const json_t *command = json_object_get(setting, "command");
@@ -403,22 +404,22 @@ static int put_value(json_t *setting, const char *part, const char *axis, size_t
     return json_is_array(inside) ? json_array_set(inside, word, value) : json_object_set(inside, axis, value);
 }
 
-static int expand(struct making *m, const json_t *setting, const json_t *labels)
+static int expand_axes(struct expansion *x, const json_t *setting, const json_t *labels)
 {
     const char *part;
     size_t word;
-    const char *axis = first_axis(setting, &part, &word);
+    const char *axis = find_axis(setting, &part, &word);
     const json_t *values = axis ? list_of(setting, part, axis, word) : NULL;
     int rc = 0;
 
     if (!axis)
-        return repeat_it(m, setting, labels);
+        return emit_repeats(x, setting, labels);
     for (size_t i = 0; i < json_array_size(values) && rc == 0; i++) {
         json_t *value = json_array_get(values, i), *one = json_deep_copy(setting), *more = NULL;
 
         rc = one && put_value(one, part, axis, word, value) == 0 ? 0 : no_memory();
         rc = rc ? rc : with_label(labels, axis, value, &more);
-        rc = rc ? rc : expand(m, one, more);
+        rc = rc ? rc : expand_axes(x, one, more);
         json_decref(one);
         json_decref(more);
     }
@@ -426,7 +427,7 @@ static int expand(struct making *m, const json_t *setting, const json_t *labels)
 }
 
 /* `over` laid over `setting`: options and environment key by key, the rest as a whole. Returns a new one, or NULL. */
-static json_t *overlay(const json_t *setting, const json_t *over)
+static json_t *overlay_setting(const json_t *setting, const json_t *over)
 {
     json_t *result = json_deep_copy(setting), *value;
     const char *key;
@@ -443,15 +444,15 @@ static json_t *overlay(const json_t *setting, const json_t *over)
     return result;
 }
 
-static int choose(struct making *m, void *next_choice, const json_t *setting, const json_t *labels);
+static int expand_choices(struct expansion *x, void *next_choice, const json_t *setting, const json_t *labels);
 
-static int lay_over(struct making *m, void *next_choice, const json_t *setting, const json_t *labels, const char *axis,
-                    const char *name, const json_t *over)
+static int expand_overlay(struct expansion *x, void *next_choice, const json_t *setting, const json_t *labels,
+                          const char *axis, const char *name, const json_t *over)
 {
-    json_t *value = json_string(name), *one = overlay(setting, over), *more = NULL;
+    json_t *value = json_string(name), *one = overlay_setting(setting, over), *more = NULL;
     int rc = value && one ? with_label(labels, axis, value, &more) : no_memory();
 
-    rc = rc ? rc : choose(m, next_choice, one, more);
+    rc = rc ? rc : expand_choices(x, next_choice, one, more);
     json_decref(value);
     json_decref(one);
     json_decref(more);
@@ -459,36 +460,36 @@ static int lay_over(struct making *m, void *next_choice, const json_t *setting, 
 }
 
 /* Every value of the choice at this iterator, and of those after it. */
-static int choose(struct making *m, void *choice, const json_t *setting, const json_t *labels)
+static int expand_choices(struct expansion *x, void *choice, const json_t *setting, const json_t *labels)
 {
-    json_t *choices = json_object_get(m->study->root, "choices"), *over;
+    json_t *choices = json_object_get(x->study->root, "choices"), *over;
     const char *name;
     int rc = 0;
 
     if (!choice)
-        return expand(m, setting, labels);
+        return expand_axes(x, setting, labels);
     json_object_foreach(json_object_iter_value(choice), name, over)
     {
         if (rc == 0)
-            rc = lay_over(m, json_object_iter_next(choices, choice), setting, labels, json_object_iter_key(choice),
-                          name, over);
+            rc = expand_overlay(x, json_object_iter_next(choices, choice), setting, labels,
+                                json_object_iter_key(choice), name, over);
     }
     return rc;
 }
 
-static int try_cases(struct making *m, const json_t *setting)
+static int expand_cases(struct expansion *x, const json_t *setting)
 {
-    json_t *choices = json_object_get(m->study->root, "choices"), *none = json_object();
-    const json_t *cases = json_object_get(m->study->root, "cases");
+    json_t *choices = json_object_get(x->study->root, "choices"), *none = json_object();
+    const json_t *cases = json_object_get(x->study->root, "cases");
     int rc = 0;
 
     if (!cases)
-        rc = choose(m, json_object_iter(choices), setting, none);
+        rc = expand_choices(x, json_object_iter(choices), setting, none);
     for (size_t i = 0; i < json_array_size(cases) && rc == 0; i++) {
         const json_t *one = json_array_get(cases, i);
 
-        rc = lay_over(m, json_object_iter(choices), setting, none, "case",
-                      json_string_value(json_object_get(one, "name")), one);
+        rc = expand_overlay(x, json_object_iter(choices), setting, none, "case",
+                            json_string_value(json_object_get(one, "name")), one);
     }
     json_decref(none);
     return rc;
@@ -510,9 +511,9 @@ static const char *axis_names(const json_t *axes, const char *names[], size_t ro
     return *n ? names[0] : NULL;
 }
 
-static int check_value(const struct making *m, const char *what, const char *axis, const json_t *wanted)
+static int check_value(const struct expansion *x, const char *what, const char *axis, const json_t *wanted)
 {
-    const json_t *values = json_object_get(m->out->axes, axis);
+    const json_t *values = json_object_get(x->out->axes, axis);
     char text[BB_SETTING_TEXT];
     const char *names[64];
     size_t n;
@@ -520,22 +521,22 @@ static int check_value(const struct making *m, const char *what, const char *axi
     if (!values) {
         char kind[300];
 
-        axis_names(m->out->axes, names, 64, &n);
-        snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, m->study->path);
+        axis_names(x->out->axes, names, 64, &n);
+        snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, x->study->path);
         return n ? bb_refuse_word(kind, axis, names, n)
-                 : bb_err(BB_EUSAGE, "%s: %s names '%s', but nothing is varied", m->study->path, what, axis);
+                 : bb_err(BB_EUSAGE, "%s: %s names '%s', but nothing is varied", x->study->path, what, axis);
     }
     for (size_t i = 0; i < (json_is_array(wanted) ? json_array_size(wanted) : 1); i++) {
         const json_t *one = json_is_array(wanted) ? json_array_get(wanted, i) : wanted;
 
         if (!is_among(one, values))
-            return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", m->study->path, what, axis,
+            return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", x->study->path, what, axis,
                           bb_setting_text(one, text));
     }
     return 0;
 }
 
-static int check_matcher(const struct making *m, const char *what, const json_t *matcher)
+static int check_matcher(const struct expansion *x, const char *what, const json_t *matcher)
 {
     const char *axis;
     json_t *wanted;
@@ -543,31 +544,31 @@ static int check_matcher(const struct making *m, const char *what, const json_t 
 
     json_object_foreach((json_t *)matcher, axis, wanted)
     {
-        rc = rc ? rc : check_value(m, what, axis, wanted);
+        rc = rc ? rc : check_value(x, what, axis, wanted);
     }
     return rc;
 }
 
-static int check_leave_out(const struct making *m)
+static int check_leave_out(const struct expansion *x)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < json_array_size(m->leave_out) && rc == 0; i++)
-        rc = check_matcher(m, "leave_out", json_array_get(m->leave_out, i));
-    for (size_t i = 0; i < json_array_size(m->leave_out) && rc == 0; i++)
-        if (!m->used[i])
+    for (size_t i = 0; i < json_array_size(x->leave_out) && rc == 0; i++)
+        rc = check_matcher(x, "leave_out", json_array_get(x->leave_out, i));
+    for (size_t i = 0; i < json_array_size(x->leave_out) && rc == 0; i++)
+        if (!x->used[i])
             rc = bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has these values together",
-                        m->study->path, i);
+                        x->study->path, i);
     return rc;
 }
 
-static int check_columns(const struct making *m)
+static int check_columns(const struct expansion *x)
 {
-    const json_t *columns = json_object_get(m->study->root, "columns");
+    const json_t *columns = json_object_get(x->study->root, "columns");
     int rc = 0;
 
     for (size_t i = 0; i < json_array_size(columns) && rc == 0; i++)
-        rc = check_matcher(m, "relative_to", json_object_get(json_array_get(columns, i), "relative_to"));
+        rc = check_matcher(x, "relative_to", json_object_get(json_array_get(columns, i), "relative_to"));
     return rc;
 }
 
@@ -584,41 +585,41 @@ static int compare_ids(const void *a, const void *b)
     return order ? order : (left->at > right->at) - (left->at < right->at);
 }
 
-static int refuse_same(const struct making *m, size_t a, size_t b)
+static int refuse_same(const struct expansion *x, size_t a, size_t b)
 {
     char first[400], second[400];
 
-    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %zu (%s) and %zu (%s)", m->study->path, a + 1,
-                  bb_settings_text(&m->out->one[a], first, sizeof(first)), b + 1,
-                  bb_settings_text(&m->out->one[b], second, sizeof(second)));
+    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %zu (%s) and %zu (%s)", x->study->path, a + 1,
+                  bb_settings_text(&x->out->one[a], first, sizeof(first)), b + 1,
+                  bb_settings_text(&x->out->one[b], second, sizeof(second)));
 }
 
-static int check_different(const struct making *m)
+static int check_different(const struct expansion *x)
 {
-    size_t n = m->out->n;
+    size_t n = x->out->n;
     struct named *named = calloc(n + 1, sizeof(*named));
     int rc = named ? 0 : no_memory();
 
     for (size_t i = 0; i < n && named; i++)
-        named[i] = (struct named){m->out->one[i].id, i};
+        named[i] = (struct named){x->out->one[i].id, i};
     if (named)
         qsort(named, n, sizeof(*named), compare_ids);
     for (size_t i = 1; i < n && rc == 0; i++)
         if (strcmp(named[i - 1].id, named[i].id) == 0)
-            rc = refuse_same(m, named[i - 1].at, named[i].at);
+            rc = refuse_same(x, named[i - 1].at, named[i].at);
     free(named);
     return rc;
 }
 
-static int check_whole(const struct making *m)
+static int check_whole(const struct expansion *x)
 {
     int rc;
 
-    TRY(check_leave_out(m));
-    TRY(check_columns(m));
-    if (m->out->n == 0)
-        return bb_err(BB_EUSAGE, "%s: leave_out leaves out every combination", m->study->path);
-    TRY(check_different(m));
+    TRY(check_leave_out(x));
+    TRY(check_columns(x));
+    if (x->out->n == 0)
+        return bb_err(BB_EUSAGE, "%s: leave_out leaves out every combination", x->study->path);
+    TRY(check_different(x));
 out:
     return rc;
 }
@@ -647,23 +648,23 @@ static json_t *ranks_list(const char *text)
     return list;
 }
 
-static int base_setting(const struct making *m, json_t **base)
+static int base_setting(const struct expansion *x, json_t **base)
 {
     static const char *const keys[] = {"command", "options", "environment", "ranks", "launch_arguments", "timeout_s"};
     json_t *ranks;
 
     *base = json_object();
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        json_t *value = json_object_get(m->study->root, keys[i]);
+        json_t *value = json_object_get(x->study->root, keys[i]);
 
         if (value && json_object_set(*base, keys[i], value))
             return no_memory();
     }
-    if (!m->plan->ranks)
+    if (!x->plan->ranks)
         return *base ? 0 : no_memory();
-    ranks = ranks_list(m->plan->ranks);
+    ranks = ranks_list(x->plan->ranks);
     if (!ranks)
-        return bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks as 2,4,8", m->plan->ranks);
+        return bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks as 2,4,8", x->plan->ranks);
     if (json_array_size(ranks) > 1)
         return json_object_set_new(*base, "ranks", ranks) ? no_memory() : 0;
     json_object_set(*base, "ranks", json_array_get(ranks, 0));
@@ -674,19 +675,19 @@ static int base_setting(const struct making *m, json_t **base)
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan)
 {
     const json_t *leave_out = json_object_get(study->root, "leave_out");
-    struct making m = {.out = c, .study = study, .plan = plan, .leave_out = leave_out};
+    struct expansion x = {.out = c, .study = study, .plan = plan, .leave_out = leave_out};
     json_t *base = NULL;
     int rc;
 
     *c = (struct bb_sweep_runs){.axes = json_object()};
-    m.used = calloc(json_array_size(leave_out) + 1, 1);
-    TRY(m.used && c->axes ? 0 : no_memory());
-    TRY(base_setting(&m, &base));
-    TRY(try_cases(&m, base));
-    TRY(check_whole(&m));
+    x.used = calloc(json_array_size(leave_out) + 1, 1);
+    TRY(x.used && c->axes ? 0 : no_memory());
+    TRY(base_setting(&x, &base));
+    TRY(expand_cases(&x, base));
+    TRY(check_whole(&x));
 out:
     json_decref(base);
-    free(m.used);
+    free(x.used);
     return rc;
 }
 

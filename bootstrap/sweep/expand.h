@@ -59,7 +59,4 @@ const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT]);
 /* bb_settings_text - "NCCL_ALGO=Ring ranks=4"; "the only one" without axes. */
 const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t size);
 
-/* bb_settings_match - every axis in `wanted` has that value, or one of those, in `settings`. */
-bool bb_settings_match(const json_t *settings, const json_t *wanted);
-
 #endif

@@ -138,8 +138,8 @@ static void set_variables(const struct bb_argv *environment)
 }
 
 /* In the child. */
-static void become(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err, const sigset_t *mask,
-                   pid_t parent)
+static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err,
+                       const sigset_t *mask, pid_t parent)
 {
     int nowhere = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -170,7 +170,7 @@ static void ask_to_end(struct waiting *w)
     w->kill_s = w->kill_s > 0 ? w->kill_s : bb_now_s() + TERM_S;
 }
 
-static void look_at_the_clock(struct waiting *w)
+static void check_deadline(struct waiting *w)
 {
     double now_s = bb_now_s();
 
@@ -202,7 +202,7 @@ static int wait_for(struct waiting *w, const sigset_t *signals, void (*tick)(voi
             w->stopped_by = signal_no;
             ask_to_end(w);
         }
-        look_at_the_clock(w);
+        check_deadline(w);
         if (tick)
             tick(arg, bb_now_s() - w->start_s);
     }
@@ -210,7 +210,7 @@ static int wait_for(struct waiting *w, const sigset_t *signals, void (*tick)(voi
     return status_of(w, status);
 }
 
-static void block(sigset_t *signals, sigset_t *before)
+static void block_signals(sigset_t *signals, sigset_t *before)
 {
     static const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
@@ -237,10 +237,10 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
     if (err_fd < 0) {
         rc = -BB_EFAIL;
     } else {
-        block(&signals, &before);
+        block_signals(&signals, &before);
         w.pid = fork();
         if (w.pid == 0)
-            become(c, words, out_fd, err_fd, &before, parent);
+            exec_child(c, words, out_fd, err_fd, &before, parent);
         if (w.pid > 0)
             setpgid(w.pid, w.pid); /* before anybody asks the group to end, whoever of the two comes first */
         if (w.pid < 0)

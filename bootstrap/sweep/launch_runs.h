@@ -39,8 +39,8 @@ struct bb_started {
 };
 
 /*
- * bb_launch_runs_run - run words with the combination's variables, output to the files out and err, input from nowhere, in
- * a process group of its own. When its time is up, or SIGINT, SIGTERM or SIGHUP comes, the group gets SIGTERM and, 5
+ * bb_launch_runs_run - run words with the combination's variables, output to the files out and err, no input, in a
+ * process group of its own. When its time is up, or SIGINT, SIGTERM or SIGHUP comes, the group gets SIGTERM and, 5
  * seconds later, SIGKILL. Should this process die, the launcher gets SIGTERM. tick(arg, seconds) is called about five
  * times a second, NULL: not. Returns 0 whatever became of the run, or -BB_EFAIL when it could not even be tried (said).
  */

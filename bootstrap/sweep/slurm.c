@@ -155,7 +155,7 @@ static int put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c,
 {
     char *json = bb_sweep_file(p->dir, c, ".json");
     struct bb_argv words = {0};
-    int rc = json ? bb_launch_runs_words(p->starter, c, json, &words) : -BB_EFAIL;
+    int rc = json ? bb_launch_runs_words(p->launch, c, json, &words) : -BB_EFAIL;
 
     if (rc == 0) {
         fprintf(out, "%zu)\n", task);
@@ -219,7 +219,7 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
 /* ---- which task goes into which array ---- */
 
 /* Takes the combinations of one array out of left[n]: all, or those with the ranks of the first. */
-static void take(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t most, struct array *a)
+static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t most, struct array *a)
 {
     size_t kept = 0;
     int ranks = left[0]->ranks;
@@ -243,7 +243,7 @@ int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
     if (rc == 0)
         memcpy(left, p->wanted, p->n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
-        take(left, &left_n, sized_by_ranks(p), most, &a);
+        take_array(left, &left_n, sized_by_ranks(p), most, &a);
         rc = write_array(p, &a, number || left_n ? ++number : 0, out);
     }
     free(left);

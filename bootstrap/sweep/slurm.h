@@ -9,7 +9,7 @@
 
 struct bb_slurm_plan {
     const struct bb_study *study;
-    const struct bb_launch_runs *starter;
+    const struct bb_launch_runs *launch;
     const struct bb_sweep_run *const *wanted; /* [n] in order                                             */
     size_t n;
     const char *dir; /* of the results: absolute                                 */

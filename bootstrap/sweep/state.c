@@ -25,7 +25,7 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
 }
 
 /* NULL when there is no such file or it is not whole. */
-static json_t *load(const char *dir, const struct bb_sweep_run *c, const char *ending)
+static json_t *load_file(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
     char *path = bb_sweep_file(dir, c, ending);
     json_t *root = path ? json_load_file(path, 0, NULL) : NULL;
@@ -44,10 +44,10 @@ static bool is_whole(const json_t *result)
 
 void bb_sweep_look(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
 {
-    json_t *run = load(dir, c, ".run.json");
+    json_t *run = load_file(dir, c, ".run.json");
     const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds");
 
-    *found = (struct bb_sweep_found){.result = load(dir, c, ".json"), .exit_status = -1, .seconds = NAN};
+    *found = (struct bb_sweep_found){.result = load_file(dir, c, ".json"), .exit_status = -1, .seconds = NAN};
     if (json_is_integer(status))
         found->exit_status = (int)json_integer_value(status);
     if (json_is_number(seconds))

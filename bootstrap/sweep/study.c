@@ -17,7 +17,7 @@ struct place {
     char key[256];
 };
 
-static struct place inside(const struct place *at, const char *key)
+static struct place place_of_key(const struct place *at, const char *key)
 {
     struct place deeper = {.path = at->path};
 
@@ -25,7 +25,7 @@ static struct place inside(const struct place *at, const char *key)
     return deeper;
 }
 
-static struct place element(const struct place *at, size_t i)
+static struct place place_of_element(const struct place *at, size_t i)
 {
     struct place deeper = {.path = at->path};
 
@@ -34,7 +34,7 @@ static struct place element(const struct place *at, size_t i)
 }
 
 /* The value as it stands in the file, shortened. */
-static const char *show(const json_t *value, char text[80])
+static const char *json_text(const json_t *value, char text[80])
 {
     char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 
@@ -43,11 +43,11 @@ static const char *show(const json_t *value, char text[80])
     return text;
 }
 
-static int refuse(const struct place *at, const json_t *value, const char *expected)
+static int refuse_value(const struct place *at, const json_t *value, const char *expected)
 {
     char text[80];
 
-    return bb_err(BB_EUSAGE, "%s: %s is %s, expected %s", at->path, at->key, show(value, text), expected);
+    return bb_err(BB_EUSAGE, "%s: %s is %s, expected %s", at->path, at->key, json_text(value, text), expected);
 }
 
 /* ---- values ---- */
@@ -68,7 +68,7 @@ static int check_keys(const json_t *object, const struct place *at, const struct
         names[i] = keys[i].name;
     json_object_foreach((json_t *)object, name, value)
     {
-        struct place deeper = inside(at, name);
+        struct place deeper = place_of_key(at, name);
         const char *near = bb_nearest(name, names, n);
         size_t i = 0;
 
@@ -88,7 +88,7 @@ static int check_keys(const json_t *object, const struct place *at, const struct
 
 static int check_text(const json_t *value, const struct place *at)
 {
-    return json_is_string(value) ? 0 : refuse(at, value, "a text");
+    return json_is_string(value) ? 0 : refuse_value(at, value, "a text");
 }
 
 /* A text of one line: it becomes part of a script or a table. */
@@ -98,8 +98,8 @@ static int check_line(const json_t *value, const struct place *at)
 
     for (const char *c = text; c && *c; c++)
         if (iscntrl((unsigned char)*c))
-            return refuse(at, value, "one line without control characters");
-    return text ? 0 : refuse(at, value, "a text");
+            return refuse_value(at, value, "one line without control characters");
+    return text ? 0 : refuse_value(at, value, "a text");
 }
 
 static int check_whole(const json_t *value, const struct place *at, json_int_t least, json_int_t most)
@@ -109,7 +109,7 @@ static int check_whole(const json_t *value, const struct place *at, json_int_t l
     if (json_is_integer(value) && json_integer_value(value) >= least && json_integer_value(value) <= most)
         return 0;
     snprintf(expected, sizeof(expected), "a whole number from %lld to %lld", (long long)least, (long long)most);
-    return refuse(at, value, expected);
+    return refuse_value(at, value, expected);
 }
 
 static int check_count(const json_t *value, const struct place *at)
@@ -121,16 +121,17 @@ static int check_seconds(const json_t *value, const struct place *at)
 {
     double seconds = json_number_value(value);
 
-    return json_is_number(value) && seconds > 0 && seconds <= 1e7 ? 0 : refuse(at, value, "seconds above 0, to 1e7");
+    return json_is_number(value) && seconds > 0 && seconds <= 1e7 ? 0
+                                                                  : refuse_value(at, value, "seconds above 0, to 1e7");
 }
 
 /* Any list that is not empty, element by element. */
 static int check_list(const json_t *list, const struct place *at, int (*check)(const json_t *, const struct place *))
 {
-    int rc = json_array_size(list) ? 0 : refuse(at, list, "a list with something in it");
+    int rc = json_array_size(list) ? 0 : refuse_value(at, list, "a list with something in it");
 
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
-        struct place deeper = element(at, i);
+        struct place deeper = place_of_element(at, i);
 
         rc = check(json_array_get(list, i), &deeper);
     }
@@ -144,7 +145,8 @@ static int check_twice(const json_t *list, const struct place *at)
     for (size_t i = 0; i < json_array_size(list); i++)
         for (size_t k = 0; k < i; k++)
             if (json_equal(json_array_get(list, i), json_array_get(list, k)))
-                return bb_err(BB_EUSAGE, "%s: %s has %s twice", at->path, at->key, show(json_array_get(list, i), text));
+                return bb_err(BB_EUSAGE, "%s: %s has %s twice", at->path, at->key,
+                              json_text(json_array_get(list, i), text));
     return 0;
 }
 
@@ -163,9 +165,9 @@ static int check_word(const json_t *value, const struct place *at)
     const char *word = json_string_value(value);
 
     if (!word || !*word)
-        return refuse(at, value, "a word");
+        return refuse_value(at, value, "a word");
     if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
-        return refuse(at, value, "something to run");
+        return refuse_value(at, value, "something to run");
     if (strncmp(word, "--json", 6) == 0 && (word[6] == '\0' || word[6] == '='))
         return bb_err(BB_EUSAGE, "%s: %s is --json, which the sweep gives by itself; leave it out", at->path, at->key);
     return 0;
@@ -175,7 +177,8 @@ static int check_words(const json_t *value, const struct place *at)
 {
     if (json_is_string(value))
         return check_word(value, at);
-    return json_is_array(value) ? check_axis(value, at, check_word) : refuse(at, value, "a word or a list of words");
+    return json_is_array(value) ? check_axis(value, at, check_word)
+                                : refuse_value(at, value, "a word or a list of words");
 }
 
 static int check_command(const json_t *value, const struct place *at)
@@ -185,7 +188,7 @@ static int check_command(const json_t *value, const struct place *at)
     if (json_is_string(value))
         return check_line(value, at);
     if (!json_is_array(value))
-        return refuse(at, value, "a text, or a list of words as [\"bench\", \"all_reduce\"]");
+        return refuse_value(at, value, "a text, or a list of words as [\"bench\", \"all_reduce\"]");
     for (size_t i = 0; i < json_array_size(value); i++)
         lists += json_is_array(json_array_get(value, i));
     if (lists > 1)
@@ -198,7 +201,7 @@ static int check_option(const json_t *value, const struct place *at)
 {
     if (json_is_string(value) || json_is_number(value) || json_is_boolean(value) || json_is_null(value))
         return 0;
-    return refuse(at, value, "a text, a number, true, false or null");
+    return refuse_value(at, value, "a text, a number, true, false or null");
 }
 
 /* Names end up in tables and comments. */
@@ -214,11 +217,11 @@ static int check_options(const json_t *value, const struct place *at)
 {
     const char *name;
     json_t *option;
-    int rc = json_is_object(value) ? 0 : refuse(at, value, "an object as {\"minbytes\": \"1K\"}");
+    int rc = json_is_object(value) ? 0 : refuse_value(at, value, "an object as {\"minbytes\": \"1K\"}");
 
     json_object_foreach((json_t *)value, name, option)
     {
-        struct place deeper = inside(at, name);
+        struct place deeper = place_of_key(at, name);
 
         if (rc)
             break;
@@ -247,27 +250,28 @@ static int check_value(const json_t *value, const struct place *at)
 {
     if (json_is_string(value) || json_is_number(value) || json_is_null(value))
         return 0;
-    return refuse(at, value, "a text, a number, or null for a variable that is not set");
+    return refuse_value(at, value, "a text, a number, or null for a variable that is not set");
 }
 
 static int check_environment(const json_t *value, const struct place *at)
 {
     const char *name;
     json_t *variable;
-    int rc = json_is_object(value) ? 0 : refuse(at, value, "an object as {\"NCCL_ALGO\": \"Ring\"}");
+    int rc = json_is_object(value) ? 0 : refuse_value(at, value, "an object as {\"NCCL_ALGO\": \"Ring\"}");
 
     json_object_foreach((json_t *)value, name, variable)
     {
-        struct place deeper = inside(at, name);
+        struct place deeper = place_of_key(at, name);
+        char meant[BB_VARIABLE_NAME];
 
         if (rc)
             break;
         if (!is_variable(name))
             return bb_err(BB_EUSAGE, "%s: %s is no name of a variable, expected letters, digits and _", at->path,
                           deeper.key);
-        if (bb_variable_meant(name))
+        if (bb_variable_meant(name, meant))
             bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set as it stands", at->path,
-                    deeper.key, bb_variable_meant(name));
+                    deeper.key, meant);
         rc = check_axis(variable, &deeper, check_value);
     }
     return rc;
@@ -285,7 +289,7 @@ static int check_ranks(const json_t *value, const struct place *at)
 
 static int check_texts(const json_t *value, const struct place *at)
 {
-    return json_is_array(value) ? check_list(value, at, check_text) : refuse(at, value, "a list of words");
+    return json_is_array(value) ? check_list(value, at, check_text) : refuse_value(at, value, "a list of words");
 }
 
 #define SETTING                                                                                                        \
@@ -300,7 +304,8 @@ static int check_setting(const json_t *value, const struct place *at)
     static const struct key keys[] = {SETTING};
 
     if (!json_is_object(value))
-        return refuse(at, value, "an object with command, options, environment, ranks, launch_arguments or timeout_s");
+        return refuse_value(at, value,
+                            "an object with command, options, environment, ranks, launch_arguments or timeout_s");
     return check_keys(value, at, keys, sizeof(keys) / sizeof(keys[0]));
 }
 
@@ -310,11 +315,11 @@ static int check_named(const json_t *value, const struct place *at, const char *
 {
     const char *name;
     json_t *one;
-    int rc = json_object_size(value) ? 0 : refuse(at, value, expected);
+    int rc = json_object_size(value) ? 0 : refuse_value(at, value, expected);
 
     json_object_foreach((json_t *)value, name, one)
     {
-        struct place deeper = inside(at, name);
+        struct place deeper = place_of_key(at, name);
 
         rc = rc ? rc : check_name_of(name, at);
         rc = rc ? rc : check(one, &deeper);
@@ -337,13 +342,13 @@ static int check_case(const json_t *value, const struct place *at)
     static const struct key keys[] = {{"name", check_line}, SETTING};
 
     if (!json_is_object(value) || !json_object_get(value, "name"))
-        return refuse(at, value, "an object with a \"name\"");
+        return refuse_value(at, value, "an object with a \"name\"");
     return check_keys(value, at, keys, sizeof(keys) / sizeof(keys[0]));
 }
 
 static int check_cases(const json_t *value, const struct place *at)
 {
-    int rc = json_is_array(value) ? check_list(value, at, check_case) : refuse(at, value, "a list of cases");
+    int rc = json_is_array(value) ? check_list(value, at, check_case) : refuse_value(at, value, "a list of cases");
 
     for (size_t i = 0; i < json_array_size(value) && rc == 0; i++)
         for (size_t k = 0; k < i; k++)
@@ -360,11 +365,12 @@ static int check_matcher(const json_t *value, const struct place *at)
 {
     const char *name;
     json_t *wanted;
-    int rc = json_object_size(value) ? 0 : refuse(at, value, "an object as {\"NCCL_ALGO\": \"Tree\", \"ranks\": 2}");
+    int rc =
+        json_object_size(value) ? 0 : refuse_value(at, value, "an object as {\"NCCL_ALGO\": \"Tree\", \"ranks\": 2}");
 
     json_object_foreach((json_t *)value, name, wanted)
     {
-        struct place deeper = inside(at, name);
+        struct place deeper = place_of_key(at, name);
 
         rc = rc ? rc : check_axis(wanted, &deeper, check_option);
     }
@@ -373,7 +379,7 @@ static int check_matcher(const json_t *value, const struct place *at)
 
 static int check_leave_out(const json_t *value, const struct place *at)
 {
-    return json_is_array(value) ? check_list(value, at, check_matcher) : refuse(at, value, "a list of objects");
+    return json_is_array(value) ? check_list(value, at, check_matcher) : refuse_value(at, value, "a list of objects");
 }
 
 static int check_single_matcher(const json_t *value, const struct place *at)
@@ -383,10 +389,10 @@ static int check_single_matcher(const json_t *value, const struct place *at)
 
     json_object_foreach((json_t *)value, name, wanted)
     {
-        struct place deeper = inside(at, name);
+        struct place deeper = place_of_key(at, name);
 
         if (json_is_array(wanted))
-            return refuse(&deeper, wanted, "one value: there is one reference");
+            return refuse_value(&deeper, wanted, "one value: there is one reference");
     }
     return check_matcher(value, at);
 }
@@ -399,13 +405,13 @@ static int check_column(const json_t *value, const struct place *at)
     if (json_is_string(value))
         return check_line(value, at);
     if (!json_is_object(value) || !json_object_get(value, "value"))
-        return refuse(at, value, "a text as \"step_us.p50\", or an object with a \"value\"");
+        return refuse_value(at, value, "a text as \"step_us.p50\", or an object with a \"value\"");
     return check_keys(value, at, keys, sizeof(keys) / sizeof(keys[0]));
 }
 
 static int check_columns(const json_t *value, const struct place *at)
 {
-    return json_is_array(value) ? check_list(value, at, check_column) : refuse(at, value, "a list of columns");
+    return json_is_array(value) ? check_list(value, at, check_column) : refuse_value(at, value, "a list of columns");
 }
 
 static int check_launcher(const json_t *value, const struct place *at)
@@ -416,7 +422,7 @@ static int check_launcher(const json_t *value, const struct place *at)
         return 0;
     return json_is_array(value)
                ? check_list(value, at, check_text)
-               : refuse(at, value, "\"mpirun\", \"srun\", \"none\", or a list of words with {ranks} in it");
+               : refuse_value(at, value, "\"mpirun\", \"srun\", \"none\", or a list of words with {ranks} in it");
 }
 
 static int check_launch(const json_t *value, const struct place *at)
@@ -424,13 +430,13 @@ static int check_launch(const json_t *value, const struct place *at)
     static const struct key keys[] = {{"with", check_launcher}, {"hosts", check_line}, {"program", check_line}};
 
     if (!json_is_object(value))
-        return refuse(at, value, "an object as {\"with\": \"srun\"}");
+        return refuse_value(at, value, "an object as {\"with\": \"srun\"}");
     return check_keys(value, at, keys, sizeof(keys) / sizeof(keys[0]));
 }
 
 static int check_lines(const json_t *value, const struct place *at)
 {
-    return json_is_array(value) ? check_list(value, at, check_line) : refuse(at, value, "a list of lines");
+    return json_is_array(value) ? check_list(value, at, check_line) : refuse_value(at, value, "a list of lines");
 }
 
 static int check_sbatch_line(const json_t *value, const struct place *at)
@@ -441,7 +447,7 @@ static int check_sbatch_line(const json_t *value, const struct place *at)
     if (rc)
         return rc;
     if (line[0] != '-')
-        return refuse(at, value, "an option of sbatch, as --partition=gpu");
+        return refuse_value(at, value, "an option of sbatch, as --partition=gpu");
     if (strncmp(line, "--array", 7) == 0 || strncmp(line, "-a", 2) == 0)
         return bb_err(BB_EUSAGE,
                       "%s: %s is --array, which the sweep writes by itself; leave it out (\"at_once\" "
@@ -452,7 +458,7 @@ static int check_sbatch_line(const json_t *value, const struct place *at)
 
 static int check_sbatch_lines(const json_t *value, const struct place *at)
 {
-    return json_is_array(value) ? check_list(value, at, check_sbatch_line) : refuse(at, value, "a list of lines");
+    return json_is_array(value) ? check_list(value, at, check_sbatch_line) : refuse_value(at, value, "a list of lines");
 }
 
 static int check_slurm(const json_t *value, const struct place *at)
@@ -464,7 +470,7 @@ static int check_slurm(const json_t *value, const struct place *at)
                                       {"gpus_per_node", check_count}};
 
     if (!json_is_object(value))
-        return refuse(at, value, "an object as {\"lines\": [\"--partition=gpu\"]}");
+        return refuse_value(at, value, "an object as {\"lines\": [\"--partition=gpu\"]}");
     return check_keys(value, at, keys, sizeof(keys) / sizeof(keys[0]));
 }
 
@@ -476,7 +482,7 @@ static int check_name(const json_t *value, const struct place *at)
     if (name && name[0] && name[0] != '.' && name[0] != '-' && strlen(name) < BB_STUDY_NAME_TEXT &&
         name[strspn(name, good)] == '\0')
         return 0;
-    return refuse(at, value, "up to 64 letters, digits, '.', '_' or '-', for the names of files");
+    return refuse_value(at, value, "up to 64 letters, digits, '.', '_' or '-', for the names of files");
 }
 
 static int check_root(const json_t *root, const struct place *at)
@@ -508,7 +514,7 @@ static int name_study(struct bb_study *s)
     if (!given && strlen(stem) > 5 && strcmp(stem + strlen(stem) - 5, ".json") == 0)
         stem[strlen(stem) - 5] = '\0';
     name = json_string(stem);
-    rc = name ? check_name(name, &at) : refuse(&at, json_object_get(s->root, "name"), "a \"name\" in the file");
+    rc = name ? check_name(name, &at) : refuse_value(&at, json_object_get(s->root, "name"), "a \"name\" in the file");
     json_decref(name);
     snprintf(s->name, sizeof(s->name), "%.64s", stem);
     return rc;

@@ -17,8 +17,8 @@
  *     "launch": {"with": "mpirun", "hosts": "a:4,b:4", "program": "busbar"},
  *     "slurm": {"lines": ["--partition=gpu", "--nodes={nodes}"], "setup": ["module load nccl"], "at_once": 4,
  *               "tasks_per_array": 1000, "gpus_per_node": 8},
- *     "columns": ["step_us.p50", {"name": "E_w", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks":
- * 1}}]
+ *     "columns": ["step_us.p50",
+ *                 {"name": "E_w", "value": "scaling.images_per_s_per_rank", "relative_to": {"ranks": 1}}]
  *   }
  *
  * A *setting* is any of command, options, environment, ranks, launch_arguments, timeout_s. The file's top level is one;

@@ -1,6 +1,6 @@
 /*
- * sweep_main.c - `busbar sweep`: read the study, combine, and then run, list, write for Slurm, or only gather. A sweep
- * is one process without MPI and GPU; what it starts has both.
+ * sweep_main.c - `busbar sweep`: read the study, expand it, and then run, list, write for Slurm, or only gather. A
+ * sweep is one process without MPI and GPU; what it starts has both.
  */
 #include "bootstrap/sweep/sweep_main.h"
 
@@ -95,7 +95,7 @@ struct sweep {
     struct options options;
     struct bb_study study;
     struct bb_sweep_runs combinations;
-    struct bb_launch_runs starter;
+    struct bb_launch_runs launch;
     struct bb_progress progress;
     char *dir;
     int lock; /* file, 0: none */
@@ -123,7 +123,7 @@ static int refuse_launched(void)
     return bb_err(BB_EUSAGE, "busbar sweep starts the ranks by itself; start it without mpirun");
 }
 
-static int parse(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
+static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
 {
     struct bb_expand_plan plan = {.commands = commands, .n_commands = n};
     struct bb_words words;
@@ -153,15 +153,15 @@ static const char *launcher_of(const struct sweep *s)
     return s->options.slurm ? "srun" : NULL;
 }
 
-static int make_starter(struct sweep *s)
+static int prepare_launch(struct sweep *s)
 {
     const struct options *o = &s->options;
     struct bb_argv words = {0};
     int rc;
 
-    TRY(bb_launch_runs_init(&s->starter, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program));
+    TRY(bb_launch_runs_init(&s->launch, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program));
     for (size_t i = 0; i < s->combinations.n; i++) {
-        rc = bb_launch_runs_words(&s->starter, &s->combinations.one[i], NULL, &words);
+        rc = bb_launch_runs_words(&s->launch, &s->combinations.one[i], NULL, &words);
         bb_argv_release(&words);
         TRY(rc);
     }
@@ -203,7 +203,7 @@ static bool is_wanted(const struct sweep *s, const struct bb_sweep_run *c)
 }
 
 /* The combinations to run, in order: pointers that the caller frees. */
-static const struct bb_sweep_run **wanted(struct sweep *s)
+static const struct bb_sweep_run **list_wanted(struct sweep *s)
 {
     const struct bb_sweep_run **list = calloc(s->combinations.n + 1, sizeof(*list));
 
@@ -221,7 +221,7 @@ struct shown {
     const struct bb_sweep_run *combination;
 };
 
-static void show(void *arg, double seconds)
+static void show_progress(void *arg, double seconds)
 {
     struct shown *what = arg;
     struct sweep *s = what->sweep;
@@ -232,7 +232,7 @@ static void show(void *arg, double seconds)
 }
 
 /* A failure is told at once; its reason is the last line that it wrote. */
-static void tell(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
+static void report_failure(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
 {
     struct bb_sweep_found found;
     json_t *lines;
@@ -264,16 +264,16 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
 
     TRY(json && out && err ? 0 : -BB_EFAIL);
     TRY(bb_sweep_forget(s->dir, c));
-    TRY(bb_launch_runs_words(&s->starter, c, json, &words));
-    show(&shown, 0);
-    TRY(bb_launch_runs_run(c, &words, out, err, show, &shown, &ended));
+    TRY(bb_launch_runs_words(&s->launch, c, json, &words));
+    show_progress(&shown, 0);
+    TRY(bb_launch_runs_run(c, &words, out, err, show_progress, &shown, &ended));
     if (ended.stopped_by)
         rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu; the same command goes on from here",
                     strsignal(ended.stopped_by), s->ran, s->to_run);
     else
         rc = bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds);
     TRY(rc);
-    tell(s, c, &ended);
+    report_failure(s, c, &ended);
     s->ran++;
 out:
     bb_argv_release(&words);
@@ -285,7 +285,7 @@ out:
 
 static int run_wanted(struct sweep *s)
 {
-    const struct bb_sweep_run **list = wanted(s);
+    const struct bb_sweep_run **list = list_wanted(s);
     int rc = list ? 0 : -BB_EFAIL;
 
     bb_progress_init(&s->progress, 0, s->options.quiet);
@@ -298,9 +298,9 @@ static int run_wanted(struct sweep *s)
 
 static int write_slurm(struct sweep *s)
 {
-    const struct bb_sweep_run **list = wanted(s);
+    const struct bb_sweep_run **list = list_wanted(s);
     struct bb_slurm_plan plan = {
-        .study = &s->study, .starter = &s->starter, .wanted = list, .n = s->to_run, .dir = s->dir};
+        .study = &s->study, .launch = &s->launch, .wanted = list, .n = s->to_run, .dir = s->dir};
     int rc = list ? bb_slurm_write(&plan, stdout) : -BB_EFAIL;
 
     if (rc == 0 && s->to_run == 0)
@@ -342,7 +342,7 @@ static void print_combination(const struct sweep *s, size_t i)
     printf("# %zu %s %s: %s\n", i + 1, c->id, states[found.state], bb_settings_text(c, text, sizeof(text)));
     bb_sweep_found_release(&found);
     print_environment(&c->environment);
-    if (bb_launch_runs_words(&s->starter, c, NULL, &words) == 0)
+    if (bb_launch_runs_words(&s->launch, c, NULL, &words) == 0)
         bb_quote_all(&words, stdout);
     putchar('\n');
     bb_argv_release(&words);
@@ -398,7 +398,7 @@ static bool is_stdout(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
-static int gather(const struct sweep *s)
+static int gather_results(const struct sweep *s)
 {
     const struct options *o = &s->options;
     struct bb_gathered g;
@@ -420,27 +420,27 @@ out:
 
 /* ---- the command ---- */
 
-static int list(const struct sweep *s)
+static int print_list(const struct sweep *s)
 {
     for (size_t i = 0; i < s->combinations.n; i++)
         print_combination(s, i);
     return 0;
 }
 
-static int act(struct sweep *s)
+static int run_command(struct sweep *s)
 {
     int rc;
 
     TRY(name_folder(s));
-    TRY(make_starter(s));
+    TRY(prepare_launch(s));
     if (s->options.list)
-        return list(s);
+        return print_list(s);
     TRY(bb_sweep_open(s->dir, s->options.gather ? NULL : &s->lock));
     if (s->options.slurm)
         return write_slurm(s);
     if (!s->options.gather)
         TRY(run_wanted(s));
-    TRY(gather(s));
+    TRY(gather_results(s));
 out:
     return rc;
 }
@@ -448,12 +448,12 @@ out:
 int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands, size_t n)
 {
     struct sweep s = {0};
-    int rc = parse(&s, argc, argv, commands, n);
+    int rc = parse_words(&s, argc, argv, commands, n);
 
-    rc = rc ? rc : act(&s);
+    rc = rc ? rc : run_command(&s);
     if (s.lock > 0)
         close(s.lock);
-    bb_launch_runs_release(&s.starter);
+    bb_launch_runs_release(&s.launch);
     bb_sweep_runs_release(&s.combinations);
     bb_study_release(&s.study);
     free(s.dir);

@@ -6,196 +6,65 @@
 
 #include "bootstrap/base/units.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const char *const known[] = {"NCCL_ALGO",
-                                    "NCCL_ALLOC_P2P_NET_LL_BUFFERS",
-                                    "NCCL_BUFFSIZE",
-                                    "NCCL_CGA_CLUSTER_SIZE",
-                                    "NCCL_CHECK_POINTERS",
-                                    "NCCL_CHUNK_SIZE",
-                                    "NCCL_COLLNET_ENABLE",
-                                    "NCCL_COLLNET_NODE_THRESHOLD",
-                                    "NCCL_COMM_BLOCKING",
-                                    "NCCL_COMM_ID",
-                                    "NCCL_COMM_SHRINK_SHARE_RESOURCES",
-                                    "NCCL_COMM_SPLIT_SHARE_RESOURCES",
-                                    "NCCL_CONF_FILE",
-                                    "NCCL_CONNECT_ROUND_MAX_PEERS",
-                                    "NCCL_CREATE_THREAD_CONTEXT",
-                                    "NCCL_CROSS_NIC",
-                                    "NCCL_CTA_POLICY",
-                                    "NCCL_CUMEM_ENABLE",
-                                    "NCCL_CUMEM_HOST_ENABLE",
-                                    "NCCL_DEBUG",
-                                    "NCCL_DEBUG_FILE",
-                                    "NCCL_DEBUG_SUBSYS",
-                                    "NCCL_DEBUG_TIMESTAMP_FORMAT",
-                                    "NCCL_DEBUG_TIMESTAMP_LEVELS",
-                                    "NCCL_DMABUF_ENABLE",
-                                    "NCCL_ENV_PLUGIN",
-                                    "NCCL_GDRCOPY_ENABLE",
-                                    "NCCL_GDRCOPY_FIFO_ENABLE",
-                                    "NCCL_GDRCOPY_FLUSH_ENABLE",
-                                    "NCCL_GDRCOPY_SYNC_ENABLE",
-                                    "NCCL_GDR_FLUSH_DISABLE",
-                                    "NCCL_GRAPH_DUMP_FILE",
-                                    "NCCL_GRAPH_DUMP_FILE_RANK",
-                                    "NCCL_GRAPH_FILE",
-                                    "NCCL_GRAPH_HELPER_DISABLE",
-                                    "NCCL_GRAPH_MIXING_SUPPORT",
-                                    "NCCL_GRAPH_REGISTER",
-                                    "NCCL_GROUP_CUDA_STREAM",
-                                    "NCCL_HOSTID",
-                                    "NCCL_IB_ADAPTIVE_ROUTING",
-                                    "NCCL_IB_ADDR_FAMILY",
-                                    "NCCL_IB_ADDR_RANGE",
-                                    "NCCL_IB_AR_THRESHOLD",
-                                    "NCCL_IB_DATA_DIRECT",
-                                    "NCCL_IB_DISABLE",
-                                    "NCCL_IB_ECE_ENABLE",
-                                    "NCCL_IB_FIFO_TC",
-                                    "NCCL_IB_GID_INDEX",
-                                    "NCCL_IB_HCA",
-                                    "NCCL_IB_MERGE_NICS",
-                                    "NCCL_IB_MERGE_VFS",
-                                    "NCCL_IB_MQP_RETRY_ALL",
-                                    "NCCL_IB_MQP_RETRY_CNT",
-                                    "NCCL_IB_MQP_RETRY_SLEEP_MSEC",
-                                    "NCCL_IB_PCI_RELAXED_ORDERING",
-                                    "NCCL_IB_PKEY",
-                                    "NCCL_IB_QPS_PER_CONNECTION",
-                                    "NCCL_IB_RETRY_CNT",
-                                    "NCCL_IB_RETURN_ASYNC_EVENTS",
-                                    "NCCL_IB_ROCE_VERSION_NUM",
-                                    "NCCL_IB_ROUTABLE_FLID_GID_INDEX",
-                                    "NCCL_IB_SL",
-                                    "NCCL_IB_SPLIT_DATA_ON_QPS",
-                                    "NCCL_IB_TC",
-                                    "NCCL_IB_TIMEOUT",
-                                    "NCCL_IB_USE_INLINE",
-                                    "NCCL_IB_WARN_RAIL_LOCAL",
-                                    "NCCL_IGNORE_CPU_AFFINITY",
-                                    "NCCL_IGNORE_DISABLED_P2P",
-                                    "NCCL_IPC_COLLECTIVE",
-                                    "NCCL_IPC_SENDRECV",
-                                    "NCCL_L1_SHARED_MEMORY_CARVEOUT",
-                                    "NCCL_LAUNCH_MODE",
-                                    "NCCL_LAUNCH_ORDER_IMPLICIT",
-                                    "NCCL_LAUNCH_RACE_FATAL",
-                                    "NCCL_LEGACY_CUDA_REGISTER",
-                                    "NCCL_LL128_BUFFSIZE",
-                                    "NCCL_LL128_C2C",
-                                    "NCCL_LL128_NTHREADS",
-                                    "NCCL_LL_BUFFSIZE",
-                                    "NCCL_LOCAL_REGISTER",
-                                    "NCCL_MAX_CTAS",
-                                    "NCCL_MAX_NCHANNELS",
-                                    "NCCL_MAX_NRINGS",
-                                    "NCCL_MAX_P2P_NCHANNELS",
-                                    "NCCL_MEM_SYNC_DOMAIN",
-                                    "NCCL_MIN_CTAS",
-                                    "NCCL_MIN_NCHANNELS",
-                                    "NCCL_MIN_NRINGS",
-                                    "NCCL_MIN_P2P_NCHANNELS",
-                                    "NCCL_MNNVL_CLIQUE_ID",
-                                    "NCCL_MNNVL_ENABLE",
-                                    "NCCL_MNNVL_RAIL_PER_HOST",
-                                    "NCCL_MNNVL_SCATTER_NETS_ENABLE",
-                                    "NCCL_MNNVL_UUID",
-                                    "NCCL_NCHANNELS_PER_NET_PEER",
-                                    "NCCL_NET",
-                                    "NCCL_NETDEVS_POLICY",
-                                    "NCCL_NET_DISABLE_INTRA",
-                                    "NCCL_NET_FORCE_FLUSH",
-                                    "NCCL_NET_FORCE_MERGE",
-                                    "NCCL_NET_GDR_C2C",
-                                    "NCCL_NET_GDR_LEVEL",
-                                    "NCCL_NET_GDR_READ",
-                                    "NCCL_NET_MERGE_LEVEL",
-                                    "NCCL_NET_OPTIONAL_RECV_COMPLETION",
-                                    "NCCL_NET_OVERHEAD",
-                                    "NCCL_NET_PLUGIN",
-                                    "NCCL_NET_SHARED_BUFFERS",
-                                    "NCCL_NET_SHARED_COMMS",
-                                    "NCCL_NSOCKS_PERTHREAD",
-                                    "NCCL_NTHREADS",
-                                    "NCCL_NVB_DISABLE",
-                                    "NCCL_NVB_PRECONNECT",
-                                    "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
-                                    "NCCL_NVLSTREE_MAX_CHUNKSIZE",
-                                    "NCCL_NVLS_CHUNKSIZE",
-                                    "NCCL_NVLS_ENABLE",
-                                    "NCCL_NVLS_NCHANNELS",
-                                    "NCCL_NVTX_DISABLE",
-                                    "NCCL_OOB_NET_ENABLE",
-                                    "NCCL_OOB_NET_IFNAME",
-                                    "NCCL_P2P_DIRECT_DISABLE",
-                                    "NCCL_P2P_DISABLE",
-                                    "NCCL_P2P_LEVEL",
-                                    "NCCL_P2P_LL_THRESHOLD",
-                                    "NCCL_P2P_NET_CHUNKSIZE",
-                                    "NCCL_P2P_NVL_CHUNKSIZE",
-                                    "NCCL_P2P_PCI_CHUNKSIZE",
-                                    "NCCL_P2P_PXN_LEVEL",
-                                    "NCCL_P2P_READ_ENABLE",
-                                    "NCCL_P2P_SCHEDULE_GROUP_SIZE",
-                                    "NCCL_P2P_USE_CUDA_MEMCPY",
-                                    "NCCL_PAT_ENABLE",
-                                    "NCCL_PROFILER_PLUGIN",
-                                    "NCCL_PROGRESS_APPENDOP_FREQ",
-                                    "NCCL_PROTO",
-                                    "NCCL_PROXY_APPEND_BATCH_SIZE",
-                                    "NCCL_PROXY_CPUSET",
-                                    "NCCL_PROXY_DUMP_SIGNAL",
-                                    "NCCL_PXN_C2C",
-                                    "NCCL_PXN_DISABLE",
-                                    "NCCL_RAS_ADDR",
-                                    "NCCL_RAS_ENABLE",
-                                    "NCCL_RAS_TIMEOUT_FACTOR",
-                                    "NCCL_REPORT_CONNECT_PROGRESS",
-                                    "NCCL_RUNTIME_CONNECT",
-                                    "NCCL_SET_CPU_STACK_SIZE",
-                                    "NCCL_SET_STACK_SIZE",
-                                    "NCCL_SET_THREAD_NAME",
-                                    "NCCL_SHM_DISABLE",
-                                    "NCCL_SHM_LOCALITY",
-                                    "NCCL_SHM_MEMCPY_MODE",
-                                    "NCCL_SHM_USE_CUDA_MEMCPY",
-                                    "NCCL_SINGLE_PROC_MEM_REG_ENABLE",
-                                    "NCCL_SOCKET_FAMILY",
-                                    "NCCL_SOCKET_IFNAME",
-                                    "NCCL_SOCKET_INLINE",
-                                    "NCCL_SOCKET_MIN_TASKSIZE",
-                                    "NCCL_SOCKET_NTHREADS",
-                                    "NCCL_SOCKET_RCVBUF",
-                                    "NCCL_SOCKET_RETRY_CNT",
-                                    "NCCL_SOCKET_RETRY_SLEEP_MSEC",
-                                    "NCCL_SOCKET_SNDBUF",
-                                    "NCCL_SYM_CTAS",
-                                    "NCCL_SYM_KERNEL",
-                                    "NCCL_THREAD_THRESHOLDS",
-                                    "NCCL_TOPO_DUMP_FILE",
-                                    "NCCL_TOPO_DUMP_FILE_RANK",
-                                    "NCCL_TOPO_FILE",
-                                    "NCCL_TUNER_PLUGIN",
-                                    "NCCL_UID_STAGGER_RATE",
-                                    "NCCL_UID_STAGGER_THRESHOLD",
-                                    "NCCL_UNPACK_DOUBLE_NCHANNELS",
-                                    "NCCL_WARN_ENABLE_DEBUG_INFO",
-                                    "NCCL_WIN_ENABLE",
-                                    "NCCL_WIN_STRIDE",
-                                    "NCCL_WORK_ARGS_BYTES",
-                                    "NCCL_WORK_FIFO_BYTES"};
+static const char known[] =
+    "NCCL_ALGO NCCL_ALLOC_P2P_NET_LL_BUFFERS NCCL_BUFFSIZE NCCL_CGA_CLUSTER_SIZE NCCL_CHECK_POINTERS NCCL_CHUNK_SIZE "
+    "NCCL_COLLNET_ENABLE NCCL_COLLNET_NODE_THRESHOLD NCCL_COMM_BLOCKING NCCL_COMM_ID NCCL_COMM_SHRINK_SHARE_RESOURCES "
+    "NCCL_COMM_SPLIT_SHARE_RESOURCES NCCL_CONF_FILE NCCL_CONNECT_ROUND_MAX_PEERS NCCL_CREATE_THREAD_CONTEXT "
+    "NCCL_CROSS_NIC NCCL_CTA_POLICY NCCL_CUMEM_ENABLE NCCL_CUMEM_HOST_ENABLE NCCL_DEBUG NCCL_DEBUG_FILE "
+    "NCCL_DEBUG_SUBSYS NCCL_DEBUG_TIMESTAMP_FORMAT NCCL_DEBUG_TIMESTAMP_LEVELS NCCL_DMABUF_ENABLE NCCL_ENV_PLUGIN "
+    "NCCL_GDRCOPY_ENABLE NCCL_GDRCOPY_FIFO_ENABLE NCCL_GDRCOPY_FLUSH_ENABLE NCCL_GDRCOPY_SYNC_ENABLE "
+    "NCCL_GDR_FLUSH_DISABLE NCCL_GRAPH_DUMP_FILE NCCL_GRAPH_DUMP_FILE_RANK NCCL_GRAPH_FILE NCCL_GRAPH_HELPER_DISABLE "
+    "NCCL_GRAPH_MIXING_SUPPORT NCCL_GRAPH_REGISTER NCCL_GROUP_CUDA_STREAM NCCL_HOSTID NCCL_IB_ADAPTIVE_ROUTING "
+    "NCCL_IB_ADDR_FAMILY NCCL_IB_ADDR_RANGE NCCL_IB_AR_THRESHOLD NCCL_IB_DATA_DIRECT NCCL_IB_DISABLE "
+    "NCCL_IB_ECE_ENABLE NCCL_IB_FIFO_TC NCCL_IB_GID_INDEX NCCL_IB_HCA NCCL_IB_MERGE_NICS NCCL_IB_MERGE_VFS "
+    "NCCL_IB_MQP_RETRY_ALL NCCL_IB_MQP_RETRY_CNT NCCL_IB_MQP_RETRY_SLEEP_MSEC NCCL_IB_PCI_RELAXED_ORDERING "
+    "NCCL_IB_PKEY NCCL_IB_QPS_PER_CONNECTION NCCL_IB_RETRY_CNT NCCL_IB_RETURN_ASYNC_EVENTS NCCL_IB_ROCE_VERSION_NUM "
+    "NCCL_IB_ROUTABLE_FLID_GID_INDEX NCCL_IB_SL NCCL_IB_SPLIT_DATA_ON_QPS NCCL_IB_TC NCCL_IB_TIMEOUT "
+    "NCCL_IB_USE_INLINE NCCL_IB_WARN_RAIL_LOCAL NCCL_IGNORE_CPU_AFFINITY NCCL_IGNORE_DISABLED_P2P NCCL_IPC_COLLECTIVE "
+    "NCCL_IPC_SENDRECV NCCL_L1_SHARED_MEMORY_CARVEOUT NCCL_LAUNCH_MODE NCCL_LAUNCH_ORDER_IMPLICIT "
+    "NCCL_LAUNCH_RACE_FATAL NCCL_LEGACY_CUDA_REGISTER NCCL_LL128_BUFFSIZE NCCL_LL128_C2C NCCL_LL128_NTHREADS "
+    "NCCL_LL_BUFFSIZE NCCL_LOCAL_REGISTER NCCL_MAX_CTAS NCCL_MAX_NCHANNELS NCCL_MAX_NRINGS NCCL_MAX_P2P_NCHANNELS "
+    "NCCL_MEM_SYNC_DOMAIN NCCL_MIN_CTAS NCCL_MIN_NCHANNELS NCCL_MIN_NRINGS NCCL_MIN_P2P_NCHANNELS "
+    "NCCL_MNNVL_CLIQUE_ID NCCL_MNNVL_ENABLE NCCL_MNNVL_RAIL_PER_HOST NCCL_MNNVL_SCATTER_NETS_ENABLE NCCL_MNNVL_UUID "
+    "NCCL_NCHANNELS_PER_NET_PEER NCCL_NET NCCL_NETDEVS_POLICY NCCL_NET_DISABLE_INTRA NCCL_NET_FORCE_FLUSH "
+    "NCCL_NET_FORCE_MERGE NCCL_NET_GDR_C2C NCCL_NET_GDR_LEVEL NCCL_NET_GDR_READ NCCL_NET_MERGE_LEVEL "
+    "NCCL_NET_OPTIONAL_RECV_COMPLETION NCCL_NET_OVERHEAD NCCL_NET_PLUGIN NCCL_NET_SHARED_BUFFERS "
+    "NCCL_NET_SHARED_COMMS NCCL_NSOCKS_PERTHREAD NCCL_NTHREADS NCCL_NVB_DISABLE NCCL_NVB_PRECONNECT "
+    "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE NCCL_NVLSTREE_MAX_CHUNKSIZE NCCL_NVLS_CHUNKSIZE NCCL_NVLS_ENABLE "
+    "NCCL_NVLS_NCHANNELS NCCL_NVTX_DISABLE NCCL_OOB_NET_ENABLE NCCL_OOB_NET_IFNAME NCCL_P2P_DIRECT_DISABLE "
+    "NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_P2P_LL_THRESHOLD NCCL_P2P_NET_CHUNKSIZE NCCL_P2P_NVL_CHUNKSIZE "
+    "NCCL_P2P_PCI_CHUNKSIZE NCCL_P2P_PXN_LEVEL NCCL_P2P_READ_ENABLE NCCL_P2P_SCHEDULE_GROUP_SIZE "
+    "NCCL_P2P_USE_CUDA_MEMCPY NCCL_PAT_ENABLE NCCL_PROFILER_PLUGIN NCCL_PROGRESS_APPENDOP_FREQ NCCL_PROTO "
+    "NCCL_PROXY_APPEND_BATCH_SIZE NCCL_PROXY_CPUSET NCCL_PROXY_DUMP_SIGNAL NCCL_PXN_C2C NCCL_PXN_DISABLE "
+    "NCCL_RAS_ADDR NCCL_RAS_ENABLE NCCL_RAS_TIMEOUT_FACTOR NCCL_REPORT_CONNECT_PROGRESS NCCL_RUNTIME_CONNECT "
+    "NCCL_SET_CPU_STACK_SIZE NCCL_SET_STACK_SIZE NCCL_SET_THREAD_NAME NCCL_SHM_DISABLE NCCL_SHM_LOCALITY "
+    "NCCL_SHM_MEMCPY_MODE NCCL_SHM_USE_CUDA_MEMCPY NCCL_SINGLE_PROC_MEM_REG_ENABLE NCCL_SOCKET_FAMILY "
+    "NCCL_SOCKET_IFNAME NCCL_SOCKET_INLINE NCCL_SOCKET_MIN_TASKSIZE NCCL_SOCKET_NTHREADS NCCL_SOCKET_RCVBUF "
+    "NCCL_SOCKET_RETRY_CNT NCCL_SOCKET_RETRY_SLEEP_MSEC NCCL_SOCKET_SNDBUF NCCL_SYM_CTAS NCCL_SYM_KERNEL "
+    "NCCL_THREAD_THRESHOLDS NCCL_TOPO_DUMP_FILE NCCL_TOPO_DUMP_FILE_RANK NCCL_TOPO_FILE NCCL_TUNER_PLUGIN "
+    "NCCL_UID_STAGGER_RATE NCCL_UID_STAGGER_THRESHOLD NCCL_UNPACK_DOUBLE_NCHANNELS NCCL_WARN_ENABLE_DEBUG_INFO "
+    "NCCL_WIN_ENABLE NCCL_WIN_STRIDE NCCL_WORK_ARGS_BYTES NCCL_WORK_FIFO_BYTES";
 
-enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
+enum { MOST_KNOWN = 256 };
 
-const char *bb_variable_meant(const char *name)
+bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME])
 {
+    char text[sizeof known], *rest;
+    const char *words[MOST_KNOWN], *nearest;
+    size_t n = 0;
+
     if (strncmp(name, "NCCL_", 5) != 0)
-        return NULL;
-    for (size_t i = 0; i < N_KNOWN; i++)
-        if (strcmp(known[i], name) == 0)
-            return NULL;
-    return bb_nearest(name, known, N_KNOWN);
+        return false;
+    memcpy(text, known, sizeof known);
+    for (char *word = strtok_r(text, " ", &rest); word && n < MOST_KNOWN; word = strtok_r(NULL, " ", &rest)) {
+        if (strcmp(word, name) == 0)
+            return false;
+        words[n++] = word;
+    }
+    nearest = bb_nearest(name, words, n);
+    snprintf(meant, BB_VARIABLE_NAME, "%s", nearest ? nearest : "");
+    return nearest != NULL;
 }

@@ -2,8 +2,11 @@
 #ifndef BB_BOOTSTRAP_SWEEP_VARIABLES_H
 #define BB_BOOTSTRAP_SWEEP_VARIABLES_H
 
-/* bb_variable_meant - the variable of NCCL that was meant by a name that is none but near one; NULL: nothing to say. A
- * newer NCCL may have it all the same, so this is for a warning. */
-const char *bb_variable_meant(const char *name);
+#include <stdbool.h>
+
+/* bb_variable_meant - whether a name is none of NCCL's variables but near one, which is then `meant`. A newer NCCL may
+ * have it all the same, so this is for a warning. */
+#define BB_VARIABLE_NAME 48
+bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME]);
 
 #endif

@@ -67,6 +67,7 @@ static void free_roll(struct bb_watchdog *roll)
             close(fd);
     }
     pthread_sigmask(SIG_SETMASK, &roll->old_signals, NULL);
+    free(roll->last_words);
     free(roll->peers);
     free(roll->visitors);
     free(roll);
@@ -235,6 +236,11 @@ static bool is_ending(const struct bb_watchdog *roll)
     return roll->ending != 0;
 }
 
+static bool is_said(const struct bb_watchdog *roll)
+{
+    return roll->ending && !roll->last_words;
+}
+
 static bool is_dismissed(const struct bb_watchdog *roll)
 {
     return roll->left || (roll->n_peers > 0 && roll->peers[0].link.fd < 0);
@@ -287,7 +293,7 @@ bool bb_watchdog_fail(struct bb_watchdog *roll, int code)
     pthread_cond_broadcast(&roll->news);
     poke(roll);
     if (roll->rank == 0) {
-        bb_watchdog_await(roll, is_ending, TELL_S);
+        bb_watchdog_await(roll, is_said, TELL_S);
         dismiss(roll);
         told = all_joined(roll);
     } else {

@@ -99,9 +99,10 @@ struct bb_watchdog {
 
     _Atomic int ending; /* 0, or the negative code with which the job ends */
     double ending_s;
-    bool hooks_started;
+    bool hooks_started, saved; /* saved: what runs at once has run */
     pthread_t hooks_thread;
-    int failing; /* exit code with which this rank ends */
+    char *last_words; /* to be said when the results are safe: hydra kills all soon after */
+    int failing;      /* exit code with which this rank ends */
     bool fail_said;
     bool end_heard; /* from rank 0 */
     bool leaving, bye_said, left, releasing, stop;

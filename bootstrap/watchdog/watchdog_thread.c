@@ -15,7 +15,8 @@
 static const double GATHER_S = 0.3;      /* after the first hang: the others' states and hangs come in */
 static const double GATHER_MORE_S = 0.7; /* ... if some have not answered by then */
 static const double GATHER_LOST_S = 0.05;
-static const double STUCK_S = 0.3; /* after the end was decided */
+static const double SAY_S = 0.2; /* after the end was decided */
+static const double STUCK_S = 0.3;
 static const double EXIT_S = 0.8;
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *roll, enum bb_watchdog_kind kind, int code)
@@ -50,6 +51,7 @@ static void *hooks_thread(void *arg)
     run_hooks(roll, BB_WATCHDOG_AT_ONCE);
     fflush(stdout); /* what was printed so far: _exit would lose it */
     pthread_mutex_lock(&roll->lock);
+    roll->saved = true;
     bb_watchdog_await(roll, is_releasing, STUCK_S);
     releasing = roll->releasing;
     pthread_mutex_unlock(&roll->lock);
@@ -289,6 +291,16 @@ static void check_signal(struct bb_watchdog *roll, double now_s)
     bb_watchdog_end(roll, BB_EFAIL);
 }
 
+static void say_last_words(struct bb_watchdog *roll, double now_s)
+{
+    if (!roll->last_words || !(roll->saved || roll->releasing || now_s > roll->ending_s + SAY_S))
+        return;
+    bb_err(BB_ETIMEOUT, "%s", roll->last_words);
+    free(roll->last_words);
+    roll->last_words = NULL;
+    pthread_cond_broadcast(&roll->news);
+}
+
 /* A main thread that is on its way out saves and aborts by itself. */
 static void check_end(struct bb_watchdog *roll, double now_s)
 {
@@ -296,6 +308,7 @@ static void check_end(struct bb_watchdog *roll, double now_s)
         return;
     if (!roll->hooks_started && !roll->releasing)
         roll->hooks_started = pthread_create(&roll->hooks_thread, NULL, hooks_thread, roll) == 0;
+    say_last_words(roll, now_s);
     if (now_s > roll->ending_s + EXIT_S)
         _exit(bb_exit_code(roll->ending));
 }

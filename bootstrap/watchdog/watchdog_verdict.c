@@ -178,7 +178,7 @@ void bb_watchdog_judge_lost(struct bb_watchdog *roll)
         }
     if (n > 1)
         add_ranks(&line, roll, lost);
-    bb_err(BB_ETIMEOUT, "%s", line.text);
+    roll->last_words = strdup(line.text);
     bb_watchdog_end(roll, BB_ETIMEOUT);
 }
 

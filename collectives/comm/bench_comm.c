@@ -1,13 +1,4 @@
-/*
- * bench_comm.c - lives and rows of `busbar bench comm`.
- *
- * A result row in JSON is one step of communicators of one size:
- *   step, ranks, parts (of split), bytes (of operations and registration), blocking, clock ("host" | "host of the
- *   emulator": never a measurement of NCCL), repeats, time_us{} (per life the slowest rank), slowest_rank (with the
- *   longest median), fastest_rank_us (the shortest median), absent (null, or why there is no figure: time_us is null),
- *   algorithm, protocol, channels (of operations, heard in a life that does not count; else null), gpu {before, after}
- *   (rank 0's around all lives, null without NVML), flags[].
- */
+/* bench_comm.c - lives and rows of `busbar bench comm`. */
 #include "bootstrap/base/units.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/comm/comm_steps.h"
@@ -50,34 +41,36 @@ static int choose_counts(struct lives *v)
 
 /* A row: a step of communicators of one size. */
 struct row {
-    const char *step, *clock, *absent;
+    const char *step, *clock; /* clock: "host of the emulator" is never a measurement of NCCL */
+    const char *absent;       /* why there is no figure, NULL: there is one                   */
     int ranks, parts, repeats;
-    size_t bytes;
+    size_t bytes; /* of operations and registration */
     bool blocking;
     struct bb_stats time_us; /* per life the slowest rank; empty when absent */
-    long long slowest;       /* the rank with the longest median; -1: absent */
-    double fastest_us;       /* the shortest median; NaN: absent             */
+    int slowest_rank;        /* with the longest median; -1: absent          */
+    double fastest_rank_us;  /* the shortest median; NaN: absent             */
     double median_ms, min_ms, max_ms, fastest_ms;
 };
 
-#define SHOWS(member) BB_SHOWS(struct row, member)
+#define SHOWS(name) BB_SHOWS(struct row, name)
+#define JSON(name)  BB_NAMED(struct row, name)
 static const struct bb_field fields[] = {
-    {"step", SHOWS(step)},
+    JSON(step),
     {"ranks", "ranks", "", 7, 0, SHOWS(ranks)},
     {NULL, "step", "", 22, 0, SHOWS(step)},
-    {"parts", SHOWS(parts)},
-    {"bytes", SHOWS(bytes)},
-    {"blocking", SHOWS(blocking)},
-    {"clock", SHOWS(clock)},
-    {"repeats", SHOWS(repeats)},
-    {"time_us", SHOWS(time_us)},
+    JSON(parts),
+    JSON(bytes),
+    JSON(blocking),
+    JSON(clock),
+    JSON(repeats),
+    JSON(time_us),
     {NULL, "median", "(ms)", 11, 3, SHOWS(median_ms)},
     {NULL, "min", "(ms)", 11, 3, SHOWS(min_ms)},
     {NULL, "max", "(ms)", 11, 3, SHOWS(max_ms)},
     {NULL, "fastest", "rank", 11, 3, SHOWS(fastest_ms)},
-    {"slowest_rank", "slowest", "rank", 7, 0, SHOWS(slowest)},
-    {"fastest_rank_us", SHOWS(fastest_us)},
-    {"absent", SHOWS(absent)},
+    {"slowest_rank", "slowest", "rank", 7, 0, SHOWS(slowest_rank)},
+    JSON(fastest_rank_us),
+    JSON(absent),
     {0},
 };
 
@@ -122,7 +115,7 @@ static int compare_ranks(struct lives *v, int step, struct row *row)
     double longest = -1;
     int rc = 0;
 
-    row->fastest_us = INFINITY;
+    row->fastest_rank_us = INFINITY;
     for (int r = 0; r < v->life.ranks; r++) {
         struct bb_stats own;
         if (isnan(sample_of(v, r, 0, step)))
@@ -130,10 +123,10 @@ static int compare_ranks(struct lives *v, int step, struct row *row)
         for (int i = 0; i < v->options.repeats; i++)
             v->column[i] = sample_of(v, r, i, step);
         TRY(bb_stats_of(v->column, (size_t)v->options.repeats, &own));
-        row->fastest_us = fmin(row->fastest_us, own.p50);
+        row->fastest_rank_us = fmin(row->fastest_rank_us, own.p50);
         if (own.p50 > longest) {
             longest = own.p50;
-            row->slowest = r;
+            row->slowest_rank = r;
         }
     }
 out:
@@ -154,7 +147,7 @@ static int add_times(struct lives *v, int step, struct row *row)
     row->median_ms = row->time_us.p50 / 1e3;
     row->min_ms = row->time_us.min / 1e3;
     row->max_ms = row->time_us.max / 1e3;
-    row->fastest_ms = row->fastest_us / 1e3;
+    row->fastest_ms = row->fastest_rank_us / 1e3;
 out:
     return rc;
 }
@@ -171,8 +164,8 @@ static int make_row(struct lives *v, int step, struct row *row)
                         .repeats = v->options.repeats,
                         .bytes = v->options.bytes,
                         .blocking = !v->options.nonblocking,
-                        .slowest = -1,
-                        .fastest_us = NAN};
+                        .slowest_rank = -1,
+                        .fastest_rank_us = NAN};
     return absent ? 0 : add_times(v, step, row);
 }
 

@@ -1,4 +1,4 @@
-/* compare.c - two result files held against each other, see compare.h. */
+/* compare.c - see compare.h. */
 #include "collectives/compare/compare.h"
 
 #include "bootstrap/base/units.h"
@@ -65,68 +65,44 @@ size_t bb_pairs_of(const struct bb_result_file *a, const struct bb_result_file *
 
 enum { CHOICE = 24, VERDICT = 64 };
 
-/* What both files together say; NaN: only one of them has it. */
+/* A row: of both files, or of one of them, whose other time is NaN and whose results are the key alone. */
 struct row {
-    double a_us, b_us, ratio;
-    const char *verdict;
+    struct bb_timing key;
+    const char *place; /* short for placement */
+    double a_us, b_us, times;
+    const char *said;
+    json_t *a, *b, *ratio, *verdict;
 };
 
-static struct bb_cell place_cell(const void *timing)
-{
-    const char *placement = ((const struct bb_timing *)timing)->placement;
-
-    return BB_TEXT(!placement ? NULL : strcmp(placement, "in_place") == 0 ? "in" : "out");
-}
-
-/* What tells a row from the others. */
-#define SHOWS(member) BB_SHOWS(struct bb_timing, member)
-static const struct bb_field key_fields[] = {
-    {"collective", "what", "", 21, 0, SHOWS(what)},
-    {"bytes", "size", "(B)", 11, 0, SHOWS(bytes)},
-    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
-    {"op", "redop", "", 6, 0, SHOWS(op)},
-    {"root", "root", "", 4, 0, SHOWS(root)},
-    {"placement", SHOWS(placement)},
-    {NULL, "place", "", 5, 0, .value = place_cell},
-    {"mode", "mode", "", 6, 0, SHOWS(mode)},
-    {"group", SHOWS(group)},
-    {"cycle", SHOWS(cycle)},
+#define SHOWS(name) BB_SHOWS(struct row, name)
+static const struct bb_field fields[] = {
+    {"collective", "what", "", 21, 0, SHOWS(key.what)},
+    {"bytes", "size", "(B)", 11, 0, SHOWS(key.bytes)},
+    {"dtype", "type", "", 8, 0, SHOWS(key.dtype)},
+    {"op", "redop", "", 6, 0, SHOWS(key.op)},
+    {"root", "root", "", 4, 0, SHOWS(key.root)},
+    {"placement", SHOWS(key.placement)},
+    {NULL, "place", "", 5, 0, SHOWS(place)},
+    {"mode", "mode", "", 6, 0, SHOWS(key.mode)},
+    {"group", SHOWS(key.group)},
+    {"cycle", SHOWS(key.cycle)},
+    {NULL, "A", "(us)", 10, 2, SHOWS(a_us)},
+    {NULL, "B", "(us)", 10, 2, SHOWS(b_us)},
+    {NULL, "B/A", "", 6, 3, SHOWS(times)},
+    {NULL, "verdict", "", 13, 0, SHOWS(said)},
+    {"a", SHOWS(a)},
+    {"b", SHOWS(b)},
+    {"ratio", SHOWS(ratio)},
+    {"verdict", SHOWS(verdict)},
     {0},
 };
 
-static struct bb_cell interval_cell(const void *timing)
+static struct row make_row(const struct bb_timing *key, double a_us, double b_us, const char *said)
 {
-    const struct bb_timing *t = timing;
+    const char *place = !key->placement ? NULL : strcmp(key->placement, "in_place") == 0 ? "in" : "out";
 
-    return isnan(t->low_us) ? BB_NONE_AS(NULL) : BB_JSON(json_pack("[f, f]", t->low_us, t->high_us));
+    return (struct row){.key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .said = said};
 }
-
-static struct bb_cell channels_cell(const void *timing)
-{
-    const struct bb_timing *t = timing;
-
-    return t->algorithm && t->channels >= 0 ? BB_INT(t->channels) : BB_NONE_AS(NULL);
-}
-
-/* What one file has to say about it. */
-static const struct bb_field side_fields[] = {
-    {"p50_us", SHOWS(time_us)},
-    {"ci95_us", .value = interval_cell},
-    {"wrong", SHOWS(wrong)},
-    {"algorithm", SHOWS(algorithm)},
-    {"protocol", SHOWS(protocol)},
-    {"channels", .value = channels_cell},
-    {0},
-};
-#undef SHOWS
-
-static const struct bb_field pair_fields[] = {
-    {NULL, "A", "(us)", 10, 2, BB_SHOWS(struct row, a_us)},
-    {NULL, "B", "(us)", 10, 2, BB_SHOWS(struct row, b_us)},
-    {NULL, "B/A", "", 6, 3, BB_SHOWS(struct row, ratio)},
-    {NULL, "verdict", "", 13, 0, BB_SHOWS(struct row, verdict)},
-    {0},
-};
 
 /* "RING/SIMPLE/8", "" where nothing is known. */
 static const char *choice_text(const struct bb_timing *t, char text[CHOICE])
@@ -152,28 +128,6 @@ static const char *verdict_text(const struct bb_timing *a, const struct bb_timin
     return text;
 }
 
-static void print_heading(FILE *out)
-{
-    struct bb_line line = {.out = out};
-
-    for (int units = 0; units <= 1; units++) {
-        bb_line_heading(&line, key_fields, units);
-        bb_line_heading(&line, pair_fields, units);
-        bb_line_end(&line);
-    }
-}
-
-static void print_row(FILE *out, const struct bb_timing *key, double a_us, double b_us, const char *verdict)
-{
-    const struct row row = {a_us, b_us, b_us / a_us, verdict};
-    struct bb_line line = {.out = out};
-
-    bb_line_row(&line, key_fields, key);
-    bb_line_row(&line, pair_fields, &row);
-    bb_line_end(&line);
-    fflush(out);
-}
-
 static void print_differences(FILE *out, const json_t *differences)
 {
     json_t *d;
@@ -190,7 +144,7 @@ static void print_differences(FILE *out, const json_t *differences)
     }
 }
 
-/* A time that says nothing about hardware is not shown without saying so. */
+/* Times that are no measurements of hardware are marked. */
 static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
     if (json_is_true(json_object_get(t->root, "emulated")))
@@ -210,31 +164,29 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
     print_doubts(out, "A", a);
     print_doubts(out, "B", b);
     fprintf(out, "# times are medians; the verdict comes from their 95 %% intervals, which must not touch\n#\n");
-    print_heading(out);
+    bb_table_heading(out, fields);
 }
 
 /* ---- JSON ---- */
 
-/* A new object; NULL without memory (said). */
-static json_t *timing_json(const struct bb_field *fields, const struct bb_timing *t)
+static json_t *row_json(const struct row *row)
 {
     json_t *object = json_object();
 
-    if (bb_table_json(object, fields, t) == 0)
+    if (bb_table_json(object, fields, row) == 0)
         return object;
     json_decref(object);
     return NULL;
 }
 
-static json_t *pair_json(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
+static json_t *side_json(const struct bb_timing *t)
 {
-    json_t *row = timing_json(key_fields, a);
+    json_t *interval = isnan(t->low_us) ? json_null() : json_pack("[f, f]", t->low_us, t->high_us);
+    bool channels = t->algorithm && t->channels >= 0;
 
-    json_object_set_new(row, "a", timing_json(side_fields, a));
-    json_object_set_new(row, "b", timing_json(side_fields, b));
-    json_object_set_new(row, "ratio", bb_json_real(b->time_us / a->time_us));
-    json_object_set_new(row, "verdict", json_string(bb_verdict_names[verdict]));
-    return row;
+    return json_pack("{s:o, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "ci95_us", interval,
+                     "wrong", t->wrong >= 0 ? json_integer(t->wrong) : json_null(), "algorithm", t->algorithm,
+                     "protocol", t->protocol, "channels", channels ? json_integer(t->channels) : json_null());
 }
 
 /* ---- the whole ---- */
@@ -272,6 +224,7 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
                      struct tally *tally)
 {
     char text[VERDICT];
+    struct row row;
     int rc = 0;
 
     for (size_t i = 0; i < s->a->n && rc == 0; i++) {
@@ -281,10 +234,15 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
         if (!b)
             continue;
         count_verdict(tally, a, b, verdict, threshold_percent);
-        if (out)
-            print_row(out, a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
-        if (results)
-            rc = bb_results_row(results, pair_json(a, b, verdict));
+        row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
+        bb_table_row(out, fields, &row);
+        if (!results)
+            continue;
+        row.a = side_json(a);
+        row.b = side_json(b);
+        row.ratio = bb_json_real(row.times);
+        row.verdict = json_string(bb_verdict_names[verdict]);
+        rc = bb_results_row(results, row_json(&row));
     }
     return rc;
 }
@@ -292,22 +250,23 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
 static int put_single(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
 {
     json_t *only_a = json_array(), *only_b = json_array();
+    struct row row;
     int rc;
 
     for (size_t i = 0; i < s->a->n; i++) {
         if (s->pair[i] >= 0)
             continue;
         tally->only_a++;
-        json_array_append_new(only_a, timing_json(key_fields, &s->a->rows[i]));
-        if (out)
-            print_row(out, &s->a->rows[i], s->a->rows[i].time_us, NAN, "only in A");
+        row = make_row(&s->a->rows[i], s->a->rows[i].time_us, NAN, "only in A");
+        bb_table_row(out, fields, &row);
+        json_array_append_new(only_a, row_json(&row));
     }
     for (size_t j = 0; j < s->b->n; j++) {
         if (!s->left[j])
             continue;
-        json_array_append_new(only_b, timing_json(key_fields, &s->b->rows[j]));
-        if (out)
-            print_row(out, &s->b->rows[j], NAN, s->b->rows[j].time_us, "only in B");
+        row = make_row(&s->b->rows[j], NAN, s->b->rows[j].time_us, "only in B");
+        bb_table_row(out, fields, &row);
+        json_array_append_new(only_b, row_json(&row));
     }
     rc = bb_results_set(results, "only_a", only_a);
     if (rc != 0) {

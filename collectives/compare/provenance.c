@@ -7,14 +7,14 @@
 
 enum { VALUE = 256, NAME = 160 };
 
-static void add(json_t *list, const char *what, const char *text)
+static void add_fact(json_t *list, const char *what, const char *text)
 {
     if (text)
         json_object_set_new(list, what, json_string(text));
 }
 
 /* Any scalar as text; NULL for null, lists and objects. */
-static const char *scalar(const json_t *value, char text[VALUE])
+static const char *scalar_text(const json_t *value, char text[VALUE])
 {
     if (json_is_string(value))
         snprintf(text, VALUE, "%s", json_string_value(value));
@@ -46,7 +46,7 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
     }
     json_object_foreach(count, name, number) if (used < sizeof(text)) used += (size_t)snprintf(
         text + used, sizeof(text) - used, "%s%lld x %s", used ? ", " : "", (long long)json_integer_value(number), name);
-    add(list, "devices", used ? text : NULL);
+    add_fact(list, "devices", used ? text : NULL);
     json_decref(count);
 }
 
@@ -67,7 +67,7 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
         for (char *c = what; *mark == '-' && *c; c++)
             *c = *c == '_' ? '-' : *c;
         if (wanted)
-            add(list, what, scalar(value, text));
+            add_fact(list, what, scalar_text(value, text));
     }
 }
 
@@ -80,18 +80,19 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
-static void own(const json_t *root, json_t *list)
+static void add_busbar(const json_t *root, json_t *list)
 {
     static const char *const no_setting[] = {"json", "quiet", "timeout", NULL}, *const none[] = {NULL};
     char text[VALUE], tool[VALUE + 8];
-    const char *version = scalar(json_object_get(root, "busbar"), text);
+    const char *version = scalar_text(json_object_get(root, "busbar"), text);
 
     snprintf(tool, sizeof(tool), "busbar %s", version ? version : "?");
-    add(list, "program", tool);
+    add_fact(list, "program", tool);
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
         const json_t *value = json_object_get(root, fields[i].outer);
 
-        add(list, fields[i].what, scalar(fields[i].inner ? json_object_get(value, fields[i].inner) : value, text));
+        add_fact(list, fields[i].what,
+                 scalar_text(fields[i].inner ? json_object_get(value, fields[i].inner) : value, text));
     }
     add_devices(list, json_object_get(root, "devices"), "name");
     add_all(list, "$", json_object_get(root, "environment"), none);
@@ -114,7 +115,7 @@ static void foreign_environment(json_t *list, const json_t *env)
         if (!equals || (strncmp(text, "NCCL_", 5) != 0 && strncmp(text, "CUDA_", 5) != 0))
             continue;
         snprintf(what, sizeof(what), "$%.*s", (int)(equals - text < NAME - 2 ? equals - text : NAME - 2), text);
-        add(list, what, equals + 1);
+        add_fact(list, what, equals + 1);
     }
 }
 
@@ -125,7 +126,7 @@ static long long at_least_1(const json_t *config, const char *name)
     return value >= 1 && value < 1 << 20 ? value : 1;
 }
 
-static void foreign(const json_t *root, json_t *list)
+static void add_nccl_tests(const json_t *root, json_t *list)
 {
     const json_t *devices = json_object_get(root, "devices"), *config = json_object_get(root, "config");
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
@@ -133,14 +134,14 @@ static void foreign(const json_t *root, json_t *list)
 
     snprintf(text, sizeof(text), "nccl-tests (file version %lld)",
              (long long)json_integer_value(json_object_get(root, "version")));
-    add(list, "program", text);
+    add_fact(list, "program", text);
     snprintf(text, sizeof(text), "%lld.%lld.%lld", version / 10000, version / 100 % 100, version % 100);
-    add(list, "NCCL library", version > 0 ? text : NULL);
+    add_fact(list, "NCCL library", version > 0 ? text : NULL);
     if (!devices)
         devices = json_object_get(config, "devices");
     snprintf(text, sizeof(text), "%lld",
              (long long)json_array_size(devices) * at_least_1(config, "nthreads") * at_least_1(config, "ngpus"));
-    add(list, "ranks", json_array_size(devices) > 0 ? text : NULL);
+    add_fact(list, "ranks", json_array_size(devices) > 0 ? text : NULL);
     add_devices(list, devices, "device_info");
     foreign_environment(list, json_object_get(root, "env"));
 }
@@ -152,9 +153,9 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
     json_t *list = json_object();
 
     if (list && bb_result_file_foreign(t))
-        foreign(t->root, list);
+        add_nccl_tests(t->root, list);
     else if (list)
-        own(t->root, list);
+        add_busbar(t->root, list);
     return list;
 }
 

@@ -16,7 +16,7 @@ struct place {
     size_t index;
 };
 
-static int refuse(const struct place *at, const char *field, const char *expected)
+static int refuse_place(const struct place *at, const char *field, const char *expected)
 {
     return bb_err(BB_EUSAGE, "%s: %s[%zu]: '%s' is not %s", at->path, at->list, at->index, field, expected);
 }
@@ -67,14 +67,14 @@ static bool integer_of(const json_t *value, long long *integer)
 static int take_time(const json_t *value, const char *name, double *time_us, const struct place *at)
 {
     if (!number_of(value, time_us) || *time_us < 0)
-        return refuse(at, name, "a time in us");
+        return refuse_place(at, name, "a time in us");
     return 0;
 }
 
 static int take_integer(const json_t *row, const char *name, long long *integer, const struct place *at)
 {
     *integer = -1;
-    return integer_of(json_object_get(row, name), integer) ? 0 : refuse(at, name, "a whole number");
+    return integer_of(json_object_get(row, name), integer) ? 0 : refuse_place(at, name, "a whole number");
 }
 
 static int take_text(const json_t *row, const char *name, bool needed, const char **text, const struct place *at)
@@ -82,7 +82,7 @@ static int take_text(const json_t *row, const char *name, bool needed, const cha
     const json_t *value = json_object_get(row, name);
 
     *text = json_string_value(value);
-    return *text || (!needed && is_none(value)) ? 0 : refuse(at, name, "a word");
+    return *text || (!needed && is_none(value)) ? 0 : refuse_place(at, name, "a word");
 }
 
 /* {p50, ci95: [low, high] | null} */
@@ -95,16 +95,16 @@ static int take_stats(const json_t *stats, const char *name, struct bb_timing *t
     if (json_is_null(stats)) /* what could not be measured */
         return 0;
     if (!json_is_object(stats) || !json_object_get(stats, "p50"))
-        return refuse(at, name, "an object with p50");
+        return refuse_place(at, name, "an object with p50");
     TRY(take_time(json_object_get(stats, "p50"), "p50", &t->time_us, at));
     if (is_none(ci))
         return 0;
     if (!json_is_array(ci) || json_array_size(ci) != 2)
-        return refuse(at, "ci95", "null or two numbers");
+        return refuse_place(at, "ci95", "null or two numbers");
     TRY(take_time(json_array_get(ci, 0), "ci95", &t->low_us, at));
     TRY(take_time(json_array_get(ci, 1), "ci95", &t->high_us, at));
     if (isnan(t->low_us) != isnan(t->high_us) || t->low_us > t->high_us)
-        return refuse(at, "ci95", "an interval");
+        return refuse_place(at, "ci95", "an interval");
 out:
     return rc;
 }
@@ -253,7 +253,7 @@ static int take_samples(const json_t *list, struct bb_timing *t, const struct pl
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = take_time(json_array_get(list, i), "times_us", &samples[i], at);
         if (rc == 0 && isnan(samples[i]))
-            rc = refuse(at, "times_us", "a list of times");
+            rc = refuse_place(at, "times_us", "a list of times");
     }
     TRY(rc);
     TRY(bb_stats_of(samples, n, &stats));
@@ -275,9 +275,9 @@ static int foreign_figures(const json_t *row, bool in_place, struct bb_timing *t
     int rc;
 
     if (!json_is_object(figures))
-        return refuse(at, name, "an object");
+        return refuse_place(at, name, "an object");
     if (!number_of(json_object_get(figures, "nwrong"), &wrong) || wrong < 0 || wrong > 1e18)
-        return refuse(at, "nwrong", "a count or null");
+        return refuse_place(at, "nwrong", "a count or null");
     t->wrong = isnan(wrong) ? -1 : (long long)wrong;
     t->placement = name;
     t->low_us = t->high_us = NAN;

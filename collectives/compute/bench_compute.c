@@ -76,8 +76,8 @@ static int run_compute(struct bb_compute *b, int argc, char **argv)
     TRY(bb_session_gpus(s, BB_SESSION_GPUS, 0));
     TRY(bb_session_memory(s, arena_bytes(b) + BB_GEMM_WORKSPACE,
                           "lower --size, name one type with -d, or use --quick"));
-    TRY(bb_compute_context_init(&b->rig, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
-    b->rig.candidates = o->candidates;
+    TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
+    b->ctx.candidates = o->candidates;
     TRY(bb_session_open(s, &head, NULL, NULL));
     warn_of_emulation(b);
     print_head(b);
@@ -95,6 +95,6 @@ int bb_bench_compute_run(int argc, char **argv)
         return rc;
     rc = bb_session_close(&b.session, run_compute(&b, argc, argv));
     if (bb_session_in_order(&b.session, rc))
-        bb_compute_context_release(&b.rig);
+        bb_compute_context_release(&b.ctx);
     return bb_session_release(&b.session, rc, 0);
 }

@@ -11,47 +11,47 @@
 
 static const size_t ALIGN = 256;
 
-/* ---- the rig ---- */
+/* ---- the context ---- */
 
-int bb_compute_context_init(struct bb_compute_context *rig, struct bb_world *world, const struct bb_device_info *device,
+int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *world, const struct bb_device_info *device,
                             size_t arena_bytes, int iterations, int repeats, int warmup)
 {
     int rc;
 
-    *rig = (struct bb_compute_context){.world = world,
+    *ctx = (struct bb_compute_context){.world = world,
                                        .device = device,
                                        .arena_bytes = arena_bytes,
                                        .iterations = iterations,
                                        .repeats = repeats,
                                        .warmup = warmup,
                                        .candidates = 1};
-    rig->samples = calloc((size_t)repeats, sizeof *rig->samples);
-    rig->of_all = calloc((size_t)world->size, sizeof *rig->of_all);
-    if (!rig->samples || !rig->of_all)
+    ctx->samples = calloc((size_t)repeats, sizeof *ctx->samples);
+    ctx->of_all = calloc((size_t)world->size, sizeof *ctx->of_all);
+    if (!ctx->samples || !ctx->of_all)
         return bb_err(BB_EFAIL, "no memory for %d samples", repeats);
-    TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->start)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
-    TRY(bb_gemm_lib_init(&rig->lib, BB_GEMM_WORKSPACE));
-    TRY(BB_CUDA(cudaMallocHost((void **)&rig->report, sizeof *rig->report)));
-    TRY(BB_CUDA(cudaMalloc((void **)&rig->arena, arena_bytes)));
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
+    TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));
+    TRY(BB_CUDA(cudaMallocHost((void **)&ctx->report, sizeof *ctx->report)));
+    TRY(BB_CUDA(cudaMalloc((void **)&ctx->arena, arena_bytes)));
 out:
     return rc;
 }
 
-void bb_compute_context_release(struct bb_compute_context *rig)
+void bb_compute_context_release(struct bb_compute_context *ctx)
 {
-    if (rig->arena)
-        (void)cudaFree(rig->arena);
-    if (rig->report)
-        (void)cudaFreeHost(rig->report);
-    bb_gemm_lib_release(&rig->lib);
-    bb_event_destroy(rig->stop);
-    bb_event_destroy(rig->start);
-    bb_stream_destroy(rig->stream);
-    free(rig->of_all);
-    free(rig->samples);
-    *rig = (struct bb_compute_context){0};
+    if (ctx->arena)
+        (void)cudaFree(ctx->arena);
+    if (ctx->report)
+        (void)cudaFreeHost(ctx->report);
+    bb_gemm_lib_release(&ctx->lib);
+    bb_event_destroy(ctx->stop);
+    bb_event_destroy(ctx->start);
+    bb_stream_destroy(ctx->stream);
+    free(ctx->of_all);
+    free(ctx->samples);
+    *ctx = (struct bb_compute_context){0};
 }
 
 /* ---- data: random, since products of zeros run faster than real ones ---- */
@@ -79,7 +79,7 @@ static void make_block(void *block, size_t n, const struct bb_pass *p, enum bb_p
 }
 
 /* The array at `to`: one block from the host, then copies of what is there, each twice as long. */
-static int fill_array(struct bb_compute_context *rig, void *to, const struct bb_pass *p, const struct bb_pass_array *a)
+static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_pass *p, const struct bb_pass_array *a)
 {
     size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each, done = n * each;
     void *block = malloc(BLOCK_BYTES);
@@ -91,10 +91,10 @@ static int fill_array(struct bb_compute_context *rig, void *to, const struct bb_
     TRY(BB_CUDA(cudaMemcpy(to, block, done, cudaMemcpyHostToDevice)));
     while (done < a->bytes) {
         size_t more = a->bytes - done < done ? a->bytes - done : done;
-        TRY(BB_CUDA(cudaMemcpyAsync((char *)to + done, to, more, cudaMemcpyDeviceToDevice, rig->stream)));
+        TRY(BB_CUDA(cudaMemcpyAsync((char *)to + done, to, more, cudaMemcpyDeviceToDevice, ctx->stream)));
         done += more;
     }
-    rc = bb_stream_wait(rig->world, rig->stream, "data of a case", NULL, NULL);
+    rc = bb_stream_wait(ctx->world, ctx->stream, "data of a case", NULL, NULL);
 out:
     free(block);
     return rc;
@@ -104,54 +104,54 @@ out:
 
 typedef int launcher(void *arg, cudaStream_t stream);
 
-static int launch_many(struct bb_compute_context *rig, launcher *launch, void *arg, int n)
+static int launch_many(struct bb_compute_context *ctx, launcher *launch, void *arg, int n)
 {
     int rc = 0;
 
     for (int i = 0; i < n && rc == 0; i++)
-        rc = launch(arg, rig->stream);
+        rc = launch(arg, ctx->stream);
     return rc;
 }
 
-static int take_sample(struct bb_compute_context *rig, launcher *launch, void *arg, double *us)
+static int take_sample(struct bb_compute_context *ctx, launcher *launch, void *arg, double *us)
 {
     int rc;
 
-    TRY(BB_CUDA(cudaEventRecord(rig->start, rig->stream)));
-    TRY(launch_many(rig, launch, arg, rig->iterations));
-    TRY(BB_CUDA(cudaEventRecord(rig->stop, rig->stream)));
-    TRY(bb_event_wait(rig->world, rig->stop, "timed operations", NULL, NULL));
-    TRY(bb_event_us(rig->start, rig->stop, us));
-    *us /= rig->iterations;
+    TRY(BB_CUDA(cudaEventRecord(ctx->start, ctx->stream)));
+    TRY(launch_many(ctx, launch, arg, ctx->iterations));
+    TRY(BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)));
+    TRY(bb_event_wait(ctx->world, ctx->stop, "timed operations", NULL, NULL));
+    TRY(bb_event_us(ctx->start, ctx->stop, us));
+    *us /= ctx->iterations;
 out:
     return rc;
 }
 
 /* The rank with the longest median, equal on all ranks. */
-static int find_slowest(struct bb_compute_context *rig, struct bb_computed *c)
+static int find_slowest(struct bb_compute_context *ctx, struct bb_computed *c)
 {
     struct bb_stats own;
     int rc;
 
-    TRY(bb_stats_of(rig->samples, (size_t)rig->repeats, &own));
-    TRY(bb_world_allgather(rig->world, &own, rig->of_all, sizeof own));
+    TRY(bb_stats_of(ctx->samples, (size_t)ctx->repeats, &own));
+    TRY(bb_world_allgather(ctx->world, &own, ctx->of_all, sizeof own));
     c->rank = 0;
-    for (int r = 1; r < rig->world->size; r++)
-        if (rig->of_all[r].p50 > rig->of_all[c->rank].p50)
+    for (int r = 1; r < ctx->world->size; r++)
+        if (ctx->of_all[r].p50 > ctx->of_all[c->rank].p50)
             c->rank = r;
-    c->time_us = rig->of_all[c->rank];
+    c->time_us = ctx->of_all[c->rank];
 out:
     return rc;
 }
 
-static int measure_kernel(struct bb_compute_context *rig, launcher *launch, void *arg, struct bb_computed *c)
+static int measure_kernel(struct bb_compute_context *ctx, launcher *launch, void *arg, struct bb_computed *c)
 {
     int rc;
 
-    TRY(launch_many(rig, launch, arg, rig->warmup));
-    for (int i = 0; i < rig->repeats; i++)
-        TRY(take_sample(rig, launch, arg, &rig->samples[i]));
-    TRY(find_slowest(rig, c));
+    TRY(launch_many(ctx, launch, arg, ctx->warmup));
+    for (int i = 0; i < ctx->repeats; i++)
+        TRY(take_sample(ctx, launch, arg, &ctx->samples[i]));
+    TRY(find_slowest(ctx, c));
 out:
     return rc;
 }
@@ -176,28 +176,28 @@ static int launch_product(void *arg, cudaStream_t stream)
     return bb_gemm_run(&p->gemm, p->a, p->b, p->c, stream);
 }
 
-static int fill_matrix(struct bb_compute_context *rig, void *to, const struct bb_gemm_shape *s, size_t bytes)
+static int fill_matrix(struct bb_compute_context *ctx, void *to, const struct bb_gemm_shape *s, size_t bytes)
 {
     const struct bb_pass typed = {.dtype = s->dtype};
     const struct bb_pass_array array = {
         .count = bytes / bb_dtypes[s->dtype].bytes, .bytes = bytes, .content = BB_HOLDS_ELEMENTS};
 
-    return fill_array(rig, to, &typed, &array);
+    return fill_array(ctx, to, &typed, &array);
 }
 
-int bb_measure_gemm(struct bb_compute_context *rig, const struct bb_gemm_shape *s, struct bb_computed *c)
+int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c)
 {
-    struct product p = {.a = rig->arena};
+    struct product p = {.a = ctx->arena};
     int rc;
 
     p.b = (char *)p.a + bb_round_up(bb_gemm_a_bytes(s), ALIGN);
     p.c = (char *)p.b + bb_round_up(bb_gemm_b_bytes(s), ALIGN);
-    TRY(fill_matrix(rig, p.a, s, bb_gemm_a_bytes(s)));
-    TRY(fill_matrix(rig, p.b, s, bb_gemm_b_bytes(s)));
-    TRY(bb_gemm_init(&p.gemm, &rig->lib, s));
-    if (rig->candidates > 1)
-        TRY(bb_gemm_tune(&p.gemm, rig->candidates, 3, p.a, p.b, p.c, rig->stream, NULL));
-    TRY(measure_kernel(rig, launch_product, &p, c));
+    TRY(fill_matrix(ctx, p.a, s, bb_gemm_a_bytes(s)));
+    TRY(fill_matrix(ctx, p.b, s, bb_gemm_b_bytes(s)));
+    TRY(bb_gemm_init(&p.gemm, &ctx->lib, s));
+    if (ctx->candidates > 1)
+        TRY(bb_gemm_tune(&p.gemm, ctx->candidates, 3, p.a, p.b, p.c, ctx->stream, NULL));
+    TRY(measure_kernel(ctx, launch_product, &p, c));
 out:
     bb_gemm_release(&p.gemm);
     return rc;
@@ -221,19 +221,19 @@ static int launch_pass(void *arg, cudaStream_t stream)
     return bb_pass_run(arg, stream);
 }
 
-int bb_measure_pass(struct bb_compute_context *rig, const struct bb_pass *pass, struct bb_computed *c)
+int bb_measure_pass(struct bb_compute_context *ctx, const struct bb_pass *pass, struct bb_computed *c)
 {
     struct bb_pass_array arrays[BB_PASS_ARRAYS];
     int n = bb_pass_arrays(pass, arrays), rc = 0;
     struct bb_pass p = *pass;
-    char *at = rig->arena;
+    char *at = ctx->arena;
 
     for (int i = 0; i < n; i++) {
         bb_pass_set(&p, &arrays[i], at);
-        TRY(fill_array(rig, at, &p, &arrays[i]));
+        TRY(fill_array(ctx, at, &p, &arrays[i]));
         at += bb_round_up(arrays[i].bytes, ALIGN);
     }
-    TRY(measure_kernel(rig, launch_pass, &p, c));
+    TRY(measure_kernel(ctx, launch_pass, &p, c));
 out:
     return rc;
 }
@@ -250,11 +250,11 @@ static int launch_copy(void *arg, cudaStream_t stream)
     return BB_CUDA(cudaMemcpyAsync(c->to, c->from, c->bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-int bb_measure_memcpy(struct bb_compute_context *rig, size_t bytes, struct bb_computed *c)
+int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_computed *c)
 {
-    struct copy copy = {rig->arena + bb_round_up(bytes / 2, ALIGN), rig->arena, bytes / 2};
+    struct copy copy = {ctx->arena + bb_round_up(bytes / 2, ALIGN), ctx->arena, bytes / 2};
 
-    return measure_kernel(rig, launch_copy, &copy, c);
+    return measure_kernel(ctx, launch_copy, &copy, c);
 }
 
 /* ---- the timed stand-in ---- */
@@ -265,36 +265,36 @@ static int launch_busy(void *arg, cudaStream_t stream)
 }
 
 /* One launch by its own report. */
-static int sample_clock(struct bb_compute_context *rig, struct bb_busy *busy, double *us, double *gbps)
+static int sample_clock(struct bb_compute_context *ctx, struct bb_busy *busy, double *us, double *gbps)
 {
     double ns;
     int rc;
 
-    busy->report = rig->report;
-    TRY(bb_busy_report_clear(rig->report, rig->stream));
-    TRY(bb_busy_run(busy, rig->stream));
-    TRY(bb_stream_wait(rig->world, rig->stream, "the timed kernel", NULL, NULL));
-    ns = (double)(rig->report->end_ns - rig->report->start_ns);
+    busy->report = ctx->report;
+    TRY(bb_busy_report_clear(ctx->report, ctx->stream));
+    TRY(bb_busy_run(busy, ctx->stream));
+    TRY(bb_stream_wait(ctx->world, ctx->stream, "the timed kernel", NULL, NULL));
+    ns = (double)(ctx->report->end_ns - ctx->report->start_ns);
     *us = ns / 1e3;
-    *gbps = ns > 0 ? (double)rig->report->bytes / ns : 0;
+    *gbps = ns > 0 ? (double)ctx->report->bytes / ns : 0;
 out:
     busy->report = NULL;
     return rc;
 }
 
-int bb_measure_busy(struct bb_compute_context *rig, const struct bb_busy *asked, struct bb_timed *t)
+int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *asked, struct bb_timed *t)
 {
     struct bb_busy busy = *asked;
     int rc;
 
-    busy.scratch = rig->arena;
-    busy.scratch_bytes = rig->arena_bytes;
+    busy.scratch = ctx->arena;
+    busy.scratch_bytes = ctx->arena_bytes;
     busy.report = NULL;
-    TRY(measure_kernel(rig, launch_busy, &busy, &t->stream));
-    for (int i = 0; i < rig->repeats; i++)
-        TRY(sample_clock(rig, &busy, &rig->samples[i], &t->gbps));
-    TRY(find_slowest(rig, &t->clock));
-    TRY(bb_world_bcast(rig->world, &t->gbps, sizeof t->gbps, t->clock.rank));
+    TRY(measure_kernel(ctx, launch_busy, &busy, &t->stream));
+    for (int i = 0; i < ctx->repeats; i++)
+        TRY(sample_clock(ctx, &busy, &ctx->samples[i], &t->gbps));
+    TRY(find_slowest(ctx, &t->clock));
+    TRY(bb_world_bcast(ctx->world, &t->gbps, sizeof t->gbps, t->clock.rank));
 out:
     return rc;
 }

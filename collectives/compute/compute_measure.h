@@ -29,9 +29,9 @@ struct bb_compute_context {
     struct bb_stats *of_all; /* [size] one per rank    */
 };
 
-int bb_compute_context_init(struct bb_compute_context *rig, struct bb_world *world, const struct bb_device_info *device,
+int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *world, const struct bb_device_info *device,
                             size_t arena_bytes, int iterations, int repeats, int warmup) BB_MUST_CHECK;
-void bb_compute_context_release(struct bb_compute_context *rig);
+void bb_compute_context_release(struct bb_compute_context *ctx);
 
 /* Arena bytes that a case needs. */
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
@@ -42,11 +42,11 @@ struct bb_computed {
     int rank;                /* whose: the slowest                        */
 };
 
-/* The best of rig->candidates algorithms, then timed. */
-int bb_measure_gemm(struct bb_compute_context *rig, const struct bb_gemm_shape *s, struct bb_computed *c) BB_MUST_CHECK;
-int bb_measure_pass(struct bb_compute_context *rig, const struct bb_pass *p, struct bb_computed *c) BB_MUST_CHECK;
+/* The best of ctx->candidates algorithms, then timed. */
+int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c) BB_MUST_CHECK;
+int bb_measure_pass(struct bb_compute_context *ctx, const struct bb_pass *p, struct bb_computed *c) BB_MUST_CHECK;
 /* cudaMemcpyAsync from one half of `bytes` to the other. */
-int bb_measure_memcpy(struct bb_compute_context *rig, size_t bytes, struct bb_computed *c) BB_MUST_CHECK;
+int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_computed *c) BB_MUST_CHECK;
 
 struct bb_timed {
     struct bb_computed stream; /* per launch, back to back                         */
@@ -55,6 +55,6 @@ struct bb_timed {
 };
 
 /* busy: sms, ns and gbps are read. */
-int bb_measure_busy(struct bb_compute_context *rig, const struct bb_busy *busy, struct bb_timed *t) BB_MUST_CHECK;
+int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *busy, struct bb_timed *t) BB_MUST_CHECK;
 
 #endif

@@ -26,7 +26,7 @@ extern const struct bb_opts bb_bench_compute_set;
 /* bb_bench_compute_parse - argv as bb_bench_main's: argv[1] is "compute". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said).
  */
 int bb_bench_compute_parse(struct bb_bench_compute_options *o, int argc, char **argv) BB_MUST_CHECK;
-int bb_bench_compute_check(int argc, char **argv) BB_MUST_CHECK; /* the same, for nobody */
+int bb_bench_compute_check(int argc, char **argv) BB_MUST_CHECK; /* the same, without the options */
 
 /* bb_bench_compute_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
 int bb_bench_compute_run(int argc, char **argv);

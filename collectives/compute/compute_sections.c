@@ -70,21 +70,20 @@ struct gemm_row {
     double tflops, percent_of_best;
 };
 
-#define SHOWS(member) BB_SHOWS(struct gemm_row, member)
+#define GEMM(member) BB_SHOWS(struct gemm_row, member)
 static const struct bb_field gemm_fields[] = {
-    {"name", "name", "", 20, 0, SHOWS(gemm.name)},
-    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
-    {"m", "m", "", 7, 0, SHOWS(gemm.shape.m)},
-    {"n", "n", "", 6, 0, SHOWS(gemm.shape.n)},
-    {"k", "k", "", 6, 0, SHOWS(gemm.shape.k)},
-    {"batch", "batch", "", 5, 0, SHOWS(gemm.shape.batch)},
-    {"median_us", "time", "(us)", 10, 2, SHOWS(computed.time_us.p50)},
-    {"max_us", "max", "(us)", 10, 2, SHOWS(computed.time_us.max)},
-    {"tflops", "TFLOP/s", "", 8, 2, SHOWS(tflops)},
-    {"percent_of_best", "of best", "(%)", 7, 1, SHOWS(percent_of_best)},
+    {"name", "name", "", 20, 0, GEMM(gemm.name)},
+    {"dtype", "type", "", 8, 0, GEMM(dtype)},
+    {"m", "m", "", 7, 0, GEMM(gemm.shape.m)},
+    {"n", "n", "", 6, 0, GEMM(gemm.shape.n)},
+    {"k", "k", "", 6, 0, GEMM(gemm.shape.k)},
+    {"batch", "batch", "", 5, 0, GEMM(gemm.shape.batch)},
+    {"median_us", "time", "(us)", 10, 2, GEMM(computed.time_us.p50)},
+    {"max_us", "max", "(us)", 10, 2, GEMM(computed.time_us.max)},
+    {"tflops", "TFLOP/s", "", 8, 2, GEMM(tflops)},
+    {"percent_of_best", "of best", "(%)", 7, 1, GEMM(percent_of_best)},
     {0},
 };
-#undef SHOWS
 
 static int put_gemm(struct bb_compute *b, int type, const struct bb_gemm_case *g, const struct bb_computed *c)
 {
@@ -105,7 +104,7 @@ static int run_gemms_of(struct bb_compute *b, int type)
         bb_progress_show(&b->session.progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
         bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name,
                          bb_dtypes[bb_compute_types[type]].name);
-        TRY(bb_measure_gemm(&b->rig, &cases[i].shape, &computed[i]));
+        TRY(bb_measure_gemm(&b->ctx, &cases[i].shape, &computed[i]));
         b->best_tflops[type] =
             fmax(b->best_tflops[type], giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3);
     }
@@ -136,18 +135,17 @@ struct pass_row {
     double gbps, percent_of_copy;
 };
 
-#define SHOWS(member) BB_SHOWS(struct pass_row, member)
+#define PASS(member) BB_SHOWS(struct pass_row, member)
 static const struct bb_field pass_fields[] = {
-    {"name", "name", "", 20, 0, SHOWS(name)},
-    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
-    {"bytes", "moved", "(B)", 12, 0, SHOWS(bytes)},
-    {"median_us", "time", "(us)", 10, 2, SHOWS(computed.time_us.p50)},
-    {"max_us", "max", "(us)", 10, 2, SHOWS(computed.time_us.max)},
-    {"gbps", "GB/s", "", 8, 1, SHOWS(gbps)},
-    {"percent_of_copy", "of copy", "(%)", 7, 1, SHOWS(percent_of_copy)},
+    {"name", "name", "", 20, 0, PASS(name)},
+    {"dtype", "type", "", 8, 0, PASS(dtype)},
+    {"bytes", "moved", "(B)", 12, 0, PASS(bytes)},
+    {"median_us", "time", "(us)", 10, 2, PASS(computed.time_us.p50)},
+    {"max_us", "max", "(us)", 10, 2, PASS(computed.time_us.max)},
+    {"gbps", "GB/s", "", 8, 1, PASS(gbps)},
+    {"percent_of_copy", "of copy", "(%)", 7, 1, PASS(percent_of_copy)},
     {0},
 };
-#undef SHOWS
 
 static int put_pass(struct bb_compute *b, const struct bb_pass_case *p, enum bb_dtype_id dtype,
                     const struct bb_computed *c)
@@ -168,7 +166,7 @@ static int run_passes_of(struct bb_compute *b, enum bb_dtype_id dtype)
     for (int i = 0; bb_compute_pass(i, dtype, b->options.bytes, &c); i++) {
         bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
         bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
-        TRY(bb_measure_pass(&b->rig, &c.pass, &computed));
+        TRY(bb_measure_pass(&b->ctx, &c.pass, &computed));
         TRY(put_pass(b, &c, dtype, &computed));
     }
 out:
@@ -194,10 +192,10 @@ static int measure_copy_limit(struct bb_compute *b)
     struct bb_computed c;
     int rc;
 
-    TRY(bb_measure_memcpy(&b->rig, b->options.bytes, &c));
+    TRY(bb_measure_memcpy(&b->ctx, b->options.bytes, &c));
     b->copy_gbps = giga_per_s((double)(b->options.bytes / 2 * 2), &c);
     if (bb_compute_pass(0, BB_FLOAT, b->options.bytes, &copy)) {
-        TRY(bb_measure_pass(&b->rig, &copy.pass, &c));
+        TRY(bb_measure_pass(&b->ctx, &copy.pass, &c));
         b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_pass_bytes(&copy.pass), &c));
     }
 out:
@@ -212,19 +210,18 @@ struct timed_row {
     double asked_gbps, gbps; /* NaN: it moves nothing */
 };
 
-#define SHOWS(member) BB_SHOWS(struct timed_row, member)
+#define TIMED(member) BB_SHOWS(struct timed_row, member)
 static const struct bb_field timed_fields[] = {
-    {"sms", "SMs", "", 5, 0, SHOWS(sms)},
-    {"asked_us", "asked", "(us)", 9, 1, SHOWS(asked_us)},
-    {"clock_us", "GPU clock", "(us)", 10, 2, SHOWS(clock_us)},
-    {"error_percent", "error", "(%)", 7, 2, SHOWS(error_percent)},
-    {"median_us", "in stream", "(us)", 10, 2, SHOWS(stream_us)},
-    {"stream_error_percent", "error", "(%)", 7, 2, SHOWS(stream_error_percent)},
-    {"asked_gbps", "asked", "(GB/s)", 8, 1, SHOWS(asked_gbps)},
-    {"gbps", "moved", "(GB/s)", 8, 1, SHOWS(gbps)},
+    {"sms", "SMs", "", 5, 0, TIMED(sms)},
+    {"asked_us", "asked", "(us)", 9, 1, TIMED(asked_us)},
+    {"clock_us", "GPU clock", "(us)", 10, 2, TIMED(clock_us)},
+    {"error_percent", "error", "(%)", 7, 2, TIMED(error_percent)},
+    {"median_us", "in stream", "(us)", 10, 2, TIMED(stream_us)},
+    {"stream_error_percent", "error", "(%)", 7, 2, TIMED(stream_error_percent)},
+    {"asked_gbps", "asked", "(GB/s)", 8, 1, TIMED(asked_gbps)},
+    {"gbps", "moved", "(GB/s)", 8, 1, TIMED(gbps)},
     {0},
 };
-#undef SHOWS
 
 static double percent_off(double got, double asked)
 {
@@ -264,7 +261,7 @@ static int run_timed(struct bb_compute *b)
             .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.asked_us * 1e3), .gbps = c.traffic * b->copy_gbps};
         bb_progress_show(&b->session.progress, "timed %g us", c.asked_us);
         bb_world_reached(&b->session.world, "bench compute: timed %g us", c.asked_us);
-        TRY(bb_measure_busy(&b->rig, &busy, &t));
+        TRY(bb_measure_busy(&b->ctx, &busy, &t));
         TRY(put_timed(b, &busy, c.asked_us, &t));
     }
 out:

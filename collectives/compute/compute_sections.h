@@ -13,7 +13,7 @@
 struct bb_compute {
     struct bb_bench_compute_options options;
     struct bb_session session;
-    struct bb_compute_context rig;
+    struct bb_compute_context ctx;
     double copy_gbps; /* the device's measured limits: */
     double best_tflops[BB_COMPUTE_TYPES];
     double worst_error; /* of the timed kernel at 100 us and above, percent */

@@ -33,7 +33,7 @@ enum bb_series {
     BB_SERIES_COUNT
 };
 
-/* What a rank measures with. Made by bb_bench_main. */
+/* What a rank measures with. Made by sweep/bench.c. */
 struct bb_bench_context {
     struct bb_world *world;
     struct bb_comm *comm;
@@ -57,7 +57,7 @@ struct bb_bench_context {
     const struct bb_mulsums *mulsums;
     struct bb_iteration_events *marks; /* of the iterations of each row's last sample, NULL: none                     */
     const struct bb_telemetry *observer; /* of NCCL's choices and the GPU's state, NULL: none                        */
-    void *meeting;                       /* device memory: one byte for the meeting of the ranks */
+    void *sync_byte;                     /* device memory: for the all_reduce that ends on all ranks at once */
     uint64_t passes;                     /* verified passes so far: each has its own data   */
 
     /* How samples are taken. */
@@ -119,6 +119,9 @@ struct bb_figures {
 };
 
 /* bb_bench_context_aggregate - operations of one iteration, at least 1. */
-size_t bb_bench_context_aggregate(const struct bb_bench_context *rig);
+static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *ctx)
+{
+    return ctx->aggregate > 1 ? (size_t)ctx->aggregate : 1;
+}
 
 #endif

@@ -6,15 +6,15 @@
 
 #include "cuda/device/stream.h"
 
-size_t bb_case_slots(const struct bb_bench_context *rig, const struct bb_case *c)
+size_t bb_case_slots(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    return rig->arena.bytes / bb_buffer_layout_of(c, rig->comm->rank).slot_bytes;
+    return ctx->arena.bytes / bb_buffer_layout_of(c, ctx->comm->rank).slot_bytes;
 }
 
-static struct bb_call call_of(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+static struct bb_call call_of(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                               size_t slot)
 {
-    unsigned char *base = rig->arena.area + slot * l->slot_bytes;
+    unsigned char *base = ctx->arena.area + slot * l->slot_bytes;
 
     return (struct bb_call){.kind = c->kind,
                             .send = base + l->send_offset,
@@ -23,42 +23,42 @@ static struct bb_call call_of(struct bb_bench_context *rig, const struct bb_case
                             .dtype = c->dtype,
                             .redop = c->redop,
                             .root = c->root,
-                            .comm = rig->comm,
-                            .stream = rig->stream,
-                            .native = rig->native,
-                            .mulsums = rig->mulsums,
+                            .comm = ctx->comm,
+                            .stream = ctx->stream,
+                            .native = ctx->native,
+                            .mulsums = ctx->mulsums,
                             .amounts = c->amounts};
 }
 
-int bb_case_launch(struct bb_bench_context *rig, const struct bb_case *c, size_t slot)
+int bb_case_launch(struct bb_bench_context *ctx, const struct bb_case *c, size_t slot)
 {
-    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
-    struct bb_call call = call_of(rig, c, &l, slot);
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
+    struct bb_call call = call_of(ctx, c, &l, slot);
 
     return bb_launch(&call);
 }
 
-int bb_bench_context_wait(struct bb_bench_context *rig, const char *what)
+int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what)
 {
-    return bb_comm_wait(rig->comm, rig->stream, what);
+    return bb_comm_wait(ctx->comm, ctx->stream, what);
 }
 
 /* An iteration is one group, unless its operations are rounds that wait for each other. */
-static bool is_grouped(const struct bb_bench_context *rig, const struct bb_case *c)
+static bool is_grouped(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    return bb_bench_context_aggregate(rig) > 1 && !(bb_colls[c->kind].flags & BB_COLL_ROUNDS);
+    return bb_bench_context_aggregate(ctx) > 1 && !(bb_colls[c->kind].flags & BB_COLL_ROUNDS);
 }
 
 /* Iteration i; the layout is worked out once for all. */
-static int enqueue_iteration(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+static int enqueue_iteration(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                              size_t i, bool very_last)
 {
-    size_t m = bb_bench_context_aggregate(rig), slots = rig->arena.bytes / l->slot_bytes;
-    bool grouped = is_grouped(rig, c);
+    size_t m = bb_bench_context_aggregate(ctx), slots = ctx->arena.bytes / l->slot_bytes;
+    bool grouped = is_grouped(ctx, c);
     int rc = grouped ? BB_NCCL(ncclGroupStart()) : 0;
 
     for (size_t k = 0; k < m && rc == 0; k++) {
-        struct bb_call call = call_of(rig, c, l, bb_slot_of(i * m + k, slots, very_last && k == m - 1));
+        struct bb_call call = call_of(ctx, c, l, bb_slot_of(i * m + k, slots, very_last && k == m - 1));
         rc = bb_launch(&call);
     }
     if (grouped && rc == 0)
@@ -66,33 +66,33 @@ static int enqueue_iteration(struct bb_bench_context *rig, const struct bb_case 
     return rc;
 }
 
-static int pace_iterations(struct bb_bench_context *rig)
+static int pace_iterations(struct bb_bench_context *ctx)
 {
     int rc;
 
-    TRY(bb_bench_context_wait(rig, "an operation (-z)"));
-    if (rig->blocking == BB_BLOCK_BARRIER)
-        TRY(bb_world_barrier(rig->world, "barrier after an operation (-z)"));
+    TRY(bb_bench_context_wait(ctx, "an operation (-z)"));
+    if (ctx->blocking == BB_BLOCK_BARRIER)
+        TRY(bb_world_barrier(ctx->world, "barrier after an operation (-z)"));
 out:
     return rc;
 }
 
-int bb_issue(struct bb_bench_context *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row)
+int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n, bool ends_row)
 {
-    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
-    int rc = bb_iteration_events_border(rig->marks, first, rig->stream);
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
+    int rc = bb_iteration_events_border(ctx->marks, first, ctx->stream);
 
-    bb_world_guard(rig->world, bb_colls[c->kind].name);
+    bb_world_guard(ctx->world, bb_colls[c->kind].name);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = enqueue_iteration(rig, c, &l, first + i, ends_row && i == n - 1);
+        rc = enqueue_iteration(ctx, c, &l, first + i, ends_row && i == n - 1);
         if (rc == 0)
-            rc = bb_iteration_events_border(rig->marks, first + i + 1, rig->stream);
-        if (rc == 0 && rig->blocking != BB_BLOCK_NONE) {
-            bb_world_unguard(rig->world);
-            rc = pace_iterations(rig);
-            bb_world_guard(rig->world, bb_colls[c->kind].name);
+            rc = bb_iteration_events_border(ctx->marks, first + i + 1, ctx->stream);
+        if (rc == 0 && ctx->blocking != BB_BLOCK_NONE) {
+            bb_world_unguard(ctx->world);
+            rc = pace_iterations(ctx);
+            bb_world_guard(ctx->world, bb_colls[c->kind].name);
         }
     }
-    bb_world_unguard(rig->world);
+    bb_world_unguard(ctx->world);
     return rc;
 }

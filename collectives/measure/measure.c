@@ -21,61 +21,61 @@
 enum { WINDOW = 10, WINDOWS_MAX = 20 }; /* operations that must show no trend, and how often they are looked at */
 static const double LATE_US = 1;        /* what two events can tell apart for certain */
 
-const char *bb_bench_context_mode(const struct bb_bench_context *rig)
+const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 {
-    return rig->host_time ? "host" : rig->mode->name;
+    return ctx->host_time ? "host" : ctx->mode->name;
 }
 
-const char *bb_bench_context_method(const struct bb_bench_context *rig)
+const char *bb_bench_context_method(const struct bb_bench_context *ctx)
 {
-    return rig->host_time ? "operations, the host's time to enqueue them" : rig->mode->help;
+    return ctx->host_time ? "operations, the host's time to enqueue them" : ctx->mode->help;
 }
 
 /* ---- memory ---- */
 
-static size_t batch_room(const struct bb_bench_context *rig)
+static size_t batch_room(const struct bb_bench_context *ctx)
 {
     size_t most = WINDOW;
 
-    for (int i = 0; i < rig->n_modes; i++) {
-        size_t n = bb_mode_batch(rig, rig->modes[i]);
+    for (int i = 0; i < ctx->n_modes; i++) {
+        size_t n = bb_mode_batch(ctx, ctx->modes[i]);
         most = n > most ? n : most;
     }
     return most;
 }
 
-void bb_measure_mode(struct bb_bench_context *rig, const struct bb_mode *mode)
+void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode)
 {
-    rig->mode = mode;
-    rig->policy.max_samples = rig->max_iterations / bb_mode_operations(rig, mode);
+    ctx->mode = mode;
+    ctx->policy.max_samples = ctx->max_iterations / bb_mode_operations(ctx, mode);
 }
 
-int bb_measure_init(struct bb_bench_context *rig)
+int bb_measure_init(struct bb_bench_context *ctx)
 {
-    size_t batch = batch_room(rig), ranks = (size_t)rig->world->size, samples = rig->max_iterations + batch;
+    size_t batch = batch_room(ctx), ranks = (size_t)ctx->world->size, samples = ctx->max_iterations + batch;
     bool complete;
 
-    rig->batch = calloc(batch, sizeof *rig->batch);
-    rig->all_batches = calloc(batch * ranks, sizeof *rig->batch);
-    rig->times_last = calloc(ranks, sizeof *rig->times_last);
-    complete = rig->batch && rig->all_batches && rig->times_last;
+    ctx->batch = calloc(batch, sizeof *ctx->batch);
+    ctx->all_batches = calloc(batch * ranks, sizeof *ctx->batch);
+    ctx->times_last = calloc(ranks, sizeof *ctx->times_last);
+    complete = ctx->batch && ctx->all_batches && ctx->times_last;
     for (int s = 0; s < BB_SERIES_COUNT; s++) {
-        rig->series[s] = calloc(samples, sizeof **rig->series);
-        complete = complete && rig->series[s];
+        ctx->series[s] = calloc(samples, sizeof **ctx->series);
+        complete = complete && ctx->series[s];
     }
     if (!complete)
         return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", samples, ranks);
-    return rig->gated ? bb_gate_init(&rig->gate, rig->gate_limit_ns) : 0;
+    return ctx->gated ? bb_gate_init(&ctx->gate, ctx->gate_limit_ns) : 0;
 }
 
-void bb_measure_release(struct bb_bench_context *rig)
+void bb_measure_release(struct bb_bench_context *ctx)
 {
-    bb_gate_release(&rig->gate);
-    free(rig->batch);
-    free(rig->all_batches);
-    free(rig->times_last);
+    bb_gate_release(&ctx->gate);
+    free(ctx->batch);
+    free(ctx->all_batches);
+    free(ctx->times_last);
     for (int s = 0; s < BB_SERIES_COUNT; s++)
-        free(rig->series[s]);
+        free(ctx->series[s]);
 }
 
 /* ---- over ranks ---- */
@@ -94,63 +94,63 @@ static double join_values(enum bb_across across, double sofar, double one)
     }
 }
 
-static bool same_group(const struct bb_bench_context *rig, size_t r)
+static bool same_group(const struct bb_bench_context *ctx, size_t r)
 {
-    return !rig->groups || rig->groups[r] == rig->groups[rig->world->rank];
+    return !ctx->groups || ctx->groups[r] == ctx->groups[ctx->world->rank];
 }
 
-static double sample_of_rank(const struct bb_bench_context *rig, size_t batch, size_t r, size_t i,
+static double sample_of_rank(const struct bb_bench_context *ctx, size_t batch, size_t r, size_t i,
                              enum bb_sample_field field)
 {
-    return rig->all_batches[r * batch + i].us[field];
+    return ctx->all_batches[r * batch + i].us[field];
 }
 
 /* One sample over the ranks of this rank's group, which are in order of their world ranks. */
-static double across_ranks(const struct bb_bench_context *rig, size_t batch, size_t i, enum bb_sample_field field)
+static double across_ranks(const struct bb_bench_context *ctx, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
     int seen = 0;
 
-    for (size_t r = 0; r < (size_t)rig->world->size; r++) {
-        double one = sample_of_rank(rig, batch, r, i, field);
-        if (same_group(rig, r))
-            value = seen++ ? join_values(rig->across, value, one) : one;
+    for (size_t r = 0; r < (size_t)ctx->world->size; r++) {
+        double one = sample_of_rank(ctx, batch, r, i, field);
+        if (same_group(ctx, r))
+            value = seen++ ? join_values(ctx->across, value, one) : one;
     }
-    return rig->across == BB_ACROSS_MEAN ? value / seen : value;
+    return ctx->across == BB_ACROSS_MEAN ? value / seen : value;
 }
 
 /* Who was last in sample i of a batch, and how long the others waited for it: sample n of the row. */
-static void note_arrivals(struct bb_bench_context *rig, size_t batch, size_t i, size_t n)
+static void note_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
     size_t last = 0;
 
-    for (size_t r = 0; r < (size_t)rig->world->size; r++) {
-        double one = sample_of_rank(rig, batch, r, i, BB_SAMPLE_MEET);
-        if (!same_group(rig, r))
+    for (size_t r = 0; r < (size_t)ctx->world->size; r++) {
+        double one = sample_of_rank(ctx, batch, r, i, BB_SAMPLE_MEET);
+        if (!same_group(ctx, r))
             continue;
         if (one < shortest)
             last = r;
         shortest = fmin(shortest, one);
         longest = fmax(longest, one);
     }
-    rig->series[BB_SERIES_SPREAD][n] = longest - shortest;
-    rig->series[BB_SERIES_TRANSFER][n] = sample_of_rank(rig, batch, last, i, BB_SAMPLE_GPU);
+    ctx->series[BB_SERIES_SPREAD][n] = longest - shortest;
+    ctx->series[BB_SERIES_TRANSFER][n] = sample_of_rank(ctx, batch, last, i, BB_SAMPLE_GPU);
     if (longest - shortest >= LATE_US)
-        rig->times_last[last]++;
+        ctx->times_last[last]++;
 }
 
 /* A batch of every rank becomes samples n and on of the row. */
-static int combine_ranks(struct bb_bench_context *rig, size_t batch, size_t n)
+static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
-    enum bb_sample_field gpu = rig->host_time ? BB_SAMPLE_HOST : BB_SAMPLE_GPU;
-    int rc = bb_world_allgather(rig->world, rig->batch, rig->all_batches, batch * sizeof *rig->batch);
+    enum bb_sample_field gpu = ctx->host_time ? BB_SAMPLE_HOST : BB_SAMPLE_GPU;
+    int rc = bb_world_allgather(ctx->world, ctx->batch, ctx->all_batches, batch * sizeof *ctx->batch);
 
     for (size_t i = 0; rc == 0 && i < batch; i++) {
-        rig->series[BB_SERIES_GPU][n + i] = across_ranks(rig, batch, i, gpu);
-        rig->series[BB_SERIES_HOST][n + i] = across_ranks(rig, batch, i, BB_SAMPLE_HOST);
-        rig->series[BB_SERIES_WALL][n + i] = across_ranks(rig, batch, i, BB_SAMPLE_WALL);
-        note_arrivals(rig, batch, i, n + i);
+        ctx->series[BB_SERIES_GPU][n + i] = across_ranks(ctx, batch, i, gpu);
+        ctx->series[BB_SERIES_HOST][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_HOST);
+        ctx->series[BB_SERIES_WALL][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_WALL);
+        note_arrivals(ctx, batch, i, n + i);
     }
     return rc;
 }
@@ -158,106 +158,106 @@ static int combine_ranks(struct bb_bench_context *rig, size_t batch, size_t n)
 /* ---- warm-up ---- */
 
 /* Call to completion by the host's clock: connections are made here. */
-static int first_operation(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     double begin_s;
     int rc;
 
-    TRY(bb_world_barrier(rig->world, "first operation"));
+    TRY(bb_world_barrier(ctx->world, "first operation"));
     begin_s = bb_now_s();
-    TRY(bb_issue(rig, c, 0, 1, false));
-    TRY(bb_bench_context_wait(rig, "first operation"));
+    TRY(bb_issue(ctx, c, 0, 1, false));
+    TRY(bb_bench_context_wait(ctx, "first operation"));
     f->first_us = 1e6 * (bb_now_s() - begin_s);
-    rig->connected = true;
+    ctx->connected = true;
 out:
     return rc;
 }
 
 /* Ten operations more; rank 0 tells all ranks whether their times still moved. */
-static int another_window(struct bb_bench_context *rig, const struct bb_case *c, bool *moves)
+static int another_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *moves)
 {
     int rc;
 
-    TRY(bb_time_single(rig, c, WINDOW, rig->batch));
-    TRY(combine_ranks(rig, WINDOW, 0));
-    *moves = bb_has_trend(rig->series[BB_SERIES_GPU], WINDOW);
-    TRY(bb_world_bcast(rig->world, moves, sizeof *moves, 0));
+    TRY(bb_time_single(ctx, c, WINDOW, ctx->batch));
+    TRY(combine_ranks(ctx, WINDOW, 0));
+    *moves = bb_has_trend(ctx->series[BB_SERIES_GPU], WINDOW);
+    TRY(bb_world_bcast(ctx->world, moves, sizeof *moves, 0));
 out:
     return rc;
 }
 
-static int warm_up(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+static int warm_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
-    bool moves = rig->auto_warmup;
+    bool moves = ctx->auto_warmup;
     int rc = 0;
 
-    rig->connected = false;
+    ctx->connected = false;
     f->first_us = NAN;
-    f->warmed = rig->warmup;
-    if (rig->warmup > 0)
-        TRY(first_operation(rig, c, f));
-    if (rig->warmup > 1)
-        TRY(bb_issue(rig, c, 1, (size_t)rig->warmup - 1, false));
-    TRY(bb_bench_context_wait(rig, "warm-up"));
+    f->warmed = ctx->warmup;
+    if (ctx->warmup > 0)
+        TRY(first_operation(ctx, c, f));
+    if (ctx->warmup > 1)
+        TRY(bb_issue(ctx, c, 1, (size_t)ctx->warmup - 1, false));
+    TRY(bb_bench_context_wait(ctx, "warm-up"));
     for (int i = 0; i < WINDOWS_MAX && moves; i++, f->warmed += WINDOW)
-        TRY(another_window(rig, c, &moves));
+        TRY(another_window(ctx, c, &moves));
 out:
     return rc;
 }
 
 /* ---- samples ---- */
 
-static int all_narrow(struct bb_bench_context *rig, bool own, bool *all)
+static int all_narrow(struct bb_bench_context *ctx, bool own, bool *all)
 {
     unsigned wide = !own;
-    int rc = bb_world_any(rig->world, &wide);
+    int rc = bb_world_any(ctx->world, &wide);
 
     *all = !wide;
     return rc;
 }
 
 /* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
-static int decide_stop(struct bb_bench_context *rig, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
+static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
-    bool narrow = bb_stopping_is_narrow(&rig->policy, stats);
+    bool narrow = bb_stopping_is_narrow(&ctx->policy, stats);
     int rc = 0;
 
-    if (rig->groups && rig->policy.confidence > 0)
-        TRY(all_narrow(rig, narrow, &narrow));
-    *stop = bb_stopping_judge(&rig->policy, narrow, stats->n, bb_now_s() - begin_s);
-    if (rig->policy.confidence > 0)
-        TRY(bb_world_bcast(rig->world, stop, sizeof *stop, 0));
+    if (ctx->groups && ctx->policy.confidence > 0)
+        TRY(all_narrow(ctx, narrow, &narrow));
+    *stop = bb_stopping_judge(&ctx->policy, narrow, stats->n, bb_now_s() - begin_s);
+    if (ctx->policy.confidence > 0)
+        TRY(bb_world_bcast(ctx->world, stop, sizeof *stop, 0));
 out:
     return rc;
 }
 
 /* The check looks at the last operation of the last batch, and any may be the last: each gets new data. */
-static int one_batch(struct bb_bench_context *rig, const struct bb_case *c, size_t n)
+static int one_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
 {
     int rc;
 
-    if (rig->checks > 0) {
-        TRY(bb_verify_prepare(rig, c));
-        TRY(bb_bench_context_wait(rig, "data for a check"));
+    if (ctx->checks > 0) {
+        TRY(bb_verify_prepare(ctx, c));
+        TRY(bb_bench_context_wait(ctx, "data for a check"));
     }
-    TRY(rig->mode->time(rig, c, rig->batch));
-    TRY(combine_ranks(rig, bb_mode_batch(rig, rig->mode), n));
+    TRY(ctx->mode->time(ctx, c, ctx->batch));
+    TRY(combine_ranks(ctx, bb_mode_batch(ctx, ctx->mode), n));
 out:
     return rc;
 }
 
-static int take_samples(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     double begin_s = bb_now_s();
     size_t n = 0;
     int rc;
 
-    memset(rig->times_last, 0, (size_t)rig->world->size * sizeof *rig->times_last);
+    memset(ctx->times_last, 0, (size_t)ctx->world->size * sizeof *ctx->times_last);
     do {
-        TRY(one_batch(rig, c, n));
-        n += bb_mode_batch(rig, rig->mode);
-        TRY(bb_stats_of(rig->series[BB_SERIES_GPU], n, &f->time_us));
-        TRY(decide_stop(rig, &f->time_us, begin_s, &f->stop));
+        TRY(one_batch(ctx, c, n));
+        n += bb_mode_batch(ctx, ctx->mode);
+        TRY(bb_stats_of(ctx->series[BB_SERIES_GPU], n, &f->time_us));
+        TRY(decide_stop(ctx, &f->time_us, begin_s, &f->stop));
     } while (f->stop == BB_STOP_NOT_YET);
 out:
     return rc;
@@ -265,20 +265,20 @@ out:
 
 /* ---- what they say ---- */
 
-static int find_skew(struct bb_bench_context *rig, const struct bb_case *c, size_t n, struct bb_skew *skew)
+static int find_skew(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {
     struct bb_stats transfer;
     int rc;
 
     skew->known = true;
     skew->straggler = -1;
-    TRY(bb_stats_of(rig->series[BB_SERIES_SPREAD], n, &skew->spread_us));
-    TRY(bb_stats_of(rig->series[BB_SERIES_TRANSFER], n, &transfer));
+    TRY(bb_stats_of(ctx->series[BB_SERIES_SPREAD], n, &skew->spread_us));
+    TRY(bb_stats_of(ctx->series[BB_SERIES_TRANSFER], n, &transfer));
     skew->transfer_us = bb_ends_together(c) ? transfer.p50 : NAN;
-    for (int r = 0; r < rig->world->size; r++)
-        if (2 * rig->times_last[r] > n) {
+    for (int r = 0; r < ctx->world->size; r++)
+        if (2 * ctx->times_last[r] > n) {
             skew->straggler = r;
-            skew->straggler_share = (double)rig->times_last[r] / (double)n;
+            skew->straggler_share = (double)ctx->times_last[r] / (double)n;
         }
 out:
     return rc;
@@ -290,14 +290,14 @@ struct note {
     bool gate_expired;
 };
 
-static int gather_notes(struct bb_bench_context *rig, struct bb_figures *f)
+static int gather_notes(struct bb_bench_context *ctx, struct bb_figures *f)
 {
-    const struct note own = {f->first_us, rig->gate_expired};
+    const struct note own = {f->first_us, ctx->gate_expired};
     int rc;
-    struct note *all = bb_world_gather(rig->world, &own, sizeof own, &rc);
+    struct note *all = bb_world_gather(ctx->world, &own, sizeof own, &rc);
 
-    for (size_t r = 0; all && r < (size_t)rig->world->size; r++) {
-        if (!same_group(rig, r))
+    for (size_t r = 0; all && r < (size_t)ctx->world->size; r++) {
+        if (!same_group(ctx, r))
             continue;
         f->first_us = fmax(f->first_us, all[r].first_us);
         if (all[r].gate_expired)
@@ -307,22 +307,22 @@ static int gather_notes(struct bb_bench_context *rig, struct bb_figures *f)
     return rc;
 }
 
-static int sum_up(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     size_t n = f->time_us.n;
     struct bb_stats host;
     int rc;
 
-    f->warnings = bb_warnings_of(&f->time_us, rig->series[BB_SERIES_GPU], f->stop);
-    TRY(bb_stats_of(rig->series[BB_SERIES_HOST], n, &host));
+    f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_GPU], f->stop);
+    TRY(bb_stats_of(ctx->series[BB_SERIES_HOST], n, &host));
     f->host_us = host.p50;
-    if (rig->mode->single) {
-        TRY(bb_stats_of(rig->series[BB_SERIES_WALL], n, &f->wall_us));
+    if (ctx->mode->single) {
+        TRY(bb_stats_of(ctx->series[BB_SERIES_WALL], n, &f->wall_us));
         if (c->ranks > 1)
-            TRY(find_skew(rig, c, n, &f->skew));
+            TRY(find_skew(ctx, c, n, &f->skew));
     }
-    TRY(gather_notes(rig, f));
-    f->gated = rig->mode == &bb_mode_stream && rig->gated && !(f->warnings & 1u << BB_WARN_GATE);
+    TRY(gather_notes(ctx, f));
+    f->gated = ctx->mode == &bb_mode_stream && ctx->gated && !(f->warnings & 1u << BB_WARN_GATE);
 out:
     return rc;
 }
@@ -339,57 +339,57 @@ static void set_bandwidths(const struct bb_case *c, struct bb_figures *f)
 }
 
 /* A blocking communicator may block inside the call. */
-static int guarded_launch(struct bb_bench_context *rig, const struct bb_case *c)
+static int guarded_launch(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc;
 
-    bb_world_guard(rig->world, "an operation to be checked");
-    rc = bb_case_launch(rig, c, bb_case_slots(rig, c) - 1);
-    bb_world_unguard(rig->world);
+    bb_world_guard(ctx->world, "an operation to be checked");
+    rc = bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1);
+    bb_world_unguard(ctx->world);
     return rc;
 }
 
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
-static int verified_passes(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     int rc = 0;
 
-    for (int pass = 0; bb_case_possible(c) && pass < rig->checks && f->wrong == 0; pass++) {
+    for (int pass = 0; bb_case_possible(c) && pass < ctx->checks && f->wrong == 0; pass++) {
         if (pass > 0) {
-            TRY(bb_verify_prepare(rig, c));
-            TRY(bb_bench_context_wait(rig, "data for a check"));
-            TRY(guarded_launch(rig, c));
+            TRY(bb_verify_prepare(ctx, c));
+            TRY(bb_bench_context_wait(ctx, "data for a check"));
+            TRY(guarded_launch(ctx, c));
         }
-        TRY(bb_verify(rig, c, f));
+        TRY(bb_verify(ctx, c, f));
     }
 out:
     return rc;
 }
 
-static int measure_row(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     int rc;
 
-    bb_telemetry_warmup(rig->observer);
-    TRY(warm_up(rig, c, f));
-    bb_telemetry_start(rig->observer, &f->seen);
-    TRY(bb_nccl_estimate(rig, c, &f->model_us));
-    TRY(take_samples(rig, c, f));
-    TRY(bb_telemetry_end(rig->observer, rig->world, &f->seen));
-    if (rig->marks) {
-        TRY(bb_iteration_events_figures(rig->marks, rig->world, rig->groups, &f->iterations));
-        bb_iteration_events_keep(rig->marks, c->in_place);
+    bb_telemetry_warmup(ctx->observer);
+    TRY(warm_up(ctx, c, f));
+    bb_telemetry_start(ctx->observer, &f->seen);
+    TRY(bb_nccl_estimate(ctx, c, &f->model_us));
+    TRY(take_samples(ctx, c, f));
+    TRY(bb_telemetry_end(ctx->observer, ctx->world, &f->seen));
+    if (ctx->marks) {
+        TRY(bb_iteration_events_figures(ctx->marks, ctx->world, ctx->groups, &f->iterations));
+        bb_iteration_events_keep(ctx->marks, c->in_place);
     }
-    TRY(sum_up(rig, c, f));
+    TRY(sum_up(ctx, c, f));
     set_bandwidths(c, f);
-    TRY(verified_passes(rig, c, f));
+    TRY(verified_passes(ctx, c, f));
     if (!f->checked)
         f->warnings |= 1u << BB_WARN_NOT_CHECKED;
 out:
     return rc;
 }
 
-int bb_measure(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     const char *op = c->redop == BB_COPY ? "" : bb_redops[c->redop].name, *space = c->redop == BB_COPY ? "" : " ";
     const char *where = c->in_place ? "in_place" : "out_of_place";
@@ -400,10 +400,10 @@ int bb_measure(struct bb_bench_context *rig, const struct bb_case *c, struct bb_
     *f = (struct bb_figures){0};
     snprintf(text, sizeof text, "%s %s %s%s%s %s", bb_colls[c->kind].name, bb_format_bytes(bb_case_bytes(c), size),
              bb_dtypes[c->dtype].name, space, op, where);
-    bb_world_reached(rig->world, "bench %s", text);
-    bb_range_init(&rig->nvtx, &range, BB_NVTX_WORLD, bb_case_bytes(c), "%s", text);
-    bb_range_push(&rig->nvtx, &range);
-    rc = measure_row(rig, c, f);
-    bb_range_pop(&rig->nvtx);
+    bb_world_reached(ctx->world, "bench %s", text);
+    bb_range_init(&ctx->nvtx, &range, BB_NVTX_WORLD, bb_case_bytes(c), "%s", text);
+    bb_range_push(&ctx->nvtx, &range);
+    rc = measure_row(ctx, c, f);
+    bb_range_pop(&ctx->nvtx);
     return rc;
 }

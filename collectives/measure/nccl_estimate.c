@@ -5,22 +5,22 @@
 
 #include <math.h>
 
-static bool has_estimate(const struct bb_bench_context *rig, const struct bb_case *c)
+static bool has_estimate(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    return bb_colls[c->kind].flags & BB_COLL_ESTIMATED && c->count > 0 && rig->comm->size > 1 && rig->comm->blocking;
+    return bb_colls[c->kind].flags & BB_COLL_ESTIMATED && c->count > 0 && ctx->comm->size > 1 && ctx->comm->blocking;
 }
 
 #if NCCL_VERSION_CODE >= 22200
 typedef ncclResult_t simulate_fn(ncclSimInfo_t *info);
 
 /* A group that failed half-way is closed without another word. */
-static int simulate(struct bb_bench_context *rig, const struct bb_case *c, simulate_fn *end, double *model_us)
+static int simulate_group(struct bb_bench_context *ctx, const struct bb_case *c, simulate_fn *end, double *model_us)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     int rc;
 
     TRY(BB_NCCL(ncclGroupStart()));
-    rc = bb_case_launch(rig, c, 0);
+    rc = bb_case_launch(ctx, c, 0);
     if (rc != 0)
         (void)ncclGroupEnd();
     TRY(rc);
@@ -31,24 +31,24 @@ out:
     return rc;
 }
 
-int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us)
+int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us)
 {
     simulate_fn *end = NULL;
     int rc;
 
     *model_us = NAN;
     *(void **)&end = bb_nccl_symbol("ncclGroupSimulateEnd");
-    if (!end || !has_estimate(rig, c))
+    if (!end || !has_estimate(ctx, c))
         return 0;
-    bb_world_guard(rig->world, "NCCL's own estimate");
-    rc = simulate(rig, c, end, model_us);
-    bb_world_unguard(rig->world);
+    bb_world_guard(ctx->world, "NCCL's own estimate");
+    rc = simulate_group(ctx, c, end, model_us);
+    bb_world_unguard(ctx->world);
     return rc;
 }
 #else
-int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us)
+int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us)
 {
-    (void)rig, (void)c, (void)has_estimate;
+    (void)ctx, (void)c, (void)has_estimate;
     *model_us = NAN;
     return 0;
 }

@@ -12,6 +12,6 @@
  * it; never while something is timed. *model_us is NaN where NCCL gives none: what is made of sends and receives, one
  * rank, a non-blocking communicator, an older library or header.
  */
-int bb_nccl_estimate(struct bb_bench_context *rig, const struct bb_case *c, double *model_us) BB_MUST_CHECK;
+int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us) BB_MUST_CHECK;
 
 #endif

@@ -29,14 +29,14 @@ const struct bb_mode *bb_mode_at(size_t i)
     return i < sizeof modes / sizeof *modes ? modes[i] : NULL;
 }
 
-size_t bb_mode_batch(const struct bb_bench_context *rig, const struct bb_mode *mode)
+size_t bb_mode_batch(const struct bb_bench_context *ctx, const struct bb_mode *mode)
 {
-    return (size_t)rig->repeats * (mode->single ? (size_t)rig->iterations : 1);
+    return (size_t)ctx->repeats * (mode->single ? (size_t)ctx->iterations : 1);
 }
 
-size_t bb_mode_operations(const struct bb_bench_context *rig, const struct bb_mode *mode)
+size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mode *mode)
 {
-    return mode->single ? 1 : (size_t)rig->iterations;
+    return mode->single ? 1 : (size_t)ctx->iterations;
 }
 
 /* ---- spans ---- */
@@ -51,47 +51,47 @@ static double now_us(void)
     return 1e6 * bb_now_s();
 }
 
-static int begin_span(struct bb_bench_context *rig, struct span *span)
+static int begin_span(struct bb_bench_context *ctx, struct span *span)
 {
-    int rc = BB_CUDA(cudaEventRecord(rig->start, rig->stream));
+    int rc = BB_CUDA(cudaEventRecord(ctx->start, ctx->stream));
 
     span->wall_us -= now_us();
     return rc;
 }
 
 /* n iterations from number `first` on, with the host's time for it. */
-static int enqueue_timed(struct bb_bench_context *rig, const struct bb_case *c, size_t first, size_t n, bool ends_row,
+static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n, bool ends_row,
                          struct span *span)
 {
     int rc;
 
     span->host_us -= now_us();
-    rc = bb_issue(rig, c, first, n, ends_row);
+    rc = bb_issue(ctx, c, first, n, ends_row);
     span->host_us += now_us();
     return rc;
 }
 
-static int mark_end(struct bb_bench_context *rig)
+static int mark_end(struct bb_bench_context *ctx)
 {
-    return BB_CUDA(cudaEventRecord(rig->stop, rig->stream));
+    return BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream));
 }
 
-static int end_span(struct bb_bench_context *rig, struct span *span)
+static int end_span(struct bb_bench_context *ctx, struct span *span)
 {
     double us;
     int rc;
 
-    TRY(bb_bench_context_wait(rig, "timed operations"));
+    TRY(bb_bench_context_wait(ctx, "timed operations"));
     span->wall_us += now_us();
-    TRY(bb_event_us(rig->start, rig->stop, &us));
+    TRY(bb_event_us(ctx->start, ctx->stop, &us));
     span->gpu_us += us;
 out:
     return rc;
 }
 
-static struct bb_sample sample_of(const struct bb_bench_context *rig, const struct span *span, double iterations)
+static struct bb_sample sample_of(const struct bb_bench_context *ctx, const struct span *span, double iterations)
 {
-    double operations = iterations * (double)bb_bench_context_aggregate(rig);
+    double operations = iterations * (double)bb_bench_context_aggregate(ctx);
 
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
                                [BB_SAMPLE_HOST] = span->host_us / operations,
@@ -100,110 +100,110 @@ static struct bb_sample sample_of(const struct bb_bench_context *rig, const stru
 
 /* ---- stream ---- */
 
-static void switch_events(struct bb_bench_context *rig, bool on)
+static void switch_events(struct bb_bench_context *ctx, bool on)
 {
-    if (rig->marks)
-        rig->marks->on = on;
+    if (ctx->marks)
+        ctx->marks->on = on;
 }
 
-static size_t launches_of(const struct bb_bench_context *rig, const struct bb_case *c)
+static size_t launches_of(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     size_t rounds = 0;
 
     if (!(bb_colls[c->kind].flags & BB_COLL_ROUNDS))
         return 1;
-    for (int n = 1; n < rig->world->size; n *= 2)
+    for (int n = 1; n < ctx->world->size; n *= 2)
         rounds++;
-    return bb_bench_context_aggregate(rig) * (rounds + 1);
+    return bb_bench_context_aggregate(ctx) * (rounds + 1);
 }
 
 /* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
-static size_t behind_gate(const struct bb_bench_context *rig, const struct bb_case *c)
+static size_t behind_gate(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    size_t room = (rig->world->nodes > 1 ? BEHIND_GATE_NETWORK : BEHIND_GATE) / launches_of(rig, c);
-    size_t n = (size_t)rig->iterations;
+    size_t room = (ctx->world->nodes > 1 ? BEHIND_GATE_NETWORK : BEHIND_GATE) / launches_of(ctx, c);
+    size_t n = (size_t)ctx->iterations;
 
-    if (!rig->gated || !rig->connected || rig->blocking != BB_BLOCK_NONE || room < 2)
+    if (!ctx->gated || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || room < 2)
         return 0;
     return n < room - 1 ? n : room - 1;
 }
 
 /* The gate opens when all ranks have come here; the rest follows while the GPU is busy with what was behind it. */
-static int open_and_follow(struct bb_bench_context *rig, const struct bb_case *c, size_t behind, bool ends_row,
+static int open_and_follow(struct bb_bench_context *ctx, const struct bb_case *c, size_t behind, bool ends_row,
                            struct span *span)
 {
-    size_t n = (size_t)rig->iterations;
+    size_t n = (size_t)ctx->iterations;
     int rc;
 
     if (behind == n)
-        TRY(mark_end(rig));
-    TRY(bb_world_barrier(rig->world, "opening of the gate"));
-    bb_gate_open(&rig->gate);
+        TRY(mark_end(ctx));
+    TRY(bb_world_barrier(ctx->world, "opening of the gate"));
+    bb_gate_open(&ctx->gate);
     if (behind < n) {
-        TRY(enqueue_timed(rig, c, behind, n - behind, ends_row, span));
-        TRY(mark_end(rig));
+        TRY(enqueue_timed(ctx, c, behind, n - behind, ends_row, span));
+        TRY(mark_end(ctx));
     }
 out:
     return rc;
 }
 
 /* A rank whose gate once opened by itself leaves it open, but comes to the barrier as the others do. */
-static int gated_operations(struct bb_bench_context *rig, const struct bb_case *c, size_t behind, bool ends_row,
+static int gated_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t behind, bool ends_row,
                             struct span *span)
 {
-    bool closes = !rig->gate_expired;
+    bool closes = !ctx->gate_expired;
     int rc = 0;
 
     if (closes)
-        TRY(bb_gate_close(&rig->gate, rig->stream));
-    TRY(bb_issue(rig, c, 0, 1, false));
-    switch_events(rig, ends_row);
-    TRY(begin_span(rig, span));
-    TRY(enqueue_timed(rig, c, 0, behind, ends_row && behind == (size_t)rig->iterations, span));
-    TRY(open_and_follow(rig, c, behind, ends_row, span));
-    TRY(end_span(rig, span));
-    rig->gate_expired = rig->gate_expired || bb_gate_expired(&rig->gate);
+        TRY(bb_gate_close(&ctx->gate, ctx->stream));
+    TRY(bb_issue(ctx, c, 0, 1, false));
+    switch_events(ctx, ends_row);
+    TRY(begin_span(ctx, span));
+    TRY(enqueue_timed(ctx, c, 0, behind, ends_row && behind == (size_t)ctx->iterations, span));
+    TRY(open_and_follow(ctx, c, behind, ends_row, span));
+    TRY(end_span(ctx, span));
+    ctx->gate_expired = ctx->gate_expired || bb_gate_expired(&ctx->gate);
 out:
     return rc;
 }
 
-static int free_operations(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row, struct span *span)
+static int free_operations(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct span *span)
 {
     int rc;
 
-    TRY(bb_issue(rig, c, 0, 1, false));
-    switch_events(rig, ends_row);
-    TRY(begin_span(rig, span));
-    TRY(enqueue_timed(rig, c, 0, (size_t)rig->iterations, ends_row, span));
-    TRY(mark_end(rig));
-    TRY(end_span(rig, span));
+    TRY(bb_issue(ctx, c, 0, 1, false));
+    switch_events(ctx, ends_row);
+    TRY(begin_span(ctx, span));
+    TRY(enqueue_timed(ctx, c, 0, (size_t)ctx->iterations, ends_row, span));
+    TRY(mark_end(ctx));
+    TRY(end_span(ctx, span));
 out:
     return rc;
 }
 
-static int one_sample(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
+static int one_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
 {
     struct span span = {0};
-    size_t behind = behind_gate(rig, c);
+    size_t behind = behind_gate(ctx, c);
     int rc;
 
-    TRY(bb_world_barrier(rig->world, "start of a sample"));
-    TRY(behind ? gated_operations(rig, c, behind, ends_row, &span) : free_operations(rig, c, ends_row, &span));
-    if (rig->marks && ends_row)
-        TRY(bb_iteration_events_read(rig->marks));
-    switch_events(rig, false);
-    *sample = sample_of(rig, &span, rig->iterations);
-    rig->connected = true;
+    TRY(bb_world_barrier(ctx->world, "start of a sample"));
+    TRY(behind ? gated_operations(ctx, c, behind, ends_row, &span) : free_operations(ctx, c, ends_row, &span));
+    if (ctx->marks && ends_row)
+        TRY(bb_iteration_events_read(ctx->marks));
+    switch_events(ctx, false);
+    *sample = sample_of(ctx, &span, ctx->iterations);
+    ctx->connected = true;
 out:
     return rc;
 }
 
-static int time_stream(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_stream(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     int rc = 0;
 
-    for (int r = 0; r < rig->repeats && rc == 0; r++)
-        rc = one_sample(rig, c, r == rig->repeats - 1, &batch[r]);
+    for (int r = 0; r < ctx->repeats && rc == 0; r++)
+        rc = one_sample(ctx, c, r == ctx->repeats - 1, &batch[r]);
     return rc;
 }
 
@@ -213,81 +213,81 @@ const struct bb_mode bb_mode_stream = {
 /* ---- sync ---- */
 
 /* Every rank launches the kernel, so that ranks differ by the delay alone. */
-static int impose_delay(struct bb_bench_context *rig)
+static int impose_delay(struct bb_bench_context *ctx)
 {
-    return rig->delays_us ? bb_spin(1, llround(1e3 * rig->delays_us[rig->world->rank]), rig->stream) : 0;
+    return ctx->delays_us ? bb_spin(1, llround(1e3 * ctx->delays_us[ctx->world->rank]), ctx->stream) : 0;
 }
 
 /* The first event stands behind the delay: it is the arrival of this rank. */
-static int one_alone(struct bb_bench_context *rig, const struct bb_case *c, size_t i, bool ends_row,
+static int one_alone(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
                      struct bb_sample *sample)
 {
     struct span span = {0};
     int rc;
 
-    TRY(impose_delay(rig));
-    TRY(begin_span(rig, &span));
-    TRY(enqueue_timed(rig, c, i, 1, ends_row, &span));
-    TRY(mark_end(rig));
-    TRY(end_span(rig, &span));
-    *sample = sample_of(rig, &span, 1);
-    sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_bench_context_aggregate(rig);
+    TRY(impose_delay(ctx));
+    TRY(begin_span(ctx, &span));
+    TRY(enqueue_timed(ctx, c, i, 1, ends_row, &span));
+    TRY(mark_end(ctx));
+    TRY(end_span(ctx, &span));
+    *sample = sample_of(ctx, &span, 1);
+    sample->us[BB_SAMPLE_WALL] = span.wall_us / (double)bb_bench_context_aggregate(ctx);
     sample->us[BB_SAMPLE_MEET] = span.gpu_us;
 out:
     return rc;
 }
 
 /* A small all_reduce ends on all ranks at once. */
-static int come_together(struct bb_bench_context *rig)
+static int enqueue_sync(struct bb_bench_context *ctx)
 {
     int rc;
 
-    bb_world_guard(rig->world, "meeting of the ranks");
-    rc = BB_NCCL(ncclAllReduce(rig->meeting, rig->meeting, 1, ncclInt8, ncclMax, rig->comm->nccl, rig->stream));
-    bb_world_unguard(rig->world);
+    bb_world_guard(ctx->world, "meeting of the ranks");
+    rc = BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream));
+    bb_world_unguard(ctx->world);
     return rc;
 }
 
 /* It comes when the operation is over and timed. */
-static int time_meeting(struct bb_bench_context *rig, struct bb_sample *sample)
+static int time_meeting(struct bb_bench_context *ctx, struct bb_sample *sample)
 {
     int rc;
 
-    TRY(come_together(rig));
-    TRY(mark_end(rig));
-    TRY(bb_bench_context_wait(rig, "meeting of the ranks"));
-    TRY(bb_event_us(rig->start, rig->stop, &sample->us[BB_SAMPLE_MEET]));
+    TRY(enqueue_sync(ctx));
+    TRY(mark_end(ctx));
+    TRY(bb_bench_context_wait(ctx, "meeting of the ranks"));
+    TRY(bb_event_us(ctx->start, ctx->stop, &sample->us[BB_SAMPLE_MEET]));
 out:
     return rc;
 }
 
-static int time_sync(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     bool meets = c->ranks > 1 && !bb_ends_together(c);
-    size_t n = bb_mode_batch(rig, &bb_mode_sync);
+    size_t n = bb_mode_batch(ctx, &bb_mode_sync);
     int rc;
 
-    TRY(bb_issue(rig, c, 0, 1, false)); /* brings the ranks together */
+    TRY(bb_issue(ctx, c, 0, 1, false)); /* brings the ranks together */
     if (meets)
-        TRY(come_together(rig)); /* what connecting takes is in no sample */
-    TRY(bb_bench_context_wait(rig, "operation before the first sample"));
+        TRY(enqueue_sync(ctx)); /* what connecting takes is in no sample */
+    TRY(bb_bench_context_wait(ctx, "operation before the first sample"));
     for (size_t i = 0; i < n; i++) {
-        TRY(bb_world_barrier(rig->world, "start of an operation"));
-        TRY(one_alone(rig, c, i, i == n - 1, &batch[i]));
+        TRY(bb_world_barrier(ctx->world, "start of an operation"));
+        TRY(one_alone(ctx, c, i, i == n - 1, &batch[i]));
         if (meets)
-            TRY(time_meeting(rig, &batch[i]));
+            TRY(time_meeting(ctx, &batch[i]));
     }
-    rig->connected = true;
+    ctx->connected = true;
 out:
     return rc;
 }
 
-int bb_time_single(struct bb_bench_context *rig, const struct bb_case *c, size_t n, struct bb_sample *samples)
+int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_sample *samples)
 {
     int rc = 0;
 
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = one_alone(rig, c, i, false, &samples[i]);
+        rc = one_alone(ctx, c, i, false, &samples[i]);
     return rc;
 }
 
@@ -299,36 +299,36 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
 /* ---- blocked ---- */
 
 /* With the barrier kept out of the time, each iteration is a span of its own. */
-static int one_blocked_sample(struct bb_bench_context *rig, const struct bb_case *c, bool ends_row,
+static int one_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
                               struct bb_sample *sample)
 {
     struct span span = {0};
     double before;
     int rc = 0;
 
-    for (int i = 0; i < rig->iterations; i++) {
+    for (int i = 0; i < ctx->iterations; i++) {
         before = span.gpu_us;
-        TRY(bb_world_barrier(rig->world, "start of an iteration"));
-        TRY(begin_span(rig, &span));
-        TRY(enqueue_timed(rig, c, (size_t)i, 1, ends_row && i == rig->iterations - 1, &span));
-        TRY(mark_end(rig));
-        TRY(end_span(rig, &span));
-        if (rig->marks)
-            rig->marks->us[i] = span.gpu_us - before;
+        TRY(bb_world_barrier(ctx->world, "start of an iteration"));
+        TRY(begin_span(ctx, &span));
+        TRY(enqueue_timed(ctx, c, (size_t)i, 1, ends_row && i == ctx->iterations - 1, &span));
+        TRY(mark_end(ctx));
+        TRY(end_span(ctx, &span));
+        if (ctx->marks)
+            ctx->marks->us[i] = span.gpu_us - before;
     }
-    *sample = sample_of(rig, &span, rig->iterations);
+    *sample = sample_of(ctx, &span, ctx->iterations);
 out:
     return rc;
 }
 
-static int time_blocked(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_blocked(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     int rc = 0;
 
-    if (rig->blocking != BB_BLOCK_APART)
-        return time_stream(rig, c, batch);
-    for (int r = 0; r < rig->repeats && rc == 0; r++)
-        rc = one_blocked_sample(rig, c, r == rig->repeats - 1, &batch[r]);
+    if (ctx->blocking != BB_BLOCK_APART)
+        return time_stream(ctx, c, batch);
+    for (int r = 0; r < ctx->repeats && rc == 0; r++)
+        rc = one_blocked_sample(ctx, c, r == ctx->repeats - 1, &batch[r]);
     return rc;
 }
 
@@ -337,14 +337,14 @@ const struct bb_mode bb_mode_blocked = {
 
 /* ---- graph: the iterations captured once, then launched; no figure contains a first launch ---- */
 
-static int capture_graph(struct bb_bench_context *rig, const struct bb_case *c, cudaGraphExec_t *exec)
+static int capture_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
     cudaGraph_t graph = NULL;
     int rc, end;
 
-    TRY(BB_CUDA(cudaStreamBeginCapture(rig->stream, cudaStreamCaptureModeThreadLocal)));
-    rc = bb_issue(rig, c, 0, (size_t)rig->iterations, true);
-    end = BB_CUDA(cudaStreamEndCapture(rig->stream, &graph));
+    TRY(BB_CUDA(cudaStreamBeginCapture(ctx->stream, cudaStreamCaptureModeThreadLocal)));
+    rc = bb_issue(ctx, c, 0, (size_t)ctx->iterations, true);
+    end = BB_CUDA(cudaStreamEndCapture(ctx->stream, &graph));
     TRY(rc ? rc : end);
     TRY(BB_CUDA(cudaGraphInstantiate(exec, graph, 0)));
 out:
@@ -353,53 +353,53 @@ out:
     return rc;
 }
 
-static int launch_graph(struct bb_bench_context *rig, cudaGraphExec_t exec, int times)
+static int launch_graph(struct bb_bench_context *ctx, cudaGraphExec_t exec, int times)
 {
     int rc = 0;
 
     for (int i = 0; i < times && rc == 0; i++)
-        rc = BB_CUDA(cudaGraphLaunch(exec, rig->stream));
+        rc = BB_CUDA(cudaGraphLaunch(exec, ctx->stream));
     return rc;
 }
 
-static int graph_launches(const struct bb_bench_context *rig)
+static int graph_launches(const struct bb_bench_context *ctx)
 {
-    return rig->graph_launches > 0 ? rig->graph_launches : 1;
+    return ctx->graph_launches > 0 ? ctx->graph_launches : 1;
 }
 
-static int one_graph_sample(struct bb_bench_context *rig, cudaGraphExec_t exec, struct bb_sample *sample)
+static int one_graph_sample(struct bb_bench_context *ctx, cudaGraphExec_t exec, struct bb_sample *sample)
 {
     struct span span = {0};
     int rc;
 
-    TRY(bb_world_barrier(rig->world, "start of a sample"));
-    TRY(launch_graph(rig, exec, 1));
-    TRY(begin_span(rig, &span));
+    TRY(bb_world_barrier(ctx->world, "start of a sample"));
+    TRY(launch_graph(ctx, exec, 1));
+    TRY(begin_span(ctx, &span));
     span.host_us -= now_us();
-    TRY(launch_graph(rig, exec, graph_launches(rig)));
+    TRY(launch_graph(ctx, exec, graph_launches(ctx)));
     span.host_us += now_us();
-    TRY(mark_end(rig));
-    TRY(end_span(rig, &span));
-    *sample = sample_of(rig, &span, (double)rig->iterations * graph_launches(rig));
+    TRY(mark_end(ctx));
+    TRY(end_span(ctx, &span));
+    *sample = sample_of(ctx, &span, (double)ctx->iterations * graph_launches(ctx));
 out:
     return rc;
 }
 
 /* Data for the check go through one more launch of the same graph: in place, each launch consumes its input. */
-static int time_graph(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch)
+static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     cudaGraphExec_t exec = NULL;
     int rc;
 
-    TRY(capture_graph(rig, c, &exec));
-    TRY(launch_graph(rig, exec, 1));
-    TRY(bb_bench_context_wait(rig, "first launch of a graph"));
-    for (int r = 0; r < rig->repeats; r++)
-        TRY(one_graph_sample(rig, exec, &batch[r]));
-    if (rig->checks > 0)
-        TRY(bb_verify_prepare(rig, c));
-    TRY(launch_graph(rig, exec, 1));
-    TRY(bb_bench_context_wait(rig, "last launch of a graph"));
+    TRY(capture_graph(ctx, c, &exec));
+    TRY(launch_graph(ctx, exec, 1));
+    TRY(bb_bench_context_wait(ctx, "first launch of a graph"));
+    for (int r = 0; r < ctx->repeats; r++)
+        TRY(one_graph_sample(ctx, exec, &batch[r]));
+    if (ctx->checks > 0)
+        TRY(bb_verify_prepare(ctx, c));
+    TRY(launch_graph(ctx, exec, 1));
+    TRY(bb_bench_context_wait(ctx, "last launch of a graph"));
 out:
     if (exec)
         (void)cudaGraphExecDestroy(exec);

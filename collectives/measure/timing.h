@@ -26,7 +26,7 @@ struct bb_sample {
 struct bb_mode {
     const char *name, *help;
     /* The samples of one batch; the very last operation is one whose data can be verified. */
-    int (*time)(struct bb_bench_context *rig, const struct bb_case *c, struct bb_sample *batch);
+    int (*time)(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch);
     bool single;    /* an iteration is a sample, and tells how ranks arrive   */
     bool own_check; /* the checked operation is one more of the same (graph)  */
 };
@@ -36,11 +36,11 @@ extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode
 const struct bb_mode *bb_mode_at(size_t i);
 
 /* bb_mode_batch - samples of a batch; bb_mode_operations - timed iterations behind each. */
-size_t bb_mode_batch(const struct bb_bench_context *rig, const struct bb_mode *mode);
-size_t bb_mode_operations(const struct bb_bench_context *rig, const struct bb_mode *mode);
+size_t bb_mode_batch(const struct bb_bench_context *ctx, const struct bb_mode *mode);
+size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mode *mode);
 
 /* bb_time_single - n samples of one operation each, without a barrier between ranks: for the warm-up. */
-int bb_time_single(struct bb_bench_context *rig, const struct bb_case *c, size_t n,
+int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t n,
                    struct bb_sample *samples) BB_MUST_CHECK;
 
 #endif

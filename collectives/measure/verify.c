@@ -14,127 +14,127 @@ struct finding {
     struct bb_wrong first;
 };
 
-static unsigned char *last_slot(const struct bb_bench_context *rig, const struct bb_case *c,
+static unsigned char *last_slot(const struct bb_bench_context *ctx, const struct bb_case *c,
                                 const struct bb_buffer_layout *l)
 {
-    return rig->arena.area + (bb_case_slots(rig, c) - 1) * l->slot_bytes;
+    return ctx->arena.area + (bb_case_slots(ctx, c) - 1) * l->slot_bytes;
 }
 
-static struct bb_pattern pattern_of(const struct bb_bench_context *rig, const struct bb_case *c)
+static struct bb_pattern pattern_of(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(rig->passes + 1));
+    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(ctx->passes + 1));
 }
 
-int bb_verify_prepare(struct bb_bench_context *rig, const struct bb_case *c)
+int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
-    unsigned char *slot = last_slot(rig, c, &l);
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
+    unsigned char *slot = last_slot(ctx, c, &l);
     struct bb_pattern pattern;
     int rc;
 
-    rig->passes++;
-    pattern = pattern_of(rig, c);
-    TRY(BB_CUDA(cudaMemsetAsync(slot, CANARY, l.slot_bytes, rig->stream)));
-    if (bb_case_contributes(c, rig->comm->rank))
-        TRY(bb_fill(slot + l.send_offset, l.send_bytes / bb_dtypes[c->dtype].bytes, &pattern, rig->comm->rank, 0,
-                    rig->stream));
+    ctx->passes++;
+    pattern = pattern_of(ctx, c);
+    TRY(BB_CUDA(cudaMemsetAsync(slot, CANARY, l.slot_bytes, ctx->stream)));
+    if (bb_case_contributes(c, ctx->comm->rank))
+        TRY(bb_fill(slot + l.send_offset, l.send_bytes / bb_dtypes[c->dtype].bytes, &pattern, ctx->comm->rank, 0,
+                    ctx->stream));
 out:
     return rc;
 }
 
-static int check_part(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_expected_part *part,
+static int check_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_expected_part *part,
                       const struct bb_pattern *pattern, const unsigned char *area)
 {
     return bb_check(area + part->offset * bb_dtypes[c->dtype].bytes, part->count, pattern, &part->expect,
-                    &rig->verdicts[0], rig->stream);
+                    &ctx->verdicts[0], ctx->stream);
 }
 
 /* Enqueues the comparison of the receive area (verdict 0) and of the guard zones around it (verdict 1). */
-static int compare_areas(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+static int compare_areas(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                          struct finding *mine)
 {
-    unsigned char *slot = last_slot(rig, c, l);
-    struct bb_pattern pattern = pattern_of(rig, c);
+    unsigned char *slot = last_slot(ctx, c, l);
+    struct bb_pattern pattern = pattern_of(ctx, c);
     int rc;
 
     mine->due = l->before_bytes + l->after_bytes;
-    TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
-    TRY(bb_verdict_clear(&rig->verdicts[1], rig->stream));
+    TRY(bb_verdict_clear(&ctx->verdicts[0], ctx->stream));
+    TRY(bb_verdict_clear(&ctx->verdicts[1], ctx->stream));
     for (int i = 0; i < bb_case_expected_parts(c); i++) {
-        struct bb_expected_part part = bb_case_expected_part(c, rig->comm->rank, i);
+        struct bb_expected_part part = bb_case_expected_part(c, ctx->comm->rank, i);
 
         mine->due += part.count;
-        TRY(check_part(rig, c, &part, &pattern, slot + l->recv_offset));
+        TRY(check_part(ctx, c, &part, &pattern, slot + l->recv_offset));
     }
-    TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &rig->verdicts[1], rig->stream));
-    TRY(bb_check_bytes(slot + l->after_offset, l->after_bytes, CANARY, &rig->verdicts[1], rig->stream));
-    TRY(bb_bench_context_wait(rig, "check"));
+    TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &ctx->verdicts[1], ctx->stream));
+    TRY(bb_check_bytes(slot + l->after_offset, l->after_bytes, CANARY, &ctx->verdicts[1], ctx->stream));
+    TRY(bb_bench_context_wait(ctx, "check"));
 out:
     return rc;
 }
 
 /* Looks at one part after the other, since their indices all begin at 0. */
-static int find_part(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+static int find_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                      struct bb_expected_part *part, uint64_t *index)
 {
-    struct bb_pattern pattern = pattern_of(rig, c);
+    struct bb_pattern pattern = pattern_of(ctx, c);
     struct bb_verdict v = {0};
     int rc = 0;
 
     for (int i = 0; i < bb_case_expected_parts(c) && v.wrong == 0; i++) {
-        *part = bb_case_expected_part(c, rig->comm->rank, i);
-        TRY(bb_verdict_clear(&rig->verdicts[0], rig->stream));
-        TRY(check_part(rig, c, part, &pattern, last_slot(rig, c, l) + l->recv_offset));
-        TRY(bb_bench_context_wait(rig, "search for the first wrong element"));
-        TRY(BB_CUDA(cudaMemcpy(&v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
+        *part = bb_case_expected_part(c, ctx->comm->rank, i);
+        TRY(bb_verdict_clear(&ctx->verdicts[0], ctx->stream));
+        TRY(check_part(ctx, c, part, &pattern, last_slot(ctx, c, l) + l->recv_offset));
+        TRY(bb_bench_context_wait(ctx, "search for the first wrong element"));
+        TRY(BB_CUDA(cudaMemcpy(&v, ctx->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     }
     *index = v.first;
 out:
     return rc;
 }
 
-static int fetch_first(struct bb_bench_context *rig, const struct bb_case *c, const struct bb_buffer_layout *l,
+static int fetch_first(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                        struct bb_wrong *first)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes;
-    struct bb_pattern pattern = pattern_of(rig, c);
+    struct bb_pattern pattern = pattern_of(ctx, c);
     struct bb_expected_part part = {0};
     uint64_t index;
     int rc;
 
-    TRY(find_part(rig, c, l, &part, &index));
+    TRY(find_part(ctx, c, l, &part, &index));
     first->index = part.offset + index;
     first->want = bb_expected(&pattern, &part.expect, index);
-    TRY(BB_CUDA(cudaMemcpy(&first->got, last_slot(rig, c, l) + l->recv_offset + first->index * bytes, bytes,
+    TRY(BB_CUDA(cudaMemcpy(&first->got, last_slot(ctx, c, l) + l->recv_offset + first->index * bytes, bytes,
                            cudaMemcpyDeviceToHost)));
 out:
     return rc;
 }
 
-static int check_rank(struct bb_bench_context *rig, const struct bb_case *c, struct finding *mine)
+static int check_rank(struct bb_bench_context *ctx, const struct bb_case *c, struct finding *mine)
 {
-    struct bb_buffer_layout l = bb_buffer_layout_of(c, rig->comm->rank);
+    struct bb_buffer_layout l = bb_buffer_layout_of(c, ctx->comm->rank);
     struct bb_verdict v[2] = {{0}};
     int rc;
 
     memset(mine, 0, sizeof *mine);
-    TRY(compare_areas(rig, c, &l, mine));
-    TRY(BB_CUDA(cudaMemcpy(v, rig->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
+    TRY(compare_areas(ctx, c, &l, mine));
+    TRY(BB_CUDA(cudaMemcpy(v, ctx->verdicts, sizeof v, cudaMemcpyDeviceToHost)));
     mine->wrong = v[0].wrong + v[1].wrong;
     mine->checked = v[0].checked + v[1].checked;
-    mine->first = (struct bb_wrong){.rank = rig->comm->rank, .outside = v[0].wrong == 0};
+    mine->first = (struct bb_wrong){.rank = ctx->comm->rank, .outside = v[0].wrong == 0};
     if (v[0].wrong > 0)
-        TRY(fetch_first(rig, c, &l, &mine->first));
+        TRY(fetch_first(ctx, c, &l, &mine->first));
 out:
     return rc;
 }
 
 /* A check that looked at less than it should is no check: on emulated GPUs without data it is the way of things. */
-static int add_finding(const struct bb_bench_context *rig, const struct finding *one, struct bb_figures *f)
+static int add_finding(const struct bb_bench_context *ctx, const struct finding *one, struct bb_figures *f)
 {
     if (one->checked != one->due) {
         f->checked = false;
-        if (rig->device->emulated && one->checked == 0)
+        if (ctx->device->emulated && one->checked == 0)
             return 0;
         return bb_err(BB_EFAIL, "the check compared %llu of %llu elements", one->checked, one->due);
     }
@@ -144,18 +144,18 @@ static int add_finding(const struct bb_bench_context *rig, const struct finding 
     return 0;
 }
 
-int bb_verify(struct bb_bench_context *rig, const struct bb_case *c, struct bb_figures *f)
+int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     struct finding mine, *all = NULL;
     int rc;
 
-    TRY(check_rank(rig, c, &mine));
-    all = bb_world_gather(rig->world, &mine, sizeof mine, &rc);
+    TRY(check_rank(ctx, c, &mine));
+    all = bb_world_gather(ctx->world, &mine, sizeof mine, &rc);
     TRY(rc);
     f->checked = true;
-    for (int r = 0; r < rig->world->size; r++)
-        if (!rig->groups || rig->groups[r] == rig->groups[rig->world->rank])
-            TRY(add_finding(rig, &all[r], f));
+    for (int r = 0; r < ctx->world->size; r++)
+        if (!ctx->groups || ctx->groups[r] == ctx->groups[ctx->world->rank])
+            TRY(add_finding(ctx, &all[r], f));
 out:
     free(all);
     return rc;

@@ -10,10 +10,10 @@
 static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
 {
     fprintf(r->out, "#\n# Using devices\n");
-    for (int i = 0; i < r->rig->world->size; i++) {
+    for (int i = 0; i < r->ctx->world->size; i++) {
         const struct bb_device_info *d = &h->session->devices[i];
         fprintf(r->out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%.10s] %s\n", i, h->groups[i], h->pids[i],
-                r->rig->world->hosts[i], d->ordinal, d->pci, d->name);
+                r->ctx->world->hosts[i], d->ordinal, d->pci, d->name);
     }
 }
 
@@ -28,7 +28,7 @@ static void print_settings(FILE *out, const struct bb_bench_options *o)
             o->iterations, o->aggregate, o->checks, o->graph_launches, o->unalign);
 }
 
-static void head(const struct bb_report *r, const struct bb_report_head *h)
+static void print_head(const struct bb_report *r, const struct bb_report_head *h)
 {
     const struct bb_bench_options *o = h->options;
 
@@ -36,11 +36,11 @@ static void head(const struct bb_report *r, const struct bb_report_head *h)
             h->session->nccl_runtime);
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
     print_settings(r->out, o);
-    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->rig),
-            bb_bench_context_mode(r->rig), bb_across_names[r->rig->across]);
+    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->ctx),
+            bb_bench_context_mode(r->ctx), bb_across_names[r->ctx->across]);
     if (o->checks == 0)
         fprintf(r->out, "# nothing is checked (-c 0)\n");
-    if (r->rig->device->emulated)
+    if (r->ctx->device->emulated)
         fprintf(r->out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
     if (r->shared_gpu)
         fprintf(r->out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
@@ -94,7 +94,7 @@ int bb_nccl_tests_run(int argc, char **argv)
                                           .zeros = true,
                                           .first_group = true,
                                           .program = program,
-                                          .head = head,
+                                          .head = print_head,
                                           .before_row = wants_summary(kind) ? print_summary : NULL,
                                           .json_root = bb_foreign_root,
                                           .json_row = bb_foreign_row,

@@ -4,17 +4,16 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { FILE_VERSION = 3 };
 
 /* It writes truth values as words. */
-static json_t *word_of(bool value)
+static json_t *bool_word(bool value)
 {
     return json_string(value ? "true" : "false");
 }
 
-static json_t *now(void)
+static json_t *stamp_json(void)
 {
     char text[BB_STAMP_TEXT];
 
@@ -24,7 +23,7 @@ static json_t *now(void)
 
 /* ---- above the rows ---- */
 
-static json_t *words_of(int n, char **words)
+static json_t *words_json(int n, char **words)
 {
     json_t *list = json_array();
 
@@ -34,7 +33,7 @@ static json_t *words_of(int n, char **words)
 }
 
 /* {"NAME": "value"} as ["NAME=value"]. */
-static json_t *environment(void)
+static json_t *environment_json(void)
 {
     json_t *object = bb_json_environment(), *list = json_array(), *value;
     const char *name;
@@ -45,16 +44,16 @@ static json_t *environment(void)
     return list;
 }
 
-static json_t *devices_of(const struct bb_report *r, const struct bb_report_head *h)
+static json_t *devices_json(const struct bb_report *r, const struct bb_report_head *h)
 {
     json_t *list = json_array();
     char pci[16];
 
-    for (int i = 0; i < r->rig->world->size; i++) {
+    for (int i = 0; i < r->ctx->world->size; i++) {
         const struct bb_device_info *d = &h->session->devices[i];
         snprintf(pci, sizeof pci, "%.10s", d->pci);
         json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:s, s:i, s:s, s:s}", "rank", i, "group", h->groups[i],
-                                              "pid", h->pids[i], "hostname", r->rig->world->hosts[i], "device",
+                                              "pid", h->pids[i], "hostname", r->ctx->world->hosts[i], "device",
                                               d->ordinal, "device_hex", pci, "device_info", d->name));
     }
     return list;
@@ -70,7 +69,7 @@ static void add_step(json_t *config, const struct bb_bench_options *o)
         json_object_set_new(config, "step_bytes", json_integer((json_int_t)o->step_bytes));
 }
 
-static json_t *config_of(const struct bb_report *r, const struct bb_report_head *h)
+static json_t *config_json(const struct bb_report *r, const struct bb_report_head *h)
 {
     const struct bb_bench_options *o = h->options;
     json_t *config = json_pack("{s:i, s:i, s:I, s:I}", "nthreads", 1, "ngpus", 1, "minimum_bytes",
@@ -82,18 +81,18 @@ static json_t *config_of(const struct bb_report *r, const struct bb_report_head 
     json_object_set_new(config, "aggregated_iterations", json_integer(o->aggregate));
     json_object_set_new(config, "validation", json_integer(o->checks));
     json_object_set_new(config, "graph", json_integer(o->graph_launches));
-    json_object_set_new(config, "blocking_collectives", word_of(o->blocking != 0));
-    json_object_set_new(config, "per_iter_timing", word_of(o->per_iteration != 0));
+    json_object_set_new(config, "blocking_collectives", bool_word(o->blocking != 0));
+    json_object_set_new(config, "per_iter_timing", bool_word(o->per_iteration != 0));
     json_object_set_new(config, "per_iter_skip", json_integer(o->skipped));
-    json_object_set_new(config, "parallel_init", word_of(false));
-    json_object_set_new(config, "devices", devices_of(r, h));
+    json_object_set_new(config, "parallel_init", bool_word(false));
+    json_object_set_new(config, "devices", devices_json(r, h));
     return config;
 }
 
 /* What nccl-tests has no word for, and no reader of times may miss. */
 static json_t *with_stamps(const struct bb_report *r, json_t *root)
 {
-    if (r->rig->device->emulated)
+    if (r->ctx->device->emulated)
         json_object_set_new(root, "emulated", json_true());
     if (r->shared_gpu)
         json_object_set_new(root, "shared_gpu", json_true());
@@ -102,16 +101,16 @@ static json_t *with_stamps(const struct bb_report *r, json_t *root)
 
 json_t *bb_foreign_root(const struct bb_report *r, const struct bb_report_head *h, int argc, char **argv)
 {
-    json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "version", FILE_VERSION, "start_time", now(),
-                             "args", words_of(argc, argv), "env", environment(), "nccl_version",
-                             h->session->nccl_runtime, "config", config_of(r, h), "results", json_array());
+    json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "version", FILE_VERSION, "start_time", stamp_json(),
+                             "args", words_json(argc, argv), "env", environment_json(), "nccl_version",
+                             h->session->nccl_runtime, "config", config_json(r, h), "results", json_array());
 
     return with_stamps(r, root);
 }
 
 /* ---- rows ---- */
 
-static json_t *number(double value)
+static json_t *number_json(double value)
 {
     return json_real(isfinite(value) ? value : 0);
 }
@@ -122,8 +121,8 @@ static json_t *figures_json(const struct bb_report *r, const struct bb_row *row,
 
     if (!row->measured[place])
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", r->rig->host_time ? "cpu_time" : "time", number(f->time_us.p50), "alg_bw",
-                     number(f->algbw_gbps), "bus_bw", number(f->busbw_gbps), "nwrong",
+    return json_pack("{s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
+                     "alg_bw", number_json(f->algbw_gbps), "bus_bw", number_json(f->busbw_gbps), "nwrong",
                      f->checked ? json_real((double)f->wrong) : json_null());
 }
 
@@ -132,11 +131,11 @@ static json_t *times_json(const double *us, int n)
     json_t *list = json_array();
 
     for (int i = 0; i < n; i++)
-        json_array_append_new(list, number(us[i]));
+        json_array_append_new(list, number_json(us[i]));
     return list;
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -144,13 +143,13 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Nearest rank, as nccl-tests has it for 95 and 99. */
-static double percentile(const double *us, int n, int percent)
+static double nearest_rank(const double *us, int n, int percent)
 {
     double *sorted = malloc((size_t)n * sizeof *sorted), value = NAN;
 
     if (sorted) {
         memcpy(sorted, us, (size_t)n * sizeof *us);
-        qsort(sorted, (size_t)n, sizeof *us, ascending);
+        qsort(sorted, (size_t)n, sizeof *us, compare_times);
         value = sorted[(n * percent + 99) / 100 - 1];
     }
     free(sorted);
@@ -159,27 +158,28 @@ static double percentile(const double *us, int n, int percent)
 
 static json_t *ranks_json(const struct bb_report *r, const double *all_us)
 {
-    const struct bb_iteration_events *m = r->rig->marks;
+    const struct bb_iteration_events *m = r->ctx->marks;
     json_t *list = json_array();
 
-    for (int rank = 0; rank < r->rig->world->size; rank++)
+    for (int rank = 0; rank < r->ctx->world->size; rank++)
         json_array_append_new(list, times_json(all_us + (size_t)rank * (size_t)m->n + m->skip, m->n - m->skip));
     return list;
 }
 
 static json_t *iterations_json(const struct bb_report *r, const struct bb_row *row, int place)
 {
-    const struct bb_iteration_events *m = r->rig->marks;
+    const struct bb_iteration_events *m = r->ctx->marks;
     const struct bb_iteration_figures *f = &row->figures[place].iterations;
     const double *us = m->row_us[place] + m->skip;
     int n = m->n - m->skip;
-    json_t *object = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "skipped_iterations", m->skip,
-                               "min_us", number(f->us.min), "max_us", number(f->us.max), "avg_us", number(f->us.mean),
-                               "p50_us", number(f->us.p50), "p95_us", number(percentile(us, n, 95)), "p99_us",
-                               number(percentile(us, n, 99)), "stdev_us", number(f->variation * f->us.mean), "cv_pct",
-                               number(100 * f->variation), "times_us", times_json(us, n));
+    json_t *object =
+        json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "skipped_iterations", m->skip, "min_us",
+                  number_json(f->us.min), "max_us", number_json(f->us.max), "avg_us", number_json(f->us.mean), "p50_us",
+                  number_json(f->us.p50), "p95_us", number_json(nearest_rank(us, n, 95)), "p99_us",
+                  number_json(nearest_rank(us, n, 99)), "stdev_us", number_json(f->variation * f->us.mean), "cv_pct",
+                  number_json(100 * f->variation), "times_us", times_json(us, n));
 
-    if (r->rig->world->size > 1)
+    if (r->ctx->world->size > 1)
         json_object_set_new(object, "per_process_max_times_us", ranks_json(r, m->row_all_us[place]));
     return object;
 }
@@ -194,10 +194,10 @@ json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
 
     for (int place = 0; place < BB_PLACEMENTS; place++) {
         json_object_set_new(object, names[place], figures_json(r, row, place));
-        if (r->rig->marks && row->measured[place])
+        if (r->ctx->marks && row->measured[place])
             json_object_set_new(object, each[place], iterations_json(r, row, place));
     }
-    json_object_set_new(object, "actual_iterations", json_integer(r->rig->iterations));
+    json_object_set_new(object, "actual_iterations", json_integer(r->ctx->iterations));
     json_object_set_new(object, "experiment_name", json_string(""));
     return object;
 }
@@ -210,12 +210,12 @@ int bb_foreign_end(const struct bb_report *r)
     int rc;
 
     TRY(bb_results_set(r->json, "out_of_bounds",
-                       json_pack("{s:I, s:o}", "count", (json_int_t)r->wrong, "okay", word_of(r->wrong == 0))));
+                       json_pack("{s:I, s:o}", "count", (json_int_t)r->wrong, "okay", bool_word(r->wrong == 0))));
     TRY(bb_results_set(r->json, "average_bus_bandwidth",
-                       json_pack("{s:o, s:o}", "bandwidth", number(mean), "okay",
-                                 least > 0 ? word_of(mean >= least) : json_string("unchecked"))));
+                       json_pack("{s:o, s:o}", "bandwidth", number_json(mean), "okay",
+                                 least > 0 ? bool_word(mean >= least) : json_string("unchecked"))));
     TRY(bb_results_set(r->json, "errors", json_pack("[s]", "")));
-    TRY(bb_results_set(r->json, "end_time", now()));
+    TRY(bb_results_set(r->json, "end_time", stamp_json()));
 out:
     return rc;
 }

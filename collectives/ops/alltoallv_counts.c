@@ -22,12 +22,12 @@ struct reader {
     size_t *bytes, room, n;
 };
 
-static int refuse(const struct reader *r, const char *what)
+static int refuse_place(const struct reader *r, const char *what)
 {
     return bb_err(BB_EUSAGE, "matrix file %s, row %d, column %d: %s", r->name, r->row + 1, r->column + 1, what);
 }
 
-static int keep(struct reader *r, size_t bytes)
+static int keep_number(struct reader *r, size_t bytes)
 {
     if (r->n == r->room) {
         size_t room = r->room ? 2 * r->room : 64, *more = realloc(r->bytes, room * sizeof *more);
@@ -52,15 +52,15 @@ static int take_number(struct reader *r)
     if (length >= NUMBER_TEXT || *end || !isfinite(value) || strspn(text, "0123456789.eE+-") != length) {
         char what[NUMBER_TEXT + 48];
         snprintf(what, sizeof what, "'%s' is not a number of bytes", text);
-        return refuse(r, what);
+        return refuse_place(r, what);
     }
     if (value < 0 || value * r->scale > LARGEST)
-        return refuse(r, value < 0 ? "a negative number of bytes" : "more than 1 PiB");
+        return refuse_place(r, value < 0 ? "a negative number of bytes" : "more than 1 PiB");
     if (r->columns == BB_ALLTOALLV_RANKS || (r->columns == 0 && r->column == BB_ALLTOALLV_RANKS))
-        return refuse(r, "more columns than 4096");
+        return refuse_place(r, "more columns than 4096");
     r->at += length;
     r->column++;
-    return keep(r, (size_t)(value * r->scale) / UNIT * UNIT);
+    return keep_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
 }
 
 /* Also called at the end of the text, whose last line may lack its end. */
@@ -72,7 +72,7 @@ static int end_row(struct reader *r)
         r->columns = r->column;
     if (r->column != r->columns) {
         r->column--;
-        return refuse(r, "the row is not as long as the first one");
+        return refuse_place(r, "the row is not as long as the first one");
     }
     r->row++;
     r->column = 0;
@@ -151,7 +151,7 @@ void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t)
 
 /* ---- amounts ---- */
 
-static size_t generated(double spread, size_t total, int ranks, int from, int to)
+static size_t generated_count(double spread, size_t total, int ranks, int from, int to)
 {
     double n = ranks, distance = (to - from + ranks) % ranks;
     double even = (double)total / n, weighted = distance * (double)total / (n * (n - 1) / 2);
@@ -166,7 +166,7 @@ size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t bas
 {
     if (t->bytes)
         return t->bytes[(size_t)from * (size_t)t->n + (size_t)to] / elem_bytes;
-    return generated(t->spread, base * (size_t)ranks * elem_bytes, ranks, from, to) / elem_bytes;
+    return generated_count(t->spread, base * (size_t)ranks * elem_bytes, ranks, from, to) / elem_bytes;
 }
 
 size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,

@@ -102,7 +102,7 @@ static int reduce(const struct bb_call *c)
 }
 
 /* Slice number `i` of a buffer of slices. */
-static char *slice(const void *buf, const struct bb_call *c, int i)
+static char *slice_at(const void *buf, const struct bb_call *c, int i)
 {
     return (char *)buf + (size_t)i * c->count * bb_dtypes[c->dtype].bytes;
 }
@@ -118,7 +118,7 @@ static int recv_from(const struct bb_call *c, void *buf, int peer)
 }
 
 /* Sends and receives of `exchange` as one group. After a failure the group is closed without another word. */
-static int grouped(const struct bb_call *c, int (*exchange)(const struct bb_call *))
+static int launch_group(const struct bb_call *c, int (*exchange)(const struct bb_call *))
 {
     int rc;
 
@@ -147,8 +147,8 @@ static int exchange_all(const struct bb_call *c)
     int rc = 0;
 
     for (int peer = 0; peer < c->comm->size; peer++) {
-        TRY(send_to(c, slice(c->send, c, peer), peer));
-        TRY(recv_from(c, slice(c->recv, c, peer), peer));
+        TRY(send_to(c, slice_at(c->send, c, peer), peer));
+        TRY(recv_from(c, slice_at(c->recv, c, peer), peer));
     }
 out:
     return rc;
@@ -160,7 +160,7 @@ static int exchange_to_root(const struct bb_call *c)
 
     TRY(send_to(c, c->send, c->root));
     for (int peer = 0; c->comm->rank == c->root && peer < c->comm->size; peer++)
-        TRY(recv_from(c, slice(c->recv, c, peer), peer));
+        TRY(recv_from(c, slice_at(c->recv, c, peer), peer));
 out:
     return rc;
 }
@@ -170,14 +170,14 @@ static int exchange_from_root(const struct bb_call *c)
     int rc = 0;
 
     for (int peer = 0; c->comm->rank == c->root && peer < c->comm->size; peer++)
-        TRY(send_to(c, slice(c->send, c, peer), peer));
+        TRY(send_to(c, slice_at(c->send, c, peer), peer));
     TRY(recv_from(c, c->recv, c->root));
 out:
     return rc;
 }
 
 /* Amounts of one direction of an uneven exchange. */
-static size_t amount(const struct bb_call *c, int from, int to)
+static size_t pair_count(const struct bb_call *c, int from, int to)
 {
     return bb_alltoallv_counts_count(c->amounts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
 }
@@ -190,7 +190,7 @@ static int exchange_uneven(const struct bb_call *c)
     int rc = 0;
 
     for (int peer = 0; peer < comm->size; peer++) {
-        size_t out_count = amount(c, comm->rank, peer), in_count = amount(c, peer, comm->rank);
+        size_t out_count = pair_count(c, comm->rank, peer), in_count = pair_count(c, peer, comm->rank);
 
         if (out_count > 0)
             TRY(BB_NCCL(ncclSend(send, out_count, type_of(c), peer, comm->nccl, c->stream)));
@@ -205,7 +205,7 @@ out:
 
 static int alltoallv(const struct bb_call *c)
 {
-    return grouped(c, exchange_uneven);
+    return launch_group(c, exchange_uneven);
 }
 
 /* A round: what this rank's half of the cube has gathered against what the partner's half has. */
@@ -215,9 +215,10 @@ static int exchange_halves(const struct bb_call *c, int width)
     size_t count = c->count * (size_t)width;
 
     TRY(BB_NCCL(ncclGroupStart()));
-    rc = BB_NCCL(ncclSend(slice(c->recv, c, mine), count, type_of(c), partner, c->comm->nccl, c->stream));
+    rc = BB_NCCL(ncclSend(slice_at(c->recv, c, mine), count, type_of(c), partner, c->comm->nccl, c->stream));
     if (rc == 0)
-        rc = BB_NCCL(ncclRecv(slice(c->recv, c, mine ^ width), count, type_of(c), partner, c->comm->nccl, c->stream));
+        rc =
+            BB_NCCL(ncclRecv(slice_at(c->recv, c, mine ^ width), count, type_of(c), partner, c->comm->nccl, c->stream));
     if (rc == 0)
         rc = BB_NCCL(ncclGroupEnd());
     else
@@ -229,7 +230,7 @@ out:
 static int hypercube(const struct bb_call *c)
 {
     size_t bytes = c->count * bb_dtypes[c->dtype].bytes;
-    char *own = slice(c->recv, c, c->comm->rank);
+    char *own = slice_at(c->recv, c, c->comm->rank);
     int rc = 0;
 
     if (own != c->send && bytes > 0)
@@ -242,28 +243,28 @@ out:
 
 static int sendrecv(const struct bb_call *c)
 {
-    return grouped(c, exchange_ring);
+    return launch_group(c, exchange_ring);
 }
 
 static int alltoall(const struct bb_call *c)
 {
     if (c->native->alltoall)
         return BB_NCCL(c->native->alltoall(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream));
-    return grouped(c, exchange_all);
+    return launch_group(c, exchange_all);
 }
 
 static int gather(const struct bb_call *c)
 {
     if (c->native->gather)
         return BB_NCCL(c->native->gather(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
-    return grouped(c, exchange_to_root);
+    return launch_group(c, exchange_to_root);
 }
 
 static int scatter(const struct bb_call *c)
 {
     if (c->native->scatter)
         return BB_NCCL(c->native->scatter(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
-    return grouped(c, exchange_from_root);
+    return launch_group(c, exchange_from_root);
 }
 
 #define COLL(kind, name, ...) [kind] = name,

@@ -1,13 +1,7 @@
 /*
  * bench_overlap.c - rows and verdicts of `busbar bench overlap`.
  *
- * A result row in JSON is one message size under one limit:
- *   collective, bytes, count, dtype, op, root, min_ctas, max_ctas (null: NCCL's own), gemm{m, n, k, flops}, products,
- *   collectives (how many of each were the work), compute_alone_us{} comm_alone_us{} compute_in_both_us{}
- *   comm_in_both_us{} both_us{} (of all the work), compute_slowdown, comm_slowdown, overlap_efficiency,
- *   lost_to_comm_us (per work), busbw_alone_gbps, busbw_in_both_gbps (null with one rank), tflops_alone,
- *   tflops_in_both, wrong (null when nothing was compared).
- * At the top: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
+ * At the top of the results: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
  */
 #include "bootstrap/base/units.h"
 #include "collectives/overlap/overlap_measure.h"
@@ -23,7 +17,7 @@ struct overlap {
     struct bb_bench_overlap_options options;
     struct bb_session session;
     struct bb_comm comms[BB_CTA_LIMITS];
-    struct bb_overlap_context rig;
+    struct bb_overlap_context ctx;
     json_t *best;
     bool wrong;
 };
@@ -68,46 +62,34 @@ static size_t slot_bytes(const struct overlap *v)
 
 /* ---- text ---- */
 
-/* A row: of a message size under one limit. */
+/* A row: of a message size under one limit. Times are of all the work. */
 struct row {
     const char *collective, *dtype, *op;
     size_t bytes, count;
-    long long root, min_ctas, max_ctas; /* -1: none, NCCL's own */
+    int root, min_ctas, max_ctas; /* -1: none, NCCL's own */
     char ctas[BB_CTA_TEXT];
-    struct bb_gemm_shape product;
-    int products, collectives;
+    json_t *gemm;
+    int products, collectives; /* how many of each are the work */
     struct bb_overlap_result result;
     struct bb_contention contention;
-    double busbw_alone, busbw_in_both, tflops_alone, tflops_in_both;
+    double busbw_alone_gbps, busbw_in_both_gbps; /* NaN with one rank */
+    double tflops_alone, tflops_in_both;
+    long long wrong; /* -1: nothing was compared */
 };
 
-static struct bb_cell product_cell(const void *row)
-{
-    const struct bb_gemm_shape *s = &((const struct row *)row)->product;
-
-    return BB_JSON(json_pack("{s:I, s:I, s:I, s:f}", "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k",
-                             (json_int_t)s->k, "flops", bb_gemm_flops(s)));
-}
-
-static struct bb_cell wrong_cell(const void *row)
-{
-    const struct bb_overlap_result *r = &((const struct row *)row)->result;
-
-    return r->checked ? BB_INT(r->wrong) : BB_NONE_AS("N/A");
-}
-
-#define SHOWS(member) BB_SHOWS(struct row, member)
+#define SHOWS(name) BB_SHOWS(struct row, name)
+#define JSON(name)  BB_NAMED(struct row, name)
 static const struct bb_field fields[] = {
-    {"collective", SHOWS(collective)},
+    JSON(collective),
     {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
-    {"count", SHOWS(count)},
-    {"dtype", SHOWS(dtype)},
-    {"op", SHOWS(op)},
-    {"root", SHOWS(root)},
-    {"min_ctas", SHOWS(min_ctas)},
-    {"max_ctas", SHOWS(max_ctas)},
+    JSON(count),
+    JSON(dtype),
+    JSON(op),
+    JSON(root),
+    JSON(min_ctas),
+    JSON(max_ctas),
     {NULL, "CTAs", "", 7, 0, SHOWS(ctas)},
-    {"gemm", .value = product_cell},
+    JSON(gemm),
     {"products", "gemms", "", 5, 0, SHOWS(products)},
     {"collectives", "colls", "", 5, 0, SHOWS(collectives)},
     {"compute_alone_us", "gemm", "(us)", 10, 2, SHOWS(result.us[BB_COMPUTE_ALONE])},
@@ -119,11 +101,11 @@ static const struct bb_field fields[] = {
     {"comm_slowdown", "coll", "(x)", 6, 3, SHOWS(contention.comm_slowdown)},
     {"overlap_efficiency", "effic.", "", 6, 3, SHOWS(contention.efficiency)},
     {"lost_to_comm_us", "lost", "(us)", 9, 2, SHOWS(contention.lost_to_comm_us)},
-    {"busbw_alone_gbps", "busbw", "alone", 8, 2, SHOWS(busbw_alone)},
-    {"busbw_in_both_gbps", "busbw", "in both", 8, 2, SHOWS(busbw_in_both)},
-    {"tflops_alone", SHOWS(tflops_alone)},
-    {"tflops_in_both", SHOWS(tflops_in_both)},
-    {"wrong", "#wrong", "", 6, 0, .value = wrong_cell},
+    {"busbw_alone_gbps", "busbw", "alone", 8, 2, SHOWS(busbw_alone_gbps)},
+    {"busbw_in_both_gbps", "busbw", "in both", 8, 2, SHOWS(busbw_in_both_gbps)},
+    JSON(tflops_alone),
+    JSON(tflops_in_both),
+    {"wrong", "#wrong", "", 6, 0, SHOWS(wrong), .none = "N/A"},
     {0},
 };
 
@@ -166,7 +148,7 @@ static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_sta
     return bytes * bb_colls[work->c.kind].bus_factor(work->c.ranks) / time_us->p50 / 1e3;
 }
 
-static double tflops(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
+static double tflops_of(const struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *time_us)
 {
     return time_us->p50 > 0 ? work->products * bb_gemm_flops(&v->options.product) / time_us->p50 / 1e6 : NAN;
 }
@@ -174,6 +156,7 @@ static double tflops(const struct overlap *v, const struct bb_overlap_work *work
 static struct row make_row(const struct overlap *v, const struct bb_overlap_work *work,
                            const struct bb_cta_limit *limit, const struct bb_overlap_result *r)
 {
+    const struct bb_gemm_shape *s = &v->options.product;
     const struct bb_case *c = &work->c;
     double us[BB_OVERLAP_TIMES];
     struct row row = {.collective = bb_colls[c->kind].name,
@@ -184,14 +167,16 @@ static struct row make_row(const struct overlap *v, const struct bb_overlap_work
                       .root = c->root,
                       .min_ctas = limit->min > 0 ? limit->min : -1,
                       .max_ctas = limit->max > 0 ? limit->max : -1,
-                      .product = v->options.product,
+                      .gemm = json_pack("{s:I, s:I, s:I, s:f}", "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k",
+                                        (json_int_t)s->k, "flops", bb_gemm_flops(s)),
                       .products = work->products,
                       .collectives = work->collectives,
                       .result = *r,
-                      .busbw_alone = busbw_gbps(work, &r->us[BB_COMM_ALONE]),
-                      .busbw_in_both = busbw_gbps(work, &r->us[BB_COMM_IN_BOTH]),
-                      .tflops_alone = tflops(v, work, &r->us[BB_COMPUTE_ALONE]),
-                      .tflops_in_both = tflops(v, work, &r->us[BB_COMPUTE_IN_BOTH])};
+                      .busbw_alone_gbps = busbw_gbps(work, &r->us[BB_COMM_ALONE]),
+                      .busbw_in_both_gbps = busbw_gbps(work, &r->us[BB_COMM_IN_BOTH]),
+                      .tflops_alone = tflops_of(v, work, &r->us[BB_COMPUTE_ALONE]),
+                      .tflops_in_both = tflops_of(v, work, &r->us[BB_COMPUTE_IN_BOTH]),
+                      .wrong = r->checked ? (long long)r->wrong : -1};
 
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
         us[t] = r->us[t].p50;
@@ -200,20 +185,23 @@ static struct row make_row(const struct overlap *v, const struct bb_overlap_work
     return row;
 }
 
-static int put_row(struct overlap *v, const struct row *row)
+static int put_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
+                   const struct bb_overlap_result *r)
 {
+    struct row row;
     char what[80];
 
-    v->wrong = v->wrong || row->result.wrong > 0;
+    v->wrong = v->wrong || r->wrong > 0;
     bb_progress_clear(&v->session.progress);
     if (v->session.world.rank != 0)
         return 0;
-    if (row->result.wrong > 0)
-        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside products (CTAs: %s)",
-                     row->result.wrong, row->collective, row->bytes, row->ctas);
-    bb_table_row(v->session.out, fields, row);
-    snprintf(what, sizeof what, "%s of %zu bytes beside products", row->collective, row->bytes);
-    return bb_result_put(&v->session, fields, row, &row->result.seen, row->result.seen.doubts, what);
+    row = make_row(v, work, limit, r);
+    if (r->wrong > 0)
+        (void)bb_err(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes beside products (CTAs: %s)", r->wrong,
+                     row.collective, row.bytes, row.ctas);
+    bb_table_row(v->session.out, fields, &row);
+    snprintf(what, sizeof what, "%s of %zu bytes beside products", row.collective, row.bytes);
+    return bb_result_put(&v->session, fields, &row, &r->seen, r->seen.doubts, what);
 }
 
 /* ---- a size ---- */
@@ -226,7 +214,7 @@ static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 
     work->products = 1;
     work->collectives = 1;
-    TRY(bb_overlap_measure(&v->rig, work, &r));
+    TRY(bb_overlap_measure(&v->ctx, work, &r));
     bb_overlap_counts(r.us[BB_COMPUTE_ALONE].p50, r.us[BB_COMM_ALONE].p50, v->options.collectives, &work->products,
                       &work->collectives);
     if (v->options.products > 0) {
@@ -242,7 +230,7 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-static int tell_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
+static int report_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
 {
     int best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits);
     const struct bb_cta_limit *limit = &v->options.limits[best];
@@ -263,7 +251,6 @@ static int measure_size(struct overlap *v, size_t bytes)
 {
     struct bb_overlap_work work = {.comm = &v->comms[0], .c = case_of(v, bytes)};
     struct bb_overlap_result r;
-    struct row row;
     double both_us[BB_CTA_LIMITS];
     char ctas[BB_CTA_TEXT];
     int rc;
@@ -275,12 +262,11 @@ static int measure_size(struct overlap *v, size_t bytes)
         bb_progress_show(&v->session.progress, "%zu bytes, CTAs %s", bytes, ctas);
         bb_world_reached(&v->session.world, "bench overlap %zu bytes, CTAs %s", bytes, ctas);
         work.comm = &v->comms[i];
-        TRY(bb_overlap_measure(&v->rig, &work, &r));
+        TRY(bb_overlap_measure(&v->ctx, &work, &r));
         both_us[i] = r.us[BB_BOTH].p50;
-        row = make_row(v, &work, &v->options.limits[i], &r);
-        TRY(put_row(v, &row));
+        TRY(put_row(v, &work, &v->options.limits[i], &r));
     }
-    TRY(tell_best(v, &work, both_us));
+    TRY(report_best(v, &work, both_us));
 out:
     return rc;
 }
@@ -303,7 +289,7 @@ out:
     return rc;
 }
 
-static int make_rig(struct overlap *v)
+static int make_context(struct overlap *v)
 {
     int rc;
 
@@ -311,13 +297,13 @@ static int make_rig(struct overlap *v)
     TRY(bb_session_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v)),
                           "lower --sizes or --gemm"));
     TRY(make_comms(v));
-    v->rig = (struct bb_overlap_context){.world = &v->session.world,
+    v->ctx = (struct bb_overlap_context){.world = &v->session.world,
                                          .device = &v->session.device,
                                          .observer = &v->session.observer,
                                          .repeats = v->options.repeats,
                                          .warmup = v->options.warmup,
                                          .gated = !v->session.shared_gpu};
-    TRY(bb_overlap_context_init(&v->rig, &v->options.product, slot_bytes(v)));
+    TRY(bb_overlap_context_init(&v->ctx, &v->options.product, slot_bytes(v)));
 out:
     return rc;
 }
@@ -341,7 +327,7 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     TRY(bb_session_begin(&v->session, &v->options.common));
     TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
     warn_of_emulation(v);
-    TRY(make_rig(v));
+    TRY(make_context(v));
     TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
@@ -356,7 +342,7 @@ static int end_in_order(struct overlap *v)
 {
     int rc = 0;
 
-    bb_overlap_context_release(&v->rig);
+    bb_overlap_context_release(&v->ctx);
     for (int i = 0; i < v->options.n_limits && rc == 0; i++)
         rc = bb_comm_finalize(&v->comms[i]);
     return rc;

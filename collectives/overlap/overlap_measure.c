@@ -19,7 +19,7 @@
 enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
 enum { GATE_US = 50, GATE_US_PER_CALL = 10 }; /* the host enqueues faster than that */
 
-/* ---- the rig ---- */
+/* ---- the context ---- */
 
 static size_t matrix_bytes(const struct bb_gemm_shape *s)
 {
@@ -32,21 +32,21 @@ size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot
     return bb_guarded_cost(matrix_bytes(product)) + bb_guarded_cost(2 * slot_bytes) + BB_GEMM_WORKSPACE;
 }
 
-static int make_streams(struct bb_overlap_context *rig)
+static int make_streams(struct bb_overlap_context *ctx)
 {
     int least, greatest, rc;
 
     TRY(BB_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
-    TRY(BB_CUDA(cudaStreamCreateWithPriority(&rig->compute, cudaStreamNonBlocking, least)));
-    TRY(BB_CUDA(cudaStreamCreateWithPriority(&rig->comm, cudaStreamNonBlocking, greatest)));
-    TRY(BB_CUDA(cudaStreamCreateWithPriority(&rig->gate, cudaStreamNonBlocking, greatest)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->gathered)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->begin)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->compute_end)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->comm_end)));
-    bb_nvtx_name_stream(&rig->nvtx, rig->compute, "compute");
-    bb_nvtx_name_stream(&rig->nvtx, rig->comm, "collectives");
-    bb_nvtx_name_stream(&rig->nvtx, rig->gate, "gate");
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->compute, cudaStreamNonBlocking, least)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->comm, cudaStreamNonBlocking, greatest)));
+    TRY(BB_CUDA(cudaStreamCreateWithPriority(&ctx->gate, cudaStreamNonBlocking, greatest)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->gathered)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->begin)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->compute_end)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->comm_end)));
+    bb_nvtx_name_stream(&ctx->nvtx, ctx->compute, "compute");
+    bb_nvtx_name_stream(&ctx->nvtx, ctx->comm, "collectives");
+    bb_nvtx_name_stream(&ctx->nvtx, ctx->gate, "gate");
 out:
     return rc;
 }
@@ -59,10 +59,10 @@ static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
 }
 
 /* One block from the host, then copies of what is there, each twice as long. */
-static int fill_matrices(struct bb_overlap_context *rig, enum bb_dtype_id dtype)
+static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
 {
-    size_t total = rig->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
-    unsigned char *area = rig->matrices.area;
+    size_t total = ctx->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
+    unsigned char *area = ctx->matrices.area;
     void *block = malloc(BLOCK_BYTES);
     int rc;
 
@@ -72,63 +72,63 @@ static int fill_matrices(struct bb_overlap_context *rig, enum bb_dtype_id dtype)
     TRY(BB_CUDA(cudaMemcpy(area, block, done, cudaMemcpyHostToDevice)));
     while (done < total) {
         size_t more = total - done < done ? total - done : done;
-        TRY(BB_CUDA(cudaMemcpyAsync(area + done, area, more, cudaMemcpyDeviceToDevice, rig->compute)));
+        TRY(BB_CUDA(cudaMemcpyAsync(area + done, area, more, cudaMemcpyDeviceToDevice, ctx->compute)));
         done += more;
     }
-    TRY(bb_stream_wait(rig->world, rig->compute, "data of the product", NULL, NULL));
+    TRY(bb_stream_wait(ctx->world, ctx->compute, "data of the product", NULL, NULL));
 out:
     free(block);
     return rc;
 }
 
-int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm_shape *product, size_t slot_bytes)
+int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *product, size_t slot_bytes)
 {
-    size_t samples = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
+    size_t samples = (size_t)BB_OVERLAP_TIMES * (size_t)ctx->repeats;
     int rc;
 
-    bb_nvtx_init(&rig->nvtx);
-    rig->native = bb_native_find();
-    rig->samples = calloc(samples, sizeof *rig->samples);
-    if (!rig->samples)
+    bb_nvtx_init(&ctx->nvtx);
+    ctx->native = bb_native_find();
+    ctx->samples = calloc(samples, sizeof *ctx->samples);
+    if (!ctx->samples)
         return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
-    TRY(make_streams(rig));
-    TRY(BB_CUDA(cudaMalloc((void **)&rig->verdict, 2 * sizeof *rig->verdict)));
-    TRY(bb_guarded_init(&rig->matrices, matrix_bytes(product), rig->compute));
-    TRY(bb_guarded_init(&rig->slots, 2 * slot_bytes, rig->comm));
-    TRY(bb_stream_wait(rig->world, rig->comm, "preparation of buffers", NULL, NULL));
-    TRY(fill_matrices(rig, product->dtype));
-    TRY(bb_gemm_lib_init(&rig->lib, BB_GEMM_WORKSPACE));
-    TRY(bb_gemm_init(&rig->gemm, &rig->lib, product));
+    TRY(make_streams(ctx));
+    TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, 2 * sizeof *ctx->verdict)));
+    TRY(bb_guarded_init(&ctx->matrices, matrix_bytes(product), ctx->compute));
+    TRY(bb_guarded_init(&ctx->slots, 2 * slot_bytes, ctx->comm));
+    TRY(bb_stream_wait(ctx->world, ctx->comm, "preparation of buffers", NULL, NULL));
+    TRY(fill_matrices(ctx, product->dtype));
+    TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));
+    TRY(bb_gemm_init(&ctx->gemm, &ctx->lib, product));
 out:
     return rc;
 }
 
-void bb_overlap_context_release(struct bb_overlap_context *rig)
+void bb_overlap_context_release(struct bb_overlap_context *ctx)
 {
-    bb_gemm_release(&rig->gemm);
-    bb_gemm_lib_release(&rig->lib);
-    bb_guarded_release(&rig->slots);
-    bb_guarded_release(&rig->matrices);
-    if (rig->verdict)
-        (void)cudaFree(rig->verdict);
-    bb_event_destroy(rig->comm_end);
-    bb_event_destroy(rig->compute_end);
-    bb_event_destroy(rig->begin);
-    bb_event_destroy(rig->gathered);
-    bb_stream_destroy(rig->gate);
-    bb_stream_destroy(rig->comm);
-    bb_stream_destroy(rig->compute);
-    bb_nvtx_release(&rig->nvtx);
-    free(rig->samples);
-    *rig = (struct bb_overlap_context){0};
+    bb_gemm_release(&ctx->gemm);
+    bb_gemm_lib_release(&ctx->lib);
+    bb_guarded_release(&ctx->slots);
+    bb_guarded_release(&ctx->matrices);
+    if (ctx->verdict)
+        (void)cudaFree(ctx->verdict);
+    bb_event_destroy(ctx->comm_end);
+    bb_event_destroy(ctx->compute_end);
+    bb_event_destroy(ctx->begin);
+    bb_event_destroy(ctx->gathered);
+    bb_stream_destroy(ctx->gate);
+    bb_stream_destroy(ctx->comm);
+    bb_stream_destroy(ctx->compute);
+    bb_nvtx_release(&ctx->nvtx);
+    free(ctx->samples);
+    *ctx = (struct bb_overlap_context){0};
 }
 
 /* ---- work ---- */
 
-static int launch_collective(struct bb_overlap_context *rig, const struct bb_overlap_work *work, bool last)
+static int launch_collective(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, bool last)
 {
     const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
-    unsigned char *slot = rig->slots.area + (last ? l.slot_bytes : 0);
+    unsigned char *slot = ctx->slots.area + (last ? l.slot_bytes : 0);
     const struct bb_call call = {.kind = work->c.kind,
                                  .send = slot + l.send_offset,
                                  .recv = slot + l.recv_offset,
@@ -137,93 +137,93 @@ static int launch_collective(struct bb_overlap_context *rig, const struct bb_ove
                                  .redop = work->c.redop,
                                  .root = work->c.root,
                                  .comm = work->comm,
-                                 .stream = rig->comm,
-                                 .native = &rig->native};
+                                 .stream = ctx->comm,
+                                 .native = &ctx->native};
 
     return bb_launch(&call);
 }
 
-static int launch_collectives(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int n, bool ends_row)
+static int launch_collectives(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int n, bool ends_row)
 {
     int rc = 0;
 
-    bb_world_guard(rig->world, "collectives beside products");
+    bb_world_guard(ctx->world, "collectives beside products");
     for (int i = 0; i < n && rc == 0; i++)
-        rc = launch_collective(rig, work, ends_row && i == n - 1);
-    bb_world_unguard(rig->world);
+        rc = launch_collective(ctx, work, ends_row && i == n - 1);
+    bb_world_unguard(ctx->world);
     return rc;
 }
 
-static int launch_products(struct bb_overlap_context *rig, int n)
+static int launch_products(struct bb_overlap_context *ctx, int n)
 {
-    const struct bb_gemm_shape *s = &rig->gemm.shape;
-    unsigned char *a = rig->matrices.area, *b = a + bb_round_up(bb_gemm_a_bytes(s), ALIGN),
+    const struct bb_gemm_shape *s = &ctx->gemm.shape;
+    unsigned char *a = ctx->matrices.area, *b = a + bb_round_up(bb_gemm_a_bytes(s), ALIGN),
                   *c = b + bb_round_up(bb_gemm_b_bytes(s), ALIGN);
     int rc = 0;
 
     for (int i = 0; i < n && rc == 0; i++)
-        rc = bb_gemm_run(&rig->gemm, a, b, c, rig->compute);
+        rc = bb_gemm_run(&ctx->gemm, a, b, c, ctx->compute);
     return rc;
 }
 
-static int wait_all(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
+static int wait_all(struct bb_overlap_context *ctx, const struct bb_overlap_work *work)
 {
     int rc;
 
-    TRY(bb_comm_wait(work->comm, rig->comm, "collectives beside products"));
-    TRY(bb_stream_wait(rig->world, rig->compute, "products beside collectives", NULL, NULL));
+    TRY(bb_comm_wait(work->comm, ctx->comm, "collectives beside products"));
+    TRY(bb_stream_wait(ctx->world, ctx->compute, "products beside collectives", NULL, NULL));
 out:
     return rc;
 }
 
 /* The event `begin`: after all ranks have come, and after the host has had time to enqueue `calls`. */
-static int open_gate(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int calls)
+static int open_gate(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
 {
     int rc;
 
-    TRY(bb_world_barrier(rig->world, "start of a sample"));
-    TRY(launch_collectives(rig, work, 1, false));
-    TRY(BB_CUDA(cudaEventRecord(rig->gathered, rig->comm)));
-    TRY(BB_CUDA(cudaStreamWaitEvent(rig->gate, rig->gathered, 0)));
-    if (rig->gated)
-        TRY(bb_spin(1, (int64_t)(GATE_US + GATE_US_PER_CALL * calls) * 1000, rig->gate));
-    TRY(BB_CUDA(cudaEventRecord(rig->begin, rig->gate)));
-    TRY(BB_CUDA(cudaStreamWaitEvent(rig->comm, rig->begin, 0)));
-    TRY(BB_CUDA(cudaStreamWaitEvent(rig->compute, rig->begin, 0)));
+    TRY(bb_world_barrier(ctx->world, "start of a sample"));
+    TRY(launch_collectives(ctx, work, 1, false));
+    TRY(BB_CUDA(cudaEventRecord(ctx->gathered, ctx->comm)));
+    TRY(BB_CUDA(cudaStreamWaitEvent(ctx->gate, ctx->gathered, 0)));
+    if (ctx->gated)
+        TRY(bb_spin(1, (int64_t)(GATE_US + GATE_US_PER_CALL * calls) * 1000, ctx->gate));
+    TRY(BB_CUDA(cudaEventRecord(ctx->begin, ctx->gate)));
+    TRY(BB_CUDA(cudaStreamWaitEvent(ctx->comm, ctx->begin, 0)));
+    TRY(BB_CUDA(cudaStreamWaitEvent(ctx->compute, ctx->begin, 0)));
 out:
     return rc;
 }
 
 /* Collectives first: their kernels need few, but free, multiprocessors. */
-static int take_sample(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int products,
+static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int products,
                        int collectives, bool ends_row, double *compute_us, double *comm_us)
 {
     int rc;
 
-    TRY(open_gate(rig, work, products + collectives));
-    TRY(launch_collectives(rig, work, collectives, ends_row));
-    TRY(BB_CUDA(cudaEventRecord(rig->comm_end, rig->comm)));
-    TRY(launch_products(rig, products));
-    TRY(BB_CUDA(cudaEventRecord(rig->compute_end, rig->compute)));
-    TRY(wait_all(rig, work));
-    TRY(bb_event_us(rig->begin, rig->compute_end, compute_us));
-    TRY(bb_event_us(rig->begin, rig->comm_end, comm_us));
+    TRY(open_gate(ctx, work, products + collectives));
+    TRY(launch_collectives(ctx, work, collectives, ends_row));
+    TRY(BB_CUDA(cudaEventRecord(ctx->comm_end, ctx->comm)));
+    TRY(launch_products(ctx, products));
+    TRY(BB_CUDA(cudaEventRecord(ctx->compute_end, ctx->compute)));
+    TRY(wait_all(ctx, work));
+    TRY(bb_event_us(ctx->begin, ctx->compute_end, compute_us));
+    TRY(bb_event_us(ctx->begin, ctx->comm_end, comm_us));
 out:
     return rc;
 }
 
 /* Alone, alone, both. */
-static int measure_repeat(struct bb_overlap_context *rig, const struct bb_overlap_work *work, int i)
+static int measure_repeat(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int i)
 {
     double *at[BB_OVERLAP_TIMES], unused;
-    bool ends_row = i == rig->repeats - 1;
+    bool ends_row = i == ctx->repeats - 1;
     int rc;
 
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
-        at[t] = &rig->samples[(size_t)t * (size_t)rig->repeats + (size_t)i];
-    TRY(take_sample(rig, work, work->products, 0, false, at[BB_COMPUTE_ALONE], &unused));
-    TRY(take_sample(rig, work, 0, work->collectives, false, &unused, at[BB_COMM_ALONE]));
-    TRY(take_sample(rig, work, work->products, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH],
+        at[t] = &ctx->samples[(size_t)t * (size_t)ctx->repeats + (size_t)i];
+    TRY(take_sample(ctx, work, work->products, 0, false, at[BB_COMPUTE_ALONE], &unused));
+    TRY(take_sample(ctx, work, 0, work->collectives, false, &unused, at[BB_COMM_ALONE]));
+    TRY(take_sample(ctx, work, work->products, work->collectives, ends_row, at[BB_COMPUTE_IN_BOTH],
                     at[BB_COMM_IN_BOTH]));
     *at[BB_BOTH] = fmax(*at[BB_COMPUTE_IN_BOTH], *at[BB_COMM_IN_BOTH]);
 out:
@@ -232,38 +232,38 @@ out:
 
 /* ---- over ranks ---- */
 
-static int combine_ranks(struct bb_overlap_context *rig, struct bb_overlap_result *result)
+static int combine_ranks(struct bb_overlap_context *ctx, struct bb_overlap_result *result)
 {
-    const size_t n = (size_t)BB_OVERLAP_TIMES * (size_t)rig->repeats;
+    const size_t n = (size_t)BB_OVERLAP_TIMES * (size_t)ctx->repeats;
     int rc;
 
-    TRY(bb_world_max(rig->world, rig->samples, n));
+    TRY(bb_world_max(ctx->world, ctx->samples, n));
     for (int t = 0; t < BB_OVERLAP_TIMES; t++)
-        TRY(bb_stats_of(rig->samples + (size_t)t * (size_t)rig->repeats, (size_t)rig->repeats, &result->us[t]));
+        TRY(bb_stats_of(ctx->samples + (size_t)t * (size_t)ctx->repeats, (size_t)ctx->repeats, &result->us[t]));
 out:
     return rc;
 }
 
 /* ---- data ---- */
 
-static struct bb_pattern pattern_of(const struct bb_overlap_context *rig, const struct bb_case *c)
+static struct bb_pattern pattern_of(const struct bb_overlap_context *ctx, const struct bb_case *c)
 {
-    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(rig->passes));
+    return bb_pattern_of(&bb_dtypes[c->dtype], c->redop, c->ranks, bb_mix(ctx->passes));
 }
 
-static int prepare_data(struct bb_overlap_context *rig, const struct bb_overlap_work *work)
+static int prepare_data(struct bb_overlap_context *ctx, const struct bb_overlap_work *work)
 {
     const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
     struct bb_pattern pattern;
     int rc = 0;
 
-    rig->passes++;
-    pattern = pattern_of(rig, &work->c);
+    ctx->passes++;
+    pattern = pattern_of(ctx, &work->c);
     for (int slot = 0; slot < 2; slot++) {
-        unsigned char *at = rig->slots.area + (slot ? l.slot_bytes : 0);
-        TRY(BB_CUDA(cudaMemsetAsync(at, CANARY, l.slot_bytes, rig->comm)));
+        unsigned char *at = ctx->slots.area + (slot ? l.slot_bytes : 0);
+        TRY(BB_CUDA(cudaMemsetAsync(at, CANARY, l.slot_bytes, ctx->comm)));
         TRY(bb_fill(at + l.send_offset, l.send_bytes / bb_dtypes[work->c.dtype].bytes, &pattern, work->comm->rank, 0,
-                    rig->comm));
+                    ctx->comm));
     }
 out:
     return rc;
@@ -274,41 +274,41 @@ struct finding {
     unsigned long long wrong, checked, due;
 };
 
-static int check_rank(struct bb_overlap_context *rig, const struct bb_overlap_work *work, struct finding *found)
+static int check_rank(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, struct finding *found)
 {
     const struct bb_buffer_layout l = bb_buffer_layout_of(&work->c, work->comm->rank);
     const struct bb_expected_part part = bb_case_expected_part(&work->c, work->comm->rank, 0);
-    const struct bb_pattern pattern = pattern_of(rig, &work->c);
-    unsigned char *slot = rig->slots.area + l.slot_bytes;
+    const struct bb_pattern pattern = pattern_of(ctx, &work->c);
+    unsigned char *slot = ctx->slots.area + l.slot_bytes;
     struct bb_verdict verdict = {0};
     int rc;
 
     found->due = part.count + l.before_bytes + l.after_bytes;
-    TRY(bb_verdict_clear(rig->verdict, rig->comm));
-    TRY(bb_check(slot + l.recv_offset, part.count, &pattern, &part.expect, rig->verdict, rig->comm));
-    TRY(bb_check_bytes(slot + l.before_offset, l.before_bytes, CANARY, rig->verdict, rig->comm));
-    TRY(bb_check_bytes(slot + l.after_offset, l.after_bytes, CANARY, rig->verdict, rig->comm));
-    TRY(bb_stream_wait(rig->world, rig->comm, "check", NULL, NULL));
-    TRY(BB_CUDA(cudaMemcpy(&verdict, rig->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
+    TRY(bb_verdict_clear(ctx->verdict, ctx->comm));
+    TRY(bb_check(slot + l.recv_offset, part.count, &pattern, &part.expect, ctx->verdict, ctx->comm));
+    TRY(bb_check_bytes(slot + l.before_offset, l.before_bytes, CANARY, ctx->verdict, ctx->comm));
+    TRY(bb_check_bytes(slot + l.after_offset, l.after_bytes, CANARY, ctx->verdict, ctx->comm));
+    TRY(bb_stream_wait(ctx->world, ctx->comm, "check", NULL, NULL));
+    TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     found->wrong = verdict.wrong;
     found->checked = verdict.checked;
-    if (found->checked != found->due && !(rig->device->emulated && found->checked == 0)) /* emulated without data */
+    if (found->checked != found->due && !(ctx->device->emulated && found->checked == 0)) /* emulated without data */
         rc = bb_err(BB_EFAIL, "the check compared %llu of %llu elements", found->checked, found->due);
 out:
     return rc;
 }
 
-static int verify_ranks(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+static int verify_ranks(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                         struct bb_overlap_result *result)
 {
     struct finding mine = {0};
     unsigned incomplete;
     int rc;
 
-    TRY(check_rank(rig, work, &mine));
+    TRY(check_rank(ctx, work, &mine));
     incomplete = mine.checked != mine.due;
-    TRY(bb_world_any(rig->world, &incomplete));
-    TRY(bb_world_sum(rig->world, &mine.wrong));
+    TRY(bb_world_any(ctx->world, &incomplete));
+    TRY(bb_world_sum(ctx->world, &mine.wrong));
     result->checked = !incomplete;
     result->wrong = mine.wrong;
 out:
@@ -317,37 +317,37 @@ out:
 
 /* ---- a row ---- */
 
-static int measure_row(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result)
 {
     int rc;
 
-    TRY(prepare_data(rig, work));
-    bb_telemetry_warmup(rig->observer);
-    TRY(launch_collectives(rig, work, rig->warmup, false));
-    TRY(launch_products(rig, rig->warmup));
-    TRY(wait_all(rig, work));
-    bb_telemetry_start(rig->observer, &result->seen);
-    for (int i = 0; i < rig->repeats; i++)
-        TRY(measure_repeat(rig, work, i));
-    TRY(bb_telemetry_end(rig->observer, rig->world, &result->seen));
-    TRY(combine_ranks(rig, result));
-    TRY(verify_ranks(rig, work, result));
+    TRY(prepare_data(ctx, work));
+    bb_telemetry_warmup(ctx->observer);
+    TRY(launch_collectives(ctx, work, ctx->warmup, false));
+    TRY(launch_products(ctx, ctx->warmup));
+    TRY(wait_all(ctx, work));
+    bb_telemetry_start(ctx->observer, &result->seen);
+    for (int i = 0; i < ctx->repeats; i++)
+        TRY(measure_repeat(ctx, work, i));
+    TRY(bb_telemetry_end(ctx->observer, ctx->world, &result->seen));
+    TRY(combine_ranks(ctx, result));
+    TRY(verify_ranks(ctx, work, result));
 out:
     return rc;
 }
 
-int bb_overlap_measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result)
 {
     struct bb_range range;
     int rc;
 
     *result = (struct bb_overlap_result){0};
-    bb_range_init(&rig->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d products, %d collectives",
+    bb_range_init(&ctx->nvtx, &range, 0, bb_case_bytes(&work->c), "overlap %s %zu bytes, %d products, %d collectives",
                   bb_colls[work->c.kind].name, bb_case_bytes(&work->c), work->products, work->collectives);
-    bb_range_push(&rig->nvtx, &range);
-    rc = measure_row(rig, work, result);
-    bb_range_pop(&rig->nvtx);
+    bb_range_push(&ctx->nvtx, &range);
+    rc = measure_row(ctx, work, result);
+    bb_range_pop(&ctx->nvtx);
     return rc;
 }

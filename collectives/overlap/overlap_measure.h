@@ -35,9 +35,9 @@ struct bb_overlap_context {
 };
 
 /* bb_overlap_context_init - for a product and collectives of slots up to slot_bytes. Release works on a half-made one. */
-int bb_overlap_context_init(struct bb_overlap_context *rig, const struct bb_gemm_shape *product,
+int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *product,
                             size_t slot_bytes) BB_MUST_CHECK;
-void bb_overlap_context_release(struct bb_overlap_context *rig);
+void bb_overlap_context_release(struct bb_overlap_context *ctx);
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes);
 
 /* What runs. */
@@ -55,7 +55,7 @@ struct bb_overlap_result {
 };
 
 /* bb_overlap_measure - all ranks together; the result is equal on all. */
-int bb_overlap_measure(struct bb_overlap_context *rig, const struct bb_overlap_work *work,
+int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result) BB_MUST_CHECK;
 
 #endif

@@ -1,11 +1,7 @@
 /*
  * bench_p2p.c - rounds, matrices and verdicts of `busbar bench p2p`.
  *
- * A result row in JSON is one link and figure:
- *   figure "latency"|"bandwidth", direction "one"|"both", bytes, from, to, same_node, round, iterations,
- *   time_us{} per message, latency_us (null for bandwidth), gbps (null for latency; both directions: their sum), wrong
- *   (null when nothing was compared), channels (of the sender, null: unknown), gpu_from and gpu_to {before, after}
- * (null without NVML), flags[]. Latency, and both directions, are of the pair: from < to. At the top: schedule, rounds,
+ * At the top of the results: schedule, rounds,
  * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * figure, .., value, median}].
  */
@@ -32,7 +28,7 @@ struct p2p {
     struct bb_bench_p2p_options options;
     struct bb_session session;
     struct bb_comm comm;
-    struct bb_p2p_context rig;
+    struct bb_p2p_context ctx;
     struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
     int n_matrices, round;
@@ -44,7 +40,7 @@ struct p2p {
 
 /* ---- matrices ---- */
 
-static bool wants(const char *asked, const char *what)
+static bool is_asked(const char *asked, const char *what)
 {
     return strcmp(asked, "all") == 0 || strcmp(asked, what) == 0;
 }
@@ -53,7 +49,7 @@ static void add_matrices(struct p2p *p, enum bb_p2p_kind kind, const struct bb_s
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[kind];
 
-    if (wants(p->options.figures, f->figure) && wants(p->options.direction, f->direction))
+    if (is_asked(p->options.figures, f->figure) && is_asked(p->options.direction, f->direction))
         for (int i = 0; i < sizes->n; i++)
             p->matrices[p->n_matrices++].run = (struct bb_p2p_run){.kind = kind, .bytes = sizes->bytes[i]};
 }
@@ -76,7 +72,7 @@ static size_t largest_message(const struct p2p *p)
 
 /* ---- a link ---- */
 
-static double *cell(const struct p2p *p, const struct matrix *m, int from, int to)
+static double *matrix_cell(const struct p2p *p, const struct matrix *m, int from, int to)
 {
     return &m->value[(size_t)from * (size_t)p->session.world.size + (size_t)to];
 }
@@ -91,55 +87,31 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* A row of the results. */
+/* A row of the results. Latency, and both directions, are of the pair: from < to. */
 struct link {
     const char *figure, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
-    struct bb_stats time_us;
-    double latency_us, gbps; /* NaN: not this figure      */
-    long long wrong;         /* -1: nothing was compared  */
-    long long channels;      /* of the sender; -1 unknown */
-    const struct bb_telemetry_row *sender, *receiver;
+    struct bb_stats time_us; /* per message                                                                 */
+    double latency_us, gbps; /* NaN: not this figure; of both directions the sum                            */
+    long long wrong;         /* -1: nothing was compared                                                    */
+    int channels;            /* of the sender; -1: unknown                                                  */
+    json_t *gpu_from, *gpu_to;
 };
 
-static struct bb_cell sender_gpu(const void *link)
-{
-    return BB_JSON(bb_telemetry_gpu(((const struct link *)link)->sender));
-}
-
-static struct bb_cell receiver_gpu(const void *link)
-{
-    return BB_JSON(bb_telemetry_gpu(((const struct link *)link)->receiver));
-}
-
-#define SHOWS(member) BB_SHOWS(struct link, member)
-static const struct bb_field link_fields[] = {
-    {"figure", SHOWS(figure)},
-    {"direction", SHOWS(direction)},
-    {"bytes", SHOWS(bytes)},
-    {"from", SHOWS(from)},
-    {"to", SHOWS(to)},
-    {"same_node", SHOWS(same_node)},
-    {"round", SHOWS(round)},
-    {"iterations", SHOWS(iterations)},
-    {"time_us", SHOWS(time_us)},
-    {"latency_us", SHOWS(latency_us)},
-    {"gbps", SHOWS(gbps)},
-    {"wrong", SHOWS(wrong)},
-    {"channels", SHOWS(channels)},
-    {"gpu_from", .value = sender_gpu},
-    {"gpu_to", .value = receiver_gpu},
-    {0},
-};
+#define JSON(name) BB_NAMED(struct link, name)
+static const struct bb_field link_fields[] = {JSON(figure),   JSON(direction),  JSON(bytes),  JSON(from),
+                                              JSON(to),       JSON(same_node),  JSON(round),  JSON(iterations),
+                                              JSON(time_us),  JSON(latency_us), JSON(gbps),   JSON(wrong),
+                                              JSON(channels), JSON(gpu_from),   JSON(gpu_to), {0}};
 
 static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int to, const struct bb_stats *time_us,
                      const struct bb_p2p_finding *found)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[run->kind];
     const int *node_of = p->session.world.node_of;
-    const struct bb_telemetry_row *a = &p->rig.findings[from].seen, *b = &p->rig.findings[to].seen;
+    const struct bb_telemetry_row *a = &p->ctx.findings[from].seen, *b = &p->ctx.findings[to].seen;
     const struct link link = {.figure = f->figure,
                               .direction = f->direction,
                               .bytes = run->bytes,
@@ -153,8 +125,8 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
                               .gbps = f->is_bandwidth ? link_value(run, time_us) : NAN,
                               .wrong = found->checked ? (long long)found->wrong : -1,
                               .channels = a->choice.kind == BB_CHOICE_NONE ? -1 : a->choice.channels,
-                              .sender = a,
-                              .receiver = b};
+                              .gpu_from = bb_telemetry_gpu(a),
+                              .gpu_to = bb_telemetry_gpu(b)};
     char what[64];
 
     snprintf(what, sizeof what, "rank %d to rank %d", from, to);
@@ -164,11 +136,11 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
 /* What the two ranks of a pair found together; in one direction only the receiver looks. */
 static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_run *run, int from, int to)
 {
-    struct bb_p2p_finding found = p->rig.findings[to];
+    struct bb_p2p_finding found = p->ctx.findings[to];
 
     if (!bb_p2p_figures[run->kind].is_directed) {
-        found.checked = found.checked && p->rig.findings[from].checked;
-        found.wrong += p->rig.findings[from].wrong;
+        found.checked = found.checked && p->ctx.findings[from].checked;
+        found.wrong += p->ctx.findings[from].wrong;
     }
     return found;
 }
@@ -191,11 +163,11 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
                      bb_format_bytes(run->bytes, size), from, to, bb_p2p_figures[run->kind].figure,
                      bb_p2p_figures[run->kind].direction);
     }
-    bb_p2p_pair(&p->rig, low, high, p->samples);
+    bb_p2p_pair(&p->ctx, low, high, p->samples);
     TRY(bb_stats_of(p->samples, (size_t)p->options.repeats, &time_us));
-    *cell(p, m, from, to) = link_value(run, &time_us);
+    *matrix_cell(p, m, from, to) = link_value(run, &time_us);
     if (!bb_p2p_figures[run->kind].is_directed)
-        *cell(p, m, to, from) = link_value(run, &time_us);
+        *matrix_cell(p, m, to, from) = link_value(run, &time_us);
     TRY(save_link(p, run, from, to, &time_us, &found));
 out:
     return rc;
@@ -214,7 +186,7 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     bb_world_reached(w, "bench p2p round %d: %s %s %zu bytes", p->round, f->figure, f->direction, run.bytes);
     bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
                      f->figure, f->direction);
-    TRY(bb_p2p_measure(&p->rig, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
+    TRY(bb_p2p_measure(&p->ctx, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
     for (int low = 0; low < w->size; low++) {
         int high = bb_pair_schedule_partner(&p->pairing, p->round, low);
         if (high > low)
@@ -273,10 +245,10 @@ static void print_matrix(const struct p2p *p, const struct matrix *m)
     for (int from = 0; from < n; from++) {
         fprintf(out, "\n %6d", from);
         for (int to = 0; to < n; to++)
-            if (isnan(*cell(p, m, from, to)))
+            if (isnan(*matrix_cell(p, m, from, to)))
                 fprintf(out, " %8s", "-");
             else
-                fprintf(out, " %8.2f", *cell(p, m, from, to));
+                fprintf(out, " %8.2f", *matrix_cell(p, m, from, to));
     }
     fputc('\n', out);
 }
@@ -313,25 +285,21 @@ out:
 static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
-    json_t *object = json_object(), *rows = json_array();
+    json_t *rows = json_array();
 
     for (int from = 0; from < p->session.world.size; from++) {
         json_t *row = json_array();
         for (int to = 0; to < p->session.world.size; to++)
-            json_array_append_new(row, bb_json_real(*cell(p, m, from, to)));
+            json_array_append_new(row, bb_json_real(*matrix_cell(p, m, from, to)));
         json_array_append_new(rows, row);
     }
-    json_object_set_new(object, "figure", json_string(f->figure));
-    json_object_set_new(object, "direction", json_string(f->direction));
-    json_object_set_new(object, "bytes", json_integer((json_int_t)m->run.bytes));
-    json_object_set_new(object, "unit", json_string(f->unit));
-    json_object_set_new(object, "values", rows);
-    return object;
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "figure", f->figure, "direction", f->direction, "bytes",
+                     (json_int_t)m->run.bytes, "unit", f->unit, "values", rows);
 }
 
 /* ---- slow links ---- */
 
-struct telling {
+struct slow_report {
     struct p2p *p;
     const struct matrix *m;
 };
@@ -350,20 +318,12 @@ static json_t *slow_json(const struct p2p *p, const struct matrix *m, const stru
     const struct bb_world *w = &p->session.world;
     bool is_node = l->level == BB_LINK_NODE;
     int node = is_node ? l->from : w->node_of[l->from];
-    json_t *object = json_object();
 
-    json_object_set_new(object, "level", json_string(bb_link_level_names[l->level]));
-    json_object_set_new(object, "from", is_node ? json_null() : json_integer(l->from));
-    json_object_set_new(object, "to", l->to < 0 ? json_null() : json_integer(l->to));
-    json_object_set_new(object, "node", json_integer(node));
-    json_object_set_new(object, "host", json_string(host_of_node(w, node)));
-    json_object_set_new(object, "same_node", json_boolean(l->same_node));
-    json_object_set_new(object, "figure", json_string(f->figure));
-    json_object_set_new(object, "direction", json_string(f->direction));
-    json_object_set_new(object, "bytes", json_integer((json_int_t)m->run.bytes));
-    json_object_set_new(object, "value", bb_json_real(l->value));
-    json_object_set_new(object, "median", bb_json_real(l->median));
-    return object;
+    return json_pack("{s:s, s:o, s:o, s:i, s:s, s:b, s:s, s:s, s:I, s:o, s:o}", "level", bb_link_level_names[l->level],
+                     "from", is_node ? json_null() : json_integer(l->from), "to",
+                     l->to < 0 ? json_null() : json_integer(l->to), "node", node, "host", host_of_node(w, node),
+                     "same_node", l->same_node, "figure", f->figure, "direction", f->direction, "bytes",
+                     (json_int_t)m->run.bytes, "value", bb_json_real(l->value), "median", bb_json_real(l->median));
 }
 
 static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
@@ -384,9 +344,9 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
             l->median);
 }
 
-static int tell_slow(void *arg, const struct bb_slow_link *l)
+static int report_slow(void *arg, const struct bb_slow_link *l)
 {
-    const struct telling *t = arg;
+    const struct slow_report *t = arg;
 
     t->p->n_slow++;
     if (t->p->session.out)
@@ -396,7 +356,7 @@ static int tell_slow(void *arg, const struct bb_slow_link *l)
                : bb_err(BB_EFAIL, "no memory for a slow link");
 }
 
-static int tell_slow_links(struct p2p *p)
+static int report_slow_links(struct p2p *p)
 {
     int rc = 0;
 
@@ -404,8 +364,8 @@ static int tell_slow_links(struct p2p *p)
         fprintf(p->session.out, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
         const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
-        struct telling t = {p, &p->matrices[i]};
-        TRY(bb_link_outliers_slow(&links, tell_slow, &t));
+        struct slow_report t = {p, &p->matrices[i]};
+        TRY(bb_link_outliers_slow(&links, report_slow, &t));
     }
     if (p->session.out)
         fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
@@ -414,7 +374,7 @@ out:
 }
 
 /* Rank 0: everything that needs all links. */
-static int conclude(struct p2p *p)
+static int report_links(struct p2p *p)
 {
     json_t *matrices = json_array();
     int rc = 0;
@@ -428,7 +388,7 @@ static int conclude(struct p2p *p)
             TRY(print_summary(p, &p->matrices[i]));
         }
     }
-    TRY(tell_slow_links(p));
+    TRY(report_slow_links(p));
     TRY(bb_results_set(p->session.json, "schedule", json_string(p->options.schedule)));
     TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pair_schedule_rounds(&p->pairing))));
     TRY(bb_results_set(p->session.json, "matrices", json_incref(matrices)));
@@ -457,7 +417,7 @@ static int make_matrices(struct p2p *p)
     return 0;
 }
 
-static int make_rig(struct p2p *p)
+static int make_context(struct p2p *p)
 {
     const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
@@ -466,7 +426,7 @@ static int make_rig(struct p2p *p)
 
     TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
     TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
-    p->rig = (struct bb_p2p_context){.world = w,
+    p->ctx = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
                                      .device = &p->session.device,
                                      .observer = &p->session.observer,
@@ -474,7 +434,7 @@ static int make_rig(struct p2p *p)
                                      .repeats = o->repeats,
                                      .warmup = o->warmup,
                                      .check = o->check};
-    TRY(bb_p2p_context_init(&p->rig, largest_message(p)));
+    TRY(bb_p2p_context_init(&p->ctx, largest_message(p)));
     TRY(make_matrices(p));
 out:
     return rc;
@@ -496,13 +456,13 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     TRY(bb_session_gpus(&p->session, BB_SESSION_OBSERVED, 0));
     TRY(check_ranks(p));
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
-    TRY(make_rig(p));
+    TRY(make_context(p));
     TRY(bb_session_open(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
     if (p->session.world.rank == 0)
-        TRY(conclude(p));
+        TRY(report_links(p));
     rc = p->wrong ? -BB_EDATA : 0;
 out:
     return rc;
@@ -510,7 +470,7 @@ out:
 
 static int end_in_order(struct p2p *p)
 {
-    bb_p2p_context_release(&p->rig);
+    bb_p2p_context_release(&p->ctx);
     return bb_comm_finalize(&p->comm);
 }
 

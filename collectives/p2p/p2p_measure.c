@@ -38,64 +38,64 @@ const struct bb_p2p_figure bb_p2p_figures[BB_P2P_KINDS] = {
                                .bytes_factor = 2},
 };
 
-/* ---- the rig ---- */
+/* ---- the context ---- */
 
 size_t bb_p2p_context_bytes(size_t bytes)
 {
     return 3 * bb_guarded_cost(bytes + GUARD);
 }
 
-static int wait_for_stream(struct bb_p2p_context *rig, const char *what)
+static int wait_for_stream(struct bb_p2p_context *ctx, const char *what)
 {
-    return bb_stream_wait(rig->world, rig->stream, what, NULL, NULL);
+    return bb_stream_wait(ctx->world, ctx->stream, what, NULL, NULL);
 }
 
-int bb_p2p_context_init(struct bb_p2p_context *rig, size_t bytes)
+int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes)
 {
-    size_t size = (size_t)rig->world->size, repeats = (size_t)rig->repeats;
+    size_t size = (size_t)ctx->world->size, repeats = (size_t)ctx->repeats;
     int rc;
 
-    bb_nvtx_init(&rig->nvtx);
-    rig->samples = calloc(repeats, sizeof *rig->samples);
-    rig->gathered = calloc(size * repeats, sizeof *rig->gathered);
-    rig->findings = calloc(size, sizeof *rig->findings);
-    if (!rig->samples || !rig->gathered || !rig->findings)
+    bb_nvtx_init(&ctx->nvtx);
+    ctx->samples = calloc(repeats, sizeof *ctx->samples);
+    ctx->gathered = calloc(size * repeats, sizeof *ctx->gathered);
+    ctx->findings = calloc(size, sizeof *ctx->findings);
+    if (!ctx->samples || !ctx->gathered || !ctx->findings)
         return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", repeats, size);
-    TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->start)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
-    TRY(BB_CUDA(cudaMalloc((void **)&rig->verdict, sizeof *rig->verdict)));
-    TRY(bb_guarded_init(&rig->send, bytes + GUARD, rig->stream));
-    TRY(bb_guarded_init(&rig->recv, bytes + GUARD, rig->stream));
-    TRY(bb_guarded_init(&rig->last, bytes + GUARD, rig->stream));
-    bb_nvtx_name_stream(&rig->nvtx, rig->stream, "p2p");
-    TRY(wait_for_stream(rig, "preparation of buffers"));
+    TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
+    TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, sizeof *ctx->verdict)));
+    TRY(bb_guarded_init(&ctx->send, bytes + GUARD, ctx->stream));
+    TRY(bb_guarded_init(&ctx->recv, bytes + GUARD, ctx->stream));
+    TRY(bb_guarded_init(&ctx->last, bytes + GUARD, ctx->stream));
+    bb_nvtx_name_stream(&ctx->nvtx, ctx->stream, "p2p");
+    TRY(wait_for_stream(ctx, "preparation of buffers"));
 out:
     return rc;
 }
 
-void bb_p2p_context_release(struct bb_p2p_context *rig)
+void bb_p2p_context_release(struct bb_p2p_context *ctx)
 {
-    bb_guarded_release(&rig->last);
-    bb_guarded_release(&rig->recv);
-    bb_guarded_release(&rig->send);
-    if (rig->verdict)
-        (void)cudaFree(rig->verdict);
-    bb_event_destroy(rig->stop);
-    bb_event_destroy(rig->start);
-    bb_stream_destroy(rig->stream);
-    bb_nvtx_release(&rig->nvtx);
-    free(rig->findings);
-    free(rig->gathered);
-    free(rig->samples);
-    *rig = (struct bb_p2p_context){0};
+    bb_guarded_release(&ctx->last);
+    bb_guarded_release(&ctx->recv);
+    bb_guarded_release(&ctx->send);
+    if (ctx->verdict)
+        (void)cudaFree(ctx->verdict);
+    bb_event_destroy(ctx->stop);
+    bb_event_destroy(ctx->start);
+    bb_stream_destroy(ctx->stream);
+    bb_nvtx_release(&ctx->nvtx);
+    free(ctx->findings);
+    free(ctx->gathered);
+    free(ctx->samples);
+    *ctx = (struct bb_p2p_context){0};
 }
 
 /* ---- messages ---- */
 
 /* A pair's operation from the side of one rank. */
 struct side {
-    struct bb_p2p_context *rig;
+    struct bb_p2p_context *ctx;
     const struct bb_p2p_run *run;
     int partner;
     bool begins;
@@ -104,12 +104,12 @@ struct side {
 static int send_one(const struct side *s)
 {
     return BB_NCCL(
-        ncclSend(s->rig->send.area, s->run->bytes, ncclInt8, s->partner, s->rig->comm->nccl, s->rig->stream));
+        ncclSend(s->ctx->send.area, s->run->bytes, ncclInt8, s->partner, s->ctx->comm->nccl, s->ctx->stream));
 }
 
 static int recv_one(const struct side *s, void *to)
 {
-    return BB_NCCL(ncclRecv(to, s->run->bytes, ncclInt8, s->partner, s->rig->comm->nccl, s->rig->stream));
+    return BB_NCCL(ncclRecv(to, s->run->bytes, ncclInt8, s->partner, s->ctx->comm->nccl, s->ctx->stream));
 }
 
 static int one_way(const struct side *s, void *to)
@@ -122,7 +122,7 @@ static int ping_pong(const struct side *s, void *to)
     int rc;
 
     TRY(s->begins ? send_one(s) : recv_one(s, to));
-    TRY(bb_comm_poll(s->rig->comm, "ping"));
+    TRY(bb_comm_poll(s->ctx->comm, "ping"));
     TRY(s->begins ? recv_one(s, to) : send_one(s));
 out:
     return rc;
@@ -154,31 +154,31 @@ static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
 /* ends_run: the last of them goes to the area that is verified. A blocking call is watched by the watchdog. */
 static int issue_messages(const struct side *s, int n, bool ends_run)
 {
-    struct bb_p2p_context *rig = s->rig;
+    struct bb_p2p_context *ctx = s->ctx;
     int rc = 0;
 
-    bb_world_guard(rig->world, "messages of a pair");
+    bb_world_guard(ctx->world, "messages of a pair");
     for (int i = 0; i < n && rc == 0; i++) {
-        rc = operations[s->run->kind](s, ends_run && i == n - 1 ? rig->last.area : rig->recv.area);
+        rc = operations[s->run->kind](s, ends_run && i == n - 1 ? ctx->last.area : ctx->recv.area);
         if (rc == 0)
-            rc = bb_comm_poll(rig->comm, "messages of a pair");
+            rc = bb_comm_poll(ctx->comm, "messages of a pair");
     }
-    bb_world_unguard(rig->world);
+    bb_world_unguard(ctx->world);
     return rc;
 }
 
 static int take_sample(const struct side *s, bool ends_run, double *us)
 {
-    struct bb_p2p_context *rig = s->rig;
+    struct bb_p2p_context *ctx = s->ctx;
     int rc;
 
     TRY(issue_messages(s, 1, false));
-    TRY(BB_CUDA(cudaEventRecord(rig->start, rig->stream)));
-    TRY(issue_messages(s, rig->iterations, ends_run));
-    TRY(BB_CUDA(cudaEventRecord(rig->stop, rig->stream)));
-    TRY(bb_comm_wait(rig->comm, rig->stream, "timed messages"));
-    TRY(bb_event_us(rig->start, rig->stop, us));
-    *us /= rig->iterations * bb_p2p_figures[s->run->kind].messages;
+    TRY(BB_CUDA(cudaEventRecord(ctx->start, ctx->stream)));
+    TRY(issue_messages(s, ctx->iterations, ends_run));
+    TRY(BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream)));
+    TRY(bb_comm_wait(ctx->comm, ctx->stream, "timed messages"));
+    TRY(bb_event_us(ctx->start, ctx->stop, us));
+    *us /= ctx->iterations * bb_p2p_figures[s->run->kind].messages;
 out:
     return rc;
 }
@@ -193,7 +193,7 @@ static const struct bb_dtype *element_of(size_t bytes)
 
 static struct bb_pattern pattern_of(const struct side *s)
 {
-    return bb_pattern_of(element_of(s->run->bytes), BB_COPY, s->rig->world->size, bb_mix(s->rig->passes + 1));
+    return bb_pattern_of(element_of(s->run->bytes), BB_COPY, s->ctx->world->size, bb_mix(s->ctx->passes + 1));
 }
 
 static bool is_receiver(const struct side *s)
@@ -203,13 +203,13 @@ static bool is_receiver(const struct side *s)
 
 static int prepare_data(const struct side *s)
 {
-    struct bb_p2p_context *rig = s->rig;
+    struct bb_p2p_context *ctx = s->ctx;
     const size_t count = s->run->bytes / element_of(s->run->bytes)->bytes;
     const struct bb_pattern pattern = pattern_of(s);
     int rc;
 
-    TRY(bb_fill(rig->send.area, count, &pattern, rig->world->rank, 0, rig->stream));
-    TRY(BB_CUDA(cudaMemsetAsync(rig->last.area, CANARY, s->run->bytes + GUARD, rig->stream)));
+    TRY(bb_fill(ctx->send.area, count, &pattern, ctx->world->rank, 0, ctx->stream));
+    TRY(BB_CUDA(cudaMemsetAsync(ctx->last.area, CANARY, s->run->bytes + GUARD, ctx->stream)));
 out:
     return rc;
 }
@@ -217,21 +217,21 @@ out:
 /* The message that the partner sent, and behind it what was there before. */
 static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
 {
-    struct bb_p2p_context *rig = s->rig;
+    struct bb_p2p_context *ctx = s->ctx;
     const size_t count = s->run->bytes / element_of(s->run->bytes)->bytes;
     const struct bb_pattern pattern = pattern_of(s);
     const struct bb_expect expect = {.source = s->partner, .block = count};
     struct bb_verdict verdict = {0};
     int rc;
 
-    TRY(bb_verdict_clear(rig->verdict, rig->stream));
-    TRY(bb_check(rig->last.area, count, &pattern, &expect, rig->verdict, rig->stream));
-    TRY(bb_check_bytes(rig->last.area + s->run->bytes, GUARD, CANARY, rig->verdict, rig->stream));
-    TRY(wait_for_stream(rig, "check of a message"));
-    TRY(BB_CUDA(cudaMemcpy(&verdict, rig->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
+    TRY(bb_verdict_clear(ctx->verdict, ctx->stream));
+    TRY(bb_check(ctx->last.area, count, &pattern, &expect, ctx->verdict, ctx->stream));
+    TRY(bb_check_bytes(ctx->last.area + s->run->bytes, GUARD, CANARY, ctx->verdict, ctx->stream));
+    TRY(wait_for_stream(ctx, "check of a message"));
+    TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     finding->wrong = verdict.wrong;
     finding->checked = verdict.checked == count + GUARD;
-    if (!finding->checked && !(rig->device->emulated && verdict.checked == 0)) /* emulated GPUs without data */
+    if (!finding->checked && !(ctx->device->emulated && verdict.checked == 0)) /* emulated GPUs without data */
         rc = bb_err(BB_EFAIL, "the check compared %llu of %zu elements", verdict.checked, count + GUARD);
 out:
     return rc;
@@ -241,18 +241,18 @@ out:
 
 static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
 {
-    struct bb_p2p_context *rig = s->rig;
+    struct bb_p2p_context *ctx = s->ctx;
     int rc;
 
-    if (rig->check)
+    if (ctx->check)
         TRY(prepare_data(s));
-    bb_telemetry_warmup(rig->observer);
-    TRY(issue_messages(s, rig->warmup, false));
-    bb_telemetry_start(rig->observer, &finding->seen);
-    for (int i = 0; i < rig->repeats; i++)
-        TRY(take_sample(s, i == rig->repeats - 1, &rig->samples[i]));
-    bb_telemetry_stop(rig->observer, &finding->seen);
-    if (rig->check && is_receiver(s))
+    bb_telemetry_warmup(ctx->observer);
+    TRY(issue_messages(s, ctx->warmup, false));
+    bb_telemetry_start(ctx->observer, &finding->seen);
+    for (int i = 0; i < ctx->repeats; i++)
+        TRY(take_sample(s, i == ctx->repeats - 1, &ctx->samples[i]));
+    bb_telemetry_stop(ctx->observer, &finding->seen);
+    if (ctx->check && is_receiver(s))
         TRY(verify_message(s, finding));
 out:
     return rc;
@@ -265,36 +265,36 @@ static int measure_side(const struct side *s, struct bb_p2p_finding *finding)
     struct bb_range range;
     int rc;
 
-    bb_range_init(&s->rig->nvtx, &range, 0, s->run->bytes, "p2p %s %s %s with %d", f->figure, f->direction,
+    bb_range_init(&s->ctx->nvtx, &range, 0, s->run->bytes, "p2p %s %s %s with %d", f->figure, f->direction,
                   bb_format_bytes(s->run->bytes, size), s->partner);
-    bb_range_push(&s->rig->nvtx, &range);
+    bb_range_push(&s->ctx->nvtx, &range);
     rc = measure_pair(s, finding);
-    bb_range_pop(&s->rig->nvtx);
+    bb_range_pop(&s->ctx->nvtx);
     return rc;
 }
 
-int bb_p2p_measure(struct bb_p2p_context *rig, const struct bb_p2p_run *run, int partner)
+int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int partner)
 {
-    const struct side side = {rig, run, partner, (rig->world->rank < partner) != run->reversed};
+    const struct side side = {ctx, run, partner, (ctx->world->rank < partner) != run->reversed};
     struct bb_p2p_finding finding = {0};
     int rc;
 
-    rig->passes++;
-    for (int i = 0; i < rig->repeats; i++)
-        rig->samples[i] = NAN;
-    TRY(bb_world_barrier(rig->world, "start of a round"));
+    ctx->passes++;
+    for (int i = 0; i < ctx->repeats; i++)
+        ctx->samples[i] = NAN;
+    TRY(bb_world_barrier(ctx->world, "start of a round"));
     if (partner >= 0)
         TRY(measure_side(&side, &finding));
-    TRY(bb_world_allgather(rig->world, rig->samples, rig->gathered, (size_t)rig->repeats * sizeof *rig->samples));
-    TRY(bb_world_allgather(rig->world, &finding, rig->findings, sizeof finding));
+    TRY(bb_world_allgather(ctx->world, ctx->samples, ctx->gathered, (size_t)ctx->repeats * sizeof *ctx->samples));
+    TRY(bb_world_allgather(ctx->world, &finding, ctx->findings, sizeof finding));
 out:
     return rc;
 }
 
-void bb_p2p_pair(const struct bb_p2p_context *rig, int a, int b, double *samples)
+void bb_p2p_pair(const struct bb_p2p_context *ctx, int a, int b, double *samples)
 {
-    const size_t repeats = (size_t)rig->repeats;
+    const size_t repeats = (size_t)ctx->repeats;
 
     for (size_t i = 0; i < repeats; i++)
-        samples[i] = fmax(rig->gathered[(size_t)a * repeats + i], rig->gathered[(size_t)b * repeats + i]);
+        samples[i] = fmax(ctx->gathered[(size_t)a * repeats + i], ctx->gathered[(size_t)b * repeats + i]);
 }

@@ -65,8 +65,8 @@ struct bb_p2p_finding {
 };
 
 /* Buffers for messages of up to `bytes`. Release works on a half-made one. */
-int bb_p2p_context_init(struct bb_p2p_context *rig, size_t bytes) BB_MUST_CHECK;
-void bb_p2p_context_release(struct bb_p2p_context *rig);
+int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes) BB_MUST_CHECK;
+void bb_p2p_context_release(struct bb_p2p_context *ctx);
 
 /* bb_p2p_context_bytes - device memory that init takes. */
 size_t bb_p2p_context_bytes(size_t bytes);
@@ -75,9 +75,9 @@ size_t bb_p2p_context_bytes(size_t bytes);
  * bb_p2p_measure - all ranks together, each with its partner (-1: none). Afterwards gathered and findings hold
  * everybody's figures on every rank.
  */
-int bb_p2p_measure(struct bb_p2p_context *rig, const struct bb_p2p_run *run, int partner) BB_MUST_CHECK;
+int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int partner) BB_MUST_CHECK;
 
 /* bb_p2p_pair - samples[repeats] of the pair: the slower of the two. */
-void bb_p2p_pair(const struct bb_p2p_context *rig, int a, int b, double *samples);
+void bb_p2p_pair(const struct bb_p2p_context *ctx, int a, int b, double *samples);
 
 #endif

@@ -1,36 +1,29 @@
 /* result_row.c - see result_row.h. */
 #include "collectives/session/result_row.h"
 
-static struct bb_cell channels_cell(const void *row)
+static json_t *channels_json(const void *seen)
 {
-    const struct bb_choice *choice = &((const struct bb_telemetry_row *)row)->choice;
+    const struct bb_choice *choice = &((const struct bb_telemetry_row *)seen)->choice;
 
-    return choice->kind == BB_CHOICE_NONE ? BB_NONE_AS(NULL) : BB_INT(choice->channels);
+    return choice->kind == BB_CHOICE_NONE ? json_null() : json_integer(choice->channels);
 }
 
-static struct bb_cell gpu_cell(const void *row)
+static json_t *gpu_json(const void *seen)
 {
-    return BB_JSON(bb_telemetry_gpu(row));
+    return bb_telemetry_gpu(seen);
 }
 
 /* What NCCL chose, and the state of the GPU. */
 static const struct bb_field seen_fields[] = {
     {"algorithm", BB_SHOWS(struct bb_telemetry_row, choice.algorithm)},
     {"protocol", BB_SHOWS(struct bb_telemetry_row, choice.protocol)},
-    {"channels", .value = channels_cell},
-    {"gpu", .value = gpu_cell},
+    {"channels", .value = channels_json},
+    {"gpu", .value = gpu_json},
     {0},
 };
 
-static struct bb_cell flags_cell(const void *row)
-{
-    json_t *flags = ((const struct bb_result_common *)row)->flags;
-
-    return flags ? BB_JSON(flags) : (struct bb_cell){.kind = BB_CELL_ABSENT};
-}
-
 static const struct bb_field common_fields[] = {
-    {"flags", .value = flags_cell},
+    {"flags", BB_SHOWS(struct bb_result_common, flags)},
     {0},
 };
 
@@ -46,31 +39,36 @@ out:
     return rc;
 }
 
-/* emulated, shared_gpu and the doubts; one that comes up for the first time is said with what helps. */
-static json_t *flags_of(struct bb_session *s, unsigned doubts, const char *what)
+json_t *bb_result_flags(bool emulated, bool shared_gpu)
 {
     json_t *flags = json_array();
-    unsigned news = doubts & ~s->doubts;
 
-    if (s->device.emulated)
+    if (emulated)
         json_array_append_new(flags, json_string("emulated"));
-    if (s->shared_gpu)
+    if (shared_gpu)
         json_array_append_new(flags, json_string("shared_gpu"));
-    bb_nvml_json_flags(flags, doubts);
-    s->doubts |= news;
-    for (int i = 0; s->world.rank == 0 && i < BB_NVML_FLAGS; i++)
+    return flags;
+}
+
+void bb_result_say_doubts(unsigned *said, unsigned doubts, const char *what)
+{
+    const unsigned news = doubts & ~*said;
+
+    *said |= news;
+    for (int i = 0; i < BB_NVML_FLAGS; i++)
         if (news & 1u << i)
             bb_warn("%s and maybe further rows: %s", what, bb_nvml_doubts[i].advice);
-    return flags;
 }
 
 int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,
                   const struct bb_telemetry_row *seen, unsigned doubts, const char *what)
 {
-    const struct bb_result_common common = {.seen = seen, .flags = flags_of(s, doubts, what)};
+    const struct bb_result_common common = {seen, bb_result_flags(s->device.emulated, s->shared_gpu)};
     json_t *result = json_object();
     int rc;
 
+    bb_nvml_json_flags(common.flags, doubts);
+    bb_result_say_doubts(&s->doubts, doubts, what);
     TRY(bb_table_json(result, fields, row));
     return bb_result_save(s->json, result, &common);
 out:

@@ -16,10 +16,14 @@ struct bb_result_common {
 /* bb_result_save - complete a result with the common fields and append it to the results; it is taken over. */
 int bb_result_save(struct bb_results *results, json_t *result, const struct bb_result_common *common) BB_MUST_CHECK;
 
-/*
- * bb_result_put - a result of a mode of its own: its fields, and the common ones. doubts: bits of enum bb_nvml_flag,
- * which become flags; one that is new is said with what helps, `what` naming the row.
- */
+/* bb_result_flags - new array with the flags that are those of the run. */
+json_t *bb_result_flags(bool emulated, bool shared_gpu);
+
+/* bb_result_say_doubts - the first time that a doubt (bit of enum bb_nvml_flag) comes up it is said with what helps;
+ * `what` names the row. */
+void bb_result_say_doubts(unsigned *said, unsigned doubts, const char *what);
+
+/* bb_result_put - on rank 0: a result with the fields of its mode and the common ones; doubts are said and flags. */
 int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,
                   const struct bb_telemetry_row *seen, unsigned doubts, const char *what) BB_MUST_CHECK;
 

@@ -24,7 +24,7 @@ out:
 static int choose_device(struct bb_session *s, int first)
 {
     struct bb_world *w = &s->world;
-    int rc = bb_device_choose_from(first, w->local_rank, w->local_size, s->common->share_gpu, &s->device);
+    int rc = bb_device_choose(first, w->local_rank, w->local_size, s->common->share_gpu, &s->device);
 
     TRY(bb_world_agree(w, rc, "choice of GPUs"));
     bb_err_identify(w->rank, w->host, s->device.ordinal);

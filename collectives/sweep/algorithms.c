@@ -236,7 +236,7 @@ static json_t *contest_json(const struct bb_algorithms *a, const struct bb_row *
                      bb_dtypes[own->c.dtype].name, "op",
                      reduces ? json_string(bb_redops[own->c.redop].name) : json_null(), "root",
                      own->c.root >= 0 ? json_integer(own->c.root) : json_null(), "placement", placement_names[place],
-                     "mode", bb_bench_context_mode(a->rig), "cycle", a->cycle, "nccl_choice",
+                     "mode", bb_bench_context_mode(a->ctx), "cycle", a->cycle, "nccl_choice",
                      bb_candidate_verdict_names[o->standing], "chosen", entrant_json(&c->own, &c->own.time_us),
                      "chosen_again_us", c->again_us.n > 0 ? bb_json_real(c->again_us.p50) : json_null(), "best",
                      known ? entrant_json(o->best, best) : json_null(), "lost_factor", bb_json_real(o->lost_factor),

@@ -12,7 +12,7 @@
 /* Zeroed is empty. */
 struct bb_algorithms {
     struct bb_world *world;
-    const struct bb_bench_context *rig;
+    const struct bb_bench_context *ctx;
     bool shared_gpu; /* times mean nothing: no verdict */
     int cycle;
     json_t *all;                              /* of the run, one object per contest; rank 0     */

@@ -30,7 +30,7 @@ struct bench {
     int *groups, smallest, largest; /* group of each world rank; ranks of the smallest and the largest group */
     struct bb_report_memory memory;
     struct bb_algorithms algorithms; /* of --sweep-algorithms */
-    struct bb_bench_context rig;
+    struct bb_bench_context ctx;
     double *delays_us; /* [size] of each rank, or NULL */
     struct bb_report report;
     bool below; /* some bus bandwidth was below the threshold                   */
@@ -235,25 +235,25 @@ out:
     return rc;
 }
 
-static int fill_arena(struct bb_bench_context *rig)
+static int fill_arena(struct bb_bench_context *ctx)
 {
-    struct bb_pattern noise = bb_pattern_of(&bb_dtypes[BB_UINT64], BB_COPY, rig->world->size, 1);
+    struct bb_pattern noise = bb_pattern_of(&bb_dtypes[BB_UINT64], BB_COPY, ctx->world->size, 1);
 
-    return bb_fill(rig->arena.area, rig->arena.bytes / 8, &noise, rig->world->rank, 0, rig->stream);
+    return bb_fill(ctx->arena.area, ctx->arena.bytes / 8, &noise, ctx->world->rank, 0, ctx->stream);
 }
 
 /* One, as -G and -z say, or what --mode names. */
-static void choose_modes(const struct bb_bench_options *o, struct bb_bench_context *rig)
+static void choose_modes(const struct bb_bench_options *o, struct bb_bench_context *ctx)
 {
     const struct bb_mode *mode;
 
     if (!o->figures.mode)
-        rig->modes[rig->n_modes++] = o->graph_launches > 0 ? &bb_mode_graph
+        ctx->modes[ctx->n_modes++] = o->graph_launches > 0 ? &bb_mode_graph
                                      : o->blocking         ? &bb_mode_blocked
                                                            : &bb_mode_stream;
     for (size_t i = 0; o->figures.mode && (mode = bb_mode_at(i)); i++)
         if (strcmp(o->figures.mode, "all") == 0 || strcmp(o->figures.mode, mode->name) == 0)
-            rig->modes[rig->n_modes++] = mode;
+            ctx->modes[ctx->n_modes++] = mode;
 }
 
 /* Behind a closed gate a launch that blocks, or another rank's operation on the same GPU, would wait for the limit. */
@@ -261,10 +261,10 @@ static int choose_gate(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
     bool gated = b->options.figures.gate && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
-                 b->rig.modes[0] == &bb_mode_stream;
+                 b->ctx.modes[0] == &bb_mode_stream;
     int rc = bb_world_bcast(&b->session.world, &gated, sizeof gated, 0);
 
-    b->rig.gated = gated;
+    b->ctx.gated = gated;
     return rc;
 }
 
@@ -277,7 +277,7 @@ static int make_delays(struct bench *b)
     b->delays_us = calloc((size_t)b->session.world.size, sizeof *b->delays_us);
     if (!b->delays_us)
         return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->session.world.size);
-    b->rig.delays_us = b->delays_us;
+    b->ctx.delays_us = b->delays_us;
     return bb_sampling_delays(b->options.figures.delay, b->session.world.size, b->delays_us, &highest);
 }
 
@@ -286,20 +286,20 @@ static int make_samples(struct bench *b)
     const struct bb_sampling_options *o = &b->options.figures;
     int rc;
 
-    choose_modes(&b->options, &b->rig);
-    b->rig.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
-    b->rig.policy = (struct bb_stopping){.confidence = o->confidence_part, .max_s = o->max_s};
-    b->rig.max_iterations = o->confidence_part > 0 ? (size_t)o->max_iterations : 0;
-    b->rig.gate_limit_ns = (int64_t)(1e6 * o->gate_ms);
+    choose_modes(&b->options, &b->ctx);
+    b->ctx.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
+    b->ctx.policy = (struct bb_stopping){.confidence = o->confidence_part, .max_s = o->max_s};
+    b->ctx.max_iterations = o->confidence_part > 0 ? (size_t)o->max_iterations : 0;
+    b->ctx.gate_limit_ns = (int64_t)(1e6 * o->gate_ms);
     TRY(choose_gate(b));
     TRY(make_delays(b));
-    TRY(bb_measure_init(&b->rig));
-    bb_measure_mode(&b->rig, b->rig.modes[0]);
+    TRY(bb_measure_init(&b->ctx));
+    bb_measure_mode(&b->ctx, b->ctx.modes[0]);
 out:
     return rc;
 }
 
-static struct bb_bench_context rig_of(struct bench *b)
+static struct bb_bench_context context_of(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
 
@@ -323,15 +323,15 @@ static struct bb_bench_context rig_of(struct bench *b)
 
 static int make_stream(struct bench *b)
 {
-    struct bb_bench_context *rig = &b->rig;
+    struct bb_bench_context *ctx = &b->ctx;
     int rc;
 
     if (!b->options.null_stream) {
-        TRY(BB_CUDA(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking)));
-        bb_nvtx_name_stream(&rig->nvtx, rig->stream, "bench");
+        TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
+        bb_nvtx_name_stream(&ctx->nvtx, ctx->stream, "bench");
     }
-    TRY(BB_CUDA(cudaEventCreate(&rig->start)));
-    TRY(BB_CUDA(cudaEventCreate(&rig->stop)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
+    TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
 out:
     return rc;
 }
@@ -342,33 +342,33 @@ static int make_arena(struct bench *b)
     int rc;
 
     if (asked == BB_REGISTER_NONE)
-        TRY(bb_guarded_init(&b->rig.arena, arena_bytes(b), b->rig.stream));
+        TRY(bb_guarded_init(&b->ctx.arena, arena_bytes(b), b->ctx.stream));
     else
-        TRY(bb_registration_init(&b->registration, &b->rig.arena, arena_bytes(b), asked, &b->comm));
-    TRY(fill_arena(&b->rig));
-    TRY(bb_bench_context_wait(&b->rig, "preparation of buffers"));
+        TRY(bb_registration_init(&b->registration, &b->ctx.arena, arena_bytes(b), asked, &b->comm));
+    TRY(fill_arena(&b->ctx));
+    TRY(bb_bench_context_wait(&b->ctx, "preparation of buffers"));
 out:
     return rc;
 }
 
-static int make_rig(struct bench *b)
+static int make_context(struct bench *b)
 {
-    struct bb_bench_context *rig = &b->rig;
+    struct bb_bench_context *ctx = &b->ctx;
     int rc;
 
     b->native = bb_native_find();
-    *rig = rig_of(b);
-    bb_nvtx_init(&rig->nvtx);
-    bb_nvtx_category(&rig->nvtx, BB_NVTX_WORLD, b->comm.name);
-    b->algorithms = (struct bb_algorithms){.world = &b->session.world, .rig = rig, .shared_gpu = b->report.shared_gpu};
+    *ctx = context_of(b);
+    bb_nvtx_init(&ctx->nvtx);
+    bb_nvtx_category(&ctx->nvtx, BB_NVTX_WORLD, b->comm.name);
+    b->algorithms = (struct bb_algorithms){.world = &b->session.world, .ctx = ctx, .shared_gpu = b->report.shared_gpu};
     TRY(make_samples(b));
     if (b->options.per_iteration) {
         TRY(bb_iteration_events_init(&b->marks, b->options.iterations, b->options.skipped, b->session.world.size));
-        rig->marks = &b->marks;
+        ctx->marks = &b->marks;
     }
     TRY(make_stream(b));
-    TRY(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)));
-    TRY(BB_CUDA(cudaMalloc(&rig->meeting, 1)));
+    TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdicts, 2 * sizeof *ctx->verdicts)));
+    TRY(BB_CUDA(cudaMalloc(&ctx->sync_byte, 1)));
     for (int i = 0; i < b->sweep.n_redops; i++)
         if (b->sweep.redops[i] == BB_MULSUM)
             TRY(bb_mulsums_make(&b->mulsums, &b->comm, b->sweep.dtypes, b->sweep.n_dtypes));
@@ -377,19 +377,19 @@ out:
     return rc;
 }
 
-static void release_rig(struct bb_bench_context *rig)
+static void release_context(struct bb_bench_context *ctx)
 {
-    bb_guarded_release(&rig->arena);
-    if (rig->verdicts)
-        (void)cudaFree(rig->verdicts);
-    if (rig->meeting)
-        (void)cudaFree(rig->meeting);
-    bb_event_destroy(rig->stop);
-    bb_event_destroy(rig->start);
-    bb_stream_destroy(rig->stream);
-    bb_nvtx_release(&rig->nvtx);
-    bb_measure_release(rig);
-    *rig = (struct bb_bench_context){0};
+    bb_guarded_release(&ctx->arena);
+    if (ctx->verdicts)
+        (void)cudaFree(ctx->verdicts);
+    if (ctx->sync_byte)
+        (void)cudaFree(ctx->sync_byte);
+    bb_event_destroy(ctx->stop);
+    bb_event_destroy(ctx->start);
+    bb_stream_destroy(ctx->stream);
+    bb_nvtx_release(&ctx->nvtx);
+    bb_measure_release(ctx);
+    *ctx = (struct bb_bench_context){0};
 }
 
 /* ---- report ---- */
@@ -400,7 +400,7 @@ static void fill_report(struct bench *b, struct bb_report_head *head)
     head->options = &b->options;
     head->session = &b->session;
     head->groups = b->groups;
-    b->report.rig = &b->rig;
+    b->report.ctx = &b->ctx;
     b->report.options = &b->options;
     b->report.memory = &b->memory;
     b->report.registration = &b->registration;
@@ -480,7 +480,7 @@ static int measure_placement(struct bench *b, struct bb_row *row, int place)
     row->measured[place] = row->wanted[place] && (b->sweep.overlapping || bb_case_possible(&c));
     if (!row->measured[place])
         return 0;
-    rc = bb_measure(&b->rig, &c, &row->figures[place]);
+    rc = bb_measure(&b->ctx, &c, &row->figures[place]);
     if (rc == 0 && row->figures[place].wrong > 0) {
         bb_progress_clear(&b->session.progress);
         say_wrong(b, &c, &row->figures[place]);
@@ -587,8 +587,8 @@ static int measure_collective(struct bench *b, int coll)
         bb_report_skip(&b->report, coll);
         return 0;
     }
-    for (int i = 0; i < b->rig.n_modes && rc == 0; i++) {
-        bb_measure_mode(&b->rig, b->rig.modes[i]);
+    for (int i = 0; i < b->ctx.n_modes && rc == 0; i++) {
+        bb_measure_mode(&b->ctx, b->ctx.modes[i]);
         rc = measure_table(b, coll);
     }
     return rc;
@@ -639,7 +639,7 @@ static int run_bench(struct bench *b, int argc, char **argv)
     TRY(check_tuner(b));
     TRY(note_free(b, &b->memory.free_after_init));
     TRY(check_memory(b));
-    TRY(make_rig(b));
+    TRY(make_context(b));
     TRY(note_free(b, &b->memory.free_after_buffers));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
@@ -652,8 +652,8 @@ out:
 /* The end that all ranks come to: what they share is taken down in order. */
 static int end_in_order(struct bench *b)
 {
-    bb_registration_release(&b->registration, &b->rig.arena, &b->comm);
-    release_rig(&b->rig);
+    bb_registration_release(&b->registration, &b->ctx.arena, &b->comm);
+    release_context(&b->ctx);
     bb_iteration_events_release(&b->marks);
     bb_mulsums_release(&b->mulsums, &b->comm);
     return bb_comm_finalize(&b->comm);

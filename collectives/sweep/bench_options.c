@@ -132,7 +132,7 @@ static int add_collectives(struct bb_sweep *s, const struct bb_words *words)
 }
 
 /* Either the one that was named, or all `count` of them in table order. */
-static int selection(int *list, int named, int count)
+static int select_rows(int *list, int named, int count)
 {
     if (named >= 0) {
         list[0] = named;
@@ -277,8 +277,8 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     if (o->split)
         TRY(bb_split_parse(&sweep->split, o->split));
     sweep->is_split = o->split != NULL;
-    sweep->n_dtypes = selection(sweep->dtypes, bb_dtype_find(o->dtype), BB_DTYPE_COUNT);
-    sweep->n_redops = selection(sweep->redops, bb_redop_find(o->redop), BB_REDOP_COUNT);
+    sweep->n_dtypes = select_rows(sweep->dtypes, bb_dtype_find(o->dtype), BB_DTYPE_COUNT);
+    sweep->n_redops = select_rows(sweep->redops, bb_redop_find(o->redop), BB_REDOP_COUNT);
     sweep->root = o->root;
     sweep->min_bytes = o->min_bytes;
     sweep->max_bytes = o->max_bytes;

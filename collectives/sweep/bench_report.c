@@ -18,44 +18,16 @@
 
 /* One placement of a row. */
 struct shown {
-    const struct bb_report *report;
-    const struct bb_row *row;
-    const char *collective, *dtype, *op, *placement, *mode, *stopped;
+    const char *collective, *dtype, *op, *redop, *placement, *mode, *stopped;
     size_t bytes, count;
-    int iterations, repeats, cycle, group;
+    int root, iterations, repeats, channels, straggler, cycle, group;
     bool measured, forced;
+    long long wrong;
+    double p99_us, variation_percent;
     struct bb_figures f;
+    char gain[40], timestamp[BB_STAMP_TEXT];
 };
-
 enum { ONCE = -1 }; /* what is shown once for a row is that of the first placement that was measured */
-
-static struct shown show(const struct bb_report *r, const struct bb_row *row, int placement)
-{
-    const int place = placement != ONCE ? placement : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE;
-    const struct bb_figures none = {
-        .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
-    struct shown s = {.report = r,
-                      .row = row,
-                      .collective = bb_colls[row->c.kind].name,
-                      .dtype = bb_dtypes[row->c.dtype].name,
-                      .op = row->c.redop == BB_COPY ? NULL : bb_redops[row->c.redop].name,
-                      .placement = place == BB_IN_PLACE ? "in_place" : "out_of_place",
-                      .mode = bb_bench_context_mode(r->rig),
-                      .bytes = bb_case_bytes(&row->c),
-                      .count = row->c.count,
-                      .iterations = r->rig->iterations,
-                      .repeats = r->rig->repeats,
-                      .cycle = r->cycle,
-                      .group = row->group,
-                      .measured = row->measured[place],
-                      .forced = row->own != NULL,
-                      .f = row->measured[place] ? row->figures[place] : none};
-
-    s.stopped = bb_stop_names[s.f.stop];
-    if (!s.f.skew.known)
-        s.f.skew.transfer_us = NAN;
-    return s;
-}
 
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
 {
@@ -63,95 +35,6 @@ const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
     const char *none = r->style->program && row->c.kind == BB_SENDRECV ? "sum" : "none";
 
     return row->c.redop == BB_COPY ? none : bb_redops[row->c.redop].name;
-}
-
-static struct bb_cell op_cell(const void *shown)
-{
-    const struct shown *s = shown;
-
-    return s->op ? BB_TEXT(s->op) : BB_NONE_AS(bb_report_redop(s->report, s->row));
-}
-
-static struct bb_cell root_cell(const void *shown)
-{
-    const int root = ((const struct shown *)shown)->row->c.root;
-
-    return root >= 0 ? BB_INT(root) : BB_NONE_AS("-1");
-}
-
-static struct bb_cell wrong_cell(const void *shown)
-{
-    const struct shown *s = shown;
-
-    return s->f.checked ? BB_INT(s->f.wrong) : BB_NONE_AS("N/A");
-}
-
-/* Below 100 iterations nccl-tests shows the greatest, busbar nothing. */
-static struct bb_cell p99_cell(const void *shown)
-{
-    const struct shown *s = shown;
-    const struct bb_stats *us = &s->f.iterations.us;
-
-    return BB_REAL(isfinite(us->p99) || !s->report->style->zeros ? us->p99 : us->max);
-}
-
-static struct bb_cell variation_cell(const void *shown)
-{
-    return BB_REAL(100 * ((const struct shown *)shown)->f.iterations.variation);
-}
-
-static struct bb_cell straggler_cell(const void *shown)
-{
-    const struct bb_skew *skew = &((const struct shown *)shown)->f.skew;
-
-    return skew->known && skew->straggler >= 0 ? BB_INT(skew->straggler) : BB_NONE_AS("-");
-}
-
-static struct bb_cell skew_cell(const void *shown)
-{
-    const struct bb_skew *skew = &((const struct shown *)shown)->f.skew;
-
-    if (!skew->known)
-        return BB_NONE_AS(NULL);
-    return BB_JSON(json_pack("{s:o, s:o, s:o, s:o}", "spread_us", bb_json_stats(&skew->spread_us), "transfer_us",
-                             bb_json_real(skew->transfer_us), "straggler",
-                             skew->straggler >= 0 ? json_integer(skew->straggler) : json_null(), "straggler_share",
-                             skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null()));
-}
-
-static struct bb_cell channels_cell(const void *shown)
-{
-    const struct bb_choice *choice = &((const struct shown *)shown)->f.seen.choice;
-
-    return choice->kind == BB_CHOICE_NONE ? BB_NONE_AS(NULL) : BB_INT(choice->channels);
-}
-
-/* Time of NCCL's choice over that of the forced one, per placement; a star when its interval says so too. */
-static struct bb_cell gain_cell(const void *shown)
-{
-    const struct shown *s = shown;
-    struct bb_cell cell = {.kind = BB_CELL_CHARS};
-    size_t at = 0, room = sizeof cell.chars;
-
-    if (!s->forced)
-        return BB_TEXT("chosen");
-    for (int i = 0; i < BB_PLACEMENTS; i++) {
-        const struct bb_stats *own = &s->row->own->figures[i].time_us, *forced = &s->row->figures[i].time_us;
-
-        if (s->row->measured[i])
-            at += (size_t)snprintf(cell.chars + at, room - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
-                                   bb_surely_faster(forced, own) && !s->report->shared_gpu ? "*" : "");
-    }
-    return cell;
-}
-
-static struct bb_cell stamp_cell(const void *shown)
-{
-    struct bb_cell cell = {.kind = BB_CELL_CHARS};
-
-    (void)shown;
-    bb_report_stamp(cell.chars);
-    return cell;
 }
 
 void bb_report_stamp(char text[BB_STAMP_TEXT])
@@ -162,20 +45,92 @@ void bb_report_stamp(char text[BB_STAMP_TEXT])
     strftime(text, BB_STAMP_TEXT, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
 }
 
+/* Time of NCCL's choice over that of the forced one, per placement; a star when its interval says so too. */
+static void write_gain(const struct bb_report *r, const struct bb_row *row, char *text, size_t room)
+{
+    size_t at = 0;
+
+    snprintf(text, room, "%s", row->own ? "" : "chosen");
+    for (int i = 0; row->own && i < BB_PLACEMENTS; i++) {
+        const struct bb_stats *own = &row->own->figures[i].time_us, *forced = &row->figures[i].time_us;
+
+        if (row->measured[i])
+            at += (size_t)snprintf(text + at, room - at, "%s%.2f%s", at ? " " : "", own->p50 / forced->p50,
+                                   bb_surely_faster(forced, own) && !r->shared_gpu ? "*" : "");
+    }
+}
+
+static void add_figures(const struct bb_report *r, const struct bb_figures *f, struct shown *s)
+{
+    const struct bb_stats *us = &f->iterations.us;
+
+    s->f = *f;
+    s->stopped = bb_stop_names[f->stop];
+    s->wrong = f->checked ? (long long)f->wrong : -1;
+    s->channels = f->seen.choice.kind == BB_CHOICE_NONE ? -1 : f->seen.choice.channels;
+    s->variation_percent = 100 * f->iterations.variation;
+    /* Below 100 iterations nccl-tests shows the greatest, busbar nothing. */
+    s->p99_us = isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max;
+    s->straggler = f->skew.known ? f->skew.straggler : -1;
+    if (!f->skew.known)
+        s->f.skew.transfer_us = NAN;
+}
+
+static struct shown show_placement(const struct bb_report *r, const struct bb_row *row, int placement)
+{
+    const int place = placement != ONCE ? placement : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE;
+    const struct bb_figures none = {
+        .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
+    struct shown s = {.collective = bb_colls[row->c.kind].name,
+                      .dtype = bb_dtypes[row->c.dtype].name,
+                      .op = row->c.redop == BB_COPY ? NULL : bb_redops[row->c.redop].name,
+                      .redop = bb_report_redop(r, row),
+                      .placement = place == BB_IN_PLACE ? "in_place" : "out_of_place",
+                      .mode = bb_bench_context_mode(r->ctx),
+                      .bytes = bb_case_bytes(&row->c),
+                      .count = row->c.count,
+                      .root = row->c.root,
+                      .iterations = r->ctx->iterations,
+                      .repeats = r->ctx->repeats,
+                      .cycle = r->cycle,
+                      .group = row->group,
+                      .measured = row->measured[place],
+                      .forced = row->own != NULL};
+
+    add_figures(r, s.measured ? &row->figures[place] : &none, &s);
+    write_gain(r, row, s.gain, sizeof s.gain);
+    bb_report_stamp(s.timestamp);
+    return s;
+}
+
+static json_t *skew_json(const void *shown)
+{
+    const struct bb_skew *skew = &((const struct shown *)shown)->f.skew;
+
+    if (!skew->known)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "spread_us", bb_json_stats(&skew->spread_us), "transfer_us",
+                     bb_json_real(skew->transfer_us), "straggler",
+                     skew->straggler >= 0 ? json_integer(skew->straggler) : json_null(), "straggler_share",
+                     skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
+}
+
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT }; /* widths that the style tells */
 
-#define SHOWS(member) BB_SHOWS(struct shown, member)
+#define SHOWS(name) BB_SHOWS(struct shown, name)
+#define JSON(name)  BB_NAMED(struct shown, name)
 static const struct bb_field shared_fields[] = {
-    {"collective", SHOWS(collective)},
+    JSON(collective),
     {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
     {"count", "count", "(elements)", 12, 0, SHOWS(count)},
     {"dtype", "type", "", 8, 0, SHOWS(dtype)},
-    {"op", "redop", "", 6, 0, .value = op_cell},
-    {"root", "root", "", 6, 0, .value = root_cell},
-    {"placement", SHOWS(placement)},
-    {"mode", SHOWS(mode)},
-    {"iterations", SHOWS(iterations)},
-    {"repeats", SHOWS(repeats)},
+    {NULL, "redop", "", 6, 0, SHOWS(redop)},
+    JSON(op),
+    {"root", "root", "", 6, 0, SHOWS(root), .none = "-1"},
+    JSON(placement),
+    JSON(mode),
+    JSON(iterations),
+    JSON(repeats),
     {0},
 };
 
@@ -185,32 +140,33 @@ static const struct bb_field placement_fields[] = {
     {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(f.algbw_gbps)},
     {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(f.busbw_gbps)},
     {"busbw_factor", SHOWS(f.factor)},
-    {"wrong", "#wrong", "", 6, 0, .value = wrong_cell},
+    {"wrong", "#wrong", "", 6, 0, SHOWS(wrong), .none = "N/A"},
     {0},
 };
 
 static const struct bb_field iteration_fields[] = {
     {NULL, "i_min", "(us)", AS_TIME, FITTING, SHOWS(f.iterations.us.min)},
     {NULL, "i_max", "(us)", AS_TIME, FITTING, SHOWS(f.iterations.us.max)},
-    {NULL, "i_p99", "(us)", AS_TIME, FITTING, .value = p99_cell},
-    {NULL, "i_cv%", "(%)", AS_TIME, FITTING, .value = variation_cell},
+    {NULL, "i_p99", "(us)", AS_TIME, FITTING, SHOWS(p99_us)},
+    {NULL, "i_cv%", "(%)", AS_TIME, FITTING, SHOWS(variation_percent)},
     {0},
 };
 
+/* Places are kept for what is common to all results. */
 static const struct bb_field result_fields[] = {
-    {.key = "algorithm"}, /* these four are common to all results */
+    {.key = "algorithm"},
     {.key = "protocol"},
     {.key = "channels"},
     {.key = "flags"},
     {"samples", SHOWS(f.time_us.n)},
-    {"stopped", SHOWS(stopped)},
+    JSON(stopped),
     {"warmed", SHOWS(f.warmed)},
     {"gated", SHOWS(f.gated)},
     {"host_us", SHOWS(f.host_us)},
     {"first_us", SHOWS(f.first_us)},
     {"wall_us", SHOWS(f.wall_us)},
-    {"skew", .value = skew_cell},
-    {.key = "gpu"}, /* and this one */
+    {"skew", .value = skew_json},
+    {.key = "gpu"},
     {"model_us", SHOWS(f.model_us)},
     {0},
 };
@@ -219,34 +175,32 @@ static const struct bb_field result_fields[] = {
 static const struct bb_field skew_fields[] = {
     {NULL, "transfer", "(us)", AS_TIME, FITTING, SHOWS(f.skew.transfer_us)},
     {NULL, "spread", "(us)", AS_TIME, FITTING, SHOWS(f.skew.spread_us)},
-    {NULL, "last", "(rank)", 6, 0, .value = straggler_cell},
+    {NULL, "last", "(rank)", 6, 0, SHOWS(straggler), .none = "-"},
     {0},
 };
 
 static const struct bb_field choice_fields[] = {
-    {NULL, "algorithm", "", 14, 0, SHOWS(f.seen.choice.algorithm)},
-    {NULL, "protocol", "", 8, 0, SHOWS(f.seen.choice.protocol)},
-    {NULL, "channels", "", 8, 0, .value = channels_cell},
-    {NULL, "model", "(us)", AS_TIME, FITTING, SHOWS(f.model_us)},
+    {NULL, "algorithm", "", 14, 0, SHOWS(f.seen.choice.algorithm), .none = "-"},
+    {NULL, "protocol", "", 8, 0, SHOWS(f.seen.choice.protocol), .none = "-"},
+    {NULL, "channels", "", 8, 0, SHOWS(channels), .none = "-"},
+    {NULL, "model", "(us)", AS_TIME, FITTING, SHOWS(f.model_us), .none = "-"},
     {0},
 };
 
 static const struct bb_field forced_fields[] = {
-    {NULL, "gain", "(own/this)", 13, 0, .value = gain_cell},
-    {"forced", SHOWS(forced)},
+    {NULL, "gain", "(own/this)", 13, 0, SHOWS(gain)},
+    JSON(forced),
     {0},
 };
-
 static const struct bb_field each_fields[] = {
     {"iteration_us", SHOWS(f.iterations.us)},
     {"iteration_variation", SHOWS(f.iterations.variation)},
     {0},
 };
-
 static const struct bb_field group_fields[] = {{"group", "group", "", 5, 0, SHOWS(group)}, {0}};
-static const struct bb_field cycle_fields[] = {{"cycle", SHOWS(cycle)}, {0}};
+static const struct bb_field cycle_fields[] = {JSON(cycle), {0}};
 static const struct bb_field stamp_fields[] = {
-    {"timestamp", "timestamp", "%Y-%m-%d %H:%M:%S", 19, 0, .value = stamp_cell},
+    {"timestamp", "timestamp", "%Y-%m-%d %H:%M:%S", 19, 0, SHOWS(timestamp)},
     {0},
 };
 
@@ -260,15 +214,15 @@ enum { LISTS = 15 };
 
 static bool shows_skew(const struct bb_report *r)
 {
-    return r->rig->mode->single && !r->style->program;
+    return r->ctx->mode->single && !r->style->program;
 }
 
 /* In the order of the columns, and of the results. */
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->figures;
-    const struct bb_field *times = r->rig->host_time ? cpu_fields : time_fields;
-    const bool each = r->rig->marks, groups = r->rig->groups, stamps = r->options->timestamps;
+    const struct bb_field *times = r->ctx->host_time ? cpu_fields : time_fields;
+    const bool each = r->ctx->marks, groups = r->ctx->groups, stamps = r->options->timestamps;
     const struct list all[LISTS] = {
         {shared_fields, ONCE, true, true},
         {times, BB_OUT_OF_PLACE, true, true},
@@ -290,14 +244,6 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
     return memcpy(lists, all, sizeof all);
 }
 
-/* Where a figure is not applicable: nccl-tests' readers expect a number. */
-static const char *none_text(const struct list *list, const struct shown *s)
-{
-    if (list->fields == choice_fields)
-        return "-";
-    return s->report->style->zeros && s->measured ? "0.00" : "N/A";
-}
-
 /* row NULL: the heading, or its units. */
 static void print_line(const struct bb_report *r, const struct bb_row *row, bool units)
 {
@@ -308,8 +254,8 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
         if (l->in_text && !row)
             bb_line_heading(&line, l->fields, units);
         if (l->in_text && row) {
-            const struct shown s = show(r, row, l->place);
-            line.none = none_text(l, &s);
+            const struct shown s = show_placement(r, row, l->place);
+            line.none = r->style->zeros && s.measured ? "0.00" : "N/A"; /* readers of nccl-tests expect a number */
             bb_line_row(&line, l->fields, &s);
         }
     }
@@ -329,7 +275,7 @@ static void print_placements(const struct bb_report *r)
 {
     const struct bb_line line = {.widths = r->style->widths};
     int each = bb_line_width(&line, time_fields) + bb_line_width(&line, placement_fields) +
-               (r->rig->marks ? bb_line_width(&line, iteration_fields) : 0);
+               (r->ctx->marks ? bb_line_width(&line, iteration_fields) : 0);
 
     fprintf(r->out, "#%*s", bb_line_width(&line, shared_fields) - 3, "");
     print_centred(r->out, "out-of-place", each);
@@ -383,13 +329,13 @@ static void print_settings(const struct bb_report *r, const struct bb_bench_opti
 static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
 {
     fprintf(r->out, "#\n# Using devices\n");
-    for (int i = 0; i < r->rig->world->size; i++) {
+    for (int i = 0; i < r->ctx->world->size; i++) {
         const struct bb_device_info *d = &h->session->devices[i];
         char group[24] = "";
 
-        if (r->rig->groups)
+        if (r->ctx->groups)
             snprintf(group, sizeof group, " Group %2d", h->groups[i]);
-        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->rig->world->hosts[i], d->pci, d->name,
+        fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->ctx->world->hosts[i], d->pci, d->name,
                 d->uuid);
     }
 }
@@ -397,29 +343,29 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
 /* How many samples make a row: "6 samples", "samples until ...". */
 static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t room)
 {
-    if (r->rig->policy.confidence > 0)
-        snprintf(text, room, "samples until its interval is within %g %%", 100 * r->rig->policy.confidence);
+    if (r->ctx->policy.confidence > 0)
+        snprintf(text, room, "samples until its interval is within %g %%", 100 * r->ctx->policy.confidence);
     else
-        snprintf(text, room, "%zu samples", bb_mode_batch(r->rig, mode));
+        snprintf(text, room, "%zu samples", bb_mode_batch(r->ctx, mode));
     return text;
 }
 
 static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 {
-    const char *help = r->rig->host_time ? bb_bench_context_method(r->rig) : mode->help;
-    const char *name = r->rig->host_time ? bb_bench_context_mode(r->rig) : mode->name;
-    const char *comm = r->rig->comm->blocking ? "blocking" : "non-blocking";
+    const char *help = r->ctx->host_time ? bb_bench_context_method(r->ctx) : mode->help;
+    const char *name = r->ctx->host_time ? bb_bench_context_mode(r->ctx) : mode->name;
+    const char *comm = r->ctx->comm->blocking ? "blocking" : "non-blocking";
     char samples[80];
 
     samples_text(r, mode, samples, sizeof samples);
     if (mode->single)
         fprintf(r->out, "# time: %s (%s mode); of each\n", help, name);
     else
-        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); of each\n", r->rig->iterations, help,
-                r->rig->iterations, name);
+        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); of each\n", r->ctx->iterations, help,
+                r->ctx->iterations, name);
     fprintf(r->out, "#       sample %s, of %s the median; %s communicator. 1 GB/s = 1e9 bytes/s\n",
-            bb_across_names[r->rig->across], samples, comm);
-    if (mode == &bb_mode_stream && r->rig->gated)
+            bb_across_names[r->ctx->across], samples, comm);
+    if (mode == &bb_mode_stream && r->ctx->gated)
         fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
     if (mode->single)
         fprintf(r->out,
@@ -428,28 +374,28 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 
 static void print_method(const struct bb_report *r, const struct bb_bench_options *o)
 {
-    const char *checked = r->rig->modes[r->rig->n_modes - 1]->own_check ? "a last launch of the graph" : NULL;
+    const char *checked = r->ctx->modes[r->ctx->n_modes - 1]->own_check ? "a last launch of the graph" : NULL;
     FILE *out = r->out;
 
     fprintf(out, "#\n");
-    for (int i = 0; i < r->rig->n_modes; i++)
-        print_time(r, r->rig->modes[i]);
+    for (int i = 0; i < r->ctx->n_modes; i++)
+        print_time(r, r->ctx->modes[i]);
     if (o->figures.delay)
         fprintf(out, "# imposed delays of sync mode, rank:us: %s\n", o->figures.delay);
     if (o->checks > 0)
         fprintf(out, "# #wrong: elements and guard bytes that differ after %s%s%s\n",
-                checked && r->rig->n_modes == 1 ? "" : "the last timed operation",
-                checked && r->rig->n_modes > 1 ? ", or " : "", checked ? checked : "");
+                checked && r->ctx->n_modes == 1 ? "" : "the last timed operation",
+                checked && r->ctx->n_modes > 1 ? ", or " : "", checked ? checked : "");
     else
         fprintf(out, "# nothing is checked (-c 0)\n");
-    if (r->rig->device->emulated)
+    if (r->ctx->device->emulated)
         fprintf(out, "# emulated GPUs: all times come from a model, none is a measurement of hardware\n");
     if (r->shared_gpu)
         fprintf(out, "# several ranks share a GPU: times and bandwidths mean nothing\n");
     if (o->figures.sweep_algorithms)
         fprintf(out,
                 "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: surely above 1\n");
-    if (r->rig->world->size == 1)
+    if (r->ctx->world->size == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
 }
 
@@ -471,7 +417,7 @@ void bb_report_head(const struct bb_report *r, const struct bb_report_head *head
 
 static void print_title(const struct bb_report *r, int coll)
 {
-    const char *mode = r->rig->n_modes > 1 ? r->rig->mode->name : "";
+    const char *mode = r->ctx->n_modes > 1 ? r->ctx->mode->name : "";
 
     fprintf(r->out, "#\n# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, *mode ? " (" : "", mode,
             *mode ? ")" : "", bb_colls[coll].help, bb_colls[coll].factor_text);
@@ -534,7 +480,7 @@ static void print_mean(const struct bb_report *r, double mean, bool below)
         fprintf(r->out, "# Avg bus bandwidth    : N/A\n");
 }
 
-static size_t taken(size_t before, size_t after)
+static size_t bytes_taken(size_t before, size_t after)
 {
     return before > after ? before - after : 0;
 }
@@ -545,13 +491,14 @@ struct memory_part {
     size_t bytes;
 };
 
-static void parts_of(const struct bb_report_memory *m, struct memory_part parts[MEMORY_PARTS])
+static void memory_parts(const struct bb_report_memory *m, struct memory_part parts[MEMORY_PARTS])
 {
-    parts[0] = (struct memory_part){"Initialization", "initialization", taken(m->free_at_start, m->free_after_init)};
-    parts[1] =
-        (struct memory_part){"User-Allocated", "user_allocated", taken(m->free_after_init, m->free_after_buffers)};
-    parts[2] = (struct memory_part){"Collective", "collective", taken(m->free_after_buffers, m->free_at_end)};
-    parts[3] = (struct memory_part){"Total", "total", taken(m->free_at_start, m->free_at_end)};
+    parts[0] =
+        (struct memory_part){"Initialization", "initialization", bytes_taken(m->free_at_start, m->free_after_init)};
+    parts[1] = (struct memory_part){"User-Allocated", "user_allocated",
+                                    bytes_taken(m->free_after_init, m->free_after_buffers)};
+    parts[2] = (struct memory_part){"Collective", "collective", bytes_taken(m->free_after_buffers, m->free_at_end)};
+    parts[3] = (struct memory_part){"Total", "total", bytes_taken(m->free_at_start, m->free_at_end)};
 }
 
 static void print_memory(const struct bb_report *r)
@@ -559,7 +506,7 @@ static void print_memory(const struct bb_report *r)
     struct memory_part parts[MEMORY_PARTS];
     char text[BB_BYTES_TEXT];
 
-    parts_of(r->memory, parts);
+    memory_parts(r->memory, parts);
     fprintf(r->out, "# GPU memory usage     :");
     for (int i = 0; i < MEMORY_PARTS; i++)
         fprintf(r->out, "%s %s %s", i ? " |" : "", parts[i].name, bb_format_bytes(parts[i].bytes, text));
@@ -573,7 +520,7 @@ static int save_memory(const struct bb_report *r)
 
     if (!r->json || !r->options->memory)
         return 0;
-    parts_of(r->memory, parts);
+    memory_parts(r->memory, parts);
     object = json_object();
     for (int i = 0; i < MEMORY_PARTS; i++)
         json_object_set_new(object, parts[i].key, json_integer((json_int_t)parts[i].bytes));
@@ -656,12 +603,8 @@ void bb_report_skip(struct bb_report *r, int coll)
 
 static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
 {
-    json_t *flags = json_array();
+    json_t *flags = bb_result_flags(r->ctx->device->emulated, r->shared_gpu);
 
-    if (r->rig->device->emulated)
-        json_array_append_new(flags, json_string("emulated"));
-    if (r->shared_gpu)
-        json_array_append_new(flags, json_string("shared_gpu"));
     for (int i = 0; i < BB_WARN_COUNT; i++)
         if (f->warnings & 1u << i)
             json_array_append_new(flags, json_string(bb_warnings[i].word));
@@ -671,7 +614,7 @@ static json_t *flags_of(const struct bb_report *r, const struct bb_figures *f)
 
 static int save_result(const struct bb_report *r, const struct bb_row *row, int place)
 {
-    const struct shown s = show(r, row, place);
+    const struct shown s = show_placement(r, row, place);
     json_t *result = json_object();
     struct list lists[LISTS];
     int rc = 0;
@@ -685,17 +628,13 @@ out:
     return rc;
 }
 
-/* The first time that a reason for doubt is seen, with what helps. */
 static void say_doubts(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
 {
-    unsigned news = f->seen.doubts & ~r->doubts;
-    char text[BB_BYTES_TEXT];
+    char bytes[BB_BYTES_TEXT], what[80];
 
-    r->doubts |= news;
-    for (int i = 0; (r->out || r->json) && i < BB_NVML_FLAGS; i++)
-        if (news & 1u << i)
-            bb_warn("%s %s and maybe further rows: %s", bb_colls[row->c.kind].name, bb_format_bytes(f->bytes, text),
-                    bb_nvml_doubts[i].advice);
+    snprintf(what, sizeof what, "%s %s", bb_colls[row->c.kind].name, bb_format_bytes(f->bytes, bytes));
+    if (r->out || r->json)
+        bb_result_say_doubts(&r->doubts, f->seen.doubts, what);
 }
 
 /* What is forced says nothing about the bus bandwidth that users get: the mean goes without. */
@@ -719,7 +658,7 @@ static void add_up(struct bb_report *r, const struct bb_figures *f, bool forced)
 
 int bb_report_row(struct bb_report *r, const struct bb_row *row)
 {
-    bool shown = !r->rig->groups || !r->style->first_group || row->group == r->rig->groups[0];
+    bool shown = !r->ctx->groups || !r->style->first_group || row->group == r->ctx->groups[0];
     int rc = 0;
 
     r->rows++;

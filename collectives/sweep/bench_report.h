@@ -49,7 +49,7 @@ struct bb_report_memory {
 struct bb_report {
     FILE *out;               /* of the table, NULL: none      */
     struct bb_results *json; /* NULL: none                    */
-    const struct bb_bench_context *rig;
+    const struct bb_bench_context *ctx;
     const struct bb_report_style *style;
     const struct bb_bench_options *options;
     const struct bb_report_memory *memory;

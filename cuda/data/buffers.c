@@ -4,7 +4,6 @@
 #include "bootstrap/base/units.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
-#include "cuda/device/device.h"
 
 static const size_t ALIGN = 256;
 static const unsigned char CANARY = 0xc5;
@@ -58,14 +57,4 @@ int bb_memory_refuse(size_t bytes, size_t available, const char *what_would_help
 
     return bb_err(BB_EUSAGE, "%zu bytes of GPU memory needed (%s) but %zu available (%s): %s", bytes,
                   bb_format_bytes(bytes, need), available, bb_format_bytes(available, have), what_would_help);
-}
-
-int bb_memory_fits(size_t bytes, const char *what_would_help)
-{
-    size_t available;
-    int rc = bb_device_free_bytes(&available);
-
-    if (rc != 0 || bytes <= available)
-        return rc;
-    return bb_memory_refuse(bytes, available, what_would_help);
 }

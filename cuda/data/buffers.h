@@ -29,11 +29,7 @@ void bb_guarded_release(struct bb_guarded *b);
 /* bb_guarded_check_guards - adds the guard bytes that were overwritten to *verdict (device memory), on stream. */
 BB_MUST_CHECK int bb_guarded_check_guards(const struct bb_guarded *b, struct bb_verdict *verdict, cudaStream_t stream);
 
-/*
- * bb_memory_fits - refuse (-BB_EUSAGE, with both numbers) when `bytes` exceed what the current device has free.
- * bb_memory_refuse - the same refusal from two numbers, for a run in which one rank speaks for all.
- */
-BB_MUST_CHECK int bb_memory_fits(size_t bytes, const char *what_would_help);
+/* bb_memory_refuse - says both numbers, and what would help; returns -BB_EUSAGE. */
 int bb_memory_refuse(size_t bytes, size_t available, const char *what_would_help);
 
 #endif

@@ -50,12 +50,7 @@ static int refuse(int local_rank, enum bb_error code, const char *what, int loca
                   local_size, count, count == 1 ? "" : "s", count);
 }
 
-int bb_device_choose(int local_rank, int local_size, bool share_gpu, struct bb_device_info *info)
-{
-    return bb_device_choose_from(0, local_rank, local_size, share_gpu, info);
-}
-
-int bb_device_choose_from(int first, int local_rank, int local_size, bool share_gpu, struct bb_device_info *info)
+int bb_device_choose(int first, int local_rank, int local_size, bool share_gpu, struct bb_device_info *info)
 {
     int count = 0, ordinal, rc;
     cudaError_t e = cudaGetDeviceCount(&count);

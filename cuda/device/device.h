@@ -24,15 +24,12 @@ struct bb_device_info {
 };
 
 /*
- * bb_device_choose - make the GPU of this local rank current: number local_rank, or local_rank modulo the number of
- * GPUs with share_gpu. Fewer GPUs than local_size without share_gpu: -BB_EUSAGE on all ranks, the first of the host
+ * bb_device_choose - make the GPU of this local rank current: number first + local_rank, with share_gpu modulo the
+ * number of GPUs. Fewer GPUs than ranks of the host without share_gpu: -BB_EUSAGE on all of them, the first of the host
  * says so (agree on the result before anybody leaves). Fills *info.
  */
-BB_MUST_CHECK int bb_device_choose(int local_rank, int local_size, bool share_gpu, struct bb_device_info *info);
-
-/* bb_device_choose_from - the same, the first rank of the host on GPU number `first`. */
-BB_MUST_CHECK int bb_device_choose_from(int first, int local_rank, int local_size, bool share_gpu,
-                                        struct bb_device_info *info);
+BB_MUST_CHECK int bb_device_choose(int first, int local_rank, int local_size, bool share_gpu,
+                                   struct bb_device_info *info);
 
 /* bb_device_shared - true when two of the n entries (one per rank) have the same UUID. */
 bool bb_device_shared(const struct bb_device_info *infos, int n);

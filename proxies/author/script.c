@@ -27,7 +27,7 @@ int bb_script_result(const struct bb_script *s)
 }
 
 /* Indices pass through; a failure (negative) sticks and becomes BB_NONE. */
-static int keep(struct bb_script *s, int index)
+static int keep_index(struct bb_script *s, int index)
 {
     s->failed |= index < 0;
     return s->failed ? BB_NONE : index;
@@ -37,13 +37,13 @@ struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout
 {
     struct bb_script_lane lane = {.comm = comm};
 
-    lane.stream = s->failed ? 0 : keep(s, bb_program_add_stream(s->program, l->comms[comm].name, comm));
+    lane.stream = s->failed ? 0 : keep_index(s, bb_program_add_stream(s->program, l->comms[comm].name, comm));
     return lane;
 }
 
 int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use use, size_t count)
 {
-    return s->failed ? BB_NONE : keep(s, bb_program_add_buffer(s->program, name, use, count, s->dtype));
+    return s->failed ? BB_NONE : keep_index(s, bb_program_add_buffer(s->program, name, use, count, s->dtype));
 }
 
 struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what)
@@ -65,7 +65,7 @@ int bb_script_start(struct bb_script *s, const struct bb_op *op)
 {
     if (s->failed)
         return BB_NONE;
-    s->newest = keep(s, bb_program_flow(s->program, op, s->after, s->n_after));
+    s->newest = keep_index(s, bb_program_flow(s->program, op, s->after, s->n_after));
     return s->newest;
 }
 
@@ -149,8 +149,8 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
     return bb_script_start(s, &op);
 }
 
-static struct bb_op message(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
-                            size_t count)
+static struct bb_op message_op(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
+                               size_t count)
 {
     struct bb_op op = bb_script_op(s, lane, what);
 
@@ -162,7 +162,7 @@ static struct bb_op message(const struct bb_script *s, struct bb_script_lane lan
 
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src)
 {
-    struct bb_op op = message(s, lane, what, to, count);
+    struct bb_op op = message_op(s, lane, what, to, count);
 
     op.kind = BB_OP_SEND;
     op.src = src;
@@ -172,7 +172,7 @@ int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *
 
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst)
 {
-    struct bb_op op = message(s, lane, what, from, count);
+    struct bb_op op = message_op(s, lane, what, from, count);
 
     op.kind = BB_OP_RECV;
     op.dst = dst;
@@ -206,7 +206,7 @@ int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *
     bb_script_group_start(s);
     for (int i = 0; i < 2 * n; i++) {
         bool send = i < n;
-        struct bb_op op = message(s, lane, what, send ? to[i] : from[i - n], count);
+        struct bb_op op = message_op(s, lane, what, send ? to[i] : from[i - n], count);
 
         op.kind = send ? BB_OP_SEND : BB_OP_RECV;
         *(send ? &op.src : &op.dst) = bb_script_buffer(s, send ? "send" : "receive", BB_USE_COMMUNICATION, count);

@@ -16,9 +16,9 @@ struct reader {
     bool bad;
 };
 
-static double sum(struct reader *r);
+static double read_sum(struct reader *r);
 
-static bool take(struct reader *r, char c)
+static bool take_char(struct reader *r, char c)
 {
     while (isspace((unsigned char)*r->at))
         r->at++;
@@ -28,13 +28,13 @@ static bool take(struct reader *r, char c)
     return true;
 }
 
-static double fail(struct reader *r)
+static double mark_bad(struct reader *r)
 {
     r->bad = true;
     return NAN;
 }
 
-static double variable(struct reader *r)
+static double read_variable(struct reader *r)
 {
     size_t length = 0;
 
@@ -45,10 +45,10 @@ static double variable(struct reader *r)
             r->at += length;
             return r->vars[v].value;
         }
-    return fail(r);
+    return mark_bad(r);
 }
 
-static double number(struct reader *r)
+static double read_number(struct reader *r)
 {
     char *end;
     double value = strtod(r->at, &end);
@@ -57,54 +57,54 @@ static double number(struct reader *r)
     return value;
 }
 
-static double atom(struct reader *r)
+static double read_atom(struct reader *r)
 {
     double value;
 
-    if (take(r, '(')) {
+    if (take_char(r, '(')) {
         if (++r->depth > DEEPEST)
-            return fail(r);
-        value = sum(r);
+            return mark_bad(r);
+        value = read_sum(r);
         r->depth--;
-        return r->bad || take(r, ')') ? value : fail(r);
+        return r->bad || take_char(r, ')') ? value : mark_bad(r);
     }
     if (isdigit((unsigned char)*r->at))
-        return number(r);
-    return isalpha((unsigned char)*r->at) ? variable(r) : fail(r);
+        return read_number(r);
+    return isalpha((unsigned char)*r->at) ? read_variable(r) : mark_bad(r);
 }
 
-static double power(struct reader *r)
+static double read_power(struct reader *r)
 {
-    double base = atom(r);
+    double base = read_atom(r);
 
-    if (r->bad || !take(r, '^'))
+    if (r->bad || !take_char(r, '^'))
         return base;
-    return pow(base, atom(r));
+    return pow(base, read_atom(r));
 }
 
-static double product(struct reader *r)
+static double read_product(struct reader *r)
 {
-    double value = power(r);
+    double value = read_power(r);
 
     while (!r->bad)
-        if (take(r, '*'))
-            value *= power(r);
-        else if (take(r, '/'))
-            value /= power(r);
+        if (take_char(r, '*'))
+            value *= read_power(r);
+        else if (take_char(r, '/'))
+            value /= read_power(r);
         else
             break;
     return value;
 }
 
-static double sum(struct reader *r)
+static double read_sum(struct reader *r)
 {
-    double value = product(r);
+    double value = read_product(r);
 
     while (!r->bad)
-        if (take(r, '+'))
-            value += product(r);
-        else if (take(r, '-'))
-            value -= product(r);
+        if (take_char(r, '+'))
+            value += read_product(r);
+        else if (take_char(r, '-'))
+            value -= read_product(r);
         else
             break;
     return value;
@@ -114,8 +114,8 @@ int bb_formula(const char *text, const struct bb_variable *vars, int n_vars, con
 {
     struct reader r = {.at = text, .vars = vars, .n_vars = n_vars};
 
-    *value = sum(&r);
-    take(&r, '\0');
+    *value = read_sum(&r);
+    take_char(&r, '\0');
     if (!r.bad && r.at == text + strlen(text) + 1)
         return 0;
     if (r.at > text + strlen(text))

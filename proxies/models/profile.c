@@ -26,7 +26,7 @@ static bool is_path(const char *word)
     return strchr(word, '/') || (length > 5 && strcmp(word + length - 5, ".json") == 0);
 }
 
-static const char *embedded(const char *kind, const char *name)
+static const char *find_text(const char *kind, const char *name)
 {
     for (const struct bb_profile_text *t = bb_profile_texts; t->kind; t++)
         if (strcmp(t->kind, kind) == 0 && strcmp(t->name, name) == 0)
@@ -52,7 +52,7 @@ int bb_profile_load(const char *kind, const char *word, json_t **root)
     *root = NULL;
     if (is_path(word))
         *root = json_load_file(word, JSON_REJECT_DUPLICATES, &error);
-    else if ((text = embedded(kind, word)))
+    else if ((text = find_text(kind, word)))
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
         return refuse_name(kind, word);

@@ -96,7 +96,7 @@ static int add_up(const struct bb_layout *l, const struct bb_program *p, struct 
 
 /* ---- ranks ---- */
 
-static void leave(struct counting *c, int node, int group, double bytes)
+static void add_outgoing(struct counting *c, int node, int group, double bytes)
 {
     c->out[node] += bytes;
     c->crossing->bytes += bytes;
@@ -116,12 +116,12 @@ static void count_messages(struct counting *c, int rank)
             peer = ((bb_group_index(l, group, rank) + m->peer) % n + n) % n;
         peer = bb_group_member(l, group, bb_group_instance(l, group, rank), peer);
         if (peer / c->gpus_per_node != rank / c->gpus_per_node)
-            leave(c, rank / c->gpus_per_node, group, m->bytes);
+            add_outgoing(c, rank / c->gpus_per_node, group, m->bytes);
     }
 }
 
 /* Counts the members on each node of an instance; returns the number of nodes. mark: of this instance alone. */
-static int spread(struct counting *c, int group, int instance, int mark)
+static int count_nodes(struct counting *c, int group, int instance, int mark)
 {
     const struct bb_layout *l = &c->step->layout;
     int nodes = 0;
@@ -147,15 +147,15 @@ static void count_instance(struct counting *c, int group, int instance, int mark
 
     if (amount->ring + amount->chain + amount->pair <= 0)
         return;
-    nodes = spread(c, group, instance, mark);
+    nodes = count_nodes(c, group, instance, mark);
     for (int m = 0; nodes > 1 && m < n; m++) {
         int node = bb_group_member(l, group, instance, m) / c->gpus_per_node, here = c->members[node];
 
         if (here == 0)
             continue; /* this node is counted */
-        leave(c, node, group, amount->ring + (double)here * (n - here) * amount->pair);
+        add_outgoing(c, node, group, amount->ring + (double)here * (n - here) * amount->pair);
         if (m > 0)
-            leave(c, node, group, amount->chain); /* a chain has a link less than nodes */
+            add_outgoing(c, node, group, amount->chain); /* a chain has a link less than nodes */
         c->members[node] = 0;
     }
 }

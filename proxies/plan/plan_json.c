@@ -167,7 +167,7 @@ static json_t *work_index(const struct bb_step *step, const struct bb_kernel_lis
 
 /* ---- operations ---- */
 
-static json_t *operation(const struct bb_step *step, const struct bb_program *p, size_t i)
+static json_t *op_object(const struct bb_step *step, const struct bb_program *p, size_t i)
 {
     const struct bb_layout *l = &step->layout;
     const struct bb_op *op = &p->ops[i];
@@ -199,7 +199,7 @@ static json_t *program_of(const struct bb_step *step, const struct bb_program *p
     json_t *list = json_array();
 
     for (size_t i = 0; i < p->n_ops; i++)
-        json_array_append_new(list, operation(step, p, i));
+        json_array_append_new(list, op_object(step, p, i));
     return list;
 }
 
@@ -250,22 +250,22 @@ json_t *bb_plan_checks(const struct bb_plan *plan)
     return o;
 }
 
-static double us(int64_t ns)
+static double us_of(int64_t ns)
 {
     return (double)ns / 1e3;
 }
 
 static json_t *us_or_null(int64_t ns)
 {
-    return ns < 0 ? json_null() : json_real(us(ns));
+    return ns < 0 ? json_null() : json_real(us_of(ns));
 }
 
-static json_t *breakdown(const struct bb_predicted_rank *r)
+static json_t *breakdown_object(const struct bb_predicted_rank *r)
 {
-    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us", us(r->all.step_ns),
-                     "issue_us", us(r->issue_ns), "compute_us", us(r->all.compute_ns), "comm_us", us(r->all.comm_ns),
-                     "exposed_us", us(r->all.exposed_ns), "idle_us", us(r->all.idle_ns), "overlap_fraction",
-                     bb_json_real(r->all.overlap_fraction));
+    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us", us_of(r->all.step_ns),
+                     "issue_us", us_of(r->issue_ns), "compute_us", us_of(r->all.compute_ns), "comm_us",
+                     us_of(r->all.comm_ns), "exposed_us", us_of(r->all.exposed_ns), "idle_us", us_of(r->all.idle_ns),
+                     "overlap_fraction", bb_json_real(r->all.overlap_fraction));
 }
 
 static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r)
@@ -277,10 +277,10 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
 
         if (p->bytes == 0)
             continue;
-        json_array_append_new(list,
-                              json_pack("{s:s, s:f, s:f, s:I, s:o}", "name", l->groups[g].name, "busy_us",
-                                        us(p->busy_ns), "exposed_us", us(p->exposed_ns), "bytes", (json_int_t)p->bytes,
-                                        "busbw_gbps", bb_json_real(p->bus_bytes / (double)p->busy_ns)));
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:o}", "name", l->groups[g].name, "busy_us",
+                                              us_of(p->busy_ns), "exposed_us", us_of(p->exposed_ns), "bytes",
+                                              (json_int_t)p->bytes, "busbw_gbps",
+                                              bb_json_real(p->bus_bytes / (double)p->busy_ns)));
     }
     return list;
 }
@@ -303,20 +303,21 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
         const struct bb_predicted_rank *rank = bb_predicted_slowest(p, role->ranks, role->n_ranks);
-        json_t *o = breakdown(rank);
+        json_t *o = breakdown_object(rank);
 
         json_object_set_new(o, "role", json_string(role->name));
         json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank));
         json_array_append_new(roles, o);
     }
-    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
-                     us(slowest->all.step_ns), "tokens_per_s",
-                     bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us(slowest->all.step_ns) * 1e6 : NAN),
-                     "breakdown", breakdown(slowest), "breakdown_by_role", roles, "groups",
-                     groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns),
-                     "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency",
-                     p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency), "model_flop_utilisation",
-                     bb_json_real(bb_plan_utilisation(plan, p)), "memory", memory_check(plan, p));
+    return json_pack(
+        "{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
+        us_of(slowest->all.step_ns), "tokens_per_s",
+        bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
+        "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
+        groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns), "comm_alone_us",
+        us_or_null(p->comm_alone_ns), "overlap_efficiency",
+        p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency), "model_flop_utilisation",
+        bb_json_real(bb_plan_utilisation(plan, p)), "memory", memory_check(plan, p));
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)

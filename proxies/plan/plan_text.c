@@ -56,7 +56,7 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t room)
 }
 
 /* 1234567 as "1,234,567". */
-static const char *thousands(double number, char text[40])
+static const char *format_thousands(double number, char text[40])
 {
     char plain[40];
     int n = snprintf(plain, sizeof(plain), "%.0f", number), length = 0;
@@ -123,7 +123,8 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     char count[40], bytes[BB_BYTES_TEXT];
 
     fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_traffic_kind(r), l->groups[r->group].name, r->group_size,
-            thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls, bb_format_bytes(r->bytes, bytes));
+            format_thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
+            bb_format_bytes(r->bytes, bytes));
     for (int i = 0; i < r->n_peers && i < 3; i++)
         fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
     fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
@@ -178,7 +179,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     if (role->compute_us > 0)
         fprintf(out, "  compute: %.3f us\n", role->compute_us);
     if (role->flops > 0)
-        fprintf(out, "  model FLOPs: %s\n", thousands(role->flops, text));
+        fprintf(out, "  model FLOPs: %s\n", format_thousands(role->flops, text));
     print_memory(role, out);
 }
 
@@ -265,7 +266,7 @@ static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
     }
 }
 
-static double us(int64_t ns)
+static double us_of(int64_t ns)
 {
     return (double)ns / 1e3;
 }
@@ -274,8 +275,8 @@ static void print_predicted_rank(const char *name, const struct bb_predicted_ran
 {
     const struct bb_overlap *o = &r->all;
 
-    fprintf(out, "  %-18s %6d %11.1f %11.1f %11.1f %11.1f %11.1f", name, r->rank, us(o->step_ns), us(o->compute_ns),
-            us(o->comm_ns), us(o->exposed_ns), us(o->idle_ns));
+    fprintf(out, "  %-18s %6d %11.1f %11.1f %11.1f %11.1f %11.1f", name, r->rank, us_of(o->step_ns),
+            us_of(o->compute_ns), us_of(o->comm_ns), us_of(o->exposed_ns), us_of(o->idle_ns));
     if (isfinite(o->overlap_fraction))
         fprintf(out, " %5.1f%%", 100 * o->overlap_fraction);
     fputc('\n', out);
@@ -290,7 +291,7 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
     for (int g = 0; g < l->n_groups; g++)
         if (r->groups[g].bytes > 0)
             fprintf(out, "  %-18s %6d %11.1f %11.1f %11s %11.2f\n", l->groups[g].name, r->rank,
-                    us(r->groups[g].busy_ns), us(r->groups[g].exposed_ns),
+                    us_of(r->groups[g].busy_ns), us_of(r->groups[g].exposed_ns),
                     bb_format_bytes((size_t)r->groups[g].bytes, bytes),
                     r->groups[g].bus_bytes / (double)r->groups[g].busy_ns);
 }
@@ -301,7 +302,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
 
     fprintf(out, "\npredicted for %s (modelled, not measured): step %.1f us; slowest rank of each role\n",
-            p->cluster.name, us(slowest->all.step_ns));
+            p->cluster.name, us_of(slowest->all.step_ns));
     fprintf(out, "  %-18s %6s %11s %11s %11s %11s %11s %6s\n", "role", "rank", "step us", "compute us", "comm us",
             "exposed us", "idle us", "hidden");
     for (int i = 0; i < plan->traffic.n; i++) {
@@ -315,15 +316,15 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
             (double)bb_plan_memory(plan) <= p->cluster.memory_bytes ? "fits" : "DOES NOT FIT");
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
-                plan->step->samples / us(slowest->all.step_ns) * 1e6,
-                plan->step->tokens / us(slowest->all.step_ns) * 1e6,
-                bb_plan_flops(plan) / us(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
+                plan->step->samples / us_of(slowest->all.step_ns) * 1e6,
+                plan->step->tokens / us_of(slowest->all.step_ns) * 1e6,
+                bb_plan_flops(plan) / us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
     if (isfinite(bb_plan_utilisation(plan, p)))
         fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)
         fprintf(
             out, "  compute alone %.1f us, communication alone %.1f us, overlap efficiency %.3f\n",
-            us(p->compute_alone_ns), us(p->comm_alone_ns),
+            us_of(p->compute_alone_ns), us_of(p->comm_alone_ns),
             bb_overlap_efficiency((double)p->compute_alone_ns, (double)p->comm_alone_ns, (double)slowest->all.step_ns));
 }
 
@@ -334,11 +335,11 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
 
     fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
     if (s->parameters > 0)
-        fprintf(out, ": %s parameters", thousands(s->parameters, number));
+        fprintf(out, ": %s parameters", format_thousands(s->parameters, number));
     if (s->samples > 0)
-        fprintf(out, ", %s sample%s per step", thousands(s->samples, number), s->samples == 1 ? "" : "s");
+        fprintf(out, ", %s sample%s per step", format_thousands(s->samples, number), s->samples == 1 ? "" : "s");
     if (s->tokens > 0)
-        fprintf(out, " (%s tokens)", thousands(s->tokens, number));
+        fprintf(out, " (%s tokens)", format_thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     print_groups(&s->layout, out);
     for (int r = 0; r < plan->traffic.n; r++)

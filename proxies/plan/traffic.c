@@ -1,6 +1,9 @@
 /* traffic.c - counts programs and puts ranks that move the same together (see traffic.h). */
 #include "proxies/plan/traffic.h"
 
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/key_index.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,153 +30,103 @@ static int no_memory(void)
     return bb_err(BB_EFAIL, "out of memory for the traffic of a step");
 }
 
-static bool belongs(const struct bb_traffic_row *row, const struct bb_op *op, int group)
-{
-    return row->kind == op->kind && row->group == group && row->count == op->count && row->dtype == op->dtype &&
-           (op->kind != BB_OP_COLLECTIVE || row->coll == op->coll);
-}
-
-/* A role while it is counted, with its rows by what belongs to them: uneven exchanges have thousands. */
+/* A role while it is counted. Uneven exchanges have thousands of rows, a parameter server thousands of peers. */
 struct counting {
     struct bb_traffic_role *role;
-    int *slots; /* [n_slots, a power of two] a row, BB_NONE: free */
-    size_t n_slots;
-    struct peer_cell *cells; /* [n_cells, a power of two] the peers of all rows: a parameter server has thousands */
-    size_t n_cells, n_peers;
+    struct bb_key_index rows;  /* struct row_key: number of the row */
+    struct bb_key_index peers; /* struct peer_key                   */
+    size_t *calls;             /* [peers.n]                         */
 };
 
-struct peer_cell {
-    int row, peer; /* peer: of the row, counted from 1; 0: free */
+struct row_key {
+    int kind, coll, group, dtype;
+    size_t count;
 };
 
-static size_t slot_of(const struct counting *c, enum bb_op_kind kind, enum bb_coll_kind coll, int group, size_t count)
-{
-    uint64_t h = ((uint64_t)count * 64 + (uint64_t)group) * 8 + (uint64_t)kind;
+struct peer_key {
+    int row, offset;
+};
 
-    h = (h ^ (kind == BB_OP_COLLECTIVE ? (uint64_t)coll << 32 : 0)) * 0x9e3779b97f4a7c15u;
-    return (size_t)(h >> 32) & (c->n_slots - 1);
-}
-
-/* Room for one more row, at most half full. */
-static int widen(struct counting *c)
-{
-    size_t wanted = c->n_slots ? 2 * c->n_slots : 64;
-    int *bigger;
-
-    if (2 * (size_t)c->role->n_rows < c->n_slots)
-        return 0;
-    bigger = malloc(sizeof(int) * wanted);
-    if (!bigger)
-        return -BB_EFAIL;
-    free(c->slots);
-    c->slots = bigger;
-    c->n_slots = wanted;
-    for (size_t i = 0; i < wanted; i++)
-        bigger[i] = BB_NONE;
-    for (int r = 0; r < c->role->n_rows; r++) {
-        const struct bb_traffic_row *row = &c->role->rows[r];
-        size_t slot = slot_of(c, row->kind, row->coll, row->group, row->count);
-
-        while (bigger[slot] != BB_NONE)
-            slot = (slot + 1) & (wanted - 1);
-        bigger[slot] = r;
-    }
-    return 0;
-}
-
-static struct bb_traffic_row *row_for(struct counting *c, const struct bb_layout *l, const struct bb_op *op)
+static int find_row(struct counting *c, const struct bb_layout *l, const struct bb_op *op)
 {
     struct bb_traffic_role *role = c->role;
-    struct bb_traffic_row *bigger;
-    int group = l->comms[op->comm].group;
-    size_t slot;
+    const int group = l->comms[op->comm].group;
+    const struct row_key key = {.kind = (int)op->kind,
+                                .coll = op->kind == BB_OP_COLLECTIVE ? (int)op->coll : 0,
+                                .group = group,
+                                .dtype = (int)op->dtype,
+                                .count = op->count};
+    int row = bb_key_index_add(&c->rows, &key);
 
-    if (widen(c))
-        return NULL;
-    slot = slot_of(c, op->kind, op->coll, group, op->count);
-    for (; c->slots[slot] != BB_NONE; slot = (slot + 1) & (c->n_slots - 1))
-        if (belongs(&role->rows[c->slots[slot]], op, group))
-            return &role->rows[c->slots[slot]];
-    bigger = realloc(role->rows, sizeof(*bigger) * (size_t)(role->n_rows + 1));
-    if (!bigger)
-        return NULL;
-    role->rows = bigger;
-    bigger[role->n_rows] = (struct bb_traffic_row){.kind = op->kind,
-                                                   .coll = op->coll,
-                                                   .group = group,
-                                                   .group_size = l->groups[group].size,
-                                                   .count = op->count,
-                                                   .dtype = op->dtype};
-    c->slots[slot] = role->n_rows;
-    return &role->rows[role->n_rows++];
+    if (row < role->n_rows)
+        return row;
+    if (BB_GROW(role->rows, role->n_rows))
+        return -BB_EFAIL;
+    role->rows[role->n_rows++] = (struct bb_traffic_row){.kind = op->kind,
+                                                         .coll = op->coll,
+                                                         .group = group,
+                                                         .group_size = l->groups[group].size,
+                                                         .count = op->count,
+                                                         .dtype = op->dtype};
+    return row;
 }
 
-static struct peer_cell *cell_of(const struct counting *c, int row, int offset)
+static int count_peer(struct counting *c, int row, int offset)
 {
-    uint64_t h = ((uint64_t)(uint32_t)offset << 20 ^ (uint64_t)row) * 0x9e3779b97f4a7c15u;
-    size_t cell = (size_t)(h >> 32) & (c->n_cells - 1);
+    const struct peer_key key = {row, offset};
+    int known = c->peers.n, peer = bb_key_index_add(&c->peers, &key);
 
-    while (c->cells[cell].peer &&
-           (c->cells[cell].row != row || c->role->rows[row].peers[c->cells[cell].peer - 1].offset != offset))
-        cell = (cell + 1) & (c->n_cells - 1);
-    return &c->cells[cell];
-}
-
-/* Room for one more peer, at most half full. */
-static int widen_cells(struct counting *c)
-{
-    if (2 * c->n_peers < c->n_cells)
-        return 0;
-    free(c->cells);
-    c->n_cells = c->n_cells ? 2 * c->n_cells : 64;
-    c->cells = calloc(c->n_cells, sizeof(*c->cells));
-    if (!c->cells)
-        return no_memory();
-    for (int r = 0; r < c->role->n_rows; r++)
-        for (int i = 0; i < c->role->rows[r].n_peers; i++)
-            *cell_of(c, r, c->role->rows[r].peers[i].offset) = (struct peer_cell){r, i + 1};
-    return 0;
-}
-
-static int count_peer(struct counting *c, struct bb_traffic_row *row, const struct bb_op *op, int index)
-{
-    int offset = op->peer_kind == BB_PEER_OFFSET ? op->peer : op->peer - index, number = (int)(row - c->role->rows), rc;
-    struct bb_traffic_peer *bigger;
-    struct peer_cell *cell;
-
-    rc = widen_cells(c);
-    if (rc)
-        return rc;
-    cell = cell_of(c, number, offset);
-    if (cell->peer) {
-        row->peers[cell->peer - 1].calls++;
-        return 0;
+    if (peer < 0 || (peer == known && BB_GROW(c->calls, known)))
+        return -BB_EFAIL;
+    if (peer == known) {
+        c->calls[peer] = 0;
+        c->role->rows[row].n_peers++;
     }
-    bigger = realloc(row->peers, sizeof(*bigger) * (size_t)(row->n_peers + 1));
-    if (!bigger)
-        return no_memory();
-    row->peers = bigger;
-    bigger[row->n_peers++] = (struct bb_traffic_peer){offset, 1};
-    *cell = (struct peer_cell){number, row->n_peers};
-    c->n_peers++;
+    c->calls[peer]++;
     return 0;
 }
 
 static int count_op(struct counting *c, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     struct bb_traffic_row *row;
+    int number, index;
 
     if (!bb_op_is_comm(op)) {
         c->role->compute_us += op->compute_us;
         c->role->flops += op->flops;
         return 0;
     }
-    row = row_for(c, l, op);
-    if (!row)
-        return no_memory();
+    number = find_row(c, l, op);
+    if (number < 0)
+        return number;
+    row = &c->role->rows[number];
     row->calls++;
     row->bytes += bb_op_payload_bytes(op, row->group_size);
-    return op->kind == BB_OP_COLLECTIVE ? 0 : count_peer(c, row, op, bb_group_index(l, row->group, rank));
+    if (op->kind == BB_OP_COLLECTIVE)
+        return 0;
+    index = op->peer_kind == BB_PEER_OFFSET ? 0 : bb_group_index(l, row->group, rank);
+    return count_peer(c, number, op->peer - index);
+}
+
+/* The peers of all rows to their rows, in the order in which they were met. */
+static int list_peers(struct counting *c)
+{
+    const struct peer_key *keys = (const void *)c->peers.keys;
+
+    for (int r = 0; r < c->role->n_rows; r++) {
+        struct bb_traffic_row *row = &c->role->rows[r];
+
+        row->peers = calloc((size_t)row->n_peers + 1, sizeof(*row->peers));
+        row->n_peers = 0;
+        if (!row->peers)
+            return no_memory();
+    }
+    for (int p = 0; p < c->peers.n; p++) {
+        struct bb_traffic_row *row = &c->role->rows[keys[p].row];
+
+        row->peers[row->n_peers++] = (struct bb_traffic_peer){keys[p].offset, c->calls[p]};
+    }
+    return 0;
 }
 
 static void release_role(struct bb_traffic_role *role)
@@ -188,19 +141,22 @@ static void release_role(struct bb_traffic_role *role)
 static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_role *role)
 {
     const struct bb_program *p = bb_step_program(step, rank);
-    struct counting c = {.role = role};
+    struct counting c = {
+        .role = role, .rows = {.key_bytes = sizeof(struct row_key)}, .peers = {.key_bytes = sizeof(struct peer_key)}};
     int rc = 0;
 
     *role = (struct bb_traffic_role){.name = step->roles[step->role_of[rank]].name, .program = p};
     for (size_t i = 0; i < p->n_ops; i++)
         TRY(count_op(&c, &step->layout, &p->ops[i], rank));
+    TRY(list_peers(&c));
     for (int use = 0; use < BB_USES; use++)
         role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
     memcpy(role->training_bytes, step->roles[step->role_of[rank]].training_bytes, sizeof(role->training_bytes));
     role->work_bytes = bb_program_work_bytes(p);
 out:
-    free(c.slots);
-    free(c.cells);
+    bb_key_index_release(&c.rows);
+    bb_key_index_release(&c.peers);
+    free(c.calls);
     if (rc)
         release_role(role);
     return rc;
@@ -231,146 +187,142 @@ static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffi
     return true;
 }
 
-/* A role of the plan per builder's role, except where peers are absolute: there each place in the communicators has
- * rows of its own. A seat is what ranks share that are alike in both; the first of them speaks for it. */
-struct seat {
-    int rank, role; /* rank BB_NONE: free; role of the plan */
-};
+/* Differs where roles differ, nearly always: with thousands of roles most comparisons end here. */
+static uint64_t digest_of(const struct bb_traffic_role *role)
+{
+    uint64_t digest = (uint64_t)role->n_rows;
 
-struct sorting {
+    for (int r = 0; r < role->n_rows; r++) {
+        const struct bb_traffic_row *row = &role->rows[r];
+
+        digest = (digest ^ row->count ^ row->calls << 40) * 0x9e3779b97f4a7c15u;
+        for (int i = 0; i < row->n_peers; i++)
+            digest = (digest ^ (uint64_t)row->peers[i].offset ^ row->peers[i].calls << 32) * 0x9e3779b97f4a7c15u;
+    }
+    return digest;
+}
+
+/*
+ * Ranks are grouped by what decides their traffic: the builder's role, and, where its peers are absolute, the place in
+ * the communicator of those peers. The first rank of a group is counted for all.
+ */
+struct grouping {
     const struct bb_step *step;
     struct bb_traffic *traffic;
-    uint32_t *by_index; /* [n_roles] bit c: the role's peers on communicator c are absolute */
-    struct seat *seats; /* [n_seats, a power of two], by hash                               */
-    size_t n_seats;
-    int *role_of; /* [ranks] of the plan */
-    bool apart;   /* other programs, other roles */
+    uint32_t *absolute;         /* [n_roles] bit c: the role's peers on communicator c are absolute */
+    struct bb_key_index groups; /* of int[1 + n_comms]: role, place in each such communicator       */
+    int *group_role;            /* [groups.n] of the plan                                           */
+    uint64_t *digests;          /* [traffic.n] of the plan's roles                                  */
+    int *rank_role;             /* [ranks] of the plan                                              */
+    bool apart;                 /* other programs, other roles                                      */
 };
 
-static bool same_seat(const struct sorting *s, int a, int b)
+static void find_absolute_peers(struct grouping *g)
 {
-    const struct bb_layout *l = &s->step->layout;
-    int role = s->step->role_of[a];
-
-    if (role != s->step->role_of[b])
-        return false;
-    for (int c = 0; c < l->n_comms; c++)
-        if (s->by_index[role] & 1u << c &&
-            bb_group_index(l, l->comms[c].group, a) != bb_group_index(l, l->comms[c].group, b))
-            return false;
-    return true;
-}
-
-static struct seat *seat_of(const struct sorting *s, int rank)
-{
-    const struct bb_layout *l = &s->step->layout;
-    int role = s->step->role_of[rank];
-    uint64_t h = (uint64_t)role + 1;
-    size_t slot;
-
-    for (int c = 0; c < l->n_comms; c++)
-        if (s->by_index[role] & 1u << c)
-            h = h * 0x9e3779b97f4a7c15u + (uint64_t)(bb_group_index(l, l->comms[c].group, rank) + 1);
-    slot = (size_t)((h * 0x9e3779b97f4a7c15u) >> 32) & (s->n_seats - 1);
-    while (s->seats[slot].rank != BB_NONE && !same_seat(s, s->seats[slot].rank, rank))
-        slot = (slot + 1) & (s->n_seats - 1);
-    return &s->seats[slot];
-}
-
-static void find_absolute_peers(struct sorting *s)
-{
-    for (int r = 0; r < s->step->n_roles; r++) {
-        const struct bb_program *p = &s->step->roles[r].program;
+    for (int r = 0; r < g->step->n_roles; r++) {
+        const struct bb_program *p = &g->step->roles[r].program;
 
         for (size_t i = 0; i < p->n_ops; i++)
             if ((p->ops[i].kind == BB_OP_SEND || p->ops[i].kind == BB_OP_RECV) &&
                 p->ops[i].peer_kind == BB_PEER_ABSOLUTE)
-                s->by_index[r] |= 1u << p->ops[i].comm;
+                g->absolute[r] |= 1u << p->ops[i].comm;
     }
 }
 
-/* At most half full, however many ranks are alone on their seats. */
-static int make_seats(struct sorting *s)
+static int find_group(struct grouping *g, int rank)
 {
-    int ranks = s->step->layout.ranks;
+    const struct bb_layout *l = &g->step->layout;
+    int role = g->step->role_of[rank], key[1 + BB_MAX_COMMS] = {role};
 
-    for (s->n_seats = 16; s->n_seats < 2 * (size_t)ranks;)
-        s->n_seats *= 2;
-    s->by_index = calloc((size_t)s->step->n_roles + 1, sizeof(*s->by_index));
-    s->seats = malloc(s->n_seats * sizeof(*s->seats));
-    s->role_of = malloc(((size_t)ranks + 1) * sizeof(*s->role_of));
-    if (!s->by_index || !s->seats || !s->role_of)
-        return no_memory();
-    for (size_t i = 0; i < s->n_seats; i++)
-        s->seats[i] = (struct seat){BB_NONE, BB_NONE};
-    find_absolute_peers(s);
-    return 0;
+    for (int c = 0; c < l->n_comms && g->absolute[role]; c++)
+        if (g->absolute[role] & 1u << c)
+            key[1 + c] = bb_group_index(l, l->comms[c].group, rank);
+    return bb_key_index_add(&g->groups, key);
 }
 
-/* The plan's role of a rank whose seat is seen for the first time. */
-static int settle(struct sorting *s, int rank, int *which)
+/* The plan's role of a rank, the first of its group. */
+static int find_role(struct grouping *g, int rank, int *which)
 {
-    struct bb_traffic_role role, *bigger;
-    int rc = count_rank(s->step, rank, &role);
+    struct bb_traffic *t = g->traffic;
+    struct bb_traffic_role role;
+    uint64_t digest;
+    int rc = count_rank(g->step, rank, &role);
 
     if (rc)
         return rc;
-    for (*which = 0; *which < s->traffic->n; (*which)++)
-        if (same_traffic(&s->traffic->roles[*which], &role) &&
-            !(s->apart && s->traffic->roles[*which].program != role.program)) {
-            release_role(&role);
-            return 0;
-        }
-    bigger = realloc(s->traffic->roles, sizeof(*bigger) * (size_t)(s->traffic->n + 1));
-    if (!bigger) {
-        release_role(&role);
-        return no_memory();
-    }
-    s->traffic->roles = bigger;
-    bigger[s->traffic->n++] = role;
+    digest = digest_of(&role);
+    for (*which = 0; *which < t->n; (*which)++)
+        if (g->digests[*which] == digest && same_traffic(&t->roles[*which], &role) &&
+            !(g->apart && t->roles[*which].program != role.program))
+            goto out;
+    TRY(BB_GROW(t->roles, t->n));
+    TRY(BB_GROW(g->digests, t->n));
+    g->digests[t->n] = digest;
+    t->roles[t->n++] = role;
     return 0;
+out:
+    release_role(&role);
+    return rc;
 }
 
-static int list_ranks(struct sorting *s)
+static int find_roles(struct grouping *g)
 {
-    struct bb_traffic *t = s->traffic;
     int rc = 0;
 
-    for (int r = 0; r < s->step->layout.ranks; r++) {
-        struct seat *seat = seat_of(s, r);
+    for (int r = 0; r < g->step->layout.ranks; r++) {
+        int known = g->groups.n, group = find_group(g, r);
 
-        if (seat->rank == BB_NONE)
-            TRY(settle(s, r, &seat->role));
-        seat->rank = seat->rank == BB_NONE ? r : seat->rank;
-        s->role_of[r] = seat->role;
-        t->roles[seat->role].n_ranks++;
-    }
-    for (int i = 0; i < t->n; i++) {
-        t->roles[i].ranks = malloc(sizeof(int) * (size_t)t->roles[i].n_ranks);
-        TRY(t->roles[i].ranks ? 0 : no_memory());
-        t->roles[i].n_ranks = 0;
-    }
-    for (int r = 0; r < s->step->layout.ranks; r++) {
-        struct bb_traffic_role *role = &t->roles[s->role_of[r]];
-
-        role->ranks[role->n_ranks++] = r;
+        TRY(group < 0 ? group : 0);
+        if (group == known) {
+            TRY(BB_GROW(g->group_role, known));
+            TRY(find_role(g, r, &g->group_role[group]));
+        }
+        g->rank_role[r] = g->group_role[group];
+        g->traffic->roles[g->rank_role[r]].n_ranks++;
     }
 out:
     return rc;
 }
 
-static int sort(struct bb_traffic *t, const struct bb_step *step, bool apart)
+static int list_ranks(const struct grouping *g)
 {
-    struct sorting s = {.step = step, .traffic = t, .apart = apart};
+    struct bb_traffic *t = g->traffic;
+
+    for (int i = 0; i < t->n; i++) {
+        t->roles[i].ranks = malloc(sizeof(int) * (size_t)t->roles[i].n_ranks);
+        t->roles[i].n_ranks = 0;
+        if (!t->roles[i].ranks)
+            return no_memory();
+    }
+    for (int r = 0; r < g->step->layout.ranks; r++) {
+        struct bb_traffic_role *role = &t->roles[g->rank_role[r]];
+
+        role->ranks[role->n_ranks++] = r;
+    }
+    return 0;
+}
+
+static int group_ranks(struct bb_traffic *t, const struct bb_step *step, bool apart)
+{
+    struct grouping g = {.step = step,
+                         .traffic = t,
+                         .groups = {.key_bytes = sizeof(int) * (size_t)(1 + step->layout.n_comms)},
+                         .absolute = calloc((size_t)step->n_roles + 1, sizeof(*g.absolute)),
+                         .rank_role = malloc(((size_t)step->layout.ranks + 1) * sizeof(*g.rank_role)),
+                         .apart = apart};
     int rc;
 
     *t = (struct bb_traffic){0};
-    TRY(make_seats(&s));
-    TRY(list_ranks(&s));
+    TRY(g.absolute && g.rank_role ? 0 : no_memory());
+    find_absolute_peers(&g);
+    TRY(find_roles(&g));
+    TRY(list_ranks(&g));
 out:
-    free(s.by_index);
-    free(s.seats);
-    free(s.role_of);
+    free(g.absolute);
+    bb_key_index_release(&g.groups);
+    free(g.group_role);
+    free(g.digests);
+    free(g.rank_role);
     if (rc)
         bb_traffic_release(t);
     return rc;
@@ -378,12 +330,12 @@ out:
 
 int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step)
 {
-    return sort(t, step, false);
+    return group_ranks(t, step, false);
 }
 
 int bb_traffic_init_apart(struct bb_traffic *t, const struct bb_step *step)
 {
-    return sort(t, step, true);
+    return group_ranks(t, step, true);
 }
 
 void bb_traffic_release(struct bb_traffic *t)

@@ -1,4 +1,4 @@
-/* best_order.c - every order of the axes, by what leaves the nodes (see best_order.h). */
+/* best_order.c - every order of the axes, by the bytes that leave a node (see best_order.h). */
 #include "proxies/registry/best_order.h"
 
 #include "bootstrap/base/units.h"
@@ -82,7 +82,7 @@ static int column_of(struct bb_best_order *best, const char *group)
 }
 
 /* Orders that cannot be (pipelines that differ between both grids) are left out quietly. */
-static int build(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
+static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
     int mute = bb_err_is_mute(), rc;
 
@@ -101,7 +101,7 @@ static int count_order(const struct bb_proxy *proxy, const struct bb_proxy_confi
     int rc;
 
     as.transformer.order = row->order[0] ? row->order : NULL;
-    rc = build(&step, proxy, &as);
+    rc = build_quietly(&step, proxy, &as);
     if (rc)
         return rc;
     TRY(bb_internode_count(&step, best->gpus_per_node, &crossing));
@@ -210,7 +210,7 @@ static double sum_of(const struct bb_best_order *best, int group)
     return sum;
 }
 
-/* Columns by what crosses in all orders, the most first; what is next to nothing is left out. */
+/* Columns by the bytes that cross in all orders, the most first; groups with next to none are left out. */
 static int choose_columns(const struct bb_best_order *best, int columns[MOST_COLUMNS])
 {
     bool taken[BB_MAX_GROUPS] = {false};

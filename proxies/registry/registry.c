@@ -78,7 +78,7 @@ const char *bb_proxy_beyond(const struct bb_proxy_config *c, unsigned takes)
     return NULL;
 }
 
-/* Nothing that was asked for is left unheard. */
+/* Options and kinds of compute that the proxy does not take. */
 static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
     const char *beyond = bb_proxy_beyond(c, p->takes);
@@ -90,7 +90,7 @@ static int refuse_unused(const struct bb_proxy *p, const struct bb_proxy_config 
     return 0;
 }
 
-/* Real work takes the time that it takes. */
+/* Durations are those of timed kernels. */
 static int refuse_times(const struct bb_proxy_config *c)
 {
     const char *option = c->forward_us > 0    ? "--forward-us"

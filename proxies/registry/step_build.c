@@ -2,7 +2,7 @@
 #include "proxies/registry/registry.h"
 #include "proxies/step/scale_counts.h"
 
-/* A builder's slip in one operation: what would make the later parts read where nothing is. */
+/* What is wrong in one operation, by which later parts would read out of bounds; NULL: nothing. */
 static const char *slip_of(const struct bb_layout *l, const struct bb_program *p, size_t i, int latest)
 {
     const struct bb_op *op = &p->ops[i];

@@ -128,7 +128,7 @@ out:
     return rc;
 }
 
-static void compute(struct training *t, int unit, enum direction way)
+static void write_kernels(struct training *t, int unit, enum direction way)
 {
     struct bb_script *s = &t->script;
     const char *what = t->units[unit].name;
@@ -146,25 +146,25 @@ static void compute(struct training *t, int unit, enum direction way)
 
 /* ---- one role ---- */
 
-static void forward(struct training *t)
+static void write_forward(struct training *t)
 {
     for (int u = 0; u < t->network.n; u++) {
         t->script.phase = BB_PHASE_FORWARD;
         if (t->sync)
             bb_sync_forward(t->sync, u);
-        compute(t, u, FORWARD);
+        write_kernels(t, u, FORWARD);
         if (t->sync)
             bb_sync_forwarded(t->sync, u);
     }
 }
 
-static void backward(struct training *t, bool last)
+static void write_backward(struct training *t, bool last)
 {
     for (int u = t->network.n - 1; u >= 0; u--) {
         t->script.phase = BB_PHASE_BACKWARD;
         if (t->sync)
             bb_sync_backward(t->sync, u);
-        compute(t, u, BACKWARD);
+        write_kernels(t, u, BACKWARD);
         if (t->sync)
             bb_sync_backwarded(t->sync, u, last);
         else if (last)
@@ -172,14 +172,14 @@ static void backward(struct training *t, bool last)
     }
 }
 
-static void work(struct training *t)
+static void write_micro_batches(struct training *t)
 {
     int m = t->config->micro_batches;
 
     for (int i = 0; i < m; i++) {
         t->script.micro_batch = m > 1 ? i : BB_NONE;
-        forward(t);
-        backward(t, i == m - 1);
+        write_forward(t);
+        write_backward(t, i == m - 1);
     }
     t->script.micro_batch = BB_NONE;
 }
@@ -230,7 +230,7 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     if (t->sync)
         bb_sync_begin(t->sync);
     if (works)
-        work(t);
+        write_micro_batches(t);
     if (t->sync)
         bb_sync_finish(t->sync);
     else
@@ -310,7 +310,7 @@ static int list_units(struct training *t)
     return 0;
 }
 
-static int describe(struct training *t)
+static int write_summary(struct training *t)
 {
     const struct bb_proxy_config *c = t->config;
     int workers = c->ranks - (has_servers(t) ? t->servers.servers : 0), m = c->micro_batches;
@@ -327,7 +327,7 @@ static int describe(struct training *t)
     return step->summary ? 0 : -BB_EFAIL;
 }
 
-static int settle(struct training *t)
+static int settle_training(struct training *t)
 {
     const struct bb_proxy_config *c = t->config;
     int rc;
@@ -347,11 +347,11 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
     struct training t = {.config = c, .step = step};
     int rc;
 
-    TRY(settle(&t));
+    TRY(settle_training(&t));
     TRY(build_layout(&t));
     TRY(make_works(&t));
     TRY(list_units(&t));
-    TRY(describe(&t));
+    TRY(write_summary(&t));
     TRY(has_servers(&t) ? build_servers(&t) : build_replicas(&t));
 out:
     for (int way = 0; way < WORKS; way++)

@@ -25,7 +25,7 @@ struct broadcast {
     bool images;
 };
 
-static size_t largest(const struct bb_network *n)
+static size_t largest_tensor(const struct bb_network *n)
 {
     size_t most = 0;
 
@@ -93,7 +93,7 @@ static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step
     step->summary = "the first broadcast";
     bb_script_init(&b.script, &step->roles[0].program, c);
     b.lane = bb_script_lane(&b.script, &step->layout, bb_layout_add_comm(&step->layout, "first broadcast", group));
-    b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest(&network));
+    b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest_tensor(&network));
     b.images = network.images;
     b.states = states_of(c, &network);
     b.script.phase = BB_PHASE_OPTIMIZER;
@@ -106,7 +106,7 @@ out:
 
 /* ---- the step ---- */
 
-static int describe(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_step *step)
+static int write_summary(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_step *step)
 {
     const char *mode = s->strong ? "strong" : "weak", *sync = c->sync.sync;
     int steps = s->full_steps + (s->last_batch > 0);
@@ -131,7 +131,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
         return build_broadcast(c, step);
     training.micro_batch_size = c->scaling.part == BB_SCALING_LAST ? s.last_batch : s.batch;
     TRY(bb_replicas_build(&training, step));
-    TRY(describe(c, &s, step));
+    TRY(write_summary(c, &s, step));
 out:
     return rc;
 }

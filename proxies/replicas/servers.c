@@ -31,17 +31,17 @@ static bool is_root_kind(const struct bb_servers *s)
     return s->policy.kind == BB_SYNC_PS;
 }
 
-static bool works(const struct bb_servers *s)
+static bool is_worker(const struct bb_servers *s)
 {
     return is_root_kind(s) || s->spec.server == BB_NONE;
 }
 
-static int workers(const struct bb_servers *s)
+static int count_workers(const struct bb_servers *s)
 {
     return s->spec.comms.ranks - s->spec.comms.servers;
 }
 
-static bool mine(const struct bb_servers *s, const struct chunk *c)
+static bool is_own(const struct bb_servers *s, const struct chunk *c)
 {
     return s->spec.server != BB_NONE && c->server == s->spec.server;
 }
@@ -93,7 +93,7 @@ static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *m
     return first;
 }
 
-static const char *keep(struct bb_servers *s, const char *text)
+static const char *keep_text(struct bb_servers *s, const char *text)
 {
     s->script->failed |= text == NULL;
     return text;
@@ -111,14 +111,14 @@ static void describe_chunk(struct bb_servers *s, int index)
                         .parameters = BB_NONE,
                         .pushed = BB_NONE,
                         .ready = BB_NONE,
-                        .push_what = keep(s, bb_step_text(s->spec.step, "gradients %d", index)),
-                        .pull_what = keep(s, bb_step_text(s->spec.step, "parameters %d", index))};
+                        .push_what = keep_text(s, bb_step_text(s->spec.step, "gradients %d", index)),
+                        .pull_what = keep_text(s, bb_step_text(s->spec.step, "parameters %d", index))};
     s->largest = c->count > s->largest ? c->count : s->largest;
     s->script->dtype = s->policy.grads;
-    if (works(s))
+    if (is_worker(s))
         c->gradients = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, c->count);
     s->script->dtype = s->policy.params;
-    if (works(s) || mine(s, c))
+    if (is_worker(s) || is_own(s, c))
         c->parameters = bb_script_buffer(s->script, "parameters", BB_USE_PARAMETERS, c->count);
 }
 
@@ -147,9 +147,9 @@ out:
 static int add_receivers(struct bb_servers *s)
 {
     enum bb_dtype_id dtype = s->script->dtype;
-    int n = SETS * workers(s);
+    int n = SETS * count_workers(s);
 
-    if (works(s))
+    if (is_worker(s))
         return 0;
     s->receive = calloc((size_t)n + 1, sizeof(*s->receive));
     if (!s->receive)
@@ -173,7 +173,7 @@ int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *s
     s->policy = *spec->policy;
     s->script = spec->script;
     for (int i = 0; i < spec->comms.lanes; i++)
-        if (works(s) || i == spec->server % spec->comms.lanes) {
+        if (is_worker(s) || i == spec->server % spec->comms.lanes) {
             s->push[i] = bb_script_lane(s->script, &spec->step->layout, spec->comms.push[i]);
             s->pull[i] = bb_script_lane(s->script, &spec->step->layout, spec->comms.pull[i]);
         }
@@ -220,7 +220,7 @@ static int start_rooted(struct bb_servers *s, struct bb_script_lane lane, const 
     return bb_script_start(s->script, &op);
 }
 
-static void push(struct bb_servers *s, struct chunk *c)
+static void push_chunk(struct bb_servers *s, struct chunk *c)
 {
     s->script->phase = BB_PHASE_GRADIENTS;
     s->script->dtype = s->policy.grads;
@@ -232,7 +232,7 @@ static void push(struct bb_servers *s, struct chunk *c)
             : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count, c->gradients);
 }
 
-static void pull(struct bb_servers *s, struct chunk *c)
+static void pull_chunk(struct bb_servers *s, struct chunk *c)
 {
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
@@ -244,7 +244,7 @@ static void pull(struct bb_servers *s, struct chunk *c)
             : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count, c->parameters);
 }
 
-static void update(struct bb_servers *s, struct chunk *c)
+static void update_chunk(struct bb_servers *s, struct chunk *c)
 {
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
@@ -257,42 +257,44 @@ static void update(struct bb_servers *s, struct chunk *c)
 }
 
 /* A chunk of all workers into one set of buffers, and their sum. Returns the newest operation of it. */
-static int collect(struct bb_servers *s, struct chunk *c, const int *buffers)
+static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
     s->script->phase = BB_PHASE_GRADIENTS;
     s->script->dtype = s->policy.grads;
     bb_script_group_start(s->script);
-    for (int w = 0; w < workers(s); w++)
+    for (int w = 0; w < count_workers(s); w++)
         c->pushed = bb_script_recv(s->script, s->push[lane_of(s, c)], c->push_what, s->spec.comms.servers + w, c->count,
                                    buffers[w]);
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
-    bb_sync_pass(
-        s->script, s->spec.step, "sum",
-        &(struct bb_sync_pass){
-            .kind = BB_PASS_ACCUMULATE, .count = c->count, .times = workers(s), .src = buffers[0], .dst = BB_NONE});
+    bb_sync_pass(s->script, s->spec.step, "sum",
+                 &(struct bb_sync_pass){.kind = BB_PASS_ACCUMULATE,
+                                        .count = c->count,
+                                        .times = count_workers(s),
+                                        .src = buffers[0],
+                                        .dst = BB_NONE});
     return (int)s->script->program->n_ops - 1;
 }
 
-static void serve(struct bb_servers *s)
+static void write_server(struct bb_servers *s)
 {
     int emptied[SETS] = {BB_NONE, BB_NONE}, set = 0;
 
     for (int i = 0; i < s->n; i++) {
-        if (!mine(s, &s->chunks[i]))
+        if (!is_own(s, &s->chunks[i]))
             continue;
         bb_script_begin_anew(s->script, emptied[set]);
-        emptied[set] = collect(s, &s->chunks[i], &s->receive[set * workers(s)]);
-        update(s, &s->chunks[i]);
+        emptied[set] = collect_chunk(s, &s->chunks[i], &s->receive[set * count_workers(s)]);
+        update_chunk(s, &s->chunks[i]);
         s->chunks[i].ready = (int)s->script->program->n_ops - 1;
         set = (set + 1) % SETS;
     }
     for (int i = 0; i < s->n; i++) {
-        if (!mine(s, &s->chunks[i]))
+        if (!is_own(s, &s->chunks[i]))
             continue;
         bb_script_begin_anew(s->script, s->chunks[i].ready);
         bb_script_group_start(s->script);
-        for (int w = 0; w < workers(s); w++)
+        for (int w = 0; w < count_workers(s); w++)
             (void)bb_script_send(s->script, s->pull[lane_of(s, &s->chunks[i])], s->chunks[i].pull_what,
                                  s->spec.comms.servers + w, s->chunks[i].count, s->chunks[i].parameters);
         bb_script_group_end(s->script);
@@ -307,7 +309,7 @@ void bb_servers_backwarded(struct bb_servers *s, int unit)
 
     s->script->peer_kind = BB_PEER_ABSOLUTE;
     for (; !s->policy.no_overlap && s->next < s->n && s->chunks[s->next].first_unit >= unit; s->next++)
-        push(s, &s->chunks[s->next]);
+        push_chunk(s, &s->chunks[s->next]);
     s->script->peer_kind = before.peer_kind;
     s->script->phase = before.phase;
     s->script->dtype = before.dtype;
@@ -318,16 +320,16 @@ void bb_servers_finish(struct bb_servers *s)
     struct bb_script before = *s->script;
 
     s->script->peer_kind = BB_PEER_ABSOLUTE;
-    if (!works(s))
-        serve(s);
-    for (; works(s) && s->next < s->n; s->next++)
-        push(s, &s->chunks[s->next]);
-    for (int i = 0; works(s) && i < s->n; i++) {
-        if (mine(s, &s->chunks[i])) {
+    if (!is_worker(s))
+        write_server(s);
+    for (; is_worker(s) && s->next < s->n; s->next++)
+        push_chunk(s, &s->chunks[s->next]);
+    for (int i = 0; is_worker(s) && i < s->n; i++) {
+        if (is_own(s, &s->chunks[i])) {
             bb_script_wait(s->script, s->chunks[i].pushed);
-            update(s, &s->chunks[i]);
+            update_chunk(s, &s->chunks[i]);
         }
-        pull(s, &s->chunks[i]);
+        pull_chunk(s, &s->chunks[i]);
     }
     s->script->peer_kind = before.peer_kind;
     s->script->phase = before.phase;
@@ -343,14 +345,14 @@ void bb_servers_memory(const struct bb_servers *s, double bytes[BB_USES])
 
     for (int i = 0; i < s->n; i++) {
         held += (double)s->chunks[i].count;
-        own += mine(s, &s->chunks[i]) ? (double)s->chunks[i].count : 0;
+        own += is_own(s, &s->chunks[i]) ? (double)s->chunks[i].count : 0;
     }
     bb_sync_memory(&s->policy, &alone, held, all);
     bb_sync_memory(&s->policy, &alone, own, part);
-    bytes[BB_USE_PARAMETERS] += works(s) ? all[BB_USE_PARAMETERS] : part[BB_USE_PARAMETERS];
-    bytes[BB_USE_GRADIENTS] += works(s) ? all[BB_USE_GRADIENTS] : 0;
+    bytes[BB_USE_PARAMETERS] += is_worker(s) ? all[BB_USE_PARAMETERS] : part[BB_USE_PARAMETERS];
+    bytes[BB_USE_GRADIENTS] += is_worker(s) ? all[BB_USE_GRADIENTS] : 0;
     bytes[BB_USE_OPTIMIZER] += part[BB_USE_OPTIMIZER];
-    if (!works(s))
+    if (!is_worker(s))
         bytes[BB_USE_COMMUNICATION] +=
-            (double)SETS * workers(s) * (double)s->largest * bb_dtypes[s->policy.grads].bytes;
+            (double)SETS * count_workers(s) * (double)s->largest * bb_dtypes[s->policy.grads].bytes;
 }

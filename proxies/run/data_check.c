@@ -54,57 +54,58 @@ struct check {
 };
 
 /* Where an operation's data are made and compared. */
-static cudaStream_t beside(const struct check *c, const struct bb_op *op)
+static cudaStream_t check_stream(const struct check *c, const struct bb_op *op)
 {
     return c->together ? c->r->streams[op->stream] : c->r->join;
 }
 
-static int poison(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
+static int poison_destination(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
 {
     struct bb_expect e;
     size_t bytes = bb_op_expect(op, comm->rank, comm->size, &e) * bb_dtypes[op->dtype].bytes;
 
-    return bytes ? BB_CUDA(cudaMemsetAsync(bb_runner_dst(c->r, op), POISON, bytes, beside(c, op))) : 0;
+    return bytes ? BB_CUDA(cudaMemsetAsync(bb_runner_dst(c->r, op), POISON, bytes, check_stream(c, op))) : 0;
 }
 
-static int fill(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
+static int fill_source(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
 {
     struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
     size_t count = bb_op_source_count(op, comm->size);
 
-    return count ? bb_fill(bb_runner_src(c->r, op), count, &p, comm->rank, 0, beside(c, op)) : 0;
+    return count ? bb_fill(bb_runner_src(c->r, op), count, &p, comm->rank, 0, check_stream(c, op)) : 0;
 }
 
-static int compare(struct check *c, const struct bb_op *op, const struct bb_comm *comm, struct bb_verdict *verdict)
+static int compare_destination(struct check *c, const struct bb_op *op, const struct bb_comm *comm,
+                               struct bb_verdict *verdict)
 {
     struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
     struct bb_expect e;
     size_t count = bb_op_expect(op, comm->rank, comm->size, &e);
     int rc;
 
-    TRY(bb_verdict_clear(verdict, beside(c, op)));
+    TRY(bb_verdict_clear(verdict, check_stream(c, op)));
     if (count)
-        TRY(bb_check(bb_runner_dst(c->r, op), count, &p, &e, verdict, beside(c, op)));
+        TRY(bb_check(bb_runner_dst(c->r, op), count, &p, &e, verdict, check_stream(c, op)));
 out:
     return rc;
 }
 
 /* Do it to every operation of the batch. */
-static int prepare(struct check *c, const struct bb_batch *batch)
+static int make_known_data(struct check *c, const struct bb_batch *batch)
 {
     const struct bb_op *ops = &c->r->program->ops[batch->first];
     int rc = 0;
 
     for (int i = 0; i < batch->n; i++) /* all destinations first: in place, a source lies in one */
-        TRY(poison(c, &ops[i], &c->r->comms[ops[i].comm]));
+        TRY(poison_destination(c, &ops[i], &c->r->comms[ops[i].comm]));
     for (int i = 0; i < batch->n; i++)
-        TRY(fill(c, &ops[i], &c->r->comms[ops[i].comm]));
+        TRY(fill_source(c, &ops[i], &c->r->comms[ops[i].comm]));
 out:
     return rc;
 }
 
 /* verdicts[i]: of operation first + i. */
-static void report(struct check *c, int first, int n, const struct bb_verdict *verdicts)
+static void report_wrong(struct check *c, int first, int n, const struct bb_verdict *verdicts)
 {
     char name[BB_OP_NAME];
 
@@ -126,14 +127,14 @@ static int compare_batch(struct check *c, const struct bb_batch *batch, struct b
     int rc = 0;
 
     for (int i = 0; i < batch->n; i++) {
-        TRY(compare(c, &ops[i], &c->r->comms[ops[i].comm], &verdicts[i]));
+        TRY(compare_destination(c, &ops[i], &c->r->comms[ops[i].comm], &verdicts[i]));
         c->turns[ops[i].comm] += ops[i].kind == BB_OP_COLLECTIVE;
     }
 out:
     return rc;
 }
 
-static int judge(struct check *c, const struct bb_batch *batch)
+static int judge_batch(struct check *c, const struct bb_batch *batch)
 {
     int rc;
 
@@ -141,7 +142,7 @@ static int judge(struct check *c, const struct bb_batch *batch)
     TRY(BB_CUDA(
         cudaMemcpyAsync(c->host, c->device, (size_t)batch->n * sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join, "the check of data"));
-    report(c, batch->first, batch->n, c->host);
+    report_wrong(c, batch->first, batch->n, c->host);
 out:
     return rc;
 }
@@ -152,12 +153,12 @@ static int check_batch(struct check *c, const struct bb_batch *batch)
     int rc;
 
     bb_op_name(c->r->layout, &c->r->program->ops[batch->first], what);
-    TRY(prepare(c, batch));
+    TRY(make_known_data(c, batch));
     TRY(bb_runner_wait(c->r, c->r->join, "known data"));
     TRY(bb_runner_batch(c->r, batch));
     for (int i = 0; i < batch->lanes; i++)
         TRY(bb_runner_wait(c->r, c->r->streams[c->r->lanes[batch->lane + i].stream], what));
-    TRY(judge(c, batch));
+    TRY(judge_batch(c, batch));
 out:
     return rc;
 }
@@ -165,7 +166,7 @@ out:
 /* ---- all at once ---- */
 
 /* The stream of `op` waits for whoever used the buffer before; from now on lane is its user. */
-static int take_turn(struct check *c, const struct bb_op *op, int buffer, int lane)
+static int wait_for_user(struct check *c, const struct bb_op *op, int buffer, int lane)
 {
     int before = buffer == BB_NONE ? BB_NONE : c->toucher[buffer];
 
@@ -193,10 +194,10 @@ static int start_batch(struct check *c, const struct bb_batch *batch)
     for (int i = 0; i < batch->n; i++) {
         int lane = lane_of(c->r, batch, &ops[i]);
 
-        TRY(take_turn(c, &ops[i], ops[i].src, lane));
-        TRY(take_turn(c, &ops[i], ops[i].dst, lane));
+        TRY(wait_for_user(c, &ops[i], ops[i].src, lane));
+        TRY(wait_for_user(c, &ops[i], ops[i].dst, lane));
     }
-    TRY(prepare(c, batch));
+    TRY(make_known_data(c, batch));
     TRY(bb_runner_batch(c->r, batch));
     TRY(compare_batch(c, batch, &c->device[batch->first]));
     for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
@@ -225,7 +226,7 @@ static int load_kernels(struct check *c)
 
         if (!bb_op_is_comm(&c->r->program->ops[batch->first]))
             continue;
-        TRY(prepare(c, batch));
+        TRY(make_known_data(c, batch));
         TRY(compare_batch(c, batch, &c->device[batch->first]));
         TRY(wait_for_all(c)); /* buffers may be shared */
     }
@@ -247,7 +248,7 @@ static int start_all(struct check *c)
             TRY(start_batch(c, &c->r->batches[i]));
     TRY(wait_for_all(c));
     TRY(BB_CUDA(cudaMemcpy(c->host, c->device, (size_t)c->n * sizeof(*c->host), cudaMemcpyDeviceToHost)));
-    report(c, 0, (int)p->n_ops, c->host);
+    report_wrong(c, 0, (int)p->n_ops, c->host);
 out:
     return rc;
 }

@@ -33,7 +33,7 @@ double bb_hidden_fraction(const struct bb_rank_breakdown *f)
     return f->comm_us > 0 ? (f->comm_us - f->exposed_us) / f->comm_us : NAN;
 }
 
-static double transfers(const struct bb_rank_breakdown *f, int n_groups)
+static double transfer_time(const struct bb_rank_breakdown *f, int n_groups)
 {
     double sum = 0;
 
@@ -42,7 +42,7 @@ static double transfers(const struct bb_rank_breakdown *f, int n_groups)
     return sum;
 }
 
-static double ratio(double a, double b)
+static double ratio_of(double a, double b)
 {
     return b > 0 ? a / b : NAN;
 }
@@ -60,8 +60,8 @@ struct bb_cost bb_run_report_cost(const struct bb_run_report *r, int rank)
         .exposed_us = both->exposed_us,
         .slowdown_us = both->compute_us - alone->compute_us,
         .waiting_us = both->idle_us - alone->idle_us,
-        .compute_slowdown = ratio(both->compute_us, alone->compute_us),
-        .comm_slowdown = ratio(transfers(both, n), transfers(&m->comm_alone[rank], n)),
+        .compute_slowdown = ratio_of(both->compute_us, alone->compute_us),
+        .comm_slowdown = ratio_of(transfer_time(both, n), transfer_time(&m->comm_alone[rank], n)),
     };
 }
 
@@ -91,7 +91,7 @@ double bb_run_report_busbw(const struct bb_run_report *r, int rank, int group, c
 
     if (r->step->layout.groups[group].size < 2 || work[group].calls == 0)
         return NAN;
-    return ratio(work[group].bus_bytes / 1e3, busy_us); /* bytes per us / 1e3 = GB/s */
+    return ratio_of(work[group].bus_bytes / 1e3, busy_us); /* bytes per us / 1e3 = GB/s */
 }
 
 /* ---- the head ---- */
@@ -149,7 +149,7 @@ static void print_job(const struct bb_run_report *r, FILE *out)
 /* ---- tables ---- */
 
 /* A number in a column, or "-" where there is none. */
-static void cell(FILE *out, int width, int decimals, double value)
+static void print_cell(FILE *out, int width, int decimals, double value)
 {
     if (isfinite(value))
         fprintf(out, " %*.*f", width, decimals, value);
@@ -163,7 +163,7 @@ static void print_stats(const char *name, const struct bb_stats *s, FILE *out)
 
     fprintf(out, "  %-10s", name);
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-        cell(out, 10, 1, values[i]);
+        print_cell(out, 10, 1, values[i]);
     fputc('\n', out);
 }
 
@@ -226,8 +226,8 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
         fprintf(out, "  %-16s %6d %6d", r->step->roles[i].name, ranks_of_role(r->step, r->world->size, i), rank);
         const double values[] = {f->step_us, f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
         for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
-            cell(out, 12, 1, values[k]);
-        cell(out, 6, 1, 100 * bb_hidden_fraction(f));
+            print_cell(out, 12, 1, values[k]);
+        print_cell(out, 6, 1, 100 * bb_hidden_fraction(f));
         fprintf(out, "%s\n", f->comm_us > 0 ? "%" : "");
     }
 }
@@ -240,10 +240,10 @@ static void print_group(const struct bb_run_report *r, int role, int rank, int g
 
     fprintf(out, "  %-16s %-6s %5d %6zu %10s", r->step->roles[role].name, r->step->layout.groups[group].name,
             r->step->layout.groups[group].size, work[group].calls, bb_format_bytes((size_t)work[group].bytes, bytes));
-    cell(out, 12, 1, g->busy_us);
-    cell(out, 12, 1, g->exposed_us);
-    cell(out, 12, 1, g->waiting_us);
-    cell(out, 9, 2, bb_run_report_busbw(r, rank, group, work));
+    print_cell(out, 12, 1, g->busy_us);
+    print_cell(out, 12, 1, g->exposed_us);
+    print_cell(out, 12, 1, g->waiting_us);
+    print_cell(out, 9, 2, bb_run_report_busbw(r, rank, group, work));
     fputc('\n', out);
 }
 
@@ -306,16 +306,16 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
         fprintf(out, " has no form for %d rank%s\n", r->world->size, r->world->size > 1 ? "s" : "");
         return;
     }
-    cell(out, 11, 1, r->measured->step.p50);
+    print_cell(out, 11, 1, r->measured->step.p50);
     rank = bb_run_report_slowest(r, BB_NONE);
     const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
     const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
     const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
     for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
-        cell(out, 11, 1, values[k]);
-    cell(out, 6, 1, 100 * bb_hidden_fraction(f));
+        print_cell(out, 11, 1, values[k]);
+    print_cell(out, 6, 1, 100 * bb_hidden_fraction(f));
     fputs(bb_hidden_fraction(f) >= 0 ? "%" : " ", out);
-    cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
+    print_cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
     fputc('\n', out);
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static json_t *breakdown(const struct bb_run_report *r, int rank)
+static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 {
     const struct bb_rank_breakdown *f = &r->measured->traced[rank];
 
@@ -15,7 +15,7 @@ static json_t *breakdown(const struct bb_run_report *r, int rank)
 }
 
 /* What group g did on a rank; NULL when it did nothing there. */
-static json_t *group_figures(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
+static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
 {
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
 
@@ -28,29 +28,29 @@ static json_t *group_figures(const struct bb_run_report *r, int rank, int group,
                      bb_json_real(bb_run_report_busbw(r, rank, group, work)));
 }
 
-static json_t *groups_of(const struct bb_run_report *r, int rank)
+static json_t *groups_json(const struct bb_run_report *r, int rank)
 {
     struct bb_group_work work[BB_MAX_GROUPS];
     json_t *list = json_array(), *one;
 
     bb_group_works(&r->step->layout, bb_step_program(r->step, rank), work);
     for (int g = 0; g < r->step->layout.n_groups; g++)
-        if ((one = group_figures(r, rank, g, work)))
+        if ((one = group_json(r, rank, g, work)))
             json_array_append_new(list, one);
     return list;
 }
 
-static json_t *by_role(const struct bb_run_report *r)
+static json_t *roles_json(const struct bb_run_report *r)
 {
     json_t *list = json_array();
 
     for (int i = 0; i < r->step->n_roles; i++) {
         int rank = bb_run_report_slowest(r, i);
-        json_t *row = rank == BB_NONE ? NULL : breakdown(r, rank);
+        json_t *row = rank == BB_NONE ? NULL : breakdown_json(r, rank);
 
         if (!row)
             continue;
-        json_object_set_new(row, "groups", groups_of(r, rank));
+        json_object_set_new(row, "groups", groups_json(r, rank));
         json_array_append_new(list, row);
     }
     return list;
@@ -61,7 +61,7 @@ static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups
 {
     static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",
                                        "transfer_us", "waiting_us", "busbw_gbps"};
-    json_t *figures = groups_of(r, rank), *planned, *one;
+    json_t *figures = groups_json(r, rank), *planned, *one;
     size_t i, k;
 
     json_array_foreach(groups, i, planned)
@@ -78,7 +78,7 @@ static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups
     json_decref(figures);
 }
 
-static json_t *overlap(const struct bb_run_report *r, int rank)
+static json_t *overlap_json(const struct bb_run_report *r, int rank)
 {
     const struct bb_measured *m = r->measured;
     struct bb_cost c = bb_run_report_cost(r, rank);
@@ -94,7 +94,7 @@ static json_t *overlap(const struct bb_run_report *r, int rank)
         "waiting_us", bb_json_real(c.waiting_us));
 }
 
-static json_t *graph(const struct bb_measured *m)
+static json_t *graph_json(const struct bb_measured *m)
 {
     if (!m->graphed)
         return json_null();
@@ -113,8 +113,8 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
     rank = bb_run_report_slowest(r, BB_NONE);
     json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));
     json_object_set_new(row, "step_us", bb_json_stats(&r->measured->step));
-    json_object_set_new(row, "graph", graph(r->measured));
-    json_object_set_new(row, "breakdown", rank == BB_NONE ? json_null() : breakdown(r, rank));
+    json_object_set_new(row, "graph", graph_json(r->measured));
+    json_object_set_new(row, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
     json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
     return row;
 }
@@ -130,8 +130,8 @@ static int set_traced(const struct bb_run_report *r, struct bb_results *res, jso
     }
     merge_groups(r, rank, groups);
     TRY(bb_results_set(res, "groups", groups));
-    TRY(bb_results_set(res, "breakdown", breakdown(r, rank)));
-    TRY(bb_results_set(res, "breakdown_by_role", by_role(r)));
+    TRY(bb_results_set(res, "breakdown", breakdown_json(r, rank)));
+    TRY(bb_results_set(res, "breakdown_by_role", roles_json(r)));
 out:
     return rc;
 }
@@ -149,7 +149,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "communicators", json_string("blocking")));
     TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
     TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));
-    TRY(bb_results_set(res, "graph", graph(m)));
+    TRY(bb_results_set(res, "graph", graph_json(m)));
     TRY(bb_results_set(res, "samples_per_s",
                        bb_json_real(r->step->samples > 0 ? r->step->samples / (m->step.p50 / 1e6) : NAN)));
     TRY(bb_results_set(res, "tokens_per_s",
@@ -158,7 +158,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
     TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(bb_run_report_utilisation(r, m->step.p50))));
     TRY(set_traced(r, res, groups));
-    TRY(bb_results_set(res, "overlap", overlap(r, bb_run_report_slowest(r, BB_NONE))));
+    TRY(bb_results_set(res, "overlap", overlap_json(r, bb_run_report_slowest(r, BB_NONE))));
     TRY(bb_results_set(res, "check",
                        json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",
                                  r->checked ? json_integer((json_int_t)r->wrong) : json_null())));

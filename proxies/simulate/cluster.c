@@ -111,7 +111,7 @@ static double link_factor(enum bb_coll_kind kind, int n)
     return bb_colls[kind].bus_factor(n);
 }
 
-static int rounds(enum bb_coll_kind kind)
+static int count_rounds(enum bb_coll_kind kind)
 {
     return kind == BB_ALL_REDUCE ? 2 : 1;
 }
@@ -137,7 +137,7 @@ int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op 
 
     if (n == 1)
         return in_place(op) ? 0 : llround(2 * bytes / c->memory_gbps);
-    return llround(rounds(op->coll) * log2_up(n) * link->latency_us * 1e3 +
+    return llround(count_rounds(op->coll) * log2_up(n) * link->latency_us * 1e3 +
                    link_factor(op->coll, n) * bytes / link->gbps);
 }
 

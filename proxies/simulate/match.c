@@ -21,16 +21,16 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static int collect(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
+static int collect_messages(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
 {
-    const struct bb_task_graph *s = &m->shapes[m->step->role_of[rank]];
+    const struct bb_task_graph *s = &m->graphs[m->step->role_of[rank]];
     struct bb_meaning meaning = bb_meaning(&m->step->layout, s, comm, rank, peer);
     int parts = 0;
 
     *out = (struct messages){0};
     for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;) {
-        const struct bb_channel *contact = &s->contacts[c];
-        int n = sends ? contact->n_sends : contact->n_recvs, *bigger;
+        const struct bb_channel *channel = &s->channels[c];
+        int n = sends ? channel->n_sends : channel->n_recvs, *bigger;
 
         if (n == 0)
             continue;
@@ -38,7 +38,7 @@ static int collect(const struct bb_sim *m, int rank, int comm, int peer, bool se
         if (!bigger)
             return bb_err(BB_EFAIL, "out of memory for the messages of a step");
         out->op = bigger;
-        memcpy(out->op + out->n, sends ? contact->sends : contact->recvs, sizeof(int) * (size_t)n);
+        memcpy(out->op + out->n, sends ? channel->sends : channel->recvs, sizeof(int) * (size_t)n);
         out->n += n;
         parts++;
     }
@@ -49,7 +49,7 @@ static int collect(const struct bb_sim *m, int rank, int comm, int peer, bool se
 
 static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
 {
-    return &m->shapes[m->step->role_of[rank]].program->ops[op];
+    return &m->graphs[m->step->role_of[rank]].program->ops[op];
 }
 
 /* Check 2 for the messages from one rank to another: as many receives as sends, each with the same count and type. */
@@ -86,27 +86,28 @@ static void compare_channel(const struct bb_sim *m, const struct channel *ch, st
                  ch->to, ch->recvs->n, ch->from, comm, both, ch->recvs->op[both], ch->to);
 }
 
-static void marry(struct bb_sim *m, int class_id, const struct messages *mine, int peer, const struct messages *theirs)
+static void match_messages(struct bb_sim *m, int class_id, const struct messages *mine, int peer,
+                           const struct messages *theirs)
 {
     for (int k = 0; k < mine->n && k < theirs->n; k++) {
-        m->mate_class[m->op_base[class_id] + mine->op[k]] = m->classes.of[peer];
-        m->mate_op[m->op_base[class_id] + mine->op[k]] = theirs->op[k];
+        m->peer_class[m->op_base[class_id] + mine->op[k]] = m->classes.of[peer];
+        m->peer_op[m->op_base[class_id] + mine->op[k]] = theirs->op[k];
     }
 }
 
 /* All messages between a rank and one of its peers. A channel is reported from its sender's side; from the receiver's
  * only when the sender knows nothing of it. */
-static int pair_with(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
+static int match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id], rc;
     struct messages sends = {0}, recvs = {0}, their_sends = {0}, their_recvs = {0};
 
-    TRY(collect(m, rank, comm, peer, true, &sends));
-    TRY(collect(m, rank, comm, peer, false, &recvs));
-    TRY(collect(m, peer, comm, rank, true, &their_sends));
-    TRY(collect(m, peer, comm, rank, false, &their_recvs));
-    marry(m, class_id, &sends, peer, &their_recvs);
-    marry(m, class_id, &recvs, peer, &their_sends);
+    TRY(collect_messages(m, rank, comm, peer, true, &sends));
+    TRY(collect_messages(m, rank, comm, peer, false, &recvs));
+    TRY(collect_messages(m, peer, comm, rank, true, &their_sends));
+    TRY(collect_messages(m, peer, comm, rank, false, &their_recvs));
+    match_messages(m, class_id, &sends, peer, &their_recvs);
+    match_messages(m, class_id, &recvs, peer, &their_sends);
     if (sends.n > 0)
         compare_channel(m, &(struct channel){comm, rank, peer, &sends, &their_recvs}, faults);
     if (their_sends.n == 0)
@@ -119,28 +120,28 @@ out:
     return rc;
 }
 
-/* Whether a rank's contact is the first of its words for that peer. */
-static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int contact, int rank, int peer)
+/* Whether a rank's channel is the first of its words for that peer. */
+static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
-    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, s->contacts[contact].comm, rank, peer);
+    struct bb_meaning meaning = bb_meaning(&m->step->layout, s, s->channels[channel].comm, rank, peer);
 
     for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;)
-        if (c < contact)
+        if (c < channel)
             return false;
     return true;
 }
 
-static int pair_class(struct bb_sim *m, int class_id, struct bb_faults *faults)
+static int match_class(struct bb_sim *m, int class_id, struct bb_faults *faults)
 {
     const struct bb_layout *l = &m->step->layout;
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
     int rank = m->classes.rank[class_id], rc = 0;
 
-    for (int c = 0; c < s->n_contacts; c++) {
-        int peer = bb_channel_rank(l, &s->contacts[c], rank);
+    for (int c = 0; c < s->n_channels; c++) {
+        int peer = bb_channel_rank(l, &s->channels[c], rank);
 
         if (is_first(m, s, c, rank, peer))
-            TRY(pair_with(m, class_id, s->contacts[c].comm, peer, faults));
+            TRY(match_with_class(m, class_id, s->channels[c].comm, peer, faults));
     }
 out:
     return rc;
@@ -153,28 +154,28 @@ static bool same_node(const struct bb_sim *m, int a, int b)
     return !m->cluster || a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
 }
 
-/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this meeting.
+/* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one.
  */
-static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *meeting)
+static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *one)
 {
     const struct bb_layout *l = &m->step->layout;
     int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
     struct bb_member *bigger;
 
-    *meeting = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members, .one_node = true};
+    *one = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members, .one_node = true};
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
-        meeting->one_node &= same_node(m, rank, member);
-        if (seen[class_id] == m->n_meetings + 1)
+        one->one_node &= same_node(m, rank, member);
+        if (seen[class_id] == m->n_rendezvous + 1)
             continue;
-        seen[class_id] = m->n_meetings + 1;
+        seen[class_id] = m->n_rendezvous + 1;
         bigger = realloc(m->members, sizeof(*bigger) * (size_t)(m->n_members + 1));
         if (!bigger)
             return bb_err(BB_EFAIL, "out of memory for the members of a collective");
         m->members = bigger;
         m->members[m->n_members++] = (struct bb_member){class_id, member};
-        meeting->n++;
+        one->n++;
     }
     return 0;
 }
@@ -199,7 +200,7 @@ static const struct bb_op *collective_at(const struct bb_sim *m, const struct bb
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, member->class_id);
 
-    *op = s->units[s->collectives[comm][k]].first;
+    *op = s->tasks[s->collectives[comm][k]].first;
     return &s->program->ops[*op];
 }
 
@@ -232,24 +233,24 @@ static void compare_members(const struct bb_sim *m, int comm, const struct bb_me
     }
 }
 
-static void settle_meeting(struct bb_sim *m, struct bb_rendezvous *meeting, struct bb_faults *faults)
+static void fill_rendezvous(struct bb_sim *m, struct bb_rendezvous *one, struct bb_faults *faults)
 {
-    const struct bb_member *members = &m->members[meeting->first];
+    const struct bb_member *members = &m->members[one->first];
     const int n_comms = m->step->layout.n_comms;
 
-    for (int i = 0; i < meeting->n; i++) {
-        int n = collectives_of(m, &members[i], meeting->comm);
+    for (int i = 0; i < one->n; i++) {
+        int n = collectives_of(m, &members[i], one->comm);
 
-        m->meeting_of[members[i].class_id * n_comms + meeting->comm] = m->n_meetings;
-        meeting->collectives = n > meeting->collectives ? n : meeting->collectives;
+        m->rendezvous_of[members[i].class_id * n_comms + one->comm] = m->n_rendezvous;
+        one->collectives = n > one->collectives ? n : one->collectives;
         if (i > 0)
-            compare_members(m, meeting->comm, &members[0], &members[i], faults);
+            compare_members(m, one->comm, &members[0], &members[i], faults);
     }
-    meeting->base = m->n_gatherings;
-    m->n_gatherings += meeting->collectives;
+    one->base = m->n_collectives;
+    m->n_collectives += one->collectives;
 }
 
-static int call_meetings(struct bb_sim *m, int comm, struct bb_faults *faults)
+static int list_rendezvous(struct bb_sim *m, int comm, struct bb_faults *faults)
 {
     const int n_comms = m->step->layout.n_comms;
     int *seen = calloc((size_t)m->classes.n + 1, sizeof(int)), rc = seen ? 0 : -BB_EFAIL;
@@ -257,14 +258,14 @@ static int call_meetings(struct bb_sim *m, int comm, struct bb_faults *faults)
     for (int c = 0; c < m->classes.n && !rc; c++) {
         struct bb_rendezvous *bigger;
 
-        if (m->meeting_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
+        if (m->rendezvous_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
             continue;
-        bigger = realloc(m->meetings, sizeof(*bigger) * (size_t)(m->n_meetings + 1));
+        bigger = realloc(m->rendezvous, sizeof(*bigger) * (size_t)(m->n_rendezvous + 1));
         TRY(bigger ? 0 : -BB_EFAIL);
-        m->meetings = bigger;
-        TRY(gather_members(m, comm, m->classes.rank[c], seen, &bigger[m->n_meetings]));
-        settle_meeting(m, &bigger[m->n_meetings], faults);
-        m->n_meetings++;
+        m->rendezvous = bigger;
+        TRY(gather_members(m, comm, m->classes.rank[c], seen, &bigger[m->n_rendezvous]));
+        fill_rendezvous(m, &bigger[m->n_rendezvous], faults);
+        m->n_rendezvous++;
     }
 out:
     free(seen);
@@ -273,15 +274,15 @@ out:
 
 /* ---- life ---- */
 
-static int make_shapes(struct bb_sim *m)
+static int make_graphs(struct bb_sim *m)
 {
     int rc = 0;
 
-    m->shapes = calloc((size_t)m->step->n_roles + 1, sizeof(*m->shapes));
-    if (!m->shapes)
+    m->graphs = calloc((size_t)m->step->n_roles + 1, sizeof(*m->graphs));
+    if (!m->graphs)
         return bb_err(BB_EFAIL, "out of memory for the roles of a step");
     for (int r = 0; r < m->step->n_roles; r++)
-        TRY(bb_task_graph_init(&m->shapes[r], &m->step->roles[r].program));
+        TRY(bb_task_graph_init(&m->graphs[r], &m->step->roles[r].program));
 out:
     return rc;
 }
@@ -292,23 +293,23 @@ static int make_room(struct bb_sim *m)
     size_t cells = (size_t)n * (size_t)n_comms, ops;
 
     m->op_base = calloc((size_t)n + 1, sizeof(int));
-    m->unit_base = calloc((size_t)n + 1, sizeof(int));
-    m->meeting_of = calloc(cells + 1, sizeof(int));
-    if (!m->op_base || !m->unit_base || !m->meeting_of)
+    m->task_base = calloc((size_t)n + 1, sizeof(int));
+    m->rendezvous_of = calloc(cells + 1, sizeof(int));
+    if (!m->op_base || !m->task_base || !m->rendezvous_of)
         return bb_err(BB_EFAIL, "out of memory for the classes of a step");
     for (int c = 0; c < n; c++) {
         m->op_base[c + 1] = m->op_base[c] + (int)bb_sim_task_graph(m, c)->program->n_ops;
-        m->unit_base[c + 1] = m->unit_base[c] + bb_sim_task_graph(m, c)->n_units;
+        m->task_base[c + 1] = m->task_base[c] + bb_sim_task_graph(m, c)->n_tasks;
     }
     ops = (size_t)m->op_base[n];
-    m->mate_class = calloc(ops + 1, sizeof(int));
-    m->mate_op = calloc(ops + 1, sizeof(int));
-    if (!m->mate_class || !m->mate_op)
+    m->peer_class = calloc(ops + 1, sizeof(int));
+    m->peer_op = calloc(ops + 1, sizeof(int));
+    if (!m->peer_class || !m->peer_op)
         return bb_err(BB_EFAIL, "out of memory for the messages of a step");
     for (size_t i = 0; i < ops; i++)
-        m->mate_class[i] = m->mate_op[i] = BB_NONE;
+        m->peer_class[i] = m->peer_op[i] = BB_NONE;
     for (size_t i = 0; i < cells; i++)
-        m->meeting_of[i] = BB_NONE;
+        m->rendezvous_of[i] = BB_NONE;
     return 0;
 }
 
@@ -318,13 +319,13 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     int rc;
 
     *m = (struct bb_sim){.step = step, .cluster = cluster};
-    TRY(make_shapes(m));
-    TRY(bb_rank_classes_init(&m->classes, step, m->shapes, cluster ? cluster->gpus_per_node : 0, faults));
+    TRY(make_graphs(m));
+    TRY(bb_rank_classes_init(&m->classes, step, m->graphs, cluster ? cluster->gpus_per_node : 0, faults));
     TRY(make_room(m));
     for (int c = 0; c < m->classes.n; c++)
-        TRY(pair_class(m, c, faults));
+        TRY(match_class(m, c, faults));
     for (int comm = 0; comm < step->layout.n_comms; comm++)
-        TRY(call_meetings(m, comm, faults));
+        TRY(list_rendezvous(m, comm, faults));
     return 0;
 out:
     bb_sim_release(m);
@@ -333,16 +334,16 @@ out:
 
 void bb_sim_release(struct bb_sim *m)
 {
-    for (int r = 0; m->shapes && r < m->step->n_roles; r++)
-        bb_task_graph_release(&m->shapes[r]);
+    for (int r = 0; m->graphs && r < m->step->n_roles; r++)
+        bb_task_graph_release(&m->graphs[r]);
     bb_rank_classes_release(&m->classes);
-    free(m->shapes);
+    free(m->graphs);
     free(m->op_base);
-    free(m->unit_base);
-    free(m->mate_class);
-    free(m->mate_op);
-    free(m->meeting_of);
-    free(m->meetings);
+    free(m->task_base);
+    free(m->peer_class);
+    free(m->peer_op);
+    free(m->rendezvous_of);
+    free(m->rendezvous);
     free(m->members);
     *m = (struct bb_sim){0};
 }

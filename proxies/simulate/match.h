@@ -20,7 +20,7 @@
 /* The ranks of one communicator instance that run collectives together, one of each class. */
 struct bb_rendezvous {
     int comm, size;        /* size: members of the communicator                  */
-    int first, n;          /* machine.members[first .. first + n)                */
+    int first, n;          /* bb_sim.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
     bool one_node;
 };
@@ -32,47 +32,48 @@ struct bb_member {
 struct bb_sim {
     const struct bb_step *step;
     const struct bb_cluster *cluster; /* NULL: no times */
-    struct bb_task_graph *shapes;     /* [n_roles]      */
+    struct bb_task_graph *graphs;     /* [n_roles]      */
     struct bb_rank_classes classes;
-    int *op_base, *unit_base;  /* [classes + 1] where the operations and units of a class begin */
-    int *mate_class, *mate_op; /* [all operations] the other side of a message, BB_NONE: nobody */
-    int *meeting_of;           /* [classes][n_comms], BB_NONE: none                             */
-    struct bb_rendezvous *meetings;
+    int *op_base, *task_base;  /* [classes + 1] where the operations and tasks of a class begin */
+    int *peer_class, *peer_op; /* [all operations] the other side of a message, BB_NONE: nobody */
+    int *rendezvous_of;        /* [classes][n_comms], BB_NONE: none                             */
+    struct bb_rendezvous *rendezvous;
     struct bb_member *members;
-    int n_meetings, n_members, n_gatherings;
+    int n_rendezvous, n_members, n_collectives;
 };
 
-/* What became of each unit: unit_base[class] + unit. */
+/* What became of each task: task_base[class] + task. */
 struct bb_sim_run {
     bool serialised;
-    int *before; /* units that it still waits for                           */
+    int *before; /* tasks that it still waits for                           */
     int *open;   /* messages of it that have not met                        */
     bool *arrived, *ended;
     int64_t *begin_ns; /* when an event in front of it on its stream would be reached */
     int64_t *host_ns;  /* host time before its launch */
     int64_t *arrival_ns, *end_ns;
-    int *came;          /* [n_gatherings] members at each collective               */
-    int64_t *latest_ns; /* [n_gatherings] arrival of the last of them              */
+    int *came;          /* [n_collectives] members at each collective               */
+    int64_t *latest_ns; /* [n_collectives] arrival of the last of them              */
     int64_t *issued_ns; /* [classes] host time when all is issued                  */
     int n_ended;
 };
 
 /*
  * bb_sim_init - prepares the step; what does not match (checks 1 and 2) goes to faults. cluster: whose times and
- * nodes count, NULL for neither. With faults of place (see bb_rank_classes_init) there is nothing to run: m->classes.n == 0.
+ * nodes count, NULL for neither. With faults of place (see bb_rank_classes_init) there is nothing to run:
+ * m->classes.n == 0.
  */
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
                 struct bb_faults *faults) BB_MUST_CHECK;
 void bb_sim_release(struct bb_sim *m);
 
-/* bb_simulate - execute. serialised: the units of a rank one after another in issue order. All units ended:
- * course->n_ended == unit_base[classes.n]. */
-int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *course) BB_MUST_CHECK;
-void bb_sim_run_release(struct bb_sim_run *course);
+/* bb_simulate - execute. serialised: the tasks of a rank one after another in issue order. All tasks ended:
+ * run->n_ended == task_base[classes.n]. */
+int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run) BB_MUST_CHECK;
+void bb_sim_run_release(struct bb_sim_run *run);
 
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {
-    return &m->shapes[m->step->role_of[m->classes.rank[class_id]]];
+    return &m->graphs[m->step->role_of[m->classes.rank[class_id]]];
 }
 
 #endif

@@ -18,7 +18,7 @@ static void release_spans(struct spans *s)
         bb_spans_release(&s->group[g]);
 }
 
-static int add_unit(const struct bb_sim *m, const struct bb_task *u, struct spans *s, int64_t begin, int64_t end)
+static int add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, int64_t begin, int64_t end)
 {
     int rc;
 
@@ -31,7 +31,7 @@ out:
 }
 
 /* Bytes of each group; bus bytes of collectives, and of messages whichever direction has more. */
-static void weigh(const struct bb_step *step, struct bb_predicted_rank *r)
+static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &step->layout;
     const struct bb_program *p = bb_step_program(step, r->rank);
@@ -54,21 +54,20 @@ static void weigh(const struct bb_step *step, struct bb_predicted_rank *r)
         r->groups[g].bus_bytes += fmax(sent[g], received[g]);
 }
 
-static int read_class(const struct bb_sim *m, const struct bb_sim_run *course, int class_id,
-                      struct bb_predicted_rank *r)
+static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_predicted_rank *r)
 {
-    const struct bb_task_graph *shape = bb_sim_task_graph(m, class_id);
-    int64_t step_ns = course->issued_ns[class_id];
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
+    int64_t step_ns = run->issued_ns[class_id];
     struct bb_overlap group;
     struct spans s = {0};
     int rc = 0;
 
-    *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = course->issued_ns[class_id]};
-    for (int u = 0; u < shape->n_units; u++) {
-        int at = m->unit_base[class_id] + u;
+    *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = run->issued_ns[class_id]};
+    for (int u = 0; u < graph->n_tasks; u++) {
+        int at = m->task_base[class_id] + u;
 
-        TRY(add_unit(m, &shape->units[u], &s, course->begin_ns[at], course->end_ns[at]));
-        step_ns = course->end_ns[at] > step_ns ? course->end_ns[at] : step_ns;
+        TRY(add_task(m, &graph->tasks[u], &s, run->begin_ns[at], run->end_ns[at]));
+        step_ns = run->end_ns[at] > step_ns ? run->end_ns[at] : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
     for (int g = 0; g < m->step->layout.n_groups; g++) {
@@ -76,15 +75,15 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *course, i
         r->groups[g].busy_ns = group.comm_ns;
         r->groups[g].exposed_ns = group.exposed_ns;
     }
-    weigh(m->step, r);
+    count_bytes(m->step, r);
 out:
     release_spans(&s);
     return rc;
 }
 
 /* Executes with times; a step that cannot end is refused. */
-static int run(struct bb_sim *m, struct bb_sim_run *course, const struct bb_step *step,
-               const struct bb_cluster *cluster)
+static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
+                         const struct bb_cluster *cluster)
 {
     struct bb_faults faults = {0};
     int rc = bb_sim_init(m, step, cluster, &faults), found = faults.n;
@@ -95,13 +94,13 @@ static int run(struct bb_sim *m, struct bb_sim_run *course, const struct bb_step
     if (found > 0 || m->classes.n == 0)
         rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
     if (rc == 0)
-        rc = bb_simulate(m, false, course);
-    if (rc == 0 && course->n_ended < m->unit_base[m->classes.n])
+        rc = bb_simulate(m, false, run);
+    if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
         rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", step->proxy);
     return rc;
 }
 
-static int read_all(const struct bb_sim *m, const struct bb_sim_run *course, struct bb_prediction *out)
+static int read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
     int rc = 0;
@@ -114,7 +113,7 @@ static int read_all(const struct bb_sim *m, const struct bb_sim_run *course, str
     for (int r = 0; r < ranks; r++)
         out->class_of[r] = m->classes.of[r];
     for (int c = 0; c < m->classes.n; c++) {
-        TRY(read_class(m, course, c, &out->classes[c]));
+        TRY(read_class(m, run, c, &out->classes[c]));
         if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
             out->slowest = c;
     }
@@ -124,45 +123,45 @@ out:
 
 static int predict_whole(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
-    struct bb_sim_run course = {0};
+    struct bb_sim_run run = {0};
     struct bb_sim m;
     int rc;
 
-    TRY(run(&m, &course, step, cluster));
-    TRY(read_all(&m, &course, out));
+    TRY(simulate_step(&m, &run, step, cluster));
+    TRY(read_all(&m, &run, out));
 out:
-    bb_sim_run_release(&course);
+    bb_sim_run_release(&run);
     bb_sim_release(&m);
     return rc;
 }
 
 /* ---- every operation ---- */
 
-static void read_rank(const struct bb_sim *m, const struct bb_sim_run *course, struct bb_timeline *t, int i)
+static void read_rank(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_timeline *t, int i)
 {
     const int class_id = m->classes.of[t->ranks[i]];
-    const struct bb_task_graph *shape = bb_sim_task_graph(m, class_id);
+    const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
 
-    t->step_ns[i] = course->issued_ns[class_id];
-    for (size_t op = 0; op < shape->program->n_ops; op++) {
-        int at = m->unit_base[class_id] + shape->unit_of[op];
+    t->step_ns[i] = run->issued_ns[class_id];
+    for (size_t op = 0; op < graph->program->n_ops; op++) {
+        int at = m->task_base[class_id] + graph->task_of[op];
 
-        t->ops[i][op] = (struct bb_span){course->begin_ns[at], course->end_ns[at]};
-        t->step_ns[i] = course->end_ns[at] > t->step_ns[i] ? course->end_ns[at] : t->step_ns[i];
+        t->ops[i][op] = (struct bb_span){run->begin_ns[at], run->end_ns[at]};
+        t->step_ns[i] = run->end_ns[at] > t->step_ns[i] ? run->end_ns[at] : t->step_ns[i];
     }
 }
 
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_timeline *t)
 {
-    struct bb_sim_run course = {0};
+    struct bb_sim_run run = {0};
     struct bb_sim m;
     int rc;
 
-    TRY(run(&m, &course, step, cluster));
+    TRY(simulate_step(&m, &run, step, cluster));
     for (int i = 0; i < t->n; i++)
-        read_rank(&m, &course, t, i);
+        read_rank(&m, &run, t, i);
 out:
-    bb_sim_run_release(&course);
+    bb_sim_run_release(&run);
     bb_sim_release(&m);
     return rc;
 }

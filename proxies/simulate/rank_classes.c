@@ -1,6 +1,8 @@
 /* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
 #include "proxies/simulate/rank_classes.h"
 
+#include "bootstrap/base/key_index.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,21 +26,21 @@ int bb_comm_index(const struct bb_layout *l, int comm, int rank)
     return bb_group_index(l, l->comms[comm].group, rank);
 }
 
-int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *contact, int rank)
+int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel, int rank)
 {
-    int group = l->comms[contact->comm].group, index = bb_group_index(l, group, rank);
-    const struct bb_op op = {.peer = contact->peer, .peer_kind = contact->peer_kind};
+    int group = l->comms[channel->comm].group, index = bb_group_index(l, group, rank);
+    const struct bb_op op = {.peer = channel->peer, .peer_kind = channel->peer_kind};
 
     return bb_group_member(l, group, bb_group_instance(l, group, rank), bb_op_peer(&op, index, l->groups[group].size));
 }
 
-struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *shape, int comm, int from, int to)
+struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to)
 {
     int n = bb_comm_size(l, comm), place = bb_comm_index(l, comm, to);
-    long long away = (long long)place - bb_comm_index(l, comm, from), least = shape->least_offset[comm];
+    long long away = (long long)place - bb_comm_index(l, comm, from), least = graph->least_offset[comm];
 
     /* the first of away + k n that is not less than the least offset */
-    return (struct bb_meaning){shape, comm, place, least + ((away - least) % n + n) % n, n};
+    return (struct bb_meaning){graph, comm, place, least + ((away - least) % n + n) % n, n};
 }
 
 int bb_meaning_next(struct bb_meaning *m)
@@ -46,10 +48,10 @@ int bb_meaning_next(struct bb_meaning *m)
     int c = BB_NONE;
 
     if (m->absolute != BB_NONE)
-        c = bb_task_graph_channel(m->shape, m->comm, BB_PEER_ABSOLUTE, m->absolute);
+        c = bb_task_graph_channel(m->graph, m->comm, BB_PEER_ABSOLUTE, m->absolute);
     m->absolute = BB_NONE;
-    for (; c == BB_NONE && m->offset <= m->shape->most_offset[m->comm]; m->offset += m->size)
-        c = bb_task_graph_channel(m->shape, m->comm, BB_PEER_OFFSET, (int)m->offset);
+    for (; c == BB_NONE && m->offset <= m->graph->most_offset[m->comm]; m->offset += m->size)
+        c = bb_task_graph_channel(m->graph, m->comm, BB_PEER_OFFSET, (int)m->offset);
     return c;
 }
 
@@ -58,27 +60,27 @@ static bool peer_exists(const struct bb_layout *l, const struct bb_channel *c)
     return c->peer_kind == BB_PEER_OFFSET || (c->peer >= 0 && c->peer < bb_comm_size(l, c->comm));
 }
 
-static void check_place(const struct bb_step *step, const struct bb_task_graph *shape, int rank,
+static void check_place(const struct bb_step *step, const struct bb_task_graph *graph, int rank,
                         struct bb_faults *faults)
 {
     const struct bb_layout *l = &step->layout;
 
     for (int c = 0; c < l->n_comms; c++)
-        if (shape->uses[c] && bb_comm_instance(l, c, rank) == BB_NONE)
+        if (graph->uses[c] && bb_comm_instance(l, c, rank) == BB_NONE)
             bb_fault(faults, "rank %d uses communicator '%s' but is no member of group '%s'", rank, l->comms[c].name,
                      l->groups[l->comms[c].group].name);
-    for (int c = 0; c < shape->n_contacts; c++)
-        if (!peer_exists(l, &shape->contacts[c]))
+    for (int c = 0; c < graph->n_channels; c++)
+        if (!peer_exists(l, &graph->channels[c]))
             bb_fault(faults, "rank %d: peer %d on '%s' does not exist, its ranks are 0 to %d", rank,
-                     shape->contacts[c].peer, l->comms[shape->contacts[c].comm].name,
-                     bb_comm_size(l, shape->contacts[c].comm) - 1);
+                     graph->channels[c].peer, l->comms[graph->channels[c].comm].name,
+                     bb_comm_size(l, graph->channels[c].comm) - 1);
 }
 
 /* ---- colours ---- */
 
-struct painting {
+struct refinement {
     const struct bb_step *step;
-    const struct bb_task_graph *shapes;
+    const struct bb_task_graph *graphs;
     int gpus_per_node;
     bool collective[BB_MAX_COMMS]; /* somebody runs collectives on it            */
     size_t *first_edge;            /* [ranks + 1]                                */
@@ -86,8 +88,7 @@ struct painting {
     uint64_t *edge;                /* [edges] what never changes about an edge   */
     uint64_t *color, *next;        /* [ranks]                                    */
     uint64_t *sums[BB_MAX_COMMS];  /* [instances] of collective communicators    */
-    uint64_t *table;               /* a hash set for counting colours            */
-    size_t table_size;
+    struct bb_key_index classes;   /* by colour, numbered by their lowest rank   */
 };
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -99,20 +100,20 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return x ^ (x >> 31);
 }
 
-static const struct bb_task_graph *shape_of(const struct painting *p, int rank)
+static const struct bb_task_graph *graph_of(const struct refinement *p, int rank)
 {
-    return &p->shapes[p->step->role_of[rank]];
+    return &p->graphs[p->step->role_of[rank]];
 }
 
-static bool same_node(const struct painting *p, int a, int b)
+static bool same_node(const struct refinement *p, int a, int b)
 {
     return p->gpus_per_node < 1 || a / p->gpus_per_node == b / p->gpus_per_node;
 }
 
-/* Which of `from`'s contacts on the communicator mean the rank `to`. */
-static uint64_t contacts_meaning(const struct painting *p, int from, int comm, int to)
+/* Which of `from`'s channels on the communicator mean the rank `to`. */
+static uint64_t channels_meaning(const struct refinement *p, int from, int comm, int to)
 {
-    struct bb_meaning m = bb_meaning(&p->step->layout, shape_of(p, from), comm, from, to);
+    struct bb_meaning m = bb_meaning(&p->step->layout, graph_of(p, from), comm, from, to);
     uint64_t set = 0;
 
     for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
@@ -120,23 +121,23 @@ static uint64_t contacts_meaning(const struct painting *p, int from, int comm, i
     return set;
 }
 
-static void lay_edges(struct painting *p, int rank, size_t edge)
+static void add_edges(struct refinement *p, int rank, size_t edge)
 {
-    const struct bb_task_graph *s = shape_of(p, rank);
+    const struct bb_task_graph *s = graph_of(p, rank);
 
-    for (int c = 0; c < s->n_contacts; c++, edge++) {
-        int comm = s->contacts[c].comm, peer = bb_channel_rank(&p->step->layout, &s->contacts[c], rank);
-        bool known = bb_comm_instance(&p->step->layout, comm, peer) != BB_NONE && shape_of(p, peer)->uses[comm];
-        uint64_t back = known ? contacts_meaning(p, peer, comm, rank) : 0;
+    for (int c = 0; c < s->n_channels; c++, edge++) {
+        int comm = s->channels[c].comm, peer = bb_channel_rank(&p->step->layout, &s->channels[c], rank);
+        bool known = bb_comm_instance(&p->step->layout, comm, peer) != BB_NONE && graph_of(p, peer)->uses[comm];
+        uint64_t back = known ? channels_meaning(p, peer, comm, rank) : 0;
 
         p->peer[edge] = peer;
-        p->edge[edge] = mix(mix(back, contacts_meaning(p, rank, comm, peer)),
+        p->edge[edge] = mix(mix(back, channels_meaning(p, rank, comm, peer)),
                             mix((uint64_t)same_node(p, rank, peer), (uint64_t)(peer == rank)));
     }
 }
 
 /* One colour per instance of a collective communicator: its members' colours, in any order. */
-static void sum_instances(struct painting *p, int comm)
+static void sum_instances(struct refinement *p, int comm)
 {
     const struct bb_layout *l = &p->step->layout;
     int group = l->comms[comm].group;
@@ -150,7 +151,7 @@ static void sum_instances(struct painting *p, int comm)
     }
 }
 
-static uint64_t repaint(const struct painting *p, int rank)
+static uint64_t refine_rank(const struct refinement *p, int rank)
 {
     const struct bb_layout *l = &p->step->layout;
     uint64_t color = p->color[rank];
@@ -166,31 +167,16 @@ static uint64_t repaint(const struct painting *p, int rank)
     return color;
 }
 
-/* The place of a colour in the hash set: where it is, or the empty cell where it belongs. 0 is no colour. */
-static size_t cell_of(const struct painting *p, uint64_t color)
+static int count_colors(struct refinement *p)
 {
-    size_t cell = color & (p->table_size - 1);
-
-    while (p->table[cell] && p->table[cell] != color)
-        cell = (cell + 1) & (p->table_size - 1);
-    return cell;
+    bb_key_index_clear(&p->classes);
+    for (int r = 0; r < p->step->layout.ranks; r++)
+        if (bb_key_index_add(&p->classes, &p->color[r]) < 0)
+            return -BB_EFAIL;
+    return p->classes.n;
 }
 
-static int count_colors(struct painting *p)
-{
-    int n = 0;
-
-    memset(p->table, 0, sizeof(uint64_t) * p->table_size);
-    for (int r = 0; r < p->step->layout.ranks; r++) {
-        size_t cell = cell_of(p, p->color[r]);
-
-        n += p->table[cell] == 0;
-        p->table[cell] = p->color[r];
-    }
-    return n;
-}
-
-static void paint_round(struct painting *p)
+static void refine_round(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
     uint64_t *swap = p->color;
@@ -199,12 +185,12 @@ static void paint_round(struct painting *p)
         if (p->collective[c])
             sum_instances(p, c);
     for (int r = 0; r < l->ranks; r++)
-        p->next[r] = repaint(p, r) | 1;
+        p->next[r] = refine_rank(p, r);
     p->color = p->next;
     p->next = swap;
 }
 
-static bool in_one_node(const struct painting *p, int group, int instance)
+static bool in_one_node(const struct refinement *p, int group, int instance)
 {
     const struct bb_layout *l = &p->step->layout;
     int first = bb_group_member(l, group, instance, 0);
@@ -216,7 +202,7 @@ static bool in_one_node(const struct painting *p, int group, int instance)
 }
 
 /* The first colours: role, and whether the collectives of each communicator stay within a node. */
-static void prime(struct painting *p)
+static void set_first_colors(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
 
@@ -229,83 +215,72 @@ static void prime(struct painting *p)
             int instance = p->collective[c] ? bb_comm_instance(l, c, r) : BB_NONE;
 
             p->color[r] = mix(p->color[r], instance == BB_NONE ? 2 : p->sums[c][instance]);
-            if (shape_of(p, r)->rooted_by_offset && instance != BB_NONE)
+            if (graph_of(p, r)->rooted_by_offset && instance != BB_NONE)
                 p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, c, r));
         }
-        p->color[r] |= 1;
     }
 }
 
 /* Long chains tell their ranks apart by one place a round; this does it at once. */
-static void tell_places(struct painting *p)
+static void tell_places_apart(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
 
     for (int r = 0; r < l->ranks; r++)
-        for (int c = 0; c < shape_of(p, r)->n_contacts; c++)
-            p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, shape_of(p, r)->contacts[c].comm, r)) | 1;
+        for (int c = 0; c < graph_of(p, r)->n_channels; c++)
+            p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
 }
 
-static void paint(struct painting *p)
+static int refine_classes(struct refinement *p)
 {
     const int ranks = p->step->layout.ranks;
-    int before, now;
     long work = 0;
+    int now;
 
-    prime(p);
+    set_first_colors(p);
     now = count_colors(p);
-    for (int round = 1;; round++) {
-        before = now;
-        paint_round(p);
+    for (int round = 1; work <= WORK_LIMIT; round++, work += ranks) {
+        int before = now;
+
+        refine_round(p);
         now = count_colors(p);
-        work += ranks;
-        if (now == before || now == ranks)
-            return;
-        if (work > WORK_LIMIT)
-            break;
+        if (now == before || now == ranks || now < 0)
+            return now < 0 ? now : 0;
         if (round == ROUNDS_BLIND)
-            tell_places(p);
+            tell_places_apart(p);
     }
     for (int r = 0; r < ranks; r++)
-        p->color[r] = (uint64_t)r * 2 + 1;
+        p->color[r] = (uint64_t)r;
+    now = count_colors(p);
+    return now < 0 ? now : 0;
 }
 
 /* ---- classes ---- */
 
-static size_t above(size_t n)
-{
-    size_t size = 16;
-
-    while (size < 2 * n)
-        size *= 2;
-    return size;
-}
-
-static int painting_init(struct painting *p)
+static int refinement_init(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
     size_t ranks = (size_t)l->ranks, edges = 0;
 
     p->first_edge = calloc(ranks + 1, sizeof(size_t));
     for (int r = 0; p->first_edge && r < l->ranks; r++)
-        p->first_edge[r + 1] = edges += (size_t)shape_of(p, r)->n_contacts;
-    p->table_size = above(ranks);
+        p->first_edge[r + 1] = edges += (size_t)graph_of(p, r)->n_channels;
+    p->classes.key_bytes = sizeof(uint64_t);
     p->peer = calloc(edges + 1, sizeof(int));
     p->edge = calloc(edges + 1, sizeof(uint64_t));
     p->color = calloc(ranks, sizeof(uint64_t));
     p->next = calloc(ranks, sizeof(uint64_t));
-    p->table = calloc(p->table_size, sizeof(uint64_t));
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
-            p->collective[c] |= p->shapes[r].n_collectives[c] > 0;
+            p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
         p->sums[c] = calloc((size_t)bb_group_instances(l, l->comms[c].group) + 1, sizeof(uint64_t));
         if (!p->sums[c])
             return -BB_EFAIL;
     }
-    return p->first_edge && p->peer && p->edge && p->color && p->next && p->table ? 0 : -BB_EFAIL;
+    return p->first_edge && p->peer && p->edge && p->color && p->next ? 0 : -BB_EFAIL;
 }
 
-static void painting_release(struct painting *p)
+static void refinement_release(struct refinement *p)
 {
     for (int c = 0; c < BB_MAX_COMMS; c++)
         free(p->sums[c]);
@@ -314,56 +289,45 @@ static void painting_release(struct painting *p)
     free(p->edge);
     free(p->color);
     free(p->next);
-    free(p->table);
+    bb_key_index_release(&p->classes);
 }
 
-/* Classes are numbered by their lowest rank. */
-static int name_classes(struct bb_rank_classes *c, struct painting *p)
+static int list_classes(struct bb_rank_classes *c, const struct refinement *p)
 {
     const int ranks = p->step->layout.ranks;
-    int *class_at = calloc(p->table_size, sizeof(int));
 
-    c->n = count_colors(p);
     c->of = calloc((size_t)ranks, sizeof(int));
-    c->rank = calloc((size_t)c->n, sizeof(int));
-    c->ranks = calloc((size_t)c->n, sizeof(int));
-    if (!class_at || !c->of || !c->rank || !c->ranks) {
-        free(class_at);
+    c->rank = calloc((size_t)p->classes.n, sizeof(int));
+    c->ranks = calloc((size_t)p->classes.n, sizeof(int));
+    if (!c->of || !c->rank || !c->ranks)
         return -BB_EFAIL;
-    }
-    c->n = 0;
     for (int r = 0; r < ranks; r++) {
-        size_t cell = cell_of(p, p->color[r]);
-
-        if (class_at[cell] == 0) {
-            c->rank[c->n] = r;
-            class_at[cell] = ++c->n;
-        }
-        c->of[r] = class_at[cell] - 1;
+        c->of[r] = bb_key_index_find(&p->classes, &p->color[r]);
+        if (c->of[r] == c->n)
+            c->rank[c->n++] = r;
         c->ranks[c->of[r]]++;
     }
-    free(class_at);
     return 0;
 }
 
-int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *shapes,
+int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
                          int gpus_per_node, struct bb_faults *faults)
 {
-    struct painting p = {.step = step, .shapes = shapes, .gpus_per_node = gpus_per_node};
+    struct refinement p = {.step = step, .graphs = graphs, .gpus_per_node = gpus_per_node};
     int found = faults->n, rc = 0;
 
     *c = (struct bb_rank_classes){0};
     for (int r = 0; r < step->layout.ranks; r++)
-        check_place(step, &shapes[step->role_of[r]], r, faults);
+        check_place(step, &graphs[step->role_of[r]], r, faults);
     if (faults->n > found)
         return 0;
-    TRY(painting_init(&p));
+    TRY(refinement_init(&p));
     for (int r = 0; r < step->layout.ranks; r++)
-        lay_edges(&p, r, p.first_edge[r]);
-    paint(&p);
-    TRY(name_classes(c, &p));
+        add_edges(&p, r, p.first_edge[r]);
+    TRY(refine_classes(&p));
+    TRY(list_classes(c, &p));
 out:
-    painting_release(&p);
+    refinement_release(&p);
     if (rc)
         bb_rank_classes_release(c);
     return rc ? bb_err(BB_EFAIL, "out of memory for the classes of %d ranks", step->layout.ranks) : 0;

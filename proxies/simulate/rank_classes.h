@@ -24,32 +24,32 @@ struct bb_rank_classes {
 };
 
 /*
- * bb_rank_classes_init - shapes[n_roles] of step->roles. gpus_per_node > 0 tells links within a node from those between
+ * bb_rank_classes_init - graphs[n_roles] of step->roles. gpus_per_node > 0 tells links within a node from those between
  * nodes (node = rank / gpus_per_node), 0 does not. Ranks that use a communicator without being in its group, and peers
  * that are no member, go to faults; then there are no classes and the result is 0 with c->n == 0.
  */
-int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *shapes,
+int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
                          int gpus_per_node, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_rank_classes_release(struct bb_rank_classes *c);
 
-/* bb_channel_rank - the world rank that `rank` means by a contact of its role. */
-int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *contact, int rank);
+/* bb_channel_rank - the world rank that `rank` means by a channel of its role. */
+int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel, int rank);
 
 /*
- * Which contacts of a role mean one world rank, for the rank `from` of the role: in no order, each once. Both are
+ * Which channels of a role mean one world rank, for the rank `from` of the role: in no order, each once. Both are
  * members of the same instance of the communicator.
  *
- *     struct bb_meaning m = bb_meaning(l, shape, comm, from, to);
+ *     struct bb_meaning m = bb_meaning(l, graph, comm, from, to);
  *     for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
  */
 struct bb_meaning {
-    const struct bb_task_graph *shape;
+    const struct bb_task_graph *graph;
     int comm, absolute; /* place of `to` in the communicator, BB_NONE: had              */
     long long offset;   /* next one to try; all that are apart by the size mean the same */
     int size;
 };
 
-struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *shape, int comm, int from, int to);
+struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to);
 int bb_meaning_next(struct bb_meaning *m);
 
 /* bb_comm_size, bb_comm_instance, bb_comm_index - of a communicator, by its group. */

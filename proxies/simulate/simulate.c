@@ -1,5 +1,5 @@
 /*
- * simulate.c - the abstract execution of a machine: a work list of units whose predecessors have ended. Every unit
+ * simulate.c - the abstract execution of all ranks: a work list of tasks whose predecessors have ended. Every task
  * arrives once, every message meets once, so the work is proportional to the number of operations of one rank per
  * class.
  */
@@ -10,19 +10,19 @@
 struct run {
     const struct bb_sim *m;
     struct bb_sim_run *c;
-    int *ready, n_ready; /* units that may arrive: class in the one, unit in the other */
-    int *class_of;       /* [units]                                                    */
+    int *ready, n_ready; /* tasks that may arrive: class in the one, task in the other */
+    int *class_of;       /* [tasks]                                                    */
 };
 
-static const struct bb_task_graph *shape_at(const struct run *r, int at, int *unit)
+static const struct bb_task_graph *graph_at(const struct run *r, int at, int *task)
 {
     int class_id = r->class_of[at];
 
-    *unit = at - r->m->unit_base[class_id];
+    *task = at - r->m->task_base[class_id];
     return bb_sim_task_graph(r->m, class_id);
 }
 
-static void later(int64_t *time, int64_t other)
+static void raise_time(int64_t *time, int64_t other)
 {
     if (other > *time)
         *time = other;
@@ -30,26 +30,26 @@ static void later(int64_t *time, int64_t other)
 
 static void may_start(struct run *r, int at, int64_t when)
 {
-    later(&r->c->begin_ns[at], when);
+    raise_time(&r->c->begin_ns[at], when);
     if (--r->c->before[at] == 0)
         r->ready[r->n_ready++] = at;
 }
 
-static void end_unit(struct run *r, int at)
+static void end_task(struct run *r, int at)
 {
-    int unit;
-    const struct bb_task_graph *s = shape_at(r, at, &unit);
-    const struct bb_task *u = &s->units[unit];
+    int task;
+    const struct bb_task_graph *s = graph_at(r, at, &task);
+    const struct bb_task *u = &s->tasks[task];
 
     r->c->ended[at] = true;
     r->c->n_ended++;
     if (r->c->serialised) {
-        if (unit + 1 < s->n_units)
+        if (task + 1 < s->n_tasks)
             may_start(r, at + 1, r->c->end_ns[at]);
         return;
     }
     for (int i = 0; i < u->n_next; i++)
-        may_start(r, at - unit + s->next[u->next + i], r->c->end_ns[at]);
+        may_start(r, at - task + s->next[u->next + i], r->c->end_ns[at]);
 }
 
 /* ---- the three kinds ---- */
@@ -59,26 +59,26 @@ static void run_compute(struct run *r, int at, const struct bb_op *op)
     r->c->end_ns[at] = r->c->arrival_ns[at];
     if (r->m->cluster)
         r->c->end_ns[at] = bb_cluster_compute_end_ns(r->m->cluster, op, r->c->arrival_ns[at], r->c->host_ns[at]);
-    end_unit(r, at);
+    end_task(r, at);
 }
 
 static void run_collective(struct run *r, int at, const struct bb_task *u, const struct bb_op *op)
 {
     const struct bb_sim *m = r->m;
     int class_id = r->class_of[at];
-    const struct bb_rendezvous *meeting = &m->meetings[m->meeting_of[class_id * m->step->layout.n_comms + u->comm]];
-    int gathering = meeting->base + u->order;
-    int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, meeting->size, meeting->one_node) : 0;
+    const struct bb_rendezvous *one = &m->rendezvous[m->rendezvous_of[class_id * m->step->layout.n_comms + u->comm]];
+    int gathering = one->base + u->order;
+    int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->one_node) : 0;
 
-    later(&r->c->latest_ns[gathering], r->c->arrival_ns[at]);
-    if (++r->c->came[gathering] < meeting->n)
+    raise_time(&r->c->latest_ns[gathering], r->c->arrival_ns[at]);
+    if (++r->c->came[gathering] < one->n)
         return;
-    for (int i = 0; i < meeting->n; i++) {
-        int other = m->members[meeting->first + i].class_id;
-        int their = m->unit_base[other] + bb_sim_task_graph(m, other)->collectives[u->comm][u->order];
+    for (int i = 0; i < one->n; i++) {
+        int other = m->members[one->first + i].class_id;
+        int their = m->task_base[other] + bb_sim_task_graph(m, other)->collectives[u->comm][u->order];
 
         r->c->end_ns[their] = r->c->latest_ns[gathering] + lasts;
-        end_unit(r, their);
+        end_task(r, their);
     }
 }
 
@@ -91,7 +91,7 @@ static int peer_of(const struct bb_sim *m, int class_id, int op)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
 
-    return bb_channel_rank(&m->step->layout, &s->contacts[s->contact_of[op]], m->classes.rank[class_id]);
+    return bb_channel_rank(&m->step->layout, &s->channels[s->channel_of[op]], m->classes.rank[class_id]);
 }
 
 /* Time that the links of a rank of the class need for one of its exchanges. */
@@ -129,45 +129,45 @@ static int64_t message_ns(const struct bb_sim *m, int class_id, int op, const st
 }
 
 /* A message whose other side has come already ends for both; the others wait for theirs to come. */
-static void meet(struct run *r, int at, int op)
+static void complete_message(struct run *r, int at, int op)
 {
     const struct bb_sim *m = r->m;
-    int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->mate_class[cell], there, unit;
-    const struct bb_task_graph *mine = shape_at(r, at, &unit), *theirs;
+    int class_id = r->class_of[at], cell = m->op_base[class_id] + op, other = m->peer_class[cell], there, task;
+    const struct bb_task_graph *mine = graph_at(r, at, &task), *theirs;
     int64_t end;
 
     if (other == BB_NONE)
         return;
     theirs = bb_sim_task_graph(m, other);
-    there = m->unit_base[other] + theirs->unit_of[m->mate_op[cell]];
+    there = m->task_base[other] + theirs->task_of[m->peer_op[cell]];
     if (!r->c->arrived[there])
         return;
     end = r->c->arrival_ns[at];
-    later(&end, r->c->arrival_ns[there]);
-    end += message_ns(m, class_id, op, &mine->units[unit], other, &theirs->units[there - m->unit_base[other]]);
-    later(&r->c->end_ns[at], end);
-    later(&r->c->end_ns[there], end);
+    raise_time(&end, r->c->arrival_ns[there]);
+    end += message_ns(m, class_id, op, &mine->tasks[task], other, &theirs->tasks[there - m->task_base[other]]);
+    raise_time(&r->c->end_ns[at], end);
+    raise_time(&r->c->end_ns[there], end);
     r->c->open[at]--;
     if (there != at && --r->c->open[there] == 0)
-        end_unit(r, there);
+        end_task(r, there);
 }
 
 static void run_exchange(struct run *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
 {
     r->c->end_ns[at] = r->c->arrival_ns[at];
     for (int i = 0; i < u->n; i++)
-        meet(r, at, s->exchanged[u->first + i]);
+        complete_message(r, at, s->exchanged[u->first + i]);
     if (r->c->open[at] == 0)
-        end_unit(r, at);
+        end_task(r, at);
 }
 
-static void arrive(struct run *r, int at)
+static void start_task(struct run *r, int at)
 {
-    int unit;
-    const struct bb_task_graph *s = shape_at(r, at, &unit);
-    const struct bb_task *u = &s->units[unit];
+    int task;
+    const struct bb_task_graph *s = graph_at(r, at, &task);
+    const struct bb_task *u = &s->tasks[task];
 
-    later(&r->c->arrival_ns[at], r->c->begin_ns[at]);
+    raise_time(&r->c->arrival_ns[at], r->c->begin_ns[at]);
     r->c->arrived[at] = true;
     if (u->kind == BB_TASK_COMPUTE)
         run_compute(r, at, &s->program->ops[u->first]);
@@ -179,19 +179,19 @@ static void arrive(struct run *r, int at)
 
 /* ---- the beginning ---- */
 
-/* Host time before (begin) and after (arrival) the launch of each unit: nothing can start on the GPU earlier. */
-static void issue(struct run *r, int class_id)
+/* Host time before (begin) and after (arrival) the launch of each task: nothing can start on the GPU earlier. */
+static void issue_class(struct run *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
     int64_t host = 0, before = 0, one = 0;
     int launch = BB_NONE, launches = 0;
 
-    for (int u = 0; u < s->n_units; u++) {
-        int at = r->m->unit_base[class_id] + u;
-        const struct bb_op *op = &s->program->ops[s->units[u].first];
+    for (int u = 0; u < s->n_tasks; u++) {
+        int at = r->m->task_base[class_id] + u;
+        const struct bb_op *op = &s->program->ops[s->tasks[u].first];
 
-        if (s->units[u].issue != launch) {
-            launch = s->units[u].issue;
+        if (s->tasks[u].issue != launch) {
+            launch = s->tasks[u].issue;
             before = host;
             launches = s->issue_computes[launch] ? bb_cluster_launches(op) : 1;
             one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
@@ -203,18 +203,18 @@ static void issue(struct run *r, int class_id)
     r->c->issued_ns[class_id] = host;
 }
 
-static void set_out(struct run *r, int class_id)
+static void start_class(struct run *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
 
     if (r->m->cluster)
-        issue(r, class_id);
-    for (int u = 0; u < s->n_units; u++) {
-        int at = r->m->unit_base[class_id] + u;
+        issue_class(r, class_id);
+    for (int u = 0; u < s->n_tasks; u++) {
+        int at = r->m->task_base[class_id] + u;
 
         r->class_of[at] = class_id;
-        r->c->open[at] = s->units[u].kind == BB_TASK_EXCHANGE ? s->units[u].n : 0;
-        r->c->before[at] = r->c->serialised ? u > 0 : s->units[u].n_before;
+        r->c->open[at] = s->tasks[u].kind == BB_TASK_EXCHANGE ? s->tasks[u].n : 0;
+        r->c->before[at] = r->c->serialised ? u > 0 : s->tasks[u].n_before;
         if (r->c->before[at] == 0)
             r->ready[r->n_ready++] = at;
     }
@@ -222,44 +222,44 @@ static void set_out(struct run *r, int class_id)
 
 static int make_room(struct run *r)
 {
-    size_t units = (size_t)r->m->unit_base[r->m->classes.n] + 1, gatherings = (size_t)r->m->n_gatherings + 1;
+    size_t tasks = (size_t)r->m->task_base[r->m->classes.n] + 1, collectives = (size_t)r->m->n_collectives + 1;
     struct bb_sim_run *c = r->c;
 
-    r->ready = calloc(units, sizeof(int));
-    r->class_of = calloc(units, sizeof(int));
-    c->before = calloc(units, sizeof(int));
-    c->open = calloc(units, sizeof(int));
-    c->arrived = calloc(units, sizeof(bool));
-    c->ended = calloc(units, sizeof(bool));
-    c->begin_ns = calloc(units, sizeof(int64_t));
-    c->host_ns = calloc(units, sizeof(int64_t));
-    c->arrival_ns = calloc(units, sizeof(int64_t));
-    c->end_ns = calloc(units, sizeof(int64_t));
-    c->came = calloc(gatherings, sizeof(int));
-    c->latest_ns = calloc(gatherings, sizeof(int64_t));
+    r->ready = calloc(tasks, sizeof(int));
+    r->class_of = calloc(tasks, sizeof(int));
+    c->before = calloc(tasks, sizeof(int));
+    c->open = calloc(tasks, sizeof(int));
+    c->arrived = calloc(tasks, sizeof(bool));
+    c->ended = calloc(tasks, sizeof(bool));
+    c->begin_ns = calloc(tasks, sizeof(int64_t));
+    c->host_ns = calloc(tasks, sizeof(int64_t));
+    c->arrival_ns = calloc(tasks, sizeof(int64_t));
+    c->end_ns = calloc(tasks, sizeof(int64_t));
+    c->came = calloc(collectives, sizeof(int));
+    c->latest_ns = calloc(collectives, sizeof(int64_t));
     c->issued_ns = calloc((size_t)r->m->classes.n + 1, sizeof(int64_t));
     if (r->ready && r->class_of && c->before && c->open && c->arrived && c->ended && c->begin_ns && c->host_ns &&
         c->arrival_ns && c->end_ns && c->came && c->latest_ns && c->issued_ns)
         return 0;
-    return bb_err(BB_EFAIL, "out of memory for the execution of %zu units", units);
+    return bb_err(BB_EFAIL, "out of memory for the execution of %zu tasks", tasks);
 }
 
-int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *course)
+int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
 {
-    struct run r = {.m = m, .c = course};
+    struct run r = {.m = m, .c = run};
     int rc;
 
-    *course = (struct bb_sim_run){.serialised = serialised};
+    *run = (struct bb_sim_run){.serialised = serialised};
     TRY(make_room(&r));
     for (int c = 0; c < m->classes.n; c++)
-        set_out(&r, c);
+        start_class(&r, c);
     while (r.n_ready > 0)
-        arrive(&r, r.ready[--r.n_ready]);
+        start_task(&r, r.ready[--r.n_ready]);
 out:
     free(r.ready);
     free(r.class_of);
     if (rc)
-        bb_sim_run_release(course);
+        bb_sim_run_release(run);
     return rc;
 }
 

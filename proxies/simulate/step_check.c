@@ -8,14 +8,14 @@
 
 #define HOPS 12 /* of a circle are told */
 
-/* One rank stuck in one unit. */
+/* One rank stuck in one task. */
 struct stuck {
-    int rank, unit;
+    int rank, task;
 };
 
 struct search {
     const struct bb_sim *m;
-    const struct bb_sim_run *course;
+    const struct bb_sim_run *run;
     struct bb_faults *faults;
 };
 
@@ -24,38 +24,38 @@ static int class_of(const struct search *s, int rank)
     return s->m->classes.of[rank];
 }
 
-static const struct bb_task_graph *shape_of(const struct search *s, int rank)
+static const struct bb_task_graph *graph_of(const struct search *s, int rank)
 {
     return bb_sim_task_graph(s->m, class_of(s, rank));
 }
 
-static int at(const struct search *s, int rank, int unit)
+static int at(const struct search *s, int rank, int task)
 {
-    return s->m->unit_base[class_of(s, rank)] + unit;
+    return s->m->task_base[class_of(s, rank)] + task;
 }
 
-static bool waits_inside(const struct search *s, int rank, int unit)
+static bool waits_inside(const struct search *s, int rank, int task)
 {
-    return s->course->arrived[at(s, rank, unit)] && !s->course->ended[at(s, rank, unit)];
+    return s->run->arrived[at(s, rank, task)] && !s->run->ended[at(s, rank, task)];
 }
 
-/* The first unit of the rank that it is stuck in and that `unit`, directly or not, comes after. */
-static int held_by(const struct search *s, int rank, int unit)
+/* The first task of the rank that it is stuck in and that `task`, directly or not, comes after. */
+static int find_blocker(const struct search *s, int rank, int task)
 {
-    const struct bb_task_graph *shape = shape_of(s, rank);
-    bool *leads = calloc((size_t)unit + 1, sizeof(bool));
+    const struct bb_task_graph *graph = graph_of(s, rank);
+    bool *leads = calloc((size_t)task + 1, sizeof(bool));
     int found = BB_NONE;
 
     if (!leads)
         return BB_NONE;
-    leads[unit] = true;
-    for (int u = unit - 1; u >= 0; u--) {
-        for (int i = 0; i < shape->units[u].n_next; i++) {
-            int next = shape->next[shape->units[u].next + i];
+    leads[task] = true;
+    for (int u = task - 1; u >= 0; u--) {
+        for (int i = 0; i < graph->tasks[u].n_next; i++) {
+            int next = graph->next[graph->tasks[u].next + i];
 
-            leads[u] |= next <= unit && leads[next];
+            leads[u] |= next <= task && leads[next];
         }
-        leads[u] |= s->course->serialised;
+        leads[u] |= s->run->serialised;
         if (leads[u] && waits_inside(s, rank, u))
             found = u;
     }
@@ -75,32 +75,32 @@ static const char *op_text(const struct bb_op *op, const struct bb_layout *l, in
     return text;
 }
 
-static void tell(const struct search *s, const struct stuck *here, int op, int peer, const char *rest)
+static void tell_wait(const struct search *s, const struct stuck *here, int op, int peer, const char *rest)
 {
-    const struct bb_task_graph *shape = shape_of(s, here->rank);
+    const struct bb_task_graph *graph = graph_of(s, here->rank);
     char text[128];
 
     bb_fault(s->faults, "rank %d is in operation %d, %s, and waits for rank %d %s", here->rank, op,
-             op_text(&shape->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
+             op_text(&graph->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
 }
 
 /* Which message of the exchange has no other side yet. Returns whether there is somebody to follow. */
 static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
 {
-    const struct bb_task_graph *shape = shape_of(s, here->rank);
-    const struct bb_task *u = &shape->units[here->unit];
+    const struct bb_task_graph *graph = graph_of(s, here->rank);
+    const struct bb_task *u = &graph->tasks[here->task];
 
     for (int i = 0; i < u->n; i++) {
-        int op = shape->exchanged[u->first + i], cell = s->m->op_base[class_of(s, here->rank)] + op;
-        int peer = bb_channel_rank(&s->m->step->layout, &shape->contacts[shape->contact_of[op]], here->rank);
+        int op = graph->exchanged[u->first + i], cell = s->m->op_base[class_of(s, here->rank)] + op;
+        int peer = bb_channel_rank(&s->m->step->layout, &graph->channels[graph->channel_of[op]], here->rank);
 
-        if (s->m->mate_class[cell] == BB_NONE) {
-            tell(s, here, op, peer, "whose program has no other side for it");
+        if (s->m->peer_class[cell] == BB_NONE) {
+            tell_wait(s, here, op, peer, "whose program has no other side for it");
             return false;
         }
-        *next = (struct stuck){peer, shape_of(s, peer)->unit_of[s->m->mate_op[cell]]};
-        if (!s->course->arrived[at(s, next->rank, next->unit)]) {
-            tell(s, here, op, peer, "to come to its side");
+        *next = (struct stuck){peer, graph_of(s, peer)->task_of[s->m->peer_op[cell]]};
+        if (!s->run->arrived[at(s, next->rank, next->task)]) {
+            tell_wait(s, here, op, peer, "to come to its side");
             return true;
         }
     }
@@ -109,21 +109,21 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
 
 static bool follow_collective(const struct search *s, const struct stuck *here, struct stuck *next)
 {
-    const struct bb_task *u = &shape_of(s, here->rank)->units[here->unit];
+    const struct bb_task *u = &graph_of(s, here->rank)->tasks[here->task];
     const struct bb_layout *l = &s->m->step->layout;
     int group = l->comms[u->comm].group, instance = bb_group_instance(l, group, here->rank);
 
     for (int i = 0; i < l->groups[group].size; i++) {
         int member = bb_group_member(l, group, instance, i);
-        const struct bb_task_graph *theirs = shape_of(s, member);
+        const struct bb_task_graph *theirs = graph_of(s, member);
 
         if (u->order >= theirs->n_collectives[u->comm]) {
-            tell(s, here, u->first, member, "whose program does not have it");
+            tell_wait(s, here, u->first, member, "whose program does not have it");
             return false;
         }
         *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
-        if (!s->course->arrived[at(s, next->rank, next->unit)]) {
-            tell(s, here, u->first, member, "to come to it");
+        if (!s->run->arrived[at(s, next->rank, next->task)]) {
+            tell_wait(s, here, u->first, member, "to come to it");
             return true;
         }
     }
@@ -133,7 +133,7 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
 static bool first_stuck(const struct search *s, struct stuck *here)
 {
     for (int c = 0; c < s->m->classes.n; c++)
-        for (int u = 0; u < bb_sim_task_graph(s->m, c)->n_units; u++)
+        for (int u = 0; u < bb_sim_task_graph(s->m, c)->n_tasks; u++)
             if (waits_inside(s, s->m->classes.rank[c], u)) {
                 *here = (struct stuck){s->m->classes.rank[c], u};
                 return true;
@@ -142,23 +142,23 @@ static bool first_stuck(const struct search *s, struct stuck *here)
 }
 
 /* From one stuck rank to the one that it waits for, until somebody comes again or nobody is left to wait for. */
-static void tell_circle(const struct search *s)
+static void tell_cycle(const struct search *s)
 {
     struct stuck path[HOPS], here, next;
 
     if (!first_stuck(s, &here))
         return;
     for (int hop = 0; hop < HOPS; hop++) {
-        bool exchange = shape_of(s, here.rank)->units[here.unit].kind == BB_TASK_EXCHANGE;
+        bool exchange = graph_of(s, here.rank)->tasks[here.task].kind == BB_TASK_EXCHANGE;
 
         path[hop] = here;
         if (!(exchange ? follow_message(s, &here, &next) : follow_collective(s, &here, &next)))
             return;
-        here = (struct stuck){next.rank, held_by(s, next.rank, next.unit)};
-        if (here.unit == BB_NONE)
+        here = (struct stuck){next.rank, find_blocker(s, next.rank, next.task)};
+        if (here.task == BB_NONE)
             return;
         for (int i = 0; i <= hop; i++)
-            if (path[i].rank == here.rank && path[i].unit == here.unit) {
+            if (path[i].rank == here.rank && path[i].task == here.task) {
                 bb_fault(s->faults, "rank %d is still in what it was in: a circle of %d ranks", here.rank, hop + 1 - i);
                 return;
             }
@@ -166,17 +166,17 @@ static void tell_circle(const struct search *s)
     bb_fault(s->faults, "rank %d waits in turn, and so on", here.rank);
 }
 
-static int try_course(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)
+static int try_run(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)
 {
-    struct bb_sim_run course;
-    int rc = bb_simulate(m, serialised, &course);
+    struct bb_sim_run run;
+    int rc = bb_simulate(m, serialised, &run);
 
     if (rc)
         return rc;
-    *ends = course.n_ended == m->unit_base[m->classes.n];
+    *ends = run.n_ended == m->task_base[m->classes.n];
     if (!*ends)
-        tell_circle(&(struct search){m, &course, faults});
-    bb_sim_run_release(&course);
+        tell_cycle(&(struct search){m, &run, faults});
+    bb_sim_run_release(&run);
     return 0;
 }
 
@@ -192,8 +192,8 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
     checks->matched = checks->mismatches.n == 0;
     checks->classes = m.classes.n;
     if (m.classes.n > 0) {
-        TRY(try_course(&m, false, &checks->deadlock_free, &checks->deadlock));
-        TRY(try_course(&m, true, &checks->safe_serialised, &checks->serialised));
+        TRY(try_run(&m, false, &checks->deadlock_free, &checks->deadlock));
+        TRY(try_run(&m, true, &checks->safe_serialised, &checks->serialised));
     }
 out:
     bb_sim_release(&m);
@@ -207,7 +207,7 @@ void bb_checks_release(struct bb_checks *checks)
     bb_faults_release(&checks->serialised);
 }
 
-static void say(const struct bb_faults *f, const char *what)
+static void report_faults(const struct bb_faults *f, const char *what)
 {
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
         bb_err(BB_EFAIL, "%s: %s", what, f->text[i] ? f->text[i] : "(no memory to say it)");
@@ -222,8 +222,8 @@ int bb_checks_refuse(const struct bb_checks *checks)
             bb_warn("the step would deadlock if the streams of a rank were serialised in issue order");
         return 0;
     }
-    say(&checks->mismatches, "does not match");
-    say(&checks->deadlock, "deadlock");
+    report_faults(&checks->mismatches, "does not match");
+    report_faults(&checks->deadlock, "deadlock");
     return -BB_EFAIL;
 }
 

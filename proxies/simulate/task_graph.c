@@ -1,48 +1,50 @@
-/* task_graph.c - cuts a program into units and sorts its messages by peer (see task_graph.h). */
+/* task_graph.c - cuts a program into tasks and sorts its messages by peer (see task_graph.h). */
 #include "proxies/simulate/task_graph.h"
+
+#include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void *room(size_t n, size_t element)
+static void *new_array(size_t n, size_t element)
 {
     return calloc(n + 1, element);
 }
 
-static int add_unit(struct bb_task_graph *s, enum bb_task_kind kind, int op, int issue)
+static int add_task(struct bb_task_graph *s, enum bb_task_kind kind, int op, int issue)
 {
-    struct bb_task *u = &s->units[s->n_units];
+    struct bb_task *u = &s->tasks[s->n_tasks];
 
     *u = (struct bb_task){.kind = kind, .comm = s->program->ops[op].comm, .first = op, .n = 1, .issue = issue};
-    s->unit_of[op] = s->n_units;
-    return s->n_units++;
+    s->task_of[op] = s->n_tasks;
+    return s->n_tasks++;
 }
 
 static void add_collective(struct bb_task_graph *s, int op, int issue)
 {
-    int comm = s->program->ops[op].comm, unit = add_unit(s, BB_TASK_COLLECTIVE, op, issue);
+    int comm = s->program->ops[op].comm, task = add_task(s, BB_TASK_COLLECTIVE, op, issue);
 
-    s->units[unit].order = s->n_collectives[comm];
-    s->collectives[comm][s->n_collectives[comm]++] = unit;
+    s->tasks[task].order = s->n_collectives[comm];
+    s->collectives[comm][s->n_collectives[comm]++] = task;
 }
 
-/* The sends and receives on one communicator among ops[first..end) as one unit. */
+/* The sends and receives on one communicator among ops[first..end) as one task. */
 static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
-    int unit = BB_NONE;
+    int task = BB_NONE;
 
     for (int i = first; i < end; i++) {
         if (ops[i].comm != comm || (ops[i].kind != BB_OP_SEND && ops[i].kind != BB_OP_RECV))
             continue;
-        if (unit == BB_NONE) {
-            unit = add_unit(s, BB_TASK_EXCHANGE, i, issue);
-            s->units[unit].first = *n_exchanged;
-            s->units[unit].n = 0;
+        if (task == BB_NONE) {
+            task = add_task(s, BB_TASK_EXCHANGE, i, issue);
+            s->tasks[task].first = *n_exchanged;
+            s->tasks[task].n = 0;
         }
-        s->unit_of[i] = unit;
+        s->task_of[i] = task;
         s->exchanged[(*n_exchanged)++] = i;
-        s->units[unit].n++;
+        s->tasks[task].n++;
     }
 }
 
@@ -54,19 +56,19 @@ static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, i
     s->issue_computes[issue] = ops[first].kind == BB_OP_COMPUTE;
     for (int i = first; i < end; i++) {
         int comm = ops[i].comm;
-        bool done = s->unit_of[i] != BB_NONE;
+        bool done = s->task_of[i] != BB_NONE;
 
         if (ops[i].kind == BB_OP_COMPUTE)
-            add_unit(s, BB_TASK_COMPUTE, i, issue);
+            add_task(s, BB_TASK_COMPUTE, i, issue);
         for (int j = i; comm != BB_NONE && !done && j < end; j++)
-            if (ops[j].comm == comm && ops[j].kind == BB_OP_COLLECTIVE && s->unit_of[j] == BB_NONE)
+            if (ops[j].comm == comm && ops[j].kind == BB_OP_COLLECTIVE && s->task_of[j] == BB_NONE)
                 add_collective(s, j, issue);
         if (comm != BB_NONE && !done)
             add_exchange(s, comm, first, end, issue, n_exchanged);
     }
 }
 
-static void cut(struct bb_task_graph *s)
+static void cut_program(struct bb_task_graph *s)
 {
     const struct bb_program *p = s->program;
     int n_exchanged = 0, end;
@@ -86,13 +88,13 @@ typedef void pair_fn(struct bb_task_graph *s, int before, int after);
 
 static void count_pair(struct bb_task_graph *s, int before, int after)
 {
-    s->units[before].n_next++;
-    s->units[after].n_before++;
+    s->tasks[before].n_next++;
+    s->tasks[after].n_before++;
 }
 
 static void fill_pair(struct bb_task_graph *s, int before, int after)
 {
-    struct bb_task *u = &s->units[before];
+    struct bb_task *u = &s->tasks[before];
 
     s->next[u->next + u->n_next++] = after;
 }
@@ -100,21 +102,21 @@ static void fill_pair(struct bb_task_graph *s, int before, int after)
 static void waits_of_op(struct bb_task_graph *s, int op, int *last_on_stream, pair_fn *pair)
 {
     const struct bb_op *o = &s->program->ops[op];
-    int unit = s->unit_of[op], *last = &last_on_stream[o->stream];
+    int task = s->task_of[op], *last = &last_on_stream[o->stream];
 
-    if (*last != BB_NONE && *last != unit)
-        pair(s, *last, unit);
-    if (*last < unit)
-        *last = unit;
+    if (*last != BB_NONE && *last != task)
+        pair(s, *last, task);
+    if (*last < task)
+        *last = task;
     for (int w = 0; w < o->waits; w++) {
-        int before = s->unit_of[s->program->wait_list[o->first_wait + w]];
+        int before = s->task_of[s->program->wait_list[o->first_wait + w]];
 
-        if (before < unit)
-            pair(s, before, unit);
+        if (before < task)
+            pair(s, before, task);
     }
 }
 
-/* Units in order, the operations of each in order, so that "the last on its stream" means what the GPU sees. */
+/* Tasks in order, the operations of each in order, so that "the last on its stream" means what the GPU sees. */
 static void each_pair(struct bb_task_graph *s, pair_fn *pair)
 {
     int last_on_stream[BB_MAX_STREAMS], last_on_comm[BB_MAX_COMMS];
@@ -123,84 +125,42 @@ static void each_pair(struct bb_task_graph *s, pair_fn *pair)
         last_on_stream[i] = BB_NONE;
     for (int i = 0; i < BB_MAX_COMMS; i++)
         last_on_comm[i] = BB_NONE;
-    for (int u = 0; u < s->n_units; u++) {
-        const struct bb_task *unit = &s->units[u];
-        bool exchange = unit->kind == BB_TASK_EXCHANGE;
+    for (int u = 0; u < s->n_tasks; u++) {
+        const struct bb_task *task = &s->tasks[u];
+        bool exchange = task->kind == BB_TASK_EXCHANGE;
 
-        for (int i = 0; i < unit->n; i++)
-            waits_of_op(s, exchange ? s->exchanged[unit->first + i] : unit->first, last_on_stream, pair);
-        if (unit->comm == BB_NONE)
+        for (int i = 0; i < task->n; i++)
+            waits_of_op(s, exchange ? s->exchanged[task->first + i] : task->first, last_on_stream, pair);
+        if (task->comm == BB_NONE)
             continue;
-        if (last_on_comm[unit->comm] != BB_NONE)
-            pair(s, last_on_comm[unit->comm], u);
-        last_on_comm[unit->comm] = u;
+        if (last_on_comm[task->comm] != BB_NONE)
+            pair(s, last_on_comm[task->comm], u);
+        last_on_comm[task->comm] = u;
     }
 }
 
-static int connect(struct bb_task_graph *s)
+static int connect_tasks(struct bb_task_graph *s)
 {
     int total = 0;
 
     each_pair(s, count_pair);
-    for (int u = 0; u < s->n_units; u++) {
-        s->units[u].next = total;
-        total += s->units[u].n_next;
-        s->units[u].n_next = 0;
+    for (int u = 0; u < s->n_tasks; u++) {
+        s->tasks[u].next = total;
+        total += s->tasks[u].n_next;
+        s->tasks[u].n_next = 0;
     }
-    s->next = room((size_t)total, sizeof(int));
+    s->next = new_array((size_t)total, sizeof(int));
     if (!s->next)
         return -BB_EFAIL;
     each_pair(s, fill_pair);
     return 0;
 }
 
-/* ---- contacts ---- */
-
-static size_t scatter(int comm, enum bb_peer_kind kind, int peer)
-{
-    uint64_t x = ((uint64_t)(uint32_t)peer << 16 ^ (uint64_t)comm << 1 ^ (uint64_t)kind) * 0x9e3779b97f4a7c15u;
-
-    return (size_t)(x >> 32);
-}
-
-/* Where the contact of these words stands in the table, or the empty cell where it belongs. */
-static int *cell_of(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
-{
-    size_t mask = (size_t)s->n_cells - 1;
-
-    for (size_t cell = scatter(comm, kind, peer) & mask;; cell = (cell + 1) & mask) {
-        const struct bb_channel *c = s->contact_at[cell] ? &s->contacts[s->contact_at[cell] - 1] : NULL;
-
-        if (!c || (c->comm == comm && c->peer == peer && c->peer_kind == kind))
-            return &s->contact_at[cell];
-    }
-}
+/* ---- channels ---- */
 
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {
-    return s->n_contacts ? *cell_of(s, comm, kind, peer) - 1 : BB_NONE;
-}
-
-/* Room for one contact more: half of the cells stay empty. */
-static int grow_contacts(struct bb_task_graph *s)
-{
-    struct bb_channel *bigger;
-    int n = s->n_cells ? 2 * s->n_cells : 16;
-
-    if (2 * (s->n_contacts + 1) <= s->n_cells)
-        return 0;
-    bigger = realloc(s->contacts, sizeof(*bigger) * (size_t)n / 2);
-    if (!bigger)
-        return -BB_EFAIL;
-    s->contacts = bigger;
-    free(s->contact_at);
-    s->contact_at = room((size_t)n, sizeof(int));
-    if (!s->contact_at)
-        return -BB_EFAIL;
-    s->n_cells = n;
-    for (int c = 0; c < s->n_contacts; c++)
-        *cell_of(s, bigger[c].comm, bigger[c].peer_kind, bigger[c].peer) = c + 1;
-    return 0;
+    return bb_key_index_find(&s->channel_index, (const int[]){comm, (int)kind, peer});
 }
 
 static void span_offsets(struct bb_task_graph *s, int comm, int offset)
@@ -213,27 +173,24 @@ static void span_offsets(struct bb_task_graph *s, int comm, int offset)
         s->most_offset[comm] = offset;
 }
 
-static int contact_for(struct bb_task_graph *s, const struct bb_op *op)
+static int channel_for(struct bb_task_graph *s, const struct bb_op *op)
 {
-    int *cell;
+    int channel = bb_key_index_add(&s->channel_index, (const int[]){op->comm, (int)op->peer_kind, op->peer});
 
-    if (grow_contacts(s))
-        return BB_NONE;
-    cell = cell_of(s, op->comm, op->peer_kind, op->peer);
-    if (*cell == 0) {
-        s->contacts[s->n_contacts] =
-            (struct bb_channel){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
-        *cell = ++s->n_contacts;
-        if (op->peer_kind == BB_PEER_OFFSET)
-            span_offsets(s, op->comm, op->peer);
-    }
-    return *cell - 1;
+    if (channel < s->n_channels)
+        return channel;
+    if (BB_GROW(s->channels, s->n_channels))
+        return -BB_EFAIL;
+    s->channels[s->n_channels++] = (struct bb_channel){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
+    if (op->peer_kind == BB_PEER_OFFSET)
+        span_offsets(s, op->comm, op->peer);
+    return channel;
 }
 
 static void count_messages(struct bb_task_graph *s)
 {
     for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_channel *c = s->contact_of[i] == BB_NONE ? NULL : &s->contacts[s->contact_of[i]];
+        struct bb_channel *c = s->channel_of[i] == BB_NONE ? NULL : &s->channels[s->channel_of[i]];
 
         if (c && s->program->ops[i].kind == BB_OP_SEND)
             c->n_sends++;
@@ -245,17 +202,17 @@ static void count_messages(struct bb_task_graph *s)
 static int list_messages(struct bb_task_graph *s)
 {
     count_messages(s);
-    for (int c = 0; c < s->n_contacts; c++) {
-        struct bb_channel *contact = &s->contacts[c];
+    for (int c = 0; c < s->n_channels; c++) {
+        struct bb_channel *channel = &s->channels[c];
 
-        contact->sends = room((size_t)contact->n_sends, sizeof(int));
-        contact->recvs = room((size_t)contact->n_recvs, sizeof(int));
-        if (!contact->sends || !contact->recvs)
+        channel->sends = new_array((size_t)channel->n_sends, sizeof(int));
+        channel->recvs = new_array((size_t)channel->n_recvs, sizeof(int));
+        if (!channel->sends || !channel->recvs)
             return -BB_EFAIL;
-        contact->n_sends = contact->n_recvs = 0;
+        channel->n_sends = channel->n_recvs = 0;
     }
     for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_channel *c = s->contact_of[i] == BB_NONE ? NULL : &s->contacts[s->contact_of[i]];
+        struct bb_channel *c = s->channel_of[i] == BB_NONE ? NULL : &s->channels[s->channel_of[i]];
 
         if (c && s->program->ops[i].kind == BB_OP_SEND)
             c->sends[c->n_sends++] = (int)i;
@@ -265,12 +222,12 @@ static int list_messages(struct bb_task_graph *s)
     return 0;
 }
 
-static int find_contacts(struct bb_task_graph *s)
+static int find_channels(struct bb_task_graph *s)
 {
     for (size_t i = 0; i < s->program->n_ops; i++) {
         const struct bb_op *op = &s->program->ops[i];
 
-        s->contact_of[i] = BB_NONE;
+        s->channel_of[i] = BB_NONE;
         if (op->comm != BB_NONE)
             s->uses[op->comm] = true;
         if (op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_ROOTED) &&
@@ -278,8 +235,8 @@ static int find_contacts(struct bb_task_graph *s)
             s->rooted_by_offset = true;
         if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV)
             continue;
-        s->contact_of[i] = contact_for(s, op);
-        if (s->contact_of[i] == BB_NONE)
+        s->channel_of[i] = channel_for(s, op);
+        if (s->channel_of[i] < 0)
             return -BB_EFAIL;
     }
     return list_messages(s);
@@ -294,17 +251,17 @@ static int make_arrays(struct bb_task_graph *s)
         if (p->ops[i].kind == BB_OP_COLLECTIVE)
             of_comm[p->ops[i].comm]++;
     for (int c = 0; c < BB_MAX_COMMS; c++)
-        if (of_comm[c] && !(s->collectives[c] = room((size_t)of_comm[c], sizeof(int))))
+        if (of_comm[c] && !(s->collectives[c] = new_array((size_t)of_comm[c], sizeof(int))))
             return -BB_EFAIL;
-    s->units = room(p->n_ops, sizeof(*s->units));
-    s->unit_of = room(p->n_ops, sizeof(int));
-    s->exchanged = room(p->n_ops, sizeof(int));
-    s->contact_of = room(p->n_ops, sizeof(int));
-    s->issue_computes = room(p->n_ops, sizeof(bool));
-    if (!s->units || !s->unit_of || !s->exchanged || !s->contact_of || !s->issue_computes)
+    s->tasks = new_array(p->n_ops, sizeof(*s->tasks));
+    s->task_of = new_array(p->n_ops, sizeof(int));
+    s->exchanged = new_array(p->n_ops, sizeof(int));
+    s->channel_of = new_array(p->n_ops, sizeof(int));
+    s->issue_computes = new_array(p->n_ops, sizeof(bool));
+    if (!s->tasks || !s->task_of || !s->exchanged || !s->channel_of || !s->issue_computes)
         return -BB_EFAIL;
     for (size_t i = 0; i < p->n_ops; i++)
-        s->unit_of[i] = BB_NONE;
+        s->task_of[i] = BB_NONE;
     return 0;
 }
 
@@ -312,13 +269,13 @@ int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
 {
     int rc;
 
-    *s = (struct bb_task_graph){.program = p};
+    *s = (struct bb_task_graph){.program = p, .channel_index = {.key_bytes = 3 * sizeof(int)}};
     for (int c = 0; c < BB_MAX_COMMS; c++)
         s->least_offset[c] = 1;
     TRY(make_arrays(s));
-    cut(s);
-    TRY(connect(s));
-    TRY(find_contacts(s));
+    cut_program(s);
+    TRY(connect_tasks(s));
+    TRY(find_channels(s));
     return 0;
 out:
     bb_task_graph_release(s);
@@ -327,19 +284,19 @@ out:
 
 void bb_task_graph_release(struct bb_task_graph *s)
 {
-    for (int c = 0; c < s->n_contacts; c++) {
-        free(s->contacts[c].sends);
-        free(s->contacts[c].recvs);
+    for (int c = 0; c < s->n_channels; c++) {
+        free(s->channels[c].sends);
+        free(s->channels[c].recvs);
     }
     for (int c = 0; c < BB_MAX_COMMS; c++)
         free(s->collectives[c]);
-    free(s->units);
-    free(s->unit_of);
+    free(s->tasks);
+    free(s->task_of);
     free(s->exchanged);
-    free(s->contact_of);
+    free(s->channel_of);
     free(s->issue_computes);
     free(s->next);
-    free(s->contacts);
-    free(s->contact_at);
+    free(s->channels);
+    bb_key_index_release(&s->channel_index);
     *s = (struct bb_task_graph){0};
 }

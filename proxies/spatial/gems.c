@@ -28,7 +28,7 @@
 
 /* A role while it is written. */
 struct pairing {
-    struct bb_tile_stage walk;
+    struct bb_tile_stage stage;
     struct bb_replica *leader, *follower;
     bool is_middle, is_first, is_last; /* alone with itself; first and last place of the leader */
     int arrived;                       /* the receive of the leader's parameters, BB_NONE       */
@@ -37,12 +37,12 @@ struct pairing {
 
 static const struct bb_proxy_config *config_of(const struct pairing *p)
 {
-    return &p->walk.tiling->config;
+    return &p->stage.tiling->config;
 }
 
-static size_t parameters_of(const struct bb_replica *side)
+static size_t parameters_of(const struct bb_replica *replica)
 {
-    return side->split->cut.parameters;
+    return replica->split->cut.parameters;
 }
 
 /* ---- without all-reduce ---- */
@@ -51,7 +51,7 @@ static size_t parameters_of(const struct bb_replica *side)
 
 static int send_to_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
 {
-    struct bb_script *s = &p->walk.script;
+    struct bb_script *s = &p->stage.script;
     size_t count = parameters_of(p->leader);
 
     return bb_script_send(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
@@ -59,21 +59,21 @@ static int send_to_partner(struct pairing *p, const char *what, enum bb_buffer_u
 
 static int receive_from_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
 {
-    struct bb_script *s = &p->walk.script;
+    struct bb_script *s = &p->stage.script;
     size_t count = parameters_of(p->follower);
 
     return bb_script_recv(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
 }
 
 /* Both ways in one call, so that neither waits for the other. Returns the receive. */
-static int trade(struct pairing *p, const char *what, enum bb_buffer_use sent, enum bb_buffer_use received)
+static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffer_use sent, enum bb_buffer_use received)
 {
     int op;
 
-    bb_script_group_start(&p->walk.script);
+    bb_script_group_start(&p->stage.script);
     (void)send_to_partner(p, what, sent);
     op = receive_from_partner(p, what, received);
-    bb_script_group_end(&p->walk.script);
+    bb_script_group_end(&p->stage.script);
     return op;
 }
 
@@ -92,21 +92,21 @@ static void trade_behind(struct pairing *p, enum bb_pass_direction way)
     if (way == BB_FORWARD ? p->is_first : p->is_last)
         (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
     else if (way == BB_FORWARD && !p->is_last)
-        p->arrived = trade(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
+        p->arrived = trade_with_partner(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
 }
 
-static void accumulate(struct pairing *p, size_t count)
+static void accumulate_gradients(struct pairing *p, size_t count)
 {
     struct bb_kernel_list *work;
 
     if (strcmp(config_of(p)->compute, "gemm") != 0)
         return;
-    work = bb_step_work(p->walk.tiling->step);
-    p->walk.script.failed |= work == NULL;
+    work = bb_step_work(p->stage.tiling->step);
+    p->stage.script.failed |= work == NULL;
     if (!work)
         return;
-    bb_kernel_list_accumulate(work, count, p->walk.script.dtype);
-    bb_script_work(&p->walk.script, "accumulate", work, 1, BB_NONE, BB_NONE);
+    bb_kernel_list_accumulate(work, count, p->stage.script.dtype);
+    bb_script_work(&p->stage.script, "accumulate", work, 1, BB_NONE, BB_NONE);
 }
 
 static enum bb_redop_id tile_sum(const struct pairing *p)
@@ -120,35 +120,35 @@ static enum bb_redop_id tile_sum(const struct pairing *p)
 static void update_follower(struct pairing *p, int arrived)
 {
     const struct bb_layer_split *split = p->follower->split;
-    struct bb_script *s = &p->walk.script;
+    struct bb_script *s = &p->stage.script;
     size_t count = parameters_of(p->follower);
     int gradients = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
 
     s->phase = BB_PHASE_GRADIENTS;
     bb_script_wait(s, arrived);
-    accumulate(p, count);
+    accumulate_gradients(p, count);
     if (split->cut.tiled) {
         s->redop = tile_sum(p);
-        bb_script_wait(s, bb_tile_stage_reduce(&p->walk, split->comm_spatial, "gradients of tiles", count, gradients));
+        bb_script_wait(s, bb_tile_stage_reduce(&p->stage, split->comm_spatial, "gradients of tiles", count, gradients));
         s->redop = BB_SUM;
     }
-    if (p->walk.tiling->comm_dp != BB_NONE)
+    if (p->stage.tiling->comm_dp != BB_NONE)
         bb_script_wait(s,
-                       bb_tile_stage_reduce(&p->walk, p->walk.tiling->comm_dp, "weight gradients", count, gradients));
-    bb_tile_stage_optimizer(&p->walk, count);
+                       bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_dp, "weight gradients", count, gradients));
+    bb_tile_stage_optimizer(&p->stage, count);
 }
 
 /* ---- with all-reduces ---- */
 
-static int start_sum(struct pairing *p, const struct bb_replica *side)
+static int start_sum(struct pairing *p, const struct bb_replica *replica)
 {
-    struct bb_script *s = &p->walk.script;
-    bool tiled = side->split->cut.tiled;
-    size_t count = parameters_of(side);
-    int comm = tiled ? side->split->comm_spatial : p->walk.tiling->comm_pair, op;
+    struct bb_script *s = &p->stage.script;
+    bool tiled = replica->split->cut.tiled;
+    size_t count = parameters_of(replica);
+    int comm = tiled ? replica->split->comm_spatial : p->stage.tiling->comm_pair, op;
 
     s->redop = tiled ? tile_sum(p) : BB_SUM;
-    op = bb_tile_stage_reduce(&p->walk, comm, tiled ? "gradients of tiles" : "weight gradients", count,
+    op = bb_tile_stage_reduce(&p->stage, comm, tiled ? "gradients of tiles" : "weight gradients", count,
                               bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count));
     s->redop = BB_SUM;
     return op;
@@ -156,14 +156,14 @@ static int start_sum(struct pairing *p, const struct bb_replica *side)
 
 static void sum_in_the_middle(struct pairing *p)
 {
-    struct bb_script *s = &p->walk.script;
+    struct bb_script *s = &p->stage.script;
     size_t count = parameters_of(p->leader);
     int buffer = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
 
-    accumulate(p, count);
-    if (p->walk.tiling->comm_middle != BB_NONE)
-        bb_script_wait(s,
-                       bb_tile_stage_reduce(&p->walk, p->walk.tiling->comm_middle, "weight gradients", count, buffer));
+    accumulate_gradients(p, count);
+    if (p->stage.tiling->comm_middle != BB_NONE)
+        bb_script_wait(
+            s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, "weight gradients", count, buffer));
 }
 
 static void sum_both(struct pairing *p)
@@ -172,17 +172,17 @@ static void sum_both(struct pairing *p)
     bool ordered = a->at.split < b->at.split;
     int lower, upper;
 
-    p->walk.script.phase = BB_PHASE_GRADIENTS;
+    p->stage.script.phase = BB_PHASE_GRADIENTS;
     if (p->is_middle) {
         sum_in_the_middle(p);
     } else {
         lower = start_sum(p, ordered ? a : b);
         upper = start_sum(p, ordered ? b : a);
-        bb_script_wait(&p->walk.script, lower);
-        bb_script_wait(&p->walk.script, upper);
+        bb_script_wait(&p->stage.script, lower);
+        bb_script_wait(&p->stage.script, upper);
     }
-    bb_tile_stage_optimizer(&p->walk, parameters_of(a));
-    bb_tile_stage_optimizer(&p->walk, parameters_of(b));
+    bb_tile_stage_optimizer(&p->stage, parameters_of(a));
+    bb_tile_stage_optimizer(&p->stage, parameters_of(b));
 }
 
 /* ---- the step ---- */
@@ -191,23 +191,23 @@ static void sum_both(struct pairing *p)
  */
 static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction way)
 {
-    struct bb_replica *side = pass % 2 == 0 ? p->leader : p->follower;
+    struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;
     bool trades = config_of(p)->tiles.comm_opt && !p->is_middle;
-    struct bb_script *s = &p->walk.script;
+    struct bb_script *s = &p->stage.script;
     int m = config_of(p)->micro_batches;
 
     for (int i = 0; i < m; i++) {
         s->micro_batch = pass * m + i;
-        bb_tile_stage_receive(&p->walk, side, way);
+        bb_tile_stage_receive(&p->stage, replica, way);
         if (trades && pass == 0 && i == m - 1)
             trade_amid(p, way);
-        bb_tile_stage_on(&p->walk, side, way);
+        bb_tile_stage_on(&p->stage, replica, way);
     }
     s->micro_batch = BB_NONE;
     if (trades && pass == 0)
         trade_behind(p, way);
     if (trades && pass == config_of(p)->tiles.replications - 1 && way == BB_FORWARD)
-        return trade(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
+        return trade_with_partner(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
     return BB_NONE;
 }
 
@@ -217,7 +217,7 @@ static void write_step(struct pairing *p)
 
     for (int pass = 0; pass < config_of(p)->tiles.replications; pass++) {
         if (pass == 1)
-            bb_script_wait(&p->walk.script, p->arrived);
+            bb_script_wait(&p->stage.script, p->arrived);
         arrived = micro_batches(p, pass, BB_FORWARD);
         (void)micro_batches(p, pass, BB_BACKWARD);
     }
@@ -235,18 +235,18 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
 
     p.is_first = leads == 0;
     p.is_last = leads == t->mp - 1;
-    TRY(bb_tile_stage_init(&p.walk, t, &role->program, place));
-    p.leader = &p.walk.sides[odd ? BB_INVERSE : BB_USUAL];
-    p.follower = &p.walk.sides[odd ? BB_USUAL : BB_INVERSE];
+    TRY(bb_tile_stage_init(&p.stage, t, &role->program, place));
+    p.leader = &p.stage.replicas[odd ? BB_INVERSE : BB_USUAL];
+    p.follower = &p.stage.replicas[odd ? BB_USUAL : BB_INVERSE];
     if (!p.is_middle)
-        p.pair = bb_tile_stage_lane(&p.walk, t->comm_pair);
-    role->name =
-        bb_step_text(t->step, "splits %d and %d", p.walk.sides[BB_USUAL].at.split, p.walk.sides[BB_INVERSE].at.split);
+        p.pair = bb_tile_stage_lane(&p.stage, t->comm_pair);
+    role->name = bb_step_text(t->step, "splits %d and %d", p.stage.replicas[BB_USUAL].at.split,
+                              p.stage.replicas[BB_INVERSE].at.split);
     write_step(&p);
-    bb_tile_stage_memory(&p.walk, role->training_bytes);
-    rc = role->name ? bb_script_result(&p.walk.script) : -BB_EFAIL;
+    bb_tile_stage_memory(&p.stage, role->training_bytes);
+    rc = role->name ? bb_script_result(&p.stage.script) : -BB_EFAIL;
 out:
-    bb_tile_stage_release(&p.walk);
+    bb_tile_stage_release(&p.stage);
     return rc;
 }
 

@@ -62,7 +62,7 @@ static int refuse_here(const char *proxy, bool given, const char *option)
     return given ? bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", proxy, option) : 0;
 }
 
-static bool is(const char *given, const char *word)
+static bool is_word(const char *given, const char *word)
 {
     return given && strcmp(given, word) == 0;
 }
@@ -74,7 +74,7 @@ static int refuse_halo_words(const struct bb_proxy_config *c)
     int rc;
 
     TRY(refuse_alone(p, o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"));
-    TRY(refuse_both(p, o->halo_d2, "halo-d2", is(o->halo_bwd, "dy"), "halo-bwd dy",
+    TRY(refuse_both(p, o->halo_d2, "halo-d2", is_word(o->halo_bwd, "dy"), "halo-bwd dy",
                     "a fused halo has no gradients of outputs between its layers, dx sends those of its inputs back"));
     TRY(refuse_both(p, o->halo_d2, "halo-d2", o->halo_overlap, "halo-overlap",
                     "the inside of a tile ends where its first layer does"));
@@ -227,7 +227,8 @@ static void settle_open(struct bb_settled *s, const struct bb_proxy_config *c, i
 /* So many tiles that there are not modules enough behind them, whatever the splits. */
 static int refuse_tiles(const struct bb_settled *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
-    int fewest = fewest_splits(s), unit = is(c->tiles.slice, "square") ? 4 : 2, parts = unit, spatial = s->n_spatial;
+    int fewest = fewest_splits(s), unit = is_word(c->tiles.slice, "square") ? 4 : 2, parts = unit,
+        spatial = s->n_spatial;
 
     if (fewest <= net->n_modules)
         return 0;
@@ -278,7 +279,7 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
         return bb_err(BB_EUSAGE,
                       "%s: %d tiles of spatial split %d do not join into %d of the next; nearest: --spatial-parts %d",
                       c->proxy, before, i - 1, parts, before);
-    if (before != parts && is(c->tiles.slice, "square"))
+    if (before != parts && is_word(c->tiles.slice, "square"))
         return bb_err(BB_EUSAGE,
                       "%s: %d square tiles do not join into %d; nearest: --slice vertical, or --spatial-parts %d",
                       c->proxy, before, parts, before);

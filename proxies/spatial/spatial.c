@@ -19,17 +19,17 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction way)
     struct bb_script *s = &w->script;
 
     for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++) {
-        bb_tile_stage_receive(w, &w->sides[BB_USUAL], way);
-        bb_tile_stage_on(w, &w->sides[BB_USUAL], way);
+        bb_tile_stage_receive(w, &w->replicas[BB_USUAL], way);
+        bb_tile_stage_on(w, &w->replicas[BB_USUAL], way);
     }
     s->micro_batch = BB_NONE;
 }
 
 /* The gradients of the rank's split, one all-reduce behind the other where it is in several groups. */
-static void reduce(struct bb_tile_stage *w)
+static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;
-    const struct bb_layer_split *split = w->sides[BB_USUAL].split;
+    const struct bb_layer_split *split = w->replicas[BB_USUAL].split;
     const char *how = t->config.tiles.spatial_gradients;
     size_t count = split->cut.parameters;
     int buffer = bb_script_buffer(&w->script, "gradients", BB_USE_GRADIENTS, count);
@@ -58,7 +58,7 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int place)
     TRY(bb_tile_stage_init(&w, t, &role->program, place));
     micro_batches(&w, BB_FORWARD);
     micro_batches(&w, BB_BACKWARD);
-    reduce(&w);
+    reduce_gradients(&w);
     bb_tile_stage_memory(&w, role->training_bytes);
     rc = role->name ? bb_script_result(&w.script) : -BB_EFAIL;
 out:

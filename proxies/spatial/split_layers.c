@@ -130,7 +130,7 @@ static struct bb_segment *open_segment(const struct cutting *c, int module)
     return &bigger[cut->n_segments++];
 }
 
-static struct bb_segment *newest(const struct cutting *c)
+static struct bb_segment *newest_segment(const struct cutting *c)
 {
     return &c->cut->segments[c->cut->n_segments - 1];
 }
@@ -236,7 +236,7 @@ static int cut_module(const struct cutting *c, int module)
         if (!open && !open_segment(c, module))
             return -BB_EFAIL;
         find_thin(c, &in, none, l->stride, module);
-        TRY(add_to_piece(c, &newest(c)->tail, l, extent_of(c, l, none)));
+        TRY(add_to_piece(c, &newest_segment(c)->tail, l, extent_of(c, l, none)));
     }
 out:
     return rc;
@@ -245,7 +245,7 @@ out:
 /* ---- fused halos ---- */
 
 /* H before a module when it is H behind it; rims[i]: around the output of its layer i, NULL: not asked. */
-static int widen(const struct cutting *c, const struct bb_module *m, int behind, int *rims)
+static int widen_halo(const struct cutting *c, const struct bb_module *m, int behind, int *rims)
 {
     int h = behind;
 
@@ -267,12 +267,12 @@ static int cut_chained(const struct cutting *c, int module, int behind, bool lea
 {
     const struct bb_module *m = &c->plan->net->modules[module];
     struct bb_segment *s = open_segment(c, module);
-    int rims[MOST_CHAINED], before = widen(c, m, behind, NULL), rc = 0;
+    int rims[MOST_CHAINED], before = widen_halo(c, m, behind, NULL), rc = 0;
     const struct bb_net_layer *first = layer_at(c, m->first);
 
     if (!s || m->n > MOST_CHAINED)
         return bb_err(BB_EFAIL, "no room for the chain of %d layers", m->n);
-    (void)widen(c, m, behind, rims);
+    (void)widen_halo(c, m, behind, rims);
     if (leads)
         add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {before, before}}, first->stride);
     for (int i = 0; i < m->n; i++) {
@@ -293,7 +293,7 @@ static int cut_chain(const struct cutting *c, int first, int n)
         int behind = 0;
 
         for (int j = n - 1; j > i; j--)
-            behind = widen(c, &c->plan->net->modules[first + j], behind, NULL);
+            behind = widen_halo(c, &c->plan->net->modules[first + j], behind, NULL);
         TRY(cut_chained(c, first + i, behind, i == 0));
     }
 out:
@@ -326,7 +326,7 @@ out:
 }
 
 /* How many modules from here on share one halo; 0: none. */
-static int chained(const struct cutting *c, int module)
+static int count_chained(const struct cutting *c, int module)
 {
     const struct bb_net *net = c->plan->net;
     int most = c->plan->config->tiles.fused_layers, end = c->cut->first + c->cut->n, n = 0;
@@ -341,7 +341,7 @@ static int cut_some(const struct cutting *c, int module, int *n)
 {
     bool fuses = c->cut->tiled && c->plan->config->tiles.halo_d2;
 
-    *n = fuses ? chained(c, module) : 0;
+    *n = fuses ? count_chained(c, module) : 0;
     if (*n > 0)
         return cut_chain(c, module, *n);
     *n = 1;

@@ -32,70 +32,71 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 }
 
 /* Places of join, and steps in join and lp, count backwards in an inverse replica. */
-static int join_index(const struct bb_tiling *t, const struct bb_replica *side, int place)
+static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int place)
 {
-    return side->inverse ? t->tiles + t->local_dp - 1 - place : place;
+    return replica->inverse ? t->tiles + t->local_dp - 1 - place : place;
 }
 
-static int step_of(const struct bb_replica *side, int step)
+static int step_of(const struct bb_replica *replica, int step)
 {
-    return side->inverse ? -step : step;
+    return replica->inverse ? -step : step;
 }
 
 /* Between tiles of one split and of the next, `ratio` into one. */
-static void hands_of_tiles(const struct bb_tiling *t, const struct bb_replica *side, bool before, struct bb_hands *h)
+static void hands_of_tiles(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_hands *h)
 {
-    const struct bb_layer_split *own = side->split, *other = before ? own - 1 : own + 1;
+    const struct bb_layer_split *own = replica->split, *other = before ? own - 1 : own + 1;
     const struct bb_layer_split *wide = before ? other : own;
     int ratio = before ? other->width / own->width : own->width / other->width;
-    int first = before ? side->at.index * ratio : side->at.index / ratio;
+    int first = before ? replica->at.index * ratio : replica->at.index / ratio;
 
     for (int i = 0; i < (before ? ratio : 1); i++)
-        add_hands(h, step_of(side, other->base + first + i - own->base - side->at.index), BB_PEER_OFFSET, wide->cut.out,
-                  wide->cut.n_out, (size_t)samples_of(t), wide->width);
+        add_hands(h, step_of(replica, other->base + first + i - own->base - replica->at.index), BB_PEER_OFFSET,
+                  wide->cut.out, wide->cut.n_out, (size_t)samples_of(t), wide->width);
 }
 
 /* Between the tiles of the last spatial split and the places behind it. */
-static void hands_of_join(const struct bb_tiling *t, const struct bb_replica *side, bool before, struct bb_hands *h)
+static void hands_of_join(const struct bb_tiling *t, const struct bb_replica *replica, bool before, struct bb_hands *h)
 {
-    const struct bb_layer_split *own = side->split, *other = before ? own - 1 : own + 1;
+    const struct bb_layer_split *own = replica->split, *other = before ? own - 1 : own + 1;
     const struct bb_layer_split *wide = before ? other : own;
 
     for (int i = 0; i < other->width; i++)
-        add_hands(h, join_index(t, side, other->base + i), BB_PEER_ABSOLUTE, wide->cut.out, wide->cut.n_out,
+        add_hands(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->cut.out, wide->cut.n_out,
                   (size_t)(samples_of(t) / t->local_dp), wide->width);
 }
 
-static int most_hands(const struct bb_replica *side, bool before)
+static int most_hands(const struct bb_replica *replica, bool before)
 {
-    const struct bb_layer_split *other = before ? side->split - 1 : side->split + 1;
+    const struct bb_layer_split *other = before ? replica->split - 1 : replica->split + 1;
 
-    return 2 * (other->width > side->split->width ? other->width : side->split->width);
+    return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
 }
 
 /* The messages of one link; nothing at the ends of the network. */
-static int find_hands(struct bb_tile_stage *w, struct bb_replica *side, bool before)
+static int find_hands(struct bb_tile_stage *w, struct bb_replica *replica, bool before)
 {
     const struct bb_tiling *t = w->tiling;
-    int split = side->at.split, link = before ? split - 1 : split;
-    struct bb_hands *h = before ? &side->before : &side->behind;
+    int split = replica->at.split, link = before ? split - 1 : split;
+    struct bb_hands *h = before ? &replica->before : &replica->behind;
 
     *h = (struct bb_hands){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
     if (link < 0 || link >= t->n_splits - 1)
         return 0;
-    h->hands = calloc((size_t)most_hands(side, before), sizeof(*h->hands));
+    h->hands = calloc((size_t)most_hands(replica, before), sizeof(*h->hands));
     if (!h->hands)
         return bb_err(BB_EFAIL, "out of memory for a hand-over");
-    h->comm = link_comm(t, link, side->inverse);
+    h->comm = link_comm(t, link, replica->inverse);
     (void)bb_tile_stage_lane(w, h->comm);
     if (link < t->n_spatial - 1)
-        hands_of_tiles(t, side, before, h);
+        hands_of_tiles(t, replica, before, h);
     else if (link == t->n_spatial - 1)
-        hands_of_join(t, side, before, h);
+        hands_of_join(t, replica, before, h);
     else
-        add_hands(h, step_of(side, before ? -1 : 1), BB_PEER_OFFSET,
-                  before ? side->split->cut.in : side->split->cut.out,
-                  before ? side->split->cut.n_in : side->split->cut.n_out, (size_t)side->split->cut.samples, 1);
+        add_hands(h, step_of(replica, before ? -1 : 1), BB_PEER_OFFSET,
+                  before ? replica->split->cut.in : replica->split->cut.out,
+                  before ? replica->split->cut.n_in : replica->split->cut.n_out, (size_t)replica->split->cut.samples,
+                  1);
     return 0;
 }
 
@@ -122,7 +123,7 @@ static const char *what_of(const struct bb_tile_stage *w)
 }
 
 /* All messages of a link in one direction, in one group call if there are several. Returns the last. */
-static int move(struct bb_tile_stage *w, struct bb_hands *h, bool send)
+static int move_activations(struct bb_tile_stage *w, struct bb_hands *h, bool send)
 {
     struct bb_script *s = &w->script;
     int last = BB_NONE;
@@ -152,16 +153,16 @@ static void free_room(struct bb_tile_stage *w, struct bb_hands *h)
 
 static void send_on(struct bb_tile_stage *w, struct bb_hands *h)
 {
-    h->sent[h->turn] = move(w, h, true);
+    h->sent[h->turn] = move_activations(w, h, true);
     h->turn = takes_turns(w->tiling) ? 1 - h->turn : 0;
 }
 
 /* ---- halos ---- */
 
 /* Rooms for the largest message that each direction ever has. */
-static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *side)
+static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *replica)
 {
-    const struct bb_split_layers *cut = &side->split->cut;
+    const struct bb_split_layers *cut = &replica->split->cut;
     bool backward = strcmp(w->tiling->config.tiles.halo_bwd, "dy") == 0;
 
     for (int h = 0; h < BB_SEGMENT_HALOS; h++)
@@ -177,11 +178,11 @@ static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *side)
                     h == 0 && backward && s->n_halos ? bb_halo_count(&s->outputs, &cut->slices, cut->samples, d) : 0;
                 most = count > most ? count : most;
             }
-            side->halo_send[h][d] = side->halo_recv[h][d] = BB_NONE;
-            if (most == 0 || !(side->neighbours & 1u << d))
+            replica->halo_send[h][d] = replica->halo_recv[h][d] = BB_NONE;
+            if (most == 0 || !(replica->neighbours & 1u << d))
                 continue;
-            side->halo_send[h][d] = bb_script_buffer(&w->script, "halo send", BB_USE_COMMUNICATION, most);
-            side->halo_recv[h][d] = bb_script_buffer(&w->script, "halo receive", BB_USE_COMMUNICATION, most);
+            replica->halo_send[h][d] = bb_script_buffer(&w->script, "halo send", BB_USE_COMMUNICATION, most);
+            replica->halo_recv[h][d] = bb_script_buffer(&w->script, "halo receive", BB_USE_COMMUNICATION, most);
         }
 }
 
@@ -194,10 +195,10 @@ struct swap {
 };
 
 /* The pass that packs or unpacks the rows of one direction; false: none that way. */
-static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *side, const struct bb_halo *halo, int d,
+static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo, int d,
                    bool received, struct bb_pass *pass)
 {
-    const struct bb_split_layers *cut = &side->split->cut;
+    const struct bb_split_layers *cut = &replica->split->cut;
     const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / cut->slices.rows),
                                   (uint32_t)(halo->map.side / cut->slices.cols)};
     const uint32_t width[3] = {0, (uint32_t)halo->width[0], (uint32_t)halo->width[1]};
@@ -205,7 +206,7 @@ static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *side,
 
     pass->dtype = w->script.dtype;
     pass->rows = (uint64_t)cut->samples * (uint64_t)halo->map.channels;
-    return (side->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &pass->box);
+    return (replica->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &pass->box);
 }
 
 static const char *pack_name(const struct bb_pass *pass)
@@ -214,7 +215,7 @@ static const char *pack_name(const struct bb_pass *pass)
 }
 
 /* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
-static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb_replica *side, const struct swap *x,
+static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct swap *x,
                                         bool before)
 {
     bool back = x->kind == GRADIENTS;
@@ -224,27 +225,27 @@ static struct bb_kernel_list *make_pack(struct bb_tile_stage *w, const struct bb
     w->script.failed |= work == NULL;
     for (int h = 0; work && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
-            if (box_of(w, side, &x->halos[h], d, before == back, &pass))
+            if (box_of(w, replica, &x->halos[h], d, before == back, &pass))
                 bb_kernel_list_add_pass(work, pack_name(&pass), &pass);
     return work;
 }
 
 /* Made once for all micro-batches. */
-static void pack(struct bb_tile_stage *w, const struct bb_replica *side, const struct swap *x, bool before)
+static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct swap *x, bool before)
 {
-    struct bb_kernel_list **work = &side->packs[x->segment * BB_PACKS + 2 * (int)x->kind + before];
+    struct bb_kernel_list **work = &replica->packs[x->segment * BB_PACKS + 2 * (int)x->kind + before];
 
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
-    *work = *work ? *work : make_pack(w, side, x, before);
+    *work = *work ? *work : make_pack(w, replica, x, before);
     if (*work && (*work)->n > 0)
         bb_script_work(&w->script, (*work)->items[0].name, *work, 1, BB_NONE, BB_NONE);
 }
 
 /* All messages of an exchange in one group call: each direction's to its neighbour, and his from there. */
-static int swap(struct bb_tile_stage *w, struct bb_replica *side, const struct swap *x)
+static int swap_halos(struct bb_tile_stage *w, struct bb_replica *replica, const struct swap *x)
 {
-    const struct bb_split_layers *cut = &side->split->cut;
+    const struct bb_split_layers *cut = &replica->split->cut;
     struct bb_script *s = &w->script;
     int last = BB_NONE;
 
@@ -253,30 +254,30 @@ static int swap(struct bb_tile_stage *w, struct bb_replica *side, const struct s
         for (int h = 0; h < x->n; h++)
             for (int d = 0; d < BB_DIRECTIONS; d++) {
                 size_t count = bb_halo_count(&x->halos[h], &cut->slices, cut->samples, d);
-                int to = step_of(side, bb_tile_step(&cut->slices, d));
+                int to = step_of(replica, bb_tile_step(&cut->slices, d));
 
-                if (count == 0 || !(side->neighbours & 1u << d))
+                if (count == 0 || !(replica->neighbours & 1u << d))
                     continue;
-                last = send ? bb_script_send(s, side->halo, x->halos[h].what, to, count, side->halo_send[h][d])
-                            : bb_script_recv(s, side->halo, x->halos[h].what, to, count, side->halo_recv[h][d]);
+                last = send ? bb_script_send(s, replica->halo, x->halos[h].what, to, count, replica->halo_send[h][d])
+                            : bb_script_recv(s, replica->halo, x->halos[h].what, to, count, replica->halo_recv[h][d]);
             }
     bb_script_group_end(s);
     return last;
 }
 
-static void exchange(struct bb_tile_stage *w, struct bb_replica *side, const struct swap *x)
+static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, const struct swap *x)
 {
-    pack(w, side, x, true);
-    bb_script_wait(&w->script, swap(w, side, x));
-    pack(w, side, x, false);
+    write_pack(w, replica, x, true);
+    bb_script_wait(&w->script, swap_halos(w, replica, x));
+    write_pack(w, replica, x, false);
 }
 
 /* ---- compute ---- */
 
-static void compute(struct bb_tile_stage *w, const struct bb_replica *side, const struct bb_layer_piece *p,
-                    enum bb_pass_direction way)
+static void write_piece(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_layer_piece *p,
+                        enum bb_pass_direction way)
 {
-    double us = p->flops[way] * side->split->cut.us_per_flop[way];
+    double us = p->flops[way] * replica->split->cut.us_per_flop[way];
     struct bb_program *program = w->script.program;
 
     if (p->work[way]) {
@@ -288,64 +289,64 @@ static void compute(struct bb_tile_stage *w, const struct bb_replica *side, cons
     }
 }
 
-static int number_of(const struct bb_replica *side, const struct bb_segment *g)
+static int number_of(const struct bb_replica *replica, const struct bb_segment *g)
 {
-    return (int)(g - side->split->cut.segments);
+    return (int)(g - replica->split->cut.segments);
 }
 
-static void forward_segment(struct bb_tile_stage *w, struct bb_replica *side, const struct bb_segment *g)
+static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
-    const struct swap x = {g->halos, g->n_halos, HALOS, number_of(side, g)};
+    const struct swap x = {g->halos, g->n_halos, HALOS, number_of(replica, g)};
     int op;
 
     w->script.layer = g->module;
     if (g->n_halos && w->tiling->config.tiles.halo_overlap) {
-        pack(w, side, &x, true);
-        op = swap(w, side, &x);
-        compute(w, side, &g->inner, BB_FORWARD);
+        write_pack(w, replica, &x, true);
+        op = swap_halos(w, replica, &x);
+        write_piece(w, replica, &g->inner, BB_FORWARD);
         bb_script_wait(&w->script, op);
-        pack(w, side, &x, false);
-        compute(w, side, &g->border, BB_FORWARD);
+        write_pack(w, replica, &x, false);
+        write_piece(w, replica, &g->border, BB_FORWARD);
     } else {
         if (g->n_halos)
-            exchange(w, side, &x);
-        compute(w, side, &g->head, BB_FORWARD);
+            exchange_halos(w, replica, &x);
+        write_piece(w, replica, &g->head, BB_FORWARD);
     }
-    compute(w, side, &g->tail, BB_FORWARD);
+    write_piece(w, replica, &g->tail, BB_FORWARD);
 }
 
-static void backward_segment(struct bb_tile_stage *w, struct bb_replica *side, const struct bb_segment *g)
+static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
     const char *how = w->tiling->config.tiles.halo_bwd;
-    bool image = g->module == 0 && side->at.split == 0; /* its gradient is nobody's */
+    bool image = g->module == 0 && replica->at.split == 0; /* its gradient is nobody's */
 
     w->script.layer = g->module;
-    compute(w, side, &g->tail, BB_BACKWARD);
+    write_piece(w, replica, &g->tail, BB_BACKWARD);
     if (g->n_halos && !image && strcmp(how, "dy") == 0)
-        exchange(w, side, &(struct swap){&g->outputs, 1, OUTPUTS, number_of(side, g)});
-    compute(w, side, &g->head, BB_BACKWARD);
+        exchange_halos(w, replica, &(struct swap){&g->outputs, 1, OUTPUTS, number_of(replica, g)});
+    write_piece(w, replica, &g->head, BB_BACKWARD);
     if (g->n_halos && strcmp(how, "dx") == 0)
-        exchange(w, side, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(side, g)});
+        exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(replica, g)});
 }
 
-void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way)
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way)
 {
     w->script.phase = way == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
-    bb_script_wait(&w->script, move(w, way == BB_FORWARD ? &side->before : &side->behind, false));
+    bb_script_wait(&w->script, move_activations(w, way == BB_FORWARD ? &replica->before : &replica->behind, false));
 }
 
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way)
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way)
 {
-    struct bb_hands *to = way == BB_FORWARD ? &side->behind : &side->before;
-    const struct bb_split_layers *cut = &side->split->cut;
+    struct bb_hands *to = way == BB_FORWARD ? &replica->behind : &replica->before;
+    const struct bb_split_layers *cut = &replica->split->cut;
 
     for (int i = 0; i < cut->n_segments; i++) {
         if (i == cut->n_segments - 1)
             free_room(w, to);
         if (way == BB_FORWARD)
-            forward_segment(w, side, &cut->segments[i]);
+            forward_segment(w, replica, &cut->segments[i]);
         else
-            backward_segment(w, side, &cut->segments[cut->n_segments - 1 - i]);
+            backward_segment(w, replica, &cut->segments[cut->n_segments - 1 - i]);
     }
     w->script.layer = BB_NONE;
     send_on(w, to);
@@ -387,7 +388,7 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
     double parameters = 0, activations = 0;
 
     for (int i = 0; i < (w->tiling->gems ? BB_REPLICAS : 1); i++) {
-        const struct bb_split_layers *cut = &w->sides[i].split->cut;
+        const struct bb_split_layers *cut = &w->replicas[i].split->cut;
 
         parameters += (double)cut->parameters;
         activations = cut->activations > activations ? cut->activations : activations;
@@ -400,25 +401,25 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
 
 /* ---- life ---- */
 
-static int init_side(struct bb_tile_stage *w, struct bb_replica *side, int place, bool inverse)
+static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int place, bool inverse)
 {
     struct bb_tiling *t = w->tiling;
     int rc;
 
-    side->at = bb_tiling_place(t, place);
-    side->inverse = inverse;
-    side->split = &t->splits[side->at.split];
-    if (side->split->cut.tiled) {
-        side->neighbours = bb_tile_neighbours(&side->split->cut.slices, side->at.index);
-        side->halo = bb_tile_stage_lane(w, side->split->comm_halo);
+    replica->at = bb_tiling_place(t, place);
+    replica->inverse = inverse;
+    replica->split = &t->splits[replica->at.split];
+    if (replica->split->cut.tiled) {
+        replica->neighbours = bb_tile_neighbours(&replica->split->cut.slices, replica->at.index);
+        replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
-    side->packs = calloc((size_t)(side->split->cut.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
-    TRY(side->packs ? 0 : bb_err(BB_EFAIL, "out of memory for the kernels of halos"));
-    TRY(find_hands(w, side, true));
-    TRY(find_hands(w, side, false));
-    make_hand_room(w, &side->before);
-    make_hand_room(w, &side->behind);
-    make_halo_room(w, side);
+    replica->packs = calloc((size_t)(replica->split->cut.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
+    TRY(replica->packs ? 0 : bb_err(BB_EFAIL, "out of memory for the kernels of halos"));
+    TRY(find_hands(w, replica, true));
+    TRY(find_hands(w, replica, false));
+    make_hand_room(w, &replica->before);
+    make_hand_room(w, &replica->behind);
+    make_halo_room(w, replica);
 out:
     return rc;
 }
@@ -429,9 +430,9 @@ int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_p
 
     *w = (struct bb_tile_stage){.tiling = t};
     bb_script_init(&w->script, program, &t->config);
-    TRY(init_side(w, &w->sides[BB_USUAL], place, false));
+    TRY(init_replica(w, &w->replicas[BB_USUAL], place, false));
     if (t->gems)
-        TRY(init_side(w, &w->sides[BB_INVERSE], t->mp - 1 - place, true));
+        TRY(init_replica(w, &w->replicas[BB_INVERSE], t->mp - 1 - place, true));
 out:
     return rc;
 }
@@ -439,8 +440,8 @@ out:
 void bb_tile_stage_release(struct bb_tile_stage *w)
 {
     for (int i = 0; i < BB_REPLICAS; i++) {
-        free(w->sides[i].packs);
-        free(w->sides[i].before.hands);
-        free(w->sides[i].behind.hands);
+        free(w->replicas[i].packs);
+        free(w->replicas[i].before.hands);
+        free(w->replicas[i].behind.hands);
     }
 }

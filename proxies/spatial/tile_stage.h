@@ -43,7 +43,7 @@ struct bb_tile_stage {
     struct bb_script script;
     struct bb_script_lane lanes[BB_MAX_COMMS]; /* as they are needed */
     bool has_lane[BB_MAX_COMMS];
-    struct bb_replica sides[BB_REPLICAS]; /* the second with GEMS only */
+    struct bb_replica replicas[BB_REPLICAS]; /* the second with GEMS only */
 };
 
 /* bb_tile_stage_init - for the rank of that place. release is fine on a half-made one. */
@@ -52,8 +52,8 @@ int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_p
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
 /* One micro-batch one way: receive it, then compute it and send it on. Labels of micro-batches are the caller's. */
-void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way);
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *side, enum bb_pass_direction way);
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way);
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way);
 
 /* bb_tile_stage_reduce - the thread waits for the all-reduce of that buffer, in place. */
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
@@ -62,8 +62,8 @@ int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, si
 /* bb_tile_stage_optimizer - the update of so many parameters (--compute gemm; elsewhere it takes no time). */
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters);
 
-/* bb_tile_stage_memory - what training holds on a rank with these sides, by formula: parameters and gradients of all of them,
- * SGD with momentum, the activations of the larger side (one pass is over before the other begins). */
+/* bb_tile_stage_memory - what training holds on a rank with these replicas, by formula: parameters and gradients of all
+ * of them, SGD with momentum, the activations of the larger replica (one pass is over before the other begins). */
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES]);
 
 #endif

@@ -86,7 +86,7 @@ struct listing {
     bool failed;
 };
 
-static void list(struct listing *l, int rank)
+static void list_rank(struct listing *l, int rank)
 {
     int wanted = l->room ? 2 * l->room : 256, *bigger;
 
@@ -107,7 +107,7 @@ static void list_places(const struct bb_tiling *t, struct listing *l, int replic
     for (int i = 0; i < n; i++) {
         int place = first + stride * (which == BB_INVERSE ? n - 1 - i : i);
 
-        list(l, replica * t->mp + (which == BB_INVERSE ? t->mp - 1 - place : place));
+        list_rank(l, replica * t->mp + (which == BB_INVERSE ? t->mp - 1 - place : place));
     }
 }
 
@@ -244,8 +244,8 @@ static int add_pairs(struct bb_tiling *t)
         for (int r = 0; r < (apart ? 1 : t->replicas); r++) {
             int replica = apart ? i / (t->mp / 2) : r, place = i % (t->mp / 2);
 
-            list(&l, replica * t->mp + place);
-            list(&l, replica * t->mp + t->mp - 1 - place);
+            list_rank(&l, replica * t->mp + place);
+            list_rank(&l, replica * t->mp + t->mp - 1 - place);
         }
     return add_named(t, close_group(t, &l, "pair", 2 * (apart ? 1 : t->replicas)), "pair", &t->comm_pair);
 }
@@ -256,7 +256,7 @@ static int add_middle(struct bb_tiling *t)
     struct listing l = {0};
 
     for (int r = 0; r < t->replicas; r++)
-        list(&l, r * t->mp + t->mp / 2);
+        list_rank(&l, r * t->mp + t->mp / 2);
     return add_named(t, close_group(t, &l, "middle", t->replicas), "middle", &t->comm_middle);
 }
 
@@ -287,7 +287,7 @@ out:
 /* ---- roles ---- */
 
 /* Tiles with the same neighbours do the same, unless their peers in the next split stand at different distances. */
-static bool alike(const struct bb_tiling *t, int a, int b)
+static bool places_alike(const struct bb_tiling *t, int a, int b)
 {
     struct bb_tile_position p = bb_tiling_place(t, a), q = bb_tiling_place(t, b);
     const struct bb_layer_split *s = &t->splits[p.split];
@@ -308,8 +308,8 @@ static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
     for (int place = 0; place < t->mp; place++) {
         int role = 0;
 
-        while (role < n &&
-               !(alike(t, place, first[role]) && (!t->gems || alike(t, t->mp - 1 - place, t->mp - 1 - first[role]))))
+        while (role < n && !(places_alike(t, place, first[role]) &&
+                             (!t->gems || places_alike(t, t->mp - 1 - place, t->mp - 1 - first[role]))))
             role++;
         if (role == n)
             first[n++] = place;

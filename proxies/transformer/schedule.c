@@ -19,7 +19,7 @@ bool bb_schedule_splits_backward(const struct bb_schedule *s)
     return rows[s->kind]->held_weights != NULL;
 }
 
-static int least(int a, int b)
+static int min_int(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -102,7 +102,7 @@ int bb_schedule_refuse(const struct bb_schedule *s, const char *who)
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;
-    int first = k / (g * s->chunks) * g, size = least(g, s->micro_batches - first);
+    int first = k / (g * s->chunks) * g, size = min_int(g, s->micro_batches - first);
     int within = k - first * s->chunks;
 
     return (struct bb_slot){BB_SLOT_FORWARD, first + within % size, within / size};
@@ -123,7 +123,7 @@ int bb_schedule_slots(const struct bb_schedule *s)
 
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
 {
-    return least(s->micro_batches * s->chunks, bb_schedule_row(s)->warm_up(s, stage));
+    return min_int(s->micro_batches * s->chunks, bb_schedule_row(s)->warm_up(s, stage));
 }
 
 void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots)
@@ -148,7 +148,7 @@ void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *sl
 
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
-    return least(s->micro_batches * s->chunks, bb_schedule_warm_up(s, stage) + 1);
+    return min_int(s->micro_batches * s->chunks, bb_schedule_warm_up(s, stage) + 1);
 }
 
 double bb_schedule_bubble(const struct bb_schedule *s)

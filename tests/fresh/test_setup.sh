@@ -123,6 +123,22 @@ test_bare_suse() {
         'zypper install -y gcc gcc-c++ cmake ninja openmpi4-devel libjansson-devel python3 python3-pip'
 }
 
+test_mpich_beside_open_mpi() {
+    be_root; have_everything; stand_in apt-get
+    get 'program; get_mpich'
+    expect_status 0
+    expect_call 'apt-get -q install -y --no-install-recommends libmpich-dev mpich'
+}
+test_no_mpich_without_root() {
+    be_someone; have_everything; stand_in apt-get
+    get 'program; get_mpich'
+    expect_status 77
+    expect_nothing_fetched
+    stand_in mpicc.mpich; stand_in mpiexec.mpich
+    get 'program; get_mpich'
+    expect_status 0
+}
+
 test_tests_need_cmocka() {
     be_root; have_everything; rm "$box/root/usr/include/cmocka.h"
     stand_in apt-get "case \"\$*\" in *install*) : >$box/root/usr/include/cmocka.h ;; esac"

@@ -480,7 +480,7 @@ static int prepare(struct rig *rig)
 
     TRY(bb_world_init(&rig->world, rig->options.common.timeout_s));
     TRY(rig->world.size <= 64 ? 0 : bb_err(BB_EUSAGE, "%d ranks: at most 64", rig->world.size));
-    rc = bb_device_choose(rig->world.local_rank, rig->world.local_size, rig->options.common.share_gpu, &device);
+    rc = bb_device_choose(0, rig->world.local_rank, rig->world.local_size, rig->options.common.share_gpu, &device);
     TRY(bb_world_agree(&rig->world, rc, "the choice of GPUs"));
     if (rig->options.common.share_gpu)
         TRY(bb_comms_share_gpu_env(rig->world.rank));

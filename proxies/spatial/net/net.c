@@ -12,19 +12,19 @@
 
 /* ---- layers ---- */
 
-static int shrunk(int size, int stride)
+static int shrink_size(int size, int stride)
 {
     return size > 1 ? size / stride : 1;
 }
 
 int bb_net_layer_out_side(const struct bb_net_layer *l)
 {
-    return shrunk(l->side, l->stride);
+    return shrink_size(l->side, l->stride);
 }
 
 int bb_net_layer_out_depth(const struct bb_net_layer *l)
 {
-    return shrunk(l->depth, l->stride);
+    return shrink_size(l->depth, l->stride);
 }
 
 static double filter_cells(const struct bb_net_layer *l)
@@ -54,7 +54,7 @@ size_t bb_map_elements(const struct bb_map *m)
 /* ---- growing ---- */
 
 /* Room for one more of n elements. NULL: failed, said. */
-static void *grow(struct bb_net *net, void *array, int n, size_t element)
+static void *grow_array(struct bb_net *net, void *array, int n, size_t element)
 {
     void *bigger = net->failed ? NULL : realloc(array, element * (size_t)(n + 1));
 
@@ -67,7 +67,7 @@ static void *grow(struct bb_net *net, void *array, int n, size_t element)
 
 static __attribute__((format(printf, 2, 0))) const char *keep_text(struct bb_net *net, const char *fmt, va_list args)
 {
-    char **texts = grow(net, net->texts, net->n_texts, sizeof(*texts));
+    char **texts = grow_array(net, net->texts, net->n_texts, sizeof(*texts));
 
     if (!texts)
         return NULL;
@@ -78,7 +78,7 @@ static __attribute__((format(printf, 2, 0))) const char *keep_text(struct bb_net
 
 void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *fmt, ...)
 {
-    struct bb_module *modules = grow(net, net->modules, net->n_modules, sizeof(*modules));
+    struct bb_module *modules = grow_array(net, net->modules, net->n_modules, sizeof(*modules));
     va_list args;
 
     if (!modules)
@@ -93,7 +93,7 @@ void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *f
 
 void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer)
 {
-    struct bb_net_layer *layers = grow(net, net->layers, net->n_layers, sizeof(*layers));
+    struct bb_net_layer *layers = grow_array(net, net->layers, net->n_layers, sizeof(*layers));
 
     if (!layers)
         return;

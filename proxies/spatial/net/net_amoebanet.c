@@ -20,7 +20,7 @@ struct cell {
     struct bb_map previous, before;
 };
 
-static struct bb_net_layer conv(const char *name, int in, int out, int stride, int side)
+static struct bb_net_layer make_conv(const char *name, int in, int out, int stride, int side)
 {
     return (struct bb_net_layer){.name = name,
                                  .kind = BB_NET_CONV,
@@ -35,7 +35,7 @@ static struct bb_net_layer conv(const char *name, int in, int out, int stride, i
 
 static void add_1x1(const struct cell *cell, const char *name, int in, int out, int stride, int side, int h, int w)
 {
-    struct bb_net_layer l = conv(name, in, out, stride, side);
+    struct bb_net_layer l = make_conv(name, in, out, stride, side);
 
     l.fused_halo[0] = h;
     l.fused_halo[1] = w;
@@ -46,7 +46,7 @@ static void add_1x1(const struct cell *cell, const char *name, int in, int out, 
 static void add_wide(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
                      int fused_h)
 {
-    struct bb_net_layer l = conv(name, channels, channels, stride, side);
+    struct bb_net_layer l = make_conv(name, channels, channels, stride, side);
 
     l.kernel[1] = h;
     l.kernel[2] = w;
@@ -99,7 +99,7 @@ static int add_inputs(const struct cell *cell)
 
     add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
     if (b->side != cell->previous.side) { /* the cell before it was a reduction: two halves, every second position */
-        struct bb_net_layer half = conv("reduce input 1", b->channels, cell->c / 2, 2, b->side);
+        struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 2, b->side);
 
         bb_net_add(cell->net, &half);
         bb_net_add(cell->net, &half);
@@ -174,7 +174,7 @@ static void add_cell(struct cell *cell, const char *what, int number)
 static void add_stem(struct cell *cell, int channels)
 {
     int image = cell->net->image;
-    struct bb_net_layer l = conv("conv 3x3", channels, cell->c, 2, image);
+    struct bb_net_layer l = make_conv("conv 3x3", channels, cell->c, 2, image);
 
     l.kernel[1] = l.kernel[2] = 3;
     l.halo[0] = l.halo[1] = 1;

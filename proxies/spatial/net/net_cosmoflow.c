@@ -7,7 +7,7 @@
 #include "proxies/models/model_file.h"
 #include "proxies/spatial/net/net.h"
 
-static void convolution(struct bb_net *net, int number, int in, int out, int kernel, int side)
+static void add_convolution(struct bb_net *net, int number, int in, int out, int kernel, int side)
 {
     const int halo = (kernel - 1) / 2;
     const struct bb_map map = {out, side / 2, side / 2};
@@ -34,7 +34,7 @@ static void convolution(struct bb_net *net, int number, int in, int out, int ker
     bb_net_close(net, &map, NULL);
 }
 
-static void dense(struct bb_net *net, int number, int in, int out)
+static void add_dense(struct bb_net *net, int number, int in, int out)
 {
     bb_net_open(net, &(struct bb_module){.tiled = false}, "dense %d", number);
     bb_net_dense(net, in, out);
@@ -64,7 +64,7 @@ static int dense_layers(struct bb_net *net, struct bb_model_file *file)
     TRY(width_of(file, list, 0, &in));
     for (int i = 1; i < n; i++, in = out) {
         TRY(width_of(file, list, i, &out));
-        dense(net, i - 1, in, out);
+        add_dense(net, i - 1, in, out);
     }
 out:
     return rc;
@@ -86,7 +86,7 @@ int bb_net_make_cosmoflow(struct bb_net *net, struct bb_model_file *file, const 
         return bb_err(BB_EUSAGE, "%s: %d convolutions of width %d do not fit an image of %d", net->name, convolutions,
                       kernel, net->image);
     for (int l = 0; l < convolutions; l++, in = out, out *= 2, side /= 2)
-        convolution(net, l, in, out, kernel, side);
+        add_convolution(net, l, in, out, kernel, side);
     TRY(dense_layers(net, file));
 out:
     return rc;

@@ -14,7 +14,7 @@ struct stage {
     int in, mid, out, stride, side; /* of a block; side of its input */
 };
 
-static struct bb_net_layer conv(const char *name, int in, int out, int kernel, int stride, int side)
+static struct bb_net_layer make_conv(const char *name, int in, int out, int kernel, int stride, int side)
 {
     return (struct bb_net_layer){.name = name,
                                  .kind = BB_NET_CONV,
@@ -35,20 +35,20 @@ static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bo
     bb_net_add(net, &layer);
 }
 
-static void block(struct bb_net *net, const struct stage *s, int number, bool first_of_all, bool first_of_stage)
+static void add_block(struct bb_net *net, const struct stage *s, int number, bool first_of_all, bool first_of_stage)
 {
     const struct bb_map out = {s->out, 1, s->side / s->stride};
 
     bb_net_open(net, &(struct bb_module){.tiled = true, .fusing = BB_FUSE_CHAIN}, "block %d", number);
-    add_conv(net, conv("conv 3x3 a", s->in, s->mid, 3, s->stride, s->side), first_of_all ? 0 : s->in, false);
-    add_conv(net, conv("conv 3x3 b", s->mid, s->mid, 3, 1, out.side), s->mid, false);
-    add_conv(net, conv("conv 1x1", s->mid, s->out, 1, 1, out.side), s->mid, false);
+    add_conv(net, make_conv("conv 3x3 a", s->in, s->mid, 3, s->stride, s->side), first_of_all ? 0 : s->in, false);
+    add_conv(net, make_conv("conv 3x3 b", s->mid, s->mid, 3, 1, out.side), s->mid, false);
+    add_conv(net, make_conv("conv 1x1", s->mid, s->out, 1, 1, out.side), s->mid, false);
     if (first_of_stage)
-        add_conv(net, conv("projection", s->in, s->out, 1, s->stride, s->side), 0, true);
+        add_conv(net, make_conv("projection", s->in, s->out, 1, s->stride, s->side), 0, true);
     bb_net_close(net, &out, NULL);
 }
 
-static void end(struct bb_net *net, int channels, int side, int classes)
+static void add_end(struct bb_net *net, int channels, int side, int classes)
 {
     int pooled = side / POOLED, width = channels * pooled * pooled;
 
@@ -95,7 +95,7 @@ int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *file, const str
         return bb_err(BB_EUSAGE, "%s: --filters means nothing here; leave it out", net->name);
     map = (struct bb_map){width, 1, net->image};
     bb_net_open(net, &(struct bb_module){.tiled = true}, "conv 0");
-    add_conv(net, conv("conv 3x3", channels, width, 3, 1, net->image), width, false);
+    add_conv(net, make_conv("conv 3x3", channels, width, 3, 1, net->image), width, false);
     bb_net_close(net, &map, NULL);
     for (int s = 0; s < 3; s++)
         for (int b = 0; b < (depth - 2) / 9; b++, number++) {
@@ -105,10 +105,10 @@ int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *file, const str
                                         .stride = s > 0 && b == 0 ? 2 : 1,
                                         .side = map.side};
 
-            block(net, &stage, number, number == 0, b == 0);
+            add_block(net, &stage, number, number == 0, b == 0);
             map = (struct bb_map){stage.out, 1, map.side / stage.stride};
         }
-    end(net, map.channels, map.side, classes);
+    add_end(net, map.channels, map.side, classes);
 out:
     return rc;
 }

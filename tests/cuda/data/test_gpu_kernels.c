@@ -131,26 +131,16 @@ static void devices_are_described_and_refused(void **state)
 
     (void)state;
     assert_int_equal(BB_CUDA(cudaGetDeviceCount(&count)), 0);
-    assert_int_equal(bb_device_choose(0, 1, false, &info), 0);
+    assert_int_equal(bb_device_choose(0, 0, 1, false, &info), 0);
     assert_true(strlen(info.name) > 0 && strncmp(info.uuid, "GPU-", 4) == 0 && info.sm_count > 0);
     assert_true(info.memory_bytes > 0 && info.cc_major >= 7);
-    assert_int_equal(bb_device_choose(0, count + 1, false, &info), -BB_EUSAGE);
-    assert_int_equal(bb_device_choose(count, count + 1, true, &info), 0);
+    assert_int_equal(bb_device_choose(0, 0, count + 1, false, &info), -BB_EUSAGE);
+    assert_int_equal(bb_device_choose(0, count, count + 1, true, &info), 0);
     assert_int_equal(info.ordinal, 0);
     pair[0] = pair[1] = info;
     assert_true(bb_device_shared(pair, 2));
     pair[1].uuid[4] ^= 1;
     assert_false(bb_device_shared(pair, 2));
-}
-
-static void too_much_memory_is_refused(void **state)
-{
-    size_t available;
-
-    (void)state;
-    assert_int_equal(bb_device_free_bytes(&available), 0);
-    assert_int_equal(bb_memory_fits(available, "less"), 0);
-    assert_int_equal(bb_memory_fits(available + (1ull << 40), "less"), -BB_EUSAGE);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -163,7 +153,6 @@ int main(void)
         TEST(a_write_outside_is_seen),
         TEST(a_spin_lasts_as_long_as_asked),
         cmocka_unit_test(devices_are_described_and_refused),
-        cmocka_unit_test(too_much_memory_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

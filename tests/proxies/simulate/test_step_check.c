@@ -247,11 +247,11 @@ static void planted_faults_are_found(void **state)
 }
 
 /* Contacts by all kinds of words, some for the same rank: found as by asking each of them whom it means. */
-static void contacts_are_found_by_rank(void **state)
+static void channels_are_found_by_rank(void **state)
 {
     enum { MANY = 11, COMMS = 2 };
     unsigned seed = 7;
-    struct bb_task_graph shape;
+    struct bb_task_graph graph;
     struct bb_step step;
     int found = 0;
 
@@ -264,21 +264,21 @@ static void contacts_are_found_by_rank(void **state)
         op.peer = op.peer_kind == BB_PEER_OFFSET ? rand_r(&seed) % (5 * MANY) - 3 * MANY : rand_r(&seed) % MANY;
         made_add(&step, 0, &op, BB_NONE);
     }
-    assert_int_equal(bb_task_graph_init(&shape, &step.roles[0].program), 0);
+    assert_int_equal(bb_task_graph_init(&graph, &step.roles[0].program), 0);
     for (int i = 0; i < COMMS * MANY * MANY; i++) {
         int comm = i % COMMS, from = i / COMMS % MANY, to = i / COMMS / MANY, meant = 0, told = 0;
-        struct bb_meaning m = bb_meaning(&step.layout, &shape, comm, from, to);
+        struct bb_meaning m = bb_meaning(&step.layout, &graph, comm, from, to);
 
-        for (int c = 0; c < shape.n_contacts; c++)
-            meant += shape.contacts[c].comm == comm && bb_channel_rank(&step.layout, &shape.contacts[c], from) == to;
+        for (int c = 0; c < graph.n_channels; c++)
+            meant += graph.channels[c].comm == comm && bb_channel_rank(&step.layout, &graph.channels[c], from) == to;
         for (int c; (c = bb_meaning_next(&m)) != BB_NONE; told++)
-            assert_true(shape.contacts[c].comm == comm &&
-                        bb_channel_rank(&step.layout, &shape.contacts[c], from) == to);
+            assert_true(graph.channels[c].comm == comm &&
+                        bb_channel_rank(&step.layout, &graph.channels[c], from) == to);
         assert_int_equal(told, meant);
         found += told;
     }
-    assert_int_equal(found, MANY * shape.n_contacts); /* each contact means one rank to each */
-    bb_task_graph_release(&shape);
+    assert_int_equal(found, MANY * graph.n_channels); /* each channel means one rank to each */
+    bb_task_graph_release(&graph);
     bb_step_release(&step);
 }
 
@@ -463,7 +463,7 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(contacts_are_found_by_rank),
+        cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(channels_are_found_by_rank),
         cmocka_unit_test(a_chain_is_no_ring),       cmocka_unit_test(a_rank_outside_its_group),
         cmocka_unit_test(random_steps_are_sound),   cmocka_unit_test(random_faults_are_found),
         cmocka_unit_test(proxies_at_many_sizes),    cmocka_unit_test(one_bad_rank_in_a_thousand),

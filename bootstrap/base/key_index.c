@@ -1,0 +1,78 @@
+/* key_index.c - open addressing over the numbers of keys (see key_index.h). At least half of the cells stay empty. */
+#include "bootstrap/base/key_index.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the key's number stands, or the empty cell where it belongs. */
+static size_t find_cell(const struct bb_key_index *x, const char *key)
+{
+    uint64_t hash = 0, word;
+    size_t cell;
+
+    for (size_t i = 0; i < x->key_bytes; i += sizeof(word)) {
+        size_t left = x->key_bytes - i;
+
+        word = 0;
+        memcpy(&word, key + i, left < sizeof(word) ? 4 : sizeof(word));
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    cell = hash & (x->n_cells - 1);
+    while (x->cells[cell] && memcmp(x->keys + (size_t)(x->cells[cell] - 1) * x->key_bytes, key, x->key_bytes) != 0)
+        cell = (cell + 1) & (x->n_cells - 1);
+    return cell;
+}
+
+static int grow(struct bb_key_index *x)
+{
+    size_t wanted = x->n_cells ? 2 * x->n_cells : 32;
+    char *keys = realloc(x->keys, x->key_bytes * wanted / 2);
+    int *cells = calloc(wanted, sizeof(*cells));
+
+    x->keys = keys ? keys : x->keys;
+    if (!keys || !cells) {
+        free(cells);
+        return bb_err(BB_EFAIL, "out of memory for %zu keys", wanted / 2);
+    }
+    free(x->cells);
+    x->cells = cells;
+    x->n_cells = wanted;
+    for (int i = 0; i < x->n; i++)
+        cells[find_cell(x, keys + (size_t)i * x->key_bytes)] = i + 1;
+    return 0;
+}
+
+int bb_key_index_add(struct bb_key_index *x, const void *key)
+{
+    size_t cell;
+
+    if (2 * (size_t)x->n + 2 > x->n_cells && grow(x))
+        return -BB_EFAIL;
+    cell = find_cell(x, key);
+    if (x->cells[cell] == 0) {
+        memcpy(x->keys + (size_t)x->n * x->key_bytes, key, x->key_bytes);
+        x->cells[cell] = ++x->n;
+    }
+    return x->cells[cell] - 1;
+}
+
+int bb_key_index_find(const struct bb_key_index *x, const void *key)
+{
+    return x->n ? x->cells[find_cell(x, key)] - 1 : -1;
+}
+
+void bb_key_index_clear(struct bb_key_index *x)
+{
+    if (x->n)
+        memset(x->cells, 0, x->n_cells * sizeof(*x->cells));
+    x->n = 0;
+}
+
+void bb_key_index_release(struct bb_key_index *x)
+{
+    free(x->keys);
+    free(x->cells);
+    *x = (struct bb_key_index){0};
+}

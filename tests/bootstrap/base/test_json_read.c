@@ -1,0 +1,93 @@
+/* test_json_read.c - fields by a table, and what is said of those that are wrong. */
+#include "bootstrap/base/json_read.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct link {
+    int lanes;
+    double gbps, times[2], total;
+    const char *name;
+    size_t counts[2];
+};
+
+#define AT(member) offsetof(struct link, member)
+
+static const struct bb_json_field fields[] = {BB_FIELD("lanes", BB_JSON_WHOLE, AT(lanes), .min = 1, .max = 16),
+                                              BB_FIELD("intra.gbps", BB_JSON_NUMBER, AT(gbps)),
+                                              BB_FIELD("intra.times", BB_JSON_NUMBERS, AT(times), .n = 2),
+                                              BB_FIELD("name", BB_JSON_TEXT, AT(name)),
+                                              BB_FIELD("about", BB_JSON_ANY, 0),
+                                              BB_FIELD("totals.sum", BB_JSON_TOTAL, AT(total)),
+                                              BB_FIELD("totals.counts", BB_JSON_COUNT_TOTALS, AT(counts), .n = 2),
+                                              {0}};
+
+#define GOOD                                                                                                           \
+    "{'lanes': 4, 'name': 'x', 'intra': {'gbps': 2.5, 'times': [1, 2]}, 'totals': {'sum': 7, 'counts': [8, 9]}, "      \
+    "'about': {'any': 1}, '_c': 1}"
+
+/* The good text with one part replaced; ' stands for ". */
+static int read_changed(const char *from, const char *to, struct link *link)
+{
+    const char *at = strstr(GOOD, from);
+    char text[512];
+    json_t *root;
+    int rc;
+
+    *link = (struct link){.total = 7, .counts = {8, 9}};
+    assert_non_null(at);
+    snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - GOOD), GOOD, to, at + strlen(from));
+    for (char *c = text; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    root = json_loads(text, 0, NULL);
+    assert_non_null(root);
+    rc = bb_json_read(root, "file", fields, link);
+    if (rc == 0)
+        rc = bb_json_refuse_unknown(root, "file", fields, "");
+    json_decref(root);
+    return rc;
+}
+
+static void fields_go_where_the_rows_say(void **state)
+{
+    struct link link;
+
+    (void)state;
+    assert_int_equal(read_changed("'x'", "'y'", &link), 0);
+    assert_int_equal(link.lanes, 4);
+    assert_true(link.gbps == 2.5 && link.times[0] == 1 && link.times[1] == 2);
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+    static const char *const changes[][2] = {{"'lanes': 4", "'lanes': 17"},
+                                             {"'lanes': 4", "'lanes': 0"},
+                                             {"'lanes': 4", "'lanes': 1.5"},
+                                             {"'lanes': 4", "'lane': 4"},
+                                             {"2.5", "'a'"},
+                                             {"[1, 2]", "[1]"},
+                                             {"[1, 2]", "[1, -2]"},
+                                             {"'sum': 7", "'sum': 8"},
+                                             {"[8, 9]", "[8, 8]"},
+                                             {"'intra'", "'inter'"},
+                                             {"'_c'", "'c'"},
+                                             {"'x'", "3"}};
+    struct link link;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+        assert_int_equal(read_changed(changes[i][0], changes[i][1], &link), -BB_EUSAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fields_go_where_the_rows_say),
+                                       cmocka_unit_test(what_is_wrong_is_refused)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

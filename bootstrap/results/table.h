@@ -15,8 +15,8 @@
 #include <stdio.h>
 
 /*
- * Members that a field can show. Null are "" and NULL, integers below 0, NaN, infinity, and statistics of no samples. Of
- * statistics the text has the median. A json_t is taken over and not for the text; NULL: the key is left out.
+ * Members that a field can show. Null are "" and NULL, integers below 0, NaN, infinity, and statistics of no samples.
+ * The text has the median of statistics. A json_t is taken over and not for the text; NULL: the key is left out.
  */
 enum bb_member {
     BB_MEMBER_NONE,

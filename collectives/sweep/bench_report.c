@@ -1,6 +1,6 @@
 /*
- * bench_report.c - the lists of fields of a row, which make heading, text and JSON. The columns and the footer are those
- * of nccl-tests; what has no value is N/A. JSON has one result per placement.
+ * bench_report.c - the lists of fields of a row, which make heading, text and JSON. The columns and the footer are
+ * those of nccl-tests; what has no value is N/A. JSON has one result per placement.
  */
 #include "collectives/sweep/bench_report.h"
 

@@ -1,6 +1,6 @@
 /*
  * test_case.c - buffers and expectations. Each collective is carried out here in the plainest way on all ranks'
- * buffers; what lands in each receive area must be what bb_case_expected_part promises, and nothing else may be touched.
+ * buffers; what lands in each receive area must be what bb_case_expected_part promises, and nothing else be touched.
  */
 #include "collectives/measure/case.h"
 #include "tests/check.h"

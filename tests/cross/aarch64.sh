@@ -62,7 +62,9 @@ fetch_libraries() {
 
 build() {
     echo "aarch64: building $folder"
-    cmake -B "$folder" -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCMAKE_PREFIX_PATH="$packages/usr" \
+    generator='Unix Makefiles'
+    ! command -v ninja >/dev/null || generator=Ninja
+    cmake -B "$folder" -G "$generator" -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DCMAKE_PREFIX_PATH="$packages/usr" \
         -DBUSBAR_GPU=OFF -DBUSBAR_TESTS=ON >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; return 1; }
     cmake --build "$folder" -j 2 >"$folder/build.log" 2>&1 || { tail -n 60 "$folder/build.log"; return 1; }
 }

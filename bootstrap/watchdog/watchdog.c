@@ -20,7 +20,7 @@ static void copy_text(char *to, const char *from)
     snprintf(to, BB_WATCHDOG_TEXT, "%s", from);
 }
 
-static void poke(struct bb_watchdog *roll)
+static void wake_thread(struct bb_watchdog *roll)
 {
     uint64_t one = 1;
 
@@ -115,7 +115,7 @@ void bb_watchdog_stop(struct bb_watchdog *roll)
     pthread_mutex_lock(&roll->lock);
     roll->stop = true;
     pthread_mutex_unlock(&roll->lock);
-    poke(roll);
+    wake_thread(roll);
     pthread_join(roll->thread, NULL);
     free_roll(roll);
 }
@@ -164,7 +164,7 @@ int bb_watchdog_serve(struct bb_watchdog *roll, int size, char (*hosts)[BB_HOST_
     roll->visitors = visitors;
     roll->n_peers = roll->size = size;
     pthread_mutex_unlock(&roll->lock);
-    poke(roll);
+    wake_thread(roll);
     return 0;
 out:
     free(peers);
@@ -189,7 +189,7 @@ void bb_watchdog_join(struct bb_watchdog *roll, int rank, int size, char (*hosts
     roll->peers = peer;
     roll->n_peers = peer != NULL;
     pthread_mutex_unlock(&roll->lock);
-    poke(roll);
+    wake_thread(roll);
 }
 
 /* ---- the main thread's side ---- */
@@ -206,7 +206,7 @@ void bb_watchdog_reached(struct bb_watchdog *roll, const char *step)
     news_due = bb_now_s() - roll->sent_s >= BB_WATCHDOG_STATE_S;
     pthread_mutex_unlock(&roll->lock);
     if (news_due)
-        poke(roll); /* steps that follow fast wait for the thread's next round */
+        wake_thread(roll); /* steps that follow fast wait for the thread's next round */
 }
 
 void bb_watchdog_waiting(struct bb_watchdog *roll, const char *what)
@@ -259,7 +259,7 @@ int bb_watchdog_expired(struct bb_watchdog *roll, const char *what)
     copy_text(roll->mine.wait, what);
     roll->hung = true;
     roll->hang_s = bb_now_s();
-    poke(roll);
+    wake_thread(roll);
     bb_watchdog_await(roll, is_ending, 2 * BB_WATCHDOG_ANSWER_S);
     rc = roll->ending ? roll->ending : -BB_ETIMEOUT;
     pthread_mutex_unlock(&roll->lock);
@@ -275,7 +275,7 @@ static bool all_joined(const struct bb_watchdog *roll)
 }
 
 /* rank 0, when its results are safe: now the others may leave too. */
-static void dismiss(struct bb_watchdog *roll)
+static void dismiss_peers(struct bb_watchdog *roll)
 {
     struct bb_watchdog_msg bye = bb_watchdog_msg(WATCHDOG_BYE, 0, 0);
 
@@ -291,10 +291,10 @@ bool bb_watchdog_fail(struct bb_watchdog *roll, int code)
     roll->failing = code;
     roll->releasing = true;
     pthread_cond_broadcast(&roll->news);
-    poke(roll);
+    wake_thread(roll);
     if (roll->rank == 0) {
         bb_watchdog_await(roll, is_said, TELL_S);
-        dismiss(roll);
+        dismiss_peers(roll);
         told = all_joined(roll);
     } else {
         bb_watchdog_await(roll, is_dismissed, TELL_S);
@@ -308,7 +308,7 @@ void bb_watchdog_leave(struct bb_watchdog *roll)
 {
     pthread_mutex_lock(&roll->lock);
     roll->leaving = true;
-    poke(roll);
+    wake_thread(roll);
     bb_watchdog_await(roll, is_over, roll->timeout_s);
     pthread_mutex_unlock(&roll->lock);
 }

@@ -95,7 +95,7 @@ static bool all_answered(const struct bb_watchdog *roll)
     return true;
 }
 
-static void take(struct bb_watchdog *roll, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
+static void handle_message(struct bb_watchdog *roll, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
 {
     switch (msg->kind) {
     case WATCHDOG_HANG:
@@ -147,7 +147,7 @@ static void read_peer(struct bb_watchdog *roll, struct bb_peer *peer)
 
     while (peer->link.fd >= 0 && (got = bb_watchdog_receive(&peer->link, &msg)) != 0) {
         if (got > 0)
-            take(roll, peer, &msg);
+            handle_message(roll, peer, &msg);
         else
             take_loss(roll, peer);
     }
@@ -175,7 +175,7 @@ static void read_visitor(struct bb_watchdog *roll, struct bb_watchdog_link *visi
     bb_watchdog_send(&peer->link, &hello, 0.1);
 }
 
-static void admit(struct bb_watchdog *roll)
+static void accept_visitors(struct bb_watchdog *roll)
 {
     int fd;
 
@@ -242,7 +242,7 @@ static void say_hang(struct bb_watchdog *roll, double now_s)
     } else if (!roll->hang_said) {
         roll->hang_said = true;
         if (roll->rank == 0)
-            take(roll, &roll->peers[0], &msg);
+            handle_message(roll, &roll->peers[0], &msg);
         else
             bb_watchdog_send(&roll->peers[0].link, &msg, 0.5);
     }
@@ -313,7 +313,7 @@ static void check_end(struct bb_watchdog *roll, double now_s)
         _exit(bb_exit_code(roll->ending));
 }
 
-static void look(struct bb_watchdog *roll)
+static void check_all(struct bb_watchdog *roll)
 {
     double now_s = bb_now_s();
 
@@ -359,7 +359,7 @@ static void read_all(struct bb_watchdog *roll)
         read_peer(roll, &roll->peers[i]);
     if (!roll->visitors)
         return;
-    admit(roll);
+    accept_visitors(roll);
     for (int i = 0; i < roll->n_peers; i++)
         if (roll->visitors[i].fd >= 0)
             read_visitor(roll, &roll->visitors[i]);
@@ -383,7 +383,7 @@ void *bb_watchdog_thread(void *arg)
         }
         sleep_until_news(roll, polls);
         read_all(roll);
-        look(roll);
+        check_all(roll);
     }
     pthread_mutex_unlock(&roll->lock);
     free(polls);

@@ -14,7 +14,7 @@ struct line {
     size_t used;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void append_text(struct line *line, const char *fmt, ...)
 {
     va_list args;
     int n;
@@ -29,20 +29,20 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
 
 static void add_seen(struct line *line, const struct bb_seen *seen)
 {
-    add(line, "last seen: %s", seen->step ? seen->text : "start");
+    append_text(line, "last seen: %s", seen->step ? seen->text : "start");
     if (seen->wait[0] && strcmp(seen->wait, seen->text) != 0)
-        add(line, ", waiting for %s", seen->wait);
+        append_text(line, ", waiting for %s", seen->wait);
 }
 
 static void add_rank(struct line *line, const struct bb_watchdog *roll, int rank, const struct bb_peer *peer)
 {
-    add(line, "rank %d (%s)", rank, roll->hosts[rank]);
+    append_text(line, "rank %d (%s)", rank, roll->hosts[rank]);
     if (!peer->joined)
-        add(line, ", never seen");
+        append_text(line, ", never seen");
     else {
-        add(line, ", ");
+        append_text(line, ", ");
         add_seen(line, &peer->seen);
-        add(line, "%s", peer->answered || roll->judge_s == 0 ? "" : ", does not answer");
+        append_text(line, "%s", peer->answered || roll->judge_s == 0 ? "" : ", does not answer");
     }
 }
 
@@ -55,12 +55,12 @@ static void add_ranks(struct line *line, const struct bb_watchdog *roll, const b
         if (!marked[r])
             continue;
         if (n++ < NAMED_MAX) {
-            add(line, "%s", n > 1 ? "; " : "");
+            append_text(line, "%s", n > 1 ? "; " : "");
             add_rank(line, roll, r, &roll->peers[r]);
         }
     }
     if (n > NAMED_MAX)
-        add(line, "; and %d more", n - NAMED_MAX);
+        append_text(line, "; and %d more", n - NAMED_MAX);
 }
 
 void bb_watchdog_end(struct bb_watchdog *roll, int code)
@@ -88,7 +88,7 @@ static const struct bb_peer *farthest_hung(const struct bb_watchdog *roll)
     return far;
 }
 
-static bool arrived(const struct bb_peer *peer, uint32_t step)
+static bool has_arrived(const struct bb_peer *peer, uint32_t step)
 {
     return peer->joined && peer->answered && peer->seen.step >= step && (peer->hung || peer->seen.wait[0]);
 }
@@ -101,8 +101,8 @@ static const char *hung_at(const struct bb_seen *seen)
 /* "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s" */
 static void add_timeout(struct line *line, const struct bb_watchdog *roll, const struct bb_seen *seen)
 {
-    add(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
-        hung_at(seen), roll->timeout_s);
+    append_text(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
+                hung_at(seen), roll->timeout_s);
 }
 
 /* Marks the ranks that did not arrive where `far` hangs. Returns how many. */
@@ -111,7 +111,7 @@ static int mark_missing(const struct bb_watchdog *roll, const struct bb_peer *fa
     int n = 0;
 
     for (int r = 0; r < roll->size; r++)
-        n += marked[r] = !arrived(&roll->peers[r], far->seen.step);
+        n += marked[r] = !has_arrived(&roll->peers[r], far->seen.step);
     return n;
 }
 
@@ -135,7 +135,7 @@ static void add_apart(struct line *line, const struct bb_watchdog *roll, const s
         return;
     for (int r = 0; 2 * n > roll->size && r < roll->size; r++)
         marked[r] = !marked[r];
-    add(line, 2 * n > roll->size ? ", but only these are in it: " : ", but wait for something else: ");
+    append_text(line, 2 * n > roll->size ? ", but only these are in it: " : ", but wait for something else: ");
     add_ranks(line, roll, marked);
 }
 
@@ -150,11 +150,11 @@ void bb_watchdog_judge_hang(struct bb_watchdog *roll)
     far = farthest_hung(roll);
     add_timeout(&line, roll, &far->seen);
     if ((n = mark_missing(roll, far, marked)) > 0 && roll->size > 1) {
-        add(&line, "; %d of %d ranks did not arrive: ", n, roll->size);
+        append_text(&line, "; %d of %d ranks did not arrive: ", n, roll->size);
         add_ranks(&line, roll, marked);
     } else {
         if (roll->size > 1)
-            add(&line, "; all %d ranks arrived", roll->size);
+            append_text(&line, "; all %d ranks arrived", roll->size);
         add_apart(&line, roll, far);
     }
     bb_err(BB_ETIMEOUT, "%s", line.text);
@@ -170,10 +170,10 @@ void bb_watchdog_judge_lost(struct bb_watchdog *roll)
     for (int r = 0; r < roll->size; r++)
         n += lost[r] = roll->peers[r].lost;
     if (n > 1)
-        add(&line, "%d ranks are lost: ", n);
+        append_text(&line, "%d ranks are lost: ", n);
     for (int r = 0; n == 1 && r < roll->size; r++)
         if (lost[r]) {
-            add(&line, "rank %d (%s) is lost; ", r, roll->hosts[r]);
+            append_text(&line, "rank %d (%s) is lost; ", r, roll->hosts[r]);
             add_seen(&line, &roll->peers[r].seen);
         }
     if (n > 1)
@@ -186,7 +186,7 @@ void bb_watchdog_judge_server_lost(struct bb_watchdog *roll)
 {
     struct line line = {.used = 0};
 
-    add(&line, "rank 0 (%s) is lost; ", roll->hosts[0]);
+    append_text(&line, "rank 0 (%s) is lost; ", roll->hosts[0]);
     add_seen(&line, &roll->peers[0].seen);
     bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(roll, BB_ETIMEOUT);
@@ -198,7 +198,7 @@ void bb_watchdog_judge_alone(struct bb_watchdog *roll)
 
     add_timeout(&line, roll, &roll->mine);
     if (roll->size > 1)
-        add(&line, "; rank 0 (%s) does not answer", roll->hosts[0]);
+        append_text(&line, "; rank 0 (%s) does not answer", roll->hosts[0]);
     bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(roll, BB_ETIMEOUT);
 }

@@ -119,7 +119,7 @@ out:
     return rc;
 }
 
-static int survey(struct survey *s)
+static int survey_lanes(struct survey *s)
 {
     int rc = 0;
 
@@ -146,25 +146,25 @@ static int meeting_of(struct meetings *m, int i)
     return i;
 }
 
-static void meet(struct meetings *m, int i, int j)
+static void merge_meetings(struct meetings *m, int i, int j)
 {
     m->who[meeting_of(m, i)] = meeting_of(m, j);
 }
 
 /* Parts of one call stand side by side on their rank; those of one name on several ranks are found by sorting. */
-static void join(struct meetings *m, int of_a_rank)
+static void join_parts(struct meetings *m, int of_a_rank)
 {
     struct part *p = m->parts;
 
     for (int i = 0; i < m->n; i++) {
         p[i].index = m->who[i] = i;
         if (i % of_a_rank > 0 && p[i].comm != BB_NONE && p[i].lane == p[i - 1].lane)
-            meet(m, i, i - 1);
+            merge_meetings(m, i, i - 1);
     }
     qsort(p, (size_t)m->n, sizeof(*p), by_name);
     for (int i = 1; i < m->n; i++)
         if (p[i].comm != BB_NONE && by_name(&p[i], &p[i - 1]) == 0)
-            meet(m, p[i].index, p[i - 1].index);
+            merge_meetings(m, p[i].index, p[i - 1].index);
     for (int i = 0; i < m->n; i++)
         m->least_ns[i] = INT64_MAX;
     for (int i = 0; i < m->n; i++) {
@@ -192,14 +192,14 @@ static void release_meetings(struct meetings *m)
 
 /* ---- the figures ---- */
 
-static void fold(double *mean, int n, int64_t ns)
+static void update_mean(double *mean, int n, int64_t ns)
 {
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
 
 /* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
-static void split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct meetings *m, const struct part *mine,
-                  int n, int first)
+static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct meetings *m,
+                          const struct part *mine, int n, int first)
 {
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
 
@@ -213,8 +213,8 @@ static void split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct
         waiting[g] += mine[i].ns - least;
     }
     for (int g = 0; g < r->layout->n_groups; g++) {
-        fold(&f->groups[g].transfer_us, f->steps, transfer[g]);
-        fold(&f->groups[g].waiting_us, f->steps, waiting[g]);
+        update_mean(&f->groups[g].transfer_us, f->steps, transfer[g]);
+        update_mean(&f->groups[g].waiting_us, f->steps, waiting[g]);
     }
 }
 
@@ -241,7 +241,7 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
     struct meetings m = {0};
     int rc, most;
 
-    TRY(s.list ? survey(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
+    TRY(s.list ? survey_lanes(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
     TRY(most_parts(r, s.n, &most));
     if ((size_t)most * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
         no_split(f);
@@ -254,9 +254,9 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
         mine[i] = i < s.n ? s.list[i] : (struct part){.comm = BB_NONE};
     if (most > 0) {
         TRY(bb_world_allgather(r->world, mine, m.parts, (size_t)most * sizeof(*mine)));
-        join(&m, most);
+        join_parts(&m, most);
     }
-    split(f, r, &m, mine, s.n, r->world->rank * most);
+    split_waiting(f, r, &m, mine, s.n, r->world->rank * most);
 out:
     free(s.list);
     free(mine);

@@ -29,7 +29,7 @@ static const char *group_name(const struct cut *k)
 }
 
 /* The runs, and what stands at the same place of each run. */
-static int cut(struct cut *k)
+static int split_group(struct cut *k)
 {
     struct bb_layout *l = &k->step->layout;
     int size = l->groups[k->group].size, instances = bb_group_instances(l, k->group), runs = size / k->run, rc;
@@ -180,7 +180,7 @@ static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int gr
     TRY(settle_shard(&k, p, gpus_per_node, &k.run));
     if (k.run == step->layout.groups[group].size)
         return add_sharded(step, p, group, comms);
-    TRY(cut(&k));
+    TRY(split_group(&k));
     TRY(add_sharded(step, p, k.inner, comms));
     comms->n_replicas = step->layout.groups[k.outer].size;
     TRY(add_comm(step, k.outer, NULL, &comms->replicas));
@@ -211,7 +211,7 @@ static int add_levels(struct bb_step *step, int group, int gpus_per_node, struct
     k.run = node_run(&step->layout, group, gpus_per_node);
     if (!has_levels(&step->layout, group, gpus_per_node))
         return refuse_levels(&k, gpus_per_node, k.run);
-    TRY(cut(&k));
+    TRY(split_group(&k));
     comms->n = size;
     comms->n_local = k.run;
     comms->n_cross = size / k.run;

@@ -19,23 +19,23 @@ int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
 
 /* ---- who is before and behind ---- */
 
-static int parts(const struct bb_pipe *p)
+static int count_parts(const struct bb_pipe *p)
 {
     return p->schedule->stages * p->schedule->chunks;
 }
 
-static bool receives(const struct bb_pipe *p, const struct bb_slot *t)
+static bool slot_receives(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int part = t->chunk * p->schedule->stages + p->stage;
 
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? 0 : parts(p) - 1);
+    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? 0 : count_parts(p) - 1);
 }
 
-static bool sends(const struct bb_pipe *p, const struct bb_slot *t)
+static bool slot_sends(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int part = t->chunk * p->schedule->stages + p->stage;
 
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? parts(p) - 1 : 0);
+    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? count_parts(p) - 1 : 0);
 }
 
 static struct bb_pipe_way *way_of(struct bb_pipe *p, const struct bb_slot *t)
@@ -65,7 +65,7 @@ static int open_way(struct bb_pipe *p, const struct bb_layout *l, int w, int com
     if (!way->recv || !way->recv_op || !way->sources)
         return bb_err(BB_EFAIL, "out of memory for the messages of a stage");
     for (int t = 0; t < p->n_turns; t++)
-        if (way_of(p, &p->turns[t]) == way && receives(p, &p->turns[t]))
+        if (way_of(p, &p->turns[t]) == way && slot_receives(p, &p->turns[t]))
             way->sources[way->n_sources++] = p->turns[t].micro_batch;
     if (comm == BB_NONE)
         return 0;
@@ -108,34 +108,34 @@ void bb_pipe_close(struct bb_pipe *p)
 
 /* ---- messages ---- */
 
-static void label(struct bb_pipe *p, int w, int micro_batch)
+static void set_labels(struct bb_pipe *p, int w, int micro_batch)
 {
     p->script->phase = phases[w];
     p->script->micro_batch = micro_batch;
 }
 
 /* Starts the next receive of that way. */
-static void post(struct bb_pipe *p, int w)
+static void post_receive(struct bb_pipe *p, int w)
 {
     struct bb_pipe_way *way = &p->ways[w];
     int slot = way->posted % way->n_recv;
 
-    label(p, w, way->sources[way->posted]);
+    set_labels(p, w, way->sources[way->posted]);
     way->recv_op[slot] = bb_script_recv(p->script, way->lane, whats[w], w == 0 ? -1 : 1, p->count, way->recv[slot]);
     way->posted++;
 }
 
-static void send(struct bb_pipe *p, const struct bb_slot *t)
+static void send_message(struct bb_pipe *p, const struct bb_slot *t)
 {
     int w = t->kind == BB_SLOT_FORWARD ? 0 : 1;
     struct bb_pipe_way *way = &p->ways[w];
 
-    label(p, w, t->micro_batch);
+    set_labels(p, w, t->micro_batch);
     bb_script_send(p->script, way->lane, whats[w], w == 0 ? 1 : -1, p->count, way->send[way->sent++ % 2]);
 }
 
 /* What is started after a turn: its send, the receives of some ways. Activations stand first, on both sides. */
-static void exchange(struct bb_pipe *p, const struct bb_slot *t, bool sending, const bool posting[2])
+static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending, const bool posting[2])
 {
     int sent = t->kind == BB_SLOT_FORWARD ? 0 : 1, n = sending + posting[0] + posting[1];
 
@@ -143,9 +143,9 @@ static void exchange(struct bb_pipe *p, const struct bb_slot *t, bool sending, c
         bb_script_group_start(p->script);
     for (int w = 0; w < 2; w++) {
         if (sending && w == sent)
-            send(p, t);
+            send_message(p, t);
         if (posting[w])
-            post(p, w);
+            post_receive(p, w);
     }
     if (n > 1)
         bb_script_group_end(p->script);
@@ -161,9 +161,9 @@ static void turned_flat(struct bb_pipe *p, int t)
 
     for (int i = t + 1; i < p->n_turns && !next; i++)
         next = p->turns[i].kind == BB_SLOT_WEIGHTS ? NULL : &p->turns[i];
-    if (next && next->kind != turn->kind && receives(p, next))
+    if (next && next->kind != turn->kind && slot_receives(p, next))
         posting[next->kind == BB_SLOT_FORWARD ? 0 : 1] = true;
-    exchange(p, turn, sends(p, turn), posting);
+    exchange_messages(p, turn, slot_sends(p, turn), posting);
 }
 
 /* Whether the round of this rank's k-th turn of a way has a receive: of what the neighbour worked on in that round, one
@@ -190,9 +190,9 @@ static void turned_interleaved(struct bb_pipe *p, int t)
     bool ends_warm_up = w == 0 && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
     posting[w] = round_receives(p, w, k);
-    exchange(p, turn, sends(p, turn), posting);
+    exchange_messages(p, turn, slot_sends(p, turn), posting);
     if (ends_warm_up && p->stage < p->schedule->stages - 1)
-        post(p, 1);
+        post_receive(p, 1);
 }
 
 void bb_pipe_turned(struct bb_pipe *p, int t)
@@ -218,10 +218,10 @@ int bb_pipe_input(struct bb_pipe *p, int t)
     int slot = way->taken % way->n_recv, micro_batch = p->script->micro_batch;
     enum bb_phase phase = p->script->phase;
 
-    if (!receives(p, turn))
+    if (!slot_receives(p, turn))
         return BB_NONE;
     if (way->posted == way->taken)
-        post(p, turn->kind == BB_SLOT_FORWARD ? 0 : 1);
+        post_receive(p, turn->kind == BB_SLOT_FORWARD ? 0 : 1);
     p->script->phase = phase;
     p->script->micro_batch = micro_batch;
     way->taken++;
@@ -234,5 +234,5 @@ int bb_pipe_output(struct bb_pipe *p, int t)
     const struct bb_slot *turn = &p->turns[t];
     const struct bb_pipe_way *way = way_of(p, turn);
 
-    return sends(p, turn) ? way->send[way->sent % 2] : BB_NONE;
+    return slot_sends(p, turn) ? way->send[way->sent % 2] : BB_NONE;
 }

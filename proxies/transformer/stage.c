@@ -21,7 +21,7 @@ struct writer {
 
 typedef void hook_fn(struct bb_sync *, int unit);
 
-static void around(struct writer *w, const struct bb_transformer_module *piece, hook_fn *hook)
+static void call_hooks(struct writer *w, const struct bb_transformer_module *piece, hook_fn *hook)
 {
     for (int s = 0; s < BB_SHARES; s++)
         if (piece->unit[s] != BB_NONE)
@@ -29,7 +29,7 @@ static void around(struct writer *w, const struct bb_transformer_module *piece, 
 }
 
 /* The gradients of a piece are there. */
-static void backwarded(struct writer *w, const struct bb_transformer_module *piece, bool last)
+static void announce_gradients(struct writer *w, const struct bb_transformer_module *piece, bool last)
 {
     for (int s = BB_SHARES - 1; s >= 0; s--)
         if (piece->unit[s] != BB_NONE)
@@ -45,7 +45,7 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
 
 /* ---- turns ---- */
 
-static void forward(struct writer *w, const struct bb_slot *turn, int in, int out)
+static void write_forward(struct writer *w, const struct bb_slot *turn, int in, int out)
 {
     int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
 
@@ -53,18 +53,18 @@ static void forward(struct writer *w, const struct bb_slot *turn, int in, int ou
         const struct bb_transformer_module *piece = &w->pieces->list[i];
         int from = i == first ? in : BB_NONE, to = i == end - 1 ? out : BB_NONE;
 
-        around(w, piece, bb_sync_forward);
+        call_hooks(w, piece, bb_sync_forward);
         if (piece->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_forward(&w->block, to);
         else if (piece->layer == BB_ARCH_HEAD)
             bb_block_head_forward(&w->block, from);
         else
             bb_block_forward(&w->block, piece->layer, from, to);
-        around(w, piece, bb_sync_forwarded);
+        call_hooks(w, piece, bb_sync_forwarded);
     }
 }
 
-static void backward(struct writer *w, const struct bb_slot *turn, int in, int out)
+static void write_backward(struct writer *w, const struct bb_slot *turn, int in, int out)
 {
     int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
     bool weights = !bb_schedule_splits_backward(&w->t->schedule);
@@ -73,7 +73,7 @@ static void backward(struct writer *w, const struct bb_slot *turn, int in, int o
         const struct bb_transformer_module *piece = &w->pieces->list[i];
         int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE;
 
-        around(w, piece, bb_sync_backward);
+        call_hooks(w, piece, bb_sync_backward);
         if (piece->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_backward(&w->block, from);
         else if (piece->layer == BB_ARCH_HEAD)
@@ -81,11 +81,11 @@ static void backward(struct writer *w, const struct bb_slot *turn, int in, int o
         else
             bb_block_backward(&w->block, piece->layer, from, to, weights);
         if (weights)
-            backwarded(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+            announce_gradients(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
     }
 }
 
-static void weights(struct writer *w, const struct bb_slot *turn)
+static void write_weights(struct writer *w, const struct bb_slot *turn)
 {
     int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
 
@@ -96,7 +96,7 @@ static void weights(struct writer *w, const struct bb_slot *turn)
             bb_block_head_weights(&w->block);
         else if (piece->layer != BB_ARCH_EMBEDDING)
             bb_block_weights(&w->block, piece->layer);
-        backwarded(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+        announce_gradients(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
     }
 }
 
@@ -112,11 +112,11 @@ static void take_turn(struct writer *w, int t)
         out = bb_pipe_output(&w->pipe, t);
     }
     if (turn->kind == BB_SLOT_FORWARD)
-        forward(w, turn, in, out);
+        write_forward(w, turn, in, out);
     else if (turn->kind == BB_SLOT_BACKWARD)
-        backward(w, turn, in, out);
+        write_backward(w, turn, in, out);
     else
-        weights(w, turn);
+        write_weights(w, turn);
     bb_pipe_turned(&w->pipe, t);
 }
 
@@ -127,7 +127,7 @@ static int gradient_shards(const struct bb_training *t)
     return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_is_gathered(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
 }
 
-static void finish(struct writer *w, int stage)
+static void finish_step(struct writer *w, int stage)
 {
     size_t shards = (size_t)gradient_shards(w->t);
 
@@ -143,7 +143,7 @@ static void finish(struct writer *w, int stage)
 
 /* ---- the program ---- */
 
-static struct bb_script_lane lane(struct writer *w, int comm)
+static struct bb_script_lane open_lane(struct writer *w, int comm)
 {
     return comm == BB_NONE ? bb_no_lane() : bb_script_lane(&w->script, &w->t->step->layout, comm);
 }
@@ -152,12 +152,12 @@ static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes
 {
     const struct bb_training *t = w->t;
 
-    *lanes = (struct bb_block_lanes){.tp = lane(w, t->tp), .cp = lane(w, t->cp), .ep = lane(w, t->ep)};
-    lanes->etp = lane(w, t->etp);
-    lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : lane(w, t->etp_ep);
-    lanes->embedding = bb_holds_tied_table(t, stage) ? lane(w, t->embedding) : bb_no_lane();
+    *lanes = (struct bb_block_lanes){.tp = open_lane(w, t->tp), .cp = open_lane(w, t->cp), .ep = open_lane(w, t->ep)};
+    lanes->etp = open_lane(w, t->etp);
+    lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : open_lane(w, t->etp_ep);
+    lanes->embedding = bb_holds_tied_table(t, stage) ? open_lane(w, t->embedding) : bb_no_lane();
     for (int i = 0; i < BB_NORMS; i++)
-        lanes->norm[i] = i < t->n_norms ? lane(w, t->norms[i]) : bb_no_lane();
+        lanes->norm[i] = i < t->n_norms ? open_lane(w, t->norms[i]) : bb_no_lane();
 }
 
 static int open_sync(struct writer *w, bool remainder)
@@ -196,7 +196,7 @@ static int refuse_size(const struct writer *w, int turns_done)
                   fewer > 0 ? fewer : 1);
 }
 
-static int write(struct writer *w, const struct bb_stage *stage)
+static int write_stage(struct writer *w, const struct bb_stage *stage)
 {
     struct bb_block_lanes lanes;
     int rc;
@@ -211,7 +211,7 @@ static int write(struct writer *w, const struct bb_stage *stage)
         take_turn(w, i);
         TRY(refuse_size(w, i));
     }
-    finish(w, stage->stage);
+    finish_step(w, stage->stage);
     rc = bb_script_result(&w->script);
 out:
     return rc;
@@ -226,7 +226,7 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
     if (rc)
         return rc;
     bb_script_init(&w.script, &role->program, t->config);
-    rc = write(&w, stage);
+    rc = write_stage(&w, stage);
     for (int s = 0; s < BB_SHARES; s++)
         bb_sync_release(w.sync[s]);
     bb_pipe_close(&w.pipe);

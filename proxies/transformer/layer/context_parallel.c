@@ -71,8 +71,8 @@ static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *bef
     bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .turn = ranks}));
 }
 
-static int collect(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
-                   enum bb_block_buffer dst)
+static int collect_blocks(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
+                          enum bb_block_buffer dst)
 {
     return bb_script_collective(b->script, b->lanes.cp, what, kind, b->layers->key_block, bb_block_room(b, src),
                                 bb_block_room(b, dst));
@@ -82,7 +82,7 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
 {
     bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
     bb_script_wait(b->script,
-                   collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
+                   collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
                    BB_NONE);
 }
@@ -90,17 +90,17 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
 /* All keys are gathered again under what comes before the attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    int keys = collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
+    int keys = collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
 
     bb_block_compute(b, "attention output", before, src, BB_NONE);
     bb_script_wait(b->script, keys);
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
                    bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
-    bb_script_wait(b->script, collect(b, BB_REDUCE_SCATTER, "key and value gradients",
-                                      BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
+    bb_script_wait(b->script, collect_blocks(b, BB_REDUCE_SCATTER, "key and value gradients",
+                                             BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
 }
 
-static int exchange(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
+static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     size_t count = bb_block_room_count(b, src) / (size_t)b->layers->config.cp;
 
@@ -117,7 +117,7 @@ static void exchange_inputs(struct bb_block *b, const char *const what[3], bool 
     int started[3];
 
     for (int i = 0; i < 3; i++)
-        started[i] = exchange(b, what[i], back ? heads[i] : tokens[i], back ? tokens[i] : heads[i]);
+        started[i] = exchange_heads(b, what[i], back ? heads[i] : tokens[i], back ? tokens[i] : heads[i]);
     for (int i = 0; i < 3; i++)
         bb_script_wait(b->script, started[i]);
 }
@@ -130,7 +130,7 @@ static void heads_forward(struct bb_block *b, const struct bb_kernel_groups *bef
     exchange_inputs(b, what, false);
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS),
                    bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS));
-    bb_script_wait(b->script, exchange(b, "attention", BB_BLOCK_BUFFER_OUT_HEADS, BB_BLOCK_BUFFER_OUT));
+    bb_script_wait(b->script, exchange_heads(b, "attention", BB_BLOCK_BUFFER_OUT_HEADS, BB_BLOCK_BUFFER_OUT));
 }
 
 static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
@@ -138,7 +138,7 @@ static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *be
     static const char *const what[] = {"query gradients", "key gradients", "value gradients"};
 
     bb_block_compute(b, "attention output", before, src, bb_block_room(b, BB_BLOCK_BUFFER_OUT));
-    bb_script_wait(b->script, exchange(b, "attention gradients", BB_BLOCK_BUFFER_OUT, BB_BLOCK_BUFFER_OUT_HEADS));
+    bb_script_wait(b->script, exchange_heads(b, "attention gradients", BB_BLOCK_BUFFER_OUT, BB_BLOCK_BUFFER_OUT_HEADS));
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS),
                    bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS));
     exchange_inputs(b, what, true);

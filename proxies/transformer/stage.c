@@ -1,5 +1,5 @@
 /*
- * stage.c - the program of one stage: the turns of its schedule, each the layers of a chunk between what the pipeline
+ * stage.c - the program of one stage: the slots of its schedule, each the layers of a chunk between what the pipeline
  * brings and takes, what keeps the replicas together around each of them, and the end of the step:
  *
  *   gradients reduced over the replicas (under the last backward), the sum of what every tp rank holds whole, the tied
@@ -43,11 +43,11 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
             call(w->sync[s]);
 }
 
-/* ---- turns ---- */
+/* ---- slots ---- */
 
-static void write_forward(struct writer *w, const struct bb_slot *turn, int in, int out)
+static void write_forward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
-    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
 
     for (int i = first; i < end; i++) {
         const struct bb_transformer_module *piece = &w->pieces->list[i];
@@ -64,9 +64,9 @@ static void write_forward(struct writer *w, const struct bb_slot *turn, int in, 
     }
 }
 
-static void write_backward(struct writer *w, const struct bb_slot *turn, int in, int out)
+static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
-    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
     bool weights = !bb_schedule_splits_backward(&w->t->schedule);
 
     for (int i = end - 1; i >= first; i--) {
@@ -81,13 +81,13 @@ static void write_backward(struct writer *w, const struct bb_slot *turn, int in,
         else
             bb_block_backward(&w->block, piece->layer, from, to, weights);
         if (weights)
-            announce_gradients(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+            announce_gradients(w, piece, slot->micro_batch == w->t->schedule.micro_batches - 1);
     }
 }
 
-static void write_weights(struct writer *w, const struct bb_slot *turn)
+static void write_weights(struct writer *w, const struct bb_slot *slot)
 {
-    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
 
     for (int i = end - 1; i >= first; i--) {
         const struct bb_transformer_module *piece = &w->pieces->list[i];
@@ -96,28 +96,28 @@ static void write_weights(struct writer *w, const struct bb_slot *turn)
             bb_block_head_weights(&w->block);
         else if (piece->layer != BB_ARCH_EMBEDDING)
             bb_block_weights(&w->block, piece->layer);
-        announce_gradients(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+        announce_gradients(w, piece, slot->micro_batch == w->t->schedule.micro_batches - 1);
     }
 }
 
-static void take_turn(struct writer *w, int t)
+static void write_slot(struct writer *w, int t)
 {
-    const struct bb_slot *turn = &w->pipe.turns[t];
+    const struct bb_slot *slot = &w->pipe.slots[t];
     int in = BB_NONE, out = BB_NONE;
 
-    w->script.micro_batch = turn->micro_batch;
-    w->script.phase = turn->kind == BB_SLOT_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
-    if (turn->kind != BB_SLOT_WEIGHTS) {
+    w->script.micro_batch = slot->micro_batch;
+    w->script.phase = slot->kind == BB_SLOT_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    if (slot->kind != BB_SLOT_WEIGHTS) {
         in = bb_pipe_input(&w->pipe, t);
         out = bb_pipe_output(&w->pipe, t);
     }
-    if (turn->kind == BB_SLOT_FORWARD)
-        write_forward(w, turn, in, out);
-    else if (turn->kind == BB_SLOT_BACKWARD)
-        write_backward(w, turn, in, out);
+    if (slot->kind == BB_SLOT_FORWARD)
+        write_forward(w, slot, in, out);
+    else if (slot->kind == BB_SLOT_BACKWARD)
+        write_backward(w, slot, in, out);
     else
-        write_weights(w, turn);
-    bb_pipe_turned(&w->pipe, t);
+        write_weights(w, slot);
+    bb_pipe_slot_done(&w->pipe, t);
 }
 
 /* Into how many shards the replicas have divided a gradient when it is reduced: Megatron-LM's distributed optimizer and
@@ -180,14 +180,14 @@ out:
 /* A step is held whole: so many operations of all its programs together take some 2 GiB. */
 #define MOST_OPERATIONS 10000000
 
-static int refuse_size(const struct writer *w, int turns_done)
+static int refuse_size(const struct writer *w, int slots_done)
 {
     const struct bb_schedule *s = &w->t->schedule;
     int programs = w->t->step->n_roles, fewer;
 
     if (w->script.program->n_ops * (size_t)programs <= MOST_OPERATIONS)
         return 0;
-    fewer = (int)((double)s->micro_batches * turns_done / w->pipe.n_turns);
+    fewer = (int)((double)s->micro_batches * slots_done / w->pipe.n_slots);
     fewer = bb_schedule_row(s)->chunked ? fewer / s->stages * s->stages : fewer;
     return bb_err(BB_EUSAGE,
                   "%s: %d micro-batches make %d different programs of more than %zu operations, %d in all are held at "
@@ -207,8 +207,8 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
                      bb_layers_message(w->t->layers)));
     each_sync(w, bb_sync_begin);
-    for (int i = 0; i < w->pipe.n_turns; i++) {
-        take_turn(w, i);
+    for (int i = 0; i < w->pipe.n_slots; i++) {
+        write_slot(w, i);
         TRY(refuse_size(w, i));
     }
     finish_step(w, stage->stage);

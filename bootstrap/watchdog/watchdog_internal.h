@@ -118,7 +118,7 @@ struct bb_watchdog {
 
 void *bb_watchdog_thread(void *watchdog);
 
-/* bb_watchdog_await - with the lock held: wait for a flag of the roll, at most so long. */
+/* bb_watchdog_await - with the lock held: wait for a flag of the watchdog, at most so long. */
 void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct bb_watchdog *), double patience_s);
 
 /* All with the lock held. */

@@ -39,7 +39,7 @@ int bb_err_is_mute(void)
     return mute;
 }
 
-__attribute__((format(printf, 2, 0))) static void say(const char *kind, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static void write_line(const char *kind, const char *fmt, va_list args)
 {
     char line[2048];
     int used = snprintf(line, sizeof(line), "busbar: %s%s%s", speaker, kind, context);
@@ -62,7 +62,7 @@ int bb_err(enum bb_error code, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    say("", fmt, args);
+    write_line("", fmt, args);
     va_end(args);
     return -(int)code;
 }
@@ -72,7 +72,7 @@ void bb_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    say("warning: ", fmt, args);
+    write_line("warning: ", fmt, args);
     va_end(args);
 }
 

@@ -25,7 +25,7 @@ static size_t find_cell(const struct bb_key_index *x, const char *key)
     return cell;
 }
 
-static int grow(struct bb_key_index *x)
+static int grow_table(struct bb_key_index *x)
 {
     size_t wanted = x->n_cells ? 2 * x->n_cells : 32;
     char *keys = realloc(x->keys, x->key_bytes * wanted / 2);
@@ -48,7 +48,7 @@ int bb_key_index_add(struct bb_key_index *x, const void *key)
 {
     size_t cell;
 
-    if (2 * (size_t)x->n + 2 > x->n_cells && grow(x))
+    if (2 * (size_t)x->n + 2 > x->n_cells && grow_table(x))
         return -BB_EFAIL;
     cell = find_cell(x, key);
     if (x->cells[cell] == 0) {

@@ -8,18 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void release(struct bb_outfile *f)
+static void free_paths(struct bb_outfile *f)
 {
     free(f->path);
     free(f->temporary);
     *f = (struct bb_outfile){0};
 }
 
-static int refuse(struct bb_outfile *f, const char *path, const char *what)
+static int refuse_file(struct bb_outfile *f, const char *path, const char *what)
 {
     int error = errno;
 
-    release(f);
+    free_paths(f);
     return bb_err(BB_EUSAGE, "cannot write %s: %s: %s", what, path, strerror(error));
 }
 
@@ -31,13 +31,13 @@ int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what)
     *f = (struct bb_outfile){.path = exists ? realpath(path, NULL) : strdup(path)};
     errno = *path ? errno : ENOENT;
     if (!f->path || !*path)
-        return refuse(f, path, what);
+        return refuse_file(f, path, what);
     if (!special && asprintf(&f->temporary, "%s.tmp", f->path) < 0) {
         f->temporary = NULL;
-        return refuse(f, path, what);
+        return refuse_file(f, path, what);
     }
     f->out = fopen(special ? f->path : f->temporary, "w");
-    return f->out ? 0 : refuse(f, path, what);
+    return f->out ? 0 : refuse_file(f, path, what);
 }
 
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
@@ -52,7 +52,7 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
         rc = bb_err(BB_EFAIL, "cannot write %s: %s: %s", what, f->path, errno ? strerror(errno) : "a write failed");
     if (rc && f->temporary)
         unlink(f->temporary);
-    release(f);
+    free_paths(f);
     return rc;
 }
 

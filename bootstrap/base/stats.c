@@ -7,7 +7,7 @@
 
 enum { P99_SAMPLES = 100 };
 
-static int ascending(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -35,7 +35,7 @@ static double mean(const double *samples, size_t n)
 }
 
 /* P(X = i) for X ~ Binomial(n, 1/2), through logarithms: 2^-n is 0 in double from n = 1075 on. */
-static double coin(size_t n, size_t i)
+static double binomial_probability(size_t n, size_t i)
 {
     int sign;
     double ways =
@@ -51,7 +51,7 @@ size_t bb_stats_ci_rank(size_t n)
     size_t i = start > 0 ? (size_t)start : 0;
 
     for (;; i++) {
-        tail += coin(n, i);
+        tail += binomial_probability(n, i);
         if (tail > 0.025)
             return i; /* P(X < i) was still small enough */
     }
@@ -78,7 +78,7 @@ int bb_stats_of(const double *samples, size_t n, struct bb_stats *stats)
     if (!sorted)
         return bb_err(BB_EFAIL, "no memory for the statistics of %zu samples", n);
     memcpy(sorted, samples, n * sizeof(*sorted));
-    qsort(sorted, n, sizeof(*sorted), ascending);
+    qsort(sorted, n, sizeof(*sorted), compare_doubles);
     stats->min = sorted[0];
     stats->max = sorted[n - 1];
     stats->mean = mean(sorted, n);

@@ -102,18 +102,18 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
 
 enum { NEAREST_MAX = 63 }; /* longer words are not compared */
 
-static int least(int a, int b)
+static int smaller_of(int a, int b)
 {
     return a < b ? a : b;
 }
 
-static bool same(char a, char b)
+static bool same_letter(char a, char b)
 {
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
 /* Edits from a to b: insert, delete, replace, swap neighbours (optimal string alignment), case aside. */
-static int edits(const char *a, const char *b)
+static int edit_distance(const char *a, const char *b)
 {
     int rows[3][NEAREST_MAX + 1];
     int na = (int)strlen(a), nb = (int)strlen(b);
@@ -125,16 +125,16 @@ static int edits(const char *a, const char *b)
 
         row[0] = i;
         for (int j = 1; j <= nb; j++) {
-            row[j] = least(least(row[j - 1], above[j]) + 1, above[j - 1] + !same(a[i - 1], b[j - 1]));
-            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
-                row[j] = least(row[j], above2[j - 2] + 1);
+            row[j] = smaller_of(smaller_of(row[j - 1], above[j]) + 1, above[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
+                row[j] = smaller_of(row[j], above2[j - 2] + 1);
         }
     }
     return rows[na % 3][nb];
 }
 
 /* How far `word` is from `known`: 0 the same, more is farther. The beginning of a known word is one edit away. */
-static int distance(const char *word, const char *known)
+static int distance_to_known(const char *word, const char *known)
 {
     size_t length = strlen(word);
 
@@ -142,19 +142,19 @@ static int distance(const char *word, const char *known)
         return INT_MAX;
     if (length >= 2 && strncasecmp(word, known, length) == 0 && known[length])
         return 1;
-    return edits(word, known);
+    return edit_distance(word, known);
 }
 
 const char *bb_nearest(const char *word, const char *const *words, size_t n)
 {
-    int limit = least(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
+    int limit = smaller_of(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
     int best = limit + 1;
     const char *nearest = NULL;
 
     if (strlen(word) < 2)
         return NULL;
     for (size_t i = 0; i < n; i++) {
-        int d = distance(word, words[i]);
+        int d = distance_to_known(word, words[i]);
 
         if (d < best) {
             best = d;

@@ -327,10 +327,10 @@ static int open_results(struct bb_results **out, const struct bb_results_head *h
         return -BB_EUSAGE;
     }
     *out = res;
-    if (!world || !world->roll)
+    if (!world || !world->watchdog)
         return 0;
     res->world = world;
-    return bb_watchdog_hook(world->roll, BB_WATCHDOG_AT_ONCE, save_at_end, res);
+    return bb_watchdog_hook(world->watchdog, BB_WATCHDOG_AT_ONCE, save_at_end, res);
 }
 
 int bb_results_open(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
@@ -393,7 +393,7 @@ int bb_results_close(struct bb_results *res, int rc)
     if (!res)
         return rc < 0 ? rc : 0;
     if (res->world)
-        bb_watchdog_forget(res->world->roll, save_at_end, res);
+        bb_watchdog_forget(res->world->watchdog, save_at_end, res);
     pthread_mutex_lock(&res->lock);
     res->stop = true;
     pthread_cond_broadcast(&res->news);

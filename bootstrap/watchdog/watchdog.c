@@ -20,104 +20,105 @@ static void copy_text(char *to, const char *from)
     snprintf(to, BB_WATCHDOG_TEXT, "%s", from);
 }
 
-static void poke(struct bb_watchdog *roll)
+static void wake_thread(struct bb_watchdog *watchdog)
 {
     uint64_t one = 1;
 
-    if (write(roll->poke_fd, &one, sizeof(one)) < 0)
+    if (write(watchdog->poke_fd, &one, sizeof(one)) < 0)
         return; /* the counter is full: it is awake */
 }
 
-/* Waits for a flag of the roll under the lock, at most so long. */
-void bb_watchdog_await(struct bb_watchdog *roll, bool (*flag)(const struct bb_watchdog *), double patience_s)
+/* Waits for a flag of the watchdog under the lock, at most so long. */
+void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct bb_watchdog *), double patience_s)
 {
     double end_s = bb_now_s() + patience_s;
     struct timespec until = {.tv_sec = (time_t)end_s, .tv_nsec = (long)(1e9 * (end_s - (double)(time_t)end_s))};
 
-    while (!flag(roll))
-        if (pthread_cond_timedwait(&roll->news, &roll->lock, &until))
+    while (!flag(watchdog))
+        if (pthread_cond_timedwait(&watchdog->news, &watchdog->lock, &until))
             return;
 }
 
 /* ---- start and stop ---- */
 
-static void init_locks(struct bb_watchdog *roll)
+static void init_locks(struct bb_watchdog *watchdog)
 {
     pthread_condattr_t attr;
 
-    pthread_mutex_init(&roll->lock, NULL);
-    pthread_mutex_init(&roll->hooks_lock, NULL);
+    pthread_mutex_init(&watchdog->lock, NULL);
+    pthread_mutex_init(&watchdog->hooks_lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&roll->news, &attr);
+    pthread_cond_init(&watchdog->news, &attr);
     pthread_condattr_destroy(&attr);
 }
 
-static void free_roll(struct bb_watchdog *roll)
+static void free_watchdog(struct bb_watchdog *watchdog)
 {
-    for (int i = 0; i < roll->n_peers; i++) {
-        bb_watchdog_close(&roll->peers[i].link);
-        if (roll->visitors)
-            bb_watchdog_close(&roll->visitors[i]);
+    for (int i = 0; i < watchdog->n_peers; i++) {
+        bb_watchdog_close(&watchdog->peers[i].link);
+        if (watchdog->visitors)
+            bb_watchdog_close(&watchdog->visitors[i]);
     }
     for (int i = 0; i < 3; i++) {
-        int fd = (int[]){roll->poke_fd, roll->signal_fd, roll->listen_fd}[i];
+        int fd = (int[]){watchdog->poke_fd, watchdog->signal_fd, watchdog->listen_fd}[i];
 
         if (fd >= 0)
             close(fd);
     }
-    pthread_sigmask(SIG_SETMASK, &roll->old_signals, NULL);
-    free(roll->last_words);
-    free(roll->peers);
-    free(roll->visitors);
-    free(roll);
+    pthread_sigmask(SIG_SETMASK, &watchdog->old_signals, NULL);
+    free(watchdog->last_words);
+    free(watchdog->peers);
+    free(watchdog->visitors);
+    free(watchdog);
 }
 
 int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
 {
-    struct bb_watchdog *roll = calloc(1, sizeof(*roll));
+    struct bb_watchdog *watchdog = calloc(1, sizeof(*watchdog));
     sigset_t ours;
 
     *out = NULL;
-    if (!roll)
+    if (!watchdog)
         return bb_err(BB_EFAIL, "watchdog: no memory");
-    init_locks(roll);
+    init_locks(watchdog);
     sigemptyset(&ours);
     sigaddset(&ours, SIGTERM);
     sigaddset(&ours, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &ours, &roll->old_signals);
-    roll->size = 1;
-    roll->timeout_s = timeout_s;
-    roll->listen_fd = -1;
-    roll->poke_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    roll->signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (roll->poke_fd < 0 || roll->signal_fd < 0 || pthread_create(&roll->thread, NULL, bb_watchdog_thread, roll)) {
-        free_roll(roll);
+    pthread_sigmask(SIG_BLOCK, &ours, &watchdog->old_signals);
+    watchdog->size = 1;
+    watchdog->timeout_s = timeout_s;
+    watchdog->listen_fd = -1;
+    watchdog->poke_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    watchdog->signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (watchdog->poke_fd < 0 || watchdog->signal_fd < 0 ||
+        pthread_create(&watchdog->thread, NULL, bb_watchdog_thread, watchdog)) {
+        free_watchdog(watchdog);
         return bb_err(BB_EFAIL, "watchdog: no thread: %s", strerror(errno));
     }
-    *out = roll;
+    *out = watchdog;
     return 0;
 }
 
-void bb_watchdog_stop(struct bb_watchdog *roll)
+void bb_watchdog_stop(struct bb_watchdog *watchdog)
 {
     bool hooks;
 
-    if (!roll)
+    if (!watchdog)
         return;
-    pthread_mutex_lock(&roll->lock);
-    roll->releasing = true;
-    hooks = roll->hooks_started;
-    pthread_cond_broadcast(&roll->news);
-    pthread_mutex_unlock(&roll->lock);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->releasing = true;
+    hooks = watchdog->hooks_started;
+    pthread_cond_broadcast(&watchdog->news);
+    pthread_mutex_unlock(&watchdog->lock);
     if (hooks)
-        pthread_join(roll->hooks_thread, NULL); /* while our thread still sees to it that this has an end */
-    pthread_mutex_lock(&roll->lock);
-    roll->stop = true;
-    pthread_mutex_unlock(&roll->lock);
-    poke(roll);
-    pthread_join(roll->thread, NULL);
-    free_roll(roll);
+        pthread_join(watchdog->hooks_thread, NULL); /* while our thread still sees to it that this has an end */
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->stop = true;
+    pthread_mutex_unlock(&watchdog->lock);
+    wake_thread(watchdog);
+    pthread_join(watchdog->thread, NULL);
+    free_watchdog(watchdog);
 }
 
 static struct bb_peer *new_peers(int n)
@@ -140,7 +141,7 @@ static void allow_files(int n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-int bb_watchdog_serve(struct bb_watchdog *roll, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
+int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
                       struct bb_watchdog_endpoint *ticket)
 {
     struct bb_peer *peers = new_peers(size);
@@ -156,15 +157,15 @@ int bb_watchdog_serve(struct bb_watchdog *roll, int size, char (*hosts)[BB_HOST_
     for (int i = 0; i < size; i++)
         visitors[i].fd = -1;
     peers[0].joined = true;
-    pthread_mutex_lock(&roll->lock);
-    roll->hosts = hosts;
-    roll->token = ticket->token;
-    roll->listen_fd = fd;
-    roll->peers = peers;
-    roll->visitors = visitors;
-    roll->n_peers = roll->size = size;
-    pthread_mutex_unlock(&roll->lock);
-    poke(roll);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->hosts = hosts;
+    watchdog->token = ticket->token;
+    watchdog->listen_fd = fd;
+    watchdog->peers = peers;
+    watchdog->visitors = visitors;
+    watchdog->n_peers = watchdog->size = size;
+    pthread_mutex_unlock(&watchdog->lock);
+    wake_thread(watchdog);
     return 0;
 out:
     free(peers);
@@ -172,7 +173,7 @@ out:
     return rc;
 }
 
-void bb_watchdog_join(struct bb_watchdog *roll, int rank, int size, char (*hosts)[BB_HOST_TEXT],
+void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*hosts)[BB_HOST_TEXT],
                       const struct bb_watchdog_endpoint *ticket)
 {
     struct bb_peer *peer = new_peers(1);
@@ -181,161 +182,161 @@ void bb_watchdog_join(struct bb_watchdog *roll, int rank, int size, char (*hosts
 
     if (!attended)
         bb_warn("watchdog: rank 0 (%s) cannot be reached: a hang will not be explained from here", hosts[0]);
-    pthread_mutex_lock(&roll->lock);
-    roll->attended = attended;
-    roll->hosts = hosts;
-    roll->rank = rank;
-    roll->size = size;
-    roll->peers = peer;
-    roll->n_peers = peer != NULL;
-    pthread_mutex_unlock(&roll->lock);
-    poke(roll);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->attended = attended;
+    watchdog->hosts = hosts;
+    watchdog->rank = rank;
+    watchdog->size = size;
+    watchdog->peers = peer;
+    watchdog->n_peers = peer != NULL;
+    pthread_mutex_unlock(&watchdog->lock);
+    wake_thread(watchdog);
 }
 
 /* ---- the main thread's side ---- */
 
-void bb_watchdog_reached(struct bb_watchdog *roll, const char *step)
+void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step)
 {
     bool news_due;
 
-    pthread_mutex_lock(&roll->lock);
-    roll->mine.step++;
-    roll->changed = true;
-    copy_text(roll->mine.text, step);
-    roll->mine.wait[0] = '\0';
-    news_due = bb_now_s() - roll->sent_s >= BB_WATCHDOG_STATE_S;
-    pthread_mutex_unlock(&roll->lock);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->mine.step++;
+    watchdog->changed = true;
+    copy_text(watchdog->mine.text, step);
+    watchdog->mine.wait[0] = '\0';
+    news_due = bb_now_s() - watchdog->sent_s >= BB_WATCHDOG_STATE_S;
+    pthread_mutex_unlock(&watchdog->lock);
     if (news_due)
-        poke(roll); /* steps that follow fast wait for the thread's next round */
+        wake_thread(watchdog); /* steps that follow fast wait for the thread's next round */
 }
 
-void bb_watchdog_waiting(struct bb_watchdog *roll, const char *what)
+void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what)
 {
-    pthread_mutex_lock(&roll->lock);
-    copy_text(roll->mine.wait, what ? what : "");
-    roll->changed = true;
-    pthread_mutex_unlock(&roll->lock);
+    pthread_mutex_lock(&watchdog->lock);
+    copy_text(watchdog->mine.wait, what ? what : "");
+    watchdog->changed = true;
+    pthread_mutex_unlock(&watchdog->lock);
 }
 
-void bb_watchdog_guard(struct bb_watchdog *roll, const char *what)
+void bb_watchdog_guard(struct bb_watchdog *watchdog, const char *what)
 {
-    pthread_mutex_lock(&roll->lock);
-    roll->guard = what;
-    roll->guard_end_s = bb_now_s() + roll->timeout_s;
-    pthread_mutex_unlock(&roll->lock);
-    bb_watchdog_waiting(roll, what);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->guard = what;
+    watchdog->guard_end_s = bb_now_s() + watchdog->timeout_s;
+    pthread_mutex_unlock(&watchdog->lock);
+    bb_watchdog_waiting(watchdog, what);
 }
 
-int bb_watchdog_ending(const struct bb_watchdog *roll)
+int bb_watchdog_ending(const struct bb_watchdog *watchdog)
 {
-    return atomic_load_explicit(&roll->ending, memory_order_relaxed);
+    return atomic_load_explicit(&watchdog->ending, memory_order_relaxed);
 }
 
-static bool is_ending(const struct bb_watchdog *roll)
+static bool is_ending(const struct bb_watchdog *watchdog)
 {
-    return roll->ending != 0;
+    return watchdog->ending != 0;
 }
 
-static bool is_said(const struct bb_watchdog *roll)
+static bool is_said(const struct bb_watchdog *watchdog)
 {
-    return roll->ending && !roll->last_words;
+    return watchdog->ending && !watchdog->last_words;
 }
 
-static bool is_dismissed(const struct bb_watchdog *roll)
+static bool is_dismissed(const struct bb_watchdog *watchdog)
 {
-    return roll->left || (roll->n_peers > 0 && roll->peers[0].link.fd < 0);
+    return watchdog->left || (watchdog->n_peers > 0 && watchdog->peers[0].link.fd < 0);
 }
 
-static bool is_over(const struct bb_watchdog *roll)
+static bool is_over(const struct bb_watchdog *watchdog)
 {
-    return roll->left || roll->ending;
+    return watchdog->left || watchdog->ending;
 }
 
-int bb_watchdog_expired(struct bb_watchdog *roll, const char *what)
+int bb_watchdog_expired(struct bb_watchdog *watchdog, const char *what)
 {
     int rc;
 
-    pthread_mutex_lock(&roll->lock);
-    copy_text(roll->mine.wait, what);
-    roll->hung = true;
-    roll->hang_s = bb_now_s();
-    poke(roll);
-    bb_watchdog_await(roll, is_ending, 2 * BB_WATCHDOG_ANSWER_S);
-    rc = roll->ending ? roll->ending : -BB_ETIMEOUT;
-    pthread_mutex_unlock(&roll->lock);
+    pthread_mutex_lock(&watchdog->lock);
+    copy_text(watchdog->mine.wait, what);
+    watchdog->hung = true;
+    watchdog->hang_s = bb_now_s();
+    wake_thread(watchdog);
+    bb_watchdog_await(watchdog, is_ending, 2 * BB_WATCHDOG_ANSWER_S);
+    rc = watchdog->ending ? watchdog->ending : -BB_ETIMEOUT;
+    pthread_mutex_unlock(&watchdog->lock);
     return rc;
 }
 
-static bool all_joined(const struct bb_watchdog *roll)
+static bool all_joined(const struct bb_watchdog *watchdog)
 {
-    for (int r = 0; r < roll->n_peers; r++)
-        if (!roll->peers[r].joined)
+    for (int r = 0; r < watchdog->n_peers; r++)
+        if (!watchdog->peers[r].joined)
             return false;
-    return roll->n_peers > 0;
+    return watchdog->n_peers > 0;
 }
 
 /* rank 0, when its results are safe: now the others may leave too. */
-static void dismiss(struct bb_watchdog *roll)
+static void dismiss_peers(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg bye = bb_watchdog_msg(WATCHDOG_BYE, 0, 0);
 
-    for (int r = 1; r < roll->n_peers; r++)
-        bb_watchdog_send(&roll->peers[r].link, &bye, 0.01);
+    for (int r = 1; r < watchdog->n_peers; r++)
+        bb_watchdog_send(&watchdog->peers[r].link, &bye, 0.01);
 }
 
-bool bb_watchdog_fail(struct bb_watchdog *roll, int code)
+bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code)
 {
     bool told;
 
-    pthread_mutex_lock(&roll->lock);
-    roll->failing = code;
-    roll->releasing = true;
-    pthread_cond_broadcast(&roll->news);
-    poke(roll);
-    if (roll->rank == 0) {
-        bb_watchdog_await(roll, is_said, TELL_S);
-        dismiss(roll);
-        told = all_joined(roll);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->failing = code;
+    watchdog->releasing = true;
+    pthread_cond_broadcast(&watchdog->news);
+    wake_thread(watchdog);
+    if (watchdog->rank == 0) {
+        bb_watchdog_await(watchdog, is_said, TELL_S);
+        dismiss_peers(watchdog);
+        told = all_joined(watchdog);
     } else {
-        bb_watchdog_await(roll, is_dismissed, TELL_S);
-        told = roll->end_heard || (roll->attended && roll->peers[0].link.fd < 0);
+        bb_watchdog_await(watchdog, is_dismissed, TELL_S);
+        told = watchdog->end_heard || (watchdog->attended && watchdog->peers[0].link.fd < 0);
     }
-    pthread_mutex_unlock(&roll->lock);
+    pthread_mutex_unlock(&watchdog->lock);
     return told;
 }
 
-void bb_watchdog_leave(struct bb_watchdog *roll)
+void bb_watchdog_leave(struct bb_watchdog *watchdog)
 {
-    pthread_mutex_lock(&roll->lock);
-    roll->leaving = true;
-    poke(roll);
-    bb_watchdog_await(roll, is_over, roll->timeout_s);
-    pthread_mutex_unlock(&roll->lock);
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->leaving = true;
+    wake_thread(watchdog);
+    bb_watchdog_await(watchdog, is_over, watchdog->timeout_s);
+    pthread_mutex_unlock(&watchdog->lock);
 }
 
 /* ---- hooks ---- */
 
-int bb_watchdog_hook(struct bb_watchdog *roll, enum bb_watchdog_when when, bb_at_end *fn, void *arg)
+int bb_watchdog_hook(struct bb_watchdog *watchdog, enum bb_watchdog_when when, bb_at_end *fn, void *arg)
 {
     int rc = 0;
 
-    pthread_mutex_lock(&roll->hooks_lock);
-    if (roll->n_hooks == BB_HOOKS_MAX)
+    pthread_mutex_lock(&watchdog->hooks_lock);
+    if (watchdog->n_hooks == BB_HOOKS_MAX)
         rc = bb_err(BB_EFAIL, "more than %d things to do at an early end", BB_HOOKS_MAX);
     else
-        roll->hooks[roll->n_hooks++] = (struct bb_hook){when, fn, arg};
-    pthread_mutex_unlock(&roll->hooks_lock);
+        watchdog->hooks[watchdog->n_hooks++] = (struct bb_hook){when, fn, arg};
+    pthread_mutex_unlock(&watchdog->hooks_lock);
     return rc;
 }
 
-void bb_watchdog_forget(struct bb_watchdog *roll, bb_at_end *fn, void *arg)
+void bb_watchdog_forget(struct bb_watchdog *watchdog, bb_at_end *fn, void *arg)
 {
     int kept = 0;
 
-    pthread_mutex_lock(&roll->hooks_lock);
-    for (int i = 0; i < roll->n_hooks; i++)
-        if (roll->hooks[i].fn != fn || roll->hooks[i].arg != arg)
-            roll->hooks[kept++] = roll->hooks[i];
-    roll->n_hooks = kept;
-    pthread_mutex_unlock(&roll->hooks_lock);
+    pthread_mutex_lock(&watchdog->hooks_lock);
+    for (int i = 0; i < watchdog->n_hooks; i++)
+        if (watchdog->hooks[i].fn != fn || watchdog->hooks[i].arg != arg)
+            watchdog->hooks[kept++] = watchdog->hooks[i];
+    watchdog->n_hooks = kept;
+    pthread_mutex_unlock(&watchdog->hooks_lock);
 }

@@ -49,39 +49,39 @@ struct bb_watchdog_endpoint {
 
 /* bb_watchdog_start - the thread of this rank, alone at first: guard, signals and hooks work. Blocks SIGTERM and
  * SIGINT. */
-int bb_watchdog_start(struct bb_watchdog **roll, double timeout_s) BB_MUST_CHECK;
+int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_CHECK;
 
-/* bb_watchdog_serve - rank 0: listen, on loopback when all ranks are on one host. hosts [size] must outlive roll. */
-int bb_watchdog_serve(struct bb_watchdog *roll, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
+/* bb_watchdog_serve - rank 0: listen, on loopback when all ranks are on one host. hosts [size] must outlive it. */
+int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
                       struct bb_watchdog_endpoint *ticket) BB_MUST_CHECK;
 
 /* bb_watchdog_join - other ranks: join rank 0. When no address answers: a warning, and this rank is on its own. */
-void bb_watchdog_join(struct bb_watchdog *roll, int rank, int size, char (*hosts)[BB_HOST_TEXT],
+void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*hosts)[BB_HOST_TEXT],
                       const struct bb_watchdog_endpoint *ticket);
 
-void bb_watchdog_reached(struct bb_watchdog *roll, const char *step);
-void bb_watchdog_waiting(struct bb_watchdog *roll, const char *what); /* NULL: no more */
-void bb_watchdog_guard(struct bb_watchdog *roll, const char *what);   /* NULL: no more */
-int bb_watchdog_ending(const struct bb_watchdog *roll);
+void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step);
+void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what); /* NULL: no more */
+void bb_watchdog_guard(struct bb_watchdog *watchdog, const char *what);   /* NULL: no more */
+int bb_watchdog_ending(const struct bb_watchdog *watchdog);
 
 /* bb_watchdog_expired - a wait of this rank ran out: report it and return the code with which the job ends. */
-int bb_watchdog_expired(struct bb_watchdog *roll, const char *what) BB_MUST_CHECK;
+int bb_watchdog_expired(struct bb_watchdog *watchdog, const char *what) BB_MUST_CHECK;
 
 /*
  * bb_watchdog_fail - this rank ends with exit code `code`, or with the one with which the job is ending already, and
  * its results are safe. Ranks but 0 wait for rank 0 to come here as well, half a second at most, since mpirun kills all
  * soon after the first is gone. True when all are known to end by themselves, so that nobody need be aborted.
  */
-bool bb_watchdog_fail(struct bb_watchdog *roll, int code);
+bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code);
 
 /* bb_watchdog_leave - this rank is done; returns when all are, or when the timeout is over. */
-void bb_watchdog_leave(struct bb_watchdog *roll);
+void bb_watchdog_leave(struct bb_watchdog *watchdog);
 
 /* bb_watchdog_stop - end the thread and free. NULL is fine. */
-void bb_watchdog_stop(struct bb_watchdog *roll);
+void bb_watchdog_stop(struct bb_watchdog *watchdog);
 
 enum bb_watchdog_when { BB_WATCHDOG_AT_ONCE, BB_WATCHDOG_STUCK };
-int bb_watchdog_hook(struct bb_watchdog *roll, enum bb_watchdog_when when, bb_at_end *fn, void *arg) BB_MUST_CHECK;
-void bb_watchdog_forget(struct bb_watchdog *roll, bb_at_end *fn, void *arg);
+int bb_watchdog_hook(struct bb_watchdog *watchdog, enum bb_watchdog_when when, bb_at_end *fn, void *arg) BB_MUST_CHECK;
+void bb_watchdog_forget(struct bb_watchdog *watchdog, bb_at_end *fn, void *arg);
 
 #endif

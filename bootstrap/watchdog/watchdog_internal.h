@@ -116,16 +116,16 @@ struct bb_watchdog {
     int n_hooks;
 };
 
-void *bb_watchdog_thread(void *roll);
+void *bb_watchdog_thread(void *watchdog);
 
-/* bb_watchdog_await - with the lock held: wait for a flag of the roll, at most so long. */
-void bb_watchdog_await(struct bb_watchdog *roll, bool (*flag)(const struct bb_watchdog *), double patience_s);
+/* bb_watchdog_await - with the lock held: wait for a flag of the watchdog, at most so long. */
+void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct bb_watchdog *), double patience_s);
 
 /* All with the lock held. */
-void bb_watchdog_end(struct bb_watchdog *roll, int code);     /* the job ends with this exit code: tell everybody */
-void bb_watchdog_judge_hang(struct bb_watchdog *roll);        /* rank 0: name the ranks that did not arrive */
-void bb_watchdog_judge_lost(struct bb_watchdog *roll);        /* rank 0: name the ranks that are lost */
-void bb_watchdog_judge_alone(struct bb_watchdog *roll);       /* this rank hangs, and rank 0 is not there to judge */
-void bb_watchdog_judge_server_lost(struct bb_watchdog *roll); /* rank 0 is the lost one */
+void bb_watchdog_end(struct bb_watchdog *watchdog, int code); /* the job ends with this exit code: tell everybody */
+void bb_watchdog_judge_hang(struct bb_watchdog *watchdog);    /* rank 0: name the ranks that did not arrive */
+void bb_watchdog_judge_lost(struct bb_watchdog *watchdog);    /* rank 0: name the ranks that are lost */
+void bb_watchdog_judge_alone(struct bb_watchdog *watchdog);   /* this rank hangs, and rank 0 is not there to judge */
+void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog); /* rank 0 is the lost one */
 
 #endif

@@ -155,7 +155,7 @@ out:
 }
 
 /* Say HELLO and hear it back: another host may have the same private address. */
-static int greet(struct bb_watchdog_link *link, uint32_t rank, uint64_t token, double patience_s)
+static int exchange_hello(struct bb_watchdog_link *link, uint32_t rank, uint64_t token, double patience_s)
 {
     struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, rank, 0), back;
     double end_s = bb_now_s() + patience_s;
@@ -176,7 +176,7 @@ int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank, s
 
     for (int i = 0; i < ticket->n; i++) {
         *link = (struct bb_watchdog_link){.fd = connect_to(&ticket->at[i], CONNECT_S)};
-        if (link->fd >= 0 && greet(link, rank, ticket->token, ANSWER_S) == 0)
+        if (link->fd >= 0 && exchange_hello(link, rank, ticket->token, ANSWER_S) == 0)
             return 0;
         bb_watchdog_close(link);
     }

@@ -14,7 +14,7 @@ struct line {
     size_t used;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void append_text(struct line *line, const char *fmt, ...)
 {
     va_list args;
     int n;
@@ -29,66 +29,66 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
 
 static void add_seen(struct line *line, const struct bb_seen *seen)
 {
-    add(line, "last seen: %s", seen->step ? seen->text : "start");
+    append_text(line, "last seen: %s", seen->step ? seen->text : "start");
     if (seen->wait[0] && strcmp(seen->wait, seen->text) != 0)
-        add(line, ", waiting for %s", seen->wait);
+        append_text(line, ", waiting for %s", seen->wait);
 }
 
-static void add_rank(struct line *line, const struct bb_watchdog *roll, int rank, const struct bb_peer *peer)
+static void add_rank(struct line *line, const struct bb_watchdog *watchdog, int rank, const struct bb_peer *peer)
 {
-    add(line, "rank %d (%s)", rank, roll->hosts[rank]);
+    append_text(line, "rank %d (%s)", rank, watchdog->hosts[rank]);
     if (!peer->joined)
-        add(line, ", never seen");
+        append_text(line, ", never seen");
     else {
-        add(line, ", ");
+        append_text(line, ", ");
         add_seen(line, &peer->seen);
-        add(line, "%s", peer->answered || roll->judge_s == 0 ? "" : ", does not answer");
+        append_text(line, "%s", peer->answered || watchdog->judge_s == 0 ? "" : ", does not answer");
     }
 }
 
 /* Adds the ranks that are marked, at most NAMED_MAX by name. */
-static void add_ranks(struct line *line, const struct bb_watchdog *roll, const bool *marked)
+static void add_ranks(struct line *line, const struct bb_watchdog *watchdog, const bool *marked)
 {
     int n = 0;
 
-    for (int r = 0; r < roll->size; r++) {
+    for (int r = 0; r < watchdog->size; r++) {
         if (!marked[r])
             continue;
         if (n++ < NAMED_MAX) {
-            add(line, "%s", n > 1 ? "; " : "");
-            add_rank(line, roll, r, &roll->peers[r]);
+            append_text(line, "%s", n > 1 ? "; " : "");
+            add_rank(line, watchdog, r, &watchdog->peers[r]);
         }
     }
     if (n > NAMED_MAX)
-        add(line, "; and %d more", n - NAMED_MAX);
+        append_text(line, "; and %d more", n - NAMED_MAX);
 }
 
-void bb_watchdog_end(struct bb_watchdog *roll, int code)
+void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
 {
     struct bb_watchdog_msg end =
-        bb_watchdog_msg(roll->rank == 0 ? WATCHDOG_END : WATCHDOG_FAIL, (uint32_t)roll->rank, code);
+        bb_watchdog_msg(watchdog->rank == 0 ? WATCHDOG_END : WATCHDOG_FAIL, (uint32_t)watchdog->rank, code);
 
-    if (roll->ending)
+    if (watchdog->ending)
         return;
-    roll->ending = -code;
-    roll->ending_s = bb_now_s();
-    for (int i = roll->rank == 0; i < roll->n_peers; i++)
-        bb_watchdog_send(&roll->peers[i].link, &end, 0.01);
-    pthread_cond_broadcast(&roll->news);
+    watchdog->ending = -code;
+    watchdog->ending_s = bb_now_s();
+    for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
+        bb_watchdog_send(&watchdog->peers[i].link, &end, 0.01);
+    pthread_cond_broadcast(&watchdog->news);
 }
 
 /* The latest step at which a rank hangs: whoever is behind has not come. */
-static const struct bb_peer *farthest_hung(const struct bb_watchdog *roll)
+static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
 {
     const struct bb_peer *far = NULL;
 
-    for (int r = 0; r < roll->size; r++)
-        if (roll->peers[r].hung && (!far || roll->peers[r].seen.step > far->seen.step))
-            far = &roll->peers[r];
+    for (int r = 0; r < watchdog->size; r++)
+        if (watchdog->peers[r].hung && (!far || watchdog->peers[r].seen.step > far->seen.step))
+            far = &watchdog->peers[r];
     return far;
 }
 
-static bool arrived(const struct bb_peer *peer, uint32_t step)
+static bool has_arrived(const struct bb_peer *peer, uint32_t step)
 {
     return peer->joined && peer->answered && peer->seen.step >= step && (peer->hung || peer->seen.wait[0]);
 }
@@ -99,106 +99,106 @@ static const char *hung_at(const struct bb_seen *seen)
 }
 
 /* "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s" */
-static void add_timeout(struct line *line, const struct bb_watchdog *roll, const struct bb_seen *seen)
+static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, const struct bb_seen *seen)
 {
-    add(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
-        hung_at(seen), roll->timeout_s);
+    append_text(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
+                hung_at(seen), watchdog->timeout_s);
 }
 
 /* Marks the ranks that did not arrive where `far` hangs. Returns how many. */
-static int mark_missing(const struct bb_watchdog *roll, const struct bb_peer *far, bool *marked)
+static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
 
-    for (int r = 0; r < roll->size; r++)
-        n += marked[r] = !arrived(&roll->peers[r], far->seen.step);
+    for (int r = 0; r < watchdog->size; r++)
+        n += marked[r] = !has_arrived(&watchdog->peers[r], far->seen.step);
     return n;
 }
 
 /* Marks the ranks that wait, but for something else than `far`. Returns how many. */
-static int mark_elsewhere(const struct bb_watchdog *roll, const struct bb_peer *far, bool *marked)
+static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
 
-    for (int r = 0; r < roll->size; r++)
-        n += marked[r] = strcmp(hung_at(&roll->peers[r].seen), hung_at(&far->seen)) != 0;
+    for (int r = 0; r < watchdog->size; r++)
+        n += marked[r] = strcmp(hung_at(&watchdog->peers[r].seen), hung_at(&far->seen)) != 0;
     return n;
 }
 
 /* Who waits for something else than `far`; where those are most, who is with it: the fewer are the ones to look at. */
-static void add_apart(struct line *line, const struct bb_watchdog *roll, const struct bb_peer *far)
+static void add_apart(struct line *line, const struct bb_watchdog *watchdog, const struct bb_peer *far)
 {
-    bool marked[roll->size];
-    int n = mark_elsewhere(roll, far, marked);
+    bool marked[watchdog->size];
+    int n = mark_elsewhere(watchdog, far, marked);
 
     if (n == 0)
         return;
-    for (int r = 0; 2 * n > roll->size && r < roll->size; r++)
+    for (int r = 0; 2 * n > watchdog->size && r < watchdog->size; r++)
         marked[r] = !marked[r];
-    add(line, 2 * n > roll->size ? ", but only these are in it: " : ", but wait for something else: ");
-    add_ranks(line, roll, marked);
+    append_text(line, 2 * n > watchdog->size ? ", but only these are in it: " : ", but wait for something else: ");
+    add_ranks(line, watchdog, marked);
 }
 
-void bb_watchdog_judge_hang(struct bb_watchdog *roll)
+void bb_watchdog_judge_hang(struct bb_watchdog *watchdog)
 {
     struct line line = {.used = 0};
-    bool marked[roll->size];
+    bool marked[watchdog->size];
     const struct bb_peer *far;
     int n;
 
-    roll->peers[0].seen = roll->mine;
-    far = farthest_hung(roll);
-    add_timeout(&line, roll, &far->seen);
-    if ((n = mark_missing(roll, far, marked)) > 0 && roll->size > 1) {
-        add(&line, "; %d of %d ranks did not arrive: ", n, roll->size);
-        add_ranks(&line, roll, marked);
+    watchdog->peers[0].seen = watchdog->mine;
+    far = farthest_hung(watchdog);
+    add_timeout(&line, watchdog, &far->seen);
+    if ((n = mark_missing(watchdog, far, marked)) > 0 && watchdog->size > 1) {
+        append_text(&line, "; %d of %d ranks did not arrive: ", n, watchdog->size);
+        add_ranks(&line, watchdog, marked);
     } else {
-        if (roll->size > 1)
-            add(&line, "; all %d ranks arrived", roll->size);
-        add_apart(&line, roll, far);
+        if (watchdog->size > 1)
+            append_text(&line, "; all %d ranks arrived", watchdog->size);
+        add_apart(&line, watchdog, far);
     }
     bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_watchdog_end(roll, BB_ETIMEOUT);
+    bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
-void bb_watchdog_judge_lost(struct bb_watchdog *roll)
+void bb_watchdog_judge_lost(struct bb_watchdog *watchdog)
 {
     struct line line = {.used = 0};
-    bool lost[roll->size];
+    bool lost[watchdog->size];
     int n = 0;
 
-    for (int r = 0; r < roll->size; r++)
-        n += lost[r] = roll->peers[r].lost;
+    for (int r = 0; r < watchdog->size; r++)
+        n += lost[r] = watchdog->peers[r].lost;
     if (n > 1)
-        add(&line, "%d ranks are lost: ", n);
-    for (int r = 0; n == 1 && r < roll->size; r++)
+        append_text(&line, "%d ranks are lost: ", n);
+    for (int r = 0; n == 1 && r < watchdog->size; r++)
         if (lost[r]) {
-            add(&line, "rank %d (%s) is lost; ", r, roll->hosts[r]);
-            add_seen(&line, &roll->peers[r].seen);
+            append_text(&line, "rank %d (%s) is lost; ", r, watchdog->hosts[r]);
+            add_seen(&line, &watchdog->peers[r].seen);
         }
     if (n > 1)
-        add_ranks(&line, roll, lost);
-    roll->last_words = strdup(line.text);
-    bb_watchdog_end(roll, BB_ETIMEOUT);
+        add_ranks(&line, watchdog, lost);
+    watchdog->last_words = strdup(line.text);
+    bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
-void bb_watchdog_judge_server_lost(struct bb_watchdog *roll)
+void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog)
 {
     struct line line = {.used = 0};
 
-    add(&line, "rank 0 (%s) is lost; ", roll->hosts[0]);
-    add_seen(&line, &roll->peers[0].seen);
+    append_text(&line, "rank 0 (%s) is lost; ", watchdog->hosts[0]);
+    add_seen(&line, &watchdog->peers[0].seen);
     bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_watchdog_end(roll, BB_ETIMEOUT);
+    bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
-void bb_watchdog_judge_alone(struct bb_watchdog *roll)
+void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
 {
     struct line line = {.used = 0};
 
-    add_timeout(&line, roll, &roll->mine);
-    if (roll->size > 1)
-        add(&line, "; rank 0 (%s) does not answer", roll->hosts[0]);
+    add_timeout(&line, watchdog, &watchdog->mine);
+    if (watchdog->size > 1)
+        append_text(&line, "; rank 0 (%s) does not answer", watchdog->hosts[0]);
     bb_err(BB_ETIMEOUT, "%s", line.text);
-    bb_watchdog_end(roll, BB_ETIMEOUT);
+    bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }

@@ -26,7 +26,7 @@ static void close_all_but(int connection, int rank_end)
             close(fd);
 }
 
-static void hold(int connection, int rank_end)
+static void hold_connection(int connection, int rank_end)
 {
     struct pollfd launcher = {.fd = connection}; /* an event only when it is gone */
     char byte;
@@ -48,7 +48,7 @@ void bb_hydra_hold(void)
         return;
     holder = fork();
     if (holder == 0)
-        hold(atoi(getenv("PMI_FD")), ends[0]);
+        hold_connection(atoi(getenv("PMI_FD")), ends[0]);
     close(ends[0]);
     leash = ends[1];
 }

@@ -38,8 +38,8 @@ static void pause_after(double waited_s, long *sleep_us)
 
 static int tell_timeout(struct bb_world *w, const char *what)
 {
-    if (w->roll)
-        return bb_watchdog_expired(w->roll, what);
+    if (w->watchdog)
+        return bb_watchdog_expired(w->watchdog, what);
     return bb_err(BB_ETIMEOUT, "timeout: %s did not end within %g s", what, w->timeout_s);
 }
 
@@ -53,33 +53,33 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
     while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
         if (waited_s > w->timeout_s)
             return tell_timeout(w, what);
-        if (w->roll && !said && waited_s > 1e-6 * SAY_US) {
-            bb_watchdog_waiting(w->roll, what);
+        if (w->watchdog && !said && waited_s > 1e-6 * SAY_US) {
+            bb_watchdog_waiting(w->watchdog, what);
             said = true;
         }
         pause_after(waited_s, &sleep_us);
         waited_s = bb_now_s() - start_s;
     }
     if (said && rc > 0)
-        bb_watchdog_waiting(w->roll, NULL);
+        bb_watchdog_waiting(w->watchdog, NULL);
     return rc < 0 ? rc : 0;
 }
 
 void bb_world_guard(struct bb_world *w, const char *what)
 {
-    if (w->roll)
-        bb_watchdog_guard(w->roll, what);
+    if (w->watchdog)
+        bb_watchdog_guard(w->watchdog, what);
 }
 
 void bb_world_unguard(struct bb_world *w)
 {
-    if (w->roll)
-        bb_watchdog_guard(w->roll, NULL);
+    if (w->watchdog)
+        bb_watchdog_guard(w->watchdog, NULL);
 }
 
 int bb_world_ending(const struct bb_world *w)
 {
-    return w->roll ? bb_watchdog_ending(w->roll) : 0;
+    return w->watchdog ? bb_watchdog_ending(w->watchdog) : 0;
 }
 
 void bb_world_reached(struct bb_world *w, const char *fmt, ...)
@@ -87,23 +87,23 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...)
     char step[128];
     va_list args;
 
-    if (!w->roll)
+    if (!w->watchdog)
         return;
     va_start(args, fmt);
     vsnprintf(step, sizeof(step), fmt, args);
     va_end(args);
-    bb_watchdog_reached(w->roll, step);
+    bb_watchdog_reached(w->watchdog, step);
 }
 
 int bb_world_at_end(struct bb_world *w, bb_at_end *fn, void *arg)
 {
-    return w->roll ? bb_watchdog_hook(w->roll, BB_WATCHDOG_STUCK, fn, arg) : 0;
+    return w->watchdog ? bb_watchdog_hook(w->watchdog, BB_WATCHDOG_STUCK, fn, arg) : 0;
 }
 
 void bb_world_forget(struct bb_world *w, bb_at_end *fn, void *arg)
 {
-    if (w->roll)
-        bb_watchdog_forget(w->roll, fn, arg);
+    if (w->watchdog)
+        bb_watchdog_forget(w->watchdog, fn, arg);
 }
 
 /* ---- exchanges ---- */
@@ -355,10 +355,10 @@ static int start_watchdog(struct bb_world *w)
     if (w->size == 1)
         return 0;
     if (w->rank == 0)
-        TRY(bb_watchdog_serve(w->roll, w->size, w->hosts, w->nodes == 1, &ticket));
+        TRY(bb_watchdog_serve(w->watchdog, w->size, w->hosts, w->nodes == 1, &ticket));
     TRY(bb_world_bcast(w, &ticket, sizeof(ticket), 0));
     if (w->rank != 0)
-        bb_watchdog_join(w->roll, w->rank, w->size, w->hosts, &ticket);
+        bb_watchdog_join(w->watchdog, w->rank, w->size, w->hosts, &ticket);
 out:
     return rc;
 }
@@ -370,7 +370,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
     bb_err_mute(0);
     bb_hydra_hold();
-    TRY(bb_watchdog_start(&w->roll, timeout_s));
+    TRY(bb_watchdog_start(&w->watchdog, timeout_s));
     TRY(start_mpi(w));
     TRY(refuse_foreign_launcher(w));
     TRY(find_hosts(w));
@@ -402,7 +402,7 @@ static int leave_together(struct bb_world *w)
     int rc;
 
     TRY(bb_world_barrier(w, "the end of the run"));
-    bb_watchdog_leave(w->roll);
+    bb_watchdog_leave(w->watchdog);
     rc = bb_world_ending(w);
 out:
     return rc;
@@ -430,7 +430,7 @@ static void end_everybody(struct bb_world *w, int rc)
     if (w->size == 1)
         return;
     fflush(stdout);
-    told = bb_watchdog_fail(w->roll, bb_exit_code(rc));
+    told = bb_watchdog_fail(w->watchdog, bb_exit_code(rc));
     code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
     if (w->rank == 0 && bb_hydra_started_us())
         abort_under_hydra(code);
@@ -448,7 +448,7 @@ int bb_world_release(struct bb_world *w, int rc)
     if (w->mpi)
         finalize_mpi(w);
     bb_hydra_let_go();
-    bb_watchdog_stop(w->roll);
+    bb_watchdog_stop(w->watchdog);
     free(w->hosts);
     free(w->node_of);
     *w = (struct bb_world){0};

@@ -38,9 +38,9 @@ struct bb_world {
     char (*hosts)[BB_HOST_TEXT]; /* [size] host of each rank; owned by the world                 */
     int *node_of;                /* [size] node of each rank; owned by the world                 */
     double timeout_s;
-    struct bb_watchdog *roll; /* NULL in a world made by bb_world_alone                          */
-    bool mpi;                 /* MPI is up and ours to end                                       */
-    bool agreed;              /* all ranks know that the run ends: bb_world_agree has told them  */
+    struct bb_watchdog *watchdog; /* NULL in a world made by bb_world_alone                         */
+    bool mpi;                     /* MPI is up and ours to end                                      */
+    bool agreed;                  /* all ranks know that the run ends: bb_world_agree has told them */
 };
 
 /*

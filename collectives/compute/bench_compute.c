@@ -10,7 +10,7 @@
 
 /* ---- the run ---- */
 
-static size_t most(size_t a, size_t b)
+static size_t larger_of(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -27,11 +27,11 @@ static size_t arena_bytes(const struct bb_compute *b)
                     ? bb_compute_gemms(bb_compute_types[t], b->options.quick, gemms)
                     : 0;
         for (int i = 0; i < n; i++)
-            bytes = most(bytes, bb_gemm_case_bytes(&gemms[i].shape));
+            bytes = larger_of(bytes, bb_gemm_case_bytes(&gemms[i].shape));
         for (int i = 0; b->options.wanted[BB_COMPUTE_PASSES] && bb_compute_type_wanted(b, t) &&
                         bb_compute_pass(i, bb_compute_types[t], b->options.bytes, &c);
              i++)
-            bytes = most(bytes, bb_pass_case_bytes(&c.pass));
+            bytes = larger_of(bytes, bb_pass_case_bytes(&c.pass));
     }
     return bytes;
 }

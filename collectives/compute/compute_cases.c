@@ -37,7 +37,7 @@ struct list {
     enum bb_dtype_id dtype;
 };
 
-static void append(struct list *l, const char *layer, const char *what, const struct bb_gemm_shape *shape)
+static void append_case(struct list *l, const char *layer, const char *what, const struct bb_gemm_shape *shape)
 {
     struct bb_gemm_case *c = &l->cases[l->n];
 
@@ -52,7 +52,7 @@ static void append(struct list *l, const char *layer, const char *what, const st
 static void append_squares(struct list *l, const int64_t *sizes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        append(l, "square", "", &(struct bb_gemm_shape){.m = sizes[i], .n = sizes[i], .k = sizes[i], .batch = 1});
+        append_case(l, "square", "", &(struct bb_gemm_shape){.m = sizes[i], .n = sizes[i], .k = sizes[i], .batch = 1});
 }
 
 static void append_layer(struct list *l, const struct layer *layer)
@@ -60,7 +60,7 @@ static void append_layer(struct list *l, const struct layer *layer)
     struct bb_gemm_shape gemms[BB_TRANSFORMER_GEMMS];
 
     for (int i = 0; bb_transformer_gemms(&layer->t, gemms) && i < BB_TRANSFORMER_GEMMS; i++)
-        append(l, layer->name, bb_transformer_gemm_names[i], &gemms[i]);
+        append_case(l, layer->name, bb_transformer_gemm_names[i], &gemms[i]);
 }
 
 static void append_filter(struct list *l, const struct filter *f)
@@ -68,7 +68,7 @@ static void append_filter(struct list *l, const struct filter *f)
     struct bb_gemm_shape shape;
 
     if (bb_conv_gemm(&f->v, BB_CONV_FORWARD, &shape))
-        append(l, f->name, "", &shape);
+        append_case(l, f->name, "", &shape);
 }
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))

@@ -64,7 +64,7 @@ void bb_iteration_events_keep(struct bb_iteration_events *m, int placement)
     memcpy(m->row_all_us[placement], m->all_us, (size_t)m->n * (size_t)m->ranks * sizeof *m->us);
 }
 
-static double variation(const double *us, int n)
+static double coefficient_of_variation(const double *us, int n)
 {
     double mean = 0, squares = 0;
 
@@ -86,7 +86,7 @@ int bb_iteration_events_figures(struct bb_iteration_events *m, struct bb_world *
         for (size_t i = 0; i < n && (!groups || groups[r] == groups[w->rank]); i++)
             m->us[i] = fmax(m->us[i], m->all_us[r * n + i]);
     TRY(bb_stats_of(m->us + m->skip, n - (size_t)m->skip, &f->us));
-    f->variation = variation(m->us + m->skip, m->n - m->skip);
+    f->variation = coefficient_of_variation(m->us + m->skip, m->n - m->skip);
 out:
     return rc;
 }

@@ -63,7 +63,7 @@ static size_t blocks_of(const double *samples, size_t n, double *means)
 }
 
 /* Pairs that rise less pairs that fall. */
-static double rises(const double *x, size_t n)
+static double count_rises(const double *x, size_t n)
 {
     int sum = 0;
 
@@ -84,7 +84,7 @@ bool bb_has_trend(const double *samples, size_t n)
     third = blocks / 3;
     change = fabs(mean_of(x + blocks - third, third) - mean_of(x, third));
     sigma = sqrt((double)(blocks * (blocks - 1) * (2 * blocks + 5)) / 18);
-    return fabs(rises(x, blocks)) - 1 > TREND_SIGMAS * sigma && change > TREND_WORTH * mean_of(x, blocks);
+    return fabs(count_rises(x, blocks)) - 1 > TREND_SIGMAS * sigma && change > TREND_WORTH * mean_of(x, blocks);
 }
 
 /* ---- warnings ---- */

@@ -76,27 +76,27 @@ void bb_mulsums_release(struct bb_mulsums *m, struct bb_comm *comm)
     *m = (struct bb_mulsums){0};
 }
 
-static int all_reduce(const struct bb_call *c)
+static int launch_all_reduce(const struct bb_call *c)
 {
     return BB_NCCL(ncclAllReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl, c->stream));
 }
 
-static int all_gather(const struct bb_call *c)
+static int launch_all_gather(const struct bb_call *c)
 {
     return BB_NCCL(ncclAllGather(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream));
 }
 
-static int reduce_scatter(const struct bb_call *c)
+static int launch_reduce_scatter(const struct bb_call *c)
 {
     return BB_NCCL(ncclReduceScatter(c->send, c->recv, c->count, type_of(c), op_of(c), c->comm->nccl, c->stream));
 }
 
-static int broadcast(const struct bb_call *c)
+static int launch_broadcast(const struct bb_call *c)
 {
     return BB_NCCL(ncclBroadcast(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
 }
 
-static int reduce(const struct bb_call *c)
+static int launch_reduce(const struct bb_call *c)
 {
     return BB_NCCL(ncclReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->root, c->comm->nccl, c->stream));
 }
@@ -203,7 +203,7 @@ out:
     return rc;
 }
 
-static int alltoallv(const struct bb_call *c)
+static int launch_alltoallv(const struct bb_call *c)
 {
     return launch_group(c, exchange_uneven);
 }
@@ -227,7 +227,7 @@ out:
     return rc ? rc : bb_comm_poll(c->comm, "hypercube");
 }
 
-static int hypercube(const struct bb_call *c)
+static int launch_hypercube(const struct bb_call *c)
 {
     size_t bytes = c->count * bb_dtypes[c->dtype].bytes;
     char *own = slice_at(c->recv, c, c->comm->rank);
@@ -241,33 +241,33 @@ out:
     return rc;
 }
 
-static int sendrecv(const struct bb_call *c)
+static int launch_sendrecv(const struct bb_call *c)
 {
     return launch_group(c, exchange_ring);
 }
 
-static int alltoall(const struct bb_call *c)
+static int launch_alltoall(const struct bb_call *c)
 {
     if (c->native->alltoall)
         return BB_NCCL(c->native->alltoall(c->send, c->recv, c->count, type_of(c), c->comm->nccl, c->stream));
     return launch_group(c, exchange_all);
 }
 
-static int gather(const struct bb_call *c)
+static int launch_gather(const struct bb_call *c)
 {
     if (c->native->gather)
         return BB_NCCL(c->native->gather(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
     return launch_group(c, exchange_to_root);
 }
 
-static int scatter(const struct bb_call *c)
+static int launch_scatter(const struct bb_call *c)
 {
     if (c->native->scatter)
         return BB_NCCL(c->native->scatter(c->send, c->recv, c->count, type_of(c), c->root, c->comm->nccl, c->stream));
     return launch_group(c, exchange_from_root);
 }
 
-#define COLL(kind, name, ...) [kind] = name,
+#define COLL(kind, name, ...) [kind] = launch_##name,
 static int (*const launchers[BB_COLL_KIND_COUNT])(const struct bb_call *) = {
 #include "collectives/ops/colls.def"
 };

@@ -24,7 +24,7 @@ struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES])
                                   .lost_to_comm_us = both - compute};
 }
 
-static int clamp(double calls)
+static int clamp_calls(double calls)
 {
     return calls < 1 ? 1 : calls > BB_OVERLAP_CALLS ? BB_OVERLAP_CALLS : (int)calls;
 }
@@ -33,8 +33,8 @@ void bb_overlap_counts(double product_us, double collective_us, int least, int *
 {
     double needed = collective_us > 0 ? ceil(product_us / collective_us) : least;
 
-    *collectives = clamp(fmax(needed, least));
-    *products = product_us > 0 ? clamp(round(*collectives * collective_us / product_us)) : 1;
+    *collectives = clamp_calls(fmax(needed, least));
+    *products = product_us > 0 ? clamp_calls(round(*collectives * collective_us / product_us)) : 1;
 }
 
 /* ---- limits ---- */

@@ -68,7 +68,7 @@ struct look {
     void *arg;
 };
 
-static int tell(const struct look *k, enum bb_link_level level, int from, int to, double value)
+static int report_if_slow(const struct look *k, enum bb_link_level level, int from, int to, double value)
 {
     const struct bb_slow_link slow = {level, from, to, k->same_node, value, k->median};
 
@@ -84,7 +84,7 @@ static int tell_pairs(const struct look *k)
     for (int from = 0; from < l->ranks; from++)
         for (int to = 0; to < l->ranks; to++)
             if (is_chosen(l, &all, from, to))
-                TRY(tell(k, BB_LINK_PAIR, from, to, l->value[(size_t)from * (size_t)l->ranks + (size_t)to]));
+                TRY(report_if_slow(k, BB_LINK_PAIR, from, to, l->value[(size_t)from * (size_t)l->ranks + (size_t)to]));
 out:
     return rc;
 }
@@ -98,7 +98,7 @@ static int tell_several(const struct look *k, enum bb_link_level level, int whic
 
     TRY(stats_of(k->links, &c, &stats));
     if (stats.n >= (k->links->symmetric ? 2 : 4))
-        TRY(tell(k, level, which, -1, stats.p50));
+        TRY(report_if_slow(k, level, which, -1, stats.p50));
 out:
     return rc;
 }

@@ -2,7 +2,7 @@
 #include "collectives/p2p/pair_schedule.h"
 
 /* Players of the tournament: with an odd number of ranks the last one is nobody, and who meets nobody pauses. */
-static int players(const struct bb_pair_schedule *p)
+static int count_players(const struct bb_pair_schedule *p)
 {
     return p->ranks + p->ranks % 2;
 }
@@ -11,7 +11,7 @@ int bb_pair_schedule_rounds(const struct bb_pair_schedule *p)
 {
     if (p->ranks < 2)
         return 0;
-    return p->one ? p->ranks * (p->ranks - 1) / 2 : players(p) - 1;
+    return p->one ? p->ranks * (p->ranks - 1) / 2 : count_players(p) - 1;
 }
 
 /* Round r is pair r of (0,1) (0,2) .. (0,n-1) (1,2) .. */
@@ -32,7 +32,7 @@ static int partner_alone(const struct bb_pair_schedule *p, int round, int rank)
  * That is the k with 2k = round (mod m), and players / 2 is the inverse of 2. */
 static int partner_in_circle(const struct bb_pair_schedule *p, int round, int rank)
 {
-    int n = players(p), m = n - 1;
+    int n = count_players(p), m = n - 1;
     int alone = (int)((long long)round * (n / 2) % m), partner;
 
     if (rank == m)

@@ -32,7 +32,7 @@ static struct {
     struct slot slots[SLOTS];
 } plugin;
 
-static void record(const struct bb_choice *choice)
+static void record_choice(const struct bb_choice *choice)
 {
     uint64_t words[WORDS] = {0}, number, first;
 
@@ -78,17 +78,17 @@ static void record_collective(const char *algorithm, const char *protocol, int c
 
     copy_word(c.algorithm, sizeof(c.algorithm), algorithm);
     copy_word(c.protocol, sizeof(c.protocol), protocol);
-    record(&c);
+    record_choice(&c);
 }
 
 static void record_transfer(int channels)
 {
-    record(&(struct bb_choice){.kind = BB_CHOICE_TRANSFERS, .channels = channels});
+    record_choice(&(struct bb_choice){.kind = BB_CHOICE_TRANSFERS, .channels = channels});
 }
 
 /* ---- NCCL's side ---- */
 
-static ncclResult_t attach(void **context, int *mask)
+static ncclResult_t attach_plugin(void **context, int *mask)
 {
     atomic_store(&plugin.mask, mask);
     __atomic_store_n(mask, atomic_load(&plugin.active) ? WANTED : 0, __ATOMIC_SEQ_CST);
@@ -101,14 +101,14 @@ static ncclResult_t init_v4(void **context, int *mask, const char *comm_name, ui
                             int rank, bb_profiler_log *log)
 {
     (void)comm_name, (void)comm_id, (void)nodes, (void)ranks, (void)rank, (void)log;
-    return attach(context, mask);
+    return attach_plugin(context, mask);
 }
 
 static ncclResult_t init_v5(void **context, uint64_t comm_id, int *mask, const char *comm_name, int nodes, int ranks,
                             int rank, bb_profiler_log *log)
 {
     (void)comm_name, (void)comm_id, (void)nodes, (void)ranks, (void)rank, (void)log;
-    return attach(context, mask);
+    return attach_plugin(context, mask);
 }
 
 /* No handle: then NCCL does not come back for the end of the event. */
@@ -134,7 +134,7 @@ static ncclResult_t start_v5(void *context, void **handle, struct bb_event_v5 *e
     return ncclSuccess;
 }
 
-static ncclResult_t stop(void *handle)
+static ncclResult_t stop_event(void *handle)
 {
     (void)handle;
     return ncclSuccess;
@@ -146,17 +146,25 @@ static ncclResult_t change_state(void *handle, int state, union bb_event_state *
     return ncclSuccess;
 }
 
-static ncclResult_t finalize(void *context)
+static ncclResult_t finalize_plugin(void *context)
 {
     (void)context;
     atomic_fetch_sub(&plugin.comms, 1);
     return ncclSuccess;
 }
 
-const struct bb_profiler_v4 ncclProfiler_v4 = {
-    .name = "busbar", .init = init_v4, .start = start_v4, .stop = stop, .state = change_state, .finalize = finalize};
-const struct bb_profiler_v5 ncclProfiler_v5 = {
-    .name = "busbar", .init = init_v5, .start = start_v5, .stop = stop, .state = change_state, .finalize = finalize};
+const struct bb_profiler_v4 ncclProfiler_v4 = {.name = "busbar",
+                                               .init = init_v4,
+                                               .start = start_v4,
+                                               .stop = stop_event,
+                                               .state = change_state,
+                                               .finalize = finalize_plugin};
+const struct bb_profiler_v5 ncclProfiler_v5 = {.name = "busbar",
+                                               .init = init_v5,
+                                               .start = start_v5,
+                                               .stop = stop_event,
+                                               .state = change_state,
+                                               .finalize = finalize_plugin};
 
 /* ---- our side ---- */
 

@@ -41,7 +41,7 @@ struct bb_combination bb_combination_of(const char *algorithm, const char *proto
 /* ---- NCCL's side ---- */
 
 /* A newer NCCL may have more of either; what has no name here is neither noted nor wished for. */
-static void note(const float *costs, int algorithms, int protocols)
+static void note_costs(const float *costs, int algorithms, int protocols)
 {
     plugin.heard.known = true;
     for (int a = 0; a < BB_ALGORITHMS; a++)
@@ -61,22 +61,22 @@ static void keep_only_the_wish(float *costs, int algorithms, int protocols)
         costs[i] = i == kept ? costs[i] : -1;
 }
 
-static ncclResult_t choose(void *context, int function, size_t bytes, int operations, float **costs, int algorithms,
-                           int protocols, int registered, int *channels)
+static ncclResult_t choose_algorithm(void *context, int function, size_t bytes, int operations, float **costs,
+                                     int algorithms, int protocols, int registered, int *channels)
 {
     float *table = (float *)(void *)costs; /* as NCCL means it, see tuner_plugin.h */
 
     (void)context, (void)function, (void)bytes, (void)operations, (void)registered, (void)channels;
     pthread_mutex_lock(&plugin.lock);
     if (plugin.listening)
-        note(table, algorithms, protocols);
+        note_costs(table, algorithms, protocols);
     if (plugin.forced)
         keep_only_the_wish(table, algorithms, protocols);
     pthread_mutex_unlock(&plugin.lock);
     return ncclSuccess;
 }
 
-static ncclResult_t attach(void **context, int number)
+static ncclResult_t count_comms(void **context, int number)
 {
     pthread_mutex_lock(&plugin.lock);
     plugin.comms += number;
@@ -89,26 +89,26 @@ static ncclResult_t attach(void **context, int number)
 static ncclResult_t init_v4(size_t ranks, size_t nodes, bb_tuner_log *log, void **context)
 {
     (void)ranks, (void)nodes, (void)log;
-    return attach(context, 1);
+    return count_comms(context, 1);
 }
 
 static ncclResult_t init_v5(void **context, uint64_t comm_id, size_t ranks, size_t nodes, bb_tuner_log *log,
                             void *domains, void *constants)
 {
     (void)comm_id, (void)ranks, (void)nodes, (void)log, (void)domains, (void)constants;
-    return attach(context, 1);
+    return count_comms(context, 1);
 }
 
-static ncclResult_t finalize(void *context)
+static ncclResult_t finalize_plugin(void *context)
 {
     (void)context;
-    return attach(NULL, -1);
+    return count_comms(NULL, -1);
 }
 
 const struct bb_tuner_v4 ncclTunerPlugin_v4 = {
-    .name = "busbar", .init = init_v4, .choose = choose, .finalize = finalize};
+    .name = "busbar", .init = init_v4, .choose = choose_algorithm, .finalize = finalize_plugin};
 const struct bb_tuner_v5 ncclTunerPlugin_v5 = {
-    .name = "busbar", .init = init_v5, .choose = choose, .finalize = finalize};
+    .name = "busbar", .init = init_v5, .choose = choose_algorithm, .finalize = finalize_plugin};
 
 /* ---- our side ---- */
 

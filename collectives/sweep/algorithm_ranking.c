@@ -23,7 +23,7 @@ const struct bb_stats *bb_ranking_own(const struct bb_ranking *c)
 }
 
 /* The lowest median of those measured that are (surely) faster than `own`; NULL: none. */
-static const struct bb_candidate *fastest(const struct bb_ranking *c, const struct bb_stats *own, bool surely)
+static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const struct bb_stats *own, bool surely)
 {
     const struct bb_candidate *best = NULL;
 
@@ -53,7 +53,7 @@ static double ratio(double own_us, double best_us)
 struct bb_outcome bb_ranking_judge(const struct bb_ranking *c)
 {
     const struct bb_stats *own = bb_ranking_own(c);
-    const struct bb_candidate *surely = fastest(c, own, true), *maybe = fastest(c, own, false);
+    const struct bb_candidate *surely = find_fastest(c, own, true), *maybe = find_fastest(c, own, false);
 
     if (c->own.ran.kind != BB_CHOICE_COLLECTIVE || isnan(own->ci95[0]) || !anything_measured(c))
         return (struct bb_outcome){.standing = BB_VERDICT_UNKNOWN, .best = &c->own, .lost_factor = NAN};

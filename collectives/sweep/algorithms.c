@@ -158,7 +158,7 @@ static int look_again(struct bb_algorithms *a, const struct bb_row *own, const s
 
 /* ---- what came of it ---- */
 
-static const char *words(struct bb_combination what, char text[40])
+static const char *combination_text(struct bb_combination what, char text[40])
 {
     if (what.algorithm < 0 || what.protocol < 0)
         return "unknown";
@@ -188,8 +188,9 @@ static void tell_best(struct bb_algorithms *a, const struct bb_row *own, int pla
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
              bb_case_bytes(&own->c), bb_dtypes[own->c.dtype].name,
              own->c.redop == BB_COPY ? "none" : bb_redops[own->c.redop].name, own->c.root,
-             place == BB_IN_PLACE ? "in" : "out", words(c->own.what, chosen), chosen_us->p50,
-             words(o->best->what, best), best_us->p50, o->lost_factor, o->standing == BB_VERDICT_NOT_BEST ? "*" : "");
+             place == BB_IN_PLACE ? "in" : "out", combination_text(c->own.what, chosen), chosen_us->p50,
+             combination_text(o->best->what, best), best_us->p50, o->lost_factor,
+             o->standing == BB_VERDICT_NOT_BEST ? "*" : "");
     add_line(&a->best_text, line);
 }
 
@@ -326,7 +327,7 @@ static void print_absent(const struct bb_algorithms *a, FILE *out, enum bb_candi
 
         if (a->fates[i][fate] == 0 || (alike && what.protocol > 0))
             continue;
-        fprintf(out, "%s%s", before, alike ? bb_algorithms[what.algorithm] : words(what, text));
+        fprintf(out, "%s%s", before, alike ? bb_algorithms[what.algorithm] : combination_text(what, text));
         if (a->fates[i][fate] < figures_of(a, i))
             fprintf(out, " (in %u of %u figures)", a->fates[i][fate], figures_of(a, i));
         before = ", ";

@@ -15,7 +15,7 @@ static const struct rule {
                            [BB_SPLIT_DIV] = {"DIV", "/"}};
 
 /* What follows the rule's word or sign, NULL when the text begins with neither. */
-static const char *after(const struct rule *rule, const char *text)
+static const char *skip_rule(const struct rule *rule, const char *text)
 {
     size_t length = strncasecmp(text, rule->word, strlen(rule->word)) == 0 ? strlen(rule->word)
                     : strncmp(text, rule->sign, 1) == 0                    ? 1
@@ -47,7 +47,7 @@ int bb_split_parse(struct bb_split *s, const char *text)
     const char *number;
 
     for (int i = 0; i < BB_SPLIT_COUNT; i++) {
-        number = after(&rules[i], text);
+        number = skip_rule(&rules[i], text);
         if (!number)
             continue;
         *s = (struct bb_split){.rule = (enum bb_split_rule)i};

@@ -171,8 +171,8 @@ void bb_gemm_release(struct bb_gemm *g)
 
 /* ---- running ---- */
 
-static cublasStatus_t enqueue(const struct bb_gemm *g, const cublasLtMatmulAlgo_t *algo, const void *a, const void *b,
-                              void *c, cudaStream_t stream)
+static cublasStatus_t enqueue_matmul(const struct bb_gemm *g, const cublasLtMatmulAlgo_t *algo, const void *a,
+                                     const void *b, void *c, cudaStream_t stream)
 {
     static const float one = 1, zero = 0;
 
@@ -182,7 +182,7 @@ static cublasStatus_t enqueue(const struct bb_gemm *g, const cublasLtMatmulAlgo_
 
 int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, cudaStream_t stream)
 {
-    return LT(enqueue(g, &g->algo, a, b, c, stream));
+    return LT(enqueue_matmul(g, &g->algo, a, b, c, stream));
 }
 
 /* ---- tuning ---- */
@@ -199,7 +199,7 @@ struct trial {
 /* *ms of `repeats` products after one to warm up; one that cannot do it after all takes for ever. */
 static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, float *ms)
 {
-    cublasStatus_t status = enqueue(t->g, algo, t->a, t->b, t->c, t->stream);
+    cublasStatus_t status = enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream);
     int rc;
 
     *ms = FLT_MAX;
@@ -208,7 +208,7 @@ static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, fl
     TRY(LT(status));
     TRY(BB_CUDA(cudaEventRecord(t->start, t->stream)));
     for (int i = 0; i < t->repeats; i++)
-        TRY(LT(enqueue(t->g, algo, t->a, t->b, t->c, t->stream)));
+        TRY(LT(enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream)));
     TRY(BB_CUDA(cudaEventRecord(t->stop, t->stream)));
     TRY(BB_CUDA(cudaEventSynchronize(t->stop)));
     TRY(BB_CUDA(cudaEventElapsedTime(ms, t->start, t->stop)));

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t aligned(size_t bytes)
+static size_t align_bytes(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
@@ -33,7 +33,7 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const works[], int n)
 enum { BLOCK_BYTES = 1 << 20 }; /* made once, then repeated */
 
 /* The rest of an area: copies of its beginning, each twice as long. */
-static int repeat(void *area, size_t done, size_t bytes, cudaStream_t stream)
+static int repeat_block(void *area, size_t done, size_t bytes, cudaStream_t stream)
 {
     int rc = 0;
 
@@ -45,7 +45,7 @@ static int repeat(void *area, size_t done, size_t bytes, cudaStream_t stream)
     return rc;
 }
 
-static int fill(void *area, size_t bytes, const void *block, cudaStream_t stream)
+static int fill_area(void *area, size_t bytes, const void *block, cudaStream_t stream)
 {
     size_t first = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
     int rc;
@@ -53,7 +53,7 @@ static int fill(void *area, size_t bytes, const void *block, cudaStream_t stream
     if (bytes == 0)
         return 0;
     TRY(BB_CUDA(cudaMemcpyAsync(area, block, first, cudaMemcpyHostToDevice, stream)));
-    TRY(repeat(area, first, bytes, stream));
+    TRY(repeat_block(area, first, bytes, stream));
     TRY(BB_CUDA(cudaStreamSynchronize(stream)));
 out:
     return rc;
@@ -98,10 +98,10 @@ static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
     if (!block)
         return bb_err(BB_EFAIL, "no memory for %d bytes of data", (int)BLOCK_BYTES);
     make_numbers(block);
-    TRY(fill(w->read, w->memory.read_bytes, block, stream));
-    TRY(fill(w->write, w->memory.write_bytes, block, stream));
+    TRY(fill_area(w->read, w->memory.read_bytes, block, stream));
+    TRY(fill_area(w->write, w->memory.write_bytes, block, stream));
     make_indices(block, fewest_rows(w));
-    TRY(fill(w->index, w->memory.index_count * sizeof *w->index, block, stream));
+    TRY(fill_area(w->index, w->memory.index_count * sizeof *w->index, block, stream));
 out:
     free(block);
     return rc;
@@ -126,10 +126,10 @@ static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct 
 /* Where the operands lie: A and B one behind the other in what is read, C in what is written. */
 static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
-    return w->read + aligned(bb_gemm_a_bytes(s));
+    return w->read + align_bytes(bb_gemm_a_bytes(s));
 }
 
-static int plan(struct bb_kernel_runner *w, const struct bb_gemm_shape *s, int candidates, cudaStream_t stream)
+static int plan_gemm(struct bb_kernel_runner *w, const struct bb_gemm_shape *s, int candidates, cudaStream_t stream)
 {
     struct bb_gemm *g = &w->gemms[w->n_gemms];
     int rc;
@@ -156,13 +156,13 @@ static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t str
     for (int i = 0; i < w->n && rc == 0; i++)
         for (int j = 0; j < w->works[i]->n && rc == 0; j++)
             if (!w->works[i]->items[j].is_pass)
-                rc = plan(w, &w->works[i]->items[j].gemm, candidates, stream);
+                rc = plan_gemm(w, &w->works[i]->items[j].gemm, candidates, stream);
     return rc;
 }
 
 /* ---- a life ---- */
 
-static int take(void *area, size_t bytes)
+static int allocate_area(void *area, size_t bytes)
 {
     return bytes == 0 ? 0 : BB_CUDA(cudaMalloc(area, bytes));
 }
@@ -183,9 +183,9 @@ int bb_kernel_runner_init(struct bb_kernel_runner *w, const struct bb_kernel_lis
     *w = (struct bb_kernel_runner){.works = works, .n = n, .memory = memory_of(works, n)};
     TRY(check_lists(works, n));
     TRY(bb_gemm_lib_init(&w->lib, BB_GEMM_WORKSPACE));
-    TRY(take(&w->read, w->memory.read_bytes));
-    TRY(take(&w->write, w->memory.write_bytes));
-    TRY(take(&w->index, w->memory.index_count * sizeof *w->index));
+    TRY(allocate_area(&w->read, w->memory.read_bytes));
+    TRY(allocate_area(&w->write, w->memory.write_bytes));
+    TRY(allocate_area(&w->index, w->memory.index_count * sizeof *w->index));
     TRY(fill_all(w, stream));
     TRY(plan_all(w, candidates, stream));
     return 0;
@@ -226,9 +226,9 @@ static int run_pass(const struct bb_kernel_runner *w, const struct bb_pass *pass
         if (a->content == BB_HOLDS_INDICES)
             index += a->count;
         else if (a->written)
-            write += aligned(a->bytes);
+            write += align_bytes(a->bytes);
         else
-            read += aligned(a->bytes);
+            read += align_bytes(a->bytes);
     }
     return bb_pass_run(&p, stream);
 }

@@ -12,7 +12,7 @@ static void format_uuid(const unsigned char b[16], char text[48])
              b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-static int describe(int ordinal, struct bb_device_info *info)
+static int read_device_info(int ordinal, struct bb_device_info *info)
 {
     struct cudaDeviceProp prop;
     int rc = BB_CUDA(cudaGetDeviceProperties(&prop, ordinal));
@@ -38,7 +38,7 @@ static int describe(int ordinal, struct bb_device_info *info)
 }
 
 /* The first rank of a host speaks for the others, whose fate is the same. */
-static int refuse(int local_rank, enum bb_error code, const char *what, int local_size, int count)
+static int refuse_devices(int local_rank, enum bb_error code, const char *what, int local_size, int count)
 {
     if (local_rank > 0)
         return -(int)code;
@@ -56,17 +56,17 @@ int bb_device_choose(int first, int local_rank, int local_size, bool share_gpu, 
     cudaError_t e = cudaGetDeviceCount(&count);
 
     if (e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver || (e == cudaSuccess && count == 0))
-        return refuse(local_rank, BB_EFAIL, e ? cudaGetErrorString(e) : "there is none", local_size, count);
+        return refuse_devices(local_rank, BB_EFAIL, e ? cudaGetErrorString(e) : "there is none", local_size, count);
     TRY(BB_CUDA(e));
     if (first > 0 && count < first + local_size && !share_gpu)
         return local_rank ? -BB_EUSAGE
                           : bb_err(BB_EUSAGE, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d",
                                    local_size, first, count - 1);
     if (count < local_size && !share_gpu)
-        return refuse(local_rank, BB_EUSAGE, NULL, local_size, count);
+        return refuse_devices(local_rank, BB_EUSAGE, NULL, local_size, count);
     ordinal = (first + local_rank) % count;
     TRY(BB_CUDA(cudaSetDevice(ordinal)));
-    TRY(describe(ordinal, info));
+    TRY(read_device_info(ordinal, info));
 out:
     return rc;
 }

@@ -54,7 +54,7 @@ static const struct {
 /* ---- life ---- */
 
 /* The name of a function that is missing and needed, or NULL. */
-static const char *resolve(void *library, struct bb_nvml_calls *calls)
+static const char *resolve_symbols(void *library, struct bb_nvml_calls *calls)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
         void *found = NULL;
@@ -103,7 +103,7 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
         give_up(n, speaks, library, n->library ? "no memory" : "cannot be loaded");
         return;
     }
-    missing = resolve(n->library, n->calls);
+    missing = resolve_symbols(n->library, n->calls);
     if (missing) {
         give_up(n, speaks, missing, "missing in the driver's NVML");
         return;
@@ -204,12 +204,12 @@ const struct bb_nvml_doubt bb_nvml_doubts[BB_NVML_FLAGS] = {
                               0},
 };
 
-static bool moved(double before, double after)
+static bool has_moved(double before, double after)
 {
     return fabs(after - before) > 0.02 * before; /* false with NaN */
 }
 
-static bool idle(const struct bb_nvml_sample *s)
+static bool is_idle(const struct bb_nvml_sample *s)
 {
     return s->reasons >= 0 && s->reasons & REASON_IDLE;
 }
@@ -223,8 +223,8 @@ unsigned bb_nvml_flags(const struct bb_nvml_sample *before, const struct bb_nvml
     for (int i = 0; i < BB_NVML_FLAGS; i++)
         if (seen & bb_nvml_doubts[i].reasons)
             flags |= 1u << i;
-    if (!idle(before) && !idle(after) &&
-        (moved(before->sm_mhz, after->sm_mhz) || moved(before->memory_mhz, after->memory_mhz)))
+    if (!is_idle(before) && !is_idle(after) &&
+        (has_moved(before->sm_mhz, after->sm_mhz) || has_moved(before->memory_mhz, after->memory_mhz)))
         flags |= 1u << BB_NVML_CLOCKS_MOVED;
     return flags;
 }

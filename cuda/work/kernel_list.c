@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static struct bb_kernel_list_item *append(struct bb_kernel_list *w, const char *name)
+static struct bb_kernel_list_item *append_item(struct bb_kernel_list *w, const char *name)
 {
     struct bb_kernel_list_item *item = &w->items[w->n < BB_WORK_ITEMS ? w->n : BB_WORK_ITEMS - 1];
 
@@ -15,12 +15,12 @@ static struct bb_kernel_list_item *append(struct bb_kernel_list *w, const char *
 
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm)
 {
-    append(w, name)->gemm = *gemm;
+    append_item(w, name)->gemm = *gemm;
 }
 
 void bb_kernel_list_add_pass(struct bb_kernel_list *w, const char *name, const struct bb_pass *pass)
 {
-    struct bb_kernel_list_item *item = append(w, name);
+    struct bb_kernel_list_item *item = append_item(w, name);
 
     item->is_pass = true;
     item->pass = *pass;
@@ -326,7 +326,7 @@ double bb_kernel_list_bytes(const struct bb_kernel_list *w)
     return bytes;
 }
 
-static size_t aligned(size_t bytes)
+static size_t align_bytes(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
@@ -340,12 +340,12 @@ static void pass_memory(const struct bb_pass *p, struct bb_kernel_list_memory *n
         if (arrays[i].content == BB_HOLDS_INDICES)
             need->index_count += arrays[i].count;
         else if (arrays[i].written)
-            need->write_bytes += aligned(arrays[i].bytes);
+            need->write_bytes += align_bytes(arrays[i].bytes);
         else
-            need->read_bytes += aligned(arrays[i].bytes);
+            need->read_bytes += align_bytes(arrays[i].bytes);
 }
 
-static void grow(size_t *a, size_t b)
+static void raise_to(size_t *a, size_t b)
 {
     *a = *a > b ? *a : b;
 }
@@ -358,12 +358,12 @@ void bb_kernel_list_memory(const struct bb_kernel_list *w, struct bb_kernel_list
         if (item->is_pass)
             pass_memory(&item->pass, &need);
         else
-            need = (struct bb_kernel_list_memory){aligned(bb_gemm_a_bytes(&item->gemm)) +
-                                                      aligned(bb_gemm_b_bytes(&item->gemm)),
-                                                  aligned(bb_gemm_c_bytes(&item->gemm)), 0};
-        grow(&m->read_bytes, need.read_bytes);
-        grow(&m->write_bytes, need.write_bytes);
-        grow(&m->index_count, need.index_count);
+            need = (struct bb_kernel_list_memory){align_bytes(bb_gemm_a_bytes(&item->gemm)) +
+                                                      align_bytes(bb_gemm_b_bytes(&item->gemm)),
+                                                  align_bytes(bb_gemm_c_bytes(&item->gemm)), 0};
+        raise_to(&m->read_bytes, need.read_bytes);
+        raise_to(&m->write_bytes, need.write_bytes);
+        raise_to(&m->index_count, need.index_count);
     }
 }
 
@@ -374,7 +374,7 @@ size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m)
 
 /* ---- less of it ---- */
 
-static int64_t fewer(int64_t n, double factor)
+static int64_t shrink_extent(int64_t n, double factor)
 {
     int64_t grain = n % 8 == 0 ? 8 : 1, some = llround((double)n * factor / (double)grain) * grain;
 
@@ -392,9 +392,9 @@ static void shrink_gemm(struct bb_gemm_shape *s, double factor)
 {
     double edge = cbrt(factor);
 
-    s->m = fewer(s->m, edge);
-    s->n = fewer(s->n, edge);
-    s->k = fewer(s->k, edge);
+    s->m = shrink_extent(s->m, edge);
+    s->n = shrink_extent(s->n, edge);
+    s->k = shrink_extent(s->k, edge);
 }
 
 static void shrink_pass(struct bb_pass *p, double factor)

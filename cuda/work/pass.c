@@ -224,7 +224,7 @@ void bb_pass_set(struct bb_pass *p, const struct bb_pass_array *array, void *mem
 
 /* ---- width of loads ---- */
 
-static int fits(const void *pointer, size_t bytes)
+static int is_aligned(const void *pointer, size_t bytes)
 {
     return (uintptr_t)pointer % bytes == 0;
 }
@@ -234,7 +234,8 @@ static int move_unit(const struct bb_pass *p, size_t offsets)
 {
     int unit = 16;
 
-    while (unit > 1 && (offsets % (size_t)unit || !fits(p->in, (size_t)unit) || !fits(p->out, (size_t)unit)))
+    while (unit > 1 &&
+           (offsets % (size_t)unit || !is_aligned(p->in, (size_t)unit) || !is_aligned(p->out, (size_t)unit)))
         unit /= 2;
     return unit;
 }
@@ -243,7 +244,8 @@ static int move_unit(const struct bb_pass *p, size_t offsets)
 static int arithmetic_unit(const struct bb_pass *p)
 {
     int wide = (int)(16 / e_of(p));
-    int aligned = fits(p->in, 16) && fits(p->out, 16) && fits(p->scale, 16) && fits(p->shift, 16) && fits(p->saved, 16);
+    int aligned = is_aligned(p->in, 16) && is_aligned(p->out, 16) && is_aligned(p->scale, 16) &&
+                  is_aligned(p->shift, 16) && is_aligned(p->saved, 16);
 
     return aligned && p->cols % (uint64_t)wide == 0 ? wide : 1;
 }
@@ -253,8 +255,8 @@ static int update_unit(const struct bb_pass *p)
 {
     size_t narrow = 4 * e_of(p);
 
-    return fits(p->in, narrow) && fits(p->out, narrow) && fits(p->master, 16) && fits(p->first, 16) &&
-                   fits(p->second, 16)
+    return is_aligned(p->in, narrow) && is_aligned(p->out, narrow) && is_aligned(p->master, 16) &&
+                   is_aligned(p->first, 16) && is_aligned(p->second, 16)
                ? 4
                : 1;
 }

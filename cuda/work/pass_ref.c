@@ -145,7 +145,7 @@ static void ref_box(const struct bb_pass *p)
 
 /* ---- activations and norms ---- */
 
-static double activation(enum bb_activation act, double x)
+static double apply_activation(enum bb_activation act, double x)
 {
     switch (act) {
     case BB_ACT_RELU:
@@ -165,7 +165,7 @@ static void ref_affine(const struct bb_pass *p)
             size_t k = by_channel ? r % p->channels : c;
             double scale = by_channel ? bb_element_get(p->scale, p->dtype, k) : 1;
             double x = in_at(p, r * p->cols + c) * scale + bb_element_get(p->shift, p->dtype, k);
-            out_to(p, r * p->cols + c, activation(p->act, x));
+            out_to(p, r * p->cols + c, apply_activation(p->act, x));
         }
 }
 

@@ -65,7 +65,7 @@ static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns
 }
 
 /* Whether the lane launched anything in a step issued with `what`. */
-static bool ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
+static bool lane_ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
 {
     const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
 
@@ -81,7 +81,7 @@ int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, uns
     TRY(since_begin(r, r->end, &t->step_ns));
     for (int i = 0; i < r->n_lanes; i++) {
         t->lanes[i] = (struct bb_span){0};
-        if (!ran(r, &r->lanes[i], what))
+        if (!lane_ran(r, &r->lanes[i], what))
             continue;
         TRY(since_begin(r, r->lanes[i].begin, &t->lanes[i].begin_ns));
         TRY(since_begin(r, r->lanes[i].end, &t->lanes[i].end_ns));
@@ -119,7 +119,7 @@ out:
 }
 
 /* mean over n + 1 samples from the mean over n */
-static void fold(double *mean, int n, int64_t ns)
+static void update_mean(double *mean, int n, int64_t ns)
 {
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
@@ -135,15 +135,15 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
         TRY(spans_of(r, t, g, &one));
         TRY(join_groups(&comm, &one));
         bb_overlap_of(t->step_ns, &compute, &one, &o);
-        fold(&f->groups[g].busy_us, f->steps, o.comm_ns);
-        fold(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
+        update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
+        update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
     }
     bb_overlap_of(t->step_ns, &compute, &comm, &o);
-    fold(&f->step_us, f->steps, o.step_ns);
-    fold(&f->compute_us, f->steps, o.compute_ns);
-    fold(&f->comm_us, f->steps, o.comm_ns);
-    fold(&f->exposed_us, f->steps, o.exposed_ns);
-    fold(&f->idle_us, f->steps, o.idle_ns);
+    update_mean(&f->step_us, f->steps, o.step_ns);
+    update_mean(&f->compute_us, f->steps, o.compute_ns);
+    update_mean(&f->comm_us, f->steps, o.comm_ns);
+    update_mean(&f->exposed_us, f->steps, o.exposed_ns);
+    update_mean(&f->idle_us, f->steps, o.idle_ns);
     f->steps++;
 out:
     bb_spans_release(&compute);

@@ -31,10 +31,10 @@ size_t bb_op_expect(const struct bb_op *op, int rank, int n, struct bb_expect *e
 
 /* The data of all ranks of a communicator: equal for its sends (either side knows only the pair), new for each of its
  * collectives. */
-static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t turn)
+static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t number)
 {
     bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
-    uint64_t seed = ((uint64_t)op->comm + 1) << 32 | (op->kind == BB_OP_COLLECTIVE ? turn + 1 : 0);
+    uint64_t seed = ((uint64_t)op->comm + 1) << 32 | (op->kind == BB_OP_COLLECTIVE ? number + 1 : 0);
 
     return bb_pattern_of(&bb_dtypes[op->dtype], reduces ? (int)op->redop : BB_COPY, n, seed);
 }
@@ -46,9 +46,9 @@ struct check {
     struct bb_verdict *device, *host; /* [n] one per operation of a batch, or (together) of the program */
     int n;
     bool together;
-    cudaEvent_t *ends;            /* together: [n_lanes] where a lane's operations are compared  */
-    int *toucher;                 /* together: [n_buffers] the last lane that used it, BB_NONE   */
-    uint64_t turns[BB_MAX_COMMS]; /* collectives so far */
+    cudaEvent_t *ends;                  /* together: [n_lanes] where a lane's operations are compared  */
+    int *toucher;                       /* together: [n_buffers] the last lane that used it, BB_NONE   */
+    uint64_t collectives[BB_MAX_COMMS]; /* collectives so far */
     unsigned long long wrong;
     int lines;
 };
@@ -69,7 +69,7 @@ static int poison_destination(struct check *c, const struct bb_op *op, const str
 
 static int fill_source(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
 {
-    struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
+    struct bb_pattern p = pattern_of(op, comm->size, c->collectives[op->comm]);
     size_t count = bb_op_source_count(op, comm->size);
 
     return count ? bb_fill(bb_runner_src(c->r, op), count, &p, comm->rank, 0, check_stream(c, op)) : 0;
@@ -78,7 +78,7 @@ static int fill_source(struct check *c, const struct bb_op *op, const struct bb_
 static int compare_destination(struct check *c, const struct bb_op *op, const struct bb_comm *comm,
                                struct bb_verdict *verdict)
 {
-    struct bb_pattern p = pattern_of(op, comm->size, c->turns[op->comm]);
+    struct bb_pattern p = pattern_of(op, comm->size, c->collectives[op->comm]);
     struct bb_expect e;
     size_t count = bb_op_expect(op, comm->rank, comm->size, &e);
     int rc;
@@ -128,7 +128,7 @@ static int compare_batch(struct check *c, const struct bb_batch *batch, struct b
 
     for (int i = 0; i < batch->n; i++) {
         TRY(compare_destination(c, &ops[i], &c->r->comms[ops[i].comm], &verdicts[i]));
-        c->turns[ops[i].comm] += ops[i].kind == BB_OP_COLLECTIVE;
+        c->collectives[ops[i].comm] += ops[i].kind == BB_OP_COLLECTIVE;
     }
 out:
     return rc;
@@ -231,7 +231,7 @@ static int load_kernels(struct check *c)
         TRY(wait_for_all(c)); /* buffers may be shared */
     }
     for (int i = 0; i < BB_MAX_COMMS; i++)
-        c->turns[i] = 0;
+        c->collectives[i] = 0;
     TRY(bb_world_barrier(c->r->world, "the check of data"));
 out:
     return rc;

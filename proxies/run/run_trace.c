@@ -11,7 +11,7 @@
 /* ---- own times ---- */
 
 /* The span of each operation: that of its lane. */
-static void spread(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_span *ops)
+static void spread_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_span *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {
         const struct bb_batch *batch = &r->batches[r->lanes[i].batch];
@@ -54,7 +54,7 @@ static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, stru
     return 0;
 }
 
-static void keep(struct bb_timeline *t, const struct bb_span *all, size_t first, size_t n)
+static void keep_spans(struct bb_timeline *t, const struct bb_span *all, size_t first, size_t n)
 {
     for (int i = 0; i < t->n; i++) {
         size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
@@ -75,10 +75,10 @@ static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, s
     own = calloc(most + piece + 1, sizeof(*own));
     all = calloc(piece * ranks + 1, sizeof(*all));
     TRY(own && all ? 0 : bb_err(BB_EFAIL, "no memory to gather the trace of %d ranks", r->world->size));
-    spread(r, trace, own);
+    spread_lane_spans(r, trace, own);
     for (size_t first = 0; first < most; first += piece) {
         TRY(bb_world_allgather(r->world, own + first, all, piece * sizeof(*own)));
-        keep(t, all, first, piece);
+        keep_spans(t, all, first, piece);
     }
 out:
     free(own);

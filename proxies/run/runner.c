@@ -24,7 +24,7 @@ int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
     return bb_op_peer(op, c->rank, c->size);
 }
 
-static void *operand(const struct bb_runner *r, const struct bb_op *op, int buffer, size_t offset)
+static void *operand_address(const struct bb_runner *r, const struct bb_op *op, int buffer, size_t offset)
 {
     unsigned char *area = bb_device_buffers_at(r->areas, buffer);
 
@@ -33,12 +33,12 @@ static void *operand(const struct bb_runner *r, const struct bb_op *op, int buff
 
 void *bb_runner_src(const struct bb_runner *r, const struct bb_op *op)
 {
-    return operand(r, op, op->src, op->src_offset);
+    return operand_address(r, op, op->src, op->src_offset);
 }
 
 void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
 {
-    return operand(r, op, op->dst, op->dst_offset);
+    return operand_address(r, op, op->dst, op->dst_offset);
 }
 
 /* ---- waiting under the deadline ---- */
@@ -85,7 +85,7 @@ static bool same_section(const struct bb_op *a, const struct bb_op *b)
     return a->phase == b->phase && a->micro_batch == b->micro_batch;
 }
 
-static void cut(struct bb_runner *r)
+static void split_into_batches(struct bb_runner *r)
 {
     const struct bb_op *ops = r->program->ops;
 
@@ -325,7 +325,7 @@ out:
 /* ---- names for a profiler ---- */
 
 /* Category of a communicator's group; 0 (none) for compute. */
-static uint32_t category(const struct bb_runner *r, const struct bb_op *op)
+static uint32_t comm_category(const struct bb_runner *r, const struct bb_op *op)
 {
     return op->comm == BB_NONE ? 0 : (uint32_t)r->layout->comms[op->comm].group + 1;
 }
@@ -340,7 +340,7 @@ static void name_section(struct bb_runner *r, int section, const struct bb_op *o
         bb_range_init(&r->nvtx, range, 0, 0, "%s micro-batch %d", bb_phase_names[op->phase], op->micro_batch);
 }
 
-static uint64_t payload(const struct bb_runner *r, const struct bb_op *op)
+static uint64_t payload_bytes(const struct bb_runner *r, const struct bb_op *op)
 {
     return bb_op_payload_bytes(op, bb_op_group_size(r->layout, op));
 }
@@ -350,7 +350,8 @@ static void name_group(struct bb_runner *r, struct bb_batch *batch)
     const struct bb_op *ops = &r->program->ops[batch->first];
     char name[BB_OP_NAME];
 
-    bb_range_init(&r->nvtx, &batch->range, category(r, ops), 0, "%s", bb_call_name(r->layout, ops, batch->n, name));
+    bb_range_init(&r->nvtx, &batch->range, comm_category(r, ops), 0, "%s",
+                  bb_call_name(r->layout, ops, batch->n, name));
 }
 
 static void name_all(struct bb_runner *r)
@@ -374,7 +375,7 @@ static void name_all(struct bb_runner *r)
     for (size_t i = 0; i < r->program->n_ops; i++) {
         const struct bb_op *op = &r->program->ops[i];
 
-        bb_range_init(&r->nvtx, &r->op_ranges[i], category(r, op), payload(r, op), "%s",
+        bb_range_init(&r->nvtx, &r->op_ranges[i], comm_category(r, op), payload_bytes(r, op), "%s",
                       bb_op_name(r->layout, op, text));
     }
 }
@@ -390,7 +391,7 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
     r->native = bb_native_find();
     bb_nvtx_init(&r->nvtx);
     TRY(make_arrays(r));
-    cut(r);
+    split_into_batches(r);
     TRY(make_streams(r));
     TRY(list_works(r));
     TRY(make_memory(r));

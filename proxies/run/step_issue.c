@@ -142,7 +142,7 @@ static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from
 }
 
 /* The element is 0 everywhere, so it does not matter who writes it last. */
-static int greet(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
+static int connect_peers(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
 {
     int rc, end_rc;
 
@@ -170,7 +170,7 @@ int bb_runner_connect(struct bb_runner *r)
         memset(marks, 0, (size_t)r->world->size * 2 * sizeof(*marks));
         mark_peers(r, c, marks, from);
         bb_world_guard(r->world, r->guards[c]);
-        rc = greet(r, &r->comms[c], marks, from);
+        rc = connect_peers(r, &r->comms[c], marks, from);
         bb_world_unguard(r->world);
         rc = rc ? rc : bb_comm_poll(&r->comms[c], "the connections of messages");
         rc = rc ? rc : bb_runner_wait(r, r->join, "the connections of messages");
@@ -260,7 +260,7 @@ out:
 }
 
 /* The end of the step is the end of all its streams. */
-static int join(struct bb_runner *r)
+static int join_streams(struct bb_runner *r)
 {
     int rc = 0;
 
@@ -296,7 +296,7 @@ int bb_runner_capture(struct bb_runner *r)
     TRY(BB_CUDA(cudaStreamBeginCapture(r->join, cudaStreamCaptureModeRelaxed)));
     rc = fork_streams(r);
     rc = rc ? rc : issue_all(r, BB_ISSUE_ALL, false);
-    rc = rc ? rc : join(r);
+    rc = rc ? rc : join_streams(r);
     end_rc = BB_CUDA(cudaStreamEndCapture(r->join, &graph));
     TRY(rc ? rc : end_rc);
     TRY(BB_CUDA(cudaGraphInstantiate(&r->graph, graph, 0)));
@@ -306,7 +306,7 @@ out:
     return rc;
 }
 
-static int beat(struct bb_runner *r)
+static int sync_ranks(struct bb_runner *r)
 {
     int rc = BB_NCCL(ncclAllReduce(r->beat, r->beat, 1, ncclFloat, ncclSum, r->everyone.nccl, r->join));
 
@@ -322,11 +322,11 @@ static int begin_together(struct bb_runner *r, bool trace)
 
     TRY(bb_world_barrier(r->world, "the start of a step"));
     if (r->everyone.nccl && trace) {
-        TRY(beat(r));
+        TRY(sync_ranks(r));
         TRY(BB_CUDA(cudaEventRecord(r->ready, r->join)));
     }
     if (r->everyone.nccl)
-        TRY(beat(r));
+        TRY(sync_ranks(r));
     TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
     TRY(bb_runner_wait_event(r, r->begin, "the common start of a step"));
 out:
@@ -348,7 +348,7 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     rc = what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
     issued_s = bb_now_s();
     if (rc == 0 && what != BB_ISSUE_GRAPH)
-        rc = join(r);
+        rc = join_streams(r);
     if (rc == 0)
         rc = BB_CUDA(cudaEventRecord(r->end, r->join));
     if (rc == 0)

@@ -1,7 +1,7 @@
 /*
  * wait_time.c - how much of a traced step's communication was waiting and how much transfer (breakdown.h): every rank
  * says how long each of its calls took and what it met there, a collective or the other ends of its messages. Calls
- * that met directly or through others are one meeting; its shortest time is the transfer, since who came last waited
+ * that met directly or through others are one rendezvous; its shortest time is the transfer, since who came last waited
  * for nobody.
  */
 #include "proxies/run/breakdown.h"
@@ -14,7 +14,7 @@
 struct part {
     int32_t comm, instance; /* comm BB_NONE: filler                                */
     int32_t from, to;       /* places in the communicator; collectives: BB_NONE    */
-    int32_t turn;
+    int32_t number;
     int32_t lane;  /* of the call, on its rank              */
     int32_t index; /* among the parts of all ranks          */
     int32_t pad;
@@ -30,7 +30,7 @@ static int by_name(const void *a, const void *b)
 {
     const struct part *x = a, *y = b;
     const int signs[] = {sign_of(x->comm, y->comm), sign_of(x->instance, y->instance), sign_of(x->from, y->from),
-                         sign_of(x->to, y->to), sign_of(x->turn, y->turn)};
+                         sign_of(x->to, y->to), sign_of(x->number, y->number)};
 
     for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
         if (signs[i])
@@ -41,8 +41,8 @@ static int by_name(const void *a, const void *b)
 /* ---- what this rank did ---- */
 
 /* Messages so far on a communicator from one place to another. */
-struct contact {
-    int comm, from, to, turns;
+struct channel {
+    int comm, from, to, messages;
 };
 
 struct survey {
@@ -51,23 +51,23 @@ struct survey {
     struct part *list;
     int n;
     int32_t collectives[BB_MAX_COMMS];
-    struct contact *contacts;
-    int n_contacts;
+    struct channel *channels;
+    int n_channels;
 };
 
-static struct contact *contact_of(struct survey *s, int comm, int from, int to)
+static struct channel *channel_of(struct survey *s, int comm, int from, int to)
 {
-    struct contact *bigger;
+    struct channel *bigger;
 
-    for (int i = 0; i < s->n_contacts; i++)
-        if (s->contacts[i].comm == comm && s->contacts[i].from == from && s->contacts[i].to == to)
-            return &s->contacts[i];
-    bigger = realloc(s->contacts, sizeof(*bigger) * (size_t)(s->n_contacts + 1));
+    for (int i = 0; i < s->n_channels; i++)
+        if (s->channels[i].comm == comm && s->channels[i].from == from && s->channels[i].to == to)
+            return &s->channels[i];
+    bigger = realloc(s->channels, sizeof(*bigger) * (size_t)(s->n_channels + 1));
     if (!bigger)
         return NULL;
-    s->contacts = bigger;
-    bigger[s->n_contacts] = (struct contact){comm, from, to, 0};
-    return &bigger[s->n_contacts++];
+    s->channels = bigger;
+    bigger[s->n_channels] = (struct channel){comm, from, to, 0};
+    return &bigger[s->n_channels++];
 }
 
 static int add_op(struct survey *s, int lane, const struct bb_op *op)
@@ -83,16 +83,16 @@ static int add_op(struct survey *s, int lane, const struct bb_op *op)
                      .ns = span->end_ns - span->begin_ns};
 
     if (op->kind == BB_OP_COLLECTIVE) {
-        m.turn = s->collectives[op->comm]++;
+        m.number = s->collectives[op->comm]++;
     } else {
-        struct contact *contact;
+        struct channel *channel;
 
         m.from = op->kind == BB_OP_SEND ? self : peer;
         m.to = op->kind == BB_OP_SEND ? peer : self;
-        contact = contact_of(s, op->comm, m.from, m.to);
-        if (!contact)
+        channel = channel_of(s, op->comm, m.from, m.to);
+        if (!channel)
             return bb_err(BB_EFAIL, "no memory for a trace");
-        m.turn = contact->turns++; /* to oneself: both ends have a turn each, and the same time */
+        m.number = channel->messages++; /* to oneself: both ends have a number each, and the same time */
     }
     s->list[s->n++] = m;
     return 0;
@@ -119,71 +119,71 @@ out:
     return rc;
 }
 
-static int survey(struct survey *s)
+static int survey_lanes(struct survey *s)
 {
     int rc = 0;
 
     for (int i = 0; i < s->r->n_lanes; i++)
         TRY(add_lane(s, i));
 out:
-    free(s->contacts);
+    free(s->channels);
     return rc;
 }
 
 /* ---- who met whom ---- */
 
-/* The parts of all ranks; who[i] leads, from part to part, to the one that stands for its meeting. */
-struct meetings {
+/* The parts of all ranks; who[i] leads, from part to part, to the one that stands for its rendezvous. */
+struct rendezvous {
     struct part *parts;
     int *who, n;
-    int64_t *least_ns; /* of the meetings */
+    int64_t *least_ns; /* of each rendezvous */
 };
 
-static int meeting_of(struct meetings *m, int i)
+static int rendezvous_of(struct rendezvous *m, int i)
 {
     while (m->who[i] != i)
         i = m->who[i] = m->who[m->who[i]];
     return i;
 }
 
-static void meet(struct meetings *m, int i, int j)
+static void merge_rendezvous(struct rendezvous *m, int i, int j)
 {
-    m->who[meeting_of(m, i)] = meeting_of(m, j);
+    m->who[rendezvous_of(m, i)] = rendezvous_of(m, j);
 }
 
 /* Parts of one call stand side by side on their rank; those of one name on several ranks are found by sorting. */
-static void join(struct meetings *m, int of_a_rank)
+static void join_parts(struct rendezvous *m, int of_a_rank)
 {
     struct part *p = m->parts;
 
     for (int i = 0; i < m->n; i++) {
         p[i].index = m->who[i] = i;
         if (i % of_a_rank > 0 && p[i].comm != BB_NONE && p[i].lane == p[i - 1].lane)
-            meet(m, i, i - 1);
+            merge_rendezvous(m, i, i - 1);
     }
     qsort(p, (size_t)m->n, sizeof(*p), by_name);
     for (int i = 1; i < m->n; i++)
         if (p[i].comm != BB_NONE && by_name(&p[i], &p[i - 1]) == 0)
-            meet(m, p[i].index, p[i - 1].index);
+            merge_rendezvous(m, p[i].index, p[i - 1].index);
     for (int i = 0; i < m->n; i++)
         m->least_ns[i] = INT64_MAX;
     for (int i = 0; i < m->n; i++) {
-        int64_t *least = &m->least_ns[meeting_of(m, p[i].index)];
+        int64_t *least = &m->least_ns[rendezvous_of(m, p[i].index)];
 
         *least = p[i].ns < *least ? p[i].ns : *least;
     }
 }
 
-static int make_meetings(struct meetings *m, size_t n)
+static int make_rendezvous(struct rendezvous *m, size_t n)
 {
-    *m = (struct meetings){.parts = calloc(n + 1, sizeof(*m->parts)),
-                           .who = calloc(n + 1, sizeof(*m->who)),
-                           .n = (int)n,
-                           .least_ns = calloc(n + 1, sizeof(*m->least_ns))};
+    *m = (struct rendezvous){.parts = calloc(n + 1, sizeof(*m->parts)),
+                             .who = calloc(n + 1, sizeof(*m->who)),
+                             .n = (int)n,
+                             .least_ns = calloc(n + 1, sizeof(*m->least_ns))};
     return m->parts && m->who && m->least_ns ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %zu calls", n);
 }
 
-static void release_meetings(struct meetings *m)
+static void release_rendezvous(struct rendezvous *m)
 {
     free(m->parts);
     free(m->who);
@@ -192,20 +192,20 @@ static void release_meetings(struct meetings *m)
 
 /* ---- the figures ---- */
 
-static void fold(double *mean, int n, int64_t ns)
+static void update_mean(double *mean, int n, int64_t ns)
 {
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
 
 /* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
-static void split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct meetings *m, const struct part *mine,
-                  int n, int first)
+static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct rendezvous *m,
+                          const struct part *mine, int n, int first)
 {
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
 
     for (int i = 0; i < n; i++) {
         int g = r->layout->comms[mine[i].comm].group;
-        int64_t least = m->least_ns[meeting_of(m, first + i)];
+        int64_t least = m->least_ns[rendezvous_of(m, first + i)];
 
         if (i > 0 && mine[i].lane == mine[i - 1].lane)
             continue;
@@ -213,8 +213,8 @@ static void split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct
         waiting[g] += mine[i].ns - least;
     }
     for (int g = 0; g < r->layout->n_groups; g++) {
-        fold(&f->groups[g].transfer_us, f->steps, transfer[g]);
-        fold(&f->groups[g].waiting_us, f->steps, waiting[g]);
+        update_mean(&f->groups[g].transfer_us, f->steps, transfer[g]);
+        update_mean(&f->groups[g].waiting_us, f->steps, waiting[g]);
     }
 }
 
@@ -238,28 +238,28 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
 {
     struct survey s = {.r = r, .trace = t, .list = calloc(r->program->n_ops + 1, sizeof(*s.list))};
     struct part *mine = NULL;
-    struct meetings m = {0};
+    struct rendezvous m = {0};
     int rc, most;
 
-    TRY(s.list ? survey(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
+    TRY(s.list ? survey_lanes(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
     TRY(most_parts(r, s.n, &most));
     if ((size_t)most * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
         no_split(f);
         goto out;
     }
-    TRY(make_meetings(&m, (size_t)most * (size_t)r->world->size));
+    TRY(make_rendezvous(&m, (size_t)most * (size_t)r->world->size));
     mine = calloc((size_t)most + 1, sizeof(*mine));
     TRY(mine ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %d calls", most));
     for (int i = 0; i < most; i++)
         mine[i] = i < s.n ? s.list[i] : (struct part){.comm = BB_NONE};
     if (most > 0) {
         TRY(bb_world_allgather(r->world, mine, m.parts, (size_t)most * sizeof(*mine)));
-        join(&m, most);
+        join_parts(&m, most);
     }
-    split(f, r, &m, mine, s.n, r->world->rank * most);
+    split_waiting(f, r, &m, mine, s.n, r->world->rank * most);
 out:
     free(s.list);
     free(mine);
-    release_meetings(&m);
+    release_rendezvous(&m);
     return rc;
 }

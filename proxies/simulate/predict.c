@@ -168,7 +168,7 @@ out:
 
 /* ---- half of the step alone ---- */
 
-static bool has(const struct bb_step *step, bool comm)
+static bool has_ops(const struct bb_step *step, bool comm)
 {
     for (int r = 0; r < step->n_roles; r++)
         for (size_t i = 0; i < step->roles[r].program.n_ops; i++)
@@ -204,7 +204,7 @@ int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, str
 
     *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
     TRY(predict_whole(step, cluster, out));
-    if (has(step, true) && has(step, false)) {
+    if (has_ops(step, true) && has_ops(step, false)) {
         TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
         TRY(predict_half(step, cluster, true, &out->comm_alone_ns));
     }

@@ -91,7 +91,7 @@ struct refinement {
     struct bb_key_index classes;   /* by colour, numbered by their lowest rank   */
 };
 
-static uint64_t mix(uint64_t a, uint64_t b)
+static uint64_t mix_hash(uint64_t a, uint64_t b)
 {
     uint64_t x = a + 0x9e3779b97f4a7c15u + b * 0xd6e8feb86659fd93u;
 
@@ -117,7 +117,7 @@ static uint64_t channels_meaning(const struct refinement *p, int from, int comm,
     uint64_t set = 0;
 
     for (int c; (c = bb_meaning_next(&m)) != BB_NONE;)
-        set += mix(1, (uint64_t)c);
+        set += mix_hash(1, (uint64_t)c);
     return set;
 }
 
@@ -131,8 +131,8 @@ static void add_edges(struct refinement *p, int rank, size_t edge)
         uint64_t back = known ? channels_meaning(p, peer, comm, rank) : 0;
 
         p->peer[edge] = peer;
-        p->edge[edge] = mix(mix(back, channels_meaning(p, rank, comm, peer)),
-                            mix((uint64_t)same_node(p, rank, peer), (uint64_t)(peer == rank)));
+        p->edge[edge] = mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
+                                 mix_hash((uint64_t)same_node(p, rank, peer), (uint64_t)(peer == rank)));
     }
 }
 
@@ -147,7 +147,7 @@ static void sum_instances(struct refinement *p, int comm)
         int instance = bb_group_instance(l, group, r);
 
         if (instance != BB_NONE)
-            p->sums[comm][instance] += mix(2, p->color[r]);
+            p->sums[comm][instance] += mix_hash(2, p->color[r]);
     }
 }
 
@@ -157,12 +157,12 @@ static uint64_t refine_rank(const struct refinement *p, int rank)
     uint64_t color = p->color[rank];
 
     for (size_t e = p->first_edge[rank]; e < p->first_edge[rank + 1]; e++)
-        color = mix(color, mix(p->edge[e], p->color[p->peer[e]]));
+        color = mix_hash(color, mix_hash(p->edge[e], p->color[p->peer[e]]));
     for (int c = 0; c < l->n_comms; c++)
         if (p->collective[c]) {
             int instance = bb_comm_instance(l, c, rank);
 
-            color = mix(color, instance == BB_NONE ? 0 : p->sums[c][instance]);
+            color = mix_hash(color, instance == BB_NONE ? 0 : p->sums[c][instance]);
         }
     return color;
 }
@@ -210,13 +210,13 @@ static void set_first_colors(struct refinement *p)
         for (int i = 0; p->collective[c] && i < bb_group_instances(l, l->comms[c].group); i++)
             p->sums[c][i] = in_one_node(p, l->comms[c].group, i);
     for (int r = 0; r < l->ranks; r++) {
-        p->color[r] = mix(3, (uint64_t)p->step->role_of[r]);
+        p->color[r] = mix_hash(3, (uint64_t)p->step->role_of[r]);
         for (int c = 0; c < l->n_comms; c++) {
             int instance = p->collective[c] ? bb_comm_instance(l, c, r) : BB_NONE;
 
-            p->color[r] = mix(p->color[r], instance == BB_NONE ? 2 : p->sums[c][instance]);
+            p->color[r] = mix_hash(p->color[r], instance == BB_NONE ? 2 : p->sums[c][instance]);
             if (graph_of(p, r)->rooted_by_offset && instance != BB_NONE)
-                p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, c, r));
+                p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, c, r));
         }
     }
 }
@@ -228,7 +228,7 @@ static void tell_places_apart(struct refinement *p)
 
     for (int r = 0; r < l->ranks; r++)
         for (int c = 0; c < graph_of(p, r)->n_channels; c++)
-            p->color[r] = mix(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
+            p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
 }
 
 static int refine_classes(struct refinement *p)

@@ -29,14 +29,14 @@ static const struct bb_task_graph *graph_of(const struct search *s, int rank)
     return bb_sim_task_graph(s->m, class_of(s, rank));
 }
 
-static int at(const struct search *s, int rank, int task)
+static int task_index(const struct search *s, int rank, int task)
 {
     return s->m->task_base[class_of(s, rank)] + task;
 }
 
 static bool waits_inside(const struct search *s, int rank, int task)
 {
-    return s->run->arrived[at(s, rank, task)] && !s->run->ended[at(s, rank, task)];
+    return s->run->arrived[task_index(s, rank, task)] && !s->run->ended[task_index(s, rank, task)];
 }
 
 /* The first task of the rank that it is stuck in and that `task`, directly or not, comes after. */
@@ -99,7 +99,7 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
             return false;
         }
         *next = (struct stuck){peer, graph_of(s, peer)->task_of[s->m->peer_op[cell]]};
-        if (!s->run->arrived[at(s, next->rank, next->task)]) {
+        if (!s->run->arrived[task_index(s, next->rank, next->task)]) {
             tell_wait(s, here, op, peer, "to come to its side");
             return true;
         }
@@ -122,7 +122,7 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
             return false;
         }
         *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
-        if (!s->run->arrived[at(s, next->rank, next->task)]) {
+        if (!s->run->arrived[task_index(s, next->rank, next->task)]) {
             tell_wait(s, here, u->first, member, "to come to it");
             return true;
         }

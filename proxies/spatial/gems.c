@@ -42,7 +42,7 @@ static const struct bb_proxy_config *config_of(const struct pairing *p)
 
 static size_t parameters_of(const struct bb_replica *replica)
 {
-    return replica->split->cut.parameters;
+    return replica->split->layers.parameters;
 }
 
 /* ---- without all-reduce ---- */
@@ -65,7 +65,7 @@ static int receive_from_partner(struct pairing *p, const char *what, enum bb_buf
     return bb_script_recv(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
 }
 
-/* Both ways in one call, so that neither waits for the other. Returns the receive. */
+/* Both directions in one call, so that neither waits for the other. Returns the receive. */
 static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffer_use sent, enum bb_buffer_use received)
 {
     int op;
@@ -80,18 +80,18 @@ static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffe
 static const char parameters[] = "parameters";
 
 /* Between the arrival of the last micro-batch of the leader's first pass and its kernels. */
-static void trade_amid(struct pairing *p, enum bb_pass_direction way)
+static void trade_amid(struct pairing *p, enum bb_pass_direction direction)
 {
-    if (way == BB_FORWARD ? p->is_last : p->is_first)
+    if (direction == BB_FORWARD ? p->is_last : p->is_first)
         p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
 }
 
-/* Behind one way of the leader's first pass. */
-static void trade_behind(struct pairing *p, enum bb_pass_direction way)
+/* Behind one direction of the leader's first pass. */
+static void trade_behind(struct pairing *p, enum bb_pass_direction direction)
 {
-    if (way == BB_FORWARD ? p->is_first : p->is_last)
+    if (direction == BB_FORWARD ? p->is_first : p->is_last)
         (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
-    else if (way == BB_FORWARD && !p->is_last)
+    else if (direction == BB_FORWARD && !p->is_last)
         p->arrived = trade_with_partner(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
 }
 
@@ -127,7 +127,7 @@ static void update_follower(struct pairing *p, int arrived)
     s->phase = BB_PHASE_GRADIENTS;
     bb_script_wait(s, arrived);
     accumulate_gradients(p, count);
-    if (split->cut.tiled) {
+    if (split->layers.tiled) {
         s->redop = tile_sum(p);
         bb_script_wait(s, bb_tile_stage_reduce(&p->stage, split->comm_spatial, "gradients of tiles", count, gradients));
         s->redop = BB_SUM;
@@ -143,7 +143,7 @@ static void update_follower(struct pairing *p, int arrived)
 static int start_sum(struct pairing *p, const struct bb_replica *replica)
 {
     struct bb_script *s = &p->stage.script;
-    bool tiled = replica->split->cut.tiled;
+    bool tiled = replica->split->layers.tiled;
     size_t count = parameters_of(replica);
     int comm = tiled ? replica->split->comm_spatial : p->stage.tiling->comm_pair, op;
 
@@ -187,9 +187,9 @@ static void sum_both(struct pairing *p)
 
 /* ---- the step ---- */
 
-/* One way of a pass, with what the partners trade meanwhile. Returns the receive of the leader's gradients, or BB_NONE.
- */
-static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction way)
+/* One direction of a pass, with what the partners trade meanwhile. Returns the receive of the leader's gradients, or
+ * BB_NONE. */
+static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;
     bool trades = config_of(p)->tiles.comm_opt && !p->is_middle;
@@ -198,15 +198,15 @@ static int micro_batches(struct pairing *p, int pass, enum bb_pass_direction way
 
     for (int i = 0; i < m; i++) {
         s->micro_batch = pass * m + i;
-        bb_tile_stage_receive(&p->stage, replica, way);
+        bb_tile_stage_receive(&p->stage, replica, direction);
         if (trades && pass == 0 && i == m - 1)
-            trade_amid(p, way);
-        bb_tile_stage_on(&p->stage, replica, way);
+            trade_amid(p, direction);
+        bb_tile_stage_on(&p->stage, replica, direction);
     }
     s->micro_batch = BB_NONE;
     if (trades && pass == 0)
-        trade_behind(p, way);
-    if (trades && pass == config_of(p)->tiles.replications - 1 && way == BB_FORWARD)
+        trade_behind(p, direction);
+    if (trades && pass == config_of(p)->tiles.replications - 1 && direction == BB_FORWARD)
         return trade_with_partner(p, "gradients of the leader", BB_USE_GRADIENTS, BB_USE_COMMUNICATION);
     return BB_NONE;
 }

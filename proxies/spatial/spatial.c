@@ -14,13 +14,13 @@
 
 #include <string.h>
 
-static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction way)
+static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direction)
 {
     struct bb_script *s = &w->script;
 
     for (s->micro_batch = 0; s->micro_batch < w->tiling->config.micro_batches; s->micro_batch++) {
-        bb_tile_stage_receive(w, &w->replicas[BB_USUAL], way);
-        bb_tile_stage_on(w, &w->replicas[BB_USUAL], way);
+        bb_tile_stage_receive(w, &w->replicas[BB_USUAL], direction);
+        bb_tile_stage_on(w, &w->replicas[BB_USUAL], direction);
     }
     s->micro_batch = BB_NONE;
 }
@@ -31,11 +31,11 @@ static void reduce_gradients(struct bb_tile_stage *w)
     const struct bb_tiling *t = w->tiling;
     const struct bb_layer_split *split = w->replicas[BB_USUAL].split;
     const char *how = t->config.tiles.spatial_gradients;
-    size_t count = split->cut.parameters;
+    size_t count = split->layers.parameters;
     int buffer = bb_script_buffer(&w->script, "gradients", BB_USE_GRADIENTS, count);
 
     w->script.phase = BB_PHASE_GRADIENTS;
-    if (split->cut.tiled) {
+    if (split->layers.tiled) {
         w->script.redop = how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
         bb_script_wait(&w->script, bb_tile_stage_reduce(w, split->comm_spatial, "gradients of tiles", count, buffer));
         w->script.redop = BB_SUM;

@@ -12,16 +12,16 @@ struct thin {
     const char *lines;
 };
 
-/* One build of a cut. */
-struct cutting {
+/* The modules of a split on their way into segments. */
+struct segmenting {
     const struct bb_split_input *plan;
-    struct bb_split_layers *cut;
+    struct bb_split_layers *layers;
     struct thin *thin;
     enum bb_dtype_id dtype;
     bool gemm;
 };
 
-static const struct bb_net_layer *layer_at(const struct cutting *c, int layer)
+static const struct bb_net_layer *layer_at(const struct segmenting *c, int layer)
 {
     return &c->plan->net->layers[layer];
 }
@@ -33,18 +33,18 @@ struct extent {
     int rows, cols;
 };
 
-static struct extent extent_of(const struct cutting *c, const struct bb_net_layer *l, const int rim[2])
+static struct extent extent_of(const struct segmenting *c, const struct bb_net_layer *l, const int rim[2])
 {
     int side = bb_net_layer_out_side(l);
 
-    return (struct extent){side / c->cut->slices.rows + 2 * rim[0], side / c->cut->slices.cols + 2 * rim[1]};
+    return (struct extent){side / c->layers->slices.rows + 2 * rim[0], side / c->layers->slices.cols + 2 * rim[1]};
 }
 
-static bool add_conv_work(struct bb_kernel_list *w, const struct cutting *c, const struct bb_net_layer *l,
+static bool add_conv_work(struct bb_kernel_list *w, const struct segmenting *c, const struct bb_net_layer *l,
                           struct extent e, bool backward)
 {
     const int64_t stride = l->stride, depth = bb_net_layer_out_depth(l);
-    const struct bb_conv conv = {.n = c->cut->samples,
+    const struct bb_conv conv = {.n = c->layers->samples,
                                  .c = l->in,
                                  .d = (depth - 1) * stride + l->kernel[0],
                                  .h = (e.rows - 1) * stride + l->kernel[1],
@@ -61,7 +61,7 @@ static bool add_conv_work(struct bb_kernel_list *w, const struct cutting *c, con
 }
 
 /* A pool reads its input and writes its output: a copy of as many elements as the mean of both. */
-static void add_pool_work(struct bb_kernel_list *w, const struct cutting *c, const struct bb_net_layer *l,
+static void add_pool_work(struct bb_kernel_list *w, const struct segmenting *c, const struct bb_net_layer *l,
                           struct extent e)
 {
     uint64_t depth = (uint64_t)bb_net_layer_out_depth(l), out = depth * (uint64_t)e.rows * (uint64_t)e.cols;
@@ -70,29 +70,29 @@ static void add_pool_work(struct bb_kernel_list *w, const struct cutting *c, con
     bb_kernel_list_add_pass(w, "pool",
                             &(struct bb_pass){.kind = BB_PASS_COPY,
                                               .dtype = c->dtype,
-                                              .rows = (uint64_t)c->cut->samples * (uint64_t)l->in,
+                                              .rows = (uint64_t)c->layers->samples * (uint64_t)l->in,
                                               .cols = (out + out * shrink + 1) / 2});
 }
 
-static bool add_layer_work(struct bb_kernel_list *w, const struct cutting *c, const struct bb_net_layer *l,
+static bool add_layer_work(struct bb_kernel_list *w, const struct segmenting *c, const struct bb_net_layer *l,
                            struct extent e, bool backward)
 {
     if (l->kind == BB_NET_CONV)
         return add_conv_work(w, c, l, e, backward);
     if (l->kind == BB_NET_DENSE)
-        return bb_kernel_list_dense(w, c->cut->samples, l->in, l->out, BB_ACT_NONE, c->dtype, backward);
+        return bb_kernel_list_dense(w, c->layers->samples, l->in, l->out, BB_ACT_NONE, c->dtype, backward);
     add_pool_work(w, c, l, e);
     return true;
 }
 
 /* Adds a layer (its output on so many rows and columns) to the piece. */
-static int add_to_piece(const struct cutting *c, struct bb_layer_piece *p, const struct bb_net_layer *l,
+static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, const struct bb_net_layer *l,
                         struct extent e)
 {
     const int none[2] = {0, 0};
     const struct extent tile = extent_of(c, l, none);
-    double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->cut->samples;
-    double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->cut->samples);
+    double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->layers->samples;
+    double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
 
     if (c->thin->scale > 1)
         return 0; /* it will be refused */
@@ -101,14 +101,14 @@ static int add_to_piece(const struct cutting *c, struct bb_layer_piece *p, const
     p->flops[BB_BACKWARD] += (l->first ? 1 : 2) * flops;
     p->model_flops[BB_FORWARD] += needed;
     p->model_flops[BB_BACKWARD] += (l->first ? 1 : 2) * needed;
-    for (int way = 0; c->gemm && way < BB_PASS_DIRECTIONS; way++) {
-        struct bb_kernel_list *work = p->work[way];
+    for (int direction = 0; c->gemm && direction < BB_PASS_DIRECTIONS; direction++) {
+        struct bb_kernel_list *work = p->work[direction];
 
         work = work ? work : bb_step_work(c->plan->step);
         if (!work)
             return -BB_EFAIL;
-        p->work[way] = work;
-        if (!add_layer_work(work, c, l, e, way == BB_BACKWARD) || work->overfull)
+        p->work[direction] = work;
+        if (!add_layer_work(work, c, l, e, direction == BB_BACKWARD) || work->overfull)
             return bb_err(BB_EFAIL, "%s: no matrix products for layer '%s'", c->plan->net->name, l->name);
     }
     return 0;
@@ -116,42 +116,42 @@ static int add_to_piece(const struct cutting *c, struct bb_layer_piece *p, const
 
 /* ---- segments ---- */
 
-static struct bb_segment *open_segment(const struct cutting *c, int module)
+static struct bb_segment *open_segment(const struct segmenting *c, int module)
 {
-    struct bb_split_layers *cut = c->cut;
-    struct bb_segment *bigger = realloc(cut->segments, sizeof(*bigger) * (size_t)(cut->n_segments + 1));
+    struct bb_split_layers *layers = c->layers;
+    struct bb_segment *bigger = realloc(layers->segments, sizeof(*bigger) * (size_t)(layers->n_segments + 1));
 
     if (!bigger) {
         bb_err(BB_EFAIL, "out of memory for the segments of a split");
         return NULL;
     }
-    cut->segments = bigger;
-    bigger[cut->n_segments] = (struct bb_segment){.module = module};
-    return &bigger[cut->n_segments++];
+    layers->segments = bigger;
+    bigger[layers->n_segments] = (struct bb_segment){.module = module};
+    return &bigger[layers->n_segments++];
 }
 
-static struct bb_segment *newest_segment(const struct cutting *c)
+static struct bb_segment *newest_segment(const struct segmenting *c)
 {
-    return &c->cut->segments[c->cut->n_segments - 1];
+    return &c->layers->segments[c->layers->n_segments - 1];
 }
 
 /* A tile gives `width` rows to its neighbours, and a stride must not cut one. */
-static void find_thin(const struct cutting *c, const struct bb_map *map, const int width[2], int stride, int module)
+static void find_thin(const struct segmenting *c, const struct bb_map *map, const int width[2], int stride, int module)
 {
-    int cuts[2] = {c->cut->slices.rows, c->cut->slices.cols};
+    int parts[2] = {c->layers->slices.rows, c->layers->slices.cols};
 
     for (int i = 0; i < 2; i++) {
         int needed = width[i] > stride ? width[i] : stride, scale = 1;
 
-        while (cuts[i] > 1 && (int64_t)map->side * scale / cuts[i] < needed && scale < 1 << 20)
+        while (parts[i] > 1 && (int64_t)map->side * scale / parts[i] < needed && scale < 1 << 20)
             scale *= 2;
         if (c->thin->scale == 1 && scale > 1)
-            *c->thin = (struct thin){1, module, map->side, map->side / cuts[i], needed, i ? "columns" : "rows"};
+            *c->thin = (struct thin){1, module, map->side, map->side / parts[i], needed, i ? "columns" : "rows"};
         c->thin->scale = scale > c->thin->scale ? scale : c->thin->scale;
     }
 }
 
-static int refuse_thin(const struct cutting *c)
+static int refuse_thin(const struct segmenting *c)
 {
     const struct bb_net *net = c->plan->net;
     const struct thin *t = c->thin;
@@ -165,10 +165,10 @@ static int refuse_thin(const struct cutting *c)
                   (long long)net->image * t->scale);
 }
 
-static void add_halo(const struct cutting *c, struct bb_segment *s, const struct bb_halo *halo, int stride)
+static void add_halo(const struct segmenting *c, struct bb_segment *s, const struct bb_halo *halo, int stride)
 {
     find_thin(c, &halo->map, halo->width, stride, s->module);
-    if (bb_halo_any(halo->width, &c->cut->slices))
+    if (bb_halo_any(halo->width, &c->layers->slices))
         s->halos[s->n_halos++] = *halo;
 }
 
@@ -178,12 +178,12 @@ static struct bb_map input_of(const struct bb_net_layer *l)
 }
 
 /* The forward pass of a head of one layer: rows and columns at cut edges wait for the halo, the rest does not. */
-static int divide_head(const struct cutting *c, struct bb_segment *s, const struct bb_net_layer *l)
+static int divide_head(const struct segmenting *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
     const int none[2] = {0, 0};
     struct extent all = extent_of(c, l, none);
-    int above = c->cut->slices.rows > 1 ? (l->halo[0] + l->stride - 1) / l->stride : 0;
-    int beside = c->cut->slices.cols > 1 ? (l->halo[1] + l->stride - 1) / l->stride : 0;
+    int above = c->layers->slices.rows > 1 ? (l->halo[0] + l->stride - 1) / l->stride : 0;
+    int beside = c->layers->slices.cols > 1 ? (l->halo[1] + l->stride - 1) / l->stride : 0;
     struct extent inner = {all.rows - 2 * above, all.cols - 2 * beside};
     int rc = 0;
 
@@ -199,7 +199,7 @@ out:
 }
 
 /* A layer with a halo of its own begins a segment. */
-static int add_reader(const struct cutting *c, int module, const struct bb_net_layer *l)
+static int add_reader(const struct segmenting *c, int module, const struct bb_net_layer *l)
 {
     const int none[2] = {0, 0};
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
@@ -218,7 +218,7 @@ out:
     return rc;
 }
 
-static int cut_module(const struct cutting *c, int module)
+static int segment_module(const struct segmenting *c, int module)
 {
     const struct bb_module *m = &c->plan->net->modules[module];
     const int none[2] = {0, 0};
@@ -229,7 +229,7 @@ static int cut_module(const struct cutting *c, int module)
         const struct bb_net_layer *l = layer_at(c, i);
         const struct bb_map in = input_of(l);
 
-        if (bb_halo_any(l->halo, &c->cut->slices)) {
+        if (bb_halo_any(l->halo, &c->layers->slices)) {
             TRY(add_reader(c, module, l));
             continue;
         }
@@ -245,7 +245,7 @@ out:
 /* ---- fused halos ---- */
 
 /* H before a module when it is H behind it; rims[i]: around the output of its layer i, NULL: not asked. */
-static int widen_halo(const struct cutting *c, const struct bb_module *m, int behind, int *rims)
+static int widen_halo(const struct segmenting *c, const struct bb_module *m, int behind, int *rims)
 {
     int h = behind;
 
@@ -263,7 +263,7 @@ static int widen_halo(const struct cutting *c, const struct bb_module *m, int be
 #define MOST_CHAINED 8 /* layers of a module that fuses as a chain */
 
 /* A module of a chain: on its tile and what the ones behind it still need around it. */
-static int cut_chained(const struct cutting *c, int module, int behind, bool leads)
+static int segment_chained(const struct segmenting *c, int module, int behind, bool leads)
 {
     const struct bb_module *m = &c->plan->net->modules[module];
     struct bb_segment *s = open_segment(c, module);
@@ -285,7 +285,7 @@ out:
     return rc;
 }
 
-static int cut_chain(const struct cutting *c, int first, int n)
+static int segment_chain(const struct segmenting *c, int first, int n)
 {
     int rc = 0;
 
@@ -294,13 +294,13 @@ static int cut_chain(const struct cutting *c, int first, int n)
 
         for (int j = n - 1; j > i; j--)
             behind = widen_halo(c, &c->plan->net->modules[first + j], behind, NULL);
-        TRY(cut_chained(c, first + i, behind, i == 0));
+        TRY(segment_chained(c, first + i, behind, i == 0));
     }
 out:
     return rc;
 }
 
-static int cut_states(const struct cutting *c, int module)
+static int segment_states(const struct segmenting *c, int module)
 {
     const struct bb_module *m = &c->plan->net->modules[module];
     const int none[2] = {0, 0};
@@ -326,106 +326,108 @@ out:
 }
 
 /* How many modules from here on share one halo; 0: none. */
-static int count_chained(const struct cutting *c, int module)
+static int count_chained(const struct segmenting *c, int module)
 {
     const struct bb_net *net = c->plan->net;
-    int most = c->plan->config->tiles.fused_layers, end = c->cut->first + c->cut->n, n = 0;
+    int most = c->plan->config->tiles.fused_layers, end = c->layers->first + c->layers->n, n = 0;
 
     while (n < most && module + n < end && net->modules[module + n].fusing == BB_FUSE_CHAIN)
         n++;
     return n;
 }
 
-/* The modules that are cut in one go, beginning with this one. */
-static int cut_some(const struct cutting *c, int module, int *n)
+/* The modules that become segments in one go, beginning with this one. */
+static int segment_next(const struct segmenting *c, int module, int *n)
 {
-    bool fuses = c->cut->tiled && c->plan->config->tiles.halo_d2;
+    bool fuses = c->layers->tiled && c->plan->config->tiles.halo_d2;
 
     *n = fuses ? count_chained(c, module) : 0;
     if (*n > 0)
-        return cut_chain(c, module, *n);
+        return segment_chain(c, module, *n);
     *n = 1;
     if (fuses && c->plan->net->modules[module].fusing == BB_FUSE_STATES)
-        return cut_states(c, module);
-    return cut_module(c, module);
+        return segment_states(c, module);
+    return segment_module(c, module);
 }
 
 /* ---- the whole split ---- */
 
-static void add_sums(const struct cutting *c)
+static void add_sums(const struct segmenting *c)
 {
-    struct bb_split_layers *cut = c->cut;
+    struct bb_split_layers *layers = c->layers;
     const struct bb_net *net = c->plan->net;
 
-    for (int m = cut->first; m < cut->first + cut->n; m++)
-        cut->parameters += net->modules[m].parameters;
-    for (int s = 0; s < cut->n_segments; s++)
-        for (int way = 0; way < BB_PASS_DIRECTIONS; way++)
-            cut->flops[way] += cut->segments[s].head.flops[way] + cut->segments[s].tail.flops[way];
-    for (int m = cut->first; m < cut->first + cut->n; m++)
+    for (int m = layers->first; m < layers->first + layers->n; m++)
+        layers->parameters += net->modules[m].parameters;
+    for (int s = 0; s < layers->n_segments; s++)
+        for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++)
+            layers->flops[direction] +=
+                layers->segments[s].head.flops[direction] + layers->segments[s].tail.flops[direction];
+    for (int m = layers->first; m < layers->first + layers->n; m++)
         for (int i = net->modules[m].first; i < net->modules[m].first + net->modules[m].n; i++) {
             const struct bb_net_layer *l = &net->layers[i];
             double side = bb_net_layer_out_side(l);
 
             if (l->kind != BB_NET_POOL)
-                cut->activations += side * side * bb_net_layer_out_depth(l) * l->out * cut->samples /
-                                    (cut->slices.rows * cut->slices.cols);
+                layers->activations += side * side * bb_net_layer_out_depth(l) * l->out * layers->samples /
+                                       (layers->slices.rows * layers->slices.cols);
         }
 }
 
 /* Microseconds that are given are those of the whole split. */
-static void settle_times(const struct bb_proxy_config *config, struct bb_split_layers *cut)
+static void settle_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
 {
     const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};
 
-    for (int way = 0; way < BB_PASS_DIRECTIONS; way++)
-        cut->us_per_flop[way] = given[way] > 0 ? given[way] / cut->flops[way] : 1e-6 / config->tflops;
+    for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++)
+        layers->us_per_flop[direction] =
+            given[direction] > 0 ? given[direction] / layers->flops[direction] : 1e-6 / config->tflops;
     if (given[BB_FORWARD] > 0 && given[BB_BACKWARD] <= 0)
-        cut->us_per_flop[BB_BACKWARD] = 2 * given[BB_FORWARD] / cut->flops[BB_BACKWARD];
+        layers->us_per_flop[BB_BACKWARD] = 2 * given[BB_FORWARD] / layers->flops[BB_BACKWARD];
 }
 
-static int refuse_untiled(const struct cutting *c, int module)
+static int refuse_untiled(const struct segmenting *c, int module)
 {
     const struct bb_net *net = c->plan->net;
 
-    if (!c->cut->tiled || net->modules[module].tiled)
+    if (!c->layers->tiled || net->modules[module].tiled)
         return 0;
     return bb_err(BB_EUSAGE,
                   "%s: '%s' works on whole maps, but lies in a spatial split (modules %d to %d); nearest: fewer "
                   "--spatial-splits, or a --balance that puts it behind them",
-                  net->name, net->modules[module].name, c->cut->first, c->cut->first + c->cut->n - 1);
+                  net->name, net->modules[module].name, c->layers->first, c->layers->first + c->layers->n - 1);
 }
 
-int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *cut)
+int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *layers)
 {
     const struct bb_net *net = plan->net;
     struct thin thin = {.scale = 1};
-    const struct cutting c = {.plan = plan,
-                              .cut = cut,
-                              .thin = &thin,
-                              .dtype = (enum bb_dtype_id)bb_dtype_find(plan->config->dtype),
-                              .gemm = strcmp(plan->config->compute, "gemm") == 0};
+    const struct segmenting c = {.plan = plan,
+                                 .layers = layers,
+                                 .thin = &thin,
+                                 .dtype = (enum bb_dtype_id)bb_dtype_find(plan->config->dtype),
+                                 .gemm = strcmp(plan->config->compute, "gemm") == 0};
     int rc = 0;
 
-    cut->in = cut->first > 0 ? net->modules[cut->first - 1].out : NULL;
-    cut->n_in = cut->first > 0 ? net->modules[cut->first - 1].n_out : 0;
-    cut->out = net->modules[cut->first + cut->n - 1].out;
-    cut->n_out = net->modules[cut->first + cut->n - 1].n_out;
-    for (int m = cut->first, n; m < cut->first + cut->n; m += n) {
+    layers->in = layers->first > 0 ? net->modules[layers->first - 1].out : NULL;
+    layers->n_in = layers->first > 0 ? net->modules[layers->first - 1].n_out : 0;
+    layers->out = net->modules[layers->first + layers->n - 1].out;
+    layers->n_out = net->modules[layers->first + layers->n - 1].n_out;
+    for (int m = layers->first, n; m < layers->first + layers->n; m += n) {
         TRY(refuse_untiled(&c, m));
-        TRY(cut_some(&c, m, &n));
+        TRY(segment_next(&c, m, &n));
     }
-    for (int t = 0; cut->tiled && t < cut->n_out; t++)
-        find_thin(&c, &cut->out[t], (int[2]){0, 0}, 1, cut->first + cut->n - 1);
+    for (int t = 0; layers->tiled && t < layers->n_out; t++)
+        find_thin(&c, &layers->out[t], (int[2]){0, 0}, 1, layers->first + layers->n - 1);
     TRY(refuse_thin(&c));
     add_sums(&c);
-    settle_times(plan->config, cut);
+    settle_times(plan->config, layers);
 out:
     return rc;
 }
 
-void bb_split_layers_release(struct bb_split_layers *cut)
+void bb_split_layers_release(struct bb_split_layers *layers)
 {
-    free(cut->segments);
-    *cut = (struct bb_split_layers){0};
+    free(layers->segments);
+    *layers = (struct bb_split_layers){0};
 }

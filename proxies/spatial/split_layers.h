@@ -49,7 +49,7 @@ struct bb_split_layers {
     double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS]; /* of one micro-batch; timed */
 };
 
-/* Everything that a cut is made of. */
+/* Everything that the layers of a split are made of. */
 struct bb_split_input {
     const struct bb_proxy_config *config; /* settled: dtype, compute, tflops, tiles */
     const struct bb_net *net;
@@ -57,10 +57,10 @@ struct bb_split_input {
 };
 
 /*
- * bb_split_layers_make - cut->first, n, tiled, slices and samples are set; the rest is filled in. Tiles that are too
+ * bb_split_layers_make - layers->first, n, tiled, slices and samples are set; the rest is filled in. Tiles that are too
  * thin are said with the image that would do, -BB_EUSAGE. release is fine on a zeroed one.
  */
-int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *cut) BB_MUST_CHECK;
-void bb_split_layers_release(struct bb_split_layers *cut);
+int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_layers *layers) BB_MUST_CHECK;
+void bb_split_layers_release(struct bb_split_layers *layers);
 
 #endif

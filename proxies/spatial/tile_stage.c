@@ -52,7 +52,7 @@ static void hands_of_tiles(const struct bb_tiling *t, const struct bb_replica *r
 
     for (int i = 0; i < (before ? ratio : 1); i++)
         add_hands(h, step_of(replica, other->base + first + i - own->base - replica->at.index), BB_PEER_OFFSET,
-                  wide->cut.out, wide->cut.n_out, (size_t)samples_of(t), wide->width);
+                  wide->layers.out, wide->layers.n_out, (size_t)samples_of(t), wide->width);
 }
 
 /* Between the tiles of the last spatial split and the places behind it. */
@@ -62,7 +62,7 @@ static void hands_of_join(const struct bb_tiling *t, const struct bb_replica *re
     const struct bb_layer_split *wide = before ? other : own;
 
     for (int i = 0; i < other->width; i++)
-        add_hands(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->cut.out, wide->cut.n_out,
+        add_hands(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->layers.out, wide->layers.n_out,
                   (size_t)(samples_of(t) / t->local_dp), wide->width);
 }
 
@@ -94,9 +94,9 @@ static int find_hands(struct bb_tile_stage *w, struct bb_replica *replica, bool 
         hands_of_join(t, replica, before, h);
     else
         add_hands(h, step_of(replica, before ? -1 : 1), BB_PEER_OFFSET,
-                  before ? replica->split->cut.in : replica->split->cut.out,
-                  before ? replica->split->cut.n_in : replica->split->cut.n_out, (size_t)replica->split->cut.samples,
-                  1);
+                  before ? replica->split->layers.in : replica->split->layers.out,
+                  before ? replica->split->layers.n_in : replica->split->layers.n_out,
+                  (size_t)replica->split->layers.samples, 1);
     return 0;
 }
 
@@ -162,20 +162,21 @@ static void send_on(struct bb_tile_stage *w, struct bb_hands *h)
 /* Rooms for the largest message that each direction ever has. */
 static void make_halo_room(struct bb_tile_stage *w, struct bb_replica *replica)
 {
-    const struct bb_split_layers *cut = &replica->split->cut;
+    const struct bb_split_layers *layers = &replica->split->layers;
     bool backward = strcmp(w->tiling->config.tiles.halo_bwd, "dy") == 0;
 
     for (int h = 0; h < BB_SEGMENT_HALOS; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++) {
             size_t most = 0, count;
 
-            for (int i = 0; i < cut->n_segments; i++) {
-                const struct bb_segment *s = &cut->segments[i];
+            for (int i = 0; i < layers->n_segments; i++) {
+                const struct bb_segment *s = &layers->segments[i];
 
-                count = h < s->n_halos ? bb_halo_count(&s->halos[h], &cut->slices, cut->samples, d) : 0;
+                count = h < s->n_halos ? bb_halo_count(&s->halos[h], &layers->slices, layers->samples, d) : 0;
                 most = count > most ? count : most;
-                count =
-                    h == 0 && backward && s->n_halos ? bb_halo_count(&s->outputs, &cut->slices, cut->samples, d) : 0;
+                count = h == 0 && backward && s->n_halos
+                            ? bb_halo_count(&s->outputs, &layers->slices, layers->samples, d)
+                            : 0;
                 most = count > most ? count : most;
             }
             replica->halo_send[h][d] = replica->halo_recv[h][d] = BB_NONE;
@@ -198,14 +199,14 @@ struct swap {
 static bool box_of(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo, int d,
                    bool received, struct bb_pass *pass)
 {
-    const struct bb_split_layers *cut = &replica->split->cut;
-    const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / cut->slices.rows),
-                                  (uint32_t)(halo->map.side / cut->slices.cols)};
+    const struct bb_split_layers *layers = &replica->split->layers;
+    const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / layers->slices.rows),
+                                  (uint32_t)(halo->map.side / layers->slices.cols)};
     const uint32_t width[3] = {0, (uint32_t)halo->width[0], (uint32_t)halo->width[1]};
     const int direction[3] = {0, bb_direction_row(d), bb_direction_col(d)};
 
     pass->dtype = w->script.dtype;
-    pass->rows = (uint64_t)cut->samples * (uint64_t)halo->map.channels;
+    pass->rows = (uint64_t)layers->samples * (uint64_t)halo->map.channels;
     return (replica->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &pass->box);
 }
 
@@ -245,7 +246,7 @@ static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica
 /* All messages of an exchange in one group call: each direction's to its neighbour, and his from there. */
 static int swap_halos(struct bb_tile_stage *w, struct bb_replica *replica, const struct swap *x)
 {
-    const struct bb_split_layers *cut = &replica->split->cut;
+    const struct bb_split_layers *layers = &replica->split->layers;
     struct bb_script *s = &w->script;
     int last = BB_NONE;
 
@@ -253,8 +254,8 @@ static int swap_halos(struct bb_tile_stage *w, struct bb_replica *replica, const
     for (int send = 1; send >= 0; send--)
         for (int h = 0; h < x->n; h++)
             for (int d = 0; d < BB_DIRECTIONS; d++) {
-                size_t count = bb_halo_count(&x->halos[h], &cut->slices, cut->samples, d);
-                int to = step_of(replica, bb_tile_step(&cut->slices, d));
+                size_t count = bb_halo_count(&x->halos[h], &layers->slices, layers->samples, d);
+                int to = step_of(replica, bb_tile_step(&layers->slices, d));
 
                 if (count == 0 || !(replica->neighbours & 1u << d))
                     continue;
@@ -275,23 +276,23 @@ static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, 
 /* ---- compute ---- */
 
 static void write_piece(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_layer_piece *p,
-                        enum bb_pass_direction way)
+                        enum bb_pass_direction direction)
 {
-    double us = p->flops[way] * replica->split->cut.us_per_flop[way];
+    double us = p->flops[direction] * replica->split->layers.us_per_flop[direction];
     struct bb_program *program = w->script.program;
 
-    if (p->work[way]) {
-        bb_script_work(&w->script, p->what, p->work[way], 1, BB_NONE, BB_NONE);
+    if (p->work[direction]) {
+        bb_script_work(&w->script, p->what, p->work[direction], 1, BB_NONE, BB_NONE);
         if (!w->script.failed)
-            program->ops[program->n_ops - 1].flops = p->model_flops[way];
+            program->ops[program->n_ops - 1].flops = p->model_flops[direction];
     } else if (us > 0) {
-        bb_script_compute(&w->script, p->what, us, p->model_flops[way], BB_NONE, BB_NONE);
+        bb_script_compute(&w->script, p->what, us, p->model_flops[direction], BB_NONE, BB_NONE);
     }
 }
 
 static int number_of(const struct bb_replica *replica, const struct bb_segment *g)
 {
-    return (int)(g - replica->split->cut.segments);
+    return (int)(g - replica->split->layers.segments);
 }
 
 static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
@@ -329,24 +330,25 @@ static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica
         exchange_halos(w, replica, &(struct swap){g->halos, g->n_halos, GRADIENTS, number_of(replica, g)});
 }
 
-void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way)
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
 {
-    w->script.phase = way == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
-    bb_script_wait(&w->script, move_activations(w, way == BB_FORWARD ? &replica->before : &replica->behind, false));
+    w->script.phase = direction == BB_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    bb_script_wait(&w->script,
+                   move_activations(w, direction == BB_FORWARD ? &replica->before : &replica->behind, false));
 }
 
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way)
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
 {
-    struct bb_hands *to = way == BB_FORWARD ? &replica->behind : &replica->before;
-    const struct bb_split_layers *cut = &replica->split->cut;
+    struct bb_hands *to = direction == BB_FORWARD ? &replica->behind : &replica->before;
+    const struct bb_split_layers *layers = &replica->split->layers;
 
-    for (int i = 0; i < cut->n_segments; i++) {
-        if (i == cut->n_segments - 1)
+    for (int i = 0; i < layers->n_segments; i++) {
+        if (i == layers->n_segments - 1)
             free_room(w, to);
-        if (way == BB_FORWARD)
-            forward_segment(w, replica, &cut->segments[i]);
+        if (direction == BB_FORWARD)
+            forward_segment(w, replica, &layers->segments[i]);
         else
-            backward_segment(w, replica, &cut->segments[cut->n_segments - 1 - i]);
+            backward_segment(w, replica, &layers->segments[layers->n_segments - 1 - i]);
     }
     w->script.layer = BB_NONE;
     send_on(w, to);
@@ -388,10 +390,10 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
     double parameters = 0, activations = 0;
 
     for (int i = 0; i < (w->tiling->gems ? BB_REPLICAS : 1); i++) {
-        const struct bb_split_layers *cut = &w->replicas[i].split->cut;
+        const struct bb_split_layers *layers = &w->replicas[i].split->layers;
 
-        parameters += (double)cut->parameters;
-        activations = cut->activations > activations ? cut->activations : activations;
+        parameters += (double)layers->parameters;
+        activations = layers->activations > activations ? layers->activations : activations;
     }
     bytes[BB_USE_PARAMETERS] = bytes[BB_USE_GRADIENTS] = parameters * (double)e;
     bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* momentum; 16-bit ones have a float copy as well */
@@ -409,11 +411,11 @@ static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int
     replica->at = bb_tiling_place(t, place);
     replica->inverse = inverse;
     replica->split = &t->splits[replica->at.split];
-    if (replica->split->cut.tiled) {
-        replica->neighbours = bb_tile_neighbours(&replica->split->cut.slices, replica->at.index);
+    if (replica->split->layers.tiled) {
+        replica->neighbours = bb_tile_neighbours(&replica->split->layers.slices, replica->at.index);
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
-    replica->packs = calloc((size_t)(replica->split->cut.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
+    replica->packs = calloc((size_t)(replica->split->layers.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
     TRY(replica->packs ? 0 : bb_err(BB_EFAIL, "out of memory for the kernels of halos"));
     TRY(find_hands(w, replica, true));
     TRY(find_hands(w, replica, false));

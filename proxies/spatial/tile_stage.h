@@ -51,9 +51,10 @@ int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_p
                        int place) BB_MUST_CHECK;
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
-/* One micro-batch one way: receive it, then compute it and send it on. Labels of micro-batches are the caller's. */
-void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way);
-void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction way);
+/* One micro-batch in one direction: receive it, then compute it and send it on. Labels of micro-batches are the
+ * caller's. */
+void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
+void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 
 /* bb_tile_stage_reduce - the thread waits for the all-reduce of that buffer, in place. */
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);

@@ -16,12 +16,12 @@ static int make_split(struct bb_tiling *t, const struct bb_settled *s, int i)
 
     split->base = before ? before->base + before->width : 0;
     split->width = tiled ? s->parts[i] : t->local_dp;
-    split->cut = (struct bb_split_layers){.first = before ? before->cut.first + before->cut.n : 0,
-                                          .n = s->modules[i],
-                                          .tiled = tiled,
-                                          .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
-                                          .samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp)};
-    return bb_split_layers_make(&plan, &split->cut);
+    split->layers = (struct bb_split_layers){.first = before ? before->layers.first + before->layers.n : 0,
+                                             .n = s->modules[i],
+                                             .tiled = tiled,
+                                             .slices = tiled ? s->slices[i] : (struct bb_slices){1, 1},
+                                             .samples = t->config.micro_batch_size / (tiled ? 1 : t->local_dp)};
+    return bb_split_layers_make(&plan, &split->layers);
 }
 
 static int make_splits(struct bb_tiling *t, const struct bb_settled *s)
@@ -62,7 +62,7 @@ out:
 void bb_tiling_release(struct bb_tiling *t)
 {
     for (int i = 0; i < t->n_splits; i++)
-        bb_split_layers_release(&t->splits[i].cut);
+        bb_split_layers_release(&t->splits[i].layers);
     free(t->splits);
     bb_net_release(&t->net);
     *t = (struct bb_tiling){0};
@@ -297,7 +297,7 @@ static bool places_alike(const struct bb_tiling *t, int a, int b)
     if (p.split >= t->n_spatial)
         return true; /* local replicas */
     return t->splits[0].width == t->splits[t->n_spatial - 1].width &&
-           bb_tile_neighbours(&s->cut.slices, p.index) == bb_tile_neighbours(&s->cut.slices, q.index);
+           bb_tile_neighbours(&s->layers.slices, p.index) == bb_tile_neighbours(&s->layers.slices, q.index);
 }
 
 /* role_of[place] and first[role], the lowest place of each; returns how many roles there are. */
@@ -347,9 +347,9 @@ static const char *describe_tiles(struct bb_tiling *t)
         return "";
     if (first->width == last->width)
         return bb_step_text(t->step, ", %d of them on %d %s tiles%s", t->n_spatial, first->width,
-                            bb_slices_name(&first->cut.slices), halos);
+                            bb_slices_name(&first->layers.slices), halos);
     return bb_step_text(t->step, ", %d of them on %d to %d %s tiles%s", t->n_spatial, first->width, last->width,
-                        bb_slices_name(&first->cut.slices), halos);
+                        bb_slices_name(&first->layers.slices), halos);
 }
 
 int bb_tiling_describe(struct bb_tiling *t, int passes)

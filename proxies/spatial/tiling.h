@@ -23,7 +23,7 @@
 enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
 
 struct bb_layer_split {
-    struct bb_split_layers cut;
+    struct bb_split_layers layers;
     int base, width; /* places base .. base + width - 1 */
     int comm_halo, comm_spatial;
 };

@@ -37,7 +37,7 @@ void bb_layout_release(struct bb_layout *l)
     *l = (struct bb_layout){0};
 }
 
-static int full(const char *what, int most)
+static int refuse_more(const char *what, int most)
 {
     return bb_err(BB_EFAIL, "a layout holds at most %d %s", most, what);
 }
@@ -47,7 +47,7 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
     struct bb_group group = {.name = name, .axes = axes, .size = 1};
 
     if (l->n_groups == BB_MAX_GROUPS)
-        return full("groups", BB_MAX_GROUPS);
+        return refuse_more("groups", BB_MAX_GROUPS);
     for (int a = 0; a < l->n_axes; a++)
         if (axes & 1u << a)
             group.size *= l->axes[a].size;
@@ -81,7 +81,7 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
     int rc;
 
     if (l->n_groups == BB_MAX_GROUPS)
-        return full("groups", BB_MAX_GROUPS);
+        return refuse_more("groups", BB_MAX_GROUPS);
     *g = (struct bb_group){.name = name, .size = size, .instances = instances};
     l->n_groups++; /* released with the layout from here on */
     g->instance_of = malloc(sizeof(int) * (size_t)l->ranks);
@@ -97,7 +97,7 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
 int bb_layout_add_comm(struct bb_layout *l, const char *name, int group)
 {
     if (l->n_comms == BB_MAX_COMMS)
-        return full("communicators", BB_MAX_COMMS);
+        return refuse_more("communicators", BB_MAX_COMMS);
     l->comms[l->n_comms] = (struct bb_comm_spec){.name = name, .group = group};
     return l->n_comms++;
 }

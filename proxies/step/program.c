@@ -22,7 +22,7 @@ const char *const bb_use_names[BB_USES] = {
 };
 
 /* Room for one more element in an array that grows by doubling. */
-static int grow(void *array_at, size_t n, size_t *room, size_t element)
+static int grow_array(void *array_at, size_t n, size_t *room, size_t element)
 {
     void **array = array_at, *bigger;
     size_t wanted = *room ? 2 * *room : 64;
@@ -105,7 +105,7 @@ static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
         return 0;
     if (op->call != BB_NONE && p->ops[wait].call == op->call)
         return 0; /* they progress together */
-    if (grow(&p->wait_list, p->n_waits, &p->room_waits, sizeof(*p->wait_list)))
+    if (grow_array(&p->wait_list, p->n_waits, &p->room_waits, sizeof(*p->wait_list)))
         return -BB_EFAIL;
     p->wait_list[p->n_waits++] = wait;
     op->waits++;
@@ -126,7 +126,7 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     if (bb_program_is_full(p))
         return bb_err(BB_EUSAGE, "a step of more than %d operations on one rank; nearest: fewer --micro-batches",
                       MOST_OPS);
-    if (grow(&p->ops, p->n_ops, &p->room_ops, sizeof(*p->ops)))
+    if (grow_array(&p->ops, p->n_ops, &p->room_ops, sizeof(*p->ops)))
         return -BB_EFAIL;
     for (int w = 0; w < n; w++)
         if (add_wait(p, copy, waits[w]))
@@ -135,7 +135,7 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
 }
 
 /* The operation before `op` on its stream, if it is not before `oldest`. */
-static int before(const struct bb_program *p, int stream, int op, int oldest)
+static int previous_on_stream(const struct bb_program *p, int stream, int op, int oldest)
 {
     while (--op >= oldest)
         if (p->ops[op].stream == stream)
@@ -156,7 +156,7 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
     for (int w = 0; w < o->waits; w++)
         if (comes_after(p, p->wait_list[o->first_wait + w], wait, steps))
             return true;
-    return comes_after(p, before(p, o->stream, op, wait), wait, steps);
+    return comes_after(p, previous_on_stream(p, o->stream, op, wait), wait, steps);
 }
 
 /* Waits of the newest operation that follow from the others, or from what is before it on its stream, are left out:
@@ -167,7 +167,7 @@ static void drop_implied(struct bb_program *p, struct bb_op *op)
 
     for (int w = op->waits - 1; w >= 0; w--) {
         int steps = LOOK_BACK;
-        bool implied = comes_after(p, before(p, op->stream, (int)p->n_ops, list[w]), list[w], &steps);
+        bool implied = comes_after(p, previous_on_stream(p, op->stream, (int)p->n_ops, list[w]), list[w], &steps);
 
         for (int v = 0; v < op->waits && !implied; v++)
             implied = v != w && comes_after(p, list[v], list[w], &steps);
@@ -178,7 +178,7 @@ static void drop_implied(struct bb_program *p, struct bb_op *op)
     }
 }
 
-static void touch(struct bb_program *p, int buffer, int stream, bool write)
+static void touch_buffer(struct bb_program *p, int buffer, int stream, bool write)
 {
     if (buffer == BB_NONE)
         return;
@@ -191,8 +191,8 @@ static int close_op(struct bb_program *p, struct bb_op *op)
 {
     drop_implied(p, op);
     p->ops[p->n_ops] = *op;
-    touch(p, op->src, op->stream, false);
-    touch(p, op->dst, op->stream, true);
+    touch_buffer(p, op->src, op->stream, false);
+    touch_buffer(p, op->dst, op->stream, true);
     return (int)p->n_ops++;
 }
 

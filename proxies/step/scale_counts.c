@@ -3,14 +3,14 @@
 
 #include <stdlib.h>
 
-static size_t shrunk(size_t count, double factor)
+static size_t shrink_count(size_t count, double factor)
 {
     size_t smaller = (size_t)((double)count * factor);
 
     return smaller ? smaller : 1;
 }
 
-static void hold(struct bb_program *p, int buffer, size_t count)
+static void hold_count(struct bb_program *p, int buffer, size_t count)
 {
     if (buffer != BB_NONE && p->buffers[buffer].count < count)
         p->buffers[buffer].count = count;
@@ -21,8 +21,8 @@ static void make_room(struct bb_program *p, const struct bb_op *op, int ranks)
 {
     const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
 
-    hold(p, op->src, op->src_offset + (coll ? coll->send_count(op->count, ranks) : op->count));
-    hold(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
+    hold_count(p, op->src, op->src_offset + (coll ? coll->send_count(op->count, ranks) : op->count));
+    hold_count(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
 }
 
 /* Pieces of one buffer, side by side in a group call, stay side by side: each is at least one element, so a piece moves
@@ -65,7 +65,7 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
     if (!offsets)
         return bb_err(BB_EFAIL, "out of memory for a smaller step");
     for (int b = 0; b < p->n_buffers; b++)
-        p->buffers[b].count = shrunk(p->buffers[b].count, factor);
+        p->buffers[b].count = shrink_count(p->buffers[b].count, factor);
     for (size_t i = 0; i < p->n_ops; i++) {
         struct bb_op *op = &p->ops[i];
 
@@ -73,7 +73,7 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
             op->flops = op->work_times * bb_kernel_list_flops(op->work);
         if (!bb_op_is_comm(op))
             continue;
-        op->count = shrunk(op->count, factor);
+        op->count = shrink_count(op->count, factor);
         op->src_offset = offsets[2 * i];
         op->dst_offset = offsets[2 * i + 1];
         make_room(p, op, l->groups[l->comms[op->comm].group].size);

@@ -24,7 +24,7 @@ static struct bb_sync_bucket *open_bucket(struct filling *f)
     return bucket;
 }
 
-static void take(struct filling *f, struct bb_sync_bucket *bucket, int i)
+static void take_tensor(struct filling *f, struct bb_sync_bucket *bucket, int i)
 {
     f->b->members[f->n_members++] = i;
     f->taken[i] = true;
@@ -55,7 +55,7 @@ static double limit_elements(const struct filling *f, int replicas, int bucket)
     }
 }
 
-static bool belongs(const struct filling *f, const struct bb_sync_bucket *bucket, int i, double limit)
+static bool belongs_to_bucket(const struct filling *f, const struct bb_sync_bucket *bucket, int i, double limit)
 {
     double count = (double)bucket->count;
 
@@ -73,8 +73,8 @@ static void fill_runs(struct filling *f, int replicas)
         struct bb_sync_bucket *bucket = open_bucket(f);
 
         do
-            take(f, bucket, i++);
-        while (belongs(f, bucket, i, limit));
+            take_tensor(f, bucket, i++);
+        while (belongs_to_bucket(f, bucket, i, limit));
     }
 }
 
@@ -85,28 +85,28 @@ static double cycle_of(const struct filling *f, int i)
     return f->rule->cycle_us > 0 ? floor(f->arrivals[i].ready_us / f->rule->cycle_us) : 0;
 }
 
-static size_t padded(const struct filling *f, int i)
+static size_t padded_count(const struct filling *f, int i)
 {
     return round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
 }
 
 /* The bucket that begins with the oldest tensor that is not taken yet, and what else its cycle puts in. */
-static void fuse(struct filling *f, int oldest)
+static void fuse_cycle(struct filling *f, int oldest)
 {
     struct bb_sync_bucket *bucket = open_bucket(f);
-    double bytes = (double)padded(f, oldest) * (double)f->element_bytes, passed = 0;
-    size_t count = padded(f, oldest);
+    double bytes = (double)padded_count(f, oldest) * (double)f->element_bytes, passed = 0;
+    size_t count = padded_count(f, oldest);
 
-    take(f, bucket, oldest);
+    take_tensor(f, bucket, oldest);
     for (int i = oldest + 1; i < f->n && cycle_of(f, i) == cycle_of(f, oldest); i++) {
-        double more = (double)padded(f, i) * (double)f->element_bytes;
+        double more = (double)padded_count(f, i) * (double)f->element_bytes;
 
         if (f->taken[i])
             continue;
         if (f->arrivals[i].type == f->arrivals[oldest].type && bytes + more <= f->rule->threshold_bytes) {
-            take(f, bucket, i);
+            take_tensor(f, bucket, i);
             bytes += more;
-            count += padded(f, i);
+            count += padded_count(f, i);
         } else if (bytes + (passed += more) > f->rule->threshold_bytes) {
             break;
         }
@@ -119,7 +119,7 @@ static void fill_fused(struct filling *f)
 {
     for (int i = 0; i < f->n; i++)
         if (!f->taken[i])
-            fuse(f, i);
+            fuse_cycle(f, i);
 }
 
 int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,

@@ -92,7 +92,7 @@ static void put_back(struct bb_script *s, struct labels before)
     s->layer = before.layer;
 }
 
-static const char *text(struct bb_sync *s, const char *words)
+static const char *check_text(struct bb_sync *s, const char *words)
 {
     s->script->failed |= words == NULL;
     return words;
@@ -118,13 +118,13 @@ void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, c
     bb_script_work(s, what, work, how->times, how->src, how->dst);
 }
 
-static void copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
+static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
 {
     bb_sync_pass(s->script, s->spec.step, what,
                  &(struct bb_sync_pass){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
-static bool communicates(const struct bb_sync *s)
+static bool has_peers(const struct bb_sync *s)
 {
     return s->spec.comms.n > 1 || s->spec.comms.n_replicas > 1;
 }
@@ -194,11 +194,11 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
         last = unit;
     }
     if (s->gathers_units) {
-        b->what = text(s, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
-        b->gather_what = text(s, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
+        b->what = check_text(s, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
+        b->gather_what = check_text(s, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
     } else {
-        b->what = text(s, bb_step_text(s->spec.step, "bucket %d", index));
-        b->gather_what = text(s, bb_step_text(s->spec.step, "parameters of bucket %d", index));
+        b->what = check_text(s, bb_step_text(s->spec.step, "bucket %d", index));
+        b->gather_what = check_text(s, bb_step_text(s->spec.step, "parameters of bucket %d", index));
     }
 }
 
@@ -227,7 +227,7 @@ out:
 }
 
 /* The buckets that hold tensors of the unit stand side by side. */
-static bool touches(const struct bb_sync *s, int bucket, int unit)
+static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
 {
     const struct bb_sync_bucket *made = &s->made.list[bucket];
 
@@ -239,7 +239,7 @@ static bool touches(const struct bb_sync *s, int bucket, int unit)
 
 /* ---- buffers ---- */
 
-static size_t largest(const struct bb_sync *s)
+static size_t largest_bucket(const struct bb_sync *s)
 {
     size_t most = 0;
 
@@ -257,7 +257,7 @@ static int count_transients(const struct bb_sync *s)
         int touched = 0;
 
         for (int b = 0; b < s->n; b++)
-            touched += touches(s, b, u);
+            touched += bucket_holds_unit(s, b, u);
         most = touched > most ? touched : most;
     }
     return most + 1 < s->n ? most + 1 : s->n;
@@ -271,7 +271,7 @@ static int add_transients(struct bb_sync *s, int buffers[])
         return bb_err(BB_EFAIL, "out of memory for gradients");
     for (int t = 0; t < s->transients; t++) {
         s->transient_op[t] = BB_NONE;
-        buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest(s));
+        buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest_bucket(s));
     }
     return 0;
 }
@@ -315,7 +315,7 @@ static int add_buffers(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     for (int i = 0; i <= SLOTS; i++) {
         bool used = s->gathers_units && (i < SLOTS || s->both_ends != BB_NONE);
-        size_t count = i < SLOTS ? largest(s) : used ? s->buckets[bucket_of_unit(s, s->both_ends)].count : 0;
+        size_t count = i < SLOTS ? largest_bucket(s) : used ? s->buckets[bucket_of_unit(s, s->both_ends)].count : 0;
 
         s->slots[i] = (struct slot){BB_NONE, BB_NONE, BB_NONE};
         if (used)
@@ -363,7 +363,7 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
         return bb_err(BB_EFAIL, "parameter servers are no kind of replicas");
     TRY(make_buckets(s));
     s->both_ends = find_both_ends(s);
-    if (communicates(s)) {
+    if (has_peers(s)) {
         s->every = bb_sync_every_micro_batch(&s->policy);
         add_lanes(s);
         TRY(add_buffers(s));
@@ -448,14 +448,14 @@ static void start_reduction(struct bb_sync *s, struct bucket *b)
     b->reduced = op;
 }
 
-static void reduce(struct bb_sync *s, int index)
+static void reduce_bucket(struct bb_sync *s, int index)
 {
     struct bucket *b = &s->buckets[index];
     struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, b->first_unit);
 
     b->ready = 0;
     if (b->fused)
-        copy(s, "copy in", b->count, BB_NONE, b->whole);
+        add_copy(s, "copy in", b->count, BB_NONE, b->whole);
     if (s->policy.hierarchical)
         b->reduced = reduce_by_levels(s, b);
     else
@@ -469,7 +469,7 @@ static void reduce(struct bb_sync *s, int index)
 static void reduce_in_order(struct bb_sync *s)
 {
     for (; s->next < s->n && s->buckets[s->next].ready == s->buckets[s->next].units; s->next++)
-        reduce(s, s->next);
+        reduce_bucket(s, s->next);
 }
 
 /* ---- parameters ---- */
@@ -492,7 +492,7 @@ static struct slot *take_slot(struct bb_sync *s)
     return slot;
 }
 
-static int gather(struct bb_sync *s, int bucket, int whole)
+static int gather_bucket(struct bb_sync *s, int bucket, int whole)
 {
     struct bucket *b = &s->buckets[bucket];
     struct labels before = set_labels(s->script, s->script->phase, s->policy.params, b->first_unit);
@@ -504,7 +504,7 @@ static int gather(struct bb_sync *s, int bucket, int whole)
 }
 
 /* The unit's parameters are in a slot, or on their way into one. NULL: it has none. */
-static struct slot *ensure(struct bb_sync *s, int unit)
+static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 {
     struct slot *slot = slot_of(s, unit);
     int bucket = slot ? BB_NONE : bucket_of_unit(s, unit);
@@ -513,25 +513,25 @@ static struct slot *ensure(struct bb_sync *s, int unit)
         return slot;
     slot = unit == s->both_ends ? &s->slots[SLOTS] : take_slot(s);
     slot->unit = unit;
-    slot->op = gather(s, bucket, slot->buffer);
+    slot->op = gather_bucket(s, bucket, slot->buffer);
     return slot;
 }
 
 /* The unit is gathered and waited for, and the one that is needed after it started, if it is of the same chunk. */
-static void use(struct bb_sync *s, int unit, int next)
+static void use_unit(struct bb_sync *s, int unit, int next)
 {
-    const struct slot *slot = ensure(s, unit);
+    const struct slot *slot = ensure_gathered(s, unit);
 
     if (slot)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
         if (slot && slot < &s->slots[SLOTS])
             s->newest_slot = (int)(slot - s->slots); /* not that one */
-        (void)ensure(s, next);
+        (void)ensure_gathered(s, next);
     }
 }
 
-static void leave(struct bb_sync *s, int unit)
+static void release_unit(struct bb_sync *s, int unit)
 {
     struct slot *slot = slot_of(s, unit);
 
@@ -545,7 +545,7 @@ static void gather_buckets(struct bb_sync *s)
     if (s->gathers_units || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
         return;
     for (int b = s->n - 1; b >= 0; b--)
-        (void)gather(s, b, s->buckets[b].param_whole);
+        (void)gather_bucket(s, b, s->buckets[b].param_whole);
 }
 
 /* ---- the hooks ---- */
@@ -562,9 +562,9 @@ void bb_sync_begin(struct bb_sync *s)
 void bb_sync_forward(struct bb_sync *s, int unit)
 {
     if (s->gathers_units)
-        use(s, unit, unit + 1);
+        use_unit(s, unit, unit + 1);
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
-        if (s->buckets[b].gathered != BB_NONE && touches(s, b, unit)) {
+        if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
             s->buckets[b].gathered = BB_NONE; /* once is enough */
         }
@@ -575,16 +575,16 @@ void bb_sync_forwarded(struct bb_sync *s, int unit)
     bool last = unit == s->spec.n_units - 1;
 
     if (s->gathers_units && (unit != s->both_ends || last))
-        leave(s, unit);
+        release_unit(s, unit);
     if (s->both_ends != BB_NONE && last)
-        leave(s, s->both_ends);
+        release_unit(s, s->both_ends);
 }
 
 /* Full gradients that share buffers: the unit's must have been emptied. */
 static void make_room(struct bb_sync *s, int unit)
 {
     for (int b = 0; b < s->n; b++)
-        if (s->buckets[b].ready == 0 && touches(s, b, unit)) {
+        if (s->buckets[b].ready == 0 && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->transient_op[b % s->transients]);
             s->transient_op[b % s->transients] = BB_NONE;
         }
@@ -592,12 +592,13 @@ static void make_room(struct bb_sync *s, int unit)
 
 void bb_sync_backward(struct bb_sync *s, int unit)
 {
-    const struct slot *kept = s->both_ends != BB_NONE && unit == s->spec.n_units - 1 ? ensure(s, s->both_ends) : NULL;
+    const struct slot *kept =
+        s->both_ends != BB_NONE && unit == s->spec.n_units - 1 ? ensure_gathered(s, s->both_ends) : NULL;
 
     if (kept)
         bb_script_wait(s->script, kept->op);
     if (s->gathers_units)
-        use(s, unit, unit - 1);
+        use_unit(s, unit, unit - 1);
     if (s->transients)
         make_room(s, unit);
 }
@@ -605,13 +606,13 @@ void bb_sync_backward(struct bb_sync *s, int unit)
 void bb_sync_backwarded(struct bb_sync *s, int unit, bool last)
 {
     if (s->gathers_units)
-        leave(s, unit);
-    if (!communicates(s) || !(last || s->every))
+        release_unit(s, unit);
+    if (!has_peers(s) || !(last || s->every))
         return;
     for (int b = 0; b < s->n; b++) {
-        s->buckets[b].ready += touches(s, b, unit);
+        s->buckets[b].ready += bucket_holds_unit(s, b, unit);
         if (s->every && s->buckets[b].ready == s->buckets[b].units)
-            reduce(s, b);
+            reduce_bucket(s, b);
     }
     if (!s->every && !s->policy.no_overlap)
         reduce_in_order(s);
@@ -619,7 +620,7 @@ void bb_sync_backwarded(struct bb_sync *s, int unit, bool last)
 
 void bb_sync_reduced(struct bb_sync *s)
 {
-    if (!communicates(s))
+    if (!has_peers(s))
         return;
     if (!s->every)
         reduce_in_order(s);
@@ -633,9 +634,9 @@ void bb_sync_finish(struct bb_sync *s)
     size_t own = s->held;
 
     bb_sync_reduced(s);
-    for (int b = 0; b < s->n && communicates(s); b++)
+    for (int b = 0; b < s->n && has_peers(s); b++)
         if (s->buckets[b].fused)
-            copy(s, "copy out", s->buckets[b].count, s->buckets[b].whole, BB_NONE);
+            add_copy(s, "copy out", s->buckets[b].count, s->buckets[b].whole, BB_NONE);
     if (bb_sync_is_sharded(s->policy.kind))
         own = (own + (size_t)s->spec.comms.n - 1) / (size_t)s->spec.comms.n;
     s->script->phase = BB_PHASE_OPTIMIZER;

@@ -15,21 +15,21 @@ static const struct bb_sync_comms nobody = {.gradients = BB_NONE,
                                             .n_local = 1,
                                             .n_cross = 1};
 
-/* A group that is cut into runs of `run` neighbours. */
-struct cut {
+/* A group that is split into runs of `run` neighbours. */
+struct group_split {
     struct bb_step *step;
     int group, run;
     const char *inner_name, *outer_name; /* "shard", "replica" */
     int inner, outer;                    /* groups */
 };
 
-static const char *group_name(const struct cut *k)
+static const char *group_name(const struct group_split *k)
 {
     return k->step->layout.groups[k->group].name;
 }
 
 /* The runs, and what stands at the same place of each run. */
-static int cut(struct cut *k)
+static int split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
     int size = l->groups[k->group].size, instances = bb_group_instances(l, k->group), runs = size / k->run, rc;
@@ -107,7 +107,7 @@ static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 }
 
 /* Nothing is said, and a node does not hold some but not all of the ranks. */
-static int refuse_shard(const struct cut *k, int gpus_per_node, int run)
+static int refuse_shard(const struct group_split *k, int gpus_per_node, int run)
 {
     int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
     const char *why = run == 0   ? "don't fill nodes evenly"
@@ -122,7 +122,7 @@ static int refuse_shard(const struct cut *k, int gpus_per_node, int run)
 }
 
 /* The ranks of a shard group where nothing is said: all, or those of a node. */
-static int usual_shard(const struct cut *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
+static int usual_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
 
@@ -132,7 +132,7 @@ static int usual_shard(const struct cut *k, const struct bb_dp_config *p, int gp
     return refuse_shard(k, gpus_per_node, *run);
 }
 
-static int settle_shard(const struct cut *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
+static int settle_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
 
@@ -174,13 +174,13 @@ out:
 static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
                       struct bb_sync_comms *comms)
 {
-    struct cut k = {.step = step, .group = group, .inner_name = "shard", .outer_name = "replica"};
+    struct group_split k = {.step = step, .group = group, .inner_name = "shard", .outer_name = "replica"};
     int rc;
 
     TRY(settle_shard(&k, p, gpus_per_node, &k.run));
     if (k.run == step->layout.groups[group].size)
         return add_sharded(step, p, group, comms);
-    TRY(cut(&k));
+    TRY(split_group(&k));
     TRY(add_sharded(step, p, k.inner, comms));
     comms->n_replicas = step->layout.groups[k.outer].size;
     TRY(add_comm(step, k.outer, NULL, &comms->replicas));
@@ -188,7 +188,7 @@ out:
     return rc;
 }
 
-static int refuse_levels(const struct cut *k, int gpus_per_node, int run)
+static int refuse_levels(const struct group_split *k, int gpus_per_node, int run)
 {
     const struct bb_layout *l = &k->step->layout;
     int near = nearest_node(l, k->group, gpus_per_node);
@@ -205,13 +205,13 @@ static int refuse_levels(const struct cut *k, int gpus_per_node, int run)
 
 static int add_levels(struct bb_step *step, int group, int gpus_per_node, struct bb_sync_comms *comms)
 {
-    struct cut k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
+    struct group_split k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
     int size = step->layout.groups[group].size, rc;
 
     k.run = node_run(&step->layout, group, gpus_per_node);
     if (!has_levels(&step->layout, group, gpus_per_node))
         return refuse_levels(&k, gpus_per_node, k.run);
-    TRY(cut(&k));
+    TRY(split_group(&k));
     comms->n = size;
     comms->n_local = k.run;
     comms->n_cross = size / k.run;

@@ -34,7 +34,7 @@ void bb_spans_release(struct bb_spans *s)
     *s = (struct bb_spans){0};
 }
 
-static int earlier(const void *left, const void *right)
+static int compare_begins(const void *left, const void *right)
 {
     const struct bb_span *a = left, *b = right;
 
@@ -47,7 +47,7 @@ void bb_spans_join(struct bb_spans *s)
 
     if (s->n < 2)
         return;
-    qsort(s->at, s->n, sizeof(*s->at), earlier);
+    qsort(s->at, s->n, sizeof(*s->at), compare_begins);
     for (size_t i = 1; i < s->n; i++) {
         struct bb_span next = s->at[i], *last = &s->at[kept];
 
@@ -59,7 +59,7 @@ void bb_spans_join(struct bb_spans *s)
     s->n = kept + 1;
 }
 
-static int64_t sum(const struct bb_spans *joined)
+static int64_t sum_lengths(const struct bb_spans *joined)
 {
     int64_t length = 0;
 
@@ -71,7 +71,7 @@ static int64_t sum(const struct bb_spans *joined)
 int64_t bb_spans_length(struct bb_spans *s)
 {
     bb_spans_join(s);
-    return sum(s);
+    return sum_lengths(s);
 }
 
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b)
@@ -98,7 +98,7 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
 {
     int64_t both = bb_spans_common(compute, comm);
 
-    *out = (struct bb_overlap){.step_ns = step_ns, .compute_ns = sum(compute), .comm_ns = sum(comm)};
+    *out = (struct bb_overlap){.step_ns = step_ns, .compute_ns = sum_lengths(compute), .comm_ns = sum_lengths(comm)};
     out->exposed_ns = out->comm_ns - both;
     out->idle_ns = step_ns - (out->compute_ns + out->exposed_ns);
     out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;

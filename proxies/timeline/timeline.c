@@ -16,7 +16,7 @@ struct choice {
 };
 
 /* The first one is always shown. */
-static void show(struct choice *c, int rank)
+static void show_rank(struct choice *c, int rank)
 {
     size_t ops = bb_step_program(c->step, rank)->n_ops;
 
@@ -27,14 +27,14 @@ static void show(struct choice *c, int rank)
     c->ops += ops;
 }
 
-static void choose(struct choice *c, const int *wanted, int n_wanted)
+static void choose_ranks(struct choice *c, const int *wanted, int n_wanted)
 {
     const int ranks = c->step->layout.ranks;
     int first, last;
 
     for (int i = 0; i < n_wanted; i++)
         if (wanted[i] != BB_NONE)
-            show(c, wanted[i]);
+            show_rank(c, wanted[i]);
     for (int role = 0; role < c->step->n_roles && c->n < BB_TRACE_RANKS; role++) {
         for (first = 0; first < ranks && c->step->role_of[first] != role; first++)
             continue;
@@ -42,14 +42,14 @@ static void choose(struct choice *c, const int *wanted, int n_wanted)
             continue;
         for (last = ranks - 1; c->step->role_of[last] != role; last--)
             continue;
-        show(c, first);
-        show(c, last);
+        show_rank(c, first);
+        show_rank(c, last);
     }
     for (int rank = 0; rank < ranks && c->n < BB_TRACE_RANKS; rank++)
-        show(c, rank);
+        show_rank(c, rank);
 }
 
-static int take(struct bb_timeline *t, const struct choice *c)
+static int allocate_ranks(struct bb_timeline *t, const struct choice *c)
 {
     const struct bb_step *step = c->step;
 
@@ -80,8 +80,8 @@ int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const in
     *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
     if (!c.shown)
         return bb_err(BB_EFAIL, "no memory for %d ranks", step->layout.ranks);
-    choose(&c, wanted, n_wanted);
-    rc = take(t, &c);
+    choose_ranks(&c, wanted, n_wanted);
+    rc = allocate_ranks(t, &c);
     free(c.shown);
     if (rc)
         bb_timeline_release(t);

@@ -5,19 +5,19 @@
 
 const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", "full", NULL};
 
-static double element(const struct bb_memory *m)
+static double element_bytes(const struct bb_memory *m)
 {
     return (double)bb_dtypes[m->dtype].bytes;
 }
 
 /* Of one micro-batch on one context-parallel rank. */
-static double tokens(const struct bb_memory *m)
+static double tokens_per_rank(const struct bb_memory *m)
 {
     return (double)m->sequence * m->micro_batch_size / m->grid->cp;
 }
 
 /* Ways by which sequence parallelism divides what lies between the products. */
-static double between(const struct bb_memory *m)
+static double sequence_split(const struct bb_memory *m)
 {
     return m->sequence_parallel ? m->grid->tp : 1;
 }
@@ -34,10 +34,10 @@ struct held {
     double whole, split;
 };
 
-static struct held attention(const struct bb_memory *m)
+static struct held attention_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element(m), mask = has_dropout(a) ? a->hidden : 0;
+    double e = element_bytes(m), mask = has_dropout(a) ? a->hidden : 0;
     struct held held = {.whole = 2 * e * a->hidden + mask}; /* inputs of the norm and of the projections */
 
     if (a->kv_lora) {
@@ -56,20 +56,20 @@ static double inner_width(const struct bb_arch *a, double ffn)
     return (a->gated ? 3 : 2) * ffn;
 }
 
-static struct held perceptron(const struct bb_memory *m)
+static struct held perceptron_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element(m), mask = has_dropout(a) ? a->hidden : 0;
+    double e = element_bytes(m), mask = has_dropout(a) ? a->hidden : 0;
 
     return (struct held){.whole = 2 * e * a->hidden + mask, .split = e * inner_width(a, a->ffn)};
 }
 
 /* Each token goes to top_k experts. An expert that is divided over etp ranks works on the tokens of all of them, when
  * each brings its own. */
-static struct held experts(const struct bb_memory *m)
+static struct held expert_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element(m), copies = a->top_k * (m->capacity_factor > 0 ? m->capacity_factor : 1);
+    double e = element_bytes(m), copies = a->top_k * (m->capacity_factor > 0 ? m->capacity_factor : 1);
     double gathered = m->sequence_parallel ? m->grid->etp : 1;
     struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
 
@@ -80,31 +80,32 @@ static struct held experts(const struct bb_memory *m)
 
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
-    struct held first = attention(m), second;
+    struct held first = attention_bytes(m), second;
 
     if (m->recompute == BB_RECOMPUTE_FULL)
-        return tokens(m) * element(m) * m->arch->hidden / between(m);
-    second = bb_arch_has_experts(m->arch, layer) ? experts(m) : perceptron(m);
-    return tokens(m) * ((first.whole + second.whole) / between(m) + (first.split + second.split) / m->grid->tp);
+        return tokens_per_rank(m) * element_bytes(m) * m->arch->hidden / sequence_split(m);
+    second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
+    return tokens_per_rank(m) *
+           ((first.whole + second.whole) / sequence_split(m) + (first.split + second.split) / m->grid->tp);
 }
 
 double bb_memory_embedding(const struct bb_memory *m)
 {
     double mask = has_dropout(m->arch) ? m->arch->hidden : 0;
 
-    return tokens(m) * (8 + mask) / between(m);
+    return tokens_per_rank(m) * (8 + mask) / sequence_split(m);
 }
 
 double bb_memory_head(const struct bb_memory *m)
 {
     double vocab = ceil((double)m->arch->vocab / m->grid->tp);
 
-    return tokens(m) * (2 * element(m) * m->arch->hidden / between(m) + 4 * vocab);
+    return tokens_per_rank(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_split(m) + 4 * vocab);
 }
 
 /* The most that a stage holds at once: of its chunks' activations so many as the schedule lets live, on average. The
  * last chunk's backward follows its forward at once, unless all forwards come first. */
-static double activations(const struct bb_memory *m, int stage)
+static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, s->chunks);
@@ -126,12 +127,12 @@ static double activations(const struct bb_memory *m, int stage)
 
 /* ---- parameters ---- */
 
-static struct bb_arch_held share(const struct bb_memory *m, int layer)
+static struct bb_arch_held layer_share(const struct bb_memory *m, int layer)
 {
     return bb_arch_layer_share(m->arch, layer, m->grid->tp, m->grid->etp, m->grid->ep);
 }
 
-static void add(struct bb_arch_held *sum, struct bb_arch_held more)
+static void add_held(struct bb_arch_held *sum, struct bb_arch_held more)
 {
     sum->dense += more.dense;
     sum->expert += more.expert;
@@ -155,17 +156,17 @@ struct bb_arch_held bb_memory_parameters(const struct bb_memory *m, int stage)
     struct bb_arch_held sum = {0};
 
     if (stage == 0)
-        add(&sum, share(m, BB_ARCH_EMBEDDING));
+        add_held(&sum, layer_share(m, BB_ARCH_EMBEDDING));
     for (int c = 0; c < s->chunks; c++) {
         int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
 
         for (int layer = first; layer < first + n; layer++)
-            add(&sum, share(m, layer));
+            add_held(&sum, layer_share(m, layer));
     }
     if (stage == s->stages - 1)
-        add(&sum, share(m, BB_ARCH_HEAD));
+        add_held(&sum, layer_share(m, BB_ARCH_HEAD));
     if (stage == s->stages - 1 && stage > 0 && m->arch->tied)
-        add(&sum, tied_copy(m));
+        add_held(&sum, tied_copy(m));
     return sum;
 }
 
@@ -182,7 +183,7 @@ static double largest_unit(const struct bb_memory *m, int stage)
         int first, n = bb_pipe_split_layers(&split, c * s->stages + stage, &first);
 
         for (int layer = first; layer < first + n; layer++)
-            most = fmax(most, (double)share(m, layer).dense + (double)share(m, layer).expert);
+            most = fmax(most, (double)layer_share(m, layer).dense + (double)layer_share(m, layer).expert);
     }
     return most;
 }
@@ -205,7 +206,7 @@ static double bucket_elements(const struct bb_memory *m)
 
 /* What sharing gradients or parameters needs beside the shards: two buckets, one being filled and one being reduced; or
  * the parameters of two layers and the gradients of one. */
-static double transient(const struct bb_memory *m, int stage)
+static double transient_bytes(const struct bb_memory *m, int stage)
 {
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
     struct bb_arch_held held = bb_memory_parameters(m, stage);
@@ -217,17 +218,17 @@ static double transient(const struct bb_memory *m, int stage)
     return 0;
 }
 
-static double communication(const struct bb_memory *m, int stage)
+static double communication_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_arch *a = m->arch;
-    double e = element(m), whole = tokens(m) * a->hidden * e, sum = transient(m, stage);
+    double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
 
     if (m->grid->pp > 1) /* one message of each direction */
-        sum += 2 * whole / between(m);
+        sum += 2 * whole / sequence_split(m);
     if (m->grid->tp > 1 && m->sequence_parallel) /* the gathered input of a layer's half */
         sum += whole;
     if (m->grid->cp > 1) /* keys and values of the next rank, or of all */
-        sum += tokens(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp * (m->cp_ring ? 1 : m->grid->cp);
+        sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp * (m->cp_ring ? 1 : m->grid->cp);
     return sum;
 }
 
@@ -240,6 +241,6 @@ void bb_memory_rank(const struct bb_memory *m, int stage, double bytes[BB_USES])
     bb_sync_memory(m->policy, m->dense, (double)held.dense, bytes);
     if (held.expert > 0)
         bb_sync_memory(m->policy, m->expert, (double)held.expert, bytes);
-    bytes[BB_USE_ACTIVATIONS] = activations(m, stage);
-    bytes[BB_USE_COMMUNICATION] = communication(m, stage);
+    bytes[BB_USE_ACTIVATIONS] = activation_bytes(m, stage);
+    bytes[BB_USE_COMMUNICATION] = communication_bytes(m, stage);
 }

@@ -3,77 +3,77 @@
 
 #include <stdlib.h>
 
-static const char *const way_names[] = {"pp forward", "pp backward"};
+static const char *const comm_names[] = {"pp forward", "pp backward"};
 static const char *const whats[] = {"activations", "activation gradients"};
 static const enum bb_phase phases[] = {BB_PHASE_FORWARD, BB_PHASE_BACKWARD};
 
 int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
 {
-    for (int w = 0; w < 2; w++) {
-        comms[w] = bb_layout_add_comm(l, way_names[w], group);
-        if (comms[w] < 0)
-            return comms[w];
+    for (int d = 0; d < 2; d++) {
+        comms[d] = bb_layout_add_comm(l, comm_names[d], group);
+        if (comms[d] < 0)
+            return comms[d];
     }
     return 0;
 }
 
 /* ---- who is before and behind ---- */
 
-static int parts(const struct bb_pipe *p)
+static int count_parts(const struct bb_pipe *p)
 {
     return p->schedule->stages * p->schedule->chunks;
 }
 
-static bool receives(const struct bb_pipe *p, const struct bb_slot *t)
+static bool slot_receives(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int part = t->chunk * p->schedule->stages + p->stage;
 
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? 0 : parts(p) - 1);
+    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? 0 : count_parts(p) - 1);
 }
 
-static bool sends(const struct bb_pipe *p, const struct bb_slot *t)
+static bool slot_sends(const struct bb_pipe *p, const struct bb_slot *t)
 {
     int part = t->chunk * p->schedule->stages + p->stage;
 
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? parts(p) - 1 : 0);
+    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? count_parts(p) - 1 : 0);
 }
 
-static struct bb_pipe_way *way_of(struct bb_pipe *p, const struct bb_slot *t)
+static struct bb_pipe_direction *direction_of(struct bb_pipe *p, const struct bb_slot *t)
 {
-    return &p->ways[t->kind == BB_SLOT_FORWARD ? 0 : 1];
+    return &p->directions[t->kind == BB_SLOT_FORWARD ? 0 : 1];
 }
 
 /* ---- life ---- */
 
-/* What comes round from the other end of the pipeline comes g - p turns before it is needed. */
-static int receive_buffers(const struct bb_pipe *p, int way)
+/* What comes round from the other end of the pipeline comes g - p slots before it is needed. */
+static int receive_buffers(const struct bb_pipe *p, int d)
 {
-    int wraps = way == 0 ? 0 : p->schedule->stages - 1;
+    int wraps = d == 0 ? 0 : p->schedule->stages - 1;
 
     return p->schedule->chunks > 1 && p->stage == wraps ? p->schedule->group - p->schedule->stages + 2 : 2;
 }
 
-static int open_way(struct bb_pipe *p, const struct bb_layout *l, int w, int comm)
+static int open_direction(struct bb_pipe *p, const struct bb_layout *l, int d, int comm)
 {
-    struct bb_pipe_way *way = &p->ways[w];
+    struct bb_pipe_direction *dir = &p->directions[d];
     struct bb_script *s = p->script;
 
-    way->n_recv = receive_buffers(p, w);
-    way->recv = calloc((size_t)way->n_recv, sizeof(int));
-    way->recv_op = calloc((size_t)way->n_recv, sizeof(int));
-    way->sources = calloc((size_t)p->n_turns, sizeof(int));
-    if (!way->recv || !way->recv_op || !way->sources)
+    dir->n_recv = receive_buffers(p, d);
+    dir->recv = calloc((size_t)dir->n_recv, sizeof(int));
+    dir->recv_op = calloc((size_t)dir->n_recv, sizeof(int));
+    dir->sources = calloc((size_t)p->n_slots, sizeof(int));
+    if (!dir->recv || !dir->recv_op || !dir->sources)
         return bb_err(BB_EFAIL, "out of memory for the messages of a stage");
-    for (int t = 0; t < p->n_turns; t++)
-        if (way_of(p, &p->turns[t]) == way && receives(p, &p->turns[t]))
-            way->sources[way->n_sources++] = p->turns[t].micro_batch;
+    for (int t = 0; t < p->n_slots; t++)
+        if (direction_of(p, &p->slots[t]) == dir && slot_receives(p, &p->slots[t]))
+            dir->sources[dir->n_sources++] = p->slots[t].micro_batch;
     if (comm == BB_NONE)
         return 0;
-    way->lane = bb_script_lane(s, l, comm);
-    for (int i = 0; i < way->n_recv && way->n_sources > 0; i++)
-        way->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count);
+    dir->lane = bb_script_lane(s, l, comm);
+    for (int i = 0; i < dir->n_recv && dir->n_sources > 0; i++)
+        dir->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count);
     for (int i = 0; i < 2; i++)
-        way->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count);
+        dir->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count);
     return bb_script_result(s);
 }
 
@@ -83,13 +83,13 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
     int rc = 0;
 
     *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
-    p->n_turns = bb_schedule_slots(schedule);
-    p->turns = calloc((size_t)p->n_turns, sizeof(*p->turns));
-    if (!p->turns)
-        return bb_err(BB_EFAIL, "out of memory for %d turns of a schedule", p->n_turns);
-    bb_schedule_make(schedule, stage, p->turns);
-    for (int w = 0; w < 2 && rc == 0; w++)
-        rc = open_way(p, l, w, schedule->stages > 1 ? comms[w] : BB_NONE);
+    p->n_slots = bb_schedule_slots(schedule);
+    p->slots = calloc((size_t)p->n_slots, sizeof(*p->slots));
+    if (!p->slots)
+        return bb_err(BB_EFAIL, "out of memory for %d turns of a schedule", p->n_slots);
+    bb_schedule_make(schedule, stage, p->slots);
+    for (int d = 0; d < 2 && rc == 0; d++)
+        rc = open_direction(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);
     if (rc)
         bb_pipe_close(p);
     return rc;
@@ -97,55 +97,55 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
 
 void bb_pipe_close(struct bb_pipe *p)
 {
-    for (int w = 0; w < 2; w++) {
-        free(p->ways[w].recv);
-        free(p->ways[w].recv_op);
-        free(p->ways[w].sources);
+    for (int d = 0; d < 2; d++) {
+        free(p->directions[d].recv);
+        free(p->directions[d].recv_op);
+        free(p->directions[d].sources);
     }
-    free(p->turns);
+    free(p->slots);
     *p = (struct bb_pipe){0};
 }
 
 /* ---- messages ---- */
 
-static void label(struct bb_pipe *p, int w, int micro_batch)
+static void set_labels(struct bb_pipe *p, int d, int micro_batch)
 {
-    p->script->phase = phases[w];
+    p->script->phase = phases[d];
     p->script->micro_batch = micro_batch;
 }
 
-/* Starts the next receive of that way. */
-static void post(struct bb_pipe *p, int w)
+/* Starts the next receive of that direction. */
+static void post_receive(struct bb_pipe *p, int d)
 {
-    struct bb_pipe_way *way = &p->ways[w];
-    int slot = way->posted % way->n_recv;
+    struct bb_pipe_direction *dir = &p->directions[d];
+    int buffer = dir->posted % dir->n_recv;
 
-    label(p, w, way->sources[way->posted]);
-    way->recv_op[slot] = bb_script_recv(p->script, way->lane, whats[w], w == 0 ? -1 : 1, p->count, way->recv[slot]);
-    way->posted++;
+    set_labels(p, d, dir->sources[dir->posted]);
+    dir->recv_op[buffer] = bb_script_recv(p->script, dir->lane, whats[d], d == 0 ? -1 : 1, p->count, dir->recv[buffer]);
+    dir->posted++;
 }
 
-static void send(struct bb_pipe *p, const struct bb_slot *t)
+static void send_message(struct bb_pipe *p, const struct bb_slot *t)
 {
-    int w = t->kind == BB_SLOT_FORWARD ? 0 : 1;
-    struct bb_pipe_way *way = &p->ways[w];
+    int d = t->kind == BB_SLOT_FORWARD ? 0 : 1;
+    struct bb_pipe_direction *dir = &p->directions[d];
 
-    label(p, w, t->micro_batch);
-    bb_script_send(p->script, way->lane, whats[w], w == 0 ? 1 : -1, p->count, way->send[way->sent++ % 2]);
+    set_labels(p, d, t->micro_batch);
+    bb_script_send(p->script, dir->lane, whats[d], d == 0 ? 1 : -1, p->count, dir->send[dir->sent++ % 2]);
 }
 
-/* What is started after a turn: its send, the receives of some ways. Activations stand first, on both sides. */
-static void exchange(struct bb_pipe *p, const struct bb_slot *t, bool sending, const bool posting[2])
+/* What is started after a slot: its send, the receives of some directions. Activations stand first, on both sides. */
+static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending, const bool posting[2])
 {
     int sent = t->kind == BB_SLOT_FORWARD ? 0 : 1, n = sending + posting[0] + posting[1];
 
     if (n > 1)
         bb_script_group_start(p->script);
-    for (int w = 0; w < 2; w++) {
-        if (sending && w == sent)
-            send(p, t);
-        if (posting[w])
-            post(p, w);
+    for (int d = 0; d < 2; d++) {
+        if (sending && d == sent)
+            send_message(p, t);
+        if (posting[d])
+            post_receive(p, d);
     }
     if (n > 1)
         bb_script_group_end(p->script);
@@ -153,25 +153,25 @@ static void exchange(struct bb_pipe *p, const struct bb_slot *t, bool sending, c
 
 /* ---- when they are started ---- */
 
-/* The receive of the next turn belongs into the same group call when it goes the other way. */
-static void turned_flat(struct bb_pipe *p, int t)
+/* The receive of the next slot belongs into the same group call when it goes in the other direction. */
+static void exchange_flat(struct bb_pipe *p, int t)
 {
-    const struct bb_slot *turn = &p->turns[t], *next = NULL;
+    const struct bb_slot *slot = &p->slots[t], *next = NULL;
     bool posting[2] = {false, false};
 
-    for (int i = t + 1; i < p->n_turns && !next; i++)
-        next = p->turns[i].kind == BB_SLOT_WEIGHTS ? NULL : &p->turns[i];
-    if (next && next->kind != turn->kind && receives(p, next))
+    for (int i = t + 1; i < p->n_slots && !next; i++)
+        next = p->slots[i].kind == BB_SLOT_WEIGHTS ? NULL : &p->slots[i];
+    if (next && next->kind != slot->kind && slot_receives(p, next))
         posting[next->kind == BB_SLOT_FORWARD ? 0 : 1] = true;
-    exchange(p, turn, sends(p, turn), posting);
+    exchange_messages(p, slot, slot_sends(p, slot), posting);
 }
 
-/* Whether the round of this rank's k-th turn of a way has a receive: of what the neighbour worked on in that round, one
- * turn ahead or, where it comes from the other end of the pipeline, p - 1 turns back. */
-static bool round_receives(const struct bb_pipe *p, int w, int k)
+/* Whether the round of this rank's k-th slot of a direction has a receive: of what the neighbour worked on in that
+ * round, one slot ahead or, where it comes from the other end of the pipeline, p - 1 slots back. */
+static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
-    bool wraps = p->stage == (w == 0 ? 0 : s->stages - 1);
+    bool wraps = p->stage == (d == 0 ? 0 : s->stages - 1);
     int all = s->micro_batches * s->chunks, theirs = wraps ? k - (s->stages - 1) : k + 1;
     int group = s->group * s->chunks, first, size;
 
@@ -182,57 +182,57 @@ static bool round_receives(const struct bb_pipe *p, int w, int k)
     return (theirs - first * s->chunks) / size < s->chunks - 1;
 }
 
-static void turned_interleaved(struct bb_pipe *p, int t)
+static void exchange_interleaved(struct bb_pipe *p, int t)
 {
-    const struct bb_slot *turn = &p->turns[t];
-    int w = turn->kind == BB_SLOT_FORWARD ? 0 : 1, k = p->ways[w].turned++;
+    const struct bb_slot *slot = &p->slots[t];
+    int d = slot->kind == BB_SLOT_FORWARD ? 0 : 1, k = p->directions[d].slots_done++;
     bool posting[2] = {false, false};
-    bool ends_warm_up = w == 0 && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
+    bool ends_warm_up = d == 0 && k + 1 == bb_schedule_warm_up(p->schedule, p->stage);
 
-    posting[w] = round_receives(p, w, k);
-    exchange(p, turn, sends(p, turn), posting);
+    posting[d] = round_receives(p, d, k);
+    exchange_messages(p, slot, slot_sends(p, slot), posting);
     if (ends_warm_up && p->stage < p->schedule->stages - 1)
-        post(p, 1);
+        post_receive(p, 1);
 }
 
-void bb_pipe_turned(struct bb_pipe *p, int t)
+void bb_pipe_slot_done(struct bb_pipe *p, int t)
 {
     struct bb_script *s = p->script;
     enum bb_phase phase = s->phase;
     int micro_batch = s->micro_batch;
 
-    if (p->turns[t].kind == BB_SLOT_WEIGHTS || p->schedule->stages == 1)
+    if (p->slots[t].kind == BB_SLOT_WEIGHTS || p->schedule->stages == 1)
         return;
     if (bb_schedule_row(p->schedule)->chunked)
-        turned_interleaved(p, t);
+        exchange_interleaved(p, t);
     else
-        turned_flat(p, t);
+        exchange_flat(p, t);
     s->phase = phase;
     s->micro_batch = micro_batch;
 }
 
 int bb_pipe_input(struct bb_pipe *p, int t)
 {
-    const struct bb_slot *turn = &p->turns[t];
-    struct bb_pipe_way *way = way_of(p, turn);
-    int slot = way->taken % way->n_recv, micro_batch = p->script->micro_batch;
+    const struct bb_slot *slot = &p->slots[t];
+    struct bb_pipe_direction *dir = direction_of(p, slot);
+    int buffer = dir->taken % dir->n_recv, micro_batch = p->script->micro_batch;
     enum bb_phase phase = p->script->phase;
 
-    if (!receives(p, turn))
+    if (!slot_receives(p, slot))
         return BB_NONE;
-    if (way->posted == way->taken)
-        post(p, turn->kind == BB_SLOT_FORWARD ? 0 : 1);
+    if (dir->posted == dir->taken)
+        post_receive(p, slot->kind == BB_SLOT_FORWARD ? 0 : 1);
     p->script->phase = phase;
     p->script->micro_batch = micro_batch;
-    way->taken++;
-    bb_script_wait(p->script, way->recv_op[slot]);
-    return way->recv[slot];
+    dir->taken++;
+    bb_script_wait(p->script, dir->recv_op[buffer]);
+    return dir->recv[buffer];
 }
 
 int bb_pipe_output(struct bb_pipe *p, int t)
 {
-    const struct bb_slot *turn = &p->turns[t];
-    const struct bb_pipe_way *way = way_of(p, turn);
+    const struct bb_slot *slot = &p->slots[t];
+    const struct bb_pipe_direction *dir = direction_of(p, slot);
 
-    return sends(p, turn) ? way->send[way->sent % 2] : BB_NONE;
+    return slot_sends(p, slot) ? dir->send[dir->sent % 2] : BB_NONE;
 }

@@ -1,5 +1,5 @@
 /*
- * pipe.h - the messages of a pipeline stage around the turns of its schedule (schedule.h). Two communicators of one
+ * pipe.h - the messages of a pipeline stage around the slots of its schedule (schedule.h). Two communicators of one
  * group: activations go to the next stage on the first, their gradients to the stage before on the second. So both
  * travel side by side and are never confused where both neighbours are the same rank (two stages; NCCL has no tags).
  * With more than one chunk the last stage sends on to the first. What a stage sends and receives at one point goes in
@@ -10,11 +10,11 @@
  *                       one group call of both with the same neighbour (Megatron-LM's send_forward_recv_backward and
  *                       send_backward_recv_forward)
  *   interleaved         after each forward a group call of its send and the receive that belongs to the same round of
- *                       all stages, the same after each backward: what comes is on its way under the turn between
+ *                       all stages, the same after each backward: what comes is on its way under the slot between
  *                       (Megatron-LM's overlap_p2p_comm). The first gradients are awaited from the last forward of the
  *                       warm-up on
  *
- * A turn waits for what it received, never for what it sent, until the buffer is needed again.
+ * A slot waits for what it received, never for what it sent, until the buffer is needed again.
  */
 #ifndef BB_PROXIES_TRANSFORMER_PIPE_H
 #define BB_PROXIES_TRANSFORMER_PIPE_H
@@ -23,12 +23,12 @@
 #include "proxies/transformer/schedule.h"
 
 /* One direction: [0] activations, [1] gradients. */
-struct bb_pipe_way {
+struct bb_pipe_direction {
     struct bb_script_lane lane;
     int *recv, *recv_op, n_recv; /* buffers in turn, and the operation that fills each            */
     int send[2];
     int sent, posted, taken; /* messages so far: sent; receives started; receives used            */
-    int turned;              /* turns of this direction so far                                    */
+    int slots_done;          /* slots of this direction so far                                    */
     int *sources, n_sources; /* micro-batches that are received, in order                         */
 };
 
@@ -37,25 +37,25 @@ struct bb_pipe {
     struct bb_script *script;
     int stage;
     size_t count; /* elements of a message */
-    struct bb_slot *turns;
-    int n_turns;
-    struct bb_pipe_way ways[2];
+    struct bb_slot *slots;
+    int n_slots;
+    struct bb_pipe_direction directions[2];
 };
 
 /* bb_pipe_comms - adds "pp forward" and "pp backward" over the group to the layout. 0 or -BB_EFAIL. */
 int bb_pipe_comms(struct bb_layout *layout, int group, int comms[2]) BB_MUST_CHECK;
 
-/* bb_pipe_open - makes the stage's turns, streams and buffers. comms: as above, BB_NONE with one stage. 0 or -BB_EFAIL.
+/* bb_pipe_open - makes the stage's slots, streams and buffers. comms: as above, BB_NONE with one stage. 0 or -BB_EFAIL.
  * close is fine on a zeroed one. */
 int bb_pipe_open(struct bb_pipe *pipe, const struct bb_schedule *schedule, struct bb_script *script,
                  const struct bb_layout *layout, const int comms[2], int stage, size_t count) BB_MUST_CHECK;
 void bb_pipe_close(struct bb_pipe *pipe);
 
-/* Around turn t, in order of t. input: waits for what it works on and returns its buffer, BB_NONE where the model
- * begins (or, backward, ends). output: the buffer for what goes on, BB_NONE: nothing does. turned: starts to send it,
- * and to receive what comes next. Turns of weights exchange nothing. */
+/* Around slot t, in order of t. input: waits for what it works on and returns its buffer, BB_NONE where the model
+ * begins (or, backward, ends). output: the buffer for what goes on, BB_NONE: nothing does. slot_done: starts to send
+ * it, and to receive what comes next. Slots of weights exchange nothing. */
 int bb_pipe_input(struct bb_pipe *pipe, int t);
 int bb_pipe_output(struct bb_pipe *pipe, int t);
-void bb_pipe_turned(struct bb_pipe *pipe, int t);
+void bb_pipe_slot_done(struct bb_pipe *pipe, int t);
 
 #endif

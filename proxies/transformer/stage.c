@@ -1,5 +1,5 @@
 /*
- * stage.c - the program of one stage: the turns of its schedule, each the layers of a chunk between what the pipeline
+ * stage.c - the program of one stage: the slots of its schedule, each the layers of a chunk between what the pipeline
  * brings and takes, what keeps the replicas together around each of them, and the end of the step:
  *
  *   gradients reduced over the replicas (under the last backward), the sum of what every tp rank holds whole, the tied
@@ -21,7 +21,7 @@ struct writer {
 
 typedef void hook_fn(struct bb_sync *, int unit);
 
-static void around(struct writer *w, const struct bb_transformer_module *piece, hook_fn *hook)
+static void call_hooks(struct writer *w, const struct bb_transformer_module *piece, hook_fn *hook)
 {
     for (int s = 0; s < BB_SHARES; s++)
         if (piece->unit[s] != BB_NONE)
@@ -29,7 +29,7 @@ static void around(struct writer *w, const struct bb_transformer_module *piece, 
 }
 
 /* The gradients of a piece are there. */
-static void backwarded(struct writer *w, const struct bb_transformer_module *piece, bool last)
+static void announce_gradients(struct writer *w, const struct bb_transformer_module *piece, bool last)
 {
     for (int s = BB_SHARES - 1; s >= 0; s--)
         if (piece->unit[s] != BB_NONE)
@@ -43,37 +43,37 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
             call(w->sync[s]);
 }
 
-/* ---- turns ---- */
+/* ---- slots ---- */
 
-static void forward(struct writer *w, const struct bb_slot *turn, int in, int out)
+static void write_forward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
-    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
 
     for (int i = first; i < end; i++) {
         const struct bb_transformer_module *piece = &w->pieces->list[i];
         int from = i == first ? in : BB_NONE, to = i == end - 1 ? out : BB_NONE;
 
-        around(w, piece, bb_sync_forward);
+        call_hooks(w, piece, bb_sync_forward);
         if (piece->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_forward(&w->block, to);
         else if (piece->layer == BB_ARCH_HEAD)
             bb_block_head_forward(&w->block, from);
         else
             bb_block_forward(&w->block, piece->layer, from, to);
-        around(w, piece, bb_sync_forwarded);
+        call_hooks(w, piece, bb_sync_forwarded);
     }
 }
 
-static void backward(struct writer *w, const struct bb_slot *turn, int in, int out)
+static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
-    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
     bool weights = !bb_schedule_splits_backward(&w->t->schedule);
 
     for (int i = end - 1; i >= first; i--) {
         const struct bb_transformer_module *piece = &w->pieces->list[i];
         int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE;
 
-        around(w, piece, bb_sync_backward);
+        call_hooks(w, piece, bb_sync_backward);
         if (piece->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_backward(&w->block, from);
         else if (piece->layer == BB_ARCH_HEAD)
@@ -81,13 +81,13 @@ static void backward(struct writer *w, const struct bb_slot *turn, int in, int o
         else
             bb_block_backward(&w->block, piece->layer, from, to, weights);
         if (weights)
-            backwarded(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+            announce_gradients(w, piece, slot->micro_batch == w->t->schedule.micro_batches - 1);
     }
 }
 
-static void weights(struct writer *w, const struct bb_slot *turn)
+static void write_weights(struct writer *w, const struct bb_slot *slot)
 {
-    int first = w->pieces->first[turn->chunk], end = w->pieces->first[turn->chunk + 1];
+    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
 
     for (int i = end - 1; i >= first; i--) {
         const struct bb_transformer_module *piece = &w->pieces->list[i];
@@ -96,28 +96,28 @@ static void weights(struct writer *w, const struct bb_slot *turn)
             bb_block_head_weights(&w->block);
         else if (piece->layer != BB_ARCH_EMBEDDING)
             bb_block_weights(&w->block, piece->layer);
-        backwarded(w, piece, turn->micro_batch == w->t->schedule.micro_batches - 1);
+        announce_gradients(w, piece, slot->micro_batch == w->t->schedule.micro_batches - 1);
     }
 }
 
-static void take_turn(struct writer *w, int t)
+static void write_slot(struct writer *w, int t)
 {
-    const struct bb_slot *turn = &w->pipe.turns[t];
+    const struct bb_slot *slot = &w->pipe.slots[t];
     int in = BB_NONE, out = BB_NONE;
 
-    w->script.micro_batch = turn->micro_batch;
-    w->script.phase = turn->kind == BB_SLOT_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
-    if (turn->kind != BB_SLOT_WEIGHTS) {
+    w->script.micro_batch = slot->micro_batch;
+    w->script.phase = slot->kind == BB_SLOT_FORWARD ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
+    if (slot->kind != BB_SLOT_WEIGHTS) {
         in = bb_pipe_input(&w->pipe, t);
         out = bb_pipe_output(&w->pipe, t);
     }
-    if (turn->kind == BB_SLOT_FORWARD)
-        forward(w, turn, in, out);
-    else if (turn->kind == BB_SLOT_BACKWARD)
-        backward(w, turn, in, out);
+    if (slot->kind == BB_SLOT_FORWARD)
+        write_forward(w, slot, in, out);
+    else if (slot->kind == BB_SLOT_BACKWARD)
+        write_backward(w, slot, in, out);
     else
-        weights(w, turn);
-    bb_pipe_turned(&w->pipe, t);
+        write_weights(w, slot);
+    bb_pipe_slot_done(&w->pipe, t);
 }
 
 /* Into how many shards the replicas have divided a gradient when it is reduced: Megatron-LM's distributed optimizer and
@@ -127,7 +127,7 @@ static int gradient_shards(const struct bb_training *t)
     return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_is_gathered(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
 }
 
-static void finish(struct writer *w, int stage)
+static void finish_step(struct writer *w, int stage)
 {
     size_t shards = (size_t)gradient_shards(w->t);
 
@@ -143,7 +143,7 @@ static void finish(struct writer *w, int stage)
 
 /* ---- the program ---- */
 
-static struct bb_script_lane lane(struct writer *w, int comm)
+static struct bb_script_lane open_lane(struct writer *w, int comm)
 {
     return comm == BB_NONE ? bb_no_lane() : bb_script_lane(&w->script, &w->t->step->layout, comm);
 }
@@ -152,12 +152,12 @@ static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes
 {
     const struct bb_training *t = w->t;
 
-    *lanes = (struct bb_block_lanes){.tp = lane(w, t->tp), .cp = lane(w, t->cp), .ep = lane(w, t->ep)};
-    lanes->etp = lane(w, t->etp);
-    lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : lane(w, t->etp_ep);
-    lanes->embedding = bb_holds_tied_table(t, stage) ? lane(w, t->embedding) : bb_no_lane();
+    *lanes = (struct bb_block_lanes){.tp = open_lane(w, t->tp), .cp = open_lane(w, t->cp), .ep = open_lane(w, t->ep)};
+    lanes->etp = open_lane(w, t->etp);
+    lanes->etp_ep = t->etp_ep == t->ep ? lanes->ep : open_lane(w, t->etp_ep);
+    lanes->embedding = bb_holds_tied_table(t, stage) ? open_lane(w, t->embedding) : bb_no_lane();
     for (int i = 0; i < BB_NORMS; i++)
-        lanes->norm[i] = i < t->n_norms ? lane(w, t->norms[i]) : bb_no_lane();
+        lanes->norm[i] = i < t->n_norms ? open_lane(w, t->norms[i]) : bb_no_lane();
 }
 
 static int open_sync(struct writer *w, bool remainder)
@@ -180,14 +180,14 @@ out:
 /* A step is held whole: so many operations of all its programs together take some 2 GiB. */
 #define MOST_OPERATIONS 10000000
 
-static int refuse_size(const struct writer *w, int turns_done)
+static int refuse_size(const struct writer *w, int slots_done)
 {
     const struct bb_schedule *s = &w->t->schedule;
     int programs = w->t->step->n_roles, fewer;
 
     if (w->script.program->n_ops * (size_t)programs <= MOST_OPERATIONS)
         return 0;
-    fewer = (int)((double)s->micro_batches * turns_done / w->pipe.n_turns);
+    fewer = (int)((double)s->micro_batches * slots_done / w->pipe.n_slots);
     fewer = bb_schedule_row(s)->chunked ? fewer / s->stages * s->stages : fewer;
     return bb_err(BB_EUSAGE,
                   "%s: %d micro-batches make %d different programs of more than %zu operations, %d in all are held at "
@@ -196,7 +196,7 @@ static int refuse_size(const struct writer *w, int turns_done)
                   fewer > 0 ? fewer : 1);
 }
 
-static int write(struct writer *w, const struct bb_stage *stage)
+static int write_stage(struct writer *w, const struct bb_stage *stage)
 {
     struct bb_block_lanes lanes;
     int rc;
@@ -207,11 +207,11 @@ static int write(struct writer *w, const struct bb_stage *stage)
     TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
                      bb_layers_message(w->t->layers)));
     each_sync(w, bb_sync_begin);
-    for (int i = 0; i < w->pipe.n_turns; i++) {
-        take_turn(w, i);
+    for (int i = 0; i < w->pipe.n_slots; i++) {
+        write_slot(w, i);
         TRY(refuse_size(w, i));
     }
-    finish(w, stage->stage);
+    finish_step(w, stage->stage);
     rc = bb_script_result(&w->script);
 out:
     return rc;
@@ -226,7 +226,7 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
     if (rc)
         return rc;
     bb_script_init(&w.script, &role->program, t->config);
-    rc = write(&w, stage);
+    rc = write_stage(&w, stage);
     for (int s = 0; s < BB_SHARES; s++)
         bb_sync_release(w.sync[s]);
     bb_pipe_close(&w.pipe);

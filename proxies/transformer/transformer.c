@@ -161,7 +161,7 @@ static void settle_how(struct bb_training *t)
     };
 }
 
-static int settle(struct bb_training *t)
+static int settle_training(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
     int rc;
@@ -399,7 +399,7 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
-static int describe(struct bb_training *t)
+static int describe_step(struct bb_training *t)
 {
     const struct bb_schedule *s = &t->schedule;
     int m = s->micro_batches;
@@ -428,9 +428,9 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     struct bb_training t = {.config = c, .step = step};
     int rc;
 
-    TRY(settle(&t));
+    TRY(settle_training(&t));
     TRY(settle_layout(&t));
-    TRY(describe(&t));
+    TRY(describe_step(&t));
     TRY(write_roles(&t));
 out:
     bb_layers_free(t.layers);

@@ -38,25 +38,25 @@ static const char *reason_to_skip(struct bb_device_info *device)
     return device->emulated ? "emulated GPUs have one algorithm and no time of their own" : NULL;
 }
 
-static int tflops_of(struct bb_compute_context *rig, const struct bb_gemm_shape *s, int candidates, double *tflops)
+static int tflops_of(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, int candidates, double *tflops)
 {
     struct bb_computed c;
     int rc;
 
-    rig->candidates = candidates;
-    rc = bb_measure_gemm(rig, s, &c);
+    ctx->candidates = candidates;
+    rc = bb_measure_gemm(ctx, s, &c);
     *tflops = rc == 0 ? bb_gemm_flops(s) / c.time_us.p50 / 1e6 : NAN;
     return rc;
 }
 
-static int compare(struct bb_compute_context *rig, const struct bb_gemm_case *g, struct totals *t)
+static int compare(struct bb_compute_context *ctx, const struct bb_gemm_case *g, struct totals *t)
 {
     double first, ours, best, ratio;
     int rc;
 
-    TRY(tflops_of(rig, &g->shape, 1, &first));
-    TRY(tflops_of(rig, &g->shape, OURS, &ours));
-    TRY(tflops_of(rig, &g->shape, BB_GEMM_CANDIDATES, &best));
+    TRY(tflops_of(ctx, &g->shape, 1, &first));
+    TRY(tflops_of(ctx, &g->shape, OURS, &ours));
+    TRY(tflops_of(ctx, &g->shape, BB_GEMM_CANDIDATES, &best));
     ratio = ours / fmax(best, fmax(first, ours));
     printf("%20s %8s %7lld %6lld %6lld %5lld %9.2f %9.2f %9.2f %7.3f%s\n", g->name, bb_dtypes[g->shape.dtype].name,
            (long long)g->shape.m, (long long)g->shape.n, (long long)g->shape.k, (long long)g->shape.batch, first, ours,
@@ -80,7 +80,7 @@ static size_t arena_bytes(bool quick)
     return most;
 }
 
-static int compare_all(struct bb_compute_context *rig, bool quick, struct totals *totals)
+static int compare_all(struct bb_compute_context *ctx, bool quick, struct totals *totals)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
     int rc = 0;
@@ -90,7 +90,7 @@ static int compare_all(struct bb_compute_context *rig, bool quick, struct totals
     printf("%20s %8s %7s %6s %6s %5s %9s %9s %9s\n", "", "", "", "", "", "", "(TFLOP/s)", "(TFLOP/s)", "(TFLOP/s)");
     for (int t = 0; t < TYPES; t++)
         for (int i = 0, n = bb_compute_gemms(types[t], quick, cases); i < n; i++)
-            TRY(compare(rig, &cases[i], totals));
+            TRY(compare(ctx, &cases[i], totals));
 out:
     return rc;
 }
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 {
     const bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     struct totals totals = {.worst = INFINITY};
-    struct bb_compute_context rig = {0};
+    struct bb_compute_context ctx = {0};
     struct bb_device_info device;
     struct bb_world world = {0};
     const char *skip = reason_to_skip(&device);
@@ -111,13 +111,13 @@ int main(int argc, char **argv)
     }
     printf("# %s, %d SMs; median of %d samples of %d products\n", device.name, device.sm_count, REPEATS, ITERATIONS);
     TRY(bb_world_alone(&world, 300));
-    TRY(bb_compute_context_init(&rig, &world, &device, arena_bytes(quick), ITERATIONS, REPEATS, WARMUP));
-    TRY(compare_all(&rig, quick, &totals));
+    TRY(bb_compute_context_init(&ctx, &world, &device, arena_bytes(quick), ITERATIONS, REPEATS, WARMUP));
+    TRY(compare_all(&ctx, quick, &totals));
     printf("# %d products, %d below %.0f %% of the best; worst %.3f, geometric mean %.3f\n", totals.products,
            totals.below, 100 * AIM, totals.worst, exp(totals.log_sum / totals.products));
     rc = totals.below ? -BB_EBELOW : 0;
 out:
-    bb_compute_context_release(&rig);
+    bb_compute_context_release(&ctx);
     rc = bb_world_release(&world, rc);
     return bb_exit_code(rc);
 }

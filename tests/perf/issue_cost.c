@@ -36,7 +36,7 @@ struct options {
     int operations, rounds, steps, warmup;
 };
 
-struct rig {
+struct bench {
     struct options options;
     struct bb_world world;
     struct bb_layout layout;
@@ -51,7 +51,7 @@ struct rig {
 
 /* What the plain loops use. */
 struct bare {
-    struct rig *rig;
+    struct bench *bench;
     ncclComm_t dp, pp;
     cudaStream_t compute, dp_stream, pp_stream;
     void *from, *to;
@@ -61,13 +61,13 @@ struct bare {
 /* A step program and the same calls by hand. */
 struct subject {
     const char *name;
-    int (*build)(struct rig *);
+    int (*build)(struct bench *);
     int (*bare)(const struct bare *);
 };
 
 /* ---- the programs ---- */
 
-static struct bb_op blank(const struct rig *rig, enum bb_op_kind kind, int comm, int stream)
+static struct bb_op blank(const struct bench *bench, enum bb_op_kind kind, int comm, int stream)
 {
     return (struct bb_op){.kind = kind,
                           .coll = BB_ALL_REDUCE,
@@ -77,67 +77,67 @@ static struct bb_op blank(const struct rig *rig, enum bb_op_kind kind, int comm,
                           .comm = comm,
                           .call = BB_NONE,
                           .count = comm == BB_NONE ? 0 : COUNT,
-                          .src = kind == BB_OP_COMPUTE || kind == BB_OP_RECV ? BB_NONE : rig->from,
-                          .dst = kind == BB_OP_COMPUTE || kind == BB_OP_SEND ? BB_NONE : rig->to,
+                          .src = kind == BB_OP_COMPUTE || kind == BB_OP_RECV ? BB_NONE : bench->from,
+                          .dst = kind == BB_OP_COMPUTE || kind == BB_OP_SEND ? BB_NONE : bench->to,
                           .micro_batch = BB_NONE,
                           .layer = BB_NONE,
                           .what = "data"};
 }
 
-static int add_all_reduce(struct rig *rig, int wait)
+static int add_all_reduce(struct bench *bench, int wait)
 {
-    struct bb_op op = blank(rig, BB_OP_COLLECTIVE, rig->dp, rig->dp_stream);
+    struct bb_op op = blank(bench, BB_OP_COLLECTIVE, bench->dp, bench->dp_stream);
 
-    return bb_program_add(&rig->program, &op, &wait, 1);
+    return bb_program_add(&bench->program, &op, &wait, 1);
 }
 
 /* Returns the receive. */
-static int add_pair(struct rig *rig, int call, int wait)
+static int add_pair(struct bench *bench, int call, int wait)
 {
-    struct bb_op send = blank(rig, BB_OP_SEND, rig->pp, rig->pp_stream);
-    struct bb_op recv = blank(rig, BB_OP_RECV, rig->pp, rig->pp_stream);
+    struct bb_op send = blank(bench, BB_OP_SEND, bench->pp, bench->pp_stream);
+    struct bb_op recv = blank(bench, BB_OP_RECV, bench->pp, bench->pp_stream);
 
     send.call = recv.call = call;
     send.peer_kind = recv.peer_kind = BB_PEER_OFFSET;
     send.peer = 1;
     recv.peer = -1;
-    if (bb_program_add(&rig->program, &send, &wait, 1) < 0)
+    if (bb_program_add(&bench->program, &send, &wait, 1) < 0)
         return -BB_EFAIL;
-    return bb_program_add(&rig->program, &recv, NULL, 0);
+    return bb_program_add(&bench->program, &recv, NULL, 0);
 }
 
-static int add_kernel(struct rig *rig, int wait)
+static int add_kernel(struct bench *bench, int wait)
 {
-    struct bb_op op = blank(rig, BB_OP_COMPUTE, BB_NONE, 0);
+    struct bb_op op = blank(bench, BB_OP_COMPUTE, BB_NONE, 0);
 
     op.compute_us = KERNEL_US;
-    return bb_program_add(&rig->program, &op, &wait, 1);
+    return bb_program_add(&bench->program, &op, &wait, 1);
 }
 
-static int build_all_reduces(struct rig *rig)
+static int build_all_reduces(struct bench *bench)
 {
-    for (int i = 0; i < rig->options.operations; i++)
-        if (add_all_reduce(rig, BB_NONE) < 0)
+    for (int i = 0; i < bench->options.operations; i++)
+        if (add_all_reduce(bench, BB_NONE) < 0)
             return -BB_EFAIL;
     return 0;
 }
 
-static int build_pairs(struct rig *rig)
+static int build_pairs(struct bench *bench)
 {
-    for (int i = 0; i < rig->options.operations / 2; i++)
-        if (add_pair(rig, i, BB_NONE) < 0)
+    for (int i = 0; i < bench->options.operations / 2; i++)
+        if (add_pair(bench, i, BB_NONE) < 0)
             return -BB_EFAIL;
     return 0;
 }
 
 /* Per micro-batch: activations in and out, a kernel that waits for them, an all-reduce that waits for the kernel. */
-static int build_pipeline(struct rig *rig)
+static int build_pipeline(struct bench *bench)
 {
     int kernel = BB_NONE;
 
-    for (int i = 0; i < rig->options.operations / 4; i++) {
-        kernel = add_kernel(rig, add_pair(rig, i, kernel));
-        if (kernel < 0 || add_all_reduce(rig, kernel) < 0)
+    for (int i = 0; i < bench->options.operations / 4; i++) {
+        kernel = add_kernel(bench, add_pair(bench, i, kernel));
+        if (kernel < 0 || add_all_reduce(bench, kernel) < 0)
             return -BB_EFAIL;
     }
     return 0;
@@ -173,7 +173,7 @@ static bool exchanged(const struct bare *b)
 
 static int bare_all_reduces(const struct bare *b)
 {
-    for (int i = 0; i < b->rig->options.operations; i++)
+    for (int i = 0; i < b->bench->options.operations; i++)
         if (!reduced(b))
             return bb_err(BB_EFAIL, "ncclAllReduce number %d failed", i);
     return 0;
@@ -181,7 +181,7 @@ static int bare_all_reduces(const struct bare *b)
 
 static int bare_pairs(const struct bare *b)
 {
-    for (int i = 0; i < b->rig->options.operations / 2; i++)
+    for (int i = 0; i < b->bench->options.operations / 2; i++)
         if (!exchanged(b))
             return bb_err(BB_EFAIL, "exchange number %d failed", i);
     return 0;
@@ -189,18 +189,18 @@ static int bare_pairs(const struct bare *b)
 
 static int bare_pipeline(const struct bare *b)
 {
-    const struct rig *rig = b->rig;
+    const struct bench *bench = b->bench;
     int rc = 0;
 
-    for (int i = 0; i < rig->options.operations / 4; i++) {
+    for (int i = 0; i < bench->options.operations / 4; i++) {
         if (i > 0)
-            TRY(BB_CUDA(cudaStreamWaitEvent(b->pp_stream, rig->computed, 0)));
+            TRY(BB_CUDA(cudaStreamWaitEvent(b->pp_stream, bench->computed, 0)));
         TRY(exchanged(b) ? 0 : bb_err(BB_EFAIL, "exchange number %d failed", i));
-        TRY(BB_CUDA(cudaEventRecord(rig->received, b->pp_stream)));
-        TRY(BB_CUDA(cudaStreamWaitEvent(b->compute, rig->received, 0)));
+        TRY(BB_CUDA(cudaEventRecord(bench->received, b->pp_stream)));
+        TRY(BB_CUDA(cudaStreamWaitEvent(b->compute, bench->received, 0)));
         TRY(bb_spin(0, (int64_t)(KERNEL_US * 1e3), b->compute));
-        TRY(BB_CUDA(cudaEventRecord(rig->computed, b->compute)));
-        TRY(BB_CUDA(cudaStreamWaitEvent(b->dp_stream, rig->computed, 0)));
+        TRY(BB_CUDA(cudaEventRecord(bench->computed, b->compute)));
+        TRY(BB_CUDA(cudaStreamWaitEvent(b->dp_stream, bench->computed, 0)));
         TRY(reduced(b) ? 0 : bb_err(BB_EFAIL, "ncclAllReduce number %d failed", i));
     }
 out:
@@ -230,46 +230,46 @@ out:
     return rc;
 }
 
-static struct bare bare_of(struct rig *rig, bool blocking)
+static struct bare bare_of(struct bench *bench, bool blocking)
 {
-    struct bb_runner *r = &rig->runner;
-    const struct bb_comm *comms = blocking ? r->comms : rig->polled;
-    int n = rig->world.size, rank = rig->world.rank;
+    struct bb_runner *r = &bench->runner;
+    const struct bb_comm *comms = blocking ? r->comms : bench->polled;
+    int n = bench->world.size, rank = bench->world.rank;
 
-    return (struct bare){.rig = rig,
-                         .dp = comms[rig->dp].nccl,
-                         .pp = comms[rig->pp].nccl,
+    return (struct bare){.bench = bench,
+                         .dp = comms[bench->dp].nccl,
+                         .pp = comms[bench->pp].nccl,
                          .compute = r->streams[0],
-                         .dp_stream = r->streams[rig->dp_stream],
-                         .pp_stream = r->streams[rig->pp_stream],
-                         .from = bb_device_buffers_at(r->areas, rig->from),
-                         .to = bb_device_buffers_at(r->areas, rig->to),
+                         .dp_stream = r->streams[bench->dp_stream],
+                         .pp_stream = r->streams[bench->pp_stream],
+                         .from = bb_device_buffers_at(r->areas, bench->from),
+                         .to = bb_device_buffers_at(r->areas, bench->to),
                          .next = (rank + 1) % n,
                          .before = (rank + n - 1) % n};
 }
 
-static int plain_step(struct rig *rig, const struct subject *s, bool blocking, double *issue_us)
+static int plain_step(struct bench *bench, const struct subject *s, bool blocking, double *issue_us)
 {
-    const struct bare b = bare_of(rig, blocking);
+    const struct bare b = bare_of(bench, blocking);
     double start_s;
     int rc;
 
-    TRY(begin_together(&rig->runner));
+    TRY(begin_together(&bench->runner));
     start_s = bb_now_s();
     rc = s->bare(&b);
     *issue_us = (bb_now_s() - start_s) * 1e6;
     TRY(rc);
-    for (int i = 0; i < rig->program.n_streams; i++)
-        TRY(bb_runner_wait(&rig->runner, rig->runner.streams[i], "a plain step"));
+    for (int i = 0; i < bench->program.n_streams; i++)
+        TRY(bb_runner_wait(&bench->runner, bench->runner.streams[i], "a plain step"));
 out:
     return rc;
 }
 
 /* For one step the runner's communicators are the polled ones: handles are exchanged, the structs stay in place. */
-static void exchange_comms(struct rig *rig)
+static void exchange_comms(struct bench *bench)
 {
     for (int c = 0; c < COMMS; c++) {
-        struct bb_comm *a = &rig->runner.comms[c], *b = &rig->polled[c];
+        struct bb_comm *a = &bench->runner.comms[c], *b = &bench->polled[c];
         struct bb_comm kept = *a;
 
         a->nccl = b->nccl;
@@ -279,44 +279,44 @@ static void exchange_comms(struct rig *rig)
     }
 }
 
-static int runner_step(struct rig *rig, const struct subject *s, bool trace, bool blocking, double *issue_us)
+static int runner_step(struct bench *bench, const struct subject *s, bool trace, bool blocking, double *issue_us)
 {
     struct bb_step_time t = {0};
     int rc;
 
     if (!blocking)
-        exchange_comms(rig);
-    rc = bb_runner_step(&rig->runner, s->name, BB_ISSUE_ALL, trace, &t);
+        exchange_comms(bench);
+    rc = bb_runner_step(&bench->runner, s->name, BB_ISSUE_ALL, trace, &t);
     if (!blocking)
-        exchange_comms(rig);
+        exchange_comms(bench);
     *issue_us = t.issue_us;
     return rc;
 }
 
-static int step(struct rig *rig, const struct subject *s, enum way way, bool blocking, double *issue_us)
+static int step(struct bench *bench, const struct subject *s, enum way way, bool blocking, double *issue_us)
 {
-    return way == PLAIN ? plain_step(rig, s, blocking, issue_us)
-                        : runner_step(rig, s, way == TRACED, blocking, issue_us);
+    return way == PLAIN ? plain_step(bench, s, blocking, issue_us)
+                        : runner_step(bench, s, way == TRACED, blocking, issue_us);
 }
 
 /* ---- rounds ---- */
 
 /* *us: host time per operation, median of the round's steps, on the slowest rank. */
-static int measure(struct rig *rig, const struct subject *s, enum way way, bool blocking, double *us)
+static int measure(struct bench *bench, const struct subject *s, enum way way, bool blocking, double *us)
 {
     double samples[MAX_STEPS], ignored, own, all[64];
     struct bb_stats stats;
     int rc;
 
-    for (int i = 0; i < rig->options.warmup; i++)
-        TRY(step(rig, s, way, blocking, &ignored));
-    for (int i = 0; i < rig->options.steps; i++)
-        TRY(step(rig, s, way, blocking, &samples[i]));
-    TRY(bb_stats_of(samples, (size_t)rig->options.steps, &stats));
-    own = stats.p50 / (double)rig->program.n_ops;
-    TRY(bb_world_allgather(&rig->world, &own, all, sizeof(own)));
+    for (int i = 0; i < bench->options.warmup; i++)
+        TRY(step(bench, s, way, blocking, &ignored));
+    for (int i = 0; i < bench->options.steps; i++)
+        TRY(step(bench, s, way, blocking, &samples[i]));
+    TRY(bb_stats_of(samples, (size_t)bench->options.steps, &stats));
+    own = stats.p50 / (double)bench->program.n_ops;
+    TRY(bb_world_allgather(&bench->world, &own, all, sizeof(own)));
     *us = 0;
-    for (int i = 0; i < rig->world.size; i++)
+    for (int i = 0; i < bench->world.size; i++)
         *us = all[i] > *us ? all[i] : *us;
 out:
     return rc;
@@ -336,12 +336,13 @@ out:
     return rc;
 }
 
-static int print_row(const struct rig *rig, const struct subject *s, bool blocking, double us[WAYS][MAX_ROUNDS])
+static int print_row(const struct bench *bench, const struct subject *s, bool blocking, double us[WAYS][MAX_ROUNDS])
 {
-    int n = rig->options.rounds, rc = 0;
+    int n = bench->options.rounds, rc = 0;
     struct bb_stats stats;
 
-    printf("%12s %12s %6zu %6zu", s->name, blocking ? "blocking" : "polled", rig->program.n_ops, rig->program.n_waits);
+    printf("%12s %12s %6zu %6zu", s->name, blocking ? "blocking" : "polled", bench->program.n_ops,
+           bench->program.n_waits);
     for (int way = 0; way < WAYS; way++) {
         TRY(bb_stats_of(us[way], (size_t)n, &stats));
         printf(" %9.2f", stats.p50);
@@ -355,104 +356,104 @@ out:
 }
 
 /* Each round begins with another way, so that none always comes first. */
-static int run_rounds(struct rig *rig, const struct subject *s, bool blocking)
+static int run_rounds(struct bench *bench, const struct subject *s, bool blocking)
 {
     static double us[WAYS][MAX_ROUNDS];
     int rc = 0;
 
-    for (int i = 0; i < rig->options.rounds; i++)
+    for (int i = 0; i < bench->options.rounds; i++)
         for (int k = 0; k < WAYS; k++)
-            TRY(measure(rig, s, (enum way)((i + k) % WAYS), blocking, &us[(i + k) % WAYS][i]));
-    if (rig->world.rank == 0)
-        TRY(print_row(rig, s, blocking, us));
+            TRY(measure(bench, s, (enum way)((i + k) % WAYS), blocking, &us[(i + k) % WAYS][i]));
+    if (bench->world.rank == 0)
+        TRY(print_row(bench, s, blocking, us));
 out:
     return rc;
 }
 
 /* ---- a subject's life ---- */
 
-static int make_polled(struct rig *rig)
+static int make_polled(struct bench *bench)
 {
     static const struct bb_comm_opts opts = {0};
     int members[64], rc = 0;
 
-    for (int i = 0; i < rig->world.size; i++)
+    for (int i = 0; i < bench->world.size; i++)
         members[i] = i;
     for (int c = 0; c < COMMS; c++)
-        TRY(bb_comm_init(&rig->polled[c], &rig->world, c == rig->dp ? "dp polled" : "pp polled", members,
-                         rig->world.size, &opts));
-    TRY(BB_CUDA(cudaEventCreateWithFlags(&rig->received, cudaEventDisableTiming)));
-    TRY(BB_CUDA(cudaEventCreateWithFlags(&rig->computed, cudaEventDisableTiming)));
+        TRY(bb_comm_init(&bench->polled[c], &bench->world, c == bench->dp ? "dp polled" : "pp polled", members,
+                         bench->world.size, &opts));
+    TRY(BB_CUDA(cudaEventCreateWithFlags(&bench->received, cudaEventDisableTiming)));
+    TRY(BB_CUDA(cudaEventCreateWithFlags(&bench->computed, cudaEventDisableTiming)));
 out:
     return rc;
 }
 
-static int make_program(struct rig *rig, const struct subject *s)
+static int make_program(struct bench *bench, const struct subject *s)
 {
-    const struct bb_axis axis = {.name = "all", .size = rig->world.size};
+    const struct bb_axis axis = {.name = "all", .size = bench->world.size};
     int group, rc;
 
-    TRY(bb_layout_init(&rig->layout, rig->world.size, &axis, 1));
-    group = bb_layout_add_group(&rig->layout, "all", 1);
-    rig->dp = bb_layout_add_comm(&rig->layout, "dp", group);
-    rig->pp = bb_layout_add_comm(&rig->layout, "pp", group);
-    TRY(bb_program_init(&rig->program));
-    rig->dp_stream = bb_program_add_stream(&rig->program, "dp", rig->dp);
-    rig->pp_stream = bb_program_add_stream(&rig->program, "pp", rig->pp);
-    rig->from = bb_program_add_buffer(&rig->program, "from", BB_USE_COMMUNICATION, COUNT, BB_FLOAT);
-    rig->to = bb_program_add_buffer(&rig->program, "to", BB_USE_COMMUNICATION, COUNT, BB_FLOAT);
-    TRY(s->build(rig) ? -BB_EFAIL : 0);
+    TRY(bb_layout_init(&bench->layout, bench->world.size, &axis, 1));
+    group = bb_layout_add_group(&bench->layout, "all", 1);
+    bench->dp = bb_layout_add_comm(&bench->layout, "dp", group);
+    bench->pp = bb_layout_add_comm(&bench->layout, "pp", group);
+    TRY(bb_program_init(&bench->program));
+    bench->dp_stream = bb_program_add_stream(&bench->program, "dp", bench->dp);
+    bench->pp_stream = bb_program_add_stream(&bench->program, "pp", bench->pp);
+    bench->from = bb_program_add_buffer(&bench->program, "from", BB_USE_COMMUNICATION, COUNT, BB_FLOAT);
+    bench->to = bb_program_add_buffer(&bench->program, "to", BB_USE_COMMUNICATION, COUNT, BB_FLOAT);
+    TRY(s->build(bench) ? -BB_EFAIL : 0);
 out:
     return rc;
 }
 
 /* The runner makes communicators that a program uses; the loops want both. */
-static int complete_comms(struct rig *rig)
+static int complete_comms(struct bench *bench)
 {
     static const struct bb_comm_opts opts = {.blocking = true};
     int members[64], rc = 0;
 
-    for (int i = 0; i < rig->world.size; i++)
+    for (int i = 0; i < bench->world.size; i++)
         members[i] = i;
     for (int c = 0; c < COMMS; c++)
-        if (!rig->runner.comms[c].nccl)
-            TRY(bb_comm_init(&rig->runner.comms[c], &rig->world, rig->layout.comms[c].name, members, rig->world.size,
-                             &opts));
+        if (!bench->runner.comms[c].nccl)
+            TRY(bb_comm_init(&bench->runner.comms[c], &bench->world, bench->layout.comms[c].name, members,
+                             bench->world.size, &opts));
 out:
     return rc;
 }
 
-static int release(struct rig *rig, int rc)
+static int release(struct bench *bench, int rc)
 {
     for (int c = 0; c < COMMS; c++) {
-        if (rc == 0 && rig->polled[c].nccl)
-            rc = bb_comm_finalize(&rig->polled[c]);
-        bb_comm_abort(&rig->polled[c]);
+        if (rc == 0 && bench->polled[c].nccl)
+            rc = bb_comm_finalize(&bench->polled[c]);
+        bb_comm_abort(&bench->polled[c]);
     }
-    rc = bb_runner_release(&rig->runner, rc);
-    if (rig->received)
-        (void)cudaEventDestroy(rig->received);
-    if (rig->computed)
-        (void)cudaEventDestroy(rig->computed);
-    rig->received = rig->computed = NULL;
-    bb_program_release(&rig->program);
-    bb_layout_release(&rig->layout);
+    rc = bb_runner_release(&bench->runner, rc);
+    if (bench->received)
+        (void)cudaEventDestroy(bench->received);
+    if (bench->computed)
+        (void)cudaEventDestroy(bench->computed);
+    bench->received = bench->computed = NULL;
+    bb_program_release(&bench->program);
+    bb_layout_release(&bench->layout);
     return rc;
 }
 
-static int run_subject(struct rig *rig, const struct subject *s)
+static int run_subject(struct bench *bench, const struct subject *s)
 {
     int rc;
 
-    TRY(make_program(rig, s));
-    TRY(bb_runner_init(&rig->runner, &rig->world, &rig->layout, &rig->program));
-    TRY(complete_comms(rig));
-    TRY(make_polled(rig));
-    TRY(bb_runner_trace(&rig->runner));
-    TRY(run_rounds(rig, s, false));
-    TRY(run_rounds(rig, s, true));
+    TRY(make_program(bench, s));
+    TRY(bb_runner_init(&bench->runner, &bench->world, &bench->layout, &bench->program));
+    TRY(complete_comms(bench));
+    TRY(make_polled(bench));
+    TRY(bb_runner_trace(&bench->runner));
+    TRY(run_rounds(bench, s, false));
+    TRY(run_rounds(bench, s, true));
 out:
-    return release(rig, rc);
+    return release(bench, rc);
 }
 
 /* ---- start and end ---- */
@@ -473,21 +474,22 @@ static const struct bb_opt_table tables[] = {
 };
 static const struct bb_opts set = {.usage = "mpirun -n 2 issue_cost [OPTION...]", .tables = tables};
 
-static int prepare(struct rig *rig)
+static int prepare(struct bench *bench)
 {
     struct bb_device_info device;
     int rc;
 
-    TRY(bb_world_init(&rig->world, rig->options.common.timeout_s));
-    TRY(rig->world.size <= 64 ? 0 : bb_err(BB_EUSAGE, "%d ranks: at most 64", rig->world.size));
-    rc = bb_device_choose(0, rig->world.local_rank, rig->world.local_size, rig->options.common.share_gpu, &device);
-    TRY(bb_world_agree(&rig->world, rc, "the choice of GPUs"));
-    if (rig->options.common.share_gpu)
-        TRY(bb_comms_share_gpu_env(rig->world.rank));
-    if (rig->world.rank > 0)
+    TRY(bb_world_init(&bench->world, bench->options.common.timeout_s));
+    TRY(bench->world.size <= 64 ? 0 : bb_err(BB_EUSAGE, "%d ranks: at most 64", bench->world.size));
+    rc =
+        bb_device_choose(0, bench->world.local_rank, bench->world.local_size, bench->options.common.share_gpu, &device);
+    TRY(bb_world_agree(&bench->world, rc, "the choice of GPUs"));
+    if (bench->options.common.share_gpu)
+        TRY(bb_comms_share_gpu_env(bench->world.rank));
+    if (bench->world.rank > 0)
         return 0;
     printf("# %s, %d ranks; host us per operation on the slowest rank; %d rounds of %d steps in turn\n", device.name,
-           rig->world.size, rig->options.rounds, rig->options.steps);
+           bench->world.size, bench->options.rounds, bench->options.steps);
     printf("%12s %12s %6s %6s %9s %9s %9s  %20s  %20s\n", "program", "communicator", "ops", "waits", "plain", "runner",
            "traced", "runner/plain", "traced/runner");
 out:
@@ -496,14 +498,14 @@ out:
 
 int main(int argc, char **argv)
 {
-    static struct rig rig;
+    static struct bench bench;
     struct bb_words words;
-    int rc = bb_opts_parse(&set, &rig.options, argc, argv, &words, stdout);
+    int rc = bb_opts_parse(&set, &bench.options, argc, argv, &words, stdout);
 
     if (rc != 0)
         return bb_exit_code(rc);
-    rc = prepare(&rig);
+    rc = prepare(&bench);
     for (int i = 0; rc == 0 && i < SUBJECTS; i++)
-        rc = run_subject(&rig, &subjects[i]);
-    return bb_exit_code(bb_world_release(&rig.world, rc));
+        rc = run_subject(&bench, &subjects[i]);
+    return bb_exit_code(bb_world_release(&bench.world, rc));
 }

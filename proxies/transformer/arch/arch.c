@@ -18,7 +18,7 @@ struct list {
     int room, n; /* n counts on beyond the room */
 };
 
-static void put(struct list *l, const char *name, size_t rows, size_t columns, unsigned how)
+static void put_tensor(struct list *l, const char *name, size_t rows, size_t columns, unsigned how)
 {
     if (rows == 0 || columns == 0)
         return;
@@ -33,9 +33,9 @@ static void put(struct list *l, const char *name, size_t rows, size_t columns, u
 
 static void put_norm(struct list *l, const struct bb_arch *a, const char *weight, const char *bias)
 {
-    put(l, weight, (size_t)a->hidden, 1, WHOLE);
+    put_tensor(l, weight, (size_t)a->hidden, 1, WHOLE);
     if (a->layer_norm)
-        put(l, bias, (size_t)a->hidden, 1, WHOLE);
+        put_tensor(l, bias, (size_t)a->hidden, 1, WHOLE);
 }
 
 /* ---- attention ---- */
@@ -45,10 +45,10 @@ static void put_fused_attention(struct list *l, const struct bb_arch *a)
     size_t h = (size_t)a->hidden, out = (size_t)a->heads * (size_t)a->head_dim;
     size_t qkv = (size_t)(a->heads + 2 * a->kv_heads) * (size_t)a->head_dim;
 
-    put(l, "attention.qkv.weight", qkv, h, SPLIT);
-    put(l, "attention.qkv.bias", qkv, a->qkv_bias, SPLIT);
-    put(l, "attention.out.weight", h, out, SPLIT);
-    put(l, "attention.out.bias", h, a->out_bias, WHOLE);
+    put_tensor(l, "attention.qkv.weight", qkv, h, SPLIT);
+    put_tensor(l, "attention.qkv.bias", qkv, a->qkv_bias, SPLIT);
+    put_tensor(l, "attention.out.weight", h, out, SPLIT);
+    put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
 }
 
 static void put_attention(struct list *l, const struct bb_arch *a)
@@ -56,16 +56,16 @@ static void put_attention(struct list *l, const struct bb_arch *a)
     size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
     size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
 
-    put(l, "attention.query.weight", q, h, SPLIT);
-    put(l, "attention.query.bias", q, a->qkv_bias, SPLIT);
-    put(l, "attention.key.weight", kv, h, SPLIT);
-    put(l, "attention.key.bias", kv, a->qkv_bias, SPLIT);
-    put(l, "attention.value.weight", kv, h, SPLIT);
-    put(l, "attention.value.bias", kv, a->qkv_bias, SPLIT);
-    put(l, "attention.out.weight", h, q, SPLIT);
-    put(l, "attention.out.bias", h, a->out_bias, WHOLE);
-    put(l, "attention.query_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
-    put(l, "attention.key_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
+    put_tensor(l, "attention.query.weight", q, h, SPLIT);
+    put_tensor(l, "attention.query.bias", q, a->qkv_bias, SPLIT);
+    put_tensor(l, "attention.key.weight", kv, h, SPLIT);
+    put_tensor(l, "attention.key.bias", kv, a->qkv_bias, SPLIT);
+    put_tensor(l, "attention.value.weight", kv, h, SPLIT);
+    put_tensor(l, "attention.value.bias", kv, a->qkv_bias, SPLIT);
+    put_tensor(l, "attention.out.weight", h, q, SPLIT);
+    put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
+    put_tensor(l, "attention.query_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
+    put_tensor(l, "attention.key_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
 }
 
 /* Latent attention: small projections that every tp rank holds, then one per head. */
@@ -74,16 +74,16 @@ static void put_latent_attention(struct list *l, const struct bb_arch *a)
     size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
     size_t key = (size_t)(a->nope_dim + a->rope_dim);
 
-    put(l, "attention.query_down.weight", q, h, WHOLE);
-    put(l, "attention.query_down.bias", q, a->qkv_bias, WHOLE);
-    put(l, "attention.query_norm.weight", q, 1, WHOLE);
-    put(l, "attention.query_up.weight", heads * key, q ? q : h, SPLIT);
-    put(l, "attention.kv_down.weight", latent + (size_t)a->rope_dim, h, WHOLE);
-    put(l, "attention.kv_down.bias", latent + (size_t)a->rope_dim, a->qkv_bias, WHOLE);
-    put(l, "attention.kv_norm.weight", latent, 1, WHOLE);
-    put(l, "attention.kv_up.weight", heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
-    put(l, "attention.out.weight", h, heads * (size_t)a->v_dim, SPLIT);
-    put(l, "attention.out.bias", h, a->out_bias, WHOLE);
+    put_tensor(l, "attention.query_down.weight", q, h, WHOLE);
+    put_tensor(l, "attention.query_down.bias", q, a->qkv_bias, WHOLE);
+    put_tensor(l, "attention.query_norm.weight", q, 1, WHOLE);
+    put_tensor(l, "attention.query_up.weight", heads * key, q ? q : h, SPLIT);
+    put_tensor(l, "attention.kv_down.weight", latent + (size_t)a->rope_dim, h, WHOLE);
+    put_tensor(l, "attention.kv_down.bias", latent + (size_t)a->rope_dim, a->qkv_bias, WHOLE);
+    put_tensor(l, "attention.kv_norm.weight", latent, 1, WHOLE);
+    put_tensor(l, "attention.kv_up.weight", heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
+    put_tensor(l, "attention.out.weight", h, heads * (size_t)a->v_dim, SPLIT);
+    put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
 }
 
 /* ---- perceptron and experts ---- */
@@ -93,28 +93,28 @@ static void put_perceptron(struct list *l, const struct bb_arch *a)
     size_t h = (size_t)a->hidden, f = (size_t)a->ffn;
 
     if (a->gated)
-        put(l, "mlp.gate.weight", f, h, SPLIT);
+        put_tensor(l, "mlp.gate.weight", f, h, SPLIT);
     if (a->gated)
-        put(l, "mlp.gate.bias", f, a->mlp_bias, SPLIT);
-    put(l, "mlp.up.weight", f, h, SPLIT);
-    put(l, "mlp.up.bias", f, a->mlp_bias, SPLIT);
-    put(l, "mlp.down.weight", h, f, SPLIT);
-    put(l, "mlp.down.bias", h, a->mlp_bias, WHOLE);
+        put_tensor(l, "mlp.gate.bias", f, a->mlp_bias, SPLIT);
+    put_tensor(l, "mlp.up.weight", f, h, SPLIT);
+    put_tensor(l, "mlp.up.bias", f, a->mlp_bias, SPLIT);
+    put_tensor(l, "mlp.down.weight", h, f, SPLIT);
+    put_tensor(l, "mlp.down.bias", h, a->mlp_bias, WHOLE);
 }
 
 static void put_experts(struct list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, all = (size_t)a->experts * (size_t)a->expert_ffn, f = (size_t)a->shared_ffn;
 
-    put(l, "router.weight", (size_t)a->experts, h, WHOLE);
-    put(l, "router.bias", (size_t)a->experts, a->router_bias, WHOLE);
-    put(l, "experts.gate.weight", all, h, SPLIT | EXPERT);
-    put(l, "experts.up.weight", all, h, SPLIT | EXPERT);
-    put(l, "experts.down.weight", all, h, SPLIT | EXPERT);
-    put(l, "shared.gate.weight", f, h, SPLIT);
-    put(l, "shared.up.weight", f, h, SPLIT);
-    put(l, "shared.down.weight", h, f, SPLIT);
-    put(l, "shared.weight", h, a->shared_gate, WHOLE);
+    put_tensor(l, "router.weight", (size_t)a->experts, h, WHOLE);
+    put_tensor(l, "router.bias", (size_t)a->experts, a->router_bias, WHOLE);
+    put_tensor(l, "experts.gate.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.up.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.down.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "shared.gate.weight", f, h, SPLIT);
+    put_tensor(l, "shared.up.weight", f, h, SPLIT);
+    put_tensor(l, "shared.down.weight", h, f, SPLIT);
+    put_tensor(l, "shared.weight", h, a->shared_gate, WHOLE);
 }
 
 /* ---- layers ---- */
@@ -147,9 +147,9 @@ static void put_embedding(struct list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden;
 
-    put(l, "embedding.word", (size_t)a->vocab, h, ROWS);
-    put(l, "embedding.position", a->learned_positions ? (size_t)a->sequence : 0, h, WHOLE);
-    put(l, "embedding.token_type", (size_t)a->token_types, h, WHOLE);
+    put_tensor(l, "embedding.word", (size_t)a->vocab, h, ROWS);
+    put_tensor(l, "embedding.position", a->learned_positions ? (size_t)a->sequence : 0, h, WHOLE);
+    put_tensor(l, "embedding.token_type", (size_t)a->token_types, h, WHOLE);
     if (a->post_norm)
         put_norm(l, a, "embedding.norm.weight", "embedding.norm.bias");
 }
@@ -160,10 +160,10 @@ static void put_head(struct list *l, const struct bb_arch *a)
 
     if (!a->post_norm)
         put_norm(l, a, "final_norm.weight", "final_norm.bias");
-    put(l, "pooler.weight", a->post_norm ? h : 0, h, WHOLE);
-    put(l, "pooler.bias", a->post_norm ? h : 0, 1, WHOLE);
+    put_tensor(l, "pooler.weight", a->post_norm ? h : 0, h, WHOLE);
+    put_tensor(l, "pooler.bias", a->post_norm ? h : 0, 1, WHOLE);
     if (!a->tied)
-        put(l, "head.weight", (size_t)a->vocab, h, ROWS);
+        put_tensor(l, "head.weight", (size_t)a->vocab, h, ROWS);
 }
 
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int room)

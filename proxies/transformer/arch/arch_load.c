@@ -341,7 +341,7 @@ static int settle_experts(const char *where, struct bb_arch *a)
     return 0;
 }
 
-static int settle(const char *where, struct bb_arch *a)
+static int settle_arch(const char *where, struct bb_arch *a)
 {
     int rc;
 
@@ -371,7 +371,7 @@ static int read_config(const json_t *config, const char *where, struct bb_arch *
         TRY(read_flag(config, f, where, arch));
     if (arch->experts)
         TRY(read_dense_list(config, where, arch));
-    TRY(settle(where, arch));
+    TRY(settle_arch(where, arch));
 out:
     return rc;
 }

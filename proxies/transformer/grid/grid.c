@@ -41,7 +41,7 @@ static struct side side_of(const struct bb_grid *g, bool expert)
     return s;
 }
 
-static int coord(const struct side *s, int rank, enum bb_grid_axis axis)
+static int axis_coord(const struct side *s, int rank, enum bb_grid_axis axis)
 {
     for (int a = 0; a < s->n; a++) {
         if (s->axis[a] == axis)
@@ -55,14 +55,14 @@ int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
 {
     struct side s = side_of(grid, false);
 
-    return coord(&s, rank, axis);
+    return axis_coord(&s, rank, axis);
 }
 
 int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis)
 {
     struct side s = side_of(grid, true);
 
-    return coord(&s, rank, axis);
+    return axis_coord(&s, rank, axis);
 }
 
 /* ---- groups ---- */
@@ -179,7 +179,7 @@ static int add_embedding(struct bb_layout *l, const struct side *dense, int pp)
     if (!members)
         return out_of_memory("embedding");
     for (int rank = 0; rank < l->ranks; rank++) {
-        int stage = coord(dense, rank, BB_AXIS_PP);
+        int stage = axis_coord(dense, rank, BB_AXIS_PP);
 
         if (stage == 0)
             members[2 * instance++] = rank;

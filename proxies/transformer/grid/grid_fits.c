@@ -88,7 +88,7 @@ struct search {
 };
 
 /* An axis that was not given is rather left alone than changed from 1, but for dp. */
-static double change(const struct search *s, int axis, int then)
+static double change_cost(const struct search *s, int axis, int then)
 {
     int now = s->grid->asked[axis];
 
@@ -112,7 +112,7 @@ static void search_axis(struct search *s, int axis, int left, double cost)
         if (left % s->divisors[d] != 0 || (axis == PP && s->divisors[d] != left))
             continue;
         s->sizes[axis] = s->divisors[d];
-        search_axis(s, axis + 1, left / s->divisors[d], cost + change(s, axis, s->divisors[d]));
+        search_axis(s, axis + 1, left / s->divisors[d], cost + change_cost(s, axis, s->divisors[d]));
     }
 }
 
@@ -156,15 +156,15 @@ const char *bb_grid_nearest(const struct bb_grid *grid, const struct bb_grid_mod
 
 /* ---- grid and model ---- */
 
-static int common(int a, int b)
+static int common_divisor(int a, int b)
 {
-    return b ? common(b, a % b) : a;
+    return b ? common_divisor(b, a % b) : a;
 }
 
 /* The divisor of both that is nearest to what was wanted. */
 static int nearest_common(int a, int b, int wanted)
 {
-    int both = common(a, b), best = 1;
+    int both = common_divisor(a, b), best = 1;
 
     for (int d = 1; d <= both; d++)
         if (both % d == 0 && fabs(log2((double)d / wanted)) < fabs(log2((double)best / wanted)))

@@ -84,18 +84,18 @@ static const struct axis_option {
              {"dp", offsetof(struct bb_grid, dp)},
              {"pp", offsetof(struct bb_grid, pp)}};
 
-static int *field(const struct bb_grid *g, int axis)
+static int *axis_field(const struct bb_grid *g, int axis)
 {
     return (int *)((char *)(uintptr_t)g + dense[axis].offset);
 }
 
-static long long product(const struct bb_grid *g, int without)
+static long long multiply_axes(const struct bb_grid *g, int without)
 {
     long long all = 1;
 
     for (int a = 0; a < 4 && all < 1LL << 40; a++)
-        if (a != without && *field(g, a) > 0)
-            all *= *field(g, a);
+        if (a != without && *axis_field(g, a) > 0)
+            all *= *axis_field(g, a);
     return all;
 }
 
@@ -106,8 +106,8 @@ static const char *axes_text(const struct bb_grid *g, char text[96])
 
     text[0] = '\0';
     for (int a = 0; a < 4; a++)
-        if (*field(g, a) > 0)
-            n += (size_t)snprintf(text + n, 96 - n, "%s%s %d", n ? " x " : "", dense[a].name, *field(g, a));
+        if (*axis_field(g, a) > 0)
+            n += (size_t)snprintf(text + n, 96 - n, "%s%s %d", n ? " x " : "", dense[a].name, *axis_field(g, a));
     return text;
 }
 
@@ -118,18 +118,18 @@ static int refuse_product(const struct bb_grid *g, const struct bb_grid_model *m
     char axes[96], near[BB_GRID_NEAREST];
 
     return bb_err(BB_EUSAGE, "%s: %s make %lld ranks, not %d; nearest: %s", who, axes_text(g, axes),
-                  product(g, BB_NONE), g->ranks, bb_grid_nearest(g, model, near));
+                  multiply_axes(g, BB_NONE), g->ranks, bb_grid_nearest(g, model, near));
 }
 
 /* The axis that is 0 becomes what the others leave of the ranks. */
-static int follow(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
+static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
 {
     int ranks = g->ranks;
-    long long others = product(g, BB_NONE);
+    long long others = multiply_axes(g, BB_NONE);
     char axes[96], near[BB_GRID_NEAREST], more[32] = "";
 
     if (others <= ranks && ranks % others == 0) {
-        *field(g, axis) = (int)(ranks / others);
+        *axis_field(g, axis) = (int)(ranks / others);
         return 0;
     }
     if (others <= MOST_RANKS)
@@ -144,23 +144,23 @@ static int settle_dense(struct bb_grid *g, const struct bb_grid_model *model, co
     char near[BB_GRID_NEAREST];
 
     if (g->cp == 0 && g->dp > 0 && g->tp > 0 && g->pp > 0)
-        return follow(g, CP_AT, model, who);
+        return derive_axis(g, CP_AT, model, who);
     g->cp += g->cp == 0;
     if (g->dp == 0) {
         g->tp += g->tp == 0;
         g->pp += g->pp == 0;
-        return follow(g, DP_AT, model, who);
+        return derive_axis(g, DP_AT, model, who);
     }
-    if (g->tp == 0 && g->pp == 0 && product(g, BB_NONE) < g->ranks)
+    if (g->tp == 0 && g->pp == 0 && multiply_axes(g, BB_NONE) < g->ranks)
         return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves both tp and pp open; nearest: %s", who, g->dp, g->ranks,
                       bb_grid_nearest(g, model, near));
     if (g->tp == 0 && g->pp == 0)
         g->tp = 1;
     if (g->pp == 0)
-        return follow(g, PP_AT, model, who);
+        return derive_axis(g, PP_AT, model, who);
     if (g->tp == 0)
-        return follow(g, TP_AT, model, who);
-    return product(g, BB_NONE) == g->ranks ? 0 : refuse_product(g, model, who);
+        return derive_axis(g, TP_AT, model, who);
+    return multiply_axes(g, BB_NONE) == g->ranks ? 0 : refuse_product(g, model, who);
 }
 
 /* ---- the expert grid ---- */
@@ -184,7 +184,7 @@ static int settle_expert(struct bb_grid *g, const char *who)
 
 /* ---- the order ---- */
 
-static bool stands(const char *order, const char *axis)
+static bool order_names(const char *order, const char *axis)
 {
     return strstr(order, axis) != NULL; /* axes are two letters and never overlap */
 }
@@ -203,7 +203,7 @@ static int check_axes_stand(const struct bb_grid *g, const char *who)
                 {"dp", g->experts ? g->edp : 1}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].size > 1 && !stands(g->order, rows[i].axis))
+        if (rows[i].size > 1 && !order_names(g->order, rows[i].axis))
             return bb_err(BB_EUSAGE, "%s: %s has %d ranks, but does not stand in the order '%s'; nearest: %s-%s", who,
                           rows[i].axis, rows[i].size, g->order, g->order, rows[i].axis);
     return 0;

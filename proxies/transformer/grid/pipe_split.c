@@ -17,14 +17,14 @@ static bool has_ends(const struct bb_pipe_split *s)
 }
 
 /* Stages that share what is left. */
-static int others(const struct bb_pipe_split *s)
+static int sharing_stages(const struct bb_pipe_split *s)
 {
     return s->stages - (s->first > 0) - (s->last > 0);
 }
 
 bool bb_pipe_split_is_valid(const struct bb_pipe_split *s)
 {
-    long long left = (long long)s->layers - s->first - s->last, parts = (long long)others(s) * s->chunks;
+    long long left = (long long)s->layers - s->first - s->last, parts = (long long)sharing_stages(s) * s->chunks;
 
     if (!has_ends(s))
         return bb_grid_even(s->layers, s->stages * s->chunks);
@@ -39,7 +39,7 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
 
     if (!has_ends(s) || s->stages < 2)
         return bb_grid_layers(s->layers, s->stages * s->chunks, part, first);
-    each = others(s) ? (s->layers - s->first - s->last) / (others(s) * s->chunks) : 0;
+    each = sharing_stages(s) ? (s->layers - s->first - s->last) / (sharing_stages(s) * s->chunks) : 0;
     start = s->first ? s->first / s->chunks : each;
     *first = chunk * (s->layers / s->chunks) + (stage ? start + (stage - 1) * each : 0);
     if (stage == 0)
@@ -49,7 +49,7 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
 
 /* ---- the nearest valid numbers ---- */
 
-static int between(int low, int n, int high)
+static int clamp_between(int low, int n, int high)
 {
     return n < low ? low : n > high ? high : n;
 }
@@ -60,7 +60,7 @@ static struct bb_pipe_split with_ends(const struct bb_pipe_split *s, int each)
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
     struct bb_pipe_split n = *s;
 
-    n.first = v * (s->first ? between(1, (s->first + v / 2) / v, ends - 1) : (ends + 1) / 2);
+    n.first = v * (s->first ? clamp_between(1, (s->first + v / 2) / v, ends - 1) : (ends + 1) / 2);
     n.last = v * ends - n.first;
     return n;
 }
@@ -154,7 +154,7 @@ static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *
 }
 
 /* What to write instead: other ends, or other chunks with theirs. */
-static const char *instead(const struct bb_pipe_split *s, char text[TEXT])
+static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT])
 {
     struct bb_pipe_split other = *s, near;
     char ends[TEXT];
@@ -178,7 +178,7 @@ static const char *instead(const struct bb_pipe_split *s, char text[TEXT])
 }
 
 /* "3 in the first and 2 in the last stage" */
-static const char *amounts(const struct bb_pipe_split *s, char text[64])
+static const char *amounts_text(const struct bb_pipe_split *s, char text[64])
 {
     if (s->first && s->last)
         snprintf(text, 64, "%d in the first and %d in the last stage", s->first, s->last);
@@ -195,15 +195,16 @@ static int refuse_ends(const struct bb_pipe_split *s, const char *who)
 
     if (first || s->last % s->chunks != 0)
         return bb_err(BB_EUSAGE, "%s: the %d layers of the %s stage do not divide by its %d chunks; nearest: %s", who,
-                      first ? s->first : s->last, first ? "first" : "last", s->chunks, instead(s, near));
-    if (others(s) == 0)
+                      first ? s->first : s->last, first ? "first" : "last", s->chunks, suggestion_text(s, near));
+    if (sharing_stages(s) == 0)
         return bb_err(BB_EUSAGE, "%s: %s are not the %d layers, and there is no other stage; nearest: %s", who,
-                      amounts(s, given), s->layers, instead(s, near));
+                      amounts_text(s, given), s->layers, suggestion_text(s, near));
     if (s->chunks > 1)
         snprintf(chunks, sizeof(chunks), " x %d chunks", s->chunks);
     return bb_err(BB_EUSAGE, "%s: of %d layers, %s leave %d, %s the other %d%s; nearest: %s", who, s->layers,
-                  amounts(s, given), left, left < others(s) * s->chunks ? "too few for" : "which do not divide by",
-                  others(s), chunks, instead(s, near));
+                  amounts_text(s, given), left,
+                  left < sharing_stages(s) * s->chunks ? "too few for" : "which do not divide by", sharing_stages(s),
+                  chunks, suggestion_text(s, near));
 }
 
 int bb_pipe_split_refuse(const struct bb_pipe_split *s, const char *layout, const char *who)

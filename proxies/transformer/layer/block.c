@@ -183,7 +183,7 @@ static bool same_chores(const struct bb_kernel_groups *a, const struct bb_kernel
 }
 
 /* The work list of these chores, made once for all operations of the step. NULL without memory. */
-static const struct bb_kernel_list *listed(struct bb_layers *l, const struct bb_kernel_groups *c)
+static const struct bb_kernel_list *get_work_list(struct bb_layers *l, const struct bb_kernel_groups *c)
 {
     struct bb_listed *bigger;
     struct bb_kernel_list *work;
@@ -226,7 +226,7 @@ static double needed_flops(const struct bb_block *b, const struct bb_kernel_grou
 
 static void compute_listed(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
-    const struct bb_kernel_list *work = listed(b->layers, c);
+    const struct bb_kernel_list *work = get_work_list(b->layers, c);
     struct bb_script *s = b->script;
 
     s->failed |= !work;

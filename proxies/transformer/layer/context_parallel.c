@@ -11,7 +11,7 @@
 /* The hop of what is at work and, backward, of the gradients that the step before made. */
 struct hop {
     bool keys, gradients;
-    int turn; /* which of two buffers holds what goes on: even or odd */
+    int round; /* which of two buffers holds what goes on: even or odd */
 };
 
 static int start_hop(struct bb_block *b, const struct hop *hop)
@@ -20,7 +20,7 @@ static int start_hop(struct bb_block *b, const struct hop *hop)
     static const enum bb_block_buffer gradients[] = {BB_BLOCK_BUFFER_KEY_GRADIENTS, BB_BLOCK_BUFFER_NEXT_KEY_GRADIENTS};
     size_t count = b->layers->key_block;
     struct bb_script *s = b->script;
-    int at = hop->turn % 2, last = BB_NONE;
+    int at = hop->round % 2, last = BB_NONE;
 
     bb_script_group_start(s);
     if (hop->keys) {
@@ -36,9 +36,9 @@ static int start_hop(struct bb_block *b, const struct hop *hop)
     return last;
 }
 
-static int keys_at_work(struct bb_block *b, int turn)
+static int keys_at_work(struct bb_block *b, int round)
 {
-    return bb_block_room(b, turn % 2 ? BB_BLOCK_BUFFER_NEXT_KEYS : BB_BLOCK_BUFFER_KEYS);
+    return bb_block_room(b, round % 2 ? BB_BLOCK_BUFFER_NEXT_KEYS : BB_BLOCK_BUFFER_KEYS);
 }
 
 static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
@@ -46,33 +46,34 @@ static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *befo
     int ranks = b->layers->config.cp;
 
     bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
-    for (int turn = 0; turn < ranks; turn++) {
-        int hop = turn < ranks - 1 ? start_hop(b, &(struct hop){.keys = true, .turn = turn}) : BB_NONE;
+    for (int round = 0; round < ranks; round++) {
+        int hop = round < ranks - 1 ? start_hop(b, &(struct hop){.keys = true, .round = round}) : BB_NONE;
 
-        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, keys_at_work(b, turn), BB_NONE);
+        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, keys_at_work(b, round),
+                       BB_NONE);
         bb_script_wait(b->script, hop);
     }
 }
 
-/* In turn 0 the block is one's own: its gradients stay. Those of turn i go on in turn i + 1. */
+/* In round 0 the block is one's own: its gradients stay. Those of round i go on in round i + 1. */
 static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;
 
     bb_block_compute(b, "attention output", before, src, BB_NONE);
-    for (int turn = 0; turn < ranks; turn++) {
-        struct hop next = {turn < ranks - 1, turn >= 2, turn};
+    for (int round = 0; round < ranks; round++) {
+        struct hop next = {round < ranks - 1, round >= 2, round};
         int hop = next.keys || next.gradients ? start_hop(b, &next) : BB_NONE;
-        int made = turn == 1 ? bb_block_room(b, BB_BLOCK_BUFFER_KEY_GRADIENTS) : BB_NONE;
+        int made = round == 1 ? bb_block_room(b, BB_BLOCK_BUFFER_KEY_GRADIENTS) : BB_NONE;
 
-        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_DATA, keys_at_work(b, turn), made);
+        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_DATA, keys_at_work(b, round), made);
         bb_script_wait(b->script, hop);
     }
-    bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .turn = ranks}));
+    bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .round = ranks}));
 }
 
-static int collect(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
-                   enum bb_block_buffer dst)
+static int collect_blocks(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
+                          enum bb_block_buffer dst)
 {
     return bb_script_collective(b->script, b->lanes.cp, what, kind, b->layers->key_block, bb_block_room(b, src),
                                 bb_block_room(b, dst));
@@ -82,7 +83,7 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
 {
     bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
     bb_script_wait(b->script,
-                   collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
+                   collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
                    BB_NONE);
 }
@@ -90,17 +91,17 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
 /* All keys are gathered again under what comes before the attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    int keys = collect(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
+    int keys = collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
 
     bb_block_compute(b, "attention output", before, src, BB_NONE);
     bb_script_wait(b->script, keys);
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
                    bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
-    bb_script_wait(b->script, collect(b, BB_REDUCE_SCATTER, "key and value gradients",
-                                      BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
+    bb_script_wait(b->script, collect_blocks(b, BB_REDUCE_SCATTER, "key and value gradients",
+                                             BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
 }
 
-static int exchange(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
+static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     size_t count = bb_block_room_count(b, src) / (size_t)b->layers->config.cp;
 
@@ -117,7 +118,7 @@ static void exchange_inputs(struct bb_block *b, const char *const what[3], bool 
     int started[3];
 
     for (int i = 0; i < 3; i++)
-        started[i] = exchange(b, what[i], back ? heads[i] : tokens[i], back ? tokens[i] : heads[i]);
+        started[i] = exchange_heads(b, what[i], back ? heads[i] : tokens[i], back ? tokens[i] : heads[i]);
     for (int i = 0; i < 3; i++)
         bb_script_wait(b->script, started[i]);
 }
@@ -130,7 +131,7 @@ static void heads_forward(struct bb_block *b, const struct bb_kernel_groups *bef
     exchange_inputs(b, what, false);
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS),
                    bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS));
-    bb_script_wait(b->script, exchange(b, "attention", BB_BLOCK_BUFFER_OUT_HEADS, BB_BLOCK_BUFFER_OUT));
+    bb_script_wait(b->script, exchange_heads(b, "attention", BB_BLOCK_BUFFER_OUT_HEADS, BB_BLOCK_BUFFER_OUT));
 }
 
 static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
@@ -138,7 +139,7 @@ static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *be
     static const char *const what[] = {"query gradients", "key gradients", "value gradients"};
 
     bb_block_compute(b, "attention output", before, src, bb_block_room(b, BB_BLOCK_BUFFER_OUT));
-    bb_script_wait(b->script, exchange(b, "attention gradients", BB_BLOCK_BUFFER_OUT, BB_BLOCK_BUFFER_OUT_HEADS));
+    bb_script_wait(b->script, exchange_heads(b, "attention gradients", BB_BLOCK_BUFFER_OUT, BB_BLOCK_BUFFER_OUT_HEADS));
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS),
                    bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS));
     exchange_inputs(b, what, true);

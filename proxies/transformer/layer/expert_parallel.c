@@ -125,8 +125,8 @@ static void add_experts(const struct bb_block *b, int layer, struct bb_kernel_gr
         bb_kernel_groups_add(c, BB_KERNELS_EXPERTS, pass);
 }
 
-static void collect(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
-                    enum bb_block_buffer dst)
+static void collect_tokens(struct bb_block *b, int layer, enum bb_coll_kind kind, enum bb_block_buffer src,
+                           enum bb_block_buffer dst)
 {
     size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
 
@@ -143,10 +143,10 @@ static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_gr
         bb_block_compute(b, "experts", c, bb_block_room(b, src), bb_block_room(b, dst));
         return;
     }
-    collect(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_SHARED_ROWS);
+    collect_tokens(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_SHARED_ROWS);
     bb_block_compute(b, "experts", c, bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ROWS),
                      bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
-    collect(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_SHARED_ANSWERS, dst);
+    collect_tokens(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_SHARED_ANSWERS, dst);
 }
 
 /* ---- shared experts ---- */
@@ -198,7 +198,7 @@ static void shared_up_backward(struct bb_block *b, bool with_weights)
 
 /* ---- forward ---- */
 
-static void route(struct bb_block *b, int in)
+static void route_tokens(struct bb_block *b, int in)
 {
     struct bb_kernel_groups c = {0};
     bool counted = bb_has_lane(b->lanes.etp_ep) && b->layers->config.capacity_factor <= 0 &&
@@ -210,15 +210,16 @@ static void route(struct bb_block *b, int in)
 }
 
 /* Where rows lie that did not have to travel. */
-static enum bb_block_buffer arrived(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
+static enum bb_block_buffer arrival_buffer(const struct bb_block *b, enum bb_block_buffer far,
+                                           enum bb_block_buffer near)
 {
     return bb_has_lane(b->lanes.ep) ? far : near;
 }
 
 static void exchange_forward(struct bb_block *b, int layer, int in, int out)
 {
-    enum bb_block_buffer rows = arrived(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
-    enum bb_block_buffer answers = arrived(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    enum bb_block_buffer rows = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
     struct bb_kernel_groups c = {0};
     int tokens, probabilities, combined, shared;
 
@@ -270,16 +271,16 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
 }
 
 /* One rank holds all experts: no tokens are gathered. */
-static bool gathers(const struct bb_block *b)
+static bool gathers_tokens(const struct bb_block *b)
 {
     return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_has_lane(b->lanes.etp_ep);
 }
 
 void bb_experts_forward(struct bb_block *b, int layer, int in, int out)
 {
-    route(b, in);
+    route_tokens(b, in);
     gather_shared(b, "shared expert input", in, BB_BLOCK_BUFFER_FULL);
-    (gathers(b) ? gather_forward : exchange_forward)(b, layer, in, out);
+    (gathers_tokens(b) ? gather_forward : exchange_forward)(b, layer, in, out);
 }
 
 /* ---- backward ---- */
@@ -309,8 +310,8 @@ static void router_backward(struct bb_block *b, bool permuted, int src, int out,
 
 static void exchange_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    enum bb_block_buffer rows = arrived(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
-    enum bb_block_buffer answers = arrived(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
+    enum bb_block_buffer rows = arrival_buffer(b, BB_BLOCK_BUFFER_EXPERT_ROWS, BB_BLOCK_BUFFER_ROWS);
+    enum bb_block_buffer answers = arrival_buffer(b, BB_BLOCK_BUFFER_ANSWERS, BB_BLOCK_BUFFER_OWN_ANSWERS);
     struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
@@ -351,7 +352,7 @@ static void gather_backward(struct bb_block *b, int layer, int in, int out, bool
 void bb_experts_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
     gather_shared(b, "shared expert gradient", in, BB_BLOCK_BUFFER_GRADIENT_FULL);
-    (gathers(b) ? gather_backward : exchange_backward)(b, layer, in, out, with_weights);
+    (gathers_tokens(b) ? gather_backward : exchange_backward)(b, layer, in, out, with_weights);
 }
 
 void bb_experts_weights(struct bb_block *b, int layer)

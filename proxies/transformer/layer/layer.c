@@ -58,7 +58,7 @@ static void half_forward(struct bb_block *b, const struct half *half, int in, in
 }
 
 /* Scores and context once more, of the projections that were kept. */
-static void again(struct bb_block *b)
+static void repeat_core(struct bb_block *b)
 {
     static const struct bb_kernel_groups nothing;
 
@@ -76,7 +76,7 @@ static void half_backward(struct bb_block *b, const struct half *half, int in, i
     struct bb_kernel_groups c = {0};
 
     if (half->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
-        again(b);
+        repeat_core(b);
     bb_kernel_groups_add(&c, half->row, BB_KERNELS_DATA);
     if (with_weights)
         bb_kernel_groups_add(&c, half->row, BB_KERNELS_WEIGHTS);
@@ -100,7 +100,7 @@ static void half_weights(struct bb_block *b, const struct half *half)
 
 /* ---- layers ---- */
 
-static int own(struct bb_block *b, int buffer, enum bb_block_buffer room)
+static int own_buffer(struct bb_block *b, int buffer, enum bb_block_buffer room)
 {
     return buffer == BB_NONE ? bb_block_room(b, room) : buffer;
 }
@@ -110,7 +110,7 @@ static bool has_experts(const struct bb_block *b, int layer)
     return bb_arch_has_experts(b->layers->config.arch, layer);
 }
 
-static void begin(struct bb_block *b, enum bb_phase phase, int layer)
+static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 {
     b->script->phase = phase;
     b->script->layer = layer;
@@ -129,13 +129,13 @@ static void pass_forward(struct bb_block *b, int layer, int in, int out)
 
 void bb_block_forward(struct bb_block *b, int layer, int in, int out)
 {
-    begin(b, BB_PHASE_FORWARD, layer);
-    pass_forward(b, layer, own(b, in, BB_BLOCK_BUFFER_STATE), own(b, out, BB_BLOCK_BUFFER_STATE));
+    begin_layer(b, BB_PHASE_FORWARD, layer);
+    pass_forward(b, layer, own_buffer(b, in, BB_BLOCK_BUFFER_STATE), own_buffer(b, out, BB_BLOCK_BUFFER_STATE));
     b->script->layer = BB_NONE;
 }
 
 /* The gradients of a layer (or BB_ARCH_HEAD) are added to those of the micro-batches before. */
-static void accumulate(struct bb_block *b, int layer)
+static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
     struct bb_arch_held held;
@@ -154,31 +154,31 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
 {
     int between = bb_block_room(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_room(b, BB_BLOCK_BUFFER_STATE);
 
-    begin(b, BB_PHASE_BACKWARD, layer);
+    begin_layer(b, BB_PHASE_BACKWARD, layer);
     b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL;
     if (b->again)
         pass_forward(b, layer, state, state);
     b->again = false;
-    in = own(b, in, BB_BLOCK_BUFFER_GRADIENT);
+    in = own_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (has_experts(b, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
     else
         half_backward(b, &perceptron, in, between, with_weights);
-    half_backward(b, &attention, between, own(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
+    half_backward(b, &attention, between, own_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
     if (with_weights)
-        accumulate(b, layer);
+        accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
 }
 
 void bb_block_weights(struct bb_block *b, int layer)
 {
-    begin(b, BB_PHASE_BACKWARD, layer);
+    begin_layer(b, BB_PHASE_BACKWARD, layer);
     if (has_experts(b, layer))
         bb_experts_weights(b, layer);
     else
         half_weights(b, &perceptron);
     half_weights(b, &attention);
-    accumulate(b, layer);
+    accumulate_gradients(b, layer);
     b->script->layer = BB_NONE;
 }
 
@@ -188,16 +188,17 @@ void bb_block_embedding_forward(struct bb_block *b, int out)
 {
     struct bb_kernel_groups c = {0};
 
-    begin(b, BB_PHASE_FORWARD, BB_NONE);
+    begin_layer(b, BB_PHASE_FORWARD, BB_NONE);
     bb_kernel_groups_add(&c, BB_KERNELS_EMBEDDING, BB_KERNELS_FORWARD);
-    bb_block_row(b, "embedding", "embedding", &c, BB_NONE, own(b, out, BB_BLOCK_BUFFER_STATE));
+    bb_block_row(b, "embedding", "embedding", &c, BB_NONE, own_buffer(b, out, BB_BLOCK_BUFFER_STATE));
 }
 
 void bb_block_embedding_backward(struct bb_block *b, int in)
 {
-    begin(b, BB_PHASE_BACKWARD, BB_NONE);
+    begin_layer(b, BB_PHASE_BACKWARD, BB_NONE);
     if (b->layers->scattered)
-        bb_block_gather(b, "embedding gradients", own(b, in, BB_BLOCK_BUFFER_GRADIENT), BB_BLOCK_BUFFER_GRADIENT_FULL);
+        bb_block_gather(b, "embedding gradients", own_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT),
+                        BB_BLOCK_BUFFER_GRADIENT_FULL);
 }
 
 static const struct bb_column_parallel head = {.product = BB_KERNELS_HEAD,
@@ -226,8 +227,8 @@ void bb_block_head_forward(struct bb_block *b, int in)
     bool divided = bb_has_lane(b->lanes.tp);
     int src;
 
-    begin(b, BB_PHASE_FORWARD, BB_NONE);
-    src = bb_block_column_input(b, &head, &c, own(b, in, BB_BLOCK_BUFFER_STATE));
+    begin_layer(b, BB_PHASE_FORWARD, BB_NONE);
+    src = bb_block_column_input(b, &head, &c, own_buffer(b, in, BB_BLOCK_BUFFER_STATE));
     bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
     bb_block_compute(b, "logits", &c, src, divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
     if (divided)
@@ -244,20 +245,20 @@ void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
 {
     struct bb_kernel_groups c = {0};
 
-    begin(b, BB_PHASE_BACKWARD, BB_NONE);
+    begin_layer(b, BB_PHASE_BACKWARD, BB_NONE);
     bb_kernel_groups_add(&c, BB_KERNELS_LOSS, BB_KERNELS_DATA);
-    bb_block_column_backward(b, &head, &c, BB_NONE, own(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights, true);
+    bb_block_column_backward(b, &head, &c, BB_NONE, own_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights, true);
     if (with_weights)
-        accumulate(b, BB_ARCH_HEAD);
+        accumulate_gradients(b, BB_ARCH_HEAD);
 }
 
 void bb_block_head_weights(struct bb_block *b)
 {
     static const struct bb_kernel_groups nothing;
 
-    begin(b, BB_PHASE_BACKWARD, BB_NONE);
+    begin_layer(b, BB_PHASE_BACKWARD, BB_NONE);
     bb_block_column_weights(b, &head, &nothing);
-    accumulate(b, BB_ARCH_HEAD);
+    accumulate_gradients(b, BB_ARCH_HEAD);
 }
 
 /* ---- the end of a step ---- */
@@ -270,7 +271,7 @@ static void reduce_in_place(struct bb_block *b, struct bb_script_lane lane, cons
 
     if (count == 0 || !bb_has_lane(lane))
         return;
-    begin(b, BB_PHASE_GRADIENTS, BB_NONE);
+    begin_layer(b, BB_PHASE_GRADIENTS, BB_NONE);
     s->dtype = b->layers->config.grad_dtype;
     buffer = bb_script_buffer(s, what, BB_USE_GRADIENTS, count);
     bb_script_wait(s, bb_script_collective(s, lane, what, BB_ALL_REDUCE, count, buffer, buffer));
@@ -297,7 +298,7 @@ void bb_block_gradient_norm(struct bb_block *b)
     enum bb_dtype_id usual = s->dtype;
     int lanes = (int)(sizeof(b->lanes.norm) / sizeof(b->lanes.norm[0]));
 
-    begin(b, BB_PHASE_OPTIMIZER, BB_NONE);
+    begin_layer(b, BB_PHASE_OPTIMIZER, BB_NONE);
     s->dtype = BB_FLOAT;
     for (int i = 0; i < lanes; i++)
         if (bb_has_lane(b->lanes.norm[i]))

@@ -18,31 +18,31 @@ void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind,
 /* ---- products ---- */
 
 /* rows x in -> rows x out, by `experts` matrices. */
-static struct product linear(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
-                             int64_t experts)
+static struct product linear_product(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in,
+                                     int64_t out, int64_t experts)
 {
     return (struct product){name, {rows, out, in, experts, false, false, s->dtype}, false};
 }
 
-static int qkv(const struct bb_layer_sizes *s, struct product *p)
+static int qkv_products(const struct bb_layer_sizes *s, struct product *p)
 {
     int64_t width = s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim), up;
     int n = 0;
 
     if (s->kv_lora == 0) {
-        p[0] = linear(s, "qkv", s->tokens, s->hidden, width, 1);
+        p[0] = linear_product(s, "qkv", s->tokens, s->hidden, width, 1);
         return 1;
     }
     if (s->q_lora)
-        p[n++] = linear(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
-    p[n++] = linear(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
-    p[n++] = linear(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
+        p[n++] = linear_product(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
+    p[n++] = linear_product(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
+    p[n++] = linear_product(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
     up = s->heads * (s->nope_dim + s->value_dim);
-    p[n++] = linear(s, "key value", s->tokens, s->kv_lora, up, 1);
+    p[n++] = linear_product(s, "key value", s->tokens, s->kv_lora, up, 1);
     return n;
 }
 
-static int core(const struct bb_layer_sizes *s, int64_t keys, struct product *p)
+static int core_products(const struct bb_layer_sizes *s, int64_t keys, struct product *p)
 {
     int64_t pairs = s->batch * s->core_heads;
 
@@ -52,46 +52,46 @@ static int core(const struct bb_layer_sizes *s, int64_t keys, struct product *p)
 }
 
 /* Up and down of a perceptron; of experts that share the rows evenly a product each, else one for all their rows. */
-static int perceptron(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct product *up,
-                      struct product *down)
+static int perceptron_products(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts,
+                               struct product *up, struct product *down)
 {
     if (rows % experts) {
         experts = 1;
     }
-    *up = linear(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
-    *down = linear(s, "down", rows / experts, ffn, s->hidden, experts);
+    *up = linear_product(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
+    *down = linear_product(s, "down", rows / experts, ffn, s->hidden, experts);
     return rows > 0;
 }
 
-static int products(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct product *p)
+static int forward_products(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct product *p)
 {
     struct product other;
 
     switch (kind) {
     case BB_KERNELS_QKV:
-        return qkv(s, p);
+        return qkv_products(s, p);
     case BB_KERNELS_CORE:
-        return core(s, s->keys, p);
+        return core_products(s, s->keys, p);
     case BB_KERNELS_CORE_BLOCK:
-        return core(s, s->block_keys, p);
+        return core_products(s, s->block_keys, p);
     case BB_KERNELS_OUT:
-        p[0] = linear(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
+        p[0] = linear_product(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
         return 1;
     case BB_KERNELS_UP:
-        return perceptron(s, s->tokens, s->ffn, 1, &p[0], &other);
+        return perceptron_products(s, s->tokens, s->ffn, 1, &p[0], &other);
     case BB_KERNELS_DOWN:
-        return perceptron(s, s->tokens, s->ffn, 1, &other, &p[0]);
+        return perceptron_products(s, s->tokens, s->ffn, 1, &other, &p[0]);
     case BB_KERNELS_SHARED_UP:
-        return perceptron(s, s->tokens, s->shared_ffn, 1, &p[0], &other);
+        return perceptron_products(s, s->tokens, s->shared_ffn, 1, &p[0], &other);
     case BB_KERNELS_SHARED_DOWN:
-        return perceptron(s, s->tokens, s->shared_ffn, 1, &other, &p[0]);
+        return perceptron_products(s, s->tokens, s->shared_ffn, 1, &other, &p[0]);
     case BB_KERNELS_EXPERTS:
-        return 2 * perceptron(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
+        return 2 * perceptron_products(s, rows, s->expert_ffn, s->local_experts, &p[0], &p[1]);
     case BB_KERNELS_ROUTER:
-        p[0] = linear(s, "router", s->held, s->hidden, s->experts, 1);
+        p[0] = linear_product(s, "router", s->held, s->hidden, s->experts, 1);
         return 1;
     case BB_KERNELS_HEAD:
-        p[0] = linear(s, "logits", s->tokens, s->hidden, s->vocab, 1);
+        p[0] = linear_product(s, "logits", s->tokens, s->hidden, s->vocab, 1);
         return 1;
     default:
         return 0;
@@ -99,7 +99,7 @@ static int products(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, i
 }
 
 /* The products that the pass does for one product of the forward pass: none, one or two. */
-static int passed(const struct product *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
+static int shapes_of_pass(const struct product *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
 
@@ -121,10 +121,10 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
     double flops = 0;
 
     for (int i = 0; i < c->n; i++) {
-        int n = products(s, c->list[i].kind, c->rows, p);
+        int n = forward_products(s, c->list[i].kind, c->rows, p);
 
         for (int j = 0; j < n; j++)
-            for (int k = passed(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
+            for (int k = shapes_of_pass(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
                 flops += bb_gemm_flops(&shapes[k]);
     }
     return flops;
@@ -143,8 +143,8 @@ static void add_pass(const struct bb_layer_sizes *s, struct bb_kernel_list *w, c
 }
 
 /* The product of gate and up counts as the activation's own pass. */
-static void activation(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows,
-                       int64_t ffn)
+static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows,
+                           int64_t ffn)
 {
     add_pass(s, w, "activation", backward ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_GELU, rows, ffn);
 }
@@ -162,11 +162,11 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
     else if ((kind == BB_KERNELS_OUT && s->out_bias) || (kind == BB_KERNELS_DOWN && s->mlp_bias))
         add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, s->hidden);
     else if (kind == BB_KERNELS_UP)
-        activation(s, w, false, s->tokens, s->ffn);
+        add_activation(s, w, false, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_UP)
-        activation(s, w, false, s->tokens, s->shared_ffn);
+        add_activation(s, w, false, s->tokens, s->shared_ffn);
     else if (kind == BB_KERNELS_EXPERTS)
-        activation(s, w, false, rows, s->expert_ffn);
+        add_activation(s, w, false, rows, s->expert_ffn);
     else if (kind == BB_KERNELS_PERMUTE)
         bb_kernel_list_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
     else if (kind == BB_KERNELS_UNPERMUTE)
@@ -184,11 +184,11 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
     if (kind == BB_KERNELS_NORM)
         add_pass(s, w, "norm", BB_PASS_LAYER_NORM_GRAD, BB_ACT_NONE, s->held, s->hidden);
     else if (kind == BB_KERNELS_DOWN)
-        activation(s, w, true, s->tokens, s->ffn);
+        add_activation(s, w, true, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_DOWN)
-        activation(s, w, true, s->tokens, s->shared_ffn);
+        add_activation(s, w, true, s->tokens, s->shared_ffn);
     else if (kind == BB_KERNELS_EXPERTS)
-        activation(s, w, true, rows, s->expert_ffn);
+        add_activation(s, w, true, rows, s->expert_ffn);
     else if (kind == BB_KERNELS_PERMUTE) /* each token's gradient is the sum of its copies' */
         bb_kernel_list_unpermute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
     else if (kind == BB_KERNELS_UNPERMUTE)
@@ -203,12 +203,12 @@ static void add_chore(const struct bb_layer_sizes *s, const struct bb_kernels *c
 {
     struct product p[MOST_PRODUCTS];
     struct bb_gemm_shape shapes[2];
-    int n = products(s, chore->kind, rows, p);
+    int n = forward_products(s, chore->kind, rows, p);
     bool forward = chore->pass == BB_KERNELS_FORWARD;
 
     for (int j = 0; j < n; j++) {
         const struct product *product = &p[forward ? j : n - 1 - j];
-        int parts = passed(product, chore->pass, shapes);
+        int parts = shapes_of_pass(product, chore->pass, shapes);
 
         for (int k = 0; k < parts; k++)
             bb_kernel_list_add_gemm(w, product->name, &shapes[k]);

@@ -151,7 +151,7 @@ static bool has_dense_layers(const struct bb_arch *a)
     return false;
 }
 
-static int refuse(const struct asked *q)
+static int refuse_config(const struct asked *q)
 {
     const struct bb_layers_config *c = q->config;
     int rc;
@@ -188,7 +188,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     int rc;
 
     *layers = NULL;
-    TRY(refuse(&(struct asked){config, step->proxy}));
+    TRY(refuse_config(&(struct asked){config, step->proxy}));
     l = calloc(1, sizeof(*l));
     if (!l)
         return bb_err(BB_EFAIL, "out of memory for the layers of a step");

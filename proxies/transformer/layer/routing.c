@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* A number in [0, 1) from what it is for (splitmix64's finaliser). */
-static double chance(unsigned seed, int layer, int rank, int expert)
+static double random_fraction(unsigned seed, int layer, int rank, int expert)
 {
     uint64_t x = seed;
 
@@ -19,12 +19,12 @@ static double chance(unsigned seed, int layer, int rank, int expert)
 }
 
 /* The places of a layer's experts by popularity, 1 the most popular: a seeded shuffle, the same for all ranks. */
-static void shuffle(const struct bb_routing_config *c, int layer, double *place)
+static void shuffle_experts(const struct bb_routing_config *c, int layer, double *place)
 {
     for (int e = 0; e < c->experts; e++)
         place[e] = e + 1;
     for (int e = c->experts - 1; e > 0; e--) {
-        int other = (int)(chance(c->seed, layer, -1, e) * (e + 1));
+        int other = (int)(random_fraction(c->seed, layer, -1, e) * (e + 1));
         double keep = place[e];
 
         place[e] = place[other];
@@ -34,7 +34,7 @@ static void shuffle(const struct bb_routing_config *c, int layer, double *place)
 
 /* Weights (below 1) into the part of the tokens that chooses each expert: top_k in sum, none above 1. What is cut off
  * there goes to the others, of which some may then be above 1 in turn. */
-static void share(double *weight, int experts, int top_k)
+static void weights_to_shares(double *weight, int experts, int top_k)
 {
     int full = 0, before;
 
@@ -54,12 +54,12 @@ static void share(double *weight, int experts, int top_k)
     } while (full != before);
 }
 
-static void weigh(const struct bb_routing_config *c, int layer, int from, const double *place, double *weight)
+static void weigh_experts(const struct bb_routing_config *c, int layer, int from, const double *place, double *weight)
 {
     double most = 0;
 
     for (int e = 0; e < c->experts; e++) {
-        weight[e] = pow((0.5 + chance(c->seed, layer, from, e)) / place[e], c->imbalance);
+        weight[e] = pow((0.5 + random_fraction(c->seed, layer, from, e)) / place[e], c->imbalance);
         most = fmax(most, weight[e]);
     }
     for (int e = 0; e < c->experts; e++)
@@ -95,12 +95,12 @@ static int fill_table(struct bb_routing *r)
         return bb_err(BB_EFAIL, "out of memory for the routes of %d ranks in %d layers", c->ranks, c->layers);
     }
     for (int layer = 0; layer < c->layers; layer++) {
-        shuffle(c, layer, place);
+        shuffle_experts(c, layer, place);
         for (int from = 0; from < c->ranks; from++) {
             double *weight = place + c->experts;
 
-            weigh(c, layer, from, place, weight);
-            share(weight, c->experts, c->top_k);
+            weigh_experts(c, layer, from, place, weight);
+            weights_to_shares(weight, c->experts, c->top_k);
             fill_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
         }
     }

@@ -33,34 +33,34 @@ static bool is_shown_the_door(int fd)
     return n <= 0;
 }
 
-static void *leave(void *roll)
+static void *leave(void *watchdog)
 {
-    bb_watchdog_leave(roll);
+    bb_watchdog_leave(watchdog);
     return NULL;
 }
 
 static void run_job(bool one_host)
 {
-    struct bb_watchdog *roll[3];
+    struct bb_watchdog *watchdog[3];
     struct bb_watchdog_endpoint ticket;
     pthread_t leaving[3];
 
     for (int r = 0; r < 3; r++)
-        assert_int_equal(bb_watchdog_start(&roll[r], 20), 0);
-    assert_int_equal(bb_watchdog_serve(roll[0], 3, hosts, one_host, &ticket), 0);
+        assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
+    assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, one_host, &ticket), 0);
     for (int r = 1; r < 3 && ticket.n > 0; r++) {
-        bb_watchdog_join(roll[r], r, 3, hosts, &ticket);
-        assert_true(roll[r]->attended);
+        bb_watchdog_join(watchdog[r], r, 3, hosts, &ticket);
+        assert_true(watchdog[r]->attended);
     }
-    bb_watchdog_reached(roll[2], "a step");
+    bb_watchdog_reached(watchdog[2], "a step");
     for (int r = 0; r < 3; r++)
-        pthread_create(&leaving[r], NULL, leave, roll[r]);
+        pthread_create(&leaving[r], NULL, leave, watchdog[r]);
     for (int r = 0; r < 3; r++)
         pthread_join(leaving[r], NULL);
     for (int r = 0; r < 3; r++) {
-        assert_int_equal(bb_watchdog_ending(roll[r]), 0);
-        assert_true(roll[r]->left);
-        bb_watchdog_stop(roll[r]);
+        assert_int_equal(bb_watchdog_ending(watchdog[r]), 0);
+        assert_true(watchdog[r]->left);
+        bb_watchdog_stop(watchdog[r]);
     }
 }
 
@@ -139,15 +139,15 @@ static void test_strangers(void **state)
 /* A hang that nobody can explain is still reported, and ends with the code of a timeout. */
 static void test_alone(void **state)
 {
-    struct bb_watchdog *roll;
+    struct bb_watchdog *watchdog;
     struct capture said;
 
     (void)state;
-    assert_int_equal(bb_watchdog_start(&roll, 0.5), 0);
-    bb_watchdog_reached(roll, "bench all_reduce 4 MiB");
+    assert_int_equal(bb_watchdog_start(&watchdog, 0.5), 0);
+    bb_watchdog_reached(watchdog, "bench all_reduce 4 MiB");
     capture_begin(&said);
-    assert_int_equal(bb_watchdog_expired(roll, "a stream"), -BB_ETIMEOUT);
-    bb_watchdog_stop(roll);
+    assert_int_equal(bb_watchdog_expired(watchdog, "a stream"), -BB_ETIMEOUT);
+    bb_watchdog_stop(watchdog);
     assert_string_equal(capture_end(&said),
                         "busbar: timeout in bench all_reduce 4 MiB: a stream did not end within 0.5 s\n");
 }

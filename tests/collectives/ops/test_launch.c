@@ -14,12 +14,12 @@ struct fixture {
     struct bb_comm comm;
     struct bb_native native;
     struct bb_mulsums mulsums;
-    struct bb_bench_context rig;
+    struct bb_bench_context ctx;
 };
 
 static void make(struct fixture *f, bool native, bool blocking)
 {
-    struct bb_bench_context *rig = &f->rig;
+    struct bb_bench_context *ctx = &f->ctx;
     int *members = calloc((size_t)f->world.size, sizeof *members);
 
     for (int r = 0; r < f->world.size; r++)
@@ -29,20 +29,20 @@ static void make(struct fixture *f, bool native, bool blocking)
                      0);
     free(members);
     f->native = native ? bb_native_find() : (struct bb_native){0};
-    *rig = (struct bb_bench_context){
+    *ctx = (struct bb_bench_context){
         .world = &f->world, .comm = &f->comm, .native = &f->native, .device = &f->device, .mulsums = &f->mulsums};
     assert_int_equal(bb_mulsums_make(&f->mulsums, &f->comm, (const int[]){BB_BFLOAT16}, 1), 0);
-    assert_int_equal(BB_CUDA(cudaStreamCreate(&rig->stream)), 0);
-    assert_int_equal(BB_CUDA(cudaMalloc((void **)&rig->verdicts, 2 * sizeof *rig->verdicts)), 0);
-    assert_int_equal(bb_guarded_init(&rig->arena, 1 << 20, rig->stream), 0);
+    assert_int_equal(BB_CUDA(cudaStreamCreate(&ctx->stream)), 0);
+    assert_int_equal(BB_CUDA(cudaMalloc((void **)&ctx->verdicts, 2 * sizeof *ctx->verdicts)), 0);
+    assert_int_equal(bb_guarded_init(&ctx->arena, 1 << 20, ctx->stream), 0);
 }
 
 static void unmake(struct fixture *f)
 {
-    bb_guarded_release(&f->rig.arena);
+    bb_guarded_release(&f->ctx.arena);
     bb_mulsums_release(&f->mulsums, &f->comm);
-    assert_int_equal(BB_CUDA(cudaFree(f->rig.verdicts)), 0);
-    assert_int_equal(BB_CUDA(cudaStreamDestroy(f->rig.stream)), 0);
+    assert_int_equal(BB_CUDA(cudaFree(f->ctx.verdicts)), 0);
+    assert_int_equal(BB_CUDA(cudaStreamDestroy(f->ctx.stream)), 0);
     assert_int_equal(bb_comm_finalize(&f->comm), 0);
 }
 
@@ -63,9 +63,9 @@ static void run_case(struct fixture *f, int kind, int redop, bool in_place)
 
     if (!bb_case_possible(&c) || !bb_coll_possible(c.kind, c.ranks))
         return;
-    assert_int_equal(bb_verify_prepare(&f->rig, &c), 0);
-    assert_int_equal(bb_case_launch(&f->rig, &c, bb_case_slots(&f->rig, &c) - 1), 0);
-    assert_int_equal(bb_verify(&f->rig, &c, &figures), 0);
+    assert_int_equal(bb_verify_prepare(&f->ctx, &c), 0);
+    assert_int_equal(bb_case_launch(&f->ctx, &c, bb_case_slots(&f->ctx, &c) - 1), 0);
+    assert_int_equal(bb_verify(&f->ctx, &c, &figures), 0);
     assert_true(figures.checked);
     assert_int_equal(figures.wrong, 0);
 }
@@ -101,8 +101,8 @@ static void an_operation_that_did_nothing_is_seen(void **state)
     struct bb_figures figures = {0};
 
     make(f, true, true);
-    assert_int_equal(bb_verify_prepare(&f->rig, &c), 0);
-    assert_int_equal(bb_verify(&f->rig, &c, &figures), 0);
+    assert_int_equal(bb_verify_prepare(&f->ctx, &c), 0);
+    assert_int_equal(bb_verify(&f->ctx, &c, &figures), 0);
     assert_int_equal(figures.wrong, (size_t)f->world.size * (size_t)f->world.size * COUNT);
     assert_true(figures.first.rank == 0 && figures.first.index == 0 && figures.first.got == 0x5a5a5a5a);
     unmake(f);
@@ -119,15 +119,15 @@ static void a_write_behind_the_area_is_seen(void **state)
 
     make(f, true, true);
     l = bb_buffer_layout_of(&c, f->world.rank);
-    assert_int_equal(bb_verify_prepare(&f->rig, &c), 0);
-    assert_int_equal(bb_case_launch(&f->rig, &c, bb_case_slots(&f->rig, &c) - 1), 0);
-    assert_int_equal(bb_bench_context_wait(&f->rig, "broadcast"), 0);
+    assert_int_equal(bb_verify_prepare(&f->ctx, &c), 0);
+    assert_int_equal(bb_case_launch(&f->ctx, &c, bb_case_slots(&f->ctx, &c) - 1), 0);
+    assert_int_equal(bb_bench_context_wait(&f->ctx, "broadcast"), 0);
     if (f->world.rank == f->world.size - 1)
-        assert_int_equal(BB_CUDA(cudaMemset(f->rig.arena.area + (bb_case_slots(&f->rig, &c) - 1) * l.slot_bytes +
+        assert_int_equal(BB_CUDA(cudaMemset(f->ctx.arena.area + (bb_case_slots(&f->ctx, &c) - 1) * l.slot_bytes +
                                                 l.recv_offset + l.recv_bytes,
                                             0, 1)),
                          0);
-    assert_int_equal(bb_verify(&f->rig, &c, &figures), 0);
+    assert_int_equal(bb_verify(&f->ctx, &c, &figures), 0);
     assert_true(figures.wrong == 1 && figures.first.outside && figures.first.rank == f->world.size - 1);
     unmake(f);
 }

@@ -6,13 +6,13 @@
 
 #define OK(call) assert_int_equal((call), cudaSuccess)
 
-struct rig {
+struct fixture {
     cudaStream_t stream;
     unsigned char *buf;
     struct bb_gate gate;
 };
 
-static void setup(struct rig *r, int64_t limit_ns)
+static void setup(struct fixture *r, int64_t limit_ns)
 {
     OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
     OK(cudaMalloc((void **)&r->buf, 64));
@@ -21,7 +21,7 @@ static void setup(struct rig *r, int64_t limit_ns)
     assert_int_equal(bb_gate_init(&r->gate, limit_ns), 0);
 }
 
-static void teardown(struct rig *r)
+static void teardown(struct fixture *r)
 {
     OK(cudaStreamSynchronize(r->stream));
     bb_gate_release(&r->gate);
@@ -30,7 +30,7 @@ static void teardown(struct rig *r)
     OK(cudaStreamDestroy(r->stream));
 }
 
-static unsigned char byte_of(const struct rig *r, cudaStream_t stream)
+static unsigned char byte_of(const struct fixture *r, cudaStream_t stream)
 {
     unsigned char byte;
 
@@ -42,7 +42,7 @@ static unsigned char byte_of(const struct rig *r, cudaStream_t stream)
 /* A second stream looks while the gate is closed. */
 static void a_closed_gate_holds_back_what_is_behind(void **state)
 {
-    struct rig r;
+    struct fixture r;
     cudaStream_t other;
 
     (void)state;
@@ -64,7 +64,7 @@ static void a_closed_gate_holds_back_what_is_behind(void **state)
 
 static void a_forgotten_gate_opens_by_its_limit(void **state)
 {
-    struct rig r;
+    struct fixture r;
 
     (void)state;
     setup(&r, 2000000);

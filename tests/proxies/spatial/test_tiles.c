@@ -125,8 +125,8 @@ static void parts_that_cannot_be(void **state)
 
 /* ---- segments ---- */
 
-static void cut(struct bb_step *step, const struct bb_net *net, struct bb_proxy_config *c, int first, int n,
-                struct bb_split_layers *out)
+static void make_layers(struct bb_step *step, const struct bb_net *net, struct bb_proxy_config *c, int first, int n,
+                        struct bb_split_layers *out)
 {
     const struct bb_split_input plan = {c, net, step};
 
@@ -158,7 +158,7 @@ static void fused_blocks_of_a_resnet(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_proxy_config c = {.tiles = {.halo_d2 = true, .fused_layers = rows[i][1]}};
 
-        cut(&step, &net, &c, 1 + rows[i][0], rows[i][1], &got);
+        make_layers(&step, &net, &c, 1 + rows[i][0], rows[i][1], &got);
         assert_int_equal(got.n_segments, rows[i][1]);
         assert_int_equal(got.segments[0].n_halos, 1);
         assert_int_equal(got.segments[0].halos[0].width[0], rows[i][2]);
@@ -183,8 +183,8 @@ static void fused_halos_cost_compute(void **state)
 
     (void)state;
     assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_asked){.image = 64}, &net), 0);
-    cut(&step, &net, &apart, 2, 1, &a); /* 64 -> 16 -> 16 -> 64 channels on 32 x 32 */
-    cut(&step, &net, &fused, 2, 1, &f);
+    make_layers(&step, &net, &apart, 2, 1, &a); /* 64 -> 16 -> 16 -> 64 channels on 32 x 32 */
+    make_layers(&step, &net, &fused, 2, 1, &f);
     assert_true(a.flops[BB_FORWARD] == 2.0 * (9 * 64 * 16 + 9 * 16 * 16 + 16 * 64) * 32 * 32);
     assert_true(f.flops[BB_FORWARD] == 2.0 * (9 * 64 * 16 * 34 * 34 + (9 * 16 * 16 + 16 * 64) * 32 * 32));
     assert_true(a.flops[BB_BACKWARD] == 2 * a.flops[BB_FORWARD]);
@@ -215,10 +215,10 @@ static void fused_cells_of_an_amoebanet(void **state)
 
     (void)state;
     assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_asked){0}, &net), 0);
-    cut(&step, &net, &apart, 11, 1, &got);
+    make_layers(&step, &net, &apart, 11, 1, &got);
     assert_int_equal(halos_of(&got), 7);
     bb_split_layers_release(&got);
-    cut(&step, &net, &fused, 11, 1, &got);
+    make_layers(&step, &net, &fused, 11, 1, &got);
     assert_int_equal(got.n_segments, 2);
     assert_int_equal(got.segments[0].n_halos, 0);
     assert_int_equal(got.segments[1].n_halos, 2);
@@ -228,7 +228,7 @@ static void fused_cells_of_an_amoebanet(void **state)
         assert_int_equal(got.segments[1].halos[h].width[0], 3 - h);
     }
     bb_split_layers_release(&got);
-    cut(&step, &net, &fused, 9, 1, &got);
+    make_layers(&step, &net, &fused, 9, 1, &got);
     assert_int_equal(halos_of(&got), 6);
     bb_split_layers_release(&got);
     bb_net_release(&net);
@@ -248,7 +248,7 @@ static void pieces_add_up(void **state)
         struct bb_proxy_config c = {.compute = "gemm", .tiles = {.halo_overlap = true, .fused_layers = 1}};
 
         assert_int_equal(bb_net_load(models[m], &(struct bb_net_asked){.image = 128}, &net), 0);
-        cut(&step, &net, &c, 0, 4, &got);
+        make_layers(&step, &net, &c, 0, 4, &got);
         for (int s = 0; s < got.n_segments; s++) {
             const struct bb_segment *g = &got.segments[s];
 

@@ -26,19 +26,19 @@ static void write_stage(struct bb_step *step, const struct bb_schedule *s, int s
 
     bb_script_init(&script, &step->roles[stage].program, &config);
     assert_int_equal(bb_pipe_open(&pipe, s, &script, &step->layout, comms, stage, 16), 0);
-    for (int t = 0; t < pipe.n_turns; t++) {
-        const struct bb_slot *turn = &pipe.turns[t];
+    for (int t = 0; t < pipe.n_slots; t++) {
+        const struct bb_slot *slot = &pipe.slots[t];
 
-        script.micro_batch = turn->micro_batch;
-        script.layer = turn->chunk;
-        if (turn->kind == BB_SLOT_WEIGHTS) {
+        script.micro_batch = slot->micro_batch;
+        script.layer = slot->chunk;
+        if (slot->kind == BB_SLOT_WEIGHTS) {
             bb_script_compute(&script, names[2], times->us[2], 0, BB_NONE, BB_NONE);
         } else {
             int in = bb_pipe_input(&pipe, t), out = bb_pipe_output(&pipe, t);
 
-            bb_script_compute(&script, names[turn->kind], times->us[turn->kind], 0, in, out);
+            bb_script_compute(&script, names[slot->kind], times->us[slot->kind], 0, in, out);
         }
-        bb_pipe_turned(&pipe, t);
+        bb_pipe_slot_done(&pipe, t);
     }
     bb_pipe_close(&pipe);
     assert_int_equal(bb_script_result(&script), 0);

@@ -163,7 +163,7 @@ BB_HD int64_t bb_share(const struct bb_pattern *p, uint64_t index, int q, int64_
     return bb_term(p, index, q, budget) - bb_term(p, index, q + 1, budget);
 }
 
-/* Signs that telescope: the product over all positions is bb_sign_of(0). */
+/* Signs that telescope: the product over all positions is bb_sign_term(0). */
 BB_HD int bb_sign_term(const struct bb_pattern *p, uint64_t index, int q)
 {
     return (int)(bb_random(p, index, (int64_t)BB_RANDOM_SIGN - q) & 1);

@@ -171,11 +171,7 @@ out:
 static struct bb_run_report report_of(const struct run *x)
 {
     return (struct bb_run_report){.step = &x->step,
-                                  .world = &x->session.world,
-                                  .devices = x->session.devices,
-                                  .shared_gpu = x->session.shared_gpu,
-                                  .nccl_runtime = x->session.nccl_runtime,
-                                  .cuda_runtime = x->session.cuda_runtime,
+                                  .session = &x->session,
                                   .argc = x->argc,
                                   .argv = x->argv,
                                   .plan = &x->measure_plan,

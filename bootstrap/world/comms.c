@@ -370,6 +370,25 @@ out:
     return rc;
 }
 
+/* ---- use ---- */
+
+int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
+                     ncclDataType_t type, cudaStream_t stream)
+{
+    int rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    rc = BB_NCCL(ncclSend(send, count, type, to, c->nccl, stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclRecv(recv, count, type, from, c->nccl, stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclGroupEnd());
+    else
+        (void)ncclGroupEnd();
+out:
+    return rc;
+}
+
 /* ---- end ---- */
 
 int bb_comm_finalize(struct bb_comm *c)

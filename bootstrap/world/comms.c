@@ -155,6 +155,9 @@ int bb_comm_check(struct bb_comm *c)
     return rc < 0 ? rc : 0;
 }
 
+/* A blocking communicator may keep us inside a call. */
+#define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
+
 /* ---- start ---- */
 
 /* What each rank says of its own group before it is made. */
@@ -318,12 +321,7 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
     TRY(exchange_claims(c, members, &id));
     if (size == 0)
         return 0;
-    if (c->blocking)
-        bb_world_guard(w, "init of a communicator");
-    rc = BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config));
-    if (c->blocking)
-        bb_world_unguard(w);
-    TRY(rc);
+    TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));
     TRY(settle_new(c, "init", start_s));
     return 0;
 out:
@@ -355,12 +353,8 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
     *c = (struct bb_comm){.world = parent->world, .blocking = opts->blocking};
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
-    if (parent->blocking)
-        bb_world_guard(parent->world, "split of a communicator");
-    rc = BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config));
-    if (parent->blocking)
-        bb_world_unguard(parent->world);
-    TRY(rc);
+    TRY(GUARDED(parent, "split of a communicator",
+                BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config))));
     TRY(bb_comm_poll(parent, "split"));
     TRY(settle_new(c, "init after split", start_s));
     TRY(place_after_split(c));
@@ -391,22 +385,26 @@ out:
 
 /* ---- end ---- */
 
-int bb_comm_finalize(struct bb_comm *c)
+static int finalize_and_destroy(struct bb_comm *c)
 {
     ncclComm_t nccl;
-    int rc = 0;
+    int rc;
+
+    TRY(BB_NCCL(ncclCommFinalize(c->nccl)));
+    TRY(bb_comm_poll(c, "finalize"));
+    if ((nccl = take_handle(c)) != NULL)
+        rc = BB_NCCL(ncclCommDestroy(nccl));
+out:
+    return rc;
+}
+
+int bb_comm_finalize(struct bb_comm *c)
+{
+    int rc;
 
     if (!c->nccl)
         return 0;
-    if (c->blocking)
-        bb_world_guard(c->world, "finalize of a communicator");
-    rc = BB_NCCL(ncclCommFinalize(c->nccl));
-    if (rc == 0)
-        rc = bb_comm_poll(c, "finalize");
-    if (rc == 0 && (nccl = take_handle(c)) != NULL)
-        rc = BB_NCCL(ncclCommDestroy(nccl));
-    if (c->blocking)
-        bb_world_unguard(c->world);
+    rc = GUARDED(c, "finalize of a communicator", finalize_and_destroy(c));
     bb_comm_abort(c);
     return rc;
 }

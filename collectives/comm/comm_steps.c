@@ -29,14 +29,7 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
 };
 
 /* A call that may block, watched. */
-#define WATCHED(life, call)                                                                                            \
-    (bb_world_guard((life)->world, (life)->doing->name), end_guard((life)->world, BB_NCCL(call)))
-
-static int end_guard(struct bb_world *w, int rc)
-{
-    bb_world_unguard(w);
-    return rc;
-}
+#define WATCHED(life, call) BB_GUARDED((life)->world, (life)->doing->name, BB_NCCL(call))
 
 /* ---- made, and used for the first time ---- */
 
@@ -82,11 +75,9 @@ static int send_round_ring(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size, rc;
 
-    bb_world_guard(life->world, "sends round the ring");
-    rc = bb_comm_sendrecv(comm, life->memory, next, (char *)life->memory + life->bytes, before, life->bytes, ncclInt8,
-                          life->stream);
-    bb_world_unguard(life->world);
-    TRY(rc);
+    TRY(BB_GUARDED(life->world, "sends round the ring",
+                   bb_comm_sendrecv(comm, life->memory, next, (char *)life->memory + life->bytes, before, life->bytes,
+                                    ncclInt8, life->stream)));
     TRY(wait_for_comm(life, comm, "sends round the ring"));
 out:
     return rc;

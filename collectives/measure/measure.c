@@ -338,17 +338,6 @@ static void set_bandwidths(const struct bb_case *c, struct bb_figures *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* A blocking communicator may block inside the call. */
-static int guarded_launch(struct bb_bench_context *ctx, const struct bb_case *c)
-{
-    int rc;
-
-    bb_world_guard(ctx->world, "an operation to be checked");
-    rc = bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1);
-    bb_world_unguard(ctx->world);
-    return rc;
-}
-
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
 static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
@@ -358,7 +347,8 @@ static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c
         if (pass > 0) {
             TRY(bb_verify_prepare(ctx, c));
             TRY(bb_bench_context_wait(ctx, "data for a check"));
-            TRY(guarded_launch(ctx, c));
+            TRY(BB_GUARDED(ctx->world, "an operation to be checked",
+                           bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1)));
         }
         TRY(bb_verify(ctx, c, f));
     }

@@ -21,7 +21,7 @@ static int check_words(int argc, char **argv)
 int bb_bench_main(int argc, char **argv)
 {
     const struct bb_bench_mode *mode = argc > 1 ? bb_bench_mode_find(argv[1]) : NULL;
-    int rc = mode ? mode->check(argc, argv) : check_words(argc, argv);
+    int rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_words(argc, argv);
 
     return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", argc, argv);
 }

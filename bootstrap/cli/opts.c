@@ -344,6 +344,18 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
     return rc;
 }
 
+int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
+{
+    struct bb_words words;
+    void *scratch = cfg ? NULL : calloc(1, set->size), *into = cfg ? cfg : scratch;
+    int rc = into ? bb_opts_parse(set, into, argc, argv, &words, stdout) : bb_err(BB_EFAIL, "no memory for options");
+
+    if (rc == 0)
+        rc = set->settle(into, &words);
+    free(scratch);
+    return rc;
+}
+
 /* Bytes that a set's fields reach into. */
 static size_t field_extent(const struct bb_opts *set)
 {

@@ -1,11 +1,11 @@
 /* study.c - the reader of study files: JSON first, then key by key against the tables of what may stand where. */
 #include "bootstrap/sweep/study.h"
 
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/sweep/variables.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -481,15 +481,13 @@ static int name_study(struct bb_study *s)
 }
 
 /* root is taken over. */
-static int check_study(struct bb_study *s, const char *path, json_t *root, const json_error_t *error)
+static int check_study(struct bb_study *s, const char *path, json_t *root)
 {
     struct place at = {.path = path};
     int rc;
 
     *s = (struct bb_study){.path = strdup(path), .root = root};
     TRY(s->path ? 0 : bb_err(BB_EFAIL, "no memory for a study"));
-    if (!root)
-        return bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error->line, error->text);
     TRY(check_root(root, &at));
     TRY(name_study(s));
 out:
@@ -501,21 +499,19 @@ int bb_study_parse(struct bb_study *study, const char *path, const char *text, s
     json_error_t error;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
 
-    return check_study(study, path, root, &error);
+    *study = (struct bb_study){0};
+    if (!root)
+        return bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
+    return check_study(study, path, root);
 }
 
 int bb_study_load(struct bb_study *study, const char *path)
 {
-    json_error_t error;
-    FILE *file = fopen(path, "r");
     json_t *root;
+    int rc = bb_json_load(path, JSON_REJECT_DUPLICATES, &root);
 
     *study = (struct bb_study){0};
-    if (!file)
-        return bb_err(BB_EUSAGE, "%s: %s", path, strerror(errno));
-    root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
-    fclose(file);
-    return check_study(study, path, root, &error);
+    return rc ? rc : check_study(study, path, root);
 }
 
 void bb_study_release(struct bb_study *study)

@@ -113,8 +113,9 @@ static ncclComm_t take_handle(struct bb_comm *c)
 }
 
 /* 1: nothing is in progress, 0: something is, < 0: failed. */
-static int is_settled(struct bb_comm *c)
+static int is_settled(void *comm)
 {
+    struct bb_comm *c = comm;
     ncclComm_t nccl = __atomic_load_n(&c->nccl, __ATOMIC_ACQUIRE);
     ncclResult_t state = ncclSuccess;
     int rc;
@@ -129,11 +130,6 @@ out:
     return rc;
 }
 
-static int comm_ready(void *arg)
-{
-    return is_settled(arg);
-}
-
 int bb_comm_poll(struct bb_comm *c, const char *what)
 {
     char wait[160];
@@ -145,7 +141,7 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
-    return bb_world_wait(c->world, wait, comm_ready, c);
+    return bb_world_wait(c->world, wait, is_settled, c);
 }
 
 int bb_comm_check(struct bb_comm *c)

@@ -89,7 +89,7 @@ out:
 int bb_bench_compute_run(int argc, char **argv)
 {
     struct bb_compute b = {0};
-    int rc = bb_bench_compute_parse(&b.options, argc, argv);
+    int rc = bb_opts_read(&bb_bench_compute_set, &b.options, argc - 1, argv + 1);
 
     if (rc != 0)
         return rc;

@@ -355,7 +355,7 @@ int bb_bench_overlap_run(int argc, char **argv)
 
     if (!v)
         return bb_err(BB_EFAIL, "no memory for the run");
-    rc = bb_bench_overlap_parse(&v->options, argc, argv);
+    rc = bb_opts_read(&bb_bench_overlap_set, &v->options, argc - 1, argv + 1);
     if (rc == 0) {
         rc = bb_session_close(&v->session, run_overlap(v, argc, argv));
         if (bb_session_in_order(&v->session, rc))

@@ -272,11 +272,11 @@ static int print_summary(const struct p2p *p, const struct matrix *m)
     int rc = 0;
 
     for (int same = 1; same >= 0; same--) {
-        struct bb_link_summary sum;
+        struct bb_stats sum;
         TRY(bb_link_outliers_summary(&links, same, &sum));
-        if (sum.links > 0)
+        if (sum.n > 0)
             fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n",
-                    same ? "inside a node" : "between nodes", sum.min, sum.median, sum.max, f->unit);
+                    same ? "inside a node" : "between nodes", sum.min, sum.p50, sum.max, f->unit);
     }
 out:
     return rc;
@@ -481,7 +481,7 @@ int bb_bench_p2p_run(int argc, char **argv)
 
     if (!p)
         return bb_err(BB_EFAIL, "no memory for the run");
-    rc = bb_bench_p2p_parse(&p->options, argc, argv);
+    rc = bb_opts_read(&bb_bench_p2p_set, &p->options, argc - 1, argv + 1);
     if (rc == 0) {
         choose_matrices(p);
         rc = bb_session_close(&p->session, run_p2p(p, argc, argv));

@@ -8,26 +8,6 @@
 
 /* ---- derived figures ---- */
 
-struct of_role {
-    const struct bb_step *step;
-    int role;
-};
-
-static bool has_role(const void *arg, int rank)
-{
-    const struct of_role *o = arg;
-
-    return o->role == BB_NONE || o->step->role_of[rank] == o->role;
-}
-
-/* The role's rank with the longest traced step; BB_NONE without traced steps. role BB_NONE: of all ranks. */
-static int slowest_rank(const struct bb_run_report *r, int role)
-{
-    const struct of_role pick = {r->step, role};
-
-    return r->measured->traced ? bb_slowest(r->measured, has_role, &pick) : BB_NONE;
-}
-
 /* (communication beside which a kernel ran) / (communication); NaN without communication. */
 static double hidden_fraction(const struct bb_rank_breakdown *f)
 {
@@ -238,7 +218,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
             "exposed", "idle", "hidden");
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = slowest_rank(r, i);
+        int rank = bb_slowest(r->measured, r->step, i);
 
         if (rank == BB_NONE)
             continue;
@@ -277,7 +257,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
             "exposed", "waiting", "busbw");
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = slowest_rank(r, i);
+        int rank = bb_slowest(r->measured, r->step, i);
 
         if (rank == BB_NONE)
             continue;
@@ -291,7 +271,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
 static void print_overlap(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
-    int rank = slowest_rank(r, BB_NONE);
+    int rank = bb_slowest(r->measured, r->step, BB_NONE);
     struct cost c = cost_of(r, rank);
 
     if (!m->alone)
@@ -328,7 +308,7 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
         return;
     }
     print_cell(out, 11, 1, r->measured->step.p50);
-    rank = slowest_rank(r, BB_NONE);
+    rank = bb_slowest(r->measured, r->step, BB_NONE);
     const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
     const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
     const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
@@ -401,7 +381,7 @@ static json_t *roles_json(const struct bb_run_report *r)
     json_t *list = json_array();
 
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = slowest_rank(r, i);
+        int rank = bb_slowest(r->measured, r->step, i);
         json_t *row = rank == BB_NONE ? NULL : breakdown_json(r, rank);
 
         if (!row)
@@ -466,7 +446,7 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
 
     if (!row || !r->step)
         return row;
-    rank = slowest_rank(r, BB_NONE);
+    rank = bb_slowest(r->measured, r->step, BB_NONE);
     json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));
     json_object_set_new(row, "step_us", bb_json_stats(&r->measured->step));
     json_object_set_new(row, "graph", graph_json(r->measured));
@@ -477,7 +457,7 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
 
 static int set_traced(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
 {
-    int rank = slowest_rank(r, BB_NONE), rc;
+    int rank = bb_slowest(r->measured, r->step, BB_NONE), rc;
 
     if (rank == BB_NONE) {
         json_decref(groups);
@@ -512,7 +492,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
     TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->step.p50))));
     TRY(set_traced(r, res, groups));
-    TRY(bb_results_set(res, "overlap", overlap_json(r, slowest_rank(r, BB_NONE))));
+    TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest(r->measured, r->step, BB_NONE))));
     TRY(bb_results_set(res, "check",
                        json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",
                                  r->checked ? json_integer((json_int_t)r->wrong) : json_null())));

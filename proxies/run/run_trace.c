@@ -103,7 +103,7 @@ static int save_timeline(const struct bb_timeline *t, const char *path)
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
                       const struct bb_device_info *devices, const char *path)
 {
-    int slowest = bb_slowest(m, NULL, NULL), rc;
+    int slowest = bb_slowest(m, step, BB_NONE), rc;
     struct bb_timeline t;
 
     TRY(bb_timeline_init(&t, step, &slowest, 1));

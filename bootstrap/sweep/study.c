@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
-#include "bootstrap/sweep/variables.h"
 
 #include <ctype.h>
 #include <stdbool.h>

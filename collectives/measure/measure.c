@@ -8,10 +8,8 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/units.h"
-#include "collectives/measure/enqueue.h"
-#include "collectives/measure/nccl_estimate.h"
+#include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
-#include "collectives/measure/verify.h"
 
 #include <math.h>
 #include <stdio.h>

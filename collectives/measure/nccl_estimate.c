@@ -1,7 +1,5 @@
-/* nccl_estimate.c - see nccl_estimate.h. */
-#include "collectives/measure/nccl_estimate.h"
-
-#include "collectives/measure/enqueue.h"
+/* nccl_estimate.c - see bench_context.h. */
+#include "collectives/measure/bench_context.h"
 
 #include <math.h>
 

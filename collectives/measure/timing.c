@@ -9,8 +9,7 @@
 #include "collectives/measure/timing.h"
 
 #include "bootstrap/base/clock.h"
-#include "collectives/measure/enqueue.h"
-#include "collectives/measure/verify.h"
+#include "collectives/measure/bench_context.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"

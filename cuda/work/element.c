@@ -4,16 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static double half_value(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double sign = bits & 0x8000 ? -1 : 1;
-
-    if (exponent == 31)
-        return fraction ? NAN : sign * INFINITY;
-    return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
-}
-
 /* Steps of 2^(exponent - 10), of 2^-24 below the normal numbers; nearbyint rounds to even. */
 static uint16_t half_bits(double value)
 {
@@ -31,15 +21,6 @@ static uint16_t half_bits(double value)
     return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
 }
 
-static double bfloat16_value(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
 static uint16_t bfloat16_bits(double value)
 {
     float narrow = (float)value;
@@ -49,13 +30,6 @@ static uint16_t bfloat16_bits(double value)
     if (isnan(narrow))
         return 0x7fff;
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-double bb_element_get(const void *array, enum bb_dtype_id dtype, size_t i)
-{
-    if (dtype == BB_FLOAT)
-        return ((const float *)array)[i];
-    return (dtype == BB_HALF ? half_value : bfloat16_value)(((const uint16_t *)array)[i]);
 }
 
 void bb_element_set(void *array, enum bb_dtype_id dtype, size_t i, double value)

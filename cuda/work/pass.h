@@ -112,8 +112,7 @@ void bb_pass_set(struct bb_pass *p, const struct bb_pass_array *array, void *mem
 /* bb_pass_prepare - choose the width of loads by the alignment of pointers and rows. bb_pass_run does it by itself. */
 void bb_pass_prepare(struct bb_pass *p);
 
-/* Element i of an array of that type (float, half, bfloat16), and back, rounding to nearest even. */
-double bb_element_get(const void *array, enum bb_dtype_id dtype, size_t i);
+/* Element i of an array of that type (float, half, bfloat16), rounded to nearest even. */
 void bb_element_set(void *array, enum bb_dtype_id dtype, size_t i, double value);
 
 #ifdef __cplusplus

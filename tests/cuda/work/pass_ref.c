@@ -1,6 +1,8 @@
 /* pass_ref.c - see pass_ref.h. */
 #include "tests/cuda/work/pass_ref.h"
 
+#include "tests/cuda/work/element.h"
+
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* nccl_estimate.c - see bench_context.h. */
+/* nccl_estimate.c - NCCL's own estimate, to stand beside what was measured (bench_context.h). */
 #include "collectives/measure/bench_context.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* slurm.c - see slurm.h. */
-#include "bootstrap/sweep/slurm.h"
+/* slurm.c - a study as array jobs (launch_runs.h). */
+#include "bootstrap/sweep/launch_runs.h"
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/sweep/state.h"

@@ -479,38 +479,19 @@ static int name_study(struct bb_study *s)
     return rc;
 }
 
-/* root is taken over. */
-static int check_study(struct bb_study *s, const char *path, json_t *root)
-{
-    struct place at = {.path = path};
-    int rc;
-
-    *s = (struct bb_study){.path = strdup(path), .root = root};
-    TRY(s->path ? 0 : bb_err(BB_EFAIL, "no memory for a study"));
-    TRY(check_root(root, &at));
-    TRY(name_study(s));
-out:
-    return rc;
-}
-
-int bb_study_parse(struct bb_study *study, const char *path, const char *text, size_t length)
-{
-    json_error_t error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-
-    *study = (struct bb_study){0};
-    if (!root)
-        return bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
-    return check_study(study, path, root);
-}
-
 int bb_study_load(struct bb_study *study, const char *path)
 {
-    json_t *root;
-    int rc = bb_json_load(path, JSON_REJECT_DUPLICATES, &root);
+    const struct place at = {.path = path};
+    int rc;
 
     *study = (struct bb_study){0};
-    return rc ? rc : check_study(study, path, root);
+    TRY(bb_json_load(path, JSON_REJECT_DUPLICATES, &study->root));
+    study->path = strdup(path);
+    TRY(study->path ? 0 : bb_err(BB_EFAIL, "no memory for a study"));
+    TRY(check_root(study->root, &at));
+    TRY(name_study(study));
+out:
+    return rc;
 }
 
 void bb_study_release(struct bb_study *study)

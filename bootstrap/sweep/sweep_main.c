@@ -10,7 +10,6 @@
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/launch_runs.h"
-#include "bootstrap/sweep/slurm.h"
 #include "bootstrap/sweep/state.h"
 
 #include <ctype.h>

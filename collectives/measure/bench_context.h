@@ -1,6 +1,6 @@
 /*
- * bench_context.h - what a rank measures a case with, and what it finds. measure.h uses it from above; enqueue.c,
- * verify.c and nccl_estimate.c (below) and timing.h do their parts with it.
+ * bench_context.h - what a rank measures a case with, and what it finds. measure.c uses it from above; enqueue.c,
+ * verify.c, nccl_estimate.c and timing.h do their parts with it.
  */
 #ifndef BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
 #define BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
@@ -159,5 +159,25 @@ int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_f
  * rank, a non-blocking communicator, an older library or header.
  */
 int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us) BB_MUST_CHECK;
+
+/* ---- measure.c: one case timed, and what the timed operations delivered verified ---- */
+
+/* bb_measure - all ranks together; the figures are equal on all ranks. */
+int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
+
+/*
+ * bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine on a half-made context.
+ */
+int bb_measure_init(struct bb_bench_context *ctx) BB_MUST_CHECK;
+void bb_measure_release(struct bb_bench_context *ctx);
+
+/* bb_measure_mode - what bb_measure uses from now on; one of ctx->modes. */
+void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode);
+
+/* bb_bench_context_mode - what the figures are called: the mode's name, or host. */
+const char *bb_bench_context_mode(const struct bb_bench_context *ctx);
+
+/* bb_bench_context_method - how they are measured, as a phrase: "operations back to back on one stream ...". */
+const char *bb_bench_context_method(const struct bb_bench_context *ctx);
 
 #endif

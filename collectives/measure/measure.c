@@ -4,11 +4,10 @@
  * Per sample the slowest rank counts, unless another choice is made: a collective is done when all are. Whether to go
  * on is decided by rank 0 for all, since every rank has to do the same number of operations.
  */
-#include "collectives/measure/measure.h"
+#include "collectives/measure/bench_context.h"
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/units.h"
-#include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
 
 #include <math.h>

@@ -10,7 +10,6 @@
 #include "proxies/registry/smoke.h"
 #include "proxies/run/data_check.h"
 #include "proxies/run/run_report.h"
-#include "proxies/run/run_trace.h"
 #include "proxies/scaling/scaling_run.h"
 
 #include <stdlib.h>

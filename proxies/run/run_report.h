@@ -35,4 +35,12 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
  * groups, taken over, whose objects get the figures of the slowest rank. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;
 
+/*
+ * bb_run_trace_save (run_trace.c) - from the events of a traced step on every rank to one timeline (timeline.h).
+ * Collective over the world: rank 0 gathers the newest traced step of m, in pieces that take at most 16 MiB on each
+ * rank, and writes it to path. devices[world.size]. -BB_EFAIL or -BB_EUSAGE, said, on every rank.
+ */
+int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
+                      const struct bb_device_info *devices, const char *path) BB_MUST_CHECK;
+
 #endif

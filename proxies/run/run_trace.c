@@ -1,7 +1,8 @@
-/* run_trace.c - gathers a traced step for its timeline (run_trace.h). */
-#include "proxies/run/run_trace.h"
+/* run_trace.c - gathers a traced step for its timeline (run_report.h). */
+#include "proxies/run/run_report.h"
 
 #include "bootstrap/base/outfile.h"
+#include "proxies/timeline/timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>

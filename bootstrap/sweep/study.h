@@ -51,8 +51,8 @@ struct bb_study {
 int bb_study_load(struct bb_study *study, const char *path) BB_MUST_CHECK;
 void bb_study_release(struct bb_study *study);
 
-/* bb_variable_meant (variables.c) - whether a name is none of NCCL's variables but near one, which is then `meant`. A newer NCCL may
- * have it all the same, so this is for a warning. */
+/* bb_variable_meant (variables.c) - whether a name is none of NCCL's variables but near one, which is then `meant`. A
+ * newer NCCL may have it all the same, so this is for a warning. */
 #define BB_VARIABLE_NAME 48
 bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME]);
 

@@ -142,7 +142,7 @@ size_t bb_case_slots(const struct bb_bench_context *ctx, const struct bb_case *c
 /* bb_bench_context_wait - until the stream is empty, under the deadline and with an eye on the communicator. */
 int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what) BB_MUST_CHECK;
 
-/* ---- verify.c: known data into the last slot, and the look at what arrived there (cuda/data/pattern.h says what) ---- */
+/* ---- verify.c: known data (cuda/data/pattern.h) into the last slot, and the look at what arrived there ---- */
 
 /* bb_verify_prepare - new data for the last slot: canaries everywhere, then this rank's contribution. Asynchronous. */
 int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;

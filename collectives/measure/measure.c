@@ -204,24 +204,15 @@ out:
 
 /* ---- samples ---- */
 
-static int all_narrow(struct bb_bench_context *ctx, bool own, bool *all)
-{
-    unsigned wide = !own;
-    int rc = bb_world_any(ctx->world, &wide);
-
-    *all = !wide;
-    return rc;
-}
-
 /* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
 static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
-    bool narrow = bb_stopping_is_narrow(&ctx->policy, stats);
+    unsigned wide = !bb_stopping_is_narrow(&ctx->policy, stats);
     int rc = 0;
 
     if (ctx->groups && ctx->policy.confidence > 0)
-        TRY(all_narrow(ctx, narrow, &narrow));
-    *stop = bb_stopping_judge(&ctx->policy, narrow, stats->n, bb_now_s() - begin_s);
+        TRY(bb_world_any(ctx->world, &wide));
+    *stop = bb_stopping_judge(&ctx->policy, !wide, stats->n, bb_now_s() - begin_s);
     if (ctx->policy.confidence > 0)
         TRY(bb_world_bcast(ctx->world, stop, sizeof *stop, 0));
 out:

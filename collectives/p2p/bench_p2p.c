@@ -31,6 +31,7 @@ struct p2p {
     struct bb_p2p_context ctx;
     struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
+    const struct matrix *shown; /* while its slow links are told */
     int n_matrices, round;
     double *samples; /* [repeats] of a pair */
     json_t *slow;
@@ -299,11 +300,6 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
 
 /* ---- slow links ---- */
 
-struct slow_report {
-    struct p2p *p;
-    const struct matrix *m;
-};
-
 static const char *host_of_node(const struct bb_world *w, int node)
 {
     for (int r = 0; r < w->size; r++)
@@ -346,14 +342,13 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
 
 static int report_slow(void *arg, const struct bb_slow_link *l)
 {
-    const struct slow_report *t = arg;
+    struct p2p *p = arg;
 
-    t->p->n_slow++;
-    if (t->p->session.out)
-        print_slow(t->p, t->m, l);
-    return json_array_append_new(t->p->slow, slow_json(t->p, t->m, l)) == 0
-               ? 0
-               : bb_err(BB_EFAIL, "no memory for a slow link");
+    p->n_slow++;
+    if (p->session.out)
+        print_slow(p, p->shown, l);
+    return json_array_append_new(p->slow, slow_json(p, p->shown, l)) ? bb_err(BB_EFAIL, "no memory for a slow link")
+                                                                     : 0;
 }
 
 static int report_slow_links(struct p2p *p)
@@ -364,8 +359,9 @@ static int report_slow_links(struct p2p *p)
         fprintf(p->session.out, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
         const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
-        struct slow_report t = {p, &p->matrices[i]};
-        TRY(bb_link_outliers_slow(&links, report_slow, &t));
+
+        p->shown = &p->matrices[i];
+        TRY(bb_link_outliers_slow(&links, report_slow, p));
     }
     if (p->session.out)
         fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);

@@ -47,9 +47,6 @@ struct bb_sweep {
 /* bb_sweep_largest - the largest size of the run. */
 size_t bb_sweep_largest(const struct bb_sweep *s);
 
-/* bb_sweep_next_size - the size after `bytes`, larger than it; 0 after the last. */
-size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes);
-
 /*
  * bb_sweep_each - call fn for every row, sizes innermost: an out-of-place case whose in-place twin is the same row.
  * Operations without reduction run once per type, not once per operation. Stops at the first result that is not 0 and

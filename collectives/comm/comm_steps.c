@@ -5,19 +5,12 @@
 #include "collectives/comm/comm_steps.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/world/nccl_newer.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
 #include <math.h>
 #include <stddef.h>
-
-enum { SYMMETRIC_FLAG = 1 }; /* NCCL_WIN_COLL_SYMMETRIC */
-
-typedef ncclResult_t register_fn(ncclComm_t comm, void *memory, size_t bytes, void **handle);
-typedef ncclResult_t window_fn(ncclComm_t comm, void *memory, size_t bytes, void **window, int flags);
-typedef ncclResult_t release_fn(ncclComm_t comm, void *handle);
-typedef ncclResult_t shrink_fn(ncclComm_t comm, int *excluded, int n, ncclComm_t *rest, ncclConfig_t *config,
-                               int flags);
 
 /* What a step says that did nothing: BB_COMM_ABSENCES where other ranks did it, else why there is no figure. */
 enum { NOT_HERE = BB_COMM_ABSENCES };
@@ -113,7 +106,7 @@ static int free_memory(struct bb_comm_life *life, struct bb_comm *comm)
 
 static int register_memory(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    register_fn *call;
+    ncclCommRegister_fn *call;
     int rc;
 
     *(void **)&call = life->call;
@@ -125,11 +118,11 @@ out:
 
 static int open_window(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    window_fn *call;
+    ncclCommWindowRegister_fn *call;
     int rc;
 
     *(void **)&call = life->call;
-    TRY(WATCHED(life, call(comm->nccl, life->memory, 2 * life->bytes, &life->window, SYMMETRIC_FLAG)));
+    TRY(WATCHED(life, call(comm->nccl, life->memory, 2 * life->bytes, &life->window, BB_NCCL_WIN_COLL_SYMMETRIC)));
     TRY(bb_comm_poll(comm, "registration of a window"));
     rc = life->window ? 0 : BB_COMM_NO_WINDOW;
 out:
@@ -138,7 +131,7 @@ out:
 
 static int release_handle(struct bb_comm_life *life, struct bb_comm *comm, void **handle, enum bb_comm_absent why)
 {
-    release_fn *call;
+    ncclCommDeregister_fn *call;
     int rc;
 
     *(void **)&call = life->call;
@@ -176,7 +169,7 @@ static int shrink_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     int last = life->ranks - 1, rc;
-    shrink_fn *call;
+    ncclCommShrink_fn *call;
 
     *(void **)&call = life->call;
     if (life->ranks < 2 || comm->rank == last)

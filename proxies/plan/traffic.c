@@ -25,11 +25,6 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 
 /* ---- one rank ---- */
 
-static int no_memory(void)
-{
-    return bb_err(BB_EFAIL, "out of memory for the traffic of a step");
-}
-
 /* A role while it is counted. Uneven exchanges have thousands of rows, a parameter server thousands of peers. */
 struct counting {
     struct bb_traffic_role *role;
@@ -116,10 +111,9 @@ static int list_peers(struct counting *c)
     for (int r = 0; r < c->role->n_rows; r++) {
         struct bb_traffic_row *row = &c->role->rows[r];
 
-        row->peers = calloc((size_t)row->n_peers + 1, sizeof(*row->peers));
+        if (BB_NEW(row->peers, row->n_peers))
+            return -BB_EFAIL;
         row->n_peers = 0;
-        if (!row->peers)
-            return no_memory();
     }
     for (int p = 0; p < c->peers.n; p++) {
         struct bb_traffic_row *row = &c->role->rows[keys[p].row];
@@ -289,10 +283,9 @@ static int list_ranks(const struct grouping *g)
     struct bb_traffic *t = g->traffic;
 
     for (int i = 0; i < t->n; i++) {
-        t->roles[i].ranks = malloc(sizeof(int) * (size_t)t->roles[i].n_ranks);
+        if (BB_NEW(t->roles[i].ranks, t->roles[i].n_ranks))
+            return -BB_EFAIL;
         t->roles[i].n_ranks = 0;
-        if (!t->roles[i].ranks)
-            return no_memory();
     }
     for (int r = 0; r < g->step->layout.ranks; r++) {
         struct bb_traffic_role *role = &t->roles[g->rank_role[r]];
@@ -307,13 +300,12 @@ static int group_ranks(struct bb_traffic *t, const struct bb_step *step, bool ap
     struct grouping g = {.step = step,
                          .traffic = t,
                          .groups = {.key_bytes = sizeof(int) * (size_t)(1 + step->layout.n_comms)},
-                         .absolute = calloc((size_t)step->n_roles + 1, sizeof(*g.absolute)),
-                         .rank_role = malloc(((size_t)step->layout.ranks + 1) * sizeof(*g.rank_role)),
                          .apart = apart};
     int rc;
 
     *t = (struct bb_traffic){0};
-    TRY(g.absolute && g.rank_role ? 0 : no_memory());
+    TRY(BB_NEW(g.absolute, step->n_roles));
+    TRY(BB_NEW(g.rank_role, step->layout.ranks));
     find_absolute_peers(&g);
     TRY(find_roles(&g));
     TRY(list_ranks(&g));

@@ -1,6 +1,7 @@
 /* best_order.c - every order of the axes, by the bytes that leave a node (see best_order.h). */
 #include "proxies/registry/best_order.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
 #include "proxies/registry/registry.h"
 #include "proxies/step/program.h"
@@ -166,8 +167,7 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
     n = axes_in_use(&grid, axes);
     for (int i = 2; i <= n; i++)
         orders *= i;
-    best->rows = calloc((size_t)orders, sizeof(*best->rows));
-    TRY(best->rows ? 0 : bb_err(BB_EFAIL, "out of memory for %d orders", orders));
+    TRY(BB_NEW(best->rows, orders));
     for (int i = 0; i < orders; i++) {
         struct bb_order_row *row = &best->rows[best->n];
 

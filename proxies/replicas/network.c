@@ -1,6 +1,7 @@
 /* network.c - layers, tensors and work of the models that data parallelism trains (see network.h). */
 #include "proxies/replicas/network.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/models/profile.h"
 #include "proxies/transformer/memory.h"
 
@@ -16,29 +17,22 @@
 /* An empty unit at the end; NULL without memory, said. It is to be taken before the next one is opened. */
 static struct bb_network_unit *open_unit(struct bb_network *net, const char *name)
 {
-    if (net->n == net->room) {
-        int room = net->room ? 2 * net->room : 64;
-        struct bb_network_unit *bigger = realloc(net->units, sizeof(*bigger) * (size_t)room);
-
-        net->units = bigger ? bigger : net->units;
-        net->room = bigger ? room : net->room;
-    }
-    if (net->n < net->room) {
-        net->units[net->n] = (struct bb_network_unit){.name = strdup(name)};
-        if (net->units[net->n++].name)
-            return &net->units[net->n - 1];
-    }
+    if (BB_GROW(net->units, net->n))
+        return NULL;
+    net->units[net->n] = (struct bb_network_unit){.name = strdup(name)};
+    if (net->units[net->n++].name)
+        return &net->units[net->n - 1];
     bb_err(BB_EFAIL, "out of memory for '%s'", name);
     return NULL;
 }
 
 static int add_tensor(struct bb_network *net, struct bb_network_unit *unit, const char *name, size_t count)
 {
-    struct bb_tensor *bigger = realloc(unit->tensors, sizeof(*bigger) * (size_t)(unit->n + 1));
     char *text;
 
-    unit->tensors = bigger ? bigger : unit->tensors;
-    if (!bigger || asprintf(&text, "%s.%s", unit->name, name) < 0)
+    if (BB_GROW(unit->tensors, unit->n))
+        return -BB_EFAIL;
+    if (asprintf(&text, "%s.%s", unit->name, name) < 0)
         return bb_err(BB_EFAIL, "out of memory for '%s'", name);
     unit->tensors[unit->n++] = (struct bb_tensor){.name = text, .count = count};
     net->parameters += (double)count;

@@ -11,6 +11,7 @@
  */
 #include "proxies/replicas/replicas.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/servers.h"
 
@@ -118,9 +119,7 @@ static int make_works(struct training *t)
         return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
                       t->config->proxy, t->config->model);
     for (int which = 0; which < works; which++) {
-        t->work[which] = calloc((size_t)t->network.n, sizeof(*t->work[which]));
-        if (!t->work[which])
-            return bb_err(BB_EFAIL, "out of memory for %d layers", t->network.n);
+        TRY(BB_NEW(t->work[which], t->network.n));
         for (int u = 0; u < t->network.n; u++)
             TRY(make_work(t, u, which));
     }
@@ -294,9 +293,8 @@ static int build_layout(struct training *t)
 
 static int list_units(struct training *t)
 {
-    t->units = calloc((size_t)t->network.n, sizeof(*t->units));
-    if (!t->units)
-        return bb_err(BB_EFAIL, "out of memory for %d layers", t->network.n);
+    if (BB_NEW(t->units, t->network.n))
+        return -BB_EFAIL;
     for (int u = 0; u < t->network.n; u++) {
         const struct bb_network_unit *unit = &t->network.units[u];
 

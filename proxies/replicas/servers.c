@@ -1,6 +1,8 @@
 /* servers.c - the operations of workers and servers (see servers.h). */
 #include "proxies/replicas/servers.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 #define SETS 2 /* of buffers that a server receives into */
@@ -134,9 +136,7 @@ static int make_chunks(struct bb_servers *s)
     if (s->spec.comms.servers > s->n)
         return bb_err(BB_EUSAGE, "%s: %d servers for %d chunk%s of gradients; nearest: --servers %d, or smaller chunks",
                       s->spec.step->proxy, s->spec.comms.servers, s->n, s->n == 1 ? "" : "s", s->n);
-    s->chunks = calloc((size_t)s->n + 1, sizeof(*s->chunks));
-    if (!s->chunks)
-        return bb_err(BB_EFAIL, "out of memory for %d chunks", s->n);
+    TRY(BB_NEW(s->chunks, s->n));
     for (int i = 0; i < s->n; i++)
         describe_chunk(s, i);
     s->script->dtype = dtype;
@@ -151,9 +151,8 @@ static int add_receivers(struct bb_servers *s)
 
     if (is_worker(s))
         return 0;
-    s->receive = calloc((size_t)n + 1, sizeof(*s->receive));
-    if (!s->receive)
-        return bb_err(BB_EFAIL, "out of memory for %d buffers", n);
+    if (BB_NEW(s->receive, n))
+        return -BB_EFAIL;
     s->script->dtype = s->policy.grads;
     for (int i = 0; i < n; i++)
         s->receive[i] = bb_script_buffer(s->script, "gradients of a worker", BB_USE_COMMUNICATION, s->largest);
@@ -163,12 +162,12 @@ static int add_receivers(struct bb_servers *s)
 
 int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *spec)
 {
-    struct bb_servers *s = calloc(1, sizeof(*s));
-    int rc;
+    struct bb_servers *s;
+    int rc = BB_NEW(s, 1);
 
     *servers = s;
-    if (!s)
-        return bb_err(BB_EFAIL, "out of memory for parameter servers");
+    if (rc)
+        return rc;
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;

@@ -1,6 +1,7 @@
 /* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
 #include "proxies/simulate/rank_classes.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/base/key_index.h"
 
 #include <stdlib.h>
@@ -261,23 +262,23 @@ static int refinement_init(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
     size_t ranks = (size_t)l->ranks, edges = 0;
+    int rc;
 
-    p->first_edge = calloc(ranks + 1, sizeof(size_t));
-    for (int r = 0; p->first_edge && r < l->ranks; r++)
+    TRY(BB_NEW(p->first_edge, ranks));
+    for (int r = 0; r < l->ranks; r++)
         p->first_edge[r + 1] = edges += (size_t)graph_of(p, r)->n_channels;
     p->classes.key_bytes = sizeof(uint64_t);
-    p->peer = calloc(edges + 1, sizeof(int));
-    p->edge = calloc(edges + 1, sizeof(uint64_t));
-    p->color = calloc(ranks, sizeof(uint64_t));
-    p->next = calloc(ranks, sizeof(uint64_t));
+    TRY(BB_NEW(p->peer, edges));
+    TRY(BB_NEW(p->edge, edges));
+    TRY(BB_NEW(p->color, ranks));
+    TRY(BB_NEW(p->next, ranks));
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
-        p->sums[c] = calloc((size_t)bb_group_instances(l, l->comms[c].group) + 1, sizeof(uint64_t));
-        if (!p->sums[c])
-            return -BB_EFAIL;
+        TRY(BB_NEW(p->sums[c], bb_group_instances(l, l->comms[c].group)));
     }
-    return p->first_edge && p->peer && p->edge && p->color && p->next ? 0 : -BB_EFAIL;
+out:
+    return rc;
 }
 
 static void refinement_release(struct refinement *p)
@@ -296,10 +297,7 @@ static int list_classes(struct bb_rank_classes *c, const struct refinement *p)
 {
     const int ranks = p->step->layout.ranks;
 
-    c->of = calloc((size_t)ranks, sizeof(int));
-    c->rank = calloc((size_t)p->classes.n, sizeof(int));
-    c->ranks = calloc((size_t)p->classes.n, sizeof(int));
-    if (!c->of || !c->rank || !c->ranks)
+    if (BB_NEW(c->of, ranks) || BB_NEW(c->rank, p->classes.n) || BB_NEW(c->ranks, p->classes.n))
         return -BB_EFAIL;
     for (int r = 0; r < ranks; r++) {
         c->of[r] = bb_key_index_find(&p->classes, &p->color[r]);
@@ -330,7 +328,7 @@ out:
     refinement_release(&p);
     if (rc)
         bb_rank_classes_release(c);
-    return rc ? bb_err(BB_EFAIL, "out of memory for the classes of %d ranks", step->layout.ranks) : 0;
+    return rc;
 }
 
 void bb_rank_classes_release(struct bb_rank_classes *c)

@@ -5,6 +5,8 @@
  */
 #include "proxies/simulate/match.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 struct run {
@@ -222,26 +224,25 @@ static void start_class(struct run *r, int class_id)
 
 static int make_room(struct run *r)
 {
-    size_t tasks = (size_t)r->m->task_base[r->m->classes.n] + 1, collectives = (size_t)r->m->n_collectives + 1;
+    int tasks = r->m->task_base[r->m->classes.n], collectives = r->m->n_collectives;
     struct bb_sim_run *c = r->c;
+    int rc;
 
-    r->ready = calloc(tasks, sizeof(int));
-    r->class_of = calloc(tasks, sizeof(int));
-    c->before = calloc(tasks, sizeof(int));
-    c->open = calloc(tasks, sizeof(int));
-    c->arrived = calloc(tasks, sizeof(bool));
-    c->ended = calloc(tasks, sizeof(bool));
-    c->begin_ns = calloc(tasks, sizeof(int64_t));
-    c->host_ns = calloc(tasks, sizeof(int64_t));
-    c->arrival_ns = calloc(tasks, sizeof(int64_t));
-    c->end_ns = calloc(tasks, sizeof(int64_t));
-    c->came = calloc(collectives, sizeof(int));
-    c->latest_ns = calloc(collectives, sizeof(int64_t));
-    c->issued_ns = calloc((size_t)r->m->classes.n + 1, sizeof(int64_t));
-    if (r->ready && r->class_of && c->before && c->open && c->arrived && c->ended && c->begin_ns && c->host_ns &&
-        c->arrival_ns && c->end_ns && c->came && c->latest_ns && c->issued_ns)
-        return 0;
-    return bb_err(BB_EFAIL, "out of memory for the execution of %zu tasks", tasks);
+    TRY(BB_NEW(r->ready, tasks));
+    TRY(BB_NEW(r->class_of, tasks));
+    TRY(BB_NEW(c->before, tasks));
+    TRY(BB_NEW(c->open, tasks));
+    TRY(BB_NEW(c->arrived, tasks));
+    TRY(BB_NEW(c->ended, tasks));
+    TRY(BB_NEW(c->begin_ns, tasks));
+    TRY(BB_NEW(c->host_ns, tasks));
+    TRY(BB_NEW(c->arrival_ns, tasks));
+    TRY(BB_NEW(c->end_ns, tasks));
+    TRY(BB_NEW(c->came, collectives));
+    TRY(BB_NEW(c->latest_ns, collectives));
+    TRY(BB_NEW(c->issued_ns, r->m->classes.n));
+out:
+    return rc;
 }
 
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)

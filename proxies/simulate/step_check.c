@@ -1,6 +1,7 @@
 /* step_check.c - the three checks, and who waits for whom when a step does not end. */
 #include "proxies/simulate/step_check.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
 
 #include <stdio.h>
@@ -43,10 +44,10 @@ static bool waits_inside(const struct search *s, int rank, int task)
 static int find_blocker(const struct search *s, int rank, int task)
 {
     const struct bb_task_graph *graph = graph_of(s, rank);
-    bool *leads = calloc((size_t)task + 1, sizeof(bool));
+    bool *leads;
     int found = BB_NONE;
 
-    if (!leads)
+    if (BB_NEW(leads, task))
         return BB_NONE;
     leads[task] = true;
     for (int u = task - 1; u >= 0; u--) {

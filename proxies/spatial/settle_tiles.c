@@ -1,6 +1,7 @@
 /* settle_tiles.c - what the options of `spatial` and `gems` mean together, and what cannot be (see tiling.h). */
 #include "proxies/spatial/settle_tiles.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
 #include "proxies/author/args.h"
 #include "proxies/step/config.h"
@@ -144,9 +145,8 @@ static int settle_balance(struct bb_settled *s, const struct bb_proxy_config *c,
     int n;
 
     s->n_splits = c->tiles.splits;
-    s->modules = calloc((size_t)net->n_modules, sizeof(*s->modules));
-    if (!s->modules)
-        return bb_err(BB_EFAIL, "out of memory for the splits of %d modules", net->n_modules);
+    if (BB_NEW(s->modules, net->n_modules))
+        return -BB_EFAIL;
     if (!text)
         return 0;
     n = read_list(c->proxy, "balance", text, s->modules, net->n_modules);

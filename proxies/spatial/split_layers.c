@@ -1,6 +1,8 @@
 /* split_layers.c - the segments of a split (see split_layers.h). */
 #include "proxies/spatial/split_layers.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,15 +121,11 @@ static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, co
 static struct bb_segment *open_segment(const struct segmenting *c, int module)
 {
     struct bb_split_layers *layers = c->layers;
-    struct bb_segment *bigger = realloc(layers->segments, sizeof(*bigger) * (size_t)(layers->n_segments + 1));
 
-    if (!bigger) {
-        bb_err(BB_EFAIL, "out of memory for the segments of a split");
+    if (BB_GROW(layers->segments, layers->n_segments))
         return NULL;
-    }
-    layers->segments = bigger;
-    bigger[layers->n_segments] = (struct bb_segment){.module = module};
-    return &bigger[layers->n_segments++];
+    layers->segments[layers->n_segments] = (struct bb_segment){.module = module};
+    return &layers->segments[layers->n_segments++];
 }
 
 static struct bb_segment *newest_segment(const struct segmenting *c)

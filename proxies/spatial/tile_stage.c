@@ -1,6 +1,7 @@
 /* tile_stage.c - a micro-batch at one place (see tile_stage.h). */
 #include "proxies/spatial/tile_stage.h"
 
+#include "bootstrap/base/grow.h"
 #include "cuda/work/kernel_list.h"
 
 #include <stdlib.h>
@@ -83,9 +84,8 @@ static int find_hands(struct bb_tile_stage *w, struct bb_replica *replica, bool 
     *h = (struct bb_hands){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
     if (link < 0 || link >= t->n_splits - 1)
         return 0;
-    h->hands = calloc((size_t)most_hands(replica, before), sizeof(*h->hands));
-    if (!h->hands)
-        return bb_err(BB_EFAIL, "out of memory for a hand-over");
+    if (BB_NEW(h->hands, most_hands(replica, before)))
+        return -BB_EFAIL;
     h->comm = link_comm(t, link, replica->inverse);
     (void)bb_tile_stage_lane(w, h->comm);
     if (link < t->n_spatial - 1)
@@ -415,8 +415,7 @@ static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int
         replica->neighbours = bb_tile_neighbours(&replica->split->layers.slices, replica->at.index);
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
-    replica->packs = calloc((size_t)(replica->split->layers.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
-    TRY(replica->packs ? 0 : bb_err(BB_EFAIL, "out of memory for the kernels of halos"));
+    TRY(BB_NEW(replica->packs, replica->split->layers.n_segments * BB_PACKS));
     TRY(find_hands(w, replica, true));
     TRY(find_hands(w, replica, false));
     make_hand_room(w, &replica->before);

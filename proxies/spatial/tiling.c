@@ -1,6 +1,7 @@
 /* tiling.c - splits, places and groups (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/spatial/settle_tiles.h"
 
 #include <stdlib.h>
@@ -30,9 +31,7 @@ static int make_splits(struct bb_tiling *t, const struct bb_settled *s)
 
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
-    t->splits = calloc((size_t)s->n_splits, sizeof(*t->splits));
-    if (!t->splits)
-        return bb_err(BB_EFAIL, "out of memory for %d splits", s->n_splits);
+    TRY(BB_NEW(t->splits, s->n_splits));
     t->n_splits = s->n_splits; /* those that are not made yet are zeroed */
     for (int i = 0; i < t->n_splits; i++)
         TRY(make_split(t, s, i));
@@ -82,20 +81,13 @@ struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place)
 /* Members of a group while they are listed. */
 struct listing {
     int *members;
-    int n, room;
+    int n;
     bool failed;
 };
 
 static void list_rank(struct listing *l, int rank)
 {
-    int wanted = l->room ? 2 * l->room : 256, *bigger;
-
-    if (l->n == l->room && !l->failed) {
-        bigger = realloc(l->members, sizeof(*bigger) * (size_t)wanted);
-        l->failed = bigger == NULL;
-        l->members = bigger ? bigger : l->members;
-        l->room = bigger ? wanted : l->room;
-    }
+    l->failed = l->failed || BB_GROW(l->members, l->n);
     if (!l->failed)
         l->members[l->n++] = rank;
 }
@@ -114,8 +106,7 @@ static void list_places(const struct bb_tiling *t, struct listing *l, int replic
 /* The group of what was listed, in instances of that size; the list is empty again. Returns it or a negative error. */
 static int close_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
-    int group = l->failed ? bb_err(BB_EFAIL, "out of memory for group '%s'", name)
-                          : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
+    int group = l->failed ? -BB_EFAIL : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
 
     free(l->members);
     *l = (struct listing){0};
@@ -320,9 +311,10 @@ static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
 
 int bb_tiling_build(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
 {
-    int *role_of = calloc((size_t)t->mp, sizeof(int)), *first = calloc((size_t)t->mp, sizeof(int)), n, rc = 0;
+    int *role_of = NULL, *first = NULL, n, rc;
 
-    TRY(role_of && first ? 0 : bb_err(BB_EFAIL, "out of memory for the roles of %d places", t->mp));
+    TRY(BB_NEW(role_of, t->mp));
+    TRY(BB_NEW(first, t->mp));
     n = find_roles(t, role_of, first);
     TRY(bb_step_add_roles(t->step, n));
     for (int i = 0; i < n; i++)

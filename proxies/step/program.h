@@ -89,9 +89,9 @@ struct bb_touch {
 
 struct bb_program {
     struct bb_op *ops;
-    size_t n_ops, room_ops;
+    size_t n_ops;
     int *wait_list;
-    size_t n_waits, room_waits;
+    size_t n_waits;
     struct bb_stream_spec *streams;
     int n_streams;
     struct bb_buffer *buffers;

@@ -1,6 +1,9 @@
 /* buckets.c - the rules by which gradients are put together (see buckets.h). */
 #include "proxies/sync/buckets.h"
 
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/units.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,11 +33,6 @@ static void take_tensor(struct filling *f, struct bb_sync_bucket *bucket, int i)
     f->taken[i] = true;
     bucket->n++;
     bucket->count += f->arrivals[i].count;
-}
-
-static size_t round_up(size_t count, size_t multiple)
-{
-    return multiple > 1 ? (count + multiple - 1) / multiple * multiple : count;
 }
 
 /* ---- runs of tensors: a bucket is closed by its size ---- */
@@ -87,7 +85,7 @@ static double cycle_of(const struct filling *f, int i)
 
 static size_t padded_count(const struct filling *f, int i)
 {
-    return round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
+    return bb_round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
 }
 
 /* The bucket that begins with the oldest tensor that is not taken yet, and what else its cycle puts in. */
@@ -125,28 +123,24 @@ static void fill_fused(struct filling *f)
 int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
                     int n, size_t element_bytes, int replicas)
 {
-    struct filling f = {.b = b,
-                        .rule = rule,
-                        .arrivals = arrivals,
-                        .n = n,
-                        .element_bytes = element_bytes,
-                        .taken = calloc((size_t)n + 1, sizeof(bool))};
+    struct filling f = {.b = b, .rule = rule, .arrivals = arrivals, .n = n, .element_bytes = element_bytes};
+    int rc;
 
-    *b = (struct bb_buckets){.members = calloc((size_t)n + 1, sizeof(*b->members)),
-                             .list = calloc((size_t)n + 1, sizeof(*b->list))};
-    if (!f.taken || !b->members || !b->list) {
-        free(f.taken);
-        bb_buckets_release(b);
-        return bb_err(BB_EFAIL, "out of memory for %d tensors", n);
-    }
+    *b = (struct bb_buckets){0};
+    TRY(BB_NEW(f.taken, n));
+    TRY(BB_NEW(b->members, n));
+    TRY(BB_NEW(b->list, n));
     if (rule->kind == BB_BUCKETS_FUSION)
         fill_fused(&f);
     else
         fill_runs(&f, replicas);
-    for (int i = 0; i < b->n; i++)
-        b->list[i].count = round_up(b->list[i].count, rule->pad);
+    for (int i = 0; rule->pad && i < b->n; i++)
+        b->list[i].count = bb_round_up(b->list[i].count, rule->pad);
+out:
     free(f.taken);
-    return 0;
+    if (rc)
+        bb_buckets_release(b);
+    return rc;
 }
 
 void bb_buckets_release(struct bb_buckets *b)

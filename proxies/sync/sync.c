@@ -7,6 +7,8 @@
  */
 #include "proxies/sync/sync.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -138,9 +140,8 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, 
 
     for (int u = 0; u < n_units; u++)
         n += units[u].n;
-    *arrivals = calloc((size_t)n + 1, sizeof(**arrivals));
-    if (!*arrivals)
-        return bb_err(BB_EFAIL, "out of memory for %d tensors", n);
+    if (BB_NEW(*arrivals, n))
+        return -BB_EFAIL;
     n = 0;
     for (int u = n_units - 1; u >= 0; u--) {
         now_us += units[u].backward_us;
@@ -217,9 +218,7 @@ static int make_buckets(struct bb_sync *s)
     rule.threshold_bytes = ceil(rule.threshold_bytes / unit) * unit;
     TRY(bb_buckets_make(&s->made, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
     s->n = s->made.n;
-    s->buckets = calloc((size_t)s->n + 1, sizeof(*s->buckets));
-    if (!s->buckets)
-        return bb_err(BB_EFAIL, "out of memory for %d buckets", s->n);
+    TRY(BB_NEW(s->buckets, s->n));
     for (int b = 0; b < s->n; b++)
         describe_bucket(s, &s->buckets[b], &s->made.list[b], b);
 out:
@@ -266,9 +265,8 @@ static int count_transients(const struct bb_sync *s)
 static int add_transients(struct bb_sync *s, int buffers[])
 {
     s->transients = count_transients(s);
-    s->transient_op = malloc(sizeof(*s->transient_op) * (size_t)(s->transients + 1));
-    if (!s->transient_op)
-        return bb_err(BB_EFAIL, "out of memory for gradients");
+    if (BB_NEW(s->transient_op, s->transients))
+        return -BB_EFAIL;
     for (int t = 0; t < s->transients; t++) {
         s->transient_op[t] = BB_NONE;
         buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest_bucket(s));
@@ -299,10 +297,9 @@ static void add_own(struct bb_sync *s, struct bucket *b)
 static int add_buffers(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, s->script->phase, s->policy.grads, BB_NONE);
-    int *buffers = calloc((size_t)s->n + 1, sizeof(*buffers)), rc = 0;
+    int *buffers, rc;
 
-    if (!buffers)
-        return bb_err(BB_EFAIL, "out of memory for %d buckets", s->n);
+    TRY(BB_NEW(buffers, s->n));
     if (s->every)
         TRY(add_transients(s, buffers));
     for (int b = 0; b < s->n; b++) {
@@ -348,12 +345,12 @@ static void add_lanes(struct bb_sync *s)
 
 int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
 {
-    struct bb_sync *s = calloc(1, sizeof(*s));
-    int rc;
+    struct bb_sync *s;
+    int rc = BB_NEW(s, 1);
 
     *sync = s;
-    if (!s)
-        return bb_err(BB_EFAIL, "out of memory for gradients");
+    if (rc)
+        return rc;
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;

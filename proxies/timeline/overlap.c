@@ -1,24 +1,17 @@
 /* overlap.c - unions and intersections of time intervals (see overlap.h). */
 #include "proxies/timeline/overlap.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
 {
-    struct bb_span *bigger;
-    size_t room;
-
     if (end_ns <= begin_ns)
         return 0;
-    if (s->n == s->room) {
-        room = s->room ? 2 * s->room : 64;
-        bigger = realloc(s->at, room * sizeof(*bigger));
-        if (!bigger)
-            return bb_err(BB_EFAIL, "out of memory for %zu intervals", room);
-        s->at = bigger;
-        s->room = room;
-    }
+    if (BB_GROW(s->at, s->n))
+        return -BB_EFAIL;
     s->at[s->n++] = (struct bb_span){begin_ns, end_ns};
     return 0;
 }

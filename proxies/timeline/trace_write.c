@@ -2,6 +2,7 @@
  * trace_write.c - the events of a trace (timeline.h), in the Trace Event Format: "M" names of processes and threads,
  * "X" slices, "s" and "f" the two ends of an arrow, "C" counters.
  */
+#include "bootstrap/base/grow.h"
 #include "proxies/timeline/op_names.h"
 #include "proxies/timeline/timeline.h"
 
@@ -256,11 +257,11 @@ static bool same_pair(const struct message *a, const struct message *b)
 static int put_arrows(struct writer *w)
 {
     size_t n = list_messages(w->t, NULL), end;
-    struct message *list = calloc(n + 1, sizeof(*list));
+    struct message *list;
     int64_t id = 0;
 
-    if (!list)
-        return bb_err(BB_EFAIL, "no memory for the %zu messages of a trace", n);
+    if (BB_NEW(list, n))
+        return -BB_EFAIL;
     list_messages(w->t, list);
     qsort(list, n, sizeof(*list), by_pair);
     for (size_t first = 0; first < n; first = end) {
@@ -312,10 +313,10 @@ static int put_counters(struct writer *w, int i)
 {
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_program *p = bb_step_program(w->t->step, w->t->ranks[i]);
-    struct edge *edges = calloc(p->n_ops * 2 + 1, sizeof(*edges));
+    struct edge *edges;
 
-    if (!edges)
-        return bb_err(BB_EFAIL, "no memory for the counters of a trace");
+    if (BB_NEW(edges, p->n_ops * 2))
+        return -BB_EFAIL;
     for (int g = 0; g < l->n_groups; g++) {
         size_t n = 0;
 

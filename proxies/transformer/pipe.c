@@ -1,6 +1,8 @@
 /* pipe.c - sends, receives and their group calls (see pipe.h). */
 #include "proxies/transformer/pipe.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 static const char *const comm_names[] = {"pp forward", "pp backward"};
@@ -59,11 +61,8 @@ static int open_direction(struct bb_pipe *p, const struct bb_layout *l, int d, i
     struct bb_script *s = p->script;
 
     dir->n_recv = receive_buffers(p, d);
-    dir->recv = calloc((size_t)dir->n_recv, sizeof(int));
-    dir->recv_op = calloc((size_t)dir->n_recv, sizeof(int));
-    dir->sources = calloc((size_t)p->n_slots, sizeof(int));
-    if (!dir->recv || !dir->recv_op || !dir->sources)
-        return bb_err(BB_EFAIL, "out of memory for the messages of a stage");
+    if (BB_NEW(dir->recv, dir->n_recv) || BB_NEW(dir->recv_op, dir->n_recv) || BB_NEW(dir->sources, p->n_slots))
+        return -BB_EFAIL;
     for (int t = 0; t < p->n_slots; t++)
         if (direction_of(p, &p->slots[t]) == dir && slot_receives(p, &p->slots[t]))
             dir->sources[dir->n_sources++] = p->slots[t].micro_batch;
@@ -84,9 +83,8 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
 
     *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
     p->n_slots = bb_schedule_slots(schedule);
-    p->slots = calloc((size_t)p->n_slots, sizeof(*p->slots));
-    if (!p->slots)
-        return bb_err(BB_EFAIL, "out of memory for %d turns of a schedule", p->n_slots);
+    if (BB_NEW(p->slots, p->n_slots))
+        return -BB_EFAIL;
     bb_schedule_make(schedule, stage, p->slots);
     for (int d = 0; d < 2 && rc == 0; d++)
         rc = open_direction(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);

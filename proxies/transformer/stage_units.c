@@ -2,6 +2,8 @@
  * (training.h). */
 #include "proxies/transformer/training.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 bool bb_holds_tied_table(const struct bb_training *t, int stage)
@@ -21,10 +23,8 @@ static int list_pieces(struct bb_modules *p, const struct bb_training *t, int st
     struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
     int chunks = split.chunks, parts = split.stages * chunks, first;
 
-    p->list = calloc((size_t)(t->arch.layers + 2), sizeof(*p->list));
-    p->first = calloc((size_t)chunks + 1, sizeof(int));
-    if (!p->list || !p->first)
-        return bb_err(BB_EFAIL, "out of memory for the layers of a stage");
+    if (BB_NEW(p->list, t->arch.layers + 2) || BB_NEW(p->first, chunks))
+        return -BB_EFAIL;
     for (int c = 0; c < chunks; c++) {
         int part = c * t->schedule.stages + stage, n = bb_pipe_split_layers(&split, part, &first);
 
@@ -101,13 +101,11 @@ static int list_units(struct bb_modules *p, const struct bb_training *t)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1];
     struct bb_tensor *at;
-    size_t pieces = (size_t)p->n;
 
-    p->tensors = at = calloc(pieces * (BB_ARCH_TENSORS + 1), sizeof(*p->tensors));
-    for (int s = 0; s < BB_SHARES; s++)
-        p->units[s] = calloc(pieces + 1, sizeof(**p->units));
-    if (!p->tensors || !p->units[BB_DENSE] || !p->units[BB_EXPERT])
-        return bb_err(BB_EFAIL, "out of memory for the tensors of a stage");
+    if (BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1)) || BB_NEW(p->units[BB_DENSE], p->n) ||
+        BB_NEW(p->units[BB_EXPERT], p->n))
+        return -BB_EFAIL;
+    at = p->tensors;
     for (int i = 0; i < p->n; i++) {
         int n = tensors_of(t, &p->list[i], tensors);
 

@@ -1,6 +1,7 @@
 /* grid.c - the groups of both grids and where a rank stands in them (see grid.h). */
 #include "proxies/transformer/grid/grid.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/order.h"
 
@@ -142,18 +143,13 @@ static unsigned layout_mask(const struct side *dense, unsigned axes)
     return mask;
 }
 
-static int out_of_memory(const char *name)
-{
-    return bb_err(BB_EFAIL, "out of memory for the members of group '%s'", name);
-}
-
 /* A group of the expert side, as a table: every rank in the instance that its other coordinates number. */
 static int add_table(struct bb_layout *l, const char *name, const struct side *s, unsigned axes, int size)
 {
-    int *members = malloc(sizeof(int) * (size_t)l->ranks), group;
+    int *members, group;
 
-    if (!members)
-        return out_of_memory(name);
+    if (BB_NEW(members, l->ranks))
+        return -BB_EFAIL;
     for (int rank = 0; rank < l->ranks; rank++) {
         int instance = 0, index = 0, instances = 1, places = 1, rest = rank;
 
@@ -174,10 +170,10 @@ static int add_table(struct bb_layout *l, const char *name, const struct side *s
 /* First and last rank of each pipeline. */
 static int add_embedding(struct bb_layout *l, const struct side *dense, int pp)
 {
-    int n = l->ranks / pp, *members = malloc(sizeof(int) * 2 * (size_t)n), group, instance = 0, last = 0;
+    int n = l->ranks / pp, *members, group, instance = 0, last = 0;
 
-    if (!members)
-        return out_of_memory("embedding");
+    if (BB_NEW(members, 2 * n))
+        return -BB_EFAIL;
     for (int rank = 0; rank < l->ranks; rank++) {
         int stage = axis_coord(dense, rank, BB_AXIS_PP);
 

@@ -1,6 +1,8 @@
 /* block.c - buffers, compute operations and the collectives of tensor parallelism (see block.h). */
 #include "proxies/transformer/layer/block.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,18 +187,15 @@ static bool same_chores(const struct bb_kernel_groups *a, const struct bb_kernel
 /* The work list of these chores, made once for all operations of the step. NULL without memory. */
 static const struct bb_kernel_list *get_work_list(struct bb_layers *l, const struct bb_kernel_groups *c)
 {
-    struct bb_listed *bigger;
     struct bb_kernel_list *work;
 
     for (int i = 0; i < l->n_listed; i++)
         if (same_chores(&l->listed[i].chores, c))
             return l->listed[i].work;
     work = bb_step_work(l->step);
-    bigger = work ? realloc(l->listed, sizeof(*bigger) * (size_t)(l->n_listed + 1)) : NULL;
-    if (!bigger)
+    if (!work || BB_GROW(l->listed, l->n_listed))
         return NULL;
     bb_kernel_groups_work(&l->sizes, c, work);
-    l->listed = bigger;
     l->listed[l->n_listed++] = (struct bb_listed){*c, work};
     return work;
 }

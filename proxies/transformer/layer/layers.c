@@ -1,6 +1,8 @@
 /* layers.c - sizes of a rank's share, what cannot be divided, FLOPs (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <limits.h>
 #include <stdlib.h>
 
@@ -189,9 +191,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
 
     *layers = NULL;
     TRY(refuse_config(&(struct asked){config, step->proxy}));
-    l = calloc(1, sizeof(*l));
-    if (!l)
-        return bb_err(BB_EFAIL, "out of memory for the layers of a step");
+    TRY(BB_NEW(l, 1));
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
     settle_sizes(l);

@@ -72,18 +72,16 @@ static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *bef
     bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .round = ranks}));
 }
 
-static int collect_blocks(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
-                          enum bb_block_buffer dst)
+static int gather_keys(struct bb_block *b)
 {
-    return bb_script_collective(b->script, b->lanes.cp, what, kind, b->layers->key_block, bb_block_room(b, src),
-                                bb_block_room(b, dst));
+    return bb_block_collective(b, b->lanes.cp, "keys and values", BB_ALL_GATHER, b->layers->key_block,
+                               BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
 }
 
 static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
-    bb_script_wait(b->script,
-                   collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
+    bb_script_wait(b->script, gather_keys(b));
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
                    BB_NONE);
 }
@@ -91,22 +89,22 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
 /* All keys are gathered again under what comes before the attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    int keys = collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
+    int keys = gather_keys(b);
 
     bb_block_compute(b, "attention output", before, src, BB_NONE);
     bb_script_wait(b->script, keys);
     bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
                    bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
-    bb_script_wait(b->script, collect_blocks(b, BB_REDUCE_SCATTER, "key and value gradients",
-                                             BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
+    bb_script_wait(b->script, bb_block_collective(b, b->lanes.cp, "key and value gradients", BB_REDUCE_SCATTER,
+                                                  b->layers->key_block, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS,
+                                                  BB_BLOCK_BUFFER_KEY_GRADIENTS));
 }
 
 static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
     size_t count = bb_block_room_count(b, src) / (size_t)b->layers->config.cp;
 
-    return bb_script_collective(b->script, b->lanes.cp, what, BB_ALLTOALL, count, bb_block_room(b, src),
-                                bb_block_room(b, dst));
+    return bb_block_collective(b, b->lanes.cp, what, BB_ALLTOALL, count, src, dst);
 }
 
 /* Queries, keys and values: all started, then waited for. */

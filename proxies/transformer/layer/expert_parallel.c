@@ -37,14 +37,17 @@ static long rows_between(const struct bb_block *b, int layer, int from, int to, 
 }
 
 /* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
-static int uneven_exchange(struct bb_block *b, int layer, const struct way *w, int src, int dst)
+static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
+    int src = bb_block_room(b, w->src), dst = bb_block_room(b, w->dst);
     size_t send_at = 0, recv_at = 0;
     struct bb_script *s = b->script;
+    enum bb_dtype_id usual = s->dtype;
     int last = BB_NONE;
 
     bb_script_group_start(s);
     s->peer_kind = BB_PEER_ABSOLUTE;
+    s->dtype = s->program->buffers[src].dtype;
     for (int place = 0; place < b->layers->config.ep; place++) {
         size_t send = (size_t)rows_between(b, layer, b->variant, place, w->back) * w->width;
         size_t recv = (size_t)rows_between(b, layer, place, b->variant, w->back) * w->width;
@@ -60,31 +63,24 @@ static int uneven_exchange(struct bb_block *b, int layer, const struct way *w, i
     }
     s->offset = 0;
     s->peer_kind = BB_PEER_OFFSET;
+    s->dtype = usual;
     bb_script_group_end(s);
     return last;
 }
 
-static int start_exchange(struct bb_block *b, int layer, const struct way *w, enum bb_dtype_id dtype)
+static int start_exchange(struct bb_block *b, int layer, const struct way *w)
 {
-    int even = b->layers->routing.even, src = bb_block_room(b, w->src), dst = bb_block_room(b, w->dst), op;
-    enum bb_dtype_id usual = b->script->dtype;
+    int even = b->layers->routing.even;
 
-    if (!bb_has_lane(b->lanes.ep))
-        return BB_NONE;
-    b->script->dtype = dtype;
-    op = even < 0
-             ? uneven_exchange(b, layer, w, src, dst)
-             : bb_script_collective(b->script, b->lanes.ep, w->what, BB_ALLTOALL, (size_t)even * w->width, src, dst);
-    b->script->dtype = usual;
-    return op;
+    if (even < 0 && bb_has_lane(b->lanes.ep))
+        return uneven_exchange(b, layer, w);
+    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, (size_t)even * w->width, w->src, w->dst);
 }
 
 static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                          enum bb_block_buffer dst, bool back)
 {
-    struct way way = {what, src, dst, (size_t)b->layers->sizes.hidden, back};
-
-    return start_exchange(b, layer, &way, b->script->dtype);
+    return start_exchange(b, layer, &(struct way){what, src, dst, (size_t)b->layers->sizes.hidden, back});
 }
 
 static int exchange_probabilities(struct bb_block *b, int layer, bool back)
@@ -93,22 +89,18 @@ static int exchange_probabilities(struct bb_block *b, int layer, bool back)
     struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
-    return bb_has_lane(b->lanes.ep) ? start_exchange(b, layer, back ? &home : &forth, BB_FLOAT) : BB_NONE;
+    return start_exchange(b, layer, back ? &home : &forth);
 }
 
 /* Without a capacity nobody knows what it will receive: the tokens per expert of all ranks. */
 static void gather_counts(struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
-    enum bb_dtype_id usual = b->script->dtype;
 
-    if (!bb_has_lane(b->lanes.etp_ep) || l->config.capacity_factor > 0)
-        return;
-    b->script->dtype = BB_INT32;
-    bb_script_wait(b->script, bb_script_collective(b->script, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER,
-                                                   (size_t)l->sizes.experts, bb_block_room(b, BB_BLOCK_BUFFER_COUNTS),
-                                                   bb_block_room(b, BB_BLOCK_BUFFER_ALL_COUNTS)));
-    b->script->dtype = usual;
+    if (l->config.capacity_factor <= 0)
+        bb_script_wait(b->script, bb_block_collective(b, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER,
+                                                      (size_t)l->sizes.experts, BB_BLOCK_BUFFER_COUNTS,
+                                                      BB_BLOCK_BUFFER_ALL_COUNTS));
 }
 
 /* ---- the rank's experts ---- */
@@ -131,8 +123,8 @@ static void collect_tokens(struct bb_block *b, int layer, enum bb_coll_kind kind
     size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
 
     if (count)
-        bb_script_wait(b->script, bb_script_collective(b->script, b->lanes.etp, "tokens of divided experts", kind,
-                                                       count, bb_block_room(b, src), bb_block_room(b, dst)));
+        bb_script_wait(b->script,
+                       bb_block_collective(b, b->lanes.etp, "tokens of divided experts", kind, count, src, dst));
 }
 
 /* The rows of `src` through the experts to `dst`, among the ranks that divide each expert. */
@@ -181,9 +173,7 @@ static void shared_down_backward(struct bb_block *b, bool with_weights)
 
     if (!has_shared(b))
         return;
-    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_DATA);
-    if (with_weights)
-        bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add_backward(&c, BB_KERNELS_SHARED_DOWN, with_weights);
     bb_block_compute(b, "shared expert gradient", &c, BB_NONE, BB_NONE);
 }
 
@@ -301,9 +291,7 @@ static void router_backward(struct bb_block *b, bool permuted, int src, int out,
 
     if (permuted)
         bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
-    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_DATA);
-    if (with_weights)
-        bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add_backward(&c, BB_KERNELS_ROUTER, with_weights);
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_DATA);
     bb_block_compute(b, "router gradient", &c, src, out);
 }

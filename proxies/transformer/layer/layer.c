@@ -77,9 +77,7 @@ static void half_backward(struct bb_block *b, const struct half *half, int in, i
 
     if (half->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
         repeat_core(b);
-    bb_kernel_groups_add(&c, half->row, BB_KERNELS_DATA);
-    if (with_weights)
-        bb_kernel_groups_add(&c, half->row, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add_backward(&c, half->row, with_weights);
     if (half->attention && bb_has_lane(b->lanes.cp)) {
         bb_context_backward(b, &c, src);
         c.n = 0;
@@ -210,15 +208,11 @@ static const struct bb_column_parallel head = {.product = BB_KERNELS_HEAD,
 static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop_id redop)
 {
     struct bb_script *s = b->script;
-    enum bb_dtype_id usual = s->dtype;
 
-    s->dtype = BB_FLOAT;
     s->redop = redop;
-    bb_script_wait(s, bb_script_collective(s, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->sizes.tokens,
-                                           bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC),
-                                           bb_block_room(b, BB_BLOCK_BUFFER_TOTAL)));
+    bb_script_wait(s, bb_block_collective(b, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->sizes.tokens,
+                                          BB_BLOCK_BUFFER_STATISTIC, BB_BLOCK_BUFFER_TOTAL));
     s->redop = BB_SUM;
-    s->dtype = usual;
 }
 
 void bb_block_head_forward(struct bb_block *b, int in)
@@ -231,14 +225,11 @@ void bb_block_head_forward(struct bb_block *b, int in)
     src = bb_block_column_input(b, &head, &c, own_buffer(b, in, BB_BLOCK_BUFFER_STATE));
     bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
     bb_block_compute(b, "logits", &c, src, divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
-    if (divided)
-        reduce_statistic(b, "largest logit", BB_MAX);
+    reduce_statistic(b, "largest logit", BB_MAX);
     bb_block_chore(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
                    divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
-    if (divided) {
-        reduce_statistic(b, "target logit", BB_SUM);
-        reduce_statistic(b, "sum of exponentials", BB_SUM);
-    }
+    reduce_statistic(b, "target logit", BB_SUM);
+    reduce_statistic(b, "sum of exponentials", BB_SUM);
 }
 
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
@@ -294,16 +285,10 @@ void bb_block_reduce_tied(struct bb_block *b, int shards)
 
 void bb_block_gradient_norm(struct bb_block *b)
 {
-    struct bb_script *s = b->script;
-    enum bb_dtype_id usual = s->dtype;
     int lanes = (int)(sizeof(b->lanes.norm) / sizeof(b->lanes.norm[0]));
 
     begin_layer(b, BB_PHASE_OPTIMIZER, BB_NONE);
-    s->dtype = BB_FLOAT;
     for (int i = 0; i < lanes; i++)
-        if (bb_has_lane(b->lanes.norm[i]))
-            bb_script_wait(s, bb_script_collective(s, b->lanes.norm[i], "gradient norm", BB_ALL_REDUCE, 1,
-                                                   bb_block_room(b, BB_BLOCK_BUFFER_NORM),
-                                                   bb_block_room(b, BB_BLOCK_BUFFER_NORM)));
-    s->dtype = usual;
+        bb_script_wait(b->script, bb_block_collective(b, b->lanes.norm[i], "gradient norm", BB_ALL_REDUCE, 1,
+                                                      BB_BLOCK_BUFFER_NORM, BB_BLOCK_BUFFER_NORM));
 }

@@ -64,9 +64,9 @@ struct bb_layers_config {
 struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows */
 
 /*
- * bb_layers_new - settles the sizes. Refused with a line, -BB_EUSAGE, where something does not divide (heads by tp,
- * heads / tp by cp for all_to_all, sequence by cp and tp, experts by ep, expert width by etp, ...). `step` keeps work
- * lists and names, and must outlive it.
+ * bb_layers_new - settles the sizes of a model that its grid divides (bb_grid_fits). Refused with a line, -BB_EUSAGE:
+ * micro-batches of more tokens than can be counted, and experts with tp but without sequence parallelism. `step` keeps
+ * work lists and names, and must outlive it.
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is fine */

@@ -15,6 +15,13 @@ void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind,
         c->list[c->n++] = (struct bb_kernels){kind, pass};
 }
 
+void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights)
+{
+    bb_kernel_groups_add(c, kind, BB_KERNELS_DATA);
+    if (with_weights)
+        bb_kernel_groups_add(c, kind, BB_KERNELS_WEIGHTS);
+}
+
 /* ---- products ---- */
 
 /* rows x in -> rows x out, by `experts` matrices. */
@@ -55,9 +62,8 @@ static int core_products(const struct bb_layer_sizes *s, int64_t keys, struct pr
 static int perceptron_products(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts,
                                struct product *up, struct product *down)
 {
-    if (rows % experts) {
+    if (rows % experts)
         experts = 1;
-    }
     *up = linear_product(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
     *down = linear_product(s, "down", rows / experts, ffn, s->hidden, experts);
     return rows > 0;

@@ -69,6 +69,9 @@ struct bb_kernel_groups {
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);
 
+/* The gradients of the data and, if asked for, of the weights. */
+void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights);
+
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
 
 /* Appends products and passes to w; products are exactly those that bb_kernel_groups_flops counts. */

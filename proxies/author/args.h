@@ -2,8 +2,7 @@
 #ifndef BB_PROXIES_AUTHOR_ARGS_H
 #define BB_PROXIES_AUTHOR_ARGS_H
 
-#include "proxies/step/config.h"
-#include "proxies/step/layout.h"
+#include "proxies/author/script.h"
 
 #define BB_MOST_LAYERS 1000000 /* of layers, stages, micro-batches */
 
@@ -18,7 +17,10 @@ const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 /* bb_refuse_ranks - -BB_EUSAGE after a line with the nearest valid numbers unless step divides the ranks, else 0. */
 int bb_refuse_ranks(const struct bb_proxy_config *config, int step, const char *why);
 
-/* bb_world_layout - a layout with the one group "world". Returns the group, or a negative error. */
-int bb_world_layout(struct bb_layout *layout, int ranks);
+/* bb_world_role - a step in which all ranks do the same: a layout with the one group "world", and the one role, to be
+ * written by the script. bb_world_lane: a communicator of the world. */
+int bb_world_role(const struct bb_proxy_config *config, struct bb_step *step, const char *name,
+                  struct bb_script *script) BB_MUST_CHECK;
+struct bb_script_lane bb_world_lane(struct bb_step *step, struct bb_script *script, const char *name);
 
 #endif

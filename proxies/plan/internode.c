@@ -52,25 +52,18 @@ static struct message *message_to(struct role *role, const struct bb_op *op)
     return &role->messages[role->n_messages++];
 }
 
+/* What NCCL has an algorithm for goes along a ring or, with a root, a chain; the rest from each rank to each other. */
 static void add_collective(struct amount *amount, const struct bb_op *op, int n)
 {
+    const struct bb_coll *coll = &bb_colls[op->coll];
     double whole = (double)bb_op_payload_bytes(op, n);
 
-    switch (op->coll) {
-    case BB_ALL_REDUCE:
-        amount->ring += 2.0 * (n - 1) / n * whole;
-        break;
-    case BB_ALL_GATHER:
-    case BB_REDUCE_SCATTER:
-        amount->ring += (n - 1.0) / n * whole;
-        break;
-    case BB_BROADCAST:
-    case BB_REDUCE:
-        amount->chain += whole;
-        break;
-    default:
+    if (!(coll->flags & BB_COLL_ESTIMATED))
         amount->pair += whole / n;
-    }
+    else if (coll->flags & BB_COLL_ROOTED)
+        amount->chain += whole;
+    else
+        amount->ring += coll->bus_factor(n) * whole;
 }
 
 static int add_up(const struct bb_layout *l, const struct bb_program *p, struct role *role)

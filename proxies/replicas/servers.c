@@ -95,12 +95,6 @@ static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *m
     return first;
 }
 
-static const char *keep_text(struct bb_servers *s, const char *text)
-{
-    s->script->failed |= text == NULL;
-    return text;
-}
-
 static void describe_chunk(struct bb_servers *s, int index)
 {
     int servers = s->spec.comms.servers;
@@ -113,8 +107,8 @@ static void describe_chunk(struct bb_servers *s, int index)
                         .parameters = BB_NONE,
                         .pushed = BB_NONE,
                         .ready = BB_NONE,
-                        .push_what = keep_text(s, bb_step_text(s->spec.step, "gradients %d", index)),
-                        .pull_what = keep_text(s, bb_step_text(s->spec.step, "parameters %d", index))};
+                        .push_what = bb_script_text(s->script, bb_step_text(s->spec.step, "gradients %d", index)),
+                        .pull_what = bb_script_text(s->script, bb_step_text(s->spec.step, "parameters %d", index))};
     s->largest = c->count > s->largest ? c->count : s->largest;
     s->script->dtype = s->policy.grads;
     if (is_worker(s))
@@ -205,30 +199,16 @@ static int lane_of(const struct bb_servers *s, const struct chunk *c)
 
 /* ---- pushes and pulls ---- */
 
-static int start_rooted(struct bb_servers *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
-                        size_t count, int buffer)
-{
-    struct bb_op op = bb_script_op(s->script, lane, what);
-
-    op.kind = BB_OP_COLLECTIVE;
-    op.coll = kind;
-    op.redop = s->script->redop;
-    op.peer = 0;
-    op.count = count;
-    op.src = op.dst = buffer;
-    return bb_script_start(s->script, &op);
-}
-
 static void push_chunk(struct bb_servers *s, struct chunk *c)
 {
     s->script->phase = BB_PHASE_GRADIENTS;
     s->script->dtype = s->policy.grads;
     if (s->spec.comms.lanes == 0)
         return;
-    c->pushed =
-        is_root_kind(s)
-            ? start_rooted(s, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, c->count, c->gradients)
-            : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count, c->gradients);
+    c->pushed = is_root_kind(s) ? bb_script_rooted(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
+                                                   c->count, c->gradients, c->gradients)
+                                : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count,
+                                                 c->gradients);
 }
 
 static void pull_chunk(struct bb_servers *s, struct chunk *c)
@@ -237,10 +217,10 @@ static void pull_chunk(struct bb_servers *s, struct chunk *c)
     s->script->dtype = s->policy.params;
     if (s->spec.comms.lanes == 0)
         return;
-    c->ready =
-        is_root_kind(s)
-            ? start_rooted(s, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, c->count, c->parameters)
-            : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count, c->parameters);
+    c->ready = is_root_kind(s) ? bb_script_rooted(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
+                                                  c->count, c->parameters, c->parameters)
+                               : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count,
+                                                c->parameters);
 }
 
 static void update_chunk(struct bb_servers *s, struct chunk *c)
@@ -248,11 +228,11 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
     bb_sync_pass(s->script, s->spec.step, "update",
-                 &(struct bb_sync_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
-                                        .count = c->count,
-                                        .times = 1,
-                                        .src = BB_NONE,
-                                        .dst = c->parameters});
+                 &(struct bb_script_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
+                                          .count = c->count,
+                                          .times = 1,
+                                          .src = BB_NONE,
+                                          .dst = c->parameters});
 }
 
 /* A chunk of all workers into one set of buffers, and their sum. Returns the newest operation of it. */
@@ -267,11 +247,11 @@ static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffe
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
     bb_sync_pass(s->script, s->spec.step, "sum",
-                 &(struct bb_sync_pass){.kind = BB_PASS_ACCUMULATE,
-                                        .count = c->count,
-                                        .times = count_workers(s),
-                                        .src = buffers[0],
-                                        .dst = BB_NONE});
+                 &(struct bb_script_pass){.kind = BB_PASS_ACCUMULATE,
+                                          .count = c->count,
+                                          .times = count_workers(s),
+                                          .src = buffers[0],
+                                          .dst = BB_NONE});
     return (int)s->script->program->n_ops - 1;
 }
 

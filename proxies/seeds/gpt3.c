@@ -342,9 +342,8 @@ static void write_kernels(struct pipeline *b, int src, int dst)
 
     for (int k = 0; k <= last; k++) {
         const struct kernel *kernel = &b->model->kernels[k];
-        const char *what = bb_step_text(b->step, "%s", kernel->what);
+        const char *what = bb_script_text(&b->script, bb_step_text(b->step, "%s", kernel->what));
 
-        b->script.failed |= what == NULL;
         bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
                           (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
         bb_script_real(&b->script, what, b->work[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
@@ -403,25 +402,25 @@ static void write_chain(struct pipeline *b, enum bb_phase phase, int to, int fro
     s->micro_batch = BB_NONE;
 }
 
+static const char *gradient_text(struct pipeline *b, int g)
+{
+    return bb_script_text(&b->script, bb_step_text(b->step, "%s", b->model->gradients[g].what));
+}
+
 static void reduce_gradients(struct pipeline *b)
 {
     b->script.phase = BB_PHASE_GRADIENTS;
     for (int g = 0; g < b->model->n_gradients; g++) {
-        const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
+        const char *what = gradient_text(b, g);
 
-        b->script.failed |= what == NULL;
         bb_script_wait(&b->script, bb_script_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
     }
 }
 
 static void update_parameters(struct pipeline *b)
 {
-    for (int g = 0; b->script.real && g < b->model->n_gradients; g++) {
-        const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
-
-        b->script.failed |= what == NULL;
-        bb_script_update(&b->script, b->step, BB_PASS_ADAM, what, b->model->gradients[g].count);
-    }
+    for (int g = 0; b->script.real && g < b->model->n_gradients; g++)
+        bb_script_update(&b->script, b->step, BB_PASS_ADAM, gradient_text(b, g), b->model->gradients[g].count);
 }
 
 static void write_whole_step(struct pipeline *b, enum stage_kind kind)
@@ -452,12 +451,14 @@ static void write_steady_step(struct pipeline *b, enum stage_kind kind)
     (void)bb_script_send(s, b->pp[own], what[own], partner, count, send);
 }
 
-static int build_role(struct pipeline *b, struct bb_role *role, const char *name, enum stage_kind kind)
+static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind kind)
 {
+    static const char *const names[2][3] = {{"first stage", "middle stage", "last stage"},
+                                            {"even stage", NULL, "odd stage"}};
     struct bb_script *s = &b->script;
     const struct bb_layout *l = &b->step->layout;
 
-    role->name = name;
+    role->name = names[b->variant->one_step][kind];
     bb_script_init(s, &role->program, b->config);
     for (int i = 0; i < b->lanes; i++)
         b->pp[i] = bb_script_lane(s, l, b->comm_pp[i]);
@@ -502,10 +503,8 @@ static int build_roles(struct pipeline *b)
     int stages = b->config->stages, n = one_step || stages == 2 ? 2 : 3, rc;
 
     TRY(bb_step_add_roles(step, n));
-    TRY(build_role(b, &step->roles[0], one_step ? "even stage" : "first stage", FIRST));
-    if (n == 3)
-        TRY(build_role(b, &step->roles[1], "middle stage", MIDDLE));
-    TRY(build_role(b, &step->roles[n - 1], one_step ? "odd stage" : "last stage", LAST));
+    for (int i = 0; i < n; i++)
+        TRY(build_role(b, &step->roles[i], i == 0 ? FIRST : i == n - 1 ? LAST : MIDDLE));
     for (int r = 0; r < step->layout.ranks; r++) {
         int stage = r % stages;
 

@@ -97,16 +97,9 @@ static void trade_behind(struct pairing *p, enum bb_pass_direction direction)
 
 static void accumulate_gradients(struct pairing *p, size_t count)
 {
-    struct bb_kernel_list *work;
-
-    if (strcmp(config_of(p)->compute, "gemm") != 0)
-        return;
-    work = bb_step_work(p->stage.tiling->step);
-    p->stage.script.failed |= work == NULL;
-    if (!work)
-        return;
-    bb_kernel_list_accumulate(work, count, p->stage.script.dtype);
-    bb_script_work(&p->stage.script, "accumulate", work, 1, BB_NONE, BB_NONE);
+    if (p->stage.script.real)
+        bb_script_pass(&p->stage.script, p->stage.tiling->step, "accumulate",
+                       &(struct bb_script_pass){BB_PASS_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
 static enum bb_redop_id tile_sum(const struct pairing *p)

@@ -371,17 +371,10 @@ int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, si
 
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)
 {
-    struct bb_kernel_list *work;
-
     w->script.phase = BB_PHASE_OPTIMIZER;
-    if (strcmp(w->tiling->config.compute, "gemm") != 0 || parameters == 0)
-        return;
-    work = bb_step_work(w->tiling->step);
-    w->script.failed |= work == NULL;
-    if (!work)
-        return;
-    bb_kernel_list_optimizer(work, BB_PASS_SGD, parameters, w->script.dtype);
-    bb_script_work(&w->script, "optimizer", work, 1, BB_NONE, BB_NONE);
+    if (w->script.real && parameters > 0)
+        bb_script_pass(&w->script, w->tiling->step, "optimizer",
+                       &(struct bb_script_pass){BB_PASS_SGD, parameters, 1, BB_NONE, BB_NONE});
 }
 
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])

@@ -8,6 +8,7 @@
 #include "proxies/sync/sync.h"
 
 #include "bootstrap/base/grow.h"
+#include "bootstrap/base/units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,36 +95,20 @@ static void put_back(struct bb_script *s, struct labels before)
     s->layer = before.layer;
 }
 
-static const char *check_text(struct bb_sync *s, const char *words)
-{
-    s->script->failed |= words == NULL;
-    return words;
-}
-
-void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_sync_pass *how)
+void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how)
 {
     const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
-    struct bb_kernel_list *work;
 
-    if (!s->real) {
-        bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
-        return;
-    }
-    work = bb_step_work(step);
-    s->failed |= work == NULL;
-    if (!work)
-        return;
-    if (how->kind == BB_PASS_SGD || how->kind == BB_PASS_ADAM)
-        bb_kernel_list_optimizer(work, how->kind, how->count, s->dtype);
+    if (s->real)
+        bb_script_pass(s, step, what, how);
     else
-        bb_kernel_list_add_pass(work, what, &p);
-    bb_script_work(s, what, work, how->times, how->src, how->dst);
+        bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
 }
 
 static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
 {
     bb_sync_pass(s->script, s->spec.step, what,
-                 &(struct bb_sync_pass){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
+                 &(struct bb_script_pass){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
 static bool has_peers(const struct bb_sync *s)
@@ -177,7 +162,7 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
     size_t multiple = bucket_multiple(s);
     int last = BB_NONE;
 
-    *b = (struct bucket){.count = (made->count + multiple - 1) / multiple * multiple,
+    *b = (struct bucket){.count = bb_round_up(made->count, multiple),
                          .fused = s->policy.kind == BB_SYNC_HOROVOD && made->n > 1,
                          .whole = BB_NONE,
                          .own = BB_NONE,
@@ -195,11 +180,12 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
         last = unit;
     }
     if (s->gathers_units) {
-        b->what = check_text(s, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
-        b->gather_what = check_text(s, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
+        b->what = bb_script_text(s->script, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
+        b->gather_what =
+            bb_script_text(s->script, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
     } else {
-        b->what = check_text(s, bb_step_text(s->spec.step, "bucket %d", index));
-        b->gather_what = check_text(s, bb_step_text(s->spec.step, "parameters of bucket %d", index));
+        b->what = bb_script_text(s->script, bb_step_text(s->spec.step, "bucket %d", index));
+        b->gather_what = bb_script_text(s->script, bb_step_text(s->spec.step, "parameters of bucket %d", index));
     }
 }
 
@@ -640,11 +626,11 @@ void bb_sync_finish(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     if (own)
         bb_sync_pass(s->script, s->spec.step, "optimizer",
-                     &(struct bb_sync_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
-                                            .count = own,
-                                            .times = 1,
-                                            .src = BB_NONE,
-                                            .dst = BB_NONE});
+                     &(struct bb_script_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
+                                              .count = own,
+                                              .times = 1,
+                                              .src = BB_NONE,
+                                              .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);
     put_back(s->script, before);

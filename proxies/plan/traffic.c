@@ -295,7 +295,7 @@ static int list_ranks(const struct grouping *g)
     return 0;
 }
 
-static int group_ranks(struct bb_traffic *t, const struct bb_step *step, bool apart)
+int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool apart)
 {
     struct grouping g = {.step = step,
                          .traffic = t,
@@ -318,16 +318,6 @@ out:
     if (rc)
         bb_traffic_release(t);
     return rc;
-}
-
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step)
-{
-    return group_ranks(t, step, false);
-}
-
-int bb_traffic_init_apart(struct bb_traffic *t, const struct bb_step *step)
-{
-    return group_ranks(t, step, true);
 }
 
 void bb_traffic_release(struct bb_traffic *t)

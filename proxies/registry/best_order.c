@@ -5,7 +5,6 @@
 #include "bootstrap/base/units.h"
 #include "proxies/registry/registry.h"
 #include "proxies/step/program.h"
-#include "proxies/transformer/grid/order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,12 +2,7 @@
 #ifndef BB_PROXIES_REGISTRY_REGISTRY_H
 #define BB_PROXIES_REGISTRY_REGISTRY_H
 
-#include "bootstrap/cli/opts.h"
 #include "proxies/author/proxy.h"
-#include "proxies/replicas/scaling_options.h"
-#include "proxies/spatial/tiles_options.h"
-#include "proxies/sync/sync_options.h"
-#include "proxies/transformer/transformer_options.h"
 
 /* The options that are of no builder; offsets are those of struct bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];

@@ -148,11 +148,6 @@ out:
 
 /* ---- collectives ---- */
 
-static bool same_node(const struct bb_sim *m, int a, int b)
-{
-    return !m->cluster || a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
-}
-
 /* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one.
  */
 static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *one)
@@ -164,7 +159,7 @@ static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struc
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
-        one->one_node &= same_node(m, rank, member);
+        one->one_node &= bb_same_node(m->cluster ? m->cluster->gpus_per_node : 0, rank, member);
         if (seen[class_id] == m->n_rendezvous + 1)
             continue;
         seen[class_id] = m->n_rendezvous + 1;

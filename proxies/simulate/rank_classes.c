@@ -106,11 +106,6 @@ static const struct bb_task_graph *graph_of(const struct refinement *p, int rank
     return &p->graphs[p->step->role_of[rank]];
 }
 
-static bool same_node(const struct refinement *p, int a, int b)
-{
-    return p->gpus_per_node < 1 || a / p->gpus_per_node == b / p->gpus_per_node;
-}
-
 /* Which of `from`'s channels on the communicator mean the rank `to`. */
 static uint64_t channels_meaning(const struct refinement *p, int from, int comm, int to)
 {
@@ -132,8 +127,9 @@ static void add_edges(struct refinement *p, int rank, size_t edge)
         uint64_t back = known ? channels_meaning(p, peer, comm, rank) : 0;
 
         p->peer[edge] = peer;
-        p->edge[edge] = mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
-                                 mix_hash((uint64_t)same_node(p, rank, peer), (uint64_t)(peer == rank)));
+        p->edge[edge] =
+            mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
+                     mix_hash((uint64_t)bb_same_node(p->gpus_per_node, rank, peer), (uint64_t)(peer == rank)));
     }
 }
 
@@ -197,7 +193,7 @@ static bool in_one_node(const struct refinement *p, int group, int instance)
     int first = bb_group_member(l, group, instance, 0);
 
     for (int i = 1; i < l->groups[group].size; i++)
-        if (!same_node(p, first, bb_group_member(l, group, instance, i)))
+        if (!bb_same_node(p->gpus_per_node, first, bb_group_member(l, group, instance, i)))
             return false;
     return true;
 }

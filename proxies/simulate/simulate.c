@@ -84,11 +84,6 @@ static void run_collective(struct run *r, int at, const struct bb_task *u, const
     }
 }
 
-static bool one_node(const struct bb_sim *m, int a, int b)
-{
-    return a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
-}
-
 static int peer_of(const struct bb_sim *m, int class_id, int op)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
@@ -109,7 +104,7 @@ static double load_ns(const struct bb_sim *m, int class_id, const struct bb_task
         double *side = o->kind == BB_OP_SEND ? load.out : load.in;
 
         if (peer != rank)
-            side[one_node(m, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
+            side[bb_same_node(m->cluster->gpus_per_node, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
     }
     return bb_cluster_load_ns(m->cluster, &load);
 }
@@ -127,7 +122,8 @@ static int64_t message_ns(const struct bb_sim *m, int class_id, int op, const st
                                   (double)bb_op_payload_bytes(&bb_sim_task_graph(m, class_id)->program->ops[op], 1));
     load = load_ns(m, class_id, mine);
     their_load = load_ns(m, other, theirs);
-    return bb_cluster_message_ns(m->cluster, one_node(m, rank, peer), load > their_load ? load : their_load);
+    return bb_cluster_message_ns(m->cluster, bb_same_node(m->cluster->gpus_per_node, rank, peer),
+                                 load > their_load ? load : their_load);
 }
 
 /* A message whose other side has come already ends for both; the others wait for theirs to come. */

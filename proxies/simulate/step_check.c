@@ -227,10 +227,3 @@ int bb_checks_refuse(const struct bb_checks *checks)
     report_faults(&checks->deadlock, "deadlock");
     return -BB_EFAIL;
 }
-
-int bb_step_enforce(const struct bb_step *step, struct bb_checks *checks)
-{
-    int rc = bb_step_check(step, checks);
-
-    return rc ? rc : bb_checks_refuse(checks);
-}

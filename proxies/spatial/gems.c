@@ -20,7 +20,6 @@
  */
 #include "cuda/work/kernel_list.h"
 #include "proxies/author/proxy.h"
-#include "proxies/spatial/spatial.h"
 #include "proxies/spatial/tile_stage.h"
 
 #include <stdlib.h>

@@ -7,8 +7,6 @@
  * replicas of another, and over the replicas of the whole. All tiles read the same image and cut out their own: nothing
  * is scattered for that.
  */
-#include "proxies/spatial/spatial.h"
-
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
 

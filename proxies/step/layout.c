@@ -100,13 +100,6 @@ int bb_layout_add_comm(struct bb_layout *l, const char *name, int group)
     return l->n_comms++;
 }
 
-int bb_layout_coord(const struct bb_layout *l, int rank, int axis)
-{
-    for (int a = 0; a < axis; a++)
-        rank /= l->axes[a].size;
-    return rank % l->axes[axis].size;
-}
-
 int bb_group_instances(const struct bb_layout *l, int group)
 {
     return l->groups[group].instances;

@@ -1,5 +1,5 @@
-/* scale_counts.c - smaller counts after the fact, so that no builder needs to know (see scale_counts.h). */
-#include "proxies/step/scale_counts.h"
+/* scale_counts.c - smaller counts after the fact, so that no builder needs to know (see step.h). */
+#include "proxies/step/step.h"
 
 #include "bootstrap/base/grow.h"
 

@@ -61,12 +61,6 @@ static int64_t sum_lengths(const struct bb_spans *joined)
     return length;
 }
 
-int64_t bb_spans_length(struct bb_spans *s)
-{
-    bb_spans_join(s);
-    return sum_lengths(s);
-}
-
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b)
 {
     int64_t length = 0, begin, end;
@@ -95,14 +89,6 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
     out->exposed_ns = out->comm_ns - both;
     out->idle_ns = step_ns - (out->compute_ns + out->exposed_ns);
     out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
-}
-
-void bb_lost_to_comm(const struct bb_overlap *both, const struct bb_overlap *alone, struct bb_lost *out)
-{
-    out->total_ns = both->step_ns - alone->step_ns;
-    out->exposed_ns = both->exposed_ns;
-    out->slowdown_ns = both->compute_ns - alone->compute_ns;
-    out->waiting_ns = both->idle_ns - alone->idle_ns;
 }
 
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both)

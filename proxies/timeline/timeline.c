@@ -93,18 +93,3 @@ void bb_timeline_release(struct bb_timeline *t)
     free(t->where);
     *t = (struct bb_timeline){0};
 }
-
-int bb_timeline_find(const struct bb_timeline *t, int rank)
-{
-    int low = 0, high = t->n;
-
-    while (low < high) {
-        int middle = (low + high) / 2;
-
-        if (t->ranks[middle] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < t->n && t->ranks[low] == rank ? low : BB_NONE;
-}

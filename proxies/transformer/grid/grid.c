@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/grow.h"
 #include "proxies/step/program.h"
-#include "proxies/transformer/grid/order.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* grid_settle.c - what the axes of a grid must be, and the nearest layout when they cannot (see grid.h). */
 #include "bootstrap/cli/opts.h"
 #include "proxies/step/program.h"
-#include "proxies/transformer/grid/order.h"
+#include "proxies/transformer/grid/grid.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,7 +33,8 @@ int bb_order_read(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
     return n;
 }
 
-int bb_order_check(const char *order, const char *who)
+/* Every word an axis, none twice. */
+static int check_words(const char *order, const char *who)
 {
     bool seen[BB_GRID_AXES] = {false};
     const char *word = order;
@@ -258,7 +259,7 @@ int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const struct
 
     if (!order)
         order = BB_GRID_ORDER;
-    TRY(bb_order_check(order, who));
+    TRY(check_words(order, who));
     snprintf(g->order, sizeof(g->order), "%s", order);
     g->ranks = ranks;
     g->ep += g->ep == 0;

@@ -96,13 +96,6 @@ struct bb_block_lanes {
     struct bb_script_lane norm[4];   /* groups over which the gradient norm's scalar is summed, one after another */
 };
 
-static inline struct bb_block_lanes bb_no_lanes(void) /* to begin with */
-{
-    const struct bb_script_lane no = bb_no_lane();
-
-    return (struct bb_block_lanes){no, no, no, no, no, no, {no, no, no, no}};
-}
-
 struct bb_block_room { /* internal: buffers of the program, made when first used; BB_NONE before that */
     int index[48];
 };

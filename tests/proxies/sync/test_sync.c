@@ -258,7 +258,7 @@ static double wire(const struct bb_step *step, int rank, const char *group)
     struct bb_traffic t;
     double bytes = 0;
 
-    assert_int_equal(bb_traffic_init(&t, step), 0);
+    assert_int_equal(bb_traffic_init(&t, step, false), 0);
     role = made_role_of(&t, rank);
     for (int i = 0; i < role->n_rows; i++) {
         const struct bb_traffic_row *row = &role->rows[i];

@@ -73,10 +73,8 @@ static int count_peer(struct counting *c, int row, int offset)
 
     if (peer < 0 || (peer == known && BB_GROW(c->calls, known)))
         return -BB_EFAIL;
-    if (peer == known) {
+    if (peer == known)
         c->calls[peer] = 0;
-        c->role->rows[row].n_peers++;
-    }
     c->calls[peer]++;
     return 0;
 }
@@ -108,16 +106,11 @@ static int list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
 
-    for (int r = 0; r < c->role->n_rows; r++) {
-        struct bb_traffic_row *row = &c->role->rows[r];
-
-        if (BB_NEW(row->peers, row->n_peers))
-            return -BB_EFAIL;
-        row->n_peers = 0;
-    }
     for (int p = 0; p < c->peers.n; p++) {
         struct bb_traffic_row *row = &c->role->rows[keys[p].row];
 
+        if (BB_GROW(row->peers, row->n_peers))
+            return -BB_EFAIL;
         row->peers[row->n_peers++] = (struct bb_traffic_peer){keys[p].offset, c->calls[p]};
     }
     return 0;
@@ -207,7 +200,6 @@ struct grouping {
     struct bb_key_index groups; /* of int[1 + n_comms]: role, place in each such communicator       */
     int *group_role;            /* [groups.n] of the plan                                           */
     uint64_t *digests;          /* [traffic.n] of the plan's roles                                  */
-    int *rank_role;             /* [ranks] of the plan                                              */
     bool apart;                 /* other programs, other roles                                      */
 };
 
@@ -261,6 +253,7 @@ out:
 
 static int find_roles(struct grouping *g)
 {
+    struct bb_traffic_role *role;
     int rc = 0;
 
     for (int r = 0; r < g->step->layout.ranks; r++) {
@@ -271,28 +264,12 @@ static int find_roles(struct grouping *g)
             TRY(BB_GROW(g->group_role, known));
             TRY(find_role(g, r, &g->group_role[group]));
         }
-        g->rank_role[r] = g->group_role[group];
-        g->traffic->roles[g->rank_role[r]].n_ranks++;
+        role = &g->traffic->roles[g->group_role[group]];
+        TRY(BB_GROW(role->ranks, role->n_ranks));
+        role->ranks[role->n_ranks++] = r;
     }
 out:
     return rc;
-}
-
-static int list_ranks(const struct grouping *g)
-{
-    struct bb_traffic *t = g->traffic;
-
-    for (int i = 0; i < t->n; i++) {
-        if (BB_NEW(t->roles[i].ranks, t->roles[i].n_ranks))
-            return -BB_EFAIL;
-        t->roles[i].n_ranks = 0;
-    }
-    for (int r = 0; r < g->step->layout.ranks; r++) {
-        struct bb_traffic_role *role = &t->roles[g->rank_role[r]];
-
-        role->ranks[role->n_ranks++] = r;
-    }
-    return 0;
 }
 
 int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool apart)
@@ -305,16 +282,13 @@ int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool apart
 
     *t = (struct bb_traffic){0};
     TRY(BB_NEW(g.absolute, step->n_roles));
-    TRY(BB_NEW(g.rank_role, step->layout.ranks));
     find_absolute_peers(&g);
     TRY(find_roles(&g));
-    TRY(list_ranks(&g));
 out:
     free(g.absolute);
     bb_key_index_release(&g.groups);
     free(g.group_role);
     free(g.digests);
-    free(g.rank_role);
     if (rc)
         bb_traffic_release(t);
     return rc;

@@ -334,7 +334,7 @@ static int settle_training(struct training *t)
     TRY(bb_network_load(c->model, &t->network));
     TRY(bb_sync_settle(c, bb_sync_find(c->sync.sync), t->dtype, t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
-        t->policy.optimizer = BB_SYNC_SGD;
+        t->policy.optimizer = BB_PASS_SGD;
     t->batch = c->micro_batch_size ? c->micro_batch_size : t->network.batch;
 out:
     return rc;

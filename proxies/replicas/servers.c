@@ -228,11 +228,8 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
     s->script->phase = BB_PHASE_OPTIMIZER;
     s->script->dtype = s->policy.params;
     bb_sync_pass(s->script, s->spec.step, "update",
-                 &(struct bb_script_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
-                                          .count = c->count,
-                                          .times = 1,
-                                          .src = BB_NONE,
-                                          .dst = c->parameters});
+                 &(struct bb_script_pass){
+                     .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
 /* A chunk of all workers into one set of buffers, and their sum. Returns the newest operation of it. */

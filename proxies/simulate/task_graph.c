@@ -181,36 +181,15 @@ static int channel_for(struct bb_task_graph *s, const struct bb_op *op)
     return channel;
 }
 
-static void count_messages(struct bb_task_graph *s)
+static int add_message(struct bb_task_graph *s, int op)
 {
-    for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_channel *c = s->channel_of[i] == BB_NONE ? NULL : &s->channels[s->channel_of[i]];
+    struct bb_channel *c = &s->channels[s->channel_of[op]];
+    bool send = s->program->ops[op].kind == BB_OP_SEND;
+    int **list = send ? &c->sends : &c->recvs, *n = send ? &c->n_sends : &c->n_recvs;
 
-        if (c && s->program->ops[i].kind == BB_OP_SEND)
-            c->n_sends++;
-        else if (c)
-            c->n_recvs++;
-    }
-}
-
-static int list_messages(struct bb_task_graph *s)
-{
-    count_messages(s);
-    for (int c = 0; c < s->n_channels; c++) {
-        struct bb_channel *channel = &s->channels[c];
-
-        if (BB_NEW(channel->sends, channel->n_sends) || BB_NEW(channel->recvs, channel->n_recvs))
-            return -BB_EFAIL;
-        channel->n_sends = channel->n_recvs = 0;
-    }
-    for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_channel *c = s->channel_of[i] == BB_NONE ? NULL : &s->channels[s->channel_of[i]];
-
-        if (c && s->program->ops[i].kind == BB_OP_SEND)
-            c->sends[c->n_sends++] = (int)i;
-        else if (c)
-            c->recvs[c->n_recvs++] = (int)i;
-    }
+    if (BB_GROW(*list, *n))
+        return -BB_EFAIL;
+    (*list)[(*n)++] = op;
     return 0;
 }
 
@@ -228,10 +207,10 @@ static int find_channels(struct bb_task_graph *s)
         if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV)
             continue;
         s->channel_of[i] = channel_for(s, op);
-        if (s->channel_of[i] < 0)
+        if (s->channel_of[i] < 0 || add_message(s, (int)i))
             return -BB_EFAIL;
     }
-    return list_messages(s);
+    return 0;
 }
 
 static int make_arrays(struct bb_task_graph *s)

@@ -101,13 +101,6 @@ static void accumulate_gradients(struct pairing *p, size_t count)
                        &(struct bb_script_pass){BB_PASS_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
-static enum bb_redop_id tile_sum(const struct pairing *p)
-{
-    const char *how = config_of(p)->tiles.spatial_gradients;
-
-    return how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
-}
-
 /* What the partner's leader found is added to what the follower found, over its tiles and over all copies. */
 static void update_follower(struct pairing *p, int arrived)
 {
@@ -119,14 +112,9 @@ static void update_follower(struct pairing *p, int arrived)
     s->phase = BB_PHASE_GRADIENTS;
     bb_script_wait(s, arrived);
     accumulate_gradients(p, count);
-    if (split->layers.tiled) {
-        s->redop = tile_sum(p);
-        bb_script_wait(s, bb_tile_stage_reduce(&p->stage, split->comm_spatial, "gradients of tiles", count, gradients));
-        s->redop = BB_SUM;
-    }
-    if (p->stage.tiling->comm_dp != BB_NONE)
-        bb_script_wait(s,
-                       bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_dp, "weight gradients", count, gradients));
+    if (split->layers.tiled)
+        bb_script_wait(s, bb_tile_stage_reduce(&p->stage, split->comm_spatial, true, count, gradients));
+    bb_script_wait(s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_dp, false, count, gradients));
     bb_tile_stage_optimizer(&p->stage, count);
 }
 
@@ -134,16 +122,11 @@ static void update_follower(struct pairing *p, int arrived)
 
 static int start_sum(struct pairing *p, const struct bb_replica *replica)
 {
-    struct bb_script *s = &p->stage.script;
     bool tiled = replica->split->layers.tiled;
     size_t count = parameters_of(replica);
-    int comm = tiled ? replica->split->comm_spatial : p->stage.tiling->comm_pair, op;
 
-    s->redop = tiled ? tile_sum(p) : BB_SUM;
-    op = bb_tile_stage_reduce(&p->stage, comm, tiled ? "gradients of tiles" : "weight gradients", count,
-                              bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count));
-    s->redop = BB_SUM;
-    return op;
+    return bb_tile_stage_reduce(&p->stage, tiled ? replica->split->comm_spatial : p->stage.tiling->comm_pair, tiled,
+                                count, bb_script_buffer(&p->stage.script, "gradients", BB_USE_GRADIENTS, count));
 }
 
 static void sum_in_the_middle(struct pairing *p)
@@ -153,9 +136,7 @@ static void sum_in_the_middle(struct pairing *p)
     int buffer = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
 
     accumulate_gradients(p, count);
-    if (p->stage.tiling->comm_middle != BB_NONE)
-        bb_script_wait(
-            s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, "weight gradients", count, buffer));
+    bb_script_wait(s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, false, count, buffer));
 }
 
 static void sum_both(struct pairing *p)

@@ -10,8 +10,6 @@
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
 
-#include <string.h>
-
 static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direction)
 {
     struct bb_script *s = &w->script;
@@ -28,20 +26,13 @@ static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;
     const struct bb_layer_split *split = w->replicas[BB_USUAL].split;
-    const char *how = t->config.tiles.spatial_gradients;
     size_t count = split->layers.parameters;
     int buffer = bb_script_buffer(&w->script, "gradients", BB_USE_GRADIENTS, count);
 
     w->script.phase = BB_PHASE_GRADIENTS;
-    if (split->layers.tiled) {
-        w->script.redop = how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
-        bb_script_wait(&w->script, bb_tile_stage_reduce(w, split->comm_spatial, "gradients of tiles", count, buffer));
-        w->script.redop = BB_SUM;
-    } else if (t->comm_local_dp != BB_NONE) {
-        bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_local_dp, "weight gradients", count, buffer));
-    }
-    if (t->comm_dp != BB_NONE)
-        bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_dp, "weight gradients", count, buffer));
+    bb_script_wait(&w->script, bb_tile_stage_reduce(w, split->layers.tiled ? split->comm_spatial : t->comm_local_dp,
+                                                    split->layers.tiled, count, buffer));
+    bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_dp, false, count, buffer));
     bb_tile_stage_optimizer(w, count);
 }
 

@@ -28,6 +28,8 @@ static const struct bb_net_layer *layer_at(const struct segmenting *c, int layer
     return &c->plan->net->layers[layer];
 }
 
+static const int none[2]; /* no rim, no halo */
+
 /* ---- pieces ---- */
 
 /* Rows and columns of a layer's output on this rank, with a rim around it. */
@@ -91,7 +93,6 @@ static bool add_layer_work(struct bb_kernel_list *w, const struct segmenting *c,
 static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, const struct bb_net_layer *l,
                         struct extent e)
 {
-    const int none[2] = {0, 0};
     const struct extent tile = extent_of(c, l, none);
     double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->layers->samples;
     double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
@@ -178,7 +179,6 @@ static struct bb_map input_of(const struct bb_net_layer *l)
 /* The forward pass of a head of one layer: rows and columns at cut edges wait for the halo, the rest does not. */
 static int divide_head(const struct segmenting *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
-    const int none[2] = {0, 0};
     struct extent all = extent_of(c, l, none);
     int above = c->layers->slices.rows > 1 ? (l->halo[0] + l->stride - 1) / l->stride : 0;
     int beside = c->layers->slices.cols > 1 ? (l->halo[1] + l->stride - 1) / l->stride : 0;
@@ -199,7 +199,6 @@ out:
 /* A layer with a halo of its own begins a segment. */
 static int add_reader(const struct segmenting *c, int module, const struct bb_net_layer *l)
 {
-    const int none[2] = {0, 0};
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
     struct bb_segment *s = open_segment(c, module);
     int rc;
@@ -219,7 +218,6 @@ out:
 static int segment_module(const struct segmenting *c, int module)
 {
     const struct bb_module *m = &c->plan->net->modules[module];
-    const int none[2] = {0, 0};
     bool open = false;
     int rc = 0;
 
@@ -301,7 +299,6 @@ out:
 static int segment_states(const struct segmenting *c, int module)
 {
     const struct bb_module *m = &c->plan->net->modules[module];
-    const int none[2] = {0, 0};
     struct bb_segment *s = open_segment(c, module);
     int rc = 0;
 
@@ -416,7 +413,7 @@ int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_laye
         TRY(segment_next(&c, m, &n));
     }
     for (int t = 0; layers->tiled && t < layers->n_out; t++)
-        find_thin(&c, &layers->out[t], (int[2]){0, 0}, 1, layers->first + layers->n - 1);
+        find_thin(&c, &layers->out[t], none, 1, layers->first + layers->n - 1);
     TRY(refuse_thin(&c));
     add_sums(&c);
     settle_times(plan->config, layers);

@@ -364,9 +364,19 @@ struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
     return w->lanes[comm];
 }
 
-int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, size_t count, int buffer)
+int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, bool of_tiles, size_t count, int buffer)
 {
-    return bb_script_collective(&w->script, bb_tile_stage_lane(w, comm), what, BB_ALL_REDUCE, count, buffer, buffer);
+    const char *how = w->tiling->config.tiles.spatial_gradients;
+    int op;
+
+    if (comm == BB_NONE)
+        return BB_NONE;
+    w->script.redop = of_tiles && how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
+    op = bb_script_collective(&w->script, bb_tile_stage_lane(w, comm),
+                              of_tiles ? "gradients of tiles" : "weight gradients", BB_ALL_REDUCE, count, buffer,
+                              buffer);
+    w->script.redop = BB_SUM;
+    return op;
 }
 
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)

@@ -114,7 +114,7 @@ static int close_group(struct bb_tiling *t, struct listing *l, const char *name,
 }
 
 /* `links` communicators of a group, in comms[]: "lp", or "lp 0" and "lp 1". */
-static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int comms[2])
+static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {
         const char *text = links == 1 ? name : bb_step_text(t->step, "%s %d", name, i);
@@ -148,7 +148,8 @@ static void list_tiles(const struct bb_tiling *t, struct listing *l, int i)
 /* Who swap halos, and who add up gradients. */
 static int add_tile_groups(struct bb_tiling *t, int i)
 {
-    int width = t->splits[i].width, whole = gems_sums(t) ? BB_REPLICAS * width * t->replicas : width, comms[2][2], rc;
+    int width = t->splits[i].width, whole = gems_sums(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
+        spatial_comm, rc;
     bool even = t->splits[0].width == t->splits[t->n_spatial - 1].width;
     const char *halo = even ? "halo" : bb_step_text(t->step, "halo of %d", width);
     const char *spatial = even ? "spatial" : bb_step_text(t->step, "spatial of %d", width);
@@ -156,12 +157,12 @@ static int add_tile_groups(struct bb_tiling *t, int i)
 
     TRY(halo && spatial ? 0 : -BB_EFAIL);
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, comms[0]));
+    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, &halo_comm));
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, comms[1]));
+    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, &spatial_comm));
     for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
-        t->splits[s].comm_halo = comms[0][0];
-        t->splits[s].comm_spatial = comms[1][0];
+        t->splits[s].comm_halo = halo_comm;
+        t->splits[s].comm_spatial = spatial_comm;
     }
 out:
     return rc;
@@ -209,12 +210,6 @@ out:
     return rc;
 }
 
-static int add_named(struct bb_tiling *t, int group, const char *name, int *comm)
-{
-    *comm = group < 0 ? group : bb_layout_add_comm(&t->step->layout, name, group);
-    return *comm < 0 ? *comm : 0;
-}
-
 static int add_local_dp(struct bb_tiling *t)
 {
     struct listing l = {0};
@@ -222,7 +217,7 @@ static int add_local_dp(struct bb_tiling *t)
     for (int r = 0; r < t->replicas; r++)
         for (int i = t->n_spatial; i < t->n_splits; i++)
             list_places(t, &l, r, BB_USUAL, t->splits[i].base, t->local_dp, 1);
-    return add_named(t, close_group(t, &l, "local_dp", t->local_dp), "local_dp", &t->comm_local_dp);
+    return add_comms(t, close_group(t, &l, "local_dp", t->local_dp), "local_dp", 1, &t->comm_local_dp);
 }
 
 /* Ranks r and mp - 1 - r: of each replica (comm_opt), or of all together. */
@@ -238,7 +233,7 @@ static int add_pairs(struct bb_tiling *t)
             list_rank(&l, replica * t->mp + place);
             list_rank(&l, replica * t->mp + t->mp - 1 - place);
         }
-    return add_named(t, close_group(t, &l, "pair", 2 * (apart ? 1 : t->replicas)), "pair", &t->comm_pair);
+    return add_comms(t, close_group(t, &l, "pair", 2 * (apart ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
 /* The rank that is its own pair, of all replicas. */
@@ -248,7 +243,7 @@ static int add_middle(struct bb_tiling *t)
 
     for (int r = 0; r < t->replicas; r++)
         list_rank(&l, r * t->mp + t->mp / 2);
-    return add_named(t, close_group(t, &l, "middle", t->replicas), "middle", &t->comm_middle);
+    return add_comms(t, close_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
 }
 
 int bb_tiling_layout(struct bb_tiling *t)
@@ -270,7 +265,7 @@ int bb_tiling_layout(struct bb_tiling *t)
     if (together && t->mp % 2 && t->replicas > 1)
         TRY(add_middle(t));
     if (!together && t->replicas > 1)
-        TRY(add_named(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", &t->comm_dp));
+        TRY(add_comms(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", 1, &t->comm_dp));
 out:
     return rc;
 }

@@ -37,13 +37,11 @@ static void take_tensor(struct filling *f, struct bb_sync_bucket *bucket, int i)
 
 /* ---- runs of tensors: a bucket is closed by its size ---- */
 
-static double limit_elements(const struct filling *f, int replicas, int bucket)
+double bb_bucket_limit(const struct bb_bucket_rule *r, size_t element_bytes, int replicas, int bucket)
 {
-    const struct bb_bucket_rule *r = f->rule;
-
     switch (r->kind) {
     case BB_BUCKETS_DDP:
-        return (bucket == 0 ? r->first_bytes : r->cap_bytes) / (double)f->element_bytes;
+        return (bucket == 0 ? r->first_bytes : r->cap_bytes) / (double)element_bytes;
     case BB_BUCKETS_MEGATRON:
         return r->elements > 0 ? r->elements : fmax(40e6, 1e6 * replicas);
     case BB_BUCKETS_DEEPSPEED:
@@ -67,7 +65,7 @@ static bool belongs_to_bucket(const struct filling *f, const struct bb_sync_buck
 static void fill_runs(struct filling *f, int replicas)
 {
     for (int i = 0; i < f->n;) {
-        double limit = limit_elements(f, replicas, f->b->n);
+        double limit = bb_bucket_limit(f->rule, f->element_bytes, replicas, f->b->n);
         struct bb_sync_bucket *bucket = open_bucket(f);
 
         do

@@ -121,7 +121,7 @@ int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum
         .kind = kind,
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
-        .optimizer = o->optimizer && strcmp(o->optimizer, "sgd") == 0 ? BB_SYNC_SGD : BB_SYNC_ADAM,
+        .optimizer = o->optimizer && strcmp(o->optimizer, "sgd") == 0 ? BB_PASS_SGD : BB_PASS_ADAM,
         .hierarchical = o->hierarchical,
         .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,
         .overlap_gather = o->overlap_param_gather,
@@ -158,7 +158,7 @@ bool bb_sync_every_micro_batch(const struct bb_dp_config *p)
  */
 static double optimizer_bytes(const struct bb_dp_config *p)
 {
-    double bytes = p->optimizer == BB_SYNC_ADAM ? 8 : 4;
+    double bytes = p->optimizer == BB_PASS_ADAM ? 8 : 4;
 
     if (bb_dtypes[p->params].bytes < 4)
         bytes += 4;

@@ -626,11 +626,8 @@ void bb_sync_finish(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     if (own)
         bb_sync_pass(s->script, s->spec.step, "optimizer",
-                     &(struct bb_script_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
-                                              .count = own,
-                                              .times = 1,
-                                              .src = BB_NONE,
-                                              .dst = BB_NONE});
+                     &(struct bb_script_pass){
+                         .kind = s->policy.optimizer, .count = own, .times = 1, .src = BB_NONE, .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);
     put_back(s->script, before);

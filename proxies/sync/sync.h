@@ -47,22 +47,20 @@ extern const char *const bb_sync_words[BB_SYNC_KINDS + 1]; /* by enum, NULL at t
 extern const char *const bb_dp_sync_words[BB_SYNC_PS + 1]; /* without the parameter servers: words of --dp-sync      */
 enum bb_sync_kind bb_sync_find(const char *word);          /* one of them; NULL: all_reduce                          */
 
-enum bb_sync_optimizer { BB_SYNC_SGD, BB_SYNC_ADAM }; /* SGD with momentum */
-
 /* What the options mean, without any layout. */
 struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
     enum bb_dtype_id params, grads; /* element types of gathered parameters and of reduced gradients    */
-    enum bb_sync_optimizer optimizer;
-    bool hierarchical;    /* all_reduce, horovod: inside the node, across nodes, inside the node        */
-    bool reduce_whole;    /* zero1, zero2: all-reduce each bucket, keep the own slice (DeepSpeed's default) */
-    bool overlap_gather;  /* distributed                                                              */
-    bool own_gather_comm; /* zero3, hsdp: gathers and reductions on communicators of their own         */
-    bool no_overlap;      /* reductions only after the whole backward                                 */
-    bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces                     */
-    int shard;            /* hsdp, distributed: ranks of a shard group; 0: those of a node (hsdp), all */
-    int servers;          /* ps_sharded                                                               */
+    enum bb_pass_kind optimizer;    /* BB_PASS_SGD, with momentum, or BB_PASS_ADAM */
+    bool hierarchical;              /* all_reduce, horovod: inside the node, across nodes, inside the node        */
+    bool reduce_whole;              /* zero1, zero2: all-reduce each bucket, keep the own slice (DeepSpeed's default) */
+    bool overlap_gather;            /* distributed                                                              */
+    bool own_gather_comm;           /* zero3, hsdp: gathers and reductions on communicators of their own         */
+    bool no_overlap;                /* reductions only after the whole backward                                 */
+    bool no_sync;                   /* zero2, zero3, hsdp: only the last micro-batch reduces                     */
+    int shard;                      /* hsdp, distributed: ranks of a shard group; 0: those of a node (hsdp), all */
+    int servers;                    /* ps_sharded                                                               */
 };
 
 /*

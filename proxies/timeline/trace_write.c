@@ -33,6 +33,13 @@ static void put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
+/* One more field of an object: a text. */
+static void put_field(FILE *out, const char *key, const char *text)
+{
+    fprintf(out, ", \"%s\": ", key);
+    put_text(out, text);
+}
+
 /* Microseconds with the nanoseconds as decimals, exactly. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
@@ -51,14 +58,19 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
 
 /* ---- names ---- */
 
-static void name_thread(struct writer *w, int rank, int thread, const char *name)
+/* Of a rank (a process there) or of one of its streams (a thread), and its place among the others. */
+static void name_track(struct writer *w, const char *track, int rank, int thread, const char *name, int place)
 {
-    begin_event(w, "M", "thread_name", rank, thread);
+    char event[32];
+
+    snprintf(event, sizeof(event), "%s_name", track);
+    begin_event(w, "M", event, rank, thread);
     fputs(", \"args\": {\"name\": ", w->out);
     put_text(w->out, name);
     fputs("}}", w->out);
-    begin_event(w, "M", "thread_sort_index", rank, thread);
-    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", thread);
+    snprintf(event, sizeof(event), "%s_sort_index", track);
+    begin_event(w, "M", event, rank, thread);
+    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", place);
 }
 
 static void name_rank(struct writer *w, int i)
@@ -70,15 +82,10 @@ static void name_rank(struct writer *w, int i)
     char text[192];
 
     snprintf(text, sizeof(text), "rank %d (%s%s%.64s)", rank, where, *where ? ", " : "", role ? role : "");
-    begin_event(w, "M", "process_name", rank, 0);
-    fputs(", \"args\": {\"name\": ", w->out);
-    put_text(w->out, text);
-    fputs("}}", w->out);
-    begin_event(w, "M", "process_sort_index", rank, 0);
-    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", rank);
-    name_thread(w, rank, STEP_THREAD, "step");
+    name_track(w, "process", rank, 0, text, rank);
+    name_track(w, "thread", rank, STEP_THREAD, "step", STEP_THREAD);
     for (int s = 0; s < p->n_streams; s++)
-        name_thread(w, rank, s + 1, p->streams[s].name);
+        name_track(w, "thread", rank, s + 1, p->streams[s].name, s + 1);
 }
 
 /* ---- slices ---- */
@@ -98,8 +105,7 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
 {
     const int peer = other_rank(l, op, rank), n = bb_op_group_size(l, op);
 
-    fputs(", \"group\": ", out);
-    put_text(out, l->groups[l->comms[op->comm].group].name);
+    put_field(out, "group", l->groups[l->comms[op->comm].group].name);
     fprintf(out, ", \"group_size\": %d, \"count\": %zu, \"dtype\": \"%s\", \"bytes\": %zu", n, op->count,
             bb_dtypes[op->dtype].name, bb_op_payload_bytes(op, n));
     if (peer != BB_NONE)
@@ -119,10 +125,8 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         fprintf(out, ", \"micro_batch\": %d", op->micro_batch);
     if (op->layer != BB_NONE)
         fprintf(out, ", \"layer\": %d", op->layer);
-    if (op->what) {
-        fputs(", \"for\": ", out);
-        put_text(out, op->what);
-    }
+    if (op->what)
+        put_field(out, "for", op->what);
     fputc('}', out);
 }
 
@@ -155,8 +159,7 @@ static void put_call(struct writer *w, int i, int first, int end)
                 op->stream + 1);
     put_us(w->out, "ts", span.begin_ns);
     put_us(w->out, "dur", span.end_ns - span.begin_ns);
-    fputs(", \"cat\": ", w->out);
-    put_text(w->out, op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
+    put_field(w->out, "cat", op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
     fputs(n == 1 ? ", \"args\": " : ", \"args\": {\"operations\": [", w->out);
     for (int k = first; k < end; k++) {
         if (ops[k].stream != op->stream)
@@ -344,12 +347,9 @@ static void put_head(const struct bb_timeline *t, FILE *out)
 
     fputs("{\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"schema\": \"busbar.trace/1\", \"busbar\": ", out);
     put_text(out, BUSBAR_VERSION);
-    fputs(", \"proxy\": ", out);
-    put_text(out, step->proxy);
-    fputs(", \"summary\": ", out);
-    put_text(out, step->summary ? step->summary : "");
-    fputs(", \"times\": ", out);
-    put_text(out, t->source);
+    put_field(out, "proxy", step->proxy);
+    put_field(out, "summary", step->summary ? step->summary : "");
+    put_field(out, "times", t->source);
     fprintf(out, ", \"ranks\": %d, \"ranks_shown\": [", step->layout.ranks);
     for (int i = 0; i < t->n; i++)
         fprintf(out, "%s%d", i ? ", " : "", t->ranks[i]);

@@ -188,22 +188,6 @@ static double largest_unit(const struct bb_memory *m, int stage)
     return most;
 }
 
-static double bucket_elements(const struct bb_memory *m)
-{
-    const struct bb_bucket_rule *rule = &m->policy->rule;
-
-    switch (rule->kind) {
-    case BB_BUCKETS_DDP:
-        return rule->cap_bytes / (double)bb_dtypes[m->policy->grads].bytes;
-    case BB_BUCKETS_MEGATRON:
-        return rule->elements > 0 ? rule->elements : fmax(40e6, 1e6 * m->dense->n);
-    case BB_BUCKETS_DEEPSPEED:
-        return rule->elements;
-    default:
-        return INFINITY;
-    }
-}
-
 /* What sharing gradients or parameters needs beside the shards: two buckets, one being filled and one being reduced; or
  * the parameters of two layers and the gradients of one. */
 static double transient_bytes(const struct bb_memory *m, int stage)
@@ -212,7 +196,8 @@ static double transient_bytes(const struct bb_memory *m, int stage)
     struct bb_arch_held held = bb_memory_parameters(m, stage);
 
     if (m->policy->kind == BB_SYNC_ZERO2)
-        return grads * fmin((double)held.dense + (double)held.expert, 2 * bucket_elements(m));
+        return grads * fmin((double)held.dense + (double)held.expert,
+                            2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
         return largest_unit(m, stage) * (2 * params + grads);
     return 0;

@@ -256,9 +256,3 @@ void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_ki
             s, step, bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what)),
             &(struct bb_script_pass){.kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
 }
-
-void bb_script_pair(struct bb_script *s, const struct bb_pair *p)
-{
-    for (int i = 0; i < 2; i++)
-        bb_script_wait(s, bb_script_collective(s, p->lane, p->what[i], p->kind, p->count, p->src[i], p->dst[i]));
-}

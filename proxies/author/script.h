@@ -111,15 +111,4 @@ void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work
 void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
                       size_t count);
 
-/* bb_script_pair - the two collectives that a layer of a divided transformer waits for, one after attention and one
- * after the perceptron (tensor parallel: all_reduce), or before and after it (experts: alltoall). */
-struct bb_pair {
-    struct bb_script_lane lane;
-    enum bb_coll_kind kind;
-    size_t count;
-    const char *what[2];
-    int src[2], dst[2];
-};
-void bb_script_pair(struct bb_script *s, const struct bb_pair *pair);
-
 #endif

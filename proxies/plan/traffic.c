@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *bb_traffic_kind(const struct bb_traffic_row *row)
-{
-    if (row->kind == BB_OP_COLLECTIVE)
-        return bb_colls[row->coll].name;
-    return row->kind == BB_OP_SEND ? "send" : "recv";
-}
-
 size_t bb_traffic_memory(const struct bb_traffic_role *role)
 {
     size_t total = role->work_bytes;

@@ -51,7 +51,4 @@ void bb_traffic_release(struct bb_traffic *t);
 
 size_t bb_traffic_memory(const struct bb_traffic_role *role); /* bytes of all of it */
 
-/* bb_traffic_kind - "all_reduce", "send", "recv": the word of a plan. */
-const char *bb_traffic_kind(const struct bb_traffic_row *row);
-
 #endif

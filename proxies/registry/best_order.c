@@ -14,18 +14,11 @@
 /* The axes that have ranks in one of the grids, in the usual order. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
 {
-    const int sizes[BB_GRID_AXES] = {
-        [BB_AXIS_TP] = g->tp > g->etp ? g->tp : g->etp,
-        [BB_AXIS_CP] = g->cp,
-        [BB_AXIS_EP] = g->ep,
-        [BB_AXIS_DP] = g->experts && g->edp > g->dp ? g->edp : g->dp,
-        [BB_AXIS_PP] = g->pp,
-    };
     int n = 0;
 
-    for (int a = 0; a < BB_GRID_AXES; a++)
-        if (sizes[a] > 1)
-            axes[n++] = (enum bb_grid_axis)a;
+    for (enum bb_grid_axis a = BB_AXIS_TP; a < BB_GRID_AXES; a++)
+        if (bb_grid_size(g, a, false) > 1 || (g->experts && bb_grid_size(g, a, true) > 1))
+            axes[n++] = a;
     return n;
 }
 

@@ -254,8 +254,8 @@ struct pipeline {
     int replicas, lanes;
     int comm_pp[2], comm_width, comm_gradients[MOST_GRADIENTS];
     struct bb_script script;
-    struct bb_script_lane pp[2], gradients[MOST_GRADIENTS];
-    struct bb_pair pair;
+    struct bb_script_lane pp[2], width, gradients[MOST_GRADIENTS];
+    int pair_src[2], pair_dst[2];                       /* buffers of the layer's two collectives            */
     const struct bb_kernel_list *work[2][MOST_KERNELS]; /* [backward], NULL without real work       */
     const struct bb_kernel_list *accumulate;            /* the same of a stage's gradients, once     */
 };
@@ -368,13 +368,20 @@ static void add_pair_buffers(struct pipeline *b)
     const struct division *d = b->variant->division;
     size_t whole = b->model->exchange * (d->kind == BB_ALLTOALL ? (size_t)b->model->width : 1);
 
-    b->pair.kind = d->kind;
-    b->pair.count = b->model->exchange;
     for (int i = 0; i < 2; i++) {
-        b->pair.what[i] = d->what[i];
-        b->pair.src[i] = add_buffer(b, true, "layer send", whole);
-        b->pair.dst[i] = add_buffer(b, true, "layer receive", whole);
+        b->pair_src[i] = add_buffer(b, true, "layer send", whole);
+        b->pair_dst[i] = add_buffer(b, true, "layer receive", whole);
     }
+}
+
+/* The two collectives that a divided layer waits for: behind attention and perceptron, or around its experts. */
+static void write_pair(struct pipeline *b)
+{
+    const struct division *d = b->variant->division;
+
+    for (int i = 0; i < 2; i++)
+        bb_script_wait(&b->script, bb_script_collective(&b->script, b->width, d->what[i], d->kind, b->model->exchange,
+                                                        b->pair_src[i], b->pair_dst[i]));
 }
 
 /* All micro-batches of one phase; to and from are the neighbours, 0 where the chain ends or begins. */
@@ -397,7 +404,7 @@ static void write_chain(struct pipeline *b, enum bb_phase phase, int to, int fro
         if (to)
             sent = bb_script_send(s, lane, what, to, count, send);
         accumulate_gradients(b);
-        bb_script_pair(s, &b->pair);
+        write_pair(b);
     }
     s->micro_batch = BB_NONE;
 }
@@ -447,7 +454,7 @@ static void write_steady_step(struct pipeline *b, enum stage_kind kind)
     (void)bb_script_recv(s, b->pp[1 - own], what[1 - own], partner, count, recv);
     write_kernels(b, BB_NONE, send);
     accumulate_gradients(b);
-    bb_script_pair(s, &b->pair);
+    write_pair(b);
     (void)bb_script_send(s, b->pp[own], what[own], partner, count, send);
 }
 
@@ -462,7 +469,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     bb_script_init(s, &role->program, b->config);
     for (int i = 0; i < b->lanes; i++)
         b->pp[i] = bb_script_lane(s, l, b->comm_pp[i]);
-    b->pair.lane = bb_script_lane(s, l, b->comm_width);
+    b->width = bb_script_lane(s, l, b->comm_width);
     for (int g = 0; !b->variant->one_step && g < b->model->n_gradients; g++)
         b->gradients[g] = bb_script_lane(s, l, b->comm_gradients[g]);
     if (b->variant->one_step)

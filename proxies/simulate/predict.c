@@ -67,8 +67,8 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
     for (int u = 0; u < graph->n_tasks; u++) {
         int at = m->task_base[class_id] + u;
 
-        TRY(add_task(m, &graph->tasks[u], &s, run->begin_ns[at], run->end_ns[at]));
-        step_ns = run->end_ns[at] > step_ns ? run->end_ns[at] : step_ns;
+        TRY(add_task(m, &graph->tasks[u], &s, run->tasks[at].begin_ns, run->tasks[at].end_ns));
+        step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
     for (int g = 0; g < m->step->layout.n_groups; g++) {
@@ -145,8 +145,8 @@ static void read_rank(const struct bb_sim *m, const struct bb_sim_run *run, stru
     for (size_t op = 0; op < graph->program->n_ops; op++) {
         int at = m->task_base[class_id] + graph->task_of[op];
 
-        t->ops[i][op] = (struct bb_span){run->begin_ns[at], run->end_ns[at]};
-        t->step_ns[i] = run->end_ns[at] > t->step_ns[i] ? run->end_ns[at] : t->step_ns[i];
+        t->ops[i][op] = (struct bb_span){run->tasks[at].begin_ns, run->tasks[at].end_ns};
+        t->step_ns[i] = run->tasks[at].end_ns > t->step_ns[i] ? run->tasks[at].end_ns : t->step_ns[i];
     }
 }
 

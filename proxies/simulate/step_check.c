@@ -37,7 +37,7 @@ static int task_index(const struct search *s, int rank, int task)
 
 static bool waits_inside(const struct search *s, int rank, int task)
 {
-    return s->run->arrived[task_index(s, rank, task)] && !s->run->ended[task_index(s, rank, task)];
+    return s->run->tasks[task_index(s, rank, task)].arrived && !s->run->tasks[task_index(s, rank, task)].ended;
 }
 
 /* The first task of the rank that it is stuck in and that `task`, directly or not, comes after. */
@@ -100,7 +100,7 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
             return false;
         }
         *next = (struct stuck){peer, graph_of(s, peer)->task_of[s->m->peer_op[cell]]};
-        if (!s->run->arrived[task_index(s, next->rank, next->task)]) {
+        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
             tell_wait(s, here, op, peer, "to come to its side");
             return true;
         }
@@ -123,7 +123,7 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
             return false;
         }
         *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
-        if (!s->run->arrived[task_index(s, next->rank, next->task)]) {
+        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
             tell_wait(s, here, u->first, member, "to come to it");
             return true;
         }

@@ -57,16 +57,7 @@ out:
 
 static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
-    struct bb_tiling t;
-    int rc;
-
-    TRY(bb_tiling_init(&t, config, step, false));
-    TRY(bb_tiling_describe(&t, 1));
-    TRY(bb_tiling_layout(&t));
-    TRY(bb_tiling_build(&t, build_role));
-out:
-    bb_tiling_release(&t);
-    return rc;
+    return bb_tiling_step(config, false, step, build_role);
 }
 
 const struct bb_proxy bb_spatial_proxy = {

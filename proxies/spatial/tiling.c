@@ -42,29 +42,19 @@ out:
     return rc;
 }
 
-int bb_tiling_init(struct bb_tiling *t, const struct bb_proxy_config *config, struct bb_step *step, bool gems)
+static int settle_tiling(struct bb_tiling *t, const struct bb_proxy_config *config)
 {
     const struct bb_net_asked asked = {config->tiles.image_size, config->layers, config->tiles.filters};
     struct bb_settled settled = {0};
     int rc;
 
-    *t = (struct bb_tiling){.config = *config, .step = step, .gems = gems};
     t->comm_local_dp = t->comm_dp = t->comm_pair = t->comm_middle = BB_NONE;
     TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &asked, &t->net));
-    TRY(bb_settle(&settled, &t->config, &t->net, gems));
+    TRY(bb_settle(&settled, &t->config, &t->net, t->gems));
     TRY(make_splits(t, &settled));
 out:
     bb_settled_release(&settled);
     return rc;
-}
-
-void bb_tiling_release(struct bb_tiling *t)
-{
-    for (int i = 0; i < t->n_splits; i++)
-        bb_split_layers_release(&t->splits[i].layers);
-    free(t->splits);
-    bb_net_release(&t->net);
-    *t = (struct bb_tiling){0};
 }
 
 struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place)
@@ -246,7 +236,7 @@ static int add_middle(struct bb_tiling *t)
     return add_comms(t, close_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
 }
 
-int bb_tiling_layout(struct bb_tiling *t)
+static int add_groups(struct bb_tiling *t)
 {
     struct bb_layout *l = &t->step->layout;
     const struct bb_axis axes[] = {{"place", t->mp}, {"dp", t->replicas}};
@@ -304,7 +294,7 @@ static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
     return n;
 }
 
-int bb_tiling_build(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
+static int build_roles(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
 {
     int *role_of = NULL, *first = NULL, n, rc;
 
@@ -339,9 +329,10 @@ static const char *describe_tiles(struct bb_tiling *t)
                         bb_slices_name(&first->layers.slices), halos);
 }
 
-int bb_tiling_describe(struct bb_tiling *t, int passes)
+static int describe_step(struct bb_tiling *t)
 {
     const struct bb_proxy_config *c = &t->config;
+    int passes = c->tiles.replications;
     const char *tiles = describe_tiles(t);
     const char *local = t->local_dp > 1 ? bb_step_text(t->step, ", %d local replicas", t->local_dp) : "";
     const char *turns = t->gems ? bb_step_text(t->step, ", %d replications%s", passes,
@@ -358,4 +349,22 @@ int bb_tiling_describe(struct bb_tiling *t, int passes)
                                         c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas,
                                         t->replicas == 1 ? "" : "s");
     return t->step->summary ? 0 : -BB_EFAIL;
+}
+
+int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
+                   int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
+{
+    struct bb_tiling t = {.config = *config, .step = step, .gems = gems};
+    int rc;
+
+    TRY(settle_tiling(&t, config));
+    TRY(describe_step(&t));
+    TRY(add_groups(&t));
+    TRY(build_roles(&t, build));
+out:
+    for (int i = 0; i < t.n_splits; i++)
+        bb_split_layers_release(&t.splits[i].layers);
+    free(t.splits);
+    bb_net_release(&t.net);
+    return rc;
 }

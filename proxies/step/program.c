@@ -200,6 +200,13 @@ int bb_program_last(const struct bb_program *p, int stream)
     return BB_NONE;
 }
 
+const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll)
+{
+    static const char *const words[] = {[BB_OP_COMPUTE] = "compute", [BB_OP_SEND] = "send", [BB_OP_RECV] = "recv"};
+
+    return kind == BB_OP_COLLECTIVE ? bb_colls[coll].name : words[kind];
+}
+
 int bb_op_peer(const struct bb_op *op, int index, int n)
 {
     int peer = op->peer_kind == BB_PEER_OFFSET ? (index + op->peer) % n : op->peer;

@@ -115,7 +115,7 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     fputs("{\"kind\": ", out);
-    put_text(out, bb_op_is_comm(op) ? bb_op_word(op) : "compute");
+    put_text(out, bb_op_kind_word(op->kind, op->coll));
     if (bb_op_is_comm(op))
         put_comm(out, l, op, rank);
     if (op->flops > 0)
@@ -218,10 +218,8 @@ static int by_pair(const void *a, const void *b)
     return 0;
 }
 
-static size_t list_messages(const struct bb_timeline *t, struct message *list)
+static int list_messages(const struct bb_timeline *t, struct message **list, size_t *n)
 {
-    size_t n = 0;
-
     for (int i = 0; i < t->n; i++) {
         const struct bb_program *p = bb_step_program(t->step, t->ranks[i]);
 
@@ -233,12 +231,13 @@ static size_t list_messages(const struct bb_timeline *t, struct message *list)
                 continue;
             int own = t->ranks[i], other = other_rank(&t->step->layout, op, own);
 
-            if (list)
-                list[n] = (struct message){op->comm, received ? other : own, received ? own : other, received, k, i};
-            n++;
+            if (BB_GROW(*list, *n))
+                return -BB_EFAIL;
+            (*list)[(*n)++] =
+                (struct message){op->comm, received ? other : own, received ? own : other, received, k, i};
         }
     }
-    return n;
+    return 0;
 }
 
 /* The start stands where the send begins, the end inside the receive. */
@@ -259,14 +258,14 @@ static bool same_pair(const struct message *a, const struct message *b)
 
 static int put_arrows(struct writer *w)
 {
-    size_t n = list_messages(w->t, NULL), end;
-    struct message *list;
+    size_t n = 0, end;
+    struct message *list = NULL;
     int64_t id = 0;
+    int rc;
 
-    if (BB_NEW(list, n))
-        return -BB_EFAIL;
-    list_messages(w->t, list);
-    qsort(list, n, sizeof(*list), by_pair);
+    TRY(list_messages(w->t, &list, &n));
+    if (n > 0)
+        qsort(list, n, sizeof(*list), by_pair);
     for (size_t first = 0; first < n; first = end) {
         size_t sends = 0;
 
@@ -277,8 +276,9 @@ static int put_arrows(struct writer *w)
             put_arrow(w, &list[first + sends + k], id);
         }
     }
+out:
     free(list);
-    return 0;
+    return rc;
 }
 
 /* ---- counters ---- */

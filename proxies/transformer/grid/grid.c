@@ -15,20 +15,11 @@ struct side {
     int n;
 };
 
-static int size_of(const struct bb_grid *g, enum bb_grid_axis axis, bool expert)
+int bb_grid_size(const struct bb_grid *g, enum bb_grid_axis axis, bool expert)
 {
-    switch (axis) {
-    case BB_AXIS_TP:
-        return expert ? g->etp : g->tp;
-    case BB_AXIS_CP:
-        return expert ? 1 : g->cp;
-    case BB_AXIS_EP:
-        return expert ? g->ep : 1;
-    case BB_AXIS_DP:
-        return expert ? g->edp : g->dp;
-    default:
-        return g->pp;
-    }
+    const int sizes[2][BB_GRID_AXES] = {{g->tp, g->cp, 1, g->dp, g->pp}, {g->etp, 1, g->ep, g->edp, g->pp}};
+
+    return sizes[expert][axis];
 }
 
 static struct side side_of(const struct bb_grid *g, bool expert)
@@ -37,7 +28,7 @@ static struct side side_of(const struct bb_grid *g, bool expert)
 
     s.n = bb_order_read(g->order, s.axis);
     for (int a = 0; a < s.n; a++)
-        s.size[a] = size_of(g, s.axis[a], expert);
+        s.size[a] = bb_grid_size(g, s.axis[a], expert);
     return s;
 }
 

@@ -6,6 +6,7 @@
 #include "proxies/step/step.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int bb_args_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
 {
@@ -15,6 +16,15 @@ int bb_args_number(const struct bb_proxy_config *c, const char *word, const char
     if (bb_parse_int(word, 1, BB_MOST_LAYERS, value))
         return bb_err(BB_EUSAGE, "%s: '%s' is no number of %s, expected 1 to %d", c->proxy, word, what, BB_MOST_LAYERS);
     return 0;
+}
+
+int bb_args_place(const char *word, const char *const *words, int usual)
+{
+    int i = word ? 0 : usual;
+
+    while (word && strcmp(words[i], word) != 0)
+        i++;
+    return i;
 }
 
 const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT])

@@ -10,6 +10,11 @@
  * or -BB_EUSAGE after a line. */
 int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
 
+#define BB_USUAL_TFLOPS 119.8 /* the rate behind the times of gpt3: one layer of 7.628e12 FLOP in 63,660 us */
+
+/* bb_args_place - of a word in a list that holds it; NULL: usual. */
+int bb_args_place(const char *word, const char *const *words, int usual);
+
 /* "44" or "44 or 48": the multiples of step around value, at least one of it. Returns text. */
 #define BB_MULTIPLES_TEXT 64
 const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);

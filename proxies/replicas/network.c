@@ -74,18 +74,7 @@ static int add_conv(struct growth *g, const char *name, int out, int kernel, int
 
     if (!unit)
         return -BB_EFAIL;
-    unit->conv = (struct bb_conv){.n = 1,
-                                  .c = g->channels,
-                                  .d = 1,
-                                  .h = g->edge,
-                                  .w = g->edge,
-                                  .k = out,
-                                  .t = 1,
-                                  .r = kernel,
-                                  .s = kernel,
-                                  .stride = stride,
-                                  .pad = (kernel - 1) / 2,
-                                  .dtype = BB_FLOAT};
+    unit->conv = bb_conv_flat(1, g->channels, out, g->edge, kernel, stride, BB_FLOAT);
     if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &product))
         return bb_err(BB_EUSAGE, "%s: the convolution '%s' does not fit its image of %d x %d", g->where, name, g->edge,
                       g->edge);
@@ -274,13 +263,13 @@ out:
     return rc;
 }
 
-static int read_transformer(const char *word, struct bb_network *net)
+static int read_transformer(const json_t *root, const char *word, struct bb_network *net)
 {
     struct bb_arch *arch = &net->arch;
     char name[32];
     int rc;
 
-    TRY(bb_arch_load(word, arch));
+    TRY(bb_arch_read(root, word, arch));
     TRY(add_arch_unit(net, BB_ARCH_EMBEDDING, "embedding"));
     for (int i = 0; i < arch->layers; i++) {
         snprintf(name, sizeof(name), "layer%d", i);
@@ -302,7 +291,7 @@ int bb_network_load(const char *word, struct bb_network *net)
     *net = (struct bb_network){0};
     TRY(bb_profile_load("models", word, &root));
     part = json_object_get(root, "network");
-    rc = json_is_object(part) ? read_residual(part, word, net) : read_transformer(word, net);
+    rc = json_is_object(part) ? read_residual(part, word, net) : read_transformer(root, word, net);
     json_decref(root);
 out:
     if (rc)

@@ -174,10 +174,6 @@ int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *s
     TRY(add_receivers(s));
     TRY(bb_script_result(s->script));
 out:
-    if (rc) {
-        bb_servers_release(s);
-        *servers = NULL;
-    }
     return rc;
 }
 
@@ -199,10 +195,15 @@ static int lane_of(const struct bb_servers *s, const struct chunk *c)
 
 /* ---- pushes and pulls ---- */
 
+static void set_labels(struct bb_servers *s, enum bb_phase phase)
+{
+    s->script->phase = phase;
+    s->script->dtype = phase == BB_PHASE_GRADIENTS ? s->policy.grads : s->policy.params;
+}
+
 static void push_chunk(struct bb_servers *s, struct chunk *c)
 {
-    s->script->phase = BB_PHASE_GRADIENTS;
-    s->script->dtype = s->policy.grads;
+    set_labels(s, BB_PHASE_GRADIENTS);
     if (s->spec.comms.lanes == 0)
         return;
     c->pushed = is_root_kind(s) ? bb_script_rooted(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
@@ -213,8 +214,7 @@ static void push_chunk(struct bb_servers *s, struct chunk *c)
 
 static void pull_chunk(struct bb_servers *s, struct chunk *c)
 {
-    s->script->phase = BB_PHASE_OPTIMIZER;
-    s->script->dtype = s->policy.params;
+    set_labels(s, BB_PHASE_OPTIMIZER);
     if (s->spec.comms.lanes == 0)
         return;
     c->ready = is_root_kind(s) ? bb_script_rooted(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
@@ -225,8 +225,7 @@ static void pull_chunk(struct bb_servers *s, struct chunk *c)
 
 static void update_chunk(struct bb_servers *s, struct chunk *c)
 {
-    s->script->phase = BB_PHASE_OPTIMIZER;
-    s->script->dtype = s->policy.params;
+    set_labels(s, BB_PHASE_OPTIMIZER);
     bb_sync_pass(s->script, s->spec.step, "update",
                  &(struct bb_script_pass){
                      .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
@@ -235,8 +234,7 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
 /* A chunk of all workers into one set of buffers, and their sum. Returns the newest operation of it. */
 static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
-    s->script->phase = BB_PHASE_GRADIENTS;
-    s->script->dtype = s->policy.grads;
+    set_labels(s, BB_PHASE_GRADIENTS);
     bb_script_group_start(s->script);
     for (int w = 0; w < count_workers(s); w++)
         c->pushed = bb_script_recv(s->script, s->push[lane_of(s, c)], c->push_what, s->spec.comms.servers + w, c->count,

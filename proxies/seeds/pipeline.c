@@ -32,8 +32,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define USUAL_TFLOPS 119.8
-
 enum stage_kind { FIRST, MIDDLE, LAST };
 
 static const char *const role_names[] = {[FIRST] = "first stage", [MIDDLE] = "middle stage", [LAST] = "last stage"};
@@ -83,7 +81,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     c->layers = c->layers ? c->layers : model.layers;
     c->stages = c->stages ? c->stages : model.stages;
     c->micro_batches = c->micro_batches ? c->micro_batches : model.micro_batches;
-    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     if (c->forward_us == 0)
         c->forward_us = model.forward_flops / c->tflops * 1e-6;
     if (c->backward_us == 0)

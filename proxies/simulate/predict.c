@@ -82,7 +82,7 @@ out:
     return rc;
 }
 
-/* Executes with times; a step that cannot end is refused. */
+/* Executes with times; a step that cannot end is refused. Both are released by the caller. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster)
 {

@@ -353,10 +353,6 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     }
     TRY(bb_script_result(s->script));
 out:
-    if (rc) {
-        bb_sync_release(s);
-        *sync = NULL;
-    }
     return rc;
 }
 

@@ -45,7 +45,6 @@ enum bb_sync_kind {
 };
 extern const char *const bb_sync_words[BB_SYNC_KINDS + 1]; /* by enum, NULL at the end: words of --sync              */
 extern const char *const bb_dp_sync_words[BB_SYNC_PS + 1]; /* without the parameter servers: words of --dp-sync      */
-enum bb_sync_kind bb_sync_find(const char *word);          /* one of them; NULL: all_reduce                          */
 
 /* What the options mean, without any layout. */
 struct bb_dp_config {
@@ -114,7 +113,8 @@ struct bb_sync_spec {
 
 struct bb_sync; /* opaque */
 
-/* bb_sync_init - *s with its streams and buffers added to the script's program. release is fine on NULL. */
+/* bb_sync_init - *s with its streams and buffers added to the script's program. It is to be released also after an
+ * error; release is fine on NULL. */
 int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec) BB_MUST_CHECK;
 void bb_sync_release(struct bb_sync *s);
 

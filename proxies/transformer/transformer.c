@@ -5,6 +5,7 @@
  * Ranks of one stage share one program, since their peers are relative; only dropless experts with an imbalance and
  * hierarchical reductions with a remainder tell some of them apart.
  */
+#include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
 #include "proxies/transformer/memory.h"
 #include "proxies/transformer/training.h"
@@ -12,21 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define USUAL_TFLOPS 119.8 /* the rate behind the times of gpt3, see pipeline.c */
-
 /* ---- what the command line means ---- */
-
-/* The place of a word in a list that holds it; NULL: usual. */
-static int place_of(const char *word, const char *const *words, int usual)
-{
-    int i = 0;
-
-    if (!word)
-        return usual;
-    while (strcmp(words[i], word) != 0)
-        i++;
-    return i;
-}
 
 static const char *const contexts[] = {
     [BB_CONTEXT_RING] = "ring", [BB_CONTEXT_ALL_GATHER] = "all_gather", [BB_CONTEXT_ALL_TO_ALL] = "a2a"};
@@ -48,7 +35,7 @@ static int fill_defaults(struct bb_proxy_config *c)
         o->schedule = bb_schedule_names[o->vpp > 1 ? BB_INTERLEAVED : BB_1F1B];
     o->vpp += o->vpp == 0;
     c->micro_batch_size += c->micro_batch_size == 0;
-    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     return 0;
 }
 
@@ -58,7 +45,7 @@ static int settle_schedule(struct bb_training *t)
     int p = t->grid.pp, m = t->config->micro_batches ? t->config->micro_batches : p;
 
     t->schedule = (struct bb_schedule){
-        .kind = (enum bb_schedule_kind)place_of(o->schedule, bb_schedule_names, BB_1F1B),
+        .kind = (enum bb_schedule_kind)bb_args_place(o->schedule, bb_schedule_names, BB_1F1B),
         .stages = p,
         .micro_batches = m,
         .chunks = o->vpp,
@@ -147,9 +134,9 @@ static void settle_how(struct bb_training *t)
         .sequence = o->sequence ? o->sequence : t->arch.sequence,
         .micro_batch_size = c->micro_batch_size,
         .sequence_parallel = o->sequence_parallel,
-        .recompute = (enum bb_recompute)place_of(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
-        .context = (enum bb_context_mode)place_of(o->context, contexts, BB_CONTEXT_RING),
-        .dispatch = (enum bb_dispatch_mode)place_of(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
+        .recompute = (enum bb_recompute)bb_args_place(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
+        .context = (enum bb_context_mode)bb_args_place(o->context, contexts, BB_CONTEXT_RING),
+        .dispatch = (enum bb_dispatch_mode)bb_args_place(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
         .capacity_factor = o->capacity,
         .imbalance = o->imbalance,
         .seed = (unsigned)(o->seed ? o->seed : 1),
@@ -171,7 +158,8 @@ static int settle_training(struct bb_training *t)
         TRY(bb_arch_with_layers(&t->arch, c->layers));
     settle_how(t);
     TRY(settle_grid(t));
-    TRY(bb_sync_settle(c, bb_sync_find(c->transformer.sync), t->how.dtype, BB_FLOAT, &t->policy));
+    TRY(bb_sync_settle(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
+                       t->how.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
     t->shares[BB_DENSE] = true;
     t->shares[BB_EXPERT] = t->grid.experts;

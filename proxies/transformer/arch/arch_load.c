@@ -437,15 +437,20 @@ static int refuse_family(const char *where, const json_t *root)
     return bb_refuse_word(kind, where, ours, n_ours);
 }
 
-static int read_root(const json_t *root, const char *where, struct bb_arch *arch)
+int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch)
 {
     const json_t *second = json_object_get(root, FAMILY);
+    int rc;
 
+    *arch = (struct bb_arch){0};
     if (!json_object_get(root, "schema"))
-        return read_config(root, where, arch);
-    if (!is_ours(root))
-        return refuse_family(where, root);
-    return read_profile(second ? second : root, where, arch);
+        rc = read_config(root, where, arch);
+    else if (!is_ours(root))
+        rc = refuse_family(where, root);
+    else
+        rc = read_profile(second ? second : root, where, arch);
+    take_name(where, arch->name);
+    return rc;
 }
 
 int bb_arch_load(const char *word, struct bb_arch *arch)
@@ -453,11 +458,9 @@ int bb_arch_load(const char *word, struct bb_arch *arch)
     json_t *root;
     int rc;
 
-    *arch = (struct bb_arch){0};
     TRY(bb_profile_load("models", word, &root));
-    rc = read_root(root, word, arch);
+    rc = bb_arch_read(root, word, arch);
     json_decref(root);
-    take_name(word, arch->name);
 out:
     return rc;
 }

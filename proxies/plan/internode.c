@@ -100,13 +100,10 @@ static void count_messages(struct counting *c, int rank)
 
     for (int i = 0; i < role->n_messages; i++) {
         const struct message *m = &role->messages[i];
-        int group = l->comms[m->comm].group, n = l->groups[group].size, peer = m->peer;
+        const struct bb_op op = {.comm = m->comm, .peer = m->peer, .peer_kind = m->kind};
 
-        if (m->kind == BB_PEER_OFFSET)
-            peer = ((bb_group_index(l, group, rank) + m->peer) % n + n) % n;
-        peer = bb_group_member(l, group, bb_group_instance(l, group, rank), peer);
-        if (peer / c->gpus_per_node != rank / c->gpus_per_node)
-            add_outgoing(c, rank / c->gpus_per_node, group, m->bytes);
+        if (!bb_same_node(c->gpus_per_node, bb_op_peer_rank(l, &op, rank), rank))
+            add_outgoing(c, rank / c->gpus_per_node, l->comms[m->comm].group, m->bytes);
     }
 }
 

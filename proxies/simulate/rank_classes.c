@@ -29,10 +29,9 @@ int bb_comm_index(const struct bb_layout *l, int comm, int rank)
 
 int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel, int rank)
 {
-    int group = l->comms[channel->comm].group, index = bb_group_index(l, group, rank);
-    const struct bb_op op = {.peer = channel->peer, .peer_kind = channel->peer_kind};
+    const struct bb_op op = {.comm = channel->comm, .peer = channel->peer, .peer_kind = channel->peer_kind};
 
-    return bb_group_member(l, group, bb_group_instance(l, group, rank), bb_op_peer(&op, index, l->groups[group].size));
+    return bb_op_peer_rank(l, &op, rank);
 }
 
 struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to)

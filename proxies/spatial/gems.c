@@ -48,20 +48,14 @@ static size_t parameters_of(const struct bb_replica *replica)
 
 #define PARTNER 1 /* in a pair it is the next and the one before */
 
-static int send_to_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
+/* What the leader has is sent, what the follower needs is received. */
+static int start_message(struct pairing *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
-    size_t count = parameters_of(p->leader);
+    size_t count = parameters_of(send ? p->leader : p->follower);
 
-    return bb_script_send(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
-}
-
-static int receive_from_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
-{
-    struct bb_script *s = &p->stage.script;
-    size_t count = parameters_of(p->follower);
-
-    return bb_script_recv(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
+    return (send ? bb_script_send : bb_script_recv)(s, p->pair, what, PARTNER, count,
+                                                    bb_script_buffer(s, what, use, count));
 }
 
 /* Both directions in one call, so that neither waits for the other. Returns the receive. */
@@ -70,8 +64,8 @@ static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffe
     int op;
 
     bb_script_group_start(&p->stage.script);
-    (void)send_to_partner(p, what, sent);
-    op = receive_from_partner(p, what, received);
+    (void)start_message(p, true, what, sent);
+    op = start_message(p, false, what, received);
     bb_script_group_end(&p->stage.script);
     return op;
 }
@@ -82,14 +76,14 @@ static const char parameters[] = "parameters";
 static void trade_amid(struct pairing *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
-        p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
+        p->arrived = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
 /* Behind one direction of the leader's first pass. */
 static void trade_behind(struct pairing *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
-        (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
+        (void)start_message(p, true, parameters, BB_USE_PARAMETERS);
     else if (direction == BB_FORWARD && !p->is_last)
         p->arrived = trade_with_partner(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
 }

@@ -7,6 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
+{
+    int group = l->comms[op->comm].group, instance = bb_group_instance(l, group, rank);
+    int peer = bb_op_peer(op, bb_group_index(l, group, rank), l->groups[group].size);
+
+    return instance == BB_NONE ? BB_NONE : bb_group_member(l, group, instance, peer);
+}
+
 int bb_step_add_roles(struct bb_step *step, int n)
 {
     if (BB_NEW(step->roles, n) || BB_NEW(step->role_of, step->layout.ranks))

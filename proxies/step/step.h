@@ -34,6 +34,10 @@ struct bb_step {
     int n_works;
 };
 
+/* bb_op_peer_rank - the world rank that the operation means by its peer or root on that rank; BB_NONE on one that is in
+ * no instance of its group. */
+int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
+
 /* bb_step_release - fine on a zeroed or half-built one. */
 void bb_step_release(struct bb_step *step);
 

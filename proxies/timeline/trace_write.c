@@ -95,10 +95,7 @@ static int other_rank(const struct bb_layout *l, const struct bb_op *op, int ran
 {
     if (!bb_op_is_comm(op) || (op->kind == BB_OP_COLLECTIVE && !(bb_colls[op->coll].flags & BB_COLL_ROOTED)))
         return BB_NONE;
-    int group = l->comms[op->comm].group, n = l->groups[group].size;
-    int instance = bb_group_instance(l, group, rank), index = bb_group_index(l, group, rank);
-
-    return instance == BB_NONE ? BB_NONE : bb_group_member(l, group, instance, bb_op_peer(op, index, n));
+    return bb_op_peer_rank(l, op, rank);
 }
 
 static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)

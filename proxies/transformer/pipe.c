@@ -21,23 +21,22 @@ int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
 
 /* ---- who is before and behind ---- */
 
-static int count_parts(const struct bb_pipe *p)
+/* Whether a slot's part of the model is not the first (the last) of all that its direction passes. */
+static bool is_inside(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
-    return p->schedule->stages * p->schedule->chunks;
+    int part = t->chunk * p->schedule->stages + p->stage, last = p->schedule->stages * p->schedule->chunks - 1;
+
+    return t->kind != BB_SLOT_WEIGHTS && part != (first == (t->kind == BB_SLOT_FORWARD) ? 0 : last);
 }
 
 static bool slot_receives(const struct bb_pipe *p, const struct bb_slot *t)
 {
-    int part = t->chunk * p->schedule->stages + p->stage;
-
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? 0 : count_parts(p) - 1);
+    return is_inside(p, t, true);
 }
 
 static bool slot_sends(const struct bb_pipe *p, const struct bb_slot *t)
 {
-    int part = t->chunk * p->schedule->stages + p->stage;
-
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? count_parts(p) - 1 : 0);
+    return is_inside(p, t, false);
 }
 
 static struct bb_pipe_direction *direction_of(struct bb_pipe *p, const struct bb_slot *t)

@@ -355,12 +355,6 @@ out:
 
 /* ---- the step ---- */
 
-/* " x cp 2": of an axis that has ranks. */
-static size_t add_axis(char *text, size_t at, size_t room, const char *name, int size)
-{
-    return size > 1 ? at + (size_t)snprintf(text + at, room - at, "%s%s %d", at ? " x " : "", name, size) : at;
-}
-
 #define STAGES_TEXT 128
 
 /* " in 16 stages of 4, the first of 3 and the last of 2" */
@@ -389,15 +383,19 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 
 static int describe_step(struct bb_training *t)
 {
+    static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
     int m = s->micro_batches;
     char axes[128] = "", stages[STAGES_TEXT];
     size_t at = 0;
 
-    at = add_axis(axes, at, sizeof(axes), "tp", t->grid.tp);
-    at = add_axis(axes, at, sizeof(axes), "cp", t->grid.cp);
-    at = add_axis(axes, at, sizeof(axes), "pp", t->grid.pp);
-    at = add_axis(axes, at, sizeof(axes), "dp", t->grid.dp);
+    for (int a = 0; a < 4; a++) {
+        int size = bb_grid_size(&t->grid, shown[a], false);
+
+        if (size > 1)
+            at += (size_t)snprintf(axes + at, sizeof(axes) - at, "%s%s %d", at ? " x " : "",
+                                   bb_grid_axis_names[shown[a]], size);
+    }
     if (t->grid.ep > 1)
         snprintf(axes + at, sizeof(axes) - at, ", ep %d of etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
     describe_stages(t, stages);

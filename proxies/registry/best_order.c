@@ -44,21 +44,25 @@ static void write_order(const enum bb_grid_axis *axes, int n, int number, char o
     }
 }
 
-/* Whether both orders lay the axes in use alike: "tp-cp-dp" and "tp-dp" when cp is 1. */
+/* The axes of an order that are in use: "tp-cp-dp" and "tp-dp" are the same when cp is 1. */
+static int read_used(const char *order, const enum bb_grid_axis *axes, int n, enum bb_grid_axis used[BB_GRID_AXES])
+{
+    enum bb_grid_axis all[BB_GRID_AXES];
+    int n_all = bb_order_read(order, all), n_used = 0;
+
+    for (int i = 0; i < n_all; i++)
+        for (int j = 0; j < n; j++)
+            if (all[i] == axes[j])
+                used[n_used++] = all[i];
+    return n_used;
+}
+
 static bool same_order(const char *a, const char *b, const enum bb_grid_axis *axes, int n)
 {
-    int at[2] = {0, 0}, seen[2][BB_GRID_AXES];
+    enum bb_grid_axis of_a[BB_GRID_AXES], of_b[BB_GRID_AXES];
+    int n_a = read_used(a, axes, n, of_a);
 
-    for (int side = 0; side < 2; side++) {
-        enum bb_grid_axis of[BB_GRID_AXES];
-        int all = bb_order_read(side ? b : a, of);
-
-        for (int i = 0; i < all; i++)
-            for (int j = 0; j < n; j++)
-                if (of[i] == axes[j])
-                    seen[side][at[side]++] = (int)of[i];
-    }
-    return at[0] == at[1] && memcmp(seen[0], seen[1], sizeof(int) * (size_t)at[0]) == 0;
+    return n_a == read_used(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
 }
 
 /* ---- counting ---- */
@@ -117,7 +121,7 @@ static int compare_rows(const void *a, const void *b)
         return x->bytes < y->bytes ? -1 : 1;
     if (x->busiest != y->busiest)
         return x->busiest < y->busiest ? -1 : 1;
-    return 0;
+    return x->number - y->number;
 }
 
 /* The grid that the config means: what its builder settles. */
@@ -132,19 +136,6 @@ static int settled_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
     *grid = (struct bb_grid){.tp = o->tp, .cp = o->cp, .ep = o->ep, .dp = o->dp, .pp = o->pp, .etp = o->etp};
     grid->experts = arch.experts > 0;
     return bb_grid_settle(grid, c->ranks, o->order, NULL, c->proxy);
-}
-
-/* Insertion, so that equal ones stay in the usual order. */
-static void sort_rows(struct bb_best_order *best)
-{
-    for (int i = 1; i < best->n; i++) {
-        struct bb_order_row row = best->rows[i];
-        int at = i;
-
-        for (; at > 0 && compare_rows(&row, &best->rows[at - 1]) < 0; at--)
-            best->rows[at] = best->rows[at - 1];
-        best->rows[at] = row;
-    }
 }
 
 int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, int gpus_per_node,
@@ -163,7 +154,7 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
     for (int i = 0; i < orders; i++) {
         struct bb_order_row *row = &best->rows[best->n];
 
-        *row = (struct bb_order_row){0};
+        *row = (struct bb_order_row){.number = i};
         write_order(axes, n, i, row->order);
         row->asked = same_order(row->order, grid.order, axes, n);
         rc = count_order(proxy, config, best, row);
@@ -174,7 +165,7 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
         else
             goto out;
     }
-    sort_rows(best);
+    qsort(best->rows, (size_t)best->n, sizeof(*best->rows), compare_rows);
     rc = 0;
 out:
     if (rc)

@@ -1,6 +1,4 @@
 /* list_proxies.c - `busbar list proxies`, `models`, `clusters`: names and descriptions from tables and profiles. */
-#include "proxies/registry/list_proxies.h"
-
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 

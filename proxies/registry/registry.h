@@ -46,4 +46,9 @@ bool bb_proxy_takes_compute(const struct bb_proxy *proxy, const char *compute);
 int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
                   const struct bb_proxy_config *config) BB_MUST_CHECK;
 
+/* `busbar list proxies`, `models`, `clusters`: a line or two for every row. Return 0 or a negative error. */
+int bb_list_proxies(FILE *out);
+int bb_list_models(FILE *out);
+int bb_list_clusters(FILE *out);
+
 #endif

@@ -320,13 +320,7 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
         .policy = &t->policy,
         .dense = &t->sync[BB_DENSE],
         .expert = t->shares[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
-        .sequence = t->how.sequence,
-        .micro_batch_size = t->how.micro_batch_size,
-        .sequence_parallel = t->how.sequence_parallel,
-        .cp_ring = t->how.context == BB_CONTEXT_RING,
-        .recompute = t->how.recompute,
-        .dtype = t->how.dtype,
-        .capacity_factor = t->how.capacity_factor,
+        .how = &t->how,
     };
 
     bb_memory_rank(&m, stage, role->training_bytes);

@@ -123,13 +123,13 @@ int bb_block_room(struct bb_block *b, enum bb_block_buffer room)
     struct bb_script *s = b->script;
     enum bb_dtype_id usual = s->dtype;
 
-    if (b->room.index[room] == BB_NONE) {
+    if (b->buffers[room] == BB_NONE) {
         s->dtype = room_dtype(b, room);
-        b->room.index[room] =
+        b->buffers[room] =
             bb_script_buffer(s, buffer_rows[room].name, BB_USE_COMMUNICATION, bb_block_room_count(b, room));
         s->dtype = usual;
     }
-    return b->room.index[room];
+    return b->buffers[room];
 }
 
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,

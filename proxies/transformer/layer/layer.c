@@ -4,10 +4,10 @@
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
                    const struct bb_block_lanes *lanes, int variant)
 {
-    _Static_assert(sizeof(b->room.index) / sizeof(b->room.index[0]) >= BB_ROOMS, "room for all buffers");
+    _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_ROOMS, "room for all buffers");
     *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .variant = variant};
     for (int room = 0; room < BB_ROOMS; room++)
-        b->room.index[room] = BB_NONE;
+        b->buffers[room] = BB_NONE;
 }
 
 /* ---- halves of a layer: a column-parallel product behind a norm, a row-parallel one, attention between them ---- */

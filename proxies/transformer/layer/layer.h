@@ -96,17 +96,13 @@ struct bb_block_lanes {
     struct bb_script_lane norm[4];   /* groups over which the gradient norm's scalar is summed, one after another */
 };
 
-struct bb_block_room { /* internal: buffers of the program, made when first used; BB_NONE before that */
-    int index[48];
-};
-
 struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
     struct bb_block_lanes lanes;
-    int variant; /* place in the ep group, 0 where bb_layers_variants is 1 */
-    bool again;  /* what is written now was computed before                */
-    struct bb_block_room room;
+    int variant;     /* place in the ep group, 0 where bb_layers_variants is 1 */
+    bool again;      /* what is written now was computed before                */
+    int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
 };
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,

@@ -63,14 +63,14 @@ static const struct buffer_row {
     const char *name;
     enum amount amount;
     int dtype; /* BB_NONE: that of the activations */
-} buffer_rows[BB_ROOMS] = {BB_BLOCK_BUFFERS(ROW)};
+} buffer_rows[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
 
-size_t bb_block_room_count(const struct bb_block *b, enum bb_block_buffer room)
+size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
 {
     const struct bb_layers *l = b->layers;
     const struct bb_layer_sizes *s = &l->sizes;
 
-    switch (buffer_rows[room].amount) {
+    switch (buffer_rows[id].amount) {
     case HELD:
         return l->held;
     case WHOLE:
@@ -111,25 +111,24 @@ size_t bb_block_room_count(const struct bb_block *b, enum bb_block_buffer room)
     return 1;
 }
 
-static enum bb_dtype_id room_dtype(const struct bb_block *b, enum bb_block_buffer room)
+static enum bb_dtype_id buffer_dtype(const struct bb_block *b, enum bb_block_buffer id)
 {
-    int dtype = buffer_rows[room].dtype;
+    int dtype = buffer_rows[id].dtype;
 
     return dtype == BB_NONE ? b->layers->config.dtype : (enum bb_dtype_id)dtype;
 }
 
-int bb_block_room(struct bb_block *b, enum bb_block_buffer room)
+int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id)
 {
     struct bb_script *s = b->script;
     enum bb_dtype_id usual = s->dtype;
 
-    if (b->buffers[room] == BB_NONE) {
-        s->dtype = room_dtype(b, room);
-        b->buffers[room] =
-            bb_script_buffer(s, buffer_rows[room].name, BB_USE_COMMUNICATION, bb_block_room_count(b, room));
+    if (b->buffers[id] == BB_NONE) {
+        s->dtype = buffer_dtype(b, id);
+        b->buffers[id] = bb_script_buffer(s, buffer_rows[id].name, BB_USE_COMMUNICATION, bb_block_buffer_count(b, id));
         s->dtype = usual;
     }
-    return b->buffers[room];
+    return b->buffers[id];
 }
 
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
@@ -140,9 +139,9 @@ int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const ch
 
     if (!bb_has_lane(lane))
         return BB_NONE;
-    from = bb_block_room(b, src);
-    to = bb_block_room(b, dst);
-    b->script->dtype = room_dtype(b, src);
+    from = bb_block_buffer(b, src);
+    to = bb_block_buffer(b, dst);
+    b->script->dtype = buffer_dtype(b, src);
     op = bb_script_collective(b->script, lane, what, kind, count, from, to);
     b->script->dtype = usual;
     return op;
@@ -150,18 +149,18 @@ int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const ch
 
 /* ---- compute ---- */
 
-static bool same_chores(const struct bb_kernel_groups *a, const struct bb_kernel_groups *b)
+static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel_groups *b)
 {
     return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
 }
 
-/* The work list of these chores, made once for all operations of the step. NULL without memory. */
+/* The work list of these kernels, made once for all operations of the step. NULL without memory. */
 static const struct bb_kernel_list *get_work_list(struct bb_layers *l, const struct bb_kernel_groups *c)
 {
     struct bb_kernel_list *work;
 
     for (int i = 0; i < l->n_listed; i++)
-        if (same_chores(&l->listed[i].chores, c))
+        if (same_groups(&l->listed[i].groups, c))
             return l->listed[i].work;
     work = bb_step_work(l->step);
     if (!work || BB_GROW(l->listed, l->n_listed))
@@ -217,8 +216,8 @@ void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kern
         bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
 }
 
-void bb_block_chore(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass, int src,
-                    int dst)
+void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
+                      int src, int dst)
 {
     struct bb_kernel_groups c = {0};
 
@@ -231,13 +230,13 @@ void bb_block_chore(struct bb_block *b, const char *what, enum bb_kernels_kind k
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
     return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, b->layers->held, src,
-                                bb_block_room(b, dst));
+                                bb_block_buffer(b, dst));
 }
 
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
     bb_script_wait(b->script, start_gather(b, what, src, dst));
-    return bb_block_room(b, dst);
+    return bb_block_buffer(b, dst);
 }
 
 int bb_block_sum(struct bb_block *b, const char *what, int dst)
@@ -246,7 +245,7 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst)
     enum bb_coll_kind kind = l->scattered ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
 
     return bb_script_collective(b->script, b->lanes.tp, what, kind, l->scattered ? l->held : l->whole,
-                                bb_block_room(b, BB_BLOCK_BUFFER_PARTIAL), dst);
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
@@ -257,8 +256,9 @@ int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *c
         return in;
     }
     if (b->layers->config.gemm) {
-        bb_block_chore(b, "norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, in, bb_block_room(b, BB_BLOCK_BUFFER_NORMED));
-        in = bb_block_room(b, BB_BLOCK_BUFFER_NORMED);
+        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, in,
+                         bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED));
+        in = bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED);
     }
     return bb_block_gather(b, column->gather, in, BB_BLOCK_BUFFER_FULL);
 }
@@ -270,7 +270,7 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
         bb_block_compute(b, what, c, src, out);
         return;
     }
-    bb_block_compute(b, what, c, src, bb_block_room(b, BB_BLOCK_BUFFER_PARTIAL));
+    bb_block_compute(b, what, c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
 
@@ -297,18 +297,18 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->scattered && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = start_gather(b, column->gather, bb_block_room(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
-        input = bb_block_room(b, BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->product, BB_KERNELS_DATA);
-    bb_block_compute(b, column->data, &c, src, bb_block_room(b, BB_BLOCK_BUFFER_PARTIAL));
+    bb_block_compute(b, column->data, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, gathered);
     sum = bb_block_sum(b, column->sum, out);
     if (with_weights)
-        bb_block_chore(b, column->weights, column->product, BB_KERNELS_WEIGHTS, input, BB_NONE);
+        bb_block_kernels(b, column->weights, column->product, BB_KERNELS_WEIGHTS, input, BB_NONE);
     bb_script_wait(b->script, sum);
     if (normed)
-        bb_block_chore(b, "norm", BB_KERNELS_NORM, BB_KERNELS_DATA, out, out);
+        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_DATA, out, out);
 }
 
 void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel *column,
@@ -318,8 +318,8 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->scattered) {
-        gathered = start_gather(b, column->gather, bb_block_room(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
-        input = bb_block_room(b, BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);
         c.n = 0;

@@ -11,7 +11,7 @@
 #include "proxies/transformer/layer/routing.h"
 
 struct bb_listed { /* a work list and what it is for */
-    struct bb_kernel_groups chores;
+    struct bb_kernel_groups groups;
     const struct bb_kernel_list *work;
 };
 
@@ -35,7 +35,7 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     return lane.comm != BB_NONE;
 }
 
-/* ---- buffers (bb_block_room makes them when they are first used) ---- */
+/* ---- buffers (bb_block_buffer makes them when they are first used) ---- */
 
 /* X(buffer, its name, how much it holds (block.c), its type, BB_NONE: that of the activations). */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
@@ -88,10 +88,10 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     X(NORM, "gradient norm", ONE, BB_FLOAT)
 
 #define BB_BLOCK_BUFFER_ID(buffer, name, amount, dtype) BB_BLOCK_BUFFER_##buffer,
-enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_ROOMS };
+enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
 
-int bb_block_room(struct bb_block *b, enum bb_block_buffer room);
-size_t bb_block_room_count(const struct bb_block *b, enum bb_block_buffer room); /* elements */
+int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
+size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id); /* elements */
 
 /* bb_block_collective - starts one from buffer to buffer, in their type; BB_NONE where the lane has one rank. */
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
@@ -101,8 +101,8 @@ int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const ch
 
 /* One compute operation, waited for; none when there is nothing to do. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst);
-void bb_block_chore(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass, int src,
-                    int dst);
+void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
+                      int src, int dst);
 
 /* One product behind a norm (column: its width is divided by tp) and what it is called. */
 struct bb_column_parallel {

@@ -39,7 +39,7 @@ static long rows_between(const struct bb_block *b, int layer, int from, int to, 
 /* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
 static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
-    int src = bb_block_room(b, w->src), dst = bb_block_room(b, w->dst);
+    int src = bb_block_buffer(b, w->src), dst = bb_block_buffer(b, w->dst);
     size_t send_at = 0, recv_at = 0;
     struct bb_script *s = b->script;
     enum bb_dtype_id usual = s->dtype;
@@ -132,12 +132,12 @@ static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_gr
                         enum bb_block_buffer dst)
 {
     if (!bb_has_lane(b->lanes.etp)) {
-        bb_block_compute(b, "experts", c, bb_block_room(b, src), bb_block_room(b, dst));
+        bb_block_compute(b, "experts", c, bb_block_buffer(b, src), bb_block_buffer(b, dst));
         return;
     }
     collect_tokens(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_SHARED_ROWS);
-    bb_block_compute(b, "experts", c, bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ROWS),
-                     bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
+    bb_block_compute(b, "experts", c, bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED_ROWS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
     collect_tokens(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_SHARED_ANSWERS, dst);
 }
 
@@ -152,7 +152,7 @@ static void gather_shared(struct bb_block *b, const char *what, int src, enum bb
 static void shared_up_forward(struct bb_block *b)
 {
     if (has_shared(b))
-        bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+        bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
 }
 
 /* Its second product and the start of its sum over tp. */
@@ -162,9 +162,9 @@ static int shared_down_forward(struct bb_block *b)
 
     if (!has_shared(b))
         return BB_NONE;
-    bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD, BB_NONE,
-                   bb_block_room(b, divided ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
-    return divided ? bb_block_sum(b, "shared expert", bb_block_room(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
+    bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD, BB_NONE,
+                     bb_block_buffer(b, divided ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
+    return divided ? bb_block_sum(b, "shared expert", bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
 }
 
 static void shared_down_backward(struct bb_block *b, bool with_weights)
@@ -182,7 +182,7 @@ static void shared_up_backward(struct bb_block *b, bool with_weights)
     static const struct bb_kernel_groups nothing;
 
     if (has_shared(b))
-        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_room(b, BB_BLOCK_BUFFER_SHARED),
+        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED),
                                  with_weights, false);
 }
 
@@ -196,7 +196,7 @@ static void route_tokens(struct bb_block *b, int in)
 
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_FORWARD);
-    bb_block_compute(b, "router", &c, in, counted ? bb_block_room(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
+    bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
 /* Where rows lie that did not have to travel. */
@@ -214,7 +214,8 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     int tokens, probabilities, combined, shared;
 
     gather_counts(b);
-    bb_block_chore(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in, bb_block_room(b, BB_BLOCK_BUFFER_ROWS));
+    bb_block_kernels(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ROWS));
     tokens = exchange_rows(b, layer, "dispatch", BB_BLOCK_BUFFER_ROWS, rows, false);
     probabilities = exchange_probabilities(b, layer, false);
     shared_up_forward(b);
@@ -226,20 +227,20 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
-    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
-                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS), out);
+    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS), out);
 }
 
 static int gather_tokens(struct bb_block *b, const char *what, int src)
 {
     return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, b->layers->held, src,
-                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS));
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS));
 }
 
 static int scatter_answers(struct bb_block *b, const char *what, int dst)
 {
     return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->held,
-                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS), dst);
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS), dst);
 }
 
 static void gather_forward(struct bb_block *b, int layer, int in, int out)
@@ -252,8 +253,8 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD);
     add_experts(b, layer, &c, BB_KERNELS_FORWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD);
-    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
-                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+    bb_block_compute(b, "experts", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
     combined = scatter_answers(b, "combine", out);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
@@ -303,8 +304,8 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
     struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
-    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
-                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
+    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
     combined = exchange_rows(b, layer, "combine gradients", BB_BLOCK_BUFFER_OWN_ANSWERS, answers, false);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
@@ -314,7 +315,7 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);
-    router_backward(b, true, bb_block_room(b, BB_BLOCK_BUFFER_ROWS), out, with_weights);
+    router_backward(b, true, bb_block_buffer(b, BB_BLOCK_BUFFER_ROWS), out, with_weights);
 }
 
 static void gather_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
@@ -329,8 +330,8 @@ static void gather_backward(struct bb_block *b, int layer, int in, int out, bool
     for (int i = 0; i < experts.n; i++)
         bb_kernel_groups_add(&c, experts.list[i].kind, experts.list[i].pass);
     bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
-    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
-                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+    bb_block_compute(b, "experts", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
     tokens = scatter_answers(b, "dispatch gradients", out);
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);

@@ -4,10 +4,10 @@
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
                    const struct bb_block_lanes *lanes, int variant)
 {
-    _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_ROOMS, "room for all buffers");
+    _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_BLOCK_BUFFER_IDS, "a place for each buffer");
     *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .variant = variant};
-    for (int room = 0; room < BB_ROOMS; room++)
-        b->buffers[room] = BB_NONE;
+    for (int id = 0; id < BB_BLOCK_BUFFER_IDS; id++)
+        b->buffers[id] = BB_NONE;
 }
 
 /* ---- halves of a layer: a column-parallel product behind a norm, a row-parallel one, attention between them ---- */
@@ -66,7 +66,7 @@ static void repeat_core(struct bb_block *b)
     if (bb_has_lane(b->lanes.cp))
         bb_context_forward(b, &nothing, BB_NONE);
     else
-        bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+        bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
     b->again = false;
 }
 
@@ -98,9 +98,9 @@ static void half_weights(struct bb_block *b, const struct half *half)
 
 /* ---- layers ---- */
 
-static int own_buffer(struct bb_block *b, int buffer, enum bb_block_buffer room)
+static int own_buffer(struct bb_block *b, int buffer, enum bb_block_buffer id)
 {
-    return buffer == BB_NONE ? bb_block_room(b, room) : buffer;
+    return buffer == BB_NONE ? bb_block_buffer(b, id) : buffer;
 }
 
 static bool has_experts(const struct bb_block *b, int layer)
@@ -116,7 +116,7 @@ static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 
 static void pass_forward(struct bb_block *b, int layer, int in, int out)
 {
-    int between = bb_block_room(b, BB_BLOCK_BUFFER_STATE);
+    int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     half_forward(b, &attention, in, between);
     if (has_experts(b, layer))
@@ -137,20 +137,20 @@ static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
     struct bb_arch_held held;
-    struct bb_kernel_groups chores = {0};
+    struct bb_kernel_groups groups = {0};
 
     if (!c->accumulates || !c->gemm)
         return;
     held = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
-    chores.rows = (int64_t)(held.dense + held.expert);
-    if (chores.rows > 0)
-        bb_kernel_groups_add(&chores, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS);
-    bb_block_compute(b, "accumulate gradients", &chores, BB_NONE, BB_NONE);
+    groups.rows = (int64_t)(held.dense + held.expert);
+    if (groups.rows > 0)
+        bb_kernel_groups_add(&groups, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS);
+    bb_block_compute(b, "accumulate gradients", &groups, BB_NONE, BB_NONE);
 }
 
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    int between = bb_block_room(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_room(b, BB_BLOCK_BUFFER_STATE);
+    int between = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
     b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL;
@@ -224,10 +224,10 @@ void bb_block_head_forward(struct bb_block *b, int in)
     begin_layer(b, BB_PHASE_FORWARD, BB_NONE);
     src = bb_block_column_input(b, &head, &c, own_buffer(b, in, BB_BLOCK_BUFFER_STATE));
     bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
-    bb_block_compute(b, "logits", &c, src, divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+    bb_block_compute(b, "logits", &c, src, divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
     reduce_statistic(b, "largest logit", BB_MAX);
-    bb_block_chore(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
-                   divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+    bb_block_kernels(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
+                     divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
     reduce_statistic(b, "target logit", BB_SUM);
     reduce_statistic(b, "sum of exponentials", BB_SUM);
 }

@@ -56,7 +56,7 @@ struct bb_layer_sizes {
     bool gated, qkv_bias, out_bias, mlp_bias;
 };
 
-/* Chores done one after another by one compute operation. */
+/* Kernels done one after another by one compute operation. */
 #define BB_KERNEL_GROUPS 16
 struct bb_kernel_groups {
     struct bb_kernels {

@@ -167,27 +167,15 @@ static const struct family families[] = {
     {"spatial_network", bb_net_make_cosmoflow, 32},
 };
 
-static int find_family(const char *word, const struct family **family)
+static const struct family *find_family(const char *word, const char *found)
 {
-    const char *found;
-    json_t *root;
-    int rc = bb_profile_load("models", word, &root);
-
-    if (rc)
-        return rc;
-    TRY(bb_json_text_at(root, "family", word, &found));
     for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++)
-        if (strcmp(families[f].name, found) == 0) {
-            *family = &families[f];
-            goto out;
-        }
-    rc = bb_err(BB_EUSAGE,
-                "%s: a model of family '%s' cannot be cut in tiles and splits; resnet110_v2, amoebanet_d "
-                "and cosmoflow can",
-                word, found);
-out:
-    json_decref(root);
-    return rc;
+        if (strcmp(families[f].name, found) == 0)
+            return &families[f];
+    bb_err(BB_EUSAGE,
+           "%s: a model of family '%s' cannot be cut in tiles and splits; resnet110_v2, amoebanet_d and cosmoflow can",
+           word, found);
+    return NULL;
 }
 
 static int nearest_power(int value, int least)
@@ -233,12 +221,14 @@ static int check_total(const struct bb_model_file *file, struct bb_net *net, con
 int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net)
 {
     struct bb_model_file file = {0};
-    const struct family *family = NULL;
+    const struct family *family;
+    const char *found;
     int rc;
 
     *net = (struct bb_net){.depth = 1};
-    TRY(find_family(word, &family));
-    TRY(bb_model_file_open(&file, word, family->name));
+    TRY(bb_model_file_load(&file, word, &found));
+    family = find_family(word, found);
+    TRY(family ? bb_model_file_begin(&file) : -BB_EUSAGE);
     net->name = keep_text(net, strdup(json_string_value(json_object_get(file.root, "name"))));
     TRY(net->name ? 0 : -BB_EFAIL);
     TRY(bb_model_file_shape(&file, "image", &net->image));

@@ -158,56 +158,44 @@ out:
     return rc;
 }
 
-static int add_join(struct bb_tiling *t, int which)
+/* Instances of a group in each replica: n places, `stride` apart, from `first` on; the next begins `step` behind it. */
+struct places {
+    int instances, first, step, n, stride;
+};
+
+/* The group of these places and its communicators. */
+static int add_places(struct bb_tiling *t, int which, const char *name, struct places p, int links, int *comms)
 {
-    const char *name = which == BB_INVERSE ? "join inverse" : "join";
     struct listing l = {0};
 
     for (int r = 0; r < t->replicas; r++)
-        list_places(t, &l, r, which, 0, t->tiles + t->local_dp, 1);
-    return add_comms(t, close_group(t, &l, name, t->tiles + t->local_dp), name, t->n_join, t->comm_join[which]);
-}
-
-static int add_lp(struct bb_tiling *t, int which)
-{
-    const char *name = which == BB_INVERSE ? "lp inverse" : "lp";
-    int n = t->n_splits - t->n_spatial;
-    struct listing l = {0};
-
-    for (int r = 0; r < t->replicas; r++)
-        for (int d = 0; d < t->local_dp; d++)
-            list_places(t, &l, r, which, t->tiles + d, n, t->local_dp);
-    return add_comms(t, close_group(t, &l, name, n), name, t->n_lp, t->comm_lp[which]);
+        for (int i = 0; i < p.instances; i++)
+            list_places(t, &l, r, which, p.first + i * p.step, p.n, p.stride);
+    return add_comms(t, close_group(t, &l, name, p.n), name, links, comms);
 }
 
 /* Without tiles both replicas' pipelines have the same members, and the order on each link is the same on either side:
  * they share a group. */
 static int add_pipelines(struct bb_tiling *t)
 {
-    int links = t->n_splits - t->n_spatial - 1, rc = 0;
+    int links = t->n_splits - t->n_spatial - 1, d = t->local_dp, rc = 0;
 
     t->n_join = t->n_spatial > 1 ? 2 : t->n_spatial;
     t->n_lp = links > 1 ? 2 : links;
     for (int which = 0; which < sides_of(t); which++) {
+        const struct places whole = {.instances = 1, .n = t->tiles + d, .stride = 1};
+        const struct places chain = {.instances = d, .first = t->tiles, .step = 1, .n = links + 1, .stride = d};
+        bool inverse = which == BB_INVERSE;
+
         if (t->n_join)
-            TRY(add_join(t, which));
-        if (t->n_lp && which == BB_INVERSE && !t->n_spatial)
+            TRY(add_places(t, which, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[which]));
+        if (t->n_lp && inverse && !t->n_spatial)
             memcpy(t->comm_lp[which], t->comm_lp[BB_USUAL], sizeof(t->comm_lp[which]));
         else if (t->n_lp)
-            TRY(add_lp(t, which));
+            TRY(add_places(t, which, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[which]));
     }
 out:
     return rc;
-}
-
-static int add_local_dp(struct bb_tiling *t)
-{
-    struct listing l = {0};
-
-    for (int r = 0; r < t->replicas; r++)
-        for (int i = t->n_spatial; i < t->n_splits; i++)
-            list_places(t, &l, r, BB_USUAL, t->splits[i].base, t->local_dp, 1);
-    return add_comms(t, close_group(t, &l, "local_dp", t->local_dp), "local_dp", 1, &t->comm_local_dp);
 }
 
 /* Ranks r and mp - 1 - r: of each replica (comm_opt), or of all together. */
@@ -241,15 +229,17 @@ static int add_groups(struct bb_tiling *t)
     struct bb_layout *l = &t->step->layout;
     const struct bb_axis axes[] = {{"place", t->mp}, {"dp", t->replicas}};
     bool together = gems_sums(t);
-    int rc;
+    int d = t->local_dp, rc;
+    const struct places twins = {
+        .instances = t->n_splits - t->n_spatial, .first = t->tiles, .step = d, .n = d, .stride = 1};
 
     TRY(bb_layout_init(l, t->config.ranks, axes, 2));
     for (int i = 0; i < t->n_spatial; i++)
         if (i == 0 || t->splits[i].width != t->splits[i - 1].width)
             TRY(add_tile_groups(t, i));
     TRY(add_pipelines(t));
-    if (t->local_dp > 1)
-        TRY(add_local_dp(t));
+    if (d > 1)
+        TRY(add_places(t, BB_USUAL, "local_dp", twins, 1, &t->comm_local_dp));
     if (t->gems)
         TRY(add_pairs(t));
     if (together && t->mp % 2 && t->replicas > 1)

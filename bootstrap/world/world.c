@@ -7,6 +7,7 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/hydra.h"
+#include "bootstrap/world/nodes.h"
 
 #include <limits.h>
 #include <math.h>
@@ -314,16 +315,9 @@ out:
     return rc;
 }
 
-/* Nodes in the order of their first ranks; places of this rank on its own. */
-static void number_nodes(struct bb_world *w)
+/* Places of this rank on its own node. */
+static void find_place(struct bb_world *w)
 {
-    for (int r = 0; r < w->size; r++) {
-        int first = 0;
-
-        while (strcmp(w->hosts[first], w->hosts[r]) != 0)
-            first++;
-        w->node_of[r] = first == r ? w->nodes++ : w->node_of[first];
-    }
     w->node = w->node_of[w->rank];
     for (int r = 0; r < w->size; r++) {
         w->local_rank += r < w->rank && w->node_of[r] == w->node;
@@ -333,17 +327,23 @@ static void number_nodes(struct bb_world *w)
 
 static int find_hosts(struct bb_world *w)
 {
+    struct bb_machine machine, *all;
     int rc = 0;
 
-    if (gethostname(w->host, sizeof(w->host) - 1))
-        snprintf(w->host, sizeof(w->host), "unknown");
+    bb_machine_find(&machine);
+    memcpy(w->host, machine.host, sizeof(w->host));
     w->hosts = calloc((size_t)w->size, sizeof(*w->hosts));
     w->node_of = calloc((size_t)w->size, sizeof(*w->node_of));
     if (!w->hosts || !w->node_of)
         return bb_err(BB_EFAIL, "no memory for the names of %d ranks", w->size);
-    TRY(bb_world_allgather(w, w->host, w->hosts, sizeof(w->host)));
-    number_nodes(w);
+    all = bb_world_gather(w, &machine, sizeof(machine), &rc);
+    TRY(rc);
+    for (int r = 0; r < w->size; r++)
+        memcpy(w->hosts[r], all[r].host, sizeof(w->host));
+    w->nodes = bb_nodes_number(all, w->size, w->node_of);
+    find_place(w);
 out:
+    free(all);
     return rc;
 }
 

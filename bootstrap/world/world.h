@@ -23,16 +23,17 @@
 
 #include "bootstrap/base/err.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BB_HOST_TEXT 64
+#define BB_HOST_TEXT (HOST_NAME_MAX + 1)
 
 struct bb_watchdog;
 
 struct bb_world {
     int rank, size;
-    int node, nodes;            /* nodes are hosts, numbered by their first rank                 */
+    int node, nodes;            /* nodes are machines, numbered by their first rank              */
     int local_rank, local_size; /* among the ranks of this host                                  */
     char host[BB_HOST_TEXT];
     char (*hosts)[BB_HOST_TEXT]; /* [size] host of each rank; owned by the world                 */

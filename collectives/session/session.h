@@ -36,6 +36,7 @@ struct bb_session {
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
+    bool told_to_share; /* NCCL, before it was known whether ranks do */
     bool shared_gpu;
     struct bb_telemetry observer; /* BB_SESSION_OBSERVED */
     unsigned doubts;              /* about clocks and power, already said */

@@ -301,8 +301,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 
     TRY(emu_enter_any(__func__));
     TRY(text && bytes >= 13 ? device_ok(device) : cudaErrorInvalidValue);
-    snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", 0, (unsigned char)(emu.visible[device].number + 1),
-             0);
+    snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", 0, (unsigned char)(emu.visible[device].number + 1), 0);
 out:
     return emu_report(rc);
 }

@@ -481,8 +481,7 @@ static int prepare(struct bench *bench)
 
     TRY(bb_world_init(&bench->world, bench->options.common.timeout_s));
     TRY(bench->world.size <= 64 ? 0 : bb_err(BB_EUSAGE, "%d ranks: at most 64", bench->world.size));
-    rc =
-        bb_device_choose(0, bench->world.local_rank, bench->world.local_size, bench->options.common.share_gpu, &device);
+    rc = bb_device_choose(&bench->world, 0, bench->options.common.share_gpu, &device);
     TRY(bb_world_agree(&bench->world, rc, "the choice of GPUs"));
     if (bench->options.common.share_gpu)
         TRY(bb_comms_share_gpu_env(bench->world.rank));

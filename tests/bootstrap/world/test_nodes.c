@@ -7,7 +7,7 @@
 
 static void equal_names_are_two_machines(void **state)
 {
-    const struct bb_machine machines[] = {{"node", "boot-1"}, {"node", "boot-2"}, {"node", "boot-1"},
+    const struct bb_machine machines[] = {{"node", "boot-1"},  {"node", "boot-2"}, {"node", "boot-1"},
                                           {"other", "boot-1"}, {"node", "boot-2"}, {"node", ""}};
     const int expected[] = {0, 1, 0, 2, 1, 3};
     int node_of[6];

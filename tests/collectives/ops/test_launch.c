@@ -144,7 +144,7 @@ int main(void)
     int rc = bb_world_init(&f.world, 20);
 
     if (rc == 0)
-        rc = bb_device_choose(0, f.world.local_rank, f.world.local_size, false, &f.device);
+        rc = bb_device_choose(&f.world, 0, false, &f.device);
     rc = rc ? rc : -cmocka_run_group_tests(tests, NULL, NULL);
     return bb_exit_code(bb_world_release(&f.world, rc));
 }

@@ -403,7 +403,7 @@ int main(void)
     int rc = bb_world_init(&world, 30);
 
     if (rc == 0)
-        rc = bb_device_choose(0, world.local_rank, world.local_size, true, &device);
+        rc = bb_device_choose(&world, 0, true, &device);
     if (rc == 0)
         rc = cmocka_run_group_tests(tests, NULL, NULL) ? -BB_EFAIL : 0;
     return bb_exit_code(bb_world_release(&world, rc));

@@ -72,8 +72,8 @@ static void add_step(json_t *config, const struct bb_bench_options *o)
 static json_t *config_json(const struct bb_report *r, const struct bb_report_head *h)
 {
     const struct bb_bench_options *o = h->options;
-    json_t *config = json_pack("{s:i, s:i, s:I, s:I}", "nthreads", 1, "ngpus", 1, "minimum_bytes",
-                               (json_int_t)o->min_bytes, "maximum_bytes", (json_int_t)o->max_bytes);
+    json_t *config = json_pack("{s:i, s:i, s:I, s:I}", "nthreads", r->style->threads, "ngpus", r->style->gpus,
+                               "minimum_bytes", (json_int_t)o->min_bytes, "maximum_bytes", (json_int_t)o->max_bytes);
 
     add_step(config, o);
     json_object_set_new(config, "warmup_iters", json_integer(o->warmup));

@@ -96,10 +96,49 @@ def test_a_script_that_reads_lines_keeps_them(busbar):
     assert done.stdout.split() == ["2", "3"], done.stderr
 
 
-def test_inside_of_a_job_a_rank_has_one_gpu(perf):
+def test_several_gpus_per_process_of_a_job(perf):
+    """mpirun -N 1 all_reduce_perf -g 8, as in nccl-tests' own README: ranks are numbered process by process."""
     assert len(DEVICE.findall(perf("all_gather", *SMALL, ranks=2).stdout)) == 2
-    done = perf("all_gather", "-g", "2", *SMALL, ranks=2)
-    assert done.returncode == 2 and "inside of an MPI job" in done.stderr and "2 times as many ranks" in done.stderr
+    done = perf("all_gather", "-g", "2", "-t", "2", *SMALL, ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert [(m[1], m[5]) for m in DEVICE.finditer(done.stdout)] == [(str(r), str(r)) for r in range(8)]
+    assert "# nThread 2 nGpus 2 minBytes" in done.stdout and len(ROW.findall(done.stdout)) == 3
+    done = perf("all_gather", "-g", "5", *SMALL, ranks=2)
+    assert done.returncode == 2 and "10 ranks on this host but only 8 GPUs" in done.stderr
+
+
+@pytest.mark.parametrize("env", [{"SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "0", "SLURM_NTASKS": "8"}, {"PMI_SIZE": "1", "PMI_RANK": "0"}])
+def test_an_interactive_step_of_one_task_is_no_job(perf, env):
+    """The shell of salloc is a step itself; there, and where there is no mpirun at all, ranks start all the same."""
+    done = perf("all_reduce", "-g", "3", *SMALL, env={**env, "PATH": "/nowhere:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    assert len(DEVICE.findall(done.stdout)) == 3
+
+
+def test_the_file_tells_threads_and_gpus(perf, tmp_path):
+    path = tmp_path / "r.json"
+    assert perf("reduce", "-t", "2", "-g", "1", *SMALL, "-J", path).returncode == 0
+    config = json.loads(path.read_text())["config"]
+    assert (config["nthreads"], config["ngpus"], len(config["devices"])) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("words,least,most", [
+    (["-b", "8KB", "-e", "16kb"], 8192, 16384), (["-b8K", "-e", "0.015625MB"], 8192, 16384), (["-b", "8 KiB", "-e8KB"], 8192, 8192),
+    (["-b", "1e3", "-e", "1.0e3"], 1000, 1000), (["--minb", "1kb", "--maxb=2Kbytes"], 1024, 2048),
+    (["--minbytes=1kb", "--max", "1k"], 1024, 1024)])
+def test_sizes_and_abbreviations_are_read_as_there(perf, words, least, most):
+    """sscanf("%lf %1s") and getopt_long."""
+    done = perf("all_reduce", "-n", "1", "--stepf", "2", *words)
+    assert done.returncode == 0, done.stderr
+    assert f"minBytes {least} maxBytes {most} step: 2(factor)" in done.stdout and " iters: 1 agg" in done.stdout
+
+
+@pytest.mark.parametrize("words,says", [
+    (["-b", "8X"], "8X"), (["-b", "8GB5"], "8GB5"), (["-b", "GB"], "GB"), (["-b", "-1k"], "-1k"), (["-b", "8", "-e", "1e30"], "1e30"),
+    (["--m", "8"], "--m"), (["--min-bus", "8"], "--min-bus")])
+def test_what_means_nothing_there_is_refused(perf, words, says):
+    done = perf("all_reduce", *words)
+    assert done.returncode == 2 and done.stdout == "" and f"{says}" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_every_option_is_taken(perf):

@@ -121,9 +121,10 @@ static json_t *figures_json(const struct bb_report *r, const struct bb_row *row,
 
     if (!row->measured[place])
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
+    /* gpu_time is busbar's own: between events, without launch and synchronisation */
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
                      "alg_bw", number_json(f->algbw_gbps), "bus_bw", number_json(f->busbw_gbps), "nwrong",
-                     f->checked ? json_real((double)f->wrong) : json_null());
+                     f->checked ? json_real((double)f->wrong) : json_null(), "gpu_time", number_json(f->event_us.p50));
 }
 
 static json_t *times_json(const double *us, int n)

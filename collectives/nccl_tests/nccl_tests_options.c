@@ -15,6 +15,7 @@
 #include <string.h>
 
 enum { RANKS_MAX = 4096, WORDS_MAX = 256, SPELLED_TEXT = 48 };
+static const double UNLIMITED_S = 1e9; /* 30 years, which every clock can add */
 static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
 
 int bb_nccl_tests_kind(const char *path)
@@ -39,7 +40,7 @@ static const struct bb_opt own_rows[] = {
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
             "ranks are processes and always initialise in parallel: nothing to choose"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "0", "SECONDS", 0, 1e6,
-               "longest wait before the run ends with exit 4; 0: 600"),
+               "longest wait before the run ends with exit 4; 0: without end"),
     OPT_STRING('J', "output_file", FIELD(bench.common.json), NULL, "FILE",
                "write the results as JSON in nccl-tests' own form, - for stdout; a file that exists stays: FILE.0 .."),
     OPT_INT('D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
@@ -264,7 +265,8 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
 
     TRY(parse_words(o, argc, argv));
     TRY(refuse_missing(o));
-    o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : 600;
+    o->bench.figures.clock = "host";
+    o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;
     if (o->threads * o->gpus > RANKS_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,
                       RANKS_MAX);

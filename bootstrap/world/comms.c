@@ -53,6 +53,15 @@ void *bb_nccl_symbol(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
+bool bb_comm_knows_p2p_peers(void)
+{
+#ifdef BB_NCCL_HAS_MAX_P2P_PEERS
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* ---- several ranks on one GPU ---- */
 
 struct variable {
@@ -266,6 +275,14 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
 #if NCCL_VERSION_CODE >= 22700
     if (opts->cta_policy > 0)
         config.CTAPolicy = opts->cta_policy - 1;
+#endif
+#ifdef BB_NCCL_HAS_NVLINK_CENTRIC_SCHED
+    if (opts->nvlink_centric_sched)
+        config.nvlinkCentricSched = 1;
+#endif
+#ifdef BB_NCCL_HAS_MAX_P2P_PEERS
+    if (opts->max_p2p_peers > 0)
+        config.maxP2pPeers = opts->max_p2p_peers;
 #endif
 #ifdef BB_NCCL_HAS_COMM_NAME
     config.commName = c->name; /* an older library reads only as far as it knows */

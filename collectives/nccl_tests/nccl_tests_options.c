@@ -266,6 +266,8 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     TRY(parse_words(o, argc, argv));
     TRY(refuse_missing(o));
     o->bench.figures.clock = "host";
+    o->bench.nvlink_centric_sched = 1;
+    o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;
     o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;
     if (o->threads * o->gpus > RANKS_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,

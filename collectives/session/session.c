@@ -65,6 +65,7 @@ int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
     int rc = 0;
 
     s->use = use;
+    s->memory = bb_nccl_memory(s->common->buffers);
     if (use == BB_SESSION_OBSERVED && !bb_profiler_offer() && s->world.rank == 0)
         bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
     if (use >= BB_SESSION_NCCL)

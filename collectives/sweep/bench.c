@@ -128,8 +128,12 @@ static int make_comm(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
     /* Blocking: calls return when enqueued, without the helper thread's hop in the time. */
-    const struct bb_comm_opts opts = {
-        .blocking = true, .min_ctas = o->min_ctas, .max_ctas = o->max_ctas, .cta_policy = o->cta_policy + 1};
+    const struct bb_comm_opts opts = {.blocking = true,
+                                      .min_ctas = o->min_ctas,
+                                      .max_ctas = o->max_ctas,
+                                      .cta_policy = o->cta_policy + 1,
+                                      .nvlink_centric_sched = o->nvlink_centric_sched,
+                                      .max_p2p_peers = o->max_p2p_peers};
     int *members = malloc((size_t)b->session.world.size * sizeof *members), group = b->groups[b->session.world.rank],
         n = 0, rc;
     char name[BB_COMM_NAME] = "world";
@@ -152,6 +156,9 @@ static void warn_policy(const struct bench *b)
     if (b->options.cta_policy >= 0 && (b->session.nccl_runtime < 22700 || b->session.nccl_header < 22700) &&
         b->session.world.rank == 0)
         bb_warn("CTA policy %d (-x) needs NCCL 2.27; measured without", b->options.cta_policy);
+    if (b->options.max_p2p_peers > 0 && !b->options.fit_memory && b->session.world.rank == 0 &&
+        (b->session.nccl_runtime < 23000 || !bb_comm_knows_p2p_peers()))
+        bb_warn("--max-p2p-peers %d needs NCCL 2.30, built with it too; measured without", b->options.max_p2p_peers);
 }
 
 /* The sweep forces algorithms as a tuner and sees them as a profiler: both have to be this program. */
@@ -358,7 +365,7 @@ static int make_arena(struct bench *b)
     int rc;
 
     if (asked == BB_REGISTER_NONE)
-        TRY(bb_guarded_init(&b->ctx.arena, arena_bytes(b), b->ctx.stream));
+        TRY(bb_guarded_init(&b->ctx.arena, arena_bytes(b), b->session.memory, b->ctx.stream));
     else
         TRY(bb_registration_init(&b->registration, &b->ctx.arena, arena_bytes(b), asked, &b->comm));
     TRY(fill_arena(&b->ctx));

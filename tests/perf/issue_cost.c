@@ -18,6 +18,7 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/stats.h"
 #include "bootstrap/cli/opts.h"
+#include "collectives/session/nccl_memory.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
@@ -446,7 +447,7 @@ static int run_subject(struct bench *bench, const struct subject *s)
     int rc;
 
     TRY(make_program(bench, s));
-    TRY(bb_runner_init(&bench->runner, &bench->world, &bench->layout, &bench->program));
+    TRY(bb_runner_init(&bench->runner, &bench->world, &bench->layout, &bench->program, bb_nccl_memory(NULL)));
     TRY(complete_comms(bench));
     TRY(make_polled(bench));
     TRY(bb_runner_trace(&bench->runner));

@@ -22,7 +22,7 @@ static int setup(void **state)
 
     *state = f;
     assert_int_equal(BB_CUDA(cudaStreamCreate(&f->stream)), 0);
-    assert_int_equal(bb_guarded_init(&f->buf, COUNT * 8 - 4, f->stream), 0);
+    assert_int_equal(bb_guarded_init(&f->buf, COUNT * 8 - 4, &bb_cuda_allocator, f->stream), 0);
     assert_int_equal(BB_CUDA(cudaMalloc((void **)&f->verdict, sizeof *f->verdict)), 0);
     assert_int_equal(bb_verdict_clear(f->verdict, f->stream), 0);
     return 0;

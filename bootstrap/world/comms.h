@@ -26,6 +26,7 @@ struct bb_comm {
     struct bb_world *world;
     int rank, size; /* in the group; size 0 when this rank is in none                                  */
     bool blocking;
+    bool asked;              /* by the main thread, just now: the hook that aborts at an early end waits for it */
     char name[BB_COMM_NAME]; /* "dp": the name of the group in messages, NVTX and results              */
     double init_ms;          /* host time of init or split on this rank                                */
 };

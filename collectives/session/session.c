@@ -51,11 +51,25 @@ static int choose_device(struct bb_session *s, int first)
     bb_err_identify(w->rank, w->host, s->device.ordinal);
     s->devices = bb_world_gather(w, &s->device, sizeof s->device, &rc);
     TRY(rc);
-    s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
-    if (s->told_to_share && !s->shared_gpu && w->rank == 0)
-        bb_warn("each rank has a GPU of its own, but --share-gpu made NCCL use sockets between them: leave it out");
-    s->shared_gpu = s->shared_gpu || s->told_to_share;
     bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
+out:
+    return rc;
+}
+
+/* Where one rank told NCCL early that GPUs are shared, all go on as if they were. */
+static int settle_sharing(struct bb_session *s)
+{
+    struct bb_world *w = &s->world;
+    unsigned told = s->told_to_share;
+    int rc;
+
+    TRY(bb_world_any(w, &told));
+    s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
+    if (told && !s->shared_gpu && w->rank == 0)
+        bb_warn("each rank has a GPU of its own, but --share-gpu made NCCL use sockets between them: leave it out");
+    s->shared_gpu = s->shared_gpu || told;
+    if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->told_to_share)
+        TRY(bb_comms_share_gpu_env(w->rank));
 out:
     return rc;
 }
@@ -71,10 +85,9 @@ int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
     if (use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     TRY(choose_device(s, first));
+    TRY(settle_sharing(s));
     if (use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
-    if (use >= BB_SESSION_NCCL && s->shared_gpu && !s->told_to_share)
-        TRY(bb_comms_share_gpu_env(s->world.rank));
 out:
     return rc;
 }

@@ -124,6 +124,15 @@ def test_several_gpus_per_process_of_a_job(perf):
     assert done.returncode == 2 and "10 ranks on this host but only 8 GPUs" in done.stderr
 
 
+@pytest.mark.parametrize("ranks,words", [(0, ["-g", "4"]), (2, ["-g", "2"])])
+def test_ranks_of_a_process_share_a_gpu_when_told(perf, ranks, words):
+    done = perf("all_reduce", *words, *SMALL, ranks=ranks, env={"EMU_DEVICES": "2"})
+    assert done.returncode == 2 and "4 ranks on this host but only 2 GPUs" in done.stderr
+    done = perf("all_reduce", *words, *SMALL, "--share-gpu", ranks=ranks, env={"EMU_DEVICES": "2"})
+    assert done.returncode == 0 and "several ranks share a GPU" in done.stdout, done.stderr
+    assert [m[5] for m in DEVICE.finditer(done.stdout)] == ["0", "1", "0", "1"]
+
+
 @pytest.mark.parametrize("env", [{"SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "0", "SLURM_NTASKS": "8"}, {"PMI_SIZE": "1", "PMI_RANK": "0"}])
 def test_an_interactive_step_of_one_task_is_no_job(perf, env):
     """The shell of salloc is a step itself; there, and where there is no mpirun at all, ranks start all the same."""

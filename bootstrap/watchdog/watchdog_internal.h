@@ -53,7 +53,7 @@ int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank,
                      struct bb_watchdog_link *link) BB_MUST_CHECK;
 /* The addresses of this host for other hosts, best first, without a port: watchdog_interfaces.c. */
 void bb_watchdog_list_addresses(struct bb_watchdog_endpoint *ticket);
-/* The smaller, the better is the interface; socket_ifname: NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker") or NULL. */
+/* The smaller, the better is the interface. socket_ifname: NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker"), NULL. */
 int bb_watchdog_preference(const char *name, const char *socket_ifname, const char *default_route);
 int bb_watchdog_accept(int listen_fd);
 /* 0; -1: gone, or not taken within patience_s. A message is sent whole or not at all. */

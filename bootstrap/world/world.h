@@ -47,7 +47,7 @@ struct bb_world {
 };
 
 /*
- * bb_world_init - start MPI and the watchdog. Where the process started further ranks (bootstrap/start/siblings.h), each
+ * bb_world_init - start MPI and the watchdog. Where a process started further ranks (bootstrap/start/siblings.h), each
  * of them calls it, and all are ranks alike. Works as a single process without mpirun, but one process under a
  * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.
  * timeout_s > 0 holds for every wait. SIGTERM and SIGINT are taken by the watchdog's thread from here on.

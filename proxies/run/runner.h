@@ -66,7 +66,8 @@ struct bb_runner {
 
 /*
  * bb_runner_init - everything that a step needs; collective over the world. layout and program must outlive it. memory:
- * where the buffers come from (bb_nccl_memory). What does not fit is refused before anything is allocated (-BB_EUSAGE on every rank). On failure r must be released.
+ * where the buffers come from (bb_nccl_memory). What does not fit is refused before anything is allocated (-BB_EUSAGE
+ * on every rank). On failure r must be released.
  */
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program, const struct bb_allocator *memory) BB_MUST_CHECK;

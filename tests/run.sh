@@ -89,6 +89,7 @@ use_build_folder # what was fetched just now
 script tests/fresh/test_setup.sh
 units build
 step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
+step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
 black_box build
 if [ "$quick" != --quick ]; then
     # Leaks are looked for wherever no MPI is in the process (cmake/UnitTest.cmake).

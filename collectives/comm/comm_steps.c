@@ -5,19 +5,12 @@
 #include "collectives/comm/comm_steps.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/world/nccl_newer.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { SYMMETRIC_FLAG = 1 }; /* NCCL_WIN_COLL_SYMMETRIC */
-
-typedef ncclResult_t register_fn(ncclComm_t comm, void *memory, size_t bytes, void **handle);
-typedef ncclResult_t window_fn(ncclComm_t comm, void *memory, size_t bytes, void **window, int flags);
-typedef ncclResult_t release_fn(ncclComm_t comm, void *handle);
-typedef ncclResult_t shrink_fn(ncclComm_t comm, int *excluded, int n, ncclComm_t *rest, ncclConfig_t *config,
-                               int flags);
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_LACKS] = "this NCCL lacks the function",
@@ -175,7 +168,7 @@ out:
 
 static int register_memory(struct bb_comm_life *life, int step)
 {
-    register_fn *call;
+    ncclCommRegister_fn *call;
     int rc;
 
     *(void **)&call = bb_nccl_symbol("ncclCommRegister");
@@ -191,14 +184,15 @@ out:
 
 static int open_window(struct bb_comm_life *life, int step)
 {
-    window_fn *call;
+    ncclCommWindowRegister_fn *call;
     int rc;
 
     *(void **)&call = bb_nccl_symbol("ncclCommWindowRegister");
     if (!call)
         return mark_absent(life, step, BB_COMM_LACKS);
     begin_step(life, step);
-    TRY(WATCHED(life, step, call(life->comm.nccl, life->memory, 2 * life->bytes, &life->window, SYMMETRIC_FLAG)));
+    TRY(WATCHED(life, step,
+                call(life->comm.nccl, life->memory, 2 * life->bytes, &life->window, BB_NCCL_WIN_COLL_SYMMETRIC)));
     TRY(bb_comm_poll(&life->comm, "registration of a window"));
     end_step(life, step);
     if (!life->window)
@@ -210,7 +204,7 @@ out:
 static int release_handle(struct bb_comm_life *life, int step, const char *function, void **handle,
                           enum bb_comm_absent why)
 {
-    release_fn *call;
+    ncclCommDeregister_fn *call;
     int rc;
 
     *(void **)&call = bb_nccl_symbol(function);
@@ -262,7 +256,7 @@ static int shrink_comm(struct bb_comm_life *life, int step)
 {
     ncclConfig_t config = config_of(life);
     int last = life->ranks - 1, rc;
-    shrink_fn *call;
+    ncclCommShrink_fn *call;
 
     *(void **)&call = bb_nccl_symbol("ncclCommShrink");
     if (!call || life->ranks < 2)

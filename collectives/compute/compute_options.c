@@ -25,8 +25,9 @@ static const struct bb_opt option_rows[] = {
     OPT_WARMUP(FIELD(warmup)),
     OPT_INT(0, "candidates", FIELD(candidates), "8", "N", 1, BB_GEMM_CANDIDATES,
             "algorithms of cuBLASLt to try for each product; 1: its first choice"),
-    OPT_DOUBLE(0, "max-error", FIELD(max_error), NULL, "PERCENT", 0, 1e6,
-               "exit 5 when the timed kernel errs by more at 100 us or above; 0: no such judgement"),
+    OPT_DOUBLE(
+        0, "max-error", FIELD(max_error), NULL, "PERCENT", 0, 1e6,
+        "exit 5 when the timed kernel errs by more than this and 5 us, at 100 us or above; 0: no such judgement"),
     OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, to see that everything runs"),
     {0},
 };

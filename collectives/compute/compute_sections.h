@@ -16,7 +16,8 @@ struct bb_compute {
     struct bb_compute_context ctx;
     double copy_gbps; /* the device's measured limits: */
     double best_tflops[BB_COMPUTE_TYPES];
-    double worst_error; /* of the timed kernel at 100 us and above, percent */
+    double worst_error;  /* of the timed kernel at 100 us and above, percent */
+    double judged_error; /* the same, less what no kernel can do better; percent */
 };
 
 /* bb_compute_type_wanted - whether the options ask for the type bb_compute_types[type]. */

@@ -1,6 +1,7 @@
 /* nccl_estimate.c - see nccl_estimate.h. */
 #include "collectives/measure/nccl_estimate.h"
 
+#include "bootstrap/world/nccl_newer.h"
 #include "collectives/measure/enqueue.h"
 
 #include <math.h>
@@ -11,10 +12,10 @@ static bool has_estimate(const struct bb_bench_context *ctx, const struct bb_cas
 }
 
 #if NCCL_VERSION_CODE >= 22200
-typedef ncclResult_t simulate_fn(ncclSimInfo_t *info);
 
 /* A group that failed half-way is closed without another word. */
-static int simulate_group(struct bb_bench_context *ctx, const struct bb_case *c, simulate_fn *end, double *model_us)
+static int simulate_group(struct bb_bench_context *ctx, const struct bb_case *c, ncclGroupSimulateEnd_fn *end,
+                          double *model_us)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     int rc;
@@ -33,7 +34,7 @@ out:
 
 int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us)
 {
-    simulate_fn *end = NULL;
+    ncclGroupSimulateEnd_fn *end = NULL;
     int rc;
 
     *model_us = NAN;

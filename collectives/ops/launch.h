@@ -5,15 +5,16 @@
 #define BB_COLLECTIVES_OPS_LAUNCH_H
 
 #include "bootstrap/world/comms.h"
+#include "bootstrap/world/nccl_newer.h"
 #include "collectives/ops/alltoallv_counts.h"
 #include "collectives/ops/coll.h"
 
 /* Functions newer than the minimum version, NULL where the running library lacks them; groups of sends and receives
  * take their place. Looked up once, by bb_native_find. */
 struct bb_native {
-    ncclResult_t (*alltoall)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
-    ncclResult_t (*gather)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-    ncclResult_t (*scatter)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+    ncclAlltoAll_fn *alltoall;
+    ncclGather_fn *gather;
+    ncclScatter_fn *scatter;
 };
 struct bb_native bb_native_find(void);
 

@@ -4,14 +4,10 @@
  */
 #include "collectives/session/registration.h"
 
+#include "bootstrap/world/nccl_newer.h"
+
 const char *const bb_registration_names[BB_REGISTER_COUNT] = {
     [BB_REGISTER_NONE] = "none", [BB_REGISTER_LOCAL] = "local", [BB_REGISTER_SYMMETRIC] = "symmetric"};
-
-enum { SYMMETRIC_FLAG = 1 }; /* NCCL_WIN_COLL_SYMMETRIC */
-
-typedef ncclResult_t register_fn(ncclComm_t comm, void *memory, size_t bytes, void **handle);
-typedef ncclResult_t window_fn(ncclComm_t comm, void *memory, size_t bytes, void **window, int flags);
-typedef ncclResult_t release_fn(ncclComm_t comm, void *handle);
 
 static void say_without(const struct bb_comm *comm, const char *what, const char *why)
 {
@@ -21,7 +17,7 @@ static void say_without(const struct bb_comm *comm, const char *what, const char
 
 static int register_local(struct bb_registration *r, size_t bytes, struct bb_comm *comm)
 {
-    register_fn *call;
+    ncclCommRegister_fn *call;
     int rc;
 
     *(void **)&call = bb_nccl_symbol("ncclCommRegister");
@@ -39,7 +35,7 @@ out:
 static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb_comm *comm)
 {
     static const char what[] = "symmetric windows (-R 2)";
-    window_fn *call;
+    ncclCommWindowRegister_fn *call;
     int rc;
 
     *(void **)&call = bb_nccl_symbol("ncclCommWindowRegister");
@@ -48,7 +44,7 @@ static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb
         return 0;
     }
     bb_world_guard(comm->world, "registration of a symmetric window");
-    rc = BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle, SYMMETRIC_FLAG));
+    rc = BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle, BB_NCCL_WIN_COLL_SYMMETRIC));
     bb_world_unguard(comm->world);
     TRY(rc);
     TRY(bb_comm_poll(comm, "registration"));
@@ -76,7 +72,7 @@ out:
 
 void bb_registration_release(struct bb_registration *r, struct bb_guarded *arena, struct bb_comm *comm)
 {
-    release_fn *call;
+    ncclCommDeregister_fn *call;
 
     *(void **)&call =
         bb_nccl_symbol(r->kind == BB_REGISTER_SYMMETRIC ? "ncclCommWindowDeregister" : "ncclCommDeregister");

@@ -1,0 +1,104 @@
+"""tests/gpu/pack.sh and the run.sh of the kit that it makes, behind a stand-in nvidia-smi and emulated GPUs: what it says, keeps and
+counts. The kit lies where no build is, and finds the emulated CUDA and NCCL on the library path, as it would find real ones.
+"""
+import json
+import os
+import re
+import subprocess
+import tarfile
+import time
+
+import pytest
+
+from conftest import BUILD, ROOT
+
+SMI = """#!/bin/sh
+case "$*" in
+-L) echo "GPU 0: Stand-in (UUID: GPU-0)" ;;
+*query-gpu*) echo "Stand-in <1>, 1.0, 81920 MiB" ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kit")
+    done = subprocess.run(["sh", ROOT / "tests/gpu/pack.sh", "-b", BUILD, folder / "kit.tar.gz"], capture_output=True, text=True, timeout=200)
+    if "cannot be fetched" in done.stderr or "another MPI" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    assert int(re.search(r"(\d+) MiB unpacked", done.stdout).group(1)) < 60
+    with tarfile.open(folder / "kit.tar.gz") as archive:
+        archive.extractall(folder)
+    smi = folder / "tools/nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(SMI)
+    smi.chmod(0o755)
+    return folder / "gpu-kit"
+
+
+def start(kit, out, pattern, smi=True, **env):
+    """Only what a bare machine has is on the path, and the tools' folder."""
+    env = {"PATH": (f"{kit.parent}/tools:" if smi else "") + "/usr/bin:/bin", "HOME": str(out.parent), "TMPDIR": str(out.parent),
+           "LD_LIBRARY_PATH": str(BUILD / "emulator"), "EMU_TWINS": str(BUILD / "emulator/busbar-twins.so"), "EMU_QUIET": "1", "EMU_DEVICES": "1", **env}
+    return subprocess.Popen([kit / "run.sh", out, pattern], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run(kit, out, pattern, **env):
+    """Exit status, what it said, results.json."""
+    process = start(kit, out, pattern, **env)
+    said, _ = process.communicate(timeout=150)
+    results = out / "results.json"
+    return process.returncode, said, json.loads(results.read_text()) if results.exists() else None
+
+
+def test_steps_pass_and_are_kept(kit, tmp_path):
+    status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(gate|kernels)|^probe$|^facade|^shared-2$|^killed")
+    assert status == 0, said
+    verdicts = {step["step"]: step["verdict"] for step in results["steps"]}
+    assert verdicts == {"conformance": "kept", "test-gpu-kernels": "passed", "test-gpu-gate": "passed", "probe": "passed", "facade": "passed",
+                        "shared-2": "passed", "killed-rank": "passed"}
+    assert (results["passed"], results["failed"], results["skipped"]) == (6, 0, 0)
+    assert results["machine"]["gpu"] == "Stand-in <1>, 1.0, 81920 MiB" and results["machine"]["emulated"] == "yes"
+    assert results["figures"]["launch_queue_calls_at_least"] == 8192
+    with tarfile.open(tmp_path / "out/results.tar.gz") as archive:
+        names = archive.getnames()
+        assert {"results.json", "output/shared-2.txt", "output/shared-2.json", "output/facade.json"} <= set(names)
+        conformance = archive.extractfile("output/conformance.txt").read().decode()
+    assert conformance.strip().endswith("as the emulated GPUs say")
+    page = (tmp_path / "out/results.html").read_text()
+    assert "Stand-in &lt;1>" in page and "<tr class=passed><td>shared-2" in page
+
+
+def test_a_failing_step_is_shown_with_its_end(kit, tmp_path):
+    status, said, results = run(kit, tmp_path / "out", "^test-gpu-gate|^shared-2$", EMU_FAULT="corrupt:rank=1,call=14,name=ncclAllReduce")
+    assert status == 1
+    assert re.search(r"shared-2: FAILED \(exit 3, expected 0\)", said)
+    assert results["failed"] == 1 and results["passed"] == 1
+
+
+def test_time_that_is_over_leaves_steps_out(kit, tmp_path):
+    began = time.monotonic()
+    status, said, results = run(kit, tmp_path / "out", "^stalled|^shared-2$|^killed|^scaling", GPU_SECONDS="7")
+    assert time.monotonic() - began < 30
+    assert results["skipped"] >= 1 and "no time left" in said
+
+
+def test_what_was_done_is_kept_when_the_command_is_killed(kit, tmp_path):
+    out = tmp_path / "out"
+    process = start(kit, out, "^test-gpu-gate|^stalled")
+    deadline = time.monotonic() + 60
+    while not (out / "results.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(2)
+    process.terminate()
+    assert process.wait(timeout=20) == 1
+    assert [step["step"] for step in json.loads((out / "results.json").read_text())["steps"]] == ["test-gpu-gate"]
+    assert tarfile.is_tarfile(out / "results.tar.gz")
+
+
+def test_without_a_gpu_it_says_so(kit, tmp_path):
+    status, said, results = run(kit, tmp_path / "out", ".", smi=False)
+    if os.path.exists("/proc/driver/nvidia/gpus") or os.path.exists("/usr/bin/nvidia-smi"):
+        pytest.skip("there is a GPU here")
+    assert status == 77 and "SKIPPED: no GPU here" in said and results is None

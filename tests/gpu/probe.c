@@ -1,0 +1,226 @@
+/*
+ * probe.c - what busbar assumes of a GPU and nobody documents, measured on one: "figure NAME VALUE UNIT" per line.
+ *
+ *   launch_queue         launches behind a closed gate until a call waits (the gate's room must stay below)
+ *   copy_queue           the same for copies, which is what NCCL does with one rank
+ *   gpu_clock_tick       steps of the GPU's clock that the timed kernel reads
+ *   event_step           smallest difference of two events
+ *   gate_latency         from opening the gate until the host sees what stood behind it done, the shortest
+ *   launch_and_wait      one small kernel, launched and waited for, the shortest
+ *   first_launch_beside  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
+ *                        where loading waits for it (lazy loading)
+ *
+ * Exit status 1 where a call fails. It judges nothing.
+ */
+#include "bootstrap/base/clock.h"
+#include "cuda/compute/busy.h"
+#include "cuda/compute/gate.h"
+#include "cuda/data/kernels.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES = 1 << 16, MOST = 8192, ROUNDS = 100 };
+
+struct probe {
+    cudaStream_t stream, other;
+    cudaEvent_t begin, end;
+    unsigned char *buf;
+    struct bb_busy_report *report; /* pinned */
+    struct bb_gate gate;
+};
+
+#define CUDA(call) cuda_at((call), #call)
+
+static int cuda_at(cudaError_t rc, const char *call)
+{
+    return rc == cudaSuccess ? 0 : bb_err(BB_EFAIL, "%s: %s", call, cudaGetErrorString(rc));
+}
+
+static double now_us(void)
+{
+    return 1e6 * bb_now_s();
+}
+
+static void put_figure(const char *name, double value, const char *unit)
+{
+    printf("figure %s %.3f %s\n", name, value, unit);
+    fflush(stdout);
+}
+
+static int open_probe(struct probe *p)
+{
+    int rc;
+
+    TRY(CUDA(cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking)));
+    TRY(CUDA(cudaStreamCreateWithFlags(&p->other, cudaStreamNonBlocking)));
+    TRY(CUDA(cudaEventCreate(&p->begin)));
+    TRY(CUDA(cudaEventCreate(&p->end)));
+    TRY(CUDA(cudaMalloc((void **)&p->buf, BYTES)));
+    TRY(CUDA(cudaMallocHost((void **)&p->report, sizeof(*p->report))));
+    TRY(bb_gate_init(&p->gate, 1000000000));
+out:
+    return rc;
+}
+
+/* ---- queues ---- */
+
+static int launch_small(struct probe *p)
+{
+    return bb_spin(1, 0, p->stream);
+}
+
+static int copy_small(struct probe *p)
+{
+    return CUDA(cudaMemcpyAsync(p->buf, p->buf + BYTES / 2, BYTES / 2, cudaMemcpyDeviceToDevice, p->stream));
+}
+
+/* The call that takes as long as the gate's limit is the one that found the queue full. */
+static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct probe *))
+{
+    double longest = 0;
+    int depth = 0, rc;
+
+    TRY(enqueue(p));
+    TRY(CUDA(cudaStreamSynchronize(p->stream)));
+    TRY(bb_gate_close(&p->gate, p->stream));
+    while (depth < MOST && longest < 1e5) {
+        double start = now_us();
+
+        TRY(enqueue(p));
+        longest = fmax(longest, now_us() - start);
+        depth += longest < 1e5;
+    }
+    bb_gate_open(&p->gate);
+    TRY(CUDA(cudaStreamSynchronize(p->stream)));
+    put_figure(name, depth, depth == MOST ? "calls_at_least" : "calls");
+out:
+    return rc;
+}
+
+/* ---- clocks ---- */
+
+static unsigned long long common_divisor(unsigned long long a, unsigned long long b)
+{
+    while (b != 0) {
+        unsigned long long rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static int probe_gpu_clock(struct probe *p)
+{
+    unsigned long long tick = 0, last = 0;
+    int rc = 0;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct bb_busy busy = {.sms = 1, .ns = 1000 + 37 * i, .report = p->report};
+
+        TRY(bb_busy_report_clear(p->report, p->stream));
+        TRY(bb_busy_run(&busy, p->stream));
+        TRY(CUDA(cudaStreamSynchronize(p->stream)));
+        tick = common_divisor(tick, p->report->end_ns - p->report->start_ns);
+        tick = common_divisor(tick, i > 0 ? p->report->start_ns - last : 0);
+        last = p->report->start_ns;
+    }
+    put_figure("gpu_clock_tick", (double)tick, "ns");
+out:
+    return rc;
+}
+
+static int probe_events(struct probe *p)
+{
+    float elapsed_ms, least_ms = INFINITY;
+    int rc = 0;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        TRY(CUDA(cudaEventRecord(p->begin, p->stream)));
+        TRY(CUDA(cudaEventRecord(p->end, p->stream)));
+        TRY(CUDA(cudaEventSynchronize(p->end)));
+        TRY(CUDA(cudaEventElapsedTime(&elapsed_ms, p->begin, p->end)));
+        if (elapsed_ms > 0)
+            least_ms = fminf(least_ms, elapsed_ms);
+    }
+    put_figure("event_step", isfinite(least_ms) ? 1e3 * (double)least_ms : 0, "us");
+out:
+    return rc;
+}
+
+/* Polls, since a wait may sleep. */
+static int wait_for(cudaEvent_t event)
+{
+    cudaError_t rc;
+
+    while ((rc = cudaEventQuery(event)) == cudaErrorNotReady)
+        continue;
+    return CUDA(rc);
+}
+
+static int probe_latencies(struct probe *p)
+{
+    double gate_us = INFINITY, launch_us = INFINITY;
+    int rc = 0;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        double start;
+
+        TRY(bb_gate_close(&p->gate, p->stream));
+        TRY(CUDA(cudaEventRecord(p->end, p->stream)));
+        start = now_us();
+        bb_gate_open(&p->gate);
+        TRY(wait_for(p->end));
+        gate_us = fmin(gate_us, now_us() - start);
+        start = now_us();
+        TRY(bb_spin(1, 0, p->stream));
+        TRY(CUDA(cudaEventRecord(p->end, p->stream)));
+        TRY(wait_for(p->end));
+        launch_us = fmin(launch_us, now_us() - start);
+    }
+    put_figure("gate_latency", gate_us, "us");
+    put_figure("launch_and_wait", launch_us, "us");
+out:
+    return rc;
+}
+
+/* ---- loading ---- */
+
+/* Must come before any other use of the kernel that checks. */
+static int probe_first_launch(struct probe *p)
+{
+    const struct bb_busy busy = {.sms = 1, .ns = 300000000};
+    double start;
+    int rc;
+
+    TRY(bb_spin(1, 0, p->stream));
+    TRY(bb_busy_run(&busy, p->stream));
+    TRY(CUDA(cudaStreamSynchronize(p->stream)));
+    TRY(bb_busy_run(&busy, p->stream));
+    start = now_us();
+    TRY(bb_check_bytes(p->buf, BYTES / 2, 0, (struct bb_verdict *)(void *)(p->buf + BYTES / 2), p->other));
+    put_figure("first_launch_beside", (now_us() - start) / 1e3, "ms");
+    TRY(CUDA(cudaDeviceSynchronize()));
+out:
+    return rc;
+}
+
+int main(void)
+{
+    struct probe p = {0};
+    int rc;
+
+    TRY(open_probe(&p));
+    TRY(probe_first_launch(&p));
+    TRY(probe_queue(&p, "launch_queue", launch_small));
+    TRY(probe_queue(&p, "copy_queue", copy_small));
+    TRY(probe_gpu_clock(&p));
+    TRY(probe_events(&p));
+    TRY(probe_latencies(&p));
+out:
+    return rc == 0 ? 0 : 1;
+}

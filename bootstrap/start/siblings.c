@@ -155,6 +155,15 @@ int bb_siblings_take(struct bb_siblings **siblings)
 
 /* ---- end ---- */
 
+/* A rank that failed has said why, unless something else ended it. */
+static int error_of(int place, int status)
+{
+    if (WIFSIGNALED(status))
+        return bb_err(BB_EFAIL, "rank %d of this process was ended by signal %d (%s)", place, WTERMSIG(status),
+                      strsignal(WTERMSIG(status)));
+    return WEXITSTATUS(status) <= BB_EBELOW ? -WEXITSTATUS(status) : -BB_EFAIL;
+}
+
 int bb_siblings_end(struct bb_siblings *siblings)
 {
     int rc = 0;
@@ -162,8 +171,8 @@ int bb_siblings_end(struct bb_siblings *siblings)
     for (int i = 1; siblings->place == 0 && i < siblings->count; i++) {
         int status = 0;
 
-        if (waitpid(siblings->pids[i], &status, 0) > 0 && status != 0 && rc == 0)
-            rc = WIFEXITED(status) && WEXITSTATUS(status) <= BB_EBELOW ? -WEXITSTATUS(status) : -BB_EFAIL;
+        if (waitpid(siblings->pids[i], &status, 0) > 0 && rc == 0)
+            rc = error_of(i, status);
     }
     return rc;
 }

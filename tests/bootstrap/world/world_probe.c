@@ -80,6 +80,11 @@ out:
     return rc;
 }
 
+static void die(void)
+{
+    raise(SIGKILL);
+}
+
 /* What the misbehaving rank does. Comes back when the mode is one of the main thread's own. */
 static int misbehave(struct probe *p)
 {
@@ -94,6 +99,8 @@ static int misbehave(struct probe *p)
         raise(SIGSTOP);
     if (strcmp(p->mode, "term") == 0)
         kill(getpid(), SIGTERM);
+    if (strcmp(p->mode, "late") == 0 && atexit(die))
+        return bb_err(BB_EFAIL, "atexit");
     if (strcmp(p->mode, "fail") == 0)
         return bb_err(BB_EDATA, "planted failure");
     if (strncmp(p->mode, "guard", 5) == 0) {

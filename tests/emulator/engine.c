@@ -95,7 +95,7 @@ static void start(void)
     emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");
     emu_profile_load(&emu.profile);
     emu_faults_load();
-    emu.n_devices = devices_asked();
+    emu.n_devices = emu_visible_devices(devices_asked(), emu.visible);
     atexit(stop_workers);
     say_what_this_is();
 }

@@ -1,30 +1,6 @@
-/* gate.cu - see gate.h. One thread of one block looks at the host's word about once a microsecond. */
-#include "cuda/compute/gate.h"
-
+/* gate.cu - see gate.h. */
+#include "cuda/compute/gate_kernel.cuh"
 #include "cuda/device/check.h"
-
-static __device__ uint64_t gpu_timer_ns()
-{
-    uint64_t t;
-
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-    return t;
-}
-
-extern "C" __global__ void bb_gate_kernel(struct bb_gate_args a)
-{
-    const uint64_t start = gpu_timer_ns();
-    const volatile uint32_t *opened = &a.words->opened;
-
-    while (*opened < a.number) {
-        if (gpu_timer_ns() - start >= (uint64_t)a.limit_ns) {
-            a.words->expired = a.number;
-            __threadfence_system();
-            return;
-        }
-        __nanosleep(500);
-    }
-}
 
 int bb_gate_init(struct bb_gate *g, int64_t limit_ns)
 {

@@ -28,7 +28,7 @@ struct bb_gate {
     uint32_t closed; /* the number of the last closing */
 };
 
-/* The argument of the kernel: the contract with its CPU twin (tests/emulator/twins_busbar.c). */
+/* The argument of the kernel. */
 struct bb_gate_args {
     struct bb_gate_words *words;
     uint32_t number;

@@ -1,9 +1,9 @@
 /*
- * twins_compute.c - CPU twins of the passes (cuda/compute/layer_passes.cu) and of the timed stand-in for compute
- * (cuda/compute/busy.cu). A pass is done by its CPU reference and lasts as long as its bytes take; the stand-in lasts
- * as long as it is told.
+ * fast_compute.c - quick twins of the passes (cuda/compute/layer_kernels.cuh) and of the timed stand-in for compute
+ * (cuda/compute/busy_kernels.cuh). A pass is done by its CPU reference and lasts as long as its bytes take; the stand-in
+ * lasts as long as it is told.
  */
-#include "twins_busbar.h"
+#include "twins.h"
 
 #include "cuda/compute/busy_args.h"
 #include "cuda/work/pass.h"
@@ -93,7 +93,7 @@ static void clear_report(struct emu_launch *l)
         .lasts_ns = busy_ns, .always = true                                                                            \
     }
 
-const struct emu_twin *compute_twins(size_t *n)
+const struct emu_twin *fast_compute_twins(size_t *n)
 {
     static const struct emu_twin twins[] = {
         PASS(bb_copy),

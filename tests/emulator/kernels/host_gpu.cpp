@@ -1,0 +1,373 @@
+/*
+ * host_gpu.cpp - runs the threads of a launch, see host_gpu.h. A fiber runs threads one after another, and stays with
+ * one that waits; then the next fiber goes on with the threads that have not begun.
+ */
+#include "host_gpu.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+
+__thread struct host_gpu_index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace
+{
+enum { MOST_THREADS = 1024, WARP = 32, STACK_BYTES = 64 << 10, GUARD_BYTES = HOST_GPU_GUARD_BYTES, GUARD = 0xa7 };
+
+enum state { NOT_BEGUN, RUNNING, AT_SHUFFLE, AT_BARRIER, ENDED };
+
+struct fiber {
+    ucontext_t context;
+    jmp_buf env;
+    bool begun;
+    unsigned thread; /* that it runs, or ran last */
+};
+
+/* One for each host thread, made at its first launch. */
+struct gpu {
+    const struct host_gpu_launch *launch;
+    unsigned threads, n_fibers, n_free, running;
+    unsigned next, limit; /* threads below `limit` of the order may begin; the next one                         */
+    bool reversed, waited; /* the last warp comes first; a thread of this block has waited                       */
+    bool looked;           /* at the clock                                                                       */
+    int64_t now_ns, end_ns, beyond_ns;
+    int64_t seen_ns[MOST_THREADS]; /* the latest look of each thread                                             */
+    unsigned char state[MOST_THREADS];
+    unsigned n_shuffles[MOST_THREADS];
+    float exchange[2][MOST_THREADS];
+    struct fiber *fiber_of[MOST_THREADS], *free[MOST_THREADS + 1], fibers[MOST_THREADS + 1];
+    unsigned char *stacks;
+    ucontext_t scheduler;
+    jmp_buf scheduler_env;
+};
+__thread struct gpu *own;
+
+struct owner { /* frees it with its thread */
+    struct gpu *gpu;
+    ~owner()
+    {
+        if (gpu && gpu->stacks)
+            munmap(gpu->stacks, (size_t)STACK_BYTES * (MOST_THREADS + 1));
+        free(gpu);
+    }
+};
+thread_local struct owner owner;
+
+[[noreturn]] void fail(const struct gpu *g, const char *what, unsigned thread)
+{
+    fprintf(stderr, "emulated GPUs: kernel %s, block (%u, %u, %u), thread %u: %s\n", g->launch->name, blockIdx.x,
+            blockIdx.y, blockIdx.z, thread, what);
+    abort();
+}
+
+/* ---- fibers: sanitizers know swapcontext; without them a jump is ten times faster ---- */
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { JUMPS = 0 };
+#else
+enum { JUMPS = 1 };
+#endif
+
+void enter(struct gpu *g, struct fiber *f)
+{
+    if (!JUMPS) {
+        swapcontext(&g->scheduler, &f->context);
+    } else if (!_setjmp(g->scheduler_env)) {
+        if (f->begun)
+            _longjmp(f->env, 1);
+        f->begun = true;
+        setcontext(&f->context);
+    }
+}
+
+void leave(struct gpu *g, struct fiber *f)
+{
+    if (!JUMPS)
+        swapcontext(&f->context, &g->scheduler);
+    else if (!_setjmp(f->env))
+        _longjmp(g->scheduler_env, 1);
+}
+
+/* The thread at a place of the order, and back: reversed, whole warps change places. */
+unsigned thread_at(const struct gpu *g, unsigned place)
+{
+    return g->reversed ? (g->threads / WARP - 1 - place / WARP) * WARP + place % WARP : place;
+}
+
+void become(struct gpu *g, unsigned thread)
+{
+    g->running = thread;
+    threadIdx.x = thread % blockDim.x;
+    threadIdx.y = thread / blockDim.x % blockDim.y;
+    threadIdx.z = thread / blockDim.x / blockDim.y;
+}
+
+void run_threads(struct gpu *g, struct fiber *f)
+{
+    while (g->next < g->limit) {
+        f->thread = thread_at(g, g->next++);
+        become(g, f->thread);
+        g->fiber_of[f->thread] = f;
+        g->state[f->thread] = RUNNING;
+        g->launch->body(g->launch->args);
+        g->state[f->thread] = ENDED;
+    }
+}
+
+void fiber_main()
+{
+    struct gpu *g = own;
+    struct fiber *f = g->free[g->n_free]; /* the one just taken */
+
+    for (;;) {
+        run_threads(g, f);
+        g->free[g->n_free++] = f;
+        leave(g, f);
+    }
+}
+
+struct fiber *fiber_new(struct gpu *g)
+{
+    struct fiber *f = &g->fibers[g->n_fibers];
+
+    if (!g->stacks) {
+        void *stacks = mmap(NULL, (size_t)STACK_BYTES * (MOST_THREADS + 1), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stacks == MAP_FAILED)
+            fail(g, "no memory for its stack", g->running);
+        g->stacks = static_cast<unsigned char *>(stacks);
+    }
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = g->stacks + (size_t)STACK_BYTES * g->n_fibers++;
+    f->context.uc_stack.ss_size = STACK_BYTES;
+    f->context.uc_link = NULL;
+    makecontext(&f->context, fiber_main, 0);
+    return f;
+}
+
+/* Begins threads up to the limit, with another fiber whenever one has to wait. */
+void begin_threads(struct gpu *g)
+{
+    while (g->next < g->limit) {
+        if (g->n_free == 0)
+            g->free[g->n_free++] = fiber_new(g);
+        enter(g, g->free[--g->n_free]);
+    }
+}
+
+void wait_as(enum state state)
+{
+    struct gpu *g = own;
+    struct fiber *f = g->fiber_of[g->running];
+
+    g->state[f->thread] = (unsigned char)state;
+    if (!g->waited) { /* from here on warp by warp */
+        g->waited = true;
+        g->limit = (g->next + WARP - 1) / WARP * WARP;
+        g->limit = g->limit < g->threads ? g->limit : g->threads;
+    }
+    leave(g, f);
+    become(g, f->thread);
+    g->state[f->thread] = RUNNING;
+}
+
+/* ---- a block ---- */
+
+void resume(struct gpu *g, unsigned first, unsigned past, enum state waiting)
+{
+    for (unsigned t = first; t < past; t++)
+        if (g->state[t] == waiting)
+            enter(g, g->fiber_of[t]);
+}
+
+unsigned count(const struct gpu *g, unsigned first, unsigned past, enum state state)
+{
+    unsigned n = 0;
+
+    for (unsigned t = first; t < past; t++)
+        n += g->state[t] == state;
+    return n;
+}
+
+/* A warp runs until all its lanes have ended or wait at the block's barrier. */
+void finish_shuffles(struct gpu *g, unsigned first, unsigned past)
+{
+    while (count(g, first, past, AT_SHUFFLE) > 0) {
+        if (count(g, first, past, AT_SHUFFLE) < WARP)
+            fail(g, "its warp waits in a shuffle for a thread that never comes", first);
+        resume(g, first, past, AT_SHUFFLE);
+    }
+}
+
+/* From the begin, or from the barrier that all have reached. */
+void run_warp(struct gpu *g, unsigned place, bool begin)
+{
+    const unsigned first = thread_at(g, place), past = first + WARP < g->threads ? first + WARP : g->threads;
+
+    if (!begin) {
+        resume(g, first, past, AT_BARRIER);
+    } else if (g->next <= place) {
+        g->limit = place + (past - first);
+        begin_threads(g);
+    }
+    finish_shuffles(g, first, past);
+}
+
+void run_block(struct gpu *g)
+{
+    unsigned waiting;
+    bool begin = true;
+
+    memset(g->state, NOT_BEGUN, g->threads);
+    g->next = 0;
+    g->limit = g->threads;
+    g->waited = false;
+    begin_threads(g);
+    if (!g->waited)
+        return;
+    do {
+        for (unsigned place = 0; place < g->threads; place += WARP)
+            run_warp(g, place, begin);
+        begin = false;
+        waiting = count(g, 0, g->threads, AT_BARRIER);
+        if (waiting > 0 && waiting < g->threads)
+            fail(g, "some threads have ended while this one or others wait at a barrier", 0);
+    } while (waiting > 0);
+}
+
+/* ---- a launch ---- */
+
+void reset_clock(struct gpu *g, bool first_block)
+{
+    g->now_ns = g->launch->start_ns;
+    g->beyond_ns = 0;
+    if (!first_block && !g->looked)
+        return;
+    for (unsigned t = 0; t < g->threads; t++)
+        g->seen_ns[t] = INT64_MIN;
+}
+
+int64_t wall_ns()
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Past its end time goes on faster and faster: a kernel that waits too long is seen to end late, not waited for. */
+void tick(struct gpu *g)
+{
+    const struct host_gpu_launch *l = g->launch;
+    const int64_t end_ns = l->start_ns + l->lasts_ns;
+
+    if (g->now_ns >= end_ns) {
+        g->now_ns += g->beyond_ns;
+        g->beyond_ns = g->beyond_ns ? 2 * g->beyond_ns : 1;
+        return;
+    }
+    g->now_ns += l->tick_ns > 0 ? l->tick_ns : 1;
+    g->now_ns = g->now_ns < end_ns ? g->now_ns : end_ns;
+}
+
+struct gpu *gpu_of_thread()
+{
+    if (!own)
+        own = owner.gpu = static_cast<struct gpu *>(calloc(1, sizeof(struct gpu)));
+    if (!own)
+        abort();
+    return own;
+}
+
+/* Shared memory begins with any content; behind what the launch asks for stand bytes that nobody may change. */
+unsigned char *shared_end(const struct host_gpu_launch *l)
+{
+    const size_t room = l->shared_room - GUARD_BYTES;
+
+    return l->shared + (l->shared_bytes < room ? l->shared_bytes : room);
+}
+
+void open_shared(const struct host_gpu_launch *l)
+{
+    if (!l->shared)
+        return;
+    memset(l->shared, 0xff, (size_t)(shared_end(l) - l->shared));
+    memset(shared_end(l), GUARD, GUARD_BYTES);
+}
+
+void check_shared(const struct gpu *g)
+{
+    const struct host_gpu_launch *l = g->launch;
+
+    for (size_t i = 0; l->shared && i < GUARD_BYTES; i++)
+        if (shared_end(l)[i] != GUARD)
+            fail(g, "it wrote behind the shared memory of its launch", 0);
+}
+} // namespace
+
+int64_t host_gpu_run(const struct host_gpu_launch *l)
+{
+    struct gpu *g = gpu_of_thread();
+    uint64_t number = 0;
+
+    g->launch = l;
+    g->threads = l->block.x * l->block.y * l->block.z;
+    g->looked = false;
+    g->end_ns = l->start_ns;
+    blockDim = {l->block.x, l->block.y, l->block.z};
+    gridDim = {l->grid.x, l->grid.y, l->grid.z};
+    open_shared(l);
+    for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
+            for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
+                g->reversed = number % 2 == 1 && g->threads % WARP == 0;
+                reset_clock(g, number++ == 0);
+                run_block(g);
+                g->end_ns = g->end_ns > g->now_ns ? g->end_ns : g->now_ns;
+            }
+    check_shared(g);
+    return g->looked ? g->end_ns : l->start_ns + l->lasts_ns;
+}
+
+/* ---- what kernels call ---- */
+
+uint64_t bb_gpu_clock_ns()
+{
+    struct gpu *g = own;
+
+    g->looked = true;
+    if (g->launch->is_stopping)
+        return g->launch->is_stopping() ? UINT64_MAX / 2 : (uint64_t)wall_ns();
+    if (g->seen_ns[g->running] == g->now_ns)
+        tick(g);
+    g->seen_ns[g->running] = g->now_ns;
+    return (uint64_t)g->now_ns;
+}
+
+void __nanosleep(unsigned ns)
+{
+    const struct timespec least = {0, ns < 5000 ? 5000 : (long)ns};
+
+    if (own->launch->is_stopping)
+        nanosleep(&least, NULL);
+}
+
+void __syncthreads()
+{
+    wait_as(AT_BARRIER);
+}
+
+/* Two exchanges in turn: who is released first may be at the next shuffle before the others have read. */
+float __shfl_xor_sync(unsigned, float x, int lanes)
+{
+    struct gpu *g = own;
+    const unsigned t = g->running, turn = g->n_shuffles[t]++ % 2;
+
+    g->exchange[turn][t] = x;
+    wait_as(AT_SHUFFLE);
+    return g->exchange[turn][t ^ (unsigned)lanes];
+}

@@ -42,8 +42,7 @@ static void launch(unsigned blocks, unsigned threads, void (*body)(const void *)
     host_gpu_run(&l);
 }
 
-template <void (*K)(struct bb_busy_args)>
-static struct bb_busy_report run(unsigned blocks, unsigned threads)
+template <void (*K)(struct bb_busy_args)> static struct bb_busy_report run(unsigned blocks, unsigned threads)
 {
     struct bb_busy_report report, *to = &report;
 

@@ -57,7 +57,7 @@ static double pass_ns(const struct emu_launch *l, const struct emu_profile *p)
 }
 
 /* Scratch memory keeps its content, so there is nothing to move. */
-static void report_busy(struct emu_launch *l)
+void count_traffic(struct emu_launch *l)
 {
     const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);
     unsigned long long start = (unsigned long long)l->start_ns, end = (unsigned long long)l->end_ns;
@@ -89,7 +89,7 @@ static void clear_report(struct emu_launch *l)
 #define TYPED(function) PASS(function##_float), PASS(function##_half), PASS(function##_bfloat16)
 #define BUSY(kernel)                                                                                                   \
     {                                                                                                                  \
-        .name = kernel, .n_args = 1, .arg_bytes = {sizeof(struct bb_busy_args)}, .run = report_busy,                   \
+        .name = kernel, .n_args = 1, .arg_bytes = {sizeof(struct bb_busy_args)}, .run = count_traffic,                 \
         .lasts_ns = busy_ns, .always = true                                                                            \
     }
 

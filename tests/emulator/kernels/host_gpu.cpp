@@ -16,7 +16,13 @@ __thread struct host_gpu_index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace
 {
-enum { MOST_THREADS = 1024, WARP = 32, STACK_BYTES = 64 << 10, GUARD_BYTES = HOST_GPU_GUARD_BYTES, GUARD = 0xa7 };
+enum {
+    MOST_THREADS = 1024,
+    WARP = 32,
+    STACK_BYTES = (32 << 10) + 5 * 64,
+    GUARD_BYTES = HOST_GPU_GUARD_BYTES,
+    GUARD = 0xa7
+};
 
 enum state { NOT_BEGUN, RUNNING, AT_SHUFFLE, AT_BARRIER, ENDED };
 
@@ -31,7 +37,7 @@ struct fiber {
 struct gpu {
     const struct host_gpu_launch *launch;
     unsigned threads, n_fibers, n_free, running;
-    unsigned next, limit; /* threads below `limit` of the order may begin; the next one                         */
+    unsigned next, limit;  /* threads below `limit` of the order may begin; the next one                         */
     bool reversed, waited; /* the last warp comes first; a thread of this block has waited                       */
     bool looked;           /* at the clock                                                                       */
     int64_t now_ns, end_ns, beyond_ns;
@@ -170,9 +176,10 @@ void wait_as(enum state state)
         g->limit = (g->next + WARP - 1) / WARP * WARP;
         g->limit = g->limit < g->threads ? g->limit : g->threads;
     }
+    const struct host_gpu_index index = threadIdx;
     leave(g, f);
-    become(g, f->thread);
-    g->state[f->thread] = RUNNING;
+    threadIdx = index;
+    g->running = f->thread;
 }
 
 /* ---- a block ---- */

@@ -1,6 +1,6 @@
 /*
  * twins.c - what the emulated GPUs load: all of busbar's kernels in one table. They run from their own source, or, with
- * EMU_KERNELS=fast, in one loop each.
+ * EMU_KERNELS=fast, in one loop each. EMU_KERNELS=source: from the source however long it takes.
  */
 #include "twins.h"
 

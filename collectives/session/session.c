@@ -2,6 +2,7 @@
 #include "collectives/session/session.h"
 
 #include "cuda/data/buffers.h"
+#include "cuda/load/kernels_load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
     if (use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     TRY(choose_device(s, first));
+    TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
     if (use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
     if (use >= BB_SESSION_NCCL && s->shared_gpu)

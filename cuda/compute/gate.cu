@@ -1,6 +1,14 @@
 /* gate.cu - see gate.h. */
 #include "cuda/compute/gate_kernel.cuh"
 #include "cuda/device/check.h"
+#include "cuda/device/kernel_load.h"
+
+int bb_gate_load(void)
+{
+    static const void *const kernel = (const void *)bb_gate_kernel;
+
+    return bb_kernel_table_load(&kernel, 1);
+}
 
 int bb_gate_init(struct bb_gate *g, int64_t limit_ns)
 {

@@ -35,6 +35,9 @@ struct bb_gate_args {
     int64_t limit_ns;
 };
 
+/* bb_gate_load - see cuda/load: its kernel. */
+BB_MUST_CHECK int bb_gate_load(void);
+
 BB_MUST_CHECK int bb_gate_init(struct bb_gate *g, int64_t limit_ns);
 
 /* bb_gate_release - opens it first; the streams must be done with it. Fine on a zeroed one. */

@@ -4,8 +4,19 @@
  */
 #include "cuda/data/data_kernels.cuh"
 #include "cuda/device/check.h"
+#include "cuda/device/kernel_load.h"
 
 static const int THREADS = 256, MAX_BLOCKS = 4096;
+
+int bb_data_kernels_load(void)
+{
+    static const void *const kernels[] = {
+        (const void *)bb_fill_kernel,          (const void *)bb_check_kernel, (const void *)bb_check_bytes_kernel,
+        (const void *)bb_verdict_clear_kernel, (const void *)bb_spin_kernel,
+    };
+
+    return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
+}
 
 static int blocks_for(uint64_t count)
 {

@@ -37,11 +37,12 @@ struct fiber {
 struct gpu {
     const struct host_gpu_launch *launch;
     unsigned threads, n_fibers, n_free, running;
-    unsigned next, limit;  /* threads below `limit` of the order may begin; the next one                         */
-    bool reversed, waited; /* the last warp comes first; a thread of this block has waited                       */
-    bool looked;           /* at the clock                                                                       */
-    int64_t now_ns, end_ns, beyond_ns;
-    int64_t seen_ns[MOST_THREADS]; /* the latest look of each thread                                             */
+    unsigned next, limit;   /* threads below `limit` of the order may begin; the next one                         */
+    bool reversed, waited;  /* the last warp comes first; a thread of this block has waited                       */
+    bool looked;            /* at the clock                                                                       */
+    int64_t met_ns, end_ns; /* the latest barrier, the latest look of any block                       */
+    int64_t seen_ns[MOST_THREADS];   /* the latest look of each thread                                         */
+    int64_t beyond_ns[MOST_THREADS]; /* its next step past the end                                             */
     unsigned char state[MOST_THREADS];
     unsigned n_shuffles[MOST_THREADS];
     float exchange[2][MOST_THREADS];
@@ -224,6 +225,15 @@ void run_warp(struct gpu *g, unsigned place, bool begin)
     finish_shuffles(g, first, past);
 }
 
+int64_t latest_look(const struct gpu *g)
+{
+    int64_t latest_ns = g->met_ns;
+
+    for (unsigned t = 0; g->looked && t < g->threads; t++)
+        latest_ns = latest_ns > g->seen_ns[t] ? latest_ns : g->seen_ns[t];
+    return latest_ns;
+}
+
 void run_block(struct gpu *g)
 {
     unsigned waiting;
@@ -240,6 +250,7 @@ void run_block(struct gpu *g)
         for (unsigned place = 0; place < g->threads; place += WARP)
             run_warp(g, place, begin);
         begin = false;
+        g->met_ns = latest_look(g);
         waiting = count(g, 0, g->threads, AT_BARRIER);
         if (waiting > 0 && waiting < g->threads)
             fail(g, "some threads have ended while this one or others wait at a barrier", 0);
@@ -250,12 +261,13 @@ void run_block(struct gpu *g)
 
 void reset_clock(struct gpu *g, bool first_block)
 {
-    g->now_ns = g->launch->start_ns;
-    g->beyond_ns = 0;
+    g->met_ns = g->launch->start_ns;
     if (!first_block && !g->looked)
         return;
-    for (unsigned t = 0; t < g->threads; t++)
+    for (unsigned t = 0; t < g->threads; t++) {
         g->seen_ns[t] = INT64_MIN;
+        g->beyond_ns[t] = 0;
+    }
 }
 
 int64_t wall_ns()
@@ -266,19 +278,19 @@ int64_t wall_ns()
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Past its end time goes on faster and faster: a kernel that waits too long is seen to end late, not waited for. */
-void tick(struct gpu *g)
+/* What follows a moment. Past the end time goes on faster and faster: a kernel that waits too long is seen to end late,
+ * not waited for. */
+int64_t moment_after(struct gpu *g, int64_t ns)
 {
     const struct host_gpu_launch *l = g->launch;
-    const int64_t end_ns = l->start_ns + l->lasts_ns;
+    const int64_t end_ns = l->start_ns + l->lasts_ns, tick_ns = l->tick_ns > 0 ? l->tick_ns : 1;
 
-    if (g->now_ns >= end_ns) {
-        g->now_ns += g->beyond_ns;
-        g->beyond_ns = g->beyond_ns ? 2 * g->beyond_ns : 1;
-        return;
-    }
-    g->now_ns += l->tick_ns > 0 ? l->tick_ns : 1;
-    g->now_ns = g->now_ns < end_ns ? g->now_ns : end_ns;
+    if (ns < end_ns)
+        return ns + tick_ns < end_ns ? ns + tick_ns : end_ns;
+    int64_t *step_ns = &g->beyond_ns[g->running];
+    ns += *step_ns;
+    *step_ns = *step_ns ? 2 * *step_ns : 1;
+    return ns;
 }
 
 struct gpu *gpu_of_thread()
@@ -334,7 +346,6 @@ int64_t host_gpu_run(const struct host_gpu_launch *l)
                 g->reversed = number % 2 == 1 && g->threads % WARP == 0;
                 reset_clock(g, number++ == 0);
                 run_block(g);
-                g->end_ns = g->end_ns > g->now_ns ? g->end_ns : g->now_ns;
             }
     check_shared(g);
     return g->looked ? g->end_ns : l->start_ns + l->lasts_ns;
@@ -349,10 +360,10 @@ uint64_t bb_gpu_clock_ns()
     g->looked = true;
     if (g->launch->is_stopping)
         return g->launch->is_stopping() ? UINT64_MAX / 2 : (uint64_t)wall_ns();
-    if (g->seen_ns[g->running] == g->now_ns)
-        tick(g);
-    g->seen_ns[g->running] = g->now_ns;
-    return (uint64_t)g->now_ns;
+    int64_t *seen_ns = &g->seen_ns[g->running];
+    *seen_ns = *seen_ns < g->met_ns ? g->met_ns : moment_after(g, *seen_ns);
+    g->end_ns = g->end_ns > *seen_ns ? g->end_ns : *seen_ns;
+    return (uint64_t)*seen_ns;
 }
 
 void __nanosleep(unsigned ns)

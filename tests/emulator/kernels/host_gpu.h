@@ -36,9 +36,9 @@ extern __thread struct host_gpu_index threadIdx HOST_GPU_OWN, blockIdx HOST_GPU_
 extern __thread struct host_gpu_index blockDim HOST_GPU_OWN, gridDim HOST_GPU_OWN;
 
 /*
- * One launch. The kernel's clock begins at start_ns in every block and moves on by tick_ns when a thread looks that
- * has seen this moment before; it stops at start_ns + lasts_ns on its way. With `is_stopping` it is the machine's clock,
- * and runs away once that says true.
+ * One launch. A thread's clock begins at start_ns in every block, and moves on by tick_ns whenever it is looked at; it
+ * stops at start_ns + lasts_ns on its way. After a barrier no thread's clock is behind another's. With `is_stopping` it
+ * is the machine's clock, and runs away once that says true.
  */
 struct host_gpu_launch {
     const char *name; /* of the kernel, for messages                                                        */

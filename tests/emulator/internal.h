@@ -97,7 +97,7 @@ struct emu_place {
 struct emu_state {
     pthread_mutex_t lock;
     pthread_cond_t calm; /* the last busy worker is done        */
-    bool stopping, real_time, moves_data, passes_unknown;
+    bool stopping, real_time, moves_data, passes_unknown, loads_lazily;
     int busy, n_devices;
     int64_t host_ns;
     unsigned long long next_id;

@@ -27,6 +27,8 @@ static const struct mode modes[] = {
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
 };
 
+enum { LOADING_S = 600 }; /* where no words were read yet that tell */
+
 static const struct mode *find_mode(const char *name)
 {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
@@ -35,12 +37,13 @@ static const struct mode *find_mode(const char *name)
     return NULL;
 }
 
-static int check_words(int argc, char **argv)
+static int check_words(int argc, char **argv, double *timeout_s)
 {
     struct bb_bench_options options = {0}; /* what no option fills, too */
     struct bb_sweep sweep = {0};
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 
+    *timeout_s = options.common.timeout_s;
     bb_bench_release_sweep(&sweep);
     return rc;
 }
@@ -48,18 +51,20 @@ static int check_words(int argc, char **argv)
 int bb_bench_main(int argc, char **argv)
 {
     const struct mode *mode = argc > 1 ? find_mode(argv[1]) : NULL;
-    int rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_words(argc, argv);
+    double timeout_s = LOADING_S;
+    int rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_words(argc, argv, &timeout_s);
 
-    return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", argc, argv);
+    return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", timeout_s, argc, argv);
 }
 
 int bb_bench_check(int argc, char **argv)
 {
+    double timeout_s;
     const struct mode *mode = argc > 1 ? find_mode(argv[1]) : NULL;
 
     if (mode)
         return bb_opts_check(mode->options, argc - 1, argv + 1);
     if (bb_opts_check(&bb_bench_set, argc, argv) != 0)
         return -BB_EUSAGE;
-    return check_words(argc, argv);
+    return check_words(argc, argv, &timeout_s);
 }

@@ -114,24 +114,29 @@ out:
     return rc;
 }
 
-static int check_words(int argc, char **argv)
+static int check_words(int argc, char **argv, double *timeout_s)
 {
     struct bb_proxy_run_options o = {0};
     const struct bb_proxy *proxy;
 
-    return bb_proxy_parse(&o, &proxy, argc, argv);
+    int rc = bb_proxy_parse(&o, &proxy, argc, argv);
+
+    *timeout_s = o.common.timeout_s;
+    return rc;
 }
 
 int bb_proxy_main(int argc, char **argv)
 {
-    int rc = check_words(argc, argv);
+    double timeout_s;
+    int rc = check_words(argc, argv, &timeout_s);
 
-    return rc ? rc : bb_gpu_run("proxy", "bb_proxy_run", argc, argv);
+    return rc ? rc : bb_gpu_run("proxy", "bb_proxy_run", timeout_s, argc, argv);
 }
 
 int bb_proxy_check(int argc, char **argv)
 {
+    double timeout_s;
     int rc = bb_opts_check(&bb_proxy_set, argc, argv);
 
-    return rc ? rc : check_words(argc, argv);
+    return rc ? rc : check_words(argc, argv, &timeout_s);
 }

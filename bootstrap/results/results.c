@@ -146,13 +146,27 @@ static const char *status_of(int rc)
     return code < (int)(sizeof(status) / sizeof(*status)) ? status[code] : "failed";
 }
 
+/* With the lock held. A signal has a status of its own, with its name and where the run was. */
+static void set_end(struct bb_results *res, int rc)
+{
+    char phase[BB_WATCHDOG_REASON];
+    const char *signal = rc < 0 && res->world && !res->foreign ? bb_watchdog_reason(res->world->watchdog, phase) : "";
+
+    res->status = status_of(rc);
+    if (!*signal)
+        return;
+    res->status = "interrupted";
+    json_object_set_new(res->root, "ended_by", json_string(signal));
+    json_object_set_new(res->root, "phase", json_string(phase));
+}
+
 /* The watchdog's hook: the job ends early, maybe without the main thread. */
 static void save_at_end(void *arg, int rc)
 {
     struct bb_results *res = arg;
 
     pthread_mutex_lock(&res->lock);
-    res->status = status_of(rc);
+    set_end(res, rc);
     if (!res->out && !res->special)
         res->rc = write_file(res);
     pthread_mutex_unlock(&res->lock);
@@ -391,7 +405,7 @@ int bb_results_close(struct bb_results *res, int rc)
     pthread_mutex_unlock(&res->lock);
     if (res->saving)
         pthread_join(res->saver, NULL);
-    res->status = status_of(rc);
+    set_end(res, rc);
     failed = res->out || res->special ? write_stream(res) : write_file(res);
     failed = failed ? failed : res->rc;
     free_results(res);

@@ -64,7 +64,7 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MU
 /*
  * bb_results_close - set "status" by rc, write the last time, free. NULL is fine. Returns rc if it is < 0, else 0 or
  * -BB_EFAIL: a full disk is a failed run.
- * Status: ok (0) | failed (1, 2) | wrong data (3) | timeout (4) | below threshold (5) | running (never closed).
+ * Status: ok (0) | failed (1, 2) | interrupted (by a signal, with ended_by and phase) | wrong data (3) | timeout (4) | below threshold (5) | running (never closed).
  */
 int bb_results_close(struct bb_results *res, int rc);
 

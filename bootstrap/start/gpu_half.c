@@ -1,6 +1,8 @@
 /* gpu_half.c - see gpu_half.h. */
 #include "bootstrap/start/gpu_half.h"
 
+#include "bootstrap/start/deadline.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -116,17 +118,19 @@ static int refuse_other_version(const char *command, void *module)
                   command, version ? version : "an unknown one");
 }
 
-int bb_gpu_run(const char *command, const char *entry, int argc, char **argv)
+int bb_gpu_run(const char *command, const char *entry, double timeout_s, int argc, char **argv)
 {
     int (*run)(int, char **);
     void *module;
     int rc;
 
+    bb_deadline_begin("the loading of the GPU's libraries", timeout_s);
     TRY(load_module(command, &module));
     TRY(refuse_other_version(command, module));
     *(void **)&run = dlsym(module, entry);
     if (!run)
         return bb_err(BB_EFAIL, "%s: this " MODULE " is of another busbar: it has no %s", command, entry);
+    bb_deadline_begin("the start of the run", timeout_s);
     rc = run(argc, argv);
 out:
     return rc;

@@ -16,10 +16,10 @@
 
 /*
  * bb_gpu_run - load the GPU half and call its `entry` with these words; it stays loaded. command is the name of what
- * wants it, for messages. Returns what the entry returns; -BB_EFAIL after one line that names what is missing and how
+ * wants it, for messages; loading it and all until bb_world_init may take timeout_s. Returns what the entry returns; -BB_EFAIL after one line that names what is missing and how
  * to get it.
  */
-int bb_gpu_run(const char *command, const char *entry, int argc, char **argv) BB_MUST_CHECK;
+int bb_gpu_run(const char *command, const char *entry, double timeout_s, int argc, char **argv) BB_MUST_CHECK;
 
 /* In the GPU half: the version that it was built as. */
 extern const char bb_gpu_half_version[];

@@ -2,6 +2,8 @@
 #include "bootstrap/watchdog/watchdog.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <errno.h>
@@ -9,11 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double TELL_S = 0.5; /* for rank 0 to save its results */
+static const double TELL_S = 0.5;  /* for rank 0 to save its results */
+static const double CONNECT_S = 2; /* all that a start may lose to a firewall that drops packets           */
+static const double ANSWER_S = 10; /* from one who took the call: thousands of ranks may call rank 0 at once */
+enum { SPARE_VISITORS = 64 };      /* beyond one of each rank */
 
 static void copy_text(char *to, const char *from)
 {
@@ -55,13 +61,14 @@ static void init_locks(struct bb_watchdog *watchdog)
 
 static void free_watchdog(struct bb_watchdog *watchdog)
 {
-    for (int i = 0; i < watchdog->n_peers; i++) {
+    for (int i = 0; i < watchdog->n_peers; i++)
         bb_watchdog_close(&watchdog->peers[i].link);
-        if (watchdog->visitors)
-            bb_watchdog_close(&watchdog->visitors[i]);
-    }
+    for (int i = 0; i < watchdog->n_visitors; i++)
+        bb_watchdog_close(&watchdog->visitors[i]);
+    for (int i = 0; i < watchdog->n_listen; i++)
+        close(watchdog->listen_fds[i]);
     for (int i = 0; i < 3; i++) {
-        int fd = (int[]){watchdog->poke_fd, watchdog->signal_fd, watchdog->listen_fd}[i];
+        int fd = (int[]){watchdog->poke_fd, watchdog->signal_fd, watchdog->speaker_fd}[i];
 
         if (fd >= 0)
             close(fd);
@@ -73,6 +80,19 @@ static void free_watchdog(struct bb_watchdog *watchdog)
     free(watchdog);
 }
 
+static void block_signals(sigset_t *ours, sigset_t *old)
+{
+    struct sigaction hangup;
+
+    sigemptyset(ours);
+    sigaddset(ours, SIGTERM);
+    sigaddset(ours, SIGINT);
+    sigaddset(ours, SIGUSR1);
+    if (sigaction(SIGHUP, NULL, &hangup) || hangup.sa_handler != SIG_IGN)
+        sigaddset(ours, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, ours, old);
+}
+
 int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
 {
     struct bb_watchdog *watchdog = calloc(1, sizeof(*watchdog));
@@ -82,13 +102,14 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     if (!watchdog)
         return bb_err(BB_EFAIL, "watchdog: no memory");
     init_locks(watchdog);
-    sigemptyset(&ours);
-    sigaddset(&ours, SIGTERM);
-    sigaddset(&ours, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &ours, &watchdog->old_signals);
+    block_signals(&ours, &watchdog->old_signals);
     watchdog->size = 1;
+    watchdog->launcher_rank = bb_launcher_rank();
+    watchdog->launched = !bb_launched_alone();
     watchdog->timeout_s = timeout_s;
-    watchdog->listen_fd = -1;
+    watchdog->due_s = bb_now_s() + timeout_s;
+    watchdog->speaker_fd = -1;
+    copy_text(watchdog->mine.text, "start");
     watchdog->poke_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     watchdog->signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     if (watchdog->poke_fd < 0 || watchdog->signal_fd < 0 ||
@@ -98,6 +119,17 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     }
     *out = watchdog;
     return 0;
+}
+
+/* MPI has ended in order: from now on a closed connection is no loss. */
+static void say_gone(struct bb_watchdog *watchdog)
+{
+    struct bb_watchdog_msg gone = bb_watchdog_msg(WATCHDOG_GONE, (uint32_t)watchdog->rank, 0);
+
+    if (!watchdog->left || watchdog->ending)
+        return;
+    for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
+        bb_watchdog_send(&watchdog->peers[i].link, &gone, 0.01);
 }
 
 void bb_watchdog_stop(struct bb_watchdog *watchdog)
@@ -114,6 +146,8 @@ void bb_watchdog_stop(struct bb_watchdog *watchdog)
     if (hooks)
         pthread_join(watchdog->hooks_thread, NULL); /* while our thread still sees to it that this has an end */
     pthread_mutex_lock(&watchdog->lock);
+    bb_watchdog_linger(watchdog);
+    say_gone(watchdog);
     watchdog->stop = true;
     pthread_mutex_unlock(&watchdog->lock);
     wake_thread(watchdog);
@@ -141,36 +175,68 @@ static void allow_files(int n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Sockets for who calls, and seats for those who have called but not said who they are. */
+static int open_door(struct bb_watchdog *watchdog, int size, bool one_host, struct bb_watchdog_endpoint *at)
+{
+    const int n_visitors = size + SPARE_VISITORS;
+    struct bb_watchdog_link *visitors = calloc((size_t)n_visitors, sizeof(*visitors));
+    int fds[BB_WATCHDOG_ADDRESSES], n, rc;
+
+    if (!visitors)
+        return bb_err(BB_EFAIL, "watchdog: no memory for %d ranks", size);
+    TRY(bb_watchdog_listen(one_host, at, fds, &n));
+    for (int i = 0; i < n_visitors; i++)
+        visitors[i].fd = -1;
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->token = at->token;
+    memcpy(watchdog->listen_fds, fds, sizeof(fds));
+    watchdog->n_listen = n;
+    watchdog->visitors = visitors;
+    watchdog->n_visitors = n_visitors;
+    pthread_mutex_unlock(&watchdog->lock);
+    return 0;
+out:
+    free(visitors);
+    return rc;
+}
+
 int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
                       struct bb_watchdog_endpoint *ticket)
 {
     struct bb_peer *peers = new_peers(size);
-    struct bb_watchdog_link *visitors = calloc((size_t)size, sizeof(*visitors));
-    int fd = -1, rc;
+    int rc;
 
-    if (!peers || !visitors) {
-        rc = bb_err(BB_EFAIL, "watchdog: no memory for %d ranks", size);
+    memset(ticket, 0, sizeof(*ticket));
+    if (!peers)
+        return bb_err(BB_EFAIL, "watchdog: no memory for %d ranks", size);
+    allow_files(2 * size);
+    if (getrandom(&ticket->token, sizeof(ticket->token), 0) != sizeof(ticket->token)) {
+        rc = bb_err(BB_EFAIL, "watchdog: no random numbers: %s", strerror(errno));
         goto out;
     }
-    allow_files(size);
-    TRY(bb_watchdog_listen(one_host, ticket, &fd));
-    for (int i = 0; i < size; i++)
-        visitors[i].fd = -1;
+    TRY(open_door(watchdog, size, one_host, ticket));
     peers[0].joined = true;
     pthread_mutex_lock(&watchdog->lock);
     watchdog->hosts = hosts;
-    watchdog->token = ticket->token;
-    watchdog->listen_fd = fd;
     watchdog->peers = peers;
-    watchdog->visitors = visitors;
     watchdog->n_peers = watchdog->size = size;
     pthread_mutex_unlock(&watchdog->lock);
     wake_thread(watchdog);
     return 0;
 out:
     free(peers);
-    free(visitors);
     return rc;
+}
+
+void bb_watchdog_deputise(struct bb_watchdog *watchdog, bool one_host, const struct bb_siphash_key *token,
+                          struct bb_watchdog_endpoint *at)
+{
+    memset(at, 0, sizeof(*at));
+    at->token = *token;
+    allow_files(2 * watchdog->size);
+    if (open_door(watchdog, watchdog->size, one_host, at))
+        at->n = 0;
+    wake_thread(watchdog);
 }
 
 void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*hosts)[BB_HOST_TEXT],
@@ -178,12 +244,20 @@ void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*h
 {
     struct bb_peer *peer = new_peers(1);
 
-    bool attended = peer && bb_watchdog_dial(ticket, (uint32_t)rank, &peer->link) == 0;
+    static const double patience_s[] = {CONNECT_S, ANSWER_S};
+    struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, (uint32_t)rank, 0), reply;
+    bool attended;
+
+    pthread_mutex_lock(&watchdog->lock);
+    hello.seen = watchdog->mine;
+    pthread_mutex_unlock(&watchdog->lock);
+    attended = peer && bb_watchdog_dial(ticket, &hello, patience_s, &peer->link, &reply) == 0;
 
     if (!attended)
         bb_warn("watchdog: rank 0 (%s) cannot be reached: a hang will not be explained from here", hosts[0]);
     pthread_mutex_lock(&watchdog->lock);
     watchdog->attended = attended;
+    watchdog->token = ticket->token;
     watchdog->hosts = hosts;
     watchdog->rank = rank;
     watchdog->size = size;
@@ -195,10 +269,17 @@ void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*h
 
 /* ---- the main thread's side ---- */
 
+void bb_watchdog_moved(struct bb_watchdog *watchdog)
+{
+    atomic_store_explicit(&watchdog->moves, atomic_load_explicit(&watchdog->moves, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
 void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step)
 {
     bool news_due;
 
+    bb_watchdog_moved(watchdog);
     pthread_mutex_lock(&watchdog->lock);
     watchdog->mine.step++;
     watchdog->changed = true;
@@ -216,14 +297,11 @@ void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what)
     copy_text(watchdog->mine.wait, what ? what : "");
     watchdog->changed = true;
     pthread_mutex_unlock(&watchdog->lock);
+    bb_watchdog_moved(watchdog);
 }
 
 void bb_watchdog_guard(struct bb_watchdog *watchdog, const char *what)
 {
-    pthread_mutex_lock(&watchdog->lock);
-    watchdog->guard = what;
-    watchdog->guard_end_s = bb_now_s() + watchdog->timeout_s;
-    pthread_mutex_unlock(&watchdog->lock);
     bb_watchdog_waiting(watchdog, what);
 }
 
@@ -297,8 +375,11 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code)
         bb_watchdog_await(watchdog, is_said, TELL_S);
         dismiss_peers(watchdog);
         told = all_joined(watchdog);
+        bb_watchdog_linger(watchdog);
     } else {
         bb_watchdog_await(watchdog, is_dismissed, TELL_S);
+        bb_watchdog_await(watchdog, is_ending, TELL_S); /* who it is that says why, when rank 0 is lost */
+        bb_watchdog_linger(watchdog);
         told = watchdog->end_heard || (watchdog->attended && watchdog->peers[0].link.fd < 0);
     }
     pthread_mutex_unlock(&watchdog->lock);
@@ -312,6 +393,18 @@ void bb_watchdog_leave(struct bb_watchdog *watchdog)
     wake_thread(watchdog);
     bb_watchdog_await(watchdog, is_over, watchdog->timeout_s);
     pthread_mutex_unlock(&watchdog->lock);
+}
+
+const char *bb_watchdog_reason(struct bb_watchdog *watchdog, char phase[BB_WATCHDOG_REASON])
+{
+    const char *signal;
+
+    pthread_mutex_lock(&watchdog->lock);
+    signal = bb_watchdog_signal_name(watchdog->ended_by);
+    snprintf(phase, BB_WATCHDOG_REASON, "%s%s%s", watchdog->mine.text, watchdog->mine.wait[0] ? ", waiting for " : "",
+             watchdog->mine.wait);
+    pthread_mutex_unlock(&watchdog->lock);
+    return signal;
 }
 
 /* ---- hooks ---- */

@@ -2,11 +2,12 @@
  * watchdog.h - who is there, and where are they? One thread per rank and a TCP star around rank 0, beside MPI and NCCL,
  * so that it works while both hang. Used by world.c (whose header says what users see) and results.c.
  *
- * Protocol: fixed-size messages (watchdog_internal.h). A rank joins with HELLO and the run's token, sends its STATE
+ * Protocol: fixed-size messages (watchdog_internal.h), each with a keyed tag. A rank joins with HELLO, sends its STATE
  * (number and text of the last step, what it waits for) at most every 100 ms and only when it changed, HANG when a wait
  * ran out (rank 0 then says ASK to all, which is answered with STATE), FAIL when it ends with an error, BYE when it
- * leaves in order. Rank 0 sends its own STATE, END with an exit code when the job is over early, BYE when all have
- * left. A connection that closes without BYE or FAIL is a lost rank.
+ * leaves in order, GONE when MPI has ended too. Rank 0 sends its own STATE, END with an exit code when the job is over
+ * early, BYE when all have left. A connection that closes without FAIL or GONE is a lost rank. When rank 0 is the one,
+ * the others ask the deputies below them (SPEAK), and whoever is asked says the line.
  *
  * States of a rank:
  *
@@ -23,7 +24,8 @@
  *    ending: one line on stderr names who and where; hooks; _exit
  *
  * Rank 0 decides for all, with one line and END: 0.3 s after the first HANG (1 s when some did not answer ASK), 0.05 s
- * after it lost a rank, at once after a FAIL.
+ * after it lost a rank, 0.15 s after a signal (mpirun sends one when a rank dies), at once after a FAIL. A signal to
+ * another rank is told to rank 0; when no END comes within 0.2 s more, the lowest rank that is left decides.
  *
  * From the moment the job is ending: hooks for "at once" run, after 0.3 s those for "stuck", after 0.8 s the process
  * ends by _exit, unless the main thread was quicker. All within the second that mpirun leaves between SIGTERM and
@@ -32,6 +34,7 @@
 #ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H
 #define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H
 
+#include "bootstrap/base/siphash.h"
 #include "bootstrap/world/world.h"
 
 #include <stdint.h>
@@ -42,13 +45,23 @@ struct bb_watchdog;
 /* Where rank 0 is reached; plain data, to be broadcast. */
 #define BB_WATCHDOG_ADDRESSES 8
 struct bb_watchdog_endpoint {
-    uint64_t token;
+    struct bb_siphash_key token;
     int n;
     struct sockaddr_storage at[BB_WATCHDOG_ADDRESSES];
 };
 
-/* bb_watchdog_start - the thread of this rank, alone at first: guard, signals and hooks work. Blocks SIGTERM and
- * SIGINT. */
+/*
+ * Who speaks for all when rank 0 is lost or does not answer: ranks 1 and 2, and the first of two more nodes, in rank
+ * order. The lowest of them that answers does; without any, the ranks of a host agree on one of theirs.
+ */
+#define BB_WATCHDOG_DEPUTIES 4
+struct bb_watchdog_deputies {
+    int n, rank[BB_WATCHDOG_DEPUTIES];
+    struct bb_watchdog_endpoint at[BB_WATCHDOG_DEPUTIES];
+};
+
+/* bb_watchdog_start - the thread of this rank, alone at first: the deadline, signals and hooks work. Blocks SIGTERM,
+ * SIGINT, SIGUSR1 and, unless it is ignored (nohup), SIGHUP. */
 int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_CHECK;
 
 /* bb_watchdog_serve - rank 0: listen, on loopback when all ranks are on one host. hosts [size] must outlive it. */
@@ -59,6 +72,21 @@ int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_H
 void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*hosts)[BB_HOST_TEXT],
                       const struct bb_watchdog_endpoint *ticket);
 
+/* bb_watchdog_choose_deputies - by rank alone, the same on every rank. Their endpoints are to be filled. */
+void bb_watchdog_choose_deputies(struct bb_watchdog_deputies *deputies, int size, const int *node_of);
+
+/* bb_watchdog_deputise - a deputy listens; its endpoint is to be given to all. Without a socket it has no address. */
+void bb_watchdog_deputise(struct bb_watchdog *watchdog, bool one_host, const struct bb_siphash_key *token,
+                          struct bb_watchdog_endpoint *at);
+
+/* bb_watchdog_know_deputies - all endpoints are here. */
+void bb_watchdog_know_deputies(struct bb_watchdog *watchdog, const struct bb_watchdog_deputies *deputies);
+
+/*
+ * The main thread's signs of life. Each, bb_watchdog_moved too, gives it another timeout_s until its next one; when
+ * none comes, the thread says where it is and ends the job. moved costs one addition.
+ */
+void bb_watchdog_moved(struct bb_watchdog *watchdog);
 void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step);
 void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what); /* NULL: no more */
 void bb_watchdog_guard(struct bb_watchdog *watchdog, const char *what);   /* NULL: no more */
@@ -76,6 +104,10 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code);
 
 /* bb_watchdog_leave - this rank is done; returns when all are, or when the timeout is over. */
 void bb_watchdog_leave(struct bb_watchdog *watchdog);
+
+/* bb_watchdog_reason - the signal that ends the job ("SIGTERM", else "") and where it met this rank. */
+#define BB_WATCHDOG_REASON 256
+const char *bb_watchdog_reason(struct bb_watchdog *watchdog, char phase[BB_WATCHDOG_REASON]);
 
 /* bb_watchdog_stop - end the thread and free. NULL is fine. */
 void bb_watchdog_stop(struct bb_watchdog *watchdog);

@@ -1,6 +1,6 @@
-/* watchdog_internal.h - the inside of the watchdog: messages and links (watchdog_net.c), addresses
- * (watchdog_interfaces.c), verdicts
- * (watchdog_verdict.c), the thread (watchdog.c). */
+/* watchdog_internal.h - the inside of the watchdog: messages (watchdog_net.c), who is called and how (watchdog_dial.c),
+ * addresses (watchdog_interfaces.c), verdicts (watchdog_verdict.c), who speaks for all when rank 0 cannot
+ * (watchdog_deputy.c), the thread (watchdog_thread.c). */
 #ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
 #define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
 
@@ -11,12 +11,15 @@
 #include <stdatomic.h>
 
 enum bb_watchdog_kind {
-    WATCHDOG_HELLO = 1,
+    WATCHDOG_CHALLENGE = 1,
+    WATCHDOG_HELLO,
+    WATCHDOG_SPEAK,
     WATCHDOG_STATE,
     WATCHDOG_HANG,
     WATCHDOG_ASK,
     WATCHDOG_FAIL,
     WATCHDOG_BYE,
+    WATCHDOG_GONE,
     WATCHDOG_END
 };
 
@@ -37,27 +40,48 @@ struct bb_watchdog_msg {
     uint16_t kind;
     int16_t code; /* exit code of FAIL and END */
     uint32_t rank;
-    uint64_t token;
+    int32_t signal; /* that ended the speaker or the job; 0: none */
+    uint64_t nonce; /* of CHALLENGE, and of the first message that answers it */
     struct bb_seen seen;
+    uint64_t tag; /* of all before it, last */
 };
 
-/* A connection and what has come of its next message. fd -1: none. */
+/*
+ * A connection and what has come of its next message. fd -1: none. Who takes a call says CHALLENGE with a number of its
+ * own; the caller's first message has another one. From the two and the run's token, which is never sent, both have the
+ * key of this connection; each message has a tag of it, its direction and its number, so that none can be forged,
+ * changed, repeated or left out.
+ */
 struct bb_watchdog_link {
     int fd;
+    bool called, keyed; /* called: this side took the call; keyed: key is set */
+    uint64_t nonce;     /* of the side that took the call */
+    struct bb_siphash_key key;
+    uint64_t sent, received; /* messages with a tag */
+    double since_s;
     size_t have;
     struct bb_watchdog_msg in;
 };
 
-int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int *fd) BB_MUST_CHECK;
-int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank,
-                     struct bb_watchdog_link *link) BB_MUST_CHECK;
+/* bb_watchdog_listen - sockets at the addresses of the ticket, which it fills but for its token; fds [*n]. */
+int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES],
+                       int *n) BB_MUST_CHECK;
+/* bb_watchdog_dial - call, say `first`; *reply is what comes back. patience_s: for connecting, then for the answer. */
+int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, const struct bb_watchdog_msg *first,
+                     const double patience_s[2], struct bb_watchdog_link *link,
+                     struct bb_watchdog_msg *reply) BB_MUST_CHECK;
 /* The addresses of this host for other hosts, best first, without a port: watchdog_interfaces.c. */
 void bb_watchdog_list_addresses(struct bb_watchdog_endpoint *ticket);
 /* The smaller, the better is the interface. socket_ifname: NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker"), NULL. */
 int bb_watchdog_preference(const char *name, const char *socket_ifname, const char *default_route);
-int bb_watchdog_accept(int listen_fd);
-/* 0; -1: gone, or not taken within patience_s. A message is sent whole or not at all. */
-int bb_watchdog_send(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, double patience_s);
+int bb_watchdog_accept(int listen_fd, struct bb_watchdog_link *link); /* 1: *link is a visitor, challenged */
+/* bb_watchdog_take_key - the key of this connection, by the caller's number. */
+void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash_key *token, uint64_t nonce);
+/* bb_watchdog_verify - whether a message that came has the tag that is due. */
+bool bb_watchdog_verify(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg);
+void bb_watchdog_watch_link(int fd); /* notice a host that vanishes */
+/* 0; -1: gone, or not taken within patience_s. A message is sent whole or not at all, with its tag. */
+int bb_watchdog_send(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg, double patience_s);
 /* 1: *msg is one; 0: nothing (more) yet; -1: closed, or nonsense came. */
 int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg);
 void bb_watchdog_close(struct bb_watchdog_link *link);
@@ -68,8 +92,8 @@ struct bb_peer {
     struct bb_watchdog_link link;
     struct bb_seen seen;
     bool joined, hung, done; /* done: said BYE or FAIL, its end of the connection may close */
-    bool lost;
-    bool answered; /* since rank 0 asked all, at the first hang */
+    bool lost, gone;         /* gone: said GONE, its connection closes in order */
+    bool answered;           /* since rank 0 asked all, at the first hang */
 };
 
 struct bb_hook {
@@ -83,24 +107,31 @@ struct bb_watchdog {
     pthread_t thread;
     pthread_mutex_t lock; /* everything below, but the hooks */
     pthread_cond_t news;  /* ending or left has changed */
-    int poke_fd, signal_fd, listen_fd;
+    int poke_fd, signal_fd, listen_fds[BB_WATCHDOG_ADDRESSES], n_listen;
     sigset_t old_signals;
-    bool attended; /* this rank, not 0, was connected to rank 0 */
-    int rank, size;
+    bool attended;     /* this rank, not 0, was connected to rank 0 */
+    int rank, size;    /* 0 and 1 until this rank serves or joins */
+    int launcher_rank; /* what the launcher says, meanwhile */
+    bool launched;     /* with others, as far as is known */
     char (*hosts)[BB_HOST_TEXT];
     double timeout_s;
-    uint64_t token;
+    struct bb_siphash_key token;
+    struct bb_watchdog_deputies deputies;
 
     struct bb_seen mine;
     bool changed; /* mine, since it was last sent */
     double sent_s;
-    const char *guard;
-    double guard_end_s;
+    _Atomic unsigned moves; /* signs of life of the main thread: whatever it begins or ends */
+    unsigned moves_seen;
+    double due_s; /* when what the main thread does now is held to hang */
 
     bool hung, hang_said; /* a wait of this rank ran out; rank 0 knows */
     double hang_s;
     double judge_s, lost_s, signal_s; /* when to look at hangs, losses, a signal; 0: none */
-    int signal;
+    int signal, signal_rank;          /* the first that came, and to whom */
+    bool signal_told;
+    int ended_by;   /* the signal that ends the job, 0: none */
+    double asked_s; /* when another rank said that rank 0 is gone; 0: never */
 
     _Atomic int ending; /* 0, or the negative code with which the job ends */
     double ending_s;
@@ -111,10 +142,13 @@ struct bb_watchdog {
     bool fail_said;
     bool end_heard; /* from rank 0 */
     bool leaving, bye_said, left, releasing, stop;
+    bool spoke; /* this rank said the line of the job */
+    int speaker_fd;
 
     struct bb_peer *peers; /* rank 0: [size], the others: [1] */
     int n_peers;
-    struct bb_watchdog_link *visitors; /* rank 0: [n_peers] connections that have not said HELLO yet */
+    struct bb_watchdog_link *visitors; /* rank 0, deputies: connections that have not said HELLO yet */
+    int n_visitors;
 
     pthread_mutex_t hooks_lock;
     struct bb_hook hooks[BB_HOOKS_MAX];
@@ -132,5 +166,16 @@ void bb_watchdog_judge_hang(struct bb_watchdog *watchdog);    /* rank 0: name th
 void bb_watchdog_judge_lost(struct bb_watchdog *watchdog);    /* rank 0: name the ranks that are lost */
 void bb_watchdog_judge_alone(struct bb_watchdog *watchdog);   /* this rank hangs, and rank 0 is not there to judge */
 void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog); /* rank 0 is the lost one */
+void bb_watchdog_judge_signal(struct bb_watchdog *watchdog);      /* a signal ends the job */
+
+/* bb_watchdog_signal_name - "SIGTERM"; "" for one that the watchdog does not take. */
+const char *bb_watchdog_signal_name(int signal);
+
+/* bb_watchdog_speaks - whether this rank is the one to say what happened, now that rank 0 does not. */
+bool bb_watchdog_speaks(struct bb_watchdog *watchdog);
+/* bb_watchdog_asked - a deputy is told that rank 0 is lost (seen.wait empty) or does not answer. */
+void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg);
+/* bb_watchdog_linger - keep what makes this rank the one that spoke for a moment, with the lock held. */
+void bb_watchdog_linger(struct bb_watchdog *watchdog);
 
 #endif

@@ -1,4 +1,4 @@
-/* watchdog_net.c - the watchdog's sockets: listen, dial, whole messages. */
+/* watchdog_net.c - the watchdog's sockets: listen, whole messages and their tags. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -6,31 +6,21 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 static const uint32_t WATCHDOG_MAGIC = 0xbb0ca112;
-static const double CONNECT_S = 2; /* all that a start may lose to a firewall that drops packets           */
-static const double ANSWER_S = 10; /* from one who took the call: thousands of ranks may call rank 0 at once */
-static const double EACH_S = 0.1;  /* mostly the first address connects, and rank 0 has one visitor a rank   */
 
 static socklen_t address_length(int family)
 {
     return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-static void set_port(struct sockaddr_storage *at, in_port_t port)
-{
-    if (at->ss_family == AF_INET)
-        ((struct sockaddr_in *)at)->sin_port = port;
-    else
-        ((struct sockaddr_in6 *)at)->sin6_port = port;
-}
-
 /* A host that vanishes closes nothing: the kernel asks after 10 s of silence, and gives up after 30 s. */
-static void watch_link(int fd)
+void bb_watchdog_watch_link(int fd)
 {
     int on = 1, idle_s = 10, every_s = 5, times = 4, unacked_ms = 30000;
 
@@ -45,11 +35,11 @@ static void watch_link(int fd)
 static int listen_at(struct sockaddr_storage *at)
 {
     socklen_t length = address_length(at->ss_family);
-    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), only = 0;
+    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), only = 1;
 
     if (fd < 0)
         return -1;
-    if (at->ss_family == AF_INET6) /* net.ipv6.bindv6only may have made it deaf to IPv4 */
+    if (at->ss_family == AF_INET6) /* an address of IPv4 has a socket of its own */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
     if (bind(fd, (struct sockaddr *)at, length) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)at, &length)) {
@@ -59,52 +49,87 @@ static int listen_at(struct sockaddr_storage *at)
     return fd;
 }
 
-static int listen_loopback(struct bb_watchdog_endpoint *ticket)
+static void list_loopback(struct bb_watchdog_endpoint *ticket)
 {
     struct sockaddr_in *at = (struct sockaddr_in *)&ticket->at[0];
 
     at->sin_family = AF_INET;
     at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     ticket->n = 1;
-    return listen_at(&ticket->at[0]);
 }
 
-/* One socket for both families where the system has IPv6, else IPv4 alone. */
-static int listen_everywhere(struct bb_watchdog_endpoint *ticket)
+/* A socket at each address that the others are told, and at no other: an address without one is not told. */
+int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES], int *n)
 {
-    struct sockaddr_storage any6 = {.ss_family = AF_INET6}, any4 = {.ss_family = AF_INET};
-    int fd = listen_at(&any6);
-    in_port_t port = ((struct sockaddr_in6 *)&any6)->sin6_port;
+    struct bb_watchdog_endpoint wanted = {.n = 0};
 
-    if (fd < 0) {
-        fd = listen_at(&any4);
-        port = ((struct sockaddr_in *)&any4)->sin_port;
-    }
-    bb_watchdog_list_addresses(ticket);
-    for (int i = 0; i < ticket->n; i++)
-        set_port(&ticket->at[i], port);
-    return fd;
-}
-
-int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int *fd)
-{
-    memset(ticket, 0, sizeof(*ticket));
-    if (getrandom(&ticket->token, sizeof(ticket->token), 0) != sizeof(ticket->token))
-        return bb_err(BB_EFAIL, "watchdog: no random numbers: %s", strerror(errno));
-    *fd = loopback ? listen_loopback(ticket) : listen_everywhere(ticket);
-    if (*fd < 0)
+    *n = 0;
+    if (loopback)
+        list_loopback(&wanted);
+    else
+        bb_watchdog_list_addresses(&wanted);
+    memset(ticket->at, 0, sizeof(ticket->at));
+    for (int i = 0; i < wanted.n; i++)
+        if ((fds[*n] = listen_at(&wanted.at[i])) >= 0)
+            ticket->at[(*n)++] = wanted.at[i];
+    ticket->n = *n;
+    if (wanted.n > 0 && *n == 0)
         return bb_err(BB_EFAIL, "watchdog: cannot listen: %s", strerror(errno));
     return 0;
 }
 
-int bb_watchdog_accept(int listen_fd)
+int bb_watchdog_accept(int listen_fd, struct bb_watchdog_link *link)
 {
-    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct bb_watchdog_msg challenge = bb_watchdog_msg(WATCHDOG_CHALLENGE, 0, 0);
 
-    if (fd >= 0)
-        watch_link(fd);
-    return fd;
+    *link = (struct bb_watchdog_link){.called = true, .since_s = bb_now_s()};
+    link->fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (link->fd < 0)
+        return 0;
+    bb_watchdog_watch_link(link->fd);
+    if (getrandom(&link->nonce, sizeof(link->nonce), GRND_NONBLOCK) != sizeof(link->nonce)) {
+        bb_watchdog_close(link);
+        return 0;
+    }
+    challenge.nonce = link->nonce;
+    if (bb_watchdog_send(link, &challenge, 0))
+        bb_watchdog_close(link);
+    return link->fd >= 0;
 }
+
+/* ---- tags ---- */
+
+void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash_key *token, uint64_t nonce)
+{
+    for (uint64_t half = 0; half < 2; half++)
+        link->key.k[half] = bb_siphash(token, (const uint64_t[]){half, link->nonce, nonce}, 3 * sizeof(nonce));
+    link->keyed = true;
+    link->sent = link->received = 0;
+}
+
+/* from_called: of the side that took the call. */
+static uint64_t tag_of(const struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, bool from_called,
+                       uint64_t number)
+{
+    struct {
+        uint64_t from_called, number;
+        struct bb_watchdog_msg msg;
+    } all;
+
+    memset(&all, 0, sizeof(all));
+    all.from_called = from_called;
+    all.number = number;
+    memcpy(&all.msg, msg, sizeof(all.msg));
+    all.msg.tag = 0;
+    return bb_siphash(&link->key, &all, sizeof(all));
+}
+
+bool bb_watchdog_verify(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg)
+{
+    return link->keyed && msg->tag == tag_of(link, msg, !link->called, link->received++);
+}
+
+/* ---- messages ---- */
 
 /* 1: ready for `events`, 0: not within the time. */
 static int ready_for(int fd, short events, double patience_s)
@@ -118,127 +143,12 @@ static int ready_for(int fd, short events, double patience_s)
     return n > 0;
 }
 
-/* ---- dialling: all addresses of rank 0, the next one when the ones before have not answered ---- */
-
-enum attempt_state { NOT_TRIED, CONNECTING, GREETED, GIVEN_UP };
-
-struct dialling {
-    const struct bb_watchdog_endpoint *ticket;
-    struct bb_watchdog_msg hello;
-    struct bb_watchdog_link links[BB_WATCHDOG_ADDRESSES];
-    enum attempt_state states[BB_WATCHDOG_ADDRESSES];
-    int tried;
-    double next_s, end_s; /* when the next one is tried, when all is given up */
-};
-
-static void give_up(struct dialling *d, int i)
-{
-    bb_watchdog_close(&d->links[i]);
-    d->states[i] = GIVEN_UP;
-    d->next_s = 0;
-}
-
-static void try_next(struct dialling *d)
-{
-    const int i = d->tried++;
-    const struct sockaddr_storage *at = &d->ticket->at[i];
-
-    d->next_s = bb_now_s() + EACH_S;
-    d->states[i] = CONNECTING;
-    d->links[i].fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (d->links[i].fd < 0 ||
-        (connect(d->links[i].fd, (const struct sockaddr *)at, address_length(at->ss_family)) && errno != EINPROGRESS))
-        give_up(d, i);
-}
-
-/* Connected, or refused. Who takes the call is no firewall, but may have much to do. */
-static void greet(struct dialling *d, int i)
-{
-    int error = 0;
-    socklen_t length = sizeof(error);
-
-    if (getsockopt(d->links[i].fd, SOL_SOCKET, SO_ERROR, &error, &length) || error ||
-        bb_watchdog_send(&d->links[i], &d->hello, 1)) {
-        give_up(d, i);
-        return;
-    }
-    watch_link(d->links[i].fd);
-    d->states[i] = GREETED;
-    d->next_s = bb_now_s() + ANSWER_S / 10;
-    d->end_s = bb_now_s() + ANSWER_S;
-}
-
-/* 1: HELLO came back. Another host may have the same private address. */
-static int hear(struct dialling *d, int i)
-{
-    struct bb_watchdog_msg back;
-    int got = bb_watchdog_receive(&d->links[i], &back);
-
-    if (got == 1 && back.kind == WATCHDOG_HELLO && back.token == d->hello.token)
-        return 1;
-    if (got != 0)
-        give_up(d, i);
-    return 0;
-}
-
-/* Waits for news of those that are tried; returns the address that answered, -1: none yet. */
-static int await_answer(struct dialling *d)
-{
-    struct pollfd polls[BB_WATCHDOG_ADDRESSES];
-    const double until_s = d->tried < d->ticket->n && d->next_s < d->end_s ? d->next_s : d->end_s;
-    const int ms = (int)(1e3 * (until_s - bb_now_s())) + 1;
-
-    for (int i = 0; i < d->tried; i++)
-        polls[i] = (struct pollfd){.fd = d->links[i].fd, .events = d->states[i] == CONNECTING ? POLLOUT : POLLIN};
-    if (poll(polls, (nfds_t)d->tried, ms > 0 ? ms : 0) <= 0)
-        return -1;
-    for (int i = 0; i < d->tried; i++) {
-        if (polls[i].fd < 0 || !polls[i].revents)
-            continue;
-        if (d->states[i] == CONNECTING)
-            greet(d, i);
-        else if (hear(d, i))
-            return i;
-    }
-    return -1;
-}
-
-static bool is_hopeless(const struct dialling *d)
-{
-    for (int i = 0; i < d->ticket->n; i++)
-        if (d->states[i] != GIVEN_UP)
-            return bb_now_s() >= d->end_s;
-    return true;
-}
-
-int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank, struct bb_watchdog_link *link)
-{
-    struct dialling d = {
-        .ticket = ticket, .hello = bb_watchdog_msg(WATCHDOG_HELLO, rank, 0), .end_s = bb_now_s() + CONNECT_S};
-    int answered = -1;
-
-    d.hello.token = ticket->token;
-    for (int i = 0; i < BB_WATCHDOG_ADDRESSES; i++)
-        d.links[i].fd = -1;
-    while (answered < 0 && !is_hopeless(&d)) {
-        if (d.tried < ticket->n && bb_now_s() >= d.next_s)
-            try_next(&d);
-        else
-            answered = await_answer(&d);
-    }
-    for (int i = 0; i < ticket->n; i++)
-        if (i != answered)
-            bb_watchdog_close(&d.links[i]);
-    if (answered < 0)
-        return -BB_EFAIL;
-    *link = d.links[answered];
-    return 0;
-}
-
-int bb_watchdog_send(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, double patience_s)
+int bb_watchdog_send(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg, double patience_s)
 {
     size_t done = 0;
     double end_s = bb_now_s() + patience_s;
+
+    msg->tag = link->keyed ? tag_of(link, msg, link->called, link->sent) : 0;
 
     while (link->fd >= 0 && done < sizeof(*msg)) {
         ssize_t n = send(link->fd, (const char *)msg + done, sizeof(*msg) - done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -253,6 +163,7 @@ int bb_watchdog_send(struct bb_watchdog_link *link, const struct bb_watchdog_msg
     }
     if (done && done < sizeof(*msg))
         shutdown(link->fd, SHUT_RDWR); /* half a message: nothing that follows could be read */
+    link->sent += done == sizeof(*msg);
     return done == sizeof(*msg) ? 0 : -1;
 }
 
@@ -270,6 +181,8 @@ int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *m
         return -1;
     link->have = 0;
     *msg = link->in;
+    if (link->keyed && !bb_watchdog_verify(link, msg))
+        return -1;
     msg->seen.text[BB_WATCHDOG_TEXT - 1] = msg->seen.wait[BB_WATCHDOG_TEXT - 1] = '\0';
     return 1;
 }

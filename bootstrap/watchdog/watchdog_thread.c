@@ -18,6 +18,10 @@ static const double GATHER_LOST_S = 0.05;
 static const double SAY_S = 0.2; /* after the end was decided */
 static const double STUCK_S = 0.3;
 static const double EXIT_S = 0.8;
+static const double SIGNAL_S = 0.15;      /* mpirun sends one when a rank dies: its loss may not be known yet */
+static const double SIGNAL_END_S = 0.2;   /* after it was told, for rank 0 to say END */
+static const double SIGNAL_EXIT_S = 0.75; /* mpirun, srun kill a second after it at the earliest */
+static const double VISITOR_S = 5;        /* for a visitor to say who it is */
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum bb_watchdog_kind kind, int code)
 {
@@ -62,15 +66,27 @@ static void *hooks_thread(void *arg)
 
 /* ---- messages ---- */
 
-static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, int code)
+static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, double now_s)
 {
-    int rank = (int)(peer - watchdog->peers);
+    if (watchdog->signal)
+        return;
+    watchdog->signal = signal;
+    watchdog->signal_rank = rank;
+    watchdog->signal_s = now_s;
+}
 
+/* Whoever fails has said why. */
+static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
+{
     peer->done = true;
-    if (!watchdog->ending && !watchdog->failing && !watchdog->signal)
-        bb_err((enum bb_error)code, "rank %d (%s) failed, the job ends with exit code %d", rank, watchdog->hosts[rank],
-               code);
-    bb_watchdog_end(watchdog, code);
+    if (msg->signal) {
+        peer->seen = msg->seen;
+        take_signal(watchdog, msg->signal, (int)(peer - watchdog->peers), bb_now_s());
+        return;
+    }
+    if (watchdog->signal)
+        bb_watchdog_judge_signal(watchdog);
+    bb_watchdog_end(watchdog, msg->code);
 }
 
 /* rank 0, at the first hang: whoever does not answer is worse off than those who wait. */
@@ -111,15 +127,19 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
         watchdog->sent_s = 0;
         break;
     case WATCHDOG_FAIL:
-        take_fail(watchdog, peer, msg->code);
+        take_fail(watchdog, peer, msg);
         break;
     case WATCHDOG_BYE:
         peer->done = true;
         watchdog->left = watchdog->left || watchdog->rank != 0; /* rank 0's BYE is for all */
         pthread_cond_broadcast(&watchdog->news);
         break;
+    case WATCHDOG_GONE:
+        peer->gone = true;
+        break;
     case WATCHDOG_END:
         watchdog->end_heard = true;
+        watchdog->ended_by = msg->signal;
         bb_watchdog_end(watchdog, msg->code);
         break;
     }
@@ -129,7 +149,7 @@ static void take_loss(struct bb_watchdog *watchdog, struct bb_peer *peer)
 {
     bb_watchdog_close(&peer->link);
     pthread_cond_broadcast(&watchdog->news);
-    if (peer->done || watchdog->ending || watchdog->left)
+    if (peer->gone || watchdog->ending || (peer->done && !watchdog->left))
         return;
     if (watchdog->rank != 0) {
         bb_watchdog_judge_server_lost(watchdog);
@@ -153,41 +173,89 @@ static void read_peer(struct bb_watchdog *watchdog, struct bb_peer *peer)
     }
 }
 
+static void seat_peer(struct bb_watchdog *watchdog, struct bb_watchdog_link *visitor, const struct bb_watchdog_msg *msg)
+{
+    struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, 0, 0);
+    struct bb_peer *peer = &watchdog->peers[msg->rank];
+
+    peer->link = *visitor;
+    peer->joined = true;
+    peer->seen = msg->seen;
+    visitor->fd = -1;
+    hello.seen = watchdog->mine;
+    bb_watchdog_send(&peer->link, &hello, 0.1);
+}
+
+static void answer_question(struct bb_watchdog *watchdog, struct bb_watchdog_link *visitor,
+                            const struct bb_watchdog_msg *msg)
+{
+    struct bb_watchdog_msg end = bb_watchdog_msg(WATCHDOG_END, (uint32_t)watchdog->rank, BB_ETIMEOUT);
+
+    bb_watchdog_asked(watchdog, msg);
+    end.code = (int16_t)(watchdog->ending ? -watchdog->ending : BB_ETIMEOUT);
+    bb_watchdog_send(visitor, &end, 0.1);
+}
+
+static bool is_free_seat(const struct bb_watchdog *watchdog, uint32_t rank)
+{
+    return watchdog->rank == 0 && rank > 0 && rank < (uint32_t)watchdog->n_peers && !watchdog->peers[rank].joined;
+}
+
 /* A visitor that knows the token and a free rank becomes that rank's peer; any other is shown the door. */
 static void read_visitor(struct bb_watchdog *watchdog, struct bb_watchdog_link *visitor)
 {
-    struct bb_watchdog_msg msg, hello = bb_watchdog_msg(WATCHDOG_HELLO, 0, 0);
+    struct bb_watchdog_msg msg;
     int got = bb_watchdog_receive(visitor, &msg);
-    struct bb_peer *peer;
 
     if (got == 0)
         return;
-    if (got < 0 || msg.kind != WATCHDOG_HELLO || msg.token != watchdog->token || msg.rank == 0 ||
-        msg.rank >= (uint32_t)watchdog->size || watchdog->peers[msg.rank].joined) {
-        bb_watchdog_close(visitor);
-        return;
+    if (got > 0)
+        bb_watchdog_take_key(visitor, &watchdog->token, msg.nonce);
+    if (got > 0 && bb_watchdog_verify(visitor, &msg)) {
+        if (msg.kind == WATCHDOG_HELLO && is_free_seat(watchdog, msg.rank))
+            seat_peer(watchdog, visitor, &msg);
+        else if (msg.kind == WATCHDOG_SPEAK && watchdog->rank > 0)
+            answer_question(watchdog, visitor, &msg);
     }
-    peer = &watchdog->peers[msg.rank];
-    peer->link = *visitor;
-    peer->joined = true;
-    visitor->fd = -1;
-    hello.token = watchdog->token;
-    bb_watchdog_send(&peer->link, &hello, 0.1);
+    bb_watchdog_close(visitor); /* of one that got a seat it is no more */
+}
+
+/* A free seat, else that of the one who has been silent for the longest: a rank that loses it calls again. */
+static struct bb_watchdog_link *find_seat(struct bb_watchdog *watchdog)
+{
+    struct bb_watchdog_link *oldest = &watchdog->visitors[0];
+
+    for (int i = 0; i < watchdog->n_visitors; i++) {
+        if (watchdog->visitors[i].fd < 0)
+            return &watchdog->visitors[i];
+        if (watchdog->visitors[i].since_s < oldest->since_s)
+            oldest = &watchdog->visitors[i];
+    }
+    bb_watchdog_close(oldest);
+    return oldest;
 }
 
 static void accept_visitors(struct bb_watchdog *watchdog)
 {
-    int fd;
+    struct bb_watchdog_link visitor;
 
-    while ((fd = bb_watchdog_accept(watchdog->listen_fd)) >= 0) {
-        int i = 0;
+    for (int i = 0; i < watchdog->n_listen; i++)
+        while (bb_watchdog_accept(watchdog->listen_fds[i], &visitor))
+            *find_seat(watchdog) = visitor;
+}
 
-        while (i < watchdog->n_peers && watchdog->visitors[i].fd >= 0)
-            i++;
-        if (i == watchdog->n_peers)
-            close(fd);
-        else
-            watchdog->visitors[i] = (struct bb_watchdog_link){.fd = fd};
+static void read_visitors(struct bb_watchdog *watchdog)
+{
+    const double now_s = bb_now_s();
+
+    accept_visitors(watchdog);
+    for (int i = 0; i < watchdog->n_visitors; i++) {
+        struct bb_watchdog_link *visitor = &watchdog->visitors[i];
+
+        if (visitor->fd >= 0)
+            read_visitor(watchdog, visitor);
+        if (visitor->fd >= 0 && now_s > visitor->since_s + VISITOR_S)
+            bb_watchdog_close(visitor);
     }
 }
 
@@ -195,10 +263,8 @@ static void read_signal(struct bb_watchdog *watchdog)
 {
     struct signalfd_siginfo info;
 
-    if (read(watchdog->signal_fd, &info, sizeof(info)) != sizeof(info) || watchdog->signal)
-        return;
-    watchdog->signal = (int)info.ssi_signo;
-    watchdog->signal_s = bb_now_s() + GATHER_S; /* mpirun sends it when a rank dies: its loss may not be known yet */
+    if (read(watchdog->signal_fd, &info, sizeof(info)) == sizeof(info))
+        take_signal(watchdog, (int)info.ssi_signo, watchdog->rank, bb_now_s());
 }
 
 /* ---- what time brings ---- */
@@ -218,9 +284,16 @@ static void send_state(struct bb_watchdog *watchdog, double now_s)
     watchdog->sent_s = now_s;
 }
 
-static void check_guard(struct bb_watchdog *watchdog, double now_s)
+/* Whatever the main thread is in: a call of a library, of ours, a loop. It takes no lock while it is there. */
+static void check_deadline(struct bb_watchdog *watchdog, double now_s)
 {
-    if (!watchdog->guard || now_s < watchdog->guard_end_s || watchdog->hung)
+    const unsigned moves = atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
+
+    if (moves != watchdog->moves_seen) {
+        watchdog->moves_seen = moves;
+        watchdog->due_s = now_s + watchdog->timeout_s;
+    }
+    if (now_s < watchdog->due_s || watchdog->hung)
         return;
     watchdog->hung = true;
     watchdog->hang_s = now_s;
@@ -284,11 +357,18 @@ static void say_bye(struct bb_watchdog *watchdog)
  * that was refused has left with its exit status. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
-    if (!watchdog->signal || now_s < watchdog->signal_s || watchdog->ending || watchdog->bye_said)
+    struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_FAIL, BB_EFAIL);
+    const bool first = watchdog->rank == 0 && (watchdog->size > 1 || watchdog->launcher_rank == 0);
+
+    if (!watchdog->signal || now_s < watchdog->signal_s + SIGNAL_S || watchdog->ending || watchdog->bye_said)
         return;
-    if (watchdog->rank == 0)
-        bb_err(BB_EFAIL, "ended by %s", strsignal(watchdog->signal));
-    bb_watchdog_end(watchdog, BB_EFAIL);
+    if (!first && has_server(watchdog) && !watchdog->signal_told) {
+        msg.signal = watchdog->signal;
+        watchdog->signal_told = true;
+        bb_watchdog_send(&watchdog->peers[0].link, &msg, 0.05);
+    }
+    if (first || now_s > watchdog->signal_s + SIGNAL_S + SIGNAL_END_S)
+        bb_watchdog_judge_signal(watchdog);
 }
 
 static void say_last_words(struct bb_watchdog *watchdog, double now_s)
@@ -309,7 +389,7 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
     if (!watchdog->hooks_started && !watchdog->releasing)
         watchdog->hooks_started = pthread_create(&watchdog->hooks_thread, NULL, hooks_thread, watchdog) == 0;
     say_last_words(watchdog, now_s);
-    if (now_s > watchdog->ending_s + EXIT_S)
+    if (now_s > watchdog->ending_s + EXIT_S || (watchdog->ended_by && now_s > watchdog->signal_s + SIGNAL_EXIT_S))
         _exit(bb_exit_code(watchdog->ending));
 }
 
@@ -322,7 +402,7 @@ static void check_all(struct bb_watchdog *watchdog)
     if (watchdog->judge_s > 0 && now_s >= watchdog->judge_s + (all_answered(watchdog) ? 0 : GATHER_MORE_S) &&
         !watchdog->ending)
         bb_watchdog_judge_hang(watchdog);
-    check_guard(watchdog, now_s);
+    check_deadline(watchdog, now_s);
     say_hang(watchdog, now_s);
     say_fail(watchdog);
     say_bye(watchdog);
@@ -341,10 +421,11 @@ static void sleep_until_news(struct bb_watchdog *watchdog, struct pollfd *polls)
 
     polls[n++] = (struct pollfd){.fd = watchdog->poke_fd, .events = POLLIN};
     polls[n++] = (struct pollfd){.fd = watchdog->signal_fd, .events = POLLIN};
-    polls[n++] = (struct pollfd){.fd = watchdog->listen_fd, .events = POLLIN};
+    for (int i = 0; i < watchdog->n_listen; i++)
+        polls[n++] = (struct pollfd){.fd = watchdog->listen_fds[i], .events = POLLIN};
     for (int i = 0; i < watchdog->n_peers; i++)
         polls[n++] = (struct pollfd){.fd = watchdog->peers[i].link.fd, .events = POLLIN};
-    for (int i = 0; watchdog->visitors && i < watchdog->n_peers; i++)
+    for (int i = 0; i < watchdog->n_visitors; i++)
         polls[n++] = (struct pollfd){.fd = watchdog->visitors[i].fd, .events = POLLIN};
     pthread_mutex_unlock(&watchdog->lock);
     poll(polls, (nfds_t)n, ms);
@@ -358,29 +439,26 @@ static void read_all(struct bb_watchdog *watchdog)
     read_signal(watchdog);
     for (int i = 0; i < watchdog->n_peers; i++)
         read_peer(watchdog, &watchdog->peers[i]);
-    if (!watchdog->visitors)
-        return;
-    accept_visitors(watchdog);
-    for (int i = 0; i < watchdog->n_peers; i++)
-        if (watchdog->visitors[i].fd >= 0)
-            read_visitor(watchdog, &watchdog->visitors[i]);
+    if (watchdog->visitors)
+        read_visitors(watchdog);
 }
 
 void *bb_watchdog_thread(void *arg)
 {
     struct bb_watchdog *watchdog = arg;
     struct pollfd *polls = NULL;
-    int room = 0;
+    int room = 0, needed;
 
     pthread_mutex_lock(&watchdog->lock);
     while (!watchdog->stop) {
-        if (!polls || room < watchdog->n_peers) {
-            struct pollfd *more = realloc(polls, (size_t)(3 + 2 * watchdog->n_peers) * sizeof(*polls));
+        needed = 2 + watchdog->n_listen + watchdog->n_peers + watchdog->n_visitors;
+        if (room < needed) {
+            struct pollfd *more = realloc(polls, (size_t)needed * sizeof(*polls));
 
             if (!more)
                 break; /* the run goes on without a watchdog */
             polls = more;
-            room = watchdog->n_peers;
+            room = needed;
         }
         sleep_until_news(watchdog, polls);
         read_all(watchdog);

@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 3))) static void append_text(struct line *line,
 
 static void add_seen(struct line *line, const struct bb_seen *seen)
 {
-    append_text(line, "last seen: %s", seen->step ? seen->text : "start");
+    append_text(line, "last seen: %s", seen->text[0] ? seen->text : "start");
     if (seen->wait[0] && strcmp(seen->wait, seen->text) != 0)
         append_text(line, ", waiting for %s", seen->wait);
 }
@@ -70,11 +70,19 @@ void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
 
     if (watchdog->ending)
         return;
+    end.signal = watchdog->ended_by;
+    end.seen = watchdog->mine;
     watchdog->ending = -code;
     watchdog->ending_s = bb_now_s();
     for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
         bb_watchdog_send(&watchdog->peers[i].link, &end, 0.01);
     pthread_cond_broadcast(&watchdog->news);
+}
+
+/* Whether x is farther than y: in a later step, or in the same one and waiting there. */
+static bool is_farther(const struct bb_seen *x, const struct bb_seen *y)
+{
+    return x->step != y->step ? x->step > y->step : x->wait[0] && !y->wait[0];
 }
 
 /* The latest step at which a rank hangs: whoever is behind has not come. */
@@ -83,14 +91,16 @@ static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
     const struct bb_peer *far = NULL;
 
     for (int r = 0; r < watchdog->size; r++)
-        if (watchdog->peers[r].hung && (!far || watchdog->peers[r].seen.step > far->seen.step))
+        if (watchdog->peers[r].hung && (!far || is_farther(&watchdog->peers[r].seen, &far->seen)))
             far = &watchdog->peers[r];
     return far;
 }
 
-static bool has_arrived(const struct bb_peer *peer, uint32_t step)
+/* Where nobody says what it waits for, all are in one call; else who waits for nothing is what the others wait for. */
+static bool has_arrived(const struct bb_peer *peer, const struct bb_seen *far)
 {
-    return peer->joined && peer->answered && peer->seen.step >= step && (peer->hung || peer->seen.wait[0]);
+    return peer->joined && peer->answered && peer->seen.step >= far->step &&
+           (peer->seen.wait[0] || (peer->hung && !far->wait[0]));
 }
 
 static const char *hung_at(const struct bb_seen *seen)
@@ -101,7 +111,9 @@ static const char *hung_at(const struct bb_seen *seen)
 /* "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s" */
 static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, const struct bb_seen *seen)
 {
-    append_text(line, "timeout%s%s: %s did not end within %g s", seen->step ? " in " : "", seen->step ? seen->text : "",
+    const bool waits = seen->wait[0] && strcmp(seen->wait, seen->text) != 0;
+
+    append_text(line, "timeout%s%s: %s did not end within %g s", waits ? " in " : "", waits ? seen->text : "",
                 hung_at(seen), watchdog->timeout_s);
 }
 
@@ -111,7 +123,7 @@ static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer
     int n = 0;
 
     for (int r = 0; r < watchdog->size; r++)
-        n += marked[r] = !has_arrived(&watchdog->peers[r], far->seen.step);
+        n += marked[r] = !has_arrived(&watchdog->peers[r], &far->seen);
     return n;
 }
 
@@ -188,7 +200,8 @@ void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog)
 
     append_text(&line, "rank 0 (%s) is lost; ", watchdog->hosts[0]);
     add_seen(&line, &watchdog->peers[0].seen);
-    bb_err(BB_ETIMEOUT, "%s", line.text);
+    if (bb_watchdog_speaks(watchdog))
+        bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -199,6 +212,40 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
     add_timeout(&line, watchdog, &watchdog->mine);
     if (watchdog->size > 1)
         append_text(&line, "; rank 0 (%s) does not answer", watchdog->hosts[0]);
-    bb_err(BB_ETIMEOUT, "%s", line.text);
+    if (bb_watchdog_speaks(watchdog))
+        bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
+}
+
+const char *bb_watchdog_signal_name(int signal)
+{
+    switch (signal) {
+    case SIGTERM:
+        return "SIGTERM";
+    case SIGINT:
+        return "SIGINT";
+    case SIGHUP:
+        return "SIGHUP";
+    case SIGUSR1:
+        return "SIGUSR1";
+    }
+    return "";
+}
+
+void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
+{
+    const int rank = watchdog->signal_rank;
+    const bool ours = rank == watchdog->rank || !watchdog->peers || rank >= watchdog->n_peers;
+    struct line line = {.used = 0};
+
+    if (watchdog->ending)
+        return;
+    if (!ours)
+        append_text(&line, "rank %d (%s) was ", rank, watchdog->hosts[rank]);
+    append_text(&line, "ended by %s; ", bb_watchdog_signal_name(watchdog->signal));
+    add_seen(&line, ours ? &watchdog->mine : &watchdog->peers[rank].seen);
+    watchdog->ended_by = watchdog->signal;
+    if ((watchdog->rank == 0 && watchdog->size > 1) || bb_watchdog_speaks(watchdog))
+        bb_err(BB_EFAIL, "%s", line.text);
+    bb_watchdog_end(watchdog, BB_EFAIL);
 }

@@ -360,7 +360,9 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
     *c = (struct bb_comm){.world = w, .size = size, .blocking = opts->blocking};
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
+    bb_world_reached(w, "the unique id of communicator %s", name);
     TRY(exchange_claims(c, members, &id));
+    bb_world_reached(w, "creating communicator %s", name);
     if (size == 0)
         return 0;
     TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));

@@ -5,6 +5,7 @@
 #include "bootstrap/world/world.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/deadline.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
 #include "bootstrap/watchdog/watchdog.h"
@@ -53,6 +54,8 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
     bool said = false;
     int rc;
 
+    if (w->watchdog)
+        bb_watchdog_moved(w->watchdog);
     while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
         if (waited_s > w->timeout_s)
             return tell_timeout(w, what);
@@ -65,6 +68,8 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
     }
     if (said && rc > 0)
         bb_watchdog_waiting(w->watchdog, NULL);
+    else if (w->watchdog)
+        bb_watchdog_moved(w->watchdog);
     return rc < 0 ? rc : 0;
 }
 
@@ -301,6 +306,23 @@ out:
     return rc;
 }
 
+/* Each deputy says where it listens. */
+static int exchange_deputies(struct bb_world *w, const struct bb_siphash_key *token)
+{
+    struct bb_watchdog_deputies deputies;
+    int rc = 0;
+
+    bb_watchdog_choose_deputies(&deputies, w->size, w->node_of);
+    for (int i = 0; i < deputies.n; i++) {
+        if (deputies.rank[i] == w->rank)
+            bb_watchdog_deputise(w->watchdog, w->nodes == 1, token, &deputies.at[i]);
+        TRY(bb_world_bcast(w, &deputies.at[i], sizeof(deputies.at[i]), deputies.rank[i]));
+    }
+    bb_watchdog_know_deputies(w->watchdog, &deputies);
+out:
+    return rc;
+}
+
 static int start_watchdog(struct bb_world *w)
 {
     struct bb_watchdog_endpoint ticket;
@@ -313,8 +335,20 @@ static int start_watchdog(struct bb_world *w)
     TRY(bb_world_bcast(w, &ticket, sizeof(ticket), 0));
     if (w->rank != 0)
         bb_watchdog_join(w->watchdog, w->rank, w->size, w->hosts, &ticket);
+    TRY(exchange_deputies(w, &ticket.token));
 out:
     return rc;
+}
+
+/* Before MPI is up the launcher's word for who speaks is good enough. */
+static void identify_early(void)
+{
+    struct bb_machine machine;
+
+    if (bb_launched_alone())
+        return;
+    bb_machine_find(&machine);
+    bb_err_identify(bb_launcher_rank(), machine.host, -1);
 }
 
 int bb_world_init(struct bb_world *w, double timeout_s)
@@ -326,11 +360,16 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     TRY(bb_siblings_take(&w->siblings));
     if (!w->siblings || w->siblings->place == 0)
         bb_hydra_hold();
+    identify_early();
     TRY(bb_watchdog_start(&w->watchdog, timeout_s));
+    bb_deadline_end();
+    bb_world_reached(w, "starting MPI");
     TRY(start_ranks(w));
+    bb_world_reached(w, "the roll call");
     TRY(find_hosts(w));
     bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
     TRY(start_watchdog(w));
+    bb_world_reached(w, "the start of the run");
 out:
     return rc;
 }
@@ -345,6 +384,7 @@ int bb_world_alone(struct bb_world *w, double timeout_s)
 
 static void finalize_mpi(struct bb_world *w)
 {
+    bb_world_reached(w, "the end of MPI");
     bb_world_guard(w, "MPI_Finalize");
     MPI_Finalize();
     bb_world_unguard(w);
@@ -417,6 +457,8 @@ int bb_world_release(struct bb_world *w, int rc)
     bb_siblings_release(w->siblings);
     bb_hydra_let_go();
     bb_watchdog_stop(w->watchdog);
+    if (w->watchdog)
+        bb_deadline_begin("the exit of the process", w->timeout_s);
     free(w->hosts);
     free(w->node_of);
     *w = (struct bb_world){0};

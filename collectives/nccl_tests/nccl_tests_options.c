@@ -288,7 +288,7 @@ int bb_nccl_tests_main(int argc, char **argv)
     TRY(bb_bench_settle(&o.bench, &sweep, &collective));
     if (o.threads * o.gpus > 1)
         TRY(bb_siblings_start(o.threads * o.gpus));
-    rc = bb_gpu_run(argv[0], "bb_nccl_tests_run", argc, argv);
+    rc = bb_gpu_run(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, argc, argv);
 out:
     bb_bench_release_sweep(&sweep);
     return rc;

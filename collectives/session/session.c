@@ -85,9 +85,12 @@ int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
         bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
     if (use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
+    bb_world_reached(&s->world, "the choice of GPUs");
     TRY(choose_device(s, first));
     TRY(settle_sharing(s));
+    bb_world_reached(&s->world, "the loading of kernels");
     TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
+    bb_world_reached(&s->world, "the start of the run");
     if (use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
 out:
@@ -152,6 +155,7 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
     head.n_devices = s->world.size;
     head.emulated = s->device.emulated;
     head.shared_gpu = s->shared_gpu;
+    bb_world_reached(&s->world, "the opening of the results");
     rc = bb_results_open(&s->json, &head, &s->world);
     TRY(bb_world_agree(&s->world, rc, "opening the results"));
     if (s->json && set)

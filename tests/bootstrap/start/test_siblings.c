@@ -54,7 +54,7 @@ static const struct {
     {2, "fail", 3, 30, "planted failure", 3},
     {0, "stall", 2, 2, "1 of 4 ranks did not arrive: rank 2 (", 4},
     {2, "stall", 1, 4, "1 of 4 ranks did not arrive: rank 1 (", 4},
-    {0, "term", 0, 30, "ended by Terminated", 1},
+    {0, "term", 0, 30, "ended by SIGTERM", 1},
     {0, "late", 2, 30, "rank 2 of this process was ended by signal 9", 1},
     {0, "kill", 0, 30, "", 137}, /* the process itself: its ranks go with it */
 };

@@ -24,12 +24,15 @@ static int knock(const struct bb_watchdog_endpoint *ticket)
     return fd;
 }
 
-/* True when the other side closes; it has no other way to answer. */
+/* True when the other side closes; but for its challenge it has no other way to answer. */
 static bool is_shown_the_door(int fd)
 {
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, 0);
+    char challenge[1024];
+    ssize_t n;
 
+    do
+        n = recv(fd, challenge, sizeof(challenge), 0);
+    while (n > 0);
     close(fd);
     return n <= 0;
 }
@@ -117,6 +120,8 @@ static void make_silent(struct sockaddr_storage *at, int fds[4])
 static void test_firewall(void **state)
 {
     struct bb_watchdog_endpoint ticket, detour = {.n = BB_WATCHDOG_ADDRESSES};
+    static const double patience_s[] = {2, 10};
+    struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, 1, 0), reply;
     struct bb_watchdog_link link;
     struct bb_watchdog *server;
     int fds[BB_WATCHDOG_ADDRESSES][4];
@@ -129,11 +134,11 @@ static void test_firewall(void **state)
         make_silent(&detour.at[i], fds[i]);
     detour.token = ticket.token;
     start_s = bb_now_s();
-    assert_int_equal(bb_watchdog_dial(&detour, 1, &link), -BB_EFAIL);
+    assert_int_equal(bb_watchdog_dial(&detour, &hello, patience_s, &link, &reply), -BB_EFAIL);
     assert_true(bb_now_s() - start_s < 2.5);
     detour.at[BB_WATCHDOG_ADDRESSES - 1] = ticket.at[0]; /* the last one answers */
     start_s = bb_now_s();
-    assert_int_equal(bb_watchdog_dial(&detour, 1, &link), 0);
+    assert_int_equal(bb_watchdog_dial(&detour, &hello, patience_s, &link, &reply), 0);
     assert_true(bb_now_s() - start_s < 1.9);
     bb_watchdog_close(&link);
     for (int i = 0; i < BB_WATCHDOG_ADDRESSES; i++)
@@ -142,22 +147,26 @@ static void test_firewall(void **state)
     bb_watchdog_stop(server);
 }
 
-/* Whatever net.ipv6.bindv6only says. */
-static void test_both_families(void **state)
+/* A socket at each address that the others are told, and nowhere else. */
+static void test_bound(void **state)
 {
     struct bb_watchdog_endpoint ticket;
-    struct sockaddr_storage at;
-    socklen_t length = sizeof(at), size = sizeof(int);
-    int fd, only = 1;
+    int fds[BB_WATCHDOG_ADDRESSES], n;
 
     (void)state;
-    assert_int_equal(bb_watchdog_listen(false, &ticket, &fd), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
-    if (at.ss_family == AF_INET6) {
-        assert_int_equal(getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &size), 0);
-        assert_int_equal(only, 0);
+    assert_int_equal(bb_watchdog_listen(false, &ticket, fds, &n), 0);
+    assert_int_equal(n, ticket.n);
+    for (int i = 0; i < n; i++) {
+        struct sockaddr_storage at;
+        socklen_t length = sizeof(at);
+
+        assert_int_equal(getsockname(fds[i], (struct sockaddr *)&at, &length), 0);
+        if (at.ss_family == AF_INET)
+            assert_int_not_equal(((struct sockaddr_in *)&at)->sin_addr.s_addr, INADDR_ANY);
+        else
+            assert_false(IN6_IS_ADDR_UNSPECIFIED(&((struct sockaddr_in6 *)&at)->sin6_addr));
+        close(fds[i]);
     }
-    close(fd);
 }
 
 static void test_preferred_interfaces(void **state)
@@ -190,14 +199,30 @@ static void test_preferred_interfaces(void **state)
     }
 }
 
+/* What a visitor says in answer to the challenge, with the key or without it. */
+static int say(const struct bb_watchdog_endpoint *ticket, enum bb_watchdog_kind kind, uint32_t rank, uint64_t wrong)
+{
+    struct bb_watchdog_link link = {.fd = knock(ticket)};
+    struct bb_watchdog_msg msg = bb_watchdog_msg(kind, rank, BB_EDATA), challenge;
+    struct bb_siphash_key token = ticket->token;
+
+    while (bb_watchdog_receive(&link, &challenge) == 0)
+        usleep(1000);
+    assert_int_equal(challenge.kind, WATCHDOG_CHALLENGE);
+    token.k[0] ^= wrong;
+    link.nonce = challenge.nonce;
+    bb_watchdog_take_key(&link, &token, msg.nonce);
+    assert_int_equal(bb_watchdog_send(&link, &msg, 1), 0);
+    return link.fd;
+}
+
 static void test_strangers(void **state)
 {
     struct bb_watchdog_endpoint ticket, wrong;
     struct bb_watchdog *server, *client;
-    struct bb_watchdog_msg msg;
     struct capture said;
     char noise[4096];
-    int silent, loud, early, liar;
+    int silent, loud;
 
     (void)state;
     assert_int_equal(bb_watchdog_start(&server, 20), 0);
@@ -208,18 +233,11 @@ static void test_strangers(void **state)
     memset(noise, 'x', sizeof(noise));
     assert_true(send(loud, noise, sizeof(noise), MSG_NOSIGNAL) > 0);
     assert_true(is_shown_the_door(loud));
-    early = knock(&ticket); /* there are three seats for those who have not said who they are */
-    msg = bb_watchdog_msg(WATCHDOG_FAIL, 1, 3);
-    msg.token = ticket.token;
-    assert_int_equal(send(early, &msg, sizeof(msg), MSG_NOSIGNAL), sizeof(msg)); /* no HELLO: not obeyed */
-    assert_true(is_shown_the_door(early));
-    liar = knock(&ticket);
-    msg = bb_watchdog_msg(WATCHDOG_HELLO, 77, 0);
-    msg.token = ticket.token;
-    assert_int_equal(send(liar, &msg, sizeof(msg), MSG_NOSIGNAL), sizeof(msg));
-    assert_true(is_shown_the_door(liar));
+    assert_true(is_shown_the_door(say(&ticket, WATCHDOG_FAIL, 1, 0))); /* no HELLO: not obeyed */
+    assert_true(is_shown_the_door(say(&ticket, WATCHDOG_HELLO, 77, 0)));
+    assert_true(is_shown_the_door(say(&ticket, WATCHDOG_HELLO, 1, 1)));
     wrong = ticket;
-    wrong.token++;
+    wrong.token.k[1]++;
     capture_begin(&said);
     bb_watchdog_join(client, 1, 3, hosts, &wrong);
     assert_non_null(strstr(capture_end(&said), "rank 0 (a) cannot be reached"));
@@ -228,6 +246,59 @@ static void test_strangers(void **state)
     close(silent);
     bb_watchdog_stop(server);
     bb_watchdog_stop(client);
+}
+
+/* More silent visitors than there are seats: a rank gets in all the same. */
+static void test_full_table(void **state)
+{
+    enum { SILENT = 200 };
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *server, *client;
+    int silent[SILENT];
+
+    (void)state;
+    assert_int_equal(bb_watchdog_start(&server, 20), 0);
+    assert_int_equal(bb_watchdog_start(&client, 20), 0);
+    assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
+    for (int i = 0; i < SILENT; i++)
+        silent[i] = knock(&ticket);
+    bb_watchdog_join(client, 1, 3, hosts, &ticket);
+    assert_true(client->attended);
+    for (int i = 0; i < SILENT; i++)
+        close(silent[i]);
+    bb_watchdog_stop(server);
+    bb_watchdog_stop(client);
+}
+
+/* A message that was changed, or comes a second time, ends the connection. */
+static void test_tags(void **state)
+{
+    const struct bb_siphash_key token = {{1, 2}};
+    struct bb_watchdog_link from = {.nonce = 3}, to = {.nonce = 3, .called = true};
+    struct bb_watchdog_msg msg = bb_watchdog_msg(WATCHDOG_END, 0, 4), copy;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    from.fd = ends[0];
+    to.fd = ends[1];
+    bb_watchdog_take_key(&from, &token, 5);
+    bb_watchdog_take_key(&to, &token, 5);
+    assert_int_equal(bb_watchdog_send(&from, &msg, 1), 0);
+    assert_int_equal(bb_watchdog_receive(&to, &copy), 1);
+    assert_int_equal(send(from.fd, &copy, sizeof(copy), 0), sizeof(copy));
+    assert_int_equal(bb_watchdog_receive(&to, &copy), -1); /* again */
+    assert_int_equal(bb_watchdog_send(&from, &msg, 1), 0);
+    from.sent = to.received;
+    assert_int_equal(bb_watchdog_send(&from, &msg, 1), 0);
+    assert_int_equal(bb_watchdog_receive(&to, &copy), -1);
+    to.received = from.sent - 1;
+    assert_int_equal(bb_watchdog_receive(&to, &copy), 1);
+    copy.code++;
+    to.received--;
+    assert_false(bb_watchdog_verify(&to, &copy));
+    bb_watchdog_close(&from);
+    bb_watchdog_close(&to);
 }
 
 /* A hang that nobody can explain is still reported, and ends with the code of a timeout. */
@@ -249,10 +320,16 @@ static void test_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loopback),          cmocka_unit_test(test_every_interface),
-        cmocka_unit_test(test_addresses_in_turn), cmocka_unit_test(test_firewall),
-        cmocka_unit_test(test_both_families),     cmocka_unit_test(test_preferred_interfaces),
-        cmocka_unit_test(test_strangers),         cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_loopback),
+        cmocka_unit_test(test_every_interface),
+        cmocka_unit_test(test_addresses_in_turn),
+        cmocka_unit_test(test_firewall),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_preferred_interfaces),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_full_table),
+        cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,16 @@
+/* siphash.h - SipHash-2-4 (Aumasson, Bernstein 2012): a keyed hash of short messages, which nobody without the key can
+ * make. */
+#ifndef BB_BOOTSTRAP_BASE_SIPHASH_H
+#define BB_BOOTSTRAP_BASE_SIPHASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The 16 bytes of the key as two little-endian numbers. */
+struct bb_siphash_key {
+    uint64_t k[2];
+};
+
+uint64_t bb_siphash(const struct bb_siphash_key *key, const void *data, size_t bytes);
+
+#endif

@@ -1,0 +1,102 @@
+/* deadline.c - see deadline.h. A timer of the kernel's and a handler: neither a thread nor a lock that could be missing
+ * while libraries are loaded. */
+#include "bootstrap/start/deadline.h"
+
+#include "bootstrap/base/err.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/speaker.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LONGEST_S = 100000000, SPEAK_MS = 200, LINGER_MS = 500 };
+
+static const int taken[] = {SIGALRM, SIGTERM, SIGINT, SIGUSR1};
+enum { N_TAKEN = sizeof(taken) / sizeof(taken[0]) };
+
+/* What a handler is told can only be kept for the whole process. */
+static struct {
+    const char *volatile part;
+    volatile double timeout_s;
+    struct sigaction before[N_TAKEN];
+} current;
+
+static void pause_ms(long ms)
+{
+    const struct timespec pause = {.tv_nsec = 1000000 * ms};
+
+    nanosleep(&pause, NULL);
+}
+
+/* Of the ranks of a host one says it, the first if it can. */
+static bool may_speak(int signal)
+{
+    char host[256] = "";
+
+    if (bb_launched_alone())
+        return true;
+    if (bb_err_is_mute() && signal != SIGALRM)
+        return false; /* all are told to end: the first says so */
+    if (bb_err_is_mute())
+        pause_ms(SPEAK_MS);
+    bb_err_mute(0);
+    (void)gethostname(host, sizeof(host) - 1);
+    bb_err_identify(bb_launcher_rank(), host, -1);
+    return bb_speaker_take() >= 0;
+}
+
+static void end_process(int signal)
+{
+    const enum bb_error code = signal == SIGALRM ? BB_ETIMEOUT : BB_EFAIL;
+    const bool speaks = may_speak(signal);
+
+    if (speaks && signal != SIGALRM)
+        bb_err(BB_EFAIL, "ended by %s; last seen: %s",
+               signal == SIGTERM  ? "SIGTERM"
+               : signal == SIGINT ? "SIGINT"
+                                  : "SIGUSR1",
+               current.part);
+    else if (speaks)
+        bb_err(code, "timeout: %s did not end within %g s", current.part, current.timeout_s);
+    if (!bb_launched_alone())
+        pause_ms(LINGER_MS); /* those that come later find the word taken */
+    _exit(code);
+}
+
+static void set_timer(double seconds)
+{
+    const double capped = seconds < LONGEST_S ? seconds : LONGEST_S;
+    const struct itimerval timer = {
+        .it_value = {.tv_sec = (time_t)capped, .tv_usec = (suseconds_t)(1e6 * (capped - (double)(time_t)capped))}};
+
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+void bb_deadline_begin(const char *part, double timeout_s)
+{
+    struct sigaction ours;
+
+    memset(&ours, 0, sizeof(ours));
+    ours.sa_handler = end_process;
+    if (!current.part)
+        for (int i = 0; i < N_TAKEN; i++)
+            sigaction(taken[i], &ours, &current.before[i]);
+    current.part = part;
+    current.timeout_s = timeout_s;
+    set_timer(timeout_s);
+}
+
+void bb_deadline_end(void)
+{
+    if (!current.part)
+        return;
+    set_timer(0);
+    for (int i = 0; i < N_TAKEN; i++)
+        sigaction(taken[i], &current.before[i], NULL);
+    current.part = NULL;
+}

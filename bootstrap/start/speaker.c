@@ -1,0 +1,57 @@
+/* speaker.c - see speaker.h. */
+#include "bootstrap/start/speaker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* What the ranks of a job on one host have in common, and other jobs there have not. */
+static void name_job(char *name, size_t room)
+{
+    const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+
+    if (space)
+        snprintf(name, room, "busbar-%u-%s", (unsigned)getuid(), space);
+    else if (job && step)
+        snprintf(name, room, "busbar-%u-%s.%s", (unsigned)getuid(), job, step);
+    else
+        snprintf(name, room, "busbar-%u-of-%ld", (unsigned)getuid(), (long)getppid());
+}
+
+/* Whether the one who has the name is of our own user. */
+static int is_ours(const struct sockaddr_un *at, socklen_t length)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct ucred peer = {.uid = getuid()};
+    socklen_t size = sizeof(peer);
+
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)at, length) == 0)
+        (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    if (fd >= 0)
+        close(fd);
+    return peer.uid == getuid();
+}
+
+int bb_speaker_take(void)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t length;
+
+    name_job(at.sun_path + 1, sizeof(at.sun_path) - 1); /* a zero first: an abstract name */
+    length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(at.sun_path + 1));
+    if (fd < 0)
+        return open("/dev/null", O_RDONLY | O_CLOEXEC); /* rather twice than not at all */
+    if (bind(fd, (struct sockaddr *)&at, length) && errno == EADDRINUSE && is_ours(&at, length)) {
+        close(fd);
+        return -1;
+    }
+    (void)listen(fd, 1);
+    return fd;
+}

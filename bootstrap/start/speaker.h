@@ -1,0 +1,13 @@
+/* speaker.h - one rank of a host says what happened to the job when the ranks cannot reach each other: before MPI is up,
+ * or when too many are lost. */
+#ifndef BB_BOOTSTRAP_START_SPEAKER_H
+#define BB_BOOTSTRAP_START_SPEAKER_H
+
+/*
+ * bb_speaker_take - take the word for this job on this host: a descriptor that holds it until it is closed, -1 when
+ * another rank has it. It is a name of the kernel's, nothing on disk, and ends with the process. One that another user
+ * holds does not silence us.
+ */
+int bb_speaker_take(void);
+
+#endif

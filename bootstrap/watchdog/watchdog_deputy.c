@@ -1,0 +1,96 @@
+/*
+ * watchdog_deputy.c - who says what happened when rank 0 cannot. A rank asks the deputies below it, one after the
+ * other; the first that answers says the line, and who asked says nothing. A rank without a deputy that answers, or
+ * before there are any, takes the word for its host (bootstrap/start/speaker.h).
+ */
+#include "bootstrap/base/clock.h"
+#include "bootstrap/start/speaker.h"
+#include "bootstrap/watchdog/watchdog_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+static const double ASK_S[] = {0.1, 0.4}; /* for a deputy to take the call, and to answer */
+static const double LINGER_S = 0.5;       /* the others come to it a moment later */
+
+void bb_watchdog_choose_deputies(struct bb_watchdog_deputies *deputies, int size, const int *node_of)
+{
+    enum { OF_FIRST_NODE = 2, OF_OTHERS = 2 };
+
+    memset(deputies, 0, sizeof(*deputies));
+    for (int r = 1; r < size && deputies->n < BB_WATCHDOG_DEPUTIES; r++) {
+        const bool first_of_node = node_of[r] > node_of[r - 1] && node_of[r] <= OF_OTHERS;
+
+        if (r <= OF_FIRST_NODE || first_of_node)
+            deputies->rank[deputies->n++] = r;
+    }
+}
+
+void bb_watchdog_know_deputies(struct bb_watchdog *watchdog, const struct bb_watchdog_deputies *deputies)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->deputies = *deputies;
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
+/* Whether this deputy takes it upon itself to speak. */
+static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
+{
+    struct bb_watchdog_endpoint at = watchdog->deputies.at[i];
+    struct bb_watchdog_msg question = bb_watchdog_msg(WATCHDOG_SPEAK, (uint32_t)watchdog->rank, 0), answer;
+    struct bb_watchdog_link link = {.fd = -1};
+
+    at.token = watchdog->token;
+    question.seen = watchdog->mine;
+    question.signal = watchdog->signal;
+    if (bb_watchdog_dial(&at, &question, ASK_S, &link, &answer))
+        return false;
+    bb_watchdog_close(&link);
+    return answer.kind == WATCHDOG_END;
+}
+
+bool bb_watchdog_speaks(struct bb_watchdog *watchdog)
+{
+    bool ours;
+
+    if (watchdog->size == 1 && !watchdog->launched)
+        return true;
+    for (int i = 0; i < watchdog->deputies.n && watchdog->deputies.rank[i] < watchdog->rank; i++)
+        if (ask_deputy(watchdog, i))
+            return false;
+    watchdog->speaker_fd = bb_speaker_take();
+    ours = watchdog->speaker_fd >= 0;
+    watchdog->spoke = ours;
+    return ours;
+}
+
+void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg)
+{
+    if (watchdog->ending)
+        return;
+    if (msg->signal) {
+        watchdog->signal = watchdog->signal ? watchdog->signal : msg->signal;
+        bb_watchdog_judge_signal(watchdog);
+    } else if (watchdog->peers && watchdog->peers[0].link.fd < 0) {
+        bb_watchdog_judge_server_lost(watchdog);
+    } else {
+        if (!watchdog->mine.wait[0])
+            memcpy(watchdog->mine.wait, msg->seen.wait, sizeof(msg->seen.wait));
+        bb_watchdog_judge_alone(watchdog);
+    }
+}
+
+static bool never(const struct bb_watchdog *watchdog)
+{
+    (void)watchdog;
+    return false;
+}
+
+void bb_watchdog_linger(struct bb_watchdog *watchdog)
+{
+    const double left_s = watchdog->ending_s + LINGER_S - bb_now_s();
+
+    if (watchdog->spoke && left_s > 0)
+        bb_watchdog_await(watchdog, never, left_s);
+}

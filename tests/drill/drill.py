@@ -1,0 +1,226 @@
+"""drill.py - phases x faults, as a table; each drill is one job of ranks on emulated GPUs, isolated, several side by side.
+
+A drill holds when the job
+  end      ends within the timeout and 5 s after the deed,
+  exit     with a documented status,
+  message  after one line of busbar's that names where it was, and the rank where one is at fault,
+  rows     with results that parse and say what became of the run,
+  clean    and leaves no process, shared memory or temporary file.
+"""
+import concurrent.futures
+import fcntl
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.environ.get("BUSBAR_BUILD", "build")
+TIMEOUT_S, SLACK_S, HOLD_S = 3, 5, 40
+
+COMMANDS = {
+    "bench": (3, ["bench", "all_reduce", "-b", "8", "-e", "64", "-n", "5", "--repeats", "2", "-N", "2"]),
+    "proxy": (4, ["proxy", "gpt2_large", "4", "2", "2", "--steps", "3", "--check"]),
+}
+
+# phase: marked function, its call, by command. A phase that only rank 0 is in has no faults on rank 1.
+PHASES = {
+    "a-mpi-init": {"bench": ("MPI_Init_thread", 1), "proxy": ("MPI_Init_thread", 1)},
+    "b-roll-call": {"bench": ("MPI_Iallgather", 1), "proxy": ("MPI_Iallgather", 1)},
+    "b-watchdog": {"bench": ("MPI_Ibcast", 1), "proxy": ("MPI_Ibcast", 1)},
+    "b-device": {"bench": ("cudaSetDevice", 1), "proxy": ("cudaSetDevice", 1)},
+    "b-unique-id": {"bench": ("ncclGetUniqueId", 1), "proxy": ("ncclGetUniqueId", 1)},
+    "c-comm-init": {"bench": ("ncclCommInitRankConfig", 1), "proxy": ("ncclCommInitRankConfig", 1)},
+    "c-buffers": {"bench": ("ncclMemAlloc", 1), "proxy": ("ncclMemAlloc", 1)},
+    "d-warm-up": {"bench": ("ncclAllReduce", 1), "proxy": ("ncclSend", 1)},
+    "e-timed": {"bench": ("ncclAllReduce", 12), "proxy": ("ncclSend", 12)},
+    "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpy", 2)},
+    "g-rename": {"bench": ("rename", 2), "proxy": ("rename", 2)},
+    "h-finalize": {"bench": ("ncclCommFinalize", 1), "proxy": ("ncclCommFinalize", 1)},
+    "h-mpi-finalize": {"bench": ("MPI_Finalize", 1), "proxy": ("MPI_Finalize", 1)},
+}
+ONLY_RANK_0 = ("b-unique-id", "g-rename")
+
+# fault: deed, rank, exit statuses (mpirun's is that of the rank that died first), what the line says.
+# {r}: the rank at fault; a job whose ranks are all alike at fault has none.
+FAULTS = {
+    "kill1": ("kill", "1", (4, 137, 1), r"rank 1 |SIGTERM"),
+    "stop1": ("stop", "1", (4,), r"rank 1 |did not end"),
+    "stall1": ("stall", "1", (4,), r"rank 1 |did not end"),
+    "segv1": ("segv", "1", (4, 139, 1), r"rank 1 |SIGTERM"),
+    "exit1": ("exit", "1", (4, 1), r"rank 1 |SIGTERM"),
+    "fail1": ("fail", "1", (1, 16), r"rank 1 "),
+    "kill0": ("kill", "0", (4, 137, 1), r"rank 0 |SIGTERM"),
+    "stop0": ("stop", "0", (4,), r"rank 0 |did not end"),
+    "stall0": ("stall", "0", (4,), r"rank 0 |did not end"),
+    "stall-all": ("stall", "all", (4,), r"did not end within 3 s"),
+    "term": ("term", "{signals}", (1, 143), r"ended by SIGTERM; last seen: \w"),
+    "int": ("int", "{signals}", (1, 130), r"ended by SIG(INT|TERM); last seen: \w"),
+    "usr1": ("usr1", "{signals}", (1, 138), r"ended by SIGUSR1; last seen: \w"),
+}
+QUICK = {
+    "bench": [(p, f) for p in PHASES for f in ("kill0", "stall-all")] + [
+        ("c-comm-init", "kill1"), ("e-timed", "stop0"), ("e-timed", "term"), ("e-timed", "usr1"), ("h-finalize", "stall1"),
+        ("b-roll-call", "stop1"), ("a-mpi-init", "stop0"), ("f-verify", "stall0")],
+    "proxy": [("c-comm-init", "kill0"), ("c-buffers", "stall-all"), ("e-timed", "stop0"), ("e-timed", "int"),
+              ("b-unique-id", "stall-all")],
+}
+
+
+def drills(words):
+    """(command, phase, fault) of what is asked for."""
+    everything = [(c, p, f) for c in COMMANDS for p in PHASES for f in FAULTS
+                  if not (p in ONLY_RANK_0 and FAULTS[f][1] == "1")]
+    if words == ["--quick"]:
+        return [d for d in everything if d[1:] in QUICK[d[0]]]
+    return [d for d in everything if not words or any("/".join(d).startswith(w) for w in words)]
+
+
+def processes(mark):
+    """Those whose environment has the mark of a drill."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                if mark.encode() in file.read():
+                    found.append(int(path.split("/")[2]))
+        except OSError:
+            pass
+    return found
+
+
+def abandoned_regions(since_s):
+    """Of the emulator, made during the drill, that no living process holds any more."""
+    left = []
+    for path in glob.glob("/dev/shm/emu-nccl-*"):
+        try:
+            if os.stat(path).st_mtime >= since_s:
+                with open(path, "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.append(path)
+        except OSError:
+            pass
+    return left
+
+
+def start_job(command, phase, fault, folder):
+    ranks, words = COMMANDS[command]
+    deed, rank = FAULTS[fault][:2]
+    function, call = PHASES[phase][command]
+    rank = rank.format(signals="0" if phase in ONLY_RANK_0 else "1")
+    environment = dict(os.environ, DRILL=f"{deed}:{function}:{call}:{rank}", DRILL_LOG=folder + "/deed", DRILL_MARK=folder,
+                       TMPDIR=folder + "/tmp")
+    os.mkdir(folder + "/tmp")
+    preload = ["env", "LD_PRELOAD=" + os.path.abspath(BUILD + "/tests/drill/libdrill_shim.so")]
+    mpirun = ["mpirun", "-n", str(ranks)]
+    return subprocess.Popen(
+        mpirun + preload + [BUILD + "/busbar-emulated"] + words + ["-T", str(TIMEOUT_S), "--json", folder + "/out/r.json"],
+        env=environment, stdin=subprocess.DEVNULL, stdout=open(folder + "/stdout", "w"), stderr=open(folder + "/stderr", "w"),
+        start_new_session=True)
+
+
+def busbar_lines(text):
+    return [line for line in text.splitlines() if line.startswith("busbar: ") and "warning:" not in line]
+
+
+def judge_rows(folder, fault, status):
+    """The results parse, and what they say became of the run is true. A killed rank 0 could not say more."""
+    path = folder + "/out/r.json"
+    if not os.path.exists(path):
+        return True
+    try:
+        with open(path, encoding="utf-8") as file:
+            said = json.load(file)["status"]
+    except (ValueError, KeyError):
+        return False
+    if fault in ("term", "int", "usr1") and said == "interrupted":
+        return True
+    if fault in ("kill0", "stop0") and said == "running":
+        return True
+    return said not in ("running", "ok") or (said == "ok" and status == 0)
+
+
+def run_drill(drill):
+    """Returns (drill, seconds from the deed to the end, what did not hold, the lines)."""
+    command, phase, fault = drill
+    folder = tempfile.mkdtemp(prefix="drill-")
+    os.mkdir(folder + "/out")
+    since_s = time.time() - 1
+    job = start_job(command, phase, fault, folder)
+    bad = []
+    try:
+        status = job.wait(HOLD_S)
+    except subprocess.TimeoutExpired:
+        status, bad = None, ["end"]
+        for pid in processes(folder):
+            os.kill(pid, signal.SIGKILL)
+        job.kill()
+        job.wait()
+    end_s = time.monotonic()
+    try:
+        deed_s = min(float(line) for line in open(folder + "/deed", encoding="utf-8"))
+    except (OSError, ValueError):
+        deed_s = None
+    said = busbar_lines(open(folder + "/stderr", encoding="utf-8", errors="replace").read())
+    if deed_s is None:
+        bad = ["no deed"]
+    else:
+        if end_s - deed_s > TIMEOUT_S + SLACK_S and "end" not in bad:
+            bad.append("end")
+        if status is not None and (status if status >= 0 else 128 - status) not in FAULTS[fault][2]:
+            bad.append(f"exit {status}")
+        if len(said) != 1 or not re.search(FAULTS[fault][3], said[0]):
+            bad.append(f"message x{len(said)}")
+        if not judge_rows(folder, fault, status):
+            bad.append("rows")
+    time.sleep(0.7)
+    left = processes(folder)
+    if left or abandoned_regions(since_s) or glob.glob(folder + "/out/*.tmp") or glob.glob(folder + "/out/.*"):
+        bad.append("clean")
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    shutil.rmtree(folder, ignore_errors=True)
+    return drill, end_s - deed_s if deed_s else 0, bad, said
+
+
+def print_table(results):
+    for command in COMMANDS:
+        done = {(p, f): (s, bad) for (c, p, f), s, bad, _ in results if c == command}
+        if not done:
+            continue
+        faults = [f for f in FAULTS if any(f == key[1] for key in done)]
+        print(f"\n{command:15}" + "".join(f"{f:>12}" for f in faults) + "   held")
+        for phase in PHASES:
+            cells = [done.get((phase, f)) for f in faults]
+            if any(cells):
+                text = ["" if c is None else ",".join(w.split()[0] for w in c[1])[:11] if c[1] else f"ok {c[0]:.1f}" for c in cells]
+                held = f"{sum(1 for c in cells if c and not c[1])}/{sum(1 for c in cells if c)}"
+                print(f"{phase:15}" + "".join(f"{t:>12}" for t in text) + f"{held:>7}")
+
+
+def main(words):
+    if not os.path.exists(BUILD + "/tests/drill/libdrill_shim.so"):
+        print("0 passed, 0 failed, 1 skipped: the shim of the drills is not built")
+        return 0
+    workers = int(os.environ.get("DRILL_WORKERS", str(3 * (os.cpu_count() or 1))))
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        results = list(pool.map(run_drill, drills(words)))
+    for drill, seconds, bad, said in results:
+        if bad:
+            print(f"{'/'.join(drill)}: {', '.join(bad)} ({seconds:.1f} s)" + "".join("\n    " + line for line in said[:4]))
+    print_table(results)
+    held = sum(1 for r in results if not r[2])
+    print(f"\n{held} passed, {len(results) - held} failed")
+    return 0 if held == len(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,135 @@
+/*
+ * shim.c - does a deed at a marked call. Preloaded under the unmodified program by drill.py.
+ *
+ *    DRILL=DEED:FUNCTION:CALL:RANK   at the CALL-th call of FUNCTION, on that rank of the launcher, or on `all`
+ *
+ * kill stop segv exit: what becomes of the process. stall: the call never returns. fail: it fails, as its row says.
+ * term int hup usr1: the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
+ * $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers and 144 bytes of the stack.
+ */
+#define rename libc_rename /* its prototype is not that of a mark */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int is_ours(const char *rank)
+{
+    const char *mine = getenv("OMPI_COMM_WORLD_RANK");
+
+    mine = mine ? mine : getenv("PMI_RANK");
+    return strcmp(rank, "all") == 0 || strcmp(rank, mine ? mine : "0") == 0;
+}
+
+static void log_time(void)
+{
+    const char *path = getenv("DRILL_LOG");
+    struct timespec now;
+    char text[64];
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (fd < 0)
+        return;
+    if (write(fd, text, (size_t)snprintf(text, sizeof(text), "%ld.%03ld\n", (long)now.tv_sec, now.tv_nsec / 1000000)) <
+        0)
+        _exit(99);
+    close(fd);
+}
+
+static void signal_launcher(int signal)
+{
+    const struct timespec while_it_comes = {.tv_sec = 2};
+
+    kill(getppid(), signal);
+    nanosleep(&while_it_comes, NULL);
+}
+
+/* 1: the call is to fail. */
+static int do_deed(const char *deed)
+{
+    static const struct {
+        const char *name;
+        int to_self, to_launcher;
+    } deeds[] = {{"kill", SIGKILL, 0}, {"stop", SIGSTOP, 0}, {"term", 0, SIGTERM},
+                 {"int", 0, SIGINT},   {"hup", 0, SIGHUP},   {"usr1", 0, SIGUSR1}};
+
+    log_time();
+    for (size_t i = 0; i < sizeof(deeds) / sizeof(*deeds); i++)
+        if (strcmp(deed, deeds[i].name) == 0 && deeds[i].to_self)
+            raise(deeds[i].to_self);
+        else if (strcmp(deed, deeds[i].name) == 0)
+            signal_launcher(deeds[i].to_launcher);
+    if (strcmp(deed, "segv") == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        raise(SIGSEGV);
+    }
+    if (strcmp(deed, "exit") == 0)
+        _exit(0);
+    while (strcmp(deed, "stall") == 0)
+        pause();
+    return strcmp(deed, "fail") == 0;
+}
+
+static int is_due(const char *function, atomic_int *calls)
+{
+    const char *drill = getenv("DRILL");
+    char deed[16], marked[64], rank[16];
+    int call;
+
+    if (!drill || sscanf(drill, "%15[^:]:%63[^:]:%d:%15s", deed, marked, &call, rank) != 4)
+        return 0;
+    if (strcmp(marked, function) != 0 || !is_ours(rank) || ++*calls != call)
+        return 0;
+    return do_deed(deed);
+}
+
+#undef rename
+#define REGISTERS long a, long b, long c, long d, long e, long f
+#define STACK                                                                                                          \
+    long s0, long s1, long s2, long s3, long s4, long s5, long s6, long s7, long s8, long s9, long s10, long s11,      \
+        long s12, long s13, long s14, long s15, long s16, long s17
+#define ALL a, b, c, d, e, f, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15, s16, s17
+
+#define MARK(name, failure)                                                                                            \
+    __attribute__((visibility("default"))) long name(REGISTERS, STACK)                                                 \
+    {                                                                                                                  \
+        static atomic_int calls;                                                                                       \
+        static long (*real)(REGISTERS, STACK);                                                                         \
+        if (!real)                                                                                                     \
+            *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                 \
+        if (is_due(#name, &calls)) {                                                                                   \
+            errno = EIO;                                                                                               \
+            return failure;                                                                                            \
+        }                                                                                                              \
+        return real(ALL);                                                                                              \
+    }
+
+MARK(MPI_Init_thread, 16)
+MARK(MPI_Iallgather, 16)
+MARK(MPI_Ibcast, 16)
+MARK(MPI_Finalize, 16)
+MARK(cudaGetDeviceCount, 2)
+MARK(cudaSetDevice, 2)
+MARK(cudaMalloc, 2)
+MARK(cudaMemcpy, 2)
+MARK(cudaMemcpyAsync, 2)
+MARK(cudaMemGetInfo, 2)
+MARK(cudaEventCreateWithFlags, 2)
+MARK(cudaStreamCreateWithFlags, 2)
+MARK(cudaHostAlloc, 2)
+MARK(ncclGetVersion, 2)
+MARK(ncclGetUniqueId, 2)
+MARK(ncclCommInitRankConfig, 2)
+MARK(ncclMemAlloc, 2)
+MARK(ncclAllReduce, 2)
+MARK(ncclSend, 2)
+MARK(ncclCommFinalize, 2)
+MARK(ncclCommDestroy, 2)
+MARK(rename, -1)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh - installs what is missing, builds, and runs every test that needs no GPU:
-#   what setup decides on other machines,
+#   what setup decides on other machines, a quick part of the drills (tests/drill/run.sh),
 #   unit tests and black-box tests of the release build (some also of one with MPICH), both again under AddressSanitizer and UndefinedBehaviorSanitizer,
 #   a build with clang for its warnings, the paper half on 64-bit Arm (in qemu), and the format of the sources.
 # `sh tests/run.sh --quick` leaves out the last four. The last line counts what passed, failed and was skipped.
@@ -51,11 +51,11 @@ black_box() {
     count "$(number passed "$logs/pytest")" "$bad" "$(number skipped "$logs/pytest")"
 }
 
-# script FILE - a test that is a shell script and counts by itself.
+# script FILE [WORD...] - a test that is a shell script and counts by itself.
 script() {
-    echo "== $1"
+    echo "== $*"
     status=0
-    sh "$1" >"$logs/script" 2>&1 || status=$?
+    sh "$@" >"$logs/script" 2>&1 || status=$?
     cat "$logs/script"
     bad=$(number failed "$logs/script")
     if [ $status != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
@@ -91,6 +91,7 @@ units build
 step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
 black_box build
+script tests/drill/run.sh --quick
 if [ "$quick" != --quick ]; then
     # Leaks are looked for wherever no MPI is in the process (cmake/UnitTest.cmake).
     export UBSAN_OPTIONS=print_stacktrace=1

@@ -3,13 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+enum { HOLD_MS = 600, LONGEST_MS = 3000, FILES_MAX = 4096 };
 
 /* What the ranks of a job on one host have in common, and other jobs there have not. */
 static void name_job(char *name, size_t room)
@@ -38,6 +42,40 @@ static int is_ours(const struct sockaddr_un *at, socklen_t length)
     return peer.uid == getuid();
 }
 
+/* Until the speaker is gone, and a moment more. */
+static void keep_word(int word, int leash)
+{
+    struct pollfd speaker = {.fd = leash, .events = POLLIN};
+
+    setsid();
+    for (int fd = 0; fd < FILES_MAX; fd++)
+        if (fd != word && fd != leash)
+            close(fd);
+    poll(&speaker, 1, LONGEST_MS);
+    poll(NULL, 0, HOLD_MS);
+    _exit(0);
+}
+
+/* Launchers end the other ranks when the first is gone: these shall find the word taken, so a small process has it on. */
+static void hold_word(int word)
+{
+    int ends[2];
+    pid_t child;
+
+    if (pipe2(ends, O_CLOEXEC))
+        return;
+    child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        if (fork() == 0)
+            keep_word(word, ends[0]);
+        _exit(0);
+    }
+    close(ends[0]); /* the other end closes with this process */
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+
 int bb_speaker_take(void)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -53,5 +91,6 @@ int bb_speaker_take(void)
         return -1;
     }
     (void)listen(fd, 1);
+    hold_word(fd);
     return fd;
 }

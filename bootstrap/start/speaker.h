@@ -5,8 +5,8 @@
 
 /*
  * bb_speaker_take - take the word for this job on this host: a descriptor that holds it until it is closed, -1 when
- * another rank has it. It is a name of the kernel's, nothing on disk, and ends with the process. One that another user
- * holds does not silence us.
+ * another rank has it. It is a name of the kernel's, nothing on disk; a process of its own keeps it for a moment more.
+ * One that another user holds does not silence us.
  */
 int bb_speaker_take(void);
 

@@ -121,6 +121,16 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     return 0;
 }
 
+void bb_watchdog_spoken(struct bb_watchdog *watchdog)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    if (watchdog->launched && !watchdog->attended && watchdog->n_peers == 0 && !watchdog->spoke) {
+        watchdog->speaker_fd = bb_speaker_take();
+        watchdog->spoke = true;
+    }
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
 /* MPI has ended in order: from now on a closed connection is no loss. */
 static void say_gone(struct bb_watchdog *watchdog)
 {
@@ -257,6 +267,8 @@ void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*h
         bb_warn("watchdog: rank 0 (%s) cannot be reached: a hang will not be explained from here", hosts[0]);
     pthread_mutex_lock(&watchdog->lock);
     watchdog->attended = attended;
+    if (attended)
+        peer->seen = reply.seen;
     watchdog->token = ticket->token;
     watchdog->hosts = hosts;
     watchdog->rank = rank;
@@ -285,7 +297,7 @@ void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step)
     watchdog->changed = true;
     copy_text(watchdog->mine.text, step);
     watchdog->mine.wait[0] = '\0';
-    news_due = bb_now_s() - watchdog->sent_s >= BB_WATCHDOG_STATE_S;
+    news_due = watchdog->n_sent < BB_WATCHDOG_FIRST_NEWS || bb_now_s() - watchdog->sent_s >= BB_WATCHDOG_STATE_S;
     pthread_mutex_unlock(&watchdog->lock);
     if (news_due)
         wake_thread(watchdog); /* steps that follow fast wait for the thread's next round */

@@ -102,6 +102,9 @@ int bb_watchdog_expired(struct bb_watchdog *watchdog, const char *what) BB_MUST_
  */
 bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code);
 
+/* bb_watchdog_spoken - this rank fails, and has said why, before the others can hear of it: they need not speak. */
+void bb_watchdog_spoken(struct bb_watchdog *watchdog);
+
 /* bb_watchdog_leave - this rank is done; returns when all are, or when the timeout is over. */
 void bb_watchdog_leave(struct bb_watchdog *watchdog);
 

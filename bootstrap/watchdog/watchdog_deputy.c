@@ -50,11 +50,20 @@ static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
     return answer.kind == WATCHDOG_END;
 }
 
+/* Rank 0 needs no word once all others hear it. */
+static bool is_heard_by_all(const struct bb_watchdog *watchdog)
+{
+    for (int r = 1; r < watchdog->n_peers; r++)
+        if (!watchdog->peers[r].joined)
+            return false;
+    return watchdog->rank == 0 && watchdog->n_peers > 1;
+}
+
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog)
 {
     bool ours;
 
-    if (watchdog->size == 1 && !watchdog->launched)
+    if ((watchdog->size == 1 && !watchdog->launched) || is_heard_by_all(watchdog))
         return true;
     for (int i = 0; i < watchdog->deputies.n && watchdog->deputies.rank[i] < watchdog->rank; i++)
         if (ask_deputy(watchdog, i))

@@ -23,9 +23,10 @@ enum bb_watchdog_kind {
     WATCHDOG_END
 };
 
-#define BB_WATCHDOG_TEXT     96
-#define BB_WATCHDOG_STATE_S  0.1 /* least time between two news of a rank's steps */
-#define BB_WATCHDOG_ANSWER_S 3.0 /* when a rank hangs, rank 0 must have judged by then */
+#define BB_WATCHDOG_TEXT       96
+#define BB_WATCHDOG_STATE_S    0.1 /* least time between two news of a rank's steps */
+#define BB_WATCHDOG_FIRST_NEWS 32  /* news that are sent without a wait: the start is all short steps */
+#define BB_WATCHDOG_ANSWER_S   3.0 /* when a rank hangs, rank 0 must have judged by then */
 
 /* What is known of a rank: number and text of its last step, what it waits for ("" nothing). */
 struct bb_seen {
@@ -121,17 +122,20 @@ struct bb_watchdog {
     struct bb_seen mine;
     bool changed; /* mine, since it was last sent */
     double sent_s;
+    int n_sent;
     _Atomic unsigned moves; /* signs of life of the main thread: whatever it begins or ends */
     unsigned moves_seen;
-    double due_s; /* when what the main thread does now is held to hang */
+    double woke_s;  /* after it was stopped */
+    double round_s; /* the thread's last one */
+    double due_s;   /* when what the main thread does now is held to hang */
 
     bool hung, hang_said; /* a wait of this rank ran out; rank 0 knows */
     double hang_s;
     double judge_s, lost_s, signal_s; /* when to look at hangs, losses, a signal; 0: none */
     int signal, signal_rank;          /* the first that came, and to whom */
     bool signal_told;
-    int ended_by;   /* the signal that ends the job, 0: none */
-    double asked_s; /* when another rank said that rank 0 is gone; 0: never */
+    int ended_by; /* the signal that ends the job, 0: none */
+    bool slept;   /* this process was stopped for a while: the others have said what there was to say */
 
     _Atomic int ending; /* 0, or the negative code with which the job ends */
     double ending_s;

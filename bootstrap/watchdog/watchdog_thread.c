@@ -18,10 +18,13 @@ static const double GATHER_LOST_S = 0.05;
 static const double SAY_S = 0.2; /* after the end was decided */
 static const double STUCK_S = 0.3;
 static const double EXIT_S = 0.8;
-static const double SIGNAL_S = 0.15;      /* mpirun sends one when a rank dies: its loss may not be known yet */
-static const double SIGNAL_END_S = 0.2;   /* after it was told, for rank 0 to say END */
-static const double SIGNAL_EXIT_S = 0.75; /* mpirun, srun kill a second after it at the earliest */
-static const double VISITOR_S = 5;        /* for a visitor to say who it is */
+static const double SIGNAL_S = 0.15;        /* mpirun sends one when a rank dies: its loss may not be known yet */
+static const double SIGNAL_END_S = 0.2;     /* after it was told, for rank 0 to say END */
+static const double SIGNAL_EXIT_S = 0.75;   /* mpirun, srun kill a second after it at the earliest */
+static const double SIGNAL_LEAVING_S = 0.5; /* on the way out in order */
+static const double ALONE_S = 0.7;          /* for rank 0 to speak of a hang before one that it does not know does */
+static const double ASLEEP_S = 1.5;         /* a thread that wakes ten times a second was stopped */
+static const double VISITOR_S = 5;          /* for a visitor to say who it is */
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum bb_watchdog_kind kind, int code)
 {
@@ -47,17 +50,20 @@ static bool is_releasing(const struct bb_watchdog *watchdog)
     return watchdog->releasing;
 }
 
+/* A main thread that moves is not stuck, and may be using just what such a hook takes away. */
 static void *hooks_thread(void *arg)
 {
     struct bb_watchdog *watchdog = arg;
+    unsigned moves;
     bool releasing;
 
     run_hooks(watchdog, BB_WATCHDOG_AT_ONCE);
     fflush(stdout); /* what was printed so far: _exit would lose it */
     pthread_mutex_lock(&watchdog->lock);
     watchdog->saved = true;
+    moves = atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
     bb_watchdog_await(watchdog, is_releasing, STUCK_S);
-    releasing = watchdog->releasing;
+    releasing = watchdog->releasing || moves != atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
     pthread_mutex_unlock(&watchdog->lock);
     if (!releasing)
         run_hooks(watchdog, BB_WATCHDOG_STUCK);
@@ -272,7 +278,9 @@ static void read_signal(struct bb_watchdog *watchdog)
 static void send_state(struct bb_watchdog *watchdog, double now_s)
 {
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_STATE, 0);
-    double every_s = BB_WATCHDOG_STATE_S * (1 + watchdog->size / 256); /* keeps rank 0's share of a core small */
+    double every_s = watchdog->n_sent < BB_WATCHDOG_FIRST_NEWS
+                         ? 0
+                         : BB_WATCHDOG_STATE_S * (1 + watchdog->size / 256); /* keeps rank 0's share of a core small */
     bool sent = true;
 
     if (!watchdog->changed || now_s - watchdog->sent_s < every_s)
@@ -282,6 +290,7 @@ static void send_state(struct bb_watchdog *watchdog, double now_s)
             sent = bb_watchdog_send(&watchdog->peers[i].link, &msg, 0) == 0 && sent;
     watchdog->changed = !sent;
     watchdog->sent_s = now_s;
+    watchdog->n_sent += sent;
 }
 
 /* Whatever the main thread is in: a call of a library, of ours, a loop. It takes no lock while it is there. */
@@ -309,6 +318,9 @@ static void say_hang(struct bb_watchdog *watchdog, double now_s)
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_HANG, 0);
 
     if (!watchdog->hung || watchdog->ending)
+        return;
+    if (!has_server(watchdog) && (watchdog->rank > 0 || watchdog->launcher_rank > 0) &&
+        now_s < watchdog->hang_s + ALONE_S)
         return;
     if (!has_server(watchdog) || now_s > watchdog->hang_s + BB_WATCHDOG_ANSWER_S) {
         bb_watchdog_judge_alone(watchdog);
@@ -353,21 +365,22 @@ static void say_bye(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* On the way out in order a signal changes nothing: mpirun sends one to the slower ranks as soon as the first of a job
- * that was refused has left with its exit status. */
+/* On the way out in order a signal changes nothing, unless the way is long: mpirun sends one to the slower ranks as soon
+ * as the first of a job that was refused has left with its exit status. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_FAIL, BB_EFAIL);
+    const double due_s = watchdog->signal_s + (watchdog->bye_said ? SIGNAL_LEAVING_S : SIGNAL_S);
     const bool first = watchdog->rank == 0 && (watchdog->size > 1 || watchdog->launcher_rank == 0);
 
-    if (!watchdog->signal || now_s < watchdog->signal_s + SIGNAL_S || watchdog->ending || watchdog->bye_said)
+    if (!watchdog->signal || now_s < due_s || watchdog->ending)
         return;
     if (!first && has_server(watchdog) && !watchdog->signal_told) {
         msg.signal = watchdog->signal;
         watchdog->signal_told = true;
         bb_watchdog_send(&watchdog->peers[0].link, &msg, 0.05);
     }
-    if (first || now_s > watchdog->signal_s + SIGNAL_S + SIGNAL_END_S)
+    if (first || now_s > due_s + SIGNAL_END_S)
         bb_watchdog_judge_signal(watchdog);
 }
 
@@ -393,10 +406,25 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
         _exit(bb_exit_code(watchdog->ending));
 }
 
+/* Stopped and continued: by mpirun, which wakes whom it ends, or by hand. The time between is nobody's. */
+static void check_sleep(struct bb_watchdog *watchdog, double now_s)
+{
+    const double asleep_s = now_s - watchdog->round_s;
+
+    if (watchdog->round_s > 0 && asleep_s > ASLEEP_S) {
+        watchdog->due_s += asleep_s;
+        watchdog->slept = watchdog->launched;
+        watchdog->woke_s = now_s;
+    } else if (!watchdog->signal && now_s > watchdog->woke_s + ASLEEP_S) {
+        watchdog->slept = false;
+    }
+}
+
 static void check_all(struct bb_watchdog *watchdog)
 {
     double now_s = bb_now_s();
 
+    watchdog->round_s = now_s;
     if (watchdog->lost_s > 0 && now_s >= watchdog->lost_s && !watchdog->ending)
         bb_watchdog_judge_lost(watchdog);
     if (watchdog->judge_s > 0 && now_s >= watchdog->judge_s + (all_answered(watchdog) ? 0 : GATHER_MORE_S) &&
@@ -461,6 +489,7 @@ void *bb_watchdog_thread(void *arg)
             room = needed;
         }
         sleep_until_news(watchdog, polls);
+        check_sleep(watchdog, bb_now_s());
         read_all(watchdog);
         check_all(watchdog);
     }

@@ -169,7 +169,8 @@ void bb_watchdog_judge_hang(struct bb_watchdog *watchdog)
             append_text(&line, "; all %d ranks arrived", watchdog->size);
         add_apart(&line, watchdog, far);
     }
-    bb_err(BB_ETIMEOUT, "%s", line.text);
+    if (bb_watchdog_speaks(watchdog))
+        bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -245,7 +246,7 @@ void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
     append_text(&line, "ended by %s; ", bb_watchdog_signal_name(watchdog->signal));
     add_seen(&line, ours ? &watchdog->mine : &watchdog->peers[rank].seen);
     watchdog->ended_by = watchdog->signal;
-    if ((watchdog->rank == 0 && watchdog->size > 1) || bb_watchdog_speaks(watchdog))
+    if (!watchdog->slept && bb_watchdog_speaks(watchdog))
         bb_err(BB_EFAIL, "%s", line.text);
     bb_watchdog_end(watchdog, BB_EFAIL);
 }

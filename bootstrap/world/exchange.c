@@ -22,12 +22,13 @@ static const double LOST_S = 2; /* the watchdog, which knows more, speaks first 
 
 int bb_mpi_failed(int code, const char *call)
 {
-    char text[MPI_MAX_ERROR_STRING] = "unknown error";
-    int length;
+    char text[MPI_MAX_ERROR_STRING] = "MPI cannot be started";
+    int length, up = 0;
 
     if (code == MPI_SUCCESS)
         return 0;
-    MPI_Error_string(code, text, &length);
+    if (MPI_Initialized(&up) == MPI_SUCCESS && up)
+        MPI_Error_string(code, text, &length);
     return bb_err(BB_EFAIL, "%s: %s", call, text);
 }
 
@@ -202,19 +203,38 @@ out:
 
 /* ---- among all ---- */
 
-int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+static int gather_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     MPI_Request request;
     int rc;
 
     if (w->siblings)
         return exchange_with_siblings(w, what, send, recv, bytes);
+    TRY(begin_gather(send, recv, bytes, &request));
+    TRY(bb_world_wait(w, what, request_ready, &request));
+out:
+    return rc;
+}
+
+/* A wait that was given up leaves its request pending, and MPI may still write: so the memory is the exchange's own,
+ * and kept then. The job ends. */
+int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+{
+    const size_t all_bytes = (size_t)w->size * bytes;
+    char *own;
+    int rc;
+
     if (w->size == 1) {
         memcpy(recv, send, bytes);
         return 0;
     }
-    TRY(begin_gather(send, recv, bytes, &request));
-    TRY(bb_world_wait(w, what, request_ready, &request));
+    own = malloc(bytes + all_bytes);
+    if (!own)
+        return bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size);
+    memcpy(own + all_bytes, send, bytes);
+    TRY(gather_all(w, what, own + all_bytes, own, bytes));
+    memcpy(recv, own, all_bytes);
+    free(own);
 out:
     return rc;
 }
@@ -238,6 +258,7 @@ static int bcast_with_siblings(struct bb_world *w, void *buf, size_t bytes, int 
 int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
 {
     MPI_Request request;
+    char *own;
     int rc;
 
     if (w->size == 1)
@@ -245,8 +266,14 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
     if (w->siblings)
         return bcast_with_siblings(w, buf, bytes, root);
     TRY(fits_mpi(bytes));
-    TRY(bb_mpi_failed(MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
-    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request));
+    own = malloc(bytes);
+    if (!own)
+        return bb_err(BB_EFAIL, "no memory for %zu bytes of a broadcast", bytes);
+    memcpy(own, buf, bytes);
+    TRY(bb_mpi_failed(MPI_Ibcast(own, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
+    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request)); /* own is kept when it is given up */
+    memcpy(buf, own, bytes);
+    free(own);
 out:
     return rc;
 }

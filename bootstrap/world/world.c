@@ -382,13 +382,16 @@ int bb_world_alone(struct bb_world *w, double timeout_s)
 
 /* ---- end ---- */
 
-static void finalize_mpi(struct bb_world *w)
+static int finalize_mpi(struct bb_world *w)
 {
+    int rc;
+
     bb_world_reached(w, "the end of MPI");
     bb_world_guard(w, "MPI_Finalize");
-    MPI_Finalize();
+    rc = bb_mpi_failed(MPI_Finalize(), "MPI_Finalize");
     bb_world_unguard(w);
     w->mpi = false;
+    return rc;
 }
 
 /* Nobody leaves before all are done, so that a closed connection means a lost rank until then. */
@@ -446,14 +449,20 @@ static int end_siblings(struct bb_world *w)
 
 int bb_world_release(struct bb_world *w, int rc)
 {
+    int end_rc;
+
+    if (rc < 0 && w->watchdog)
+        bb_watchdog_spoken(w->watchdog);
     if (rc >= 0 && w->size > 1)
         rc = leave_together(w);
     if (rc < 0)
         end_everybody(w, rc);
     if (rc >= 0 && w->siblings)
         rc = end_siblings(w);
-    if (w->mpi)
-        finalize_mpi(w);
+    if (w->mpi && (end_rc = finalize_mpi(w)) < 0 && rc >= 0) {
+        rc = end_rc;
+        end_everybody(w, rc);
+    }
     bb_siblings_release(w->siblings);
     bb_hydra_let_go();
     bb_watchdog_stop(w->watchdog);

@@ -2,11 +2,13 @@
  * world.h - the ranks of a run: who they are, the little data they exchange at start, and what happens when one of them
  * does not come. MPI is used for this and for nothing else; measured traffic goes through NCCL.
  *
- * No wait is without an end. Every wait here lasts at most the run's timeout; then rank 0 prints one line that names
- * the wait, and the ranks that did not arrive with the step at which they were last seen, and every rank ends with
- * exit 4. The same happens at once when a rank is lost (killed, crashed, its host gone). A rank that fails ends all
- * others with its own exit code. A second, TCP, channel between rank 0 and the others and one thread per rank do this
- * (watchdog.h), so it also works while the main thread is stuck in a call.
+ * No wait is without an end, whatever library it is in: from bb_world_init to the end of bb_world_release each call of
+ * this header is a sign of life, and the run's timeout is all that may lie between two of them (before and after,
+ * bootstrap/start/deadline.h has the same). Then rank 0 prints one line that names the wait, and the ranks that did not
+ * arrive with the step at which they were last seen, and every rank ends with exit 4. The same happens at once when a
+ * rank is lost (killed, crashed, its host gone). A rank that fails ends all others with its own exit code. A second,
+ * TCP, channel between rank 0 and the others and one thread per rank do this (watchdog.h), so it also works while the
+ * main thread is stuck in a call. Where rank 0 itself is lost or silent, the lowest rank that is left prints the line.
  *
  * Order of a life: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls come from the
  * thread that called bb_world_init, except bb_world_ending.
@@ -15,8 +17,9 @@
  * SIGKILL, and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second:
  * the lost rank is named and they end with 4. Hydra (MPICH, MVAPICH, Intel MPI) kills all at once, unless it does not
  * notice (hydra.h); rank 0 then ends the job by MPI_Abort, whose code is mpiexec's: 3, 4, ...; a rank that was killed
- * by a signal makes it the signal's number (9). It says so on stdout, after the results. SIGTERM from elsewhere saves
- * the results and ends with 1. srun leaves the others alone; the watchdog then ends the job by itself.
+ * by a signal makes it the signal's number (9). It says so on stdout, after the results. A signal from elsewhere
+ * (SIGTERM, SIGINT, SIGHUP, SIGUSR1) is named in one line with where it came, saves the results as interrupted and ends
+ * with 1. srun leaves the others alone; the watchdog then ends the job by itself.
  */
 #ifndef BB_BOOTSTRAP_WORLD_WORLD_H
 #define BB_BOOTSTRAP_WORLD_WORLD_H
@@ -50,7 +53,8 @@ struct bb_world {
  * bb_world_init - start MPI and the watchdog. Where a process started further ranks (bootstrap/start/siblings.h), each
  * of them calls it, and all are ranks alike. Works as a single process without mpirun, but one process under a
  * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.
- * timeout_s > 0 holds for every wait. SIGTERM and SIGINT are taken by the watchdog's thread from here on.
+ * timeout_s > 0 holds for every wait. SIGTERM, SIGINT, SIGHUP and SIGUSR1 are taken by the watchdog's thread from here
+ * on.
  * On failure w can and must still be given to bb_world_release.
  */
 int bb_world_init(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
@@ -107,9 +111,9 @@ typedef int bb_ready(void *arg);
 int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg) BB_MUST_CHECK;
 
 /*
- * bb_world_guard / bb_world_unguard - put around a call that blocks and cannot be asked (cudaDeviceSynchronize, a
- * blocking NCCL call): when it lasts longer than the timeout, the watchdog's thread says so and ends the job. `what`
- * must live until unguard. They do not nest.
+ * bb_world_guard / bb_world_unguard - name a call that blocks and cannot be asked (cudaDeviceSynchronize, a blocking
+ * NCCL call), so that the others see what this rank waits for: when it lasts longer than the timeout, the watchdog's
+ * thread says so and ends the job, as it does without a name. `what` is copied. They do not nest.
  */
 void bb_world_guard(struct bb_world *w, const char *what);
 void bb_world_unguard(struct bb_world *w);

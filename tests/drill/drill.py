@@ -53,7 +53,7 @@ FAULTS = {
     "stop1": ("stop", "1", (4,), r"rank 1 |did not end"),
     "stall1": ("stall", "1", (4,), r"rank 1 |did not end"),
     "segv1": ("segv", "1", (4, 139, 1), r"rank 1 |SIGTERM"),
-    "exit1": ("exit", "1", (4, 1), r"rank 1 |SIGTERM"),
+    "exit1": ("exit", "1", (4, 1), r"rank 1 |SIGTERM|did not end"),
     "fail1": ("fail", "1", (1, 16), r"rank 1 "),
     "kill0": ("kill", "0", (4, 137, 1), r"rank 0 |SIGTERM"),
     "stop0": ("stop", "0", (4,), r"rank 0 |did not end"),
@@ -178,7 +178,7 @@ def run_drill(drill):
             bad.append(f"message x{len(said)}")
         if not judge_rows(folder, fault, status):
             bad.append("rows")
-    time.sleep(0.7)
+    time.sleep(1.3)
     left = processes(folder)
     if left or abandoned_regions(since_s) or glob.glob(folder + "/out/*.tmp") or glob.glob(folder + "/out/.*"):
         bad.append("clean")

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -92,6 +93,36 @@ static void find_parts(struct en_region *r)
     r->rings = base + l.rings;
 }
 
+enum { FILES_MAX = 4096 };
+
+/* Ends when nobody holds the region's lock: all have joined, or are dead, and then nobody else takes it away. Files
+ * and the mapping hold the lock as well. */
+static void await_end(const struct en_region *r)
+{
+    munmap(r->head, r->head->total_bytes);
+    for (int fd = 0; fd < FILES_MAX; fd++)
+        close(fd);
+    setsid(); /* what ends the job is not for us */
+    int fd = open(r->path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0)
+        unlink(r->path);
+    _exit(0);
+}
+
+/* A process of its own, no child that anybody has to wait for. */
+static void start_sweeper(const struct en_region *r)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        if (fork() == 0)
+            await_end(r);
+        _exit(0);
+    }
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+
 /* A new region becomes visible under its name only when it is complete: made under another name, then linked. */
 static int create_region(struct en_region *r, int members)
 {
@@ -122,6 +153,8 @@ static int create_region(struct en_region *r, int members)
             munmap(r->head, l.total);
     }
     unlink(draft);
+    if (rc == 0 && members > 1)
+        start_sweeper(r);
     if (rc)
         close(fd);
     else

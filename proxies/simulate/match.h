@@ -51,6 +51,7 @@ struct bb_sim_run {
     int64_t *begin_ns; /* when an event in front of it on its stream would be reached */
     int64_t *host_ns;  /* host time before its launch */
     int64_t *arrival_ns, *end_ns;
+    int64_t *met_ns;    /* communication: when the last of those it meets had come */
     int *came;          /* [n_collectives] members at each collective               */
     int64_t *latest_ns; /* [n_collectives] arrival of the last of them              */
     int64_t *issued_ns; /* [classes] host time when all is issued                  */

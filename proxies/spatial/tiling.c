@@ -123,7 +123,7 @@ static int close_group(struct bb_tiling *t, struct listing *l, const char *name,
 }
 
 /* `links` communicators of a group, in comms[]: "lp", or "lp 0" and "lp 1". */
-static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int comms[2])
+static int add_comms(struct bb_tiling *t, int group, const char *name, int links, bool stages, int comms[2])
 {
     for (int i = 0; group >= 0 && i < links; i++) {
         const char *text = links == 1 ? name : bb_step_text(t->step, "%s %d", name, i);
@@ -131,6 +131,7 @@ static int add_comms(struct bb_tiling *t, int group, const char *name, int links
         comms[i] = text ? bb_layout_add_comm(&t->step->layout, text, group) : -BB_EFAIL;
         if (comms[i] < 0)
             return -BB_EFAIL;
+        t->step->layout.comms[comms[i]].between_stages = stages;
     }
     return group < 0 ? group : 0;
 }
@@ -165,9 +166,9 @@ static int add_tile_groups(struct bb_tiling *t, int i)
 
     TRY(halo && spatial ? 0 : -BB_EFAIL);
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, comms[0]));
+    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, false, comms[0]));
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, comms[1]));
+    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, false, comms[1]));
     for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
         t->splits[s].comm_halo = comms[0][0];
         t->splits[s].comm_spatial = comms[1][0];
@@ -183,7 +184,7 @@ static int add_join(struct bb_tiling *t, int which)
 
     for (int r = 0; r < t->replicas; r++)
         list_places(t, &l, r, which, 0, t->tiles + t->local_dp, 1);
-    return add_comms(t, close_group(t, &l, name, t->tiles + t->local_dp), name, t->n_join, t->comm_join[which]);
+    return add_comms(t, close_group(t, &l, name, t->tiles + t->local_dp), name, t->n_join, true, t->comm_join[which]);
 }
 
 static int add_lp(struct bb_tiling *t, int which)
@@ -195,7 +196,7 @@ static int add_lp(struct bb_tiling *t, int which)
     for (int r = 0; r < t->replicas; r++)
         for (int d = 0; d < t->local_dp; d++)
             list_places(t, &l, r, which, t->tiles + d, n, t->local_dp);
-    return add_comms(t, close_group(t, &l, name, n), name, t->n_lp, t->comm_lp[which]);
+    return add_comms(t, close_group(t, &l, name, n), name, t->n_lp, true, t->comm_lp[which]);
 }
 
 /* Without tiles both replicas' pipelines have the same members, and the order on each link is the same on either side:

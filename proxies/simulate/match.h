@@ -51,10 +51,10 @@ struct bb_sim_run {
     int64_t *begin_ns; /* when an event in front of it on its stream would be reached */
     int64_t *host_ns;  /* host time before its launch */
     int64_t *arrival_ns, *end_ns;
-    int64_t *met_ns;    /* communication: when the last of those it meets had come */
-    int *came;          /* [n_collectives] members at each collective               */
-    int64_t *latest_ns; /* [n_collectives] arrival of the last of them              */
-    int64_t *issued_ns; /* [classes] host time when all is issued                  */
+    int64_t *met_ns;                      /* communication: begin_ns of the last of those that it meets */
+    int *came;                            /* [n_collectives] members at each collective               */
+    int64_t *latest_ns, *latest_begin_ns; /* [n_collectives] arrival and begin of the last of them */
+    int64_t *issued_ns;                   /* [classes] host time when all is issued                  */
     int n_ended;
 };
 

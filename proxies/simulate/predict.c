@@ -22,7 +22,7 @@ static void release_spans(struct spans *s)
 
 static struct bb_timed_op times_of(const struct bb_sim_run *run, int at)
 {
-    int64_t wait_ns = run->met_ns[at] - run->arrival_ns[at];
+    int64_t wait_ns = run->met_ns[at] - run->begin_ns[at];
 
     return (struct bb_timed_op){run->begin_ns[at], run->end_ns[at], wait_ns > 0 ? wait_ns : 0};
 }

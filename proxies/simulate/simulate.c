@@ -71,13 +71,14 @@ static void run_collective(struct run *r, int at, const struct bb_task *u, const
     int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->one_node) : 0;
 
     raise_time(&r->c->latest_ns[gathering], r->c->arrival_ns[at]);
+    raise_time(&r->c->latest_begin_ns[gathering], r->c->begin_ns[at]);
     if (++r->c->came[gathering] < one->n)
         return;
     for (int i = 0; i < one->n; i++) {
         int other = m->members[one->first + i].class_id;
         int their = m->task_base[other] + bb_sim_task_graph(m, other)->collectives[u->comm][u->order];
 
-        r->c->met_ns[their] = r->c->latest_ns[gathering];
+        r->c->met_ns[their] = r->c->latest_begin_ns[gathering];
         r->c->end_ns[their] = r->c->latest_ns[gathering] + lasts;
         end_task(r, their);
     }
@@ -143,10 +144,10 @@ static void complete_message(struct run *r, int at, int op)
     there = m->task_base[other] + theirs->task_of[m->peer_op[cell]];
     if (!r->c->arrived[there])
         return;
+    raise_time(&r->c->met_ns[at], r->c->begin_ns[there]);
+    raise_time(&r->c->met_ns[there], r->c->begin_ns[at]);
     end = r->c->arrival_ns[at];
     raise_time(&end, r->c->arrival_ns[there]);
-    raise_time(&r->c->met_ns[at], end);
-    raise_time(&r->c->met_ns[there], end);
     end += message_ns(m, class_id, op, &mine->tasks[task], other, &theirs->tasks[there - m->task_base[other]]);
     raise_time(&r->c->end_ns[at], end);
     raise_time(&r->c->end_ns[there], end);
@@ -241,9 +242,10 @@ static int make_room(struct run *r)
     c->met_ns = calloc(tasks, sizeof(int64_t));
     c->came = calloc(collectives, sizeof(int));
     c->latest_ns = calloc(collectives, sizeof(int64_t));
+    c->latest_begin_ns = calloc(collectives, sizeof(int64_t));
     c->issued_ns = calloc((size_t)r->m->classes.n + 1, sizeof(int64_t));
     if (r->ready && r->class_of && c->before && c->open && c->arrived && c->ended && c->begin_ns && c->host_ns &&
-        c->arrival_ns && c->end_ns && c->met_ns && c->came && c->latest_ns && c->issued_ns)
+        c->arrival_ns && c->end_ns && c->met_ns && c->came && c->latest_ns && c->latest_begin_ns && c->issued_ns)
         return 0;
     return bb_err(BB_EFAIL, "out of memory for the execution of %zu tasks", tasks);
 }
@@ -280,6 +282,7 @@ void bb_sim_run_release(struct bb_sim_run *c)
     free(c->met_ns);
     free(c->came);
     free(c->latest_ns);
+    free(c->latest_begin_ns);
     free(c->issued_ns);
     *c = (struct bb_sim_run){0};
 }

@@ -1,6 +1,7 @@
 /* predict.c - the abstract execution with times, read as intervals (see predict.h). */
 #include "proxies/simulate/predict.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
 
 #include <math.h>
@@ -20,26 +21,26 @@ static void release_spans(struct spans *s)
         bb_spans_release(&s->group[g]);
 }
 
-static struct bb_timed_op times_of(const struct bb_sim_run *run, int at)
+static struct bb_timed_op times_of(const struct bb_sim_task *task)
 {
-    int64_t wait_ns = run->met_ns[at] - run->begin_ns[at];
+    int64_t wait_ns = task->met_ns - task->begin_ns;
 
-    return (struct bb_timed_op){run->begin_ns[at], run->end_ns[at], wait_ns > 0 ? wait_ns : 0};
+    return (struct bb_timed_op){task->begin_ns, task->end_ns, wait_ns > 0 ? wait_ns : 0};
 }
 
-static int add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, const struct bb_timed_op *t)
+static int add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, struct bb_timed_op t)
 {
     const struct bb_comm_spec *comm;
     int rc;
 
     if (u->kind == BB_TASK_COMPUTE)
-        return bb_spans_add(&s->compute, t->begin_ns, t->end_ns);
+        return bb_spans_add(&s->compute, t.begin_ns, t.end_ns);
     comm = &m->step->layout.comms[u->comm];
-    TRY(bb_spans_add(&s->comm, t->begin_ns, t->end_ns));
-    TRY(bb_spans_add(&s->transfers, t->begin_ns + t->wait_ns, t->end_ns));
-    TRY(bb_spans_add(&s->group[comm->group], t->begin_ns, t->end_ns));
+    TRY(bb_spans_add(&s->comm, t.begin_ns, t.end_ns));
+    TRY(bb_spans_add(&s->transfers, t.begin_ns + t.wait_ns, t.end_ns));
+    TRY(bb_spans_add(&s->group[comm->group], t.begin_ns, t.end_ns));
     if (comm->between_stages)
-        TRY(bb_spans_add(&s->stages, t->begin_ns, t->end_ns));
+        TRY(bb_spans_add(&s->stages, t.begin_ns, t.end_ns));
 out:
     return rc;
 }
@@ -80,10 +81,8 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
     for (int u = 0; u < graph->n_tasks; u++) {
         int at = m->task_base[class_id] + u;
 
-        const struct bb_timed_op times = times_of(run, at);
-
-        TRY(add_task(m, &graph->tasks[u], &s, &times));
-        step_ns = run->end_ns[at] > step_ns ? run->end_ns[at] : step_ns;
+        TRY(add_task(m, &graph->tasks[u], &s, times_of(&run->tasks[at])));
+        step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
     for (int g = 0; g < m->step->layout.n_groups; g++) {
@@ -98,7 +97,7 @@ out:
     return rc;
 }
 
-/* Executes with times; a step that cannot end is refused. */
+/* Executes with times; a step that cannot end is refused. Both are released by the caller. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster)
 {
@@ -120,12 +119,10 @@ static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct 
 static int read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
-    int rc = 0;
+    int rc;
 
-    out->classes = calloc((size_t)m->classes.n, sizeof(*out->classes));
-    out->class_of = malloc(sizeof(int) * (size_t)ranks);
-    if (!out->classes || !out->class_of)
-        return bb_err(BB_EFAIL, "out of memory for the prediction of %d ranks", ranks);
+    TRY(BB_NEW(out->classes, m->classes.n));
+    TRY(BB_NEW(out->class_of, ranks));
     out->n_classes = m->classes.n;
     for (int r = 0; r < ranks; r++)
         out->class_of[r] = m->classes.of[r];
@@ -163,8 +160,8 @@ static void read_rank(const struct bb_sim *m, const struct bb_sim_run *run, stru
     for (size_t op = 0; op < graph->program->n_ops; op++) {
         int at = m->task_base[class_id] + graph->task_of[op];
 
-        t->ops[i][op] = times_of(run, at);
-        t->step_ns[i] = run->end_ns[at] > t->step_ns[i] ? run->end_ns[at] : t->step_ns[i];
+        t->ops[i][op] = times_of(&run->tasks[at]);
+        t->step_ns[i] = run->tasks[at].end_ns > t->step_ns[i] ? run->tasks[at].end_ns : t->step_ns[i];
     }
 }
 
@@ -198,11 +195,10 @@ static int predict_half(const struct bb_step *step, const struct bb_cluster *clu
 {
     struct bb_step half = *step; /* borrows everything but the roles */
     struct bb_prediction p = {0};
-    int rc = 0;
+    int rc;
 
     half.n_roles = 0;
-    half.roles = calloc((size_t)step->n_roles, sizeof(*half.roles));
-    TRY(half.roles ? 0 : bb_err(BB_EFAIL, "out of memory for half a step"));
+    TRY(BB_NEW(half.roles, step->n_roles));
     for (; half.n_roles < step->n_roles; half.n_roles++)
         TRY(bb_program_only(&step->roles[half.n_roles].program, comm, &half.roles[half.n_roles].program));
     TRY(predict_whole(&half, cluster, &p));

@@ -61,7 +61,6 @@ int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* its
 /* bb_layout_add_stage_comm - of messages between the stages of a pipeline. */
 int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
-int bb_layout_coord(const struct bb_layout *l, int rank, int axis);
 int bb_group_instances(const struct bb_layout *l, int group);
 int bb_group_instance(const struct bb_layout *l, int group, int rank);              /* BB_NONE (-1) when in none */
 int bb_group_index(const struct bb_layout *l, int group, int rank);                 /* rank inside the communicator */

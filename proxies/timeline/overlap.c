@@ -1,25 +1,18 @@
 /* overlap.c - unions and intersections of time intervals (see overlap.h). */
 #include "proxies/timeline/overlap.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
 {
-    struct bb_span *bigger;
-    size_t room;
-
     if (end_ns <= begin_ns)
         return 0;
-    if (s->n == s->room) {
-        room = s->room ? 2 * s->room : 64;
-        bigger = realloc(s->at, room * sizeof(*bigger));
-        if (!bigger)
-            return bb_err(BB_EFAIL, "out of memory for %zu intervals", room);
-        s->at = bigger;
-        s->room = room;
-    }
+    if (BB_GROW(s->at, s->n))
+        return -BB_EFAIL;
     s->at[s->n++] = (struct bb_span){begin_ns, end_ns};
     return 0;
 }
@@ -67,12 +60,6 @@ static int64_t sum_lengths(const struct bb_spans *joined)
     for (size_t i = 0; i < joined->n; i++)
         length += joined->at[i].end_ns - joined->at[i].begin_ns;
     return length;
-}
-
-int64_t bb_spans_length(struct bb_spans *s)
-{
-    bb_spans_join(s);
-    return sum_lengths(s);
 }
 
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b)
@@ -125,10 +112,12 @@ int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_sp
     int rc;
 
     TRY(bb_spans_add_all(&all, compute));
-    before = bb_spans_length(&all);
+    bb_spans_join(&all);
+    before = sum_lengths(&all);
     for (int i = 0; i < 3; i++) {
         TRY(bb_spans_add_all(&all, sets[i]));
-        *parts[i] = bb_spans_length(&all) - before;
+        bb_spans_join(&all);
+        *parts[i] = sum_lengths(&all) - before;
         before += *parts[i];
     }
 out:

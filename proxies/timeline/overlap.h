@@ -23,7 +23,7 @@ struct bb_span {
 /* A set of intervals, in any order and overlapping as they come. Starts as {0}. */
 struct bb_spans {
     struct bb_span *at;
-    size_t n, room;
+    size_t n;
 };
 
 /* bb_spans_add - an interval of no or negative length is left out. Returns 0 or -BB_EFAIL (no memory, said). */
@@ -33,10 +33,9 @@ void bb_spans_clear(struct bb_spans *s); /* empty, memory kept                 *
 void bb_spans_release(struct bb_spans *s);
 
 /* bb_spans_join - replace the intervals by their union: sorted, disjoint, not touching. The functions below do it
- * themselves where they need it, so their arguments are changed in form, not in meaning. */
+ * themselves, so their arguments are changed in form, not in meaning. */
 void bb_spans_join(struct bb_spans *s);
 
-int64_t bb_spans_length(struct bb_spans *s);                     /* |union|                       */
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union a n union b|           */
 
 struct bb_overlap {

@@ -28,9 +28,9 @@ static void unions_are_sorted_and_apart(void **state)
     assert_int_equal(s.at[0].begin_ns, 10);
     assert_int_equal(s.at[0].end_ns, 35);
     assert_int_equal(s.at[1].begin_ns, 50);
-    assert_int_equal(bb_spans_length(&s), 35);
+    assert_int_equal(s.at[1].end_ns, 60);
     bb_spans_clear(&s);
-    assert_int_equal(bb_spans_length(&s), 0);
+    assert_int_equal(s.n, 0);
     bb_spans_release(&s);
 }
 

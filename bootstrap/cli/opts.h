@@ -89,18 +89,20 @@ struct bb_opt_table {
     unsigned takes;            /* added to those of every row                     */
 };
 
-struct bb_opts {
-    const char *usage;                 /* "busbar bench COLLECTIVE... [OPTION...]"                          */
-    const char *doc;                   /* printed below the usage, NULL for none; lines already broken      */
-    const char *after;                 /* printed below the options, NULL for none                          */
-    const struct bb_opt_table *tables; /* ends with a table without opts                                    */
-};
-
 /* The words that are not options, in order. They point into argv. */
 #define BB_WORDS_MAX 64
 struct bb_words {
     const char *word[BB_WORDS_MAX];
     int n;
+};
+
+struct bb_opts {
+    const char *usage;                 /* "busbar bench COLLECTIVE... [OPTION...]"                          */
+    const char *doc;                   /* printed below the usage, NULL for none; lines already broken      */
+    const char *after;                 /* printed below the options, NULL for none                          */
+    const struct bb_opt_table *tables; /* ends with a table without opts                                    */
+    size_t size;                       /* bb_opts_read: of what the tables and settle fill                  */
+    int (*settle)(void *cfg, const struct bb_words *words); /* the same: what no single option tells; 0 or < 0 */
 };
 
 /*
@@ -112,6 +114,9 @@ struct bb_words {
 #define BB_OPTS_HELP 1
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional,
                   FILE *out) BB_MUST_CHECK;
+
+/* bb_opts_read - bb_opts_parse with the help on stdout, then the set's settle. cfg NULL: nothing is kept. */
+int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv) BB_MUST_CHECK;
 
 /* bb_opts_check - bb_opts_parse without keeping the values. A question for the help is -BB_EUSAGE (said). */
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;

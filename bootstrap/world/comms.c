@@ -113,8 +113,9 @@ static ncclComm_t take_handle(struct bb_comm *c)
 }
 
 /* 1: nothing is in progress, 0: something is, < 0: failed. */
-static int is_settled(struct bb_comm *c)
+static int is_settled(void *comm)
 {
+    struct bb_comm *c = comm;
     ncclComm_t nccl = __atomic_load_n(&c->nccl, __ATOMIC_ACQUIRE);
     ncclResult_t state = ncclSuccess;
     int rc;
@@ -129,11 +130,6 @@ out:
     return rc;
 }
 
-static int comm_ready(void *arg)
-{
-    return is_settled(arg);
-}
-
 int bb_comm_poll(struct bb_comm *c, const char *what)
 {
     char wait[160];
@@ -145,7 +141,7 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
-    return bb_world_wait(c->world, wait, comm_ready, c);
+    return bb_world_wait(c->world, wait, is_settled, c);
 }
 
 int bb_comm_check(struct bb_comm *c)
@@ -154,6 +150,9 @@ int bb_comm_check(struct bb_comm *c)
 
     return rc < 0 ? rc : 0;
 }
+
+/* A blocking communicator may keep us inside a call. */
+#define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
 
 /* ---- start ---- */
 
@@ -318,12 +317,7 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
     TRY(exchange_claims(c, members, &id));
     if (size == 0)
         return 0;
-    if (c->blocking)
-        bb_world_guard(w, "init of a communicator");
-    rc = BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config));
-    if (c->blocking)
-        bb_world_unguard(w);
-    TRY(rc);
+    TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));
     TRY(settle_new(c, "init", start_s));
     return 0;
 out:
@@ -355,12 +349,8 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
     *c = (struct bb_comm){.world = parent->world, .blocking = opts->blocking};
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
-    if (parent->blocking)
-        bb_world_guard(parent->world, "split of a communicator");
-    rc = BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config));
-    if (parent->blocking)
-        bb_world_unguard(parent->world);
-    TRY(rc);
+    TRY(GUARDED(parent, "split of a communicator",
+                BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config))));
     TRY(bb_comm_poll(parent, "split"));
     TRY(settle_new(c, "init after split", start_s));
     TRY(place_after_split(c));
@@ -370,24 +360,47 @@ out:
     return rc;
 }
 
+/* ---- use ---- */
+
+int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
+                     ncclDataType_t type, cudaStream_t stream)
+{
+    int rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    rc = BB_NCCL(ncclSend(send, count, type, to, c->nccl, stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclRecv(recv, count, type, from, c->nccl, stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclGroupEnd());
+    else
+        (void)ncclGroupEnd();
+out:
+    return rc;
+}
+
 /* ---- end ---- */
+
+static int finalize_and_destroy(struct bb_comm *c)
+{
+    ncclComm_t nccl;
+    int rc;
+
+    TRY(BB_NCCL(ncclCommFinalize(c->nccl)));
+    TRY(bb_comm_poll(c, "finalize"));
+    if ((nccl = take_handle(c)) != NULL)
+        rc = BB_NCCL(ncclCommDestroy(nccl));
+out:
+    return rc;
+}
 
 int bb_comm_finalize(struct bb_comm *c)
 {
-    ncclComm_t nccl;
-    int rc = 0;
+    int rc;
 
     if (!c->nccl)
         return 0;
-    if (c->blocking)
-        bb_world_guard(c->world, "finalize of a communicator");
-    rc = BB_NCCL(ncclCommFinalize(c->nccl));
-    if (rc == 0)
-        rc = bb_comm_poll(c, "finalize");
-    if (rc == 0 && (nccl = take_handle(c)) != NULL)
-        rc = BB_NCCL(ncclCommDestroy(nccl));
-    if (c->blocking)
-        bb_world_unguard(c->world);
+    rc = GUARDED(c, "finalize of a communicator", finalize_and_destroy(c));
     bb_comm_abort(c);
     return rc;
 }

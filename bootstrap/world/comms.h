@@ -56,6 +56,11 @@ int bb_comm_poll(struct bb_comm *c, const char *what) BB_MUST_CHECK;
  */
 int bb_comm_check(struct bb_comm *c) BB_MUST_CHECK;
 
+/* bb_comm_sendrecv - a send to rank `to` and a receive from rank `from`, as one group. After a failure the group is
+ * closed without another word. */
+int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
+                     ncclDataType_t type, cudaStream_t stream) BB_MUST_CHECK;
+
 /* bb_comm_finalize - the orderly end, collective over the group. c is empty afterwards, also after an error. */
 int bb_comm_finalize(struct bb_comm *c) BB_MUST_CHECK;
 

@@ -77,6 +77,12 @@ void bb_world_unguard(struct bb_world *w)
         bb_watchdog_guard(w->watchdog, NULL);
 }
 
+int bb_world_guarded(struct bb_world *w, int rc)
+{
+    bb_world_unguard(w);
+    return rc;
+}
+
 int bb_world_ending(const struct bb_world *w)
 {
     return w->watchdog ? bb_watchdog_ending(w->watchdog) : 0;

@@ -110,6 +110,10 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
 void bb_world_guard(struct bb_world *w, const char *what);
 void bb_world_unguard(struct bb_world *w);
 
+/* BB_GUARDED - a call that gives 0 or an error, between the two. */
+#define BB_GUARDED(w, what, call) (bb_world_guard((w), (what)), bb_world_guarded((w), (call)))
+int bb_world_guarded(struct bb_world *w, int rc) BB_MUST_CHECK; /* unguard; rc */
+
 /* bb_world_ending - 0, or the negative code with which the job is already ending. Cheap; from any thread. */
 int bb_world_ending(const struct bb_world *w);
 

@@ -4,14 +4,11 @@
  * Per sample the slowest rank counts, unless another choice is made: a collective is done when all are. Whether to go
  * on is decided by rank 0 for all, since every rank has to do the same number of operations.
  */
-#include "collectives/measure/measure.h"
+#include "collectives/measure/bench_context.h"
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/units.h"
-#include "collectives/measure/enqueue.h"
-#include "collectives/measure/nccl_estimate.h"
 #include "collectives/measure/timing.h"
-#include "collectives/measure/verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -207,24 +204,15 @@ out:
 
 /* ---- samples ---- */
 
-static int all_narrow(struct bb_bench_context *ctx, bool own, bool *all)
-{
-    unsigned wide = !own;
-    int rc = bb_world_any(ctx->world, &wide);
-
-    *all = !wide;
-    return rc;
-}
-
 /* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
 static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
-    bool narrow = bb_stopping_is_narrow(&ctx->policy, stats);
+    unsigned wide = !bb_stopping_is_narrow(&ctx->policy, stats);
     int rc = 0;
 
     if (ctx->groups && ctx->policy.confidence > 0)
-        TRY(all_narrow(ctx, narrow, &narrow));
-    *stop = bb_stopping_judge(&ctx->policy, narrow, stats->n, bb_now_s() - begin_s);
+        TRY(bb_world_any(ctx->world, &wide));
+    *stop = bb_stopping_judge(&ctx->policy, !wide, stats->n, bb_now_s() - begin_s);
     if (ctx->policy.confidence > 0)
         TRY(bb_world_bcast(ctx->world, stop, sizeof *stop, 0));
 out:
@@ -338,17 +326,6 @@ static void set_bandwidths(const struct bb_case *c, struct bb_figures *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* A blocking communicator may block inside the call. */
-static int guarded_launch(struct bb_bench_context *ctx, const struct bb_case *c)
-{
-    int rc;
-
-    bb_world_guard(ctx->world, "an operation to be checked");
-    rc = bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1);
-    bb_world_unguard(ctx->world);
-    return rc;
-}
-
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
 static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
@@ -358,7 +335,8 @@ static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c
         if (pass > 0) {
             TRY(bb_verify_prepare(ctx, c));
             TRY(bb_bench_context_wait(ctx, "data for a check"));
-            TRY(guarded_launch(ctx, c));
+            TRY(BB_GUARDED(ctx->world, "an operation to be checked",
+                           bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1)));
         }
         TRY(bb_verify(ctx, c, f));
     }

@@ -9,8 +9,7 @@
 #include "collectives/measure/timing.h"
 
 #include "bootstrap/base/clock.h"
-#include "collectives/measure/enqueue.h"
-#include "collectives/measure/verify.h"
+#include "collectives/measure/bench_context.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -240,12 +239,9 @@ out:
 /* A small all_reduce ends on all ranks at once. */
 static int enqueue_sync(struct bb_bench_context *ctx)
 {
-    int rc;
-
-    bb_world_guard(ctx->world, "meeting of the ranks");
-    rc = BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream));
-    bb_world_unguard(ctx->world);
-    return rc;
+    return BB_GUARDED(
+        ctx->world, "meeting of the ranks",
+        BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream)));
 }
 
 /* It comes when the operation is over and timed. */

@@ -130,18 +130,8 @@ out:
 
 static int exchange_messages(const struct side *s, void *to)
 {
-    int rc;
-
-    TRY(BB_NCCL(ncclGroupStart()));
-    rc = send_one(s);
-    if (rc == 0)
-        rc = recv_one(s, to);
-    if (rc == 0)
-        rc = BB_NCCL(ncclGroupEnd());
-    else
-        (void)ncclGroupEnd();
-out:
-    return rc;
+    return bb_comm_sendrecv(s->ctx->comm, s->ctx->send.area, s->partner, to, s->partner, s->run->bytes, ncclInt8,
+                            s->ctx->stream);
 }
 
 static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {

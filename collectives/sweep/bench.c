@@ -3,7 +3,7 @@
  * and the same in reverse.
  */
 #include "collectives/bench_main.h"
-#include "collectives/measure/enqueue.h"
+#include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/registration.h"
 #include "collectives/session/session.h"

@@ -7,7 +7,6 @@
 #include "bootstrap/cli/opts.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
-#include "collectives/sweep/split.h"
 
 struct bb_bench_options {
     struct bb_common common;

@@ -6,7 +6,7 @@
 #define BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
 
 #include "bootstrap/results/results.h"
-#include "collectives/measure/measure.h"
+#include "collectives/measure/bench_context.h"
 #include "collectives/session/registration.h"
 #include "collectives/session/session.h"
 #include "collectives/sweep/bench_options.h"

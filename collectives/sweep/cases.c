@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
+/* Larger than `bytes`; 0 after the last. */
+static size_t next_size(const struct bb_sweep *s, size_t bytes)
 {
     double scaled = (double)bytes * s->factor;
     size_t next;
@@ -37,12 +38,12 @@ static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
 {
     *n = (size_t)s->sizes.n;
     for (size_t bytes = s->min_bytes; s->sizes.n == 0 && (*n == 0 || bytes != 0); (*n)++)
-        bytes = bb_sweep_next_size(s, bytes);
+        bytes = next_size(s, bytes);
     *list = malloc(*n * sizeof **list);
     if (!*list)
         return bb_err(BB_EFAIL, "no memory for %zu sizes", *n);
     for (size_t i = 0; i < *n; i++)
-        (*list)[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : bb_sweep_next_size(s, (*list)[i - 1]);
+        (*list)[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : next_size(s, (*list)[i - 1]);
     return 0;
 }
 

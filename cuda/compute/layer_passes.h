@@ -1,6 +1,6 @@
 /*
  * layer_passes.h - launches the passes of pass.h on the GPU. A pass is a struct, so that the same one is counted
- * (pass.h), launched (here) and checked against its CPU reference (bb_pass_ref).
+ * (pass.h), launched (here) and checked against its CPU reference (tests/cuda/work/pass_ref.h).
  */
 #ifndef BB_CUDA_COMPUTE_LAYER_PASSES_H
 #define BB_CUDA_COMPUTE_LAYER_PASSES_H

@@ -127,8 +127,7 @@ out:
     return rc;
 }
 
-/* mean over n + 1 samples from the mean over n */
-static void update_mean(double *mean, int n, int64_t ns)
+void bb_update_mean(double *mean, int n, int64_t ns)
 {
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
@@ -145,20 +144,20 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
         TRY(spans_of(r, t, g, &one));
         TRY(bb_spans_add_all(&comm, &one));
         bb_overlap_of(t->step_ns, &compute, &one, &o);
-        update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
-        update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
+        bb_update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
+        bb_update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
     }
     bb_overlap_of(t->step_ns, &compute, &comm, &o);
-    update_mean(&f->step_us, f->steps, o.step_ns);
-    update_mean(&f->compute_us, f->steps, o.compute_ns);
-    update_mean(&f->comm_us, f->steps, o.comm_ns);
-    update_mean(&f->exposed_us, f->steps, o.exposed_ns);
-    update_mean(&f->idle_us, f->steps, o.idle_ns);
+    bb_update_mean(&f->step_us, f->steps, o.step_ns);
+    bb_update_mean(&f->compute_us, f->steps, o.compute_ns);
+    bb_update_mean(&f->comm_us, f->steps, o.comm_ns);
+    bb_update_mean(&f->exposed_us, f->steps, o.exposed_ns);
+    bb_update_mean(&f->idle_us, f->steps, o.idle_ns);
     TRY(spans_by_cause(r, t, &transfers, &stages));
     TRY(bb_exposure_of(&compute, &comm, &transfers, &stages, &e));
-    update_mean(&f->exposed_transfer_us, f->steps, e.transfer_ns);
-    update_mean(&f->bubble_us, f->steps, e.bubble_ns);
-    update_mean(&f->exposed_waiting_us, f->steps, e.waiting_ns);
+    bb_update_mean(&f->exposed_transfer_us, f->steps, e.transfer_ns);
+    bb_update_mean(&f->bubble_us, f->steps, e.bubble_ns);
+    bb_update_mean(&f->exposed_waiting_us, f->steps, e.waiting_ns);
     f->steps++;
 out:
     bb_spans_release(&transfers);

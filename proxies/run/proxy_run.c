@@ -10,7 +10,6 @@
 #include "proxies/registry/smoke.h"
 #include "proxies/run/data_check.h"
 #include "proxies/run/run_report.h"
-#include "proxies/run/run_trace.h"
 #include "proxies/scaling/scaling_run.h"
 
 #include <stdlib.h>
@@ -171,11 +170,7 @@ out:
 static struct bb_run_report report_of(const struct run *x)
 {
     return (struct bb_run_report){.step = &x->step,
-                                  .world = &x->session.world,
-                                  .devices = x->session.devices,
-                                  .shared_gpu = x->session.shared_gpu,
-                                  .nccl_runtime = x->session.nccl_runtime,
-                                  .cuda_runtime = x->session.cuda_runtime,
+                                  .session = &x->session,
                                   .argc = x->argc,
                                   .argv = x->argv,
                                   .plan = &x->measure_plan,

@@ -6,7 +6,7 @@
 #include "twins_busbar.h"
 
 #include "cuda/compute/busy_args.h"
-#include "cuda/work/pass.h"
+#include "tests/cuda/work/pass_ref.h"
 
 enum {
     COPY = 1 << BB_PASS_COPY,

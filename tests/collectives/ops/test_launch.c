@@ -2,7 +2,7 @@
  * test_launch.c - every launcher delivers what case.c expects, run by several ranks under mpirun: with NCCL's own calls
  * and with the sends and receives that take their place in older versions, blocking and not.
  */
-#include "collectives/measure/verify.h"
+#include "collectives/measure/bench_context.h"
 #include "cuda/device/check.h"
 #include "tests/check.h"
 

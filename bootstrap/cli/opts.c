@@ -10,6 +10,8 @@
 enum { OPTS_MAX = 128, WORDS_LISTED = 24 };
 
 #define FIELD(name) offsetof(struct bb_common, name)
+const char *const bb_buffer_words[] = {"nccl", "cuda", NULL};
+
 const struct bb_opt bb_common_options[] = {
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,

@@ -78,6 +78,9 @@ struct bb_opt {
 #define OPT_ITERS(at)   OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
 #define OPT_REPEATS(at) OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per row: the row's time is their median")
 #define OPT_QUIET(at)   OPT_FLAG(0, "quiet", at, "no table and no progress line")
+#define OPT_BUFFERS(at)                                                                                                \
+    OPT_WORD(0, "buffers", at, "nccl", "HOW", bb_buffer_words,                                                         \
+             "memory of NCCL's buffers: ncclMemAlloc, which NVSwitch and graphs use without a copy, or cudaMalloc")
 #define OPT_SHARE_GPU(at)                                                                                              \
     OPT_FLAG(0, "share-gpu", at, "let several ranks use one GPU (for tests: timings mean nothing then)")
 #define OPT_WARMUP(at) OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "operations before the first sample of a row")
@@ -137,11 +140,13 @@ int bb_refuse_word(const char *kind, const char *word, const char *const *words,
 
 /* What every command that runs has. */
 struct bb_common {
-    const char *json; /* file for the results, "-" stdout, NULL none          */
-    double timeout_s; /* no single wait may take longer                       */
-    bool share_gpu;   /* several ranks may use one GPU                        */
-    bool quiet;       /* no table on stdout, no progress line                 */
+    const char *json;    /* file for the results, "-" stdout, NULL none          */
+    double timeout_s;    /* no single wait may take longer                       */
+    bool share_gpu;      /* several ranks may use one GPU                        */
+    const char *buffers; /* "nccl", "cuda": OPT_BUFFERS; NULL where the command has no such option */
+    bool quiet;          /* no table on stdout, no progress line                 */
 };
 extern const struct bb_opt bb_common_options[];
+extern const char *const bb_buffer_words[]; /* of OPT_BUFFERS */
 
 #endif

@@ -23,28 +23,32 @@
 
 #include "bootstrap/base/err.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BB_HOST_TEXT 64
+#define BB_HOST_TEXT (HOST_NAME_MAX + 1)
 
+struct bb_siblings;
 struct bb_watchdog;
 
 struct bb_world {
     int rank, size;
-    int node, nodes;            /* nodes are hosts, numbered by their first rank                 */
+    int node, nodes;            /* nodes are machines, numbered by their first rank              */
     int local_rank, local_size; /* among the ranks of this host                                  */
     char host[BB_HOST_TEXT];
     char (*hosts)[BB_HOST_TEXT]; /* [size] host of each rank; owned by the world                 */
     int *node_of;                /* [size] node of each rank; owned by the world                 */
     double timeout_s;
     struct bb_watchdog *watchdog; /* NULL in a world made by bb_world_alone                         */
+    struct bb_siblings *siblings; /* of this process, which has several ranks; NULL: it is one of them alone */
     bool mpi;                     /* MPI is up and ours to end                                      */
     bool agreed;                  /* all ranks know that the run ends: bb_world_agree has told them */
 };
 
 /*
- * bb_world_init - start MPI and the watchdog. Works as a single process without mpirun, but one process under a
+ * bb_world_init - start MPI and the watchdog. Where a process started further ranks (bootstrap/start/siblings.h), each
+ * of them calls it, and all are ranks alike. Works as a single process without mpirun, but one process under a
  * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.
  * timeout_s > 0 holds for every wait. SIGTERM and SIGINT are taken by the watchdog's thread from here on.
  * On failure w can and must still be given to bb_world_release.

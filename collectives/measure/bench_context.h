@@ -25,6 +25,7 @@ struct bb_sample; /* the same */
 
 /* What a row's samples tell, over the ranks of the group; microseconds per operation. */
 enum bb_series {
+    BB_SERIES_TIME,     /* what the row shows       */
     BB_SERIES_GPU,      /* between events           */
     BB_SERIES_HOST,     /* to enqueue               */
     BB_SERIES_WALL,     /* a caller's time, or NaN  */
@@ -52,6 +53,7 @@ struct bb_bench_context {
     enum bb_blocking blocking; /* what the host does between iterations                                */
     int graph_launches;        /* of a sample in mode graph                                            */
     bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
+    bool host_clock;           /* samples are by the host's clock, from the first call to the end of the wait */
     enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
@@ -110,7 +112,8 @@ struct bb_figures {
     struct bb_wrong first;    /* valid when wrong > 0                                          */
     double host_us;           /* median time to enqueue an operation                           */
     double first_us;          /* the row's first operation, call to completion by the host's clock; NaN with -w 0 */
-    struct bb_stats wall_us;  /* mode sync: what the caller waits, by the host's clock         */
+    struct bb_stats event_us; /* between events, whichever clock time_us is by          */
+    struct bb_stats wall_us;  /* mode sync, host_clock: what the caller waits, by the host's clock         */
     struct bb_skew skew;
     enum bb_stop stop; /* why there were no more samples                                */
     unsigned warnings; /* bits 1 << enum bb_warning                                     */

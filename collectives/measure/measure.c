@@ -25,7 +25,10 @@ const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 
 const char *bb_bench_context_method(const struct bb_bench_context *ctx)
 {
-    return ctx->host_time ? "operations, the host's time to enqueue them" : ctx->mode->help;
+    if (ctx->host_time)
+        return "operations, the host's time to enqueue them";
+    return ctx->host_clock ? "operations, by the host's clock from the first call to the end of the wait"
+                           : ctx->mode->help;
 }
 
 /* ---- memory ---- */
@@ -140,11 +143,12 @@ static void note_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, 
 /* A batch of every rank becomes samples n and on of the row. */
 static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
-    enum bb_sample_field gpu = ctx->host_time ? BB_SAMPLE_HOST : BB_SAMPLE_GPU;
+    enum bb_sample_field shown = ctx->host_time ? BB_SAMPLE_HOST : ctx->host_clock ? BB_SAMPLE_WALL : BB_SAMPLE_GPU;
     int rc = bb_world_allgather(ctx->world, ctx->batch, ctx->all_batches, batch * sizeof *ctx->batch);
 
     for (size_t i = 0; rc == 0 && i < batch; i++) {
-        ctx->series[BB_SERIES_GPU][n + i] = across_ranks(ctx, batch, i, gpu);
+        ctx->series[BB_SERIES_TIME][n + i] = across_ranks(ctx, batch, i, shown);
+        ctx->series[BB_SERIES_GPU][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_GPU);
         ctx->series[BB_SERIES_HOST][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_HOST);
         ctx->series[BB_SERIES_WALL][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_WALL);
         note_arrivals(ctx, batch, i, n + i);
@@ -177,7 +181,7 @@ static int another_window(struct bb_bench_context *ctx, const struct bb_case *c,
 
     TRY(bb_time_single(ctx, c, WINDOW, ctx->batch));
     TRY(combine_ranks(ctx, WINDOW, 0));
-    *moves = bb_has_trend(ctx->series[BB_SERIES_GPU], WINDOW);
+    *moves = bb_has_trend(ctx->series[BB_SERIES_TIME], WINDOW);
     TRY(bb_world_bcast(ctx->world, moves, sizeof *moves, 0));
 out:
     return rc;
@@ -244,7 +248,7 @@ static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, s
     do {
         TRY(one_batch(ctx, c, n));
         n += bb_mode_batch(ctx, ctx->mode);
-        TRY(bb_stats_of(ctx->series[BB_SERIES_GPU], n, &f->time_us));
+        TRY(bb_stats_of(ctx->series[BB_SERIES_TIME], n, &f->time_us));
         TRY(decide_stop(ctx, &f->time_us, begin_s, &f->stop));
     } while (f->stop == BB_STOP_NOT_YET);
 out:
@@ -301,14 +305,14 @@ static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct 
     struct bb_stats host;
     int rc;
 
-    f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_GPU], f->stop);
+    f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_TIME], f->stop);
     TRY(bb_stats_of(ctx->series[BB_SERIES_HOST], n, &host));
     f->host_us = host.p50;
-    if (ctx->mode->single) {
+    TRY(bb_stats_of(ctx->series[BB_SERIES_GPU], n, &f->event_us));
+    if (ctx->mode->single || ctx->host_clock)
         TRY(bb_stats_of(ctx->series[BB_SERIES_WALL], n, &f->wall_us));
-        if (c->ranks > 1)
-            TRY(find_skew(ctx, c, n, &f->skew));
-    }
+    if (ctx->mode->single && c->ranks > 1)
+        TRY(find_skew(ctx, c, n, &f->skew));
     TRY(gather_notes(ctx, f));
     f->gated = ctx->mode == &bb_mode_stream && ctx->gated && !(f->warnings & 1u << BB_WARN_GATE);
 out:

@@ -5,6 +5,9 @@
  * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time. The
  * gate keeps all of them back until every rank has enqueued its own. It is left open for the first operation of a row,
  * which may have to connect, where ranks share a GPU, where launches block, and after its limit has run out once.
+ *
+ * With --clock host a sample is nccl-tests' one: the host's clock from before the first call to after the wait, without
+ * a gate or an operation before, and of a graph with its first launch.
  */
 #include "collectives/measure/timing.h"
 
@@ -15,11 +18,14 @@
 #include "cuda/device/stream.h"
 
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
 /* Launches that wait behind a closed gate: the queue of a GPU has room for about a thousand, and NCCL for fewer
  * operations of its network proxy. */
 enum { BEHIND_GATE = 256, BEHIND_GATE_NETWORK = 24 };
+
+static const double SPIN_S = 1;
 
 static const struct bb_mode *const modes[] = {&bb_mode_stream, &bb_mode_sync, &bb_mode_graph};
 
@@ -70,6 +76,16 @@ static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, 
     return rc;
 }
 
+/* A wait by the host's clock must not sleep beyond its end; who waits for very long does not notice a millisecond. */
+static void spin_until_done(const struct bb_bench_context *ctx)
+{
+    const double end_s = bb_now_s() + SPIN_S;
+
+    while (cudaStreamQuery(ctx->stream) == cudaErrorNotReady && bb_now_s() < end_s)
+        sched_yield();
+    (void)cudaGetLastError();
+}
+
 static int mark_end(struct bb_bench_context *ctx)
 {
     return BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream));
@@ -80,6 +96,8 @@ static int end_span(struct bb_bench_context *ctx, struct span *span)
     double us;
     int rc;
 
+    if (ctx->host_clock)
+        spin_until_done(ctx);
     TRY(bb_bench_context_wait(ctx, "timed operations"));
     span->wall_us += now_us();
     TRY(bb_event_us(ctx->start, ctx->stop, &us));
@@ -92,9 +110,13 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
 {
     double operations = iterations * (double)bb_bench_context_aggregate(ctx);
 
+    /* The start event stands on an idle stream: on emulated GPUs, whose time is not the machine's, it is the host's
+     * clock at that moment. */
+    double wall_us = ctx->device->emulated ? span->gpu_us : span->wall_us;
+
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
                                [BB_SAMPLE_HOST] = span->host_us / operations,
-                               [BB_SAMPLE_WALL] = NAN}};
+                               [BB_SAMPLE_WALL] = ctx->host_clock ? wall_us / operations : NAN}};
 }
 
 /* ---- stream ---- */
@@ -168,9 +190,10 @@ out:
 
 static int free_operations(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct span *span)
 {
-    int rc;
+    int rc = 0;
 
-    TRY(bb_issue(ctx, c, 0, 1, false));
+    if (!ctx->host_clock)
+        TRY(bb_issue(ctx, c, 0, 1, false));
     switch_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
     TRY(enqueue_timed(ctx, c, 0, (size_t)ctx->iterations, ends_row, span));
@@ -331,7 +354,7 @@ static int time_blocked(struct bb_bench_context *ctx, const struct bb_case *c, s
 const struct bb_mode bb_mode_blocked = {
     .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
 
-/* ---- graph: the iterations captured once, then launched; no figure contains a first launch ---- */
+/* ---- graph: the iterations captured once, then launched; only --clock host times a first launch ---- */
 
 static int capture_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
@@ -358,6 +381,27 @@ static int launch_graph(struct bb_bench_context *ctx, cudaGraphExec_t exec, int 
     return rc;
 }
 
+/* Launched once before it is timed, but by nccl-tests' clock, which has the first launch of each graph in it. */
+static int make_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
+{
+    int rc;
+
+    TRY(capture_graph(ctx, c, exec));
+    if (ctx->host_clock)
+        return 0;
+    TRY(launch_graph(ctx, *exec, 1));
+    TRY(bb_bench_context_wait(ctx, "first launch of a graph"));
+out:
+    return rc;
+}
+
+static void destroy_graph(cudaGraphExec_t *exec)
+{
+    if (*exec)
+        (void)cudaGraphExecDestroy(*exec);
+    *exec = NULL;
+}
+
 static int graph_launches(const struct bb_bench_context *ctx)
 {
     return ctx->graph_launches > 0 ? ctx->graph_launches : 1;
@@ -369,7 +413,8 @@ static int one_graph_sample(struct bb_bench_context *ctx, cudaGraphExec_t exec, 
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
-    TRY(launch_graph(ctx, exec, 1));
+    if (!ctx->host_clock)
+        TRY(launch_graph(ctx, exec, 1));
     TRY(begin_span(ctx, &span));
     span.host_us -= now_us();
     TRY(launch_graph(ctx, exec, graph_launches(ctx)));
@@ -387,18 +432,19 @@ static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, str
     cudaGraphExec_t exec = NULL;
     int rc;
 
-    TRY(capture_graph(ctx, c, &exec));
-    TRY(launch_graph(ctx, exec, 1));
-    TRY(bb_bench_context_wait(ctx, "first launch of a graph"));
-    for (int r = 0; r < ctx->repeats; r++)
+    for (int r = 0; r < ctx->repeats; r++) {
+        if (!exec)
+            TRY(make_graph(ctx, c, &exec));
         TRY(one_graph_sample(ctx, exec, &batch[r]));
+        if (ctx->host_clock && r < ctx->repeats - 1)
+            destroy_graph(&exec);
+    }
     if (ctx->checks > 0)
         TRY(bb_verify_prepare(ctx, c));
     TRY(launch_graph(ctx, exec, 1));
     TRY(bb_bench_context_wait(ctx, "last launch of a graph"));
 out:
-    if (exec)
-        (void)cudaGraphExecDestroy(exec);
+    destroy_graph(&exec);
     return rc;
 }
 

@@ -299,6 +299,7 @@ static int make_context(struct overlap *v)
     TRY(make_comms(v));
     v->ctx = (struct bb_overlap_context){.world = &v->session.world,
                                          .device = &v->session.device,
+                                         .memory = v->session.memory,
                                          .observer = &v->session.observer,
                                          .repeats = v->options.repeats,
                                          .warmup = v->options.warmup,

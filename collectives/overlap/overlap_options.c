@@ -26,6 +26,7 @@ static const struct bb_opt option_rows[] = {
     OPT_INT(0, "products", FIELD(products), "0", "N", 0, BB_OVERLAP_CALLS,
             "products per sample; 0: about as long as the collectives take alone"),
     OPT_INT(0, "repeats", FIELD(repeats), "7", "N", 1, 1e5, "samples per row: its times are their medians"),
+    OPT_BUFFERS(FIELD(common.buffers)),
     OPT_INT('w', "warmup_iters", FIELD(warmup), "3", "N", 0, 1e6,
             "products and collectives before the first sample of a row"),
     {0},

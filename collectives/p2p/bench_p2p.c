@@ -425,6 +425,7 @@ static int make_context(struct p2p *p)
     p->ctx = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
                                      .device = &p->session.device,
+                                     .memory = p->session.memory,
                                      .observer = &p->session.observer,
                                      .iterations = o->iterations,
                                      .repeats = o->repeats,

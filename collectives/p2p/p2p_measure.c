@@ -65,9 +65,9 @@ int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes)
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, sizeof *ctx->verdict)));
-    TRY(bb_guarded_init(&ctx->send, bytes + GUARD, ctx->stream));
-    TRY(bb_guarded_init(&ctx->recv, bytes + GUARD, ctx->stream));
-    TRY(bb_guarded_init(&ctx->last, bytes + GUARD, ctx->stream));
+    TRY(bb_guarded_init(&ctx->send, bytes + GUARD, ctx->memory, ctx->stream));
+    TRY(bb_guarded_init(&ctx->recv, bytes + GUARD, ctx->memory, ctx->stream));
+    TRY(bb_guarded_init(&ctx->last, bytes + GUARD, ctx->memory, ctx->stream));
     bb_nvtx_name_stream(&ctx->nvtx, ctx->stream, "p2p");
     TRY(wait_for_stream(ctx, "preparation of buffers"));
 out:

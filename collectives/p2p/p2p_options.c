@@ -19,6 +19,7 @@ static const struct bb_opt option_rows[] = {
     OPT_INT('w', "warmup_iters", FIELD(warmup), "2", "N", 0, 1e6,
             "operations before the first sample; the first one connects"),
     OPT_INT('c', "check", FIELD(check), "1", "0|1", 0, 1, "verify the last timed message of each link"),
+    OPT_BUFFERS(FIELD(common.buffers)),
     OPT_DOUBLE(0, "slow", FIELD(slow), "0.8", "FACTOR", 0.01, 1,
                "a link is slow below FACTOR x the median bandwidth of its class, or above median latency / FACTOR"),
     {0},

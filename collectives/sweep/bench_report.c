@@ -165,6 +165,7 @@ static const struct bb_field result_fields[] = {
     {"host_us", SHOWS(f.host_us)},
     {"first_us", SHOWS(f.first_us)},
     {"wall_us", SHOWS(f.wall_us)},
+    {"event_us", SHOWS(f.event_us)},
     {"skew", .value = skew_json},
     {.key = "gpu"},
     {"model_us", SHOWS(f.model_us)},
@@ -352,7 +353,8 @@ static const char *samples_text(const struct bb_report *r, const struct bb_mode 
 
 static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 {
-    const char *help = r->ctx->host_time ? bb_bench_context_method(r->ctx) : mode->help;
+    const bool host = r->ctx->host_time || r->ctx->host_clock;
+    const char *help = host ? bb_bench_context_method(r->ctx) : mode->help;
     const char *name = r->ctx->host_time ? bb_bench_context_mode(r->ctx) : mode->name;
     const char *comm = r->ctx->comm->blocking ? "blocking" : "non-blocking";
     char samples[80];

@@ -105,7 +105,7 @@ static size_t widest_slot(const struct bb_case *c)
     return widest;
 }
 
-size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
+static size_t widest_of_sweep(const struct bb_sweep *s, int ranks, bool in_place)
 {
     size_t widest = 0, largest = bb_sweep_largest(s);
 
@@ -114,6 +114,7 @@ size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
             struct bb_case c = {.kind = (enum bb_coll_kind)s->colls[i],
                                 .dtype = s->dtypes[d],
                                 .ranks = ranks,
+                                .in_place = in_place,
                                 .unalign = s->unalign,
                                 .amounts = s->amounts};
             c.count = bb_coll_count(c.kind, largest, ranks, bb_dtypes[c.dtype].bytes);
@@ -121,4 +122,18 @@ size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
             widest = bytes > widest ? bytes : widest;
         }
     return widest;
+}
+
+size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
+{
+    return widest_of_sweep(s, ranks, false);
+}
+
+size_t bb_sweep_arena_bytes(const struct bb_sweep *s, int ranks, bool tight)
+{
+    size_t apart = widest_of_sweep(s, ranks, false), together = 2 * widest_of_sweep(s, ranks, true);
+
+    if (!tight)
+        return 2 * apart;
+    return apart > together ? apart : together;
 }

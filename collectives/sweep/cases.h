@@ -58,4 +58,10 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
 /* bb_sweep_slot_bytes - a slot that is large enough for every case of the run. */
 size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks);
 
+/*
+ * bb_sweep_arena_bytes - memory for the slots of every case: two of the largest, one that the iterations walk through
+ * and one for the last. tight: of the largest out of place only one, in which the last iteration follows the others.
+ */
+size_t bb_sweep_arena_bytes(const struct bb_sweep *s, int ranks, bool tight);
+
 #endif

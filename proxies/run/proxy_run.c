@@ -125,8 +125,8 @@ static int run_steps(struct run *x)
                                                .graph = x->options.graph,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     TRY(bb_scaling_before(&x->study));
-    TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout,
-                       bb_step_program(&x->step, x->session.world.rank)));
+    TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
+                       x->session.memory));
     TRY(bb_runner_busy(&x->runner, x->options.compute_sms, x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));

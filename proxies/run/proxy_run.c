@@ -11,6 +11,7 @@
 #include "proxies/run/data_check.h"
 #include "proxies/run/run_report.h"
 #include "proxies/run/run_trace.h"
+#include "proxies/run/step_environment.h"
 #include "proxies/scaling/scaling_run.h"
 
 #include <stdlib.h>
@@ -250,6 +251,7 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
+    TRY(bb_step_environment(true)); /* NCCL reads it once, and some need it */
     TRY(bb_session_gpus(&x->session, BB_SESSION_NCCL, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
@@ -272,6 +274,7 @@ static int run_named(struct run *x)
     TRY(prepare_study(x));
     TRY(check_step(x));
     TRY(check_trace(x));
+    TRY(bb_step_environment(!x->serialisable));
     TRY(bb_session_gpus(&x->session, BB_SESSION_NCCL, 0));
     TRY(bb_scaling_check_gpus(&x->study));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));

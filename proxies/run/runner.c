@@ -58,8 +58,11 @@ static int comms_are_well(void *arg)
 /* The host learns of the end by asking; the last call, which returns at once, tells it to CUDA. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
-    int rc = bb_event_wait(r->world, event, what, comms_are_well, r);
+    char text[160];
+    int rc;
 
+    snprintf(text, sizeof(text), "%s%s", what, r->needs);
+    rc = bb_event_wait(r->world, event, text, comms_are_well, r);
     return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
 }
 

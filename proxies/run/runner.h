@@ -41,6 +41,7 @@ struct bb_runner {
     const struct bb_program *program;
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
     char guards[BB_MAX_COMMS][96];      /* what the host is in while it issues to one, for messages      */
+    char needs[80];                     /* what a step needs to end, behind its name in messages         */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
     struct bb_device_buffers *areas;
     const struct bb_kernel_list **works; /* the distinct ones of the program                                   */

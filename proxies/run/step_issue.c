@@ -11,6 +11,7 @@
 #include "cuda/device/stream.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,11 +160,27 @@ out:
     return rc;
 }
 
+/* What such a step needs stands in the messages of its hang, where the user may have set it otherwise. */
+static void note_needs(struct bb_runner *r)
+{
+    const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
+
+    snprintf(r->needs, sizeof(r->needs), " (needs its streams side by side: CUDA_DEVICE_MAX_CONNECTIONS=%.4s)",
+             queues ? queues : "8");
+    for (int c = 0; c < r->layout->n_comms; c++) {
+        size_t n = strlen(r->guards[c]);
+
+        snprintf(r->guards[c] + n, sizeof(r->guards[c]) - n, ", NCCL_RUNTIME_CONNECT=%.4s",
+                 at_first_use ? at_first_use : "1");
+    }
+}
+
 int bb_runner_connect(struct bb_runner *r)
 {
     bool *marks = calloc((size_t)r->world->size, 2 * sizeof(*marks)), *from = marks + r->world->size;
     int rc = marks ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
 
+    note_needs(r);
     for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
         if (!r->comms[c].nccl)
             continue;

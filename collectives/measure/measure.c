@@ -168,6 +168,7 @@ static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c
     TRY(bb_issue(ctx, c, 0, 1, false));
     TRY(bb_bench_context_wait(ctx, "first operation"));
     f->first_us = 1e6 * (bb_now_s() - begin_s);
+    TRY(bb_time_meet(ctx, c));
     ctx->connected = true;
 out:
     return rc;

@@ -1,4 +1,7 @@
 """What real GPUs and NCCL do to a host, switched on in the emulated ones: busbar goes on, or says what the hang needs."""
+import json
+
+import pytest
 
 ONE_PIPE = ("proxy", "gpt3_one_pipe_step", 2, "--scale-counts", "0.0001", "--compute", "timed", "-n", 2,
             "--traced-steps", 0, "--no-alone")
@@ -22,3 +25,39 @@ def test_a_step_whose_streams_may_be_serialised_leaves_nccl_as_it_is(busbar, tmp
     run = busbar.json("proxy", "resnet50", "--scale-counts", "0.001", "-n", 1, "--traced-steps", 0, ranks=2, tmp_path=tmp_path)
     assert run["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "32"
     assert "NCCL_RUNTIME_CONNECT" not in run["environment"]
+
+
+def row_of(busbar, tmp_path, *words, **env):
+    """The only row of a bench run behind a gate of one second."""
+    run = busbar.json("bench", *words, "--placement", "out_of_place", "-c", 0, "--repeats", 3, "--gate-limit", 1000, ranks=4,
+                      tmp_path=tmp_path, env=env)
+    (row,) = run["results"]
+    return row
+
+
+def test_a_launch_queue_that_keeps_the_host_lets_the_gate_open_in_time(busbar, tmp_path):
+    """300 operations of four entries each, the mark of -I among them, in a queue of 1000."""
+    row = row_of(busbar, tmp_path, "all_reduce", "--sizes", 1024, "-n", 300, "-I", 1, EMU_LAUNCH_QUEUE="1000")
+    assert row["gated"] and "gate_expired" not in row["flags"]
+
+
+def test_a_work_fifo_that_keeps_the_host_lets_the_gate_open_in_time(busbar, tmp_path):
+    """An iteration has 512 x 4 messages each way: 98304 bytes of work, of which 10 fit into 1 MiB."""
+    row = row_of(busbar, tmp_path, "alltoall", "--sizes", 1024, "-n", 12, "-m", 512, "-w", 1, EMU_WORK_FIFO=str(1 << 20))
+    assert row["gated"] and "gate_expired" not in row["flags"]
+
+
+def broadcast_us(busbar, tmp_path, late_us):
+    """Time of a broadcast whose root is up to eight ahead of the others; rank 2 learns so late that the host waits are over."""
+    path = tmp_path / "late.json"
+    words = busbar.command("bench", "broadcast", "--sizes", 1024, "-n", 20, "--repeats", 5, "-c", 0, "--mode", "stream",
+                           "--placement", "out_of_place", "--json", path)
+    done = busbar.run_program(busbar.mpirun, "-n", 2, *words, ":", "-n", 1, "env", f"EMU_POLL_US={late_us}", *words,
+                              env={"EMU_SEND_AHEAD": "8"})
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(path.read_text())["results"]
+    return row["time_us"]["p50"]
+
+
+def test_a_late_rank_is_not_charged_to_the_root(busbar, tmp_path):
+    assert broadcast_us(busbar, tmp_path, 400) == pytest.approx(broadcast_us(busbar, tmp_path, 0), abs=0.1)

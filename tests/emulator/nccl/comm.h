@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+enum { EN_AHEAD_MAX = 16 }; /* collectives that a rank which only gives may be ahead of the others, at most */
 enum { EN_ID_BYTES = 32 }; /* the part of a unique id that identifies a communicator; its first bytes name the region */
 
 /* An operator made by ncclRedOpCreatePreMulSum. */
@@ -39,6 +40,7 @@ struct ncclComm {
     uint32_t connected; /* bit by algorithm                                                        */
     bool connecting;    /* came to the barrier of a first collective, of this generation           */
     uint32_t connect_generation;
+    int ahead;                /* collectives that a rank which only gives may be ahead of the others     */
     size_t fifo_bytes;        /* of the work FIFO, 0: endless                                            */
     uint64_t splits, shrinks; /* so that children of all ranks get one id                                */
     struct en_redop *redops;
@@ -54,7 +56,9 @@ struct ncclComm {
     int running;                    /* 1 while one of them, or a captured one, runs                            */
 
     /* Only the running operation touches these. */
-    int64_t last_end_ns;          /* virtual end of the latest operation                                     */
+    int64_t last_end_ns;            /* virtual end of the latest operation                                     */
+    int64_t arrivals[EN_AHEAD_MAX]; /* the last one's of each of the latest collectives */
+    uint64_t n_arrivals;
     uint32_t step;                /* steps of collectives so far: even and odd buffers                       */
     uint64_t *sent, *received;    /* [size] messages so far                                                  */
     uint64_t *scalars;            /* [size] scratch                                                          */

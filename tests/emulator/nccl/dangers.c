@@ -22,6 +22,7 @@ void en_dangers_join(ncclComm_t comm)
 
     emu_skip_streams(comm->device, STREAMS_OF_A_COMM);
     comm->fifo_bytes = (size_t)emu_env_number("EMU_WORK_FIFO", 1 << 30);
+    comm->ahead = emu_env_number("EMU_SEND_AHEAD", EN_AHEAD_MAX);
     comm->connected = all_connected;
     if (emu_env_number("EMU_RUNTIME_CONNECT", 1) && !(at_first_use && atoi(at_first_use) == 0))
         comm->connected = 0;
@@ -57,11 +58,13 @@ ncclResult_t en_connect_wait(ncclComm_t comm)
 /* A send and a receive with one peer are one piece of work. */
 static size_t work_bytes(const struct en_plan *plan)
 {
-    size_t sends = 0, receives = 0;
+    size_t sends = 0, receives = 0, bytes = 0;
 
+    for (int i = 0; i < plan->collectives; i++)
+        bytes += en_has_algorithm(&plan->tasks[i]) ? WORK_COLL_BYTES : (size_t)plan->comm->size * WORK_P2P_BYTES;
     for (int i = plan->collectives; i < plan->count; i++)
         *(plan->tasks[i].kind == EN_SEND ? &sends : &receives) += 1;
-    return (sends > receives ? sends : receives) * WORK_P2P_BYTES + (size_t)plan->collectives * WORK_COLL_BYTES;
+    return bytes + (sends > receives ? sends : receives) * WORK_P2P_BYTES;
 }
 
 /* comm->changed is told at the end of each plan. A plan alone always goes: NCCL cuts what is too large for the FIFO. */
@@ -91,4 +94,25 @@ void en_fifo_free(struct en_plan *plan)
     plan->fifo_bytes = 0;
     pthread_cond_broadcast(&plan->comm->changed);
     pthread_mutex_unlock(&plan->comm->lock);
+}
+
+/* ---- ranks that only give ---- */
+
+static bool only_gives(ncclComm_t comm, const struct en_task *task)
+{
+    const struct en_kind_row *kind = en_kind(task->kind);
+
+    return kind->only_root_sends ? comm->rank == task->root : kind->only_root_receives && comm->rank != task->root;
+}
+
+int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns, int64_t latest_ns)
+{
+    uint64_t n = comm->n_arrivals++;
+    int64_t room_ns =
+        comm->ahead > 0 && n >= (uint64_t)comm->ahead ? comm->arrivals[(n - comm->ahead) % EN_AHEAD_MAX] : 0;
+
+    comm->arrivals[n % EN_AHEAD_MAX] = latest_ns;
+    if (comm->ahead == 0 || !only_gives(comm, task))
+        return latest_ns;
+    return own_ns > room_ns ? own_ns : room_ns;
 }

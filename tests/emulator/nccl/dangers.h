@@ -16,4 +16,8 @@ ncclResult_t en_connect_wait(ncclComm_t comm);
 void en_fifo_take(struct en_plan *plan);
 void en_fifo_free(struct en_plan *plan);
 
+/* When a collective begins on this rank, that came at own_ns and the last one of all at latest_ns. A rank that only gives
+ * need not wait for those who take, as long as the buffers between them have room. On the running operation's thread. */
+int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns, int64_t latest_ns);
+
 #endif

@@ -22,12 +22,14 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
 
 static void begin_step(struct bb_comm_life *life, int step)
 {
+    bb_world_prompt(life->world, true);
     life->us[step] = -1e6 * bb_now_s();
 }
 
 static void end_step(struct bb_comm_life *life, int step)
 {
     life->us[step] += 1e6 * bb_now_s();
+    bb_world_prompt(life->world, false);
 }
 
 static int mark_absent(struct bb_comm_life *life, int step, enum bb_comm_absent why)

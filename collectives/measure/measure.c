@@ -164,6 +164,7 @@ static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "first operation"));
+    bb_world_prompt(ctx->world, true);
     begin_s = bb_now_s();
     TRY(bb_issue(ctx, c, 0, 1, false));
     TRY(bb_bench_context_wait(ctx, "first operation"));
@@ -171,6 +172,7 @@ static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c
     TRY(bb_time_meet(ctx, c));
     ctx->connected = true;
 out:
+    bb_world_prompt(ctx->world, false);
     return rc;
 }
 

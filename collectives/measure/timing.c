@@ -286,6 +286,7 @@ static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, stru
 
     TRY(gather_ranks(ctx, c));
     TRY(bb_bench_context_wait(ctx, "operation before the first sample"));
+    bb_world_prompt(ctx->world, true);
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(ctx->world, "start of an operation"));
         TRY(one_alone(ctx, c, i, i == n - 1, &batch[i]));
@@ -294,6 +295,7 @@ static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, stru
     }
     ctx->connected = true;
 out:
+    bb_world_prompt(ctx->world, false);
     return rc;
 }
 

@@ -3,6 +3,8 @@ import json
 
 import pytest
 
+from conftest import ROOT
+
 ONE_PIPE = ("proxy", "gpt3_one_pipe_step", 2, "--scale-counts", "0.0001", "--compute", "timed", "-n", 2,
             "--traced-steps", 0, "--no-alone")
 
@@ -61,3 +63,16 @@ def broadcast_us(busbar, tmp_path, late_us):
 
 def test_a_late_rank_is_not_charged_to_the_root(busbar, tmp_path):
     assert broadcast_us(busbar, tmp_path, 400) == pytest.approx(broadcast_us(busbar, tmp_path, 0), abs=0.1)
+
+
+def test_a_wall_time_does_not_contain_the_sleep_of_the_wait(busbar, tmp_path):
+    """An all_reduce of two steps of 2200 us, which a wait that sleeps in growing steps overshoots by some hundred us."""
+    cluster = json.loads((ROOT / "profiles/clusters/emulated-default.json").read_text())
+    cluster["intra"]["latency_us"] = 2200
+    path = tmp_path / "slow.json"
+    path.write_text(json.dumps(cluster))
+    run = busbar.json("bench", "all_reduce", "--sizes", 8, "--mode", "sync", "-n", 10, "-w", 1, "-c", 0, "--placement", "in_place",
+                      ranks=2, tmp_path=tmp_path, env={"EMU_TIME": "real", "EMU_CLUSTER": str(path)})
+    (row,) = run["results"]
+    assert row["time_us"]["min"] == pytest.approx(4400, rel=0.05)
+    assert row["wall_us"]["min"] < 1.06 * row["time_us"]["min"]

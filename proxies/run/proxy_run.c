@@ -58,11 +58,8 @@ static int prepare_study(struct run *x)
 {
     if (!(x->proxy->takes & BB_TAKES_SCALING))
         return 0;
-    x->study = (struct bb_scaling_run){.session = &x->session,
-                                       .proxy = x->proxy,
-                                       .config = &x->options.step,
-                                       .compute_sms = x->options.compute_sms,
-                                       .compute_gbps = x->options.compute_gbps};
+    x->study = (struct bb_scaling_run){
+        .session = &x->session, .proxy = x->proxy, .config = &x->options.step, .compute_gbps = x->options.compute_gbps};
     return bb_scaling_run_init(&x->study, &x->options.warmup);
 }
 
@@ -103,6 +100,12 @@ out:
     return rc;
 }
 
+/* Of the GPU of this rank. */
+static int held_sms(const struct run *x)
+{
+    return bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
+}
+
 static bool has_both(const struct bb_step *s)
 {
     bool compute = false, comm = false;
@@ -126,10 +129,11 @@ static int run_steps(struct run *x)
                                                .traced_steps = x->options.traced_steps,
                                                .graph = x->options.graph,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
+    x->study.compute_sms = held_sms(x);
     TRY(bb_scaling_before(&x->study));
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout,
                        bb_step_program(&x->step, x->session.world.rank)));
-    TRY(bb_runner_busy(&x->runner, x->options.compute_sms, x->options.compute_gbps));
+    TRY(bb_runner_busy(&x->runner, held_sms(x), x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
     TRY(check_data(x));

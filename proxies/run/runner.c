@@ -142,6 +142,7 @@ static int make_streams(struct bb_runner *r)
     TRY(BB_CUDA(cudaEventCreateWithFlags(&r->fork, cudaEventDisableTiming)));
     TRY(BB_CUDA(cudaEventCreate(&r->ready)));
     TRY(BB_CUDA(cudaEventCreate(&r->begin)));
+    TRY(BB_CUDA(cudaEventCreate(&r->first)));
     TRY(BB_CUDA(cudaEventCreate(&r->end)));
     bb_nvtx_name_event(&r->nvtx, r->begin, "step begin");
     bb_nvtx_name_event(&r->nvtx, r->end, "step end");
@@ -420,6 +421,7 @@ static void release_cuda(struct bb_runner *r)
     bb_event_destroy(r->fork);
     bb_event_destroy(r->ready);
     bb_event_destroy(r->begin);
+    bb_event_destroy(r->first);
     bb_event_destroy(r->end);
     bb_stream_destroy(r->join);
     bb_device_buffers_release(r->areas);

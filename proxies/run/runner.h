@@ -53,6 +53,7 @@ struct bb_runner {
     cudaEvent_t *last;              /* [program.n_streams] the stream's end of the step              */
     cudaEvent_t fork;               /* to all streams, in a capture                                     */
     cudaEvent_t ready, begin, end;  /* ready: in front of the common start, in traced steps               */
+    cudaEvent_t first;              /* sent at once when the host knows of begin                          */
     cudaGraphExec_t graph;          /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;

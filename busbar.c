@@ -11,7 +11,7 @@
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
-#include "proxies/registry/list_proxies.h"
+#include "proxies/registry/registry.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int refuse_room(size_t n, size_t element)
+{
+    return bb_err(BB_EFAIL, "out of memory for %zu elements of %zu bytes", n, element);
+}
+
 int bb_grow(void *array_at, size_t n, size_t element)
 {
     size_t room = n ? 2 * n : 1;
@@ -14,7 +19,15 @@ int bb_grow(void *array_at, size_t n, size_t element)
     memcpy(&array, array_at, sizeof array); /* array_at is a T **, for any T */
     bigger = realloc(array, room * element);
     if (!bigger)
-        return bb_err(BB_EFAIL, "out of memory for %zu elements of %zu bytes", room, element);
+        return refuse_room(room, element);
     memcpy(array_at, &bigger, sizeof bigger);
     return 0;
+}
+
+int bb_new(void *array_at, size_t n, size_t element)
+{
+    void *array = calloc(n + 1, element);
+
+    memcpy(array_at, &array, sizeof array);
+    return array ? 0 : refuse_room(n, element);
 }

@@ -1,8 +1,10 @@
 /*
- * grow.h - arrays that are filled one element at a time.
+ * grow.h - arrays: filled one element at a time, or made at once.
  *
  *   TRY(BB_GROW(role->rows, role->n_rows));
  *   role->rows[role->n_rows++] = row;
+ *
+ *   TRY(BB_NEW(role->ranks, n_ranks));
  */
 #ifndef BB_BOOTSTRAP_BASE_GROW_H
 #define BB_BOOTSTRAP_BASE_GROW_H
@@ -18,5 +20,10 @@
  */
 #define BB_GROW(array, n) bb_grow(&(array), (size_t)(n), sizeof *(array))
 int bb_grow(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
+
+/* BB_NEW - n zeroed elements at `array`, and room for one more, so that none is no error. Returns 0, or -BB_EFAIL (said)
+ * with `array` NULL. */
+#define BB_NEW(array, n) bb_new(&(array), (size_t)(n), sizeof *(array))
+int bb_new(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 
 #endif

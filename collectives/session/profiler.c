@@ -165,6 +165,7 @@ const struct bb_profiler_v5 ncclProfiler_v5 = {.name = "busbar",
                                                .stop = stop_event,
                                                .state = change_state,
                                                .finalize = finalize_plugin};
+extern const struct bb_profiler_v5 ncclProfiler_v6 __attribute__((alias("ncclProfiler_v5")));
 
 /* ---- our side ---- */
 

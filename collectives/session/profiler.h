@@ -1,6 +1,6 @@
 /*
  * profiler.h - what NCCL chose for an operation: algorithm, protocol, channels. NCCL tells it to profiler plugins only,
- * so the program itself is one: it exports ncclProfiler_v5 and ncclProfiler_v4, which NCCL (2.27 and newer) finds when
+ * so the program itself is one: it exports ncclProfiler_v6, _v5 and _v4, which NCCL (2.27 and newer) finds when
  * NCCL_PROFILER_PLUGIN says STATIC_PLUGIN. Events are asked for between begin and end alone: such a pass is never
  * timed, and in timed passes NCCL asks one flag and goes on.
  *

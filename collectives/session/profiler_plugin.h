@@ -1,7 +1,7 @@
 /*
  * profiler_plugin.h - the interface between NCCL and its profiler plugins, as far as it is used here, versions 4 (NCCL
- * 2.27) and 5 (2.28; newer ones still look for it). Written from the documented layout: order, width and meaning of the
- * fields are NCCL's, and fixed for a version. Both sides of it are played by tests.
+ * 2.27), 5 (2.28) and 6 (2.30; newer ones still look for it). Written from the documented layout: order, width and
+ * meaning of the fields are NCCL's, and fixed for a version. Both sides of it are played by tests.
  */
 #ifndef BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
@@ -108,5 +108,6 @@ struct bb_profiler_v5 {
 /* What NCCL looks up by name in the program. */
 extern const struct bb_profiler_v4 ncclProfiler_v4;
 extern const struct bb_profiler_v5 ncclProfiler_v5;
+extern const struct bb_profiler_v5 ncclProfiler_v6; /* has more kinds of events, none of which is asked for */
 
 #endif

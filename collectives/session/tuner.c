@@ -107,8 +107,10 @@ static ncclResult_t finalize_plugin(void *context)
 
 const struct bb_tuner_v4 ncclTunerPlugin_v4 = {
     .name = "busbar", .init = init_v4, .choose = choose_algorithm, .finalize = finalize_plugin};
-const struct bb_tuner_v5 ncclTunerPlugin_v5 = {
-    .name = "busbar", .init = init_v5, .choose = choose_algorithm, .finalize = finalize_plugin};
+const struct bb_tuner_v6 ncclTunerPlugin_v6 = {
+    .v5 = {.name = "busbar", .init = init_v5, .choose = choose_algorithm, .finalize = finalize_plugin}};
+/* Version 6 begins as version 5 is. */
+extern const struct bb_tuner_v5 ncclTunerPlugin_v5 __attribute__((alias("ncclTunerPlugin_v6")));
 
 /* ---- our side ---- */
 

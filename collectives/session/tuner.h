@@ -1,7 +1,7 @@
 /*
  * tuner.h - making NCCL use an algorithm and a protocol that are not its own choice. NCCL_ALGO and NCCL_PROTO are read
  * once and hold for good; a tuner plugin is asked before each collective. So the program itself is one: it exports
- * ncclTunerPlugin_v5 and ncclTunerPlugin_v4, which NCCL finds when NCCL_TUNER_PLUGIN says STATIC_PLUGIN. Without a wish
+ * ncclTunerPlugin_v6, _v5 and _v4, which NCCL finds when NCCL_TUNER_PLUGIN says STATIC_PLUGIN. Without a wish
  * it changes nothing, and NCCL chooses as it does alone. What really ran is for profiler.h to tell.
  *
  *   bb_tuner_offer();                          before the first NCCL call

@@ -1,7 +1,7 @@
 /*
  * tuner_plugin.h - the interface between NCCL and its tuner plugins, as far as it is used here, versions 4 (NCCL 2.24
- * to 2.27) and 5 (2.28; newer ones still look for it). Written from the documented layout: order, width and meaning of
- * the fields are NCCL's, and fixed for a version. Both sides of it are played by tests.
+ * to 2.27), 5 (2.28) and 6 (2.30; newer ones still look for it). Written from the documented layout: order, width and
+ * meaning of the fields are NCCL's, and fixed for a version. Both sides of it are played by tests.
  */
 #ifndef BB_COLLECTIVES_SESSION_TUNER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_TUNER_PLUGIN_H
@@ -36,8 +36,16 @@ struct bb_tuner_v5 {
     ncclResult_t (*finalize)(void *context);
 };
 
+/* chunk_bytes may change the size of a chunk; NULL: NCCL's own. */
+struct bb_tuner_v6 {
+    struct bb_tuner_v5 v5;
+    ncclResult_t (*chunk_bytes)(void *context, int function, size_t bytes, int algorithm, int protocol, int channels,
+                                size_t *chunk);
+};
+
 /* What NCCL looks up by name in the program. */
 extern const struct bb_tuner_v4 ncclTunerPlugin_v4;
 extern const struct bb_tuner_v5 ncclTunerPlugin_v5;
+extern const struct bb_tuner_v6 ncclTunerPlugin_v6;
 
 #endif

@@ -71,6 +71,14 @@ bool bb_transformer_gemms(const struct bb_transformer *t, struct bb_gemm_shape g
     return true;
 }
 
+struct bb_conv bb_conv_flat(int64_t images, int64_t in, int64_t out, int64_t edge, int64_t kernel, int64_t stride,
+                            enum bb_dtype_id dtype)
+{
+    const int64_t pad = (kernel - 1) / 2;
+
+    return (struct bb_conv){images, in, 1, edge, edge, out, 1, kernel, kernel, stride, pad, dtype};
+}
+
 bool bb_conv_out(const struct bb_conv *v, int64_t out[3])
 {
     const int64_t in[3] = {v->d, v->h, v->w}, filter[3] = {v->t, v->r, v->s};

@@ -6,6 +6,7 @@
 #include "proxies/step/step.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int bb_args_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
 {
@@ -15,6 +16,15 @@ int bb_args_number(const struct bb_proxy_config *c, const char *word, const char
     if (bb_parse_int(word, 1, BB_MOST_LAYERS, value))
         return bb_err(BB_EUSAGE, "%s: '%s' is no number of %s, expected 1 to %d", c->proxy, word, what, BB_MOST_LAYERS);
     return 0;
+}
+
+int bb_args_place(const char *word, const char *const *words, int usual)
+{
+    int i = word ? 0 : usual;
+
+    while (word && strcmp(words[i], word) != 0)
+        i++;
+    return i;
 }
 
 const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT])
@@ -38,10 +48,21 @@ int bb_refuse_ranks(const struct bb_proxy_config *c, int step, const char *why)
                   c->ranks == 1 ? "rank does" : "ranks do", step, why, bb_multiples(c->ranks, step, near));
 }
 
-int bb_world_layout(struct bb_layout *l, int ranks)
+int bb_world_role(const struct bb_proxy_config *c, struct bb_step *step, const char *name, struct bb_script *script)
 {
-    const struct bb_axis axis = {"world", ranks};
-    int rc = bb_layout_init(l, ranks, &axis, 1);
+    const struct bb_axis axis = {"world", c->ranks};
+    int rc;
 
-    return rc ? rc : bb_layout_add_group(l, "world", 1u << 0);
+    TRY(bb_layout_init(&step->layout, c->ranks, &axis, 1));
+    bb_layout_add_group(&step->layout, "world", 1u << 0);
+    TRY(bb_step_add_roles(step, 1));
+    step->roles[0].name = name;
+    bb_script_init(script, &step->roles[0].program, c);
+out:
+    return rc;
+}
+
+struct bb_script_lane bb_world_lane(struct bb_step *step, struct bb_script *script, const char *name)
+{
+    return bb_script_lane(script, &step->layout, bb_layout_add_comm(&step->layout, name, 0));
 }

@@ -2,14 +2,18 @@
 #ifndef BB_PROXIES_AUTHOR_ARGS_H
 #define BB_PROXIES_AUTHOR_ARGS_H
 
-#include "proxies/step/config.h"
-#include "proxies/step/layout.h"
+#include "proxies/author/script.h"
 
 #define BB_MOST_LAYERS 1000000 /* of layers, stages, micro-batches */
 
 /* A positional number: a count from 1. given: the option of the same meaning, 0 unless it was used as well. Returns 0,
  * or -BB_EUSAGE after a line. */
 int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
+
+#define BB_USUAL_TFLOPS 119.8 /* the rate behind the times of gpt3: one layer of 7.628e12 FLOP in 63,660 us */
+
+/* bb_args_place - of a word in a list that holds it; NULL: usual. */
+int bb_args_place(const char *word, const char *const *words, int usual);
 
 /* "44" or "44 or 48": the multiples of step around value, at least one of it. Returns text. */
 #define BB_MULTIPLES_TEXT 64
@@ -18,7 +22,10 @@ const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 /* bb_refuse_ranks - -BB_EUSAGE after a line with the nearest valid numbers unless step divides the ranks, else 0. */
 int bb_refuse_ranks(const struct bb_proxy_config *config, int step, const char *why);
 
-/* bb_world_layout - a layout with the one group "world". Returns the group, or a negative error. */
-int bb_world_layout(struct bb_layout *layout, int ranks);
+/* bb_world_role - a step in which all ranks do the same: a layout with the one group "world", and the one role, to be
+ * written by the script. bb_world_lane: a communicator of the world. */
+int bb_world_role(const struct bb_proxy_config *config, struct bb_step *step, const char *name,
+                  struct bb_script *script) BB_MUST_CHECK;
+struct bb_script_lane bb_world_lane(struct bb_step *step, struct bb_script *script, const char *name);
 
 #endif

@@ -135,18 +135,25 @@ void bb_script_real(struct bb_script *s, const char *what, const struct bb_kerne
         bb_script_work(s, what, work, times, src, dst);
 }
 
-int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
-                         size_t count, int src, int dst)
+int bb_script_rooted(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                     int root, size_t count, int src, int dst)
 {
     struct bb_op op = bb_script_op(s, lane, what);
 
     op.kind = BB_OP_COLLECTIVE;
     op.coll = kind;
     op.redop = s->redop;
+    op.peer = root;
     op.count = count;
     op.src = src;
     op.dst = dst;
     return bb_script_start(s, &op);
+}
+
+int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                         size_t count, int src, int dst)
+{
+    return bb_script_rooted(s, lane, what, kind, BB_NONE, count, src, dst);
 }
 
 static struct bb_op message_op(const struct bb_script *s, struct bb_script_lane lane, const char *what, int peer,
@@ -222,20 +229,30 @@ void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work
         (void)start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE);
 }
 
+const char *bb_script_text(struct bb_script *s, const char *text)
+{
+    s->failed |= text == NULL;
+    return text;
+}
+
+void bb_script_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how)
+{
+    struct bb_kernel_list *work = s->failed ? NULL : bb_step_work(step);
+    const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
+
+    if (work && (how->kind == BB_PASS_SGD || how->kind == BB_PASS_ADAM))
+        bb_kernel_list_optimizer(work, how->kind, how->count, s->dtype);
+    else if (work)
+        bb_kernel_list_add_pass(work, what, &p);
+    bb_script_work(s, what, work, how->times, how->src, how->dst);
+}
+
 void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
                       size_t count)
 {
-    struct bb_kernel_list *work = s->real && !s->failed ? bb_step_work(step) : NULL;
-    const char *name = work ? bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what) : NULL;
-
     s->phase = BB_PHASE_OPTIMIZER;
-    if (work)
-        bb_kernel_list_optimizer(work, optimizer, count, s->dtype);
-    bb_script_real(s, name, name ? work : NULL, 1, BB_NONE, BB_NONE);
-}
-
-void bb_script_pair(struct bb_script *s, const struct bb_pair *p)
-{
-    for (int i = 0; i < 2; i++)
-        bb_script_wait(s, bb_script_collective(s, p->lane, p->what[i], p->kind, p->count, p->src[i], p->dst[i]));
+    if (s->real)
+        bb_script_pass(
+            s, step, bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_PASS_ADAM ? "Adam" : "SGD", what)),
+            &(struct bb_script_pass){.kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
 }

@@ -85,6 +85,22 @@ int bb_script_reduce(struct bb_script *s, struct bb_script_lane lane, const char
 int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to, const int *from,
                    int n, size_t count);
 
+/* bb_script_text - a text of the step; without memory for it (NULL) the script has failed. */
+const char *bb_script_text(struct bb_script *s, const char *text);
+
+/* bb_script_rooted - bb_script_collective with that member of the communicator as root. */
+int bb_script_rooted(struct bb_script *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                     int root, size_t count, int src, int dst);
+
+/* bb_script_pass - a pass over `count` elements, or an optimizer over so many parameters, as real work, `times` one
+ * after another. */
+struct bb_script_pass {
+    enum bb_pass_kind kind;
+    size_t count;
+    int times, src, dst;
+};
+void bb_script_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how);
+
 /*
  * What training does beside its layers, in a step of real work: bb_script_accumulate starts to add the gradients of a
  * micro-batch to those before (work: made with bb_kernel_list_accumulate), which nothing but the next kernel waits for;
@@ -94,16 +110,5 @@ int bb_script_swap(struct bb_script *s, struct bb_script_lane lane, const char *
 void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work);
 void bb_script_update(struct bb_script *s, struct bb_step *step, enum bb_pass_kind optimizer, const char *what,
                       size_t count);
-
-/* bb_script_pair - the two collectives that a layer of a divided transformer waits for, one after attention and one
- * after the perceptron (tensor parallel: all_reduce), or before and after it (experts: alltoall). */
-struct bb_pair {
-    struct bb_script_lane lane;
-    enum bb_coll_kind kind;
-    size_t count;
-    const char *what[2];
-    int src[2], dst[2];
-};
-void bb_script_pair(struct bb_script *s, const struct bb_pair *pair);
 
 #endif

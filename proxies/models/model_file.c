@@ -22,21 +22,39 @@ out:
     return rc;
 }
 
-int bb_model_file_open(struct bb_model_file *s, const char *word, const char *family)
+int bb_model_file_load(struct bb_model_file *s, const char *word, const char **family)
 {
-    const char *found, *text;
     int rc;
 
     *s = (struct bb_model_file){.where = word};
     TRY(bb_profile_load("models", word, &s->root));
-    TRY(bb_json_text_at(s->root, "name", word, &text));
-    TRY(bb_json_text_at(s->root, "description", word, &text));
-    TRY(bb_json_text_at(s->root, "source", word, &text));
-    TRY(bb_json_text_at(s->root, "family", word, &found));
+    TRY(bb_json_text_at(s->root, "family", word, family));
+out:
+    return rc;
+}
+
+int bb_model_file_begin(struct bb_model_file *s)
+{
+    static const char *const keys[] = {"name", "description", "source"};
+    const char *text;
+    int rc;
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        TRY(bb_json_text_at(s->root, keys[i], s->where, &text));
+    rc = read_shapes(s);
+out:
+    return rc;
+}
+
+int bb_model_file_open(struct bb_model_file *s, const char *word, const char *family)
+{
+    const char *found;
+    int rc;
+
+    TRY(bb_model_file_load(s, word, &found));
     if (strcmp(found, family) != 0)
-        rc = bb_err(BB_EUSAGE, "%s: a model of family '%s', expected '%s'", word, found, family);
-    else
-        rc = read_shapes(s);
+        return bb_err(BB_EUSAGE, "%s: a model of family '%s', expected '%s'", word, found, family);
+    rc = bb_model_file_begin(s);
 out:
     return rc;
 }

@@ -1,6 +1,7 @@
 /* residual.c - the tensors of residual networks, created as the network is and then turned round (see residual.h). */
 #include "proxies/models/residual.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/models/model_file.h"
 
 #include <stdbool.h>
@@ -16,7 +17,6 @@ struct growth {
     struct bb_model_file *file;
     struct bb_residual *model;
     const json_t *tensors, *flops, *layers; /* layers may be NULL */
-    int room, layer_room;
     double layer_flops;
     bool projection_first;
 };
@@ -25,15 +25,8 @@ static int add_tensor(struct growth *g, const char *prefix, const char *name, si
 {
     struct bb_residual *m = g->model;
 
-    if (m->n_tensors == g->room) {
-        int room = g->room ? 2 * g->room : 64;
-        struct bb_tensor *bigger = realloc(m->tensors, sizeof(*bigger) * (size_t)room);
-
-        if (!bigger)
-            return bb_err(BB_EFAIL, "out of memory for %d tensors", room);
-        m->tensors = bigger;
-        g->room = room;
-    }
+    if (BB_GROW(m->tensors, m->n_tensors))
+        return -BB_EFAIL;
     if (asprintf((char **)&m->tensors[m->n_tensors].name, "%s.%s", prefix, name) < 0)
         return bb_err(BB_EFAIL, "out of memory for the name of a tensor");
     m->tensors[m->n_tensors++].count = count;
@@ -45,18 +38,7 @@ static int add_tensor(struct growth *g, const char *prefix, const char *name, si
 
 static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype)
 {
-    return (struct bb_conv){.n = images,
-                            .c = l->in,
-                            .d = 1,
-                            .h = l->edge,
-                            .w = l->edge,
-                            .k = l->out,
-                            .t = 1,
-                            .r = l->kernel,
-                            .s = l->kernel,
-                            .stride = l->stride,
-                            .pad = (l->kernel - 1) / 2,
-                            .dtype = dtype};
+    return bb_conv_flat(images, l->in, l->out, l->edge, l->kernel, l->stride, dtype);
 }
 
 /* Of one image, forward; below 0 where the numbers make no convolution. */
@@ -73,17 +55,9 @@ static double flops_of(const struct bb_residual_layer *l)
 static int keep_layer(struct growth *g, const struct bb_residual_layer *l)
 {
     struct bb_residual *m = g->model;
-    struct bb_residual_layer *bigger;
 
-    if (m->n_layers == g->layer_room) {
-        int room = g->layer_room ? 2 * g->layer_room : 64;
-
-        bigger = realloc(m->layers, sizeof(*bigger) * (size_t)room);
-        if (!bigger)
-            return bb_err(BB_EFAIL, "out of memory for %d layers", room);
-        m->layers = bigger;
-        g->layer_room = room;
-    }
+    if (BB_GROW(m->layers, m->n_layers))
+        return -BB_EFAIL;
     m->layers[m->n_layers++] = *l;
     g->layer_flops += flops_of(l);
     return 0;

@@ -1,6 +1,7 @@
 /* transformer_model.c - reads models of layers of three kinds (see transformer_model.h). */
 #include "proxies/models/transformer_model.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/models/model_file.h"
 
 #include <stdlib.h>
@@ -42,9 +43,7 @@ static int read_layer(const struct bb_model_file *file, const json_t *tensors, c
     int n, rc;
 
     TRY(bb_json_list_at(tensors, key, file->where, -MOST_TENSORS, &list, &n));
-    layer->tensors = calloc((size_t)n, sizeof(*layer->tensors));
-    if (!layer->tensors)
-        return bb_err(BB_EFAIL, "out of memory for the tensors of a layer");
+    TRY(BB_NEW(layer->tensors, n));
     for (; layer->n < n; layer->n++) {
         struct bb_tensor *t = &layer->tensors[layer->n];
 

@@ -4,6 +4,7 @@
  */
 #include "proxies/plan/internode.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/simulate/rank_classes.h"
 
 #include <stdlib.h>
@@ -41,39 +42,28 @@ struct counting {
 
 static struct message *message_to(struct role *role, const struct bb_op *op)
 {
-    struct message *bigger;
-
     for (int i = 0; i < role->n_messages; i++)
         if (role->messages[i].comm == op->comm && role->messages[i].peer == op->peer &&
             role->messages[i].kind == op->peer_kind)
             return &role->messages[i];
-    bigger = realloc(role->messages, sizeof(*bigger) * (size_t)(role->n_messages + 1));
-    if (!bigger)
+    if (BB_GROW(role->messages, role->n_messages))
         return NULL;
-    role->messages = bigger;
-    bigger[role->n_messages] = (struct message){op->comm, op->peer, op->peer_kind, 0};
+    role->messages[role->n_messages] = (struct message){op->comm, op->peer, op->peer_kind, 0};
     return &role->messages[role->n_messages++];
 }
 
+/* What NCCL has an algorithm for goes along a ring or, with a root, a chain; the rest from each rank to each other. */
 static void add_collective(struct amount *amount, const struct bb_op *op, int n)
 {
+    const struct bb_coll *coll = &bb_colls[op->coll];
     double whole = (double)bb_op_payload_bytes(op, n);
 
-    switch (op->coll) {
-    case BB_ALL_REDUCE:
-        amount->ring += 2.0 * (n - 1) / n * whole;
-        break;
-    case BB_ALL_GATHER:
-    case BB_REDUCE_SCATTER:
-        amount->ring += (n - 1.0) / n * whole;
-        break;
-    case BB_BROADCAST:
-    case BB_REDUCE:
-        amount->chain += whole;
-        break;
-    default:
+    if (!(coll->flags & BB_COLL_ESTIMATED))
         amount->pair += whole / n;
-    }
+    else if (coll->flags & BB_COLL_ROOTED)
+        amount->chain += whole;
+    else
+        amount->ring += coll->bus_factor(n) * whole;
 }
 
 static int add_up(const struct bb_layout *l, const struct bb_program *p, struct role *role)
@@ -88,7 +78,7 @@ static int add_up(const struct bb_layout *l, const struct bb_program *p, struct 
             continue;
         message = message_to(role, op);
         if (!message)
-            return bb_err(BB_EFAIL, "out of memory for the messages of a step");
+            return -BB_EFAIL;
         message->bytes += (double)bb_op_payload_bytes(op, bb_comm_size(l, op->comm));
     }
     return 0;
@@ -110,13 +100,10 @@ static void count_messages(struct counting *c, int rank)
 
     for (int i = 0; i < role->n_messages; i++) {
         const struct message *m = &role->messages[i];
-        int group = l->comms[m->comm].group, n = l->groups[group].size, peer = m->peer;
+        const struct bb_op op = {.comm = m->comm, .peer = m->peer, .peer_kind = m->kind};
 
-        if (m->kind == BB_PEER_OFFSET)
-            peer = ((bb_group_index(l, group, rank) + m->peer) % n + n) % n;
-        peer = bb_group_member(l, group, bb_group_instance(l, group, rank), peer);
-        if (peer / c->gpus_per_node != rank / c->gpus_per_node)
-            add_outgoing(c, rank / c->gpus_per_node, group, m->bytes);
+        if (!bb_same_node(c->gpus_per_node, bb_op_peer_rank(l, &op, rank), rank))
+            add_outgoing(c, rank / c->gpus_per_node, l->comms[m->comm].group, m->bytes);
     }
 }
 
@@ -179,19 +166,17 @@ int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_
 {
     struct counting c = {.step = step, .crossing = crossing, .gpus_per_node = gpus_per_node};
     size_t nodes = ((size_t)step->layout.ranks + (size_t)gpus_per_node - 1) / (size_t)gpus_per_node;
-    int rc = 0;
+    int rc;
 
     *crossing = (struct bb_internode){.nodes = (int)nodes};
-    c.roles = calloc((size_t)step->n_roles, sizeof(*c.roles));
-    c.out = calloc(nodes, sizeof(*c.out));
-    c.members = calloc(nodes, sizeof(*c.members));
-    c.seen = calloc(nodes, sizeof(*c.seen));
-    if (!c.roles || !c.out || !c.members || !c.seen)
-        rc = bb_err(BB_EFAIL, "out of memory for the traffic of %zu nodes", nodes);
-    for (int r = 0; rc == 0 && r < step->n_roles; r++)
-        rc = add_up(&step->layout, &step->roles[r].program, &c.roles[r]);
-    if (rc == 0)
-        count_all(&c);
+    TRY(BB_NEW(c.roles, step->n_roles));
+    TRY(BB_NEW(c.out, nodes));
+    TRY(BB_NEW(c.members, nodes));
+    TRY(BB_NEW(c.seen, nodes));
+    for (int r = 0; r < step->n_roles; r++)
+        TRY(add_up(&step->layout, &step->roles[r].program, &c.roles[r]));
+    count_all(&c);
+out:
     for (int r = 0; c.roles && r < step->n_roles; r++)
         free(c.roles[r].messages);
     free(c.roles);

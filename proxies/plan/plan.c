@@ -8,7 +8,7 @@ int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart)
     int rc;
 
     *plan = (struct bb_plan){.step = step};
-    TRY(apart ? bb_traffic_init_apart(&plan->traffic, step) : bb_traffic_init(&plan->traffic, step));
+    TRY(bb_traffic_init(&plan->traffic, step, apart));
     TRY(bb_step_check(step, &plan->checks));
 out:
     if (rc)

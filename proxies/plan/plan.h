@@ -23,7 +23,7 @@ struct bb_plan {
  * refused: said, -BB_EFAIL (the plan is made nonetheless, so it can be printed). Release is fine on a zeroed one.
  */
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK;
-/* The same for a plan to look at: refuses nothing; apart: as bb_traffic_init_apart. */
+/* The same for a plan to look at: refuses nothing; apart: as of bb_traffic_init. */
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool apart) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
 

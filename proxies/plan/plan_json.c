@@ -66,11 +66,11 @@ static json_t *traffic_of(const struct bb_layout *l, const struct bb_traffic_rol
     for (int i = 0; i < role->n_rows; i++) {
         const struct bb_traffic_row *r = &role->rows[i];
 
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:o}", "kind", bb_traffic_kind(r), "group",
-                                        l->groups[r->group].name, "group_size", r->group_size, "count",
-                                        (json_int_t)r->count, "dtype", bb_dtypes[r->dtype].name, "calls",
-                                        (json_int_t)r->calls, "bytes", (json_int_t)r->bytes, "peers", peers_of(r)));
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:i, s:I, s:s, s:I, s:I, s:o}", "kind",
+                                              bb_op_kind_word(r->kind, r->coll), "group", l->groups[r->group].name,
+                                              "group_size", r->group_size, "count", (json_int_t)r->count, "dtype",
+                                              bb_dtypes[r->dtype].name, "calls", (json_int_t)r->calls, "bytes",
+                                              (json_int_t)r->bytes, "peers", peers_of(r)));
     }
     return rows;
 }
@@ -108,14 +108,6 @@ static json_t *training_memory_of(const struct bb_traffic_role *role)
 static json_t *index_or_null(int value)
 {
     return value == BB_NONE ? json_null() : json_integer(value);
-}
-
-static const char *kind_of(const struct bb_op *op)
-{
-    static const char *const kinds[] = {
-        [BB_OP_COMPUTE] = "compute", [BB_OP_COLLECTIVE] = NULL, [BB_OP_SEND] = "send", [BB_OP_RECV] = "recv"};
-
-    return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].name : kinds[op->kind];
 }
 
 static json_t *peer_text(const struct bb_op *op)
@@ -172,26 +164,19 @@ static json_t *op_object(const struct bb_step *step, const struct bb_program *p,
     const struct bb_layout *l = &step->layout;
     const struct bb_op *op = &p->ops[i];
     bool comm = bb_op_is_comm(op), reduces = op->kind == BB_OP_COLLECTIVE && bb_colls[op->coll].flags & BB_COLL_REDUCES;
-    json_t *o = json_pack(
-        "{s:I, s:s, s:s, s:s?, s:o, s:o, s:s?, s:s?, s:o, s:o}", "index", (json_int_t)i, "kind", kind_of(op), "stream",
-        p->streams[op->stream].name, "group", comm ? l->groups[l->comms[op->comm].group].name : NULL, "peer",
-        peer_text(op), "count", comm ? json_integer((json_int_t)op->count) : json_null(), "dtype",
-        comm ? bb_dtypes[op->dtype].name : NULL, "op", reduces ? bb_redops[op->redop].name : NULL, "call",
-        index_or_null(op->call), "waits", int_array(p->wait_list + op->first_wait, op->waits));
 
-    json_object_set_new(o, "comm", comm ? json_string(l->comms[op->comm].name) : json_null());
-    json_object_set_new(o, "phase", json_string(bb_phase_names[op->phase]));
-    json_object_set_new(o, "micro_batch", index_or_null(op->micro_batch));
-    json_object_set_new(o, "layer", index_or_null(op->layer));
-    json_object_set_new(o, "what", op->what ? json_string(op->what) : json_null());
-    json_object_set_new(o, "compute_us", comm ? json_null() : json_real(op->compute_us));
-    json_object_set_new(o, "flops", comm ? json_null() : json_integer(llround(op->flops)));
-    json_object_set_new(o, "moved_bytes",
-                        op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work)))
-                                 : json_null());
-    json_object_set_new(o, "work", work_index(step, op->work));
-    json_object_set_new(o, "work_times", op->work ? json_integer(op->work_times) : json_null());
-    return o;
+    return json_pack(
+        "{s:I, s:s, s:s, s:s?, s:o, s:o, s:s?, s:s?, s:o, s:o, s:s?, s:s, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o}",
+        "index", (json_int_t)i, "kind", bb_op_kind_word(op->kind, op->coll), "stream", p->streams[op->stream].name,
+        "group", comm ? l->groups[l->comms[op->comm].group].name : NULL, "peer", peer_text(op), "count",
+        comm ? json_integer((json_int_t)op->count) : json_null(), "dtype", comm ? bb_dtypes[op->dtype].name : NULL,
+        "op", reduces ? bb_redops[op->redop].name : NULL, "call", index_or_null(op->call), "waits",
+        int_array(p->wait_list + op->first_wait, op->waits), "comm", comm ? l->comms[op->comm].name : NULL, "phase",
+        bb_phase_names[op->phase], "micro_batch", index_or_null(op->micro_batch), "layer", index_or_null(op->layer),
+        "what", op->what, "compute_us", comm ? json_null() : json_real(op->compute_us), "flops",
+        comm ? json_null() : json_integer(llround(op->flops)), "moved_bytes",
+        op->work ? json_integer(llround(op->work_times * bb_kernel_list_bytes(op->work))) : json_null(), "work",
+        work_index(step, op->work), "work_times", op->work ? json_integer(op->work_times) : json_null());
 }
 
 static json_t *program_of(const struct bb_step *step, const struct bb_program *p)

@@ -122,8 +122,8 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
 {
     char count[40], bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_traffic_kind(r), l->groups[r->group].name, r->group_size,
-            format_thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
+    fprintf(out, "  %-14s %-10s %6d %14s %-8s %6zu %12s", bb_op_kind_word(r->kind, r->coll), l->groups[r->group].name,
+            r->group_size, format_thousands((double)r->count, count), bb_dtypes[r->dtype].name, r->calls,
             bb_format_bytes(r->bytes, bytes));
     for (int i = 0; i < r->n_peers && i < 3; i++)
         fprintf(out, "%s%+d: %zu", i ? " " : "  ", r->peers[i].offset, r->peers[i].calls);
@@ -201,10 +201,7 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
 {
     const struct bb_op *op = &p->ops[i];
     char detail[64] = "", bytes[BB_BYTES_TEXT];
-    const char *kind = op->kind == BB_OP_SEND ? "send" : op->kind == BB_OP_RECV ? "recv" : "compute";
 
-    if (op->kind == BB_OP_COLLECTIVE)
-        kind = bb_colls[op->coll].name;
     if (op->work)
         work_text(op, detail);
     else if (!bb_op_is_comm(op))
@@ -216,7 +213,7 @@ static void print_op(const struct bb_layout *l, const struct bb_program *p, size
             op->call == BB_NONE                       ? ' '
             : i > 0 && p->ops[i - 1].call == op->call ? '|'
                                                       : '/',
-            kind, detail);
+            bb_op_kind_word(op->kind, op->coll), detail);
     if (op->kind == BB_OP_SEND || op->kind == BB_OP_RECV)
         fprintf(out, op->peer_kind == BB_PEER_OFFSET ? " %+d" : " %d", op->peer);
     fprintf(out, " %s", bb_phase_names[op->phase]);

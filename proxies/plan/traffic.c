@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *bb_traffic_kind(const struct bb_traffic_row *row)
-{
-    if (row->kind == BB_OP_COLLECTIVE)
-        return bb_colls[row->coll].name;
-    return row->kind == BB_OP_SEND ? "send" : "recv";
-}
-
 size_t bb_traffic_memory(const struct bb_traffic_role *role)
 {
     size_t total = role->work_bytes;
@@ -24,11 +17,6 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 }
 
 /* ---- one rank ---- */
-
-static int no_memory(void)
-{
-    return bb_err(BB_EFAIL, "out of memory for the traffic of a step");
-}
 
 /* A role while it is counted. Uneven exchanges have thousands of rows, a parameter server thousands of peers. */
 struct counting {
@@ -78,10 +66,8 @@ static int count_peer(struct counting *c, int row, int offset)
 
     if (peer < 0 || (peer == known && BB_GROW(c->calls, known)))
         return -BB_EFAIL;
-    if (peer == known) {
+    if (peer == known)
         c->calls[peer] = 0;
-        c->role->rows[row].n_peers++;
-    }
     c->calls[peer]++;
     return 0;
 }
@@ -113,17 +99,11 @@ static int list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
 
-    for (int r = 0; r < c->role->n_rows; r++) {
-        struct bb_traffic_row *row = &c->role->rows[r];
-
-        row->peers = calloc((size_t)row->n_peers + 1, sizeof(*row->peers));
-        row->n_peers = 0;
-        if (!row->peers)
-            return no_memory();
-    }
     for (int p = 0; p < c->peers.n; p++) {
         struct bb_traffic_row *row = &c->role->rows[keys[p].row];
 
+        if (BB_GROW(row->peers, row->n_peers))
+            return -BB_EFAIL;
         row->peers[row->n_peers++] = (struct bb_traffic_peer){keys[p].offset, c->calls[p]};
     }
     return 0;
@@ -213,7 +193,6 @@ struct grouping {
     struct bb_key_index groups; /* of int[1 + n_comms]: role, place in each such communicator       */
     int *group_role;            /* [groups.n] of the plan                                           */
     uint64_t *digests;          /* [traffic.n] of the plan's roles                                  */
-    int *rank_role;             /* [ranks] of the plan                                              */
     bool apart;                 /* other programs, other roles                                      */
 };
 
@@ -267,6 +246,7 @@ out:
 
 static int find_roles(struct grouping *g)
 {
+    struct bb_traffic_role *role;
     int rc = 0;
 
     for (int r = 0; r < g->step->layout.ranks; r++) {
@@ -277,65 +257,34 @@ static int find_roles(struct grouping *g)
             TRY(BB_GROW(g->group_role, known));
             TRY(find_role(g, r, &g->group_role[group]));
         }
-        g->rank_role[r] = g->group_role[group];
-        g->traffic->roles[g->rank_role[r]].n_ranks++;
+        role = &g->traffic->roles[g->group_role[group]];
+        TRY(BB_GROW(role->ranks, role->n_ranks));
+        role->ranks[role->n_ranks++] = r;
     }
 out:
     return rc;
 }
 
-static int list_ranks(const struct grouping *g)
-{
-    struct bb_traffic *t = g->traffic;
-
-    for (int i = 0; i < t->n; i++) {
-        t->roles[i].ranks = malloc(sizeof(int) * (size_t)t->roles[i].n_ranks);
-        t->roles[i].n_ranks = 0;
-        if (!t->roles[i].ranks)
-            return no_memory();
-    }
-    for (int r = 0; r < g->step->layout.ranks; r++) {
-        struct bb_traffic_role *role = &t->roles[g->rank_role[r]];
-
-        role->ranks[role->n_ranks++] = r;
-    }
-    return 0;
-}
-
-static int group_ranks(struct bb_traffic *t, const struct bb_step *step, bool apart)
+int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool apart)
 {
     struct grouping g = {.step = step,
                          .traffic = t,
                          .groups = {.key_bytes = sizeof(int) * (size_t)(1 + step->layout.n_comms)},
-                         .absolute = calloc((size_t)step->n_roles + 1, sizeof(*g.absolute)),
-                         .rank_role = malloc(((size_t)step->layout.ranks + 1) * sizeof(*g.rank_role)),
                          .apart = apart};
     int rc;
 
     *t = (struct bb_traffic){0};
-    TRY(g.absolute && g.rank_role ? 0 : no_memory());
+    TRY(BB_NEW(g.absolute, step->n_roles));
     find_absolute_peers(&g);
     TRY(find_roles(&g));
-    TRY(list_ranks(&g));
 out:
     free(g.absolute);
     bb_key_index_release(&g.groups);
     free(g.group_role);
     free(g.digests);
-    free(g.rank_role);
     if (rc)
         bb_traffic_release(t);
     return rc;
-}
-
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step)
-{
-    return group_ranks(t, step, false);
-}
-
-int bb_traffic_init_apart(struct bb_traffic *t, const struct bb_step *step)
-{
-    return group_ranks(t, step, true);
 }
 
 void bb_traffic_release(struct bb_traffic *t)

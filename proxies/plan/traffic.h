@@ -44,17 +44,11 @@ struct bb_traffic {
     int n;
 };
 
-/* The step must outlive it. Returns 0 or -BB_EFAIL (no memory). */
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step) BB_MUST_CHECK;
-
-/* bb_traffic_init_apart - the same, but ranks whose programs differ are of different roles even where they move the
- * same: for whoever shows a role's program. */
-int bb_traffic_init_apart(struct bb_traffic *t, const struct bb_step *step) BB_MUST_CHECK;
+/* bb_traffic_init - apart: ranks whose programs differ are of different roles even where they move the same, for whoever
+ * shows a role's program. The step must outlive it. Returns 0 or -BB_EFAIL (no memory). */
+int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool apart) BB_MUST_CHECK;
 void bb_traffic_release(struct bb_traffic *t);
 
 size_t bb_traffic_memory(const struct bb_traffic_role *role); /* bytes of all of it */
-
-/* bb_traffic_kind - "all_reduce", "send", "recv": the word of a plan. */
-const char *bb_traffic_kind(const struct bb_traffic_row *row);
 
 #endif

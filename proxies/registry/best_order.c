@@ -1,10 +1,10 @@
 /* best_order.c - every order of the axes, by the bytes that leave a node (see best_order.h). */
 #include "proxies/registry/best_order.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
 #include "proxies/registry/registry.h"
 #include "proxies/step/program.h"
-#include "proxies/transformer/grid/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +14,11 @@
 /* The axes that have ranks in one of the grids, in the usual order. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
 {
-    const int sizes[BB_GRID_AXES] = {
-        [BB_AXIS_TP] = g->tp > g->etp ? g->tp : g->etp,
-        [BB_AXIS_CP] = g->cp,
-        [BB_AXIS_EP] = g->ep,
-        [BB_AXIS_DP] = g->experts && g->edp > g->dp ? g->edp : g->dp,
-        [BB_AXIS_PP] = g->pp,
-    };
     int n = 0;
 
-    for (int a = 0; a < BB_GRID_AXES; a++)
-        if (sizes[a] > 1)
-            axes[n++] = (enum bb_grid_axis)a;
+    for (enum bb_grid_axis a = BB_AXIS_TP; a < BB_GRID_AXES; a++)
+        if (bb_grid_size(g, a, false) > 1 || (g->experts && bb_grid_size(g, a, true) > 1))
+            axes[n++] = a;
     return n;
 }
 
@@ -51,21 +44,25 @@ static void write_order(const enum bb_grid_axis *axes, int n, int number, char o
     }
 }
 
-/* Whether both orders lay the axes in use alike: "tp-cp-dp" and "tp-dp" when cp is 1. */
+/* The axes of an order that are in use: "tp-cp-dp" and "tp-dp" are the same when cp is 1. */
+static int read_used(const char *order, const enum bb_grid_axis *axes, int n, enum bb_grid_axis used[BB_GRID_AXES])
+{
+    enum bb_grid_axis all[BB_GRID_AXES];
+    int n_all = bb_order_read(order, all), n_used = 0;
+
+    for (int i = 0; i < n_all; i++)
+        for (int j = 0; j < n; j++)
+            if (all[i] == axes[j])
+                used[n_used++] = all[i];
+    return n_used;
+}
+
 static bool same_order(const char *a, const char *b, const enum bb_grid_axis *axes, int n)
 {
-    int at[2] = {0, 0}, seen[2][BB_GRID_AXES];
+    enum bb_grid_axis of_a[BB_GRID_AXES], of_b[BB_GRID_AXES];
+    int n_a = read_used(a, axes, n, of_a);
 
-    for (int side = 0; side < 2; side++) {
-        enum bb_grid_axis of[BB_GRID_AXES];
-        int all = bb_order_read(side ? b : a, of);
-
-        for (int i = 0; i < all; i++)
-            for (int j = 0; j < n; j++)
-                if (of[i] == axes[j])
-                    seen[side][at[side]++] = (int)of[i];
-    }
-    return at[0] == at[1] && memcmp(seen[0], seen[1], sizeof(int) * (size_t)at[0]) == 0;
+    return n_a == read_used(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
 }
 
 /* ---- counting ---- */
@@ -124,7 +121,7 @@ static int compare_rows(const void *a, const void *b)
         return x->bytes < y->bytes ? -1 : 1;
     if (x->busiest != y->busiest)
         return x->busiest < y->busiest ? -1 : 1;
-    return 0;
+    return x->number - y->number;
 }
 
 /* The grid that the config means: what its builder settles. */
@@ -141,19 +138,6 @@ static int settled_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
     return bb_grid_settle(grid, c->ranks, o->order, NULL, c->proxy);
 }
 
-/* Insertion, so that equal ones stay in the usual order. */
-static void sort_rows(struct bb_best_order *best)
-{
-    for (int i = 1; i < best->n; i++) {
-        struct bb_order_row row = best->rows[i];
-        int at = i;
-
-        for (; at > 0 && compare_rows(&row, &best->rows[at - 1]) < 0; at--)
-            best->rows[at] = best->rows[at - 1];
-        best->rows[at] = row;
-    }
-}
-
 int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, int gpus_per_node,
                   struct bb_best_order *best)
 {
@@ -166,12 +150,11 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
     n = axes_in_use(&grid, axes);
     for (int i = 2; i <= n; i++)
         orders *= i;
-    best->rows = calloc((size_t)orders, sizeof(*best->rows));
-    TRY(best->rows ? 0 : bb_err(BB_EFAIL, "out of memory for %d orders", orders));
+    TRY(BB_NEW(best->rows, orders));
     for (int i = 0; i < orders; i++) {
         struct bb_order_row *row = &best->rows[best->n];
 
-        *row = (struct bb_order_row){0};
+        *row = (struct bb_order_row){.number = i};
         write_order(axes, n, i, row->order);
         row->asked = same_order(row->order, grid.order, axes, n);
         rc = count_order(proxy, config, best, row);
@@ -182,7 +165,7 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
         else
             goto out;
     }
-    sort_rows(best);
+    qsort(best->rows, (size_t)best->n, sizeof(*best->rows), compare_rows);
     rc = 0;
 out:
     if (rc)

@@ -19,6 +19,7 @@ struct bb_order_row {
     double bytes, busiest;       /* between all nodes, and out of the node with the most; per step   */
     double group[BB_MAX_GROUPS]; /* bytes by the groups of struct bb_best_order                      */
     bool asked;                  /* the order of the plan itself                                     */
+    int number;                  /* its place in the usual order                                     */
 };
 
 struct bb_best_order {

@@ -1,6 +1,4 @@
 /* list_proxies.c - `busbar list proxies`, `models`, `clusters`: names and descriptions from tables and profiles. */
-#include "proxies/registry/list_proxies.h"
-
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 
@@ -32,57 +30,47 @@ static double parameters_of(const json_t *root)
     return json_number_value(json_object_get(given, key));
 }
 
-static int print_model(const json_t *root, const char *name, FILE *out)
+static void print_model(const json_t *root, const char *name, const char *description, FILE *out)
 {
     const json_t *second = json_object_get(root, "transformer"); /* the published model, where the file's own is not */
-    const char *description;
-    int rc = bb_json_text_at(root, "description", name, &description);
 
-    if (rc)
-        return rc;
     fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);
     if (second)
         fprintf(out, "  %-12s %14.0f parameters; for transformer: %s\n", name, parameters_of(second),
                 json_string_value(json_object_get(second, "description")));
-    return 0;
 }
 
-int bb_list_models(FILE *out)
+static void print_cluster(const json_t *root, const char *name, const char *description, FILE *out)
 {
-    const char *names[MOST_NAMES];
-    size_t n = bb_profile_names("models", names, MOST_NAMES);
-    json_t *root;
-    int rc;
-
-    for (size_t i = 0; i < n; i++) {
-        rc = bb_profile_load("models", names[i], &root);
-        if (rc)
-            return rc;
-        rc = print_model(root, names[i], out);
-        json_decref(root);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    (void)root;
+    fprintf(out, "  %-18s %s\n", name, description);
 }
 
-int bb_list_clusters(FILE *out)
+static int list_profiles(const char *kind, void (*print)(const json_t *, const char *, const char *, FILE *), FILE *out)
 {
     const char *names[MOST_NAMES], *description;
-    size_t n = bb_profile_names("clusters", names, MOST_NAMES);
+    size_t n = bb_profile_names(kind, names, MOST_NAMES);
     json_t *root;
-    int rc;
+    int rc = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        rc = bb_profile_load("clusters", names[i], &root);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = bb_profile_load(kind, names[i], &root);
         if (rc)
             return rc;
         rc = bb_json_text_at(root, "description", names[i], &description);
         if (rc == 0)
-            fprintf(out, "  %-18s %s\n", names[i], description);
+            print(root, names[i], description, out);
         json_decref(root);
-        if (rc)
-            return rc;
     }
-    return 0;
+    return rc;
+}
+
+int bb_list_models(FILE *out)
+{
+    return list_profiles("models", print_model, out);
+}
+
+int bb_list_clusters(FILE *out)
+{
+    return list_profiles("clusters", print_cluster, out);
 }

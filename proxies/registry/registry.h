@@ -2,12 +2,7 @@
 #ifndef BB_PROXIES_REGISTRY_REGISTRY_H
 #define BB_PROXIES_REGISTRY_REGISTRY_H
 
-#include "bootstrap/cli/opts.h"
 #include "proxies/author/proxy.h"
-#include "proxies/replicas/scaling_options.h"
-#include "proxies/spatial/tiles_options.h"
-#include "proxies/sync/sync_options.h"
-#include "proxies/transformer/transformer_options.h"
 
 /* The options that are of no builder; offsets are those of struct bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];
@@ -50,5 +45,10 @@ bool bb_proxy_takes_compute(const struct bb_proxy *proxy, const char *compute);
  * did. Layouts that cannot be: said, -BB_EUSAGE. release is fine on a half-built one. */
 int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
                   const struct bb_proxy_config *config) BB_MUST_CHECK;
+
+/* `busbar list proxies`, `models`, `clusters`: a line or two for every row. Return 0 or a negative error. */
+int bb_list_proxies(FILE *out);
+int bb_list_models(FILE *out);
+int bb_list_clusters(FILE *out);
 
 #endif

@@ -1,6 +1,5 @@
 /* step_build.c - a step from its builder, and what every builder's step must satisfy before anybody uses it. */
 #include "proxies/registry/registry.h"
-#include "proxies/step/scale_counts.h"
 
 /* What is wrong in one operation, by which later parts would read out of bounds; NULL: nothing. */
 static const char *slip_of(const struct bb_layout *l, const struct bb_program *p, size_t i, int latest)

@@ -1,6 +1,7 @@
 /* network.c - layers, tensors and work of the models that data parallelism trains (see network.h). */
 #include "proxies/replicas/network.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/models/profile.h"
 #include "proxies/transformer/memory.h"
 
@@ -16,29 +17,22 @@
 /* An empty unit at the end; NULL without memory, said. It is to be taken before the next one is opened. */
 static struct bb_network_unit *open_unit(struct bb_network *net, const char *name)
 {
-    if (net->n == net->room) {
-        int room = net->room ? 2 * net->room : 64;
-        struct bb_network_unit *bigger = realloc(net->units, sizeof(*bigger) * (size_t)room);
-
-        net->units = bigger ? bigger : net->units;
-        net->room = bigger ? room : net->room;
-    }
-    if (net->n < net->room) {
-        net->units[net->n] = (struct bb_network_unit){.name = strdup(name)};
-        if (net->units[net->n++].name)
-            return &net->units[net->n - 1];
-    }
+    if (BB_GROW(net->units, net->n))
+        return NULL;
+    net->units[net->n] = (struct bb_network_unit){.name = strdup(name)};
+    if (net->units[net->n++].name)
+        return &net->units[net->n - 1];
     bb_err(BB_EFAIL, "out of memory for '%s'", name);
     return NULL;
 }
 
 static int add_tensor(struct bb_network *net, struct bb_network_unit *unit, const char *name, size_t count)
 {
-    struct bb_tensor *bigger = realloc(unit->tensors, sizeof(*bigger) * (size_t)(unit->n + 1));
     char *text;
 
-    unit->tensors = bigger ? bigger : unit->tensors;
-    if (!bigger || asprintf(&text, "%s.%s", unit->name, name) < 0)
+    if (BB_GROW(unit->tensors, unit->n))
+        return -BB_EFAIL;
+    if (asprintf(&text, "%s.%s", unit->name, name) < 0)
         return bb_err(BB_EFAIL, "out of memory for '%s'", name);
     unit->tensors[unit->n++] = (struct bb_tensor){.name = text, .count = count};
     net->parameters += (double)count;
@@ -80,18 +74,7 @@ static int add_conv(struct growth *g, const char *name, int out, int kernel, int
 
     if (!unit)
         return -BB_EFAIL;
-    unit->conv = (struct bb_conv){.n = 1,
-                                  .c = g->channels,
-                                  .d = 1,
-                                  .h = g->edge,
-                                  .w = g->edge,
-                                  .k = out,
-                                  .t = 1,
-                                  .r = kernel,
-                                  .s = kernel,
-                                  .stride = stride,
-                                  .pad = (kernel - 1) / 2,
-                                  .dtype = BB_FLOAT};
+    unit->conv = bb_conv_flat(1, g->channels, out, g->edge, kernel, stride, BB_FLOAT);
     if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &product))
         return bb_err(BB_EUSAGE, "%s: the convolution '%s' does not fit its image of %d x %d", g->where, name, g->edge,
                       g->edge);
@@ -280,13 +263,13 @@ out:
     return rc;
 }
 
-static int read_transformer(const char *word, struct bb_network *net)
+static int read_transformer(const json_t *root, const char *word, struct bb_network *net)
 {
     struct bb_arch *arch = &net->arch;
     char name[32];
     int rc;
 
-    TRY(bb_arch_load(word, arch));
+    TRY(bb_arch_read(root, word, arch));
     TRY(add_arch_unit(net, BB_ARCH_EMBEDDING, "embedding"));
     for (int i = 0; i < arch->layers; i++) {
         snprintf(name, sizeof(name), "layer%d", i);
@@ -308,7 +291,7 @@ int bb_network_load(const char *word, struct bb_network *net)
     *net = (struct bb_network){0};
     TRY(bb_profile_load("models", word, &root));
     part = json_object_get(root, "network");
-    rc = json_is_object(part) ? read_residual(part, word, net) : read_transformer(word, net);
+    rc = json_is_object(part) ? read_residual(part, word, net) : read_transformer(root, word, net);
     json_decref(root);
 out:
     if (rc)
@@ -322,11 +305,8 @@ out:
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
-    const struct bb_memory m = {.arch = &net->arch,
-                                .grid = &alone,
-                                .sequence = net->arch.sequence,
-                                .micro_batch_size = samples,
-                                .dtype = dtype};
+    const struct bb_layers_config how = {.sequence = net->arch.sequence, .micro_batch_size = samples, .dtype = dtype};
+    const struct bb_memory m = {.arch = &net->arch, .grid = &alone, .how = &how};
     double bytes;
 
     if (net->images)

@@ -28,7 +28,7 @@ struct bb_network_unit {
 
 struct bb_network {
     struct bb_network_unit *units; /* in forward order */
-    int n, room;
+    int n;
     double parameters, sample_flops; /* forward */
     int n_tensors;
     int batch;           /* samples on each rank, unless told otherwise         */

@@ -11,14 +11,15 @@
  */
 #include "proxies/replicas/replicas.h"
 
+#include "bootstrap/base/grow.h"
+#include "proxies/author/args.h"
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/servers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define USUAL_TFLOPS 119.8 /* as the other proxies' */
-#define USUAL_MODEL  "resnet50"
+#define USUAL_MODEL "resnet50"
 
 enum direction { FORWARD, BACKWARD };
 enum { ACCUMULATE = BACKWARD + 1, WORKS }; /* beside their work: a layer's gradients added to those before */
@@ -45,7 +46,7 @@ int bb_replicas_defaults(struct bb_proxy_config *c)
 {
     c->model = c->model ? c->model : USUAL_MODEL;
     c->micro_batches = c->micro_batches ? c->micro_batches : 1;
-    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     return 0;
 }
 
@@ -118,9 +119,7 @@ static int make_works(struct training *t)
         return bb_err(BB_EUSAGE, "%s: the products of %s are only known to 'transformer'; nearest: --compute timed",
                       t->config->proxy, t->config->model);
     for (int which = 0; which < works; which++) {
-        t->work[which] = calloc((size_t)t->network.n, sizeof(*t->work[which]));
-        if (!t->work[which])
-            return bb_err(BB_EFAIL, "out of memory for %d layers", t->network.n);
+        TRY(BB_NEW(t->work[which], t->network.n));
         for (int u = 0; u < t->network.n; u++)
             TRY(make_work(t, u, which));
     }
@@ -294,9 +293,8 @@ static int build_layout(struct training *t)
 
 static int list_units(struct training *t)
 {
-    t->units = calloc((size_t)t->network.n, sizeof(*t->units));
-    if (!t->units)
-        return bb_err(BB_EFAIL, "out of memory for %d layers", t->network.n);
+    if (BB_NEW(t->units, t->network.n))
+        return -BB_EFAIL;
     for (int u = 0; u < t->network.n; u++) {
         const struct bb_network_unit *unit = &t->network.units[u];
 
@@ -334,9 +332,10 @@ static int settle_training(struct training *t)
 
     t->dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     TRY(bb_network_load(c->model, &t->network));
-    TRY(bb_sync_settle(c, bb_sync_find(c->sync.sync), t->dtype, t->dtype, &t->policy));
+    TRY(bb_sync_settle(c, (enum bb_sync_kind)bb_args_place(c->sync.sync, bb_sync_words, BB_SYNC_ALL_REDUCE), t->dtype,
+                       t->dtype, &t->policy));
     if (!c->sync.optimizer && t->network.images)
-        t->policy.optimizer = BB_SYNC_SGD;
+        t->policy.optimizer = BB_PASS_SGD;
     t->batch = c->micro_batch_size ? c->micro_batch_size : t->network.batch;
 out:
     return rc;

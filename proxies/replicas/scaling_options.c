@@ -1,6 +1,4 @@
-/* scaling_options.c - the rows (see scaling_options.h). */
-#include "proxies/replicas/scaling_options.h"
-
+/* scaling_options.c - the rows (see step/config.h). */
 #include "proxies/step/config.h"
 
 static const char *const modes[] = {"weak", "strong", NULL};

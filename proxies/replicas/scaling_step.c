@@ -37,16 +37,9 @@ static size_t largest_tensor(const struct bb_network *n)
 
 static void send_tensor(struct broadcast *b, const char *kind, const struct bb_tensor *t)
 {
-    const char *what = bb_step_text(b->step, "%s%s", kind, t->name);
-    struct bb_op op = bb_script_op(&b->script, b->lane, what);
+    const char *what = bb_script_text(&b->script, bb_step_text(b->step, "%s%s", kind, t->name));
 
-    b->script.failed |= what == NULL;
-    op.kind = BB_OP_COLLECTIVE;
-    op.coll = BB_BROADCAST;
-    op.peer = 0;
-    op.count = t->count;
-    op.src = op.dst = b->buffer;
-    bb_script_start(&b->script, &op);
+    bb_script_rooted(&b->script, b->lane, what, BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
 }
 
 /* A batch norm has a running mean and a running variance, each of the size of its weight. */
@@ -83,16 +76,12 @@ static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step
 {
     struct broadcast b = {.step = step};
     struct bb_network network = {0};
-    int group, rc;
+    int rc;
 
     TRY(bb_network_load(c->model, &network));
-    group = bb_world_layout(&step->layout, c->ranks);
-    TRY(group < 0 ? group : 0);
-    TRY(bb_step_add_roles(step, 1));
-    step->roles[0].name = "replica";
+    TRY(bb_world_role(c, step, "replica", &b.script));
     step->summary = "the first broadcast";
-    bb_script_init(&b.script, &step->roles[0].program, c);
-    b.lane = bb_script_lane(&b.script, &step->layout, bb_layout_add_comm(&step->layout, "first broadcast", group));
+    b.lane = bb_world_lane(step, &b.script, "first broadcast");
     b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest_tensor(&network));
     b.images = network.images;
     b.states = states_of(c, &network);

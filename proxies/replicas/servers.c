@@ -1,6 +1,8 @@
 /* servers.c - the operations of workers and servers (see servers.h). */
 #include "proxies/replicas/servers.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 #define SETS 2 /* of buffers that a server receives into */
@@ -93,12 +95,6 @@ static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *m
     return first;
 }
 
-static const char *keep_text(struct bb_servers *s, const char *text)
-{
-    s->script->failed |= text == NULL;
-    return text;
-}
-
 static void describe_chunk(struct bb_servers *s, int index)
 {
     int servers = s->spec.comms.servers;
@@ -111,8 +107,8 @@ static void describe_chunk(struct bb_servers *s, int index)
                         .parameters = BB_NONE,
                         .pushed = BB_NONE,
                         .ready = BB_NONE,
-                        .push_what = keep_text(s, bb_step_text(s->spec.step, "gradients %d", index)),
-                        .pull_what = keep_text(s, bb_step_text(s->spec.step, "parameters %d", index))};
+                        .push_what = bb_script_text(s->script, bb_step_text(s->spec.step, "gradients %d", index)),
+                        .pull_what = bb_script_text(s->script, bb_step_text(s->spec.step, "parameters %d", index))};
     s->largest = c->count > s->largest ? c->count : s->largest;
     s->script->dtype = s->policy.grads;
     if (is_worker(s))
@@ -134,9 +130,7 @@ static int make_chunks(struct bb_servers *s)
     if (s->spec.comms.servers > s->n)
         return bb_err(BB_EUSAGE, "%s: %d servers for %d chunk%s of gradients; nearest: --servers %d, or smaller chunks",
                       s->spec.step->proxy, s->spec.comms.servers, s->n, s->n == 1 ? "" : "s", s->n);
-    s->chunks = calloc((size_t)s->n + 1, sizeof(*s->chunks));
-    if (!s->chunks)
-        return bb_err(BB_EFAIL, "out of memory for %d chunks", s->n);
+    TRY(BB_NEW(s->chunks, s->n));
     for (int i = 0; i < s->n; i++)
         describe_chunk(s, i);
     s->script->dtype = dtype;
@@ -151,9 +145,8 @@ static int add_receivers(struct bb_servers *s)
 
     if (is_worker(s))
         return 0;
-    s->receive = calloc((size_t)n + 1, sizeof(*s->receive));
-    if (!s->receive)
-        return bb_err(BB_EFAIL, "out of memory for %d buffers", n);
+    if (BB_NEW(s->receive, n))
+        return -BB_EFAIL;
     s->script->dtype = s->policy.grads;
     for (int i = 0; i < n; i++)
         s->receive[i] = bb_script_buffer(s->script, "gradients of a worker", BB_USE_COMMUNICATION, s->largest);
@@ -163,12 +156,12 @@ static int add_receivers(struct bb_servers *s)
 
 int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *spec)
 {
-    struct bb_servers *s = calloc(1, sizeof(*s));
-    int rc;
+    struct bb_servers *s;
+    int rc = BB_NEW(s, 1);
 
     *servers = s;
-    if (!s)
-        return bb_err(BB_EFAIL, "out of memory for parameter servers");
+    if (rc)
+        return rc;
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;
@@ -181,10 +174,6 @@ int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *s
     TRY(add_receivers(s));
     TRY(bb_script_result(s->script));
 out:
-    if (rc) {
-        bb_servers_release(s);
-        *servers = NULL;
-    }
     return rc;
 }
 
@@ -206,61 +195,46 @@ static int lane_of(const struct bb_servers *s, const struct chunk *c)
 
 /* ---- pushes and pulls ---- */
 
-static int start_rooted(struct bb_servers *s, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
-                        size_t count, int buffer)
+static void set_labels(struct bb_servers *s, enum bb_phase phase)
 {
-    struct bb_op op = bb_script_op(s->script, lane, what);
-
-    op.kind = BB_OP_COLLECTIVE;
-    op.coll = kind;
-    op.redop = s->script->redop;
-    op.peer = 0;
-    op.count = count;
-    op.src = op.dst = buffer;
-    return bb_script_start(s->script, &op);
+    s->script->phase = phase;
+    s->script->dtype = phase == BB_PHASE_GRADIENTS ? s->policy.grads : s->policy.params;
 }
 
 static void push_chunk(struct bb_servers *s, struct chunk *c)
 {
-    s->script->phase = BB_PHASE_GRADIENTS;
-    s->script->dtype = s->policy.grads;
+    set_labels(s, BB_PHASE_GRADIENTS);
     if (s->spec.comms.lanes == 0)
         return;
-    c->pushed =
-        is_root_kind(s)
-            ? start_rooted(s, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, c->count, c->gradients)
-            : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count, c->gradients);
+    c->pushed = is_root_kind(s) ? bb_script_rooted(s->script, s->push[lane_of(s, c)], c->push_what, BB_REDUCE, 0,
+                                                   c->count, c->gradients, c->gradients)
+                                : bb_script_send(s->script, s->push[lane_of(s, c)], c->push_what, c->server, c->count,
+                                                 c->gradients);
 }
 
 static void pull_chunk(struct bb_servers *s, struct chunk *c)
 {
-    s->script->phase = BB_PHASE_OPTIMIZER;
-    s->script->dtype = s->policy.params;
+    set_labels(s, BB_PHASE_OPTIMIZER);
     if (s->spec.comms.lanes == 0)
         return;
-    c->ready =
-        is_root_kind(s)
-            ? start_rooted(s, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, c->count, c->parameters)
-            : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count, c->parameters);
+    c->ready = is_root_kind(s) ? bb_script_rooted(s->script, s->pull[lane_of(s, c)], c->pull_what, BB_BROADCAST, 0,
+                                                  c->count, c->parameters, c->parameters)
+                               : bb_script_recv(s->script, s->pull[lane_of(s, c)], c->pull_what, c->server, c->count,
+                                                c->parameters);
 }
 
 static void update_chunk(struct bb_servers *s, struct chunk *c)
 {
-    s->script->phase = BB_PHASE_OPTIMIZER;
-    s->script->dtype = s->policy.params;
+    set_labels(s, BB_PHASE_OPTIMIZER);
     bb_sync_pass(s->script, s->spec.step, "update",
-                 &(struct bb_sync_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
-                                        .count = c->count,
-                                        .times = 1,
-                                        .src = BB_NONE,
-                                        .dst = c->parameters});
+                 &(struct bb_script_pass){
+                     .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
 /* A chunk of all workers into one set of buffers, and their sum. Returns the newest operation of it. */
 static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
-    s->script->phase = BB_PHASE_GRADIENTS;
-    s->script->dtype = s->policy.grads;
+    set_labels(s, BB_PHASE_GRADIENTS);
     bb_script_group_start(s->script);
     for (int w = 0; w < count_workers(s); w++)
         c->pushed = bb_script_recv(s->script, s->push[lane_of(s, c)], c->push_what, s->spec.comms.servers + w, c->count,
@@ -268,11 +242,11 @@ static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffe
     bb_script_group_end(s->script);
     bb_script_wait(s->script, c->pushed);
     bb_sync_pass(s->script, s->spec.step, "sum",
-                 &(struct bb_sync_pass){.kind = BB_PASS_ACCUMULATE,
-                                        .count = c->count,
-                                        .times = count_workers(s),
-                                        .src = buffers[0],
-                                        .dst = BB_NONE});
+                 &(struct bb_script_pass){.kind = BB_PASS_ACCUMULATE,
+                                          .count = c->count,
+                                          .times = count_workers(s),
+                                          .src = buffers[0],
+                                          .dst = BB_NONE});
     return (int)s->script->program->n_ops - 1;
 }
 

@@ -214,19 +214,6 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
     return 0;
 }
 
-static int list_work(const struct bb_proxy_config *c, const struct model *m, struct bb_step *step, struct work *work)
-{
-    enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
-    int rc;
-
-    if (strcmp(c->compute, "gemm") != 0)
-        return 0;
-    TRY(list_layers(m, step, dtype, work));
-    TRY(list_halos(m, step, dtype, work));
-out:
-    return rc;
-}
-
 /* ---- the program of one shard ---- */
 
 struct shard {
@@ -381,6 +368,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct model m = {0};
     struct work work = {0};
+    const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype);
     int replicas = c->ranks / SHARDS, rc;
 
     TRY(bb_refuse_ranks(c, SHARDS, "shards of a model"));
@@ -392,7 +380,10 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     step->summary = bb_step_text(step, "2x2 shards, %d replica%s with a batch of %d each", replicas,
                                  replicas == 1 ? "" : "s", m.batch);
     TRY(step->summary ? 0 : -BB_EFAIL);
-    TRY(list_work(c, &m, step, &work));
+    if (strcmp(c->compute, "gemm") == 0) {
+        TRY(list_layers(&m, step, dtype, &work));
+        TRY(list_halos(&m, step, dtype, &work));
+    }
     for (int i = 0; i < SHARDS; i++)
         TRY(build_role(c, &m, &work, step, i));
     for (int r = 0; r < c->ranks; r++)

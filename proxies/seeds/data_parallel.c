@@ -125,10 +125,9 @@ static int start_bucket(struct training *t, const struct bb_bucket *bucket, cons
     if (!t->config->per_tensor)
         return start_transfer(t, what, bucket->count);
     for (int i = bucket->first; i < bucket->first + bucket->n; i++) {
-        const char *name = bb_step_text(t->step, "%s", t->model.tensors[i].name);
+        const struct bb_tensor *tensor = &t->model.tensors[i];
 
-        t->script.failed |= name == NULL;
-        op = start_transfer(t, name, t->model.tensors[i].count);
+        op = start_transfer(t, bb_script_text(&t->script, bb_step_text(t->step, "%s", tensor->name)), tensor->count);
         if (!t->network->overlap)
             bb_script_wait(&t->script, op);
     }
@@ -138,9 +137,8 @@ static int start_bucket(struct training *t, const struct bb_bucket *bucket, cons
 static void write_bucket(struct training *t, int b)
 {
     struct bb_script *s = &t->script;
-    const char *what = bb_step_text(t->step, "bucket %d", b);
+    const char *what = bb_script_text(s, bb_step_text(t->step, "bucket %d", b));
 
-    s->failed |= what == NULL;
     s->layer = b;
     s->phase = BB_PHASE_BACKWARD;
     if (t->batch)
@@ -160,21 +158,18 @@ static void update_parameters(struct training *t)
 
     bb_script_wait(&t->script, t->last);
     for (int b = 0; b < m->n_buckets; b++) {
-        const char *what = bb_step_text(t->step, "bucket %d", b);
+        const char *what = bb_script_text(&t->script, bb_step_text(t->step, "bucket %d", b));
 
         t->script.layer = b;
-        t->script.failed |= what == NULL;
         bb_script_update(&t->script, t->step, BB_PASS_SGD, what, m->buckets[b].count);
     }
 }
 
-static int build_role(struct training *t, int comm)
+static int build_role(struct training *t)
 {
     struct bb_script *s = &t->script;
 
-    t->step->roles[0].name = "worker";
-    bb_script_init(s, &t->step->roles[0].program, t->config);
-    t->lane = bb_script_lane(s, &t->step->layout, comm);
+    t->lane = bb_world_lane(t->step, s, "world");
     if (t->batch)
         bb_script_compute(s, "network", t->batch->forward_us, batch_flops(t), BB_NONE, BB_NONE);
     bb_script_real(s, "network", t->forward, 1, BB_NONE, BB_NONE);
@@ -205,19 +200,16 @@ static int write_summary(struct training *t)
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct training t = {.config = c, .network = c->variant, .step = step};
-    int world, comm, rc;
+    int rc;
 
     TRY(bb_residual_load(t.network->model, &t.model));
     TRY(choose_batch(&t));
     TRY(choose_samples(&t));
-    world = bb_world_layout(&step->layout, c->ranks);
-    TRY(world < 0 ? world : 0);
-    comm = bb_layout_add_comm(&step->layout, "world", world);
-    TRY(bb_step_add_roles(step, 1));
+    TRY(bb_world_role(c, step, "worker", &t.script));
     TRY(write_summary(&t));
-    if (strcmp(c->compute, "gemm") == 0)
+    if (t.script.real)
         TRY(list_work(&t));
-    TRY(build_role(&t, comm));
+    TRY(build_role(&t));
 out:
     bb_residual_release(&t.model);
     return rc;

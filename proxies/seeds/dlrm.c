@@ -264,17 +264,11 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, st
                             .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
                             .per_peer = m->exchange / (size_t)c->ranks,
                             .ranks = c->ranks};
-    int world, comms[2], rc;
+    int rc;
 
-    world = bb_world_layout(&step->layout, c->ranks);
-    TRY(world < 0 ? world : 0);
-    comms[0] = bb_layout_add_comm(&step->layout, "world exchange", world);
-    comms[1] = bb_layout_add_comm(&step->layout, "world gradients", world);
-    TRY(bb_step_add_roles(step, 1));
-    step->roles[0].name = "worker";
-    bb_script_init(&r.script, &step->roles[0].program, c);
-    r.exchange = bb_script_lane(&r.script, &step->layout, comms[0]);
-    r.gradients = bb_script_lane(&r.script, &step->layout, comms[1]);
+    TRY(bb_world_role(c, step, "worker", &r.script));
+    r.exchange = bb_world_lane(step, &r.script, "world exchange");
+    r.gradients = bb_world_lane(step, &r.script, "world gradients");
     if (r.script.real)
         TRY(list_work(&r));
     write_step(&r);

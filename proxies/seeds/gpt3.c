@@ -254,8 +254,8 @@ struct pipeline {
     int replicas, lanes;
     int comm_pp[2], comm_width, comm_gradients[MOST_GRADIENTS];
     struct bb_script script;
-    struct bb_script_lane pp[2], gradients[MOST_GRADIENTS];
-    struct bb_pair pair;
+    struct bb_script_lane pp[2], width, gradients[MOST_GRADIENTS];
+    int pair_src[2], pair_dst[2];                       /* buffers of the layer's two collectives            */
     const struct bb_kernel_list *work[2][MOST_KERNELS]; /* [backward], NULL without real work       */
     const struct bb_kernel_list *accumulate;            /* the same of a stage's gradients, once     */
 };
@@ -342,9 +342,8 @@ static void write_kernels(struct pipeline *b, int src, int dst)
 
     for (int k = 0; k <= last; k++) {
         const struct kernel *kernel = &b->model->kernels[k];
-        const char *what = bb_step_text(b->step, "%s", kernel->what);
+        const char *what = bb_script_text(&b->script, bb_step_text(b->step, "%s", kernel->what));
 
-        b->script.failed |= what == NULL;
         bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
                           (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
         bb_script_real(&b->script, what, b->work[!forward][k], 1, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
@@ -369,13 +368,20 @@ static void add_pair_buffers(struct pipeline *b)
     const struct division *d = b->variant->division;
     size_t whole = b->model->exchange * (d->kind == BB_ALLTOALL ? (size_t)b->model->width : 1);
 
-    b->pair.kind = d->kind;
-    b->pair.count = b->model->exchange;
     for (int i = 0; i < 2; i++) {
-        b->pair.what[i] = d->what[i];
-        b->pair.src[i] = add_buffer(b, true, "layer send", whole);
-        b->pair.dst[i] = add_buffer(b, true, "layer receive", whole);
+        b->pair_src[i] = add_buffer(b, true, "layer send", whole);
+        b->pair_dst[i] = add_buffer(b, true, "layer receive", whole);
     }
+}
+
+/* The two collectives that a divided layer waits for: behind attention and perceptron, or around its experts. */
+static void write_pair(struct pipeline *b)
+{
+    const struct division *d = b->variant->division;
+
+    for (int i = 0; i < 2; i++)
+        bb_script_wait(&b->script, bb_script_collective(&b->script, b->width, d->what[i], d->kind, b->model->exchange,
+                                                        b->pair_src[i], b->pair_dst[i]));
 }
 
 /* All micro-batches of one phase; to and from are the neighbours, 0 where the chain ends or begins. */
@@ -398,30 +404,30 @@ static void write_chain(struct pipeline *b, enum bb_phase phase, int to, int fro
         if (to)
             sent = bb_script_send(s, lane, what, to, count, send);
         accumulate_gradients(b);
-        bb_script_pair(s, &b->pair);
+        write_pair(b);
     }
     s->micro_batch = BB_NONE;
+}
+
+static const char *gradient_text(struct pipeline *b, int g)
+{
+    return bb_script_text(&b->script, bb_step_text(b->step, "%s", b->model->gradients[g].what));
 }
 
 static void reduce_gradients(struct pipeline *b)
 {
     b->script.phase = BB_PHASE_GRADIENTS;
     for (int g = 0; g < b->model->n_gradients; g++) {
-        const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
+        const char *what = gradient_text(b, g);
 
-        b->script.failed |= what == NULL;
         bb_script_wait(&b->script, bb_script_reduce(&b->script, b->gradients[g], what, b->model->gradients[g].count));
     }
 }
 
 static void update_parameters(struct pipeline *b)
 {
-    for (int g = 0; b->script.real && g < b->model->n_gradients; g++) {
-        const char *what = bb_step_text(b->step, "%s", b->model->gradients[g].what);
-
-        b->script.failed |= what == NULL;
-        bb_script_update(&b->script, b->step, BB_PASS_ADAM, what, b->model->gradients[g].count);
-    }
+    for (int g = 0; b->script.real && g < b->model->n_gradients; g++)
+        bb_script_update(&b->script, b->step, BB_PASS_ADAM, gradient_text(b, g), b->model->gradients[g].count);
 }
 
 static void write_whole_step(struct pipeline *b, enum stage_kind kind)
@@ -448,20 +454,22 @@ static void write_steady_step(struct pipeline *b, enum stage_kind kind)
     (void)bb_script_recv(s, b->pp[1 - own], what[1 - own], partner, count, recv);
     write_kernels(b, BB_NONE, send);
     accumulate_gradients(b);
-    bb_script_pair(s, &b->pair);
+    write_pair(b);
     (void)bb_script_send(s, b->pp[own], what[own], partner, count, send);
 }
 
-static int build_role(struct pipeline *b, struct bb_role *role, const char *name, enum stage_kind kind)
+static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind kind)
 {
+    static const char *const names[2][3] = {{"first stage", "middle stage", "last stage"},
+                                            {"even stage", NULL, "odd stage"}};
     struct bb_script *s = &b->script;
     const struct bb_layout *l = &b->step->layout;
 
-    role->name = name;
+    role->name = names[b->variant->one_step][kind];
     bb_script_init(s, &role->program, b->config);
     for (int i = 0; i < b->lanes; i++)
         b->pp[i] = bb_script_lane(s, l, b->comm_pp[i]);
-    b->pair.lane = bb_script_lane(s, l, b->comm_width);
+    b->width = bb_script_lane(s, l, b->comm_width);
     for (int g = 0; !b->variant->one_step && g < b->model->n_gradients; g++)
         b->gradients[g] = bb_script_lane(s, l, b->comm_gradients[g]);
     if (b->variant->one_step)
@@ -502,10 +510,8 @@ static int build_roles(struct pipeline *b)
     int stages = b->config->stages, n = one_step || stages == 2 ? 2 : 3, rc;
 
     TRY(bb_step_add_roles(step, n));
-    TRY(build_role(b, &step->roles[0], one_step ? "even stage" : "first stage", FIRST));
-    if (n == 3)
-        TRY(build_role(b, &step->roles[1], "middle stage", MIDDLE));
-    TRY(build_role(b, &step->roles[n - 1], one_step ? "odd stage" : "last stage", LAST));
+    for (int i = 0; i < n; i++)
+        TRY(build_role(b, &step->roles[i], i == 0 ? FIRST : i == n - 1 ? LAST : MIDDLE));
     for (int r = 0; r < step->layout.ranks; r++) {
         int stage = r % stages;
 

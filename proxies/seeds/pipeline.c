@@ -32,8 +32,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define USUAL_TFLOPS 119.8
-
 enum stage_kind { FIRST, MIDDLE, LAST };
 
 static const char *const role_names[] = {[FIRST] = "first stage", [MIDDLE] = "middle stage", [LAST] = "last stage"};
@@ -83,7 +81,7 @@ static int fill_defaults(struct bb_proxy_config *c)
     c->layers = c->layers ? c->layers : model.layers;
     c->stages = c->stages ? c->stages : model.stages;
     c->micro_batches = c->micro_batches ? c->micro_batches : model.micro_batches;
-    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     if (c->forward_us == 0)
         c->forward_us = model.forward_flops / c->tflops * 1e-6;
     if (c->backward_us == 0)
@@ -186,8 +184,7 @@ static void write_shifts(struct pipeline *b, enum bb_phase phase)
 
 static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
 {
-    b->s.failed |= what == NULL;
-    b->reduced = bb_script_reduce(&b->s, b->dp, what, count);
+    b->reduced = bb_script_reduce(&b->s, b->dp, bb_script_text(&b->s, what), count);
     bb_script_begin_anew(&b->s, BB_NONE); /* the next one comes after this one on its stream */
 }
 
@@ -277,10 +274,8 @@ static int build_roles(struct pipeline *b)
     int stages = b->config->stages, n = stages > 2 ? 3 : 2, rc;
 
     TRY(bb_step_add_roles(step, n));
-    TRY(build_role(b, &step->roles[0], FIRST));
-    if (n == 3)
-        TRY(build_role(b, &step->roles[1], MIDDLE));
-    TRY(build_role(b, &step->roles[n - 1], LAST));
+    for (int i = 0; i < n; i++)
+        TRY(build_role(b, &step->roles[i], i == 0 ? FIRST : i == n - 1 ? LAST : MIDDLE));
     for (int r = 0; r < step->layout.ranks; r++) {
         int stage = r % stages;
 
@@ -367,29 +362,14 @@ out:
     return rc;
 }
 
-enum {
-    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |
-            BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS
-};
+#define PIPELINE(word, text)                                                                                           \
+    {                                                                                                                  \
+        .name = word, .help = text ": pipeline stages in lock step, data-parallel gradients", .model = word,           \
+        .takes = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |   \
+                 BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS,                                                  \
+        .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .positional_words = read_numbers,          \
+        .defaults = fill_defaults, .build = build_step                                                                 \
+    }
 
-const struct bb_proxy bb_gpt2_large_proxy = {
-    .name = "gpt2_large",
-    .help = "GPT-2-like transformer: pipeline stages in lock step, data-parallel gradients",
-    .model = "gpt2_large",
-    .takes = TAKES,
-    .compute = "none",
-    .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
-    .positional_words = read_numbers,
-    .defaults = fill_defaults,
-    .build = build_step};
-
-const struct bb_proxy bb_bert_large_proxy = {.name = "bert_large",
-                                             .help =
-                                                 "BERT-large: pipeline stages in lock step, data-parallel gradients",
-                                             .model = "bert_large",
-                                             .takes = TAKES,
-                                             .compute = "none",
-                                             .positional = "[LAYERS STAGES [MICRO_BATCHES]]",
-                                             .positional_words = read_numbers,
-                                             .defaults = fill_defaults,
-                                             .build = build_step};
+const struct bb_proxy bb_gpt2_large_proxy = PIPELINE("gpt2_large", "GPT-2-like transformer");
+const struct bb_proxy bb_bert_large_proxy = PIPELINE("bert_large", "BERT-large");

@@ -56,11 +56,6 @@ out:
 
 /* ---- durations ---- */
 
-const struct bb_link *bb_cluster_link(const struct bb_cluster *c, bool one_node)
-{
-    return one_node ? &c->intra : &c->inter;
-}
-
 static int64_t ns_of_us(double us)
 {
     return llround(us * 1e3);
@@ -105,15 +100,10 @@ int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op
     return end;
 }
 
-/* What crosses a rank's link, in payloads, and in how many rounds of ceil(log2 n) steps. */
-static double link_factor(enum bb_coll_kind kind, int n)
+/* Rounds of ceil(log2 n) steps: a reduction that all ranks end with is gathered and spread. */
+static int count_rounds(const struct bb_coll *coll)
 {
-    return bb_colls[kind].bus_factor(n);
-}
-
-static int count_rounds(enum bb_coll_kind kind)
-{
-    return kind == BB_ALL_REDUCE ? 2 : 1;
+    return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
 }
 
 static int log2_up(int n)
@@ -125,20 +115,15 @@ static int log2_up(int n)
     return steps;
 }
 
-static bool in_place(const struct bb_op *op)
-{
-    return op->src != BB_NONE && op->src == op->dst;
-}
-
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, bool one_node)
 {
     double bytes = (double)bb_op_payload_bytes(op, n);
-    const struct bb_link *link = bb_cluster_link(c, one_node);
+    const struct bb_link *link = one_node ? &c->intra : &c->inter;
+    const struct bb_coll *coll = &bb_colls[op->coll];
 
     if (n == 1)
-        return in_place(op) ? 0 : llround(2 * bytes / c->memory_gbps);
-    return llround(count_rounds(op->coll) * log2_up(n) * link->latency_us * 1e3 +
-                   link_factor(op->coll, n) * bytes / link->gbps);
+        return op->src != BB_NONE && op->src == op->dst ? 0 : bb_cluster_self_ns(c, bytes);
+    return llround(count_rounds(coll) * log2_up(n) * link->latency_us * 1e3 + coll->bus_factor(n) * bytes / link->gbps);
 }
 
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load)
@@ -151,7 +136,7 @@ double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load
 
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns)
 {
-    return llround(bb_cluster_link(c, one_node)->latency_us * 1e3 + load_ns);
+    return llround((one_node ? &c->intra : &c->inter)->latency_us * 1e3 + load_ns);
 }
 
 int64_t bb_cluster_self_ns(const struct bb_cluster *c, double bytes)

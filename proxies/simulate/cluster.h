@@ -24,9 +24,6 @@ struct bb_cluster {
 /* bb_cluster_load - by name or path (see bb_profile_load); unknown and missing keys are refused. */
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
 
-/* bb_cluster_link - within a node or between nodes. */
-const struct bb_link *bb_cluster_link(const struct bb_cluster *c, bool one_node);
-
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute); /* host: one launch */
 /* bb_cluster_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the
  * host begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */

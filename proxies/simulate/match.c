@@ -4,6 +4,8 @@
  */
 #include "proxies/simulate/match.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,17 +32,14 @@ static int collect_messages(const struct bb_sim *m, int rank, int comm, int peer
     *out = (struct messages){0};
     for (int c; (c = bb_meaning_next(&meaning)) != BB_NONE;) {
         const struct bb_channel *channel = &s->channels[c];
-        int n = sends ? channel->n_sends : channel->n_recvs, *bigger;
+        const int n = sends ? channel->n_sends : channel->n_recvs;
 
-        if (n == 0)
-            continue;
-        bigger = realloc(out->op, sizeof(int) * (size_t)(out->n + n));
-        if (!bigger)
-            return bb_err(BB_EFAIL, "out of memory for the messages of a step");
-        out->op = bigger;
-        memcpy(out->op + out->n, sends ? channel->sends : channel->recvs, sizeof(int) * (size_t)n);
-        out->n += n;
-        parts++;
+        for (int i = 0; i < n; i++) {
+            if (BB_GROW(out->op, out->n))
+                return -BB_EFAIL;
+            out->op[out->n++] = (sends ? channel->sends : channel->recvs)[i];
+        }
+        parts += n > 0;
     }
     if (parts > 1)
         qsort(out->op, (size_t)out->n, sizeof(int), by_number);
@@ -149,31 +148,23 @@ out:
 
 /* ---- collectives ---- */
 
-static bool same_node(const struct bb_sim *m, int a, int b)
-{
-    return !m->cluster || a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
-}
-
 /* One member of each class of the communicator instance that `rank` is in. seen[classes] marks those of this one.
  */
 static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_rendezvous *one)
 {
     const struct bb_layout *l = &m->step->layout;
     int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
-    struct bb_member *bigger;
 
     *one = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members, .one_node = true};
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
-        one->one_node &= same_node(m, rank, member);
+        one->one_node &= bb_same_node(m->cluster ? m->cluster->gpus_per_node : 0, rank, member);
         if (seen[class_id] == m->n_rendezvous + 1)
             continue;
         seen[class_id] = m->n_rendezvous + 1;
-        bigger = realloc(m->members, sizeof(*bigger) * (size_t)(m->n_members + 1));
-        if (!bigger)
-            return bb_err(BB_EFAIL, "out of memory for the members of a collective");
-        m->members = bigger;
+        if (BB_GROW(m->members, m->n_members))
+            return -BB_EFAIL;
         m->members[m->n_members++] = (struct bb_member){class_id, member};
         one->n++;
     }
@@ -253,18 +244,14 @@ static void fill_rendezvous(struct bb_sim *m, struct bb_rendezvous *one, struct 
 static int list_rendezvous(struct bb_sim *m, int comm, struct bb_faults *faults)
 {
     const int n_comms = m->step->layout.n_comms;
-    int *seen = calloc((size_t)m->classes.n + 1, sizeof(int)), rc = seen ? 0 : -BB_EFAIL;
+    int *seen, rc = BB_NEW(seen, m->classes.n);
 
     for (int c = 0; c < m->classes.n && !rc; c++) {
-        struct bb_rendezvous *bigger;
-
         if (m->rendezvous_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
             continue;
-        bigger = realloc(m->rendezvous, sizeof(*bigger) * (size_t)(m->n_rendezvous + 1));
-        TRY(bigger ? 0 : -BB_EFAIL);
-        m->rendezvous = bigger;
-        TRY(gather_members(m, comm, m->classes.rank[c], seen, &bigger[m->n_rendezvous]));
-        fill_rendezvous(m, &bigger[m->n_rendezvous], faults);
+        TRY(BB_GROW(m->rendezvous, m->n_rendezvous));
+        TRY(gather_members(m, comm, m->classes.rank[c], seen, &m->rendezvous[m->n_rendezvous]));
+        fill_rendezvous(m, &m->rendezvous[m->n_rendezvous], faults);
         m->n_rendezvous++;
     }
 out:
@@ -276,11 +263,9 @@ out:
 
 static int make_graphs(struct bb_sim *m)
 {
-    int rc = 0;
+    int rc;
 
-    m->graphs = calloc((size_t)m->step->n_roles + 1, sizeof(*m->graphs));
-    if (!m->graphs)
-        return bb_err(BB_EFAIL, "out of memory for the roles of a step");
+    TRY(BB_NEW(m->graphs, m->step->n_roles));
     for (int r = 0; r < m->step->n_roles; r++)
         TRY(bb_task_graph_init(&m->graphs[r], &m->step->roles[r].program));
 out:
@@ -292,20 +277,15 @@ static int make_room(struct bb_sim *m)
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
 
-    m->op_base = calloc((size_t)n + 1, sizeof(int));
-    m->task_base = calloc((size_t)n + 1, sizeof(int));
-    m->rendezvous_of = calloc(cells + 1, sizeof(int));
-    if (!m->op_base || !m->task_base || !m->rendezvous_of)
-        return bb_err(BB_EFAIL, "out of memory for the classes of a step");
+    if (BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->rendezvous_of, cells))
+        return -BB_EFAIL;
     for (int c = 0; c < n; c++) {
         m->op_base[c + 1] = m->op_base[c] + (int)bb_sim_task_graph(m, c)->program->n_ops;
         m->task_base[c + 1] = m->task_base[c] + bb_sim_task_graph(m, c)->n_tasks;
     }
     ops = (size_t)m->op_base[n];
-    m->peer_class = calloc(ops + 1, sizeof(int));
-    m->peer_op = calloc(ops + 1, sizeof(int));
-    if (!m->peer_class || !m->peer_op)
-        return bb_err(BB_EFAIL, "out of memory for the messages of a step");
+    if (BB_NEW(m->peer_class, ops) || BB_NEW(m->peer_op, ops))
+        return -BB_EFAIL;
     for (size_t i = 0; i < ops; i++)
         m->peer_class[i] = m->peer_op[i] = BB_NONE;
     for (size_t i = 0; i < cells; i++)

@@ -42,18 +42,22 @@ struct bb_sim {
     int n_rendezvous, n_members, n_collectives;
 };
 
-/* What became of each task: task_base[class] + task. */
+/* What became of each task, and of each collective. */
 struct bb_sim_run {
     bool serialised;
-    int *before; /* tasks that it still waits for                           */
-    int *open;   /* messages of it that have not met                        */
-    bool *arrived, *ended;
-    int64_t *begin_ns; /* when an event in front of it on its stream would be reached */
-    int64_t *host_ns;  /* host time before its launch */
-    int64_t *arrival_ns, *end_ns;
-    int *came;          /* [n_collectives] members at each collective               */
-    int64_t *latest_ns; /* [n_collectives] arrival of the last of them              */
-    int64_t *issued_ns; /* [classes] host time when all is issued                  */
+    struct bb_sim_task {
+        int before; /* tasks that it still waits for    */
+        int open;   /* messages of it that have not met */
+        bool arrived, ended;
+        int64_t begin_ns; /* when an event in front of it on its stream would be reached */
+        int64_t host_ns;  /* host time before its launch                                 */
+        int64_t arrival_ns, end_ns;
+    } * tasks; /* task_base[class] + task */
+    struct bb_sim_gathering {
+        int came;          /* members at the collective  */
+        int64_t latest_ns; /* arrival of the last of them */
+    } * gatherings;        /* [n_collectives]                      */
+    int64_t *issued_ns;    /* [classes] host time when all is issued */
     int n_ended;
 };
 

@@ -1,6 +1,7 @@
 /* predict.c - the abstract execution with times, read as intervals (see predict.h). */
 #include "proxies/simulate/predict.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
 
 #include <math.h>
@@ -66,8 +67,8 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
     for (int u = 0; u < graph->n_tasks; u++) {
         int at = m->task_base[class_id] + u;
 
-        TRY(add_task(m, &graph->tasks[u], &s, run->begin_ns[at], run->end_ns[at]));
-        step_ns = run->end_ns[at] > step_ns ? run->end_ns[at] : step_ns;
+        TRY(add_task(m, &graph->tasks[u], &s, run->tasks[at].begin_ns, run->tasks[at].end_ns));
+        step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
     for (int g = 0; g < m->step->layout.n_groups; g++) {
@@ -81,7 +82,7 @@ out:
     return rc;
 }
 
-/* Executes with times; a step that cannot end is refused. */
+/* Executes with times; a step that cannot end is refused. Both are released by the caller. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster)
 {
@@ -103,12 +104,10 @@ static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct 
 static int read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
-    int rc = 0;
+    int rc;
 
-    out->classes = calloc((size_t)m->classes.n, sizeof(*out->classes));
-    out->class_of = malloc(sizeof(int) * (size_t)ranks);
-    if (!out->classes || !out->class_of)
-        return bb_err(BB_EFAIL, "out of memory for the prediction of %d ranks", ranks);
+    TRY(BB_NEW(out->classes, m->classes.n));
+    TRY(BB_NEW(out->class_of, ranks));
     out->n_classes = m->classes.n;
     for (int r = 0; r < ranks; r++)
         out->class_of[r] = m->classes.of[r];
@@ -146,8 +145,8 @@ static void read_rank(const struct bb_sim *m, const struct bb_sim_run *run, stru
     for (size_t op = 0; op < graph->program->n_ops; op++) {
         int at = m->task_base[class_id] + graph->task_of[op];
 
-        t->ops[i][op] = (struct bb_span){run->begin_ns[at], run->end_ns[at]};
-        t->step_ns[i] = run->end_ns[at] > t->step_ns[i] ? run->end_ns[at] : t->step_ns[i];
+        t->ops[i][op] = (struct bb_span){run->tasks[at].begin_ns, run->tasks[at].end_ns};
+        t->step_ns[i] = run->tasks[at].end_ns > t->step_ns[i] ? run->tasks[at].end_ns : t->step_ns[i];
     }
 }
 
@@ -181,11 +180,10 @@ static int predict_half(const struct bb_step *step, const struct bb_cluster *clu
 {
     struct bb_step half = *step; /* borrows everything but the roles */
     struct bb_prediction p = {0};
-    int rc = 0;
+    int rc;
 
     half.n_roles = 0;
-    half.roles = calloc((size_t)step->n_roles, sizeof(*half.roles));
-    TRY(half.roles ? 0 : bb_err(BB_EFAIL, "out of memory for half a step"));
+    TRY(BB_NEW(half.roles, step->n_roles));
     for (; half.n_roles < step->n_roles; half.n_roles++)
         TRY(bb_program_only(&step->roles[half.n_roles].program, comm, &half.roles[half.n_roles].program));
     TRY(predict_whole(&half, cluster, &p));

@@ -1,6 +1,7 @@
 /* rank_classes.c - colour refinement over the ranks of a step (see rank_classes.h). */
 #include "proxies/simulate/rank_classes.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/base/key_index.h"
 
 #include <stdlib.h>
@@ -28,10 +29,9 @@ int bb_comm_index(const struct bb_layout *l, int comm, int rank)
 
 int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel, int rank)
 {
-    int group = l->comms[channel->comm].group, index = bb_group_index(l, group, rank);
-    const struct bb_op op = {.peer = channel->peer, .peer_kind = channel->peer_kind};
+    const struct bb_op op = {.comm = channel->comm, .peer = channel->peer, .peer_kind = channel->peer_kind};
 
-    return bb_group_member(l, group, bb_group_instance(l, group, rank), bb_op_peer(&op, index, l->groups[group].size));
+    return bb_op_peer_rank(l, &op, rank);
 }
 
 struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to)
@@ -105,11 +105,6 @@ static const struct bb_task_graph *graph_of(const struct refinement *p, int rank
     return &p->graphs[p->step->role_of[rank]];
 }
 
-static bool same_node(const struct refinement *p, int a, int b)
-{
-    return p->gpus_per_node < 1 || a / p->gpus_per_node == b / p->gpus_per_node;
-}
-
 /* Which of `from`'s channels on the communicator mean the rank `to`. */
 static uint64_t channels_meaning(const struct refinement *p, int from, int comm, int to)
 {
@@ -131,8 +126,9 @@ static void add_edges(struct refinement *p, int rank, size_t edge)
         uint64_t back = known ? channels_meaning(p, peer, comm, rank) : 0;
 
         p->peer[edge] = peer;
-        p->edge[edge] = mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
-                                 mix_hash((uint64_t)same_node(p, rank, peer), (uint64_t)(peer == rank)));
+        p->edge[edge] =
+            mix_hash(mix_hash(back, channels_meaning(p, rank, comm, peer)),
+                     mix_hash((uint64_t)bb_same_node(p->gpus_per_node, rank, peer), (uint64_t)(peer == rank)));
     }
 }
 
@@ -196,7 +192,7 @@ static bool in_one_node(const struct refinement *p, int group, int instance)
     int first = bb_group_member(l, group, instance, 0);
 
     for (int i = 1; i < l->groups[group].size; i++)
-        if (!same_node(p, first, bb_group_member(l, group, instance, i)))
+        if (!bb_same_node(p->gpus_per_node, first, bb_group_member(l, group, instance, i)))
             return false;
     return true;
 }
@@ -261,23 +257,23 @@ static int refinement_init(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
     size_t ranks = (size_t)l->ranks, edges = 0;
+    int rc;
 
-    p->first_edge = calloc(ranks + 1, sizeof(size_t));
-    for (int r = 0; p->first_edge && r < l->ranks; r++)
+    TRY(BB_NEW(p->first_edge, ranks));
+    for (int r = 0; r < l->ranks; r++)
         p->first_edge[r + 1] = edges += (size_t)graph_of(p, r)->n_channels;
     p->classes.key_bytes = sizeof(uint64_t);
-    p->peer = calloc(edges + 1, sizeof(int));
-    p->edge = calloc(edges + 1, sizeof(uint64_t));
-    p->color = calloc(ranks, sizeof(uint64_t));
-    p->next = calloc(ranks, sizeof(uint64_t));
+    TRY(BB_NEW(p->peer, edges));
+    TRY(BB_NEW(p->edge, edges));
+    TRY(BB_NEW(p->color, ranks));
+    TRY(BB_NEW(p->next, ranks));
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
-        p->sums[c] = calloc((size_t)bb_group_instances(l, l->comms[c].group) + 1, sizeof(uint64_t));
-        if (!p->sums[c])
-            return -BB_EFAIL;
+        TRY(BB_NEW(p->sums[c], bb_group_instances(l, l->comms[c].group)));
     }
-    return p->first_edge && p->peer && p->edge && p->color && p->next ? 0 : -BB_EFAIL;
+out:
+    return rc;
 }
 
 static void refinement_release(struct refinement *p)
@@ -296,10 +292,7 @@ static int list_classes(struct bb_rank_classes *c, const struct refinement *p)
 {
     const int ranks = p->step->layout.ranks;
 
-    c->of = calloc((size_t)ranks, sizeof(int));
-    c->rank = calloc((size_t)p->classes.n, sizeof(int));
-    c->ranks = calloc((size_t)p->classes.n, sizeof(int));
-    if (!c->of || !c->rank || !c->ranks)
+    if (BB_NEW(c->of, ranks) || BB_NEW(c->rank, p->classes.n) || BB_NEW(c->ranks, p->classes.n))
         return -BB_EFAIL;
     for (int r = 0; r < ranks; r++) {
         c->of[r] = bb_key_index_find(&p->classes, &p->color[r]);
@@ -330,7 +323,7 @@ out:
     refinement_release(&p);
     if (rc)
         bb_rank_classes_release(c);
-    return rc ? bb_err(BB_EFAIL, "out of memory for the classes of %d ranks", step->layout.ranks) : 0;
+    return rc;
 }
 
 void bb_rank_classes_release(struct bb_rank_classes *c)

@@ -52,6 +52,11 @@ struct bb_meaning {
 struct bb_meaning bb_meaning(const struct bb_layout *l, const struct bb_task_graph *graph, int comm, int from, int to);
 int bb_meaning_next(struct bb_meaning *m);
 
+static inline bool bb_same_node(int gpus_per_node, int a, int b) /* 0: one node holds all */
+{
+    return gpus_per_node < 1 || a / gpus_per_node == b / gpus_per_node;
+}
+
 /* bb_comm_size, bb_comm_instance, bb_comm_index - of a communicator, by its group. */
 int bb_comm_size(const struct bb_layout *l, int comm);
 int bb_comm_instance(const struct bb_layout *l, int comm, int rank);

@@ -5,6 +5,8 @@
  */
 #include "proxies/simulate/match.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 struct run {
@@ -30,8 +32,8 @@ static void raise_time(int64_t *time, int64_t other)
 
 static void may_start(struct run *r, int at, int64_t when)
 {
-    raise_time(&r->c->begin_ns[at], when);
-    if (--r->c->before[at] == 0)
+    raise_time(&r->c->tasks[at].begin_ns, when);
+    if (--r->c->tasks[at].before == 0)
         r->ready[r->n_ready++] = at;
 }
 
@@ -41,24 +43,25 @@ static void end_task(struct run *r, int at)
     const struct bb_task_graph *s = graph_at(r, at, &task);
     const struct bb_task *u = &s->tasks[task];
 
-    r->c->ended[at] = true;
+    r->c->tasks[at].ended = true;
     r->c->n_ended++;
     if (r->c->serialised) {
         if (task + 1 < s->n_tasks)
-            may_start(r, at + 1, r->c->end_ns[at]);
+            may_start(r, at + 1, r->c->tasks[at].end_ns);
         return;
     }
     for (int i = 0; i < u->n_next; i++)
-        may_start(r, at - task + s->next[u->next + i], r->c->end_ns[at]);
+        may_start(r, at - task + s->next[u->next + i], r->c->tasks[at].end_ns);
 }
 
 /* ---- the three kinds ---- */
 
 static void run_compute(struct run *r, int at, const struct bb_op *op)
 {
-    r->c->end_ns[at] = r->c->arrival_ns[at];
+    r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
     if (r->m->cluster)
-        r->c->end_ns[at] = bb_cluster_compute_end_ns(r->m->cluster, op, r->c->arrival_ns[at], r->c->host_ns[at]);
+        r->c->tasks[at].end_ns =
+            bb_cluster_compute_end_ns(r->m->cluster, op, r->c->tasks[at].arrival_ns, r->c->tasks[at].host_ns);
     end_task(r, at);
 }
 
@@ -70,21 +73,16 @@ static void run_collective(struct run *r, int at, const struct bb_task *u, const
     int gathering = one->base + u->order;
     int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->one_node) : 0;
 
-    raise_time(&r->c->latest_ns[gathering], r->c->arrival_ns[at]);
-    if (++r->c->came[gathering] < one->n)
+    raise_time(&r->c->gatherings[gathering].latest_ns, r->c->tasks[at].arrival_ns);
+    if (++r->c->gatherings[gathering].came < one->n)
         return;
     for (int i = 0; i < one->n; i++) {
         int other = m->members[one->first + i].class_id;
         int their = m->task_base[other] + bb_sim_task_graph(m, other)->collectives[u->comm][u->order];
 
-        r->c->end_ns[their] = r->c->latest_ns[gathering] + lasts;
+        r->c->tasks[their].end_ns = r->c->gatherings[gathering].latest_ns + lasts;
         end_task(r, their);
     }
-}
-
-static bool one_node(const struct bb_sim *m, int a, int b)
-{
-    return a / m->cluster->gpus_per_node == b / m->cluster->gpus_per_node;
 }
 
 static int peer_of(const struct bb_sim *m, int class_id, int op)
@@ -107,7 +105,7 @@ static double load_ns(const struct bb_sim *m, int class_id, const struct bb_task
         double *side = o->kind == BB_OP_SEND ? load.out : load.in;
 
         if (peer != rank)
-            side[one_node(m, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
+            side[bb_same_node(m->cluster->gpus_per_node, rank, peer)] += (double)bb_op_payload_bytes(o, 1);
     }
     return bb_cluster_load_ns(m->cluster, &load);
 }
@@ -125,7 +123,8 @@ static int64_t message_ns(const struct bb_sim *m, int class_id, int op, const st
                                   (double)bb_op_payload_bytes(&bb_sim_task_graph(m, class_id)->program->ops[op], 1));
     load = load_ns(m, class_id, mine);
     their_load = load_ns(m, other, theirs);
-    return bb_cluster_message_ns(m->cluster, one_node(m, rank, peer), load > their_load ? load : their_load);
+    return bb_cluster_message_ns(m->cluster, bb_same_node(m->cluster->gpus_per_node, rank, peer),
+                                 load > their_load ? load : their_load);
 }
 
 /* A message whose other side has come already ends for both; the others wait for theirs to come. */
@@ -140,24 +139,24 @@ static void complete_message(struct run *r, int at, int op)
         return;
     theirs = bb_sim_task_graph(m, other);
     there = m->task_base[other] + theirs->task_of[m->peer_op[cell]];
-    if (!r->c->arrived[there])
+    if (!r->c->tasks[there].arrived)
         return;
-    end = r->c->arrival_ns[at];
-    raise_time(&end, r->c->arrival_ns[there]);
+    end = r->c->tasks[at].arrival_ns;
+    raise_time(&end, r->c->tasks[there].arrival_ns);
     end += message_ns(m, class_id, op, &mine->tasks[task], other, &theirs->tasks[there - m->task_base[other]]);
-    raise_time(&r->c->end_ns[at], end);
-    raise_time(&r->c->end_ns[there], end);
-    r->c->open[at]--;
-    if (there != at && --r->c->open[there] == 0)
+    raise_time(&r->c->tasks[at].end_ns, end);
+    raise_time(&r->c->tasks[there].end_ns, end);
+    r->c->tasks[at].open--;
+    if (there != at && --r->c->tasks[there].open == 0)
         end_task(r, there);
 }
 
 static void run_exchange(struct run *r, int at, const struct bb_task_graph *s, const struct bb_task *u)
 {
-    r->c->end_ns[at] = r->c->arrival_ns[at];
+    r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
     for (int i = 0; i < u->n; i++)
         complete_message(r, at, s->exchanged[u->first + i]);
-    if (r->c->open[at] == 0)
+    if (r->c->tasks[at].open == 0)
         end_task(r, at);
 }
 
@@ -167,8 +166,8 @@ static void start_task(struct run *r, int at)
     const struct bb_task_graph *s = graph_at(r, at, &task);
     const struct bb_task *u = &s->tasks[task];
 
-    raise_time(&r->c->arrival_ns[at], r->c->begin_ns[at]);
-    r->c->arrived[at] = true;
+    raise_time(&r->c->tasks[at].arrival_ns, r->c->tasks[at].begin_ns);
+    r->c->tasks[at].arrived = true;
     if (u->kind == BB_TASK_COMPUTE)
         run_compute(r, at, &s->program->ops[u->first]);
     else if (u->kind == BB_TASK_COLLECTIVE)
@@ -197,8 +196,8 @@ static void issue_class(struct run *r, int class_id)
             one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
             host += launches * one;
         }
-        r->c->begin_ns[at] = r->c->host_ns[at] = before;
-        r->c->arrival_ns[at] = launches ? before + one : before;
+        r->c->tasks[at].begin_ns = r->c->tasks[at].host_ns = before;
+        r->c->tasks[at].arrival_ns = launches ? before + one : before;
     }
     r->c->issued_ns[class_id] = host;
 }
@@ -213,35 +212,26 @@ static void start_class(struct run *r, int class_id)
         int at = r->m->task_base[class_id] + u;
 
         r->class_of[at] = class_id;
-        r->c->open[at] = s->tasks[u].kind == BB_TASK_EXCHANGE ? s->tasks[u].n : 0;
-        r->c->before[at] = r->c->serialised ? u > 0 : s->tasks[u].n_before;
-        if (r->c->before[at] == 0)
+        r->c->tasks[at].open = s->tasks[u].kind == BB_TASK_EXCHANGE ? s->tasks[u].n : 0;
+        r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before;
+        if (r->c->tasks[at].before == 0)
             r->ready[r->n_ready++] = at;
     }
 }
 
 static int make_room(struct run *r)
 {
-    size_t tasks = (size_t)r->m->task_base[r->m->classes.n] + 1, collectives = (size_t)r->m->n_collectives + 1;
+    int tasks = r->m->task_base[r->m->classes.n];
     struct bb_sim_run *c = r->c;
+    int rc;
 
-    r->ready = calloc(tasks, sizeof(int));
-    r->class_of = calloc(tasks, sizeof(int));
-    c->before = calloc(tasks, sizeof(int));
-    c->open = calloc(tasks, sizeof(int));
-    c->arrived = calloc(tasks, sizeof(bool));
-    c->ended = calloc(tasks, sizeof(bool));
-    c->begin_ns = calloc(tasks, sizeof(int64_t));
-    c->host_ns = calloc(tasks, sizeof(int64_t));
-    c->arrival_ns = calloc(tasks, sizeof(int64_t));
-    c->end_ns = calloc(tasks, sizeof(int64_t));
-    c->came = calloc(collectives, sizeof(int));
-    c->latest_ns = calloc(collectives, sizeof(int64_t));
-    c->issued_ns = calloc((size_t)r->m->classes.n + 1, sizeof(int64_t));
-    if (r->ready && r->class_of && c->before && c->open && c->arrived && c->ended && c->begin_ns && c->host_ns &&
-        c->arrival_ns && c->end_ns && c->came && c->latest_ns && c->issued_ns)
-        return 0;
-    return bb_err(BB_EFAIL, "out of memory for the execution of %zu tasks", tasks);
+    TRY(BB_NEW(r->ready, tasks));
+    TRY(BB_NEW(r->class_of, tasks));
+    TRY(BB_NEW(c->tasks, tasks));
+    TRY(BB_NEW(c->gatherings, r->m->n_collectives));
+    TRY(BB_NEW(c->issued_ns, r->m->classes.n));
+out:
+    return rc;
 }
 
 int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
@@ -265,16 +255,8 @@ out:
 
 void bb_sim_run_release(struct bb_sim_run *c)
 {
-    free(c->before);
-    free(c->open);
-    free(c->arrived);
-    free(c->ended);
-    free(c->begin_ns);
-    free(c->host_ns);
-    free(c->arrival_ns);
-    free(c->end_ns);
-    free(c->came);
-    free(c->latest_ns);
+    free(c->tasks);
+    free(c->gatherings);
     free(c->issued_ns);
     *c = (struct bb_sim_run){0};
 }

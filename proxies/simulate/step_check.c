@@ -1,6 +1,7 @@
 /* step_check.c - the three checks, and who waits for whom when a step does not end. */
 #include "proxies/simulate/step_check.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
 
 #include <stdio.h>
@@ -36,17 +37,17 @@ static int task_index(const struct search *s, int rank, int task)
 
 static bool waits_inside(const struct search *s, int rank, int task)
 {
-    return s->run->arrived[task_index(s, rank, task)] && !s->run->ended[task_index(s, rank, task)];
+    return s->run->tasks[task_index(s, rank, task)].arrived && !s->run->tasks[task_index(s, rank, task)].ended;
 }
 
 /* The first task of the rank that it is stuck in and that `task`, directly or not, comes after. */
 static int find_blocker(const struct search *s, int rank, int task)
 {
     const struct bb_task_graph *graph = graph_of(s, rank);
-    bool *leads = calloc((size_t)task + 1, sizeof(bool));
+    bool *leads;
     int found = BB_NONE;
 
-    if (!leads)
+    if (BB_NEW(leads, task))
         return BB_NONE;
     leads[task] = true;
     for (int u = task - 1; u >= 0; u--) {
@@ -99,7 +100,7 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
             return false;
         }
         *next = (struct stuck){peer, graph_of(s, peer)->task_of[s->m->peer_op[cell]]};
-        if (!s->run->arrived[task_index(s, next->rank, next->task)]) {
+        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
             tell_wait(s, here, op, peer, "to come to its side");
             return true;
         }
@@ -122,7 +123,7 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
             return false;
         }
         *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
-        if (!s->run->arrived[task_index(s, next->rank, next->task)]) {
+        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
             tell_wait(s, here, u->first, member, "to come to it");
             return true;
         }
@@ -225,11 +226,4 @@ int bb_checks_refuse(const struct bb_checks *checks)
     report_faults(&checks->mismatches, "does not match");
     report_faults(&checks->deadlock, "deadlock");
     return -BB_EFAIL;
-}
-
-int bb_step_enforce(const struct bb_step *step, struct bb_checks *checks)
-{
-    int rc = bb_step_check(step, checks);
-
-    return rc ? rc : bb_checks_refuse(checks);
 }

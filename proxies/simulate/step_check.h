@@ -26,12 +26,9 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks) BB_MUST_
 void bb_checks_release(struct bb_checks *checks);
 
 /*
- * bb_step_enforce - bb_step_check, and a line on stderr for each fault. -BB_EFAIL when the step does not match or can
- * deadlock; one that is only unsafe when serialised passes with a warning.
+ * bb_checks_refuse - a line on stderr for each fault. -BB_EFAIL when the step does not match or can deadlock; one that
+ * is only unsafe when serialised passes with a warning.
  */
-int bb_step_enforce(const struct bb_step *step, struct bb_checks *checks) BB_MUST_CHECK;
-
-/* bb_checks_refuse - the second half of it, for checks that are there. */
 int bb_checks_refuse(const struct bb_checks *checks) BB_MUST_CHECK;
 
 #endif

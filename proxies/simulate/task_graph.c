@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *new_array(size_t n, size_t element)
-{
-    return calloc(n + 1, element);
-}
-
 static int add_task(struct bb_task_graph *s, enum bb_task_kind kind, int op, int issue)
 {
     struct bb_task *u = &s->tasks[s->n_tasks];
@@ -149,8 +144,7 @@ static int connect_tasks(struct bb_task_graph *s)
         total += s->tasks[u].n_next;
         s->tasks[u].n_next = 0;
     }
-    s->next = new_array((size_t)total, sizeof(int));
-    if (!s->next)
+    if (BB_NEW(s->next, total))
         return -BB_EFAIL;
     each_pair(s, fill_pair);
     return 0;
@@ -187,38 +181,15 @@ static int channel_for(struct bb_task_graph *s, const struct bb_op *op)
     return channel;
 }
 
-static void count_messages(struct bb_task_graph *s)
+static int add_message(struct bb_task_graph *s, int op)
 {
-    for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_channel *c = s->channel_of[i] == BB_NONE ? NULL : &s->channels[s->channel_of[i]];
+    struct bb_channel *c = &s->channels[s->channel_of[op]];
+    bool send = s->program->ops[op].kind == BB_OP_SEND;
+    int **list = send ? &c->sends : &c->recvs, *n = send ? &c->n_sends : &c->n_recvs;
 
-        if (c && s->program->ops[i].kind == BB_OP_SEND)
-            c->n_sends++;
-        else if (c)
-            c->n_recvs++;
-    }
-}
-
-static int list_messages(struct bb_task_graph *s)
-{
-    count_messages(s);
-    for (int c = 0; c < s->n_channels; c++) {
-        struct bb_channel *channel = &s->channels[c];
-
-        channel->sends = new_array((size_t)channel->n_sends, sizeof(int));
-        channel->recvs = new_array((size_t)channel->n_recvs, sizeof(int));
-        if (!channel->sends || !channel->recvs)
-            return -BB_EFAIL;
-        channel->n_sends = channel->n_recvs = 0;
-    }
-    for (size_t i = 0; i < s->program->n_ops; i++) {
-        struct bb_channel *c = s->channel_of[i] == BB_NONE ? NULL : &s->channels[s->channel_of[i]];
-
-        if (c && s->program->ops[i].kind == BB_OP_SEND)
-            c->sends[c->n_sends++] = (int)i;
-        else if (c)
-            c->recvs[c->n_recvs++] = (int)i;
-    }
+    if (BB_GROW(*list, *n))
+        return -BB_EFAIL;
+    (*list)[(*n)++] = op;
     return 0;
 }
 
@@ -236,10 +207,10 @@ static int find_channels(struct bb_task_graph *s)
         if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV)
             continue;
         s->channel_of[i] = channel_for(s, op);
-        if (s->channel_of[i] < 0)
+        if (s->channel_of[i] < 0 || add_message(s, (int)i))
             return -BB_EFAIL;
     }
-    return list_messages(s);
+    return 0;
 }
 
 static int make_arrays(struct bb_task_graph *s)
@@ -251,14 +222,10 @@ static int make_arrays(struct bb_task_graph *s)
         if (p->ops[i].kind == BB_OP_COLLECTIVE)
             of_comm[p->ops[i].comm]++;
     for (int c = 0; c < BB_MAX_COMMS; c++)
-        if (of_comm[c] && !(s->collectives[c] = new_array((size_t)of_comm[c], sizeof(int))))
+        if (of_comm[c] && BB_NEW(s->collectives[c], of_comm[c]))
             return -BB_EFAIL;
-    s->tasks = new_array(p->n_ops, sizeof(*s->tasks));
-    s->task_of = new_array(p->n_ops, sizeof(int));
-    s->exchanged = new_array(p->n_ops, sizeof(int));
-    s->channel_of = new_array(p->n_ops, sizeof(int));
-    s->issue_computes = new_array(p->n_ops, sizeof(bool));
-    if (!s->tasks || !s->task_of || !s->exchanged || !s->channel_of || !s->issue_computes)
+    if (BB_NEW(s->tasks, p->n_ops) || BB_NEW(s->task_of, p->n_ops) || BB_NEW(s->exchanged, p->n_ops) ||
+        BB_NEW(s->channel_of, p->n_ops) || BB_NEW(s->issue_computes, p->n_ops))
         return -BB_EFAIL;
     for (size_t i = 0; i < p->n_ops; i++)
         s->task_of[i] = BB_NONE;
@@ -279,7 +246,7 @@ int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
     return 0;
 out:
     bb_task_graph_release(s);
-    return bb_err(BB_EFAIL, "out of memory for the execution of a step of %zu operations", p->n_ops);
+    return rc;
 }
 
 void bb_task_graph_release(struct bb_task_graph *s)

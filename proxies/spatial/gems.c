@@ -20,7 +20,6 @@
  */
 #include "cuda/work/kernel_list.h"
 #include "proxies/author/proxy.h"
-#include "proxies/spatial/spatial.h"
 #include "proxies/spatial/tile_stage.h"
 
 #include <stdlib.h>
@@ -49,20 +48,14 @@ static size_t parameters_of(const struct bb_replica *replica)
 
 #define PARTNER 1 /* in a pair it is the next and the one before */
 
-static int send_to_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
+/* What the leader has is sent, what the follower needs is received. */
+static int start_message(struct pairing *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
-    size_t count = parameters_of(p->leader);
+    size_t count = parameters_of(send ? p->leader : p->follower);
 
-    return bb_script_send(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
-}
-
-static int receive_from_partner(struct pairing *p, const char *what, enum bb_buffer_use use)
-{
-    struct bb_script *s = &p->stage.script;
-    size_t count = parameters_of(p->follower);
-
-    return bb_script_recv(s, p->pair, what, PARTNER, count, bb_script_buffer(s, what, use, count));
+    return (send ? bb_script_send : bb_script_recv)(s, p->pair, what, PARTNER, count,
+                                                    bb_script_buffer(s, what, use, count));
 }
 
 /* Both directions in one call, so that neither waits for the other. Returns the receive. */
@@ -71,8 +64,8 @@ static int trade_with_partner(struct pairing *p, const char *what, enum bb_buffe
     int op;
 
     bb_script_group_start(&p->stage.script);
-    (void)send_to_partner(p, what, sent);
-    op = receive_from_partner(p, what, received);
+    (void)start_message(p, true, what, sent);
+    op = start_message(p, false, what, received);
     bb_script_group_end(&p->stage.script);
     return op;
 }
@@ -83,37 +76,23 @@ static const char parameters[] = "parameters";
 static void trade_amid(struct pairing *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
-        p->arrived = receive_from_partner(p, parameters, BB_USE_PARAMETERS);
+        p->arrived = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
 /* Behind one direction of the leader's first pass. */
 static void trade_behind(struct pairing *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
-        (void)send_to_partner(p, parameters, BB_USE_PARAMETERS);
+        (void)start_message(p, true, parameters, BB_USE_PARAMETERS);
     else if (direction == BB_FORWARD && !p->is_last)
         p->arrived = trade_with_partner(p, parameters, BB_USE_PARAMETERS, BB_USE_PARAMETERS);
 }
 
 static void accumulate_gradients(struct pairing *p, size_t count)
 {
-    struct bb_kernel_list *work;
-
-    if (strcmp(config_of(p)->compute, "gemm") != 0)
-        return;
-    work = bb_step_work(p->stage.tiling->step);
-    p->stage.script.failed |= work == NULL;
-    if (!work)
-        return;
-    bb_kernel_list_accumulate(work, count, p->stage.script.dtype);
-    bb_script_work(&p->stage.script, "accumulate", work, 1, BB_NONE, BB_NONE);
-}
-
-static enum bb_redop_id tile_sum(const struct pairing *p)
-{
-    const char *how = config_of(p)->tiles.spatial_gradients;
-
-    return how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
+    if (p->stage.script.real)
+        bb_script_pass(&p->stage.script, p->stage.tiling->step, "accumulate",
+                       &(struct bb_script_pass){BB_PASS_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
 /* What the partner's leader found is added to what the follower found, over its tiles and over all copies. */
@@ -127,14 +106,9 @@ static void update_follower(struct pairing *p, int arrived)
     s->phase = BB_PHASE_GRADIENTS;
     bb_script_wait(s, arrived);
     accumulate_gradients(p, count);
-    if (split->layers.tiled) {
-        s->redop = tile_sum(p);
-        bb_script_wait(s, bb_tile_stage_reduce(&p->stage, split->comm_spatial, "gradients of tiles", count, gradients));
-        s->redop = BB_SUM;
-    }
-    if (p->stage.tiling->comm_dp != BB_NONE)
-        bb_script_wait(s,
-                       bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_dp, "weight gradients", count, gradients));
+    if (split->layers.tiled)
+        bb_script_wait(s, bb_tile_stage_reduce(&p->stage, split->comm_spatial, true, count, gradients));
+    bb_script_wait(s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_dp, false, count, gradients));
     bb_tile_stage_optimizer(&p->stage, count);
 }
 
@@ -142,16 +116,11 @@ static void update_follower(struct pairing *p, int arrived)
 
 static int start_sum(struct pairing *p, const struct bb_replica *replica)
 {
-    struct bb_script *s = &p->stage.script;
     bool tiled = replica->split->layers.tiled;
     size_t count = parameters_of(replica);
-    int comm = tiled ? replica->split->comm_spatial : p->stage.tiling->comm_pair, op;
 
-    s->redop = tiled ? tile_sum(p) : BB_SUM;
-    op = bb_tile_stage_reduce(&p->stage, comm, tiled ? "gradients of tiles" : "weight gradients", count,
-                              bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count));
-    s->redop = BB_SUM;
-    return op;
+    return bb_tile_stage_reduce(&p->stage, tiled ? replica->split->comm_spatial : p->stage.tiling->comm_pair, tiled,
+                                count, bb_script_buffer(&p->stage.script, "gradients", BB_USE_GRADIENTS, count));
 }
 
 static void sum_in_the_middle(struct pairing *p)
@@ -161,9 +130,7 @@ static void sum_in_the_middle(struct pairing *p)
     int buffer = bb_script_buffer(s, "gradients", BB_USE_GRADIENTS, count);
 
     accumulate_gradients(p, count);
-    if (p->stage.tiling->comm_middle != BB_NONE)
-        bb_script_wait(
-            s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, "weight gradients", count, buffer));
+    bb_script_wait(s, bb_tile_stage_reduce(&p->stage, p->stage.tiling->comm_middle, false, count, buffer));
 }
 
 static void sum_both(struct pairing *p)
@@ -252,16 +219,7 @@ out:
 
 static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
-    struct bb_tiling t;
-    int rc;
-
-    TRY(bb_tiling_init(&t, config, step, true));
-    TRY(bb_tiling_describe(&t, t.config.tiles.replications));
-    TRY(bb_tiling_layout(&t));
-    TRY(bb_tiling_build(&t, build_role));
-out:
-    bb_tiling_release(&t);
-    return rc;
+    return bb_tiling_step(config, true, step, build_role);
 }
 
 const struct bb_proxy bb_gems_proxy = {.name = "gems",

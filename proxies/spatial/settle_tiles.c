@@ -1,7 +1,9 @@
 /* settle_tiles.c - what the options of `spatial` and `gems` mean together, and what cannot be (see tiling.h). */
 #include "proxies/spatial/settle_tiles.h"
 
+#include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
 #include "proxies/author/args.h"
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
@@ -10,34 +12,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define USUAL_TFLOPS 119.8 /* as gpt2_large has it */
-#define MOST_WIDTH   2048  /* tiles or local replicas of a split */
+#define MOST_WIDTH 2048 /* tiles or local replicas of a split */
 
 /* ---- lists of numbers ---- */
+
+/* A list while it is read. */
+struct number_list {
+    const char *proxy, *option, *text;
+    int *numbers, n, most;
+};
+
+static int add_number(void *arg, const char *word)
+{
+    struct number_list *l = arg;
+
+    if (l->n == l->most)
+        return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", l->proxy, l->option, l->text, l->most);
+    if (!*word || strlen(word) > 15)
+        return bb_err(BB_EUSAGE, "%s: --%s '%s', expected whole numbers with commas between, such as 4,4", l->proxy,
+                      l->option, l->text);
+    if (bb_parse_int(word, 1, BB_MOST_LAYERS, &l->numbers[l->n++]))
+        return bb_err(BB_EUSAGE, "%s: --%s: '%s' is no whole number from 1 to %d", l->proxy, l->option, word,
+                      BB_MOST_LAYERS);
+    return 0;
+}
 
 /* "8,4": returns how many, numbers[] has room for `most`. */
 static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int most)
 {
-    char word[16];
-    int n = 0;
+    struct number_list l = {proxy, option, text, numbers, 0, most};
+    int rc = bb_list_each(text, add_number, &l);
 
-    for (const char *at = text;; at++) {
-        size_t length = strcspn(at, ",");
-
-        if (n == most)
-            return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", proxy, option, text, most);
-        if (length == 0 || length >= sizeof(word))
-            return bb_err(BB_EUSAGE, "%s: --%s '%s', expected whole numbers with commas between, such as 4,4", proxy,
-                          option, text);
-        memcpy(word, at, length);
-        word[length] = '\0';
-        if (bb_parse_int(word, 1, BB_MOST_LAYERS, &numbers[n++]))
-            return bb_err(BB_EUSAGE, "%s: --%s: '%s' is no whole number from 1 to %d", proxy, option, word,
-                          BB_MOST_LAYERS);
-        at += length;
-        if (*at == '\0')
-            return n;
-    }
+    return rc ? rc : l.n;
 }
 
 /* ---- options that contradict each other ---- */
@@ -144,9 +150,8 @@ static int settle_balance(struct bb_settled *s, const struct bb_proxy_config *c,
     int n;
 
     s->n_splits = c->tiles.splits;
-    s->modules = calloc((size_t)net->n_modules, sizeof(*s->modules));
-    if (!s->modules)
-        return bb_err(BB_EFAIL, "out of memory for the splits of %d modules", net->n_modules);
+    if (BB_NEW(s->modules, net->n_modules))
+        return -BB_EFAIL;
     if (!text)
         return 0;
     n = read_list(c->proxy, "balance", text, s->modules, net->n_modules);
@@ -340,7 +345,7 @@ static int settle_replications(struct bb_proxy_config *c, bool gems)
 static void settle_rest(struct bb_proxy_config *c)
 {
     c->micro_batches = c->micro_batches ? c->micro_batches : 1;
-    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     c->tiles.halo_bwd = c->tiles.halo_bwd ? c->tiles.halo_bwd : "none";
     c->tiles.fused_layers = c->tiles.fused_layers ? c->tiles.fused_layers : 1;
 }

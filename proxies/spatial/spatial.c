@@ -7,12 +7,8 @@
  * replicas of another, and over the replicas of the whole. All tiles read the same image and cut out their own: nothing
  * is scattered for that.
  */
-#include "proxies/spatial/spatial.h"
-
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
-
-#include <string.h>
 
 static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direction)
 {
@@ -30,20 +26,13 @@ static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;
     const struct bb_layer_split *split = w->replicas[BB_USUAL].split;
-    const char *how = t->config.tiles.spatial_gradients;
     size_t count = split->layers.parameters;
     int buffer = bb_script_buffer(&w->script, "gradients", BB_USE_GRADIENTS, count);
 
     w->script.phase = BB_PHASE_GRADIENTS;
-    if (split->layers.tiled) {
-        w->script.redop = how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
-        bb_script_wait(&w->script, bb_tile_stage_reduce(w, split->comm_spatial, "gradients of tiles", count, buffer));
-        w->script.redop = BB_SUM;
-    } else if (t->comm_local_dp != BB_NONE) {
-        bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_local_dp, "weight gradients", count, buffer));
-    }
-    if (t->comm_dp != BB_NONE)
-        bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_dp, "weight gradients", count, buffer));
+    bb_script_wait(&w->script, bb_tile_stage_reduce(w, split->layers.tiled ? split->comm_spatial : t->comm_local_dp,
+                                                    split->layers.tiled, count, buffer));
+    bb_script_wait(&w->script, bb_tile_stage_reduce(w, t->comm_dp, false, count, buffer));
     bb_tile_stage_optimizer(w, count);
 }
 
@@ -68,16 +57,7 @@ out:
 
 static int build_step(const struct bb_proxy_config *config, struct bb_step *step)
 {
-    struct bb_tiling t;
-    int rc;
-
-    TRY(bb_tiling_init(&t, config, step, false));
-    TRY(bb_tiling_describe(&t, 1));
-    TRY(bb_tiling_layout(&t));
-    TRY(bb_tiling_build(&t, build_role));
-out:
-    bb_tiling_release(&t);
-    return rc;
+    return bb_tiling_step(config, false, step, build_role);
 }
 
 const struct bb_proxy bb_spatial_proxy = {

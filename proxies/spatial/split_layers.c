@@ -1,6 +1,8 @@
 /* split_layers.c - the segments of a split (see split_layers.h). */
 #include "proxies/spatial/split_layers.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,8 @@ static const struct bb_net_layer *layer_at(const struct segmenting *c, int layer
 {
     return &c->plan->net->layers[layer];
 }
+
+static const int none[2]; /* no rim, no halo */
 
 /* ---- pieces ---- */
 
@@ -89,7 +93,6 @@ static bool add_layer_work(struct bb_kernel_list *w, const struct segmenting *c,
 static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, const struct bb_net_layer *l,
                         struct extent e)
 {
-    const int none[2] = {0, 0};
     const struct extent tile = extent_of(c, l, none);
     double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->layers->samples;
     double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
@@ -119,15 +122,11 @@ static int add_to_piece(const struct segmenting *c, struct bb_layer_piece *p, co
 static struct bb_segment *open_segment(const struct segmenting *c, int module)
 {
     struct bb_split_layers *layers = c->layers;
-    struct bb_segment *bigger = realloc(layers->segments, sizeof(*bigger) * (size_t)(layers->n_segments + 1));
 
-    if (!bigger) {
-        bb_err(BB_EFAIL, "out of memory for the segments of a split");
+    if (BB_GROW(layers->segments, layers->n_segments))
         return NULL;
-    }
-    layers->segments = bigger;
-    bigger[layers->n_segments] = (struct bb_segment){.module = module};
-    return &bigger[layers->n_segments++];
+    layers->segments[layers->n_segments] = (struct bb_segment){.module = module};
+    return &layers->segments[layers->n_segments++];
 }
 
 static struct bb_segment *newest_segment(const struct segmenting *c)
@@ -180,7 +179,6 @@ static struct bb_map input_of(const struct bb_net_layer *l)
 /* The forward pass of a head of one layer: rows and columns at cut edges wait for the halo, the rest does not. */
 static int divide_head(const struct segmenting *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
-    const int none[2] = {0, 0};
     struct extent all = extent_of(c, l, none);
     int above = c->layers->slices.rows > 1 ? (l->halo[0] + l->stride - 1) / l->stride : 0;
     int beside = c->layers->slices.cols > 1 ? (l->halo[1] + l->stride - 1) / l->stride : 0;
@@ -201,7 +199,6 @@ out:
 /* A layer with a halo of its own begins a segment. */
 static int add_reader(const struct segmenting *c, int module, const struct bb_net_layer *l)
 {
-    const int none[2] = {0, 0};
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
     struct bb_segment *s = open_segment(c, module);
     int rc;
@@ -221,7 +218,6 @@ out:
 static int segment_module(const struct segmenting *c, int module)
 {
     const struct bb_module *m = &c->plan->net->modules[module];
-    const int none[2] = {0, 0};
     bool open = false;
     int rc = 0;
 
@@ -303,7 +299,6 @@ out:
 static int segment_states(const struct segmenting *c, int module)
 {
     const struct bb_module *m = &c->plan->net->modules[module];
-    const int none[2] = {0, 0};
     struct bb_segment *s = open_segment(c, module);
     int rc = 0;
 
@@ -418,7 +413,7 @@ int bb_split_layers_make(const struct bb_split_input *plan, struct bb_split_laye
         TRY(segment_next(&c, m, &n));
     }
     for (int t = 0; layers->tiled && t < layers->n_out; t++)
-        find_thin(&c, &layers->out[t], (int[2]){0, 0}, 1, layers->first + layers->n - 1);
+        find_thin(&c, &layers->out[t], none, 1, layers->first + layers->n - 1);
     TRY(refuse_thin(&c));
     add_sums(&c);
     settle_times(plan->config, layers);

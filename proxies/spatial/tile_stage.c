@@ -1,6 +1,7 @@
 /* tile_stage.c - a micro-batch at one place (see tile_stage.h). */
 #include "proxies/spatial/tile_stage.h"
 
+#include "bootstrap/base/grow.h"
 #include "cuda/work/kernel_list.h"
 
 #include <stdlib.h>
@@ -83,9 +84,8 @@ static int find_hands(struct bb_tile_stage *w, struct bb_replica *replica, bool 
     *h = (struct bb_hands){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
     if (link < 0 || link >= t->n_splits - 1)
         return 0;
-    h->hands = calloc((size_t)most_hands(replica, before), sizeof(*h->hands));
-    if (!h->hands)
-        return bb_err(BB_EFAIL, "out of memory for a hand-over");
+    if (BB_NEW(h->hands, most_hands(replica, before)))
+        return -BB_EFAIL;
     h->comm = link_comm(t, link, replica->inverse);
     (void)bb_tile_stage_lane(w, h->comm);
     if (link < t->n_spatial - 1)
@@ -364,24 +364,27 @@ struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
     return w->lanes[comm];
 }
 
-int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, size_t count, int buffer)
+int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, bool of_tiles, size_t count, int buffer)
 {
-    return bb_script_collective(&w->script, bb_tile_stage_lane(w, comm), what, BB_ALL_REDUCE, count, buffer, buffer);
+    const char *how = w->tiling->config.tiles.spatial_gradients;
+    int op;
+
+    if (comm == BB_NONE)
+        return BB_NONE;
+    w->script.redop = of_tiles && how && strcmp(how, "mean") == 0 ? BB_AVG : BB_SUM;
+    op = bb_script_collective(&w->script, bb_tile_stage_lane(w, comm),
+                              of_tiles ? "gradients of tiles" : "weight gradients", BB_ALL_REDUCE, count, buffer,
+                              buffer);
+    w->script.redop = BB_SUM;
+    return op;
 }
 
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)
 {
-    struct bb_kernel_list *work;
-
     w->script.phase = BB_PHASE_OPTIMIZER;
-    if (strcmp(w->tiling->config.compute, "gemm") != 0 || parameters == 0)
-        return;
-    work = bb_step_work(w->tiling->step);
-    w->script.failed |= work == NULL;
-    if (!work)
-        return;
-    bb_kernel_list_optimizer(work, BB_PASS_SGD, parameters, w->script.dtype);
-    bb_script_work(&w->script, "optimizer", work, 1, BB_NONE, BB_NONE);
+    if (w->script.real && parameters > 0)
+        bb_script_pass(&w->script, w->tiling->step, "optimizer",
+                       &(struct bb_script_pass){BB_PASS_SGD, parameters, 1, BB_NONE, BB_NONE});
 }
 
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
@@ -415,8 +418,7 @@ static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int
         replica->neighbours = bb_tile_neighbours(&replica->split->layers.slices, replica->at.index);
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
-    replica->packs = calloc((size_t)(replica->split->layers.n_segments * BB_PACKS), sizeof(struct bb_kernel_list *));
-    TRY(replica->packs ? 0 : bb_err(BB_EFAIL, "out of memory for the kernels of halos"));
+    TRY(BB_NEW(replica->packs, replica->split->layers.n_segments * BB_PACKS));
     TRY(find_hands(w, replica, true));
     TRY(find_hands(w, replica, false));
     make_hand_room(w, &replica->before);

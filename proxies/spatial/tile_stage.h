@@ -56,9 +56,11 @@ void bb_tile_stage_release(struct bb_tile_stage *w);
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 void bb_tile_stage_on(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 
-/* bb_tile_stage_reduce - the thread waits for the all-reduce of that buffer, in place. */
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
-int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, const char *what, size_t count, int buffer);
+
+/* bb_tile_stage_reduce - starts the all-reduce of that buffer, in place; of_tiles: over the tiles of a split, as
+ * --spatial-gradients says. comm BB_NONE: nothing. */
+int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, bool of_tiles, size_t count, int buffer);
 
 /* bb_tile_stage_optimizer - the update of so many parameters (--compute gemm; elsewhere it takes no time). */
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters);

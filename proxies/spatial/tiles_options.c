@@ -1,6 +1,4 @@
-/* tiles_options.c - the rows (see tiles_options.h). */
-#include "proxies/spatial/tiles_options.h"
-
+/* tiles_options.c - the rows (see step/config.h). */
 #include "proxies/step/config.h"
 
 static const char *const slice_words[] = {"vertical", "horizontal", "square", NULL};

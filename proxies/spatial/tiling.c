@@ -1,6 +1,7 @@
 /* tiling.c - splits, places and groups (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/spatial/settle_tiles.h"
 
 #include <stdlib.h>
@@ -30,9 +31,7 @@ static int make_splits(struct bb_tiling *t, const struct bb_settled *s)
 
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
-    t->splits = calloc((size_t)s->n_splits, sizeof(*t->splits));
-    if (!t->splits)
-        return bb_err(BB_EFAIL, "out of memory for %d splits", s->n_splits);
+    TRY(BB_NEW(t->splits, s->n_splits));
     t->n_splits = s->n_splits; /* those that are not made yet are zeroed */
     for (int i = 0; i < t->n_splits; i++)
         TRY(make_split(t, s, i));
@@ -43,29 +42,19 @@ out:
     return rc;
 }
 
-int bb_tiling_init(struct bb_tiling *t, const struct bb_proxy_config *config, struct bb_step *step, bool gems)
+static int settle_tiling(struct bb_tiling *t, const struct bb_proxy_config *config)
 {
     const struct bb_net_asked asked = {config->tiles.image_size, config->layers, config->tiles.filters};
     struct bb_settled settled = {0};
     int rc;
 
-    *t = (struct bb_tiling){.config = *config, .step = step, .gems = gems};
     t->comm_local_dp = t->comm_dp = t->comm_pair = t->comm_middle = BB_NONE;
     TRY(bb_net_load(config->model ? config->model : "resnet110_v2", &asked, &t->net));
-    TRY(bb_settle(&settled, &t->config, &t->net, gems));
+    TRY(bb_settle(&settled, &t->config, &t->net, t->gems));
     TRY(make_splits(t, &settled));
 out:
     bb_settled_release(&settled);
     return rc;
-}
-
-void bb_tiling_release(struct bb_tiling *t)
-{
-    for (int i = 0; i < t->n_splits; i++)
-        bb_split_layers_release(&t->splits[i].layers);
-    free(t->splits);
-    bb_net_release(&t->net);
-    *t = (struct bb_tiling){0};
 }
 
 struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place)
@@ -82,20 +71,13 @@ struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place)
 /* Members of a group while they are listed. */
 struct listing {
     int *members;
-    int n, room;
+    int n;
     bool failed;
 };
 
 static void list_rank(struct listing *l, int rank)
 {
-    int wanted = l->room ? 2 * l->room : 256, *bigger;
-
-    if (l->n == l->room && !l->failed) {
-        bigger = realloc(l->members, sizeof(*bigger) * (size_t)wanted);
-        l->failed = bigger == NULL;
-        l->members = bigger ? bigger : l->members;
-        l->room = bigger ? wanted : l->room;
-    }
+    l->failed = l->failed || BB_GROW(l->members, l->n);
     if (!l->failed)
         l->members[l->n++] = rank;
 }
@@ -114,8 +96,7 @@ static void list_places(const struct bb_tiling *t, struct listing *l, int replic
 /* The group of what was listed, in instances of that size; the list is empty again. Returns it or a negative error. */
 static int close_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
-    int group = l->failed ? bb_err(BB_EFAIL, "out of memory for group '%s'", name)
-                          : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
+    int group = l->failed ? -BB_EFAIL : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
 
     free(l->members);
     *l = (struct listing){0};
@@ -123,7 +104,7 @@ static int close_group(struct bb_tiling *t, struct listing *l, const char *name,
 }
 
 /* `links` communicators of a group, in comms[]: "lp", or "lp 0" and "lp 1". */
-static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int comms[2])
+static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {
         const char *text = links == 1 ? name : bb_step_text(t->step, "%s %d", name, i);
@@ -157,7 +138,8 @@ static void list_tiles(const struct bb_tiling *t, struct listing *l, int i)
 /* Who swap halos, and who add up gradients. */
 static int add_tile_groups(struct bb_tiling *t, int i)
 {
-    int width = t->splits[i].width, whole = gems_sums(t) ? BB_REPLICAS * width * t->replicas : width, comms[2][2], rc;
+    int width = t->splits[i].width, whole = gems_sums(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
+        spatial_comm, rc;
     bool even = t->splits[0].width == t->splits[t->n_spatial - 1].width;
     const char *halo = even ? "halo" : bb_step_text(t->step, "halo of %d", width);
     const char *spatial = even ? "spatial" : bb_step_text(t->step, "spatial of %d", width);
@@ -165,73 +147,55 @@ static int add_tile_groups(struct bb_tiling *t, int i)
 
     TRY(halo && spatial ? 0 : -BB_EFAIL);
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, comms[0]));
+    TRY(add_comms(t, close_group(t, &l, halo, width), halo, 1, &halo_comm));
     list_tiles(t, &l, i);
-    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, comms[1]));
+    TRY(add_comms(t, close_group(t, &l, spatial, whole), spatial, 1, &spatial_comm));
     for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
-        t->splits[s].comm_halo = comms[0][0];
-        t->splits[s].comm_spatial = comms[1][0];
+        t->splits[s].comm_halo = halo_comm;
+        t->splits[s].comm_spatial = spatial_comm;
     }
 out:
     return rc;
 }
 
-static int add_join(struct bb_tiling *t, int which)
+/* Instances of a group in each replica: n places, `stride` apart, from `first` on; the next begins `step` behind it. */
+struct places {
+    int instances, first, step, n, stride;
+};
+
+/* The group of these places and its communicators. */
+static int add_places(struct bb_tiling *t, int which, const char *name, struct places p, int links, int *comms)
 {
-    const char *name = which == BB_INVERSE ? "join inverse" : "join";
     struct listing l = {0};
 
     for (int r = 0; r < t->replicas; r++)
-        list_places(t, &l, r, which, 0, t->tiles + t->local_dp, 1);
-    return add_comms(t, close_group(t, &l, name, t->tiles + t->local_dp), name, t->n_join, t->comm_join[which]);
-}
-
-static int add_lp(struct bb_tiling *t, int which)
-{
-    const char *name = which == BB_INVERSE ? "lp inverse" : "lp";
-    int n = t->n_splits - t->n_spatial;
-    struct listing l = {0};
-
-    for (int r = 0; r < t->replicas; r++)
-        for (int d = 0; d < t->local_dp; d++)
-            list_places(t, &l, r, which, t->tiles + d, n, t->local_dp);
-    return add_comms(t, close_group(t, &l, name, n), name, t->n_lp, t->comm_lp[which]);
+        for (int i = 0; i < p.instances; i++)
+            list_places(t, &l, r, which, p.first + i * p.step, p.n, p.stride);
+    return add_comms(t, close_group(t, &l, name, p.n), name, links, comms);
 }
 
 /* Without tiles both replicas' pipelines have the same members, and the order on each link is the same on either side:
  * they share a group. */
 static int add_pipelines(struct bb_tiling *t)
 {
-    int links = t->n_splits - t->n_spatial - 1, rc = 0;
+    int links = t->n_splits - t->n_spatial - 1, d = t->local_dp, rc = 0;
 
     t->n_join = t->n_spatial > 1 ? 2 : t->n_spatial;
     t->n_lp = links > 1 ? 2 : links;
     for (int which = 0; which < sides_of(t); which++) {
+        const struct places whole = {.instances = 1, .n = t->tiles + d, .stride = 1};
+        const struct places chain = {.instances = d, .first = t->tiles, .step = 1, .n = links + 1, .stride = d};
+        bool inverse = which == BB_INVERSE;
+
         if (t->n_join)
-            TRY(add_join(t, which));
-        if (t->n_lp && which == BB_INVERSE && !t->n_spatial)
+            TRY(add_places(t, which, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[which]));
+        if (t->n_lp && inverse && !t->n_spatial)
             memcpy(t->comm_lp[which], t->comm_lp[BB_USUAL], sizeof(t->comm_lp[which]));
         else if (t->n_lp)
-            TRY(add_lp(t, which));
+            TRY(add_places(t, which, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[which]));
     }
 out:
     return rc;
-}
-
-static int add_named(struct bb_tiling *t, int group, const char *name, int *comm)
-{
-    *comm = group < 0 ? group : bb_layout_add_comm(&t->step->layout, name, group);
-    return *comm < 0 ? *comm : 0;
-}
-
-static int add_local_dp(struct bb_tiling *t)
-{
-    struct listing l = {0};
-
-    for (int r = 0; r < t->replicas; r++)
-        for (int i = t->n_spatial; i < t->n_splits; i++)
-            list_places(t, &l, r, BB_USUAL, t->splits[i].base, t->local_dp, 1);
-    return add_named(t, close_group(t, &l, "local_dp", t->local_dp), "local_dp", &t->comm_local_dp);
 }
 
 /* Ranks r and mp - 1 - r: of each replica (comm_opt), or of all together. */
@@ -247,7 +211,7 @@ static int add_pairs(struct bb_tiling *t)
             list_rank(&l, replica * t->mp + place);
             list_rank(&l, replica * t->mp + t->mp - 1 - place);
         }
-    return add_named(t, close_group(t, &l, "pair", 2 * (apart ? 1 : t->replicas)), "pair", &t->comm_pair);
+    return add_comms(t, close_group(t, &l, "pair", 2 * (apart ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
 /* The rank that is its own pair, of all replicas. */
@@ -257,29 +221,31 @@ static int add_middle(struct bb_tiling *t)
 
     for (int r = 0; r < t->replicas; r++)
         list_rank(&l, r * t->mp + t->mp / 2);
-    return add_named(t, close_group(t, &l, "middle", t->replicas), "middle", &t->comm_middle);
+    return add_comms(t, close_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
 }
 
-int bb_tiling_layout(struct bb_tiling *t)
+static int add_groups(struct bb_tiling *t)
 {
     struct bb_layout *l = &t->step->layout;
     const struct bb_axis axes[] = {{"place", t->mp}, {"dp", t->replicas}};
     bool together = gems_sums(t);
-    int rc;
+    int d = t->local_dp, rc;
+    const struct places twins = {
+        .instances = t->n_splits - t->n_spatial, .first = t->tiles, .step = d, .n = d, .stride = 1};
 
     TRY(bb_layout_init(l, t->config.ranks, axes, 2));
     for (int i = 0; i < t->n_spatial; i++)
         if (i == 0 || t->splits[i].width != t->splits[i - 1].width)
             TRY(add_tile_groups(t, i));
     TRY(add_pipelines(t));
-    if (t->local_dp > 1)
-        TRY(add_local_dp(t));
+    if (d > 1)
+        TRY(add_places(t, BB_USUAL, "local_dp", twins, 1, &t->comm_local_dp));
     if (t->gems)
         TRY(add_pairs(t));
     if (together && t->mp % 2 && t->replicas > 1)
         TRY(add_middle(t));
     if (!together && t->replicas > 1)
-        TRY(add_named(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", &t->comm_dp));
+        TRY(add_comms(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", 1, &t->comm_dp));
 out:
     return rc;
 }
@@ -318,11 +284,12 @@ static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
     return n;
 }
 
-int bb_tiling_build(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
+static int build_roles(struct bb_tiling *t, int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
 {
-    int *role_of = calloc((size_t)t->mp, sizeof(int)), *first = calloc((size_t)t->mp, sizeof(int)), n, rc = 0;
+    int *role_of = NULL, *first = NULL, n, rc;
 
-    TRY(role_of && first ? 0 : bb_err(BB_EFAIL, "out of memory for the roles of %d places", t->mp));
+    TRY(BB_NEW(role_of, t->mp));
+    TRY(BB_NEW(first, t->mp));
     n = find_roles(t, role_of, first);
     TRY(bb_step_add_roles(t->step, n));
     for (int i = 0; i < n; i++)
@@ -352,9 +319,10 @@ static const char *describe_tiles(struct bb_tiling *t)
                         bb_slices_name(&first->layers.slices), halos);
 }
 
-int bb_tiling_describe(struct bb_tiling *t, int passes)
+static int describe_step(struct bb_tiling *t)
 {
     const struct bb_proxy_config *c = &t->config;
+    int passes = c->tiles.replications;
     const char *tiles = describe_tiles(t);
     const char *local = t->local_dp > 1 ? bb_step_text(t->step, ", %d local replicas", t->local_dp) : "";
     const char *turns = t->gems ? bb_step_text(t->step, ", %d replications%s", passes,
@@ -371,4 +339,22 @@ int bb_tiling_describe(struct bb_tiling *t, int passes)
                                         c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas,
                                         t->replicas == 1 ? "" : "s");
     return t->step->summary ? 0 : -BB_EFAIL;
+}
+
+int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
+                   int (*build)(struct bb_tiling *t, struct bb_role *role, int place))
+{
+    struct bb_tiling t = {.config = *config, .step = step, .gems = gems};
+    int rc;
+
+    TRY(settle_tiling(&t, config));
+    TRY(describe_step(&t));
+    TRY(add_groups(&t));
+    TRY(build_roles(&t, build));
+out:
+    for (int i = 0; i < t.n_splits; i++)
+        bb_split_layers_release(&t.splits[i].layers);
+    free(t.splits);
+    bb_net_release(&t.net);
+    return rc;
 }

@@ -20,6 +20,11 @@
 
 #include "proxies/spatial/split_layers.h"
 
+/* What both proxies take (enum bb_takes). */
+#define BB_TAKES_TILED                                                                                                 \
+    (BB_TAKES_TILES | BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE |          \
+     BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_LAYER_US)
+
 enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
 
 struct bb_layer_split {
@@ -40,27 +45,17 @@ struct bb_tiling {
     int comm_local_dp, comm_dp, comm_pair, comm_middle;                   /* BB_NONE: none    */
 };
 
-/* bb_tiling_init - from what the user asked; refusals name the nearest valid layout, -BB_EUSAGE. release is fine on a
- * half-made one. */
-int bb_tiling_init(struct bb_tiling *t, const struct bb_proxy_config *config, struct bb_step *step,
-                   bool gems) BB_MUST_CHECK;
-void bb_tiling_release(struct bb_tiling *t);
-
-/* bb_tiling_layout - the groups and communicators, into the step's layout. */
-int bb_tiling_layout(struct bb_tiling *t) BB_MUST_CHECK;
-
 /* A place: its split, and which tile or local replica it is there. */
 struct bb_tile_position {
     int split, index;
 };
 struct bb_tile_position bb_tiling_place(const struct bb_tiling *t, int place);
 
-/* bb_tiling_build - the roles of the step, each written by `build` for its lowest place: places of equal programs share
- * one. */
-int bb_tiling_build(struct bb_tiling *t,
-                    int (*build)(struct bb_tiling *t, struct bb_role *role, int place)) BB_MUST_CHECK;
-
-/* bb_tiling_describe - the one-line summary, parameters and samples of the step; passes: of one step. */
-int bb_tiling_describe(struct bb_tiling *t, int passes) BB_MUST_CHECK;
+/*
+ * bb_tiling_step - the step: splits, groups, and its roles, each written by `build` for its lowest place; places of
+ * equal programs share one. Refusals name the nearest valid layout, -BB_EUSAGE.
+ */
+int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
+                   int (*build)(struct bb_tiling *t, struct bb_role *role, int place)) BB_MUST_CHECK;
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * config.h - what a step is asked to be: the options of `busbar proxy` and `busbar plan` as values. The rows that fill
- * it stand with the builders that they are for.
+ * it stand with the builders that they are for; their offsets are those of the structs here.
  *
  * 0, false and NULL: not given, the proxy's own default. Nothing has a default text, so that what a proxy does not know
  * can be refused. Words are the table's own, as the enums of the builders name them.
@@ -8,8 +8,12 @@
 #ifndef BB_PROXIES_STEP_CONFIG_H
 #define BB_PROXIES_STEP_CONFIG_H
 
+#include "bootstrap/cli/opts.h"
+
 #include <stdbool.h>
 #include <stddef.h>
+
+extern const struct bb_opt bb_transformer_options[], bb_sync_options[], bb_tiles_options[], bb_scaling_options[];
 
 /* Of transformer. */
 struct bb_transformer_options {

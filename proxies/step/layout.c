@@ -1,6 +1,7 @@
 /* layout.c - grids, groups and their members (see layout.h). Grid groups are computed, irregular ones are tables. */
 #include "proxies/step/layout.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/step/program.h"
 
 #include <stdlib.h>
@@ -84,11 +85,8 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
         return refuse_more("groups", BB_MAX_GROUPS);
     *g = (struct bb_group){.name = name, .size = size, .instances = instances};
     l->n_groups++; /* released with the layout from here on */
-    g->instance_of = malloc(sizeof(int) * (size_t)l->ranks);
-    g->index_of = malloc(sizeof(int) * (size_t)l->ranks);
-    g->members = malloc(sizeof(int) * (cells ? cells : 1));
-    if (!g->instance_of || !g->index_of || !g->members)
-        return bb_err(BB_EFAIL, "out of memory for group '%s' of %d ranks", name, l->ranks);
+    if (BB_NEW(g->instance_of, l->ranks) || BB_NEW(g->index_of, l->ranks) || BB_NEW(g->members, cells))
+        return -BB_EFAIL;
     memcpy(g->members, members, sizeof(int) * cells);
     rc = index_members(g, l->ranks);
     return rc ? rc : l->n_groups - 1;
@@ -100,13 +98,6 @@ int bb_layout_add_comm(struct bb_layout *l, const char *name, int group)
         return refuse_more("communicators", BB_MAX_COMMS);
     l->comms[l->n_comms] = (struct bb_comm_spec){.name = name, .group = group};
     return l->n_comms++;
-}
-
-int bb_layout_coord(const struct bb_layout *l, int rank, int axis)
-{
-    for (int a = 0; a < axis; a++)
-        rank /= l->axes[a].size;
-    return rank % l->axes[axis].size;
 }
 
 int bb_group_instances(const struct bb_layout *l, int group)

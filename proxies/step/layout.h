@@ -57,7 +57,6 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes); /
 int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size);
 int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* its index */
 
-int bb_layout_coord(const struct bb_layout *l, int rank, int axis);
 int bb_group_instances(const struct bb_layout *l, int group);
 int bb_group_instance(const struct bb_layout *l, int group, int rank);              /* BB_NONE (-1) when in none */
 int bb_group_index(const struct bb_layout *l, int group, int rank);                 /* rank inside the communicator */

@@ -1,6 +1,7 @@
 /* program.c - step programs are lists that only grow; what waits for what is settled when an operation is added. */
 #include "proxies/step/program.h"
 
+#include "bootstrap/base/grow.h"
 #include "cuda/work/kernel_list.h"
 
 #include <stdlib.h>
@@ -20,22 +21,6 @@ const char *const bb_use_names[BB_USES] = {
     [BB_USE_PARAMETERS] = "parameters",   [BB_USE_GRADIENTS] = "gradients",         [BB_USE_OPTIMIZER] = "optimizer",
     [BB_USE_ACTIVATIONS] = "activations", [BB_USE_COMMUNICATION] = "communication",
 };
-
-/* Room for one more element in an array that grows by doubling. */
-static int grow_array(void *array_at, size_t n, size_t *room, size_t element)
-{
-    void **array = array_at, *bigger;
-    size_t wanted = *room ? 2 * *room : 64;
-
-    if (n < *room)
-        return 0;
-    bigger = realloc(*array, wanted * element);
-    if (!bigger)
-        return bb_err(BB_EFAIL, "out of memory for a step program of %zu entries", wanted);
-    *array = bigger;
-    *room = wanted;
-    return 0;
-}
 
 int bb_program_init(struct bb_program *p)
 {
@@ -58,14 +43,10 @@ void bb_program_release(struct bb_program *p)
 
 int bb_program_add_stream(struct bb_program *p, const char *name, int comm)
 {
-    struct bb_stream_spec *bigger;
-
     if (p->n_streams == BB_MAX_STREAMS)
         return bb_err(BB_EFAIL, "a step program has at most %d streams", BB_MAX_STREAMS);
-    bigger = realloc(p->streams, sizeof(*bigger) * (size_t)(p->n_streams + 1));
-    if (!bigger)
-        return bb_err(BB_EFAIL, "out of memory for a stream");
-    p->streams = bigger;
+    if (BB_GROW(p->streams, p->n_streams))
+        return -BB_EFAIL;
     p->streams[p->n_streams] = (struct bb_stream_spec){.name = name, .comm = comm};
     return p->n_streams++;
 }
@@ -73,20 +54,12 @@ int bb_program_add_stream(struct bb_program *p, const char *name, int comm)
 int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
                           enum bb_dtype_id dtype)
 {
-    struct bb_buffer *bigger = realloc(p->buffers, sizeof(*bigger) * (size_t)(p->n_buffers + 1));
-    struct bb_touch *touched;
-
-    if (!bigger)
-        return bb_err(BB_EFAIL, "out of memory for a buffer");
-    p->buffers = bigger;
-    touched = realloc(p->touched, sizeof(*touched) * (size_t)(p->n_buffers + 1));
-    if (!touched)
-        return bb_err(BB_EFAIL, "out of memory for a buffer");
-    p->touched = touched;
+    if (BB_GROW(p->buffers, p->n_buffers) || BB_GROW(p->touched, p->n_buffers))
+        return -BB_EFAIL;
     p->buffers[p->n_buffers] = (struct bb_buffer){.name = name, .use = use, .count = count, .dtype = dtype};
-    touched[p->n_buffers].write = BB_NONE;
+    p->touched[p->n_buffers].write = BB_NONE;
     for (int s = 0; s < BB_MAX_STREAMS; s++)
-        touched[p->n_buffers].last[s] = BB_NONE;
+        p->touched[p->n_buffers].last[s] = BB_NONE;
     return p->n_buffers++;
 }
 
@@ -105,7 +78,7 @@ static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
         return 0;
     if (op->call != BB_NONE && p->ops[wait].call == op->call)
         return 0; /* they progress together */
-    if (grow_array(&p->wait_list, p->n_waits, &p->room_waits, sizeof(*p->wait_list)))
+    if (BB_GROW(p->wait_list, p->n_waits))
         return -BB_EFAIL;
     p->wait_list[p->n_waits++] = wait;
     op->waits++;
@@ -126,7 +99,7 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     if (bb_program_is_full(p))
         return bb_err(BB_EUSAGE, "a step of more than %d operations on one rank; nearest: fewer --micro-batches",
                       MOST_OPS);
-    if (grow_array(&p->ops, p->n_ops, &p->room_ops, sizeof(*p->ops)))
+    if (BB_GROW(p->ops, p->n_ops))
         return -BB_EFAIL;
     for (int w = 0; w < n; w++)
         if (add_wait(p, copy, waits[w]))
@@ -227,6 +200,13 @@ int bb_program_last(const struct bb_program *p, int stream)
     return BB_NONE;
 }
 
+const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll)
+{
+    static const char *const words[] = {[BB_OP_COMPUTE] = "compute", [BB_OP_SEND] = "send", [BB_OP_RECV] = "recv"};
+
+    return kind == BB_OP_COLLECTIVE ? bb_colls[coll].name : words[kind];
+}
+
 int bb_op_peer(const struct bb_op *op, int index, int n)
 {
     int peer = op->peer_kind == BB_PEER_OFFSET ? (index + op->peer) % n : op->peer;
@@ -312,11 +292,7 @@ int bb_program_only(const struct bb_program *p, bool comm, struct bb_program *ou
                 : 0);
     for (int s = 0; s < p->n_streams; s++)
         h.previous[s] = BB_NONE;
-    h.front = malloc(sizeof(int) * (p->n_ops + 1) * (size_t)p->n_streams);
-    if (!h.front) {
-        rc = bb_err(BB_EFAIL, "out of memory for half a step program");
-        goto out;
-    }
+    TRY(BB_NEW(h.front, p->n_ops * (size_t)p->n_streams));
     for (size_t i = 0; i < p->n_ops; i++)
         TRY(halve_op(&h, (int)i, out));
 out:

@@ -89,9 +89,9 @@ struct bb_touch {
 
 struct bb_program {
     struct bb_op *ops;
-    size_t n_ops, room_ops;
+    size_t n_ops;
     int *wait_list;
-    size_t n_waits, room_waits;
+    size_t n_waits;
     struct bb_stream_spec *streams;
     int n_streams;
     struct bb_buffer *buffers;
@@ -122,6 +122,9 @@ int bb_program_flow(struct bb_program *p, const struct bb_op *op, const int *wai
 
 /* bb_program_last - the last operation so far on that stream, or BB_NONE. */
 int bb_program_last(const struct bb_program *p, int stream);
+
+/* bb_op_kind_word - "compute", "send", "recv", or the collective's name. */
+const char *bb_op_kind_word(enum bb_op_kind kind, enum bb_coll_kind coll);
 
 /* bb_op_peer - rank inside the communicator of n ranks that the rank `index` means by its peer or root. */
 int bb_op_peer(const struct bb_op *op, int index, int n);

@@ -1,5 +1,7 @@
-/* scale_counts.c - smaller counts after the fact, so that no builder needs to know (see scale_counts.h). */
-#include "proxies/step/scale_counts.h"
+/* scale_counts.c - smaller counts after the fact, so that no builder needs to know (see step.h). */
+#include "proxies/step/step.h"
+
+#include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
@@ -42,12 +44,14 @@ static size_t pieces_before(const struct bb_program *p, size_t i, bool source)
     return n;
 }
 
-/* New offsets of all operations, source and destination of each. NULL: no memory. */
+/* New offsets of all operations, source and destination of each. NULL: no memory, said. */
 static size_t *shrunk_offsets(const struct bb_program *p, double factor)
 {
-    size_t *offsets = calloc(2 * p->n_ops + 1, sizeof(*offsets));
+    size_t *offsets;
 
-    for (size_t i = 0; offsets && i < p->n_ops; i++) {
+    if (BB_NEW(offsets, 2 * p->n_ops))
+        return NULL;
+    for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
 
         if (op->src_offset)
@@ -63,7 +67,7 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
     size_t *offsets = shrunk_offsets(p, factor);
 
     if (!offsets)
-        return bb_err(BB_EFAIL, "out of memory for a smaller step");
+        return -BB_EFAIL;
     for (int b = 0; b < p->n_buffers; b++)
         p->buffers[b].count = shrink_count(p->buffers[b].count, factor);
     for (size_t i = 0; i < p->n_ops; i++) {

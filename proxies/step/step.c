@@ -1,16 +1,24 @@
 /* step.c - the life of a step: room for roles, texts and work, and its end. */
 #include "proxies/step/step.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
+{
+    int group = l->comms[op->comm].group, instance = bb_group_instance(l, group, rank);
+    int peer = bb_op_peer(op, bb_group_index(l, group, rank), l->groups[group].size);
+
+    return instance == BB_NONE ? BB_NONE : bb_group_member(l, group, instance, peer);
+}
+
 int bb_step_add_roles(struct bb_step *step, int n)
 {
-    step->roles = calloc((size_t)n, sizeof(*step->roles));
-    step->role_of = calloc((size_t)step->layout.ranks, sizeof(*step->role_of));
-    if (!step->roles || !step->role_of)
-        return bb_err(BB_EFAIL, "out of memory for a step of %d ranks", step->layout.ranks);
+    if (BB_NEW(step->roles, n) || BB_NEW(step->role_of, step->layout.ranks))
+        return -BB_EFAIL;
     for (; step->n_roles < n; step->n_roles++)
         if (bb_program_init(&step->roles[step->n_roles].program))
             return -BB_EFAIL;
@@ -20,14 +28,13 @@ int bb_step_add_roles(struct bb_step *step, int n)
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
 {
     struct bb_strings *s = &step->strings;
-    char **bigger = realloc(s->text, sizeof(*bigger) * (size_t)(s->n + 1));
     va_list args;
     int length;
 
-    if (bigger)
-        s->text = bigger;
+    if (BB_GROW(s->text, s->n))
+        return NULL;
     va_start(args, fmt);
-    length = bigger ? vasprintf(&s->text[s->n], fmt, args) : -1;
+    length = vasprintf(&s->text[s->n], fmt, args);
     va_end(args);
     if (length >= 0)
         return s->text[s->n++];
@@ -37,16 +44,9 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
 
 struct bb_kernel_list *bb_step_work(struct bb_step *step)
 {
-    struct bb_kernel_list **bigger = realloc(step->works, sizeof(*bigger) * (size_t)(step->n_works + 1));
-
-    if (bigger) {
-        step->works = bigger;
-        step->works[step->n_works] = calloc(1, sizeof(**step->works));
-        if (step->works[step->n_works])
-            return step->works[step->n_works++];
-    }
-    bb_err(BB_EFAIL, "out of memory for a layer's work");
-    return NULL;
+    if (BB_GROW(step->works, step->n_works) || BB_NEW(step->works[step->n_works], 1))
+        return NULL;
+    return step->works[step->n_works++];
 }
 
 void bb_step_release(struct bb_step *step)

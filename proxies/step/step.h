@@ -34,6 +34,10 @@ struct bb_step {
     int n_works;
 };
 
+/* bb_op_peer_rank - the world rank that the operation means by its peer or root on that rank; BB_NONE on one that is in
+ * no instance of its group. */
+int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
+
 /* bb_step_release - fine on a zeroed or half-built one. */
 void bb_step_release(struct bb_step *step);
 
@@ -43,6 +47,14 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute
 
 struct bb_kernel_list *
 bb_step_work(struct bb_step *step); /* empty, lives as long as the step; NULL without memory (said) */
+
+/*
+ * bb_step_scale_counts - a step of the same form with smaller messages, so that it fits where the whole does not: every
+ * count times factor (0 to 1), rounded down, at least 1; buffers and offsets likewise, as large as their operations
+ * need. Real work likewise (bb_kernel_list_scale); times of timed compute, parameters and samples stay. The summary says
+ * it. Returns 0 or -BB_EFAIL.
+ */
+int bb_step_scale_counts(struct bb_step *step, double factor) BB_MUST_CHECK;
 
 static inline const struct bb_program *bb_step_program(const struct bb_step *step, int rank)
 {

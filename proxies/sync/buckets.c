@@ -1,6 +1,9 @@
 /* buckets.c - the rules by which gradients are put together (see buckets.h). */
 #include "proxies/sync/buckets.h"
 
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/units.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -32,20 +35,13 @@ static void take_tensor(struct filling *f, struct bb_sync_bucket *bucket, int i)
     bucket->count += f->arrivals[i].count;
 }
 
-static size_t round_up(size_t count, size_t multiple)
-{
-    return multiple > 1 ? (count + multiple - 1) / multiple * multiple : count;
-}
-
 /* ---- runs of tensors: a bucket is closed by its size ---- */
 
-static double limit_elements(const struct filling *f, int replicas, int bucket)
+double bb_bucket_limit(const struct bb_bucket_rule *r, size_t element_bytes, int replicas, int bucket)
 {
-    const struct bb_bucket_rule *r = f->rule;
-
     switch (r->kind) {
     case BB_BUCKETS_DDP:
-        return (bucket == 0 ? r->first_bytes : r->cap_bytes) / (double)f->element_bytes;
+        return (bucket == 0 ? r->first_bytes : r->cap_bytes) / (double)element_bytes;
     case BB_BUCKETS_MEGATRON:
         return r->elements > 0 ? r->elements : fmax(40e6, 1e6 * replicas);
     case BB_BUCKETS_DEEPSPEED:
@@ -69,7 +65,7 @@ static bool belongs_to_bucket(const struct filling *f, const struct bb_sync_buck
 static void fill_runs(struct filling *f, int replicas)
 {
     for (int i = 0; i < f->n;) {
-        double limit = limit_elements(f, replicas, f->b->n);
+        double limit = bb_bucket_limit(f->rule, f->element_bytes, replicas, f->b->n);
         struct bb_sync_bucket *bucket = open_bucket(f);
 
         do
@@ -87,7 +83,7 @@ static double cycle_of(const struct filling *f, int i)
 
 static size_t padded_count(const struct filling *f, int i)
 {
-    return round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
+    return bb_round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
 }
 
 /* The bucket that begins with the oldest tensor that is not taken yet, and what else its cycle puts in. */
@@ -125,28 +121,24 @@ static void fill_fused(struct filling *f)
 int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
                     int n, size_t element_bytes, int replicas)
 {
-    struct filling f = {.b = b,
-                        .rule = rule,
-                        .arrivals = arrivals,
-                        .n = n,
-                        .element_bytes = element_bytes,
-                        .taken = calloc((size_t)n + 1, sizeof(bool))};
+    struct filling f = {.b = b, .rule = rule, .arrivals = arrivals, .n = n, .element_bytes = element_bytes};
+    int rc;
 
-    *b = (struct bb_buckets){.members = calloc((size_t)n + 1, sizeof(*b->members)),
-                             .list = calloc((size_t)n + 1, sizeof(*b->list))};
-    if (!f.taken || !b->members || !b->list) {
-        free(f.taken);
-        bb_buckets_release(b);
-        return bb_err(BB_EFAIL, "out of memory for %d tensors", n);
-    }
+    *b = (struct bb_buckets){0};
+    TRY(BB_NEW(f.taken, n));
+    TRY(BB_NEW(b->members, n));
+    TRY(BB_NEW(b->list, n));
     if (rule->kind == BB_BUCKETS_FUSION)
         fill_fused(&f);
     else
         fill_runs(&f, replicas);
-    for (int i = 0; i < b->n; i++)
-        b->list[i].count = round_up(b->list[i].count, rule->pad);
+    for (int i = 0; rule->pad && i < b->n; i++)
+        b->list[i].count = bb_round_up(b->list[i].count, rule->pad);
+out:
     free(f.taken);
-    return 0;
+    if (rc)
+        bb_buckets_release(b);
+    return rc;
 }
 
 void bb_buckets_release(struct bb_buckets *b)

@@ -53,4 +53,7 @@ int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, con
                     int n, size_t element_bytes, int replicas) BB_MUST_CHECK;
 void bb_buckets_release(struct bb_buckets *b);
 
+/* bb_bucket_limit - elements at which the rule closes a bucket, the first being 0; INFINITY: never. */
+double bb_bucket_limit(const struct bb_bucket_rule *rule, size_t element_bytes, int replicas, int bucket);
+
 #endif

@@ -1,6 +1,8 @@
 /* dp_config.c - what the options mean, and the memory that follows from them (see sync.h). */
 #include "proxies/sync/sync.h"
 
+#include "proxies/author/args.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -17,15 +19,6 @@ const char *const bb_dp_sync_words[BB_SYNC_PS + 1] = {
 static const double usual_cap_mib = 25, usual_first_mib = 1, deepspeed_elements = 5e8;
 static const double usual_threshold_bytes = 128 * MIB, usual_cycle_ms = 1;
 static const size_t pad_elements = 65536;
-
-enum bb_sync_kind bb_sync_find(const char *word)
-{
-    int kind = BB_SYNC_ALL_REDUCE;
-
-    while (word && strcmp(bb_sync_words[kind], word) != 0)
-        kind++;
-    return (enum bb_sync_kind)kind;
-}
 
 /* ---- what fits ---- */
 
@@ -89,13 +82,12 @@ static int settle_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, 
                                         [BB_BUCKETS_SINGLE] = "single"};
     const struct bb_sync_options *o = &c->sync;
     double first = o->first_bucket_mb > 0 ? o->first_bucket_mb : o->bucket_mb > 0 ? o->bucket_mb : usual_first_mib;
-    int which = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
+    int usual = kind == BB_SYNC_HOROVOD ? BB_BUCKETS_FUSION
                 : o->bucket_rule || kind != BB_SYNC_DISTRIBUTED || o->bucket_mb > 0 || o->first_bucket_mb > 0
                     ? BB_BUCKETS_DDP
                     : BB_BUCKETS_MEGATRON;
+    int which = bb_args_place(o->bucket_rule, words, usual);
 
-    while (o->bucket_rule && strcmp(words[which], o->bucket_rule) != 0)
-        which++;
     *rule = (struct bb_bucket_rule){
         .kind = (enum bb_bucket_kind)which,
         .first_bytes = first * MIB,
@@ -121,7 +113,7 @@ int bb_sync_settle(const struct bb_proxy_config *c, enum bb_sync_kind kind, enum
         .kind = kind,
         .params = params,
         .grads = o->grad_dtype ? (enum bb_dtype_id)bb_dtype_find(o->grad_dtype) : grads,
-        .optimizer = o->optimizer && strcmp(o->optimizer, "sgd") == 0 ? BB_SYNC_SGD : BB_SYNC_ADAM,
+        .optimizer = o->optimizer && strcmp(o->optimizer, "sgd") == 0 ? BB_PASS_SGD : BB_PASS_ADAM,
         .hierarchical = o->hierarchical,
         .reduce_whole = o->zero_reduce && strcmp(o->zero_reduce, "allreduce") == 0,
         .overlap_gather = o->overlap_param_gather,
@@ -158,7 +150,7 @@ bool bb_sync_every_micro_batch(const struct bb_dp_config *p)
  */
 static double optimizer_bytes(const struct bb_dp_config *p)
 {
-    double bytes = p->optimizer == BB_SYNC_ADAM ? 8 : 4;
+    double bytes = p->optimizer == BB_PASS_ADAM ? 8 : 4;
 
     if (bb_dtypes[p->params].bytes < 4)
         bytes += 4;

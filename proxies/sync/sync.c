@@ -7,6 +7,9 @@
  */
 #include "proxies/sync/sync.h"
 
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/units.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -92,36 +95,20 @@ static void put_back(struct bb_script *s, struct labels before)
     s->layer = before.layer;
 }
 
-static const char *check_text(struct bb_sync *s, const char *words)
-{
-    s->script->failed |= words == NULL;
-    return words;
-}
-
-void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_sync_pass *how)
+void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how)
 {
     const struct bb_pass p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
-    struct bb_kernel_list *work;
 
-    if (!s->real) {
-        bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
-        return;
-    }
-    work = bb_step_work(step);
-    s->failed |= work == NULL;
-    if (!work)
-        return;
-    if (how->kind == BB_PASS_SGD || how->kind == BB_PASS_ADAM)
-        bb_kernel_list_optimizer(work, how->kind, how->count, s->dtype);
+    if (s->real)
+        bb_script_pass(s, step, what, how);
     else
-        bb_kernel_list_add_pass(work, what, &p);
-    bb_script_work(s, what, work, how->times, how->src, how->dst);
+        bb_script_compute(s, what, how->times * (double)bb_pass_bytes(&p) / memory_gbps * 1e-3, 0, how->src, how->dst);
 }
 
 static void add_copy(struct bb_sync *s, const char *what, size_t count, int src, int dst)
 {
     bb_sync_pass(s->script, s->spec.step, what,
-                 &(struct bb_sync_pass){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
+                 &(struct bb_script_pass){.kind = BB_PASS_COPY, .count = count, .times = 1, .src = src, .dst = dst});
 }
 
 static bool has_peers(const struct bb_sync *s)
@@ -138,9 +125,8 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, 
 
     for (int u = 0; u < n_units; u++)
         n += units[u].n;
-    *arrivals = calloc((size_t)n + 1, sizeof(**arrivals));
-    if (!*arrivals)
-        return bb_err(BB_EFAIL, "out of memory for %d tensors", n);
+    if (BB_NEW(*arrivals, n))
+        return -BB_EFAIL;
     n = 0;
     for (int u = n_units - 1; u >= 0; u--) {
         now_us += units[u].backward_us;
@@ -176,7 +162,7 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
     size_t multiple = bucket_multiple(s);
     int last = BB_NONE;
 
-    *b = (struct bucket){.count = (made->count + multiple - 1) / multiple * multiple,
+    *b = (struct bucket){.count = bb_round_up(made->count, multiple),
                          .fused = s->policy.kind == BB_SYNC_HOROVOD && made->n > 1,
                          .whole = BB_NONE,
                          .own = BB_NONE,
@@ -194,11 +180,12 @@ static void describe_bucket(struct bb_sync *s, struct bucket *b, const struct bb
         last = unit;
     }
     if (s->gathers_units) {
-        b->what = check_text(s, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
-        b->gather_what = check_text(s, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
+        b->what = bb_script_text(s->script, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
+        b->gather_what =
+            bb_script_text(s->script, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
     } else {
-        b->what = check_text(s, bb_step_text(s->spec.step, "bucket %d", index));
-        b->gather_what = check_text(s, bb_step_text(s->spec.step, "parameters of bucket %d", index));
+        b->what = bb_script_text(s->script, bb_step_text(s->spec.step, "bucket %d", index));
+        b->gather_what = bb_script_text(s->script, bb_step_text(s->spec.step, "parameters of bucket %d", index));
     }
 }
 
@@ -217,9 +204,7 @@ static int make_buckets(struct bb_sync *s)
     rule.threshold_bytes = ceil(rule.threshold_bytes / unit) * unit;
     TRY(bb_buckets_make(&s->made, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
     s->n = s->made.n;
-    s->buckets = calloc((size_t)s->n + 1, sizeof(*s->buckets));
-    if (!s->buckets)
-        return bb_err(BB_EFAIL, "out of memory for %d buckets", s->n);
+    TRY(BB_NEW(s->buckets, s->n));
     for (int b = 0; b < s->n; b++)
         describe_bucket(s, &s->buckets[b], &s->made.list[b], b);
 out:
@@ -266,9 +251,8 @@ static int count_transients(const struct bb_sync *s)
 static int add_transients(struct bb_sync *s, int buffers[])
 {
     s->transients = count_transients(s);
-    s->transient_op = malloc(sizeof(*s->transient_op) * (size_t)(s->transients + 1));
-    if (!s->transient_op)
-        return bb_err(BB_EFAIL, "out of memory for gradients");
+    if (BB_NEW(s->transient_op, s->transients))
+        return -BB_EFAIL;
     for (int t = 0; t < s->transients; t++) {
         s->transient_op[t] = BB_NONE;
         buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest_bucket(s));
@@ -299,10 +283,9 @@ static void add_own(struct bb_sync *s, struct bucket *b)
 static int add_buffers(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, s->script->phase, s->policy.grads, BB_NONE);
-    int *buffers = calloc((size_t)s->n + 1, sizeof(*buffers)), rc = 0;
+    int *buffers, rc;
 
-    if (!buffers)
-        return bb_err(BB_EFAIL, "out of memory for %d buckets", s->n);
+    TRY(BB_NEW(buffers, s->n));
     if (s->every)
         TRY(add_transients(s, buffers));
     for (int b = 0; b < s->n; b++) {
@@ -348,12 +331,12 @@ static void add_lanes(struct bb_sync *s)
 
 int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
 {
-    struct bb_sync *s = calloc(1, sizeof(*s));
-    int rc;
+    struct bb_sync *s;
+    int rc = BB_NEW(s, 1);
 
     *sync = s;
-    if (!s)
-        return bb_err(BB_EFAIL, "out of memory for gradients");
+    if (rc)
+        return rc;
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;
@@ -370,10 +353,6 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     }
     TRY(bb_script_result(s->script));
 out:
-    if (rc) {
-        bb_sync_release(s);
-        *sync = NULL;
-    }
     return rc;
 }
 
@@ -643,11 +622,8 @@ void bb_sync_finish(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     if (own)
         bb_sync_pass(s->script, s->spec.step, "optimizer",
-                     &(struct bb_sync_pass){.kind = s->policy.optimizer == BB_SYNC_ADAM ? BB_PASS_ADAM : BB_PASS_SGD,
-                                            .count = own,
-                                            .times = 1,
-                                            .src = BB_NONE,
-                                            .dst = BB_NONE});
+                     &(struct bb_script_pass){
+                         .kind = s->policy.optimizer, .count = own, .times = 1, .src = BB_NONE, .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);
     put_back(s->script, before);

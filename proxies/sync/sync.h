@@ -45,24 +45,21 @@ enum bb_sync_kind {
 };
 extern const char *const bb_sync_words[BB_SYNC_KINDS + 1]; /* by enum, NULL at the end: words of --sync              */
 extern const char *const bb_dp_sync_words[BB_SYNC_PS + 1]; /* without the parameter servers: words of --dp-sync      */
-enum bb_sync_kind bb_sync_find(const char *word);          /* one of them; NULL: all_reduce                          */
-
-enum bb_sync_optimizer { BB_SYNC_SGD, BB_SYNC_ADAM }; /* SGD with momentum */
 
 /* What the options mean, without any layout. */
 struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
     enum bb_dtype_id params, grads; /* element types of gathered parameters and of reduced gradients    */
-    enum bb_sync_optimizer optimizer;
-    bool hierarchical;    /* all_reduce, horovod: inside the node, across nodes, inside the node        */
-    bool reduce_whole;    /* zero1, zero2: all-reduce each bucket, keep the own slice (DeepSpeed's default) */
-    bool overlap_gather;  /* distributed                                                              */
-    bool own_gather_comm; /* zero3, hsdp: gathers and reductions on communicators of their own         */
-    bool no_overlap;      /* reductions only after the whole backward                                 */
-    bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces                     */
-    int shard;            /* hsdp, distributed: ranks of a shard group; 0: those of a node (hsdp), all */
-    int servers;          /* ps_sharded                                                               */
+    enum bb_pass_kind optimizer;    /* BB_PASS_SGD, with momentum, or BB_PASS_ADAM */
+    bool hierarchical;              /* all_reduce, horovod: inside the node, across nodes, inside the node        */
+    bool reduce_whole;              /* zero1, zero2: all-reduce each bucket, keep the own slice (DeepSpeed's default) */
+    bool overlap_gather;            /* distributed                                                              */
+    bool own_gather_comm;           /* zero3, hsdp: gathers and reductions on communicators of their own         */
+    bool no_overlap;                /* reductions only after the whole backward                                 */
+    bool no_sync;                   /* zero2, zero3, hsdp: only the last micro-batch reduces                     */
+    int shard;                      /* hsdp, distributed: ranks of a shard group; 0: those of a node (hsdp), all */
+    int servers;                    /* ps_sharded                                                               */
 };
 
 /*
@@ -116,7 +113,8 @@ struct bb_sync_spec {
 
 struct bb_sync; /* opaque */
 
-/* bb_sync_init - *s with its streams and buffers added to the script's program. release is fine on NULL. */
+/* bb_sync_init - *s with its streams and buffers added to the script's program. It is to be released also after an
+ * error; release is fine on NULL. */
 int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec) BB_MUST_CHECK;
 void bb_sync_release(struct bb_sync *s);
 
@@ -137,13 +135,7 @@ void bb_sync_finish(struct bb_sync *s);                          /* bb_sync_redu
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool apart, struct bb_gradient_arrival **arrivals);
 
 /* bb_sync_pass - a pass over memory on the compute stream: as real work, or as long as it would take at least. */
-struct bb_sync_pass {
-    enum bb_pass_kind kind;
-    size_t count;
-    int times;
-    int src, dst; /* buffers, BB_NONE */
-};
-void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_sync_pass *how);
+void bb_sync_pass(struct bb_script *s, struct bb_step *step, const char *what, const struct bb_script_pass *how);
 
 /* bb_sync_memory - what training holds for `parameters` local parameters over comms->n ranks, by formula:
  * bytes[BB_USE_PARAMETERS], [BB_USE_GRADIENTS], [BB_USE_OPTIMIZER] are added to (ZeRO paper; Megatron-LM's

@@ -2,6 +2,8 @@
  * sync.h). */
 #include "proxies/sync/sync.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,24 +35,23 @@ static int split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
     int size = l->groups[k->group].size, instances = bb_group_instances(l, k->group), runs = size / k->run, rc;
-    int *inner = malloc(sizeof(*inner) * (size_t)(instances * size));
-    int *outer = malloc(sizeof(*outer) * (size_t)(instances * size));
+    int *inner = NULL, *outer = NULL;
     const char *names[] = {bb_step_text(k->step, "%s %s", group_name(k), k->inner_name),
                            bb_step_text(k->step, "%s %s", group_name(k), k->outer_name)};
 
-    for (int i = 0; inner && outer && i < instances * size; i++) {
+    TRY(names[0] && names[1] ? 0 : -BB_EFAIL);
+    TRY(BB_NEW(inner, instances * size));
+    TRY(BB_NEW(outer, instances * size));
+    for (int i = 0; i < instances * size; i++) {
         int index = i % size, place = index % k->run, rank = bb_group_member(l, k->group, i / size, index);
 
         inner[i] = rank;
         outer[(i / size * k->run + place) * runs + index / k->run] = rank;
     }
-    if (inner && outer && names[0] && names[1]) {
-        k->inner = bb_layout_add_irregular(l, names[0], inner, instances * runs, k->run);
-        k->outer = bb_layout_add_irregular(l, names[1], outer, instances * k->run, runs);
-        rc = k->inner < 0 || k->outer < 0 ? -BB_EFAIL : 0;
-    } else {
-        rc = bb_err(BB_EFAIL, "out of memory for groups of %d ranks", l->ranks);
-    }
+    k->inner = bb_layout_add_irregular(l, names[0], inner, instances * runs, k->run);
+    k->outer = bb_layout_add_irregular(l, names[1], outer, instances * k->run, runs);
+    rc = k->inner < 0 || k->outer < 0 ? -BB_EFAIL : 0;
+out:
     free(inner);
     free(outer);
     return rc;

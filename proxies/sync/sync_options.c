@@ -1,7 +1,6 @@
-/* sync_options.c - the rows (see sync_options.h). */
-#include "proxies/sync/sync_options.h"
-
+/* sync_options.c - the rows (see step/config.h). */
 #include "proxies/step/config.h"
+
 #include "proxies/sync/sync.h"
 
 static const char *const rule_words[] = {"ddp", "megatron", "deepspeed", "single", NULL};

@@ -12,16 +12,9 @@ int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op)
 
 const char *bb_op_word(const struct bb_op *op)
 {
-    switch (op->kind) {
-    case BB_OP_SEND:
-        return "send";
-    case BB_OP_RECV:
-        return "recv";
-    case BB_OP_COLLECTIVE:
-        return bb_colls[op->coll].name;
-    default:
+    if (op->kind == BB_OP_COMPUTE)
         return op->what ? op->what : "something";
-    }
+    return bb_op_kind_word(op->kind, op->coll);
 }
 
 const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME])

@@ -1,24 +1,17 @@
 /* overlap.c - unions and intersections of time intervals (see overlap.h). */
 #include "proxies/timeline/overlap.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
 {
-    struct bb_span *bigger;
-    size_t room;
-
     if (end_ns <= begin_ns)
         return 0;
-    if (s->n == s->room) {
-        room = s->room ? 2 * s->room : 64;
-        bigger = realloc(s->at, room * sizeof(*bigger));
-        if (!bigger)
-            return bb_err(BB_EFAIL, "out of memory for %zu intervals", room);
-        s->at = bigger;
-        s->room = room;
-    }
+    if (BB_GROW(s->at, s->n))
+        return -BB_EFAIL;
     s->at[s->n++] = (struct bb_span){begin_ns, end_ns};
     return 0;
 }
@@ -68,12 +61,6 @@ static int64_t sum_lengths(const struct bb_spans *joined)
     return length;
 }
 
-int64_t bb_spans_length(struct bb_spans *s)
-{
-    bb_spans_join(s);
-    return sum_lengths(s);
-}
-
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b)
 {
     int64_t length = 0, begin, end;
@@ -102,14 +89,6 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
     out->exposed_ns = out->comm_ns - both;
     out->idle_ns = step_ns - (out->compute_ns + out->exposed_ns);
     out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
-}
-
-void bb_lost_to_comm(const struct bb_overlap *both, const struct bb_overlap *alone, struct bb_lost *out)
-{
-    out->total_ns = both->step_ns - alone->step_ns;
-    out->exposed_ns = both->exposed_ns;
-    out->slowdown_ns = both->compute_ns - alone->compute_ns;
-    out->waiting_ns = both->idle_ns - alone->idle_ns;
 }
 
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both)

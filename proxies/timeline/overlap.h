@@ -23,7 +23,7 @@ struct bb_span {
 /* A set of intervals, in any order and overlapping as they come. Starts as {0}. */
 struct bb_spans {
     struct bb_span *at;
-    size_t n, room;
+    size_t n;
 };
 
 /* bb_spans_add - an interval of no or negative length is left out. Returns 0 or -BB_EFAIL (no memory, said). */
@@ -32,10 +32,9 @@ void bb_spans_clear(struct bb_spans *s); /* empty, memory kept                 *
 void bb_spans_release(struct bb_spans *s);
 
 /* bb_spans_join - replace the intervals by their union: sorted, disjoint, not touching. The functions below do it
- * themselves where they need it, so their arguments are changed in form, not in meaning. */
+ * themselves, so their arguments are changed in form, not in meaning. */
 void bb_spans_join(struct bb_spans *s);
 
-int64_t bb_spans_length(struct bb_spans *s);                     /* |union|                       */
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union a n union b|           */
 
 struct bb_overlap {
@@ -50,18 +49,6 @@ struct bb_overlap {
 /* bb_overlap_of - the figures of one step. For one group, pass its own intervals as comm: then exposed is the group's
  * and idle says in how much of the step neither compute nor this group was busy. */
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
-
-/*
- * What communication cost the step, against the same program with compute alone:
- *   total = both.step - alone.step = exposed + slowdown + waiting
- *   exposed   communication beside which no kernel ran
- *   slowdown  kernels that took longer while communication ran: both.compute - alone.compute
- *   waiting   time in which nothing ran, more than when compute is alone: both.idle - alone.idle
- */
-struct bb_lost {
-    int64_t total_ns, exposed_ns, slowdown_ns, waiting_ns;
-};
-void bb_lost_to_comm(const struct bb_overlap *both, const struct bb_overlap *alone, struct bb_lost *out);
 
 /* bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm) of three runs: compute alone, communication alone, both. 1: the
  * shorter is hidden whole; 0: one after the other; below 0: together is slower than that. NaN when Tc or Tm is 0. */

@@ -3,6 +3,8 @@
  */
 #include "proxies/timeline/timeline.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,35 +55,28 @@ static int allocate_ranks(struct bb_timeline *t, const struct choice *c)
 {
     const struct bb_step *step = c->step;
 
-    t->ranks = calloc((size_t)c->n + 1, sizeof(*t->ranks));
-    t->ops = calloc((size_t)c->n + 1, sizeof(*t->ops));
-    t->step_ns = calloc((size_t)c->n + 1, sizeof(*t->step_ns));
-    t->where = calloc((size_t)c->n + 1, sizeof(*t->where));
-    if (!t->ranks || !t->ops || !t->step_ns || !t->where)
-        return bb_err(BB_EFAIL, "no memory for the trace of %d ranks", c->n);
+    if (BB_NEW(t->ranks, c->n) || BB_NEW(t->ops, c->n) || BB_NEW(t->step_ns, c->n) || BB_NEW(t->where, c->n))
+        return -BB_EFAIL;
     for (int rank = 0; rank < step->layout.ranks; rank++) {
-        size_t n_ops = bb_step_program(step, rank)->n_ops;
-
         if (!c->shown[rank])
             continue;
         t->ranks[t->n] = rank;
-        t->ops[t->n] = calloc(n_ops + 1, sizeof(**t->ops));
-        if (!t->ops[t->n++])
-            return bb_err(BB_EFAIL, "no memory for the trace of %zu operations", n_ops);
+        if (BB_NEW(t->ops[t->n++], bb_step_program(step, rank)->n_ops))
+            return -BB_EFAIL;
     }
     return 0;
 }
 
 int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted)
 {
-    struct choice c = {.step = step, .shown = calloc((size_t)step->layout.ranks + 1, sizeof(*c.shown))};
+    struct choice c = {.step = step};
     int rc;
 
     *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
-    if (!c.shown)
-        return bb_err(BB_EFAIL, "no memory for %d ranks", step->layout.ranks);
+    TRY(BB_NEW(c.shown, step->layout.ranks));
     choose_ranks(&c, wanted, n_wanted);
     rc = allocate_ranks(t, &c);
+out:
     free(c.shown);
     if (rc)
         bb_timeline_release(t);
@@ -97,19 +92,4 @@ void bb_timeline_release(struct bb_timeline *t)
     free(t->step_ns);
     free(t->where);
     *t = (struct bb_timeline){0};
-}
-
-int bb_timeline_find(const struct bb_timeline *t, int rank)
-{
-    int low = 0, high = t->n;
-
-    while (low < high) {
-        int middle = (low + high) / 2;
-
-        if (t->ranks[middle] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < t->n && t->ranks[low] == rank ? low : BB_NONE;
 }

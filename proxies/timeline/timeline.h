@@ -43,9 +43,6 @@ struct bb_timeline {
 int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted) BB_MUST_CHECK;
 void bb_timeline_release(struct bb_timeline *t);
 
-/* bb_timeline_find - index of a rank among those shown, BB_NONE. */
-int bb_timeline_find(const struct bb_timeline *t, int rank);
-
 /* bb_timeline_write - the JSON. -BB_EFAIL (said) without memory or room on the disk. */
 int bb_timeline_write(const struct bb_timeline *t, FILE *out) BB_MUST_CHECK;
 

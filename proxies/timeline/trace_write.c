@@ -2,6 +2,7 @@
  * trace_write.c - the events of a trace (timeline.h), in the Trace Event Format: "M" names of processes and threads,
  * "X" slices, "s" and "f" the two ends of an arrow, "C" counters.
  */
+#include "bootstrap/base/grow.h"
 #include "proxies/timeline/op_names.h"
 #include "proxies/timeline/timeline.h"
 
@@ -32,6 +33,13 @@ static void put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
+/* One more field of an object: a text. */
+static void put_field(FILE *out, const char *key, const char *text)
+{
+    fprintf(out, ", \"%s\": ", key);
+    put_text(out, text);
+}
+
 /* Microseconds with the nanoseconds as decimals, exactly. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
@@ -50,14 +58,19 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
 
 /* ---- names ---- */
 
-static void name_thread(struct writer *w, int rank, int thread, const char *name)
+/* Of a rank (a process there) or of one of its streams (a thread), and its place among the others. */
+static void name_track(struct writer *w, const char *track, int rank, int thread, const char *name, int place)
 {
-    begin_event(w, "M", "thread_name", rank, thread);
+    char event[32];
+
+    snprintf(event, sizeof(event), "%s_name", track);
+    begin_event(w, "M", event, rank, thread);
     fputs(", \"args\": {\"name\": ", w->out);
     put_text(w->out, name);
     fputs("}}", w->out);
-    begin_event(w, "M", "thread_sort_index", rank, thread);
-    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", thread);
+    snprintf(event, sizeof(event), "%s_sort_index", track);
+    begin_event(w, "M", event, rank, thread);
+    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", place);
 }
 
 static void name_rank(struct writer *w, int i)
@@ -69,15 +82,10 @@ static void name_rank(struct writer *w, int i)
     char text[192];
 
     snprintf(text, sizeof(text), "rank %d (%s%s%.64s)", rank, where, *where ? ", " : "", role ? role : "");
-    begin_event(w, "M", "process_name", rank, 0);
-    fputs(", \"args\": {\"name\": ", w->out);
-    put_text(w->out, text);
-    fputs("}}", w->out);
-    begin_event(w, "M", "process_sort_index", rank, 0);
-    fprintf(w->out, ", \"args\": {\"sort_index\": %d}}", rank);
-    name_thread(w, rank, STEP_THREAD, "step");
+    name_track(w, "process", rank, 0, text, rank);
+    name_track(w, "thread", rank, STEP_THREAD, "step", STEP_THREAD);
     for (int s = 0; s < p->n_streams; s++)
-        name_thread(w, rank, s + 1, p->streams[s].name);
+        name_track(w, "thread", rank, s + 1, p->streams[s].name, s + 1);
 }
 
 /* ---- slices ---- */
@@ -87,18 +95,14 @@ static int other_rank(const struct bb_layout *l, const struct bb_op *op, int ran
 {
     if (!bb_op_is_comm(op) || (op->kind == BB_OP_COLLECTIVE && !(bb_colls[op->coll].flags & BB_COLL_ROOTED)))
         return BB_NONE;
-    int group = l->comms[op->comm].group, n = l->groups[group].size;
-    int instance = bb_group_instance(l, group, rank), index = bb_group_index(l, group, rank);
-
-    return instance == BB_NONE ? BB_NONE : bb_group_member(l, group, instance, bb_op_peer(op, index, n));
+    return bb_op_peer_rank(l, op, rank);
 }
 
 static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     const int peer = other_rank(l, op, rank), n = bb_op_group_size(l, op);
 
-    fputs(", \"group\": ", out);
-    put_text(out, l->groups[l->comms[op->comm].group].name);
+    put_field(out, "group", l->groups[l->comms[op->comm].group].name);
     fprintf(out, ", \"group_size\": %d, \"count\": %zu, \"dtype\": \"%s\", \"bytes\": %zu", n, op->count,
             bb_dtypes[op->dtype].name, bb_op_payload_bytes(op, n));
     if (peer != BB_NONE)
@@ -108,7 +112,7 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     fputs("{\"kind\": ", out);
-    put_text(out, bb_op_is_comm(op) ? bb_op_word(op) : "compute");
+    put_text(out, bb_op_kind_word(op->kind, op->coll));
     if (bb_op_is_comm(op))
         put_comm(out, l, op, rank);
     if (op->flops > 0)
@@ -118,10 +122,8 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         fprintf(out, ", \"micro_batch\": %d", op->micro_batch);
     if (op->layer != BB_NONE)
         fprintf(out, ", \"layer\": %d", op->layer);
-    if (op->what) {
-        fputs(", \"for\": ", out);
-        put_text(out, op->what);
-    }
+    if (op->what)
+        put_field(out, "for", op->what);
     fputc('}', out);
 }
 
@@ -154,8 +156,7 @@ static void put_call(struct writer *w, int i, int first, int end)
                 op->stream + 1);
     put_us(w->out, "ts", span.begin_ns);
     put_us(w->out, "dur", span.end_ns - span.begin_ns);
-    fputs(", \"cat\": ", w->out);
-    put_text(w->out, op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
+    put_field(w->out, "cat", op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
     fputs(n == 1 ? ", \"args\": " : ", \"args\": {\"operations\": [", w->out);
     for (int k = first; k < end; k++) {
         if (ops[k].stream != op->stream)
@@ -214,10 +215,8 @@ static int by_pair(const void *a, const void *b)
     return 0;
 }
 
-static size_t list_messages(const struct bb_timeline *t, struct message *list)
+static int list_messages(const struct bb_timeline *t, struct message **list, size_t *n)
 {
-    size_t n = 0;
-
     for (int i = 0; i < t->n; i++) {
         const struct bb_program *p = bb_step_program(t->step, t->ranks[i]);
 
@@ -229,12 +228,13 @@ static size_t list_messages(const struct bb_timeline *t, struct message *list)
                 continue;
             int own = t->ranks[i], other = other_rank(&t->step->layout, op, own);
 
-            if (list)
-                list[n] = (struct message){op->comm, received ? other : own, received ? own : other, received, k, i};
-            n++;
+            if (BB_GROW(*list, *n))
+                return -BB_EFAIL;
+            (*list)[(*n)++] =
+                (struct message){op->comm, received ? other : own, received ? own : other, received, k, i};
         }
     }
-    return n;
+    return 0;
 }
 
 /* The start stands where the send begins, the end inside the receive. */
@@ -255,14 +255,14 @@ static bool same_pair(const struct message *a, const struct message *b)
 
 static int put_arrows(struct writer *w)
 {
-    size_t n = list_messages(w->t, NULL), end;
-    struct message *list = calloc(n + 1, sizeof(*list));
+    size_t n = 0, end;
+    struct message *list = NULL;
     int64_t id = 0;
+    int rc;
 
-    if (!list)
-        return bb_err(BB_EFAIL, "no memory for the %zu messages of a trace", n);
-    list_messages(w->t, list);
-    qsort(list, n, sizeof(*list), by_pair);
+    TRY(list_messages(w->t, &list, &n));
+    if (n > 0)
+        qsort(list, n, sizeof(*list), by_pair);
     for (size_t first = 0; first < n; first = end) {
         size_t sends = 0;
 
@@ -273,8 +273,9 @@ static int put_arrows(struct writer *w)
             put_arrow(w, &list[first + sends + k], id);
         }
     }
+out:
     free(list);
-    return 0;
+    return rc;
 }
 
 /* ---- counters ---- */
@@ -312,10 +313,10 @@ static int put_counters(struct writer *w, int i)
 {
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_program *p = bb_step_program(w->t->step, w->t->ranks[i]);
-    struct edge *edges = calloc(p->n_ops * 2 + 1, sizeof(*edges));
+    struct edge *edges;
 
-    if (!edges)
-        return bb_err(BB_EFAIL, "no memory for the counters of a trace");
+    if (BB_NEW(edges, p->n_ops * 2))
+        return -BB_EFAIL;
     for (int g = 0; g < l->n_groups; g++) {
         size_t n = 0;
 
@@ -343,12 +344,9 @@ static void put_head(const struct bb_timeline *t, FILE *out)
 
     fputs("{\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"schema\": \"busbar.trace/1\", \"busbar\": ", out);
     put_text(out, BUSBAR_VERSION);
-    fputs(", \"proxy\": ", out);
-    put_text(out, step->proxy);
-    fputs(", \"summary\": ", out);
-    put_text(out, step->summary ? step->summary : "");
-    fputs(", \"times\": ", out);
-    put_text(out, t->source);
+    put_field(out, "proxy", step->proxy);
+    put_field(out, "summary", step->summary ? step->summary : "");
+    put_field(out, "times", t->source);
     fprintf(out, ", \"ranks\": %d, \"ranks_shown\": [", step->layout.ranks);
     for (int i = 0; i < t->n; i++)
         fprintf(out, "%s%d", i ? ", " : "", t->ranks[i]);

@@ -7,19 +7,19 @@ const char *const bb_recompute_names[BB_RECOMPUTES + 1] = {"none", "selective", 
 
 static double element_bytes(const struct bb_memory *m)
 {
-    return (double)bb_dtypes[m->dtype].bytes;
+    return (double)bb_dtypes[m->how->dtype].bytes;
 }
 
 /* Of one micro-batch on one context-parallel rank. */
 static double tokens_per_rank(const struct bb_memory *m)
 {
-    return (double)m->sequence * m->micro_batch_size / m->grid->cp;
+    return (double)m->how->sequence * m->how->micro_batch_size / m->grid->cp;
 }
 
 /* Ways by which sequence parallelism divides what lies between the products. */
 static double sequence_split(const struct bb_memory *m)
 {
-    return m->sequence_parallel ? m->grid->tp : 1;
+    return m->how->sequence_parallel ? m->grid->tp : 1;
 }
 
 static bool has_dropout(const struct bb_arch *a)
@@ -46,8 +46,8 @@ static struct held attention_bytes(const struct bb_memory *m)
     } else {
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
     }
-    if (has_dropout(a) && m->recompute == BB_RECOMPUTE_NONE)
-        held.split += (2 * e + 1) * a->heads * m->sequence;
+    if (has_dropout(a) && m->how->recompute == BB_RECOMPUTE_NONE)
+        held.split += (2 * e + 1) * a->heads * m->how->sequence;
     return held;
 }
 
@@ -69,8 +69,8 @@ static struct held perceptron_bytes(const struct bb_memory *m)
 static struct held expert_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
-    double e = element_bytes(m), copies = a->top_k * (m->capacity_factor > 0 ? m->capacity_factor : 1);
-    double gathered = m->sequence_parallel ? m->grid->etp : 1;
+    double e = element_bytes(m), copies = a->top_k * (m->how->capacity_factor > 0 ? m->how->capacity_factor : 1);
+    double gathered = m->how->sequence_parallel ? m->grid->etp : 1;
     struct held held = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are floats */
 
     held.whole += e * copies * gathered * (2.0 * a->hidden + inner_width(a, a->expert_ffn) / m->grid->etp);
@@ -82,7 +82,7 @@ double bb_memory_layer(const struct bb_memory *m, int layer)
 {
     struct held first = attention_bytes(m), second;
 
-    if (m->recompute == BB_RECOMPUTE_FULL)
+    if (m->how->recompute == BB_RECOMPUTE_FULL)
         return tokens_per_rank(m) * element_bytes(m) * m->arch->hidden / sequence_split(m);
     second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
     return tokens_per_rank(m) *
@@ -188,22 +188,6 @@ static double largest_unit(const struct bb_memory *m, int stage)
     return most;
 }
 
-static double bucket_elements(const struct bb_memory *m)
-{
-    const struct bb_bucket_rule *rule = &m->policy->rule;
-
-    switch (rule->kind) {
-    case BB_BUCKETS_DDP:
-        return rule->cap_bytes / (double)bb_dtypes[m->policy->grads].bytes;
-    case BB_BUCKETS_MEGATRON:
-        return rule->elements > 0 ? rule->elements : fmax(40e6, 1e6 * m->dense->n);
-    case BB_BUCKETS_DEEPSPEED:
-        return rule->elements;
-    default:
-        return INFINITY;
-    }
-}
-
 /* What sharing gradients or parameters needs beside the shards: two buckets, one being filled and one being reduced; or
  * the parameters of two layers and the gradients of one. */
 static double transient_bytes(const struct bb_memory *m, int stage)
@@ -212,7 +196,8 @@ static double transient_bytes(const struct bb_memory *m, int stage)
     struct bb_arch_held held = bb_memory_parameters(m, stage);
 
     if (m->policy->kind == BB_SYNC_ZERO2)
-        return grads * fmin((double)held.dense + (double)held.expert, 2 * bucket_elements(m));
+        return grads * fmin((double)held.dense + (double)held.expert,
+                            2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (m->policy->kind == BB_SYNC_ZERO3 || m->policy->kind == BB_SYNC_HSDP)
         return largest_unit(m, stage) * (2 * params + grads);
     return 0;
@@ -225,10 +210,11 @@ static double communication_bytes(const struct bb_memory *m, int stage)
 
     if (m->grid->pp > 1) /* one message of each direction */
         sum += 2 * whole / sequence_split(m);
-    if (m->grid->tp > 1 && m->sequence_parallel) /* the gathered input of a layer's half */
+    if (m->grid->tp > 1 && m->how->sequence_parallel) /* the gathered input of a layer's half */
         sum += whole;
     if (m->grid->cp > 1) /* keys and values of the next rank, or of all */
-        sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp * (m->cp_ring ? 1 : m->grid->cp);
+        sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp *
+               (m->how->context == BB_CONTEXT_RING ? 1 : m->grid->cp);
     return sum;
 }
 

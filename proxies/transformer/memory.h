@@ -42,12 +42,7 @@ struct bb_memory {
     const struct bb_dp_config *policy;  /* element types of parameters and gradients, optimizer            */
     const struct bb_sync_comms *dense;  /* who shares dense parameters: n, n_replicas                       */
     const struct bb_sync_comms *expert; /* ... those of experts; NULL without experts                       */
-    int sequence, micro_batch_size;     /* tokens of a sample, samples of a micro-batch                     */
-    bool sequence_parallel;
-    bool cp_ring; /* keys and values go round; else they are gathered                 */
-    enum bb_recompute recompute;
-    enum bb_dtype_id dtype; /* of activations                                                   */
-    double capacity_factor; /* of experts, 0: every token that comes                            */
+    const struct bb_layers_config *how; /* sequence, micro-batch, what is divided and done again, types    */
 };
 
 /* bb_memory_rank - bytes[] = what a rank of that stage holds at its peak. */

@@ -1,6 +1,8 @@
 /* pipe.c - sends, receives and their group calls (see pipe.h). */
 #include "proxies/transformer/pipe.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 static const char *const comm_names[] = {"pp forward", "pp backward"};
@@ -19,23 +21,22 @@ int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
 
 /* ---- who is before and behind ---- */
 
-static int count_parts(const struct bb_pipe *p)
+/* Whether a slot's part of the model is not the first (the last) of all that its direction passes. */
+static bool is_inside(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
-    return p->schedule->stages * p->schedule->chunks;
+    int part = t->chunk * p->schedule->stages + p->stage, last = p->schedule->stages * p->schedule->chunks - 1;
+
+    return t->kind != BB_SLOT_WEIGHTS && part != (first == (t->kind == BB_SLOT_FORWARD) ? 0 : last);
 }
 
 static bool slot_receives(const struct bb_pipe *p, const struct bb_slot *t)
 {
-    int part = t->chunk * p->schedule->stages + p->stage;
-
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? 0 : count_parts(p) - 1);
+    return is_inside(p, t, true);
 }
 
 static bool slot_sends(const struct bb_pipe *p, const struct bb_slot *t)
 {
-    int part = t->chunk * p->schedule->stages + p->stage;
-
-    return t->kind != BB_SLOT_WEIGHTS && part != (t->kind == BB_SLOT_FORWARD ? count_parts(p) - 1 : 0);
+    return is_inside(p, t, false);
 }
 
 static struct bb_pipe_direction *direction_of(struct bb_pipe *p, const struct bb_slot *t)
@@ -59,11 +60,8 @@ static int open_direction(struct bb_pipe *p, const struct bb_layout *l, int d, i
     struct bb_script *s = p->script;
 
     dir->n_recv = receive_buffers(p, d);
-    dir->recv = calloc((size_t)dir->n_recv, sizeof(int));
-    dir->recv_op = calloc((size_t)dir->n_recv, sizeof(int));
-    dir->sources = calloc((size_t)p->n_slots, sizeof(int));
-    if (!dir->recv || !dir->recv_op || !dir->sources)
-        return bb_err(BB_EFAIL, "out of memory for the messages of a stage");
+    if (BB_NEW(dir->recv, dir->n_recv) || BB_NEW(dir->recv_op, dir->n_recv) || BB_NEW(dir->sources, p->n_slots))
+        return -BB_EFAIL;
     for (int t = 0; t < p->n_slots; t++)
         if (direction_of(p, &p->slots[t]) == dir && slot_receives(p, &p->slots[t]))
             dir->sources[dir->n_sources++] = p->slots[t].micro_batch;
@@ -84,9 +82,8 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
 
     *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
     p->n_slots = bb_schedule_slots(schedule);
-    p->slots = calloc((size_t)p->n_slots, sizeof(*p->slots));
-    if (!p->slots)
-        return bb_err(BB_EFAIL, "out of memory for %d turns of a schedule", p->n_slots);
+    if (BB_NEW(p->slots, p->n_slots))
+        return -BB_EFAIL;
     bb_schedule_make(schedule, stage, p->slots);
     for (int d = 0; d < 2 && rc == 0; d++)
         rc = open_direction(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);

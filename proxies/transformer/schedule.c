@@ -48,12 +48,10 @@ static int hold_weights_zb_h1(const struct bb_schedule *s, int stage)
     return stage;
 }
 
-const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_with_all, .keeps_head = true, .bubble_part = 1};
-const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_stages_behind, .bubble_part = 1};
-const struct bb_schedule_row bb_schedule_interleaved = {
-    .warm_up = warm_up_interleaved, .chunked = true, .bubble_part = 1};
-const struct bb_schedule_row bb_schedule_zb_h1 = {
-    .warm_up = warm_up_stages_behind, .held_weights = hold_weights_zb_h1, .bubble_part = 3};
+const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_with_all, .keeps_head = true};
+const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_stages_behind};
+const struct bb_schedule_row bb_schedule_interleaved = {.warm_up = warm_up_interleaved, .chunked = true};
+const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_stages_behind, .held_weights = hold_weights_zb_h1};
 
 /* ---- what cannot be ---- */
 
@@ -149,9 +147,4 @@ void bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *sl
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
     return min_int(s->micro_batches * s->chunks, bb_schedule_warm_up(s, stage) + 1);
-}
-
-double bb_schedule_bubble(const struct bb_schedule *s)
-{
-    return (s->stages - 1.0) / ((double)s->micro_batches * s->chunks) / bb_schedule_row(s)->bubble_part;
 }

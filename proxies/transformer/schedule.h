@@ -41,7 +41,6 @@ struct bb_schedule_row {
     /* Takes v >= 2 chunks in groups of micro-batches, with interleaved's messages (pipe.h); else v = 1. */
     bool chunked;
     bool keeps_head; /* all forwards come before the first backward of the head: its activations pile up */
-    int bubble_part; /* bb_schedule_bubble is this part of 1f1b's: 1 / bubble_part */
     int (*warm_up)(const struct bb_schedule *s, int stage); /* bb_schedule_warm_up, where there are so many forwards */
     /* How many backwards come before the one that the first WEIGHTS follows; NULL: BACKWARD is whole. */
     int (*held_weights)(const struct bb_schedule *s, int stage);
@@ -76,10 +75,5 @@ int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
  * micro-batch; from its forward to its backward): gpipe m, 1f1b and zb-h1 min(m, p - r), interleaved
  * min(m v, 2 (p - r - 1) + (v - 1) g + 1). */
 int bb_schedule_live(const struct bb_schedule *s, int stage);
-
-/* bb_schedule_bubble - idle part of the ideal time m (f + b + w) of every stage, b and w being backward for data and
- * for weights, when messages take no time and zb-h1's three slots take equal time: (p - 1) / m, interleaved (p - 1) /
- * (m v), zb-h1 a third of (p - 1) / m. */
-double bb_schedule_bubble(const struct bb_schedule *s);
 
 #endif

@@ -10,7 +10,7 @@
 /* A program while it is written. */
 struct writer {
     const struct bb_training *t;
-    const struct bb_modules *pieces;
+    const struct bb_modules *modules;
     struct bb_script script;
     struct bb_pipe pipe;
     struct bb_block block;
@@ -21,19 +21,19 @@ struct writer {
 
 typedef void hook_fn(struct bb_sync *, int unit);
 
-static void call_hooks(struct writer *w, const struct bb_transformer_module *piece, hook_fn *hook)
+static void call_hooks(struct writer *w, const struct bb_transformer_module *module, hook_fn *hook)
 {
     for (int s = 0; s < BB_SHARES; s++)
-        if (piece->unit[s] != BB_NONE)
-            hook(w->sync[s], piece->unit[s]);
+        if (module->unit[s] != BB_NONE)
+            hook(w->sync[s], module->unit[s]);
 }
 
-/* The gradients of a piece are there. */
-static void announce_gradients(struct writer *w, const struct bb_transformer_module *piece, bool last)
+/* The gradients of a module are there. */
+static void announce_gradients(struct writer *w, const struct bb_transformer_module *module, bool last)
 {
     for (int s = BB_SHARES - 1; s >= 0; s--)
-        if (piece->unit[s] != BB_NONE)
-            bb_sync_backwarded(w->sync[s], piece->unit[s], last);
+        if (module->unit[s] != BB_NONE)
+            bb_sync_backwarded(w->sync[s], module->unit[s], last);
 }
 
 static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
@@ -47,56 +47,47 @@ static void each_sync(struct writer *w, void (*call)(struct bb_sync *))
 
 static void write_forward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
-    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
+    int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
 
     for (int i = first; i < end; i++) {
-        const struct bb_transformer_module *piece = &w->pieces->list[i];
+        const struct bb_transformer_module *module = &w->modules->list[i];
         int from = i == first ? in : BB_NONE, to = i == end - 1 ? out : BB_NONE;
 
-        call_hooks(w, piece, bb_sync_forward);
-        if (piece->layer == BB_ARCH_EMBEDDING)
+        call_hooks(w, module, bb_sync_forward);
+        if (module->layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_forward(&w->block, to);
-        else if (piece->layer == BB_ARCH_HEAD)
+        else if (module->layer == BB_ARCH_HEAD)
             bb_block_head_forward(&w->block, from);
         else
-            bb_block_forward(&w->block, piece->layer, from, to);
-        call_hooks(w, piece, bb_sync_forwarded);
+            bb_block_forward(&w->block, module->layer, from, to);
+        call_hooks(w, module, bb_sync_forwarded);
     }
 }
 
+/* The gradients of data, those of weights, or both. */
 static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
-    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
-    bool weights = !bb_schedule_splits_backward(&w->t->schedule);
+    int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
+    bool data = slot->kind == BB_SLOT_BACKWARD, weights = !data || !bb_schedule_splits_backward(&w->t->schedule);
 
     for (int i = end - 1; i >= first; i--) {
-        const struct bb_transformer_module *piece = &w->pieces->list[i];
-        int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE;
+        const struct bb_transformer_module *module = &w->modules->list[i];
+        int from = i == end - 1 ? in : BB_NONE, to = i == first ? out : BB_NONE, layer = module->layer;
 
-        call_hooks(w, piece, bb_sync_backward);
-        if (piece->layer == BB_ARCH_EMBEDDING)
+        if (data)
+            call_hooks(w, module, bb_sync_backward);
+        if (data && layer == BB_ARCH_EMBEDDING)
             bb_block_embedding_backward(&w->block, from);
-        else if (piece->layer == BB_ARCH_HEAD)
+        else if (data && layer == BB_ARCH_HEAD)
             bb_block_head_backward(&w->block, to, weights);
-        else
-            bb_block_backward(&w->block, piece->layer, from, to, weights);
-        if (weights)
-            announce_gradients(w, piece, slot->micro_batch == w->t->schedule.micro_batches - 1);
-    }
-}
-
-static void write_weights(struct writer *w, const struct bb_slot *slot)
-{
-    int first = w->pieces->first[slot->chunk], end = w->pieces->first[slot->chunk + 1];
-
-    for (int i = end - 1; i >= first; i--) {
-        const struct bb_transformer_module *piece = &w->pieces->list[i];
-
-        if (piece->layer == BB_ARCH_HEAD)
+        else if (data)
+            bb_block_backward(&w->block, layer, from, to, weights);
+        else if (layer == BB_ARCH_HEAD)
             bb_block_head_weights(&w->block);
-        else if (piece->layer != BB_ARCH_EMBEDDING)
-            bb_block_weights(&w->block, piece->layer);
-        announce_gradients(w, piece, slot->micro_batch == w->t->schedule.micro_batches - 1);
+        else if (layer != BB_ARCH_EMBEDDING)
+            bb_block_weights(&w->block, layer);
+        if (weights)
+            announce_gradients(w, module, slot->micro_batch == w->t->schedule.micro_batches - 1);
     }
 }
 
@@ -113,10 +104,8 @@ static void write_slot(struct writer *w, int t)
     }
     if (slot->kind == BB_SLOT_FORWARD)
         write_forward(w, slot, in, out);
-    else if (slot->kind == BB_SLOT_BACKWARD)
-        write_backward(w, slot, in, out);
     else
-        write_weights(w, slot);
+        write_backward(w, slot, in, out);
     bb_pipe_slot_done(&w->pipe, t);
 }
 
@@ -134,7 +123,7 @@ static void finish_step(struct writer *w, int stage)
     w->script.micro_batch = BB_NONE;
     w->script.phase = BB_PHASE_GRADIENTS;
     each_sync(w, bb_sync_reduced);
-    bb_block_reduce_replicated(&w->block, (w->pieces->replicated + shards - 1) / shards);
+    bb_block_reduce_replicated(&w->block, (w->modules->replicated + shards - 1) / shards);
     if (bb_holds_tied_table(w->t, stage))
         bb_block_reduce_tied(&w->block, (int)shards);
     bb_block_gradient_norm(&w->block);
@@ -165,13 +154,13 @@ static int open_sync(struct writer *w, bool remainder)
     int rc = 0;
 
     for (int s = 0; s < BB_SHARES; s++)
-        if (w->pieces->n_units[s] > 0)
+        if (w->modules->n_units[s] > 0)
             TRY(bb_sync_init(&w->sync[s], &(struct bb_sync_spec){.policy = &w->t->policy,
                                                                  .comms = w->t->sync[s],
                                                                  .step = w->t->step,
                                                                  .script = &w->script,
-                                                                 .units = w->pieces->units[s],
-                                                                 .n_units = w->pieces->n_units[s],
+                                                                 .units = w->modules->units[s],
+                                                                 .n_units = w->modules->n_units[s],
                                                                  .holds_remainder = remainder}));
 out:
     return rc;
@@ -219,9 +208,9 @@ out:
 
 int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, struct bb_role *role)
 {
-    struct bb_modules pieces;
-    struct writer w = {.t = t, .pieces = &pieces};
-    int rc = bb_modules_make(&pieces, t, stage->stage);
+    struct bb_modules modules;
+    struct writer w = {.t = t, .modules = &modules};
+    int rc = bb_modules_make(&modules, t, stage->stage);
 
     if (rc)
         return rc;
@@ -230,6 +219,6 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
     for (int s = 0; s < BB_SHARES; s++)
         bb_sync_release(w.sync[s]);
     bb_pipe_close(&w.pipe);
-    bb_modules_release(&pieces);
+    bb_modules_release(&modules);
     return rc;
 }

@@ -2,6 +2,8 @@
  * (training.h). */
 #include "proxies/transformer/training.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 
 bool bb_holds_tied_table(const struct bb_training *t, int stage)
@@ -9,32 +11,30 @@ bool bb_holds_tied_table(const struct bb_training *t, int stage)
     return t->arch.tied && t->schedule.stages > 1 && (stage == 0 || stage == t->schedule.stages - 1);
 }
 
-/* ---- pieces ---- */
+/* ---- modules ---- */
 
-static void add_piece(struct bb_modules *p, int layer, int chunk)
+static void add_module(struct bb_modules *p, int layer, int chunk)
 {
     p->list[p->n++] = (struct bb_transformer_module){.layer = layer, .chunk = chunk, .unit = {BB_NONE, BB_NONE}};
 }
 
-static int list_pieces(struct bb_modules *p, const struct bb_training *t, int stage)
+static int list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
 {
     struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, t->schedule.chunks);
     int chunks = split.chunks, parts = split.stages * chunks, first;
 
-    p->list = calloc((size_t)(t->arch.layers + 2), sizeof(*p->list));
-    p->first = calloc((size_t)chunks + 1, sizeof(int));
-    if (!p->list || !p->first)
-        return bb_err(BB_EFAIL, "out of memory for the layers of a stage");
+    if (BB_NEW(p->list, t->arch.layers + 2) || BB_NEW(p->first, chunks))
+        return -BB_EFAIL;
     for (int c = 0; c < chunks; c++) {
         int part = c * t->schedule.stages + stage, n = bb_pipe_split_layers(&split, part, &first);
 
         p->first[c] = p->n;
         if (part == 0)
-            add_piece(p, BB_ARCH_EMBEDDING, c);
+            add_module(p, BB_ARCH_EMBEDDING, c);
         for (int l = first; l < first + n; l++)
-            add_piece(p, l, c);
+            add_module(p, l, c);
         if (part == parts - 1)
-            add_piece(p, BB_ARCH_HEAD, c);
+            add_module(p, BB_ARCH_HEAD, c);
     }
     p->first[chunks] = p->n;
     return 0;
@@ -42,14 +42,14 @@ static int list_pieces(struct bb_modules *p, const struct bb_training *t, int st
 
 /* ---- tensors ---- */
 
-/* The tensors of a piece, with the second copy of a tied table that the last stage has. */
-static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *piece,
+/* The tensors of a module, with the second copy of a tied table that the last stage has. */
+static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *module,
                       struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
 {
     struct bb_arch_tensor table[BB_ARCH_TENSORS];
-    int n = bb_arch_tensors(&t->arch, piece->layer, out, BB_ARCH_TENSORS), m;
+    int n = bb_arch_tensors(&t->arch, module->layer, out, BB_ARCH_TENSORS), m;
 
-    if (n < 0 || piece->layer != BB_ARCH_HEAD || !t->arch.tied || t->schedule.stages == 1)
+    if (n < 0 || module->layer != BB_ARCH_HEAD || !t->arch.tied || t->schedule.stages == 1)
         return n;
     m = bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table, BB_ARCH_TENSORS);
     for (int i = 0; i < m; i++)
@@ -73,19 +73,19 @@ static double backward_us(const struct bb_training *t, int layer)
 }
 
 /* The tensors of one kind as one unit; none, no unit. */
-static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *piece,
+static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
                      enum bb_share share, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
 {
     bool expert = share == BB_EXPERT;
     struct bb_sync_unit *unit = &p->units[share][p->n_units[share]];
 
-    *unit = (struct bb_sync_unit){.name = piece->layer == BB_ARCH_EMBEDDING ? "embedding"
-                                          : piece->layer == BB_ARCH_HEAD    ? "head"
-                                                                            : "layer",
+    *unit = (struct bb_sync_unit){.name = module->layer == BB_ARCH_EMBEDDING ? "embedding"
+                                          : module->layer == BB_ARCH_HEAD    ? "head"
+                                                                             : "layer",
                                   .tensors = *at,
-                                  .both_ends = piece->layer == BB_ARCH_EMBEDDING && t->arch.tied && t->grid.pp == 1,
-                                  .chunk = piece->chunk,
-                                  .backward_us = backward_us(t, piece->layer)};
+                                  .both_ends = module->layer == BB_ARCH_EMBEDDING && t->arch.tied && t->grid.pp == 1,
+                                  .chunk = module->chunk,
+                                  .backward_us = backward_us(t, module->layer)};
     for (int i = 0; i < n; i++)
         if (tensors[i].expert == expert) {
             size_t count = bb_arch_share(&tensors[i], expert ? t->grid.etp : t->grid.tp, t->grid.ep);
@@ -94,20 +94,18 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
             unit->n++;
         }
     if (unit->n > 0)
-        piece->unit[share] = p->n_units[share]++;
+        module->unit[share] = p->n_units[share]++;
 }
 
 static int list_units(struct bb_modules *p, const struct bb_training *t)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1];
     struct bb_tensor *at;
-    size_t pieces = (size_t)p->n;
 
-    p->tensors = at = calloc(pieces * (BB_ARCH_TENSORS + 1), sizeof(*p->tensors));
-    for (int s = 0; s < BB_SHARES; s++)
-        p->units[s] = calloc(pieces + 1, sizeof(**p->units));
-    if (!p->tensors || !p->units[BB_DENSE] || !p->units[BB_EXPERT])
-        return bb_err(BB_EFAIL, "out of memory for the tensors of a stage");
+    if (BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1)) || BB_NEW(p->units[BB_DENSE], p->n) ||
+        BB_NEW(p->units[BB_EXPERT], p->n))
+        return -BB_EFAIL;
+    at = p->tensors;
     for (int i = 0; i < p->n; i++) {
         int n = tensors_of(t, &p->list[i], tensors);
 
@@ -125,7 +123,7 @@ int bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stage
     int rc;
 
     *p = (struct bb_modules){0};
-    TRY(list_pieces(p, t, stage));
+    TRY(list_modules(p, t, stage));
     TRY(list_units(p, t));
 out:
     if (rc)

@@ -35,25 +35,25 @@ struct bb_training {
 
 /* ---- stage_units.c: the parts of the model that a stage holds ---- */
 
-/* A piece of the model: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */
+/* A module: a layer, or BB_ARCH_EMBEDDING, BB_ARCH_HEAD. */
 struct bb_transformer_module {
     int layer, chunk;
     int unit[BB_SHARES]; /* in the list of units, BB_NONE: it has no such parameters */
 };
 
-/* In forward order, chunk after chunk; chunk c: pieces[first[c] .. first[c + 1]). */
+/* In forward order, chunk after chunk; chunk c: list[first[c] .. first[c + 1]). */
 struct bb_modules {
     struct bb_transformer_module *list;
     int n, *first;
     struct bb_sync_unit *units[BB_SHARES];
     int n_units[BB_SHARES];
     struct bb_tensor *tensors; /* of all units */
-    size_t replicated;         /* elements that every tp rank holds, of all pieces (bb_layers_replicated) */
+    size_t replicated;         /* elements that every tp rank holds, of all modules (bb_layers_replicated) */
 };
 
 /* bb_modules_make - what that stage holds, on each rank of it. 0 or -BB_EFAIL; release is fine on a zeroed one. */
-int bb_modules_make(struct bb_modules *pieces, const struct bb_training *t, int stage) BB_MUST_CHECK;
-void bb_modules_release(struct bb_modules *pieces);
+int bb_modules_make(struct bb_modules *modules, const struct bb_training *t, int stage) BB_MUST_CHECK;
+void bb_modules_release(struct bb_modules *modules);
 
 /* bb_holds_tied_table - whether that stage holds the table of a tied embedding together with another one. */
 bool bb_holds_tied_table(const struct bb_training *t, int stage);

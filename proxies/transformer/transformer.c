@@ -5,6 +5,7 @@
  * Ranks of one stage share one program, since their peers are relative; only dropless experts with an imbalance and
  * hierarchical reductions with a remainder tell some of them apart.
  */
+#include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
 #include "proxies/transformer/memory.h"
 #include "proxies/transformer/training.h"
@@ -12,21 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define USUAL_TFLOPS 119.8 /* the rate behind the times of gpt3, see pipeline.c */
-
 /* ---- what the command line means ---- */
-
-/* The place of a word in a list that holds it; NULL: usual. */
-static int place_of(const char *word, const char *const *words, int usual)
-{
-    int i = 0;
-
-    if (!word)
-        return usual;
-    while (strcmp(words[i], word) != 0)
-        i++;
-    return i;
-}
 
 static const char *const contexts[] = {
     [BB_CONTEXT_RING] = "ring", [BB_CONTEXT_ALL_GATHER] = "all_gather", [BB_CONTEXT_ALL_TO_ALL] = "a2a"};
@@ -48,7 +35,7 @@ static int fill_defaults(struct bb_proxy_config *c)
         o->schedule = bb_schedule_names[o->vpp > 1 ? BB_INTERLEAVED : BB_1F1B];
     o->vpp += o->vpp == 0;
     c->micro_batch_size += c->micro_batch_size == 0;
-    c->tflops = c->tflops > 0 ? c->tflops : USUAL_TFLOPS;
+    c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     return 0;
 }
 
@@ -58,7 +45,7 @@ static int settle_schedule(struct bb_training *t)
     int p = t->grid.pp, m = t->config->micro_batches ? t->config->micro_batches : p;
 
     t->schedule = (struct bb_schedule){
-        .kind = (enum bb_schedule_kind)place_of(o->schedule, bb_schedule_names, BB_1F1B),
+        .kind = (enum bb_schedule_kind)bb_args_place(o->schedule, bb_schedule_names, BB_1F1B),
         .stages = p,
         .micro_batches = m,
         .chunks = o->vpp,
@@ -147,9 +134,9 @@ static void settle_how(struct bb_training *t)
         .sequence = o->sequence ? o->sequence : t->arch.sequence,
         .micro_batch_size = c->micro_batch_size,
         .sequence_parallel = o->sequence_parallel,
-        .recompute = (enum bb_recompute)place_of(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
-        .context = (enum bb_context_mode)place_of(o->context, contexts, BB_CONTEXT_RING),
-        .dispatch = (enum bb_dispatch_mode)place_of(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
+        .recompute = (enum bb_recompute)bb_args_place(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
+        .context = (enum bb_context_mode)bb_args_place(o->context, contexts, BB_CONTEXT_RING),
+        .dispatch = (enum bb_dispatch_mode)bb_args_place(o->dispatch, dispatches, BB_DISPATCH_ALL_TO_ALL),
         .capacity_factor = o->capacity,
         .imbalance = o->imbalance,
         .seed = (unsigned)(o->seed ? o->seed : 1),
@@ -171,7 +158,8 @@ static int settle_training(struct bb_training *t)
         TRY(bb_arch_with_layers(&t->arch, c->layers));
     settle_how(t);
     TRY(settle_grid(t));
-    TRY(bb_sync_settle(c, bb_sync_find(c->transformer.sync), t->how.dtype, BB_FLOAT, &t->policy));
+    TRY(bb_sync_settle(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
+                       t->how.dtype, BB_FLOAT, &t->policy));
     TRY(refuse_unused(t));
     t->shares[BB_DENSE] = true;
     t->shares[BB_EXPERT] = t->grid.experts;
@@ -332,13 +320,7 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
         .policy = &t->policy,
         .dense = &t->sync[BB_DENSE],
         .expert = t->shares[BB_EXPERT] ? &t->sync[BB_EXPERT] : NULL,
-        .sequence = t->how.sequence,
-        .micro_batch_size = t->how.micro_batch_size,
-        .sequence_parallel = t->how.sequence_parallel,
-        .cp_ring = t->how.context == BB_CONTEXT_RING,
-        .recompute = t->how.recompute,
-        .dtype = t->how.dtype,
-        .capacity_factor = t->how.capacity_factor,
+        .how = &t->how,
     };
 
     bb_memory_rank(&m, stage, role->training_bytes);
@@ -366,12 +348,6 @@ out:
 }
 
 /* ---- the step ---- */
-
-/* " x cp 2": of an axis that has ranks. */
-static size_t add_axis(char *text, size_t at, size_t room, const char *name, int size)
-{
-    return size > 1 ? at + (size_t)snprintf(text + at, room - at, "%s%s %d", at ? " x " : "", name, size) : at;
-}
 
 #define STAGES_TEXT 128
 
@@ -401,15 +377,19 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 
 static int describe_step(struct bb_training *t)
 {
+    static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
     int m = s->micro_batches;
     char axes[128] = "", stages[STAGES_TEXT];
     size_t at = 0;
 
-    at = add_axis(axes, at, sizeof(axes), "tp", t->grid.tp);
-    at = add_axis(axes, at, sizeof(axes), "cp", t->grid.cp);
-    at = add_axis(axes, at, sizeof(axes), "pp", t->grid.pp);
-    at = add_axis(axes, at, sizeof(axes), "dp", t->grid.dp);
+    for (int a = 0; a < 4; a++) {
+        int size = bb_grid_size(&t->grid, shown[a], false);
+
+        if (size > 1)
+            at += (size_t)snprintf(axes + at, sizeof(axes) - at, "%s%s %d", at ? " x " : "",
+                                   bb_grid_axis_names[shown[a]], size);
+    }
     if (t->grid.ep > 1)
         snprintf(axes + at, sizeof(axes) - at, ", ep %d of etp %d, edp %d", t->grid.ep, t->grid.etp, t->grid.edp);
     describe_stages(t, stages);

@@ -1,7 +1,6 @@
-/* transformer_options.c - the rows (see transformer_options.h). */
-#include "proxies/transformer/transformer_options.h"
-
+/* transformer_options.c - the rows (see step/config.h). */
 #include "proxies/step/config.h"
+
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/schedule.h"
 

@@ -1,6 +1,7 @@
 /* net.c - the life of a net, its sums, and which maker reads which family of files (see net.h). */
 #include "proxies/spatial/net/net.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/models/model_file.h"
 
 #include <stdarg.h>
@@ -53,67 +54,72 @@ size_t bb_map_elements(const struct bb_map *m)
 
 /* ---- growing ---- */
 
-/* Room for one more of n elements. NULL: failed, said. */
-static void *grow_array(struct bb_net *net, void *array, int n, size_t element)
+/* Room for one more of n elements, unless something failed before. */
+#define HAS_ROOM(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
+
+/* Takes over an allocated text; NULL: there was no memory for it. */
+static const char *keep_text(struct bb_net *net, char *text)
 {
-    void *bigger = net->failed ? NULL : realloc(array, element * (size_t)(n + 1));
-
-    if (!bigger && !net->failed) {
-        net->failed = true;
-        bb_err(BB_EFAIL, "out of memory for a network of %d parts", n);
-    }
-    return bigger;
-}
-
-static __attribute__((format(printf, 2, 0))) const char *keep_text(struct bb_net *net, const char *fmt, va_list args)
-{
-    char **texts = grow_array(net, net->texts, net->n_texts, sizeof(*texts));
-
-    if (!texts)
-        return NULL;
-    net->texts = texts;
-    net->failed = vasprintf(&texts[net->n_texts], fmt, args) < 0;
-    return net->failed ? NULL : texts[net->n_texts++];
+    if (text && HAS_ROOM(net, net->texts, net->n_texts))
+        return net->texts[net->n_texts++] = text;
+    net->failed = true;
+    free(text);
+    return NULL;
 }
 
 void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *fmt, ...)
 {
-    struct bb_module *modules = grow_array(net, net->modules, net->n_modules, sizeof(*modules));
+    char *text = NULL;
     va_list args;
 
-    if (!modules)
+    if (!HAS_ROOM(net, net->modules, net->n_modules))
         return;
-    net->modules = modules;
-    modules[net->n_modules] = *like;
-    modules[net->n_modules].first = net->n_layers;
     va_start(args, fmt);
-    modules[net->n_modules++].name = keep_text(net, fmt, args);
+    text = vasprintf(&text, fmt, args) < 0 ? NULL : text;
     va_end(args);
+    net->modules[net->n_modules] = *like;
+    net->modules[net->n_modules].first = net->n_layers;
+    net->modules[net->n_modules++].name = keep_text(net, text);
 }
 
 void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer)
 {
-    struct bb_net_layer *layers = grow_array(net, net->layers, net->n_layers, sizeof(*layers));
-
-    if (!layers)
+    if (!HAS_ROOM(net, net->layers, net->n_layers))
         return;
-    net->layers = layers;
-    layers[net->n_layers] = *layer;
-    layers[net->n_layers].first = net->n_layers == 0;
+    net->layers[net->n_layers] = *layer;
+    net->layers[net->n_layers].first = net->n_layers == 0;
     net->n_layers++;
+}
+
+struct bb_net_layer bb_net_conv(const char *name, int in, int out, int kernel, int stride, int side)
+{
+    return (struct bb_net_layer){.name = name,
+                                 .kind = BB_NET_CONV,
+                                 .in = in,
+                                 .out = out,
+                                 .kernel = {1, kernel, kernel},
+                                 .stride = stride,
+                                 .depth = 1,
+                                 .side = side,
+                                 .halo = {(kernel - 1) / 2, (kernel - 1) / 2}};
+}
+
+struct bb_net_layer bb_net_pool(const char *name, int channels, int window, int stride, int side)
+{
+    struct bb_net_layer pool = bb_net_conv(name, channels, channels, window, stride, side);
+
+    pool.kind = BB_NET_POOL;
+    pool.halo[0] = pool.halo[1] = 0;
+    return pool;
 }
 
 void bb_net_dense(struct bb_net *net, int in, int out)
 {
-    bb_net_add(net, &(struct bb_net_layer){.name = "dense",
-                                           .kind = BB_NET_DENSE,
-                                           .in = in,
-                                           .out = out,
-                                           .kernel = {1, 1, 1},
-                                           .stride = 1,
-                                           .depth = 1,
-                                           .side = 1,
-                                           .bias = true});
+    struct bb_net_layer dense = bb_net_conv("dense", in, out, 1, 1, 1);
+
+    dense.kind = BB_NET_DENSE;
+    dense.bias = true;
+    bb_net_add(net, &dense);
 }
 
 void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped)
@@ -161,27 +167,15 @@ static const struct family families[] = {
     {"spatial_network", bb_net_make_cosmoflow, 32},
 };
 
-static int find_family(const char *word, const struct family **family)
+static const struct family *find_family(const char *word, const char *found)
 {
-    const char *found;
-    json_t *root;
-    int rc = bb_profile_load("models", word, &root);
-
-    if (rc)
-        return rc;
-    TRY(bb_json_text_at(root, "family", word, &found));
     for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++)
-        if (strcmp(families[f].name, found) == 0) {
-            *family = &families[f];
-            goto out;
-        }
-    rc = bb_err(BB_EUSAGE,
-                "%s: a model of family '%s' cannot be cut in tiles and splits; resnet110_v2, amoebanet_d "
-                "and cosmoflow can",
-                word, found);
-out:
-    json_decref(root);
-    return rc;
+        if (strcmp(families[f].name, found) == 0)
+            return &families[f];
+    bb_err(BB_EUSAGE,
+           "%s: a model of family '%s' cannot be cut in tiles and splits; resnet110_v2, amoebanet_d and cosmoflow can",
+           word, found);
+    return NULL;
 }
 
 static int nearest_power(int value, int least)
@@ -224,29 +218,19 @@ static int check_total(const struct bb_model_file *file, struct bb_net *net, con
     return given ? bb_json_same(file->where, key, json_number_value(given), net->parameters) : 0;
 }
 
-static int keep_name(struct bb_net *net, const json_t *root)
-{
-    char *name = strdup(json_string_value(json_object_get(root, "name")));
-
-    net->texts = name ? calloc(1, sizeof(*net->texts)) : NULL;
-    if (!net->texts) {
-        free(name);
-        return bb_err(BB_EFAIL, "out of memory for the name of a network");
-    }
-    net->name = net->texts[net->n_texts++] = name;
-    return 0;
-}
-
 int bb_net_load(const char *word, const struct bb_net_asked *asked, struct bb_net *net)
 {
     struct bb_model_file file = {0};
-    const struct family *family = NULL;
+    const struct family *family;
+    const char *found;
     int rc;
 
     *net = (struct bb_net){.depth = 1};
-    TRY(find_family(word, &family));
-    TRY(bb_model_file_open(&file, word, family->name));
-    TRY(keep_name(net, file.root));
+    TRY(bb_model_file_load(&file, word, &found));
+    family = find_family(word, found);
+    TRY(family ? bb_model_file_begin(&file) : -BB_EUSAGE);
+    net->name = keep_text(net, strdup(json_string_value(json_object_get(file.root, "name"))));
+    TRY(net->name ? 0 : -BB_EFAIL);
     TRY(bb_model_file_shape(&file, "image", &net->image));
     net->image = asked->image ? asked->image : net->image;
     TRY(refuse_image(net->name, net->image, family->smallest_image));

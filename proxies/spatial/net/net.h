@@ -106,6 +106,12 @@ struct bb_model_file;
 void bb_net_open(struct bb_net *net, const struct bb_module *like, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void bb_net_add(struct bb_net *net, const struct bb_net_layer *layer);
+
+/* Flat layers to be added, and to be changed before: a convolution without bias and norm, its window kernel x kernel
+ * with the halo that goes with it; a pool without a halo. */
+struct bb_net_layer bb_net_conv(const char *name, int in, int out, int kernel, int stride, int side);
+struct bb_net_layer bb_net_pool(const char *name, int channels, int window, int stride, int side);
+
 void bb_net_dense(struct bb_net *net, int in, int out); /* a dense layer with biases, of a whole sample */
 void bb_net_close(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped);
 

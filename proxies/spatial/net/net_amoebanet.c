@@ -20,22 +20,17 @@ struct cell {
     struct bb_map previous, before;
 };
 
-static struct bb_net_layer make_conv(const char *name, int in, int out, int stride, int side)
+static struct bb_net_layer make_conv(const char *name, int in, int out, int kernel, int stride, int side)
 {
-    return (struct bb_net_layer){.name = name,
-                                 .kind = BB_NET_CONV,
-                                 .in = in,
-                                 .out = out,
-                                 .kernel = {1, 1, 1},
-                                 .stride = stride,
-                                 .depth = 1,
-                                 .side = side,
-                                 .norm = out};
+    struct bb_net_layer l = bb_net_conv(name, in, out, kernel, stride, side);
+
+    l.norm = out;
+    return l;
 }
 
 static void add_1x1(const struct cell *cell, const char *name, int in, int out, int stride, int side, int h, int w)
 {
-    struct bb_net_layer l = make_conv(name, in, out, stride, side);
+    struct bb_net_layer l = make_conv(name, in, out, 1, stride, side);
 
     l.fused_halo[0] = h;
     l.fused_halo[1] = w;
@@ -46,7 +41,7 @@ static void add_1x1(const struct cell *cell, const char *name, int in, int out, 
 static void add_wide(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
                      int fused_h)
 {
-    struct bb_net_layer l = make_conv(name, channels, channels, stride, side);
+    struct bb_net_layer l = make_conv(name, channels, channels, 1, stride, side);
 
     l.kernel[1] = h;
     l.kernel[2] = w;
@@ -58,18 +53,11 @@ static void add_wide(const struct cell *cell, const char *name, int channels, in
 
 static void add_pool(const struct cell *cell, const char *name, int window, int stride, int side, int fused)
 {
-    const int halo = window == 3 ? 1 : 0;
+    struct bb_net_layer l = bb_net_pool(name, cell->c, window, stride, side);
 
-    bb_net_add(cell->net, &(struct bb_net_layer){.name = name,
-                                                 .kind = BB_NET_POOL,
-                                                 .in = cell->c,
-                                                 .out = cell->c,
-                                                 .kernel = {1, window, window},
-                                                 .stride = stride,
-                                                 .depth = 1,
-                                                 .side = side,
-                                                 .halo = {halo, halo},
-                                                 .fused_halo = {fused, fused}});
+    l.halo[0] = l.halo[1] = window == 3;
+    l.fused_halo[0] = l.fused_halo[1] = fused;
+    bb_net_add(cell->net, &l);
 }
 
 /* 1x7 after 7x1, between two 1x1 that go down to a quarter of the channels and up again. */
@@ -92,23 +80,20 @@ static void add_3x3(const struct cell *cell, int stride, int side)
     add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
 }
 
-/* Both inputs to c channels and one size; returns the number of layers. */
-static int add_inputs(const struct cell *cell)
+/* Both inputs to c channels and one size, in inputs_of(cell) layers. */
+static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;
 
     add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
     if (b->side != cell->previous.side) { /* the cell before it was a reduction: two halves, every second position */
-        struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 2, b->side);
+        struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
 
         bb_net_add(cell->net, &half);
         bb_net_add(cell->net, &half);
-        return 3;
+    } else if (b->channels != cell->c) {
+        add_1x1(cell, "conv of input 1", b->channels, cell->c, 1, b->side, 0, 0);
     }
-    if (b->channels == cell->c)
-        return 1;
-    add_1x1(cell, "conv of input 1", b->channels, cell->c, 1, b->side, 0, 0);
-    return 2;
 }
 
 static int inputs_of(const struct cell *cell)
@@ -161,7 +146,7 @@ static void add_cell(struct cell *cell, const char *what, int number)
         bb_net_open(cell->net, &like, "%s %d", what, number);
     else
         bb_net_open(cell->net, &like, "%s", what);
-    (void)add_inputs(cell);
+    add_inputs(cell);
     if (cell->reduces)
         add_reduction(cell);
     else
@@ -174,10 +159,8 @@ static void add_cell(struct cell *cell, const char *what, int number)
 static void add_stem(struct cell *cell, int channels)
 {
     int image = cell->net->image;
-    struct bb_net_layer l = make_conv("conv 3x3", channels, cell->c, 2, image);
+    const struct bb_net_layer l = make_conv("conv 3x3", channels, cell->c, 3, 2, image);
 
-    l.kernel[1] = l.kernel[2] = 3;
-    l.halo[0] = l.halo[1] = 1;
     bb_net_open(cell->net, &(struct bb_module){.tiled = true}, "stem 1");
     bb_net_add(cell->net, &l);
     cell->previous = cell->before = (struct bb_map){cell->c, 1, image / 2};
@@ -192,16 +175,10 @@ static void add_stem(struct cell *cell, int channels)
 static void add_classifier(struct cell *cell, int classes)
 {
     const struct bb_map *in = &cell->previous;
+    const struct bb_net_layer pool = bb_net_pool("average pool", in->channels, in->side, in->side, in->side);
 
     bb_net_open(cell->net, &(struct bb_module){.tiled = false}, "classifier");
-    bb_net_add(cell->net, &(struct bb_net_layer){.name = "average pool",
-                                                 .kind = BB_NET_POOL,
-                                                 .in = in->channels,
-                                                 .out = in->channels,
-                                                 .kernel = {1, in->side, in->side},
-                                                 .stride = in->side,
-                                                 .depth = 1,
-                                                 .side = in->side});
+    bb_net_add(cell->net, &pool);
     bb_net_dense(cell->net, in->channels, classes);
     bb_net_close(cell->net, &(struct bb_map){classes, 1, 1}, NULL);
 }

@@ -9,28 +9,17 @@
 
 static void add_convolution(struct bb_net *net, int number, int in, int out, int kernel, int side)
 {
-    const int halo = (kernel - 1) / 2;
     const struct bb_map map = {out, side / 2, side / 2};
+    struct bb_net_layer conv = bb_net_conv("conv 3x3x3", in, out, kernel, 1, side);
+    struct bb_net_layer pool = bb_net_pool("max pool", out, 2, 2, side);
 
+    conv.kernel[0] = kernel;
+    conv.bias = true;
+    pool.kernel[0] = 2;
+    conv.depth = pool.depth = side;
     bb_net_open(net, &(struct bb_module){.tiled = true, .fusing = BB_FUSE_CHAIN}, "conv %d", number);
-    bb_net_add(net, &(struct bb_net_layer){.name = "conv 3x3x3",
-                                           .kind = BB_NET_CONV,
-                                           .in = in,
-                                           .out = out,
-                                           .kernel = {kernel, kernel, kernel},
-                                           .stride = 1,
-                                           .depth = side,
-                                           .side = side,
-                                           .bias = true,
-                                           .halo = {halo, halo}});
-    bb_net_add(net, &(struct bb_net_layer){.name = "max pool",
-                                           .kind = BB_NET_POOL,
-                                           .in = out,
-                                           .out = out,
-                                           .kernel = {2, 2, 2},
-                                           .stride = 2,
-                                           .depth = side,
-                                           .side = side});
+    bb_net_add(net, &conv);
+    bb_net_add(net, &pool);
     bb_net_close(net, &map, NULL);
 }
 

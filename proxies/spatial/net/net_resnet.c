@@ -14,22 +14,9 @@ struct stage {
     int in, mid, out, stride, side; /* of a block; side of its input */
 };
 
-static struct bb_net_layer make_conv(const char *name, int in, int out, int kernel, int stride, int side)
-{
-    return (struct bb_net_layer){.name = name,
-                                 .kind = BB_NET_CONV,
-                                 .in = in,
-                                 .out = out,
-                                 .kernel = {1, kernel, kernel},
-                                 .stride = stride,
-                                 .depth = 1,
-                                 .side = side,
-                                 .bias = true,
-                                 .halo = {(kernel - 1) / 2, (kernel - 1) / 2}};
-}
-
 static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool aside)
 {
+    layer.bias = true;
     layer.norm = norm;
     layer.aside = aside;
     bb_net_add(net, &layer);
@@ -40,28 +27,22 @@ static void add_block(struct bb_net *net, const struct stage *s, int number, boo
     const struct bb_map out = {s->out, 1, s->side / s->stride};
 
     bb_net_open(net, &(struct bb_module){.tiled = true, .fusing = BB_FUSE_CHAIN}, "block %d", number);
-    add_conv(net, make_conv("conv 3x3 a", s->in, s->mid, 3, s->stride, s->side), first_of_all ? 0 : s->in, false);
-    add_conv(net, make_conv("conv 3x3 b", s->mid, s->mid, 3, 1, out.side), s->mid, false);
-    add_conv(net, make_conv("conv 1x1", s->mid, s->out, 1, 1, out.side), s->mid, false);
+    add_conv(net, bb_net_conv("conv 3x3 a", s->in, s->mid, 3, s->stride, s->side), first_of_all ? 0 : s->in, false);
+    add_conv(net, bb_net_conv("conv 3x3 b", s->mid, s->mid, 3, 1, out.side), s->mid, false);
+    add_conv(net, bb_net_conv("conv 1x1", s->mid, s->out, 1, 1, out.side), s->mid, false);
     if (first_of_stage)
-        add_conv(net, make_conv("projection", s->in, s->out, 1, s->stride, s->side), 0, true);
+        add_conv(net, bb_net_conv("projection", s->in, s->out, 1, s->stride, s->side), 0, true);
     bb_net_close(net, &out, NULL);
 }
 
 static void add_end(struct bb_net *net, int channels, int side, int classes)
 {
     int pooled = side / POOLED, width = channels * pooled * pooled;
+    struct bb_net_layer pool = bb_net_pool("average pool", channels, POOLED, POOLED, side);
 
+    pool.norm = channels;
     bb_net_open(net, &(struct bb_module){.tiled = false}, "end");
-    bb_net_add(net, &(struct bb_net_layer){.name = "average pool",
-                                           .kind = BB_NET_POOL,
-                                           .in = channels,
-                                           .out = channels,
-                                           .kernel = {1, POOLED, POOLED},
-                                           .stride = POOLED,
-                                           .depth = 1,
-                                           .side = side,
-                                           .norm = channels});
+    bb_net_add(net, &pool);
     bb_net_dense(net, width, classes);
     bb_net_close(net, &(struct bb_map){classes, 1, 1}, NULL);
 }
@@ -95,7 +76,7 @@ int bb_net_make_resnet(struct bb_net *net, struct bb_model_file *file, const str
         return bb_err(BB_EUSAGE, "%s: --filters means nothing here; leave it out", net->name);
     map = (struct bb_map){width, 1, net->image};
     bb_net_open(net, &(struct bb_module){.tiled = true}, "conv 0");
-    add_conv(net, make_conv("conv 3x3", channels, width, 3, 1, net->image), width, false);
+    add_conv(net, bb_net_conv("conv 3x3", channels, width, 3, 1, net->image), width, false);
     bb_net_close(net, &map, NULL);
     for (int s = 0; s < 3; s++)
         for (int b = 0; b < (depth - 2) / 9; b++, number++) {

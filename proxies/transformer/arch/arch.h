@@ -10,6 +10,7 @@
 
 #include "bootstrap/base/err.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -51,9 +52,11 @@ struct bb_arch {
 };
 
 /*
- * bb_arch_load - by name (profiles/models) or path. Unreadable, unknown architecture (with the fields that are
- * missing), a number that cannot be, a total that the tensors don't make: said, -BB_EUSAGE.
+ * bb_arch_load - by name (profiles/models) or path; _read: of a file that is read already. Unreadable, unknown
+ * architecture (with the fields that are missing), a number that cannot be, a total that the tensors don't make: said,
+ * -BB_EUSAGE.
  */
+int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 
 /* bb_arch_with_layers - the same model with another number of layers (--layers). */

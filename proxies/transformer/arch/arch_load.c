@@ -130,35 +130,27 @@ static const struct flag biased_flags[] = {
     TIED(false), FLAG("attention_bias", qkv_bias, false), FLAG("attention_bias", out_bias, false), {0}};
 static const struct flag qwen2_moe_flags[] = {TIED(false), FLAG("qkv_bias", qkv_bias, true), {0}};
 
+#define TYPE(word, architecture, flags, ...)                                                                           \
+    {                                                                                                                  \
+#word, architecture, word##_numbers, flags##_flags,                                                            \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+#define BIASED .qkv_bias = true, .out_bias = true, .mlp_bias = true, .learned_positions = true
+
 static const struct type types[] = {
-    {"gpt2",
-     "GPT2",
-     gpt2_numbers,
-     tied_flags,
-     {.layer_norm = true, .qkv_bias = true, .out_bias = true, .mlp_bias = true, .learned_positions = true}},
-    {"bert",
-     "Bert",
-     bert_numbers,
-     tied_flags,
-     {.layer_norm = true,
-      .post_norm = true,
-      .qkv_bias = true,
-      .out_bias = true,
-      .mlp_bias = true,
-      .learned_positions = true}},
-    {"llama", "Llama", llama_numbers, llama_flags, {.gated = true}},
-    {"mistral", "Mistral", mistral_numbers, untied_flags, {.gated = true}},
-    {"mixtral", "Mixtral", mixtral_numbers, untied_flags, {.gated = true}},
-    {"qwen2", "Qwen2", qwen2_numbers, untied_flags, {.gated = true, .qkv_bias = true}},
-    {"qwen2_moe",
-     "Qwen2Moe",
-     qwen2_moe_numbers,
-     qwen2_moe_flags,
-     {.gated = true, .shared_gate = true, .moe_offset = 1}},
-    {"qwen3", "Qwen3", qwen3_numbers, biased_flags, {.gated = true, .qk_norm = true}},
-    {"qwen3_moe", "Qwen3Moe", qwen3_moe_numbers, biased_flags, {.gated = true, .qk_norm = true, .moe_offset = 1}},
-    {"deepseek_v2", "DeepseekV2", deepseek_v2_numbers, biased_flags, {.gated = true}},
-    {"deepseek_v3", "DeepseekV3", deepseek_v3_numbers, biased_flags, {.gated = true, .router_bias = true}},
+    TYPE(gpt2, "GPT2", tied, .layer_norm = true, BIASED),
+    TYPE(bert, "Bert", tied, .layer_norm = true, .post_norm = true, BIASED),
+    TYPE(llama, "Llama", llama, .gated = true),
+    TYPE(mistral, "Mistral", untied, .gated = true),
+    TYPE(mixtral, "Mixtral", untied, .gated = true),
+    TYPE(qwen2, "Qwen2", untied, .gated = true, .qkv_bias = true),
+    TYPE(qwen2_moe, "Qwen2Moe", qwen2_moe, .gated = true, .shared_gate = true, .moe_offset = 1),
+    TYPE(qwen3, "Qwen3", biased, .gated = true, .qk_norm = true),
+    TYPE(qwen3_moe, "Qwen3Moe", biased, .gated = true, .qk_norm = true, .moe_offset = 1),
+    TYPE(deepseek_v2, "DeepseekV2", biased, .gated = true),
+    TYPE(deepseek_v3, "DeepseekV3", biased, .gated = true, .router_bias = true),
 };
 
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
@@ -445,15 +437,20 @@ static int refuse_family(const char *where, const json_t *root)
     return bb_refuse_word(kind, where, ours, n_ours);
 }
 
-static int read_root(const json_t *root, const char *where, struct bb_arch *arch)
+int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch)
 {
     const json_t *second = json_object_get(root, FAMILY);
+    int rc;
 
+    *arch = (struct bb_arch){0};
     if (!json_object_get(root, "schema"))
-        return read_config(root, where, arch);
-    if (!is_ours(root))
-        return refuse_family(where, root);
-    return read_profile(second ? second : root, where, arch);
+        rc = read_config(root, where, arch);
+    else if (!is_ours(root))
+        rc = refuse_family(where, root);
+    else
+        rc = read_profile(second ? second : root, where, arch);
+    take_name(where, arch->name);
+    return rc;
 }
 
 int bb_arch_load(const char *word, struct bb_arch *arch)
@@ -461,11 +458,9 @@ int bb_arch_load(const char *word, struct bb_arch *arch)
     json_t *root;
     int rc;
 
-    *arch = (struct bb_arch){0};
     TRY(bb_profile_load("models", word, &root));
-    rc = read_root(root, word, arch);
+    rc = bb_arch_read(root, word, arch);
     json_decref(root);
-    take_name(word, arch->name);
 out:
     return rc;
 }

@@ -1,8 +1,8 @@
 /* grid.c - the groups of both grids and where a rank stands in them (see grid.h). */
 #include "proxies/transformer/grid/grid.h"
 
+#include "bootstrap/base/grow.h"
 #include "proxies/step/program.h"
-#include "proxies/transformer/grid/order.h"
 
 #include <stdlib.h>
 
@@ -15,20 +15,11 @@ struct side {
     int n;
 };
 
-static int size_of(const struct bb_grid *g, enum bb_grid_axis axis, bool expert)
+int bb_grid_size(const struct bb_grid *g, enum bb_grid_axis axis, bool expert)
 {
-    switch (axis) {
-    case BB_AXIS_TP:
-        return expert ? g->etp : g->tp;
-    case BB_AXIS_CP:
-        return expert ? 1 : g->cp;
-    case BB_AXIS_EP:
-        return expert ? g->ep : 1;
-    case BB_AXIS_DP:
-        return expert ? g->edp : g->dp;
-    default:
-        return g->pp;
-    }
+    const int sizes[2][BB_GRID_AXES] = {{g->tp, g->cp, 1, g->dp, g->pp}, {g->etp, 1, g->ep, g->edp, g->pp}};
+
+    return sizes[expert][axis];
 }
 
 static struct side side_of(const struct bb_grid *g, bool expert)
@@ -37,7 +28,7 @@ static struct side side_of(const struct bb_grid *g, bool expert)
 
     s.n = bb_order_read(g->order, s.axis);
     for (int a = 0; a < s.n; a++)
-        s.size[a] = size_of(g, s.axis[a], expert);
+        s.size[a] = bb_grid_size(g, s.axis[a], expert);
     return s;
 }
 
@@ -142,18 +133,13 @@ static unsigned layout_mask(const struct side *dense, unsigned axes)
     return mask;
 }
 
-static int out_of_memory(const char *name)
-{
-    return bb_err(BB_EFAIL, "out of memory for the members of group '%s'", name);
-}
-
 /* A group of the expert side, as a table: every rank in the instance that its other coordinates number. */
 static int add_table(struct bb_layout *l, const char *name, const struct side *s, unsigned axes, int size)
 {
-    int *members = malloc(sizeof(int) * (size_t)l->ranks), group;
+    int *members, group;
 
-    if (!members)
-        return out_of_memory(name);
+    if (BB_NEW(members, l->ranks))
+        return -BB_EFAIL;
     for (int rank = 0; rank < l->ranks; rank++) {
         int instance = 0, index = 0, instances = 1, places = 1, rest = rank;
 
@@ -174,10 +160,10 @@ static int add_table(struct bb_layout *l, const char *name, const struct side *s
 /* First and last rank of each pipeline. */
 static int add_embedding(struct bb_layout *l, const struct side *dense, int pp)
 {
-    int n = l->ranks / pp, *members = malloc(sizeof(int) * 2 * (size_t)n), group, instance = 0, last = 0;
+    int n = l->ranks / pp, *members, group, instance = 0, last = 0;
 
-    if (!members)
-        return out_of_memory("embedding");
+    if (BB_NEW(members, 2 * n))
+        return -BB_EFAIL;
     for (int rank = 0; rank < l->ranks; rank++) {
         int stage = axis_coord(dense, rank, BB_AXIS_PP);
 

@@ -108,6 +108,14 @@ int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout
 
 enum bb_grid_axis { BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_EP, BB_AXIS_DP, BB_AXIS_PP, BB_GRID_AXES };
 
+extern const char *const bb_grid_axis_names[BB_GRID_AXES]; /* "tp", "cp", "ep", "dp", "pp" */
+
+/* bb_grid_size - ranks along an axis of the dense grid, or of the expert grid. */
+int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert);
+
+/* bb_order_read - the axes of an order string that bb_grid_settle has passed. Returns their number. */
+int bb_order_read(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
+
 /* bb_grid_coord - where a rank stands on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0,
  * tp: etp, dp: edp). */
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);

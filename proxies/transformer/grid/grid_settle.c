@@ -1,7 +1,7 @@
 /* grid_settle.c - what the axes of a grid must be, and the nearest layout when they cannot (see grid.h). */
 #include "bootstrap/cli/opts.h"
 #include "proxies/step/program.h"
-#include "proxies/transformer/grid/order.h"
+#include "proxies/transformer/grid/grid.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,7 +33,8 @@ int bb_order_read(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
     return n;
 }
 
-int bb_order_check(const char *order, const char *who)
+/* Every word an axis, none twice. */
+static int check_words(const char *order, const char *who)
 {
     bool seen[BB_GRID_AXES] = {false};
     const char *word = order;
@@ -191,21 +192,18 @@ static bool order_names(const char *order, const char *axis)
 
 static int check_axes_stand(const struct bb_grid *g, const char *who)
 {
-    const struct {
-        const char *axis;
-        int size;
-    } rows[] = {{"tp", g->tp},
-                {"cp", g->cp},
-                {"dp", g->dp},
-                {"pp", g->pp},
-                {"ep", g->ep},
-                {"tp", g->etp},
-                {"dp", g->experts ? g->edp : 1}};
+    enum { DENSE = 4 };
+    static const enum bb_grid_axis axes[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_DP, BB_AXIS_PP,
+                                             BB_AXIS_EP, BB_AXIS_TP, BB_AXIS_DP};
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].size > 1 && !order_names(g->order, rows[i].axis))
+    for (int i = 0; i < (int)(sizeof(axes) / sizeof(axes[0])); i++) {
+        int size = bb_grid_size(g, axes[i], i >= DENSE);
+        const char *name = bb_grid_axis_names[axes[i]];
+
+        if (size > 1 && (g->experts || i < DENSE || axes[i] != BB_AXIS_DP) && !order_names(g->order, name))
             return bb_err(BB_EUSAGE, "%s: %s has %d ranks, but does not stand in the order '%s'; nearest: %s-%s", who,
-                          rows[i].axis, rows[i].size, g->order, g->order, rows[i].axis);
+                          name, size, g->order, g->order, name);
+    }
     return 0;
 }
 
@@ -213,11 +211,10 @@ static int check_axes_stand(const struct bb_grid *g, const char *who)
 static int pp_stride(const struct bb_grid *g, bool expert)
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
-    const int sizes[2][BB_GRID_AXES] = {{g->tp, g->cp, 1, g->dp, g->pp}, {g->etp, 1, g->ep, g->edp, g->pp}};
     int n = bb_order_read(g->order, axes), stride = 1;
 
     for (int a = 0; a < n && axes[a] != BB_AXIS_PP; a++)
-        stride *= sizes[expert][axes[a]];
+        stride *= bb_grid_size(g, axes[a], expert);
     return stride;
 }
 
@@ -258,7 +255,7 @@ int bb_grid_settle(struct bb_grid *g, int ranks, const char *order, const struct
 
     if (!order)
         order = BB_GRID_ORDER;
-    TRY(bb_order_check(order, who));
+    TRY(check_words(order, who));
     snprintf(g->order, sizeof(g->order), "%s", order);
     g->ranks = ranks;
     g->ep += g->ep == 0;

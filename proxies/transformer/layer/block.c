@@ -1,6 +1,8 @@
 /* block.c - buffers, compute operations and the collectives of tensor parallelism (see block.h). */
 #include "proxies/transformer/layer/block.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,170 +35,137 @@ static size_t gathered_ranks(const struct bb_block *b)
     return (size_t)b->layers->config.ep * (size_t)b->layers->config.etp;
 }
 
-static size_t expert_room(const struct bb_block *b, enum bb_block_buffer room)
-{
-    size_t hidden = (size_t)b->layers->sizes.hidden, experts = (size_t)b->layers->sizes.experts;
+/* How many elements a buffer has. */
+enum amount {
+    HELD,
+    WHOLE,
+    KEY_BLOCK,
+    ALL_KEY_BLOCKS,
+    QUERIES,
+    KEYS,
+    VALUES,
+    CONTEXT,
+    TOKENS,
+    EXPERTS,
+    ALL_EXPERTS,
+    ROWS_SENT,
+    ROWS_RECEIVED,
+    ROWS_OF_ETP,
+    PAIRS_SENT, /* of a token and an expert: one for each row */
+    PAIRS_RECEIVED,
+    ALL_HELD,
+    ONE
+};
 
-    switch (room) {
-    case BB_BLOCK_BUFFER_COUNTS:
-        return experts;
-    case BB_BLOCK_BUFFER_ALL_COUNTS:
-        return experts * gathered_ranks(b);
-    case BB_BLOCK_BUFFER_ROWS:
-    case BB_BLOCK_BUFFER_OWN_ANSWERS:
-        return (size_t)rows_sent(b) * hidden;
-    case BB_BLOCK_BUFFER_EXPERT_ROWS:
-    case BB_BLOCK_BUFFER_ANSWERS:
-        return (size_t)rows_received(b) * hidden;
-    case BB_BLOCK_BUFFER_PROBABILITIES:
-        return (size_t)rows_sent(b);
-    case BB_BLOCK_BUFFER_EXPERT_PROBABILITIES:
-        return (size_t)rows_received(b);
-    case BB_BLOCK_BUFFER_SHARED_ROWS:
-    case BB_BLOCK_BUFFER_SHARED_ANSWERS:
-        return (size_t)rows_received(b) * hidden * (size_t)b->layers->config.etp;
-    case BB_BLOCK_BUFFER_ALL_TOKENS:
-    case BB_BLOCK_BUFFER_ALL_ANSWERS:
-        return b->layers->held * gathered_ranks(b);
-    default:
-        return 1;
-    }
-}
+#define ROW(buffer, text, elements, type) [BB_BLOCK_BUFFER_##buffer] = {text, elements, type},
 
-size_t bb_block_room_count(const struct bb_block *b, enum bb_block_buffer room)
+static const struct buffer_row {
+    const char *name;
+    enum amount amount;
+    int dtype; /* BB_NONE: that of the activations */
+} buffer_rows[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
+
+size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
 {
     const struct bb_layers *l = b->layers;
     const struct bb_layer_sizes *s = &l->sizes;
 
-    switch (room) {
-    case BB_BLOCK_BUFFER_STATE:
-    case BB_BLOCK_BUFFER_NORMED:
-    case BB_BLOCK_BUFFER_GRADIENT:
-    case BB_BLOCK_BUFFER_SHARED:
+    switch (buffer_rows[id].amount) {
+    case HELD:
         return l->held;
-    case BB_BLOCK_BUFFER_FULL:
-    case BB_BLOCK_BUFFER_PARTIAL:
-    case BB_BLOCK_BUFFER_GRADIENT_FULL:
+    case WHOLE:
         return l->whole;
-    case BB_BLOCK_BUFFER_KEYS:
-    case BB_BLOCK_BUFFER_NEXT_KEYS:
-    case BB_BLOCK_BUFFER_KEY_GRADIENTS:
-    case BB_BLOCK_BUFFER_NEXT_KEY_GRADIENTS:
+    case KEY_BLOCK:
         return l->key_block;
-    case BB_BLOCK_BUFFER_ALL_KEYS:
-    case BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS:
+    case ALL_KEY_BLOCKS:
         return l->key_block * (size_t)l->config.cp;
-    case BB_BLOCK_BUFFER_QUERY:
-    case BB_BLOCK_BUFFER_QUERY_HEADS:
+    case QUERIES:
         return (size_t)(s->tokens * s->heads * s->key_dim);
-    case BB_BLOCK_BUFFER_KEY:
-    case BB_BLOCK_BUFFER_KEY_HEADS:
+    case KEYS:
         return (size_t)(s->tokens * s->kv_heads * s->key_dim);
-    case BB_BLOCK_BUFFER_VALUE:
-    case BB_BLOCK_BUFFER_VALUE_HEADS:
+    case VALUES:
         return (size_t)(s->tokens * s->kv_heads * s->value_dim);
-    case BB_BLOCK_BUFFER_OUT:
-    case BB_BLOCK_BUFFER_OUT_HEADS:
+    case CONTEXT:
         return (size_t)(s->tokens * s->heads * s->value_dim);
-    case BB_BLOCK_BUFFER_STATISTIC:
-    case BB_BLOCK_BUFFER_TOTAL:
+    case TOKENS:
         return (size_t)s->tokens;
-    default:
-        return expert_room(b, room);
+    case EXPERTS:
+        return (size_t)s->experts;
+    case ALL_EXPERTS:
+        return (size_t)s->experts * gathered_ranks(b);
+    case ROWS_SENT:
+        return (size_t)(rows_sent(b) * s->hidden);
+    case ROWS_RECEIVED:
+        return (size_t)(rows_received(b) * s->hidden);
+    case ROWS_OF_ETP:
+        return (size_t)(rows_received(b) * s->hidden * l->config.etp);
+    case PAIRS_SENT:
+        return (size_t)rows_sent(b);
+    case PAIRS_RECEIVED:
+        return (size_t)rows_received(b);
+    case ALL_HELD:
+        return l->held * gathered_ranks(b);
+    case ONE:
+        break;
     }
+    return 1;
 }
 
-static enum bb_dtype_id room_dtype(const struct bb_block *b, enum bb_block_buffer room)
+static enum bb_dtype_id buffer_dtype(const struct bb_block *b, enum bb_block_buffer id)
 {
-    switch (room) {
-    case BB_BLOCK_BUFFER_COUNTS:
-    case BB_BLOCK_BUFFER_ALL_COUNTS:
-        return BB_INT32;
-    case BB_BLOCK_BUFFER_PROBABILITIES:
-    case BB_BLOCK_BUFFER_EXPERT_PROBABILITIES:
-    case BB_BLOCK_BUFFER_STATISTIC:
-    case BB_BLOCK_BUFFER_TOTAL:
-    case BB_BLOCK_BUFFER_NORM:
-        return BB_FLOAT;
-    default:
-        return b->layers->config.dtype;
-    }
+    int dtype = buffer_rows[id].dtype;
+
+    return dtype == BB_NONE ? b->layers->config.dtype : (enum bb_dtype_id)dtype;
 }
 
-static const char *const room_names[BB_ROOMS] = {
-    [BB_BLOCK_BUFFER_STATE] = "activations",
-    [BB_BLOCK_BUFFER_NORMED] = "normed activations",
-    [BB_BLOCK_BUFFER_FULL] = "gathered activations",
-    [BB_BLOCK_BUFFER_PARTIAL] = "partial sums",
-    [BB_BLOCK_BUFFER_GRADIENT] = "activation gradients",
-    [BB_BLOCK_BUFFER_GRADIENT_FULL] = "gathered gradients",
-    [BB_BLOCK_BUFFER_KEYS] = "keys and values",
-    [BB_BLOCK_BUFFER_NEXT_KEYS] = "next keys and values",
-    [BB_BLOCK_BUFFER_KEY_GRADIENTS] = "key and value gradients",
-    [BB_BLOCK_BUFFER_NEXT_KEY_GRADIENTS] = "next key and value gradients",
-    [BB_BLOCK_BUFFER_ALL_KEYS] = "all keys and values",
-    [BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS] = "all key and value gradients",
-    [BB_BLOCK_BUFFER_QUERY] = "queries",
-    [BB_BLOCK_BUFFER_QUERY_HEADS] = "queries by head",
-    [BB_BLOCK_BUFFER_KEY] = "keys",
-    [BB_BLOCK_BUFFER_KEY_HEADS] = "keys by head",
-    [BB_BLOCK_BUFFER_VALUE] = "values",
-    [BB_BLOCK_BUFFER_VALUE_HEADS] = "values by head",
-    [BB_BLOCK_BUFFER_OUT] = "attention",
-    [BB_BLOCK_BUFFER_OUT_HEADS] = "attention by head",
-    [BB_BLOCK_BUFFER_COUNTS] = "tokens per expert",
-    [BB_BLOCK_BUFFER_ALL_COUNTS] = "all tokens per expert",
-    [BB_BLOCK_BUFFER_ROWS] = "dispatched tokens",
-    [BB_BLOCK_BUFFER_EXPERT_ROWS] = "received tokens",
-    [BB_BLOCK_BUFFER_ANSWERS] = "expert output",
-    [BB_BLOCK_BUFFER_OWN_ANSWERS] = "combined tokens",
-    [BB_BLOCK_BUFFER_PROBABILITIES] = "probabilities",
-    [BB_BLOCK_BUFFER_EXPERT_PROBABILITIES] = "received probabilities",
-    [BB_BLOCK_BUFFER_SHARED_ROWS] = "tokens of divided experts",
-    [BB_BLOCK_BUFFER_SHARED_ANSWERS] = "output of divided experts",
-    [BB_BLOCK_BUFFER_ALL_TOKENS] = "all tokens",
-    [BB_BLOCK_BUFFER_ALL_ANSWERS] = "output for all tokens",
-    [BB_BLOCK_BUFFER_SHARED] = "shared expert output",
-    [BB_BLOCK_BUFFER_STATISTIC] = "loss statistics",
-    [BB_BLOCK_BUFFER_TOTAL] = "reduced loss statistics",
-    [BB_BLOCK_BUFFER_NORM] = "gradient norm",
-};
-
-int bb_block_room(struct bb_block *b, enum bb_block_buffer room)
+int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id)
 {
     struct bb_script *s = b->script;
     enum bb_dtype_id usual = s->dtype;
 
-    if (b->room.index[room] == BB_NONE) {
-        s->dtype = room_dtype(b, room);
-        b->room.index[room] = bb_script_buffer(s, room_names[room], BB_USE_COMMUNICATION, bb_block_room_count(b, room));
+    if (b->buffers[id] == BB_NONE) {
+        s->dtype = buffer_dtype(b, id);
+        b->buffers[id] = bb_script_buffer(s, buffer_rows[id].name, BB_USE_COMMUNICATION, bb_block_buffer_count(b, id));
         s->dtype = usual;
     }
-    return b->room.index[room];
+    return b->buffers[id];
+}
+
+int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                        size_t count, enum bb_block_buffer src, enum bb_block_buffer dst)
+{
+    enum bb_dtype_id usual = b->script->dtype;
+    int from, to, op;
+
+    if (!bb_has_lane(lane))
+        return BB_NONE;
+    from = bb_block_buffer(b, src);
+    to = bb_block_buffer(b, dst);
+    b->script->dtype = buffer_dtype(b, src);
+    op = bb_script_collective(b->script, lane, what, kind, count, from, to);
+    b->script->dtype = usual;
+    return op;
 }
 
 /* ---- compute ---- */
 
-static bool same_chores(const struct bb_kernel_groups *a, const struct bb_kernel_groups *b)
+static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel_groups *b)
 {
     return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
 }
 
-/* The work list of these chores, made once for all operations of the step. NULL without memory. */
+/* The work list of these kernels, made once for all operations of the step. NULL without memory. */
 static const struct bb_kernel_list *get_work_list(struct bb_layers *l, const struct bb_kernel_groups *c)
 {
-    struct bb_listed *bigger;
     struct bb_kernel_list *work;
 
     for (int i = 0; i < l->n_listed; i++)
-        if (same_chores(&l->listed[i].chores, c))
+        if (same_groups(&l->listed[i].groups, c))
             return l->listed[i].work;
     work = bb_step_work(l->step);
-    bigger = work ? realloc(l->listed, sizeof(*bigger) * (size_t)(l->n_listed + 1)) : NULL;
-    if (!bigger)
+    if (!work || BB_GROW(l->listed, l->n_listed))
         return NULL;
     bb_kernel_groups_work(&l->sizes, c, work);
-    l->listed = bigger;
     l->listed[l->n_listed++] = (struct bb_listed){*c, work};
     return work;
 }
@@ -247,8 +216,8 @@ void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kern
         bb_script_compute(b->script, what, time_us(b, c, flops), needed_flops(b, c), src, dst);
 }
 
-void bb_block_chore(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass, int src,
-                    int dst)
+void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
+                      int src, int dst)
 {
     struct bb_kernel_groups c = {0};
 
@@ -261,13 +230,13 @@ void bb_block_chore(struct bb_block *b, const char *what, enum bb_kernels_kind k
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
     return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, b->layers->held, src,
-                                bb_block_room(b, dst));
+                                bb_block_buffer(b, dst));
 }
 
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
     bb_script_wait(b->script, start_gather(b, what, src, dst));
-    return bb_block_room(b, dst);
+    return bb_block_buffer(b, dst);
 }
 
 int bb_block_sum(struct bb_block *b, const char *what, int dst)
@@ -276,7 +245,7 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst)
     enum bb_coll_kind kind = l->scattered ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
 
     return bb_script_collective(b->script, b->lanes.tp, what, kind, l->scattered ? l->held : l->whole,
-                                bb_block_room(b, BB_BLOCK_BUFFER_PARTIAL), dst);
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
@@ -287,8 +256,9 @@ int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *c
         return in;
     }
     if (b->layers->config.gemm) {
-        bb_block_chore(b, "norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, in, bb_block_room(b, BB_BLOCK_BUFFER_NORMED));
-        in = bb_block_room(b, BB_BLOCK_BUFFER_NORMED);
+        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_FORWARD, in,
+                         bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED));
+        in = bb_block_buffer(b, BB_BLOCK_BUFFER_NORMED);
     }
     return bb_block_gather(b, column->gather, in, BB_BLOCK_BUFFER_FULL);
 }
@@ -300,7 +270,7 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
         bb_block_compute(b, what, c, src, out);
         return;
     }
-    bb_block_compute(b, what, c, src, bb_block_room(b, BB_BLOCK_BUFFER_PARTIAL));
+    bb_block_compute(b, what, c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
 
@@ -308,9 +278,7 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
 static void whole_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                            int src, int out, bool with_weights, bool normed)
 {
-    bb_kernel_groups_add(c, column->product, BB_KERNELS_DATA);
-    if (with_weights)
-        bb_kernel_groups_add(c, column->product, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add_backward(c, column->product, with_weights);
     if (normed)
         bb_kernel_groups_add(c, BB_KERNELS_NORM, BB_KERNELS_DATA);
     bb_block_compute(b, column->data, c, src, out);
@@ -329,18 +297,18 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->scattered && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = start_gather(b, column->gather, bb_block_room(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
-        input = bb_block_room(b, BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->product, BB_KERNELS_DATA);
-    bb_block_compute(b, column->data, &c, src, bb_block_room(b, BB_BLOCK_BUFFER_PARTIAL));
+    bb_block_compute(b, column->data, &c, src, bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL));
     bb_script_wait(b->script, gathered);
     sum = bb_block_sum(b, column->sum, out);
     if (with_weights)
-        bb_block_chore(b, column->weights, column->product, BB_KERNELS_WEIGHTS, input, BB_NONE);
+        bb_block_kernels(b, column->weights, column->product, BB_KERNELS_WEIGHTS, input, BB_NONE);
     bb_script_wait(b->script, sum);
     if (normed)
-        bb_block_chore(b, "norm", BB_KERNELS_NORM, BB_KERNELS_DATA, out, out);
+        bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_DATA, out, out);
 }
 
 void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel *column,
@@ -350,8 +318,8 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->scattered) {
-        gathered = start_gather(b, column->gather, bb_block_room(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
-        input = bb_block_room(b, BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);
         c.n = 0;

@@ -11,7 +11,7 @@
 #include "proxies/transformer/layer/routing.h"
 
 struct bb_listed { /* a work list and what it is for */
-    struct bb_kernel_groups chores;
+    struct bb_kernel_groups groups;
     const struct bb_kernel_list *work;
 };
 
@@ -35,57 +35,74 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     return lane.comm != BB_NONE;
 }
 
-/* ---- buffers (bb_block_room makes them when they are first used) ---- */
+/* ---- buffers (bb_block_buffer makes them when they are first used) ---- */
 
-enum bb_block_buffer {
-    BB_BLOCK_BUFFER_STATE,         /* held: between the layers                                      */
-    BB_BLOCK_BUFFER_NORMED,        /* held: what is gathered, behind its norm                       */
-    BB_BLOCK_BUFFER_FULL,          /* X: gathered                                                   */
-    BB_BLOCK_BUFFER_PARTIAL,       /* X: a rank's part of a sum over tp                             */
-    BB_BLOCK_BUFFER_GRADIENT,      /* held: gradient of STATE                                       */
-    BB_BLOCK_BUFFER_GRADIENT_FULL, /* X: gathered                                                  */
-    BB_BLOCK_BUFFER_KEYS,          /* context parallelism: the block of keys and values at work      */
-    BB_BLOCK_BUFFER_NEXT_KEYS,     /* ... that comes in meanwhile                                   */
-    BB_BLOCK_BUFFER_KEY_GRADIENTS, /* ... of gradients that goes on                                */
-    BB_BLOCK_BUFFER_NEXT_KEY_GRADIENTS,
-    BB_BLOCK_BUFFER_ALL_KEYS,
-    BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS,
-    BB_BLOCK_BUFFER_QUERY, /* all_to_all: before and after */
-    BB_BLOCK_BUFFER_QUERY_HEADS,
-    BB_BLOCK_BUFFER_KEY,
-    BB_BLOCK_BUFFER_KEY_HEADS,
-    BB_BLOCK_BUFFER_VALUE,
-    BB_BLOCK_BUFFER_VALUE_HEADS,
-    BB_BLOCK_BUFFER_OUT,
-    BB_BLOCK_BUFFER_OUT_HEADS,
-    BB_BLOCK_BUFFER_COUNTS, /* tokens per expert: own, of all ranks */
-    BB_BLOCK_BUFFER_ALL_COUNTS,
-    BB_BLOCK_BUFFER_ROWS, /* a rank's tokens in the order of the experts; those that came to its experts */
-    BB_BLOCK_BUFFER_EXPERT_ROWS,
-    BB_BLOCK_BUFFER_ANSWERS, /* of the rank's experts; what came back */
-    BB_BLOCK_BUFFER_OWN_ANSWERS,
-    BB_BLOCK_BUFFER_PROBABILITIES,
-    BB_BLOCK_BUFFER_EXPERT_PROBABILITIES,
-    BB_BLOCK_BUFFER_SHARED_ROWS, /* etp: rows of all of its ranks; their answers */
-    BB_BLOCK_BUFFER_SHARED_ANSWERS,
-    BB_BLOCK_BUFFER_ALL_TOKENS, /* all_gather dispatch: of all ranks; their answers */
-    BB_BLOCK_BUFFER_ALL_ANSWERS,
-    BB_BLOCK_BUFFER_SHARED,    /* held: of the shared experts */
-    BB_BLOCK_BUFFER_STATISTIC, /* N floats of the cross entropy; their sum or maximum */
-    BB_BLOCK_BUFFER_TOTAL,
-    BB_BLOCK_BUFFER_NORM, /* one float */
-    BB_ROOMS
-};
+/* X(buffer, its name, how much it holds (block.c), its type, BB_NONE: that of the activations). */
+#define BB_BLOCK_BUFFERS(X)                                                                                            \
+    /* between the layers; behind their norm, before they are gathered */                                              \
+    X(STATE, "activations", HELD, BB_NONE)                                                                             \
+    X(NORMED, "normed activations", HELD, BB_NONE)                                                                     \
+    /* gathered; a rank's part of a sum over tp */                                                                     \
+    X(FULL, "gathered activations", WHOLE, BB_NONE)                                                                    \
+    X(PARTIAL, "partial sums", WHOLE, BB_NONE)                                                                         \
+    /* gradients of STATE */                                                                                           \
+    X(GRADIENT, "activation gradients", HELD, BB_NONE)                                                                 \
+    X(GRADIENT_FULL, "gathered gradients", WHOLE, BB_NONE)                                                             \
+    /* context parallelism: keys and values at work, those that come in meanwhile; their gradients */                  \
+    X(KEYS, "keys and values", KEY_BLOCK, BB_NONE)                                                                     \
+    X(NEXT_KEYS, "next keys and values", KEY_BLOCK, BB_NONE)                                                           \
+    X(KEY_GRADIENTS, "key and value gradients", KEY_BLOCK, BB_NONE)                                                    \
+    X(NEXT_KEY_GRADIENTS, "next key and value gradients", KEY_BLOCK, BB_NONE)                                          \
+    X(ALL_KEYS, "all keys and values", ALL_KEY_BLOCKS, BB_NONE)                                                        \
+    X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KEY_BLOCKS, BB_NONE)                                       \
+    /* all_to_all: before and after */                                                                                 \
+    X(QUERY, "queries", QUERIES, BB_NONE)                                                                              \
+    X(QUERY_HEADS, "queries by head", QUERIES, BB_NONE)                                                                \
+    X(KEY, "keys", KEYS, BB_NONE)                                                                                      \
+    X(KEY_HEADS, "keys by head", KEYS, BB_NONE)                                                                        \
+    X(VALUE, "values", VALUES, BB_NONE)                                                                                \
+    X(VALUE_HEADS, "values by head", VALUES, BB_NONE)                                                                  \
+    X(OUT, "attention", CONTEXT, BB_NONE)                                                                              \
+    X(OUT_HEADS, "attention by head", CONTEXT, BB_NONE)                                                                \
+    /* tokens per expert: own, of all ranks */                                                                         \
+    X(COUNTS, "tokens per expert", EXPERTS, BB_INT32)                                                                  \
+    X(ALL_COUNTS, "all tokens per expert", ALL_EXPERTS, BB_INT32)                                                      \
+    /* a rank's tokens in the order of the experts; those that came to its experts */                                  \
+    X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
+    X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
+    /* of the rank's experts; what came back */                                                                        \
+    X(ANSWERS, "expert output", ROWS_RECEIVED, BB_NONE)                                                                \
+    X(OWN_ANSWERS, "combined tokens", ROWS_SENT, BB_NONE)                                                              \
+    X(PROBABILITIES, "probabilities", PAIRS_SENT, BB_FLOAT)                                                            \
+    X(EXPERT_PROBABILITIES, "received probabilities", PAIRS_RECEIVED, BB_FLOAT)                                        \
+    /* etp: rows of all of its ranks; their answers */                                                                 \
+    X(SHARED_ROWS, "tokens of divided experts", ROWS_OF_ETP, BB_NONE)                                                  \
+    X(SHARED_ANSWERS, "output of divided experts", ROWS_OF_ETP, BB_NONE)                                               \
+    /* all_gather dispatch: of all ranks; their answers */                                                             \
+    X(ALL_TOKENS, "all tokens", ALL_HELD, BB_NONE)                                                                     \
+    X(ALL_ANSWERS, "output for all tokens", ALL_HELD, BB_NONE)                                                         \
+    X(SHARED, "shared expert output", HELD, BB_NONE)                                                                   \
+    /* the cross entropy's numbers; their sum or maximum */                                                            \
+    X(STATISTIC, "loss statistics", TOKENS, BB_FLOAT)                                                                  \
+    X(TOTAL, "reduced loss statistics", TOKENS, BB_FLOAT)                                                              \
+    X(NORM, "gradient norm", ONE, BB_FLOAT)
 
-int bb_block_room(struct bb_block *b, enum bb_block_buffer room);
-size_t bb_block_room_count(const struct bb_block *b, enum bb_block_buffer room); /* elements */
+#define BB_BLOCK_BUFFER_ID(buffer, name, amount, dtype) BB_BLOCK_BUFFER_##buffer,
+enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
+
+int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
+size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id); /* elements */
+
+/* bb_block_collective - starts one from buffer to buffer, in their type; BB_NONE where the lane has one rank. */
+int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
+                        size_t count, enum bb_block_buffer src, enum bb_block_buffer dst);
 
 /* ---- operations ---- */
 
 /* One compute operation, waited for; none when there is nothing to do. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst);
-void bb_block_chore(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass, int src,
-                    int dst);
+void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
+                      int src, int dst);
 
 /* One product behind a norm (column: its width is divided by tp) and what it is called. */
 struct bb_column_parallel {

@@ -24,13 +24,13 @@ static int start_hop(struct bb_block *b, const struct hop *hop)
 
     bb_script_group_start(s);
     if (hop->keys) {
-        bb_script_send(s, b->lanes.cp, "keys and values", 1, count, bb_block_room(b, keys[at]));
-        last = bb_script_recv(s, b->lanes.cp, "keys and values", -1, count, bb_block_room(b, keys[1 - at]));
+        bb_script_send(s, b->lanes.cp, "keys and values", 1, count, bb_block_buffer(b, keys[at]));
+        last = bb_script_recv(s, b->lanes.cp, "keys and values", -1, count, bb_block_buffer(b, keys[1 - at]));
     }
     if (hop->gradients) {
-        bb_script_send(s, b->lanes.cp, "key and value gradients", 1, count, bb_block_room(b, gradients[at]));
+        bb_script_send(s, b->lanes.cp, "key and value gradients", 1, count, bb_block_buffer(b, gradients[at]));
         last =
-            bb_script_recv(s, b->lanes.cp, "key and value gradients", -1, count, bb_block_room(b, gradients[1 - at]));
+            bb_script_recv(s, b->lanes.cp, "key and value gradients", -1, count, bb_block_buffer(b, gradients[1 - at]));
     }
     bb_script_group_end(s);
     return last;
@@ -38,19 +38,19 @@ static int start_hop(struct bb_block *b, const struct hop *hop)
 
 static int keys_at_work(struct bb_block *b, int round)
 {
-    return bb_block_room(b, round % 2 ? BB_BLOCK_BUFFER_NEXT_KEYS : BB_BLOCK_BUFFER_KEYS);
+    return bb_block_buffer(b, round % 2 ? BB_BLOCK_BUFFER_NEXT_KEYS : BB_BLOCK_BUFFER_KEYS);
 }
 
 static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;
 
-    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
+    bb_block_compute(b, "projections", before, src, bb_block_buffer(b, BB_BLOCK_BUFFER_KEYS));
     for (int round = 0; round < ranks; round++) {
         int hop = round < ranks - 1 ? start_hop(b, &(struct hop){.keys = true, .round = round}) : BB_NONE;
 
-        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, keys_at_work(b, round),
-                       BB_NONE);
+        bb_block_kernels(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD, keys_at_work(b, round),
+                         BB_NONE);
         bb_script_wait(b->script, hop);
     }
 }
@@ -64,49 +64,47 @@ static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *bef
     for (int round = 0; round < ranks; round++) {
         struct hop next = {round < ranks - 1, round >= 2, round};
         int hop = next.keys || next.gradients ? start_hop(b, &next) : BB_NONE;
-        int made = round == 1 ? bb_block_room(b, BB_BLOCK_BUFFER_KEY_GRADIENTS) : BB_NONE;
+        int made = round == 1 ? bb_block_buffer(b, BB_BLOCK_BUFFER_KEY_GRADIENTS) : BB_NONE;
 
-        bb_block_chore(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_DATA, keys_at_work(b, round), made);
+        bb_block_kernels(b, "attention block", BB_KERNELS_CORE_BLOCK, BB_KERNELS_DATA, keys_at_work(b, round), made);
         bb_script_wait(b->script, hop);
     }
     bb_script_wait(b->script, start_hop(b, &(struct hop){.gradients = true, .round = ranks}));
 }
 
-static int collect_blocks(struct bb_block *b, enum bb_coll_kind kind, const char *what, enum bb_block_buffer src,
-                          enum bb_block_buffer dst)
+static int gather_keys(struct bb_block *b)
 {
-    return bb_script_collective(b->script, b->lanes.cp, what, kind, b->layers->key_block, bb_block_room(b, src),
-                                bb_block_room(b, dst));
+    return bb_block_collective(b, b->lanes.cp, "keys and values", BB_ALL_GATHER, b->layers->key_block,
+                               BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
 }
 
 static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_KEYS));
-    bb_script_wait(b->script,
-                   collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS));
-    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
-                   BB_NONE);
+    bb_block_compute(b, "projections", before, src, bb_block_buffer(b, BB_BLOCK_BUFFER_KEYS));
+    bb_script_wait(b->script, gather_keys(b));
+    bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_KEYS),
+                     BB_NONE);
 }
 
 /* All keys are gathered again under what comes before the attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
-    int keys = collect_blocks(b, BB_ALL_GATHER, "keys and values", BB_BLOCK_BUFFER_KEYS, BB_BLOCK_BUFFER_ALL_KEYS);
+    int keys = gather_keys(b);
 
     bb_block_compute(b, "attention output", before, src, BB_NONE);
     bb_script_wait(b->script, keys);
-    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEYS),
-                   bb_block_room(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
-    bb_script_wait(b->script, collect_blocks(b, BB_REDUCE_SCATTER, "key and value gradients",
-                                             BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS, BB_BLOCK_BUFFER_KEY_GRADIENTS));
+    bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_KEYS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS));
+    bb_script_wait(b->script, bb_block_collective(b, b->lanes.cp, "key and value gradients", BB_REDUCE_SCATTER,
+                                                  b->layers->key_block, BB_BLOCK_BUFFER_ALL_KEY_GRADIENTS,
+                                                  BB_BLOCK_BUFFER_KEY_GRADIENTS));
 }
 
 static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_buffer src, enum bb_block_buffer dst)
 {
-    size_t count = bb_block_room_count(b, src) / (size_t)b->layers->config.cp;
+    size_t count = bb_block_buffer_count(b, src) / (size_t)b->layers->config.cp;
 
-    return bb_script_collective(b->script, b->lanes.cp, what, BB_ALLTOALL, count, bb_block_room(b, src),
-                                bb_block_room(b, dst));
+    return bb_block_collective(b, b->lanes.cp, what, BB_ALLTOALL, count, src, dst);
 }
 
 /* Queries, keys and values: all started, then waited for. */
@@ -127,10 +125,10 @@ static void heads_forward(struct bb_block *b, const struct bb_kernel_groups *bef
 {
     static const char *const what[] = {"queries", "keys", "values"};
 
-    bb_block_compute(b, "projections", before, src, bb_block_room(b, BB_BLOCK_BUFFER_QUERY));
+    bb_block_compute(b, "projections", before, src, bb_block_buffer(b, BB_BLOCK_BUFFER_QUERY));
     exchange_inputs(b, what, false);
-    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS),
-                   bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS));
+    bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_QUERY_HEADS), bb_block_buffer(b, BB_BLOCK_BUFFER_OUT_HEADS));
     bb_script_wait(b->script, exchange_heads(b, "attention", BB_BLOCK_BUFFER_OUT_HEADS, BB_BLOCK_BUFFER_OUT));
 }
 
@@ -138,10 +136,10 @@ static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *be
 {
     static const char *const what[] = {"query gradients", "key gradients", "value gradients"};
 
-    bb_block_compute(b, "attention output", before, src, bb_block_room(b, BB_BLOCK_BUFFER_OUT));
+    bb_block_compute(b, "attention output", before, src, bb_block_buffer(b, BB_BLOCK_BUFFER_OUT));
     bb_script_wait(b->script, exchange_heads(b, "attention gradients", BB_BLOCK_BUFFER_OUT, BB_BLOCK_BUFFER_OUT_HEADS));
-    bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_room(b, BB_BLOCK_BUFFER_OUT_HEADS),
-                   bb_block_room(b, BB_BLOCK_BUFFER_QUERY_HEADS));
+    bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_DATA, bb_block_buffer(b, BB_BLOCK_BUFFER_OUT_HEADS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_QUERY_HEADS));
     exchange_inputs(b, what, true);
 }
 

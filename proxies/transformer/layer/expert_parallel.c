@@ -37,14 +37,17 @@ static long rows_between(const struct bb_block *b, int layer, int from, int to, 
 }
 
 /* To and from every other place of the group, each with its own count; what stays on the rank is not sent. */
-static int uneven_exchange(struct bb_block *b, int layer, const struct way *w, int src, int dst)
+static int uneven_exchange(struct bb_block *b, int layer, const struct way *w)
 {
+    int src = bb_block_buffer(b, w->src), dst = bb_block_buffer(b, w->dst);
     size_t send_at = 0, recv_at = 0;
     struct bb_script *s = b->script;
+    enum bb_dtype_id usual = s->dtype;
     int last = BB_NONE;
 
     bb_script_group_start(s);
     s->peer_kind = BB_PEER_ABSOLUTE;
+    s->dtype = s->program->buffers[src].dtype;
     for (int place = 0; place < b->layers->config.ep; place++) {
         size_t send = (size_t)rows_between(b, layer, b->variant, place, w->back) * w->width;
         size_t recv = (size_t)rows_between(b, layer, place, b->variant, w->back) * w->width;
@@ -60,31 +63,24 @@ static int uneven_exchange(struct bb_block *b, int layer, const struct way *w, i
     }
     s->offset = 0;
     s->peer_kind = BB_PEER_OFFSET;
+    s->dtype = usual;
     bb_script_group_end(s);
     return last;
 }
 
-static int start_exchange(struct bb_block *b, int layer, const struct way *w, enum bb_dtype_id dtype)
+static int start_exchange(struct bb_block *b, int layer, const struct way *w)
 {
-    int even = b->layers->routing.even, src = bb_block_room(b, w->src), dst = bb_block_room(b, w->dst), op;
-    enum bb_dtype_id usual = b->script->dtype;
+    int even = b->layers->routing.even;
 
-    if (!bb_has_lane(b->lanes.ep))
-        return BB_NONE;
-    b->script->dtype = dtype;
-    op = even < 0
-             ? uneven_exchange(b, layer, w, src, dst)
-             : bb_script_collective(b->script, b->lanes.ep, w->what, BB_ALLTOALL, (size_t)even * w->width, src, dst);
-    b->script->dtype = usual;
-    return op;
+    if (even < 0 && bb_has_lane(b->lanes.ep))
+        return uneven_exchange(b, layer, w);
+    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, (size_t)even * w->width, w->src, w->dst);
 }
 
 static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                          enum bb_block_buffer dst, bool back)
 {
-    struct way way = {what, src, dst, (size_t)b->layers->sizes.hidden, back};
-
-    return start_exchange(b, layer, &way, b->script->dtype);
+    return start_exchange(b, layer, &(struct way){what, src, dst, (size_t)b->layers->sizes.hidden, back});
 }
 
 static int exchange_probabilities(struct bb_block *b, int layer, bool back)
@@ -93,22 +89,18 @@ static int exchange_probabilities(struct bb_block *b, int layer, bool back)
     struct way home = {"probability gradients", BB_BLOCK_BUFFER_EXPERT_PROBABILITIES, BB_BLOCK_BUFFER_PROBABILITIES, 1,
                        true};
 
-    return bb_has_lane(b->lanes.ep) ? start_exchange(b, layer, back ? &home : &forth, BB_FLOAT) : BB_NONE;
+    return start_exchange(b, layer, back ? &home : &forth);
 }
 
 /* Without a capacity nobody knows what it will receive: the tokens per expert of all ranks. */
 static void gather_counts(struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
-    enum bb_dtype_id usual = b->script->dtype;
 
-    if (!bb_has_lane(b->lanes.etp_ep) || l->config.capacity_factor > 0)
-        return;
-    b->script->dtype = BB_INT32;
-    bb_script_wait(b->script, bb_script_collective(b->script, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER,
-                                                   (size_t)l->sizes.experts, bb_block_room(b, BB_BLOCK_BUFFER_COUNTS),
-                                                   bb_block_room(b, BB_BLOCK_BUFFER_ALL_COUNTS)));
-    b->script->dtype = usual;
+    if (l->config.capacity_factor <= 0)
+        bb_script_wait(b->script, bb_block_collective(b, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER,
+                                                      (size_t)l->sizes.experts, BB_BLOCK_BUFFER_COUNTS,
+                                                      BB_BLOCK_BUFFER_ALL_COUNTS));
 }
 
 /* ---- the rank's experts ---- */
@@ -131,8 +123,8 @@ static void collect_tokens(struct bb_block *b, int layer, enum bb_coll_kind kind
     size_t count = (size_t)(rows_received(b, layer) * b->layers->sizes.hidden);
 
     if (count)
-        bb_script_wait(b->script, bb_script_collective(b->script, b->lanes.etp, "tokens of divided experts", kind,
-                                                       count, bb_block_room(b, src), bb_block_room(b, dst)));
+        bb_script_wait(b->script,
+                       bb_block_collective(b, b->lanes.etp, "tokens of divided experts", kind, count, src, dst));
 }
 
 /* The rows of `src` through the experts to `dst`, among the ranks that divide each expert. */
@@ -140,12 +132,12 @@ static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_gr
                         enum bb_block_buffer dst)
 {
     if (!bb_has_lane(b->lanes.etp)) {
-        bb_block_compute(b, "experts", c, bb_block_room(b, src), bb_block_room(b, dst));
+        bb_block_compute(b, "experts", c, bb_block_buffer(b, src), bb_block_buffer(b, dst));
         return;
     }
     collect_tokens(b, layer, BB_ALL_GATHER, src, BB_BLOCK_BUFFER_SHARED_ROWS);
-    bb_block_compute(b, "experts", c, bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ROWS),
-                     bb_block_room(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
+    bb_block_compute(b, "experts", c, bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED_ROWS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED_ANSWERS));
     collect_tokens(b, layer, BB_REDUCE_SCATTER, BB_BLOCK_BUFFER_SHARED_ANSWERS, dst);
 }
 
@@ -160,7 +152,7 @@ static void gather_shared(struct bb_block *b, const char *what, int src, enum bb
 static void shared_up_forward(struct bb_block *b)
 {
     if (has_shared(b))
-        bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+        bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
 }
 
 /* Its second product and the start of its sum over tp. */
@@ -170,9 +162,9 @@ static int shared_down_forward(struct bb_block *b)
 
     if (!has_shared(b))
         return BB_NONE;
-    bb_block_chore(b, "shared expert", BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD, BB_NONE,
-                   bb_block_room(b, divided ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
-    return divided ? bb_block_sum(b, "shared expert", bb_block_room(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
+    bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD, BB_NONE,
+                     bb_block_buffer(b, divided ? BB_BLOCK_BUFFER_PARTIAL : BB_BLOCK_BUFFER_SHARED));
+    return divided ? bb_block_sum(b, "shared expert", bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED)) : BB_NONE;
 }
 
 static void shared_down_backward(struct bb_block *b, bool with_weights)
@@ -181,9 +173,7 @@ static void shared_down_backward(struct bb_block *b, bool with_weights)
 
     if (!has_shared(b))
         return;
-    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_DATA);
-    if (with_weights)
-        bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add_backward(&c, BB_KERNELS_SHARED_DOWN, with_weights);
     bb_block_compute(b, "shared expert gradient", &c, BB_NONE, BB_NONE);
 }
 
@@ -192,7 +182,7 @@ static void shared_up_backward(struct bb_block *b, bool with_weights)
     static const struct bb_kernel_groups nothing;
 
     if (has_shared(b))
-        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_room(b, BB_BLOCK_BUFFER_SHARED),
+        bb_block_column_backward(b, &shared_up, &nothing, BB_NONE, bb_block_buffer(b, BB_BLOCK_BUFFER_SHARED),
                                  with_weights, false);
 }
 
@@ -206,7 +196,7 @@ static void route_tokens(struct bb_block *b, int in)
 
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_FORWARD);
-    bb_block_compute(b, "router", &c, in, counted ? bb_block_room(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
+    bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
 /* Where rows lie that did not have to travel. */
@@ -224,7 +214,8 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     int tokens, probabilities, combined, shared;
 
     gather_counts(b);
-    bb_block_chore(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in, bb_block_room(b, BB_BLOCK_BUFFER_ROWS));
+    bb_block_kernels(b, "permute", BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD, in,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ROWS));
     tokens = exchange_rows(b, layer, "dispatch", BB_BLOCK_BUFFER_ROWS, rows, false);
     probabilities = exchange_probabilities(b, layer, false);
     shared_up_forward(b);
@@ -236,20 +227,20 @@ static void exchange_forward(struct bb_block *b, int layer, int in, int out)
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
     bb_script_wait(b->script, shared);
-    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
-                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS), out);
+    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS), out);
 }
 
 static int gather_tokens(struct bb_block *b, const char *what, int src)
 {
     return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_ALL_GATHER, b->layers->held, src,
-                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS));
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS));
 }
 
 static int scatter_answers(struct bb_block *b, const char *what, int dst)
 {
     return bb_script_collective(b->script, b->lanes.etp_ep, what, BB_REDUCE_SCATTER, b->layers->held,
-                                bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS), dst);
+                                bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS), dst);
 }
 
 static void gather_forward(struct bb_block *b, int layer, int in, int out)
@@ -262,8 +253,8 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_FORWARD);
     add_experts(b, layer, &c, BB_KERNELS_FORWARD);
     bb_kernel_groups_add(&c, BB_KERNELS_UNPERMUTE, BB_KERNELS_FORWARD);
-    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
-                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+    bb_block_compute(b, "experts", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
     combined = scatter_answers(b, "combine", out);
     shared = shared_down_forward(b);
     bb_script_wait(b->script, combined);
@@ -301,9 +292,7 @@ static void router_backward(struct bb_block *b, bool permuted, int src, int out,
 
     if (permuted)
         bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
-    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_DATA);
-    if (with_weights)
-        bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add_backward(&c, BB_KERNELS_ROUTER, with_weights);
     bb_kernel_groups_add(&c, BB_KERNELS_NORM, BB_KERNELS_DATA);
     bb_block_compute(b, "router gradient", &c, src, out);
 }
@@ -315,8 +304,8 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
     struct bb_kernel_groups c = expert_gradients(b, layer, with_weights);
     int combined, tokens, probabilities;
 
-    bb_block_chore(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
-                   bb_block_room(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
+    bb_block_kernels(b, "unpermute", BB_KERNELS_UNPERMUTE, BB_KERNELS_DATA, in,
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_OWN_ANSWERS));
     combined = exchange_rows(b, layer, "combine gradients", BB_BLOCK_BUFFER_OWN_ANSWERS, answers, false);
     shared_down_backward(b, with_weights);
     bb_script_wait(b->script, combined);
@@ -326,7 +315,7 @@ static void exchange_backward(struct bb_block *b, int layer, int in, int out, bo
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);
     bb_script_wait(b->script, probabilities);
-    router_backward(b, true, bb_block_room(b, BB_BLOCK_BUFFER_ROWS), out, with_weights);
+    router_backward(b, true, bb_block_buffer(b, BB_BLOCK_BUFFER_ROWS), out, with_weights);
 }
 
 static void gather_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
@@ -341,8 +330,8 @@ static void gather_backward(struct bb_block *b, int layer, int in, int out, bool
     for (int i = 0; i < experts.n; i++)
         bb_kernel_groups_add(&c, experts.list[i].kind, experts.list[i].pass);
     bb_kernel_groups_add(&c, BB_KERNELS_PERMUTE, BB_KERNELS_DATA);
-    bb_block_compute(b, "experts", &c, bb_block_room(b, BB_BLOCK_BUFFER_ALL_TOKENS),
-                     bb_block_room(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
+    bb_block_compute(b, "experts", &c, bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_TOKENS),
+                     bb_block_buffer(b, BB_BLOCK_BUFFER_ALL_ANSWERS));
     tokens = scatter_answers(b, "dispatch gradients", out);
     shared_up_backward(b, with_weights);
     bb_script_wait(b->script, tokens);

@@ -4,10 +4,10 @@
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
                    const struct bb_block_lanes *lanes, int variant)
 {
-    _Static_assert(sizeof(b->room.index) / sizeof(b->room.index[0]) >= BB_ROOMS, "room for all buffers");
+    _Static_assert(sizeof(b->buffers) / sizeof(b->buffers[0]) >= BB_BLOCK_BUFFER_IDS, "a place for each buffer");
     *b = (struct bb_block){.layers = layers, .script = script, .lanes = *lanes, .variant = variant};
-    for (int room = 0; room < BB_ROOMS; room++)
-        b->room.index[room] = BB_NONE;
+    for (int id = 0; id < BB_BLOCK_BUFFER_IDS; id++)
+        b->buffers[id] = BB_NONE;
 }
 
 /* ---- halves of a layer: a column-parallel product behind a norm, a row-parallel one, attention between them ---- */
@@ -66,7 +66,7 @@ static void repeat_core(struct bb_block *b)
     if (bb_has_lane(b->lanes.cp))
         bb_context_forward(b, &nothing, BB_NONE);
     else
-        bb_block_chore(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
+        bb_block_kernels(b, "attention", BB_KERNELS_CORE, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
     b->again = false;
 }
 
@@ -77,9 +77,7 @@ static void half_backward(struct bb_block *b, const struct half *half, int in, i
 
     if (half->attention && b->layers->config.recompute == BB_RECOMPUTE_SELECTIVE)
         repeat_core(b);
-    bb_kernel_groups_add(&c, half->row, BB_KERNELS_DATA);
-    if (with_weights)
-        bb_kernel_groups_add(&c, half->row, BB_KERNELS_WEIGHTS);
+    bb_kernel_groups_add_backward(&c, half->row, with_weights);
     if (half->attention && bb_has_lane(b->lanes.cp)) {
         bb_context_backward(b, &c, src);
         c.n = 0;
@@ -100,9 +98,9 @@ static void half_weights(struct bb_block *b, const struct half *half)
 
 /* ---- layers ---- */
 
-static int own_buffer(struct bb_block *b, int buffer, enum bb_block_buffer room)
+static int own_buffer(struct bb_block *b, int buffer, enum bb_block_buffer id)
 {
-    return buffer == BB_NONE ? bb_block_room(b, room) : buffer;
+    return buffer == BB_NONE ? bb_block_buffer(b, id) : buffer;
 }
 
 static bool has_experts(const struct bb_block *b, int layer)
@@ -118,7 +116,7 @@ static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 
 static void pass_forward(struct bb_block *b, int layer, int in, int out)
 {
-    int between = bb_block_room(b, BB_BLOCK_BUFFER_STATE);
+    int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     half_forward(b, &attention, in, between);
     if (has_experts(b, layer))
@@ -139,20 +137,20 @@ static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
     struct bb_arch_held held;
-    struct bb_kernel_groups chores = {0};
+    struct bb_kernel_groups groups = {0};
 
     if (!c->accumulates || !c->gemm)
         return;
     held = bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep);
-    chores.rows = (int64_t)(held.dense + held.expert);
-    if (chores.rows > 0)
-        bb_kernel_groups_add(&chores, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS);
-    bb_block_compute(b, "accumulate gradients", &chores, BB_NONE, BB_NONE);
+    groups.rows = (int64_t)(held.dense + held.expert);
+    if (groups.rows > 0)
+        bb_kernel_groups_add(&groups, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS);
+    bb_block_compute(b, "accumulate gradients", &groups, BB_NONE, BB_NONE);
 }
 
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights)
 {
-    int between = bb_block_room(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_room(b, BB_BLOCK_BUFFER_STATE);
+    int between = bb_block_buffer(b, BB_BLOCK_BUFFER_GRADIENT), state = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
     begin_layer(b, BB_PHASE_BACKWARD, layer);
     b->again = b->layers->config.recompute == BB_RECOMPUTE_FULL;
@@ -210,15 +208,11 @@ static const struct bb_column_parallel head = {.product = BB_KERNELS_HEAD,
 static void reduce_statistic(struct bb_block *b, const char *what, enum bb_redop_id redop)
 {
     struct bb_script *s = b->script;
-    enum bb_dtype_id usual = s->dtype;
 
-    s->dtype = BB_FLOAT;
     s->redop = redop;
-    bb_script_wait(s, bb_script_collective(s, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->sizes.tokens,
-                                           bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC),
-                                           bb_block_room(b, BB_BLOCK_BUFFER_TOTAL)));
+    bb_script_wait(s, bb_block_collective(b, b->lanes.tp, what, BB_ALL_REDUCE, (size_t)b->layers->sizes.tokens,
+                                          BB_BLOCK_BUFFER_STATISTIC, BB_BLOCK_BUFFER_TOTAL));
     s->redop = BB_SUM;
-    s->dtype = usual;
 }
 
 void bb_block_head_forward(struct bb_block *b, int in)
@@ -230,15 +224,12 @@ void bb_block_head_forward(struct bb_block *b, int in)
     begin_layer(b, BB_PHASE_FORWARD, BB_NONE);
     src = bb_block_column_input(b, &head, &c, own_buffer(b, in, BB_BLOCK_BUFFER_STATE));
     bb_kernel_groups_add(&c, BB_KERNELS_HEAD, BB_KERNELS_FORWARD);
-    bb_block_compute(b, "logits", &c, src, divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
-    if (divided)
-        reduce_statistic(b, "largest logit", BB_MAX);
-    bb_block_chore(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
-                   divided ? bb_block_room(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
-    if (divided) {
-        reduce_statistic(b, "target logit", BB_SUM);
-        reduce_statistic(b, "sum of exponentials", BB_SUM);
-    }
+    bb_block_compute(b, "logits", &c, src, divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+    reduce_statistic(b, "largest logit", BB_MAX);
+    bb_block_kernels(b, "cross entropy", BB_KERNELS_LOSS, BB_KERNELS_FORWARD, BB_NONE,
+                     divided ? bb_block_buffer(b, BB_BLOCK_BUFFER_STATISTIC) : BB_NONE);
+    reduce_statistic(b, "target logit", BB_SUM);
+    reduce_statistic(b, "sum of exponentials", BB_SUM);
 }
 
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights)
@@ -294,16 +285,10 @@ void bb_block_reduce_tied(struct bb_block *b, int shards)
 
 void bb_block_gradient_norm(struct bb_block *b)
 {
-    struct bb_script *s = b->script;
-    enum bb_dtype_id usual = s->dtype;
     int lanes = (int)(sizeof(b->lanes.norm) / sizeof(b->lanes.norm[0]));
 
     begin_layer(b, BB_PHASE_OPTIMIZER, BB_NONE);
-    s->dtype = BB_FLOAT;
     for (int i = 0; i < lanes; i++)
-        if (bb_has_lane(b->lanes.norm[i]))
-            bb_script_wait(s, bb_script_collective(s, b->lanes.norm[i], "gradient norm", BB_ALL_REDUCE, 1,
-                                                   bb_block_room(b, BB_BLOCK_BUFFER_NORM),
-                                                   bb_block_room(b, BB_BLOCK_BUFFER_NORM)));
-    s->dtype = usual;
+        bb_script_wait(b->script, bb_block_collective(b, b->lanes.norm[i], "gradient norm", BB_ALL_REDUCE, 1,
+                                                      BB_BLOCK_BUFFER_NORM, BB_BLOCK_BUFFER_NORM));
 }

@@ -64,9 +64,9 @@ struct bb_layers_config {
 struct bb_layers; /* opaque: settled sizes, work lists, the table of routed rows */
 
 /*
- * bb_layers_new - settles the sizes. Refused with a line, -BB_EUSAGE, where something does not divide (heads by tp,
- * heads / tp by cp for all_to_all, sequence by cp and tp, experts by ep, expert width by etp, ...). `step` keeps work
- * lists and names, and must outlive it.
+ * bb_layers_new - settles the sizes of a model that its grid divides (bb_grid_fits). Refused with a line, -BB_EUSAGE:
+ * micro-batches of more tokens than can be counted, and experts with tp but without sequence parallelism. `step` keeps
+ * work lists and names, and must outlive it.
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is fine */
@@ -96,24 +96,13 @@ struct bb_block_lanes {
     struct bb_script_lane norm[4];   /* groups over which the gradient norm's scalar is summed, one after another */
 };
 
-static inline struct bb_block_lanes bb_no_lanes(void) /* to begin with */
-{
-    const struct bb_script_lane no = bb_no_lane();
-
-    return (struct bb_block_lanes){no, no, no, no, no, no, {no, no, no, no}};
-}
-
-struct bb_block_room { /* internal: buffers of the program, made when first used; BB_NONE before that */
-    int index[48];
-};
-
 struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
     struct bb_block_lanes lanes;
-    int variant; /* place in the ep group, 0 where bb_layers_variants is 1 */
-    bool again;  /* what is written now was computed before                */
-    struct bb_block_room room;
+    int variant;     /* place in the ep group, 0 where bb_layers_variants is 1 */
+    bool again;      /* what is written now was computed before                */
+    int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
 };
 
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,

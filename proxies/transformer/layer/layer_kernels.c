@@ -1,7 +1,7 @@
 /* layer_kernels.c - products and passes of the parts of a layer (see layer_kernels.h). */
 #include "proxies/transformer/layer/layer_kernels.h"
 
-#define MOST_PRODUCTS 4 /* of a chore */
+#define MOST_PRODUCTS 4 /* of one kind */
 
 struct product {
     const char *name;
@@ -13,6 +13,13 @@ void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind,
 {
     if (c->n < BB_KERNEL_GROUPS)
         c->list[c->n++] = (struct bb_kernels){kind, pass};
+}
+
+void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights)
+{
+    bb_kernel_groups_add(c, kind, BB_KERNELS_DATA);
+    if (with_weights)
+        bb_kernel_groups_add(c, kind, BB_KERNELS_WEIGHTS);
 }
 
 /* ---- products ---- */
@@ -55,9 +62,8 @@ static int core_products(const struct bb_layer_sizes *s, int64_t keys, struct pr
 static int perceptron_products(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts,
                                struct product *up, struct product *down)
 {
-    if (rows % experts) {
+    if (rows % experts)
         experts = 1;
-    }
     *up = linear_product(s, "up", rows / experts, s->hidden, (s->gated ? 2 : 1) * ffn, experts);
     *down = linear_product(s, "down", rows / experts, ffn, s->hidden, experts);
     return rows > 0;
@@ -198,31 +204,31 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
 }
 
 /* Backward, the products come in the reverse order. */
-static void add_chore(const struct bb_layer_sizes *s, const struct bb_kernels *chore, int64_t rows,
-                      struct bb_kernel_list *w)
+static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels *group, int64_t rows,
+                        struct bb_kernel_list *w)
 {
     struct product p[MOST_PRODUCTS];
     struct bb_gemm_shape shapes[2];
-    int n = forward_products(s, chore->kind, rows, p);
-    bool forward = chore->pass == BB_KERNELS_FORWARD;
+    int n = forward_products(s, group->kind, rows, p);
+    bool forward = group->pass == BB_KERNELS_FORWARD;
 
     for (int j = 0; j < n; j++) {
         const struct product *product = &p[forward ? j : n - 1 - j];
-        int parts = shapes_of_pass(product, chore->pass, shapes);
+        int parts = shapes_of_pass(product, group->pass, shapes);
 
         for (int k = 0; k < parts; k++)
             bb_kernel_list_add_gemm(w, product->name, &shapes[k]);
     }
     if (forward)
-        forward_passes(s, chore->kind, rows, w);
-    else if (chore->pass == BB_KERNELS_DATA)
-        data_passes(s, chore->kind, rows, w);
-    else if (chore->kind == BB_KERNELS_ACCUMULATE)
+        forward_passes(s, group->kind, rows, w);
+    else if (group->pass == BB_KERNELS_DATA)
+        data_passes(s, group->kind, rows, w);
+    else if (group->kind == BB_KERNELS_ACCUMULATE)
         bb_kernel_list_accumulate(w, (uint64_t)rows, s->dtype);
 }
 
 void bb_kernel_groups_work(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)
 {
     for (int i = 0; i < c->n; i++)
-        add_chore(s, &c->list[i], c->rows, w);
+        add_kernels(s, &c->list[i], c->rows, w);
 }

@@ -56,7 +56,7 @@ struct bb_layer_sizes {
     bool gated, qkv_bias, out_bias, mlp_bias;
 };
 
-/* Chores done one after another by one compute operation. */
+/* Kernels done one after another by one compute operation. */
 #define BB_KERNEL_GROUPS 16
 struct bb_kernel_groups {
     struct bb_kernels {
@@ -68,6 +68,9 @@ struct bb_kernel_groups {
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);
+
+/* The gradients of the data and, if asked for, of the weights. */
+void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights);
 
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
 

@@ -1,15 +1,12 @@
 /* layers.c - sizes of a rank's share, what cannot be divided, FLOPs (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <limits.h>
 #include <stdlib.h>
 
 /* ---- sizes ---- */
-
-static int at_least_1(int value)
-{
-    return value > 1 ? value : 1;
-}
 
 static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_config *c)
 {
@@ -17,7 +14,7 @@ static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_co
     bool latent = a->kv_lora > 0, by_heads = c->context == BB_CONTEXT_ALL_TO_ALL;
 
     s->heads = a->heads / c->tp;
-    s->kv_heads = latent ? s->heads : at_least_1(a->kv_heads / c->tp);
+    s->kv_heads = latent ? s->heads : a->kv_heads / c->tp;
     s->key_dim = latent ? a->nope_dim + a->rope_dim : a->head_dim;
     s->value_dim = latent ? a->v_dim : a->head_dim;
     s->q_lora = a->q_lora;
@@ -61,108 +58,28 @@ static void settle_sizes(struct bb_layers *l)
 
 /* ---- what cannot be ---- */
 
-/* The divisor of `value` that is nearest to `wanted`. */
-static int nearest_divisor(int value, int wanted)
+/* What does not divide is refused by the grid (bb_grid_fits); beyond that: */
+static int refuse_experts(const struct bb_layers_config *c, const char *proxy)
 {
-    int best = 1;
-
-    for (int d = 1; d <= value; d++)
-        if (value % d == 0 && abs(d - wanted) < abs(best - wanted))
-            best = d;
-    return best;
-}
-
-/* Who is building, and what. */
-struct asked {
-    const struct bb_layers_config *config;
-    const char *proxy;
-};
-
-static int must_divide(const struct asked *q, const char *axis, int size, const char *what, int value)
-{
-    if (value % size == 0)
+    if (c->arch->experts == 0 || c->tp == 1 || c->sequence_parallel)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s %d does not divide %d %s; nearest: --%s %d", q->proxy, axis, size, value, what,
-                  axis, nearest_divisor(value, size));
-}
-
-static int refuse_attention(const struct asked *q)
-{
-    const struct bb_layers_config *c = q->config;
-    const struct bb_arch *a = c->arch;
-    bool by_heads = c->cp > 1 && c->context == BB_CONTEXT_ALL_TO_ALL;
-    int kv_heads = a->kv_lora ? a->heads : a->kv_heads, rc;
-
-    TRY(must_divide(q, "tp", c->tp, "heads", a->heads));
-    if (kv_heads % c->tp && c->tp % kv_heads)
-        TRY(must_divide(q, "tp", c->tp, "key and value heads", kv_heads));
-    TRY(must_divide(q, "cp", c->cp, "tokens of a sample", c->sequence));
-    if (c->sequence_parallel)
-        TRY(must_divide(q, "tp", c->tp, "tokens of a context-parallel rank",
-                        c->sequence / c->cp * c->micro_batch_size));
-    if (by_heads)
-        TRY(must_divide(q, "cp", c->cp, "heads of a tensor-parallel rank", a->heads / c->tp));
-    if (by_heads)
-        TRY(must_divide(q, "cp", c->cp, "key and value heads of a tensor-parallel rank", at_least_1(kv_heads / c->tp)));
-out:
-    return rc;
-}
-
-static int refuse_experts(const struct asked *q)
-{
-    const struct bb_layers_config *c = q->config;
-    const struct bb_arch *a = c->arch;
-    int rc = 0;
-
-    if (a->experts == 0 && c->ep > 1)
-        return bb_err(BB_EUSAGE, "%s: --ep %d: model '%s' has no experts; nearest: --ep 1", q->proxy, c->ep, a->name);
-    if (a->experts == 0)
-        return 0;
-    if (c->tp > 1 && !c->sequence_parallel)
-        return bb_err(BB_EUSAGE,
-                      "%s: experts with --tp %d: every tensor-parallel rank would send the same tokens; "
-                      "nearest: --sequence-parallel",
-                      q->proxy, c->tp);
-    TRY(must_divide(q, "ep", c->ep, "experts", a->experts));
-    TRY(must_divide(q, "etp", c->etp, "columns of an expert", a->expert_ffn));
-    TRY(must_divide(q, "tp", c->tp, "columns of the shared experts", a->shared_ffn));
-out:
-    return rc;
+    return bb_err(BB_EUSAGE,
+                  "%s: experts with --tp %d: every tensor-parallel rank would send the same tokens; "
+                  "nearest: --sequence-parallel",
+                  proxy, c->tp);
 }
 
 /* Rows of a micro-batch are counted in int. */
-static int refuse_tokens(const struct asked *q)
+static int refuse_tokens(const struct bb_layers_config *c, const char *proxy)
 {
-    const struct bb_layers_config *c = q->config;
-    long long tokens = (long long)c->micro_batch_size * c->sequence, most = INT_MAX / at_least_1(c->arch->top_k);
+    long long tokens = (long long)c->micro_batch_size * c->sequence;
+    long long most = INT_MAX / (c->arch->top_k ? c->arch->top_k : 1);
     bool too_long = c->sequence > most;
 
     if (tokens <= most)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: a micro-batch of %lld tokens, expected at most %lld; nearest: --%s %lld", q->proxy,
+    return bb_err(BB_EUSAGE, "%s: a micro-batch of %lld tokens, expected at most %lld; nearest: --%s %lld", proxy,
                   tokens, most, too_long ? "seq-length" : "micro-batch-size", too_long ? most : most / c->sequence);
-}
-
-static bool has_dense_layers(const struct bb_arch *a)
-{
-    for (int layer = 0; layer < a->layers; layer++)
-        if (!bb_arch_has_experts(a, layer))
-            return true;
-    return false;
-}
-
-static int refuse_config(const struct asked *q)
-{
-    const struct bb_layers_config *c = q->config;
-    int rc;
-
-    TRY(refuse_tokens(q));
-    TRY(refuse_attention(q));
-    if (has_dense_layers(c->arch))
-        TRY(must_divide(q, "tp", c->tp, "columns of the perceptron", c->arch->ffn));
-    TRY(refuse_experts(q));
-out:
-    return rc;
 }
 
 /* ---- life ---- */
@@ -188,10 +105,9 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     int rc;
 
     *layers = NULL;
-    TRY(refuse_config(&(struct asked){config, step->proxy}));
-    l = calloc(1, sizeof(*l));
-    if (!l)
-        return bb_err(BB_EFAIL, "out of memory for the layers of a step");
+    TRY(refuse_tokens(config, step->proxy));
+    TRY(refuse_experts(config, step->proxy));
+    TRY(BB_NEW(l, 1));
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
     settle_sizes(l);
@@ -241,19 +157,14 @@ int64_t bb_layers_fair_rows(const struct bb_layers *l)
 
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
+    static const enum bb_kernels_kind kinds[2][8] = {
+        {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT, BB_KERNELS_UP, BB_KERNELS_DOWN},
+        {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT, BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
+         BB_KERNELS_SHARED_DOWN}};
+    const bool experts = bb_arch_has_experts(l->config.arch, layer);
     struct bb_kernel_groups c = {.rows = bb_layers_fair_rows(l)};
 
-    bb_kernel_groups_add(&c, BB_KERNELS_QKV, BB_KERNELS_FORWARD);
-    bb_kernel_groups_add(&c, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
-    bb_kernel_groups_add(&c, BB_KERNELS_OUT, BB_KERNELS_FORWARD);
-    if (!bb_arch_has_experts(l->config.arch, layer)) {
-        bb_kernel_groups_add(&c, BB_KERNELS_UP, BB_KERNELS_FORWARD);
-        bb_kernel_groups_add(&c, BB_KERNELS_DOWN, BB_KERNELS_FORWARD);
-        return bb_kernel_groups_flops(&l->sizes, &c);
-    }
-    bb_kernel_groups_add(&c, BB_KERNELS_ROUTER, BB_KERNELS_FORWARD);
-    bb_kernel_groups_add(&c, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD);
-    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD);
-    bb_kernel_groups_add(&c, BB_KERNELS_SHARED_DOWN, BB_KERNELS_FORWARD);
+    for (int i = 0; i < (experts ? 7 : 5); i++)
+        bb_kernel_groups_add(&c, kinds[experts][i], BB_KERNELS_FORWARD);
     return bb_kernel_groups_flops(&l->sizes, &c);
 }

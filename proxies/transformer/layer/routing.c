@@ -1,6 +1,8 @@
 /* routing.c - a router without a network: popularity by Zipf's law, made into whole rows (see routing.h). */
 #include "proxies/transformer/layer/routing.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -87,13 +89,11 @@ static void fill_rows(const struct bb_routing_config *c, const double *weight, i
 static int fill_table(struct bb_routing *r)
 {
     const struct bb_routing_config *c = &r->config;
-    double *place = malloc(2 * sizeof(double) * (size_t)c->experts);
+    double *place = NULL;
+    int rc;
 
-    r->rows = malloc(sizeof(int) * (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks);
-    if (!place || !r->rows) {
-        free(place);
-        return bb_err(BB_EFAIL, "out of memory for the routes of %d ranks in %d layers", c->ranks, c->layers);
-    }
+    TRY(BB_NEW(r->rows, (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks));
+    TRY(BB_NEW(place, 2 * c->experts));
     for (int layer = 0; layer < c->layers; layer++) {
         shuffle_experts(c, layer, place);
         for (int from = 0; from < c->ranks; from++) {
@@ -104,8 +104,9 @@ static int fill_table(struct bb_routing *r)
             fill_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
         }
     }
+out:
     free(place);
-    return 0;
+    return rc;
 }
 
 int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)

@@ -23,9 +23,24 @@ static void elements_stay_while_the_array_grows(void **state)
     free(array);
 }
 
+static void a_new_array_is_zeroed(void **state)
+{
+    int *array = NULL, *none = NULL;
+
+    (void)state;
+    assert_int_equal(BB_NEW(array, 1000), 0);
+    for (int n = 0; n < 1000; n++)
+        assert_int_equal(array[n], 0);
+    assert_int_equal(BB_NEW(none, 0), 0);
+    assert_non_null(none);
+    free(array);
+    free(none);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_stay_while_the_array_grows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_stay_while_the_array_grows),
+                                       cmocka_unit_test(a_new_array_is_zeroed)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

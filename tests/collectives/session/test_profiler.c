@@ -19,6 +19,7 @@ static const struct bb_profiler_v5 *find_v5(void)
 
     assert_non_null(found);
     assert_non_null(dlsym(self, "ncclProfiler_v4"));
+    assert_memory_equal(dlsym(self, "ncclProfiler_v6"), found, sizeof(*found));
     dlclose(self);
     return found;
 }

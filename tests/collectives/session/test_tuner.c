@@ -23,8 +23,12 @@ static void layouts_are_nccls(void **state)
 {
     const struct bb_tuner_v5 *v5 = find("ncclTunerPlugin_v5");
     const struct bb_tuner_v4 *v4 = find("ncclTunerPlugin_v4");
+    const unsigned char *v6 = find("ncclTunerPlugin_v6");
 
     (void)state;
+    assert_int_equal(sizeof(struct bb_tuner_v6), 40);
+    assert_memory_equal(v6, v5, 32); /* then a function that may be absent */
+    assert_memory_equal(v6 + 32, (const char[8]){0}, 8);
     assert_int_equal(offsetof(struct bb_tuner_v5, init), 8);
     assert_int_equal(offsetof(struct bb_tuner_v5, choose), 16);
     assert_int_equal(offsetof(struct bb_tuner_v5, finalize), 24);

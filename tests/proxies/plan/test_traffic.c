@@ -15,7 +15,7 @@ static void absolute_peers_part_a_role(void **state)
         made_send(&step, 1, 0, 0, 10);
     for (int r = 1; r < 4; r++)
         step.role_of[r] = 1;
-    assert_int_equal(bb_traffic_init(&t, &step), 0);
+    assert_int_equal(bb_traffic_init(&t, &step, false), 0);
     assert_int_equal(t.n, 4); /* rank 0 does nothing */
     for (int r = 1; r < 4; r++) {
         const struct bb_traffic_role *role = &t.roles[r];
@@ -23,7 +23,7 @@ static void absolute_peers_part_a_role(void **state)
         assert_int_equal(role->n_ranks, 1);
         assert_int_equal(role->ranks[0], r);
         assert_int_equal(role->n_rows, 1);
-        assert_string_equal(bb_traffic_kind(&role->rows[0]), "send");
+        assert_string_equal(bb_op_kind_word(role->rows[0].kind, role->rows[0].coll), "send");
         assert_int_equal(role->rows[0].calls, 3);
         assert_int_equal(role->rows[0].bytes, 120);
         assert_int_equal(role->rows[0].n_peers, 1);
@@ -54,7 +54,7 @@ static void equal_traffic_is_one_role(void **state)
     }
     made_compute(&step, 2, 4.5, BB_NONE);
     bb_program_add_buffer(&step.roles[4].program, "x", BB_USE_OPTIMIZER, 5, BB_DOUBLE);
-    assert_int_equal(bb_traffic_init(&t, &step), 0);
+    assert_int_equal(bb_traffic_init(&t, &step, false), 0);
     assert_int_equal(t.n, 3);
     assert_int_equal(t.roles[0].n_ranks, 3);
     assert_int_equal(t.roles[0].ranks[2], 3);

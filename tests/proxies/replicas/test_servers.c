@@ -75,7 +75,7 @@ static void rooted_bytes(void **state)
 
     (void)state;
     make(&step, 4, "ps");
-    assert_int_equal(bb_traffic_init(&traffic, &step), 0);
+    assert_int_equal(bb_traffic_init(&traffic, &step, false), 0);
     for (int r = 0; r < traffic.n; r++) {
         double reduced = 0, spread = 0;
 

@@ -239,7 +239,8 @@ static void amount_is(const struct bb_step *step, const struct bb_traffic_role *
     for (int i = 0; i < role->n_rows; i++) {
         const struct bb_traffic_row *row = &role->rows[i];
 
-        if (strcmp(bb_traffic_kind(row), a->kind) == 0 && strcmp(step->layout.groups[row->group].name, a->group) == 0) {
+        if (strcmp(bb_op_kind_word(row->kind, row->coll), a->kind) == 0 &&
+            strcmp(step->layout.groups[row->group].name, a->group) == 0) {
             calls += row->calls;
             bytes += row->calls * row->count * 4;
         }
@@ -256,7 +257,7 @@ static void amounts_are_the_recorded_ones(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(amounts); i++) {
         assert_int_equal(MADE_LINE(&step, amounts[i].line, .ranks = amounts[i].ranks), 0);
-        assert_int_equal(bb_traffic_init(&traffic, &step), 0);
+        assert_int_equal(bb_traffic_init(&traffic, &step, false), 0);
         amount_is(&step, made_role_of(&traffic, amounts[i].rank), &amounts[i]);
         bb_traffic_release(&traffic);
         bb_step_release(&step);
@@ -295,7 +296,7 @@ static void compute_and_memory_are_the_tables(void **state)
         size_t bytes = 0;
 
         assert_int_equal(MADE_LINE(&step, rows[i].line, .ranks = rows[i].ranks), 0);
-        assert_int_equal(bb_traffic_init(&traffic, &step), 0);
+        assert_int_equal(bb_traffic_init(&traffic, &step, false), 0);
         role = made_role_of(&traffic, rows[i].rank);
         for (int u = 0; u < BB_USES; u++)
             bytes += role->memory_bytes[u];

@@ -32,9 +32,6 @@ static void three_axes(void **state)
     members_are(&l, dp, 3, (int[]){5, 7}, 2);
     members_are(&l, pp, 2, (int[]){2, 6}, 2);
     members_are(&l, both, 1, (int[]){2, 3, 6, 7}, 4);
-    assert_int_equal(bb_layout_coord(&l, 6, 0), 0);
-    assert_int_equal(bb_layout_coord(&l, 6, 1), 1);
-    assert_int_equal(bb_layout_coord(&l, 6, 2), 1);
     bb_layout_release(&l);
 }
 

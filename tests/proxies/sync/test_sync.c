@@ -258,7 +258,7 @@ static double wire(const struct bb_step *step, int rank, const char *group)
     struct bb_traffic t;
     double bytes = 0;
 
-    assert_int_equal(bb_traffic_init(&t, step), 0);
+    assert_int_equal(bb_traffic_init(&t, step, false), 0);
     role = made_role_of(&t, rank);
     for (int i = 0; i < role->n_rows; i++) {
         const struct bb_traffic_row *row = &role->rows[i];
@@ -348,18 +348,18 @@ static void memory_by_formula(void **state)
     static const struct {
         enum bb_sync_kind kind;
         enum bb_dtype_id params, grads;
-        enum bb_sync_optimizer optimizer;
+        enum bb_pass_kind optimizer;
         double whole, shared;
     } rows[] = {
-        {BB_SYNC_ALL_REDUCE, BB_FLOAT, BB_FLOAT, BB_SYNC_SGD, 12, 0},
-        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 16, 0},
-        {BB_SYNC_ZERO1, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 4, 12},
-        {BB_SYNC_ZERO2, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 2, 14},
-        {BB_SYNC_ZERO3, BB_BFLOAT16, BB_BFLOAT16, BB_SYNC_ADAM, 0, 16},
-        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_FLOAT, BB_SYNC_ADAM, 18, 0},
-        {BB_SYNC_DISTRIBUTED, BB_BFLOAT16, BB_FLOAT, BB_SYNC_ADAM, 6, 12},
-        {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, BB_SYNC_ADAM, 4, 16},
-        {BB_SYNC_DISTRIBUTED, BB_FLOAT, BB_FLOAT, BB_SYNC_ADAM, 8, 8},
+        {BB_SYNC_ALL_REDUCE, BB_FLOAT, BB_FLOAT, BB_PASS_SGD, 12, 0},
+        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 16, 0},
+        {BB_SYNC_ZERO1, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 4, 12},
+        {BB_SYNC_ZERO2, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 2, 14},
+        {BB_SYNC_ZERO3, BB_BFLOAT16, BB_BFLOAT16, BB_PASS_ADAM, 0, 16},
+        {BB_SYNC_ALL_REDUCE, BB_BFLOAT16, BB_FLOAT, BB_PASS_ADAM, 18, 0},
+        {BB_SYNC_DISTRIBUTED, BB_BFLOAT16, BB_FLOAT, BB_PASS_ADAM, 6, 12},
+        {BB_SYNC_DISTRIBUTED, BB_HALF, BB_HALF, BB_PASS_ADAM, 4, 16},
+        {BB_SYNC_DISTRIBUTED, BB_FLOAT, BB_FLOAT, BB_PASS_ADAM, 8, 8},
     };
     const struct bb_sync_comms comms = {.n = 8};
 

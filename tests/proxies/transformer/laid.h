@@ -45,7 +45,8 @@ static inline int laid_group(const struct laid *l, enum bb_grid_group first, enu
 
 static inline struct bb_block_lanes laid_lanes(struct laid *l, struct bb_script *s)
 {
-    struct bb_block_lanes lanes = bb_no_lanes();
+    const struct bb_script_lane no = bb_no_lane();
+    struct bb_block_lanes lanes = {no, no, no, no, no, no, {no, no, no, no}};
     int etp = l->grid.etp > 1 ? laid_group(l, BB_GRID_ETP, BB_GRID_TP) : BB_NONE;
     int etp_ep = laid_group(l, BB_GRID_TP_EP, BB_GRID_ETP);
 
@@ -62,12 +63,19 @@ static inline struct bb_block_lanes laid_lanes(struct laid *l, struct bb_script 
 static inline int laid_begin(struct laid *l)
 {
     struct bb_layers_config *c = &l->config;
+    const struct bb_grid_model model = {.arch = &l->arch,
+                                        .sequence = c->sequence,
+                                        .chunks = 1,
+                                        .sequence_parallel = c->sequence_parallel,
+                                        .cp_by_heads = c->context == BB_CONTEXT_ALL_TO_ALL};
     int rc;
 
     l->grid.experts = l->arch.experts > 0;
+    l->arch.sequence = l->arch.sequence > c->sequence ? l->arch.sequence : c->sequence; /* positions for all tokens */
     if (!l->grid.dp)
         l->grid.dp = 1;
     rc = bb_grid_settle(&l->grid, l->grid.ranks, NULL, NULL, "test");
+    rc = rc ? rc : bb_grid_fits(&l->grid, &model, "test");
     if (rc)
         return rc;
     c->arch = &l->arch;
@@ -82,7 +90,7 @@ static inline int laid_begin(struct laid *l)
     return bb_layers_new(&l->layers, c, &l->step);
 }
 
-/* grid.ranks, the axes, arch and config are the test's; the rest is made. Returns what bb_layers_new says. */
+/* grid.ranks, the axes, arch and config are the test's; the rest is made. Returns what the grid and bb_layers_new say. */
 static inline int laid_init(struct laid *l, laid_write *write)
 {
     const char *compute = l->compute ? l->compute : "timed";

@@ -3,10 +3,7 @@
 #define BB_TESTS_LINES_H
 
 #include "proxies/registry/registry.h"
-#include "proxies/replicas/scaling_options.h"
-#include "proxies/spatial/tiles_options.h"
-#include "proxies/sync/sync_options.h"
-#include "proxies/transformer/transformer_options.h"
+#include "proxies/step/config.h"
 #include "tests/proxies/made.h"
 
 #define LINES_WORDS 64

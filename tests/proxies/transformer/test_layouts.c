@@ -125,7 +125,7 @@ static void is_sound(const struct bb_step *step, const char *line)
                                           : "?");
     assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
     bb_checks_release(&checks);
-    assert_int_equal(bb_traffic_init(&traffic, step), 0);
+    assert_int_equal(bb_traffic_init(&traffic, step, false), 0);
     bb_traffic_release(&traffic);
 }
 

@@ -11,6 +11,7 @@ struct held {
     struct bb_schedule schedule;
     struct bb_dp_config policy;
     struct bb_sync_comms dense, expert;
+    struct bb_layers_config how;
     struct bb_memory memory;
 };
 
@@ -21,7 +22,7 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
     h->grid.experts = h->arch.experts > 0;
     assert_int_equal(bb_grid_settle(&h->grid, grid.ranks, NULL, NULL, "test"), 0);
     h->schedule = (struct bb_schedule){BB_1F1B, h->grid.pp, micro_batches, 1, h->grid.pp};
-    h->policy = (struct bb_dp_config){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_SYNC_ADAM};
+    h->policy = (struct bb_dp_config){.params = BB_BFLOAT16, .grads = BB_BFLOAT16, .optimizer = BB_PASS_ADAM};
     h->dense = h->expert = (struct bb_sync_comms){.n = h->grid.dp * h->grid.cp, .n_replicas = 1};
     h->expert.n = h->grid.edp;
     h->memory = (struct bb_memory){.arch = &h->arch,
@@ -30,10 +31,9 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
                                    .policy = &h->policy,
                                    .dense = &h->dense,
                                    .expert = &h->expert,
-                                   .sequence = h->arch.sequence,
-                                   .micro_batch_size = 1,
-                                   .cp_ring = true,
-                                   .dtype = BB_BFLOAT16};
+                                   .how = &h->how};
+    h->how = (struct bb_layers_config){
+        .sequence = h->arch.sequence, .micro_batch_size = 1, .context = BB_CONTEXT_RING, .dtype = BB_BFLOAT16};
 }
 
 /* ---- activations ---- */
@@ -50,17 +50,17 @@ static void a_layer_of_gpt3(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 80));
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (10 + 24.0 / 8 + 80.0 / 8));
-    h.memory.recompute = BB_RECOMPUTE_SELECTIVE;
+    h.how.recompute = BB_RECOMPUTE_SELECTIVE;
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (10 + 24.0 / 8));
-    h.memory.sequence_parallel = true;
+    h.how.sequence_parallel = true;
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * 34 / 8);
-    h.memory.recompute = BB_RECOMPUTE_NONE;
+    h.how.recompute = BB_RECOMPUTE_NONE;
     assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 80) / 8);
-    h.memory.recompute = BB_RECOMPUTE_FULL;
+    h.how.recompute = BB_RECOMPUTE_FULL;
     assert_true(bb_memory_layer(&h.memory, 0) == 2 * SBH / 8);
-    h.memory.sequence_parallel = false;
+    h.how.sequence_parallel = false;
     assert_true(bb_memory_layer(&h.memory, 0) == 2 * SBH);
-    h.memory.micro_batch_size = 3;
+    h.how.micro_batch_size = 3;
     assert_true(bb_memory_layer(&h.memory, 0) == 6 * SBH);
 }
 
@@ -94,9 +94,9 @@ static void a_layer_of_mixtral(void **state)
 
     (void)state;
     make(&h, "mixtral_8x7b", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
-    h.memory.sequence = 4096;
+    h.how.sequence = 4096;
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + experts));
-    h.memory.capacity_factor = 1.5;
+    h.how.capacity_factor = 1.5;
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + 1.5 * experts));
 }
 
@@ -134,7 +134,7 @@ static void the_head_has_logits(void **state)
     make(&h, "llama2_7b", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
     assert_true(bb_memory_head(&h.memory) == 4.0 * 4096 * 4096 * (1 + 32000 / 4096.0));
     make(&h, "llama2_7b", (struct bb_grid){.tp = 4, .ranks = 4}, 1);
-    h.memory.sequence_parallel = true;
+    h.how.sequence_parallel = true;
     assert_true(bb_memory_head(&h.memory) == 4.0 * 4096 * 4096 * (1 + 32000 / 4096.0) / 4);
 }
 
@@ -249,11 +249,11 @@ static void what_travels_needs_room(void **state)
     assert_true(communication(&h, 0) == 2 * 5e8 * 2);
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 8);
     assert_true(communication(&h, 2) == 2 * 2 * SBH); /* a message of each direction */
-    h.memory.sequence_parallel = true;
+    h.how.sequence_parallel = true;
     assert_true(communication(&h, 2) == 2 * 2 * SBH / 8 + 2 * SBH);
     make(&h, "llama2_70b", (struct bb_grid){.cp = 4, .ranks = 4}, 1); /* keys and values of 8 heads of 128 */
     assert_true(communication(&h, 0) == 2.0 * 1024 * 2 * 1024);
-    h.memory.cp_ring = false;
+    h.how.context = BB_CONTEXT_ALL_GATHER;
     assert_true(communication(&h, 0) == 4 * 2.0 * 1024 * 2 * 1024);
 }
 

@@ -3,6 +3,7 @@
  * streams in one queue; predicted without communication times, the step is as long as the formulas say.
  */
 #include "tests/proxies/made.h"
+#include "tests/proxies/transformer/bubble.h"
 
 #include "proxies/simulate/predict.h"
 #include "proxies/simulate/step_check.h"
@@ -147,7 +148,7 @@ static void hold(struct bb_schedule s, double f, double b, double w, bool timed)
     counts_messages(&step, &s);
     if (timed) {
         assert_int_equal(bb_predict(&step, &instant, &p), 0);
-        assert_float_equal((double)p.classes[p.slowest].all.step_ns, ideal * (1 + bb_schedule_bubble(&s)), 0.5);
+        assert_float_equal((double)p.classes[p.slowest].all.step_ns, ideal * (1 + bubble_of(&s)), 0.5);
         bb_prediction_release(&p);
     }
     bb_step_release(&step);

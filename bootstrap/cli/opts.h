@@ -78,6 +78,9 @@ struct bb_opt {
 #define OPT_ITERS(at)   OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
 #define OPT_REPEATS(at) OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per row: the row's time is their median")
 #define OPT_QUIET(at)   OPT_FLAG(0, "quiet", at, "no table and no progress line")
+#define OPT_BUFFERS(at)                                                                                                \
+    OPT_WORD(0, "buffers", at, "nccl", "HOW", bb_buffer_words,                                                         \
+             "memory of NCCL's buffers: ncclMemAlloc, which NVSwitch and graphs use without a copy, or cudaMalloc")
 #define OPT_SHARE_GPU(at)                                                                                              \
     OPT_FLAG(0, "share-gpu", at, "let several ranks use one GPU (for tests: timings mean nothing then)")
 #define OPT_WARMUP(at) OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "operations before the first sample of a row")
@@ -89,18 +92,20 @@ struct bb_opt_table {
     unsigned takes;            /* added to those of every row                     */
 };
 
-struct bb_opts {
-    const char *usage;                 /* "busbar bench COLLECTIVE... [OPTION...]"                          */
-    const char *doc;                   /* printed below the usage, NULL for none; lines already broken      */
-    const char *after;                 /* printed below the options, NULL for none                          */
-    const struct bb_opt_table *tables; /* ends with a table without opts                                    */
-};
-
 /* The words that are not options, in order. They point into argv. */
 #define BB_WORDS_MAX 64
 struct bb_words {
     const char *word[BB_WORDS_MAX];
     int n;
+};
+
+struct bb_opts {
+    const char *usage;                 /* "busbar bench COLLECTIVE... [OPTION...]"                          */
+    const char *doc;                   /* printed below the usage, NULL for none; lines already broken      */
+    const char *after;                 /* printed below the options, NULL for none                          */
+    const struct bb_opt_table *tables; /* ends with a table without opts                                    */
+    size_t size;                       /* bb_opts_read: of what the tables and settle fill                  */
+    int (*settle)(void *cfg, const struct bb_words *words); /* the same: what no single option tells; 0 or < 0 */
 };
 
 /*
@@ -112,6 +117,9 @@ struct bb_words {
 #define BB_OPTS_HELP 1
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional,
                   FILE *out) BB_MUST_CHECK;
+
+/* bb_opts_read - bb_opts_parse with the help on stdout, then the set's settle. cfg NULL: nothing is kept. */
+int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv) BB_MUST_CHECK;
 
 /* bb_opts_check - bb_opts_parse without keeping the values. A question for the help is -BB_EUSAGE (said). */
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;
@@ -132,11 +140,13 @@ int bb_refuse_word(const char *kind, const char *word, const char *const *words,
 
 /* What every command that runs has. */
 struct bb_common {
-    const char *json; /* file for the results, "-" stdout, NULL none          */
-    double timeout_s; /* no single wait may take longer                       */
-    bool share_gpu;   /* several ranks may use one GPU                        */
-    bool quiet;       /* no table on stdout, no progress line                 */
+    const char *json;    /* file for the results, "-" stdout, NULL none          */
+    double timeout_s;    /* no single wait may take longer                       */
+    bool share_gpu;      /* several ranks may use one GPU                        */
+    const char *buffers; /* "nccl", "cuda": OPT_BUFFERS; NULL where the command has no such option */
+    bool quiet;          /* no table on stdout, no progress line                 */
 };
 extern const struct bb_opt bb_common_options[];
+extern const char *const bb_buffer_words[]; /* of OPT_BUFFERS */
 
 #endif

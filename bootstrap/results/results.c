@@ -49,13 +49,18 @@ static int write_failed(const struct bb_results *res, FILE *file, const char *pa
     return bb_err(BB_EFAIL, "results: %s: %s", path, strerror(error));
 }
 
-/* Status last, as a reader's eye wants it. */
-static void put_status(struct bb_results *res)
+/* Status last, as a reader's eye wants it. Not 0: errno tells why. */
+static int write_root(struct bb_results *res, FILE *file)
 {
-    if (res->foreign)
-        return;
-    json_object_del(res->root, "status");
-    json_object_set_new(res->root, "status", json_string(res->status));
+    if (!res->foreign) {
+        json_object_del(res->root, "status");
+        json_object_set_new(res->root, "status", json_string(res->status));
+    }
+    if (!file)
+        return -1;
+    errno = 0;
+    return json_dumpf(res->root, file, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', file) == EOF ||
+           fflush(file);
 }
 
 static int write_file(struct bb_results *res)
@@ -63,10 +68,7 @@ static int write_file(struct bb_results *res)
     double start_s = bb_now_s();
     FILE *file = fopen(res->temporary, "w");
 
-    put_status(res);
-    errno = file ? 0 : errno;
-    if (!file || json_dumpf(res->root, file, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', file) == EOF ||
-        fflush(file))
+    if (write_root(res, file))
         return write_failed(res, file, res->temporary);
     if (fclose(file))
         return write_failed(res, NULL, res->temporary);
@@ -82,12 +84,8 @@ static int write_file(struct bb_results *res)
 static int write_stream(struct bb_results *res)
 {
     FILE *out = res->out ? res->out : fopen(res->path, "w");
-    int bad;
+    int bad = write_root(res, out);
 
-    put_status(res);
-    errno = out ? 0 : errno;
-    bad = !out || json_dumpf(res->root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', out) == EOF ||
-          fflush(out);
     if (out && out != res->out)
         bad = fclose(out) || bad;
     if (bad)
@@ -349,41 +347,34 @@ const char *bb_results_path(const struct bb_results *res)
     return res ? res->path : NULL;
 }
 
-/* A failed save by the saver is told to the next who adds something. */
-static int save_and_unlock(struct bb_results *res)
+/* value goes into the list of rows, or, with a key, into the root. A failed save by the saver is told to the next who
+ * adds something. */
+static int add_value(struct bb_results *res, const char *key, json_t *value)
 {
-    int rc = res->rc ? res->rc : save_soon(res);
+    int failed, rc = 0;
 
-    pthread_mutex_unlock(&res->lock);
-    return rc;
-}
-
-int bb_results_row(struct bb_results *res, json_t *row)
-{
-    if (!res) {
-        json_decref(row);
-        return 0;
-    }
-    pthread_mutex_lock(&res->lock);
-    if (!row || json_array_append_new(res->rows, row)) {
-        pthread_mutex_unlock(&res->lock);
-        return bb_err(BB_EFAIL, "results: a row could not be made");
-    }
-    return save_and_unlock(res);
-}
-
-int bb_results_set(struct bb_results *res, const char *key, json_t *value)
-{
     if (!res) {
         json_decref(value);
         return 0;
     }
     pthread_mutex_lock(&res->lock);
-    if (!value || json_object_set_new(res->root, key, value)) {
-        pthread_mutex_unlock(&res->lock);
+    failed = !value || (key ? json_object_set_new(res->root, key, value) : json_array_append_new(res->rows, value));
+    if (!failed)
+        rc = res->rc ? res->rc : save_soon(res);
+    pthread_mutex_unlock(&res->lock);
+    if (failed && key)
         return bb_err(BB_EFAIL, "results: '%s' could not be made", key);
-    }
-    return save_and_unlock(res);
+    return failed ? bb_err(BB_EFAIL, "results: a row could not be made") : rc;
+}
+
+int bb_results_row(struct bb_results *res, json_t *row)
+{
+    return add_value(res, NULL, row);
+}
+
+int bb_results_set(struct bb_results *res, const char *key, json_t *value)
+{
+    return add_value(res, key, value);
 }
 
 int bb_results_close(struct bb_results *res, int rc)

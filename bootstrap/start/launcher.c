@@ -4,12 +4,49 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+/* The first of the variables that is set, as a number; 0 without any. */
+static int first_set(const char *const *variables, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (getenv(variables[i]))
+            return atoi(getenv(variables[i]));
+    return 0;
+}
+
+static bool any_set(const char *const *variables, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (getenv(variables[i]))
+            return true;
+    return false;
+}
+
 int bb_launcher_rank(void)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "SLURM_PROCID"};
 
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(*ranks); i++)
-        if (getenv(ranks[i]))
-            return atoi(getenv(ranks[i]));
-    return 0;
+    return first_set(ranks, sizeof(ranks) / sizeof(*ranks));
+}
+
+int bb_launcher_local_size(void)
+{
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+
+    return first_set(sizes, sizeof(sizes) / sizeof(*sizes));
+}
+
+/* The sizes of a job, not of its part on one host. */
+static const char *const total_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+bool bb_launched_alone(void)
+{
+    static const char *const ranks[] = {"PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALNRANKS"};
+    bool sized = false;
+
+    for (size_t i = 0; i < sizeof(total_sizes) / sizeof(*total_sizes); i++) {
+        if (getenv(total_sizes[i]) && atoi(getenv(total_sizes[i])) > 1)
+            return false;
+        sized = sized || getenv(total_sizes[i]);
+    }
+    return sized || !any_set(ranks, sizeof(ranks) / sizeof(*ranks));
 }

@@ -43,24 +43,7 @@ void bb_mpirun_allow_ranks(void)
         (void)setenv(settings[i][0], settings[i][1], 0);
 }
 
-static bool any_set(const char *const *variables, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (getenv(variables[i]))
-            return true;
-    return false;
-}
-
 bool bb_mpirun_started_us(void)
 {
-    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"}; /* Open MPI; hydra */
-
-    return any_set(marks, sizeof marks / sizeof *marks);
-}
-
-bool bb_launched(void)
-{
-    static const char *const marks[] = {"PMIX_RANK", "PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-
-    return bb_mpirun_started_us() || any_set(marks, sizeof marks / sizeof *marks);
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS"); /* Open MPI; hydra */
 }

@@ -1,5 +1,5 @@
 /*
- * mpirun.h - starting ranks from inside (sweep, the names of nccl-tests): which launcher, and what it is told. Needs no
+ * mpirun.h - starting ranks from inside (sweep): which launcher, and what it is told. Needs no
  * MPI.
  */
 #ifndef BB_BOOTSTRAP_START_MPIRUN_H
@@ -22,8 +22,7 @@ const char *bb_mpirun_export(void);
 /* bb_mpirun_allow_ranks - as many ranks as asked for, whatever the number of cores and whoever starts them. */
 void bb_mpirun_allow_ranks(void);
 
-/* bb_mpirun_started_us - this process is a rank under an mpirun; bb_launched - or under srun. */
+/* bb_mpirun_started_us - this process is a rank under an mpirun. */
 bool bb_mpirun_started_us(void);
-bool bb_launched(void);
 
 #endif

@@ -1,56 +1,26 @@
 /* collect.c - results to rows (collect.h). */
 #include "bootstrap/sweep/collect.h"
 
+#include "bootstrap/base/grow.h"
+#include "bootstrap/cli/size_list.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* What stands in the table unless the file says it, for each schema: those of them that some result has. */
-struct usual {
-    const char *schema;
-    const char *columns[32];
-};
-
-static const struct usual usual[] = {
-    {"busbar.bench/1",
-     {"collective",
-      "figure",
-      "step",
-      "what",
-      "name",
-      "direction",
-      "from",
-      "to",
-      "parts",
-      "bytes",
-      "dtype",
-      "op",
-      "root",
-      "placement",
-      "mode",
-      "max_ctas",
-      "group",
-      "time_us.p50",
-      "algbw_gbps",
-      "busbw_gbps",
-      "gbps",
-      "compute_alone_us.p50",
-      "comm_alone_us.p50",
-      "both_us.p50",
-      "overlap_efficiency",
-      "tflops",
-      "wrong",
-      "algorithm",
-      "protocol",
-      "channels"}},
-    {"busbar.proxy/1",
-     {"proxy", "step_us.p50", "samples_per_s", "scaling.images_per_s", "breakdown.compute_us", "breakdown.comm_us",
-      "breakdown.exposed_us", "breakdown.idle_us", "breakdown.overlap_fraction", "overlap.overlap_efficiency",
-      "model_flop_utilisation", "check.wrong"}},
-    {"busbar.proxies/1", {"proxy", "step_us.p50", "breakdown.compute_us", "breakdown.comm_us", "breakdown.exposed_us"}},
-    {"busbar.plan/1",
-     {"proxy", "predicted.step_us", "predicted.breakdown.compute_us", "predicted.breakdown.comm_us",
-      "predicted.breakdown.exposed_us"}},
+static const struct {
+    const char *schema, *columns;
+} usual[] = {
+    {"busbar.bench/1", "collective,figure,step,what,name,direction,from,to,parts,bytes,dtype,op,root,placement,mode,"
+                       "max_ctas,group,time_us.p50,algbw_gbps,busbw_gbps,gbps,compute_alone_us.p50,comm_alone_us.p50,"
+                       "both_us.p50,overlap_efficiency,tflops,wrong,algorithm,protocol,channels"},
+    {"busbar.proxy/1", "proxy,step_us.p50,samples_per_s,scaling.images_per_s,breakdown.compute_us,breakdown.comm_us,"
+                       "breakdown.exposed_us,breakdown.idle_us,breakdown.overlap_fraction,overlap.overlap_efficiency,"
+                       "model_flop_utilisation,check.wrong"},
+    {"busbar.proxies/1", "proxy,step_us.p50,breakdown.compute_us,breakdown.comm_us,breakdown.exposed_us"},
+    {"busbar.plan/1", "proxy,predicted.step_us,predicted.breakdown.compute_us,predicted.breakdown.comm_us,"
+                      "predicted.breakdown.exposed_us"},
 };
 
 /* What makes a row of one result the same measurement as a row of another. */
@@ -109,54 +79,66 @@ struct table {
     json_t *names; /* made up ones */
 };
 
-static bool some_row_has(const struct bb_gathered *g, size_t i, const char *way)
-{
-    const json_t *result = g->found[i].result, *rows = rows_in(result);
-    bool has = !rows && figure_at(result, NULL, way);
-
-    for (size_t r = 0; r < json_array_size(rows) && !has; r++)
-        has = figure_at(NULL, json_array_get(rows, r), way);
-    return has;
-}
-
+/* Some result of that schema, in its rows where it has some, has a figure there. */
 static bool is_there(const struct bb_gathered *g, const char *schema, const char *way)
 {
     for (size_t i = 0; i < g->combinations->n; i++) {
-        const char *its = json_string_value(json_object_get(g->found[i].result, "schema"));
+        const json_t *result = g->found[i].result, *rows = rows_in(result);
+        const char *its = json_string_value(json_object_get(result, "schema"));
+        bool has = !rows && figure_at(result, NULL, way);
 
-        if (its && strcmp(its, schema) == 0 && some_row_has(g, i, way))
+        if (!its || strcmp(its, schema) != 0)
+            continue;
+        for (size_t r = 0; r < json_array_size(rows) && !has; r++)
+            has = figure_at(NULL, json_array_get(rows, r), way);
+        if (has)
             return true;
     }
     return false;
 }
 
-static void add_column(struct table *t, const char *name, const char *way, const json_t *relative_to)
+static int add_column(struct table *t, const char *name, const char *way, const json_t *relative_to)
 {
     for (size_t i = 0; i < t->n; i++)
         if (strcmp(t->column[i].name, name) == 0)
-            return;
+            return 0;
+    if (BB_GROW(t->column, t->n))
+        return -BB_EFAIL;
     t->column[t->n++] = (struct column){name, way, relative_to};
+    return 0;
+}
+
+/* A text that lives as long as the table; without memory `otherwise`. */
+static const char *keep_name(struct table *t, json_t *name, const char *otherwise)
+{
+    return json_array_append_new(t->names, name) ? otherwise : json_string_value(name);
 }
 
 /* "step_us.p50" is step_us. */
 static const char *short_name(struct table *t, const char *way)
 {
     size_t length = strlen(way);
-    json_t *name;
 
     if (length < 5 || strcmp(way + length - 4, ".p50") != 0)
         return way;
-    name = json_stringn(way, length - 4);
-    return json_array_append_new(t->names, name) ? way : json_string_value(name);
+    return keep_name(t, json_stringn(way, length - 4), way);
 }
 
-static void usual_columns(const struct bb_gathered *g, struct table *t)
+struct usual_reader {
+    const struct bb_gathered *g;
+    struct table *t;
+    const char *schema;
+};
+
+static int add_usual(void *arg, const char *word)
 {
-    for (size_t u = 0; u < sizeof(usual) / sizeof(usual[0]); u++)
-        for (size_t c = 0; c < 32 && usual[u].columns[c]; c++)
-            if (is_there(g, usual[u].schema, usual[u].columns[c]) &&
-                !json_object_get(g->combinations->axes, usual[u].columns[c]))
-                add_column(t, short_name(t, usual[u].columns[c]), usual[u].columns[c], NULL);
+    const struct usual_reader *u = arg;
+    const char *way;
+
+    if (!is_there(u->g, u->schema, word) || json_object_get(u->g->combinations->axes, word))
+        return 0;
+    way = keep_name(u->t, json_string(word), NULL);
+    return way ? add_column(u->t, short_name(u->t, way), way, NULL) : no_memory();
 }
 
 /* "step_us.p50 relative to ranks=1" */
@@ -173,8 +155,7 @@ static const char *relative_name(struct table *t, const char *way, const json_t 
             used += (size_t)snprintf(text + used, sizeof(text) - used, " %.80s=%.80s", axis,
                                      bb_setting_text(value, value_text));
     }
-    value = json_string(text);
-    return json_array_append_new(t->names, value) ? way : json_string_value(value);
+    return keep_name(t, json_string(text), way);
 }
 
 /* A path that no result has, once there is a result: likely a slip. */
@@ -193,34 +174,34 @@ static void warn_nowhere(const struct bb_gathered *g, const char *way)
         bb_warn("%s: no result has '%s', so that column is empty", g->study->path, way);
 }
 
-static void own_column(const struct bb_gathered *g, struct table *t, const json_t *column)
+static int own_column(const struct bb_gathered *g, struct table *t, const json_t *column)
 {
     const char *way = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
     const char *name = json_string_value(json_object_get(column, "name"));
     const json_t *relative_to = json_object_get(column, "relative_to");
 
+    warn_nowhere(g, way);
     if (!name)
         name = relative_to ? relative_name(t, way, relative_to) : short_name(t, way);
-    add_column(t, name, way, relative_to);
-    warn_nowhere(g, way);
+    return add_column(t, name, way, relative_to);
 }
 
 static int choose_columns(const struct bb_gathered *g, struct table *t)
 {
     const json_t *own = json_object_get(g->study->root, "columns");
-    size_t room = json_array_size(own);
+    int rc;
 
-    for (size_t u = 0; u < sizeof(usual) / sizeof(usual[0]); u++)
-        room += 32;
-    t->column = calloc(room + 1, sizeof(*t->column));
     t->names = json_array();
-    if (!t->column || !t->names)
-        return no_memory();
+    TRY(t->names ? 0 : no_memory());
     for (size_t i = 0; i < json_array_size(own); i++)
-        own_column(g, t, json_array_get(own, i));
-    if (!own)
-        usual_columns(g, t);
-    return 0;
+        TRY(own_column(g, t, json_array_get(own, i)));
+    for (size_t u = 0; !own && u < sizeof(usual) / sizeof(usual[0]); u++) {
+        struct usual_reader reader = {g, t, usual[u].schema};
+
+        TRY(bb_list_each(usual[u].columns, add_usual, &reader));
+    }
+out:
+    return rc;
 }
 
 /* ---- relative figures ---- */

@@ -36,7 +36,7 @@ void bb_gathered_release(struct bb_gathered *g);
 
 /* The three forms (collect_table.c). Text: a head of # lines, an aligned table, the failed ones with their reasons. */
 void bb_gathered_text(const struct bb_gathered *g, FILE *out);
-void bb_gathered_csv(const struct bb_gathered *g, FILE *out);
-json_t *bb_gathered_json(const struct bb_gathered *g); /* owned by the caller; NULL without memory */
+int bb_gathered_csv(const struct bb_gathered *g, FILE *out); /* 0 */
+json_t *bb_gathered_json(const struct bb_gathered *g);       /* owned by the caller; NULL without memory */
 
 #endif

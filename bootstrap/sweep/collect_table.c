@@ -199,7 +199,7 @@ static void print_csv_value(const json_t *value, FILE *out)
         fputs(json_is_true(value) ? "true" : "false", out);
 }
 
-void bb_gathered_csv(const struct bb_gathered *g, FILE *out)
+int bb_gathered_csv(const struct bb_gathered *g, FILE *out)
 {
     json_t *line, *value;
     size_t r, c;
@@ -219,6 +219,7 @@ void bb_gathered_csv(const struct bb_gathered *g, FILE *out)
         }
         fputc('\n', out);
     }
+    return 0;
 }
 
 /* ---- JSON ---- */
@@ -249,16 +250,16 @@ static json_t *environment_json(const struct bb_argv *a)
 
 static json_t *combination_json(const struct bb_gathered *g, size_t i)
 {
-    static const char *const states[] = {"to do", "complete", "failed"};
     const struct bb_sweep_run *c = &g->combinations->one[i];
     const struct bb_sweep_found *f = &g->found[i];
     json_t *exit_status = f->exit_status < 0 ? json_null() : json_integer(f->exit_status);
 
     return json_pack("{s:s, s:O, s:o, s:o, s:o, s:i, s:s, s:o, s:o, s:o, s:o}", "id", c->id, "settings", c->settings,
                      "command", words_json(&c->words), "environment", environment_json(&c->environment),
-                     "launch_arguments", words_json(&c->launch_arguments), "ranks", c->ranks, "state", states[f->state],
-                     "exit_status", exit_status, "seconds", f->seconds >= 0 ? json_real(f->seconds) : json_null(),
-                     "stderr", g->errors[i] ? json_incref(g->errors[i]) : json_array(), "result",
+                     "launch_arguments", words_json(&c->launch_arguments), "ranks", c->ranks, "state",
+                     bb_sweep_state_names[f->state], "exit_status", exit_status, "seconds",
+                     f->seconds >= 0 ? json_real(f->seconds) : json_null(), "stderr",
+                     g->errors[i] ? json_incref(g->errors[i]) : json_array(), "result",
                      f->result ? json_incref(f->result) : json_null());
 }
 

@@ -497,35 +497,31 @@ static int expand_cases(struct expansion *x, const json_t *setting)
 
 /* ---- what holds for the whole ---- */
 
-static const char *axis_names(const json_t *axes, const char *names[], size_t room, size_t *n)
+static int refuse_axis(const struct expansion *x, const char *what, const char *axis)
 {
-    const char *axis;
+    const char *names[64], *name;
+    char kind[300];
     json_t *values;
+    size_t n = 0;
 
-    *n = 0;
-    json_object_foreach((json_t *)axes, axis, values)
+    json_object_foreach(x->out->axes, name, values)
     {
-        if (*n < room)
-            names[(*n)++] = axis;
+        if (n < 64)
+            names[n++] = name;
     }
-    return *n ? names[0] : NULL;
+    if (n == 0)
+        return bb_err(BB_EUSAGE, "%s: %s names '%s', but nothing is varied", x->study->path, what, axis);
+    snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, x->study->path);
+    return bb_refuse_word(kind, axis, names, n);
 }
 
 static int check_value(const struct expansion *x, const char *what, const char *axis, const json_t *wanted)
 {
     const json_t *values = json_object_get(x->out->axes, axis);
     char text[BB_SETTING_TEXT];
-    const char *names[64];
-    size_t n;
 
-    if (!values) {
-        char kind[300];
-
-        axis_names(x->out->axes, names, 64, &n);
-        snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, x->study->path);
-        return n ? bb_refuse_word(kind, axis, names, n)
-                 : bb_err(BB_EUSAGE, "%s: %s names '%s', but nothing is varied", x->study->path, what, axis);
-    }
+    if (!values)
+        return refuse_axis(x, what, axis);
     for (size_t i = 0; i < (json_is_array(wanted) ? json_array_size(wanted) : 1); i++) {
         const json_t *one = json_is_array(wanted) ? json_array_get(wanted, i) : wanted;
 
@@ -572,42 +568,37 @@ static int check_columns(const struct expansion *x)
     return rc;
 }
 
-struct named {
-    const char *id;
-    size_t at;
-};
-
 static int compare_ids(const void *a, const void *b)
 {
-    const struct named *left = a, *right = b;
+    const struct bb_sweep_run *left = *(struct bb_sweep_run *const *)a, *right = *(struct bb_sweep_run *const *)b;
     int order = strcmp(left->id, right->id);
 
-    return order ? order : (left->at > right->at) - (left->at < right->at);
+    return order ? order : (left > right) - (left < right);
 }
 
-static int refuse_same(const struct expansion *x, size_t a, size_t b)
+static int refuse_same(const struct expansion *x, const struct bb_sweep_run *a, const struct bb_sweep_run *b)
 {
     char first[400], second[400];
 
-    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %zu (%s) and %zu (%s)", x->study->path, a + 1,
-                  bb_settings_text(&x->out->one[a], first, sizeof(first)), b + 1,
-                  bb_settings_text(&x->out->one[b], second, sizeof(second)));
+    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %zu (%s) and %zu (%s)", x->study->path,
+                  (size_t)(a - x->out->one) + 1, bb_settings_text(a, first, sizeof(first)),
+                  (size_t)(b - x->out->one) + 1, bb_settings_text(b, second, sizeof(second)));
 }
 
 static int check_different(const struct expansion *x)
 {
     size_t n = x->out->n;
-    struct named *named = calloc(n + 1, sizeof(*named));
-    int rc = named ? 0 : no_memory();
+    const struct bb_sweep_run **sorted = calloc(n + 1, sizeof(*sorted));
+    int rc = sorted ? 0 : no_memory();
 
-    for (size_t i = 0; i < n && named; i++)
-        named[i] = (struct named){x->out->one[i].id, i};
-    if (named)
-        qsort(named, n, sizeof(*named), compare_ids);
+    for (size_t i = 0; i < n && sorted; i++)
+        sorted[i] = &x->out->one[i];
+    if (sorted)
+        qsort(sorted, n, sizeof(*sorted), compare_ids);
     for (size_t i = 1; i < n && rc == 0; i++)
-        if (strcmp(named[i - 1].id, named[i].id) == 0)
-            rc = refuse_same(x, named[i - 1].at, named[i].at);
-    free(named);
+        if (strcmp(sorted[i - 1]->id, sorted[i]->id) == 0)
+            rc = refuse_same(x, sorted[i - 1], sorted[i]);
+    free(sorted);
     return rc;
 }
 

@@ -1,5 +1,5 @@
-/* slurm.c - see slurm.h. */
-#include "bootstrap/sweep/slurm.h"
+/* slurm.c - a study as array jobs (launch_runs.h). */
+#include "bootstrap/sweep/launch_runs.h"
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/sweep/state.h"
@@ -28,18 +28,16 @@ static size_t count_or(const json_t *value, size_t otherwise)
     return value ? (size_t)json_integer_value(value) : otherwise;
 }
 
-static bool has_mark(const char *line)
-{
-    return strstr(line, "{ranks}") || strstr(line, "{nodes}");
-}
-
 static bool sized_by_ranks(const struct bb_slurm_plan *p)
 {
     const json_t *lines = slurm_key(p, "lines");
 
-    for (size_t i = 0; i < json_array_size(lines); i++)
-        if (has_mark(json_string_value(json_array_get(lines, i))))
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        const char *line = json_string_value(json_array_get(lines, i));
+
+        if (strstr(line, "{ranks}") || strstr(line, "{nodes}"))
             return true;
+    }
     return false;
 }
 

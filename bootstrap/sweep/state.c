@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+const char *const bb_sweep_state_names[] = {"to do", "complete", "failed"};
+
 enum { LAST_LINES = 5, LAST_BYTES = 16384 };
 
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending)

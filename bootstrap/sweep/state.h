@@ -16,6 +16,7 @@
 #include "bootstrap/sweep/expand.h"
 
 enum bb_sweep_state { BB_SWEEP_TO_DO, BB_SWEEP_COMPLETE, BB_SWEEP_FAILED };
+extern const char *const bb_sweep_state_names[];
 
 /* A combination's files, read. */
 struct bb_sweep_found {

@@ -34,6 +34,7 @@
 #include "bootstrap/base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #define BB_STUDY_NAME_TEXT  65
 #define BB_STUDY_MOST_RANKS (1 << 24)
@@ -50,7 +51,9 @@ struct bb_study {
 int bb_study_load(struct bb_study *study, const char *path) BB_MUST_CHECK;
 void bb_study_release(struct bb_study *study);
 
-/* bb_study_parse - the same for a text in memory; path names it in messages. */
-int bb_study_parse(struct bb_study *study, const char *path, const char *text, size_t length) BB_MUST_CHECK;
+/* bb_variable_meant (variables.c) - whether a name is none of NCCL's variables but near one, which is then `meant`. A
+ * newer NCCL may have it all the same, so this is for a warning. */
+#define BB_VARIABLE_NAME 48
+bool bb_variable_meant(const char *name, char meant[BB_VARIABLE_NAME]);
 
 #endif

@@ -10,7 +10,6 @@
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/launch_runs.h"
-#include "bootstrap/sweep/slurm.h"
 #include "bootstrap/sweep/state.h"
 
 #include <ctype.h>
@@ -332,29 +331,20 @@ static void print_environment(const struct bb_argv *environment)
 
 static void print_combination(const struct sweep *s, size_t i)
 {
-    static const char *const states[] = {"to do", "complete", "failed"};
     const struct bb_sweep_run *c = &s->combinations.one[i];
     struct bb_sweep_found found;
     struct bb_argv words = {0};
     char text[1024];
 
     bb_sweep_look(s->dir, c, &found);
-    printf("# %zu %s %s: %s\n", i + 1, c->id, states[found.state], bb_settings_text(c, text, sizeof(text)));
+    printf("# %zu %s %s: %s\n", i + 1, c->id, bb_sweep_state_names[found.state],
+           bb_settings_text(c, text, sizeof(text)));
     bb_sweep_found_release(&found);
     print_environment(&c->environment);
     if (bb_launch_runs_words(&s->launch, c, NULL, &words) == 0)
         bb_quote_all(&words, stdout);
     putchar('\n');
     bb_argv_release(&words);
-}
-
-static int write_with(const struct bb_gathered *g, const char *path, const char *what,
-                      int (*put)(const struct bb_gathered *, FILE *))
-{
-    struct bb_outfile file;
-    int rc = bb_outfile_open(&file, path, what);
-
-    return rc ? rc : bb_outfile_close(&file, what, put(g, file.out));
 }
 
 static int put_json(const struct bb_gathered *g, FILE *out)
@@ -369,33 +359,27 @@ static int put_json(const struct bb_gathered *g, FILE *out)
     return rc;
 }
 
-static int put_csv(const struct bb_gathered *g, FILE *out)
+static bool is_stdout(const char *path)
 {
-    bb_gathered_csv(g, out);
-    return 0;
+    return path && strcmp(path, "-") == 0;
 }
 
 /* To `given`, "-" being stdout, or to a file in the folder of the results. */
 static int write_form(const struct sweep *s, const struct bb_gathered *g, const char *given, const char *name,
                       int (*put)(const struct bb_gathered *, FILE *))
 {
+    struct bb_outfile file;
     char *path = NULL;
     int rc;
 
-    if (given && strcmp(given, "-") == 0)
+    if (is_stdout(given))
         return put(g, stdout);
-    if (given)
-        return write_with(g, given, "the gathered results", put);
-    if (asprintf(&path, "%s/%s", s->dir, name) < 0)
+    if (!given && asprintf(&path, "%s/%s", s->dir, name) < 0)
         return bb_err(BB_EFAIL, "no memory for the name of a file");
-    rc = write_with(g, path, "the gathered results", put);
+    rc = bb_outfile_open(&file, given ? given : path, "the gathered results");
+    rc = rc ? rc : bb_outfile_close(&file, "the gathered results", put(g, file.out));
     free(path);
     return rc;
-}
-
-static bool is_stdout(const char *path)
-{
-    return path && strcmp(path, "-") == 0;
 }
 
 static int gather_results(const struct sweep *s)
@@ -406,7 +390,7 @@ static int gather_results(const struct sweep *s)
 
     TRY(bb_gather(&g, &s->study, &s->combinations, s->dir));
     TRY(write_form(s, &g, o->json, "sweep.json", put_json));
-    TRY(write_form(s, &g, o->csv, "sweep.csv", put_csv));
+    TRY(write_form(s, &g, o->csv, "sweep.csv", bb_gathered_csv));
     if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv))
         bb_gathered_text(&g, stdout);
     if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)

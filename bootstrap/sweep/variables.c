@@ -2,7 +2,7 @@
  * variables.c - the variables that NCCL 2.28 asks for, so that a slip in a name, which NCCL would pass over in silence,
  * is seen.
  */
-#include "bootstrap/sweep/variables.h"
+#include "bootstrap/sweep/study.h"
 
 #include "bootstrap/base/units.h"
 

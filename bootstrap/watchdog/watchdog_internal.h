@@ -1,4 +1,5 @@
-/* watchdog_internal.h - the inside of the watchdog: messages and links (watchdog_net.c), verdicts
+/* watchdog_internal.h - the inside of the watchdog: messages and links (watchdog_net.c), addresses
+ * (watchdog_interfaces.c), verdicts
  * (watchdog_verdict.c), the thread (watchdog.c). */
 #ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
 #define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
@@ -50,6 +51,10 @@ struct bb_watchdog_link {
 int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int *fd) BB_MUST_CHECK;
 int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank,
                      struct bb_watchdog_link *link) BB_MUST_CHECK;
+/* The addresses of this host for other hosts, best first, without a port: watchdog_interfaces.c. */
+void bb_watchdog_list_addresses(struct bb_watchdog_endpoint *ticket);
+/* The smaller, the better is the interface. socket_ifname: NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker"), NULL. */
+int bb_watchdog_preference(const char *name, const char *socket_ifname, const char *default_route);
 int bb_watchdog_accept(int listen_fd);
 /* 0; -1: gone, or not taken within patience_s. A message is sent whole or not at all. */
 int bb_watchdog_send(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, double patience_s);

@@ -3,8 +3,6 @@
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,6 +12,9 @@
 #include <unistd.h>
 
 static const uint32_t WATCHDOG_MAGIC = 0xbb0ca112;
+static const double CONNECT_S = 2; /* all that a start may lose to a firewall that drops packets           */
+static const double ANSWER_S = 10; /* from one who took the call: thousands of ranks may call rank 0 at once */
+static const double EACH_S = 0.1;  /* mostly the first address connects, and rank 0 has one visitor a rank   */
 
 static socklen_t address_length(int family)
 {
@@ -44,38 +45,18 @@ static void watch_link(int fd)
 static int listen_at(struct sockaddr_storage *at)
 {
     socklen_t length = address_length(at->ss_family);
-    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), only = 0;
 
     if (fd < 0)
         return -1;
+    if (at->ss_family == AF_INET6) /* net.ipv6.bindv6only may have made it deaf to IPv4 */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
     if (bind(fd, (struct sockaddr *)at, length) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)at, &length)) {
         close(fd);
         return -1;
     }
     return fd;
-}
-
-/* Addresses of this host that another one could reach: interfaces that are up, no loopback, no link-local. */
-static void list_addresses(struct bb_watchdog_endpoint *ticket, int family, in_port_t port)
-{
-    struct ifaddrs *all, *i;
-
-    if (getifaddrs(&all))
-        return;
-    for (i = all; i && ticket->n < BB_WATCHDOG_ADDRESSES; i = i->ifa_next) {
-        struct sockaddr_storage *at = &ticket->at[ticket->n];
-
-        if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) ||
-            (i->ifa_flags & IFF_LOOPBACK))
-            continue;
-        memcpy(at, i->ifa_addr, address_length(family));
-        if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)at)->sin6_addr))
-            continue;
-        set_port(at, port);
-        ticket->n++;
-    }
-    freeifaddrs(all);
 }
 
 static int listen_loopback(struct bb_watchdog_endpoint *ticket)
@@ -99,8 +80,9 @@ static int listen_everywhere(struct bb_watchdog_endpoint *ticket)
         fd = listen_at(&any4);
         port = ((struct sockaddr_in *)&any4)->sin_port;
     }
-    list_addresses(ticket, AF_INET, port);
-    list_addresses(ticket, AF_INET6, port);
+    bb_watchdog_list_addresses(ticket);
+    for (int i = 0; i < ticket->n; i++)
+        set_port(&ticket->at[i], port);
     return fd;
 }
 
@@ -136,51 +118,121 @@ static int ready_for(int fd, short events, double patience_s)
     return n > 0;
 }
 
-static int connect_to(const struct sockaddr_storage *at, double patience_s)
+/* ---- dialling: all addresses of rank 0, the next one when the ones before have not answered ---- */
+
+enum attempt_state { NOT_TRIED, CONNECTING, GREETED, GIVEN_UP };
+
+struct dialling {
+    const struct bb_watchdog_endpoint *ticket;
+    struct bb_watchdog_msg hello;
+    struct bb_watchdog_link links[BB_WATCHDOG_ADDRESSES];
+    enum attempt_state states[BB_WATCHDOG_ADDRESSES];
+    int tried;
+    double next_s, end_s; /* when the next one is tried, when all is given up */
+};
+
+static void give_up(struct dialling *d, int i)
 {
-    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
+    bb_watchdog_close(&d->links[i]);
+    d->states[i] = GIVEN_UP;
+    d->next_s = 0;
+}
+
+static void try_next(struct dialling *d)
+{
+    const int i = d->tried++;
+    const struct sockaddr_storage *at = &d->ticket->at[i];
+
+    d->next_s = bb_now_s() + EACH_S;
+    d->states[i] = CONNECTING;
+    d->links[i].fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (d->links[i].fd < 0 ||
+        (connect(d->links[i].fd, (const struct sockaddr *)at, address_length(at->ss_family)) && errno != EINPROGRESS))
+        give_up(d, i);
+}
+
+/* Connected, or refused. Who takes the call is no firewall, but may have much to do. */
+static void greet(struct dialling *d, int i)
+{
+    int error = 0;
     socklen_t length = sizeof(error);
 
-    if (fd < 0)
+    if (getsockopt(d->links[i].fd, SOL_SOCKET, SO_ERROR, &error, &length) || error ||
+        bb_watchdog_send(&d->links[i], &d->hello, 1)) {
+        give_up(d, i);
+        return;
+    }
+    watch_link(d->links[i].fd);
+    d->states[i] = GREETED;
+    d->next_s = bb_now_s() + ANSWER_S / 10;
+    d->end_s = bb_now_s() + ANSWER_S;
+}
+
+/* 1: HELLO came back. Another host may have the same private address. */
+static int hear(struct dialling *d, int i)
+{
+    struct bb_watchdog_msg back;
+    int got = bb_watchdog_receive(&d->links[i], &back);
+
+    if (got == 1 && back.kind == WATCHDOG_HELLO && back.token == d->hello.token)
+        return 1;
+    if (got != 0)
+        give_up(d, i);
+    return 0;
+}
+
+/* Waits for news of those that are tried; returns the address that answered, -1: none yet. */
+static int await_answer(struct dialling *d)
+{
+    struct pollfd polls[BB_WATCHDOG_ADDRESSES];
+    const double until_s = d->tried < d->ticket->n && d->next_s < d->end_s ? d->next_s : d->end_s;
+    const int ms = (int)(1e3 * (until_s - bb_now_s())) + 1;
+
+    for (int i = 0; i < d->tried; i++)
+        polls[i] = (struct pollfd){.fd = d->links[i].fd, .events = d->states[i] == CONNECTING ? POLLOUT : POLLIN};
+    if (poll(polls, (nfds_t)d->tried, ms > 0 ? ms : 0) <= 0)
         return -1;
-    if (connect(fd, (const struct sockaddr *)at, address_length(at->ss_family)) && errno != EINPROGRESS)
-        goto out;
-    if (!ready_for(fd, POLLOUT, patience_s) || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) || error)
-        goto out;
-    watch_link(fd);
-    return fd;
-out:
-    close(fd);
+    for (int i = 0; i < d->tried; i++) {
+        if (polls[i].fd < 0 || !polls[i].revents)
+            continue;
+        if (d->states[i] == CONNECTING)
+            greet(d, i);
+        else if (hear(d, i))
+            return i;
+    }
     return -1;
 }
 
-/* Say HELLO and hear it back: another host may have the same private address. */
-static int exchange_hello(struct bb_watchdog_link *link, uint32_t rank, uint64_t token, double patience_s)
+static bool is_hopeless(const struct dialling *d)
 {
-    struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, rank, 0), back;
-    double end_s = bb_now_s() + patience_s;
-    int got = 0;
-
-    hello.token = token;
-    if (bb_watchdog_send(link, &hello, patience_s))
-        return -1;
-    while (got == 0 && bb_now_s() < end_s)
-        if (ready_for(link->fd, POLLIN, end_s - bb_now_s()))
-            got = bb_watchdog_receive(link, &back);
-    return got == 1 && back.kind == WATCHDOG_HELLO && back.token == token ? 0 : -1;
+    for (int i = 0; i < d->ticket->n; i++)
+        if (d->states[i] != GIVEN_UP)
+            return bb_now_s() >= d->end_s;
+    return true;
 }
 
 int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, uint32_t rank, struct bb_watchdog_link *link)
 {
-    enum { CONNECT_S = 3, ANSWER_S = 10 };
+    struct dialling d = {
+        .ticket = ticket, .hello = bb_watchdog_msg(WATCHDOG_HELLO, rank, 0), .end_s = bb_now_s() + CONNECT_S};
+    int answered = -1;
 
-    for (int i = 0; i < ticket->n; i++) {
-        *link = (struct bb_watchdog_link){.fd = connect_to(&ticket->at[i], CONNECT_S)};
-        if (link->fd >= 0 && exchange_hello(link, rank, ticket->token, ANSWER_S) == 0)
-            return 0;
-        bb_watchdog_close(link);
+    d.hello.token = ticket->token;
+    for (int i = 0; i < BB_WATCHDOG_ADDRESSES; i++)
+        d.links[i].fd = -1;
+    while (answered < 0 && !is_hopeless(&d)) {
+        if (d.tried < ticket->n && bb_now_s() >= d.next_s)
+            try_next(&d);
+        else
+            answered = await_answer(&d);
     }
-    return -BB_EFAIL;
+    for (int i = 0; i < ticket->n; i++)
+        if (i != answered)
+            bb_watchdog_close(&d.links[i]);
+    if (answered < 0)
+        return -BB_EFAIL;
+    *link = d.links[answered];
+    return 0;
 }
 
 int bb_watchdog_send(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, double patience_s)

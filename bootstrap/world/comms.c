@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { ASKED_MS = 200 };
 
 /* ---- NCCL's words ---- */
 
@@ -53,6 +56,15 @@ void *bb_nccl_symbol(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
+bool bb_comm_knows_p2p_peers(void)
+{
+#ifdef BB_NCCL_HAS_MAX_P2P_PEERS
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* ---- several ranks on one GPU ---- */
 
 struct variable {
@@ -80,16 +92,25 @@ int bb_comms_share_gpu_env(int rank)
     /* Before that, NCCL refuses two ranks on one GPU of one host, so each becomes its own host: sockets only, few
      * channels and threads, since the ranks also share the host's cores. */
     static const struct variable sockets[] = {
-        {"NCCL_NET", "Socket"},          {"NCCL_NET_PLUGIN", "none"},
-        {"NCCL_IB_DISABLE", "1"},        {"NCCL_SOCKET_IFNAME", "lo"},
-        {"NCCL_P2P_DISABLE", "1"},       {"NCCL_SHM_DISABLE", "1"},
-        {"NCCL_NVLS_ENABLE", "0"},       {"NCCL_MNNVL_ENABLE", "0"},
-        {"NCCL_COLLNET_ENABLE", "0"},    {"NCCL_CUMEM_ENABLE", "0"},
-        {"NCCL_CUMEM_HOST_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
-        {"NCCL_MAX_NCHANNELS", "2"},     {"NCCL_MAX_P2P_NCHANNELS", "2"},
-        {"NCCL_PROTO", "Simple"},        {"NCCL_BUFFSIZE", "1048576"},
-        {"NCCL_SOCKET_NTHREADS", "1"},   {"NCCL_NSOCKS_PERTHREAD", "1"},
-        {"CUDA_MODULE_LOADING", "LAZY"}, {NULL, NULL},
+        {"NCCL_NET", "Socket"},
+        {"NCCL_NET_PLUGIN", "none"},
+        {"NCCL_IB_DISABLE", "1"},
+        {"NCCL_SOCKET_IFNAME", "lo"},
+        {"NCCL_P2P_DISABLE", "1"},
+        {"NCCL_SHM_DISABLE", "1"},
+        {"NCCL_NVLS_ENABLE", "0"},
+        {"NCCL_MNNVL_ENABLE", "0"},
+        {"NCCL_COLLNET_ENABLE", "0"},
+        {"NCCL_CUMEM_ENABLE", "0"},
+        {"NCCL_CUMEM_HOST_ENABLE", "0"},
+        {"NCCL_RAS_ENABLE", "0"},
+        {"NCCL_MAX_NCHANNELS", "2"},
+        {"NCCL_MAX_P2P_NCHANNELS", "2"},
+        {"NCCL_PROTO", "Simple"},
+        {"NCCL_BUFFSIZE", "1048576"},
+        {"NCCL_SOCKET_NTHREADS", "1"},
+        {"NCCL_NSOCKS_PERTHREAD", "1"},
+        {NULL, NULL},
     };
     char host_id[32];
     int runtime, rc;
@@ -109,29 +130,38 @@ out:
 /* The handle may be taken away by the hook that aborts: whoever takes it ends it. */
 static ncclComm_t take_handle(struct bb_comm *c)
 {
-    return __atomic_exchange_n(&c->nccl, NULL, __ATOMIC_ACQ_REL);
+    return __atomic_exchange_n(&c->nccl, NULL, __ATOMIC_SEQ_CST);
+}
+
+/* The look at a handle and its use are one to who takes it: asked is set before the look, and asked for afterwards. */
+static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t *state)
+{
+    ncclResult_t result = ncclSuccess;
+
+    __atomic_store_n(&c->asked, true, __ATOMIC_SEQ_CST);
+    *nccl = __atomic_load_n(&c->nccl, __ATOMIC_SEQ_CST);
+    if (*nccl)
+        result = ncclCommGetAsyncError(*nccl, state);
+    __atomic_store_n(&c->asked, false, __ATOMIC_SEQ_CST);
+    return result;
 }
 
 /* 1: nothing is in progress, 0: something is, < 0: failed. */
-static int is_settled(struct bb_comm *c)
+static int is_settled(void *comm)
 {
-    ncclComm_t nccl = __atomic_load_n(&c->nccl, __ATOMIC_ACQUIRE);
+    struct bb_comm *c = comm;
     ncclResult_t state = ncclSuccess;
+    ncclComm_t nccl;
     int rc;
 
+    TRY(BB_NCCL(ask_handle(c, &nccl, &state)));
     if (!nccl)
         return 1;
-    TRY(BB_NCCL(ncclCommGetAsyncError(nccl, &state)));
     if (state != ncclSuccess && state != ncclInProgress)
-        return bb_err(BB_EFAIL, "communicator %s: %s: %s", c->name, ncclGetErrorString(state), ncclGetLastError(nccl));
+        return bb_err(BB_EFAIL, "communicator %s: %s: %s", c->name, ncclGetErrorString(state), ncclGetLastError(NULL));
     return state == ncclSuccess;
 out:
     return rc;
-}
-
-static int comm_ready(void *arg)
-{
-    return is_settled(arg);
 }
 
 int bb_comm_poll(struct bb_comm *c, const char *what)
@@ -145,7 +175,7 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
-    return bb_world_wait(c->world, wait, comm_ready, c);
+    return bb_world_wait(c->world, wait, is_settled, c);
 }
 
 int bb_comm_check(struct bb_comm *c)
@@ -154,6 +184,9 @@ int bb_comm_check(struct bb_comm *c)
 
     return rc < 0 ? rc : 0;
 }
+
+/* A blocking communicator may keep us inside a call. */
+#define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
 
 /* ---- start ---- */
 
@@ -267,6 +300,14 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
     if (opts->cta_policy > 0)
         config.CTAPolicy = opts->cta_policy - 1;
 #endif
+#ifdef BB_NCCL_HAS_NVLINK_CENTRIC_SCHED
+    if (opts->nvlink_centric_sched)
+        config.nvlinkCentricSched = 1;
+#endif
+#ifdef BB_NCCL_HAS_MAX_P2P_PEERS
+    if (opts->max_p2p_peers > 0)
+        config.maxP2pPeers = opts->max_p2p_peers;
+#endif
 #ifdef BB_NCCL_HAS_COMM_NAME
     config.commName = c->name; /* an older library reads only as far as it knows */
 #else
@@ -275,11 +316,15 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
     return config;
 }
 
+/* The main thread may be asking about it just now, which takes a moment; one that stays in there keeps it. */
 static void abort_nccl(struct bb_comm *c)
 {
+    const struct timespec moment = {.tv_nsec = 1000000};
     ncclComm_t nccl = take_handle(c);
 
-    if (nccl)
+    for (int i = 0; nccl && i < ASKED_MS && __atomic_load_n(&c->asked, __ATOMIC_SEQ_CST); i++)
+        nanosleep(&moment, NULL);
+    if (nccl && !__atomic_load_n(&c->asked, __ATOMIC_SEQ_CST))
         ncclCommAbort(nccl);
 }
 
@@ -318,12 +363,7 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
     TRY(exchange_claims(c, members, &id));
     if (size == 0)
         return 0;
-    if (c->blocking)
-        bb_world_guard(w, "init of a communicator");
-    rc = BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config));
-    if (c->blocking)
-        bb_world_unguard(w);
-    TRY(rc);
+    TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));
     TRY(settle_new(c, "init", start_s));
     return 0;
 out:
@@ -355,12 +395,8 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
     *c = (struct bb_comm){.world = parent->world, .blocking = opts->blocking};
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
-    if (parent->blocking)
-        bb_world_guard(parent->world, "split of a communicator");
-    rc = BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config));
-    if (parent->blocking)
-        bb_world_unguard(parent->world);
-    TRY(rc);
+    TRY(GUARDED(parent, "split of a communicator",
+                BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config))));
     TRY(bb_comm_poll(parent, "split"));
     TRY(settle_new(c, "init after split", start_s));
     TRY(place_after_split(c));
@@ -370,24 +406,47 @@ out:
     return rc;
 }
 
+/* ---- use ---- */
+
+int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
+                     ncclDataType_t type, cudaStream_t stream)
+{
+    int rc;
+
+    TRY(BB_NCCL(ncclGroupStart()));
+    rc = BB_NCCL(ncclSend(send, count, type, to, c->nccl, stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclRecv(recv, count, type, from, c->nccl, stream));
+    if (rc == 0)
+        rc = BB_NCCL(ncclGroupEnd());
+    else
+        (void)ncclGroupEnd();
+out:
+    return rc;
+}
+
 /* ---- end ---- */
+
+static int finalize_and_destroy(struct bb_comm *c)
+{
+    ncclComm_t nccl;
+    int rc;
+
+    TRY(BB_NCCL(ncclCommFinalize(c->nccl)));
+    TRY(bb_comm_poll(c, "finalize"));
+    if ((nccl = take_handle(c)) != NULL)
+        rc = BB_NCCL(ncclCommDestroy(nccl));
+out:
+    return rc;
+}
 
 int bb_comm_finalize(struct bb_comm *c)
 {
-    ncclComm_t nccl;
-    int rc = 0;
+    int rc;
 
     if (!c->nccl)
         return 0;
-    if (c->blocking)
-        bb_world_guard(c->world, "finalize of a communicator");
-    rc = BB_NCCL(ncclCommFinalize(c->nccl));
-    if (rc == 0)
-        rc = bb_comm_poll(c, "finalize");
-    if (rc == 0 && (nccl = take_handle(c)) != NULL)
-        rc = BB_NCCL(ncclCommDestroy(nccl));
-    if (c->blocking)
-        bb_world_unguard(c->world);
+    rc = GUARDED(c, "finalize of a communicator", finalize_and_destroy(c));
     bb_comm_abort(c);
     return rc;
 }

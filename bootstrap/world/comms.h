@@ -14,9 +14,11 @@
 /* 0 everywhere: NCCL's own choice, non-blocking. */
 struct bb_comm_opts {
     bool blocking; /* calls return when enqueued: no helper thread in the latency; cannot be aborted while inside */
-    int min_ctas, max_ctas; /* CTAs (channels) per operation, 0: NCCL's choice                       */
-    int cta_policy;         /* NCCL's number of the policy plus 1, 0: NCCL's choice; from NCCL 2.27 on           */
-    int cga_cluster_size;   /* -1: NCCL's choice is overridden with 0 (no clusters); 0: NCCL's choice */
+    int min_ctas, max_ctas;    /* CTAs (channels) per operation, 0: NCCL's choice                       */
+    int cta_policy;            /* NCCL's number of the policy plus 1, 0: NCCL's choice; from NCCL 2.27 on           */
+    bool nvlink_centric_sched; /* from NCCL 2.28 on                                                   */
+    int max_p2p_peers;         /* peers that one rank exchanges with at a time, 0: NCCL's choice; from 2.30 on       */
+    int cga_cluster_size;      /* -1: NCCL's choice is overridden with 0 (no clusters); 0: NCCL's choice */
 };
 
 struct bb_comm {
@@ -24,6 +26,7 @@ struct bb_comm {
     struct bb_world *world;
     int rank, size; /* in the group; size 0 when this rank is in none                                  */
     bool blocking;
+    bool asked;              /* by the main thread, just now: the hook that aborts at an early end waits for it */
     char name[BB_COMM_NAME]; /* "dp": the name of the group in messages, NVTX and results              */
     double init_ms;          /* host time of init or split on this rank                                */
 };
@@ -56,6 +59,11 @@ int bb_comm_poll(struct bb_comm *c, const char *what) BB_MUST_CHECK;
  */
 int bb_comm_check(struct bb_comm *c) BB_MUST_CHECK;
 
+/* bb_comm_sendrecv - a send to rank `to` and a receive from rank `from`, as one group. After a failure the group is
+ * closed without another word. */
+int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
+                     ncclDataType_t type, cudaStream_t stream) BB_MUST_CHECK;
+
 /* bb_comm_finalize - the orderly end, collective over the group. c is empty afterwards, also after an error. */
 int bb_comm_finalize(struct bb_comm *c) BB_MUST_CHECK;
 
@@ -69,6 +77,9 @@ int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line
 /* bb_nccl_version - version codes (22809 for 2.28.9) of the header that busbar was built with and of the library that
  * runs; warns once when the library is older than the header's minor version. */
 int bb_nccl_version(int *header, int *runtime) BB_MUST_CHECK;
+
+/* bb_comm_knows_p2p_peers - whether busbar was built with an NCCL that has max_p2p_peers (2.30). */
+bool bb_comm_knows_p2p_peers(void);
 
 /* bb_nccl_version_text - "2.28.9". Returns buf. */
 #define BB_NCCL_VERSION_TEXT 16

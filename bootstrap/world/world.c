@@ -5,10 +5,13 @@
 #include "bootstrap/world/world.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/siblings.h"
 #include "bootstrap/watchdog/watchdog.h"
+#include "bootstrap/world/exchange.h"
 #include "bootstrap/world/hydra.h"
+#include "bootstrap/world/nodes.h"
 
-#include <limits.h>
 #include <math.h>
 #include <mpi.h>
 #include <sched.h>
@@ -83,6 +86,12 @@ void bb_world_unguard(struct bb_world *w)
         bb_watchdog_guard(w->watchdog, NULL);
 }
 
+int bb_world_guarded(struct bb_world *w, int rc)
+{
+    bb_world_unguard(w);
+    return rc;
+}
+
 int bb_world_ending(const struct bb_world *w)
 {
     return w->watchdog ? bb_watchdog_ending(w->watchdog) : 0;
@@ -113,65 +122,6 @@ void bb_world_forget(struct bb_world *w, bb_at_end *fn, void *arg)
 }
 
 /* ---- exchanges ---- */
-
-static int mpi_failed(int code, const char *call)
-{
-    char text[MPI_MAX_ERROR_STRING] = "unknown error";
-    int length;
-
-    if (code == MPI_SUCCESS)
-        return 0;
-    MPI_Error_string(code, text, &length);
-    return bb_err(BB_EFAIL, "%s: %s", call, text);
-}
-
-static int request_ready(void *arg)
-{
-    int done = 0, rc = mpi_failed(MPI_Test(arg, &done, MPI_STATUS_IGNORE), "MPI_Test");
-
-    return rc ? rc : done;
-}
-
-static int fits_mpi(size_t bytes)
-{
-    return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "%zu bytes are too many for one exchange", bytes);
-}
-
-int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
-{
-    MPI_Request request;
-    int rc;
-
-    if (w->size == 1)
-        return 0;
-    TRY(fits_mpi(bytes));
-    TRY(mpi_failed(MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
-    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request));
-out:
-    return rc;
-}
-
-static int gather_under(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
-{
-    MPI_Request request;
-    int rc;
-
-    if (w->size == 1) {
-        memcpy(recv, send, bytes);
-        return 0;
-    }
-    TRY(fits_mpi(bytes));
-    TRY(mpi_failed(MPI_Iallgather(send, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, MPI_COMM_WORLD, &request),
-                   "MPI_Iallgather"));
-    TRY(bb_world_wait(w, what, request_ready, &request));
-out:
-    return rc;
-}
-
-int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
-{
-    return gather_under(w, "an exchange (allgather)", send, recv, bytes);
-}
 
 void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc)
 {
@@ -244,23 +194,10 @@ int bb_world_any(struct bb_world *w, unsigned *bits)
     return reduce_values(w, bits, 1, sizeof(*bits), add_bits);
 }
 
-int bb_world_barrier(struct bb_world *w, const char *what)
-{
-    MPI_Request request;
-    int rc;
-
-    if (w->size == 1)
-        return 0;
-    TRY(mpi_failed(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier"));
-    TRY(bb_world_wait(w, what, request_ready, &request));
-out:
-    return rc;
-}
-
 int bb_world_agree(struct bb_world *w, int rc, const char *what)
 {
     int all[w->size];
-    int failed = gather_under(w, what, &rc, all, sizeof(rc));
+    int failed = bb_exchange_all(w, what, &rc, all, sizeof(rc));
 
     if (failed)
         return rc ? rc : failed;
@@ -276,11 +213,11 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
 
 /* One process although a launcher started more: this MPI is not the launcher's, and every rank would think it is alone.
  */
-static int refuse_foreign_launcher(const struct bb_world *w)
+static int refuse_foreign_launcher(int processes)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"};
 
-    if (w->size > 1)
+    if (processes > 1)
         return 0;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         const char *text = getenv(sizes[i]);
@@ -310,26 +247,37 @@ static int start_mpi(struct bb_world *w)
 
     calm_open_mpi();
     bb_world_guard(w, "MPI_Init_thread");
-    TRY(mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
+    TRY(bb_mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    rc = refuse_foreign_launcher(w->size);
 out:
     bb_world_unguard(w);
     return rc;
 }
 
-/* Nodes in the order of their first ranks; places of this rank on its own. */
-static void number_nodes(struct bb_world *w)
+/* With several ranks per process the first of each is in MPI, if there is more than one process. */
+static int start_ranks(struct bb_world *w)
 {
-    for (int r = 0; r < w->size; r++) {
-        int first = 0;
+    struct bb_siblings *s = w->siblings;
+    int rc = 0;
 
-        while (strcmp(w->hosts[first], w->hosts[r]) != 0)
-            first++;
-        w->node_of[r] = first == r ? w->nodes++ : w->node_of[first];
-    }
+    if (!s || (s->place == 0 && !bb_launched_alone()))
+        TRY(start_mpi(w));
+    if (!s)
+        return 0;
+    w->rank *= s->count;
+    w->size *= s->count;
+    TRY(bb_exchange_places(w));
+out:
+    return rc;
+}
+
+/* Places of this rank on its own node. */
+static void find_place(struct bb_world *w)
+{
     w->node = w->node_of[w->rank];
     for (int r = 0; r < w->size; r++) {
         w->local_rank += r < w->rank && w->node_of[r] == w->node;
@@ -339,17 +287,23 @@ static void number_nodes(struct bb_world *w)
 
 static int find_hosts(struct bb_world *w)
 {
+    struct bb_machine machine, *all;
     int rc = 0;
 
-    if (gethostname(w->host, sizeof(w->host) - 1))
-        snprintf(w->host, sizeof(w->host), "unknown");
+    bb_machine_find(&machine);
+    memcpy(w->host, machine.host, sizeof(w->host));
     w->hosts = calloc((size_t)w->size, sizeof(*w->hosts));
     w->node_of = calloc((size_t)w->size, sizeof(*w->node_of));
     if (!w->hosts || !w->node_of)
         return bb_err(BB_EFAIL, "no memory for the names of %d ranks", w->size);
-    TRY(bb_world_allgather(w, w->host, w->hosts, sizeof(w->host)));
-    number_nodes(w);
+    all = bb_world_gather(w, &machine, sizeof(machine), &rc);
+    TRY(rc);
+    for (int r = 0; r < w->size; r++)
+        memcpy(w->hosts[r], all[r].host, sizeof(w->host));
+    w->nodes = bb_nodes_number(all, w->size, w->node_of);
+    find_place(w);
 out:
+    free(all);
     return rc;
 }
 
@@ -375,10 +329,11 @@ int bb_world_init(struct bb_world *w, double timeout_s)
 
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
     bb_err_mute(0);
-    bb_hydra_hold();
+    TRY(bb_siblings_take(&w->siblings));
+    if (!w->siblings || w->siblings->place == 0)
+        bb_hydra_hold();
     TRY(bb_watchdog_start(&w->watchdog, timeout_s));
-    TRY(start_mpi(w));
-    TRY(refuse_foreign_launcher(w));
+    TRY(start_ranks(w));
     TRY(find_hosts(w));
     bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
     TRY(start_watchdog(w));
@@ -438,21 +393,34 @@ static void end_everybody(struct bb_world *w, int rc)
     fflush(stdout);
     told = bb_watchdog_fail(w->watchdog, bb_exit_code(rc));
     code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
-    if (w->rank == 0 && bb_hydra_started_us())
+    if (w->rank == 0 && w->mpi && bb_hydra_started_us())
         abort_under_hydra(code);
-    if (!told)
+    if (!told && w->mpi)
         MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);
 }
 
+static int end_siblings(struct bb_world *w)
+{
+    int rc;
+
+    bb_world_guard(w, "the end of the other ranks of this process");
+    rc = bb_siblings_end(w->siblings);
+    bb_world_unguard(w);
+    return rc;
+}
+
 int bb_world_release(struct bb_world *w, int rc)
 {
-    if (rc >= 0 && w->mpi && w->size > 1)
+    if (rc >= 0 && w->size > 1)
         rc = leave_together(w);
-    if (w->mpi && rc < 0)
+    if (rc < 0)
         end_everybody(w, rc);
+    if (rc >= 0 && w->siblings)
+        rc = end_siblings(w);
     if (w->mpi)
         finalize_mpi(w);
+    bb_siblings_release(w->siblings);
     bb_hydra_let_go();
     bb_watchdog_stop(w->watchdog);
     free(w->hosts);

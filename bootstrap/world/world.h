@@ -23,16 +23,18 @@
 
 #include "bootstrap/base/err.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BB_HOST_TEXT 64
+#define BB_HOST_TEXT (HOST_NAME_MAX + 1)
 
+struct bb_siblings;
 struct bb_watchdog;
 
 struct bb_world {
     int rank, size;
-    int node, nodes;            /* nodes are hosts, numbered by their first rank                 */
+    int node, nodes;            /* nodes are machines, numbered by their first rank              */
     int local_rank, local_size; /* among the ranks of this host                                  */
     char host[BB_HOST_TEXT];
     char (*hosts)[BB_HOST_TEXT]; /* [size] host of each rank; owned by the world                 */
@@ -40,12 +42,14 @@ struct bb_world {
     double timeout_s;
     struct bb_watchdog *watchdog; /* NULL in a world made by bb_world_alone                         */
     bool prompt;                  /* waits spin at first: see bb_world_prompt                       */
+    struct bb_siblings *siblings; /* of this process, which has several ranks; NULL: it is one of them alone */
     bool mpi;                     /* MPI is up and ours to end                                      */
     bool agreed;                  /* all ranks know that the run ends: bb_world_agree has told them */
 };
 
 /*
- * bb_world_init - start MPI and the watchdog. Works as a single process without mpirun, but one process under a
+ * bb_world_init - start MPI and the watchdog. Where a process started further ranks (bootstrap/start/siblings.h), each
+ * of them calls it, and all are ranks alike. Works as a single process without mpirun, but one process under a
  * launcher that started more (another MPI's mpirun, srun without the matching plugin) is refused with -BB_EUSAGE.
  * timeout_s > 0 holds for every wait. SIGTERM and SIGINT are taken by the watchdog's thread from here on.
  * On failure w can and must still be given to bb_world_release.
@@ -116,6 +120,10 @@ void bb_world_prompt(struct bb_world *w, bool on);
  */
 void bb_world_guard(struct bb_world *w, const char *what);
 void bb_world_unguard(struct bb_world *w);
+
+/* BB_GUARDED - a call that gives 0 or an error, between the two. */
+#define BB_GUARDED(w, what, call) (bb_world_guard((w), (what)), bb_world_guarded((w), (call)))
+int bb_world_guarded(struct bb_world *w, int rc) BB_MUST_CHECK; /* unguard; rc */
 
 /* bb_world_ending - 0, or the negative code with which the job is already ending. Cheap; from any thread. */
 int bb_world_ending(const struct bb_world *w);

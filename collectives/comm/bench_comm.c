@@ -274,7 +274,7 @@ out:
 int bb_bench_comm_run(int argc, char **argv)
 {
     struct lives v = {0};
-    int rc = bb_bench_comm_parse(&v.options, argc, argv);
+    int rc = bb_opts_read(&bb_bench_comm_set, &v.options, argc - 1, argv + 1);
 
     if (rc != 0)
         return rc;

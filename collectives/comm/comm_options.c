@@ -25,11 +25,6 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
-const struct bb_opts bb_bench_comm_set = {
-    .usage = "busbar bench comm [OPTION...]",
-    .doc = "What communicators cost, step by step: init, first operations, registration, split, shrink, the end.\n"
-           "Host time: from a common start until the call has done its work; the slowest rank counts.",
-    .tables = tables};
 
 /* One number of ranks; whether there are so many is known later. */
 static int add_count(void *arg, const char *word)
@@ -45,23 +40,19 @@ static int add_count(void *arg, const char *word)
     return 0;
 }
 
-int bb_bench_comm_parse(struct bb_bench_comm_options *o, int argc, char **argv)
+static int settle_options(void *options, const struct bb_words *words)
 {
-    struct bb_words words;
-    int rc;
+    struct bb_bench_comm_options *o = options;
 
-    TRY(bb_opts_parse(&bb_bench_comm_set, o, argc - 1, argv + 1, &words, stdout));
-    if (words.n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", words.word[0]);
-    if (strcmp(o->ranks, "doubling") != 0)
-        TRY(bb_list_each(o->ranks, add_count, o));
-out:
-    return rc;
+    if (words->n > 0)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes options alone", words->word[0]);
+    return strcmp(o->ranks, "doubling") == 0 ? 0 : bb_list_each(o->ranks, add_count, o);
 }
 
-int bb_bench_comm_check(int argc, char **argv)
-{
-    struct bb_bench_comm_options o = {0};
-
-    return bb_bench_comm_parse(&o, argc, argv);
-}
+const struct bb_opts bb_bench_comm_set = {
+    .usage = "busbar bench comm [OPTION...]",
+    .doc = "What communicators cost, step by step: init, first operations, registration, split, shrink, the end.\n"
+           "Host time: from a common start until the call has done its work; the slowest rank counts.",
+    .tables = tables,
+    .size = sizeof(struct bb_bench_comm_options),
+    .settle = settle_options};

@@ -12,15 +12,11 @@ struct bb_bench_comm_options {
     size_t bytes;
     int repeats, warmup, parts;
     bool nonblocking;
-    int counts[BB_COMM_COUNTS],
-        n_counts; /* made by bb_bench_comm_parse: ranks of the communicators, none for "doubling" */
+    int counts[BB_COMM_COUNTS], n_counts; /* made when they are read: ranks of the communicators, none for "doubling" */
 };
 
+/* For bb_opts_read; argv[0] is "comm". */
 extern const struct bb_opts bb_bench_comm_set;
-
-/* bb_bench_comm_parse - argv as bb_bench_main's: argv[1] is "comm". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said). */
-int bb_bench_comm_parse(struct bb_bench_comm_options *o, int argc, char **argv) BB_MUST_CHECK;
-int bb_bench_comm_check(int argc, char **argv) BB_MUST_CHECK; /* the same, without the options */
 
 /* bb_bench_comm_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
 int bb_bench_comm_run(int argc, char **argv);

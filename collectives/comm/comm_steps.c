@@ -10,7 +10,10 @@
 #include "cuda/device/stream.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stddef.h>
+
+/* What a step says that did nothing: BB_COMM_ABSENCES where other ranks did it, else why there is no figure. */
+enum { NOT_HERE = BB_COMM_ABSENCES };
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_LACKS] = "this NCCL lacks the function",
@@ -18,60 +21,25 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_ALONE] = "needs 2 ranks",
 };
 
-/* ---- the clock ---- */
-
-static void begin_step(struct bb_comm_life *life, int step)
-{
-    bb_world_prompt(life->world, true);
-    life->us[step] = -1e6 * bb_now_s();
-}
-
-static void end_step(struct bb_comm_life *life, int step)
-{
-    life->us[step] += 1e6 * bb_now_s();
-    bb_world_prompt(life->world, false);
-}
-
-static int mark_absent(struct bb_comm_life *life, int step, enum bb_comm_absent why)
-{
-    life->us[step] = NAN;
-    life->absent[step] = why;
-    return 0;
-}
-
-/* A call that may block, watched; then what is left of it when it does not. */
-#define WATCHED(life, step, call)                                                                                      \
-    (bb_world_guard((life)->world, bb_comm_steps[step].name), end_guard((life)->world, BB_NCCL(call)))
-
-static int end_guard(struct bb_world *w, int rc)
-{
-    bb_world_unguard(w);
-    return rc;
-}
+/* A call that may block, watched. */
+#define WATCHED(life, call) BB_GUARDED((life)->world, (life)->doing->name, BB_NCCL(call))
 
 /* ---- made, and used for the first time ---- */
 
-static int init_comm(struct bb_comm_life *life, int step)
+static int init_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     bool member = life->world->rank < life->ranks;
-    int rc;
 
-    begin_step(life, step);
-    rc = bb_comm_init(&life->comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
-    end_step(life, step);
-    return rc;
+    return bb_comm_init(comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
 }
 
 /* What init needs besides NCCL: the same exchange, for a group of nobody. */
-static int exchange_id(struct bb_comm_life *life, int step)
+static int exchange_id(struct bb_comm_life *life, struct bb_comm *comm)
 {
     struct bb_comm nobody;
-    int rc;
 
-    begin_step(life, step);
-    rc = bb_comm_init(&nobody, life->world, "nobody", NULL, 0, &life->opts);
-    end_step(life, step);
-    return rc;
+    (void)comm;
+    return bb_comm_init(&nobody, life->world, "nobody", NULL, 0, &life->opts);
 }
 
 static int wait_for_comm(struct bb_comm_life *life, struct bb_comm *comm, const char *what)
@@ -84,285 +52,199 @@ out:
     return rc;
 }
 
-static int reduce_on(struct bb_comm_life *life, struct bb_comm *comm, int step)
+static int reduce_all(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int rc;
 
-    begin_step(life, step);
-    TRY(WATCHED(life, step,
+    TRY(WATCHED(life,
                 ncclAllReduce(life->memory, life->memory, life->bytes, ncclInt8, ncclMax, comm->nccl, life->stream)));
     TRY(wait_for_comm(life, comm, "all_reduce"));
-    end_step(life, step);
 out:
     return rc;
 }
 
-static int reduce_whole(struct bb_comm_life *life, int step)
+/* Send and receive areas are the halves of the memory. */
+static int send_round_ring(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    return reduce_on(life, &life->comm, step);
-}
+    int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size, rc;
 
-static int reduce_part(struct bb_comm_life *life, int step)
-{
-    return reduce_on(life, &life->part, step);
-}
-
-/* Round the ring; send and receive areas are the halves of the memory. */
-static int exchange_ring(struct bb_comm_life *life)
-{
-    const struct bb_comm *c = &life->comm;
-    int rc;
-
-    TRY(BB_NCCL(ncclGroupStart()));
-    rc = BB_NCCL(ncclSend(life->memory, life->bytes, ncclInt8, (c->rank + 1) % c->size, c->nccl, life->stream));
-    if (rc == 0)
-        rc = BB_NCCL(ncclRecv((char *)life->memory + life->bytes, life->bytes, ncclInt8,
-                              (c->rank + c->size - 1) % c->size, c->nccl, life->stream));
-    if (rc == 0)
-        rc = BB_NCCL(ncclGroupEnd());
-    else
-        (void)ncclGroupEnd();
-out:
-    return rc;
-}
-
-static int send_round_ring(struct bb_comm_life *life, int step)
-{
-    int rc;
-
-    begin_step(life, step);
-    bb_world_guard(life->world, "sends round the ring");
-    rc = exchange_ring(life);
-    bb_world_unguard(life->world);
-    TRY(rc);
-    TRY(wait_for_comm(life, &life->comm, "sends round the ring"));
-    end_step(life, step);
+    TRY(BB_GUARDED(life->world, "sends round the ring",
+                   bb_comm_sendrecv(comm, life->memory, next, (char *)life->memory + life->bytes, before, life->bytes,
+                                    ncclInt8, life->stream)));
+    TRY(wait_for_comm(life, comm, "sends round the ring"));
 out:
     return rc;
 }
 
 /* ---- memory ---- */
 
-static int alloc_memory(struct bb_comm_life *life, int step)
+static int alloc_memory(struct bb_comm_life *life, struct bb_comm *comm)
+{
+    (void)comm;
+    return WATCHED(life, ncclMemAlloc(&life->memory, 2 * life->bytes));
+}
+
+static int clear_memory(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int rc;
 
-    begin_step(life, step);
-    TRY(WATCHED(life, step, ncclMemAlloc(&life->memory, 2 * life->bytes)));
-    end_step(life, step);
+    (void)comm;
     TRY(BB_CUDA(cudaMemsetAsync(life->memory, 0, 2 * life->bytes, life->stream)));
     TRY(bb_stream_wait(life->world, life->stream, "preparation of memory", NULL, NULL));
 out:
     return rc;
 }
 
-static int free_memory(struct bb_comm_life *life, int step)
+static int free_memory(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    int rc;
+    void *memory = life->memory;
 
-    begin_step(life, step);
-    TRY(WATCHED(life, step, ncclMemFree(life->memory)));
-    end_step(life, step);
+    (void)comm;
     life->memory = NULL;
-out:
-    return rc;
+    return WATCHED(life, ncclMemFree(memory));
 }
 
-static int register_memory(struct bb_comm_life *life, int step)
+static int register_memory(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclCommRegister_fn *call;
     int rc;
 
-    *(void **)&call = bb_nccl_symbol("ncclCommRegister");
-    if (!call)
-        return mark_absent(life, step, BB_COMM_LACKS);
-    begin_step(life, step);
-    TRY(WATCHED(life, step, call(life->comm.nccl, life->memory, 2 * life->bytes, &life->handle)));
-    TRY(bb_comm_poll(&life->comm, "registration"));
-    end_step(life, step);
+    *(void **)&call = life->call;
+    TRY(WATCHED(life, call(comm->nccl, life->memory, 2 * life->bytes, &life->handle)));
+    TRY(bb_comm_poll(comm, "registration"));
 out:
     return rc;
 }
 
-static int open_window(struct bb_comm_life *life, int step)
+static int open_window(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclCommWindowRegister_fn *call;
     int rc;
 
-    *(void **)&call = bb_nccl_symbol("ncclCommWindowRegister");
-    if (!call)
-        return mark_absent(life, step, BB_COMM_LACKS);
-    begin_step(life, step);
-    TRY(WATCHED(life, step,
-                call(life->comm.nccl, life->memory, 2 * life->bytes, &life->window, BB_NCCL_WIN_COLL_SYMMETRIC)));
-    TRY(bb_comm_poll(&life->comm, "registration of a window"));
-    end_step(life, step);
-    if (!life->window)
-        return mark_absent(life, step, BB_COMM_NO_WINDOW);
+    *(void **)&call = life->call;
+    TRY(WATCHED(life, call(comm->nccl, life->memory, 2 * life->bytes, &life->window, BB_NCCL_WIN_COLL_SYMMETRIC)));
+    TRY(bb_comm_poll(comm, "registration of a window"));
+    rc = life->window ? 0 : BB_COMM_NO_WINDOW;
 out:
     return rc;
 }
 
-static int release_handle(struct bb_comm_life *life, int step, const char *function, void **handle,
-                          enum bb_comm_absent why)
+static int release_handle(struct bb_comm_life *life, struct bb_comm *comm, void **handle, enum bb_comm_absent why)
 {
     ncclCommDeregister_fn *call;
     int rc;
 
-    *(void **)&call = bb_nccl_symbol(function);
-    if (!call || !*handle)
-        return mark_absent(life, step, call ? why : BB_COMM_LACKS);
-    begin_step(life, step);
-    TRY(WATCHED(life, step, call(life->comm.nccl, *handle)));
-    TRY(bb_comm_poll(&life->comm, function));
-    end_step(life, step);
+    *(void **)&call = life->call;
+    if (!*handle)
+        return (int)why;
+    TRY(WATCHED(life, call(comm->nccl, *handle)));
+    TRY(bb_comm_poll(comm, life->doing->function));
     *handle = NULL;
 out:
     return rc;
 }
 
-static int deregister_memory(struct bb_comm_life *life, int step)
+static int deregister_memory(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    return release_handle(life, step, "ncclCommDeregister", &life->handle, BB_COMM_LACKS);
+    return release_handle(life, comm, &life->handle, BB_COMM_LACKS);
 }
 
-static int close_window(struct bb_comm_life *life, int step)
+static int close_window(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    return release_handle(life, step, "ncclCommWindowDeregister", &life->window, BB_COMM_NO_WINDOW);
+    return release_handle(life, comm, &life->window, BB_COMM_NO_WINDOW);
 }
 
 /* ---- smaller ones ---- */
 
 /* Neighbours stay together. */
-static int split_comm(struct bb_comm_life *life, int step)
+static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    int color = life->comm.rank * life->parts / life->ranks, rc;
+    int color = comm->rank * life->parts / life->ranks;
 
-    begin_step(life, step);
-    TRY(bb_comm_split(&life->part, &life->comm, "part", color, life->comm.rank, &life->opts));
-    end_step(life, step);
-out:
-    return rc;
-}
-
-static ncclConfig_t config_of(const struct bb_comm_life *life)
-{
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-
-    config.blocking = life->opts.blocking;
-    return config;
+    return bb_comm_split(&life->part, comm, "part", color, comm->rank, &life->opts);
 }
 
 /* The last rank is left out, as one that failed would be; it has nothing to do. */
-static int shrink_comm(struct bb_comm_life *life, int step)
+static int shrink_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    ncclConfig_t config = config_of(life);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     int last = life->ranks - 1, rc;
     ncclCommShrink_fn *call;
 
-    *(void **)&call = bb_nccl_symbol("ncclCommShrink");
-    if (!call || life->ranks < 2)
-        return mark_absent(life, step, call ? BB_COMM_ALONE : BB_COMM_LACKS);
-    if (life->comm.rank == last)
-        return 0;
+    *(void **)&call = life->call;
+    if (life->ranks < 2 || comm->rank == last)
+        return life->ranks < 2 ? (int)BB_COMM_ALONE : (int)NOT_HERE;
+    config.blocking = life->opts.blocking;
     life->rest = (struct bb_comm){
-        .world = life->world, .rank = life->comm.rank, .size = last, .blocking = life->opts.blocking, .name = "rest"};
-    begin_step(life, step);
-    TRY(WATCHED(life, step, call(life->comm.nccl, &last, 1, &life->rest.nccl, &config, 0)));
-    TRY(bb_comm_poll(&life->comm, "shrink"));
+        .world = life->world, .rank = comm->rank, .size = last, .blocking = life->opts.blocking, .name = "rest"};
+    TRY(WATCHED(life, call(comm->nccl, &last, 1, &life->rest.nccl, &config, 0)));
+    TRY(bb_comm_poll(comm, "shrink"));
     TRY(bb_comm_poll(&life->rest, "init after shrink"));
-    end_step(life, step);
 out:
     return rc;
 }
 
 /* ---- the end ---- */
 
-static int finalize_comm(struct bb_comm_life *life, struct bb_comm *comm, int step)
+static int finalize_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int rc;
 
-    begin_step(life, step);
-    TRY(WATCHED(life, step, ncclCommFinalize(comm->nccl)));
+    TRY(WATCHED(life, ncclCommFinalize(comm->nccl)));
     TRY(bb_comm_poll(comm, "finalize"));
-    end_step(life, step);
 out:
     return rc;
 }
 
 /* The handle is taken first, so that nobody aborts what is being destroyed. */
-static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm, int step)
+static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclComm_t nccl = __atomic_exchange_n(&comm->nccl, NULL, __ATOMIC_ACQ_REL);
-    int rc;
 
-    begin_step(life, step);
-    TRY(WATCHED(life, step, ncclCommDestroy(nccl)));
-    end_step(life, step);
+    return WATCHED(life, ncclCommDestroy(nccl));
+}
+
+static int forget_comm(struct bb_comm_life *life, struct bb_comm *comm)
+{
+    (void)life;
     bb_comm_abort(comm);
-out:
-    return rc;
-}
-
-static int finalize_part(struct bb_comm_life *life, int step)
-{
-    return finalize_comm(life, &life->part, step);
-}
-
-static int destroy_part(struct bb_comm_life *life, int step)
-{
-    return destroy_comm(life, &life->part, step);
+    return 0;
 }
 
 /* Whoever is in the smaller one ends it, in one step: it is of no interest of its own. */
-static int end_rest(struct bb_comm_life *life, int step)
+static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    int rc = 0;
+    const int why = life->absent[life->doing - bb_comm_steps - 1];
 
-    if (life->absent[step - 1])
-        return mark_absent(life, step, (enum bb_comm_absent)life->absent[step - 1]);
-    if (!life->rest.nccl)
-        return 0;
-    begin_step(life, step);
-    TRY(bb_comm_finalize(&life->rest));
-    end_step(life, step);
-out:
-    return rc;
-}
-
-static int finalize_whole(struct bb_comm_life *life, int step)
-{
-    return finalize_comm(life, &life->comm, step);
-}
-
-static int destroy_whole(struct bb_comm_life *life, int step)
-{
-    return destroy_comm(life, &life->comm, step);
+    if (why)
+        return why;
+    return comm->nccl ? bb_comm_finalize(comm) : NOT_HERE;
 }
 
 /* ---- the table ---- */
 
+#define OF(member) .comm = offsetof(struct bb_comm_life, member)
 const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
-    {"exchange", "ids over MPI, which init contains", exchange_id},
-    {"init", "ncclCommInitRankConfig, with the exchange", init_comm},
-    {"mem_alloc", "ncclMemAlloc", alloc_memory},
-    {"first_all_reduce", "connects", reduce_whole},
-    {"all_reduce", "the same again", reduce_whole},
-    {"first_sendrecv", "round the ring; connects", send_round_ring},
-    {"sendrecv", "the same again", send_round_ring},
-    {"register", "ncclCommRegister", register_memory},
-    {"deregister", "ncclCommDeregister", deregister_memory},
-    {"window_register", "ncclCommWindowRegister", open_window},
-    {"window_deregister", "ncclCommWindowDeregister", close_window},
-    {"split", "ncclCommSplit into parts", split_comm},
-    {"first_all_reduce_part", "of a part; connects", reduce_part},
-    {"finalize_part", "ncclCommFinalize of a part", finalize_part},
-    {"destroy_part", "ncclCommDestroy of a part", destroy_part},
-    {"shrink", "ncclCommShrink without the last rank", shrink_comm},
-    {"end_shrunk", "finalize and destroy of what is left", end_rest},
-    {"mem_free", "ncclMemFree", free_memory},
-    {"finalize", "ncclCommFinalize", finalize_whole},
-    {"destroy", "ncclCommDestroy", destroy_whole},
+    {"exchange", "ids over MPI, which init contains", exchange_id, OF(comm)},
+    {"init", "ncclCommInitRankConfig, with the exchange", init_comm, OF(comm)},
+    {"mem_alloc", "ncclMemAlloc", alloc_memory, OF(comm), .after = clear_memory},
+    {"first_all_reduce", "connects", reduce_all, OF(comm)},
+    {"all_reduce", "the same again", reduce_all, OF(comm)},
+    {"first_sendrecv", "round the ring; connects", send_round_ring, OF(comm)},
+    {"sendrecv", "the same again", send_round_ring, OF(comm)},
+    {"register", "ncclCommRegister", register_memory, OF(comm), .function = "ncclCommRegister"},
+    {"deregister", "ncclCommDeregister", deregister_memory, OF(comm), .function = "ncclCommDeregister"},
+    {"window_register", "ncclCommWindowRegister", open_window, OF(comm), .function = "ncclCommWindowRegister"},
+    {"window_deregister", "ncclCommWindowDeregister", close_window, OF(comm), .function = "ncclCommWindowDeregister"},
+    {"split", "ncclCommSplit into parts", split_comm, OF(comm)},
+    {"first_all_reduce_part", "of a part; connects", reduce_all, OF(part)},
+    {"finalize_part", "ncclCommFinalize of a part", finalize_comm, OF(part)},
+    {"destroy_part", "ncclCommDestroy of a part", destroy_comm, OF(part), .after = forget_comm},
+    {"shrink", "ncclCommShrink without the last rank", shrink_comm, OF(comm), .function = "ncclCommShrink"},
+    {"end_shrunk", "finalize and destroy of what is left", end_rest, OF(rest)},
+    {"mem_free", "ncclMemFree", free_memory, OF(comm)},
+    {"finalize", "ncclCommFinalize", finalize_comm, OF(comm)},
+    {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = forget_comm},
 };
 
 /* The first two are of the world: all ranks exchange ids, whoever is in the group. */
@@ -371,15 +253,38 @@ static bool takes_part(const struct bb_comm_life *life, int step)
     return step < 2 || life->world->rank < life->ranks;
 }
 
+/* By the host's clock; us stays NaN where nothing was done. */
+static int time_step(struct bb_comm_life *life, int step)
+{
+    struct bb_comm *comm = (struct bb_comm *)((char *)life + bb_comm_steps[step].comm);
+    double begin_s;
+    int rc = BB_COMM_LACKS;
+
+    life->doing = &bb_comm_steps[step];
+    life->call = life->doing->function ? bb_nccl_symbol(life->doing->function) : NULL;
+    bb_world_prompt(life->world, true);
+    begin_s = bb_now_s();
+    if (!life->doing->function || life->call)
+        rc = life->doing->run(life, comm);
+    if (rc == 0)
+        life->us[step] = 1e6 * (bb_now_s() - begin_s);
+    bb_world_prompt(life->world, false);
+    if (rc == 0 && life->doing->after)
+        rc = life->doing->after(life, comm);
+    if (rc > 0 && rc != NOT_HERE)
+        life->absent[step] = rc;
+    return rc > 0 ? 0 : rc;
+}
+
 static int run_step(struct bb_comm_life *life, int step)
 {
     int rc;
 
-    if (!life->listens)
-        return bb_comm_steps[step].run(life, step);
-    bb_profiler_begin();
-    rc = bb_comm_steps[step].run(life, step);
-    bb_profiler_end(&life->choice[step]);
+    if (life->listens)
+        bb_profiler_begin();
+    rc = time_step(life, step);
+    if (life->listens)
+        bb_profiler_end(&life->choice[step]);
     return rc;
 }
 

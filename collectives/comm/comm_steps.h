@@ -13,10 +13,13 @@
 
 struct bb_comm_life;
 
-/* A step: run on every rank of the communicator. It sets the step's time, or why there is none. */
+/* A step: run on every rank of the communicator, and timed. It returns 0, an error, or above 0 why nothing was done. */
 struct bb_comm_step {
     const char *name, *help;
-    int (*run)(struct bb_comm_life *life, int step);
+    int (*run)(struct bb_comm_life *life, struct bb_comm *comm);
+    size_t comm;          /* which one: where it lies in the life                    */
+    const char *function; /* of NCCL, that it may lack; NULL: all have what it takes */
+    int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* not timed; NULL: nothing */
 };
 
 enum { BB_COMM_STEPS = 20 };
@@ -37,6 +40,8 @@ struct bb_comm_life {
     struct bb_comm comm, part, rest; /* rest: without its last rank */
     void *memory;                    /* of ncclMemAlloc              */
     void *handle, *window;
+    const struct bb_comm_step *doing;
+    void *call;                             /* the function of the step                        */
     bool listens;                           /* to what NCCL chooses: not in a life that counts */
     struct bb_choice choice[BB_COMM_STEPS]; /* of this rank, from the last life that listened  */
     double us[BB_COMM_STEPS];               /* of this rank; NaN: no figure */

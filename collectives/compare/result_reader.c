@@ -2,6 +2,7 @@
  */
 #include "collectives/compare/result_reader.h"
 
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/stats.h"
 
 #include <errno.h>
@@ -358,18 +359,11 @@ int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root)
 
 int bb_result_file_load(struct bb_result_file *t, const char *path)
 {
-    json_error_t error;
-    FILE *file = fopen(path, "r");
     json_t *root;
+    int rc = bb_json_load(path, 0, &root);
 
     *t = (struct bb_result_file){.path = path};
-    if (!file)
-        return bb_err(BB_EUSAGE, "%s: %s", path, strerror(errno));
-    root = json_loadf(file, 0, &error);
-    fclose(file);
-    if (!root)
-        return bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);
-    return bb_result_file_of(t, path, root);
+    return rc ? rc : bb_result_file_of(t, path, root);
 }
 
 void bb_result_file_release(struct bb_result_file *t)

@@ -1,14 +1,352 @@
 /*
- * bench_compute.c - ranks, devices and memory of `busbar bench compute`. One rank without mpirun is enough;
- * with more, all measure at once and the slowest rank's figures are shown.
+ * bench_compute.c - `busbar bench compute`: its three sections, their rows as text and JSON; ranks, devices and memory.
+ * One rank without mpirun is enough; with more, all measure at once and the slowest rank's figures are shown.
  */
-#include "collectives/compute/compute_sections.h"
+#include "collectives/compute/compute_measure.h"
+#include "collectives/compute/compute_options.h"
+#include "collectives/session/result_row.h"
 #include "cuda/data/buffers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the run ---- */
+/* Everything that a run holds; zeroed is empty, so one release fits every state. */
+struct compute {
+    struct bb_bench_compute_options options;
+    struct bb_session session;
+    struct bb_compute_context ctx;
+    double copy_gbps; /* the device's measured limits: */
+    double best_tflops[BB_COMPUTE_TYPES];
+    double worst_error;  /* of the timed kernel at 100 us and above, percent */
+    double judged_error; /* the same, less what no kernel can do better; percent */
+};
+
+static bool type_is_wanted(const struct compute *b, int type)
+{
+    return strcmp(b->options.dtype, "all") == 0 ||
+           strcmp(b->options.dtype, bb_dtypes[bb_compute_types[type]].name) == 0;
+}
+
+/* ---- rows ---- */
+
+/* What the rows of all sections have. */
+struct section_row {
+    const char *section;
+    int iterations;
+    struct bb_computed computed;
+};
+
+static const struct bb_field section_fields[] = {
+    {"section", BB_SHOWS(struct section_row, section)},
+    {"iterations", BB_SHOWS(struct section_row, iterations)},
+    {"time_us", BB_SHOWS(struct section_row, computed.time_us)},
+    {"slowest_rank", BB_SHOWS(struct section_row, computed.rank)},
+    {0},
+};
+
+static int put_row(struct compute *b, enum bb_compute_section section, const struct bb_field *fields, const void *row,
+                   const struct bb_computed *c)
+{
+    const struct section_row shared = {bb_compute_section_names[section], b->options.iterations, *c};
+    json_t *result = NULL;
+    int rc;
+
+    bb_progress_clear(&b->session.progress);
+    bb_table_row(b->session.out, fields, row);
+    if (b->session.world.rank != 0)
+        return 0;
+    result = json_object();
+    TRY(bb_table_json(result, fields, row));
+    TRY(bb_table_json(result, section_fields, &shared));
+    return bb_result_save(b->session.json, result, &(struct bb_result_common){0});
+out:
+    json_decref(result);
+    return rc;
+}
+
+static void put_title(const struct compute *b, const char *title)
+{
+    if (b->session.out)
+        fprintf(b->session.out, "#\n# %s\n#\n", title);
+}
+
+/* Rate in 1e9 per second of something done in the median time; 0 where no time passed. */
+static double giga_per_s(double amount, const struct bb_computed *c)
+{
+    return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
+}
+
+/* ---- matrix products ---- */
+
+struct gemm_row {
+    struct bb_gemm_case gemm;
+    struct bb_computed computed;
+    const char *dtype;
+    double tflops, percent_of_best;
+};
+
+#define GEMM(member) BB_SHOWS(struct gemm_row, member)
+static const struct bb_field gemm_fields[] = {
+    {"name", "name", "", 20, 0, GEMM(gemm.name)},
+    {"dtype", "type", "", 8, 0, GEMM(dtype)},
+    {"m", "m", "", 7, 0, GEMM(gemm.shape.m)},
+    {"n", "n", "", 6, 0, GEMM(gemm.shape.n)},
+    {"k", "k", "", 6, 0, GEMM(gemm.shape.k)},
+    {"batch", "batch", "", 5, 0, GEMM(gemm.shape.batch)},
+    {"median_us", "time", "(us)", 10, 2, GEMM(computed.time_us.p50)},
+    {"max_us", "max", "(us)", 10, 2, GEMM(computed.time_us.max)},
+    {"tflops", "TFLOP/s", "", 8, 2, GEMM(tflops)},
+    {"percent_of_best", "of best", "(%)", 7, 1, GEMM(percent_of_best)},
+    {0},
+};
+
+static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, const struct bb_computed *c)
+{
+    const double tflops = giga_per_s(bb_gemm_flops(&g->shape), c) / 1e3;
+    const struct gemm_row row = {*g, *c, bb_dtypes[g->shape.dtype].name, tflops, 100 * tflops / b->best_tflops[type]};
+
+    return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
+}
+
+/* All products of a type are measured before the first is shown: the best of them is the limit. */
+static int run_gemms_of(struct compute *b, int type)
+{
+    struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
+    struct bb_computed computed[BB_COMPUTE_GEMMS];
+    int n = bb_compute_gemms(bb_compute_types[type], b->options.quick, cases), rc = 0;
+
+    for (int i = 0; i < n; i++) {
+        bb_progress_show(&b->session.progress, "%s %s", cases[i].name, bb_dtypes[bb_compute_types[type]].name);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", cases[i].name,
+                         bb_dtypes[bb_compute_types[type]].name);
+        TRY(bb_measure_gemm(&b->ctx, &cases[i].shape, &computed[i]));
+        b->best_tflops[type] =
+            fmax(b->best_tflops[type], giga_per_s(bb_gemm_flops(&cases[i].shape), &computed[i]) / 1e3);
+    }
+    for (int i = 0; i < n; i++)
+        TRY(put_gemm(b, type, &cases[i], &computed[i]));
+out:
+    return rc;
+}
+
+static int run_gemms(struct compute *b)
+{
+    int rc = 0;
+
+    put_title(b, "gemm: matrix products through cuBLASLt; of best: of the fastest of its type in this table");
+    bb_table_heading(b->session.out, gemm_fields);
+    for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
+        if (type_is_wanted(b, t))
+            rc = run_gemms_of(b, t);
+    return rc;
+}
+
+/* ---- passes ---- */
+
+struct pass_row {
+    const char *name, *dtype;
+    size_t bytes;
+    struct bb_computed computed;
+    double gbps, percent_of_copy;
+};
+
+#define PASS(member) BB_SHOWS(struct pass_row, member)
+static const struct bb_field pass_fields[] = {
+    {"name", "name", "", 20, 0, PASS(name)},
+    {"dtype", "type", "", 8, 0, PASS(dtype)},
+    {"bytes", "moved", "(B)", 12, 0, PASS(bytes)},
+    {"median_us", "time", "(us)", 10, 2, PASS(computed.time_us.p50)},
+    {"max_us", "max", "(us)", 10, 2, PASS(computed.time_us.max)},
+    {"gbps", "GB/s", "", 8, 1, PASS(gbps)},
+    {"percent_of_copy", "of copy", "(%)", 7, 1, PASS(percent_of_copy)},
+    {0},
+};
+
+static int put_pass(struct compute *b, const struct bb_pass_case *p, enum bb_dtype_id dtype,
+                    const struct bb_computed *c)
+{
+    const size_t bytes = bb_pass_bytes(&p->pass);
+    const double gbps = giga_per_s((double)bytes, c);
+    const struct pass_row row = {p->name, bb_dtypes[dtype].name, bytes, *c, gbps, 100 * gbps / b->copy_gbps};
+
+    return put_row(b, BB_COMPUTE_PASSES, pass_fields, &row, c);
+}
+
+static int run_passes_of(struct compute *b, enum bb_dtype_id dtype)
+{
+    struct bb_pass_case c;
+    struct bb_computed computed;
+    int rc = 0;
+
+    for (int i = 0; bb_compute_pass(i, dtype, b->options.bytes, &c); i++) {
+        bb_progress_show(&b->session.progress, "%s %s", c.name, bb_dtypes[dtype].name);
+        bb_world_reached(&b->session.world, "bench compute: %s %s", c.name, bb_dtypes[dtype].name);
+        TRY(bb_measure_pass(&b->ctx, &c.pass, &computed));
+        TRY(put_pass(b, &c, dtype, &computed));
+    }
+out:
+    return rc;
+}
+
+static int run_passes(struct compute *b)
+{
+    int rc = 0;
+
+    put_title(b, "passes: bound by memory; of copy: of the fastest copy on the device, read plus written");
+    bb_table_heading(b->session.out, pass_fields);
+    for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
+        if (type_is_wanted(b, t))
+            rc = run_passes_of(b, bb_compute_types[t]);
+    return rc;
+}
+
+/* The better of the driver's copy and of our own kernel's. */
+static int measure_copy_limit(struct compute *b)
+{
+    struct bb_pass_case copy;
+    struct bb_computed c;
+    int rc;
+
+    TRY(bb_measure_memcpy(&b->ctx, b->options.bytes, &c));
+    b->copy_gbps = giga_per_s((double)(b->options.bytes / 2 * 2), &c);
+    if (bb_compute_pass(0, BB_FLOAT, b->options.bytes, &copy)) {
+        TRY(bb_measure_pass(&b->ctx, &copy.pass, &c));
+        b->copy_gbps = fmax(b->copy_gbps, giga_per_s((double)bb_pass_bytes(&copy.pass), &c));
+    }
+out:
+    return rc;
+}
+
+/* ---- the timed stand-in ---- */
+
+struct timed_row {
+    int sms;
+    double asked_us, clock_us, error_percent, stream_us, stream_error_percent;
+    double asked_gbps, gbps; /* NaN: it moves nothing */
+};
+
+#define TIMED(member) BB_SHOWS(struct timed_row, member)
+static const struct bb_field timed_fields[] = {
+    {"sms", "SMs", "", 5, 0, TIMED(sms)},
+    {"asked_us", "asked", "(us)", 9, 1, TIMED(asked_us)},
+    {"clock_us", "GPU clock", "(us)", 10, 2, TIMED(clock_us)},
+    {"error_percent", "error", "(%)", 7, 2, TIMED(error_percent)},
+    {"median_us", "in stream", "(us)", 10, 2, TIMED(stream_us)},
+    {"stream_error_percent", "error", "(%)", 7, 2, TIMED(stream_error_percent)},
+    {"asked_gbps", "asked", "(GB/s)", 8, 1, TIMED(asked_gbps)},
+    {"gbps", "moved", "(GB/s)", 8, 1, TIMED(gbps)},
+    {0},
+};
+
+/* All blocks of a GPU do not begin at once, its clock has ticks of up to 1 us, and traffic ends with a whole portion. */
+static const double TIMED_SLACK_US = 5;
+
+static double percent_off(double got, double asked)
+{
+    return 100 * (got - asked) / asked;
+}
+
+static int put_timed(struct compute *b, const struct bb_busy *busy, double asked_us, const struct bb_timed *t)
+{
+    const double clock_us = t->clock.time_us.p50, stream_us = t->stream.time_us.p50;
+    const struct timed_row row = {.sms = busy->sms,
+                                  .asked_us = asked_us,
+                                  .clock_us = clock_us,
+                                  .error_percent = percent_off(clock_us, asked_us),
+                                  .stream_us = stream_us,
+                                  .stream_error_percent = percent_off(stream_us, asked_us),
+                                  .asked_gbps = busy->gbps > 0 ? busy->gbps : NAN,
+                                  .gbps = busy->gbps > 0 ? t->gbps : NAN};
+
+    if (asked_us >= 100) {
+        b->worst_error = fmax(b->worst_error, fabs(row.error_percent));
+        b->judged_error = fmax(b->judged_error, 100 * (fabs(clock_us - asked_us) - TIMED_SLACK_US) / asked_us);
+    }
+    return put_row(b, BB_COMPUTE_TIMED, timed_fields, &row, &t->stream);
+}
+
+static int run_timed(struct compute *b)
+{
+    struct bb_timed_case c;
+    struct bb_timed t;
+    int rc = 0;
+
+    put_title(b,
+              "timed: the stand-in for compute. GPU clock: from its first block to its last; in stream: per launch,\n"
+              "# back to back, with the gap between launches");
+    bb_table_heading(b->session.out, timed_fields);
+    for (int i = 0; bb_compute_timed(i, b->options.quick, &c); i++) {
+        int sms = (int)(c.sms * b->session.device.sm_count);
+        const struct bb_busy busy = {
+            .sms = sms > 1 ? sms : 1, .ns = (int64_t)(c.asked_us * 1e3), .gbps = c.traffic * b->copy_gbps};
+        bb_progress_show(&b->session.progress, "timed %g us", c.asked_us);
+        bb_world_reached(&b->session.world, "bench compute: timed %g us", c.asked_us);
+        TRY(bb_measure_busy(&b->ctx, &busy, &t));
+        TRY(put_timed(b, &busy, c.asked_us, &t));
+    }
+out:
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+static void print_limits(const struct compute *b)
+{
+    if (!b->session.out)
+        return;
+    fprintf(b->session.out, "#\n# limits measured here: copy %.1f GB/s", b->copy_gbps);
+    for (int t = 0; t < BB_COMPUTE_TYPES; t++)
+        if (b->best_tflops[t] > 0)
+            fprintf(b->session.out, ", %s %.1f TFLOP/s", bb_dtypes[bb_compute_types[t]].name, b->best_tflops[t]);
+    if (b->options.wanted[BB_COMPUTE_TIMED])
+        fprintf(b->session.out, "; timed kernel at 100 us and above: at most %.2f %% off", b->worst_error);
+    fputc('\n', b->session.out);
+}
+
+static int save_limits(struct compute *b)
+{
+    json_t *tflops = json_object(), *limits = json_object();
+
+    for (int t = 0; t < BB_COMPUTE_TYPES; t++)
+        json_object_set_new(tflops, bb_dtypes[bb_compute_types[t]].name,
+                            bb_json_real(b->best_tflops[t] > 0 ? b->best_tflops[t] : NAN));
+    json_object_set_new(limits, "copy_gbps", bb_json_real(b->copy_gbps));
+    json_object_set_new(limits, "tflops", tflops);
+    json_object_set_new(limits, "timed_error_percent",
+                        bb_json_real(b->options.wanted[BB_COMPUTE_TIMED] ? b->worst_error : NAN));
+    return bb_results_set(b->session.json, "limits", limits);
+}
+
+static int judge_error(const struct compute *b)
+{
+    const double allowed = b->options.max_error;
+
+    if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->judged_error <= allowed)
+        return 0;
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
+                        "the timed kernel is %.2f %% and %g us off at 100 us or above: --max-error is %g",
+                        b->judged_error, TIMED_SLACK_US, allowed);
+}
+
+static int run_sections(struct compute *b)
+{
+    static int (*const sections[BB_COMPUTE_SECTIONS])(struct compute *) = {run_gemms, run_passes, run_timed};
+    int rc;
+
+    TRY(measure_copy_limit(b));
+    for (int s = 0; s < BB_COMPUTE_SECTIONS; s++)
+        if (b->options.wanted[s])
+            TRY(sections[s](b));
+    bb_progress_clear(&b->session.progress);
+    print_limits(b);
+    TRY(save_limits(b));
+    TRY(judge_error(b));
+out:
+    return rc;
+}
+
+/* ---- memory ---- */
 
 static size_t larger_of(size_t a, size_t b)
 {
@@ -16,19 +354,19 @@ static size_t larger_of(size_t a, size_t b)
 }
 
 /* The arena: what the largest case needs; the timed kernel's traffic wants more than a cache. */
-static size_t arena_bytes(const struct bb_compute *b)
+static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];
     struct bb_pass_case c;
     size_t bytes = b->options.bytes + (1 << 20);
 
     for (int t = 0; t < BB_COMPUTE_TYPES; t++) {
-        int n = b->options.wanted[BB_COMPUTE_GEMM] && bb_compute_type_wanted(b, t)
+        int n = b->options.wanted[BB_COMPUTE_GEMM] && type_is_wanted(b, t)
                     ? bb_compute_gemms(bb_compute_types[t], b->options.quick, gemms)
                     : 0;
         for (int i = 0; i < n; i++)
             bytes = larger_of(bytes, bb_gemm_case_bytes(&gemms[i].shape));
-        for (int i = 0; b->options.wanted[BB_COMPUTE_PASSES] && bb_compute_type_wanted(b, t) &&
+        for (int i = 0; b->options.wanted[BB_COMPUTE_PASSES] && type_is_wanted(b, t) &&
                         bb_compute_pass(i, bb_compute_types[t], b->options.bytes, &c);
              i++)
             bytes = larger_of(bytes, bb_pass_case_bytes(&c.pass));
@@ -38,7 +376,7 @@ static size_t arena_bytes(const struct bb_compute *b)
 
 /* ---- start and end ---- */
 
-static void print_head(const struct bb_compute *b)
+static void print_head(const struct compute *b)
 {
     const struct bb_session *s = &b->session;
     const struct bb_device_info *d = &s->device;
@@ -55,7 +393,7 @@ static void print_head(const struct bb_compute *b)
 }
 
 /* Emulated GPUs really multiply, on the CPU; whoever only wants the times is told how. */
-static void warn_of_emulation(const struct bb_compute *b)
+static void warn_of_emulation(const struct compute *b)
 {
     const char *data = getenv("EMU_DATA");
 
@@ -65,7 +403,7 @@ static void warn_of_emulation(const struct bb_compute *b)
             "emulated GPUs compute on the CPU, which takes very long: give --quick, or EMU_DATA=off for times alone");
 }
 
-static int run_compute(struct bb_compute *b, int argc, char **argv)
+static int run_compute(struct compute *b, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     const struct bb_bench_compute_options *o = &b->options;
@@ -81,15 +419,15 @@ static int run_compute(struct bb_compute *b, int argc, char **argv)
     TRY(bb_session_open(s, &head, NULL, NULL));
     warn_of_emulation(b);
     print_head(b);
-    TRY(bb_compute_run(b));
+    TRY(run_sections(b));
 out:
     return rc;
 }
 
 int bb_bench_compute_run(int argc, char **argv)
 {
-    struct bb_compute b = {0};
-    int rc = bb_bench_compute_parse(&b.options, argc, argv);
+    struct compute b = {0};
+    int rc = bb_opts_read(&bb_bench_compute_set, &b.options, argc - 1, argv + 1);
 
     if (rc != 0)
         return rc;

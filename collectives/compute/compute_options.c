@@ -36,12 +36,6 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
-const struct bb_opts bb_bench_compute_set = {
-    .usage = "busbar bench compute [gemm] [passes] [timed] [OPTION...]",
-    .doc = "What the GPU computes, next to its own measured limits: matrix products of real layers (TFLOP/s), the\n"
-           "memory-bound passes of a layer (GB/s), and how exactly the timed stand-in for compute keeps its time.\n"
-           "All three when none is named.",
-    .tables = tables};
 
 static int parse_sections(const struct bb_words *words, bool wanted[BB_COMPUTE_SECTIONS])
 {
@@ -58,19 +52,20 @@ static int parse_sections(const struct bb_words *words, bool wanted[BB_COMPUTE_S
     return 0;
 }
 
-int bb_bench_compute_parse(struct bb_bench_compute_options *o, int argc, char **argv)
+static int settle_options(void *options, const struct bb_words *words)
 {
-    struct bb_words words;
-    int rc = bb_opts_parse(&bb_bench_compute_set, o, argc - 1, argv + 1, &words, stdout);
+    struct bb_bench_compute_options *o = options;
 
     if (o->quick && o->bytes > QUICK_BYTES)
         o->bytes = QUICK_BYTES;
-    return rc ? rc : parse_sections(&words, o->wanted);
+    return parse_sections(words, o->wanted);
 }
 
-int bb_bench_compute_check(int argc, char **argv)
-{
-    struct bb_bench_compute_options o = {0};
-
-    return bb_bench_compute_parse(&o, argc, argv);
-}
+const struct bb_opts bb_bench_compute_set = {
+    .usage = "busbar bench compute [gemm] [passes] [timed] [OPTION...]",
+    .doc = "What the GPU computes, next to its own measured limits: matrix products of real layers (TFLOP/s), the\n"
+           "memory-bound passes of a layer (GB/s), and how exactly the timed stand-in for compute keeps its time.\n"
+           "All three when none is named.",
+    .tables = tables,
+    .size = sizeof(struct bb_bench_compute_options),
+    .settle = settle_options};

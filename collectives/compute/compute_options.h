@@ -18,15 +18,11 @@ struct bb_bench_compute_options {
     int iterations, repeats, warmup, candidates;
     double max_error; /* percent; 0: none */
     bool quick;
-    bool wanted[BB_COMPUTE_SECTIONS]; /* made by bb_bench_compute_parse */
+    bool wanted[BB_COMPUTE_SECTIONS]; /* made when they are read */
 };
 
+/* For bb_opts_read; argv[0] is "compute". */
 extern const struct bb_opts bb_bench_compute_set;
-
-/* bb_bench_compute_parse - argv as bb_bench_main's: argv[1] is "compute". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said).
- */
-int bb_bench_compute_parse(struct bb_bench_compute_options *o, int argc, char **argv) BB_MUST_CHECK;
-int bb_bench_compute_check(int argc, char **argv) BB_MUST_CHECK; /* the same, without the options */
 
 /* bb_bench_compute_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
 int bb_bench_compute_run(int argc, char **argv);

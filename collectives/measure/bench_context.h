@@ -1,6 +1,6 @@
 /*
- * bench_context.h - what a rank measures a case with, and what it finds. measure.h uses it from above; enqueue.h,
- * timing.h, verify.h and nccl_estimate.h do their parts with it.
+ * bench_context.h - what a rank measures a case with, and what it finds. measure.c uses it from above; enqueue.c,
+ * verify.c, nccl_estimate.c and timing.h do their parts with it.
  */
 #ifndef BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
 #define BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
@@ -25,6 +25,7 @@ struct bb_sample; /* the same */
 
 /* What a row's samples tell, over the ranks of the group; microseconds per operation. */
 enum bb_series {
+    BB_SERIES_TIME,     /* what the row shows       */
     BB_SERIES_GPU,      /* between events           */
     BB_SERIES_HOST,     /* to enqueue               */
     BB_SERIES_WALL,     /* a caller's time, or NaN  */
@@ -52,6 +53,7 @@ struct bb_bench_context {
     enum bb_blocking blocking; /* what the host does between iterations                                */
     int graph_launches;        /* of a sample in mode graph                                            */
     bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
+    bool host_clock;           /* samples are by the host's clock, from the first call to the end of the wait */
     enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
@@ -110,7 +112,8 @@ struct bb_figures {
     struct bb_wrong first;    /* valid when wrong > 0                                          */
     double host_us;           /* median time to enqueue an operation                           */
     double first_us;          /* the row's first operation, call to completion by the host's clock; NaN with -w 0 */
-    struct bb_stats wall_us;  /* mode sync: what the caller waits, by the host's clock         */
+    struct bb_stats event_us; /* between events, whichever clock time_us is by          */
+    struct bb_stats wall_us;  /* mode sync, host_clock: what the caller waits, by the host's clock         */
     struct bb_skew skew;
     enum bb_stop stop; /* why there were no more samples                                */
     unsigned warnings; /* bits 1 << enum bb_warning                                     */
@@ -123,5 +126,61 @@ static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *c
 {
     return ctx->aggregate > 1 ? (size_t)ctx->aggregate : 1;
 }
+
+/* ---- enqueue.c: operations onto the stream, from slot to slot, alone or grouped, waited for or not ---- */
+
+/*
+ * bb_issue - n iterations of bb_bench_context_aggregate operations, number `first` and on. ends_row: the very last
+ * operation goes to the last slot, whose data are verified. Between iterations the host does what ctx->blocking says.
+ */
+int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n,
+             bool ends_row) BB_MUST_CHECK;
+
+/* bb_case_launch - one operation of the case in slot number `slot` of the arena. */
+int bb_case_launch(struct bb_bench_context *ctx, const struct bb_case *c, size_t slot) BB_MUST_CHECK;
+
+/* bb_case_slots - slots of this case in this rank's arena, at least 2. */
+size_t bb_case_slots(const struct bb_bench_context *ctx, const struct bb_case *c);
+
+/* bb_bench_context_wait - until the stream is empty, under the deadline and with an eye on the communicator. */
+int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what) BB_MUST_CHECK;
+
+/* ---- verify.c: known data (cuda/data/pattern.h) into the last slot, and the look at what arrived there ---- */
+
+/* bb_verify_prepare - new data for the last slot: canaries everywhere, then this rank's contribution. Asynchronous. */
+int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
+
+/* bb_verify - compare the last slot with the expectation on all ranks, adding to f->wrong; f->checked says whether
+ * anything was compared. The data are those of the latest bb_verify_prepare. */
+int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
+
+/* ---- nccl_estimate.c: how long NCCL itself thinks that it takes (ncclGroupSimulateEnd, NCCL 2.22) ---- */
+
+/*
+ * bb_nccl_estimate - of one operation of the case, which is not run. All ranks together, since NCCL may connect for
+ * it; never while something is timed. *model_us is NaN where NCCL gives none: what is made of sends and receives, one
+ * rank, a non-blocking communicator, an older library or header.
+ */
+int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us) BB_MUST_CHECK;
+
+/* ---- measure.c: one case timed, and what the timed operations delivered verified ---- */
+
+/* bb_measure - all ranks together; the figures are equal on all ranks. */
+int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f) BB_MUST_CHECK;
+
+/*
+ * bb_measure_init - memory for the samples of the modes, and the gate. bb_measure_release: fine on a half-made context.
+ */
+int bb_measure_init(struct bb_bench_context *ctx) BB_MUST_CHECK;
+void bb_measure_release(struct bb_bench_context *ctx);
+
+/* bb_measure_mode - what bb_measure uses from now on; one of ctx->modes. */
+void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode);
+
+/* bb_bench_context_mode - what the figures are called: the mode's name, or host. */
+const char *bb_bench_context_mode(const struct bb_bench_context *ctx);
+
+/* bb_bench_context_method - how they are measured, as a phrase: "operations back to back on one stream ...". */
+const char *bb_bench_context_method(const struct bb_bench_context *ctx);
 
 #endif

@@ -74,7 +74,7 @@ struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank)
 
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last)
 {
-    return very_last ? slots - 1 : iteration % (slots - 1);
+    return very_last || slots == 1 ? slots - 1 : iteration % (slots - 1);
 }
 
 bool bb_case_contributes(const struct bb_case *c, int rank)

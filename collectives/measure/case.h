@@ -6,7 +6,7 @@
  *     in place       | guard | the larger buffer, the other inside | guard |
  * Iterations take the slots in turn. The last slot is kept for the very last timed iteration: its input is fresh also
  * for operations that overwrite their input, and nothing else has written to its receive area, so the data of a timed
- * iteration can be verified.
+ * iteration can be verified. Where memory is short, operations out of place, whose input stays, share one slot.
  */
 #ifndef BB_COLLECTIVES_MEASURE_CASE_H
 #define BB_COLLECTIVES_MEASURE_CASE_H
@@ -50,7 +50,7 @@ bool bb_ends_together(const struct bb_case *c);
 /* bb_buffer_layout_of - where the buffers of `rank` lie. */
 struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);
 
-/* bb_slot_of - slot of an iteration among `slots` >= 2; the last one is for the very last iteration only. */
+/* bb_slot_of - slot of an iteration; of two and more the last one is for the very last iteration only. */
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
 
 /* bb_case_contributes - whether the rank's send buffer takes part (only the root's does in a broadcast or scatter). */

@@ -2,7 +2,7 @@
  * enqueue.c - what enqueues the operations that are timed. A blocking communicator may block inside a call: the guard
  * is what ends the run then.
  */
-#include "collectives/measure/enqueue.h"
+#include "collectives/measure/bench_context.h"
 
 #include "cuda/device/stream.h"
 

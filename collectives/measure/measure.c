@@ -4,14 +4,11 @@
  * Per sample the slowest rank counts, unless another choice is made: a collective is done when all are. Whether to go
  * on is decided by rank 0 for all, since every rank has to do the same number of operations.
  */
-#include "collectives/measure/measure.h"
+#include "collectives/measure/bench_context.h"
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/units.h"
-#include "collectives/measure/enqueue.h"
-#include "collectives/measure/nccl_estimate.h"
 #include "collectives/measure/timing.h"
-#include "collectives/measure/verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +25,10 @@ const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 
 const char *bb_bench_context_method(const struct bb_bench_context *ctx)
 {
-    return ctx->host_time ? "operations, the host's time to enqueue them" : ctx->mode->help;
+    if (ctx->host_time)
+        return "operations, the host's time to enqueue them";
+    return ctx->host_clock ? "operations, by the host's clock from the first call to the end of the wait"
+                           : ctx->mode->help;
 }
 
 /* ---- memory ---- */
@@ -143,11 +143,12 @@ static void note_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, 
 /* A batch of every rank becomes samples n and on of the row. */
 static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
-    enum bb_sample_field gpu = ctx->host_time ? BB_SAMPLE_HOST : BB_SAMPLE_GPU;
+    enum bb_sample_field shown = ctx->host_time ? BB_SAMPLE_HOST : ctx->host_clock ? BB_SAMPLE_WALL : BB_SAMPLE_GPU;
     int rc = bb_world_allgather(ctx->world, ctx->batch, ctx->all_batches, batch * sizeof *ctx->batch);
 
     for (size_t i = 0; rc == 0 && i < batch; i++) {
-        ctx->series[BB_SERIES_GPU][n + i] = across_ranks(ctx, batch, i, gpu);
+        ctx->series[BB_SERIES_TIME][n + i] = across_ranks(ctx, batch, i, shown);
+        ctx->series[BB_SERIES_GPU][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_GPU);
         ctx->series[BB_SERIES_HOST][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_HOST);
         ctx->series[BB_SERIES_WALL][n + i] = across_ranks(ctx, batch, i, BB_SAMPLE_WALL);
         note_arrivals(ctx, batch, i, n + i);
@@ -169,7 +170,8 @@ static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c
     TRY(bb_issue(ctx, c, 0, 1, false));
     TRY(bb_bench_context_wait(ctx, "first operation"));
     f->first_us = 1e6 * (bb_now_s() - begin_s);
-    TRY(bb_time_meet(ctx, c));
+    if (!ctx->host_clock)
+        TRY(bb_time_meet(ctx, c));
     ctx->connected = true;
 out:
     bb_world_prompt(ctx->world, false);
@@ -183,7 +185,7 @@ static int another_window(struct bb_bench_context *ctx, const struct bb_case *c,
 
     TRY(bb_time_single(ctx, c, WINDOW, ctx->batch));
     TRY(combine_ranks(ctx, WINDOW, 0));
-    *moves = bb_has_trend(ctx->series[BB_SERIES_GPU], WINDOW);
+    *moves = bb_has_trend(ctx->series[BB_SERIES_TIME], WINDOW);
     TRY(bb_world_bcast(ctx->world, moves, sizeof *moves, 0));
 out:
     return rc;
@@ -210,24 +212,15 @@ out:
 
 /* ---- samples ---- */
 
-static int all_narrow(struct bb_bench_context *ctx, bool own, bool *all)
-{
-    unsigned wide = !own;
-    int rc = bb_world_any(ctx->world, &wide);
-
-    *all = !wide;
-    return rc;
-}
-
 /* All groups of ranks must have enough; what the clock says is for rank 0 to tell. */
 static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
-    bool narrow = bb_stopping_is_narrow(&ctx->policy, stats);
+    unsigned wide = !bb_stopping_is_narrow(&ctx->policy, stats);
     int rc = 0;
 
     if (ctx->groups && ctx->policy.confidence > 0)
-        TRY(all_narrow(ctx, narrow, &narrow));
-    *stop = bb_stopping_judge(&ctx->policy, narrow, stats->n, bb_now_s() - begin_s);
+        TRY(bb_world_any(ctx->world, &wide));
+    *stop = bb_stopping_judge(&ctx->policy, !wide, stats->n, bb_now_s() - begin_s);
     if (ctx->policy.confidence > 0)
         TRY(bb_world_bcast(ctx->world, stop, sizeof *stop, 0));
 out:
@@ -243,7 +236,10 @@ static int one_batch(struct bb_bench_context *ctx, const struct bb_case *c, size
         TRY(bb_verify_prepare(ctx, c));
         TRY(bb_bench_context_wait(ctx, "data for a check"));
     }
-    TRY(ctx->mode->time(ctx, c, ctx->batch));
+    bb_world_prompt(ctx->world, ctx->mode->single || ctx->host_clock);
+    rc = ctx->mode->time(ctx, c, ctx->batch);
+    bb_world_prompt(ctx->world, false);
+    TRY(rc);
     TRY(combine_ranks(ctx, bb_mode_batch(ctx, ctx->mode), n));
 out:
     return rc;
@@ -259,7 +255,7 @@ static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, s
     do {
         TRY(one_batch(ctx, c, n));
         n += bb_mode_batch(ctx, ctx->mode);
-        TRY(bb_stats_of(ctx->series[BB_SERIES_GPU], n, &f->time_us));
+        TRY(bb_stats_of(ctx->series[BB_SERIES_TIME], n, &f->time_us));
         TRY(decide_stop(ctx, &f->time_us, begin_s, &f->stop));
     } while (f->stop == BB_STOP_NOT_YET);
 out:
@@ -316,14 +312,14 @@ static int sum_up(struct bb_bench_context *ctx, const struct bb_case *c, struct 
     struct bb_stats host;
     int rc;
 
-    f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_GPU], f->stop);
+    f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_TIME], f->stop);
     TRY(bb_stats_of(ctx->series[BB_SERIES_HOST], n, &host));
     f->host_us = host.p50;
-    if (ctx->mode->single) {
+    TRY(bb_stats_of(ctx->series[BB_SERIES_GPU], n, &f->event_us));
+    if (ctx->mode->single || ctx->host_clock)
         TRY(bb_stats_of(ctx->series[BB_SERIES_WALL], n, &f->wall_us));
-        if (c->ranks > 1)
-            TRY(find_skew(ctx, c, n, &f->skew));
-    }
+    if (ctx->mode->single && c->ranks > 1)
+        TRY(find_skew(ctx, c, n, &f->skew));
     TRY(gather_notes(ctx, f));
     f->gated = ctx->mode == &bb_mode_stream && ctx->gated && !(f->warnings & 1u << BB_WARN_GATE);
 out:
@@ -341,17 +337,6 @@ static void set_bandwidths(const struct bb_case *c, struct bb_figures *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* A blocking communicator may block inside the call. */
-static int guarded_launch(struct bb_bench_context *ctx, const struct bb_case *c)
-{
-    int rc;
-
-    bb_world_guard(ctx->world, "an operation to be checked");
-    rc = bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1);
-    bb_world_unguard(ctx->world);
-    return rc;
-}
-
 /* Pass 1 looks at the last timed operation, which is done; further ones run one operation each. */
 static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
@@ -361,7 +346,8 @@ static int verified_passes(struct bb_bench_context *ctx, const struct bb_case *c
         if (pass > 0) {
             TRY(bb_verify_prepare(ctx, c));
             TRY(bb_bench_context_wait(ctx, "data for a check"));
-            TRY(guarded_launch(ctx, c));
+            TRY(BB_GUARDED(ctx->world, "an operation to be checked",
+                           bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1)));
         }
         TRY(bb_verify(ctx, c, f));
     }

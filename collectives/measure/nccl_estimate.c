@@ -1,8 +1,7 @@
-/* nccl_estimate.c - see nccl_estimate.h. */
-#include "collectives/measure/nccl_estimate.h"
+/* nccl_estimate.c - NCCL's own estimate, to stand beside what was measured (bench_context.h). */
+#include "collectives/measure/bench_context.h"
 
 #include "bootstrap/world/nccl_newer.h"
-#include "collectives/measure/enqueue.h"
 
 #include <math.h>
 
@@ -35,16 +34,12 @@ out:
 int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us)
 {
     ncclGroupSimulateEnd_fn *end = NULL;
-    int rc;
 
     *model_us = NAN;
     *(void **)&end = bb_nccl_symbol("ncclGroupSimulateEnd");
     if (!end || !has_estimate(ctx, c))
         return 0;
-    bb_world_guard(ctx->world, "NCCL's own estimate");
-    rc = simulate_group(ctx, c, end, model_us);
-    bb_world_unguard(ctx->world);
-    return rc;
+    return BB_GUARDED(ctx->world, "NCCL's own estimate", simulate_group(ctx, c, end, model_us));
 }
 #else
 int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us)

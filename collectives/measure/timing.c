@@ -6,13 +6,15 @@
  * rank may be through with its own before the last one has come, a small all_reduce does it. The
  * gate keeps all of them back until every rank has enqueued its own. It is left open for the first operation of a row,
  * which may have to connect, where ranks share a GPU, where launches block, and after its limit has run out once.
+ *
+ * With --clock host a sample is nccl-tests' one: the host's clock from before the first call to after the wait, without
+ * a gate or an operation before, and of a graph with its first launch.
  */
 #include "collectives/measure/timing.h"
 
 #include "bootstrap/base/clock.h"
-#include "collectives/measure/enqueue.h"
+#include "collectives/measure/bench_context.h"
 #include "collectives/measure/gate_room.h"
-#include "collectives/measure/verify.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -91,9 +93,13 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
 {
     double operations = iterations * (double)bb_bench_context_aggregate(ctx);
 
+    /* The start event stands on an idle stream: on emulated GPUs, whose time is not the machine's, it is the host's
+     * clock at that moment. */
+    double wall_us = ctx->device->emulated ? span->gpu_us : span->wall_us;
+
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
                                [BB_SAMPLE_HOST] = span->host_us / operations,
-                               [BB_SAMPLE_WALL] = NAN}};
+                               [BB_SAMPLE_WALL] = ctx->host_clock ? wall_us / operations : NAN}};
 }
 
 /* ---- stream ---- */
@@ -118,12 +124,9 @@ static size_t behind_gate(const struct bb_bench_context *ctx, const struct bb_ca
 /* A small all_reduce ends on all ranks at once. */
 static int enqueue_sync(struct bb_bench_context *ctx)
 {
-    int rc;
-
-    bb_world_guard(ctx->world, "meeting of the ranks");
-    rc = BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream));
-    bb_world_unguard(ctx->world);
-    return rc;
+    return BB_GUARDED(
+        ctx->world, "meeting of the ranks",
+        BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream)));
 }
 
 static bool has_to_meet(const struct bb_case *c)
@@ -197,9 +200,10 @@ out:
 
 static int free_operations(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct span *span)
 {
-    int rc;
+    int rc = 0;
 
-    TRY(gather_ranks(ctx, c));
+    if (!ctx->host_clock)
+        TRY(gather_ranks(ctx, c));
     switch_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
     TRY(enqueue_timed(ctx, c, 0, (size_t)ctx->iterations, ends_row, span));
@@ -286,7 +290,6 @@ static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, stru
 
     TRY(gather_ranks(ctx, c));
     TRY(bb_bench_context_wait(ctx, "operation before the first sample"));
-    bb_world_prompt(ctx->world, true);
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(ctx->world, "start of an operation"));
         TRY(one_alone(ctx, c, i, i == n - 1, &batch[i]));
@@ -295,7 +298,6 @@ static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, stru
     }
     ctx->connected = true;
 out:
-    bb_world_prompt(ctx->world, false);
     return rc;
 }
 
@@ -352,7 +354,7 @@ static int time_blocked(struct bb_bench_context *ctx, const struct bb_case *c, s
 const struct bb_mode bb_mode_blocked = {
     .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
 
-/* ---- graph: the iterations captured once, then launched; no figure contains a first launch ---- */
+/* ---- graph: the iterations captured once, then launched; only --clock host times a first launch ---- */
 
 static int capture_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
@@ -379,6 +381,27 @@ static int launch_graph(struct bb_bench_context *ctx, cudaGraphExec_t exec, int 
     return rc;
 }
 
+/* Launched once before it is timed, but by nccl-tests' clock, which has the first launch of each graph in it. */
+static int make_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
+{
+    int rc;
+
+    TRY(capture_graph(ctx, c, exec));
+    if (ctx->host_clock)
+        return 0;
+    TRY(launch_graph(ctx, *exec, 1));
+    TRY(bb_bench_context_wait(ctx, "first launch of a graph"));
+out:
+    return rc;
+}
+
+static void destroy_graph(cudaGraphExec_t *exec)
+{
+    if (*exec)
+        (void)cudaGraphExecDestroy(*exec);
+    *exec = NULL;
+}
+
 static int graph_launches(const struct bb_bench_context *ctx)
 {
     return ctx->graph_launches > 0 ? ctx->graph_launches : 1;
@@ -390,7 +413,8 @@ static int one_graph_sample(struct bb_bench_context *ctx, cudaGraphExec_t exec, 
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));
-    TRY(launch_graph(ctx, exec, 1));
+    if (!ctx->host_clock)
+        TRY(launch_graph(ctx, exec, 1));
     TRY(begin_span(ctx, &span));
     span.host_us -= now_us();
     TRY(launch_graph(ctx, exec, graph_launches(ctx)));
@@ -408,18 +432,19 @@ static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, str
     cudaGraphExec_t exec = NULL;
     int rc;
 
-    TRY(capture_graph(ctx, c, &exec));
-    TRY(launch_graph(ctx, exec, 1));
-    TRY(bb_bench_context_wait(ctx, "first launch of a graph"));
-    for (int r = 0; r < ctx->repeats; r++)
+    for (int r = 0; r < ctx->repeats; r++) {
+        if (!exec)
+            TRY(make_graph(ctx, c, &exec));
         TRY(one_graph_sample(ctx, exec, &batch[r]));
+        if (ctx->host_clock && r < ctx->repeats - 1)
+            destroy_graph(&exec);
+    }
     if (ctx->checks > 0)
         TRY(bb_verify_prepare(ctx, c));
     TRY(launch_graph(ctx, exec, 1));
     TRY(bb_bench_context_wait(ctx, "last launch of a graph"));
 out:
-    if (exec)
-        (void)cudaGraphExecDestroy(exec);
+    destroy_graph(&exec);
     return rc;
 }
 

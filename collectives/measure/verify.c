@@ -1,5 +1,5 @@
 /* verify.c - on each rank the GPU compares and counts; the host only fetches the first wrong element. */
-#include "collectives/measure/verify.h"
+#include "collectives/measure/bench_context.h"
 
 #include "cuda/device/check.h"
 

@@ -17,9 +17,10 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
     }
 }
 
-static void print_settings(FILE *out, const struct bb_bench_options *o)
+static void print_settings(FILE *out, const struct bb_report_style *style, const struct bb_bench_options *o)
 {
-    fprintf(out, "# nThread 1 nGpus 1 minBytes %zu maxBytes %zu step: ", o->min_bytes, o->max_bytes);
+    fprintf(out, "# nThread %d nGpus %d minBytes %zu maxBytes %zu step: ", style->threads, style->gpus, o->min_bytes,
+            o->max_bytes);
     if (o->factor > 1)
         fprintf(out, "%g(factor)", o->factor);
     else
@@ -35,7 +36,7 @@ static void print_head(const struct bb_report *r, const struct bb_report_head *h
     fprintf(r->out, "# busbar version %s nccl-headers=%d nccl-library=%d\n", BUSBAR_VERSION, h->session->nccl_header,
             h->session->nccl_runtime);
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
-    print_settings(r->out, o);
+    print_settings(r->out, r->style, o);
     fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->ctx),
             bb_bench_context_mode(r->ctx), bb_across_names[r->ctx->across]);
     if (o->checks == 0)
@@ -90,21 +91,23 @@ int bb_nccl_tests_run(int argc, char **argv)
     char program[32];
     struct bb_nccl_tests_options o = {0}; /* what no option fills, too */
     const struct bb_words collective = {.word = {bb_colls[kind].name}, .n = 1};
-    const struct bb_report_style style = {.widths = {7, 6},
-                                          .zeros = true,
-                                          .first_group = true,
-                                          .program = program,
-                                          .head = print_head,
-                                          .before_row = wants_summary(kind) ? print_summary : NULL,
-                                          .json_root = bb_foreign_root,
-                                          .json_row = bb_foreign_row,
-                                          .json_end = bb_foreign_end};
+    struct bb_report_style style = {.widths = {7, 6},
+                                    .zeros = true,
+                                    .first_group = true,
+                                    .program = program,
+                                    .head = print_head,
+                                    .before_row = wants_summary(kind) ? print_summary : NULL,
+                                    .json_root = bb_foreign_root,
+                                    .json_row = bb_foreign_row,
+                                    .json_end = bb_foreign_end};
     struct bb_sweep sweep;
     int rc;
 
     TRY(bb_nccl_tests_parse(&o, argc, argv));
     TRY(bb_bench_settle(&o.bench, &sweep, &collective));
     snprintf(program, sizeof program, "%s" BB_NCCL_TESTS_SUFFIX, bb_colls[kind].name);
+    style.threads = o.threads;
+    style.gpus = o.gpus;
     sweep.overlapping = true; /* nccl-tests times them, and checks nothing */
     o.bench.fit_memory = true;
     rc = bb_bench_execute(&o.bench, &sweep, &style, argc, argv);

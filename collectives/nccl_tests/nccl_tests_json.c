@@ -72,8 +72,8 @@ static void add_step(json_t *config, const struct bb_bench_options *o)
 static json_t *config_json(const struct bb_report *r, const struct bb_report_head *h)
 {
     const struct bb_bench_options *o = h->options;
-    json_t *config = json_pack("{s:i, s:i, s:I, s:I}", "nthreads", 1, "ngpus", 1, "minimum_bytes",
-                               (json_int_t)o->min_bytes, "maximum_bytes", (json_int_t)o->max_bytes);
+    json_t *config = json_pack("{s:i, s:i, s:I, s:I}", "nthreads", r->style->threads, "ngpus", r->style->gpus,
+                               "minimum_bytes", (json_int_t)o->min_bytes, "maximum_bytes", (json_int_t)o->max_bytes);
 
     add_step(config, o);
     json_object_set_new(config, "warmup_iters", json_integer(o->warmup));
@@ -121,9 +121,10 @@ static json_t *figures_json(const struct bb_report *r, const struct bb_row *row,
 
     if (!row->measured[place])
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
+    /* gpu_time is busbar's own: between events, without launch and synchronisation */
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
                      "alg_bw", number_json(f->algbw_gbps), "bus_bw", number_json(f->busbw_gbps), "nwrong",
-                     f->checked ? json_real((double)f->wrong) : json_null());
+                     f->checked ? json_real((double)f->wrong) : json_null(), "gpu_time", number_json(f->event_us.p50));
 }
 
 static json_t *times_json(const double *us, int n)

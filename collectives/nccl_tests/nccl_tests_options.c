@@ -6,15 +6,16 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/start/gpu_half.h"
-#include "bootstrap/start/mpirun.h"
+#include "bootstrap/start/siblings.h"
 
-#include <errno.h>
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { RANKS_MAX = 4096, WORDS_MAX = 256 };
+enum { RANKS_MAX = 4096, WORDS_MAX = 256, SPELLED_TEXT = 48 };
+static const double UNLIMITED_S = 1e9; /* 30 years, which every clock can add */
 static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
 
 int bb_nccl_tests_kind(const char *path)
@@ -33,13 +34,13 @@ int bb_nccl_tests_kind(const char *path)
 
 #define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
-    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, RANKS_MAX, "threads: here ranks, as -g"),
+    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, RANKS_MAX, "threads per process: here ranks, as -g"),
     OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, RANKS_MAX,
-            "GPUs per thread: outside of an MPI job the program starts again under mpirun -n N x threads"),
+            "GPUs per thread: the process starts N x threads - 1 further ranks itself, in an MPI job or without one"),
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
             "ranks are processes and always initialise in parallel: nothing to choose"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "0", "SECONDS", 0, 1e6,
-               "longest wait before the run ends with exit 4; 0: 600"),
+               "longest wait before the run ends with exit 4; 0: without end"),
     OPT_STRING('J', "output_file", FIELD(bench.common.json), NULL, "FILE",
                "write the results as JSON in nccl-tests' own form, - for stdout; a file that exists stays: FILE.0 .."),
     OPT_INT('D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
@@ -61,9 +62,123 @@ static const struct bb_opt_table tables[] = {
 static const char *const defaults[] = {"-b32M", "-e32M", "-i1M", "-f1", "-n20", "-w1", "-c1", "-a1", "--repeats=1"};
 enum { N_DEFAULTS = sizeof defaults / sizeof *defaults };
 
+/* ---- words as nccl-tests takes them ---- */
+
+/* The words of the user as busbar spells them. */
+struct spelling {
+    char *word[2 * WORDS_MAX];
+    int n;
+    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* those that are ours */
+    int n_texts;
+};
+
+static void add_word(struct spelling *s, const char *word)
+{
+    s->word[s->n++] = (char *)(uintptr_t)word;
+}
+
+/*
+ * The long name that getopt_long, with which nccl-tests parses, takes a word for: the one that is meant exactly, or the
+ * only one that begins like it. Its names are those with a letter; NULL for others and for busbar's own.
+ */
+static const char *find_name(const char *word, size_t length)
+{
+    const struct bb_opt *const all[] = {own_rows, bb_bench_option_rows};
+    const char *found = NULL;
+    int n = 0;
+
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
+        for (const struct bb_opt *row = all[t]; row->name; row++) {
+            if (strncmp(row->name, word, length) != 0)
+                continue;
+            if (strlen(row->name) == length)
+                return row->letter ? row->name : NULL;
+            if (row->letter) {
+                found = row->name;
+                n++;
+            }
+        }
+    return n == 1 ? found : NULL;
+}
+
+static void spell_out(struct spelling *s, const char *word);
+
+static bool add_long(struct spelling *s, const char *word)
+{
+    const size_t length = strncmp(word, "--", 2) == 0 ? strcspn(word + 2, "=") : 0;
+    const char *full = length > 0 ? find_name(word + 2, length) : NULL;
+
+    if (!full)
+        return false;
+    snprintf(s->texts[s->n_texts], SPELLED_TEXT, "--%s", full);
+    add_word(s, s->texts[s->n_texts++]);
+    if (word[2 + length])
+        spell_out(s, word + 2 + length + 1);
+    return true;
+}
+
+/* "8GB", "32mb", "1.5 g", "1e6": sscanf("%lf %1s"), which does not look at the letters behind the unit. */
+static bool read_size(const char *text, size_t *bytes)
+{
+    static const char units[] = "kmg";
+    const char *unit = NULL;
+    char *end;
+    double number = strtod(text, &end);
+
+    if (end == text)
+        return false;
+    end += strspn(end, " ");
+    if (*end && !(unit = strchr(units, tolower((unsigned char)*end))))
+        return false;
+    while (isalpha((unsigned char)*end))
+        end++;
+    number = ldexp(number, unit ? 10 * (int)(unit - units + 1) : 0);
+    if (*end || !(number >= 0 && number < 0x1p63))
+        return false;
+    *bytes = (size_t)number;
+    return true;
+}
+
+/* The value of -b, -e or -i: in bytes where busbar does not read it as it stands. */
+static const char *spell_size(struct spelling *s, const char *before, const char *text)
+{
+    size_t bytes;
+
+    if (bb_parse_bytes(text, &bytes) == 0 || !read_size(text, &bytes))
+        return NULL;
+    snprintf(s->texts[s->n_texts], SPELLED_TEXT, "%s%zu", before, bytes);
+    return s->texts[s->n_texts++];
+}
+
+static bool is_size_option(const char *word)
+{
+    static const char *const names[] = {"-b", "-e", "-i", "--minbytes", "--maxbytes", "--stepbytes"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(word, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static void spell_out(struct spelling *s, const char *word)
+{
+    const bool is_value = s->n > 1 && is_size_option(s->word[s->n - 1]);
+    const bool is_joined = !is_value && word[0] == '-' && word[1] && strchr("bei", word[1]) && word[2];
+    const char option[] = {'-', word[0] ? word[1] : '\0', '\0'};
+    const char *spelled = is_value ? spell_size(s, "", word) : is_joined ? spell_size(s, option, word + 2) : NULL;
+
+    if (spelled)
+        add_word(s, spelled);
+    else if (is_value || !add_long(s, word))
+        add_word(s, word);
+}
+
+/* ---- options ---- */
+
 static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
 {
-    char usage[80], *words[WORDS_MAX];
+    char usage[80];
+    struct spelling words = {.n = 0};
     struct bb_opts set = {.usage = usage,
                           .doc =
                               "The options, table and footer of nccl-tests' program of this name; defaults -b 32M -e "
@@ -71,17 +186,17 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
                               "`busbar bench` says more.",
                           .tables = tables};
     struct bb_words others;
-    int n = 0, rc;
+    int rc;
 
     if (argc + N_DEFAULTS > WORDS_MAX)
         return bb_err(BB_EUSAGE, "more than %d words", WORDS_MAX - N_DEFAULTS);
     snprintf(usage, sizeof usage, "%s%s [OPTION...]", bb_colls[bb_nccl_tests_kind(argv[0])].name, suffix);
-    words[n++] = argv[0];
+    add_word(&words, argv[0]);
     for (int i = 0; i < N_DEFAULTS; i++)
-        words[n++] = (char *)(uintptr_t)defaults[i];
+        add_word(&words, defaults[i]);
     for (int i = 1; i < argc; i++)
-        words[n++] = argv[i];
-    rc = bb_opts_parse(&set, o, n, words, &others, stdout);
+        spell_out(&words, argv[i]);
+    rc = bb_opts_parse(&set, o, words.n, words.word, &others, stdout);
     if (rc == 0 && others.n > 0)
         rc = bb_err(BB_EUSAGE, "unexpected word '%s', only options are known", others.word[0]);
     return rc;
@@ -143,31 +258,6 @@ out:
 
 /* ---- start ---- */
 
-/* The last -g and -t count, so the ranks are told that they are one each. */
-static int start_again(int ranks, int argc, char **argv)
-{
-    char number[16], *words[WORDS_MAX + 8];
-    int n = 0;
-
-    if (argc > WORDS_MAX)
-        return bb_err(BB_EUSAGE, "more than %d words", WORDS_MAX);
-    snprintf(number, sizeof number, "%d", ranks);
-    words[n++] = (char *)(uintptr_t)bb_mpirun();
-    words[n++] = (char *)"-n";
-    words[n++] = number;
-    for (int i = 0; i < argc; i++)
-        words[n++] = argv[i];
-    words[n++] = (char *)"-g1";
-    words[n++] = (char *)"-t1";
-    words[n] = NULL;
-    bb_mpirun_allow_ranks();
-    if (!freopen("/dev/null", "r", stdin)) /* a script's lines are not for mpirun to read */
-        return bb_err(BB_EFAIL, "/dev/null cannot be read: %s", strerror(errno));
-    execvp(words[0], words);
-    return bb_err(BB_EFAIL, "%d ranks (-g, -t) are processes under %s, which cannot be started: %s", ranks, words[0],
-                  strerror(errno));
-}
-
 int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
 {
     const int kind = bb_nccl_tests_kind(argv[0]);
@@ -175,15 +265,13 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
 
     TRY(parse_words(o, argc, argv));
     TRY(refuse_missing(o));
-    o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : 600;
+    o->bench.figures.clock = "host";
+    o->bench.nvlink_centric_sched = 1;
+    o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;
+    o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;
     if (o->threads * o->gpus > RANKS_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,
                       RANKS_MAX);
-    if (o->threads * o->gpus > 1 && bb_launched())
-        return bb_err(BB_EUSAGE,
-                      "-g %d -t %d inside of an MPI job: a rank has one GPU and one thread here, start %d "
-                      "times as many ranks",
-                      o->gpus, o->threads, o->gpus * o->threads);
     TRY(read_environment(o, kind));
 out:
     return rc;
@@ -197,9 +285,9 @@ int bb_nccl_tests_main(int argc, char **argv)
     int rc;
 
     TRY(bb_nccl_tests_parse(&o, argc, argv));
-    if (o.threads * o.gpus > 1)
-        return start_again(o.threads * o.gpus, argc, argv);
     TRY(bb_bench_settle(&o.bench, &sweep, &collective));
+    if (o.threads * o.gpus > 1)
+        TRY(bb_siblings_start(o.threads * o.gpus));
     rc = bb_gpu_run(argv[0], "bb_nccl_tests_run", argc, argv);
 out:
     bb_bench_release_sweep(&sweep);

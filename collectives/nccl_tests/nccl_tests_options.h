@@ -22,8 +22,8 @@ struct bb_nccl_tests_options {
 int bb_nccl_tests_kind(const char *path);
 
 /*
- * bb_nccl_tests_main - that program. With -g or -t above 1 outside of an MPI job it becomes `mpirun -n RANKS` of
- * itself. Returns as bb_bench_main.
+ * bb_nccl_tests_main - that program. With -g or -t above 1 the process becomes that many ranks, in an MPI job or
+ * without one. Returns as bb_bench_main.
  */
 int bb_nccl_tests_main(int argc, char **argv);
 

@@ -1,6 +1,8 @@
 /* alltoallv_counts.c - the matrix of an uneven exchange. */
 #include "collectives/ops/alltoallv_counts.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -19,7 +21,7 @@ struct reader {
     const char *at, *name;
     double scale;
     int row, column, columns; /* from 0; columns: of the first row, 0 before */
-    size_t *bytes, room, n;
+    size_t *bytes, n;
 };
 
 static int refuse_place(const struct reader *r, const char *what)
@@ -29,16 +31,11 @@ static int refuse_place(const struct reader *r, const char *what)
 
 static int keep_number(struct reader *r, size_t bytes)
 {
-    if (r->n == r->room) {
-        size_t room = r->room ? 2 * r->room : 64, *more = realloc(r->bytes, room * sizeof *more);
+    int rc = BB_GROW(r->bytes, r->n);
 
-        if (!more)
-            return bb_err(BB_EFAIL, "no memory for a matrix of %zu numbers", room);
-        r->bytes = more;
-        r->room = room;
-    }
-    r->bytes[r->n++] = bytes;
-    return 0;
+    if (rc == 0)
+        r->bytes[r->n++] = bytes;
+    return rc;
 }
 
 static int take_number(struct reader *r)

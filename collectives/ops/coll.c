@@ -46,11 +46,6 @@ int bb_coll_find(const char *name)
     return -1;
 }
 
-const char *bb_coll_name_at(size_t i)
-{
-    return i < BB_COLL_KIND_COUNT ? bb_colls[i].name : NULL;
-}
-
 size_t bb_coll_count(enum bb_coll_kind kind, size_t bytes, int n, size_t elem_bytes)
 {
     size_t elements = bytes / elem_bytes;

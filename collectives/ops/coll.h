@@ -29,6 +29,7 @@ enum bb_coll_flag {
     BB_COLL_ROUNDS = 16,    /* rounds that wait for each other: n is a power of two, and several
                             operations cannot be one group                                       */
     BB_COLL_ESTIMATED = 32, /* one call of NCCL's with an algorithm of its own, whose time NCCL estimates */
+    BB_COLL_PAIRS = 64,     /* every rank sends and receives: NCCL's limits of CTAs do not hold           */
 };
 
 /* Whose data a rank receives. */
@@ -59,9 +60,8 @@ struct bb_coll {
 };
 extern const struct bb_coll bb_colls[BB_COLL_KIND_COUNT];
 
-/* Index of the row of that name, or -1; the i-th name, NULL past the end. */
+/* Index of the row of that name, or -1. */
 int bb_coll_find(const char *name);
-const char *bb_coll_name_at(size_t i);
 
 /*
  * bb_coll_count - the count of the call for a row of `bytes` bytes. Sliced kinds: bytes / elem_bytes / n elements,

@@ -132,16 +132,6 @@ out:
     return rc;
 }
 
-static int exchange_ring(const struct bb_call *c)
-{
-    int n = c->comm->size, rc;
-
-    TRY(send_to(c, c->send, (c->comm->rank + 1) % n));
-    TRY(recv_from(c, c->recv, (c->comm->rank + n - 1) % n));
-out:
-    return rc;
-}
-
 static int exchange_all(const struct bb_call *c)
 {
     int rc = 0;
@@ -214,16 +204,8 @@ static int exchange_halves(const struct bb_call *c, int width)
     int mine = c->comm->rank & ~(width - 1), partner = c->comm->rank ^ width, rc;
     size_t count = c->count * (size_t)width;
 
-    TRY(BB_NCCL(ncclGroupStart()));
-    rc = BB_NCCL(ncclSend(slice_at(c->recv, c, mine), count, type_of(c), partner, c->comm->nccl, c->stream));
-    if (rc == 0)
-        rc =
-            BB_NCCL(ncclRecv(slice_at(c->recv, c, mine ^ width), count, type_of(c), partner, c->comm->nccl, c->stream));
-    if (rc == 0)
-        rc = BB_NCCL(ncclGroupEnd());
-    else
-        (void)ncclGroupEnd();
-out:
+    rc = bb_comm_sendrecv(c->comm, slice_at(c->recv, c, mine), partner, slice_at(c->recv, c, mine ^ width), partner,
+                          count, type_of(c), c->stream);
     return rc ? rc : bb_comm_poll(c->comm, "hypercube");
 }
 
@@ -243,7 +225,10 @@ out:
 
 static int launch_sendrecv(const struct bb_call *c)
 {
-    return launch_group(c, exchange_ring);
+    int n = c->comm->size;
+
+    return bb_comm_sendrecv(c->comm, c->send, (c->comm->rank + 1) % n, c->recv, (c->comm->rank + n - 1) % n, c->count,
+                            type_of(c), c->stream);
 }
 
 static int launch_alltoall(const struct bb_call *c)

@@ -118,7 +118,7 @@ static void print_head(const struct overlap *v)
     bb_session_head(&v->session, "bench overlap");
     if (getenv(from_outside) && v->session.world.rank == 0)
         bb_warn("%s is set: NCCL takes it in place of the limits of --ctas", from_outside);
-    if ((v->options.kind == BB_SENDRECV || v->options.kind == BB_ALLTOALL) && v->session.world.rank == 0)
+    if (bb_colls[v->options.kind].flags & BB_COLL_PAIRS && v->session.world.rank == 0)
         bb_warn("NCCL's CTA limits don't hold for sends and receives (%s): NCCL_MAX_P2P_NCHANNELS does",
                 v->options.collective);
     if (!out)
@@ -299,6 +299,7 @@ static int make_context(struct overlap *v)
     TRY(make_comms(v));
     v->ctx = (struct bb_overlap_context){.world = &v->session.world,
                                          .device = &v->session.device,
+                                         .memory = v->session.memory,
                                          .observer = &v->session.observer,
                                          .repeats = v->options.repeats,
                                          .warmup = v->options.warmup,
@@ -355,7 +356,7 @@ int bb_bench_overlap_run(int argc, char **argv)
 
     if (!v)
         return bb_err(BB_EFAIL, "no memory for the run");
-    rc = bb_bench_overlap_parse(&v->options, argc, argv);
+    rc = bb_opts_read(&bb_bench_overlap_set, &v->options, argc - 1, argv + 1);
     if (rc == 0) {
         rc = bb_session_close(&v->session, run_overlap(v, argc, argv));
         if (bb_session_in_order(&v->session, rc))

@@ -93,8 +93,8 @@ int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm
         return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
     TRY(make_streams(ctx));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, 2 * sizeof *ctx->verdict)));
-    TRY(bb_guarded_init(&ctx->matrices, matrix_bytes(product), ctx->compute));
-    TRY(bb_guarded_init(&ctx->slots, 2 * slot_bytes, ctx->comm));
+    TRY(bb_guarded_init(&ctx->matrices, matrix_bytes(product), &bb_cuda_allocator, ctx->compute));
+    TRY(bb_guarded_init(&ctx->slots, 2 * slot_bytes, ctx->memory, ctx->comm));
     TRY(bb_stream_wait(ctx->world, ctx->comm, "preparation of buffers", NULL, NULL));
     TRY(fill_matrices(ctx, product->dtype));
     TRY(bb_gemm_lib_init(&ctx->lib, BB_GEMM_WORKSPACE));

@@ -18,6 +18,7 @@
 struct bb_overlap_context {
     struct bb_world *world;
     const struct bb_device_info *device;
+    const struct bb_allocator *memory; /* of the collective's buffers */
     struct bb_native native;
     const struct bb_telemetry *observer; /* NULL: none */
     struct bb_nvtx nvtx;

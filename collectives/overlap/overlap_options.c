@@ -26,6 +26,7 @@ static const struct bb_opt option_rows[] = {
     OPT_INT(0, "products", FIELD(products), "0", "N", 0, BB_OVERLAP_CALLS,
             "products per sample; 0: about as long as the collectives take alone"),
     OPT_INT(0, "repeats", FIELD(repeats), "7", "N", 1, 1e5, "samples per row: its times are their medians"),
+    OPT_BUFFERS(FIELD(common.buffers)),
     OPT_INT('w', "warmup_iters", FIELD(warmup), "3", "N", 0, 1e6,
             "products and collectives before the first sample of a row"),
     {0},
@@ -35,23 +36,16 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
-const struct bb_opts bb_bench_overlap_set = {
-    .usage = "busbar bench overlap [OPTION...]",
-    .doc =
-        "What a matrix product and a collective cost each other: each alone, then both at the same time, on streams\n"
-        "of their own behind a common start, over message sizes and limits on the CTAs that NCCL may take.",
-    .tables = tables};
 
-int bb_bench_overlap_parse(struct bb_bench_overlap_options *o, int argc, char **argv)
+static int settle_options(void *options, const struct bb_words *words)
 {
-    struct bb_words words;
+    struct bb_bench_overlap_options *o = options;
     int64_t mnk[3];
     int rc;
 
-    TRY(bb_opts_parse(&bb_bench_overlap_set, o, argc - 1, argv + 1, &words, stdout));
-    if (words.n > 0)
+    if (words->n > 0)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes options alone (--collective NAME)",
-                      words.word[0]);
+                      words->word[0]);
     TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list, 1));
     TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));
     TRY(bb_product_parse(o->mnk, mnk));
@@ -62,9 +56,11 @@ out:
     return rc;
 }
 
-int bb_bench_overlap_check(int argc, char **argv)
-{
-    struct bb_bench_overlap_options o = {0};
-
-    return bb_bench_overlap_parse(&o, argc, argv);
-}
+const struct bb_opts bb_bench_overlap_set = {
+    .usage = "busbar bench overlap [OPTION...]",
+    .doc =
+        "What a matrix product and a collective cost each other: each alone, then both at the same time, on streams\n"
+        "of their own behind a common start, over message sizes and limits on the CTAs that NCCL may take.",
+    .tables = tables,
+    .size = sizeof(struct bb_bench_overlap_options),
+    .settle = settle_options};

@@ -12,19 +12,15 @@ struct bb_bench_overlap_options {
     struct bb_common common;
     const char *collective, *dtype, *size_list, *cta_list, *mnk;
     int collectives, products, repeats, warmup;
-    enum bb_coll_kind kind; /* from here on made by bb_bench_overlap_parse */
+    enum bb_coll_kind kind; /* from here on made when they are read */
     struct bb_sizes sizes;
     struct bb_cta_limit limits[BB_CTA_LIMITS];
     int n_limits;
     struct bb_gemm_shape product;
 };
 
+/* For bb_opts_read; argv[0] is "overlap". */
 extern const struct bb_opts bb_bench_overlap_set;
-
-/* bb_bench_overlap_parse - argv as bb_bench_main's: argv[1] is "overlap". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said).
- */
-int bb_bench_overlap_parse(struct bb_bench_overlap_options *o, int argc, char **argv) BB_MUST_CHECK;
-int bb_bench_overlap_check(int argc, char **argv) BB_MUST_CHECK; /* the same, without the options */
 
 /* bb_bench_overlap_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
 int bb_bench_overlap_run(int argc, char **argv);

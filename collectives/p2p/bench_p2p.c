@@ -31,6 +31,7 @@ struct p2p {
     struct bb_p2p_context ctx;
     struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
+    const struct matrix *shown; /* while its slow links are told */
     int n_matrices, round;
     double *samples; /* [repeats] of a pair */
     json_t *slow;
@@ -272,11 +273,11 @@ static int print_summary(const struct p2p *p, const struct matrix *m)
     int rc = 0;
 
     for (int same = 1; same >= 0; same--) {
-        struct bb_link_summary sum;
+        struct bb_stats sum;
         TRY(bb_link_outliers_summary(&links, same, &sum));
-        if (sum.links > 0)
+        if (sum.n > 0)
             fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n",
-                    same ? "inside a node" : "between nodes", sum.min, sum.median, sum.max, f->unit);
+                    same ? "inside a node" : "between nodes", sum.min, sum.p50, sum.max, f->unit);
     }
 out:
     return rc;
@@ -298,11 +299,6 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
 }
 
 /* ---- slow links ---- */
-
-struct slow_report {
-    struct p2p *p;
-    const struct matrix *m;
-};
 
 static const char *host_of_node(const struct bb_world *w, int node)
 {
@@ -346,14 +342,13 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
 
 static int report_slow(void *arg, const struct bb_slow_link *l)
 {
-    const struct slow_report *t = arg;
+    struct p2p *p = arg;
 
-    t->p->n_slow++;
-    if (t->p->session.out)
-        print_slow(t->p, t->m, l);
-    return json_array_append_new(t->p->slow, slow_json(t->p, t->m, l)) == 0
-               ? 0
-               : bb_err(BB_EFAIL, "no memory for a slow link");
+    p->n_slow++;
+    if (p->session.out)
+        print_slow(p, p->shown, l);
+    return json_array_append_new(p->slow, slow_json(p, p->shown, l)) ? bb_err(BB_EFAIL, "no memory for a slow link")
+                                                                     : 0;
 }
 
 static int report_slow_links(struct p2p *p)
@@ -364,8 +359,9 @@ static int report_slow_links(struct p2p *p)
         fprintf(p->session.out, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
         const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
-        struct slow_report t = {p, &p->matrices[i]};
-        TRY(bb_link_outliers_slow(&links, report_slow, &t));
+
+        p->shown = &p->matrices[i];
+        TRY(bb_link_outliers_slow(&links, report_slow, p));
     }
     if (p->session.out)
         fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
@@ -429,6 +425,7 @@ static int make_context(struct p2p *p)
     p->ctx = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,
                                      .device = &p->session.device,
+                                     .memory = p->session.memory,
                                      .observer = &p->session.observer,
                                      .iterations = o->iterations,
                                      .repeats = o->repeats,
@@ -481,7 +478,7 @@ int bb_bench_p2p_run(int argc, char **argv)
 
     if (!p)
         return bb_err(BB_EFAIL, "no memory for the run");
-    rc = bb_bench_p2p_parse(&p->options, argc, argv);
+    rc = bb_opts_read(&bb_bench_p2p_set, &p->options, argc - 1, argv + 1);
     if (rc == 0) {
         choose_matrices(p);
         rc = bb_session_close(&p->session, run_p2p(p, argc, argv));

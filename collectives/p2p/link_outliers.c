@@ -1,8 +1,6 @@
 /* link_outliers.c - see link_outliers.h. */
 #include "collectives/p2p/link_outliers.h"
 
-#include "bootstrap/base/stats.h"
-
 #include <math.h>
 #include <stdlib.h>
 
@@ -43,15 +41,9 @@ static int stats_of(const struct bb_link_outliers *l, const struct choice *c, st
     return rc;
 }
 
-int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_link_summary *sum)
+int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats)
 {
-    const struct choice c = {same_node, -1, -1};
-    struct bb_stats stats;
-    int rc = stats_of(l, &c, &stats);
-
-    if (rc == 0)
-        *sum = (struct bb_link_summary){stats.min, stats.p50, stats.max, (int)stats.n};
-    return rc;
+    return stats_of(l, &(struct choice){same_node, -1, -1}, stats);
 }
 
 static bool is_slow(const struct bb_link_outliers *l, double value, double median)
@@ -119,15 +111,15 @@ static int tell_class(const struct look *k, enum bb_link_level level)
 
 int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg)
 {
-    struct bb_link_summary sum[2];
+    struct bb_stats sum[2];
     int rc;
 
     TRY(bb_link_outliers_summary(l, true, &sum[1]));
     TRY(bb_link_outliers_summary(l, false, &sum[0]));
     for (int level = 0; level < BB_LINK_LEVELS; level++)
         for (int same = 1; same >= 0; same--) {
-            const struct look k = {l, same, sum[same].median, fn, arg};
-            if (sum[same].links > 0)
+            const struct look k = {l, same, sum[same].p50, fn, arg};
+            if (sum[same].n > 0)
                 TRY(tell_class(&k, (enum bb_link_level)level));
         }
 out:

@@ -9,6 +9,7 @@
 #define BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/base/stats.h"
 
 #include <stdbool.h>
 
@@ -38,14 +39,7 @@ struct bb_slow_link {
 typedef int bb_slow_fn(void *arg, const struct bb_slow_link *link);
 int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg) BB_MUST_CHECK;
 
-/*
- * bb_link_outliers_summary - least, median and greatest of a class; NaN where it has no links. Returns 0 or -BB_EFAIL.
- */
-struct bb_link_summary {
-    double min, median, max;
-    int links;
-};
-int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node,
-                             struct bb_link_summary *sum) BB_MUST_CHECK;
+/* bb_link_outliers_summary - the statistics of a class. Returns 0 or -BB_EFAIL. */
+int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats) BB_MUST_CHECK;
 
 #endif

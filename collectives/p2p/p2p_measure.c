@@ -65,9 +65,9 @@ int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes)
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, sizeof *ctx->verdict)));
-    TRY(bb_guarded_init(&ctx->send, bytes + GUARD, ctx->stream));
-    TRY(bb_guarded_init(&ctx->recv, bytes + GUARD, ctx->stream));
-    TRY(bb_guarded_init(&ctx->last, bytes + GUARD, ctx->stream));
+    TRY(bb_guarded_init(&ctx->send, bytes + GUARD, ctx->memory, ctx->stream));
+    TRY(bb_guarded_init(&ctx->recv, bytes + GUARD, ctx->memory, ctx->stream));
+    TRY(bb_guarded_init(&ctx->last, bytes + GUARD, ctx->memory, ctx->stream));
     bb_nvtx_name_stream(&ctx->nvtx, ctx->stream, "p2p");
     TRY(wait_for_stream(ctx, "preparation of buffers"));
 out:
@@ -130,18 +130,8 @@ out:
 
 static int exchange_messages(const struct side *s, void *to)
 {
-    int rc;
-
-    TRY(BB_NCCL(ncclGroupStart()));
-    rc = send_one(s);
-    if (rc == 0)
-        rc = recv_one(s, to);
-    if (rc == 0)
-        rc = BB_NCCL(ncclGroupEnd());
-    else
-        (void)ncclGroupEnd();
-out:
-    return rc;
+    return bb_comm_sendrecv(s->ctx->comm, s->ctx->send.area, s->partner, to, s->partner, s->run->bytes, ncclInt8,
+                            s->ctx->stream);
 }
 
 static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {

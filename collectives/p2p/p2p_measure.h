@@ -43,6 +43,7 @@ struct bb_p2p_context {
     struct bb_world *world;
     struct bb_comm *comm; /* of the whole world */
     const struct bb_device_info *device;
+    const struct bb_allocator *memory;   /* of the buffers */
     const struct bb_telemetry *observer; /* NULL: none */
     struct bb_nvtx nvtx;
     cudaStream_t stream;

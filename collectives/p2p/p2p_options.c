@@ -19,6 +19,7 @@ static const struct bb_opt option_rows[] = {
     OPT_INT('w', "warmup_iters", FIELD(warmup), "2", "N", 0, 1e6,
             "operations before the first sample; the first one connects"),
     OPT_INT('c', "check", FIELD(check), "1", "0|1", 0, 1, "verify the last timed message of each link"),
+    OPT_BUFFERS(FIELD(common.buffers)),
     OPT_DOUBLE(0, "slow", FIELD(slow), "0.8", "FACTOR", 0.01, 1,
                "a link is slow below FACTOR x the median bandwidth of its class, or above median latency / FACTOR"),
     {0},
@@ -28,29 +29,24 @@ static const struct bb_opt_table tables[] = {
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
     {0},
 };
-const struct bb_opts bb_bench_p2p_set = {
-    .usage = "busbar bench p2p [OPTION...]",
-    .doc = "Latency and bandwidth between every two ranks, one direction and both, as matrices. Links that are slow\n"
-           "next to the median of their class (inside a node, between nodes) are named by pair, rank and node.",
-    .tables = tables};
 
-int bb_bench_p2p_parse(struct bb_bench_p2p_options *o, int argc, char **argv)
+static int settle_options(void *options, const struct bb_words *words)
 {
-    struct bb_words words;
+    struct bb_bench_p2p_options *o = options;
     int rc;
 
-    TRY(bb_opts_parse(&bb_bench_p2p_set, o, argc - 1, argv + 1, &words, stdout));
-    if (words.n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes options alone", words.word[0]);
+    if (words->n > 0)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes options alone", words->word[0]);
     TRY(bb_sizes_parse(&o->small, "--latency-sizes", o->small_list, 1));
     TRY(bb_sizes_parse(&o->large, "--bandwidth-sizes", o->large_list, 1));
 out:
     return rc;
 }
 
-int bb_bench_p2p_check(int argc, char **argv)
-{
-    struct bb_bench_p2p_options o = {0};
-
-    return bb_bench_p2p_parse(&o, argc, argv);
-}
+const struct bb_opts bb_bench_p2p_set = {
+    .usage = "busbar bench p2p [OPTION...]",
+    .doc = "Latency and bandwidth between every two ranks, one direction and both, as matrices. Links that are slow\n"
+           "next to the median of their class (inside a node, between nodes) are named by pair, rank and node.",
+    .tables = tables,
+    .size = sizeof(struct bb_bench_p2p_options),
+    .settle = settle_options};

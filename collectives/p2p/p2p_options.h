@@ -10,14 +10,11 @@ struct bb_bench_p2p_options {
     const char *figures, *direction, *schedule, *small_list, *large_list;
     int iterations, repeats, warmup, check;
     double slow;
-    struct bb_sizes small, large; /* from here on made by bb_bench_p2p_parse: the lists */
+    struct bb_sizes small, large; /* from here on made when they are read: the lists */
 };
 
+/* For bb_opts_read; argv[0] is "p2p". */
 extern const struct bb_opts bb_bench_p2p_set;
-
-/* bb_bench_p2p_parse - argv as bb_bench_main's: argv[1] is "p2p". Returns 0, BB_OPTS_HELP or -BB_EUSAGE (said). */
-int bb_bench_p2p_parse(struct bb_bench_p2p_options *o, int argc, char **argv) BB_MUST_CHECK;
-int bb_bench_p2p_check(int argc, char **argv) BB_MUST_CHECK; /* the same, without the options */
 
 /* bb_bench_p2p_run - the run itself, in the GPU half. Returns 0 or above, or a negative error. */
 int bb_bench_p2p_run(int argc, char **argv);

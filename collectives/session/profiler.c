@@ -72,18 +72,13 @@ static void copy_word(char *to, size_t room, const char *word)
     to[n] = '\0';
 }
 
-static void record_collective(const char *algorithm, const char *protocol, int channels, int warps)
+static void record_collective(const struct bb_event_coll *event)
 {
-    struct bb_choice c = {.kind = BB_CHOICE_COLLECTIVE, .channels = channels, .warps = warps};
+    struct bb_choice c = {.kind = BB_CHOICE_COLLECTIVE, .channels = event->channels, .warps = event->warps};
 
-    copy_word(c.algorithm, sizeof(c.algorithm), algorithm);
-    copy_word(c.protocol, sizeof(c.protocol), protocol);
+    copy_word(c.algorithm, sizeof(c.algorithm), event->algorithm);
+    copy_word(c.protocol, sizeof(c.protocol), event->protocol);
     record_choice(&c);
-}
-
-static void record_transfer(int channels)
-{
-    record_choice(&(struct bb_choice){.kind = BB_CHOICE_TRANSFERS, .channels = channels});
 }
 
 /* ---- NCCL's side ---- */
@@ -112,26 +107,27 @@ static ncclResult_t init_v5(void **context, uint64_t comm_id, int *mask, const c
 }
 
 /* No handle: then NCCL does not come back for the end of the event. */
+static ncclResult_t start_event(void **handle, uint64_t type, const struct bb_event_coll *coll,
+                                const struct bb_event_p2p *p2p)
+{
+    *handle = NULL;
+    if (type == BB_EVENT_COLL)
+        record_collective(coll);
+    else if (type == BB_EVENT_P2P)
+        record_choice(&(struct bb_choice){.kind = BB_CHOICE_TRANSFERS, .channels = p2p->channels});
+    return ncclSuccess;
+}
+
 static ncclResult_t start_v4(void *context, void **handle, struct bb_event_v4 *event)
 {
     (void)context;
-    *handle = NULL;
-    if (event->type == BB_EVENT_COLL)
-        record_collective(event->coll.algorithm, event->coll.protocol, event->coll.channels, event->coll.warps);
-    else if (event->type == BB_EVENT_P2P)
-        record_transfer(event->p2p.channels);
-    return ncclSuccess;
+    return start_event(handle, event->type, &event->coll, &event->p2p);
 }
 
 static ncclResult_t start_v5(void *context, void **handle, struct bb_event_v5 *event)
 {
     (void)context;
-    *handle = NULL;
-    if (event->type == BB_EVENT_COLL)
-        record_collective(event->coll.algorithm, event->coll.protocol, event->coll.channels, event->coll.warps);
-    else if (event->type == BB_EVENT_P2P)
-        record_transfer(event->p2p.channels);
-    return ncclSuccess;
+    return start_event(handle, event->type, &event->coll, &event->p2p);
 }
 
 static ncclResult_t stop_event(void *handle)

@@ -19,31 +19,36 @@ enum {
     BB_EVENT_COLL_API = 512,
 };
 
-/* Room for the members that are not used here: the real unions are smaller, and NCCL owns the descriptors. */
+/* The members of events that both versions have; version 5 has more behind them. NCCL owns the descriptors. */
+struct bb_event_coll {
+    uint64_t sequence;
+    const char *function;
+    const void *send;
+    void *receive;
+    size_t count;
+    int root;
+    const char *dtype;
+    uint8_t channels, warps;
+    const char *algorithm, *protocol;
+};
+
+struct bb_event_p2p {
+    const char *function;
+    void *buffer;
+    const char *dtype;
+    size_t count;
+    int peer;
+    uint8_t channels;
+};
+
+/* What is not used here has less room than in the real unions. */
 struct bb_event_v4 {
     uint8_t type;
     void *parent;
     int rank;
     union {
-        struct {
-            uint64_t sequence;
-            const char *function;
-            const void *send;
-            void *receive;
-            size_t count;
-            int root;
-            const char *dtype;
-            uint8_t channels, warps;
-            const char *algorithm, *protocol;
-        } coll;
-        struct {
-            const char *function;
-            void *buffer;
-            const char *dtype;
-            size_t count;
-            int peer;
-            uint8_t channels;
-        } p2p;
+        struct bb_event_coll coll;
+        struct bb_event_p2p p2p;
     };
 };
 
@@ -52,27 +57,8 @@ struct bb_event_v5 {
     void *parent;
     int rank;
     union {
-        struct {
-            uint64_t sequence;
-            const char *function;
-            const void *send;
-            void *receive;
-            size_t count;
-            int root;
-            const char *dtype;
-            uint8_t channels, warps;
-            const char *algorithm, *protocol;
-            void *group;
-        } coll;
-        struct {
-            const char *function;
-            void *buffer;
-            const char *dtype;
-            size_t count;
-            int peer;
-            uint8_t channels;
-            void *group;
-        } p2p;
+        struct bb_event_coll coll;
+        struct bb_event_p2p p2p;
     };
 };
 

@@ -43,10 +43,8 @@ static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb
         say_without(comm, what, "this NCCL lacks ncclCommWindowRegister (2.27)");
         return 0;
     }
-    bb_world_guard(comm->world, "registration of a symmetric window");
-    rc = BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle, BB_NCCL_WIN_COLL_SYMMETRIC));
-    bb_world_unguard(comm->world);
-    TRY(rc);
+    TRY(BB_GUARDED(comm->world, "registration of a symmetric window",
+                   BB_NCCL(call(comm->nccl, r->memory, bytes, &r->handle, BB_NCCL_WIN_COLL_SYMMETRIC))));
     TRY(bb_comm_poll(comm, "registration"));
     if (r->handle)
         r->kind = BB_REGISTER_SYMMETRIC;

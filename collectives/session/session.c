@@ -1,12 +1,33 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
+#include "bootstrap/start/launcher.h"
 #include "cuda/data/buffers.h"
+#include "cuda/load/kernels_load.h"
+
+#include <cuda_runtime_api.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- start ---- */
+
+/*
+ * The environment is written while there is one thread: MPI and the watchdog start others, and a read beside a write is
+ * undefined. Whether ranks share a GPU is known later, that they must is known here. Where the launcher does not say
+ * how many ranks are on the host, it is done when it is known.
+ */
+static int share_early(struct bb_session *s)
+{
+    int count = 0, rc = 0;
+
+    if (!s->common->share_gpu || cudaGetDeviceCount(&count) != cudaSuccess || bb_launcher_local_size() <= count)
+        return 0;
+    TRY(bb_comms_share_gpu_env(bb_launcher_rank()));
+    s->told_to_share = true;
+out:
+    return rc;
+}
 
 int bb_session_begin(struct bb_session *s, const struct bb_common *common)
 {
@@ -14,6 +35,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common)
     int rc;
 
     s->common = common;
+    TRY(share_early(s));
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
     bb_progress_init(&s->progress, s->world.rank, common->quiet);
@@ -24,14 +46,31 @@ out:
 static int choose_device(struct bb_session *s, int first)
 {
     struct bb_world *w = &s->world;
-    int rc = bb_device_choose(first, w->local_rank, w->local_size, s->common->share_gpu, &s->device);
+    int rc = bb_device_choose(w, first, s->common->share_gpu, &s->device);
 
     TRY(bb_world_agree(w, rc, "choice of GPUs"));
     bb_err_identify(w->rank, w->host, s->device.ordinal);
     s->devices = bb_world_gather(w, &s->device, sizeof s->device, &rc);
     TRY(rc);
-    s->shared_gpu = bb_device_shared(s->devices, w->size);
     bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
+out:
+    return rc;
+}
+
+/* Where one rank told NCCL early that GPUs are shared, all go on as if they were. */
+static int settle_sharing(struct bb_session *s)
+{
+    struct bb_world *w = &s->world;
+    unsigned told = s->told_to_share;
+    int rc;
+
+    TRY(bb_world_any(w, &told));
+    s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
+    if (told && !s->shared_gpu && w->rank == 0)
+        bb_warn("each rank has a GPU of its own, but --share-gpu made NCCL use sockets between them: leave it out");
+    s->shared_gpu = s->shared_gpu || told;
+    if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->told_to_share)
+        TRY(bb_comms_share_gpu_env(w->rank));
 out:
     return rc;
 }
@@ -41,15 +80,16 @@ int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
     int rc = 0;
 
     s->use = use;
+    s->memory = bb_nccl_memory(s->common->buffers);
     if (use == BB_SESSION_OBSERVED && !bb_profiler_offer() && s->world.rank == 0)
         bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
     if (use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     TRY(choose_device(s, first));
+    TRY(settle_sharing(s));
+    TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
     if (use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
-    if (use >= BB_SESSION_NCCL && s->shared_gpu)
-        TRY(bb_comms_share_gpu_env(s->world.rank));
 out:
     return rc;
 }

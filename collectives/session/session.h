@@ -23,6 +23,7 @@
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/world/comms.h"
+#include "collectives/session/nccl_memory.h"
 #include "collectives/session/telemetry.h"
 #include "cuda/device/device.h"
 
@@ -36,9 +37,11 @@ struct bb_session {
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
+    bool told_to_share; /* NCCL, before it was known whether ranks do */
     bool shared_gpu;
-    struct bb_telemetry observer; /* BB_SESSION_OBSERVED */
-    unsigned doubts;              /* about clocks and power, already said */
+    const struct bb_allocator *memory; /* where NCCL's buffers come from: --buffers */
+    struct bb_telemetry observer;      /* BB_SESSION_OBSERVED */
+    unsigned doubts;                   /* about clocks and power, already said */
     struct bb_results *json;
     struct bb_progress progress;
     FILE *out; /* of the text, NULL: none */

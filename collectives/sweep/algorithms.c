@@ -90,28 +90,20 @@ static struct bb_candidate *entrant_of(struct bb_ranking *c, struct bb_combinati
     return NULL;
 }
 
-static int ran_everywhere(struct bb_world *world, const struct bb_choice *ran, struct bb_combination what, bool *all)
-{
-    unsigned other =
-        ran->kind != BB_CHOICE_COLLECTIVE || !is_same(bb_combination_of(ran->algorithm, ran->protocol), what);
-    int rc = bb_world_any(world, &other);
-
-    *all = !other;
-    return rc;
-}
-
 /* What was measured as wished stays in the row; the rest leaves it. */
 static int settle_candidate(struct bb_algorithms *a, struct bb_row *row, int place, struct bb_candidate *e)
 {
     const struct bb_figures *f = &row->figures[place];
-    bool ran = false;
-    int rc = ran_everywhere(a->world, &f->seen.choice, e->what, &ran);
+    const struct bb_choice *ran = &f->seen.choice;
+    unsigned other =
+        ran->kind != BB_CHOICE_COLLECTIVE || !is_same(bb_combination_of(ran->algorithm, ran->protocol), e->what);
+    int rc = bb_world_any(a->world, &other); /* every rank has to have run it */
 
-    e->ran = f->seen.choice;
+    e->ran = *ran;
     e->time_us = f->time_us;
     e->model_us = f->model_us;
-    e->fate = !ran ? BB_CANDIDATE_IGNORED : f->wrong > 0 ? BB_CANDIDATE_WRONG : BB_CANDIDATE_MEASURED;
-    row->measured[place] = ran;
+    e->fate = other ? BB_CANDIDATE_IGNORED : f->wrong > 0 ? BB_CANDIDATE_WRONG : BB_CANDIDATE_MEASURED;
+    row->measured[place] = !other;
     return rc;
 }
 

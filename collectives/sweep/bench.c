@@ -3,7 +3,7 @@
  * and the same in reverse.
  */
 #include "collectives/bench_main.h"
-#include "collectives/measure/enqueue.h"
+#include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/registration.h"
 #include "collectives/session/session.h"
@@ -128,8 +128,12 @@ static int make_comm(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
     /* Blocking: calls return when enqueued, without the helper thread's hop in the time. */
-    const struct bb_comm_opts opts = {
-        .blocking = true, .min_ctas = o->min_ctas, .max_ctas = o->max_ctas, .cta_policy = o->cta_policy + 1};
+    const struct bb_comm_opts opts = {.blocking = true,
+                                      .min_ctas = o->min_ctas,
+                                      .max_ctas = o->max_ctas,
+                                      .cta_policy = o->cta_policy + 1,
+                                      .nvlink_centric_sched = o->nvlink_centric_sched,
+                                      .max_p2p_peers = o->max_p2p_peers};
     int *members = malloc((size_t)b->session.world.size * sizeof *members), group = b->groups[b->session.world.rank],
         n = 0, rc;
     char name[BB_COMM_NAME] = "world";
@@ -152,6 +156,9 @@ static void warn_policy(const struct bench *b)
     if (b->options.cta_policy >= 0 && (b->session.nccl_runtime < 22700 || b->session.nccl_header < 22700) &&
         b->session.world.rank == 0)
         bb_warn("CTA policy %d (-x) needs NCCL 2.27; measured without", b->options.cta_policy);
+    if (b->options.max_p2p_peers > 0 && !b->options.fit_memory && b->session.world.rank == 0 &&
+        (b->session.nccl_runtime < 23000 || !bb_comm_knows_p2p_peers()))
+        bb_warn("--max-p2p-peers %d needs NCCL 2.30, built with it too; measured without", b->options.max_p2p_peers);
 }
 
 /* The sweep forces algorithms as a tuner and sees them as a profiler: both have to be this program. */
@@ -198,22 +205,37 @@ out:
 
 /* ---- memory and stream ---- */
 
-/* Two slots of the largest row: one that the iterations walk through, one for the last iteration. */
 static size_t arena_bytes(const struct bench *b)
 {
-    size_t small = bb_sweep_slot_bytes(&b->sweep, b->smallest), large = bb_sweep_slot_bytes(&b->sweep, b->largest);
+    const bool tight = b->options.fit_memory;
+    size_t small = bb_sweep_arena_bytes(&b->sweep, b->smallest, tight),
+           large = bb_sweep_arena_bytes(&b->sweep, b->largest, tight);
 
-    return 2 * (small > large ? small : large);
+    return small > large ? small : large;
+}
+
+/* The largest size of nccl-tests: three buffers, without a check two, in what it leaves of the smallest GPU. */
+static size_t largest_of_nccl_tests(const struct bench *b)
+{
+    const size_t gib = (size_t)1 << 30;
+    size_t memory = SIZE_MAX, reserve;
+
+    for (int r = 0; r < b->session.world.size; r++)
+        memory = b->session.devices[r].memory_bytes < memory ? b->session.devices[r].memory_bytes : memory;
+    reserve = gib + (memory / 16 < 4 * gib ? memory / 16 : 4 * gib);
+    return memory > reserve ? (memory - reserve) / (b->options.checks > 0 ? 3 : 2) : SIZE_MAX;
 }
 
 /* As nccl-tests does: the last size is lowered until all fits. */
 static int lower_max_bytes(struct bench *b)
 {
     struct bb_sweep *s = &b->sweep;
-    size_t asked = s->max_bytes, available;
+    size_t asked = s->max_bytes, most = largest_of_nccl_tests(b), available;
     int rc;
 
     TRY(bb_session_free_bytes(&b->session, &available));
+    if (s->max_bytes > most && most >= s->min_bytes)
+        s->max_bytes = most;
     while (bb_guarded_cost(arena_bytes(b)) > available && s->max_bytes - s->max_bytes / 8 > s->min_bytes)
         s->max_bytes -= s->max_bytes / 8;
     b->options.max_bytes = s->max_bytes;
@@ -260,7 +282,7 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
 static int choose_gate(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
-    bool gated = b->options.figures.gate && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
+    bool gated = b->options.figures.gate && !b->ctx.host_clock && !b->report.shared_gpu && !(blocks && atoi(blocks)) &&
                  b->ctx.modes[0] == &bb_mode_stream;
     int rc = bb_world_bcast(&b->session.world, &gated, sizeof gated, 0);
 
@@ -316,6 +338,7 @@ static struct bb_bench_context context_of(struct bench *b)
                                      .blocking = (enum bb_blocking)o->blocking,
                                      .graph_launches = o->graph_launches,
                                      .host_time = o->host_time,
+                                     .host_clock = strcmp(o->figures.clock, "host") == 0,
                                      .across = (enum bb_across)o->across,
                                      .groups = b->sweep.is_split ? b->groups : NULL,
                                      .mulsums = &b->mulsums};
@@ -342,7 +365,7 @@ static int make_arena(struct bench *b)
     int rc;
 
     if (asked == BB_REGISTER_NONE)
-        TRY(bb_guarded_init(&b->ctx.arena, arena_bytes(b), b->ctx.stream));
+        TRY(bb_guarded_init(&b->ctx.arena, arena_bytes(b), b->session.memory, b->ctx.stream));
     else
         TRY(bb_registration_init(&b->registration, &b->ctx.arena, arena_bytes(b), asked, &b->comm));
     TRY(fill_arena(&b->ctx));

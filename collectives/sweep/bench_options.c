@@ -50,10 +50,15 @@ const struct bb_opt bb_bench_option_rows[] = {
             "over ranks 0: rank 0, 1: mean, 2: fastest, 3: slowest"),
     OPT_INT('R', "local_register", FIELD(registration), "0", "HOW", 0, 2,
             "register buffers 1: with the communicator, 2: as symmetric windows"),
+    OPT_BUFFERS(FIELD(common.buffers)),
     OPT_INT('x', "cta_policy", FIELD(cta_policy), "-1", "POLICY", -1, 2,
             "of the communicator: 0 default, 1 efficiency, 2 none (copy engines); -1: NCCL's own"),
     OPT_INT(0, "min-ctas", FIELD(min_ctas), NULL, "N", 0, 1024, "least CTAs of an operation, 0: NCCL's choice"),
     OPT_INT(0, "max-ctas", FIELD(max_ctas), NULL, "N", 0, 1024, "most CTAs of an operation, 0: NCCL's choice"),
+    OPT_INT(0, "nvlink-centric-sched", FIELD(nvlink_centric_sched), "0", "0|1", 0, 1,
+            "1: the communicator is told to prefer NVLink (NCCL 2.28)"),
+    OPT_INT(0, "max-p2p-peers", FIELD(max_p2p_peers), "0", "N", 0, 1 << 20,
+            "the communicator is told that a rank has so many peers at a time (NCCL 2.30), 0: NCCL's choice"),
     OPT_INT('u', "unalign", FIELD(unalign), "0", "N", 0, 1 << 20, "move both buffers by N elements"),
     OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE", "alltoallv: bytes from row to column; needs -b equal to -e"),
     OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12, "alltoallv: of the numbers in the file"),
@@ -218,6 +223,8 @@ static int check_together(const struct bb_bench_options *o)
                       o->graph_launches);
     if (o->skipped >= o->iterations)
         return bb_err(BB_EUSAGE, "-K %d leaves out all of %d iterations (-n)", o->skipped, o->iterations);
+    if (o->registration > 0 && strcmp(o->common.buffers, "cuda") == 0)
+        return bb_err(BB_EUSAGE, "-R %d registers memory of ncclMemAlloc: give it or --buffers cuda", o->registration);
     if (o->max_ctas > 0 && o->min_ctas > o->max_ctas)
         return bb_err(BB_EUSAGE, "--min-ctas %d is above --max-ctas %d", o->min_ctas, o->max_ctas);
     if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))

@@ -7,7 +7,6 @@
 #include "bootstrap/cli/opts.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
-#include "collectives/sweep/split.h"
 
 struct bb_bench_options {
     struct bb_common common;
@@ -24,6 +23,7 @@ struct bb_bench_options {
     double matrix_scale, spread;
     int aggregate, blocking, null_stream, graph_launches, host_time, across, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
+    int nvlink_centric_sched, max_p2p_peers;
     double min_busbw; /* GB/s, 0: none                                                   */
     int first_device; /* number of the first rank's GPU on each host; no option            */
     bool fit_memory;  /* lower the last size until it fits, instead of refusing; no option */

@@ -165,6 +165,7 @@ static const struct bb_field result_fields[] = {
     {"host_us", SHOWS(f.host_us)},
     {"first_us", SHOWS(f.first_us)},
     {"wall_us", SHOWS(f.wall_us)},
+    {"event_us", SHOWS(f.event_us)},
     {"skew", .value = skew_json},
     {.key = "gpu"},
     {"model_us", SHOWS(f.model_us)},
@@ -352,7 +353,8 @@ static const char *samples_text(const struct bb_report *r, const struct bb_mode 
 
 static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 {
-    const char *help = r->ctx->host_time ? bb_bench_context_method(r->ctx) : mode->help;
+    const bool host = r->ctx->host_time || r->ctx->host_clock;
+    const char *help = host ? bb_bench_context_method(r->ctx) : mode->help;
     const char *name = r->ctx->host_time ? bb_bench_context_mode(r->ctx) : mode->name;
     const char *comm = r->ctx->comm->blocking ? "blocking" : "non-blocking";
     char samples[80];
@@ -480,50 +482,46 @@ static void print_mean(const struct bb_report *r, double mean, bool below)
         fprintf(r->out, "# Avg bus bandwidth    : N/A\n");
 }
 
-static size_t bytes_taken(size_t before, size_t after)
-{
-    return before > after ? before - after : 0;
-}
-
-enum { MEMORY_PARTS = 4 };
-struct memory_part {
+#define BETWEEN(from, to) offsetof(struct bb_report_memory, from), offsetof(struct bb_report_memory, to)
+static const struct {
     const char *name, *key;
-    size_t bytes;
+    size_t before, after;
+} memory_parts[] = {
+    {"Initialization", "initialization", BETWEEN(free_at_start, free_after_init)},
+    {"User-Allocated", "user_allocated", BETWEEN(free_after_init, free_after_buffers)},
+    {"Collective", "collective", BETWEEN(free_after_buffers, free_at_end)},
+    {"Total", "total", BETWEEN(free_at_start, free_at_end)},
 };
+enum { MEMORY_PARTS = sizeof memory_parts / sizeof *memory_parts };
 
-static void memory_parts(const struct bb_report_memory *m, struct memory_part parts[MEMORY_PARTS])
+static size_t bytes_taken(const struct bb_report_memory *m, int part)
 {
-    parts[0] =
-        (struct memory_part){"Initialization", "initialization", bytes_taken(m->free_at_start, m->free_after_init)};
-    parts[1] = (struct memory_part){"User-Allocated", "user_allocated",
-                                    bytes_taken(m->free_after_init, m->free_after_buffers)};
-    parts[2] = (struct memory_part){"Collective", "collective", bytes_taken(m->free_after_buffers, m->free_at_end)};
-    parts[3] = (struct memory_part){"Total", "total", bytes_taken(m->free_at_start, m->free_at_end)};
+    size_t before = *(const size_t *)((const char *)m + memory_parts[part].before);
+    size_t after = *(const size_t *)((const char *)m + memory_parts[part].after);
+
+    return before > after ? before - after : 0;
 }
 
 static void print_memory(const struct bb_report *r)
 {
-    struct memory_part parts[MEMORY_PARTS];
     char text[BB_BYTES_TEXT];
 
-    memory_parts(r->memory, parts);
     fprintf(r->out, "# GPU memory usage     :");
     for (int i = 0; i < MEMORY_PARTS; i++)
-        fprintf(r->out, "%s %s %s", i ? " |" : "", parts[i].name, bb_format_bytes(parts[i].bytes, text));
+        fprintf(r->out, "%s %s %s", i ? " |" : "", memory_parts[i].name,
+                bb_format_bytes(bytes_taken(r->memory, i), text));
     fputc('\n', r->out);
 }
 
 static int save_memory(const struct bb_report *r)
 {
-    struct memory_part parts[MEMORY_PARTS];
     json_t *object;
 
     if (!r->json || !r->options->memory)
         return 0;
-    memory_parts(r->memory, parts);
     object = json_object();
     for (int i = 0; i < MEMORY_PARTS; i++)
-        json_object_set_new(object, parts[i].key, json_integer((json_int_t)parts[i].bytes));
+        json_object_set_new(object, memory_parts[i].key, json_integer((json_int_t)bytes_taken(r->memory, i)));
     return bb_results_set(r->json, "memory_bytes", object);
 }
 

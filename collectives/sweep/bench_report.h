@@ -6,7 +6,7 @@
 #define BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
 
 #include "bootstrap/results/results.h"
-#include "collectives/measure/measure.h"
+#include "collectives/measure/bench_context.h"
 #include "collectives/session/registration.h"
 #include "collectives/session/session.h"
 #include "collectives/sweep/bench_options.h"
@@ -31,6 +31,7 @@ struct bb_report_style {
     int widths[2];       /* of times and of rates                                                         */
     bool zeros;          /* a figure without a meaning is 0.00, where readers expect a number; else N/A   */
     bool first_group;    /* of a split run, only rows of the first group                                  */
+    int threads, gpus;   /* of a process and of a thread, as nccl-tests names the ranks of a process      */
     const char *program; /* named in the text; NULL: the collective                                    */
     void (*head)(const struct bb_report *r, const struct bb_report_head *head);
     void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* lines above a row; NULL: none */

@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-size_t bb_sweep_next_size(const struct bb_sweep *s, size_t bytes)
+/* Larger than `bytes`; 0 after the last. */
+static size_t next_size(const struct bb_sweep *s, size_t bytes)
 {
     double scaled = (double)bytes * s->factor;
     size_t next;
@@ -37,12 +38,12 @@ static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
 {
     *n = (size_t)s->sizes.n;
     for (size_t bytes = s->min_bytes; s->sizes.n == 0 && (*n == 0 || bytes != 0); (*n)++)
-        bytes = bb_sweep_next_size(s, bytes);
+        bytes = next_size(s, bytes);
     *list = malloc(*n * sizeof **list);
     if (!*list)
         return bb_err(BB_EFAIL, "no memory for %zu sizes", *n);
     for (size_t i = 0; i < *n; i++)
-        (*list)[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : bb_sweep_next_size(s, (*list)[i - 1]);
+        (*list)[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : next_size(s, (*list)[i - 1]);
     return 0;
 }
 
@@ -104,7 +105,7 @@ static size_t widest_slot(const struct bb_case *c)
     return widest;
 }
 
-size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
+static size_t widest_of_sweep(const struct bb_sweep *s, int ranks, bool in_place)
 {
     size_t widest = 0, largest = bb_sweep_largest(s);
 
@@ -113,6 +114,7 @@ size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
             struct bb_case c = {.kind = (enum bb_coll_kind)s->colls[i],
                                 .dtype = s->dtypes[d],
                                 .ranks = ranks,
+                                .in_place = in_place,
                                 .unalign = s->unalign,
                                 .amounts = s->amounts};
             c.count = bb_coll_count(c.kind, largest, ranks, bb_dtypes[c.dtype].bytes);
@@ -120,4 +122,18 @@ size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
             widest = bytes > widest ? bytes : widest;
         }
     return widest;
+}
+
+size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
+{
+    return widest_of_sweep(s, ranks, false);
+}
+
+size_t bb_sweep_arena_bytes(const struct bb_sweep *s, int ranks, bool tight)
+{
+    size_t apart = widest_of_sweep(s, ranks, false), together = 2 * widest_of_sweep(s, ranks, true);
+
+    if (!tight)
+        return 2 * apart;
+    return apart > together ? apart : together;
 }

@@ -1,5 +1,5 @@
 /* split.c - the rules by which ranks are split, those of nccl-tests' NCCL_TESTS_SPLIT. */
-#include "collectives/sweep/split.h"
+#include "collectives/sweep/cases.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /*
  * layer_passes.h - launches the passes of pass.h on the GPU. A pass is a struct, so that the same one is counted
- * (pass.h), launched (here) and checked against its CPU reference (bb_pass_ref).
+ * (pass.h), launched (here) and checked against its CPU reference (tests/cuda/work/pass_ref.h).
  */
 #ifndef BB_CUDA_COMPUTE_LAYER_PASSES_H
 #define BB_CUDA_COMPUTE_LAYER_PASSES_H
@@ -13,6 +13,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* bb_passes_load - see cuda/load: the kernels of all passes. */
+BB_MUST_CHECK int bb_passes_load(void);
 
 /*
  * bb_pass_run - enqueue the pass on `stream`; returns at once. The pass is copied, its pointers must stay until it ran.

@@ -13,18 +13,46 @@ size_t bb_guarded_cost(size_t bytes)
     return bytes == 0 ? 0 : bb_round_up(bytes, ALIGN) + 2 * BB_GUARD_BYTES;
 }
 
-int bb_guarded_init(struct bb_guarded *b, size_t bytes, cudaStream_t stream)
+static int alloc_cuda(void **memory, size_t bytes)
+{
+    return BB_CUDA(cudaMalloc(memory, bytes));
+}
+
+static void free_cuda(void *memory)
+{
+    (void)cudaFree(memory);
+}
+
+const struct bb_allocator bb_cuda_allocator = {"cuda", alloc_cuda, free_cuda};
+
+int bb_guarded_place(struct bb_guarded *b, void *memory, size_t bytes, cudaStream_t stream)
 {
     int rc;
 
     *b = (struct bb_guarded){0};
     if (bytes == 0)
         return 0;
-    TRY(BB_CUDA(cudaMalloc(&b->base, bb_guarded_cost(bytes))));
-    b->area = (unsigned char *)b->base + BB_GUARD_BYTES;
+    b->area = (unsigned char *)memory + BB_GUARD_BYTES;
     b->bytes = bytes;
-    TRY(BB_CUDA(cudaMemsetAsync(b->base, CANARY, BB_GUARD_BYTES, stream)));
+    TRY(BB_CUDA(cudaMemsetAsync(memory, CANARY, BB_GUARD_BYTES, stream)));
     TRY(BB_CUDA(cudaMemsetAsync(b->area + bytes, CANARY, bb_round_up(bytes, ALIGN) - bytes + BB_GUARD_BYTES, stream)));
+out:
+    return rc;
+}
+
+int bb_guarded_init(struct bb_guarded *b, size_t bytes, const struct bb_allocator *from, cudaStream_t stream)
+{
+    void *memory = NULL;
+    int rc;
+
+    *b = (struct bb_guarded){0};
+    if (bytes == 0)
+        return 0;
+    TRY(from->alloc(&memory, bb_guarded_cost(bytes)));
+    rc = bb_guarded_place(b, memory, bytes, stream);
+    b->base = memory;
+    b->from = from;
+    TRY(rc);
     return 0;
 out:
     bb_guarded_release(b);
@@ -34,7 +62,7 @@ out:
 void bb_guarded_release(struct bb_guarded *b)
 {
     if (b->base)
-        (void)cudaFree(b->base);
+        b->from->free(b->base);
     *b = (struct bb_guarded){0};
 }
 
@@ -42,9 +70,9 @@ int bb_guarded_check_guards(const struct bb_guarded *b, struct bb_verdict *verdi
 {
     int rc;
 
-    if (!b->base)
+    if (b->bytes == 0)
         return 0;
-    TRY(bb_check_bytes(b->base, BB_GUARD_BYTES, CANARY, verdict, stream));
+    TRY(bb_check_bytes(b->area - BB_GUARD_BYTES, BB_GUARD_BYTES, CANARY, verdict, stream));
     TRY(bb_check_bytes(b->area + b->bytes, bb_round_up(b->bytes, ALIGN) - b->bytes + BB_GUARD_BYTES, CANARY, verdict,
                        stream));
 out:

@@ -13,17 +13,30 @@
 
 #define BB_GUARD_BYTES 4096
 
+/* Where device memory comes from. */
+struct bb_allocator {
+    const char *name;
+    int (*alloc)(void **memory, size_t bytes); /* on the current device, aligned to 256 bytes; 0 or an error, said */
+    void (*free)(void *memory);
+};
+extern const struct bb_allocator bb_cuda_allocator; /* "cuda": cudaMalloc */
+
 struct bb_guarded {
     unsigned char *area; /* device pointer, aligned to 256 bytes; NULL for an empty buffer */
     size_t bytes;        /* of the area, without the guards                                */
-    void *base;          /* what cudaMalloc gave; owned                                    */
+    void *base;          /* what the allocator gave; owned. NULL: memory of somebody else  */
+    const struct bb_allocator *from;
 };
 
 /* bb_guarded_cost - what bb_guarded_init takes from the device for an area of that many bytes. */
 size_t bb_guarded_cost(size_t bytes);
 
 /* bb_guarded_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
-BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, cudaStream_t stream);
+BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, const struct bb_allocator *from,
+                                  cudaStream_t stream);
+
+/* bb_guarded_place - the same in memory of bb_guarded_cost(bytes), aligned to 256 bytes, that stays its owner's. */
+BB_MUST_CHECK int bb_guarded_place(struct bb_guarded *b, void *memory, size_t bytes, cudaStream_t stream);
 void bb_guarded_release(struct bb_guarded *b);
 
 /* bb_guarded_check_guards - adds the guard bytes that were overwritten to *verdict (device memory), on stream. */

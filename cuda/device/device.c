@@ -1,9 +1,11 @@
 /* device.c - choice and description of the GPU. */
 #include "cuda/device/device.h"
 
+#include "cuda/device/assign.h"
 #include "cuda/device/check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void format_uuid(const unsigned char b[16], char text[48])
@@ -37,45 +39,148 @@ static int read_device_info(int ordinal, struct bb_device_info *info)
     return 0;
 }
 
-/* The first rank of a host speaks for the others, whose fate is the same. */
-static int refuse_devices(int local_rank, enum bb_error code, const char *what, int local_size, int count)
+int bb_device_use(int ordinal, struct bb_device_info *info)
 {
-    if (local_rank > 0)
-        return -(int)code;
-    if (what)
-        return bb_err(code, "no usable GPU on this host: %s (busbar-emulated runs on emulated ones)", what);
-    return bb_err(code,
-                  "%d ranks on this host but only %d GPU%s: start at most %d per host, or let ranks share a GPU with "
-                  "--share-gpu (for tests: times then mean nothing)",
-                  local_size, count, count == 1 ? "" : "s", count);
-}
+    int rc;
 
-int bb_device_choose(int first, int local_rank, int local_size, bool share_gpu, struct bb_device_info *info)
-{
-    int count = 0, ordinal, rc;
-    cudaError_t e = cudaGetDeviceCount(&count);
-
-    if (e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver || (e == cudaSuccess && count == 0))
-        return refuse_devices(local_rank, BB_EFAIL, e ? cudaGetErrorString(e) : "there is none", local_size, count);
-    TRY(BB_CUDA(e));
-    if (first > 0 && count < first + local_size && !share_gpu)
-        return local_rank ? -BB_EUSAGE
-                          : bb_err(BB_EUSAGE, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d",
-                                   local_size, first, count - 1);
-    if (count < local_size && !share_gpu)
-        return refuse_devices(local_rank, BB_EUSAGE, NULL, local_size, count);
-    ordinal = (first + local_rank) % count;
     TRY(BB_CUDA(cudaSetDevice(ordinal)));
     TRY(read_device_info(ordinal, info));
 out:
     return rc;
 }
 
-bool bb_device_shared(const struct bb_device_info *infos, int n)
+/* ---- a GPU for each rank ---- */
+
+/* What CUDA says where there is no GPU, NULL where there is one. */
+static const char *why_no_gpu(int *count)
+{
+    cudaError_t e = cudaGetDeviceCount(count);
+
+    (void)cudaGetLastError();
+    return e ? cudaGetErrorString(e) : *count == 0 ? "there is none" : NULL;
+}
+
+static int list_visible(struct bb_visible *visible)
+{
+    struct cudaDeviceProp prop;
+    int count, rc = 0;
+
+    memset(visible, 0, sizeof(*visible));
+    if (why_no_gpu(&count))
+        return 0; /* said when all ranks know */
+    visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
+    for (int i = 0; i < visible->n; i++) {
+        TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));
+        memcpy(visible->uuid[i], prop.uuid.bytes, BB_UUID_BYTES);
+    }
+out:
+    return rc;
+}
+
+/* Whether a rank of that node, before place `slot` of rank r, sees the GPU there. */
+static bool is_seen_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
+{
+    for (int i = 0; i <= r; i++)
+        for (int s = 0; w->node_of[i] == w->node_of[r] && s < (i < r ? all[i].n : slot); s++)
+            if (memcmp(all[i].uuid[s], all[r].uuid[slot], BB_UUID_BYTES) == 0)
+                return true;
+    return false;
+}
+
+static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
+{
+    int n = 0;
+
+    for (int r = 0; r < w->size; r++)
+        for (int s = 0; w->node_of[r] == w->node && s < all[r].n; s++)
+            n += !is_seen_before(w, all, r, s);
+    return n;
+}
+
+/* The rank that is left without a GPU says so; all know that it is. */
+static int refuse_devices(const struct bb_world *w, const struct bb_visible *all, int first,
+                          const struct bb_assigned *assigned)
+{
+    const int refused = assigned->refused, holder = assigned->holder, seen = all[refused].n;
+    const enum bb_error code = seen > 0 ? BB_EUSAGE : BB_EFAIL;
+    char uuid[48];
+    int count;
+
+    if (w->rank != refused)
+        return -(int)code;
+    if (seen == 0)
+        return bb_err(code, "no usable GPU on this host: %s (busbar-emulated runs on emulated ones)",
+                      why_no_gpu(&count));
+    if (first > 0)
+        return bb_err(code, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d", w->local_size, first,
+                      seen - 1);
+    format_uuid(all[refused].uuid[0], uuid);
+    count = count_gpus(w, all);
+    if (count < w->local_size)
+        return bb_err(code,
+                      "%d ranks on this host but only %d GPU%s: ranks %d and %d would share %s; start at most %d per "
+                      "host, or let ranks share a GPU with --share-gpu (for tests: times then mean nothing)",
+                      w->local_size, count, count == 1 ? "" : "s", holder, refused, uuid, count);
+    return bb_err(code,
+                  "ranks %d (%s) and %d would share %s: let each see a GPU of its own (CUDA_VISIBLE_DEVICES), or let "
+                  "them share it with --share-gpu (for tests: times then mean nothing)",
+                  holder, w->hosts[holder], refused, uuid);
+}
+
+static int first_blind(const struct bb_world *w, const struct bb_visible *all)
+{
+    for (int r = 0; r < w->size; r++)
+        if (all[r].n == 0)
+            return r;
+    return -1;
+}
+
+/* This rank's device number. */
+static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all, int first, bool share_gpu,
+                          int *ordinal)
+{
+    const int blind = first_blind(w, all);
+    struct bb_assigned assigned = {blind, -1};
+    int rc, *ordinals = calloc((size_t)w->size, sizeof(*ordinals));
+
+    if (!ordinals)
+        return bb_err(BB_EFAIL, "no memory for the GPUs of %d ranks", w->size);
+    if (blind < 0)
+        TRY(bb_devices_assign(all, w->size, first, ordinals, &assigned));
+    *ordinal = ordinals[w->rank];
+    rc = 0;
+    if (assigned.refused >= 0 && share_gpu && blind < 0)
+        *ordinal = (first + w->local_rank) % all[w->rank].n;
+    else if (assigned.refused >= 0)
+        rc = refuse_devices(w, all, first, &assigned);
+out:
+    free(ordinals);
+    return rc;
+}
+
+int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info)
+{
+    struct bb_visible own, *all = NULL;
+    int ordinal = 0, rc;
+
+    rc = list_visible(&own);
+    TRY(bb_world_agree(w, rc, "a look at the GPUs"));
+    all = bb_world_gather(w, &own, sizeof(own), &rc);
+    TRY(rc);
+    TRY(choose_ordinal(w, all, first, share_gpu, &ordinal));
+    TRY(bb_device_use(ordinal, info));
+out:
+    free(all);
+    return rc;
+}
+
+/* MIG instances have UUIDs of their own, but NCCL takes their GPU for one. */
+bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, int n)
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
-            if (strcmp(infos[i].uuid, infos[j].uuid) == 0)
+            if (strcmp(infos[i].uuid, infos[j].uuid) == 0 ||
+                (node_of[i] == node_of[j] && strcmp(infos[i].pci, infos[j].pci) == 0))
                 return true;
     return false;
 }

@@ -4,7 +4,7 @@
 #ifndef BB_CUDA_DEVICE_DEVICE_H
 #define BB_CUDA_DEVICE_DEVICE_H
 
-#include "bootstrap/base/err.h"
+#include "bootstrap/world/world.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,16 +23,22 @@ struct bb_device_info {
     bool emulated; /* the emulated GPUs, never hardware          */
 };
 
-/*
- * bb_device_choose - make the GPU of this local rank current: number first + local_rank, with share_gpu modulo the
- * number of GPUs. Fewer GPUs than ranks of the host without share_gpu: -BB_EUSAGE on all of them, the first of the host
- * says so (agree on the result before anybody leaves). Fills *info.
- */
-BB_MUST_CHECK int bb_device_choose(int first, int local_rank, int local_size, bool share_gpu,
-                                   struct bb_device_info *info);
+/* bb_device_use - make this device current. Fills *info. */
+BB_MUST_CHECK int bb_device_use(int ordinal, struct bb_device_info *info);
 
-/* bb_device_shared - true when two of the n entries (one per rank) have the same UUID. */
-bool bb_device_shared(const struct bb_device_info *infos, int n);
+/*
+ * bb_device_choose - collective: a GPU for every rank, whether ranks see all GPUs of their host, one each, or some
+ * (assign.h); those below number `first` are left alone. The rank's own becomes current. Where two ranks would have one
+ * GPU: with share_gpu number first + local rank modulo the number of GPUs; without, -BB_EUSAGE on all ranks, and the
+ * one that comes second says which two they are (agree on the result before anybody leaves). Fills *info.
+ */
+BB_MUST_CHECK int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info);
+
+/*
+ * bb_device_shared - true when two of the n entries (one per rank, node_of: its node) have the same UUID, or are parts
+ * (MIG instances) of one GPU.
+ */
+bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, int n);
 
 /* bb_device_free_bytes - memory that can be allocated now on the current device. */
 BB_MUST_CHECK int bb_device_free_bytes(size_t *bytes);

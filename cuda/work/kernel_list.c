@@ -234,54 +234,19 @@ void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_
                                               .top_k = top_k});
 }
 
-/* False when nothing is exchanged that way. received: the box lies in the margin. */
-static bool add_box(struct bb_kernel_list *w, struct bb_pass p, const uint32_t interior[3], const uint32_t halo[3],
-                    const int direction[3], bool received)
-{
-    static const char *const names[] = {
-        [BB_PASS_PACK] = "halo pack", [BB_PASS_UNPACK] = "halo unpack", [BB_PASS_UNPACK_ADD] = "halo add"};
-
-    if (!bb_halo_box(interior, halo, direction, received, &p.box))
-        return false;
-    bb_kernel_list_add_pass(w, names[p.kind], &p);
-    return true;
-}
-
-static void add_boxes(struct bb_kernel_list *w, struct bb_pass p, const uint32_t interior[3], const uint32_t halo[3],
-                      bool corners, bool received)
-{
-    for (int d = 0; d < 27; d++) {
-        const int direction[3] = {d / 9 - 1, d / 3 % 3 - 1, d % 3 - 1};
-        int away = (direction[0] != 0) + (direction[1] != 0) + (direction[2] != 0);
-        if (corners || away == 1)
-            (void)add_box(w, p, interior, halo, direction, received);
-    }
-}
-
-void bb_kernel_list_halo_pack(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
-                              const uint32_t halo[3], bool corners, bool backward, enum bb_dtype_id dtype)
-{
-    const struct bb_pass p = {.kind = BB_PASS_PACK, .dtype = dtype, .rows = rows};
-
-    add_boxes(w, p, interior, halo, corners, backward);
-}
-
-void bb_kernel_list_halo_unpack(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
-                                const uint32_t halo[3], bool corners, bool backward, enum bb_dtype_id dtype)
-{
-    const struct bb_pass p = {.kind = backward ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK, .dtype = dtype, .rows = rows};
-
-    add_boxes(w, p, interior, halo, corners, !backward);
-}
-
 bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
                               const uint32_t halo[3], const int direction[3], bool received, bool backward,
                               enum bb_dtype_id dtype)
 {
+    static const char *const names[] = {
+        [BB_PASS_PACK] = "halo pack", [BB_PASS_UNPACK] = "halo unpack", [BB_PASS_UNPACK_ADD] = "halo add"};
     enum bb_pass_kind kind = !received ? BB_PASS_PACK : backward ? BB_PASS_UNPACK_ADD : BB_PASS_UNPACK;
-    const struct bb_pass p = {.kind = kind, .dtype = dtype, .rows = rows};
+    struct bb_pass p = {.kind = kind, .dtype = dtype, .rows = rows};
 
-    return add_box(w, p, interior, halo, direction, received != backward);
+    if (!bb_halo_box(interior, halo, direction, received != backward, &p.box))
+        return false;
+    bb_kernel_list_add_pass(w, names[kind], &p);
+    return true;
 }
 
 void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype)
@@ -312,17 +277,12 @@ double bb_kernel_list_flops(const struct bb_kernel_list *w)
     return flops;
 }
 
-static double item_bytes(const struct bb_kernel_list_item *item)
-{
-    return (double)(item->is_pass ? bb_pass_bytes(&item->pass) : bb_gemm_bytes(&item->gemm));
-}
-
 double bb_kernel_list_bytes(const struct bb_kernel_list *w)
 {
     double bytes = 0;
 
     for (int i = 0; i < w->n; i++)
-        bytes += item_bytes(&w->items[i]);
+        bytes += (double)(w->items[i].is_pass ? bb_pass_bytes(&w->items[i].pass) : bb_gemm_bytes(&w->items[i].gemm));
     return bytes;
 }
 
@@ -417,16 +377,4 @@ void bb_kernel_list_scale(struct bb_kernel_list *w, double factor)
             shrink_pass(&w->items[i].pass, factor);
         else
             shrink_gemm(&w->items[i].gemm, factor);
-}
-
-int64_t bb_kernel_list_ns(const struct bb_kernel_list *w, double kernel_us, double memory_gbps, double tflops)
-{
-    int64_t ns = 0;
-
-    for (int i = 0; i < w->n; i++) {
-        const struct bb_kernel_list_item *item = &w->items[i];
-        double lasts = item->is_pass ? item_bytes(item) / memory_gbps : bb_gemm_flops(&item->gemm) / tflops / 1e3;
-        ns += llround(fmax(kernel_us * 1e3, lasts));
-    }
-    return ns;
 }

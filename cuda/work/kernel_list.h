@@ -64,16 +64,9 @@ void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t 
 void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
                               enum bb_dtype_id dtype);
 
-/* Halos of `rows` samples * channels, for all neighbours that the halo has (corners: edges and corners too). Forward,
+/* The halo of `rows` samples * channels that goes to (received: comes from) one neighbour; see bb_halo_box. Forward,
  * the rim of the interior is packed and what came unpacked into the margin; backward, the margin's gradients are
- * packed, and what came is added to the rim, whose cells they belong to. */
-void bb_kernel_list_halo_pack(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
-                              const uint32_t halo[3], bool corners, bool backward, enum bb_dtype_id dtype);
-void bb_kernel_list_halo_unpack(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
-                                const uint32_t halo[3], bool corners, bool backward, enum bb_dtype_id dtype);
-
-/* What goes to (received: comes from) one neighbour alone, where not every direction has one; see bb_halo_box. False
- * when nothing is exchanged that way. */
+ * packed, and what came is added to the rim, whose cells they belong to. False when nothing is exchanged that way. */
 bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
                               const uint32_t halo[3], const int direction[3], bool received, bool backward,
                               enum bb_dtype_id dtype);
@@ -105,13 +98,6 @@ size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* al
  * the faces of a halo keep their size.
  */
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor);
-
-/*
- * bb_kernel_list_ns - time by a cluster profile, as the emulated GPUs model it: each product max(kernel_us, FLOPs /
- * tflops), each pass max(kernel_us, bytes / memory_gbps), rounded to ns one by one. tflops: of the type of the
- * products.
- */
-int64_t bb_kernel_list_ns(const struct bb_kernel_list *w, double kernel_us, double memory_gbps, double tflops);
 
 #ifdef __cplusplus
 }

@@ -47,7 +47,7 @@ struct bb_optimizer {
 
 /*
  * One pass. Fields that a kind does not name in its formula are not read. Pointers are the caller's, on the device for
- * bb_pass_run and on the host for bb_pass_ref.
+ * bb_pass_run, on the host for its reference (tests/cuda/work).
  * Optimizers: `out` is the parameter in the training type, `in` its gradient, `first` and `second` the float moments.
  * 16-bit parameters have a float copy `master` that is updated and then rounded to `out`; with float, `out` is updated
  * and master is not used.
@@ -112,11 +112,7 @@ void bb_pass_set(struct bb_pass *p, const struct bb_pass_array *array, void *mem
 /* bb_pass_prepare - choose the width of loads by the alignment of pointers and rows. bb_pass_run does it by itself. */
 void bb_pass_prepare(struct bb_pass *p);
 
-/* bb_pass_ref - the pass on the CPU, one element after another. */
-void bb_pass_ref(const struct bb_pass *p);
-
-/* Element i of an array of that type (float, half, bfloat16), and back, rounding to nearest even. */
-double bb_element_get(const void *array, enum bb_dtype_id dtype, size_t i);
+/* Element i of an array of that type (float, half, bfloat16), rounded to nearest even. */
 void bb_element_set(void *array, enum bb_dtype_id dtype, size_t i, double value);
 
 #ifdef __cplusplus

@@ -118,8 +118,7 @@ out:
     return rc;
 }
 
-/* mean over n + 1 samples from the mean over n */
-static void update_mean(double *mean, int n, int64_t ns)
+void bb_update_mean(double *mean, int n, int64_t ns)
 {
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
@@ -135,15 +134,15 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
         TRY(spans_of(r, t, g, &one));
         TRY(join_groups(&comm, &one));
         bb_overlap_of(t->step_ns, &compute, &one, &o);
-        update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
-        update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
+        bb_update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
+        bb_update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
     }
     bb_overlap_of(t->step_ns, &compute, &comm, &o);
-    update_mean(&f->step_us, f->steps, o.step_ns);
-    update_mean(&f->compute_us, f->steps, o.compute_ns);
-    update_mean(&f->comm_us, f->steps, o.comm_ns);
-    update_mean(&f->exposed_us, f->steps, o.exposed_ns);
-    update_mean(&f->idle_us, f->steps, o.idle_ns);
+    bb_update_mean(&f->step_us, f->steps, o.step_ns);
+    bb_update_mean(&f->compute_us, f->steps, o.compute_ns);
+    bb_update_mean(&f->comm_us, f->steps, o.comm_ns);
+    bb_update_mean(&f->exposed_us, f->steps, o.exposed_ns);
+    bb_update_mean(&f->idle_us, f->steps, o.idle_ns);
     f->steps++;
 out:
     bb_spans_release(&compute);

@@ -53,6 +53,9 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
                             const struct bb_traced_step *t) BB_MUST_CHECK;
 
+/* bb_update_mean - the mean over n + 1 samples, in microseconds, from that over n. */
+void bb_update_mean(double *mean, int n, int64_t ns);
+
 /* What a group moves in one step on this rank; follows from the program alone. */
 struct bb_group_work {
     size_t calls;     /* operations                                                                     */

@@ -12,14 +12,16 @@ static const int MOST_LINES = 5; /* said per rank */
 
 /* ---- what is known about an operation ---- */
 
-size_t bb_op_source_count(const struct bb_op *op, int n)
+/* Elements that the operation reads from its source on some rank; 0 when it reads none. */
+static size_t source_count(const struct bb_op *op, int n)
 {
     if (op->kind == BB_OP_SEND)
         return op->count;
     return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].send_count(op->count, n) : 0;
 }
 
-size_t bb_op_expect(const struct bb_op *op, int rank, int n, struct bb_expect *e)
+/* What it must leave in its destination (pattern.h). Returns how many elements are known, 0: it receives nothing. */
+static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expect *e)
 {
     int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
 
@@ -62,7 +64,7 @@ static cudaStream_t check_stream(const struct check *c, const struct bb_op *op)
 static int poison_destination(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
 {
     struct bb_expect e;
-    size_t bytes = bb_op_expect(op, comm->rank, comm->size, &e) * bb_dtypes[op->dtype].bytes;
+    size_t bytes = expect_op(op, comm->rank, comm->size, &e) * bb_dtypes[op->dtype].bytes;
 
     return bytes ? BB_CUDA(cudaMemsetAsync(bb_runner_dst(c->r, op), POISON, bytes, check_stream(c, op))) : 0;
 }
@@ -70,7 +72,7 @@ static int poison_destination(struct check *c, const struct bb_op *op, const str
 static int fill_source(struct check *c, const struct bb_op *op, const struct bb_comm *comm)
 {
     struct bb_pattern p = pattern_of(op, comm->size, c->collectives[op->comm]);
-    size_t count = bb_op_source_count(op, comm->size);
+    size_t count = source_count(op, comm->size);
 
     return count ? bb_fill(bb_runner_src(c->r, op), count, &p, comm->rank, 0, check_stream(c, op)) : 0;
 }
@@ -80,7 +82,7 @@ static int compare_destination(struct check *c, const struct bb_op *op, const st
 {
     struct bb_pattern p = pattern_of(op, comm->size, c->collectives[op->comm]);
     struct bb_expect e;
-    size_t count = bb_op_expect(op, comm->rank, comm->size, &e);
+    size_t count = expect_op(op, comm->rank, comm->size, &e);
     int rc;
 
     TRY(bb_verdict_clear(verdict, check_stream(c, op)));

@@ -19,13 +19,4 @@
 int bb_data_check(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
 int bb_data_check_together(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
 
-/*
- * bb_op_expect - what an operation must leave in its destination on rank `rank` of a communicator of n: elements of
- * e->... as in pattern.h. Returns how many elements are known, 0 for one that receives nothing. Pure.
- */
-size_t bb_op_expect(const struct bb_op *op, int rank, int n, struct bb_expect *e);
-
-/* bb_op_source_count - elements that the operation reads from its source on some rank; 0 when it reads none. */
-size_t bb_op_source_count(const struct bb_op *op, int n);
-
 #endif

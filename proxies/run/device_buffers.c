@@ -1,11 +1,11 @@
 /* device_buffers.c - device memory for the buffers of a step program (device_buffers.h). */
 #include "proxies/run/device_buffers.h"
 
-#include "cuda/data/buffers.h"
-
 #include <stdlib.h>
 
 struct bb_device_buffers {
+    const struct bb_allocator *from;
+    unsigned char *memory; /* of all areas, NULL where all are empty */
     int n;
     struct bb_guarded areas[];
 };
@@ -19,16 +19,25 @@ size_t bb_device_buffers_cost(const size_t *bytes, int n)
     return total;
 }
 
-int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes, int n, cudaStream_t stream)
+int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes, int n,
+                           const struct bb_allocator *from, cudaStream_t stream)
 {
     struct bb_device_buffers *m = calloc(1, sizeof(*m) + (size_t)n * sizeof(m->areas[0]));
+    size_t at = 0, total = bb_device_buffers_cost(bytes, n);
+    void *memory = NULL;
     int rc;
 
     *areas = m;
     if (!m)
         return bb_err(BB_EFAIL, "no memory for %d buffers", n);
-    for (; m->n < n; m->n++)
-        TRY(bb_guarded_init(&m->areas[m->n], bytes[m->n], stream));
+    m->from = from;
+    if (total > 0)
+        TRY(from->alloc(&memory, total));
+    m->memory = memory;
+    for (; m->n < n; m->n++) {
+        TRY(bb_guarded_place(&m->areas[m->n], m->memory + at, bytes[m->n], stream));
+        at += bb_guarded_cost(bytes[m->n]);
+    }
     return 0;
 out:
     bb_device_buffers_release(m);
@@ -38,8 +47,8 @@ out:
 
 void bb_device_buffers_release(struct bb_device_buffers *m)
 {
-    for (int i = 0; m && i < m->n; i++)
-        bb_guarded_release(&m->areas[i]);
+    if (m && m->memory)
+        m->from->free(m->memory);
     free(m);
 }
 

@@ -1,12 +1,12 @@
 /*
- * device_buffers.h - the device memory of a step program: one guarded area per buffer. Its size is known before
- * anything is allocated.
+ * device_buffers.h - the device memory of a step program: one guarded area per buffer, all in one piece, since NCCL's
+ * allocator rounds each up by far. Its size is known before anything is allocated.
  */
 #ifndef BB_PROXIES_RUN_DEVICE_BUFFERS_H
 #define BB_PROXIES_RUN_DEVICE_BUFFERS_H
 
 #include "bootstrap/base/err.h"
-#include "cuda/data/kernels.h"
+#include "cuda/data/buffers.h"
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@ struct bb_device_buffers; /* opaque */
 size_t bb_device_buffers_cost(const size_t *bytes, int n);
 
 /* bb_device_buffers_init - *m = n areas of bytes[i] on the current device, their guards written on stream. */
-int bb_device_buffers_init(struct bb_device_buffers **m, const size_t *bytes, int n, cudaStream_t stream) BB_MUST_CHECK;
+int bb_device_buffers_init(struct bb_device_buffers **m, const size_t *bytes, int n, const struct bb_allocator *from,
+                           cudaStream_t stream) BB_MUST_CHECK;
 void bb_device_buffers_release(struct bb_device_buffers *m); /* NULL is fine */
 
 /* bb_device_buffers_at - the device address of area i; NULL for an empty one and for i < 0. */

@@ -10,7 +10,6 @@
 #include "proxies/registry/smoke.h"
 #include "proxies/run/data_check.h"
 #include "proxies/run/run_report.h"
-#include "proxies/run/run_trace.h"
 #include "proxies/run/step_environment.h"
 #include "proxies/scaling/scaling_run.h"
 
@@ -131,8 +130,8 @@ static int run_steps(struct run *x)
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     x->study.compute_sms = held_sms(x);
     TRY(bb_scaling_before(&x->study));
-    TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout,
-                       bb_step_program(&x->step, x->session.world.rank)));
+    TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
+                       x->session.memory));
     TRY(bb_runner_busy(&x->runner, held_sms(x), x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
@@ -176,11 +175,7 @@ out:
 static struct bb_run_report report_of(const struct run *x)
 {
     return (struct bb_run_report){.step = &x->step,
-                                  .world = &x->session.world,
-                                  .devices = x->session.devices,
-                                  .shared_gpu = x->session.shared_gpu,
-                                  .nccl_runtime = x->session.nccl_runtime,
-                                  .cuda_runtime = x->session.cuda_runtime,
+                                  .session = &x->session,
                                   .argc = x->argc,
                                   .argv = x->argv,
                                   .plan = &x->measure_plan,

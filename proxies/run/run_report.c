@@ -1,34 +1,15 @@
-/* run_report.c - the figures that both reports share, and the report for people (run_report.h). */
+/* run_report.c - the figures of a run as a report for people and as JSON (run_report.h). */
 #include "proxies/run/run_report.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/world/comms.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- derived figures ---- */
 
-struct of_role {
-    const struct bb_step *step;
-    int role;
-};
-
-static bool has_role(const void *arg, int rank)
-{
-    const struct of_role *o = arg;
-
-    return o->role == BB_NONE || o->step->role_of[rank] == o->role;
-}
-
-int bb_run_report_slowest(const struct bb_run_report *r, int role)
-{
-    const struct of_role pick = {r->step, role};
-
-    return r->measured->traced ? bb_slowest(r->measured, has_role, &pick) : BB_NONE;
-}
-
-double bb_hidden_fraction(const struct bb_rank_breakdown *f)
+/* (communication beside which a kernel ran) / (communication); NaN without communication. */
+static double hidden_fraction(const struct bb_rank_breakdown *f)
 {
     return f->comm_us > 0 ? (f->comm_us - f->exposed_us) / f->comm_us : NAN;
 }
@@ -42,20 +23,34 @@ static double transfer_time(const struct bb_rank_breakdown *f, int n_groups)
     return sum;
 }
 
+/* What a step does, per second; NaN for nothing. */
+static double per_second(double amount, const struct bb_measured *m)
+{
+    return amount > 0 ? amount / (m->step.p50 / 1e6) : NAN;
+}
+
 static double ratio_of(double a, double b)
 {
     return b > 0 ? a / b : NAN;
 }
 
-struct bb_cost bb_run_report_cost(const struct bb_run_report *r, int rank)
+/* What communication costs, on one rank: total = exposed + slowdown + waiting (overlap.h), microseconds. NaN: unknown.
+ */
+struct cost {
+    double total_us, exposed_us, slowdown_us, waiting_us;
+    double compute_slowdown; /* time of the kernels, both over alone   */
+    double comm_slowdown;    /* time of the transfers, both over alone */
+};
+
+static struct cost cost_of(const struct bb_run_report *r, int rank)
 {
     const struct bb_measured *m = r->measured;
     int n = r->step->layout.n_groups;
 
     if (!m->compute_alone || rank == BB_NONE)
-        return (struct bb_cost){NAN, NAN, NAN, NAN, NAN, NAN};
+        return (struct cost){NAN, NAN, NAN, NAN, NAN, NAN};
     const struct bb_rank_breakdown *both = &m->traced[rank], *alone = &m->compute_alone[rank];
-    return (struct bb_cost){
+    return (struct cost){
         .total_us = both->step_us - alone->step_us,
         .exposed_us = both->exposed_us,
         .slowdown_us = both->compute_us - alone->compute_us,
@@ -65,11 +60,12 @@ struct bb_cost bb_run_report_cost(const struct bb_run_report *r, int rank)
     };
 }
 
-double bb_run_report_flops(const struct bb_run_report *r)
+/* Model FLOPs of one step over all ranks, 0 without compute. */
+static double step_flops(const struct bb_run_report *r)
 {
     double flops = 0;
 
-    for (int rank = 0; rank < r->world->size; rank++) {
+    for (int rank = 0; rank < r->session->world.size; rank++) {
         const struct bb_program *p = bb_step_program(r->step, rank);
 
         for (size_t i = 0; i < p->n_ops; i++)
@@ -78,14 +74,16 @@ double bb_run_report_flops(const struct bb_run_report *r)
     return flops;
 }
 
-double bb_run_report_utilisation(const struct bb_run_report *r, double step_us)
+/* The part of the GPUs' peak that a step of that length makes; NaN without a peak or FLOPs. */
+static double utilisation_of(const struct bb_run_report *r, double step_us)
 {
-    double flops = bb_run_report_flops(r);
+    double flops = step_flops(r);
 
-    return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->world->size) : NAN;
+    return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->session->world.size) : NAN;
 }
 
-double bb_run_report_busbw(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
+/* GB/s of bus bandwidth of a group on a rank; NaN for a group of one rank or without communication. */
+static double busbw_of(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
 {
     double busy_us = r->measured->traced[rank].groups[group].busy_us;
 
@@ -108,14 +106,15 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
 {
     char nccl[BB_NCCL_VERSION_TEXT];
 
-    fprintf(out, "# %d rank%s on %d node%s: %s; CUDA %d.%d, NCCL %s\n", r->world->size, r->world->size > 1 ? "s" : "",
-            r->world->nodes, r->world->nodes > 1 ? "s" : "", r->devices[0].name, r->cuda_runtime / 1000,
-            r->cuda_runtime % 1000 / 10, bb_nccl_version_text(r->nccl_runtime, nccl));
-    if (r->devices[0].emulated)
+    fprintf(out, "# %d rank%s on %d node%s: %s; CUDA %d.%d, NCCL %s\n", r->session->world.size,
+            r->session->world.size > 1 ? "s" : "", r->session->world.nodes, r->session->world.nodes > 1 ? "s" : "",
+            r->session->devices[0].name, r->session->cuda_runtime / 1000, r->session->cuda_runtime % 1000 / 10,
+            bb_nccl_version_text(r->session->nccl_runtime, nccl));
+    if (r->session->devices[0].emulated)
         fprintf(
             out,
             "# EMULATED GPUs: times are modelled (host issue: this machine's), none is a measurement of hardware\n");
-    if (r->shared_gpu)
+    if (r->session->shared_gpu)
         fprintf(out, "# several ranks share one GPU: times mean nothing for a machine with one GPU per rank\n");
 }
 
@@ -169,13 +168,14 @@ static void print_stats(const char *name, const struct bb_stats *s, FILE *out)
 
 static void print_flops(const struct bb_run_report *r, FILE *out)
 {
-    double flops = bb_run_report_flops(r), us = r->measured->step.p50;
+    double flops = step_flops(r), us = r->measured->step.p50;
 
     if (flops <= 0)
         return;
-    fprintf(out, "# model FLOPs: %.4g per step, %.2f TFLOP/s per GPU", flops, flops / us / 1e6 / r->world->size);
+    fprintf(out, "# model FLOPs: %.4g per step, %.2f TFLOP/s per GPU", flops,
+            flops / us / 1e6 / r->session->world.size);
     if (r->peak_tflops > 0)
-        fprintf(out, ", %.1f%% of %g (model FLOP utilisation)", 100 * bb_run_report_utilisation(r, us), r->peak_tflops);
+        fprintf(out, ", %.1f%% of %g (model FLOP utilisation)", 100 * utilisation_of(r, us), r->peak_tflops);
     fputc('\n', out);
 }
 
@@ -194,9 +194,9 @@ static void print_times(const struct bb_run_report *r, FILE *out)
                 m->graph_step.p50 / m->step.p50, m->capture_ms);
     }
     if (r->step->samples > 0)
-        fprintf(out, "# %.1f samples per second", r->step->samples / (m->step.p50 / 1e6));
+        fprintf(out, "# %.1f samples per second", per_second(r->step->samples, m));
     if (r->step->tokens > 0)
-        fprintf(out, ", %.0f tokens per second", r->step->tokens / (m->step.p50 / 1e6));
+        fprintf(out, ", %.0f tokens per second", per_second(r->step->tokens, m));
     if (r->step->samples > 0)
         fputc('\n', out);
     print_flops(r, out);
@@ -218,16 +218,17 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
             "exposed", "idle", "hidden");
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = bb_run_report_slowest(r, i);
+        int rank = bb_slowest(r->measured, r->step, i);
 
         if (rank == BB_NONE)
             continue;
         const struct bb_rank_breakdown *f = &r->measured->traced[rank];
-        fprintf(out, "  %-16s %6d %6d", r->step->roles[i].name, ranks_of_role(r->step, r->world->size, i), rank);
+        fprintf(out, "  %-16s %6d %6d", r->step->roles[i].name, ranks_of_role(r->step, r->session->world.size, i),
+                rank);
         const double values[] = {f->step_us, f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
         for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
             print_cell(out, 12, 1, values[k]);
-        print_cell(out, 6, 1, 100 * bb_hidden_fraction(f));
+        print_cell(out, 6, 1, 100 * hidden_fraction(f));
         fprintf(out, "%s\n", f->comm_us > 0 ? "%" : "");
     }
 }
@@ -243,7 +244,7 @@ static void print_group(const struct bb_run_report *r, int role, int rank, int g
     print_cell(out, 12, 1, g->busy_us);
     print_cell(out, 12, 1, g->exposed_us);
     print_cell(out, 12, 1, g->waiting_us);
-    print_cell(out, 9, 2, bb_run_report_busbw(r, rank, group, work));
+    print_cell(out, 9, 2, busbw_of(r, rank, group, work));
     fputc('\n', out);
 }
 
@@ -256,7 +257,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
             "exposed", "waiting", "busbw");
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
     for (int i = 0; i < r->step->n_roles; i++) {
-        int rank = bb_run_report_slowest(r, i);
+        int rank = bb_slowest(r->measured, r->step, i);
 
         if (rank == BB_NONE)
             continue;
@@ -270,8 +271,8 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
 static void print_overlap(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
-    int rank = bb_run_report_slowest(r, BB_NONE);
-    struct bb_cost c = bb_run_report_cost(r, rank);
+    int rank = bb_slowest(r->measured, r->step, BB_NONE);
+    struct cost c = cost_of(r, rank);
 
     if (!m->alone)
         return;
@@ -303,18 +304,18 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
 
     fprintf(out, "  %-22s", proxy);
     if (!r->step) {
-        fprintf(out, " has no form for %d rank%s\n", r->world->size, r->world->size > 1 ? "s" : "");
+        fprintf(out, " has no form for %d rank%s\n", r->session->world.size, r->session->world.size > 1 ? "s" : "");
         return;
     }
     print_cell(out, 11, 1, r->measured->step.p50);
-    rank = bb_run_report_slowest(r, BB_NONE);
+    rank = bb_slowest(r->measured, r->step, BB_NONE);
     const struct bb_rank_breakdown none = {.compute_us = NAN, .comm_us = NAN, .exposed_us = NAN, .idle_us = NAN};
     const struct bb_rank_breakdown *f = rank == BB_NONE ? &none : &r->measured->traced[rank];
     const double values[] = {f->compute_us, f->comm_us, f->exposed_us, f->idle_us};
     for (size_t k = 0; k < sizeof(values) / sizeof(values[0]); k++)
         print_cell(out, 11, 1, values[k]);
-    print_cell(out, 6, 1, 100 * bb_hidden_fraction(f));
-    fputs(bb_hidden_fraction(f) >= 0 ? "%" : " ", out);
+    print_cell(out, 6, 1, 100 * hidden_fraction(f));
+    fputs(hidden_fraction(f) >= 0 ? "%" : " ", out);
     print_cell(out, 6, 0, r->checked ? (double)r->wrong : NAN);
     fputc('\n', out);
 }
@@ -334,4 +335,167 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# data checked: %llu wrong\n", r->wrong);
     else
         fprintf(out, "# data not checked (--check)\n");
+}
+
+/* ---- the fields of busbar.proxy/1 that a run adds to those of its plan ---- */
+
+static json_t *breakdown_json(const struct bb_run_report *r, int rank)
+{
+    const struct bb_rank_breakdown *f = &r->measured->traced[rank];
+
+    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
+                     r->step->roles[r->step->role_of[rank]].name, "step_us", bb_json_real(f->step_us), "compute_us",
+                     bb_json_real(f->compute_us), "comm_us", bb_json_real(f->comm_us), "exposed_us",
+                     bb_json_real(f->exposed_us), "idle_us", bb_json_real(f->idle_us), "overlap_fraction",
+                     bb_json_real(hidden_fraction(f)));
+}
+
+/* What group g did on a rank; NULL when it did nothing there. */
+static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work)
+{
+    const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
+
+    if (work[group].calls == 0)
+        return NULL;
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "name", r->step->layout.groups[group].name, "calls",
+                     (json_int_t)work[group].calls, "bytes", (json_int_t)work[group].bytes, "busy_us",
+                     bb_json_real(g->busy_us), "exposed_us", bb_json_real(g->exposed_us), "transfer_us",
+                     bb_json_real(g->transfer_us), "waiting_us", bb_json_real(g->waiting_us), "busbw_gbps",
+                     bb_json_real(busbw_of(r, rank, group, work)));
+}
+
+static json_t *groups_json(const struct bb_run_report *r, int rank)
+{
+    struct bb_group_work work[BB_MAX_GROUPS];
+    json_t *list = json_array(), *one;
+
+    bb_group_works(&r->step->layout, bb_step_program(r->step, rank), work);
+    for (int g = 0; g < r->step->layout.n_groups; g++)
+        if ((one = group_json(r, rank, g, work)))
+            json_array_append_new(list, one);
+    return list;
+}
+
+static json_t *roles_json(const struct bb_run_report *r)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < r->step->n_roles; i++) {
+        int rank = bb_slowest(r->measured, r->step, i);
+        json_t *row = rank == BB_NONE ? NULL : breakdown_json(r, rank);
+
+        if (!row)
+            continue;
+        json_object_set_new(row, "groups", groups_json(r, rank));
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+/* Adds the figures of the slowest rank to the plan's groups of the same name; null for a group it has no traffic in. */
+static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
+{
+    static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",
+                                       "transfer_us", "waiting_us", "busbw_gbps"};
+    json_t *figures = groups_json(r, rank), *planned, *one;
+    size_t i, k;
+
+    json_array_foreach(groups, i, planned)
+    {
+        json_array_foreach(figures, k, one)
+        {
+            if (json_equal(json_object_get(planned, "name"), json_object_get(one, "name")))
+                json_object_update_missing(planned, one);
+        }
+        for (k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+            if (!json_object_get(planned, keys[k]))
+                json_object_set_new(planned, keys[k], json_null());
+    }
+    json_decref(figures);
+}
+
+static json_t *overlap_json(const struct bb_run_report *r, int rank)
+{
+    const struct bb_measured *m = r->measured;
+    struct cost c = cost_of(r, rank);
+
+    if (!m->alone)
+        return json_null();
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o}}", "compute_alone_us", bb_json_real(m->compute_alone_us),
+        "comm_alone_us", bb_json_real(m->comm_alone_us), "both_us", bb_json_real(m->step.p50), "overlap_efficiency",
+        bb_json_real(bb_overlap_efficiency(m->compute_alone_us, m->comm_alone_us, m->step.p50)), "compute_slowdown",
+        bb_json_real(c.compute_slowdown), "comm_slowdown", bb_json_real(c.comm_slowdown), "lost_to_comm", "total_us",
+        bb_json_real(c.total_us), "exposed_us", bb_json_real(c.exposed_us), "slowdown_us", bb_json_real(c.slowdown_us),
+        "waiting_us", bb_json_real(c.waiting_us));
+}
+
+static json_t *graph_json(const struct bb_measured *m)
+{
+    if (!m->graphed)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "step_us", bb_json_stats(&m->graph_step), "issue_us",
+                     bb_json_stats(&m->graph_issue), "capture_ms", bb_json_real(m->capture_ms), "step_ratio",
+                     bb_json_real(m->graph_step.p50 / m->step.p50));
+}
+
+json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
+{
+    json_t *row = json_pack("{s:s, s:b}", "proxy", proxy, "fits", r->step != NULL);
+    int rank;
+
+    if (!row || !r->step)
+        return row;
+    rank = bb_slowest(r->measured, r->step, BB_NONE);
+    json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));
+    json_object_set_new(row, "step_us", bb_json_stats(&r->measured->step));
+    json_object_set_new(row, "graph", graph_json(r->measured));
+    json_object_set_new(row, "breakdown", rank == BB_NONE ? json_null() : breakdown_json(r, rank));
+    json_object_set_new(row, "wrong", r->checked ? json_integer((json_int_t)r->wrong) : json_null());
+    return row;
+}
+
+static int set_traced(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
+{
+    int rank = bb_slowest(r->measured, r->step, BB_NONE), rc;
+
+    if (rank == BB_NONE) {
+        json_decref(groups);
+        TRY(bb_results_set(res, "breakdown", json_null()));
+        return bb_results_set(res, "breakdown_by_role", json_null());
+    }
+    merge_groups(r, rank, groups);
+    TRY(bb_results_set(res, "groups", groups));
+    TRY(bb_results_set(res, "breakdown", breakdown_json(r, rank)));
+    TRY(bb_results_set(res, "breakdown_by_role", roles_json(r)));
+out:
+    return rc;
+}
+
+int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups)
+{
+    const struct bb_measured *m = r->measured;
+    int rc;
+
+    TRY(bb_results_set(res, "warmup_steps", json_integer(r->plan->warmup)));
+    TRY(bb_results_set(res, "steps", json_integer(m->steps)));
+    TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
+    TRY(bb_results_set(res, "step_us", bb_json_stats(&m->step)));
+    TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->issue)));
+    TRY(bb_results_set(res, "communicators", json_string("blocking")));
+    TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
+    TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));
+    TRY(bb_results_set(res, "graph", graph_json(m)));
+    TRY(bb_results_set(res, "samples_per_s", bb_json_real(per_second(r->step->samples, m))));
+    TRY(bb_results_set(res, "tokens_per_s", bb_json_real(per_second(r->step->tokens, m))));
+    TRY(bb_results_set(res, "model_flops", bb_json_real(step_flops(r))));
+    TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
+    TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->step.p50))));
+    TRY(set_traced(r, res, groups));
+    TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest(r->measured, r->step, BB_NONE))));
+    TRY(bb_results_set(res, "check",
+                       json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",
+                                 r->checked ? json_integer((json_int_t)r->wrong) : json_null())));
+out:
+    return rc;
 }

@@ -5,17 +5,14 @@
 #define BB_PROXIES_RUN_RUN_REPORT_H
 
 #include "bootstrap/results/results.h"
-#include "cuda/device/device.h"
+#include "collectives/session/session.h"
 #include "proxies/run/step_measure.h"
 #include "proxies/step/step.h"
 
 /* Everything that a report speaks of. Pointers are borrowed. */
 struct bb_run_report {
     const struct bb_step *step;
-    const struct bb_world *world;
-    const struct bb_device_info *devices; /* [world.size]                                               */
-    bool shared_gpu;
-    int nccl_runtime, cuda_runtime;
+    const struct bb_session *session;
     int argc; /* the command                                                */
     char **argv;
     const struct bb_measure_plan *plan;
@@ -38,29 +35,12 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
  * groups, taken over, whose objects get the figures of the slowest rank. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;
 
-/* ---- derived figures, pure: both reports use them ---- */
-
-/* The role's rank with the longest traced step; BB_NONE without traced steps. role BB_NONE: of all ranks. */
-int bb_run_report_slowest(const struct bb_run_report *r, int role);
-
-/* (communication beside which a kernel ran) / (communication); NaN without communication. */
-double bb_hidden_fraction(const struct bb_rank_breakdown *f);
-
-/* Model FLOPs of one step over all ranks, 0 without compute; and the part of the GPUs' peak that they make of a step of
- * that length, NaN without a peak or FLOPs. */
-double bb_run_report_flops(const struct bb_run_report *r);
-double bb_run_report_utilisation(const struct bb_run_report *r, double step_us);
-
-/* What communication costs, on one rank: total = exposed + slowdown + waiting (overlap.h), microseconds. NaN: unknown.
+/*
+ * bb_run_trace_save (run_trace.c) - from the events of a traced step on every rank to one timeline (timeline.h).
+ * Collective over the world: rank 0 gathers the newest traced step of m, in pieces that take at most 16 MiB on each
+ * rank, and writes it to path. devices[world.size]. -BB_EFAIL or -BB_EUSAGE, said, on every rank.
  */
-struct bb_cost {
-    double total_us, exposed_us, slowdown_us, waiting_us;
-    double compute_slowdown; /* time of the kernels, both over alone                                     */
-    double comm_slowdown;    /* time of the transfers, both over alone                                   */
-};
-struct bb_cost bb_run_report_cost(const struct bb_run_report *r, int rank);
-
-/* GB/s of bus bandwidth of a group on a rank; NaN for a group of one rank or without communication. */
-double bb_run_report_busbw(const struct bb_run_report *r, int rank, int group, const struct bb_group_work *work);
+int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
+                      const struct bb_device_info *devices, const char *path) BB_MUST_CHECK;
 
 #endif

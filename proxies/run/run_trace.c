@@ -1,7 +1,8 @@
-/* run_trace.c - gathers a traced step for its timeline (run_trace.h). */
-#include "proxies/run/run_trace.h"
+/* run_trace.c - gathers a traced step for its timeline (run_report.h). */
+#include "proxies/run/run_report.h"
 
 #include "bootstrap/base/outfile.h"
+#include "proxies/timeline/timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +104,7 @@ static int save_timeline(const struct bb_timeline *t, const char *path)
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
                       const struct bb_device_info *devices, const char *path)
 {
-    int slowest = bb_slowest(m, NULL, NULL), rc;
+    int slowest = bb_slowest(m, step, BB_NONE), rc;
     struct bb_timeline t;
 
     TRY(bb_timeline_init(&t, step, &slowest, 1));

@@ -263,7 +263,7 @@ static int make_memory(struct bb_runner *r)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
     TRY(check_memory(r, bb_device_buffers_cost(bytes, p->n_buffers) +
                             (r->n_works ? bb_kernel_runner_bytes(r->works, r->n_works) : 0)));
-    TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->join));
+    TRY(bb_device_buffers_init(&r->areas, bytes, p->n_buffers, r->memory, r->join));
     if (r->n_works)
         TRY(bb_kernel_runner_init(&r->worker, r->works, r->n_works, CANDIDATES, r->streams[0]));
     TRY(BB_CUDA(cudaMalloc((void **)&r->beat, sizeof(*r->beat))));
@@ -387,11 +387,11 @@ static void name_all(struct bb_runner *r)
 /* ---- a life ---- */
 
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
-                   const struct bb_program *program)
+                   const struct bb_program *program, const struct bb_allocator *memory)
 {
     int rc;
 
-    *r = (struct bb_runner){.world = w, .layout = layout, .program = program};
+    *r = (struct bb_runner){.world = w, .layout = layout, .program = program, .memory = memory};
     r->native = bb_native_find();
     bb_nvtx_init(&r->nvtx);
     TRY(make_arrays(r));

@@ -43,6 +43,7 @@ struct bb_runner {
     char guards[BB_MAX_COMMS][96];      /* what the host is in while it issues to one, for messages      */
     char needs[80];                     /* what a step needs to end, behind its name in messages         */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
+    const struct bb_allocator *memory;  /* where those come from                                      */
     struct bb_device_buffers *areas;
     const struct bb_kernel_list **works; /* the distinct ones of the program                                   */
     int n_works;
@@ -66,11 +67,12 @@ struct bb_runner {
 };
 
 /*
- * bb_runner_init - everything that a step needs; collective over the world. layout and program must outlive it. Memory
- * that does not fit is refused before anything is allocated (-BB_EUSAGE on every rank). On failure r must be released.
+ * bb_runner_init - everything that a step needs; collective over the world. layout and program must outlive it. memory:
+ * where the buffers come from (bb_nccl_memory). What does not fit is refused before anything is allocated (-BB_EUSAGE
+ * on every rank). On failure r must be released.
  */
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
-                   const struct bb_program *program) BB_MUST_CHECK;
+                   const struct bb_program *program, const struct bb_allocator *memory) BB_MUST_CHECK;
 
 /* bb_runner_release - rc < 0: communicators are aborted instead of finalised, CUDA's objects left to the process's end.
  * Fine on a half-made or zeroed one. Returns rc, or what failed while ending. */

@@ -186,9 +186,7 @@ int bb_runner_connect(struct bb_runner *r)
             continue;
         memset(marks, 0, (size_t)r->world->size * 2 * sizeof(*marks));
         mark_peers(r, c, marks, from);
-        bb_world_guard(r->world, r->guards[c]);
-        rc = connect_peers(r, &r->comms[c], marks, from);
-        bb_world_unguard(r->world);
+        rc = BB_GUARDED(r->world, r->guards[c], connect_peers(r, &r->comms[c], marks, from));
         rc = rc ? rc : bb_comm_poll(&r->comms[c], "the connections of messages");
         rc = rc ? rc : bb_runner_wait(r, r->join, "the connections of messages");
     }

@@ -239,12 +239,13 @@ void bb_measured_release(struct bb_measured *m)
     *m = (struct bb_measured){0};
 }
 
-int bb_slowest(const struct bb_measured *m, bool (*pick)(const void *arg, int rank), const void *arg)
+int bb_slowest(const struct bb_measured *m, const struct bb_step *step, int role)
 {
     int slowest = BB_NONE;
 
-    for (int i = 0; i < m->ranks; i++)
-        if ((!pick || pick(arg, i)) && (slowest == BB_NONE || m->traced[i].step_us > m->traced[slowest].step_us))
+    for (int i = 0; m->traced && i < m->ranks; i++)
+        if ((role == BB_NONE || step->role_of[i] == role) &&
+            (slowest == BB_NONE || m->traced[i].step_us > m->traced[slowest].step_us))
             slowest = i;
     return slowest;
 }

@@ -15,6 +15,7 @@
 #include "bootstrap/base/stats.h"
 #include "proxies/run/breakdown.h"
 #include "proxies/run/step_issue.h"
+#include "proxies/step/step.h"
 
 struct bb_measure_plan {
     int warmup, steps, traced_steps;
@@ -50,7 +51,7 @@ void bb_measured_release(struct bb_measured *m);
 int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress,
                      double *step_us) BB_MUST_CHECK;
 
-/* bb_slowest - the rank with the longest traced step among those for which pick(arg, rank) holds (NULL: all). */
-int bb_slowest(const struct bb_measured *m, bool (*pick)(const void *arg, int rank), const void *arg);
+/* bb_slowest - the rank with the longest traced step among those of a role (BB_NONE: all); BB_NONE without any. */
+int bb_slowest(const struct bb_measured *m, const struct bb_step *step, int role);
 
 #endif

@@ -6,6 +6,8 @@
  */
 #include "proxies/run/breakdown.h"
 
+#include "bootstrap/base/grow.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -57,17 +59,13 @@ struct survey {
 
 static struct channel *channel_of(struct survey *s, int comm, int from, int to)
 {
-    struct channel *bigger;
-
     for (int i = 0; i < s->n_channels; i++)
         if (s->channels[i].comm == comm && s->channels[i].from == from && s->channels[i].to == to)
             return &s->channels[i];
-    bigger = realloc(s->channels, sizeof(*bigger) * (size_t)(s->n_channels + 1));
-    if (!bigger)
+    if (BB_GROW(s->channels, s->n_channels))
         return NULL;
-    s->channels = bigger;
-    bigger[s->n_channels] = (struct channel){comm, from, to, 0};
-    return &bigger[s->n_channels++];
+    s->channels[s->n_channels] = (struct channel){comm, from, to, 0};
+    return &s->channels[s->n_channels++];
 }
 
 static int add_op(struct survey *s, int lane, const struct bb_op *op)
@@ -91,7 +89,7 @@ static int add_op(struct survey *s, int lane, const struct bb_op *op)
         m.to = op->kind == BB_OP_SEND ? peer : self;
         channel = channel_of(s, op->comm, m.from, m.to);
         if (!channel)
-            return bb_err(BB_EFAIL, "no memory for a trace");
+            return -BB_EFAIL;
         m.number = channel->messages++; /* to oneself: both ends have a number each, and the same time */
     }
     s->list[s->n++] = m;
@@ -192,11 +190,6 @@ static void release_rendezvous(struct rendezvous *m)
 
 /* ---- the figures ---- */
 
-static void update_mean(double *mean, int n, int64_t ns)
-{
-    *mean += ((double)ns / 1e3 - *mean) / (n + 1);
-}
-
 /* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
 static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct rendezvous *m,
                           const struct part *mine, int n, int first)
@@ -213,8 +206,8 @@ static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r
         waiting[g] += mine[i].ns - least;
     }
     for (int g = 0; g < r->layout->n_groups; g++) {
-        update_mean(&f->groups[g].transfer_us, f->steps, transfer[g]);
-        update_mean(&f->groups[g].waiting_us, f->steps, waiting[g]);
+        bb_update_mean(&f->groups[g].transfer_us, f->steps, transfer[g]);
+        bb_update_mean(&f->groups[g].waiting_us, f->steps, waiting[g]);
     }
 }
 

@@ -78,7 +78,8 @@ static int run_part(const struct bb_scaling_run *run, const struct bb_step *step
     struct bb_runner r = {0};
     int rc, end_rc;
 
-    TRY(bb_runner_init(&r, &run->session->world, &step->layout, bb_step_program(step, run->session->world.rank)));
+    TRY(bb_runner_init(&r, &run->session->world, &step->layout, bb_step_program(step, run->session->world.rank),
+                       run->session->memory));
     TRY(bb_runner_busy(&r, run->compute_sms, run->compute_gbps));
     TRY(bb_measure_steps(&r, name, 1, &run->session->progress, us));
     TRY(bb_measure_steps(&r, name, n, &run->session->progress, us));

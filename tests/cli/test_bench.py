@@ -301,6 +301,21 @@ def test_memory_is_named_in_bytes(busbar, profile):
     assert 4 * 2**28 <= need < 4 * 2**28 + 2**16 and have <= 10**9
 
 
+@pytest.mark.parametrize("words", [
+    "bench all_reduce -b 8 -e 8", "bench all_reduce -b 8 -e 8 -R 1", "bench p2p --bandwidth-sizes 1K -n 2",
+    "bench overlap --sizes 1K --ctas 1 --gemm 64 -n 1 --repeats 3", "proxy gpt2_large 2 2 2 --no-alone"])
+def test_buffers_are_of_nccls_allocator(busbar, tmp_path, words):
+    """An allocator that fails is noticed by who asks it."""
+    path, broken = tmp_path / "r.json", {"EMU_FAULT": "fail:name=ncclMemAlloc,call=1"}
+    done = busbar.run(*words.split(), ranks=2, env=broken)
+    assert done.returncode == 1 and "ncclMemAlloc" in done.stderr
+    done = busbar.run(*words.split(), "--buffers", "cuda", "--json", path, ranks=2, env=broken)
+    if "-R" in words:
+        assert done.returncode == 2 and "-R 1 registers memory of ncclMemAlloc" in done.stderr
+    else:
+        assert done.returncode == 0 and json.loads(path.read_text())["options"]["buffers"] == "cuda", done.stderr
+
+
 def test_a_shared_gpu_is_stamped(busbar, tmp_path):
     env = {"EMU_DEVICES": "1"}
     run = busbar.json("bench", "all_reduce", "-b", "64", "-e", "64", "--share-gpu", ranks=2, env=env, tmp_path=tmp_path)

@@ -265,3 +265,14 @@ def test_the_last_operation_is_the_one_that_is_checked(busbar, mode):
     for call, status in ((2, 0), (3, 3)):
         done = busbar.run("bench", "all_reduce", *one, ranks=2, env={"EMU_FAULT": f"corrupt:rank=0,call={call}"})
         assert done.returncode == status, done.stderr
+
+
+def test_the_clock_of_nccl_tests_has_the_launch_in_it(busbar, tmp_path):
+    """An operation takes 16 us and its launch 3; behind the gate no launch is seen."""
+    words = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3", "--placement", "out_of_place"]
+    (gpu,) = busbar.json(*words, ranks=4, tmp_path=tmp_path)["results"]
+    (host,) = busbar.json(*words, "--clock", "host", ranks=4, tmp_path=tmp_path)["results"]
+    assert gpu["time_us"]["p50"] == gpu["event_us"]["p50"] == pytest.approx(16) and gpu["wall_us"] is None and gpu["gated"]
+    assert host["time_us"]["p50"] == host["wall_us"]["p50"] == pytest.approx(16 + 3 / 5) and not host["gated"]
+    done = busbar.run(*words, "--clock", "cpu")
+    assert done.returncode == 2 and "'cpu'" in done.stderr and "gpu" in done.stderr

@@ -90,14 +90,22 @@ def test_a_stalled_rank_is_named(job):
 
 
 def test_ranks_of_the_nccl_tests_name(job):
-    """-g starts them under the mpirun of this MPI, also where another one's is on the path."""
+    """-g starts them without any MPI's launcher, and several per process under each one's."""
     done = subprocess.run([job.build / "emulated" / "all_reduce_perf", "-g", "3", "-b", "8", "-e", "64", "-n", "2"],
                           env=job.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^# +Rank +\d", done.stdout, re.M)) == 3
     perf = [job.mpirun, "-n", "2", job.build / "emulated" / "all_reduce_perf", "-g", "2", "-b", "8", "-e", "8"]
     inside = subprocess.run(perf, env=job.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90)
-    assert inside.returncode == 2 and "inside of an MPI job" in inside.stderr
+    assert inside.returncode == 0 and len(re.findall(r"^# +Rank +\d", inside.stdout, re.M)) == 4, inside.stderr
+
+
+def test_a_lost_rank_of_a_process_is_named(job):
+    """Rank 2 is the first of the second process, rank 3 the one that it started."""
+    perf = [job.mpirun, "-n", "2", job.build / "emulated" / "all_reduce_perf", "-g", "2", "-b", "8", "-e", "1K"]
+    env = job.environment({"EMU_FAULT": "die:rank=3,call=6,name=ncclAllReduce"})
+    lost = subprocess.run(perf, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=90)
+    assert lost.returncode == 4 and any("rank 3 (" in line and "is lost" in line for line in said(lost)), lost.stderr
 
 
 def test_sweep_starts_its_ranks(job, tmp_path):

@@ -29,6 +29,8 @@ def perf(busbar):
         command = ["timeout", "-k", "5", "90", *([busbar.mpirun, "-n", str(ranks)] if ranks else []), *program]
         return subprocess.run(command, env=busbar.environment(env), capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
+    run.program = lambda name, *arguments: [str(busbar.build / "emulated" / f"{name}_perf"), *map(str, arguments)]
+    run.environment = busbar.environment
     return run
 
 
@@ -96,10 +98,73 @@ def test_a_script_that_reads_lines_keeps_them(busbar):
     assert done.stdout.split() == ["2", "3"], done.stderr
 
 
-def test_inside_of_a_job_a_rank_has_one_gpu(perf):
+def test_the_time_is_by_the_clock_of_nccl_tests(perf, tmp_path):
+    """From before the first call to the end of the wait: a launch (3 us, a graph's 2 us) is in it once. An operation takes 16 us."""
+    def time_of(*words):
+        done = perf("all_reduce", "-g", "4", "-b", "8", "-e", "8", *words)
+        assert done.returncode == 0 and "by the host's clock from the first call to the end of the wait" in done.stdout, done.stderr
+        return float(ROW.search(done.stdout)["time"])
+
+    assert time_of("-n", "20") == pytest.approx(16 + 3 / 20, abs=0.006)
+    assert time_of("-n", "1") == pytest.approx(19, abs=0.006)
+    assert time_of("-n", "5", "-G", "3") == pytest.approx(16 + 2 / 15, abs=0.006)
+    assert time_of("-n", "1", "-J", tmp_path / "r.json") == pytest.approx(19, abs=0.006)
+    placed = json.loads((tmp_path / "r.json").read_text())["results"][0]["out_of_place"]
+    assert placed["time"] == pytest.approx(19) and placed["gpu_time"] == pytest.approx(19)  # events on an idle stream, in virtual time
+
+
+def test_several_gpus_per_process_of_a_job(perf):
+    """mpirun -N 1 all_reduce_perf -g 8, as in nccl-tests' own README: ranks are numbered process by process."""
     assert len(DEVICE.findall(perf("all_gather", *SMALL, ranks=2).stdout)) == 2
-    done = perf("all_gather", "-g", "2", *SMALL, ranks=2)
-    assert done.returncode == 2 and "inside of an MPI job" in done.stderr and "2 times as many ranks" in done.stderr
+    done = perf("all_gather", "-g", "2", "-t", "2", *SMALL, ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert [(m[1], m[5]) for m in DEVICE.finditer(done.stdout)] == [(str(r), str(r)) for r in range(8)]
+    assert "# nThread 2 nGpus 2 minBytes" in done.stdout and len(ROW.findall(done.stdout)) == 3
+    done = perf("all_gather", "-g", "5", *SMALL, ranks=2)
+    assert done.returncode == 2 and "10 ranks on this host but only 8 GPUs" in done.stderr
+
+
+@pytest.mark.parametrize("ranks,words", [(0, ["-g", "4"]), (2, ["-g", "2"])])
+def test_ranks_of_a_process_share_a_gpu_when_told(perf, ranks, words):
+    done = perf("all_reduce", *words, *SMALL, ranks=ranks, env={"EMU_DEVICES": "2"})
+    assert done.returncode == 2 and "4 ranks on this host but only 2 GPUs" in done.stderr
+    done = perf("all_reduce", *words, *SMALL, "--share-gpu", ranks=ranks, env={"EMU_DEVICES": "2"})
+    assert done.returncode == 0 and "several ranks share a GPU" in done.stdout, done.stderr
+    assert [m[5] for m in DEVICE.finditer(done.stdout)] == ["0", "1", "0", "1"]
+
+
+@pytest.mark.parametrize("env", [{"SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "0", "SLURM_NTASKS": "8"}, {"PMI_SIZE": "1", "PMI_RANK": "0"}])
+def test_an_interactive_step_of_one_task_is_no_job(perf, env):
+    """The shell of salloc is a step itself; there, and where there is no mpirun at all, ranks start all the same."""
+    done = perf("all_reduce", "-g", "3", *SMALL, env={**env, "PATH": "/nowhere:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    assert len(DEVICE.findall(done.stdout)) == 3
+
+
+def test_the_file_tells_threads_and_gpus(perf, tmp_path):
+    path = tmp_path / "r.json"
+    assert perf("reduce", "-t", "2", "-g", "1", *SMALL, "-J", path).returncode == 0
+    config = json.loads(path.read_text())["config"]
+    assert (config["nthreads"], config["ngpus"], len(config["devices"])) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("words,least,most", [
+    (["-b", "8KB", "-e", "16kb"], 8192, 16384), (["-b8K", "-e", "0.015625MB"], 8192, 16384), (["-b", "8 KiB", "-e8KB"], 8192, 8192),
+    (["-b", "1e3", "-e", "1.0e3"], 1000, 1000), (["--minb", "1kb", "--maxb=2Kbytes"], 1024, 2048),
+    (["--minbytes=1kb", "--max", "1k"], 1024, 1024)])
+def test_sizes_and_abbreviations_are_read_as_there(perf, words, least, most):
+    """sscanf("%lf %1s") and getopt_long."""
+    done = perf("all_reduce", "-n", "1", "--stepf", "2", *words)
+    assert done.returncode == 0, done.stderr
+    assert f"minBytes {least} maxBytes {most} step: 2(factor)" in done.stdout and " iters: 1 agg" in done.stdout
+
+
+@pytest.mark.parametrize("words,says", [
+    (["-b", "8X"], "8X"), (["-b", "8GB5"], "8GB5"), (["-b", "GB"], "GB"), (["-b", "-1k"], "-1k"), (["-b", "8", "-e", "1e30"], "1e30"),
+    (["--m", "8"], "--m"), (["--min-bus", "8"], "--min-bus")])
+def test_what_means_nothing_there_is_refused(perf, words, says):
+    done = perf("all_reduce", *words)
+    assert done.returncode == 2 and done.stdout == "" and f"{says}" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_every_option_is_taken(perf):
@@ -122,7 +187,8 @@ def test_times_of_the_iterations(perf):
     assert head[5:] == 2 * ["time", "algbw", "busbw", "#wrong", "i_min", "i_max", "i_p99", "i_cv%"]
     row = next(line.split() for line in done.stdout.splitlines() if re.match(r"\s*\d", line))
     assert len(row) == 21 and float(row[12]) < 1
-    assert [float(w) for w in row[9:12]] == pytest.approx(3 * [float(row[5])], abs=0.02)  # the model's times are all equal
+    assert [float(w) for w in row[9:12]] == pytest.approx(3 * [8], abs=0.02)  # the model's times are all equal
+    assert float(row[5]) == pytest.approx(8 + 3 / 120, abs=0.01)  # with the first launch
 
 
 @pytest.mark.smoke
@@ -229,7 +295,7 @@ def test_the_file_has_the_shape_of_the_original(busbar, perf, tmp_path, words):
                    env=busbar.environment({"EMU_UNKNOWN_KERNELS": "pass"}), check=False)
     assert perf("all_reduce", *words, other).returncode == 0
     expected, got = json.loads(one.read_text()), json.loads(other.read_text())
-    assert got.pop("emulated") is True
+    assert got.pop("emulated") is True and all(row[place].pop("gpu_time") > 0 for row in got["results"] for place in ("out_of_place", "in_place"))
     assert shape(got) == shape(expected)
 
 
@@ -274,6 +340,22 @@ def test_the_last_size_is_lowered_to_what_fits(perf):
     done = perf("all_reduce", "-g", "2", "-b", "1G", "-e", "1T", "-f", "2", "-n", "1", "-c", "0", env={"EMU_DATA": "off"})
     assert done.returncode == 0 and len(re.findall("warning: the last size is lowered from 1099511627776", done.stderr)) == 1
     assert 1 <= len(ROW.findall(done.stdout)) < 10
+
+
+@pytest.mark.parametrize("check,most,sizes", [("1", 24877096960, [17179869184]), ("0", 37315645440, [17179869184, 34359738368])])
+def test_the_limit_of_memory_is_theirs(perf, check, most, sizes):
+    """80e9 bytes less 4 GiB and 1 GiB, for three buffers or two."""
+    done = perf("all_reduce", "-g", "2", "-b", "16G", "-e", "64G", "-f", "2", "-n", "1", "-c", check, env={"EMU_DATA": "off"})
+    assert f"to {most} bytes" in done.stderr and [int(m["size"]) for m in ROW.finditer(done.stdout)] == sizes
+
+
+def test_without_a_timeout_a_wait_has_no_end(perf):
+    """-T 0, the default: a rank that stalls is waited for, until somebody ends the run."""
+    for words, status in ((["-T", "2"], 4), ([], 124)):
+        program = perf.program("all_reduce", "-g", "2", *SMALL, *words)
+        done = subprocess.run(["timeout", "8", *program], env=perf.environment({"EMU_FAULT": "stall:rank=1,call=9,name=ncclAllReduce"}),
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == status, done.stderr
 
 
 def test_hypercube_skips_other_numbers_of_ranks(perf):

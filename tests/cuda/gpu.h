@@ -13,7 +13,7 @@ static inline int gpu_choose(struct bb_device_info *device)
     int count = 0;
 
     if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0)
-        return bb_device_choose(0, 0, 1, false, device) != 0;
+        return bb_device_use(0, device) != 0;
     printf("SKIPPED: no GPU here\n");
     return 77;
 }

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static _Thread_local int current_device;
 
@@ -124,20 +123,6 @@ out:
 
 /* ---- what a device says of itself ---- */
 
-/* The same device index on the same host has the same id in every process. */
-static void fill_uuid(cudaUUID_t *uuid, int device)
-{
-    char host[256] = "";
-    uint64_t hash = 14695981039346656037u;
-
-    gethostname(host, sizeof(host) - 1);
-    for (const char *c = host; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    memcpy(uuid->bytes, "EMU-GPU", 7);
-    uuid->bytes[7] = (char)device;
-    memcpy(uuid->bytes + 8, &hash, 8);
-}
-
 /* Limits are those of compute capability 9.0; what the profile says replaces them. */
 static void fill_limits(struct cudaDeviceProp *p)
 {
@@ -179,12 +164,12 @@ static void fill_properties(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof(*p));
     strcpy(p->name, "Emulated GPU");
-    fill_uuid(&p->uuid, device);
+    emu_uuid_of(emu.visible[device], (unsigned char *)p->uuid.bytes);
     fill_limits(p);
     fill_abilities(p);
     p->totalGlobalMem = (size_t)emu.profile.memory_bytes;
     p->multiProcessorCount = emu.profile.sm_count;
-    p->pciBusID = device + 1;
+    p->pciBusID = emu.visible[device].number + 1;
 #if CUDART_VERSION < 13000
     p->clockRate = emu.profile.clock_khz;
     p->memoryClockRate = emu.profile.clock_khz;
@@ -316,9 +301,19 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 
     TRY(emu_enter_any(__func__));
     TRY(text && bytes >= 13 ? device_ok(device) : cudaErrorInvalidValue);
-    snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", 0, (unsigned char)(device + 1), 0);
+    snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", 0, (unsigned char)(emu.visible[device].number + 1), 0);
 out:
     return emu_report(rc);
+}
+
+static cudaError_t device_on_bus(unsigned bus, int *device)
+{
+    for (int i = 0; i < emu.n_devices; i++)
+        if (emu.visible[i].number + 1 == (int)bus) {
+            *device = i;
+            return cudaSuccess;
+        }
+    return cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
@@ -329,10 +324,8 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
     TRY(emu_enter_any(__func__));
     if (!device || !text || (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3))
         rc = cudaErrorInvalidValue;
-    else if (domain != 0 || slot != 0 || bus < 1 || bus > (unsigned)emu.n_devices)
-        rc = cudaErrorInvalidDevice;
     else
-        *device = (int)bus - 1;
+        rc = domain == 0 && slot == 0 ? device_on_bus(bus, device) : cudaErrorInvalidDevice;
 out:
     return emu_report(rc);
 }

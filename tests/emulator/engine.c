@@ -93,10 +93,11 @@ static void start(void)
     emu.real_time = env_switch("EMU_TIME", "real", "virtual");
     emu.moves_data = !env_switch("EMU_DATA", "off", "on");
     emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");
+    emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
     emu_profile_load(&emu.profile);
     emu_faults_load();
     emu_dangers_load();
-    emu.n_devices = devices_asked();
+    emu.n_devices = emu_visible_devices(devices_asked(), emu.visible);
     atexit(stop_workers);
     say_what_this_is();
 }

@@ -40,6 +40,9 @@ cudaError_t emu_enqueue(cudaStream_t stream, const struct emu_op *op);
  * starts when all of them are free, and the others wait for it. All streams belong to this process. */
 cudaError_t emu_enqueue_joined(const cudaStream_t *streams, int n, const struct emu_op *op);
 
+/* The name of a kernel of the program that was not loaded on the device, by its attributes or a launch; NULL: none. */
+const char *emu_unloaded_kernel(int device);
+
 bool emu_capturing(cudaStream_t stream);
 void emu_skip_streams(int device, int n);   /* a library made n streams of its own: they take hardware queues       */
 int emu_stream_device(cudaStream_t stream); /* device the stream was made on                                    */

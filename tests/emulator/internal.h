@@ -103,16 +103,22 @@ struct emu_device {
     unsigned queues_given;
 };
 
+/* A device of the machine, or a MIG instance of it (from 1 on; 0: all of the device). */
+struct emu_place {
+    int number, instance;
+};
+
 struct emu_state {
     pthread_mutex_t lock;
     pthread_cond_t calm; /* the last busy worker is done        */
-    bool stopping, real_time, moves_data, passes_unknown;
+    bool stopping, real_time, moves_data, passes_unknown, loads_lazily;
     int busy, n_devices;
     int n_queues, launch_queue; /* 0: endless */
     int64_t host_ns, poll_ns;
     unsigned long long next_id;
     struct CUstream_st *streams; /* all of them                         */
     struct emu_device devices[EMU_MAX_DEVICES];
+    struct emu_place visible[EMU_MAX_DEVICES]; /* [n_devices] what the numbers of this process stand for */
     struct emu_capture *captures;
     struct emu_profile profile;
 };
@@ -150,6 +156,10 @@ cudaStream_t emu_ptsz(cudaStream_t stream);                             /* strea
 
 /* devices.c */
 int emu_current_device(void);
+
+/* visible.c: what CUDA_VISIBLE_DEVICES leaves of so many devices; their number is returned */
+int emu_visible_devices(int devices, struct emu_place visible[EMU_MAX_DEVICES]);
+void emu_uuid_of(struct emu_place place, unsigned char uuid[16]);
 
 /* capture.c, graphs.c: streams that are being captured */
 cudaError_t emu_capture_op_locked(struct CUstream_st *s, const struct emu_op *op);

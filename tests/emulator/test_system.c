@@ -74,6 +74,22 @@ static int print_uuid(void)
     return 0;
 }
 
+/* Prints the devices that are visible: PCI bus and the first digits of the UUID. */
+static int print_visible(void)
+{
+    struct cudaDeviceProp prop;
+    int n = 0;
+
+    (void)cudaGetDeviceCount(&n);
+    for (int d = 0; d < n; d++) {
+        OK(cudaGetDeviceProperties(&prop, d));
+        fprintf(stderr, "%d:%02x%02x%02x%02x ", prop.pciBusID, (unsigned char)prop.uuid.bytes[0],
+                (unsigned char)prop.uuid.bytes[1], (unsigned char)prop.uuid.bytes[2],
+                (unsigned char)prop.uuid.bytes[3]);
+    }
+    return 0;
+}
+
 static int three_devices(void)
 {
     int n;
@@ -238,6 +254,41 @@ static void test_uuid_across_processes(void **state)
     assert_string_equal(first.err, second.err);
 }
 
+static void expect_visible(const char *variable, const char *mig, const char *expected)
+{
+    struct child child;
+
+    child_run(&child, print_visible, (const char *[]){mig, variable, NULL});
+    assert_string_equal(child.err, expected);
+}
+
+/* As the CUDA Programming Guide has it: the order of the list, up to the first entry that names no device. */
+static void test_visible_devices(void **state)
+{
+    struct child all, instances;
+    char third[32] = "", variable[128], expected[128];
+
+    (void)state;
+    child_run(&all, print_visible, (const char *[]){"EMU_DEVICES=4", NULL});
+    assert_int_equal(sscanf(all.err, "%*s %*s %31s", third), 1); /* "3:01234567" */
+    snprintf(expected, sizeof(expected), "%s ", third);
+    expect_visible("CUDA_VISIBLE_DEVICES=2", "EMU_DEVICES=4", expected);
+    expect_visible("CUDA_VISIBLE_DEVICES=2,7,0", "EMU_DEVICES=4", expected);
+    expect_visible("CUDA_VISIBLE_DEVICES=2,2,0", "EMU_DEVICES=4", expected);
+    snprintf(variable, sizeof(variable), "CUDA_VISIBLE_DEVICES=GPU-%s,GPU-no", third + 2);
+    expect_visible(variable, "EMU_DEVICES=4", expected);
+    expect_visible("CUDA_VISIBLE_DEVICES=GPU-", "EMU_DEVICES=4", ""); /* names all four */
+    expect_visible("CUDA_VISIBLE_DEVICES=", "EMU_DEVICES=4", "");
+    expect_visible("CUDA_VISIBLE_DEVICES=-1", "EMU_DEVICES=4", "");
+    expect_visible("CUDA_VISIBLE_DEVICES=MIG-0", "EMU_DEVICES=4", "");
+
+    child_run(&instances, print_visible, (const char *[]){"EMU_MIG=2", NULL});
+    assert_int_equal(sscanf(instances.err, "1:%31s", third), 1);
+    assert_null(strstr(instances.err, "2:")); /* a process sees one instance */
+    snprintf(variable, sizeof(variable), "CUDA_VISIBLE_DEVICES=MIG-%s", third);
+    expect_visible(variable, "EMU_MIG=2", instances.err);
+}
+
 static void test_not_modelled(void **state)
 {
     struct child child;
@@ -365,6 +416,7 @@ int main(void)
         cmocka_unit_test(test_built_in_profile),
         cmocka_unit_test(test_stall),
         cmocka_unit_test(test_uuid_across_processes),
+        cmocka_unit_test(test_visible_devices),
         cmocka_unit_test(test_not_modelled),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_bad_environment),

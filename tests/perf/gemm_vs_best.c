@@ -33,7 +33,7 @@ static const char *reason_to_skip(struct bb_device_info *device)
 
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)
         return "no GPU here";
-    if (bb_device_choose(0, 0, 1, false, device) != 0)
+    if (bb_device_use(0, device) != 0)
         return "the GPU cannot be used";
     return device->emulated ? "emulated GPUs have one algorithm and no time of their own" : NULL;
 }

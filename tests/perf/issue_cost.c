@@ -18,6 +18,7 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/stats.h"
 #include "bootstrap/cli/opts.h"
+#include "collectives/session/nccl_memory.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
@@ -446,7 +447,7 @@ static int run_subject(struct bench *bench, const struct subject *s)
     int rc;
 
     TRY(make_program(bench, s));
-    TRY(bb_runner_init(&bench->runner, &bench->world, &bench->layout, &bench->program));
+    TRY(bb_runner_init(&bench->runner, &bench->world, &bench->layout, &bench->program, bb_nccl_memory(NULL)));
     TRY(complete_comms(bench));
     TRY(make_polled(bench));
     TRY(bb_runner_trace(&bench->runner));
@@ -481,8 +482,7 @@ static int prepare(struct bench *bench)
 
     TRY(bb_world_init(&bench->world, bench->options.common.timeout_s));
     TRY(bench->world.size <= 64 ? 0 : bb_err(BB_EUSAGE, "%d ranks: at most 64", bench->world.size));
-    rc =
-        bb_device_choose(0, bench->world.local_rank, bench->world.local_size, bench->options.common.share_gpu, &device);
+    rc = bb_device_choose(&bench->world, 0, bench->options.common.share_gpu, &device);
     TRY(bb_world_agree(&bench->world, rc, "the choice of GPUs"));
     if (bench->options.common.share_gpu)
         TRY(bb_comms_share_gpu_env(bench->world.rank));

@@ -5,7 +5,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -84,10 +86,38 @@ static void what_is_wrong_is_refused(void **state)
         assert_int_equal(read_changed(changes[i][0], changes[i][1], &link), -BB_EUSAGE);
 }
 
+static int load_text(const char *text, size_t flags, json_t **root)
+{
+    char path[] = "json_read.XXXXXX";
+    int file = mkstemp(path), rc;
+
+    assert_int_equal(write(file, text, strlen(text)), (ssize_t)strlen(text));
+    close(file);
+    rc = bb_json_load(path, flags, root);
+    unlink(path);
+    return rc;
+}
+
+static void files_are_loaded_whole(void **state)
+{
+    json_t *root;
+
+    (void)state;
+    assert_int_equal(load_text("{\"a\": 1, \"a\": 2}", 0, &root), 0);
+    assert_int_equal(json_integer_value(json_object_get(root, "a")), 2);
+    json_decref(root);
+    assert_int_equal(load_text("{\"a\": 1, \"a\": 2}", JSON_REJECT_DUPLICATES, &root), -BB_EUSAGE);
+    assert_null(root);
+    assert_int_equal(load_text("{\"a\": 1", 0, &root), -BB_EUSAGE);
+    assert_int_equal(bb_json_load("/nowhere/x.json", 0, &root), -BB_EUSAGE);
+    assert_null(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(fields_go_where_the_rows_say),
-                                       cmocka_unit_test(what_is_wrong_is_refused)};
+                                       cmocka_unit_test(what_is_wrong_is_refused),
+                                       cmocka_unit_test(files_are_loaded_whole)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,12 +250,39 @@ static void test_each(void **state)
     assert_int_equal(n, 12);
 }
 
+/* 21 iterations are too many beside "all", which no single option tells. */
+static int settle_all(void *cfg, const struct bb_words *words)
+{
+    struct cfg *c = cfg;
+
+    c->before = words->n;
+    return words->n > 0 && strcmp(words->word[0], "all") == 0 && c->iters > 20 ? -BB_EUSAGE : 0;
+}
+
+static void test_read(void **state)
+{
+    char *many[] = {"x", "-n", "21", "all"}, *some[] = {"x", "-n", "21", "one", "two"}, *bad[] = {"x", "-n", "0"};
+    struct bb_opts settled = set;
+    struct cfg cfg;
+
+    (void)state;
+    settled.size = sizeof(struct cfg);
+    settled.settle = settle_all;
+    assert_int_equal(bb_opts_read(&settled, &cfg, 5, some), 0);
+    assert_int_equal(cfg.iters, 21);
+    assert_int_equal(cfg.before, 2);
+    assert_int_equal(bb_opts_read(&settled, NULL, 4, many), -BB_EUSAGE);
+    bb_err_mute(1);
+    assert_int_equal(bb_opts_read(&settled, NULL, 3, bad), -BB_EUSAGE); /* before settle is asked */
+    bb_err_mute(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),       cmocka_unit_test(test_forms),       cmocka_unit_test(test_refused),
         cmocka_unit_test(test_too_many_words), cmocka_unit_test(test_refuse_word), cmocka_unit_test(test_help),
-        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_each),           cmocka_unit_test(test_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * test_watchdog.c - the watchdog without MPI: ranks as objects of one process, reached through every address that the
  * host has, with strangers at the door.
  */
+#include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -96,6 +97,99 @@ static void test_addresses_in_turn(void **state)
     bb_watchdog_stop(client);
 }
 
+/* A firewall that drops packets: the queue of a listener who takes nobody is full, and calls stay without an answer. */
+static void make_silent(struct sockaddr_storage *at, int fds[4])
+{
+    struct sockaddr_in *in = (struct sockaddr_in *)at;
+    socklen_t length = sizeof(*in);
+
+    *in = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fds[0], (struct sockaddr *)in, length), 0);
+    assert_int_equal(listen(fds[0], 0), 0);
+    assert_int_equal(getsockname(fds[0], (struct sockaddr *)in, &length), 0);
+    for (int i = 1; i < 4; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)connect(fds[i], (struct sockaddr *)in, length);
+    }
+}
+
+static void test_firewall(void **state)
+{
+    struct bb_watchdog_endpoint ticket, detour = {.n = BB_WATCHDOG_ADDRESSES};
+    struct bb_watchdog_link link;
+    struct bb_watchdog *server;
+    int fds[BB_WATCHDOG_ADDRESSES][4];
+    double start_s;
+
+    (void)state;
+    assert_int_equal(bb_watchdog_start(&server, 20), 0);
+    assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
+    for (int i = 0; i < BB_WATCHDOG_ADDRESSES; i++)
+        make_silent(&detour.at[i], fds[i]);
+    detour.token = ticket.token;
+    start_s = bb_now_s();
+    assert_int_equal(bb_watchdog_dial(&detour, 1, &link), -BB_EFAIL);
+    assert_true(bb_now_s() - start_s < 2.5);
+    detour.at[BB_WATCHDOG_ADDRESSES - 1] = ticket.at[0]; /* the last one answers */
+    start_s = bb_now_s();
+    assert_int_equal(bb_watchdog_dial(&detour, 1, &link), 0);
+    assert_true(bb_now_s() - start_s < 1.9);
+    bb_watchdog_close(&link);
+    for (int i = 0; i < BB_WATCHDOG_ADDRESSES; i++)
+        for (int k = 0; k < 4; k++)
+            close(fds[i][k]);
+    bb_watchdog_stop(server);
+}
+
+/* Whatever net.ipv6.bindv6only says. */
+static void test_both_families(void **state)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct sockaddr_storage at;
+    socklen_t length = sizeof(at), size = sizeof(int);
+    int fd, only = 1;
+
+    (void)state;
+    assert_int_equal(bb_watchdog_listen(false, &ticket, &fd), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
+    if (at.ss_family == AF_INET6) {
+        assert_int_equal(getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &size), 0);
+        assert_int_equal(only, 0);
+    }
+    close(fd);
+}
+
+static void test_preferred_interfaces(void **state)
+{
+    static const char *const names[] = {"docker0", "eth0", "eth1", "eth10", "ib0"};
+    static const struct {
+        const char *variable, *best; /* the best of names[], with the default route over eth1 */
+        const char *worst;           /* NULL: several are alike */
+    } rows[] = {
+        {NULL, "eth1", NULL},          {"", "eth1", NULL},
+        {"ib", "ib0", NULL},           {"eth10", "eth10", NULL},
+        {"=eth0", "eth0", NULL},       {"=ib0,=x", "ib0", NULL},
+        {"wlan,ib", "ib0", NULL},      {"^docker", "eth1", "docker0"},
+        {"^=eth1", "docker0", "eth1"}, {"^eth", "docker0", NULL},
+        {"=eth", "eth1", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const char *best = names[0], *worst = names[0];
+
+        for (size_t k = 1; k < ROWS(names); k++) {
+            int one = bb_watchdog_preference(names[k], rows[i].variable, "eth1");
+            best = one < bb_watchdog_preference(best, rows[i].variable, "eth1") ? names[k] : best;
+            worst = one > bb_watchdog_preference(worst, rows[i].variable, "eth1") ? names[k] : worst;
+        }
+        assert_string_equal(best, rows[i].best);
+        if (rows[i].worst)
+            assert_string_equal(worst, rows[i].worst);
+    }
+}
+
 static void test_strangers(void **state)
 {
     struct bb_watchdog_endpoint ticket, wrong;
@@ -155,11 +249,10 @@ static void test_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loopback),
-        cmocka_unit_test(test_every_interface),
-        cmocka_unit_test(test_addresses_in_turn),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_loopback),          cmocka_unit_test(test_every_interface),
+        cmocka_unit_test(test_addresses_in_turn), cmocka_unit_test(test_firewall),
+        cmocka_unit_test(test_both_families),     cmocka_unit_test(test_preferred_interfaces),
+        cmocka_unit_test(test_strangers),         cmocka_unit_test(test_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

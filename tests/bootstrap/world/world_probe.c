@@ -1,9 +1,10 @@
 /*
  * world_probe.c - a program for test_world.c to start under mpirun: world_probe MODE RANK TIMEOUT. RANK misbehaves in
- * the way of MODE while the others wait for it.
+ * the way of MODE while the others wait for it. PROBE_SIBLINGS: ranks of a process.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/start/siblings.h"
 #include "bootstrap/world/world.h"
 
 #include <signal.h>
@@ -79,6 +80,11 @@ out:
     return rc;
 }
 
+static void die(void)
+{
+    raise(SIGKILL);
+}
+
 /* What the misbehaving rank does. Comes back when the mode is one of the main thread's own. */
 static int misbehave(struct probe *p)
 {
@@ -93,6 +99,8 @@ static int misbehave(struct probe *p)
         raise(SIGSTOP);
     if (strcmp(p->mode, "term") == 0)
         kill(getpid(), SIGTERM);
+    if (strcmp(p->mode, "late") == 0 && atexit(die))
+        return bb_err(BB_EFAIL, "atexit");
     if (strcmp(p->mode, "fail") == 0)
         return bb_err(BB_EDATA, "planted failure");
     if (strncmp(p->mode, "guard", 5) == 0) {
@@ -131,8 +139,11 @@ int main(int argc, char **argv)
     struct probe p = {.mode = argc > 1 ? argv[1] : "ok", .rank = argc > 2 ? atoi(argv[2]) : -1};
     struct bb_results_head head = {
         .schema = "busbar.bench/1", .path = getenv("PROBE_JSON"), .out = stdout, .argc = argc, .argv = argv};
+    const char *siblings = getenv("PROBE_SIBLINGS");
     int rc;
 
+    if (siblings)
+        TRY(bb_siblings_start(atoi(siblings)));
     TRY(bb_world_init(&p.world, argc > 3 ? atof(argv[3]) : 60));
     TRY(bb_results_open(&p.results, &head, &p.world));
     TRY(run(&p));

@@ -160,6 +160,8 @@ static void the_last_slot_is_for_the_last_iteration(void **state)
         assert_true(bb_slot_of(i, 3, false) < 2);
     assert_int_equal(bb_slot_of(49, 3, true), 2);
     assert_int_equal(bb_slot_of(7, 2, false), 0);
+    assert_int_equal(bb_slot_of(7, 1, false), 0);
+    assert_int_equal(bb_slot_of(7, 1, true), 0);
 }
 
 int main(void)

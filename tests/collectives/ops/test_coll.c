@@ -17,10 +17,10 @@ static const struct {
     {"reduce_scatter", true, false, 1, -1, true, false, true, BB_INPLACE_RECV_IN_SEND, BB_COLL_ESTIMATED, BB_FROM_ALL},
     {"broadcast", false, false, 1, 0, false, true, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ROOT},
     {"reduce", false, false, 1, 0, true, true, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ALL},
-    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, 0, BB_FROM_ALL},
+    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_PAIRS, BB_FROM_ALL},
     {"gather", false, true, 1, -1, false, true, true, BB_INPLACE_SEND_IN_RECV, 0, BB_FROM_ALL},
     {"scatter", true, false, 1, -1, false, true, true, BB_INPLACE_RECV_IN_SEND, 0, BB_FROM_ROOT},
-    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, 0, BB_FROM_PREVIOUS},
+    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, BB_COLL_PAIRS, BB_FROM_PREVIOUS},
     {"alltoallv", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_UNEVEN, BB_FROM_ALL},
     {"hypercube", false, true, 1, 0, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ROUNDS, BB_FROM_ALL},
 };
@@ -55,16 +55,14 @@ static void hypercube_needs_a_power_of_two(void **state)
     assert_float_equal(bb_colls[BB_HYPERCUBE].alg_factor(4), 0.75, 1e-12);
 }
 
-static void names_are_found_and_listed(void **state)
+static void names_are_found(void **state)
 {
     (void)state;
     for (int i = 0; i < BB_COLL_KIND_COUNT; i++) {
         assert_int_equal(bb_coll_find(bb_colls[i].name), i);
-        assert_string_equal(bb_coll_name_at((size_t)i), bb_colls[i].name);
         assert_true(strlen(bb_colls[i].help) > 0 && strlen(bb_colls[i].factor_text) > 0);
     }
     assert_int_equal(bb_coll_find("allreduce"), -1);
-    assert_null(bb_coll_name_at(BB_COLL_KIND_COUNT));
     for (int i = 0; i < BB_DTYPE_COUNT; i++)
         assert_int_equal(bb_dtype_find(bb_dtype_name_at((size_t)i)), i);
     for (int i = 0; i < BB_REDOP_COUNT; i++)
@@ -106,8 +104,10 @@ static void payload_is_the_larger_buffer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_the_published_one),   cmocka_unit_test(hypercube_needs_a_power_of_two),
-        cmocka_unit_test(names_are_found_and_listed),   cmocka_unit_test(slices_are_rounded_to_sixteen_bytes),
+        cmocka_unit_test(table_is_the_published_one),
+        cmocka_unit_test(hypercube_needs_a_power_of_two),
+        cmocka_unit_test(names_are_found),
+        cmocka_unit_test(slices_are_rounded_to_sixteen_bytes),
         cmocka_unit_test(payload_is_the_larger_buffer),
     };
 

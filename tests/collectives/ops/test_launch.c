@@ -2,7 +2,7 @@
  * test_launch.c - every launcher delivers what case.c expects, run by several ranks under mpirun: with NCCL's own calls
  * and with the sends and receives that take their place in older versions, blocking and not.
  */
-#include "collectives/measure/verify.h"
+#include "collectives/measure/bench_context.h"
 #include "cuda/device/check.h"
 #include "tests/check.h"
 
@@ -34,7 +34,7 @@ static void make(struct fixture *f, bool native, bool blocking)
     assert_int_equal(bb_mulsums_make(&f->mulsums, &f->comm, (const int[]){BB_BFLOAT16}, 1), 0);
     assert_int_equal(BB_CUDA(cudaStreamCreate(&ctx->stream)), 0);
     assert_int_equal(BB_CUDA(cudaMalloc((void **)&ctx->verdicts, 2 * sizeof *ctx->verdicts)), 0);
-    assert_int_equal(bb_guarded_init(&ctx->arena, 1 << 20, ctx->stream), 0);
+    assert_int_equal(bb_guarded_init(&ctx->arena, 1 << 20, &bb_cuda_allocator, ctx->stream), 0);
 }
 
 static void unmake(struct fixture *f)
@@ -144,7 +144,7 @@ int main(void)
     int rc = bb_world_init(&f.world, 20);
 
     if (rc == 0)
-        rc = bb_device_choose(0, f.world.local_rank, f.world.local_size, false, &f.device);
+        rc = bb_device_choose(&f.world, 0, false, &f.device);
     rc = rc ? rc : -cmocka_run_group_tests(tests, NULL, NULL);
     return bb_exit_code(bb_world_release(&f.world, rc));
 }

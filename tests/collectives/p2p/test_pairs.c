@@ -201,21 +201,21 @@ static void summaries_by_class(void **state)
     double value[RANKS * RANKS];
     int node_of[RANKS];
     const struct bb_link_outliers l = {RANKS, value, node_of, true, true, 0.8};
-    struct bb_link_summary sum;
+    struct bb_stats sum;
 
     (void)state;
     make(value, node_of);
     value[1] = 60;
     assert_int_equal(bb_link_outliers_summary(&l, true, &sum), 0);
-    assert_int_equal(sum.links, 4);
+    assert_int_equal(sum.n, 4);
     assert_true(sum.min == 60);
-    assert_true(sum.median == 100);
+    assert_true(sum.p50 == 100);
     assert_int_equal(bb_link_outliers_summary(&l, false, &sum), 0);
-    assert_int_equal(sum.links, 24);
+    assert_int_equal(sum.n, 24);
     memset(node_of, 0, sizeof node_of);
     assert_int_equal(bb_link_outliers_summary(&l, false, &sum), 0);
-    assert_int_equal(sum.links, 0);
-    assert_true(isnan(sum.median));
+    assert_int_equal(sum.n, 0);
+    assert_true(isnan(sum.p50));
 }
 
 int main(void)

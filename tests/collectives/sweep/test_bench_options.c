@@ -187,6 +187,9 @@ static void one_slot_size_fits_all(void **state)
                     r.c[k].in_place = place;
                     if (bb_case_possible(&r.c[k]))
                         assert_true(bb_buffer_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_slot_bytes(&s, 3));
+                    r.c[k].in_place = true; /* two of them also where memory is short */
+                    assert_true(2 * bb_buffer_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_arena_bytes(&s, 3, true));
+                    r.c[k].in_place = false;
                 }
         }
     bb_bench_release_sweep(&s);

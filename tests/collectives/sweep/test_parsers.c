@@ -9,7 +9,6 @@
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
-#include "collectives/sweep/split.h"
 #include "tests/check.h"
 
 #include <fcntl.h>

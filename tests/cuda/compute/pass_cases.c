@@ -1,6 +1,9 @@
 /* pass_cases.c - see pass_cases.h. */
 #include "pass_cases.h"
 
+#include "tests/cuda/work/element.h"
+#include "tests/cuda/work/pass_ref.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

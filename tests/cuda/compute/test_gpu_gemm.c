@@ -3,6 +3,7 @@
  * and B, batches, types; capture into a graph; errors; on emulated GPUs also their time. 77 without any GPU.
  */
 #include "cuda/compute/gemm.h"
+#include "tests/cuda/work/element.h"
 
 #include "cuda/work/pass.h"
 #include "tests/check.h"

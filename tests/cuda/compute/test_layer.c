@@ -5,6 +5,7 @@
 #include "cuda/compute/layer_passes.h"
 #include "cuda/device/check.h"
 #include "tests/check.h"
+#include "tests/cuda/work/element.h"
 
 #include <math.h>
 

@@ -22,7 +22,7 @@ static int setup(void **state)
 
     *state = f;
     assert_int_equal(BB_CUDA(cudaStreamCreate(&f->stream)), 0);
-    assert_int_equal(bb_guarded_init(&f->buf, COUNT * 8 - 4, f->stream), 0);
+    assert_int_equal(bb_guarded_init(&f->buf, COUNT * 8 - 4, &bb_cuda_allocator, f->stream), 0);
     assert_int_equal(BB_CUDA(cudaMalloc((void **)&f->verdict, sizeof *f->verdict)), 0);
     assert_int_equal(bb_verdict_clear(f->verdict, f->stream), 0);
     return 0;
@@ -124,23 +124,39 @@ static void a_spin_lasts_as_long_as_asked(void **state)
     assert_int_equal(BB_CUDA(cudaEventDestroy(stop)), 0);
 }
 
-static void devices_are_described_and_refused(void **state)
+static void devices_are_described(void **state)
 {
     struct bb_device_info info, pair[2];
+    const int one_node[] = {0, 0}, two_nodes[] = {0, 1};
+
+    (void)state;
+    assert_int_equal(bb_device_use(0, &info), 0);
+    assert_true(strlen(info.name) > 0 && strncmp(info.uuid, "GPU-", 4) == 0 && info.sm_count > 0);
+    assert_true(info.memory_bytes > 0 && info.cc_major >= 7 && info.ordinal == 0);
+    pair[0] = pair[1] = info;
+    assert_true(bb_device_shared(pair, two_nodes, 2));
+    pair[1].uuid[4] ^= 1;
+    assert_true(bb_device_shared(pair, one_node, 2)); /* two MIG instances */
+    assert_false(bb_device_shared(pair, two_nodes, 2));
+    pair[1].pci[6] ^= 1;
+    assert_false(bb_device_shared(pair, one_node, 2));
+}
+
+static void devices_are_refused(void **state)
+{
+    struct bb_device_info info;
+    struct bb_world world = {0};
     int count;
 
     (void)state;
     assert_int_equal(BB_CUDA(cudaGetDeviceCount(&count)), 0);
-    assert_int_equal(bb_device_choose(0, 0, 1, false, &info), 0);
-    assert_true(strlen(info.name) > 0 && strncmp(info.uuid, "GPU-", 4) == 0 && info.sm_count > 0);
-    assert_true(info.memory_bytes > 0 && info.cc_major >= 7);
-    assert_int_equal(bb_device_choose(0, 0, count + 1, false, &info), -BB_EUSAGE);
-    assert_int_equal(bb_device_choose(0, count, count + 1, true, &info), 0);
+    assert_int_equal(bb_world_alone(&world, 10), 0);
+    assert_int_equal(bb_device_choose(&world, count - 1, false, &info), 0);
+    assert_int_equal(info.ordinal, count - 1);
+    assert_int_equal(bb_device_choose(&world, count, false, &info), -BB_EUSAGE);
+    assert_int_equal(bb_device_choose(&world, count, true, &info), 0);
     assert_int_equal(info.ordinal, 0);
-    pair[0] = pair[1] = info;
-    assert_true(bb_device_shared(pair, 2));
-    pair[1].uuid[4] ^= 1;
-    assert_false(bb_device_shared(pair, 2));
+    assert_int_equal(bb_world_release(&world, 0), 0);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -148,11 +164,9 @@ static void devices_are_described_and_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(filled_data_are_the_pattern),
-        TEST(planted_errors_are_counted),
-        TEST(a_write_outside_is_seen),
-        TEST(a_spin_lasts_as_long_as_asked),
-        cmocka_unit_test(devices_are_described_and_refused),
+        TEST(filled_data_are_the_pattern),       TEST(planted_errors_are_counted),
+        TEST(a_write_outside_is_seen),           TEST(a_spin_lasts_as_long_as_asked),
+        cmocka_unit_test(devices_are_described), cmocka_unit_test(devices_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * half, a late peer, pairs in one group. The cluster (round.json) moves one byte per nanosecond and nothing else costs
  * time: an all_reduce of 1,000,000 bytes over two ranks takes 2(n-1)/n * 1000 = 1000 us.
  */
+#include "collectives/session/nccl_memory.h"
 #include "cuda/device/device.h"
 #include "proxies/run/data_check.h"
 #include "proxies/run/step_measure.h"
@@ -110,7 +111,7 @@ static void measure(struct fixture *f, bool alone)
     const struct bb_measure_plan plan = {.warmup = 1, .steps = 3, .traced_steps = 2, .alone = alone, .graph = true};
     struct bb_progress quiet = {0};
 
-    assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program), 0);
+    assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_step_measure(&f->runner, &plan, &quiet, &f->m), 0);
     assert_us(f->m.graph_step.p50, f->m.step.p50, "step as a graph", __LINE__); /* launching costs nothing here */
 }
@@ -325,7 +326,7 @@ static void data_of_every_collective(void **state)
         add_collective(&f, kind, 64, BB_BFLOAT16, true);
     }
     all_reduce(&f, BB_NONE);
-    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
+    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
     assert_int_equal(wrong, 0);
     finish(&f);
@@ -344,7 +345,7 @@ static void wrong_data_are_found(void **state)
 
         f.program.ops[send].peer = f.program.ops[recv].peer = offset;
     }
-    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
+    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
     assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
     for (int i = 0; i < 3; i++) {      /* which of the two is last, and when it is looked at, is left to chance */
@@ -376,7 +377,7 @@ static void data_of_what_must_run_together(void **state)
         f.program.ops[world.rank ? send : recv].stream = stream;
         f.program.ops[recv].dst = i ? to : f.to;
     }
-    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program), 0);
+    assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_runner_connect(&f.runner), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(bb_data_check_together(&f.runner, &wrong), 0);
@@ -403,7 +404,7 @@ int main(void)
     int rc = bb_world_init(&world, 30);
 
     if (rc == 0)
-        rc = bb_device_choose(0, world.local_rank, world.local_size, true, &device);
+        rc = bb_device_choose(&world, 0, true, &device);
     if (rc == 0)
         rc = cmocka_run_group_tests(tests, NULL, NULL) ? -BB_EFAIL : 0;
     return bb_exit_code(bb_world_release(&world, rc));

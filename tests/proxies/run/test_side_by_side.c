@@ -2,6 +2,7 @@
  * test_side_by_side.c - programs that need their streams side by side, on two emulated GPUs with eight hardware queues
  * and first collectives that keep the host. Without bb_step_environment either of them hangs.
  */
+#include "collectives/session/nccl_memory.h"
 #include "cuda/device/device.h"
 #include "proxies/run/step_environment.h"
 #include "proxies/run/step_measure.h"
@@ -59,7 +60,7 @@ static void run_and_finish(struct fixture *f)
 {
     struct bb_step_time t;
 
-    assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program), 0);
+    assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_runner_connect(&f->runner), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(bb_runner_step(&f->runner, "step", BB_ISSUE_ALL, false, &t), 0);
@@ -105,7 +106,7 @@ int main(void)
     if (rc == 0)
         rc = bb_step_environment(true);
     if (rc == 0)
-        rc = bb_device_choose(0, world.local_rank, world.local_size, true, &device);
+        rc = bb_device_choose(&world, 0, true, &device);
     if (rc == 0)
         rc = cmocka_run_group_tests(tests, NULL, NULL) ? -BB_EFAIL : 0;
     return bb_exit_code(bb_world_release(&world, rc));

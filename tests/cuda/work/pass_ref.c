@@ -1,75 +1,10 @@
-/*
- * pass_ref.c - what each pass computes, one element after another on the CPU, in double. The truth for the kernels'
- * tests, and what the emulated GPUs do in their place.
- */
-#include "cuda/work/pass.h"
+/* pass_ref.c - see pass_ref.h. */
+#include "tests/cuda/work/pass_ref.h"
+
+#include "tests/cuda/work/element.h"
 
 #include <math.h>
 #include <string.h>
-
-/* ---- elements ---- */
-
-static double half_value(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double sign = bits & 0x8000 ? -1 : 1;
-
-    if (exponent == 31)
-        return fraction ? NAN : sign * INFINITY;
-    return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
-}
-
-/* Steps of 2^(exponent - 10), of 2^-24 below the normal numbers; nearbyint rounds to even. */
-static uint16_t half_bits(double value)
-{
-    uint16_t sign = signbit(value) ? 0x8000 : 0;
-    double size = fabs(value);
-    int exponent;
-
-    if (isnan(value))
-        return 0x7e00;
-    if (size >= 65520) /* rounds up to 2^16, beyond the largest number */
-        return sign | 0x7c00;
-    frexp(size, &exponent);
-    exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
-    /* The leading bit, where there is one, adds to the exponent field; so does a carry out of the fraction. */
-    return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
-}
-
-static double bfloat16_value(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-static uint16_t bfloat16_bits(double value)
-{
-    float narrow = (float)value;
-    uint32_t bits;
-
-    memcpy(&bits, &narrow, sizeof bits);
-    if (isnan(narrow))
-        return 0x7fff;
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-double bb_element_get(const void *array, enum bb_dtype_id dtype, size_t i)
-{
-    if (dtype == BB_FLOAT)
-        return ((const float *)array)[i];
-    return (dtype == BB_HALF ? half_value : bfloat16_value)(((const uint16_t *)array)[i]);
-}
-
-void bb_element_set(void *array, enum bb_dtype_id dtype, size_t i, double value)
-{
-    if (dtype == BB_FLOAT)
-        ((float *)array)[i] = (float)value;
-    else
-        ((uint16_t *)array)[i] = (dtype == BB_HALF ? half_bits : bfloat16_bits)(value);
-}
 
 static double in_at(const struct bb_pass *p, size_t i)
 {

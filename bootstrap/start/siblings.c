@@ -1,0 +1,190 @@
+/* siblings.c - see siblings.h. */
+#include "bootstrap/start/siblings.h"
+
+#include "bootstrap/start/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* "place count fd", and of place 0 "fd:pid" for each of the others. */
+static const char VARIABLE[] = "BUSBAR_SIBLINGS";
+
+enum { EACH_TEXT = 32 };
+
+/* ---- start ---- */
+
+/* mpirun binds a process to a core, which would be all that its ranks have. The kernel takes away what is not ours. */
+static void widen_binding(int count)
+{
+    cpu_set_t cores;
+
+    if (sched_getaffinity(0, sizeof(cores), &cores) || CPU_COUNT(&cores) >= count)
+        return;
+    memset(&cores, 0xff, sizeof(cores));
+    (void)sched_setaffinity(0, sizeof(cores), &cores);
+}
+
+static void set_number(const char *variable, int number)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", number);
+    (void)setenv(variable, text, 1);
+}
+
+/* What libraries and tools ask for. The launcher knows nothing of a sibling, so its connection is not for it. */
+static void name_rank(int rank, int local_rank, int count)
+{
+    const char *connection = getenv("PMI_FD");
+
+    if (connection && local_rank > 0)
+        close(atoi(connection));
+    unsetenv("PMI_FD");
+    set_number("OMPI_COMM_WORLD_RANK", rank);
+    set_number("OMPI_COMM_WORLD_LOCAL_RANK", local_rank);
+    set_number("OMPI_COMM_WORLD_LOCAL_SIZE", count);
+}
+
+/* The child's side. */
+static int become_sibling(int place, int count, int first_rank, int fd, pid_t parent)
+{
+    char text[EACH_TEXT];
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1); /* it has ended meanwhile */
+    if (nothing >= 0)
+        dup2(nothing, STDIN_FILENO);
+    bb_err_mute(1); /* until the ranks know each other */
+    name_rank(first_rank + place, place, count);
+    snprintf(text, sizeof(text), "%d %d %d", place, count, fd);
+    return setenv(VARIABLE, text, 1) ? bb_err(BB_EFAIL, "setenv: %s", strerror(errno)) : 0;
+}
+
+/* 1 in the child, 0 in the parent, which has its end of the socket and the child's number. */
+static int fork_sibling(int *fd, pid_t *pid)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends))
+        return bb_err(BB_EFAIL, "a rank of this process cannot be started: %s", strerror(errno));
+    *pid = fork();
+    if (*pid < 0)
+        return bb_err(BB_EFAIL, "a rank of this process cannot be started: %s", strerror(errno));
+    close(ends[*pid > 0]);
+    *fd = ends[*pid == 0];
+    return *pid == 0;
+}
+
+int bb_siblings_start(int count)
+{
+    const int first_rank = bb_launcher_rank() * count;
+    const pid_t self = getpid();
+    char *text = malloc((size_t)(count + 1) * EACH_TEXT);
+    size_t at;
+
+    if (!text)
+        return bb_err(BB_EFAIL, "no memory for %d ranks", count);
+    widen_binding(count);
+    at = (size_t)sprintf(text, "0 %d -1", count);
+    for (int place = 1; place < count; place++) {
+        pid_t pid = 0;
+        int fd = -1, child = fork_sibling(&fd, &pid);
+
+        if (child) {
+            free(text);
+            return child < 0 ? child : become_sibling(place, count, first_rank, fd, self);
+        }
+        at += (size_t)sprintf(text + at, " %d:%d", fd, (int)pid);
+    }
+    if (bb_launched_alone())
+        name_rank(0, 0, count);
+    if (setenv(VARIABLE, text, 1))
+        return bb_err(BB_EFAIL, "setenv: %s", strerror(errno));
+    free(text);
+    return 0;
+}
+
+/* ---- what was started ---- */
+
+static int read_siblings(struct bb_siblings *s, const char *text)
+{
+    int used = 0, pid;
+
+    if (sscanf(text, "%d %d %d%n", &s->place, &s->count, &s->fds[0], &used) != 3)
+        return -BB_EFAIL;
+    for (int i = 1; s->place == 0 && i < s->count; i++) {
+        text += used;
+        if (sscanf(text, " %d:%d%n", &s->fds[i], &pid, &used) != 2)
+            return -BB_EFAIL;
+        s->pids[i] = pid;
+    }
+    return 0;
+}
+
+int bb_siblings_take(struct bb_siblings **siblings)
+{
+    const char *text = getenv(VARIABLE);
+    int place, count, rc;
+    struct bb_siblings *s;
+
+    *siblings = NULL;
+    if (!text || sscanf(text, "%d %d", &place, &count) != 2 || count < 1)
+        return 0;
+    s = calloc(1, sizeof(*s));
+    if (!s || !(s->fds = calloc((size_t)count, sizeof(*s->fds))) ||
+        !(s->pids = calloc((size_t)count, sizeof(*s->pids)))) {
+        bb_siblings_release(s);
+        return bb_err(BB_EFAIL, "no memory for %d ranks of a process", count);
+    }
+    rc = read_siblings(s, text);
+    unsetenv(VARIABLE);
+    *siblings = s;
+    return rc ? bb_err((enum bb_error) - rc, "%s is not valid", VARIABLE) : 0;
+}
+
+/* ---- end ---- */
+
+/* A rank that failed has said why, unless something else ended it. */
+static int error_of(int place, int status)
+{
+    if (WIFSIGNALED(status))
+        return bb_err(BB_EFAIL, "rank %d of this process was ended by signal %d (%s)", place, WTERMSIG(status),
+                      strsignal(WTERMSIG(status)));
+    return WEXITSTATUS(status) <= BB_EBELOW ? -WEXITSTATUS(status) : -BB_EFAIL;
+}
+
+int bb_siblings_end(struct bb_siblings *siblings)
+{
+    int rc = 0;
+
+    for (int i = 1; siblings->place == 0 && i < siblings->count; i++) {
+        int status = 0;
+
+        if (waitpid(siblings->pids[i], &status, 0) > 0 && rc == 0)
+            rc = error_of(i, status);
+    }
+    return rc;
+}
+
+void bb_siblings_release(struct bb_siblings *siblings)
+{
+    if (!siblings)
+        return;
+    for (int i = 0; siblings->fds && i < (siblings->place == 0 ? siblings->count : 1); i++)
+        if (siblings->fds[i] >= 0)
+            close(siblings->fds[i]);
+    free(siblings->fds);
+    free(siblings->pids);
+    free(siblings);
+}

@@ -1,0 +1,268 @@
+/*
+ * exchange.c - see exchange.h. With several ranks per process every exchange is one of all with all: the first rank of
+ * a process collects what the others have, exchanges it with the other processes, and hands out the whole. All of it is
+ * asked for under the deadline of world.h, and nothing blocks.
+ */
+#include "bootstrap/world/exchange.h"
+
+#include "bootstrap/base/clock.h"
+#include "bootstrap/start/siblings.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static const double LOST_S = 2; /* the watchdog, which knows more, speaks first */
+
+/* ---- between processes ---- */
+
+int bb_mpi_failed(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length;
+
+    if (code == MPI_SUCCESS)
+        return 0;
+    MPI_Error_string(code, text, &length);
+    return bb_err(BB_EFAIL, "%s: %s", call, text);
+}
+
+static int request_ready(void *arg)
+{
+    int done = 0, rc = bb_mpi_failed(MPI_Test(arg, &done, MPI_STATUS_IGNORE), "MPI_Test");
+
+    return rc ? rc : done;
+}
+
+static int fits_mpi(size_t bytes)
+{
+    return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "%zu bytes are too many for one exchange", bytes);
+}
+
+/* send NULL: the part of this process lies in its place of recv. */
+static int begin_gather(const void *send, void *recv, size_t bytes, MPI_Request *request)
+{
+    const int n = (int)bytes;
+    int rc = fits_mpi(bytes);
+
+    TRY(rc);
+    TRY(bb_mpi_failed(
+        MPI_Iallgather(send ? send : MPI_IN_PLACE, n, MPI_BYTE, recv, n, MPI_BYTE, MPI_COMM_WORLD, request),
+        "MPI_Iallgather"));
+out:
+    return rc;
+}
+
+/* ---- between the ranks of a process ---- */
+
+enum stage { COLLECT, BEGIN_PROCESSES, AWAIT_PROCESSES, HAND_OUT };
+
+struct exchange {
+    const struct bb_world *w;
+    const char *send;
+    char *recv;
+    size_t bytes, *moved; /* moved: in this stage, through each socket */
+    enum stage stage;
+    double lost_s; /* when a socket was found closed, 0: none */
+    MPI_Request request;
+};
+
+/* 1: all have gone through, 0: not yet, -1: the other end is closed. */
+static int move_bytes(int fd, char *memory, size_t bytes, size_t *moved, bool out)
+{
+    ssize_t n = 0;
+
+    while (*moved < bytes) {
+        n = out ? send(fd, memory + *moved, bytes - *moved, MSG_NOSIGNAL | MSG_DONTWAIT)
+                : recv(fd, memory + *moved, bytes - *moved, MSG_DONTWAIT);
+        if (n <= 0)
+            break;
+        *moved += (size_t)n;
+    }
+    if (*moved == bytes)
+        return 1;
+    return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+static int take_loss(struct exchange *x)
+{
+    if (x->lost_s == 0)
+        x->lost_s = bb_now_s();
+    return bb_now_s() - x->lost_s < LOST_S ? 0 : bb_err(BB_ETIMEOUT, "a rank of the same process is lost");
+}
+
+/* 1 when the bytes of this stage have gone through every socket. */
+static int move_all(struct exchange *x, char *memory, size_t bytes, size_t step, bool out)
+{
+    const struct bb_siblings *s = x->w->siblings;
+    bool all = true;
+
+    for (int i = 0; i < s->count; i++) {
+        int done = s->fds[i] < 0 ? 1 : move_bytes(s->fds[i], memory + (size_t)i * step, bytes, &x->moved[i], out);
+
+        if (done < 0)
+            return take_loss(x);
+        all = all && done;
+    }
+    if (all)
+        memset(x->moved, 0, (size_t)s->count * sizeof(*x->moved));
+    return all;
+}
+
+static int first_ready(void *arg)
+{
+    struct exchange *x = arg;
+    const size_t count = (size_t)x->w->siblings->count, size = (size_t)x->w->size;
+    char *own = x->recv + (size_t)x->w->rank * x->bytes;
+    int rc = 1;
+
+    if (x->stage == COLLECT && (rc = move_all(x, own, x->bytes, x->bytes, false)) > 0) {
+        memcpy(own, x->send, x->bytes);
+        x->stage = size > count ? BEGIN_PROCESSES : HAND_OUT;
+    }
+    if (x->stage == BEGIN_PROCESSES) {
+        rc = begin_gather(NULL, x->recv, count * x->bytes, &x->request);
+        x->stage = AWAIT_PROCESSES;
+    }
+    if (x->stage == AWAIT_PROCESSES && rc >= 0 && (rc = request_ready(&x->request)) > 0)
+        x->stage = HAND_OUT;
+    if (x->stage == HAND_OUT)
+        rc = move_all(x, x->recv, size * x->bytes, 0, true);
+    return rc;
+}
+
+static int other_ready(void *arg)
+{
+    struct exchange *x = arg;
+    const int fd = x->w->siblings->fds[0];
+    int done = 1;
+
+    if (x->stage == COLLECT) {
+        done = move_bytes(fd, (char *)(uintptr_t)x->send, x->bytes, &x->moved[0], true);
+        if (done > 0) {
+            x->stage = HAND_OUT;
+            x->moved[0] = 0;
+        }
+    }
+    if (x->stage == HAND_OUT)
+        done = move_bytes(fd, x->recv, (size_t)x->w->size * x->bytes, &x->moved[0], false);
+    return done < 0 ? take_loss(x) : done;
+}
+
+static int exchange_with_siblings(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+{
+    struct exchange x = {.w = w, .send = send, .recv = recv, .bytes = bytes};
+    int rc;
+
+    x.moved = calloc((size_t)w->siblings->count, sizeof(*x.moved));
+    if (!x.moved)
+        return bb_err(BB_EFAIL, "no memory for %d ranks of a process", w->siblings->count);
+    rc = bb_world_wait(w, what, w->siblings->place == 0 ? first_ready : other_ready, &x);
+    free(x.moved);
+    return rc;
+}
+
+struct place_reader {
+    int fd, numbers[2];
+    size_t moved;
+};
+
+static int place_ready(void *arg)
+{
+    struct place_reader *p = arg;
+    int done = move_bytes(p->fd, (char *)p->numbers, sizeof(p->numbers), &p->moved, false);
+
+    return done < 0 ? -BB_EFAIL : done; /* the first rank said why it ended */
+}
+
+int bb_exchange_places(struct bb_world *w)
+{
+    const struct bb_siblings *s = w->siblings;
+    struct place_reader reader = {.fd = s->fds[0]};
+    int rc = 0;
+
+    for (int i = 1; s->place == 0 && i < s->count; i++) {
+        const int numbers[] = {w->rank + i, w->size};
+
+        if (send(s->fds[i], numbers, sizeof(numbers), MSG_NOSIGNAL) != sizeof(numbers))
+            return bb_err(BB_EFAIL, "rank %d, which this one started, is gone: %s", numbers[0], strerror(errno));
+    }
+    if (s->place == 0)
+        return 0;
+    TRY(bb_world_wait(w, "the first rank of this process", place_ready, &reader));
+    w->rank = reader.numbers[0];
+    w->size = reader.numbers[1];
+out:
+    return rc;
+}
+
+/* ---- among all ---- */
+
+int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+{
+    MPI_Request request;
+    int rc;
+
+    if (w->siblings)
+        return exchange_with_siblings(w, what, send, recv, bytes);
+    if (w->size == 1) {
+        memcpy(recv, send, bytes);
+        return 0;
+    }
+    TRY(begin_gather(send, recv, bytes, &request));
+    TRY(bb_world_wait(w, what, request_ready, &request));
+out:
+    return rc;
+}
+
+int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
+{
+    return bb_exchange_all(w, "an exchange (allgather)", send, recv, bytes);
+}
+
+static int bcast_with_siblings(struct bb_world *w, void *buf, size_t bytes, int root)
+{
+    int rc;
+    char *all = bb_world_gather(w, buf, bytes, &rc);
+
+    if (all)
+        memcpy(buf, all + (size_t)root * bytes, bytes);
+    free(all);
+    return rc;
+}
+
+int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
+{
+    MPI_Request request;
+    int rc;
+
+    if (w->size == 1)
+        return 0;
+    if (w->siblings)
+        return bcast_with_siblings(w, buf, bytes, root);
+    TRY(fits_mpi(bytes));
+    TRY(bb_mpi_failed(MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
+    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request));
+out:
+    return rc;
+}
+
+int bb_world_barrier(struct bb_world *w, const char *what)
+{
+    MPI_Request request;
+    char here = 1, all[w->size];
+    int rc;
+
+    if (w->size == 1)
+        return 0;
+    if (w->siblings)
+        return bb_exchange_all(w, what, &here, all, sizeof(here));
+    TRY(bb_mpi_failed(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier"));
+    TRY(bb_world_wait(w, what, request_ready, &request));
+out:
+    return rc;
+}

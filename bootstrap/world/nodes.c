@@ -1,0 +1,41 @@
+/* nodes.c - see nodes.h. */
+#include "bootstrap/world/nodes.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void read_boot_id(char text[40])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (file && !fgets(text, 40, file))
+        text[0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (file)
+        fclose(file);
+}
+
+void bb_machine_find(struct bb_machine *machine)
+{
+    memset(machine, 0, sizeof(*machine));
+    if (gethostname(machine->host, sizeof(machine->host)))
+        snprintf(machine->host, sizeof(machine->host), "unknown");
+    machine->host[sizeof(machine->host) - 1] = '\0';
+    read_boot_id(machine->boot_id);
+}
+
+int bb_nodes_number(const struct bb_machine *machines, int n, int *node_of)
+{
+    int nodes = 0;
+
+    for (int r = 0; r < n; r++) {
+        int first = 0;
+
+        while (strcmp(machines[first].host, machines[r].host) != 0 ||
+               strcmp(machines[first].boot_id, machines[r].boot_id) != 0)
+            first++;
+        node_of[r] = first == r ? nodes++ : node_of[first];
+    }
+    return nodes;
+}

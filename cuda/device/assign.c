@@ -1,0 +1,116 @@
+/*
+ * assign.c - see assign.h. A rank takes the first GPU that is free; where none is, a rank that holds one of them moves
+ * on to another (augmenting paths of bipartite matching), so that a rank with little choice finds its GPU taken only
+ * when it must.
+ */
+#include "cuda/device/assign.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sight {
+    const unsigned char *uuid;
+    int rank, slot;
+};
+
+struct matching {
+    const struct bb_visible *ranks;
+    int first, *ordinal;
+    struct sight *sights; /* sorted by UUID                                       */
+    int *gpu;             /* [rank * BB_VISIBLE_MAX + slot] number of the GPU      */
+    int *owner;           /* [GPU] rank, -1: free                                  */
+    bool *asked;          /* [GPU] in the current search                           */
+    int n_gpus;
+};
+
+static int compare_sights(const void *a, const void *b)
+{
+    return memcmp(((const struct sight *)a)->uuid, ((const struct sight *)b)->uuid, BB_UUID_BYTES);
+}
+
+static void number_gpus(struct matching *m, int n)
+{
+    int seen = 0;
+
+    for (int r = 0; r < n; r++)
+        for (int s = 0; s < m->ranks[r].n; s++)
+            m->sights[seen++] = (struct sight){m->ranks[r].uuid[s], r, s};
+    qsort(m->sights, (size_t)seen, sizeof(*m->sights), compare_sights);
+    for (int i = 0; i < seen; i++) {
+        if (i == 0 || compare_sights(&m->sights[i - 1], &m->sights[i]) != 0)
+            m->owner[m->n_gpus++] = -1;
+        m->gpu[m->sights[i].rank * BB_VISIBLE_MAX + m->sights[i].slot] = m->n_gpus - 1;
+    }
+}
+
+static int gpu_at(const struct matching *m, int rank, int slot)
+{
+    return m->gpu[rank * BB_VISIBLE_MAX + slot];
+}
+
+static bool give(struct matching *m, int rank, int slot)
+{
+    m->owner[gpu_at(m, rank, slot)] = rank;
+    m->ordinal[rank] = slot;
+    return true;
+}
+
+static bool take_free(struct matching *m, int rank)
+{
+    for (int s = m->first; s < m->ranks[rank].n; s++)
+        if (m->owner[gpu_at(m, rank, s)] < 0)
+            return give(m, rank, s);
+    return false;
+}
+
+static bool take_from_other(struct matching *m, int rank)
+{
+    for (int s = m->first; s < m->ranks[rank].n; s++) {
+        int gpu = gpu_at(m, rank, s);
+
+        if (m->asked[gpu])
+            continue;
+        m->asked[gpu] = true;
+        if (take_free(m, m->owner[gpu]) || take_from_other(m, m->owner[gpu]))
+            return give(m, rank, s);
+    }
+    return false;
+}
+
+static void match_all(struct matching *m, int n, struct bb_assigned *assigned)
+{
+    *assigned = (struct bb_assigned){-1, -1};
+    for (int r = 0; r < n; r++) {
+        if (take_free(m, r))
+            continue;
+        memset(m->asked, 0, (size_t)m->n_gpus * sizeof(*m->asked));
+        if (take_from_other(m, r) || assigned->refused >= 0)
+            continue;
+        assigned->refused = r;
+        assigned->holder = m->ranks[r].n > m->first ? m->owner[gpu_at(m, r, m->first)] : -1;
+    }
+}
+
+int bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ordinal, struct bb_assigned *assigned)
+{
+    const size_t most = (size_t)n * BB_VISIBLE_MAX;
+    struct matching m = {.ranks = ranks, .first = first, .ordinal = ordinal};
+    int rc = 0;
+
+    m.sights = calloc(most, sizeof(*m.sights));
+    m.gpu = calloc(most, sizeof(*m.gpu));
+    m.owner = calloc(most, sizeof(*m.owner));
+    m.asked = calloc(most, sizeof(*m.asked));
+    if (m.sights && m.gpu && m.owner && m.asked) {
+        number_gpus(&m, n);
+        match_all(&m, n, assigned);
+    } else {
+        rc = bb_err(BB_EFAIL, "no memory for the GPUs of %d ranks", n);
+    }
+    free(m.sights);
+    free(m.gpu);
+    free(m.owner);
+    free(m.asked);
+    return rc;
+}

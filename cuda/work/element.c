@@ -1,0 +1,41 @@
+/* element.c - elements of arrays on the CPU, in double (pass.h). */
+#include "cuda/work/pass.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Steps of 2^(exponent - 10), of 2^-24 below the normal numbers; nearbyint rounds to even. */
+static uint16_t half_bits(double value)
+{
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double size = fabs(value);
+    int exponent;
+
+    if (isnan(value))
+        return 0x7e00;
+    if (size >= 65520) /* rounds up to 2^16, beyond the largest number */
+        return sign | 0x7c00;
+    frexp(size, &exponent);
+    exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
+    /* The leading bit, where there is one, adds to the exponent field; so does a carry out of the fraction. */
+    return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
+}
+
+static uint16_t bfloat16_bits(double value)
+{
+    float narrow = (float)value;
+    uint32_t bits;
+
+    memcpy(&bits, &narrow, sizeof bits);
+    if (isnan(narrow))
+        return 0x7fff;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void bb_element_set(void *array, enum bb_dtype_id dtype, size_t i, double value)
+{
+    if (dtype == BB_FLOAT)
+        ((float *)array)[i] = (float)value;
+    else
+        ((uint16_t *)array)[i] = (dtype == BB_HALF ? half_bits : bfloat16_bits)(value);
+}

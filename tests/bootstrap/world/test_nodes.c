@@ -1,0 +1,54 @@
+/* test_nodes.c - which ranks are on one machine. */
+#include "bootstrap/world/nodes.h"
+#include "tests/check.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static void equal_names_are_two_machines(void **state)
+{
+    const struct bb_machine machines[] = {{"node", "boot-1"},  {"node", "boot-2"}, {"node", "boot-1"},
+                                          {"other", "boot-1"}, {"node", "boot-2"}, {"node", ""}};
+    const int expected[] = {0, 1, 0, 2, 1, 3};
+    int node_of[6];
+
+    (void)state;
+    assert_int_equal(bb_nodes_number(machines, 6, node_of), 4);
+    assert_memory_equal(node_of, expected, sizeof(expected));
+}
+
+/* The last letter of the longest name that Linux allows tells two machines apart. */
+static void names_of_full_length_differ(void **state)
+{
+    struct bb_machine machines[2] = {{"", "boot"}, {"", "boot"}};
+    int node_of[2];
+
+    (void)state;
+    memset(machines[0].host, 'a', HOST_NAME_MAX);
+    memset(machines[1].host, 'a', HOST_NAME_MAX);
+    machines[1].host[HOST_NAME_MAX - 1] = 'b';
+    assert_int_equal(bb_nodes_number(machines, 2, node_of), 2);
+}
+
+static void this_machine_has_a_name(void **state)
+{
+    struct bb_machine machine;
+    char name[HOST_NAME_MAX + 1];
+
+    (void)state;
+    assert_int_equal(gethostname(name, sizeof(name)), 0);
+    bb_machine_find(&machine);
+    assert_string_equal(machine.host, name);
+    assert_int_equal(strlen(machine.boot_id), 36);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_names_are_two_machines),
+        cmocka_unit_test(names_of_full_length_differ),
+        cmocka_unit_test(this_machine_has_a_name),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

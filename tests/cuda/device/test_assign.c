@@ -1,0 +1,90 @@
+/* test_assign.c - GPUs for ranks that see all, one, or some of them; a GPU is a letter. */
+#include "cuda/device/assign.h"
+#include "tests/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS_MAX = 16 };
+
+/* sights: what each rank sees, "AB AB C"; expected: its device numbers, "01 0", or the refused rank and the holder. */
+struct row {
+    const char *sights, *expected;
+    int first, refused, holder;
+};
+
+static const struct row rows[] = {
+    {"ABCD ABCD ABCD ABCD", "0123", 0, -1, -1},
+    {"A B C D", "0000", 0, -1, -1},
+    {"AB AB CD CD", "0101", 0, -1, -1},
+    {"AB A", "10", 0, -1, -1},      /* the one with a choice moves on        */
+    {"ABC AB A", "210", 0, -1, -1}, /* and makes another one move on         */
+    {"BA AB", "00", 0, -1, -1},     /* numbers differ, GPUs do not           */
+    {"ABCD ABCD", "23", 2, -1, -1},
+    {"A A", "", 0, 1, 0},
+    {"AB AB AB", "", 0, 2, 0},
+    {"A B C B", "", 0, 3, 1},
+    {"ABCD ABCD", "", 3, 1, 0},
+    {"AB", "", 2, 0, -1},
+};
+
+static int read_sights(const char *text, struct bb_visible *ranks)
+{
+    int n = 0;
+
+    memset(ranks, 0, RANKS_MAX * sizeof(*ranks));
+    for (; *text; text++)
+        if (*text == ' ')
+            n++;
+        else
+            ranks[n].uuid[ranks[n].n++][BB_UUID_BYTES - 1] = (unsigned char)*text;
+    return n + 1;
+}
+
+static void every_rank_has_its_own(void **state)
+{
+    struct bb_visible *ranks = calloc(RANKS_MAX, sizeof(*ranks));
+    struct bb_assigned assigned;
+    int ordinal[RANKS_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        int n = read_sights(rows[i].sights, ranks);
+
+        assert_int_equal(bb_devices_assign(ranks, n, rows[i].first, ordinal, &assigned), 0);
+        assert_int_equal(assigned.refused, rows[i].refused);
+        assert_int_equal(assigned.holder, rows[i].holder);
+        for (int r = 0; rows[i].refused < 0 && r < n; r++)
+            assert_int_equal(ordinal[r], rows[i].expected[r] - '0');
+    }
+    free(ranks);
+}
+
+/* 512 nodes of 8 GPUs, of which a rank sees 8: numbers in the order of the ranks, in no time. */
+static void many_nodes(void **state)
+{
+    enum { NODES = 512, EACH = 8 };
+    struct bb_visible *ranks = calloc(NODES * EACH, sizeof(*ranks));
+    int *ordinal = calloc(NODES * EACH, sizeof(*ordinal));
+    struct bb_assigned assigned;
+
+    (void)state;
+    for (int r = 0; r < NODES * EACH; r++)
+        for (int s = 0; s < EACH; s++) {
+            const int gpu = r / EACH * EACH + s;
+            memcpy(ranks[r].uuid[ranks[r].n++], &gpu, sizeof(gpu));
+        }
+    assert_int_equal(bb_devices_assign(ranks, NODES * EACH, 0, ordinal, &assigned), 0);
+    assert_int_equal(assigned.refused, -1);
+    for (int r = 0; r < NODES * EACH; r++)
+        assert_int_equal(ordinal[r], r % EACH);
+    free(ranks);
+    free(ordinal);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_has_its_own), cmocka_unit_test(many_nodes)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/*
+ * visible.c - which of the machine's devices this process sees, and in what order: CUDA_VISIBLE_DEVICES as the CUDA
+ * Programming Guide describes it (numbers, whole or shortened UUIDs, an entry that names no device ends the list), and
+ * MIG instances, of which a process sees one.
+ */
+#include "internal.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MIG_MAX = 7, ENTRY_TEXT = 128 };
+
+/* The same device of the same host has the same id in every process; the first digits tell devices apart. */
+void emu_uuid_of(struct emu_place place, unsigned char uuid[16])
+{
+    const unsigned char number[2] = {(unsigned char)place.number, (unsigned char)place.instance};
+    char host[256] = "";
+    uint64_t hash = 14695981039346656037u;
+
+    gethostname(host, sizeof(host) - 1);
+    for (const char *c = host; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    for (int i = 0; i < 2; i++)
+        hash = (hash ^ number[i]) * 1099511628211u;
+    hash ^= hash >> 29; /* the first bytes would differ in little */
+    hash *= 0xbf58476d1ce4e5b9u;
+    memcpy(uuid, &hash, 8);
+    memcpy(uuid + 8, "EMU-GPU", 8);
+}
+
+static void write_uuid(struct emu_place place, char text[40])
+{
+    unsigned char b[16];
+    int at = 0;
+
+    emu_uuid_of(place, b);
+    for (int i = 0; i < 16; i++)
+        at += sprintf(text + at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
+}
+
+/* MIG-<UUID of the instance>, or the older MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>. */
+static bool names_instance(const char *entry, struct emu_place place)
+{
+    char uuid[40], old[ENTRY_TEXT];
+
+    write_uuid(place, uuid);
+    if (entry[0] && strncmp(uuid, entry, strlen(entry)) == 0)
+        return true;
+    write_uuid((struct emu_place){.number = place.number}, uuid);
+    snprintf(old, sizeof(old), "GPU-%s/%d/0", uuid, place.instance);
+    return strcmp(old, entry) == 0;
+}
+
+static bool names(const char *entry, struct emu_place place)
+{
+    char uuid[40], *end;
+
+    if (strncmp(entry, "MIG-", 4) == 0)
+        return place.instance > 0 && names_instance(entry + 4, place);
+    if (strncmp(entry, "GPU-", 4) == 0) {
+        write_uuid((struct emu_place){.number = place.number}, uuid);
+        return entry[4] && strncmp(uuid, entry + 4, strlen(entry + 4)) == 0;
+    }
+    return isdigit((unsigned char)*entry) && strtol(entry, &end, 10) == place.number && *end == '\0';
+}
+
+/* Every device, or every instance of every one; with instances a number or a GPU's UUID means the first of that GPU. */
+static int list_places(struct emu_place *places, int devices, int instances)
+{
+    int n = 0;
+
+    for (int d = 0; d < devices; d++)
+        for (int i = instances > 0; i <= instances; i++)
+            places[n++] = (struct emu_place){.number = d, .instance = i};
+    return n;
+}
+
+/* The place that an entry names; -1 when it names none, or several (a UUID that is too short). */
+static int find_place(const char *entry, const struct emu_place *places, int n)
+{
+    int found = -1;
+
+    for (int i = 0; i < n; i++) {
+        if (!names(entry, places[i]))
+            continue;
+        if (found >= 0 && places[found].number != places[i].number)
+            return -1;
+        found = found < 0 ? i : found;
+    }
+    return found;
+}
+
+static int take_named(const char *text, const struct emu_place *places, int n, struct emu_place *visible)
+{
+    bool taken[EMU_MAX_DEVICES * MIG_MAX] = {false};
+    int seen = 0;
+
+    while (*text && seen < EMU_MAX_DEVICES) {
+        size_t length = strcspn(text, ",");
+        char entry[ENTRY_TEXT];
+        int at;
+
+        snprintf(entry, sizeof(entry), "%.*s", (int)length, text);
+        at = find_place(entry + strspn(entry, " "), places, n);
+        if (at < 0 || taken[at])
+            break;
+        taken[at] = true;
+        visible[seen++] = places[at];
+        text += length + (text[length] == ',');
+    }
+    return seen;
+}
+
+static int instances_asked(void)
+{
+    const char *value = getenv("EMU_MIG");
+    char *end;
+    long n = value ? strtol(value, &end, 10) : 0;
+
+    if (value && (*end || n < 0 || n > MIG_MAX))
+        emu_die("EMU_MIG=%s: expected 0 to %d", value, MIG_MAX);
+    return (int)n;
+}
+
+int emu_visible_devices(int devices, struct emu_place visible[EMU_MAX_DEVICES])
+{
+    struct emu_place places[EMU_MAX_DEVICES * MIG_MAX];
+    const char *asked = getenv("CUDA_VISIBLE_DEVICES");
+    int instances = instances_asked(), n = list_places(places, devices, instances), seen;
+
+    if (asked) {
+        seen = take_named(asked, places, n, visible);
+    } else {
+        seen = n < EMU_MAX_DEVICES ? n : EMU_MAX_DEVICES;
+        memcpy(visible, places, (size_t)seen * sizeof(*visible));
+    }
+    return instances > 0 && seen > 1 ? 1 : seen;
+}

@@ -180,6 +180,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .argv = x->argv,
                                   .plan = &x->measure_plan,
                                   .measured = &x->measured,
+                                  .compute_sms = held_sms(x),
                                   .peak_tflops = x->options.peak_tflops,
                                   .checked = x->options.check,
                                   .wrong = x->wrong};

@@ -76,3 +76,30 @@ def test_a_wall_time_does_not_contain_the_sleep_of_the_wait(busbar, tmp_path):
     (row,) = run["results"]
     assert row["time_us"]["min"] == pytest.approx(4400, rel=0.05)
     assert row["wall_us"]["min"] < 1.06 * row["time_us"]["min"]
+
+
+def test_the_reaction_of_the_host_is_told_apart(busbar, tmp_path):
+    """Who learns 50 us late of the common start begins to issue so late: it is in the step, and said."""
+    prompt, slow = (busbar.json("proxy", "resnet50", "--scale-counts", "0.01", "-n", 3, "--traced-steps", 0, ranks=2,
+                                tmp_path=tmp_path, env={"EMU_POLL_US": us}) for us in ("0", "50"))
+    assert prompt["reaction_us"]["max"] == 0
+    assert slow["reaction_us"]["min"] == slow["reaction_us"]["max"] == pytest.approx(50, abs=0.01)
+    assert slow["step_us"]["p50"] == pytest.approx(prompt["step_us"]["p50"] + 50, abs=0.1)
+
+
+def test_the_report_says_how_much_of_the_gpu_timed_kernels_hold(busbar, tmp_path):
+    """The emulated GPU has 100 multiprocessors; NCCL may take 32 of them unless it is told otherwise."""
+    def held(*words, **env):
+        path = tmp_path / "held.json"
+        done = busbar.run("proxy", "dlrm", *words, "--steps", 1, "--traced-steps", 1, "--json", path, ranks=2, env=env)
+        assert done.returncode == 0, done.stderr
+        run = json.loads(path.read_text())
+        assert {row["compute_sms"] for row in run["breakdown_by_role"]} == {run["breakdown"]["compute_sms"]}
+        (line,) = [line for line in done.stdout.splitlines() if "where the time goes" in line]
+        return run["breakdown"]["compute_sms"], line.partition("; ")[2]
+
+    assert held("--compute", "timed") == (1, "timed kernels hold 1 of 100 SMs")
+    assert held("--compute", "timed", "--compute-sms", 999) == (100, "timed kernels hold 100 of 100 SMs")
+    assert held("--compute", "timed", "--compute-sms", "free") == (68, "timed kernels hold 68 of 100 SMs")
+    assert held("--compute", "timed", "--compute-sms", "free", NCCL_MAX_CTAS="8")[0] == 92
+    assert held("--compute", "gemm", "--scale-counts", "0.01") == (None, "")

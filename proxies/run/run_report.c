@@ -46,10 +46,12 @@ static double ratio_of(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-/* What communication costs, on one rank: total = exposed + slowdown + waiting (overlap.h), microseconds. NaN: unknown.
- */
+/* What communication costs, on one rank, against compute alone: total = exposed + slowdown + idle, microseconds; why it
+ * was exposed stands in the breakdown. NaN: unknown. */
 struct cost {
-    double total_us, exposed_us, slowdown_us, waiting_us;
+    double total_us, exposed_us;
+    double slowdown_us;      /* kernels take longer beside it           */
+    double idle_us;          /* nothing ran, more than with compute alone */
     double compute_slowdown; /* time of the kernels, both over alone   */
     double comm_slowdown;    /* time of the transfers, both over alone */
 };
@@ -66,7 +68,7 @@ static struct cost cost_of(const struct bb_run_report *r, int rank)
         .total_us = both->step_us - alone->step_us,
         .exposed_us = both->exposed_us,
         .slowdown_us = both->compute_us - alone->compute_us,
-        .waiting_us = both->idle_us - alone->idle_us,
+        .idle_us = both->idle_us - alone->idle_us,
         .compute_slowdown = ratio_of(both->compute_us, alone->compute_us),
         .comm_slowdown = ratio_of(transfer_time(both, n), transfer_time(&m->comm_alone[rank], n)),
     };
@@ -289,21 +291,38 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
+static const char *efficiency_text(const struct bb_measured *m, int rank, char buf[BB_EFFICIENCY_TEXT])
+{
+    const bool traced = m->compute_alone && rank != BB_NONE;
+
+    return bb_overlap_efficiency_text(traced ? m->compute_alone[rank].step_us : m->compute_alone_us,
+                                      traced ? m->traced[rank].bubble_us : 0, m->comm_alone_us, m->step.p50, buf);
+}
+
+static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
+{
+    fprintf(out, "# lost to communication on rank %d: %.1f us = ", rank, c->total_us);
+    if (isfinite(f->bubble_us))
+        fprintf(out, "%.1f pipeline bubble + %.1f transfer + %.1f waiting for other peers", f->bubble_us,
+                f->exposed_transfer_us, f->exposed_waiting_us);
+    else
+        fprintf(out, "%.1f exposed", c->exposed_us);
+    fprintf(out, " + %.1f slower kernels + %.1f idle\n", c->slowdown_us, c->idle_us);
+}
+
 static void print_overlap(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
     int rank = bb_slowest(r->measured, r->step, BB_NONE);
     struct cost c = cost_of(r, rank);
+    char efficiency[BB_EFFICIENCY_TEXT];
 
     if (!m->alone)
         return;
-    fprintf(out, "#\n# compute alone %.1f us, communication alone %.1f us, both %.1f us: overlap efficiency %.3f\n",
-            m->compute_alone_us, m->comm_alone_us, m->step.p50,
-            bb_overlap_efficiency(m->compute_alone_us, m->comm_alone_us, m->step.p50));
+    fprintf(out, "#\n# compute alone %.1f us, communication alone %.1f us, both %.1f us%s\n", m->compute_alone_us,
+            m->comm_alone_us, m->step.p50, efficiency_text(m, rank, efficiency));
     if (isfinite(c.total_us))
-        fprintf(out,
-                "# lost to communication on rank %d: %.1f us = %.1f exposed + %.1f slower kernels + %.1f waiting\n",
-                rank, c.total_us, c.exposed_us, c.slowdown_us, c.waiting_us);
+        print_lost(&m->traced[rank], rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
         fprintf(out, "# side by side kernels take %.3f of their time alone, transfers %.3f\n", c.compute_slowdown,
                 c.comm_slowdown);
@@ -365,12 +384,13 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 {
     const struct bb_rank_breakdown *f = &r->measured->traced[rank];
 
-    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
+    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
                      r->step->roles[r->step->role_of[rank]].name, "step_us", bb_json_real(f->step_us), "compute_us",
                      bb_json_real(f->compute_us), "comm_us", bb_json_real(f->comm_us), "exposed_us",
-                     bb_json_real(f->exposed_us), "idle_us", bb_json_real(f->idle_us), "overlap_fraction",
-                     bb_json_real(hidden_fraction(f)), "compute_sms",
-                     has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
+                     bb_json_real(f->exposed_us), "exposed_transfer_us", bb_json_real(f->exposed_transfer_us),
+                     "bubble_us", bb_json_real(f->bubble_us), "exposed_waiting_us", bb_json_real(f->exposed_waiting_us),
+                     "idle_us", bb_json_real(f->idle_us), "overlap_fraction", bb_json_real(hidden_fraction(f)),
+                     "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
 /* What group g did on a rank; NULL when it did nothing there. */
@@ -450,7 +470,7 @@ static json_t *overlap_json(const struct bb_run_report *r, int rank)
         bb_json_real(bb_overlap_efficiency(m->compute_alone_us, m->comm_alone_us, m->step.p50)), "compute_slowdown",
         bb_json_real(c.compute_slowdown), "comm_slowdown", bb_json_real(c.comm_slowdown), "lost_to_comm", "total_us",
         bb_json_real(c.total_us), "exposed_us", bb_json_real(c.exposed_us), "slowdown_us", bb_json_real(c.slowdown_us),
-        "waiting_us", bb_json_real(c.waiting_us));
+        "idle_us", bb_json_real(c.idle_us));
 }
 
 static json_t *graph_json(const struct bb_measured *m)

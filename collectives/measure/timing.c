@@ -2,10 +2,10 @@
  * timing.c - see timing.h.
  *
  * stream: a sample is `iterations` operations back to back on one stream between two events, divided by their number.
- * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time. Where a
- * rank may be through with its own before the last one has come, a small all_reduce does it. The
- * gate keeps all of them back until every rank has enqueued its own. It is left open for the first operation of a row,
- * which may have to connect, where ranks share a GPU, where launches block, and after its limit has run out once.
+ * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time. Where
+ * a rank may be through with its own before the last one has come, a small all_reduce does it. The gate keeps all of
+ * them back until every rank has enqueued its own. It is left open for the first operation of a row, which may have to
+ * connect, where ranks share a GPU, where launches block, and after its limit has run out once.
  *
  * With --clock host a sample is nccl-tests' one: the host's clock from before the first call to after the wait, without
  * a gate or an operation before, and of a graph with its first launch.

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute` the only process-wide state
- * of busbar. */
+/* The speaker's prefix, e.g. "rank 3 (node17, GPU 1): ", and what is spoken of. With `mute`, and what
+ * start/deadline.c tells its handler, the only process-wide state of busbar. */
 static char speaker[128], context[1024];
 static int mute;
 

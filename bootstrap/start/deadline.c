@@ -7,7 +7,6 @@
 #include "bootstrap/start/speaker.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/time.h>
@@ -77,20 +76,6 @@ static void set_timer(double seconds)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-void bb_deadline_begin(const char *part, double timeout_s)
-{
-    struct sigaction ours;
-
-    memset(&ours, 0, sizeof(ours));
-    ours.sa_handler = end_process;
-    if (!current.part)
-        for (int i = 0; i < N_TAKEN; i++)
-            sigaction(taken[i], &ours, &current.before[i]);
-    current.part = part;
-    current.timeout_s = timeout_s;
-    set_timer(timeout_s);
-}
-
 void bb_deadline_end(void)
 {
     if (!current.part)
@@ -99,4 +84,21 @@ void bb_deadline_end(void)
     for (int i = 0; i < N_TAKEN; i++)
         sigaction(taken[i], &current.before[i], NULL);
     current.part = NULL;
+}
+
+void bb_deadline_begin(const char *part, double timeout_s, bool signals)
+{
+    struct sigaction ours;
+
+    memset(&ours, 0, sizeof(ours));
+    ours.sa_handler = end_process;
+    bb_deadline_end();
+    for (int i = 0; i < N_TAKEN; i++) {
+        sigaction(taken[i], NULL, &current.before[i]);
+        if (signals || taken[i] == SIGALRM)
+            sigaction(taken[i], &ours, NULL);
+    }
+    current.part = part;
+    current.timeout_s = timeout_s;
+    set_timer(timeout_s);
 }

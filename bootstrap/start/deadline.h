@@ -6,12 +6,15 @@
 #ifndef BB_BOOTSTRAP_START_DEADLINE_H
 #define BB_BOOTSTRAP_START_DEADLINE_H
 
+#include <stdbool.h>
+
 /*
- * bb_deadline_begin - `part` ("loading the GPU half"; it must live) begins, and has timeout_s; rc is the exit status so
- * far, as an error code. When it runs out: one line, exit 4. SIGTERM, SIGINT, SIGUSR1: one line, exit 1. Replaces the
- * part before. Whose errors are muted (bb_err_mute) says nothing.
+ * bb_deadline_begin - `part` ("the loading of the GPU's libraries"; it must live) begins, and has timeout_s. When it
+ * runs out: one line, exit 4. With `signals`, SIGTERM, SIGINT and SIGUSR1: one line, exit 1, which is not for the way
+ * out: mpirun sends them to whoever leaves later than others. Replaces the part before. Of the ranks of a host one
+ * speaks.
  */
-void bb_deadline_begin(const char *part, double timeout_s);
+void bb_deadline_begin(const char *part, double timeout_s, bool signals);
 
 /* bb_deadline_end - no part any more; signals do what they did before. */
 void bb_deadline_end(void);

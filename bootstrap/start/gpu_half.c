@@ -124,13 +124,13 @@ int bb_gpu_run(const char *command, const char *entry, double timeout_s, int arg
     void *module;
     int rc;
 
-    bb_deadline_begin("the loading of the GPU's libraries", timeout_s);
+    bb_deadline_begin("the loading of the GPU's libraries", timeout_s, true);
     TRY(load_module(command, &module));
     TRY(refuse_other_version(command, module));
     *(void **)&run = dlsym(module, entry);
     if (!run)
         return bb_err(BB_EFAIL, "%s: this " MODULE " is of another busbar: it has no %s", command, entry);
-    bb_deadline_begin("the start of the run", timeout_s);
+    bb_deadline_begin("the start of the run", timeout_s, true);
     rc = run(argc, argv);
 out:
     return rc;

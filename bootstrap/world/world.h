@@ -44,6 +44,7 @@ struct bb_world {
     int *node_of;                /* [size] node of each rank; owned by the world                 */
     double timeout_s;
     struct bb_watchdog *watchdog; /* NULL in a world made by bb_world_alone                         */
+    bool prompt;                  /* waits spin at first: see bb_world_prompt                       */
     struct bb_siblings *siblings; /* of this process, which has several ranks; NULL: it is one of them alone */
     bool mpi;                     /* MPI is up and ours to end                                      */
     bool agreed;                  /* all ranks know that the run ends: bb_world_agree has told them */
@@ -96,7 +97,7 @@ int bb_world_any(struct bb_world *w, unsigned *bits) BB_MUST_CHECK;
 /*
  * bb_world_reached - this rank begins a step: "bench all_reduce 4 MiB". It is what a hang or loss message shows as
  * "last seen". Call it at the same points on every rank: the k-th step of one rank is held to be the k-th of the
- * others, and a rank that is behind "did not arrive". Costs a formatted print and at most ten times a
+ * others, and a rank that is behind "did not arrive". Costs a formatted print and, after the first 32, at most ten times a
  * second a poke of the thread, which sends it; between two pokes it follows within 100 ms. Not for inside a timed loop.
  */
 void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -109,6 +110,12 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((f
  */
 typedef int bb_ready(void *arg);
 int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg) BB_MUST_CHECK;
+
+/*
+ * bb_world_prompt - on: the host's clock is read around what is waited for, so a wait does not sleep in its first 50 ms
+ * and ends at once. Where ranks outnumber the processors it sleeps as ever: who spins keeps the one that works from it.
+ */
+void bb_world_prompt(struct bb_world *w, bool on);
 
 /*
  * bb_world_guard / bb_world_unguard - name a call that blocks and cannot be asked (cudaDeviceSynchronize, a blocking

@@ -8,7 +8,7 @@ import pytest
 
 REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "bootstrap" / "results" / "README.md"
 TYPES = {"text": str, "boolean": bool, "integer": int, "number": (int, float)}
-HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$")  # NVML; a program that is not sound; a GPU to share
+HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$")  # NVML; an unsound program; a GPU to share; a signal
 EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.proxy/1`": "roles[].program"}  # no ranks; --ops is of plans
 H100 = REFERENCE.parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
 

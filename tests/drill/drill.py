@@ -21,11 +21,11 @@ import tempfile
 import time
 
 BUILD = os.environ.get("BUSBAR_BUILD", "build")
-TIMEOUT_S, SLACK_S, HOLD_S = 3, 5, 40
+TIMEOUT_S, SLACK_S, HOLD_S, GRACE_S = 3, 5, 40, 2.5
 
 COMMANDS = {
     "bench": (3, ["bench", "all_reduce", "-b", "8", "-e", "64", "-n", "5", "--repeats", "2", "-N", "2"]),
-    "proxy": (4, ["proxy", "gpt2_large", "4", "2", "2", "--steps", "3", "--check"]),
+    "proxy": (4, ["proxy", "gpt2_large", "4", "2", "2", "--scale-counts", "0.001", "--steps", "3", "--check"]),
 }
 
 # phase: marked function, its call, by command. A phase that only rank 0 is in has no faults on rank 1.
@@ -39,7 +39,7 @@ PHASES = {
     "c-buffers": {"bench": ("ncclMemAlloc", 1), "proxy": ("ncclMemAlloc", 1)},
     "d-warm-up": {"bench": ("ncclAllReduce", 1), "proxy": ("ncclSend", 1)},
     "e-timed": {"bench": ("ncclAllReduce", 12), "proxy": ("ncclSend", 12)},
-    "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpy", 2)},
+    "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpyAsync", 1)},
     "g-rename": {"bench": ("rename", 2), "proxy": ("rename", 2)},
     "h-finalize": {"bench": ("ncclCommFinalize", 1), "proxy": ("ncclCommFinalize", 1)},
     "h-mpi-finalize": {"bench": ("MPI_Finalize", 1), "proxy": ("MPI_Finalize", 1)},
@@ -178,8 +178,10 @@ def run_drill(drill):
             bad.append(f"message x{len(said)}")
         if not judge_rows(folder, fault, status):
             bad.append("rows")
-    time.sleep(1.3)
     left = processes(folder)
+    while left and time.monotonic() < end_s + GRACE_S:
+        time.sleep(0.2)
+        left = processes(folder)
     if left or abandoned_regions(since_s) or glob.glob(folder + "/out/*.tmp") or glob.glob(folder + "/out/.*"):
         bad.append("clean")
     for pid in left:

@@ -168,7 +168,10 @@ static void test_terminated(void **state)
     start(&job, "term", 0, 30);
     expect_text(&job, "ended by SIGTERM; last seen: probe all_reduce 4 MiB, waiting for a signal");
     expect_status(&job, 1, -1);
-    expect_results(&job, "failed");
+    expect_results(&job, "interrupted");
+    assert_string_equal(json_string_value(json_object_get(job.results, "ended_by")), "SIGTERM");
+    assert_string_equal(json_string_value(json_object_get(job.results, "phase")),
+                        "probe all_reduce 4 MiB, waiting for a signal");
     clear(&job);
 }
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HOLD_MS = 1000, LONGEST_MS = 3000, FILES_MAX = 4096 };
+enum { HOLD_MS = 1500, LONGEST_MS = 3000, FILES_MAX = 4096 };
 
 /* What the ranks of a job on one host have in common, and other jobs there have not. */
 static void name_job(char *name, size_t room)

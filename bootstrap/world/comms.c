@@ -92,16 +92,25 @@ int bb_comms_share_gpu_env(int rank)
     /* Before that, NCCL refuses two ranks on one GPU of one host, so each becomes its own host: sockets only, few
      * channels and threads, since the ranks also share the host's cores. */
     static const struct variable sockets[] = {
-        {"NCCL_NET", "Socket"},          {"NCCL_NET_PLUGIN", "none"},
-        {"NCCL_IB_DISABLE", "1"},        {"NCCL_SOCKET_IFNAME", "lo"},
-        {"NCCL_P2P_DISABLE", "1"},       {"NCCL_SHM_DISABLE", "1"},
-        {"NCCL_NVLS_ENABLE", "0"},       {"NCCL_MNNVL_ENABLE", "0"},
-        {"NCCL_COLLNET_ENABLE", "0"},    {"NCCL_CUMEM_ENABLE", "0"},
-        {"NCCL_CUMEM_HOST_ENABLE", "0"}, {"NCCL_RAS_ENABLE", "0"},
-        {"NCCL_MAX_NCHANNELS", "2"},     {"NCCL_MAX_P2P_NCHANNELS", "2"},
-        {"NCCL_PROTO", "Simple"},        {"NCCL_BUFFSIZE", "1048576"},
-        {"NCCL_SOCKET_NTHREADS", "1"},   {"NCCL_NSOCKS_PERTHREAD", "1"},
-        {"CUDA_MODULE_LOADING", "LAZY"}, {NULL, NULL},
+        {"NCCL_NET", "Socket"},
+        {"NCCL_NET_PLUGIN", "none"},
+        {"NCCL_IB_DISABLE", "1"},
+        {"NCCL_SOCKET_IFNAME", "lo"},
+        {"NCCL_P2P_DISABLE", "1"},
+        {"NCCL_SHM_DISABLE", "1"},
+        {"NCCL_NVLS_ENABLE", "0"},
+        {"NCCL_MNNVL_ENABLE", "0"},
+        {"NCCL_COLLNET_ENABLE", "0"},
+        {"NCCL_CUMEM_ENABLE", "0"},
+        {"NCCL_CUMEM_HOST_ENABLE", "0"},
+        {"NCCL_RAS_ENABLE", "0"},
+        {"NCCL_MAX_NCHANNELS", "2"},
+        {"NCCL_MAX_P2P_NCHANNELS", "2"},
+        {"NCCL_PROTO", "Simple"},
+        {"NCCL_BUFFSIZE", "1048576"},
+        {"NCCL_SOCKET_NTHREADS", "1"},
+        {"NCCL_NSOCKS_PERTHREAD", "1"},
+        {NULL, NULL},
     };
     char host_id[32];
     int runtime, rc;

@@ -3,6 +3,7 @@
 
 #include "bootstrap/start/launcher.h"
 #include "cuda/data/buffers.h"
+#include "cuda/load/kernels_load.h"
 
 #include <cuda_runtime_api.h>
 
@@ -86,6 +87,7 @@ int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     TRY(choose_device(s, first));
     TRY(settle_sharing(s));
+    TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
     if (use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
 out:

@@ -4,8 +4,20 @@
  */
 #include "cuda/compute/busy_kernels.cuh"
 #include "cuda/device/check.h"
+#include "cuda/device/kernel_load.h"
 
 /* ---- launchers ---- */
+
+int bb_busy_load(void)
+{
+    static const void *const kernels[] = {
+        (const void *)bb_busy_kernel,
+        (const void *)bb_hold_kernel,
+        (const void *)bb_busy_clear_kernel,
+    };
+
+    return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
+}
 
 /* All the shared memory that a block can have keeps a second one off its multiprocessor; where it cannot be had, only
  * what the kernel itself needs. */

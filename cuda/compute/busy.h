@@ -34,6 +34,9 @@ struct bb_busy {
     struct bb_busy_report *report; /* device or pinned host memory, or NULL */
 };
 
+/* bb_busy_load - see cuda/load: its kernels. */
+BB_MUST_CHECK int bb_busy_load(void);
+
 /* bb_busy_run - enqueue on `stream`; returns at once. Returns 0, -BB_EUSAGE (traffic without memory for it: said) or
  * -BB_EFAIL. */
 BB_MUST_CHECK int bb_busy_run(const struct bb_busy *busy, cudaStream_t stream);

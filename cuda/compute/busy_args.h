@@ -1,4 +1,4 @@
-/* busy_args.h - the argument of the kernel in busy.cu: the contract with its CPU twin (tests/emulator). */
+/* busy_args.h - the argument of the kernel in busy.cu: the contract with the emulated GPUs (tests/emulator/kernels). */
 #ifndef BB_CUDA_COMPUTE_BUSY_ARGS_H
 #define BB_CUDA_COMPUTE_BUSY_ARGS_H
 

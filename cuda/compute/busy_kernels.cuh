@@ -1,26 +1,17 @@
 /*
- * busy_kernels.cuh - the kernels of busy.cu. Only busy.cu launches them; tests/cuda/test_busy_kernels compiles this
- * same file for the CPU and runs it thread by thread, with a clock of its own.
+ * busy_kernels.cuh - the kernels of busy.cu. Only busy.cu launches them; the emulated GPUs run this same source,
+ * compiled for the CPU (tests/emulator/kernels).
  */
 #ifndef BB_CUDA_BUSY_KERNELS_CUH
 #define BB_CUDA_BUSY_KERNELS_CUH
 
 #include "cuda/compute/busy_args.h"
+#include "cuda/device/gpu_clock.cuh"
 
 enum {
     BB_BUSY_THREADS = 512,
     BB_BUSY_WORDS = 4 /* per thread: a portion is 32 KiB read and 32 KiB written */
 };
-
-#ifdef __CUDACC__
-static __device__ uint64_t gpu_clock_ns()
-{
-    uint64_t t;
-
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-    return t;
-}
-#endif
 
 /*
  * One portion of this block: read and written back unchanged, past the caches' memory (.cs: used once), so that it is
@@ -42,7 +33,7 @@ static __device__ void move_portion(const struct bb_busy_args &a, uint64_t porti
 static __device__ void write_report(struct bb_busy_report *r, uint64_t start_ns, uint64_t portions)
 {
     atomicMin(&r->start_ns, (unsigned long long)start_ns);
-    atomicMax(&r->end_ns, (unsigned long long)gpu_clock_ns());
+    atomicMax(&r->end_ns, (unsigned long long)bb_gpu_clock_ns());
     atomicAdd(&r->bytes, portions * BB_BUSY_THREADS * BB_BUSY_WORDS * 2 * sizeof(uint4));
     atomicAdd(&r->blocks, 1ull);
 }
@@ -55,14 +46,14 @@ static __device__ int64_t elapsed_ns(uint64_t start_ns)
 {
     __syncthreads(); /* all have read the time before */
     if (threadIdx.x == 0)
-        *bb_busy_now = (int64_t)(gpu_clock_ns() - start_ns);
+        *bb_busy_now = (int64_t)(bb_gpu_clock_ns() - start_ns);
     __syncthreads();
     return *bb_busy_now;
 }
 
 extern "C" __global__ void __launch_bounds__(BB_BUSY_THREADS) bb_busy_kernel(struct bb_busy_args a)
 {
-    const uint64_t start_ns = gpu_clock_ns();
+    const uint64_t start_ns = bb_gpu_clock_ns();
     const double portion_bytes = 2.0 * BB_BUSY_THREADS * BB_BUSY_WORDS * sizeof(uint4);
     uint64_t portions = 0;
 
@@ -76,11 +67,11 @@ extern "C" __global__ void __launch_bounds__(BB_BUSY_THREADS) bb_busy_kernel(str
 /* Without traffic one thread watches the clock: nothing else to keep together. */
 extern "C" __global__ void bb_hold_kernel(struct bb_busy_args a)
 {
-    const uint64_t start_ns = gpu_clock_ns();
+    const uint64_t start_ns = bb_gpu_clock_ns();
 
     if (threadIdx.x != 0)
         return;
-    while ((int64_t)(gpu_clock_ns() - start_ns) < a.ns)
+    while ((int64_t)(bb_gpu_clock_ns() - start_ns) < a.ns)
         ;
     if (a.report)
         write_report(a.report, start_ns, 0);

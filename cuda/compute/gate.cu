@@ -1,29 +1,13 @@
-/* gate.cu - see gate.h. One thread of one block looks at the host's word about once a microsecond. */
-#include "cuda/compute/gate.h"
-
+/* gate.cu - see gate.h. */
+#include "cuda/compute/gate_kernel.cuh"
 #include "cuda/device/check.h"
+#include "cuda/device/kernel_load.h"
 
-static __device__ uint64_t gpu_timer_ns()
+int bb_gate_load(void)
 {
-    uint64_t t;
+    static const void *const kernel = (const void *)bb_gate_kernel;
 
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-    return t;
-}
-
-extern "C" __global__ void bb_gate_kernel(struct bb_gate_args a)
-{
-    const uint64_t start = gpu_timer_ns();
-    const volatile uint32_t *opened = &a.words->opened;
-
-    while (*opened < a.number) {
-        if (gpu_timer_ns() - start >= (uint64_t)a.limit_ns) {
-            a.words->expired = a.number;
-            __threadfence_system();
-            return;
-        }
-        __nanosleep(500);
-    }
+    return bb_kernel_table_load(&kernel, 1);
 }
 
 int bb_gate_init(struct bb_gate *g, int64_t limit_ns)

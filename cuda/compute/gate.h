@@ -28,12 +28,15 @@ struct bb_gate {
     uint32_t closed; /* the number of the last closing */
 };
 
-/* The argument of the kernel: the contract with its CPU twin (tests/emulator/twins_busbar.c). */
+/* The argument of the kernel. */
 struct bb_gate_args {
     struct bb_gate_words *words;
     uint32_t number;
     int64_t limit_ns;
 };
+
+/* bb_gate_load - see cuda/load: its kernel. */
+BB_MUST_CHECK int bb_gate_load(void);
 
 BB_MUST_CHECK int bb_gate_init(struct bb_gate *g, int64_t limit_ns);
 

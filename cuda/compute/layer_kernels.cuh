@@ -1,10 +1,10 @@
 /*
- * layer_kernels.cuh - the kernels of the passes in pass.h. Only layer_passes.cu launches them;
- * tests/cuda/test_layer_kernels compiles this same file for the CPU and runs it thread by thread.
+ * layer_kernels.cuh - the kernels of the passes in pass.h. Only layer_passes.cu launches them; the emulated GPUs run
+ * this same source, compiled for the CPU (tests/emulator/kernels).
  *
  * All are bound by memory: neighbouring threads touch neighbouring words, of 16 bytes where alignment allows
- * (bb_pass_prepare decides), and every grid strides, so any grid is right. Each takes the pass itself as its argument,
- * which is also what a CPU twin of the emulated GPUs needs. Arithmetic is in float.
+ * (bb_pass_prepare decides), and every grid strides, so any grid is right. Each takes the pass itself as its argument.
+ * Arithmetic is in float.
  */
 #ifndef BB_CUDA_LAYER_KERNELS_CUH
 #define BB_CUDA_LAYER_KERNELS_CUH

@@ -6,6 +6,7 @@
 
 #include "cuda/compute/layer_kernels.cuh"
 #include "cuda/device/check.h"
+#include "cuda/device/kernel_load.h"
 
 static const uint64_t MAX_BLOCKS = 4096;
 
@@ -98,6 +99,11 @@ static kernel *const kernels[][TYPES] = {
     TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
 };
 static_assert(sizeof(kernels) / sizeof(kernels[0]) == BB_PASS_KINDS, "one row for each kind of pass");
+
+int bb_passes_load(void)
+{
+    return bb_kernel_table_load((const void *const *)&kernels[0][0], BB_PASS_KINDS * TYPES);
+}
 
 static bool is_box(const struct bb_pass *p)
 {

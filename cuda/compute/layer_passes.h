@@ -14,6 +14,9 @@
 extern "C" {
 #endif
 
+/* bb_passes_load - see cuda/load: the kernels of all passes. */
+BB_MUST_CHECK int bb_passes_load(void);
+
 /*
  * bb_pass_run - enqueue the pass on `stream`; returns at once. The pass is copied, its pointers must stay until it ran.
  * A pass of no elements does nothing. Types other than float, half and bfloat16: said, -BB_EUSAGE. CUDA: -BB_EFAIL.

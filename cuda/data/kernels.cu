@@ -1,83 +1,22 @@
 /*
- * kernels.cu - make and check test data on the GPU, and hold multiprocessors for a given time. Nothing in here is
- * timed. The CPU reference of every value is pattern.h itself; the kernels only spread it over threads. Each kernel
- * takes one struct, so that a CPU twin of the emulated GPUs finds all arguments in one place (kernel_args.h).
+ * kernels.cu - make and check test data on the GPU, and hold multiprocessors for a given time: the launchers. Nothing
+ * in here is timed.
  */
-#include "cuda/data/kernels.h"
-
-#include "cuda/data/kernel_args.h"
+#include "cuda/data/data_kernels.cuh"
 #include "cuda/device/check.h"
+#include "cuda/device/kernel_load.h"
 
 static const int THREADS = 256, MAX_BLOCKS = 4096;
 
-static __device__ uint64_t first_index()
+int bb_data_kernels_load(void)
 {
-    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    static const void *const kernels[] = {
+        (const void *)bb_fill_kernel,          (const void *)bb_check_kernel, (const void *)bb_check_bytes_kernel,
+        (const void *)bb_verdict_clear_kernel, (const void *)bb_spin_kernel,
+    };
+
+    return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
 }
-
-static __device__ uint64_t stride()
-{
-    return (uint64_t)gridDim.x * blockDim.x;
-}
-
-extern "C" __global__ void bb_fill_kernel(struct bb_fill_args a)
-{
-    for (uint64_t i = first_index(); i < a.count; i += stride())
-        bb_store(a.buf, a.pattern.bytes, i, bb_pattern_input(&a.pattern, a.rank, a.first + i));
-}
-
-static __device__ void add_wrong(struct bb_verdict *verdict, uint64_t i)
-{
-    atomicAdd(&verdict->wrong, 1ull);
-    atomicMin(&verdict->first, (unsigned long long)i);
-}
-
-extern "C" __global__ void bb_check_kernel(struct bb_check_args a)
-{
-    unsigned long long checked = 0;
-
-    for (uint64_t i = first_index(); i < a.count; i += stride(), checked++)
-        if (bb_differs(&a.pattern, bb_load(a.buf, a.pattern.bytes, i), bb_expected(&a.pattern, &a.expect, i)))
-            add_wrong(a.verdict, i);
-    atomicAdd(&a.verdict->checked, checked);
-}
-
-extern "C" __global__ void bb_check_bytes_kernel(struct bb_check_bytes_args a)
-{
-    unsigned long long checked = 0;
-
-    for (uint64_t i = first_index(); i < a.bytes; i += stride(), checked++)
-        if (((const unsigned char *)a.buf)[i] != a.value)
-            add_wrong(a.verdict, i);
-    atomicAdd(&a.verdict->checked, checked);
-}
-
-extern "C" __global__ void bb_verdict_clear_kernel(struct bb_verdict *verdict)
-{
-    verdict->wrong = 0;
-    verdict->first = ~0ull;
-    verdict->checked = 0;
-}
-
-static __device__ uint64_t global_timer_ns()
-{
-    uint64_t t;
-
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-    return t;
-}
-
-/* One block per multiprocessor: each takes all the shared memory that a block can have. */
-extern "C" __global__ void bb_spin_kernel(struct bb_spin_args a)
-{
-    uint64_t start = global_timer_ns();
-
-    if (threadIdx.x == 0)
-        while (global_timer_ns() - start < (uint64_t)a.ns)
-            ;
-}
-
-/* ---- launchers ---- */
 
 static int blocks_for(uint64_t count)
 {

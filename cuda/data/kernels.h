@@ -26,6 +26,9 @@ struct bb_verdict {
     unsigned long long checked; /* elements compared                          */
 };
 
+/* bb_data_kernels_load - see cuda/load: all kernels of this file. */
+BB_MUST_CHECK int bb_data_kernels_load(void);
+
 /* bb_fill - buf[i] = what `rank` contributes at pattern index first + i, for i < count (elements). */
 BB_MUST_CHECK int bb_fill(void *buf, size_t count, const struct bb_pattern *pattern, int rank, size_t first,
                           cudaStream_t stream);

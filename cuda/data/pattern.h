@@ -16,8 +16,10 @@
  *            such a telescope; signs too. Integers: position 0 is random, positions (1,2), (3,4), ... are an odd number
  *            and its inverse modulo 2^width.
  *   min max  position 0 holds the extreme, the others values beyond it.
- *   avg      positions 0 and 1 hold positive values, the others 0; the division rounds, hence a tolerance of 2 units in
- *            the last place. Integers stay below the sign bit, where every way of dividing agrees.
+ *   avg      positions 0 and 1 hold positive values, the others 0. Floating point as NCCL does it: each rank's share is
+ *            multiplied by 1/n, which itself is rounded to the type (in f8e4m3 it is far off for many ranks), and the
+ *            sum is taken in the type; two units in the last place are let pass, for libraries that round once less.
+ *            Integers stay below the sign bit, where every way of dividing agrees.
  *   mulsum   as sum with even terms; a rank whose scalar is 2 contributes half of its share.
  *
  * Values of floating-point sums and products stay in the range of normal numbers: nothing depends on subnormals.
@@ -126,6 +128,22 @@ BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
         return sign;
     significand = (significand + (1ull << (drop - 1)) - 1 + (significand >> drop & 1)) >> drop;
     return sign | (significand + ((uint64_t)(exponent + bias - 1) << p->fraction_bits));
+}
+
+/* d >= 0 as the pattern's format keeps it. */
+BB_HD double bb_float_rounded(const struct bb_pattern *p, double d)
+{
+    int bias = (1 << (p->exponent_bits - 1)) - 1, exponent;
+    uint64_t bits = bb_float_bits(p, d), fraction = bits & ((1ull << p->fraction_bits) - 1);
+
+    if (p->fraction_bits == 52)
+        return d;
+    exponent = (int)(bits >> p->fraction_bits);
+    if (exponent > 0)
+        fraction |= 1ull << p->fraction_bits;
+    else
+        exponent = 1;
+    return (double)fraction * bb_power_of_two(exponent - bias - p->fraction_bits);
 }
 
 /* Exponents that patterns use: values up to 2^(fraction_bits+1) times 2^e are normal and finite in every format. */
@@ -330,11 +348,13 @@ BB_HD uint64_t bb_pattern_input(const struct bb_pattern *p, int rank, uint64_t i
 
 BB_HD uint64_t bb_avg_reduced(const struct bb_pattern *p, uint64_t index)
 {
-    int64_t total = bb_avg_term(p, index, 0) + bb_avg_term(p, index, 1);
+    int64_t a = bb_avg_term(p, index, 0), b = bb_avg_term(p, index, 1);
 
     if (p->number_class != BB_FLOATING)
-        return (uint64_t)(total / p->ranks);
-    return bb_float_bits(p, (double)total * bb_power_of_two(bb_avg_exponent(p)) / p->ranks);
+        return (uint64_t)((a + b) / p->ranks);
+    const double unit = bb_power_of_two(bb_avg_exponent(p)), factor = bb_float_rounded(p, 1.0 / p->ranks);
+    return bb_float_bits(p, bb_float_rounded(p, (double)a * unit * factor) +
+                                bb_float_rounded(p, (double)b * unit * factor));
 }
 
 /* bb_pattern_reduced - bits of the reduction over all ranks at `index`. */

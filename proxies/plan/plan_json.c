@@ -247,10 +247,12 @@ static json_t *us_or_null(int64_t ns)
 
 static json_t *breakdown_object(const struct bb_predicted_rank *r)
 {
-    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us", us_of(r->all.step_ns),
-                     "issue_us", us_of(r->issue_ns), "compute_us", us_of(r->all.compute_ns), "comm_us",
-                     us_of(r->all.comm_ns), "exposed_us", us_of(r->all.exposed_ns), "idle_us", us_of(r->all.idle_ns),
-                     "overlap_fraction", bb_json_real(r->all.overlap_fraction));
+    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us",
+                     us_of(r->all.step_ns), "issue_us", us_of(r->issue_ns), "compute_us", us_of(r->all.compute_ns),
+                     "comm_us", us_of(r->all.comm_ns), "exposed_us", us_of(r->all.exposed_ns), "exposed_transfer_us",
+                     us_of(r->exposed.transfer_ns), "bubble_us", us_of(r->exposed.bubble_ns), "exposed_waiting_us",
+                     us_of(r->exposed.waiting_ns), "idle_us", us_of(r->all.idle_ns), "overlap_fraction",
+                     bb_json_real(r->all.overlap_fraction));
 }
 
 static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r)

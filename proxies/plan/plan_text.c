@@ -293,6 +293,19 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
                     r->groups[g].bus_bytes / (double)r->groups[g].busy_ns);
 }
 
+static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, FILE *out)
+{
+    const struct bb_exposure *e = &slowest->exposed;
+    char efficiency[BB_EFFICIENCY_TEXT];
+
+    fprintf(out, "  exposed on rank %d: %.1f us pipeline bubble, %.1f us transfer, %.1f us waiting for other peers\n",
+            slowest->rank, us_of(e->bubble_ns), us_of(e->transfer_ns), us_of(e->waiting_ns));
+    fprintf(out, "  compute alone %.1f us, communication alone %.1f us%s\n", us_of(p->compute_alone_ns),
+            us_of(p->comm_alone_ns),
+            bb_overlap_efficiency_text(us_of(slowest->all.compute_ns), us_of(e->bubble_ns), us_of(p->comm_alone_ns),
+                                       us_of(slowest->all.step_ns), efficiency));
+}
+
 static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
@@ -319,10 +332,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
     if (isfinite(bb_plan_utilisation(plan, p)))
         fprintf(out, "  model FLOP utilisation %.1f%% of the profile's peak\n", 100 * bb_plan_utilisation(plan, p));
     if (p->compute_alone_ns >= 0)
-        fprintf(
-            out, "  compute alone %.1f us, communication alone %.1f us, overlap efficiency %.3f\n",
-            us_of(p->compute_alone_ns), us_of(p->comm_alone_ns),
-            bb_overlap_efficiency((double)p->compute_alone_ns, (double)p->comm_alone_ns, (double)slowest->all.step_ns));
+        print_alone(p, slowest, out);
 }
 
 void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out)

@@ -80,7 +80,7 @@ int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, uns
 
     TRY(since_begin(r, r->end, &t->step_ns));
     for (int i = 0; i < r->n_lanes; i++) {
-        t->lanes[i] = (struct bb_span){0};
+        t->lanes[i] = (struct bb_timed_op){0};
         if (!lane_ran(r, &r->lanes[i], what))
             continue;
         TRY(since_begin(r, r->lanes[i].begin, &t->lanes[i].begin_ns));
@@ -108,12 +108,21 @@ out:
     return rc;
 }
 
-static int join_groups(struct bb_spans *all, const struct bb_spans *one)
+/* Where bytes move, and where messages between stages are under way. */
+static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
+                          struct bb_spans *stages)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < one->n; i++)
-        TRY(bb_spans_add(all, one->at[i].begin_ns, one->at[i].end_ns));
+    for (int i = 0; i < r->n_lanes; i++) {
+        const struct bb_timed_op *at = &t->lanes[i];
+
+        if (r->lanes[i].comm == BB_NONE)
+            continue;
+        TRY(bb_spans_add(transfers, at->begin_ns + at->wait_ns, at->end_ns));
+        if (r->layout->comms[r->lanes[i].comm].between_stages)
+            TRY(bb_spans_add(stages, at->begin_ns, at->end_ns));
+    }
 out:
     return rc;
 }
@@ -125,14 +134,15 @@ void bb_update_mean(double *mean, int n, int64_t ns)
 
 int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
 {
-    struct bb_spans compute = {0}, comm = {0}, one = {0};
+    struct bb_spans compute = {0}, comm = {0}, one = {0}, transfers = {0}, stages = {0};
+    struct bb_exposure e;
     struct bb_overlap o;
     int rc;
 
     TRY(spans_of(r, t, BB_NONE, &compute));
     for (int g = 0; g < r->layout->n_groups; g++) {
         TRY(spans_of(r, t, g, &one));
-        TRY(join_groups(&comm, &one));
+        TRY(bb_spans_add_all(&comm, &one));
         bb_overlap_of(t->step_ns, &compute, &one, &o);
         bb_update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
         bb_update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
@@ -143,8 +153,15 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
     bb_update_mean(&f->comm_us, f->steps, o.comm_ns);
     bb_update_mean(&f->exposed_us, f->steps, o.exposed_ns);
     bb_update_mean(&f->idle_us, f->steps, o.idle_ns);
+    TRY(spans_by_cause(r, t, &transfers, &stages));
+    TRY(bb_exposure_of(&compute, &comm, &transfers, &stages, &e));
+    bb_update_mean(&f->exposed_transfer_us, f->steps, e.transfer_ns);
+    bb_update_mean(&f->bubble_us, f->steps, e.bubble_ns);
+    bb_update_mean(&f->exposed_waiting_us, f->steps, e.waiting_ns);
     f->steps++;
 out:
+    bb_spans_release(&transfers);
+    bb_spans_release(&stages);
     bb_spans_release(&compute);
     bb_spans_release(&comm);
     bb_spans_release(&one);

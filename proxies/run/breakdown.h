@@ -14,7 +14,7 @@
 #define BB_PROXIES_RUN_BREAKDOWN_H
 
 #include "proxies/run/runner.h"
-#include "proxies/timeline/overlap.h"
+#include "proxies/timeline/timeline.h"
 
 struct bb_group_breakdown {
     double busy_us;     /* union of the intervals of its communication                                  */
@@ -26,13 +26,14 @@ struct bb_group_breakdown {
 /* Plain data, so that ranks exchange it byte by byte. */
 struct bb_rank_breakdown {
     int steps;
-    double step_us, compute_us, comm_us, exposed_us, idle_us; /* as in overlap.h                        */
+    double step_us, compute_us, comm_us, exposed_us, idle_us;  /* as in overlap.h                        */
+    double exposed_transfer_us, bubble_us, exposed_waiting_us; /* exposed_us by cause; NaN: not told apart */
     struct bb_group_breakdown groups[BB_MAX_GROUPS];
 };
 
 /* The times of the lanes in one traced step, from its common start. */
 struct bb_traced_step {
-    struct bb_span *lanes; /* [runner.n_lanes] begin == end where nothing was launched                  */
+    struct bb_timed_op *lanes; /* [runner.n_lanes] begin == end where nothing was launched               */
     int64_t step_ns;
 };
 
@@ -42,16 +43,16 @@ void bb_traced_step_release(struct bb_traced_step *t);
 /* bb_traced_step_read - the events of the traced step that has just ended, issued with `what`. */
 int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
 
-/* bb_rank_breakdown_add - adds a traced step to the means. Pure but for memory. */
+/* bb_rank_breakdown_add - adds a traced step that was split to the means. Pure but for memory. */
 int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r,
                           const struct bb_traced_step *t) BB_MUST_CHECK;
 
 /*
- * bb_rank_breakdown_split - adds the step's split into transfer and waiting, before bb_rank_breakdown_add of the same
- * step; collective over the world. Left out (NaN) when the durations of all ranks would need more than 64 MiB.
+ * bb_rank_breakdown_split - finds what each lane waited (wait_ns) and adds it to the means, before bb_rank_breakdown_add
+ * of the same step; collective over the world. Left out (NaN) when the durations of all ranks would need more than 64 MiB.
  */
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
-                            const struct bb_traced_step *t) BB_MUST_CHECK;
+                            struct bb_traced_step *t) BB_MUST_CHECK;
 
 /* bb_update_mean - the mean over n + 1 samples, in microseconds, from that over n. */
 void bb_update_mean(double *mean, int n, int64_t ns);

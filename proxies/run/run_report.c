@@ -23,6 +23,18 @@ static double transfer_time(const struct bb_rank_breakdown *f, int n_groups)
     return sum;
 }
 
+static bool has_timed_kernels(const struct bb_step *s)
+{
+    for (int i = 0; i < s->n_roles; i++)
+        for (size_t k = 0; k < s->roles[i].program.n_ops; k++) {
+            const struct bb_op *op = &s->roles[i].program.ops[k];
+
+            if (!bb_op_is_comm(op) && !op->work && op->compute_us > 0)
+                return true;
+        }
+    return false;
+}
+
 /* What a step does, per second; NaN for nothing. */
 static double per_second(double amount, const struct bb_measured *m)
 {
@@ -34,10 +46,12 @@ static double ratio_of(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-/* What communication costs, on one rank: total = exposed + slowdown + waiting (overlap.h), microseconds. NaN: unknown.
- */
+/* What communication costs, on one rank, against compute alone: total = exposed + slowdown + idle, microseconds; why it
+ * was exposed stands in the breakdown. NaN: unknown. */
 struct cost {
-    double total_us, exposed_us, slowdown_us, waiting_us;
+    double total_us, exposed_us;
+    double slowdown_us;      /* kernels take longer beside it           */
+    double idle_us;          /* nothing ran, more than with compute alone */
     double compute_slowdown; /* time of the kernels, both over alone   */
     double comm_slowdown;    /* time of the transfers, both over alone */
 };
@@ -54,7 +68,7 @@ static struct cost cost_of(const struct bb_run_report *r, int rank)
         .total_us = both->step_us - alone->step_us,
         .exposed_us = both->exposed_us,
         .slowdown_us = both->compute_us - alone->compute_us,
-        .waiting_us = both->idle_us - alone->idle_us,
+        .idle_us = both->idle_us - alone->idle_us,
         .compute_slowdown = ratio_of(both->compute_us, alone->compute_us),
         .comm_slowdown = ratio_of(transfer_time(both, n), transfer_time(&m->comm_alone[rank], n)),
     };
@@ -211,10 +225,19 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
+/* Stands above every hidden figure: kernels that leave NCCL most of the GPU hide more than those that do not. */
+static void print_held(const struct bb_run_report *r, bool any, FILE *out)
+{
+    if (any)
+        fprintf(out, "; timed kernels hold %d of %d SMs", r->compute_sms, r->session->devices[0].sm_count);
+    fputc('\n', out);
+}
+
 static void print_breakdown(const struct bb_run_report *r, FILE *out)
 {
-    fprintf(out, "#\n# where the time goes (us): the slowest rank of each role, mean of %d traced steps\n",
+    fprintf(out, "#\n# where the time goes (us): the slowest rank of each role, mean of %d traced steps",
             r->measured->traced_steps);
+    print_held(r, has_timed_kernels(r->step), out);
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
             "exposed", "idle", "hidden");
     for (int i = 0; i < r->step->n_roles; i++) {
@@ -268,21 +291,38 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
+static const char *efficiency_text(const struct bb_measured *m, int rank, char buf[BB_EFFICIENCY_TEXT])
+{
+    const bool traced = m->compute_alone && rank != BB_NONE;
+
+    return bb_overlap_efficiency_text(traced ? m->compute_alone[rank].step_us : m->compute_alone_us,
+                                      traced ? m->traced[rank].bubble_us : 0, m->comm_alone_us, m->step.p50, buf);
+}
+
+static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
+{
+    fprintf(out, "# lost to communication on rank %d: %.1f us = ", rank, c->total_us);
+    if (isfinite(f->bubble_us))
+        fprintf(out, "%.1f pipeline bubble + %.1f transfer + %.1f waiting for other peers", f->bubble_us,
+                f->exposed_transfer_us, f->exposed_waiting_us);
+    else
+        fprintf(out, "%.1f exposed", c->exposed_us);
+    fprintf(out, " + %.1f slower kernels + %.1f idle\n", c->slowdown_us, c->idle_us);
+}
+
 static void print_overlap(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_measured *m = r->measured;
     int rank = bb_slowest(r->measured, r->step, BB_NONE);
     struct cost c = cost_of(r, rank);
+    char efficiency[BB_EFFICIENCY_TEXT];
 
     if (!m->alone)
         return;
-    fprintf(out, "#\n# compute alone %.1f us, communication alone %.1f us, both %.1f us: overlap efficiency %.3f\n",
-            m->compute_alone_us, m->comm_alone_us, m->step.p50,
-            bb_overlap_efficiency(m->compute_alone_us, m->comm_alone_us, m->step.p50));
+    fprintf(out, "#\n# compute alone %.1f us, communication alone %.1f us, both %.1f us%s\n", m->compute_alone_us,
+            m->comm_alone_us, m->step.p50, efficiency_text(m, rank, efficiency));
     if (isfinite(c.total_us))
-        fprintf(out,
-                "# lost to communication on rank %d: %.1f us = %.1f exposed + %.1f slower kernels + %.1f waiting\n",
-                rank, c.total_us, c.exposed_us, c.slowdown_us, c.waiting_us);
+        print_lost(&m->traced[rank], rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
         fprintf(out, "# side by side kernels take %.3f of their time alone, transfers %.3f\n", c.compute_slowdown,
                 c.comm_slowdown);
@@ -292,9 +332,10 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out)
 {
     print_command(r, out);
     print_machine(r, out);
-    fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d\n#\n",
+    fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d",
             r->plan->steps);
-    fprintf(out, "# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step us", "compute us", "comm us",
+    print_held(r, true, out);
+    fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step us", "compute us", "comm us",
             "exposed us", "idle us", "hidden", "wrong");
 }
 
@@ -343,11 +384,13 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 {
     const struct bb_rank_breakdown *f = &r->measured->traced[rank];
 
-    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
+    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
                      r->step->roles[r->step->role_of[rank]].name, "step_us", bb_json_real(f->step_us), "compute_us",
                      bb_json_real(f->compute_us), "comm_us", bb_json_real(f->comm_us), "exposed_us",
-                     bb_json_real(f->exposed_us), "idle_us", bb_json_real(f->idle_us), "overlap_fraction",
-                     bb_json_real(hidden_fraction(f)));
+                     bb_json_real(f->exposed_us), "exposed_transfer_us", bb_json_real(f->exposed_transfer_us),
+                     "bubble_us", bb_json_real(f->bubble_us), "exposed_waiting_us", bb_json_real(f->exposed_waiting_us),
+                     "idle_us", bb_json_real(f->idle_us), "overlap_fraction", bb_json_real(hidden_fraction(f)),
+                     "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
 /* What group g did on a rank; NULL when it did nothing there. */
@@ -427,7 +470,7 @@ static json_t *overlap_json(const struct bb_run_report *r, int rank)
         bb_json_real(bb_overlap_efficiency(m->compute_alone_us, m->comm_alone_us, m->step.p50)), "compute_slowdown",
         bb_json_real(c.compute_slowdown), "comm_slowdown", bb_json_real(c.comm_slowdown), "lost_to_comm", "total_us",
         bb_json_real(c.total_us), "exposed_us", bb_json_real(c.exposed_us), "slowdown_us", bb_json_real(c.slowdown_us),
-        "waiting_us", bb_json_real(c.waiting_us));
+        "idle_us", bb_json_real(c.idle_us));
 }
 
 static json_t *graph_json(const struct bb_measured *m)
@@ -482,6 +525,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
     TRY(bb_results_set(res, "step_us", bb_json_stats(&m->step)));
     TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->issue)));
+    TRY(bb_results_set(res, "reaction_us", bb_json_stats(&m->reaction)));
     TRY(bb_results_set(res, "communicators", json_string("blocking")));
     TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
     TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));

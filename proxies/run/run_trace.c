@@ -12,7 +12,7 @@
 /* ---- own times ---- */
 
 /* The span of each operation: that of its lane. */
-static void spread_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_span *ops)
+static void spread_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {
         const struct bb_batch *batch = &r->batches[r->lanes[i].batch];
@@ -55,7 +55,7 @@ static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, stru
     return 0;
 }
 
-static void keep_spans(struct bb_timeline *t, const struct bb_span *all, size_t first, size_t n)
+static void keep_spans(struct bb_timeline *t, const struct bb_timed_op *all, size_t first, size_t n)
 {
     for (int i = 0; i < t->n; i++) {
         size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
@@ -68,8 +68,8 @@ static void keep_spans(struct bb_timeline *t, const struct bb_span *all, size_t 
 static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timeline *t)
 {
     size_t most = most_ops(t->step), ranks = (size_t)r->world->size,
-           piece = PIECE_BYTES / sizeof(struct bb_span) / ranks;
-    struct bb_span *own, *all;
+           piece = PIECE_BYTES / sizeof(struct bb_timed_op) / ranks;
+    struct bb_timed_op *own, *all;
     int rc;
 
     piece = piece < 1 ? 1 : piece > most ? most : piece;

@@ -71,14 +71,14 @@ static struct channel *channel_of(struct survey *s, int comm, int from, int to)
 static int add_op(struct survey *s, int lane, const struct bb_op *op)
 {
     const struct bb_layout *l = s->r->layout;
-    const struct bb_span *span = &s->trace->lanes[lane];
+    const struct bb_timed_op *at = &s->trace->lanes[lane];
     int self = s->r->comms[op->comm].rank, peer = bb_runner_peer(s->r, op);
     struct part m = {.comm = op->comm,
                      .instance = bb_group_instance(l, l->comms[op->comm].group, s->r->world->rank),
                      .from = BB_NONE,
                      .to = BB_NONE,
                      .lane = lane,
-                     .ns = span->end_ns - span->begin_ns};
+                     .ns = at->end_ns - at->begin_ns};
 
     if (op->kind == BB_OP_COLLECTIVE) {
         m.number = s->collectives[op->comm]++;
@@ -191,8 +191,8 @@ static void release_rendezvous(struct rendezvous *m)
 /* ---- the figures ---- */
 
 /* mine[n]: the parts of this rank, which stand from `first` on among those of all. */
-static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct rendezvous *m,
-                          const struct part *mine, int n, int first)
+static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
+                          struct rendezvous *m, const struct part *mine, int n, int first)
 {
     int64_t transfer[BB_MAX_GROUPS] = {0}, waiting[BB_MAX_GROUPS] = {0};
 
@@ -202,6 +202,7 @@ static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r
 
         if (i > 0 && mine[i].lane == mine[i - 1].lane)
             continue;
+        t->lanes[mine[i].lane].wait_ns = mine[i].ns - least;
         transfer[g] += least;
         waiting[g] += mine[i].ns - least;
     }
@@ -215,6 +216,7 @@ static void no_split(struct bb_rank_breakdown *f)
 {
     for (int g = 0; g < BB_MAX_GROUPS; g++)
         f->groups[g].transfer_us = f->groups[g].waiting_us = NAN;
+    f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
 }
 
 /* The most parts that a rank of the world has, so that all send the same number of bytes. */
@@ -227,7 +229,7 @@ static int most_parts(const struct bb_runner *r, int mine, int *most)
     return rc;
 }
 
-int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
+int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t)
 {
     struct survey s = {.r = r, .trace = t, .list = calloc(r->program->n_ops + 1, sizeof(*s.list))};
     struct part *mine = NULL;
@@ -249,7 +251,7 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
         TRY(bb_world_allgather(r->world, mine, m.parts, (size_t)most * sizeof(*mine)));
         join_parts(&m, most);
     }
-    split_waiting(f, r, &m, mine, s.n, r->world->rank * most);
+    split_waiting(f, r, t, &m, mine, s.n, r->world->rank * most);
 out:
     free(s.list);
     free(mine);

@@ -494,7 +494,7 @@ static int build_layout(struct pipeline *b)
     group = bb_layout_add_group(l, "pp", PP);
     b->lanes = b->variant->one_step || b->config->micro_batches > 1 ? 2 : 1;
     for (int i = 0; i < b->lanes; i++)
-        b->comm_pp[i] = bb_layout_add_comm(l, b->variant->one_step ? directions[i] : turns[i], group);
+        b->comm_pp[i] = bb_layout_add_stage_comm(l, b->variant->one_step ? directions[i] : turns[i], group);
     b->comm_width = bb_layout_add_comm(l, d->group, bb_layout_add_group(l, d->group, WIDTH));
     for (int g = 0; !b->variant->one_step && g < b->model->n_gradients; g++) {
         group = bb_layout_add_group(l, d->gradient_group[g], d->gradient_axes[g]);

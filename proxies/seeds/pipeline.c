@@ -262,7 +262,7 @@ static int build_layout(struct pipeline *b)
     TRY(bb_layout_init(l, b->config->ranks, axes, 2));
     pp = bb_layout_add_group(l, "pp", 1u << 0);
     dp = bb_layout_add_group(l, "dp", 1u << 1);
-    b->comm_pp = bb_layout_add_comm(l, "pp", pp);
+    b->comm_pp = bb_layout_add_stage_comm(l, "pp", pp);
     b->comm_dp = b->replicas > 1 ? bb_layout_add_comm(l, "dp", dp) : BB_NONE;
 out:
     return rc;

@@ -52,12 +52,13 @@ struct bb_sim_run {
         int64_t begin_ns; /* when an event in front of it on its stream would be reached */
         int64_t host_ns;  /* host time before its launch                                 */
         int64_t arrival_ns, end_ns;
-    } * tasks; /* task_base[class] + task */
+        int64_t met_ns; /* communication: begin_ns of the last of those that it meets */
+    } * tasks;          /* task_base[class] + task */
     struct bb_sim_gathering {
-        int came;          /* members at the collective  */
-        int64_t latest_ns; /* arrival of the last of them */
-    } * gatherings;        /* [n_collectives]                      */
-    int64_t *issued_ns;    /* [classes] host time when all is issued */
+        int came;                           /* members at the collective  */
+        int64_t latest_ns, latest_begin_ns; /* arrival and begin of the last of them */
+    } * gatherings;                         /* [n_collectives]                      */
+    int64_t *issued_ns;                     /* [classes] host time when all is issued */
     int n_ended;
 };
 

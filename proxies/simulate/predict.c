@@ -8,25 +8,39 @@
 #include <stdlib.h>
 
 struct spans {
-    struct bb_spans compute, comm, group[BB_MAX_GROUPS];
+    struct bb_spans compute, comm, transfers, stages, group[BB_MAX_GROUPS];
 };
 
 static void release_spans(struct spans *s)
 {
     bb_spans_release(&s->compute);
     bb_spans_release(&s->comm);
+    bb_spans_release(&s->transfers);
+    bb_spans_release(&s->stages);
     for (int g = 0; g < BB_MAX_GROUPS; g++)
         bb_spans_release(&s->group[g]);
 }
 
-static int add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, int64_t begin, int64_t end)
+static struct bb_timed_op times_of(const struct bb_sim_task *task)
 {
+    int64_t wait_ns = task->met_ns - task->begin_ns;
+
+    return (struct bb_timed_op){task->begin_ns, task->end_ns, wait_ns > 0 ? wait_ns : 0};
+}
+
+static int add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, struct bb_timed_op t)
+{
+    const struct bb_comm_spec *comm;
     int rc;
 
     if (u->kind == BB_TASK_COMPUTE)
-        return bb_spans_add(&s->compute, begin, end);
-    TRY(bb_spans_add(&s->comm, begin, end));
-    TRY(bb_spans_add(&s->group[m->step->layout.comms[u->comm].group], begin, end));
+        return bb_spans_add(&s->compute, t.begin_ns, t.end_ns);
+    comm = &m->step->layout.comms[u->comm];
+    TRY(bb_spans_add(&s->comm, t.begin_ns, t.end_ns));
+    TRY(bb_spans_add(&s->transfers, t.begin_ns + t.wait_ns, t.end_ns));
+    TRY(bb_spans_add(&s->group[comm->group], t.begin_ns, t.end_ns));
+    if (comm->between_stages)
+        TRY(bb_spans_add(&s->stages, t.begin_ns, t.end_ns));
 out:
     return rc;
 }
@@ -67,7 +81,7 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
     for (int u = 0; u < graph->n_tasks; u++) {
         int at = m->task_base[class_id] + u;
 
-        TRY(add_task(m, &graph->tasks[u], &s, run->tasks[at].begin_ns, run->tasks[at].end_ns));
+        TRY(add_task(m, &graph->tasks[u], &s, times_of(&run->tasks[at])));
         step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
@@ -76,6 +90,7 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
         r->groups[g].busy_ns = group.comm_ns;
         r->groups[g].exposed_ns = group.exposed_ns;
     }
+    TRY(bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed));
     count_bytes(m->step, r);
 out:
     release_spans(&s);
@@ -145,7 +160,7 @@ static void read_rank(const struct bb_sim *m, const struct bb_sim_run *run, stru
     for (size_t op = 0; op < graph->program->n_ops; op++) {
         int at = m->task_base[class_id] + graph->task_of[op];
 
-        t->ops[i][op] = (struct bb_span){run->tasks[at].begin_ns, run->tasks[at].end_ns};
+        t->ops[i][op] = times_of(&run->tasks[at]);
         t->step_ns[i] = run->tasks[at].end_ns > t->step_ns[i] ? run->tasks[at].end_ns : t->step_ns[i];
     }
 }

@@ -30,7 +30,8 @@ struct bb_predicted_group {
 struct bb_predicted_rank {
     int rank;
     struct bb_overlap all;
-    int64_t issue_ns; /* host */
+    struct bb_exposure exposed; /* all.exposed_ns by cause */
+    int64_t issue_ns;           /* host */
     struct bb_predicted_group groups[BB_MAX_GROUPS];
 };
 

@@ -74,12 +74,14 @@ static void run_collective(struct run *r, int at, const struct bb_task *u, const
     int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->one_node) : 0;
 
     raise_time(&r->c->gatherings[gathering].latest_ns, r->c->tasks[at].arrival_ns);
+    raise_time(&r->c->gatherings[gathering].latest_begin_ns, r->c->tasks[at].begin_ns);
     if (++r->c->gatherings[gathering].came < one->n)
         return;
     for (int i = 0; i < one->n; i++) {
         int other = m->members[one->first + i].class_id;
         int their = m->task_base[other] + bb_sim_task_graph(m, other)->collectives[u->comm][u->order];
 
+        r->c->tasks[their].met_ns = r->c->gatherings[gathering].latest_begin_ns;
         r->c->tasks[their].end_ns = r->c->gatherings[gathering].latest_ns + lasts;
         end_task(r, their);
     }
@@ -141,6 +143,8 @@ static void complete_message(struct run *r, int at, int op)
     there = m->task_base[other] + theirs->task_of[m->peer_op[cell]];
     if (!r->c->tasks[there].arrived)
         return;
+    raise_time(&r->c->tasks[at].met_ns, r->c->tasks[there].begin_ns);
+    raise_time(&r->c->tasks[there].met_ns, r->c->tasks[at].begin_ns);
     end = r->c->tasks[at].arrival_ns;
     raise_time(&end, r->c->tasks[there].arrival_ns);
     end += message_ns(m, class_id, op, &mine->tasks[task], other, &theirs->tasks[there - m->task_base[other]]);

@@ -193,6 +193,10 @@ static int add_pipelines(struct bb_tiling *t)
             memcpy(t->comm_lp[which], t->comm_lp[BB_USUAL], sizeof(t->comm_lp[which]));
         else if (t->n_lp)
             TRY(add_places(t, which, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[which]));
+        for (int i = 0; i < t->n_join; i++)
+            t->step->layout.comms[t->comm_join[which][i]].between_stages = true;
+        for (int i = 0; i < t->n_lp; i++)
+            t->step->layout.comms[t->comm_lp[which][i]].between_stages = true;
     }
 out:
     return rc;

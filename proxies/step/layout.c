@@ -100,6 +100,15 @@ int bb_layout_add_comm(struct bb_layout *l, const char *name, int group)
     return l->n_comms++;
 }
 
+int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group)
+{
+    int comm = bb_layout_add_comm(l, name, group);
+
+    if (comm >= 0)
+        l->comms[comm].between_stages = true;
+    return comm;
+}
+
 int bb_group_instances(const struct bb_layout *l, int group)
 {
     return l->groups[group].instances;

@@ -10,6 +10,7 @@
 
 #include "bootstrap/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define BB_MAX_AXES   8
@@ -36,6 +37,7 @@ struct bb_group {
 struct bb_comm_spec {
     const char *name; /* "pp", "pp forward", ...              */
     int group;
+    bool between_stages; /* waiting in its messages is the pipeline's bubble */
 };
 
 struct bb_layout {
@@ -56,6 +58,8 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes); /
 /* members[instances*size]: world ranks, copied. */
 int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size);
 int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* its index */
+/* bb_layout_add_stage_comm - of messages between the stages of a pipeline. */
+int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
 int bb_group_instances(const struct bb_layout *l, int group);
 int bb_group_instance(const struct bb_layout *l, int group, int rank);              /* BB_NONE (-1) when in none */

@@ -4,6 +4,7 @@
 #include "bootstrap/base/grow.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
@@ -91,9 +92,55 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
     out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
 }
 
+int bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < more->n; i++)
+        TRY(bb_spans_add(s, more->at[i].begin_ns, more->at[i].end_ns));
+out:
+    return rc;
+}
+
+/* What each set adds to the union of those before it. */
+int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
+                   struct bb_exposure *out)
+{
+    const struct bb_spans *sets[] = {transfers, stages, comm};
+    int64_t *parts[] = {&out->transfer_ns, &out->bubble_ns, &out->waiting_ns}, before;
+    struct bb_spans all = {0};
+    int rc;
+
+    TRY(bb_spans_add_all(&all, compute));
+    bb_spans_join(&all);
+    before = sum_lengths(&all);
+    for (int i = 0; i < 3; i++) {
+        TRY(bb_spans_add_all(&all, sets[i]));
+        bb_spans_join(&all);
+        *parts[i] = sum_lengths(&all) - before;
+        before += *parts[i];
+    }
+out:
+    bb_spans_release(&all);
+    return rc;
+}
+
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both)
 {
     double shorter = compute_alone < comm_alone ? compute_alone : comm_alone;
 
     return shorter > 0 ? (compute_alone + comm_alone - both) / shorter : NAN;
+}
+
+const char *bb_overlap_efficiency_text(double compute_alone_us, double bubble_us, double comm_alone_us, double both_us,
+                                       char buf[BB_EFFICIENCY_TEXT])
+{
+    const double efficiency =
+        bb_overlap_efficiency(compute_alone_us + (bubble_us > 0 ? bubble_us : 0), comm_alone_us, both_us);
+
+    buf[0] = '\0';
+    if (isfinite(efficiency))
+        snprintf(buf, BB_EFFICIENCY_TEXT,
+                 efficiency < -1 ? ", overlap efficiency below -1" : ", overlap efficiency %.3f", efficiency);
+    return buf;
 }

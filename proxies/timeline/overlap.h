@@ -28,6 +28,7 @@ struct bb_spans {
 
 /* bb_spans_add - an interval of no or negative length is left out. Returns 0 or -BB_EFAIL (no memory, said). */
 int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns) BB_MUST_CHECK;
+int bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more) BB_MUST_CHECK;
 void bb_spans_clear(struct bb_spans *s); /* empty, memory kept                 */
 void bb_spans_release(struct bb_spans *s);
 
@@ -50,8 +51,33 @@ struct bb_overlap {
  * and idle says in how much of the step neither compute nor this group was busy. */
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
 
+/*
+ * Why communication was exposed; the three add up to exposed_ns. An interval of communication waits for who comes last,
+ * then its bytes move.
+ *   transfer  bytes moved, and no kernel ran
+ *   bubble    a message between stages was waited for, and neither a kernel nor a transfer ran
+ *   waiting   the rest: nothing but waits for other peers
+ */
+struct bb_exposure {
+    int64_t transfer_ns, bubble_ns, waiting_ns;
+};
+
+/* bb_exposure_of - comm: all of it; transfers, stages: those parts of comm in which bytes move, and the intervals of
+ * messages between stages. 0 or -BB_EFAIL (no memory, said). */
+int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
+                   struct bb_exposure *out) BB_MUST_CHECK;
+
 /* bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm) of three runs: compute alone, communication alone, both. 1: the
  * shorter is hidden whole; 0: one after the other; below 0: together is slower than that. NaN when Tc or Tm is 0. */
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
+
+/*
+ * bb_overlap_efficiency_text - ", overlap efficiency 0.520" for people, "" when unknown. Compute of the slowest rank
+ * is taken with the bubble of its pipeline, which no overlap can hide: without that a step that is mostly bubble has an
+ * efficiency far below 0 that says nothing. Returns buf.
+ */
+#define BB_EFFICIENCY_TEXT 64
+const char *bb_overlap_efficiency_text(double compute_alone_us, double bubble_us, double comm_alone_us, double both_us,
+                                       char buf[BB_EFFICIENCY_TEXT]);
 
 #endif

@@ -5,7 +5,8 @@
  * Ranks are processes, streams are threads. On a thread stands one slice per call: an operation, or what one group call
  * has on that stream, named as its NVTX range is; its arguments hold kind, group, type, count, bytes, peer (a world
  * rank), phase and micro-batch. A slice begins when its stream has come to the operation and ends with it, so it holds
- * the time spent waiting for peers. A thread "step" of each rank holds the step. Arrows go from each send to its
+ * the time spent waiting for peers; where there is such a time, two slices inside tell "waiting" ("bubble" of messages
+ * between stages) and "transfer" apart, and its arguments have wait_us and the bus bandwidth of the transfer. A thread "step" of each rank holds the step. Arrows go from each send to its
  * receive where both are shown. A counter per rank and group holds the payload bytes of the operations under way.
  *
  * Timestamps are microseconds with three decimals from the common start of the step. How far the zeros of two ranks can
@@ -23,16 +24,21 @@
 #define BB_TRACE_RANKS 64
 #define BB_TRACE_OPS   200000
 
+/* Nanoseconds from the start of the step. The first wait_ns of a communication wait for who comes last. */
+struct bb_timed_op {
+    int64_t begin_ns, end_ns, wait_ns;
+};
+
 /* The ranks shown, ascending, and the times of each one's operations. */
 struct bb_timeline {
     const struct bb_step *step;
     int n, *ranks;
-    struct bb_span **ops;  /* [n][operations of the rank's program] nanoseconds from the start of the step     */
-    int64_t *step_ns;      /* [n]                                                                              */
-    char (*where)[64];     /* [n] "node0 gpu 3", "" unknown                                                    */
-    const char *source;    /* "measured", "emulated", "predicted for h100-sxm-ib"; borrowed                    */
-    double clock_error_us; /* most that the zeros of two ranks differ                                          */
-    const char *clock;     /* what makes the zero and bounds the error; borrowed                               */
+    struct bb_timed_op **ops; /* [n][operations of the rank's program]                                       */
+    int64_t *step_ns;         /* [n]                                                                              */
+    char (*where)[64];        /* [n] "node0 gpu 3", "" unknown                                                    */
+    const char *source;       /* "measured", "emulated", "predicted for h100-sxm-ib"; borrowed                    */
+    double clock_error_us;    /* most that the zeros of two ranks differ                                          */
+    const char *clock;        /* what makes the zero and bounds the error; borrowed                               */
 };
 
 /*

@@ -109,9 +109,20 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
         fprintf(out, ", \"%s\": %d", op->kind == BB_OP_COLLECTIVE ? "root" : "peer", peer);
 }
 
+/* What the call waited, and its bus bandwidth while bytes moved. */
+static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
+{
+    int64_t moving_ns = at->end_ns - at->begin_ns - at->wait_ns;
+
+    put_us(out, "wait_us", at->wait_ns);
+    if (moving_ns > 0 && bus_bytes > 0)
+        fprintf(out, ", \"busbw_gbps\": %.3f", bus_bytes / (double)moving_ns);
+}
+
+/* Without the brackets of an object. */
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
-    fputs("{\"kind\": ", out);
+    fputs("\"kind\": ", out);
     put_text(out, bb_op_kind_word(op->kind, op->coll));
     if (bb_op_is_comm(op))
         put_comm(out, l, op, rank);
@@ -124,11 +135,46 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         fprintf(out, ", \"layer\": %d", op->layer);
     if (op->what)
         put_field(out, "for", op->what);
-    fputc('}', out);
+}
+
+/* Bus bytes of what ops[first..end) have on ops[first]'s stream; of messages the larger of sent and received. */
+static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
+{
+    double collective = 0, sent = 0, received = 0;
+
+    for (int i = first; i < end; i++) {
+        const int n = bb_op_group_size(l, &ops[i]);
+        const double bytes = (double)bb_op_payload_bytes(&ops[i], n);
+
+        if (ops[i].stream != ops[first].stream || !bb_op_is_comm(&ops[i]))
+            continue;
+        collective += ops[i].kind == BB_OP_COLLECTIVE ? bytes * bb_colls[ops[i].coll].bus_factor(n) : 0;
+        sent += ops[i].kind == BB_OP_SEND ? bytes : 0;
+        received += ops[i].kind == BB_OP_RECV ? bytes : 0;
+    }
+    return collective + (sent > received ? sent : received);
+}
+
+/* Inside the slice of a communication that waited: the wait, and the time in which bytes moved. */
+static void put_parts(struct writer *w, int i, const struct bb_op *op, const struct bb_timed_op *at)
+{
+    const bool bubble = op->comm != BB_NONE && w->t->step->layout.comms[op->comm].between_stages;
+    const int64_t moves_ns = at->begin_ns + at->wait_ns;
+
+    if (at->wait_ns <= 0)
+        return;
+    begin_event(w, "X", bubble ? "bubble" : "waiting", w->t->ranks[i], op->stream + 1);
+    put_us(w->out, "ts", at->begin_ns);
+    put_us(w->out, "dur", at->wait_ns);
+    fprintf(w->out, ", \"cat\": \"%s\"}", bubble ? "bubble" : "waiting");
+    begin_event(w, "X", "transfer", w->t->ranks[i], op->stream + 1);
+    put_us(w->out, "ts", moves_ns);
+    put_us(w->out, "dur", at->end_ns - moves_ns);
+    fputs(", \"cat\": \"transfer\"}", w->out);
 }
 
 /* What ops[first..end) have on ops[first]'s stream: how many, and from when to when. */
-static int on_stream(const struct bb_op *ops, const struct bb_span *at, int first, int end, struct bb_span *all)
+static int on_stream(const struct bb_op *ops, const struct bb_timed_op *at, int first, int end, struct bb_timed_op *all)
 {
     int n = 0;
 
@@ -137,6 +183,7 @@ static int on_stream(const struct bb_op *ops, const struct bb_span *at, int firs
             continue;
         all->begin_ns = n == 0 || at[i].begin_ns < all->begin_ns ? at[i].begin_ns : all->begin_ns;
         all->end_ns = n == 0 || at[i].end_ns > all->end_ns ? at[i].end_ns : all->end_ns;
+        all->wait_ns = at[i].wait_ns > all->wait_ns ? at[i].wait_ns : all->wait_ns;
         n++;
     }
     return n;
@@ -147,7 +194,7 @@ static void put_call(struct writer *w, int i, int first, int end)
 {
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_op *ops = bb_step_program(w->t->step, w->t->ranks[i])->ops, *op = &ops[first];
-    struct bb_span span = {0};
+    struct bb_timed_op span = {0};
     const int n = on_stream(ops, w->t->ops[i], first, end, &span);
     char name[BB_OP_NAME];
     bool more = false;
@@ -157,15 +204,19 @@ static void put_call(struct writer *w, int i, int first, int end)
     put_us(w->out, "ts", span.begin_ns);
     put_us(w->out, "dur", span.end_ns - span.begin_ns);
     put_field(w->out, "cat", op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
-    fputs(n == 1 ? ", \"args\": " : ", \"args\": {\"operations\": [", w->out);
+    fputs(n == 1 ? ", \"args\": {" : ", \"args\": {\"operations\": [{", w->out);
     for (int k = first; k < end; k++) {
         if (ops[k].stream != op->stream)
             continue;
-        fputs(more ? ", " : "", w->out);
+        fputs(more ? "}, {" : "", w->out);
         put_op(w->out, l, &ops[k], w->t->ranks[i]);
         more = true;
     }
-    fputs(n == 1 ? "}" : "]}}", w->out);
+    fputs(n == 1 ? "" : "}]", w->out);
+    if (op->comm != BB_NONE)
+        put_rate(w->out, bus_bytes_of(l, ops, first, end), &span);
+    fputs("}}", w->out);
+    put_parts(w, i, op, &span);
 }
 
 static bool is_first_of_stream(const struct bb_op *ops, int first, int k)
@@ -241,7 +292,7 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
 static void put_arrow(struct writer *w, const struct message *m, int64_t id)
 {
     const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[m->shown])->ops[m->op];
-    const struct bb_span *at = &w->t->ops[m->shown][m->op];
+    const struct bb_timed_op *at = &w->t->ops[m->shown][m->op];
 
     begin_event(w, m->received ? "f" : "s", "message", w->t->ranks[m->shown], op->stream + 1);
     put_us(w->out, "ts", m->received && at->end_ns > at->begin_ns ? at->end_ns - 1 : at->begin_ns);
@@ -322,7 +373,7 @@ static int put_counters(struct writer *w, int i)
 
         for (size_t k = 0; k < p->n_ops; k++) {
             const struct bb_op *op = &p->ops[k];
-            const struct bb_span *at = &w->t->ops[i][k];
+            const struct bb_timed_op *at = &w->t->ops[i][k];
 
             if (!bb_op_is_comm(op) || l->comms[op->comm].group != g || at->end_ns <= at->begin_ns)
                 continue;

@@ -12,7 +12,7 @@ static const enum bb_phase phases[] = {BB_PHASE_FORWARD, BB_PHASE_BACKWARD};
 int bb_pipe_comms(struct bb_layout *l, int group, int comms[2])
 {
     for (int d = 0; d < 2; d++) {
-        comms[d] = bb_layout_add_comm(l, comm_names[d], group);
+        comms[d] = bb_layout_add_stage_comm(l, comm_names[d], group);
         if (comms[d] < 0)
             return comms[d];
     }

@@ -137,7 +137,10 @@ def test_result_has_head_body_and_figures(busbar, tmp_path):
     assert set(groups) == {"pp", "dp"} and groups["dp"]["busbw_gbps"] > 0
     assert all(g["busy_us"] >= g["exposed_us"] >= 0 for g in groups.values())
     lost = run["overlap"]["lost_to_comm"]
-    assert lost["total_us"] == pytest.approx(lost["exposed_us"] + lost["slowdown_us"] + lost["waiting_us"], abs=0.01)
+    assert lost["total_us"] == pytest.approx(lost["exposed_us"] + lost["slowdown_us"] + lost["idle_us"], abs=0.01)
+    assert b["exposed_us"] == pytest.approx(b["exposed_transfer_us"] + b["bubble_us"] + b["exposed_waiting_us"], abs=0.01)
+    # GPipe's bubble, (stages - 1) (forward + backward) of a micro-batch, here of two layers.
+    assert b["bubble_us"] == pytest.approx(2 * (run["options"]["forward_us"] + run["options"]["backward_us"]), rel=0.001)
     assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}
     assert run["check"] == {"enabled": False, "wrong": None}
     assert run["traced_step_us"]["min"] == run["traced_step_us"]["max"] == pytest.approx(run["step_us"]["p50"], abs=1)
@@ -605,7 +608,7 @@ def test_how_timed_compute_holds_the_gpu_changes_no_time_of_its_own(busbar, tmp_
     plain = busbar.json(*words, ranks=2, tmp_path=tmp_path)
     heavy = busbar.json(*words, "--compute-sms", "16", "--compute-gbps", "200", ranks=2, tmp_path=tmp_path)
     assert heavy["breakdown"]["compute_us"] == pytest.approx(plain["breakdown"]["compute_us"], abs=0.1)
-    assert (heavy["options"]["compute_sms"], heavy["options"]["compute_gbps"]) == (16, 200)
+    assert (heavy["options"]["compute_sms"], heavy["options"]["compute_gbps"]) == ("16", 200)
 
 
 @pytest.mark.parametrize("args,option", [

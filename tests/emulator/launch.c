@@ -21,6 +21,7 @@ struct CUkern_st {
     const struct emu_twin *twin;
     bool sought; /* twin was looked up */
     int max_dynamic_shared_bytes;
+    uint64_t loaded; /* bit d: on device d */
 };
 
 enum { BUCKETS = 1024 };
@@ -114,6 +115,36 @@ void __cudaRegisterFunction(void **module, const char *host, char *device_fun, c
     kernel->next = *bucket;
     *bucket = kernel;
     pthread_mutex_unlock(&kernels.lock);
+}
+
+/* ---- loading ---- */
+
+/* With EMU_LAZY_LOADING=1 the first use of a kernel waits until all that its device was given is done, as CUDA may do
+ * ("loading a kernel might require context synchronization"). */
+static void load(struct CUkern_st *kernel)
+{
+    const int device = emu_current_device();
+
+    emu_lock();
+    if (emu.loads_lazily && !(kernel->loaded >> device & 1))
+        (void)emu_drain_device_locked(device);
+    kernel->loaded |= 1ull << device;
+    emu_unlock();
+}
+
+const char *emu_unloaded_kernel(int device)
+{
+    const char *name = NULL;
+
+    emu_lock();
+    pthread_mutex_lock(&kernels.lock);
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct CUkern_st *kernel = kernels.buckets[i]; kernel; kernel = kernel->next)
+            if (!(kernel->loaded >> device & 1))
+                name = kernel->name;
+    pthread_mutex_unlock(&kernels.lock);
+    emu_unlock();
+    return name;
 }
 
 /* ---- twins ---- */
@@ -271,6 +302,7 @@ static cudaError_t launch(struct CUkern_st *kernel, dim3 grid, dim3 block, void 
     TRY(twin_of(kernel, &twin));
     if (twin && twin->n_args > 0 && !args)
         return cudaErrorInvalidValue;
+    load(kernel);
     l = launch_new(twin, args);
     l->seen.grid = grid;
     l->seen.block = block;
@@ -387,6 +419,8 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     cudaError_t rc = lookup(__func__, func, attributes, &kernel);
 
     if (rc == cudaSuccess)
+        load(kernel);
+    if (rc == cudaSuccess)
         *attributes = (struct cudaFuncAttributes){.maxThreadsPerBlock = 1024,
                                                   .numRegs = 32,
                                                   .ptxVersion = 90,
@@ -402,6 +436,7 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attrib
 
     if (rc != cudaSuccess)
         return rc;
+    load(kernel);
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
         if (value < 0 || value > 232448)
             return emu_report(cudaErrorInvalidValue);

@@ -4,6 +4,7 @@
  */
 #include "child.h"
 #include "engine.h"
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -223,6 +224,69 @@ SCENARIO(properties, NULL)
 SCENARIO(program, NULL)
 SCENARIO(program_own_streams, NULL)
 
+/* ---- loading at the first use ---- */
+
+static void wait_for(void *go)
+{
+    while (!__atomic_load_n((bool *)go, __ATOMIC_ACQUIRE))
+        usleep(1000);
+}
+
+static void *let_go(void *go)
+{
+    usleep(100000);
+    __atomic_store_n((bool *)go, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Launches `empty` beside work that is held back for a while; whether the launch waited for it. */
+static int launch_beside(bool asked_before, bool *waited)
+{
+    struct cudaFuncAttributes attributes;
+    cudaStream_t busy, other;
+    bool go = false;
+    pthread_t later;
+
+    OK(begin());
+    OK(cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking));
+    OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    if (asked_before)
+        OK(cudaFuncGetAttributes(&attributes, &empty));
+    OK(cudaLaunchHostFunc(busy, wait_for, &go));
+    OK(pthread_create(&later, NULL, let_go, &go));
+    OK(cudaLaunchKernel(&empty, one, one, NULL, 0, other));
+    *waited = __atomic_load_n(&go, __ATOMIC_ACQUIRE);
+    pthread_join(later, NULL);
+    OK(cudaDeviceSynchronize());
+    return 0;
+}
+
+static int first_launch_waits(void)
+{
+    bool waited;
+
+    OK(launch_beside(false, &waited));
+    EXPECT(waited);
+    return 0;
+}
+
+static int launch_goes_on(void)
+{
+    bool waited;
+
+    OK(launch_beside(getenv("EMU_LAZY_LOADING") != NULL, &waited));
+    EXPECT(!waited);
+    return 0;
+}
+
+static void test_lazy_loading(void **state)
+{
+    (void)state;
+    child_pass(launch_goes_on, (const char *[]){TWINS, NULL});
+    child_pass(first_launch_waits, (const char *[]){TWINS, "EMU_LAZY_LOADING=1", NULL});
+    child_pass(launch_goes_on, (const char *[]){TWINS, "EMU_LAZY_LOADING=1", NULL});
+}
+
 static void expect_child(int (*scenario)(void), const char *const *settings, int status, const char *said)
 {
     struct child child;
@@ -266,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_configurations),
         cmocka_unit_test(test_properties),
         cmocka_unit_test(test_program),
+        cmocka_unit_test(test_lazy_loading),
         cmocka_unit_test(test_program_without_twins),
         cmocka_unit_test(test_unknown_is_named_once),
         cmocka_unit_test(test_program_own_streams),

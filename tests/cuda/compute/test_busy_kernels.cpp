@@ -4,13 +4,7 @@
  */
 #include "host_gpu.h"
 
-enum { TICK_NS = 100 };
-static uint64_t the_clock_ns;
-
-static uint64_t gpu_clock_ns()
-{
-    return the_clock_ns += TICK_NS;
-}
+thread_local int64_t bb_busy_now[1 + HOST_GPU_GUARD_BYTES / sizeof(int64_t)];
 
 #include "cuda/compute/busy_kernels.cuh"
 
@@ -24,50 +18,51 @@ extern "C" {
 #include <cmocka.h>
 }
 
-int64_t bb_busy_now[1];
-
+enum { TICK_NS = 100 };
 static const uint64_t PORTION_WORDS = BB_BUSY_THREADS * BB_BUSY_WORDS;
 static const double PORTION_BYTES = 2.0 * PORTION_WORDS * sizeof(uint4);
 
 static struct bb_busy_args the_args;
 
-static void call_busy()
+/* The kernel is told 10 times the time that it shall take, so that it must find the end by itself. */
+static void launch(unsigned blocks, unsigned threads, void (*body)(const void *), const void *args)
 {
-    bb_busy_kernel(the_args);
+    struct host_gpu_launch l = {};
+
+    l.name = "busy";
+    l.grid = dim3(blocks);
+    l.block = dim3(threads);
+    l.body = body;
+    l.args = args;
+    l.shared = reinterpret_cast<unsigned char *>(bb_busy_now);
+    l.shared_room = sizeof bb_busy_now;
+    l.shared_bytes = sizeof *bb_busy_now;
+    l.lasts_ns = 10 * the_args.ns;
+    l.tick_ns = TICK_NS;
+    host_gpu_run(&l);
 }
 
-static void call_hold()
+template <void (*K)(struct bb_busy_args)> static struct bb_busy_report run(unsigned blocks, unsigned threads)
 {
-    bb_hold_kernel(the_args);
-}
-
-static void call_clear()
-{
-    bb_busy_clear_kernel(the_args.report);
-}
-
-static struct bb_busy_report run(unsigned blocks, unsigned threads, void (*call)())
-{
-    struct bb_busy_report report;
+    struct bb_busy_report report, *to = &report;
 
     memset(&report, 0x77, sizeof report);
     the_args.report = &report;
-    host_gpu::launch(1, 1, 1, call_clear);
-    host_gpu::launch(blocks, threads, 1, call);
+    launch(1, 1, host_gpu_thread<struct bb_busy_report *, bb_busy_clear_kernel>, &to);
+    launch(blocks, threads, host_gpu_thread<struct bb_busy_args, K>, &the_args);
     return report;
 }
 
-/* Blocks run one after another here: the report spans them all. */
 static void it_ends_by_the_clock(void **)
 {
     struct bb_busy_report r;
 
     the_args = {50000, 0, NULL, 0, NULL};
-    r = run(1, 32, call_hold);
+    r = run<bb_hold_kernel>(1, 32);
     assert_int_equal(r.blocks, 1);
     assert_int_equal(r.bytes, 0);
     assert_in_range(r.end_ns - r.start_ns, 50000, 50000 + 3 * TICK_NS);
-    assert_int_equal(run(3, 32, call_hold).blocks, 3);
+    assert_int_equal(run<bb_hold_kernel>(3, 32).blocks, 3);
 }
 
 /* 10 bytes per ns for 60 us are 600,000 bytes: 9.2 portions, the last one begun in time. */
@@ -83,10 +78,10 @@ static void it_keeps_its_rate_and_its_time(void **)
         reinterpret_cast<uint32_t *>(scratch)[i] = (uint32_t)i * 2654435761u;
     memcpy(before, scratch, words * sizeof(uint4));
     the_args = {60000, 10, scratch, words, NULL};
-    r = run(1, BB_BUSY_THREADS, call_busy);
+    r = run<bb_busy_kernel>(1, BB_BUSY_THREADS);
     assert_int_equal(r.bytes, 10 * PORTION_BYTES);
-    assert_in_range(r.end_ns - r.start_ns, 60000, 60000 + (BB_BUSY_THREADS + 3) * TICK_NS); /* each thread reads once */
-    r = run(3, BB_BUSY_THREADS, call_busy); /* more blocks than portions: they take turns */
+    assert_in_range(r.end_ns - r.start_ns, 60000, 60000 + 3 * TICK_NS);
+    r = run<bb_busy_kernel>(3, BB_BUSY_THREADS); /* more blocks than portions: they take turns */
     assert_int_equal(r.bytes, 3 * 10 * PORTION_BYTES);
     assert_memory_equal(before, scratch, words * sizeof(uint4));
     free(before);
@@ -99,8 +94,6 @@ int main()
         cmocka_unit_test(it_ends_by_the_clock),
         cmocka_unit_test(it_keeps_its_rate_and_its_time),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    host_gpu::release();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
  */
 #include "host_gpu.h"
 
+alignas(16) thread_local float bb_layer_shared[((48 << 10) + HOST_GPU_GUARD_BYTES) / sizeof(float)];
+
 #include "cuda/compute/layer_kernels.cuh"
 #include "pass_cases.h"
 
@@ -16,8 +18,6 @@
 extern "C" {
 #include <cmocka.h>
 }
-
-alignas(16) float bb_layer_shared[(48 << 10) / sizeof(float)];
 
 typedef void kernel(struct bb_pass);
 
@@ -36,13 +36,12 @@ static kernel *const kernels[BB_PASS_KINDS][3] = {
     TYPED(act_grad), TYPED(layer_norm_grad), TYPED(update), TYPED(update),    TYPED(update),
 };
 
-static struct bb_pass the_pass; /* what the threads of the block work on */
-
-static void call_kernel()
+static void call_kernel(const void *args)
 {
-    const int type = the_pass.dtype == BB_FLOAT ? 0 : the_pass.dtype == BB_HALF ? 1 : 2;
+    const struct bb_pass *p = static_cast<const struct bb_pass *>(args);
+    const int type = p->dtype == BB_FLOAT ? 0 : p->dtype == BB_HALF ? 1 : 2;
 
-    kernels[the_pass.kind][type](the_pass);
+    kernels[p->kind][type](*p);
 }
 
 /* Kernels by rows take several rows per block, the others do not know threadIdx.y. */
@@ -59,11 +58,20 @@ struct plan {
 static int run_on_cpu(void *arg, const struct bb_pass *pass)
 {
     struct plan *plan = static_cast<struct plan *>(arg);
+    struct host_gpu_launch launch = {};
+    struct bb_pass p = *pass;
 
-    the_pass = *pass;
-    bb_pass_prepare(&the_pass);
-    plan->wide[the_pass.unit]++;
-    host_gpu::launch(3, is_by_rows(pass) ? 32 : 64, is_by_rows(pass) ? 2 : 1, call_kernel);
+    bb_pass_prepare(&p);
+    plan->wide[p.unit]++;
+    launch.name = bb_passes[p.kind].name;
+    launch.grid = dim3(3);
+    launch.block = is_by_rows(pass) ? dim3(32, 2) : dim3(64);
+    launch.body = call_kernel;
+    launch.args = &p;
+    launch.shared = reinterpret_cast<unsigned char *>(bb_layer_shared);
+    launch.shared_room = sizeof bb_layer_shared;
+    launch.shared_bytes = 48 << 10;
+    host_gpu_run(&launch);
     if (plan->cases++ == plan->planted)
         static_cast<unsigned char *>(pass->out)[0] ^= 0x40;
     return 0;
@@ -93,8 +101,6 @@ int main()
         cmocka_unit_test(every_kernel_does_what_the_reference_does),
         cmocka_unit_test(a_wrong_byte_is_seen),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    host_gpu::release();
-    return failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

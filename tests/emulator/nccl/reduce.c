@@ -82,11 +82,20 @@ static void load_scaled(void *acc, const void *src, size_t n, const struct en_ty
 /* The average of integers: the sum wraps around in its own type first, as it does on a GPU. */
 static void average(void *dst, void *acc, size_t n, int ranks, const struct en_type *type)
 {
-    if (type->acc == EN_I64 || type->acc == EN_U64) {
-        type->store(dst, acc, n);
-        type->load(acc, dst, n);
-    }
+    type->store(dst, acc, n);
+    type->load(acc, dst, n);
     arithmetics[type->acc].divide(acc, ranks, n);
+}
+
+/* The average of floating-point numbers multiplies each by 1/n as the type has it. */
+static uint64_t reciprocal(int ranks, const struct en_type *type)
+{
+    const float narrow = 1.0f / (float)ranks;
+    const double wide = 1.0 / ranks;
+    uint64_t bits = 0;
+
+    type->store(&bits, type->acc == EN_F64 ? (const void *)&wide : &narrow, 1);
+    return bits;
 }
 
 void en_reduce(void *dst, const void *const *src, int ranks, size_t count, int dtype, int op, const uint64_t *scalars)
@@ -94,16 +103,18 @@ void en_reduce(void *dst, const void *const *src, int ranks, size_t count, int d
     const struct en_type *type = en_type(dtype);
     combine_fn *combine = arithmetics[type->acc].combine[op];
     _Alignas(64) uint64_t acc[TILE], next[TILE];
-    bool scaled = op == EN_PREMULSUM;
+    const bool floating = type->acc == EN_F32 || type->acc == EN_F64, averages = op == EN_AVG && floating;
+    const bool scaled = averages || op == EN_PREMULSUM;
+    const uint64_t share = averages ? reciprocal(ranks, type) : 0;
 
     for (size_t at = 0; at < count; at += TILE) {
         size_t n = count - at < TILE ? count - at : TILE, offset = at * type->bytes;
-        load_scaled(acc, (const char *)src[0] + offset, n, type, scaled ? &scalars[0] : NULL);
+        load_scaled(acc, (const char *)src[0] + offset, n, type, !scaled ? NULL : averages ? &share : &scalars[0]);
         for (int r = 1; r < ranks; r++) {
-            load_scaled(next, (const char *)src[r] + offset, n, type, scaled ? &scalars[r] : NULL);
+            load_scaled(next, (const char *)src[r] + offset, n, type, !scaled ? NULL : averages ? &share : &scalars[r]);
             combine(acc, next, n);
         }
-        if (op == EN_AVG)
+        if (op == EN_AVG && !floating)
             average((char *)dst + offset, acc, n, ranks, type);
         type->store((char *)dst + offset, acc, n);
     }

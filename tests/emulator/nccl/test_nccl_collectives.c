@@ -52,6 +52,21 @@ static double factor(int rank)
     return rank % 2 + 1;
 }
 
+/* Floating-point numbers: each times 1/n, which is of the type itself; sums in float, or double. */
+static double average(const struct rank *r, int dtype, size_t i)
+{
+    char share[8];
+    double sum = 0, reciprocal;
+
+    golden_store(share, 0, dtype, 1.0 / r->size);
+    reciprocal = golden_load(share, 0, dtype);
+    for (int s = 0; s < r->size; s++) {
+        const double term = value(s, i) * reciprocal;
+        sum = dtype == ncclFloat64 ? sum + term : (double)(float)(sum + (double)(float)term);
+    }
+    return sum;
+}
+
 static double combine(const struct rank *r, int op, int dtype, size_t i)
 {
     double x = op == PREMULSUM ? value(0, i) * factor(0) : value(0, i);
@@ -66,7 +81,7 @@ static double combine(const struct rank *r, int op, int dtype, size_t i)
     }
     if (op != ncclAvg)
         return x;
-    return dtype <= ncclUint64 ? (double)((int64_t)x / r->size) : x / r->size;
+    return dtype <= ncclUint64 ? (double)((int64_t)x / r->size) : average(r, dtype, i);
 }
 
 /* Element i of the receive buffer, by the definition of the collective. */

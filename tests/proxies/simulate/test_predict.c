@@ -25,6 +25,16 @@ static const struct bb_predicted_rank *rank_of(int rank)
     return &p.classes[p.class_of[rank]];
 }
 
+/* The exposed time by cause. */
+static void causes_are(int rank, int64_t transfer, int64_t bubble, int64_t waiting)
+{
+    const struct bb_exposure *e = &rank_of(rank)->exposed;
+
+    assert_int_equal(e->transfer_ns, transfer);
+    assert_int_equal(e->bubble_ns, bubble);
+    assert_int_equal(e->waiting_ns, waiting);
+}
+
 static void times_are(int rank, int64_t step, int64_t compute, int64_t comm, int64_t exposed, int64_t idle)
 {
     const struct bb_overlap *o = &rank_of(rank)->all;
@@ -91,6 +101,8 @@ static void a_late_peer(void **state)
     predict(&step, &round_cluster);
     times_are(0, 36000, 18000, 26000, 18000, 0); /* from 10 to 36, 8 of them beside its second kernel */
     times_are(1, 38000, 38000, 6000, 0, 0);
+    causes_are(0, 6000, 0, 12000); /* bytes move from 30 on */
+    causes_are(1, 0, 0, 0);
     assert_int_equal(p.classes[p.slowest].rank, 1);
     bb_step_release(&step);
 }

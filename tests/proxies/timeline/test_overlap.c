@@ -129,6 +129,40 @@ static void random_intervals_agree_with_counting(void **state)
     }
 }
 
+/* By counting: 4 intervals of each set, transfers and stages parts of the communication. */
+static void exposed_time_is_told_apart_by_cause(void **state)
+{
+    unsigned seed = 7;
+
+    (void)state;
+    for (int round = 0; round < 2000; round++) {
+        bool c[LENGTH] = {0}, m[LENGTH] = {0}, x[LENGTH] = {0}, p[LENGTH] = {0};
+        struct bb_spans compute = {0}, comm = {0}, transfers = {0}, stages = {0};
+        struct bb_exposure e;
+        int transfer = 0, bubble = 0, waiting = 0;
+
+        paint(c, &compute, &seed);
+        paint(m, &comm, &seed);
+        paint(x, &transfers, &seed);
+        paint(p, &stages, &seed);
+        assert_int_equal(bb_spans_add_all(&comm, &transfers), 0);
+        assert_int_equal(bb_spans_add_all(&comm, &stages), 0);
+        for (int t = 0; t < LENGTH; t++) {
+            transfer += !c[t] && x[t];
+            bubble += !c[t] && !x[t] && p[t];
+            waiting += !c[t] && !x[t] && !p[t] && m[t];
+        }
+        assert_int_equal(bb_exposure_of(&compute, &comm, &transfers, &stages, &e), 0);
+        assert_int_equal(e.transfer_ns, transfer);
+        assert_int_equal(e.bubble_ns, bubble);
+        assert_int_equal(e.waiting_ns, waiting);
+        bb_spans_release(&compute);
+        bb_spans_release(&comm);
+        bb_spans_release(&transfers);
+        bb_spans_release(&stages);
+    }
+}
+
 static void efficiency_of_three_runs(void **state)
 {
     (void)state;
@@ -142,9 +176,9 @@ static void efficiency_of_three_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unions_are_sorted_and_apart),      cmocka_unit_test(cases_by_hand),
-        cmocka_unit_test(no_communication_has_no_fraction), cmocka_unit_test(random_intervals_agree_with_counting),
-        cmocka_unit_test(efficiency_of_three_runs),
+        cmocka_unit_test(unions_are_sorted_and_apart),         cmocka_unit_test(cases_by_hand),
+        cmocka_unit_test(no_communication_has_no_fraction),    cmocka_unit_test(random_intervals_agree_with_counting),
+        cmocka_unit_test(exposed_time_is_told_apart_by_cause), cmocka_unit_test(efficiency_of_three_runs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,11 +84,19 @@ static void assert_arg(const json_t *args, const char *key, const char *text, do
 
 /* ---- what must hold of every trace ---- */
 
-/* Slices of a thread stand in the file in order and do not overlap; those of the streams lie inside the step. */
+static bool is_part(const json_t *event)
+{
+    const char *cat = text_of(event, "cat");
+
+    return strcmp(cat, "waiting") == 0 || strcmp(cat, "bubble") == 0 || strcmp(cat, "transfer") == 0;
+}
+
+/* Slices of a thread stand in the file in order and do not overlap; those of the streams lie inside the step. The parts
+ * of a slice lie inside it, one after the other. */
 static void assert_threads(const json_t *root)
 {
     json_t *event, *step;
-    double end[8][8] = {0};
+    double from[8][8] = {0}, end[8][8] = {0};
     size_t i;
 
     json_array_foreach(json_object_get(root, "traceEvents"), i, event)
@@ -99,7 +107,13 @@ static void assert_threads(const json_t *root)
         double ts = number_of(event, "ts"), dur = number_of(event, "dur");
 
         assert_true(pid < 8 && tid < 8 && dur >= 0);
+        if (is_part(event)) {
+            assert_true(ts >= from[pid][tid] - 1e-6 && ts + dur <= end[pid][tid] + 1e-6);
+            from[pid][tid] = ts + dur;
+            continue;
+        }
         assert_true(ts >= end[pid][tid] - 1e-6);
+        from[pid][tid] = ts;
         end[pid][tid] = ts + dur;
         step = nth(root, "X", pid, 0, 0);
         assert_true(ts + dur <= number_of(step, "dur") + 1e-6);
@@ -162,7 +176,7 @@ static void assert_counters(const json_t *root)
 
 static void set(struct bb_timeline *t, int i, int op, int64_t begin_ns, int64_t end_ns)
 {
-    t->ops[i][op] = (struct bb_span){begin_ns, end_ns};
+    t->ops[i][op] = (struct bb_timed_op){begin_ns, end_ns, 0};
     t->step_ns[i] = end_ns > t->step_ns[i] ? end_ns : t->step_ns[i];
 }
 
@@ -244,6 +258,33 @@ static void test_counters_by_hand(void **state)
     json_decref(root);
     bb_timeline_release(&t);
     bb_step_release(&step);
+}
+
+/* The receive of rank 1 lasts 1002 ns and waits for 602 of them; 400 bytes in the other 400. */
+static void test_wait_is_told_apart(void **state)
+{
+    static const char *const words[] = {"waiting", "bubble"};
+    struct bb_timeline t;
+    struct bb_step step;
+    json_t *root;
+
+    (void)state;
+    for (int stages = 0; stages < 2; stages++) {
+        make_pair(&step, &t);
+        step.layout.comms[0].between_stages = stages;
+        t.ops[1][1].wait_ns = 602;
+        root = written(&t);
+        assert_slice(nth(root, "X", 1, 2, 0), "recv c0 400 B", 2, 1.002);
+        assert_slice(nth(root, "X", 1, 2, 1), words[stages], 2, 0.602);
+        assert_slice(nth(root, "X", 1, 2, 2), "transfer", 2.602, 0.4);
+        assert_slice(nth(root, "X", 1, 2, 3), "send c0 800 B", 3.002, 5.998);
+        assert_arg(json_object_get(nth(root, "X", 1, 2, 0), "args"), "wait_us", NULL, 0.602);
+        assert_arg(json_object_get(nth(root, "X", 1, 2, 0), "args"), "busbw_gbps", NULL, 1);
+        assert_arg(json_object_get(nth(root, "X", 1, 2, 3), "args"), "wait_us", NULL, 0);
+        json_decref(root);
+        bb_timeline_release(&t);
+        bb_step_release(&step);
+    }
 }
 
 /* The operations of one group call share one slice and keep an arrow each. */
@@ -372,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_wait_is_told_apart),
         cmocka_unit_test(test_counters_by_hand),
         cmocka_unit_test(test_group_is_one_slice),
         cmocka_unit_test(test_predicted),

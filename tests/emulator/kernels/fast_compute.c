@@ -1,9 +1,9 @@
 /*
- * twins_compute.c - CPU twins of the passes (cuda/compute/layer_passes.cu) and of the timed stand-in for compute
- * (cuda/compute/busy.cu). A pass is done by its CPU reference and lasts as long as its bytes take; the stand-in lasts
- * as long as it is told.
+ * fast_compute.c - quick twins of the passes (cuda/compute/layer_kernels.cuh) and of the timed stand-in for compute
+ * (cuda/compute/busy_kernels.cuh). A pass is done by its CPU reference and lasts as long as its bytes take; the stand-in
+ * lasts as long as it is told.
  */
-#include "twins_busbar.h"
+#include "twins.h"
 
 #include "cuda/compute/busy_args.h"
 #include "tests/cuda/work/pass_ref.h"
@@ -57,7 +57,7 @@ static double pass_ns(const struct emu_launch *l, const struct emu_profile *p)
 }
 
 /* Scratch memory keeps its content, so there is nothing to move. */
-static void report_busy(struct emu_launch *l)
+void count_traffic(struct emu_launch *l)
 {
     const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);
     unsigned long long start = (unsigned long long)l->start_ns, end = (unsigned long long)l->end_ns;
@@ -89,11 +89,11 @@ static void clear_report(struct emu_launch *l)
 #define TYPED(function) PASS(function##_float), PASS(function##_half), PASS(function##_bfloat16)
 #define BUSY(kernel)                                                                                                   \
     {                                                                                                                  \
-        .name = kernel, .n_args = 1, .arg_bytes = {sizeof(struct bb_busy_args)}, .run = report_busy,                   \
+        .name = kernel, .n_args = 1, .arg_bytes = {sizeof(struct bb_busy_args)}, .run = count_traffic,                 \
         .lasts_ns = busy_ns, .always = true                                                                            \
     }
 
-const struct emu_twin *compute_twins(size_t *n)
+const struct emu_twin *fast_compute_twins(size_t *n)
 {
     static const struct emu_twin twins[] = {
         PASS(bb_copy),

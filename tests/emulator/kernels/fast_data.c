@@ -1,8 +1,8 @@
 /*
- * twins_busbar.c - CPU twins of busbar's kernels (cuda/data/kernels.cu): the same functions of cuda/data/pattern.h in
- * one loop. Loaded by name, with the other files of twins (twins.c).
+ * fast_data.c - quick twins of the kernels of test data (cuda/data/data_kernels.cuh) and of the gate: the same functions
+ * of cuda/data/pattern.h in one loop. test_kernel_sources holds them against the sources.
  */
-#include "twins_busbar.h"
+#include "twins.h"
 
 #include "cuda/compute/gate.h"
 #include "cuda/data/kernel_args.h"
@@ -83,26 +83,29 @@ static int64_t wall_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/*
- * The host opens the gate at its own time: that is when the kernel ends. The limit runs on the machine's clock, since
- * virtual time stands still while the host does nothing; an expired gate has lasted its limit.
- */
+void gate_ends(struct emu_launch *l, bool expired)
+{
+    const int64_t limit_ns = EMU_ARG(l, 0, struct bb_gate_args).limit_ns, opened_ns = emu_host_now_ns();
+
+    if (expired)
+        l->end_ns += limit_ns;
+    else if (opened_ns > l->end_ns)
+        l->end_ns = opened_ns;
+}
+
 static void gate(struct emu_launch *l)
 {
     const struct bb_gate_args *a = &EMU_ARG(l, 0, struct bb_gate_args);
-    int64_t begin_ns = wall_ns(), opened_ns;
+    int64_t begin_ns = wall_ns();
+    bool expired = false;
 
-    while (__atomic_load_n(&a->words->opened, __ATOMIC_ACQUIRE) < a->number && !emu_stopping()) {
-        if (wall_ns() - begin_ns >= a->limit_ns) {
-            l->end_ns += a->limit_ns;
-            __atomic_store_n(&a->words->expired, a->number, __ATOMIC_RELEASE);
-            return;
-        }
+    while (!expired && __atomic_load_n(&a->words->opened, __ATOMIC_ACQUIRE) < a->number && !emu_stopping()) {
+        expired = wall_ns() - begin_ns >= a->limit_ns;
         nanosleep(&(struct timespec){.tv_nsec = 5000}, NULL);
     }
-    opened_ns = emu_host_now_ns();
-    if (opened_ns > l->end_ns)
-        l->end_ns = opened_ns;
+    if (expired)
+        __atomic_store_n(&a->words->expired, a->number, __ATOMIC_RELEASE);
+    gate_ends(l, expired);
 }
 
 static double gate_ns(const struct emu_launch *l, const struct emu_profile *p)
@@ -137,7 +140,7 @@ static const struct emu_twin twins[] = {
     {.name = "bb_spin_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_spin_args)}, .lasts_ns = spin_ns},
 };
 
-const struct emu_twin *kernel_twins(size_t *n)
+const struct emu_twin *fast_data_twins(size_t *n)
 {
     *n = sizeof twins / sizeof *twins;
     return twins;

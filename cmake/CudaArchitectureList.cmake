@@ -1,0 +1,20 @@
+# cuda_architectures(VERSION out) - the GPUs that device code is built for by nvcc VERSION: real code for each generation that
+# it knows, from the first with independent threads on; PTX of the newest, so that later ones run, and of 80, for what lies
+# between. Real code runs on later GPUs of its own major number only.
+#   70 V100 (CUDA 12 only) - 75 T4 - 80 A100, and 86, 89 - 90 H100 - 100 B200, and 103 - 110 Thor (CUDA 13) - 120 RTX 50
+function(cuda_architectures version out)
+  set(list 75-real 80)
+  if(version VERSION_LESS 13)
+    list(PREPEND list 70-real)
+  endif()
+  if(version VERSION_LESS 12.8)
+    list(APPEND list 90)
+  else()
+    list(APPEND list 90-real 100-real)
+    if(version VERSION_GREATER_EQUAL 13)
+      list(APPEND list 110-real)
+    endif()
+    list(APPEND list 120)
+  endif()
+  set(${out} "${list}" PARENT_SCOPE)
+endfunction()

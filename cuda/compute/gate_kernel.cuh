@@ -1,0 +1,24 @@
+/* gate_kernel.cuh - the kernel of gate.cu. One thread of one block looks at the host's word about once a microsecond.
+ */
+#ifndef BB_CUDA_COMPUTE_GATE_KERNEL_CUH
+#define BB_CUDA_COMPUTE_GATE_KERNEL_CUH
+
+#include "cuda/compute/gate.h"
+#include "cuda/device/gpu_clock.cuh"
+
+extern "C" __global__ void bb_gate_kernel(struct bb_gate_args a)
+{
+    const uint64_t start = bb_gpu_clock_ns();
+    const volatile uint32_t *opened = &a.words->opened;
+
+    while (*opened < a.number) {
+        if (bb_gpu_clock_ns() - start >= (uint64_t)a.limit_ns) {
+            a.words->expired = a.number;
+            __threadfence_system();
+            return;
+        }
+        __nanosleep(500);
+    }
+}
+
+#endif

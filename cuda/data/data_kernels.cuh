@@ -1,0 +1,70 @@
+/*
+ * data_kernels.cuh - the kernels of kernels.cu. The CPU reference of every value is pattern.h itself; the kernels only
+ * spread it over threads. The emulated GPUs run this same source, compiled for the CPU (tests/emulator/kernels).
+ */
+#ifndef BB_CUDA_DATA_DATA_KERNELS_CUH
+#define BB_CUDA_DATA_DATA_KERNELS_CUH
+
+#include "cuda/data/kernel_args.h"
+#include "cuda/device/gpu_clock.cuh"
+
+static __device__ uint64_t first_index()
+{
+    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ uint64_t stride()
+{
+    return (uint64_t)gridDim.x * blockDim.x;
+}
+
+extern "C" __global__ void bb_fill_kernel(struct bb_fill_args a)
+{
+    for (uint64_t i = first_index(); i < a.count; i += stride())
+        bb_store(a.buf, a.pattern.bytes, i, bb_pattern_input(&a.pattern, a.rank, a.first + i));
+}
+
+static __device__ void add_wrong(struct bb_verdict *verdict, uint64_t i)
+{
+    atomicAdd(&verdict->wrong, 1ull);
+    atomicMin(&verdict->first, (unsigned long long)i);
+}
+
+extern "C" __global__ void bb_check_kernel(struct bb_check_args a)
+{
+    unsigned long long checked = 0;
+
+    for (uint64_t i = first_index(); i < a.count; i += stride(), checked++)
+        if (bb_differs(&a.pattern, bb_load(a.buf, a.pattern.bytes, i), bb_expected(&a.pattern, &a.expect, i)))
+            add_wrong(a.verdict, i);
+    atomicAdd(&a.verdict->checked, checked);
+}
+
+extern "C" __global__ void bb_check_bytes_kernel(struct bb_check_bytes_args a)
+{
+    unsigned long long checked = 0;
+
+    for (uint64_t i = first_index(); i < a.bytes; i += stride(), checked++)
+        if (((const unsigned char *)a.buf)[i] != a.value)
+            add_wrong(a.verdict, i);
+    atomicAdd(&a.verdict->checked, checked);
+}
+
+extern "C" __global__ void bb_verdict_clear_kernel(struct bb_verdict *verdict)
+{
+    verdict->wrong = 0;
+    verdict->first = ~0ull;
+    verdict->checked = 0;
+}
+
+/* One block per multiprocessor: each takes all the shared memory that a block can have. */
+extern "C" __global__ void bb_spin_kernel(struct bb_spin_args a)
+{
+    uint64_t start = bb_gpu_clock_ns();
+
+    if (threadIdx.x == 0)
+        while (bb_gpu_clock_ns() - start < (uint64_t)a.ns)
+            ;
+}
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * gpu_clock.cuh - the GPU's own clock, for kernels. Where a kernel's source is compiled for the CPU (tests/emulator),
+ * whoever compiles it gives the clock.
+ */
+#ifndef BB_CUDA_DEVICE_GPU_CLOCK_CUH
+#define BB_CUDA_DEVICE_GPU_CLOCK_CUH
+
+#ifdef __CUDACC__
+static __device__ inline uint64_t bb_gpu_clock_ns()
+{
+    uint64_t t;
+
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+#endif
+
+#endif

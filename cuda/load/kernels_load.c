@@ -1,0 +1,18 @@
+/* kernels_load.c - see kernels_load.h. Each .cu has the table of its kernels; test_kernels_load misses none. */
+#include "cuda/load/kernels_load.h"
+
+#include "cuda/compute/busy.h"
+#include "cuda/compute/gate.h"
+#include "cuda/compute/layer_passes.h"
+#include "cuda/data/kernels.h"
+
+int bb_kernels_load(void)
+{
+    int rc = bb_data_kernels_load();
+
+    if (rc == 0)
+        rc = bb_busy_load();
+    if (rc == 0)
+        rc = bb_gate_load();
+    return rc ? rc : bb_passes_load();
+}

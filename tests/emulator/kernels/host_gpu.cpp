@@ -1,0 +1,424 @@
+/*
+ * host_gpu.cpp - runs the threads of a launch, see host_gpu.h. A fiber runs threads one after another, and stays with
+ * one that waits; then the next fiber goes on with the threads that have not begun.
+ */
+#include "host_gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+__thread struct host_gpu_index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace
+{
+enum {
+    MOST_THREADS = 1024,
+    WARP = 32,
+    STACK_BYTES = (32 << 10) + 5 * 64,
+    GUARD_BYTES = HOST_GPU_GUARD_BYTES,
+    GUARD = 0xa7
+};
+
+enum state { NOT_BEGUN, RUNNING, AT_SHUFFLE, AT_BARRIER, ENDED };
+
+#ifdef __x86_64__
+struct context {
+    void *stack; /* its top: six registers, and where to go on */
+};
+#else
+struct context {
+    ucontext_t saved;
+};
+#endif
+
+struct fiber {
+    struct context context;
+    unsigned thread; /* that it runs, or ran last */
+};
+
+/* One for each host thread, made at its first launch. */
+struct gpu {
+    const struct host_gpu_launch *launch;
+    unsigned threads, n_fibers, n_free, running;
+    unsigned next, limit;   /* threads below `limit` of the order may begin; the next one                         */
+    bool reversed, waited;  /* the last warp comes first; a thread of this block has waited                       */
+    bool looked;            /* at the clock                                                                       */
+    int64_t met_ns, end_ns; /* the latest barrier, the latest look of any block                       */
+    int64_t seen_ns[MOST_THREADS];   /* the latest look of each thread                                         */
+    int64_t beyond_ns[MOST_THREADS]; /* its next step past the end                                             */
+    unsigned char state[MOST_THREADS];
+    unsigned n_shuffles[MOST_THREADS];
+    float exchange[2][MOST_THREADS];
+    struct fiber *fiber_of[MOST_THREADS], *free[MOST_THREADS + 1], fibers[MOST_THREADS + 1];
+    unsigned char *stacks;
+    struct context scheduler;
+};
+__thread struct gpu *own;
+
+struct owner { /* frees it with its thread */
+    struct gpu *gpu;
+    ~owner()
+    {
+        if (gpu && gpu->stacks)
+            munmap(gpu->stacks, (size_t)STACK_BYTES * (MOST_THREADS + 1));
+        free(gpu);
+    }
+};
+thread_local struct owner owner;
+
+[[noreturn]] void fail(const struct gpu *g, const char *what, unsigned thread)
+{
+    fprintf(stderr, "emulated GPUs: kernel %s, block (%u, %u, %u), thread %u: %s\n", g->launch->name, blockIdx.x,
+            blockIdx.y, blockIdx.z, thread, what);
+    abort();
+}
+
+/* ---- fibers ---- */
+
+#ifdef __x86_64__
+/* The registers that a call keeps go to the stack, and the other stack's come from there: a tenth of swapcontext's time. */
+extern "C" void host_gpu_switch(void **from, void *to) HOST_GPU_OWN;
+asm(".text\n"
+    ".hidden host_gpu_switch\n"
+    ".globl host_gpu_switch\n"
+    ".type host_gpu_switch, @function\n"
+    "host_gpu_switch:\n"
+    "    push %rbp\n    push %rbx\n    push %r12\n    push %r13\n    push %r14\n    push %r15\n"
+    "    mov %rsp, (%rdi)\n"
+    "    mov %rsi, %rsp\n"
+    "    pop %r15\n    pop %r14\n    pop %r13\n    pop %r12\n    pop %rbx\n    pop %rbp\n"
+    "    ret\n"
+    ".size host_gpu_switch, . - host_gpu_switch\n");
+
+void change(struct context *from, struct context *to)
+{
+    host_gpu_switch(&from->stack, to->stack);
+}
+
+/* As if main had just been called, by nobody. */
+void context_init(struct context *c, unsigned char *stack, void (*main)())
+{
+    void **top = reinterpret_cast<void **>((reinterpret_cast<uintptr_t>(stack) + STACK_BYTES) & ~(uintptr_t)15);
+
+    memset(top - 8, 0, 8 * sizeof *top);
+    top[-2] = reinterpret_cast<void *>(main);
+    c->stack = top - 8;
+}
+#else
+void change(struct context *from, struct context *to)
+{
+    swapcontext(&from->saved, &to->saved);
+}
+
+void context_init(struct context *c, unsigned char *stack, void (*main)())
+{
+    getcontext(&c->saved);
+    c->saved.uc_stack.ss_sp = stack;
+    c->saved.uc_stack.ss_size = STACK_BYTES;
+    c->saved.uc_link = NULL;
+    makecontext(&c->saved, main, 0);
+}
+#endif
+
+void enter(struct gpu *g, struct fiber *f)
+{
+    change(&g->scheduler, &f->context);
+}
+
+void leave(struct gpu *g, struct fiber *f)
+{
+    change(&f->context, &g->scheduler);
+}
+
+/* The thread at a place of the order, and back: reversed, whole warps change places. */
+unsigned thread_at(const struct gpu *g, unsigned place)
+{
+    return g->reversed ? (g->threads / WARP - 1 - place / WARP) * WARP + place % WARP : place;
+}
+
+void become(struct gpu *g, unsigned thread)
+{
+    g->running = thread;
+    threadIdx.x = thread % blockDim.x;
+    threadIdx.y = thread / blockDim.x % blockDim.y;
+    threadIdx.z = thread / blockDim.x / blockDim.y;
+}
+
+void run_threads(struct gpu *g, struct fiber *f)
+{
+    while (g->next < g->limit) {
+        f->thread = thread_at(g, g->next++);
+        become(g, f->thread);
+        g->fiber_of[f->thread] = f;
+        g->state[f->thread] = RUNNING;
+        g->launch->body(g->launch->args);
+        g->state[f->thread] = ENDED;
+    }
+}
+
+void fiber_main()
+{
+    struct gpu *g = own;
+    struct fiber *f = g->free[g->n_free]; /* the one just taken */
+
+    for (;;) {
+        run_threads(g, f);
+        g->free[g->n_free++] = f;
+        leave(g, f);
+    }
+}
+
+struct fiber *fiber_new(struct gpu *g)
+{
+    struct fiber *f = &g->fibers[g->n_fibers];
+
+    if (!g->stacks) {
+        void *stacks = mmap(NULL, (size_t)STACK_BYTES * (MOST_THREADS + 1), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stacks == MAP_FAILED)
+            fail(g, "no memory for its stack", g->running);
+        g->stacks = static_cast<unsigned char *>(stacks);
+    }
+    context_init(&f->context, g->stacks + (size_t)STACK_BYTES * g->n_fibers++, fiber_main);
+    return f;
+}
+
+/* Begins threads up to the limit, with another fiber whenever one has to wait. */
+void begin_threads(struct gpu *g)
+{
+    while (g->next < g->limit) {
+        if (g->n_free == 0)
+            g->free[g->n_free++] = fiber_new(g);
+        enter(g, g->free[--g->n_free]);
+    }
+}
+
+void wait_as(enum state state)
+{
+    struct gpu *g = own;
+    struct fiber *f = g->fiber_of[g->running];
+
+    g->state[f->thread] = (unsigned char)state;
+    if (!g->waited) { /* from here on warp by warp */
+        g->waited = true;
+        g->limit = (g->next + WARP - 1) / WARP * WARP;
+        g->limit = g->limit < g->threads ? g->limit : g->threads;
+    }
+    const struct host_gpu_index index = threadIdx;
+    leave(g, f);
+    threadIdx = index;
+    g->running = f->thread;
+}
+
+/* ---- a block ---- */
+
+void resume(struct gpu *g, unsigned first, unsigned past, enum state waiting)
+{
+    for (unsigned t = first; t < past; t++)
+        if (g->state[t] == waiting)
+            enter(g, g->fiber_of[t]);
+}
+
+unsigned count(const struct gpu *g, unsigned first, unsigned past, enum state state)
+{
+    unsigned n = 0;
+
+    for (unsigned t = first; t < past; t++)
+        n += g->state[t] == state;
+    return n;
+}
+
+/* A warp runs until all its lanes have ended or wait at the block's barrier. */
+void finish_shuffles(struct gpu *g, unsigned first, unsigned past)
+{
+    while (count(g, first, past, AT_SHUFFLE) > 0) {
+        if (count(g, first, past, AT_SHUFFLE) < WARP)
+            fail(g, "its warp waits in a shuffle for a thread that never comes", first);
+        resume(g, first, past, AT_SHUFFLE);
+    }
+}
+
+/* From the begin, or from the barrier that all have reached. */
+void run_warp(struct gpu *g, unsigned place, bool begin)
+{
+    const unsigned first = thread_at(g, place), past = first + WARP < g->threads ? first + WARP : g->threads;
+
+    if (!begin) {
+        resume(g, first, past, AT_BARRIER);
+    } else if (g->next <= place) {
+        g->limit = place + (past - first);
+        begin_threads(g);
+    }
+    finish_shuffles(g, first, past);
+}
+
+int64_t latest_look(const struct gpu *g)
+{
+    int64_t latest_ns = g->met_ns;
+
+    for (unsigned t = 0; g->looked && t < g->threads; t++)
+        latest_ns = latest_ns > g->seen_ns[t] ? latest_ns : g->seen_ns[t];
+    return latest_ns;
+}
+
+void run_block(struct gpu *g)
+{
+    unsigned waiting;
+    bool begin = true;
+
+    memset(g->state, NOT_BEGUN, g->threads);
+    g->next = 0;
+    g->limit = g->threads;
+    g->waited = false;
+    begin_threads(g);
+    if (!g->waited)
+        return;
+    do {
+        for (unsigned place = 0; place < g->threads; place += WARP)
+            run_warp(g, place, begin);
+        begin = false;
+        g->met_ns = latest_look(g);
+        waiting = count(g, 0, g->threads, AT_BARRIER);
+        if (waiting > 0 && waiting < g->threads)
+            fail(g, "some threads have ended while this one or others wait at a barrier", 0);
+    } while (waiting > 0);
+}
+
+/* ---- a launch ---- */
+
+void reset_clock(struct gpu *g, bool first_block)
+{
+    g->met_ns = g->launch->start_ns;
+    if (!first_block && !g->looked)
+        return;
+    for (unsigned t = 0; t < g->threads; t++) {
+        g->seen_ns[t] = INT64_MIN;
+        g->beyond_ns[t] = 0;
+    }
+}
+
+int64_t wall_ns()
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* What follows a moment. Past the end time goes on faster and faster: a kernel that waits too long is seen to end late,
+ * not waited for. */
+int64_t moment_after(struct gpu *g, int64_t ns)
+{
+    const struct host_gpu_launch *l = g->launch;
+    const int64_t end_ns = l->start_ns + l->lasts_ns, tick_ns = l->tick_ns > 0 ? l->tick_ns : 1;
+
+    if (ns < end_ns)
+        return ns + tick_ns < end_ns ? ns + tick_ns : end_ns;
+    int64_t *step_ns = &g->beyond_ns[g->running];
+    ns += *step_ns;
+    *step_ns = *step_ns ? 2 * *step_ns : 1;
+    return ns;
+}
+
+struct gpu *gpu_of_thread()
+{
+    if (!own)
+        own = owner.gpu = static_cast<struct gpu *>(calloc(1, sizeof(struct gpu)));
+    if (!own)
+        abort();
+    return own;
+}
+
+/* Shared memory begins with any content; behind what the launch asks for stand bytes that nobody may change. */
+unsigned char *shared_end(const struct host_gpu_launch *l)
+{
+    const size_t room = l->shared_room - GUARD_BYTES;
+
+    return l->shared + (l->shared_bytes < room ? l->shared_bytes : room);
+}
+
+void open_shared(const struct host_gpu_launch *l)
+{
+    if (!l->shared)
+        return;
+    memset(l->shared, 0xff, (size_t)(shared_end(l) - l->shared));
+    memset(shared_end(l), GUARD, GUARD_BYTES);
+}
+
+void check_shared(const struct gpu *g)
+{
+    const struct host_gpu_launch *l = g->launch;
+
+    for (size_t i = 0; l->shared && i < GUARD_BYTES; i++)
+        if (shared_end(l)[i] != GUARD)
+            fail(g, "it wrote behind the shared memory of its launch", 0);
+}
+} // namespace
+
+int64_t host_gpu_run(const struct host_gpu_launch *l)
+{
+    struct gpu *g = gpu_of_thread();
+    uint64_t number = 0;
+
+    g->launch = l;
+    g->threads = l->block.x * l->block.y * l->block.z;
+    g->looked = false;
+    g->end_ns = l->start_ns;
+    blockDim = {l->block.x, l->block.y, l->block.z};
+    gridDim = {l->grid.x, l->grid.y, l->grid.z};
+    open_shared(l);
+    for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
+            for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
+                g->reversed = number % 2 == 1 && g->threads % WARP == 0;
+                reset_clock(g, number++ == 0);
+                run_block(g);
+            }
+    check_shared(g);
+    return g->looked ? g->end_ns : l->start_ns + l->lasts_ns;
+}
+
+/* ---- what kernels call ---- */
+
+uint64_t bb_gpu_clock_ns()
+{
+    struct gpu *g = own;
+
+    g->looked = true;
+    if (g->launch->is_stopping)
+        return g->launch->is_stopping() ? UINT64_MAX / 2 : (uint64_t)wall_ns();
+    int64_t *seen_ns = &g->seen_ns[g->running];
+    *seen_ns = *seen_ns < g->met_ns ? g->met_ns : moment_after(g, *seen_ns);
+    g->end_ns = g->end_ns > *seen_ns ? g->end_ns : *seen_ns;
+    return (uint64_t)*seen_ns;
+}
+
+void __nanosleep(unsigned ns)
+{
+    const struct timespec least = {0, ns < 5000 ? 5000 : (long)ns};
+
+    if (own->launch->is_stopping)
+        nanosleep(&least, NULL);
+}
+
+void __syncthreads()
+{
+    wait_as(AT_BARRIER);
+}
+
+/* Two exchanges in turn: who is released first may be at the next shuffle before the others have read. */
+float __shfl_xor_sync(unsigned, float x, int lanes)
+{
+    struct gpu *g = own;
+    const unsigned t = g->running, turn = g->n_shuffles[t]++ % 2;
+
+    g->exchange[turn][t] = x;
+    wait_as(AT_SHUFFLE);
+    return g->exchange[turn][t ^ (unsigned)lanes];
+}

@@ -1,0 +1,131 @@
+/*
+ * sources.cpp - busbar's kernels themselves, compiled for the CPU: what the emulated GPUs run. fast_*.c do the same in
+ * one loop each, for EMU_KERNELS=fast; twins.c chooses.
+ */
+#include "host_gpu.h"
+
+/* What the kernels declare as dynamic shared memory: as much as a launch without an opt-in may have. */
+alignas(16) thread_local float bb_layer_shared[((48 << 10) + HOST_GPU_GUARD_BYTES) / sizeof(float)];
+thread_local int64_t bb_busy_now[1 + HOST_GPU_GUARD_BYTES / sizeof(int64_t)];
+
+#include "cuda/compute/busy_kernels.cuh"
+#include "cuda/compute/gate_kernel.cuh"
+#include "cuda/compute/layer_kernels.cuh"
+#include "cuda/data/data_kernels.cuh"
+#include "twins.h"
+
+#include <stdlib.h>
+
+static struct host_gpu_launch launch_of(const struct emu_launch *l, const char *name, void (*body)(const void *))
+{
+    struct host_gpu_launch h = {};
+
+    h.name = name;
+    h.grid = l->grid;
+    h.block = l->block;
+    h.body = body;
+    h.args = l->args[0];
+    h.shared_bytes = l->shared_bytes;
+    h.start_ns = l->start_ns;
+    h.lasts_ns = l->end_ns - l->start_ns;
+    h.tick_ns = h.lasts_ns / 64;
+    return h;
+}
+
+template <typename A, void (*K)(A)> static void run(struct emu_launch *l, const char *name)
+{
+    const struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<A, K>);
+
+    l->end_ns = host_gpu_run(&h);
+}
+
+template <void (*K)(struct bb_pass)> static void run_pass(struct emu_launch *l, const char *name)
+{
+    struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_pass, K>);
+
+    h.shared = reinterpret_cast<unsigned char *>(bb_layer_shared);
+    h.shared_room = sizeof bb_layer_shared;
+    (void)host_gpu_run(&h);
+}
+
+/* Traffic of many milliseconds would keep this CPU for minutes: without EMU_KERNELS=source the quick twin counts it. */
+static bool is_long_traffic(const struct emu_launch *l)
+{
+    enum { MOST_BYTES = 4 << 20 };
+    const char *asked = getenv("EMU_KERNELS");
+    const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);
+
+    return !(asked && *asked) && a->bytes_per_ns * (double)a->ns * l->grid.x > MOST_BYTES;
+}
+
+/* It looks at the clock often enough to keep its rate. */
+static void run_busy(struct emu_launch *l, const char *name)
+{
+    const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);
+
+    if (!emu_moves_data() || is_long_traffic(l)) {
+        count_traffic(l);
+        return;
+    }
+    struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_busy_args, bb_busy_kernel>);
+    const double portion_ns = 2.0 * BB_BUSY_THREADS * BB_BUSY_WORDS * sizeof(uint4) / a->bytes_per_ns;
+
+    h.shared = reinterpret_cast<unsigned char *>(bb_busy_now);
+    h.shared_room = sizeof bb_busy_now;
+    if (portion_ns < 2.0 * (double)h.tick_ns)
+        h.tick_ns = (int64_t)(portion_ns / 2);
+    l->end_ns = host_gpu_run(&h);
+}
+
+/*
+ * The host opens the gate at its own time: that is when the kernel ends. The limit runs on the machine's clock, since
+ * virtual time stands still while the host does nothing; an expired gate has lasted its limit.
+ */
+static void run_gate(struct emu_launch *l, const char *name)
+{
+    const struct bb_gate_args *a = &EMU_ARG(l, 0, struct bb_gate_args);
+    struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_gate_args, bb_gate_kernel>);
+
+    h.is_stopping = emu_stopping;
+    (void)host_gpu_run(&h);
+    gate_ends(l, __atomic_load_n(&a->words->expired, __ATOMIC_ACQUIRE) == a->number);
+}
+
+#define KERNEL(kernel, run)                                                                                            \
+    {                                                                                                                  \
+#kernel, [](struct emu_launch * l) { run(l, #kernel); }                                                        \
+    }
+#define PLAIN(kernel, A)                                                                                               \
+    {                                                                                                                  \
+#kernel, [](struct emu_launch * l) { run<A, kernel>(l, #kernel); }                                             \
+    }
+#define PASS(kernel)  KERNEL(kernel, run_pass<kernel>)
+#define TYPED(kernel) PASS(kernel##_float_kernel), PASS(kernel##_half_kernel), PASS(kernel##_bfloat16_kernel)
+
+const struct kernel_source *kernel_sources(size_t *n)
+{
+    static const struct kernel_source sources[] = {
+        PLAIN(bb_fill_kernel, struct bb_fill_args),
+        PLAIN(bb_check_kernel, struct bb_check_args),
+        PLAIN(bb_check_bytes_kernel, struct bb_check_bytes_args),
+        PLAIN(bb_verdict_clear_kernel, struct bb_verdict *),
+        PLAIN(bb_spin_kernel, struct bb_spin_args),
+        KERNEL(bb_gate_kernel, run_gate),
+        KERNEL(bb_busy_kernel, run_busy),
+        PLAIN(bb_hold_kernel, struct bb_busy_args),
+        PLAIN(bb_busy_clear_kernel, struct bb_busy_report *),
+        PASS(bb_copy_kernel),
+        PASS(bb_gather_kernel),
+        PASS(bb_box_kernel),
+        TYPED(bb_affine),
+        TYPED(bb_layer_norm),
+        TYPED(bb_act_grad),
+        TYPED(bb_layer_norm_grad),
+        TYPED(bb_unpermute),
+        TYPED(bb_box_add),
+        TYPED(bb_update),
+    };
+
+    *n = sizeof sources / sizeof *sources;
+    return sources;
+}

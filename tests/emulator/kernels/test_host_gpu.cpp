@@ -1,0 +1,178 @@
+/*
+ * test_host_gpu.cpp - the CPU as a GPU: threads meet at barriers and in shuffles, time passes for who looks at it, and a
+ * kernel that could not work on a GPU is named.
+ */
+#include "host_gpu.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+extern "C" {
+#include "child.h"
+#include <cmocka.h>
+}
+
+enum { THREADS = 96, SHARED_INTS = 32 };
+
+alignas(16) static thread_local int dynamic_shared[SHARED_INTS + HOST_GPU_GUARD_BYTES / sizeof(int)];
+
+static int64_t run(const char *name, dim3 grid, dim3 block, void (*body)(const void *), const void *args)
+{
+    struct host_gpu_launch l = {};
+
+    l.name = name;
+    l.grid = grid;
+    l.block = block;
+    l.body = body;
+    l.args = args;
+    l.shared = reinterpret_cast<unsigned char *>(dynamic_shared);
+    l.shared_room = sizeof dynamic_shared;
+    l.shared_bytes = SHARED_INTS * sizeof(int);
+    l.start_ns = 500;
+    l.lasts_ns = 1000;
+    l.tick_ns = 300;
+    return host_gpu_run(&l);
+}
+
+/* Each block turns its part around, through static shared memory. */
+static void turn_around(const void *args)
+{
+    __shared__ int part[THREADS];
+    int *x = *static_cast<int *const *>(args) + blockIdx.x * THREADS;
+
+    part[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = part[THREADS - 1 - threadIdx.x];
+}
+
+static void blocks_share_memory_across_barriers(void **)
+{
+    int x[3 * THREADS], *args = x;
+
+    for (int i = 0; i < 3 * THREADS; i++)
+        x[i] = i;
+    run("turn_around", dim3(3), dim3(THREADS), turn_around, &args);
+    for (int i = 0; i < 3 * THREADS; i++)
+        assert_int_equal(x[i], i / THREADS * THREADS + THREADS - 1 - i % THREADS);
+}
+
+static void sum_of_warp(const void *args)
+{
+    float x = (float)threadIdx.x;
+
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, lanes);
+    (*static_cast<float *const *>(args))[threadIdx.x] = x;
+}
+
+static void warps_shuffle_among_themselves(void **)
+{
+    float sums[THREADS], *args = sums;
+
+    run("sum_of_warp", dim3(2), dim3(THREADS), sum_of_warp, &args); /* 0 + ... + 31, and 1024 more in each next one */
+    for (int i = 0; i < THREADS; i++)
+        assert_true(sums[i] == 496.0f + 1024.0f * (float)(i / 32));
+}
+
+static void count_places(const void *args)
+{
+    unsigned long long *n = *static_cast<unsigned long long *const *>(args);
+
+    atomicAdd(&n[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)], 1);
+    atomicMax(&n[23], blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z));
+}
+
+static void grids_and_blocks_have_three_sides(void **)
+{
+    unsigned long long n[24] = {0}, *args = n;
+
+    assert_int_equal(run("count_places", dim3(2, 3, 4), dim3(2, 3, 3), count_places, &args), 1500);
+    for (int i = 0; i < 18; i++)
+        assert_int_equal(n[i], 24);
+    assert_int_equal(n[23], 23);
+}
+
+/* All threads see the same moments; the end is met exactly. */
+static void look_until(const void *args)
+{
+    const uint64_t start = bb_gpu_clock_ns();
+
+    while (bb_gpu_clock_ns() - start < *static_cast<const uint64_t *>(args))
+        ;
+}
+
+static void time_passes_for_who_looks(void **)
+{
+    const uint64_t none = 0, half = 500, all = 1000, more = 1100;
+
+    assert_int_equal(run("look", dim3(2), dim3(THREADS), look_until, &none), 500 + 300);
+    assert_int_equal(run("look", dim3(2), dim3(THREADS), look_until, &half), 500 + 600);
+    assert_int_equal(run("look", dim3(2), dim3(THREADS), look_until, &all), 500 + 1000);
+    assert_in_range(run("look", dim3(2), dim3(THREADS), look_until, &more), 500 + 1100, 500 + 1300);
+}
+
+static void half_at_the_barrier(const void *)
+{
+    if (threadIdx.x >= 32)
+        __syncthreads();
+}
+
+static void half_a_warp_shuffles(const void *)
+{
+    if (threadIdx.x < 16)
+        (void)__shfl_xor_sync(0xffffu, 1, 1);
+}
+
+static void writes_too_far(const void *)
+{
+    dynamic_shared[SHARED_INTS] = 1;
+}
+
+static int run_half_at_the_barrier()
+{
+    return run("half_at_the_barrier", dim3(1), dim3(64), half_at_the_barrier, NULL) < 0;
+}
+
+static int run_half_a_warp_shuffles()
+{
+    return run("half_a_warp_shuffles", dim3(1), dim3(64), half_a_warp_shuffles, NULL) < 0;
+}
+
+static int run_writes_too_far()
+{
+    return run("writes_too_far", dim3(1), dim3(1), writes_too_far, NULL) < 0;
+}
+
+static void what_cannot_work_is_named(void **)
+{
+    static const struct {
+        int (*scenario)();
+        const char *kernel, *why;
+    } cases[] = {
+        {run_half_at_the_barrier, "kernel half_at_the_barrier", "wait at a barrier"},
+        {run_half_a_warp_shuffles, "kernel half_a_warp_shuffles", "waits in a shuffle"},
+        {run_writes_too_far, "kernel writes_too_far", "behind the shared memory"},
+    };
+
+    for (const auto &c : cases) {
+        struct child child;
+        child_run(&child, c.scenario, NULL);
+        assert_int_equal(child.status, CHILD_SIGNAL + SIGABRT);
+        assert_non_null(strstr(child.err, c.kernel));
+        assert_non_null(strstr(child.err, c.why));
+    }
+}
+
+int main()
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_share_memory_across_barriers), cmocka_unit_test(warps_shuffle_among_themselves),
+        cmocka_unit_test(grids_and_blocks_have_three_sides),   cmocka_unit_test(time_passes_for_who_looks),
+        cmocka_unit_test(what_cannot_work_is_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,8 +1,11 @@
 """Files of results: what stands beside them is not written to, what a killed run leaves, no status but that of the exit, no secrets."""
 import json
+import re
+import shutil
 import stat
 
 import pytest
+from conftest import ROOT
 
 BENCH = ["bench", "all_reduce", "-b", "8", "-e", "64", "-n", "2", "--repeats", "2"]
 PROXY = ["proxy", "gpt2_large", "4", "2", "2", "--scale-counts", "1e-4", "--steps", "2", "--warmup", "1"]
@@ -39,6 +42,19 @@ def test_all_ranks_leave_when_results_cannot_be_opened(busbar, words):
         done = busbar.run(*words, "--json", "/nonexistent/x.json", "-T", 10, ranks=4)
         assert done.returncode == 2, done.stderr
         assert len(ours(done.stderr)) == 1 and "/nonexistent/x.json: No such file" in done.stderr and "MPI_ERR" not in done.stderr
+
+
+def test_all_ranks_leave_when_one_cannot_build_the_step(busbar, tmp_path):
+    """A file of a model that is not on every node: the first rank can go on, the other cannot."""
+    for rank in "0", "1":
+        (tmp_path / rank).mkdir()
+    shutil.copy(ROOT / "profiles/models/gpt2_small.json", tmp_path / "0" / "m.json")
+    words = busbar.command("proxy", "transformer", "--model", "./m.json", "--scale-counts", "1e-4", "-T", 10)
+    in_own_folder = ["sh", "-c", 'cd "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$0" "$@"']
+    for _ in range(3):
+        done = busbar.run_program(busbar.mpirun, "-n", 2, *in_own_folder, *words, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert len(ours(done.stderr)) == 1 and "rank 1" in done.stderr and "MPI_ERR" not in done.stderr
 
 
 @pytest.mark.parametrize("fault,code", [
@@ -104,3 +120,13 @@ def test_gathered_results_hold_no_secrets(busbar, tmp_path):
     assert [c["environment"].get("NCCL_FOO_TOKEN") for c in data["combinations"]] == [None, "set"]
     assert stat.S_IMODE((tmp_path / "s.sweep" / "sweep.json").stat().st_mode) == 0o600
     assert not any("geheim" in p.read_text() for p in (tmp_path / "s.sweep").iterdir() if p.suffix in (".json", ".csv"))
+
+
+def test_every_variable_that_the_code_reads_is_known():
+    """Else results would not tell what a run was made with."""
+    known = (ROOT / "bootstrap/base/environment.c").read_text()
+    files = [f for room in ("bootstrap", "collectives", "proxies", "cuda", "tests/emulator") for f in (ROOT / room).rglob("*.[ch]*")]
+    read = {name for f in files for name in re.findall(r'getenv\("((?:EMU|BUSBAR|NCCL|CUDA)_[A-Z0-9_]+)"', f.read_text())}
+    assert len(read) > 10
+    kept_back = {"NCCL_COMM_ID"}  # where strangers would join
+    assert {name for name in read if f'"{name}"' not in known} <= kept_back

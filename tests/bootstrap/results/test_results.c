@@ -189,12 +189,14 @@ static void test_form(void **state)
     (void)state;
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     for (int i = 0; i < 9; i++) {
-        /* a tail that grows and shrinks, and a key of the head that changes between rows */
-        assert_int_equal(bb_results_set(res, "note", json_string(i % 2 ? "short" : "much, much longer than short")), 0);
-        assert_int_equal(bb_results_set(res, "ranks", json_integer(i)), 0);
+        /* a tail that grows, and shrinks by more than a row; and a key of the head that changes between rows */
+        assert_int_equal(bb_results_set(res, "note", json_sprintf("%*s", i % 2 ? 1 : 700, "x")), 0);
+        if (i % 3 == 2)
+            assert_int_equal(bb_results_set(res, "ranks", json_integer(i)), 0);
         assert_int_equal(bb_results_row(res, json_pack("{s:i, s:[f, n], s:{}}", "row", i, "x", 0.1, "none")), 0);
         json_decref(load(path));
     }
+    assert_int_equal(bb_results_set(res, "note", json_string("end")), 0);
     assert_int_equal(bb_results_close(res, 0), 0);
     root = load(path);
     whole = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(12));

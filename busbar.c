@@ -3,6 +3,7 @@
  * here and nowhere else.
  */
 #include "bootstrap/base/err.h"
+#include "bootstrap/base/json_memory.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/sweep/sweep_main.h"
@@ -127,6 +128,7 @@ int main(int argc, char **argv)
 {
     int rc = 0;
 
+    bb_json_memory_guard();
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is up */
     if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {
         rc = bb_nccl_tests_main(argc, argv);

@@ -19,7 +19,7 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
 
     *root = NULL;
     if (!file)
-        return bb_err(BB_EUSAGE, "%s: %s", path, strerror(errno));
+        return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
     *root = json_loadf(file, flags, &error);
     fclose(file);
     return *root ? 0 : bb_err(BB_EUSAGE, "%s: not JSON: line %d: %s", path, error.line, error.text);

@@ -2,11 +2,14 @@
 #include "bootstrap/base/outfile.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { TRIES = 100 };
 
 static void free_paths(struct bb_outfile *f)
 {
@@ -15,41 +18,159 @@ static void free_paths(struct bb_outfile *f)
     *f = (struct bb_outfile){0};
 }
 
-static int refuse_file(struct bb_outfile *f, const char *path, const char *what)
+static bool begins_with(const char *text, const char *start)
 {
-    int error = errno;
+    return strncmp(text, start, strlen(start)) == 0;
+}
 
-    free_paths(f);
-    return bb_err(BB_EUSAGE, "cannot write %s: %s: %s", what, path, strerror(error));
+bool bb_outfile_is_stream(const char *path)
+{
+    struct stat link, file;
+
+    if (lstat(path, &link) != 0)
+        return false;
+    if (S_ISLNK(link.st_mode))
+        return (begins_with(path, "/dev/") || begins_with(path, "/proc/")) && stat(path, &file) == 0;
+    return !S_ISREG(link.st_mode) && !S_ISDIR(link.st_mode);
+}
+
+/* A file of its own beside path: the name in *temporary. -1: errno tells why. */
+static int open_beside(const char *path, mode_t mode, char **temporary)
+{
+    unsigned long long number;
+    int fd = -1;
+
+    *temporary = NULL;
+    for (int i = 0; i < TRIES && fd < 0; i++) {
+        if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+            return -1;
+        free(*temporary);
+        if (asprintf(temporary, "%s.%016llx.tmp", path, number) < 0) {
+            *temporary = NULL;
+            return -1;
+        }
+        fd = open(*temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    return fd;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat s;
+
+    return lstat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* 0 or errno. */
+static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
+{
+    bool stream = bb_outfile_is_stream(path);
+    int fd;
+
+    *f = (struct bb_outfile){.path = strdup(path)};
+    if (!f->path)
+        return ENOMEM;
+    if (!*path)
+        return ENOENT;
+    if (is_folder(path))
+        return EISDIR;
+    fd = stream ? open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC) : open_beside(path, mode, &f->temporary);
+    if (fd < 0)
+        return errno;
+    f->out = fdopen(fd, stream ? "w" : "w+");
+    if (f->out)
+        return 0;
+    close(fd);
+    if (f->temporary)
+        unlink(f->temporary);
+    return ENOMEM;
+}
+
+int bb_outfile_begin(struct bb_outfile *f, const char *path, mode_t mode)
+{
+    int error = open_target(f, path, mode);
+
+    if (error)
+        free_paths(f);
+    return error;
+}
+
+static int open_or_refuse(struct bb_outfile *f, const char *path, const char *what, mode_t mode, enum bb_error code)
+{
+    int error = bb_outfile_begin(f, path, mode);
+
+    return error ? bb_err(code, "cannot write %s: %s: %s", what, path, strerror(error)) : 0;
 }
 
 int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what)
 {
-    struct stat old;
-    bool exists = stat(path, &old) == 0, special = exists && !S_ISREG(old.st_mode);
+    return open_or_refuse(f, path, what, 0666, BB_EFAIL);
+}
 
-    *f = (struct bb_outfile){.path = exists ? realpath(path, NULL) : strdup(path)};
-    errno = *path ? errno : ENOENT;
-    if (!f->path || !*path)
-        return refuse_file(f, path, what);
-    if (!special && asprintf(&f->temporary, "%s.tmp", f->path) < 0) {
-        f->temporary = NULL;
-        return refuse_file(f, path, what);
+int bb_outfile_open_private(struct bb_outfile *f, const char *path, const char *what)
+{
+    return open_or_refuse(f, path, what, 0600, BB_EFAIL);
+}
+
+int bb_outfile_sync(int fd)
+{
+    if (fsync(fd) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP)
+        return 0;
+    return errno;
+}
+
+/* A new name is on the disk with its folder. Where the folder cannot be opened, the name is there all the same. */
+static void sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (fd >= 0) {
+        (void)bb_outfile_sync(fd);
+        close(fd);
     }
-    f->out = fopen(special ? f->path : f->temporary, "w");
-    return f->out ? 0 : refuse_file(f, path, what);
+    free(folder);
+}
+
+int bb_outfile_place(struct bb_outfile *f)
+{
+    int error;
+
+    errno = 0;
+    if (ferror(f->out) || fflush(f->out) != 0)
+        return errno ? errno : EIO;
+    if (!f->temporary)
+        return 0;
+    error = bb_outfile_sync(fileno(f->out));
+    if (error)
+        return error;
+    if (rename(f->temporary, f->path) != 0)
+        return errno;
+    sync_folder(f->path);
+    free(f->temporary);
+    f->temporary = NULL;
+    return 0;
+}
+
+bool bb_outfile_stands(const struct bb_outfile *f)
+{
+    struct stat open_one, named;
+
+    return fstat(fileno(f->out), &open_one) == 0 && lstat(f->path, &named) == 0 && open_one.st_dev == named.st_dev &&
+           open_one.st_ino == named.st_ino;
 }
 
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
 {
-    bool bad = ferror(f->out) != 0;
+    int error = rc == 0 ? bb_outfile_place(f) : 0;
 
-    errno = 0;
-    bad |= fclose(f->out) != 0;
-    if (rc == 0 && !bad && f->temporary)
-        bad = rename(f->temporary, f->path) != 0;
-    if (rc == 0 && bad)
-        rc = bb_err(BB_EFAIL, "cannot write %s: %s: %s", what, f->path, errno ? strerror(errno) : "a write failed");
+    if (fclose(f->out) != 0 && error == 0)
+        error = errno ? errno : EIO;
+    if (rc == 0 && error)
+        rc = bb_err(BB_EFAIL, "cannot write %s: %s: %s", what, f->path, strerror(error));
     if (rc && f->temporary)
         unlink(f->temporary);
     free_paths(f);
@@ -59,8 +180,11 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
 int bb_outfile_check(const char *path, const char *what)
 {
     struct bb_outfile file;
-    int rc = bb_outfile_open(&file, path, what);
+    int rc;
 
+    if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
+        return 0; /* a pipe is not opened twice: its reader would see an end */
+    rc = open_or_refuse(&file, path, what, 0666, BB_EUSAGE);
     if (rc == 0)
         (void)bb_outfile_close(&file, what, -BB_EUSAGE);
     return rc;

@@ -1,6 +1,8 @@
 /* json.c - numbers, statistics, options and environment as the results write them. */
 #include "bootstrap/results/results.h"
 
+#include "bootstrap/base/environment.h"
+
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,32 +61,6 @@ json_t *bb_json_options(const struct bb_opts *set, const void *cfg)
     return options;
 }
 
-/* Names, and beginnings of names that end in '_'. Everything else (tokens, paths, home) stays out of result files. */
-static bool is_allowed(const char *variable, size_t length)
-{
-    static const char *const list[] = {"NCCL_",
-                                       "CUDA_",
-                                       "BUSBAR_",
-                                       "EMU_",
-                                       "OMPI_COMM_WORLD_SIZE",
-                                       "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                       "PMI_SIZE",
-                                       "SLURM_JOB_ID",
-                                       "SLURM_NNODES",
-                                       "SLURM_NTASKS",
-                                       "SLURM_STEP_ID",
-                                       "SLURM_NTASKS_PER_NODE",
-                                       "SLURM_GPUS_PER_NODE"};
-
-    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
-        size_t n = strlen(list[i]);
-
-        if (strncmp(variable, list[i], n) == 0 && (list[i][n - 1] == '_' || n == length))
-            return true;
-    }
-    return false;
-}
-
 json_t *bb_json_environment(void)
 {
     json_t *environment = json_object();
@@ -93,10 +69,11 @@ json_t *bb_json_environment(void)
         const char *equals = strchr(*v, '=');
         char name[128];
 
-        if (!equals || (size_t)(equals - *v) >= sizeof(name) || !is_allowed(*v, (size_t)(equals - *v)))
+        if (!equals || (size_t)(equals - *v) >= sizeof(name))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)(equals - *v), *v);
-        json_object_set_new(environment, name, json_string(equals + 1));
+        if (bb_environment_told(name))
+            json_object_set_new(environment, name, json_string(bb_environment_value(name, equals + 1)));
     }
     return environment;
 }

@@ -1,11 +1,10 @@
 /*
- * results.c - the results file: one JSON tree, written whole to a temporary file that replaces the last one. A lock,
- * since the main thread adds rows, the saver writes rows that came too fast, and the watchdog saves what there is at
- * an early end.
+ * results.c - the results of a run: a head, rows, a status. A lock, since the main thread adds rows and the watchdog
+ * saves what there is at an early end.
  */
 #include "bootstrap/results/results.h"
 
-#include "bootstrap/base/clock.h"
+#include "bootstrap/results/document.h"
 #include "bootstrap/watchdog/watchdog.h"
 
 #include <errno.h>
@@ -16,119 +15,50 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double SHARE = 20;          /* a write may take a 20th of the time */
-static const double SAVE_WITHIN_S = 0.1; /* rows that were held back */
-
 struct bb_results {
     pthread_mutex_t lock;
-    pthread_cond_t news;
-    pthread_t saver;
-    bool saving, stop;
     struct bb_world *world;
     json_t *root;
-    json_t *rows; /* root's "results", borrowed; NULL without rows */
+    json_t *rows; /* root's "results", borrowed; NULL without rows. Those of a file are in it alone */
     const char *status;
-    FILE *out; /* for "-", else NULL */
-    char *path, *temporary;
-    bool special; /* path is a device or a pipe: a rename would replace it */
+    struct bb_document file; /* not open: it goes to a stream, at the end */
+    FILE *out;               /* for "-", else NULL */
+    char *path;
     bool foreign; /* another program's schema: no status */
-    bool dirty;
-    double written_s, cost_s; /* end and duration of the last write */
-    int rc;                   /* of a write that failed where nobody could be told */
 };
 
 /* ---- writing; all with the lock held ---- */
 
-static int write_failed(const struct bb_results *res, FILE *file, const char *path)
+static bool is_file(const struct bb_results *res)
 {
-    int error = errno;
-
-    if (file)
-        fclose(file);
-    unlink(res->temporary);
-    return bb_err(BB_EFAIL, "results: %s: %s", path, strerror(error));
+    return res->file.file.out != NULL;
 }
 
-/* Status last, as a reader's eye wants it. Not 0: errno tells why. */
-static int write_root(struct bb_results *res, FILE *file)
+static const char *shown_status(const struct bb_results *res)
 {
-    if (!res->foreign) {
-        json_object_del(res->root, "status");
-        json_object_set_new(res->root, "status", json_string(res->status));
-    }
-    if (!file)
-        return -1;
-    errno = 0;
-    return json_dumpf(res->root, file, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', file) == EOF ||
-           fflush(file);
-}
-
-static int write_file(struct bb_results *res)
-{
-    double start_s = bb_now_s();
-    FILE *file = fopen(res->temporary, "w");
-
-    if (write_root(res, file))
-        return write_failed(res, file, res->temporary);
-    if (fclose(file))
-        return write_failed(res, NULL, res->temporary);
-    if (rename(res->temporary, res->path))
-        return write_failed(res, NULL, res->path);
-    res->dirty = false;
-    res->written_s = bb_now_s();
-    res->cost_s = res->written_s - start_s;
-    return 0;
+    return res->foreign ? NULL : res->status;
 }
 
 /* At the end, to stdout, a pipe or a device: nothing that could be replaced. */
 static int write_stream(struct bb_results *res)
 {
-    FILE *out = res->out ? res->out : fopen(res->path, "w");
-    int bad = write_root(res, out);
+    struct bb_outfile file = {.out = res->out};
+    int error = res->out ? 0 : bb_outfile_begin(&file, res->path, 0600);
 
-    if (out && out != res->out)
-        bad = fclose(out) || bad;
-    if (bad)
-        return bb_err(BB_EFAIL, "results: %s: %s", res->out ? "stdout" : res->path, strerror(errno));
-    return 0;
+    if (!error && bb_document_print(res->root, shown_status(res), file.out))
+        error = errno ? errno : EIO;
+    if (file.out && !res->out)
+        (void)bb_outfile_close(&file, "results", -BB_EFAIL);
+    return error ? bb_err(BB_EFAIL, "results: %s: %s", res->out ? "stdout" : res->path, strerror(error)) : 0;
 }
 
-/* Now, if the last write is long enough ago, else soon, by the saver. */
-static int save_soon(struct bb_results *res)
+/* Rows at once, whatever failed before; other fields when they cost little, else with what comes next. */
+static void save_news(struct bb_results *res, bool row)
 {
-    if (res->out || res->special)
-        return 0;
-    if (bb_now_s() >= res->written_s + SHARE * res->cost_s)
-        return write_file(res);
-    res->dirty = true;
-    pthread_cond_signal(&res->news);
-    return 0;
-}
+    const bool at_once = row && !res->file.told;
 
-static void wait_until(struct bb_results *res, double end_s)
-{
-    struct timespec until = {.tv_sec = (time_t)end_s, .tv_nsec = (long)(1e9 * (end_s - (double)(time_t)end_s))};
-
-    while (!res->stop && bb_now_s() < end_s)
-        pthread_cond_timedwait(&res->news, &res->lock, &until);
-}
-
-static void *saver_thread(void *arg)
-{
-    struct bb_results *res = arg;
-
-    pthread_mutex_lock(&res->lock);
-    while (!res->stop) {
-        if (!res->dirty) {
-            pthread_cond_wait(&res->news, &res->lock);
-            continue;
-        }
-        wait_until(res, bb_now_s() + SAVE_WITHIN_S);
-        if (res->dirty && !res->stop && (res->rc = write_file(res)) != 0)
-            break; /* whoever adds the next row is told */
-    }
-    pthread_mutex_unlock(&res->lock);
-    return NULL;
+    if (at_once || bb_document_due(&res->file))
+        (void)bb_document_save(&res->file, shown_status(res)); /* tried again, and told by bb_results_close */
 }
 
 static const char *status_of(int rc)
@@ -150,14 +80,18 @@ static const char *status_of(int rc)
 static void set_end(struct bb_results *res, int rc)
 {
     char phase[BB_WATCHDOG_REASON];
-    const char *signal = rc < 0 && res->world && !res->foreign ? bb_watchdog_reason(res->world->watchdog, phase) : "";
+    const char *signal = rc < 0 && res->world && res->world->watchdog && !res->foreign
+                             ? bb_watchdog_reason(res->world->watchdog, phase)
+                             : "";
 
     res->status = status_of(rc);
     if (!*signal)
         return;
     res->status = "interrupted";
-    json_object_set_new(res->root, "ended_by", json_string(signal));
-    json_object_set_new(res->root, "phase", json_string(phase));
+    if (json_object_set_new(res->root, "ended_by", json_string(signal)) == 0)
+        bb_document_changed(&res->file, "ended_by");
+    if (json_object_set_new(res->root, "phase", json_string(phase)) == 0)
+        bb_document_changed(&res->file, "phase");
 }
 
 /* The watchdog's hook: the job ends early, maybe without the main thread. */
@@ -167,8 +101,8 @@ static void save_at_end(void *arg, int rc)
 
     pthread_mutex_lock(&res->lock);
     set_end(res, rc);
-    if (!res->out && !res->special)
-        res->rc = write_file(res);
+    if (is_file(res))
+        (void)bb_document_save(&res->file, shown_status(res));
     pthread_mutex_unlock(&res->lock);
 }
 
@@ -248,33 +182,8 @@ static void free_results(struct bb_results *res)
 {
     json_decref(res->root);
     pthread_mutex_destroy(&res->lock);
-    pthread_cond_destroy(&res->news);
     free(res->path);
-    free(res->temporary);
     free(res);
-}
-
-static void init_lock(struct bb_results *res)
-{
-    pthread_condattr_t attr;
-
-    pthread_mutex_init(&res->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&res->news, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
-static int start_saving(struct bb_results *res)
-{
-    int rc;
-
-    TRY(write_file(res));
-    if (pthread_create(&res->saver, NULL, saver_thread, res))
-        return bb_err(BB_EFAIL, "results: no thread to save them");
-    res->saving = true;
-out:
-    return rc;
 }
 
 /* FILE, or the first of FILE.0, FILE.1 .. that is not there; NULL without memory. */
@@ -290,26 +199,22 @@ static char *fresh_path(const char *path)
     return free_one;
 }
 
-/* What --json names: the stream, a special file, or a file behind links. */
+/* What --json names: the stream of the program, a device or a pipe, or a file, which stands there from now on. */
 static int set_target(struct bb_results *res, const struct bb_results_head *head)
 {
+    bool stream = bb_outfile_is_stream(head->path);
     struct stat old;
-    bool exists = stat(head->path, &old) == 0;
 
     if (strcmp(head->path, "-") == 0) {
         res->out = head->out;
         return 0;
     }
-    res->special = exists && !S_ISREG(old.st_mode);
-    if (exists && S_ISDIR(old.st_mode))
+    if (lstat(head->path, &old) == 0 && S_ISDIR(old.st_mode))
         return bb_err(BB_EUSAGE, "results: %s is a directory, expected a file", head->path);
-    if (head->fresh && !res->special)
-        res->path = fresh_path(head->path);
-    else
-        res->path = exists ? realpath(head->path, NULL) : strdup(head->path);
-    if (!res->path || asprintf(&res->temporary, "%s.tmp", res->path) < 0)
+    res->path = head->fresh && !stream ? fresh_path(head->path) : strdup(head->path);
+    if (!res->path)
         return bb_err(BB_EFAIL, "results: no memory");
-    return res->special ? 0 : start_saving(res);
+    return stream ? 0 : bb_document_open(&res->file, res->path, res->root, shown_status(res));
 }
 
 static struct bb_results *new_results(const struct bb_results_head *head, const struct bb_world *world)
@@ -318,7 +223,7 @@ static struct bb_results *new_results(const struct bb_results_head *head, const 
 
     if (!res)
         return NULL;
-    init_lock(res);
+    pthread_mutex_init(&res->lock, NULL);
     res->foreign = head->root != NULL;
     res->root = head->root ? json_incref(head->root) : new_root(head, world);
     if (!head->no_rows && !res->foreign)
@@ -331,12 +236,12 @@ static struct bb_results *new_results(const struct bb_results_head *head, const 
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
     struct bb_results *res = new_results(head, world);
+    int rc = res ? set_target(res, head) : bb_err(BB_EFAIL, "results: no memory");
 
-    if (!res)
-        return bb_err(BB_EFAIL, "results: no memory");
-    if (set_target(res, head)) {
-        free_results(res);
-        return -BB_EUSAGE;
+    if (rc) {
+        if (res)
+            free_results(res);
+        return rc;
     }
     *out = res;
     if (!world || !world->watchdog)
@@ -361,24 +266,36 @@ const char *bb_results_path(const struct bb_results *res)
     return res ? res->path : NULL;
 }
 
-/* value goes into the list of rows, or, with a key, into the root. A failed save by the saver is told to the next who
- * adds something. */
+static int add_row(struct bb_results *res, json_t *row)
+{
+    if (is_file(res))
+        return bb_document_add(&res->file, row);
+    return json_array_append_new(res->rows, row) ? bb_err(BB_EFAIL, "results: a row could not be made") : 0;
+}
+
+static int set_field(struct bb_results *res, const char *key, json_t *value)
+{
+    if (json_object_set_new(res->root, key, value))
+        return bb_err(BB_EFAIL, "results: '%s' could not be made", key);
+    bb_document_changed(&res->file, key);
+    return 0;
+}
+
+/* value is a row, or, with a key, goes into the root. */
 static int add_value(struct bb_results *res, const char *key, json_t *value)
 {
-    int failed, rc = 0;
+    int rc;
 
     if (!res) {
         json_decref(value);
         return 0;
     }
     pthread_mutex_lock(&res->lock);
-    failed = !value || (key ? json_object_set_new(res->root, key, value) : json_array_append_new(res->rows, value));
-    if (!failed)
-        rc = res->rc ? res->rc : save_soon(res);
+    rc = key ? set_field(res, key, value) : add_row(res, value);
+    if (rc == 0 && is_file(res))
+        save_news(res, !key);
     pthread_mutex_unlock(&res->lock);
-    if (failed && key)
-        return bb_err(BB_EFAIL, "results: '%s' could not be made", key);
-    return failed ? bb_err(BB_EFAIL, "results: a row could not be made") : rc;
+    return rc;
 }
 
 int bb_results_row(struct bb_results *res, json_t *row)
@@ -391,23 +308,25 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value)
     return add_value(res, key, value);
 }
 
+/* What was printed beside the file belongs to the run, and to its status. */
+static int check_stdout(const struct bb_results *res, int rc)
+{
+    if (rc < 0 || res->out || (fflush(stdout) == 0 && !ferror(stdout)))
+        return rc;
+    return bb_err(BB_EFAIL, "cannot write to stdout");
+}
+
 int bb_results_close(struct bb_results *res, int rc)
 {
     int failed;
 
     if (!res)
         return rc < 0 ? rc : 0;
-    if (res->world)
+    if (res->world && res->world->watchdog)
         bb_watchdog_forget(res->world->watchdog, save_at_end, res);
-    pthread_mutex_lock(&res->lock);
-    res->stop = true;
-    pthread_cond_broadcast(&res->news);
-    pthread_mutex_unlock(&res->lock);
-    if (res->saving)
-        pthread_join(res->saver, NULL);
+    rc = check_stdout(res, rc);
     set_end(res, rc);
-    failed = res->out || res->special ? write_stream(res) : write_file(res);
-    failed = failed ? failed : res->rc;
+    failed = is_file(res) ? bb_document_close(&res->file, shown_status(res)) : write_stream(res);
     free_results(res);
     return rc < 0 ? rc : failed;
 }

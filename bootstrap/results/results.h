@@ -2,10 +2,14 @@
  * results.h - the JSON of a run (design: schemas busbar.bench/1, busbar.proxy/1, busbar.plan/1). Typed values, units in
  * the names, null for not applicable.
  *
- * The file is valid at any moment: it is written to FILE.tmp and renamed. Rows are saved as they come: a row is written
- * when it arrives if the last write is at least 20 times its own duration ago (so that writing takes at most 5 % of the
- * time), otherwise by a thread of the results within 100 ms. A killed run leaves its rows and the status "running"; one
- * that ends early, but by itself, leaves its status. "-", a pipe or a device is written once, at the end.
+ * The file is whole after every row (document.h): a row is in it when bb_results_row returns, before the next is
+ * measured, and no later death of the process takes it away. Other fields follow with the next row, or at the end,
+ * where writing them at once would cost more than 5 % of the time. A killed run leaves its rows and the status
+ * "running"; one that ends early, but by itself, leaves its status. "-", a pipe or a device is written once, at the
+ * end.
+ *
+ * A file that cannot be written while the run goes on (a full disk, a removed folder) does not end it: that is said
+ * once, tried again with what comes next, and fails bb_results_close if it still holds then.
  *
  * Only rank 0 holds anything; on other ranks, and without a file, all calls succeed and do nothing but release what
  * they are given, so callers need no branches. json_t arguments are taken over (also on failure).
@@ -63,7 +67,8 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MU
 
 /*
  * bb_results_close - set "status" by rc, write the last time, free. NULL is fine. Returns rc if it is < 0, else 0 or
- * -BB_EFAIL: a full disk is a failed run.
+ * -BB_EFAIL: a full disk, or a stdout that cannot be written, is a failed run. Of a run that went well called last,
+ * when its ranks have ended (bb_session_release): world may be released by then.
  * Status: ok (0) | failed (1, 2) | interrupted (by a signal, with ended_by and phase) | wrong data (3) | timeout (4) | below threshold (5) | running (never closed).
  */
 int bb_results_close(struct bb_results *res, int rc);
@@ -79,7 +84,7 @@ json_t *bb_json_stats(const struct bb_stats *stats);
  */
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
 
-/* bb_json_environment - the environment variables on the allow list, never the whole of it. */
+/* bb_json_environment - of the environment what files may tell (environment.h), never the whole of it. */
 json_t *bb_json_environment(void);
 
 #endif

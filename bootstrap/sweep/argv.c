@@ -10,7 +10,9 @@
 /* Takes over a word of the heap; NULL: there was no memory for it. */
 static void add_owned(struct bb_argv *a, char *word)
 {
-    if (!word || BB_GROW(a->word, a->n + 1)) {
+    if (!word)
+        bb_err(BB_EFAIL, "no memory for word %zu of a command line", a->n + 1);
+    if (!word || BB_GROW(a->word, a->n + 1)) { /* which says so itself */
         free(word);
         a->failed = true;
         return;
@@ -52,7 +54,7 @@ void bb_argv_add_split(struct bb_argv *a, const char *text)
 
 int bb_argv_result(const struct bb_argv *a)
 {
-    return a->failed ? bb_err(BB_EFAIL, "no memory for a command line of %zu words", a->n) : 0;
+    return a->failed ? -BB_EFAIL : 0;
 }
 
 void bb_argv_release(struct bb_argv *a)

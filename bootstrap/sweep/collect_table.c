@@ -1,4 +1,5 @@
 /* collect_table.c - the gathered rows as text, CSV and JSON (collect.h). */
+#include "bootstrap/base/environment.h"
 #include "bootstrap/sweep/collect.h"
 
 #include <stdlib.h>
@@ -243,9 +244,56 @@ static json_t *environment_json(const struct bb_argv *a)
         char name[256];
 
         snprintf(name, sizeof(name), "%.*s", (int)length, a->word[i]);
-        json_object_set_new(object, name, equals ? json_string(equals + 1) : json_null());
+        json_object_set_new(object, name, equals ? json_string(bb_environment_value(name, equals + 1)) : json_null());
     }
     return object;
+}
+
+/* Values of `environment` of a study, one or a list, as files may tell them. */
+static void hide_values(json_t *environment)
+{
+    const char *name;
+    json_t *value;
+    void *next;
+
+    json_object_foreach_safe(environment, next, name, value)
+    {
+        bool list = json_is_array(value), hidden = strcmp(bb_environment_value(name, ""), "") != 0;
+
+        for (size_t i = 0; hidden && i < json_array_size(value); i++)
+            if (!json_is_null(json_array_get(value, i)))
+                json_array_set_new(value, i, json_string("set"));
+        if (hidden && !list && !json_is_null(value))
+            json_object_set_new(environment, name, json_string("set"));
+    }
+}
+
+/* At the top, in choices, in cases: wherever "environment" stands. */
+static void hide_environments(json_t *study)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+
+    json_object_foreach(study, key, value)
+    {
+        if (strcmp(key, "environment") == 0)
+            hide_values(value);
+        else
+            hide_environments(value);
+    }
+    json_array_foreach(study, i, value)
+    {
+        hide_environments(value);
+    }
+}
+
+static json_t *study_json(const json_t *root)
+{
+    json_t *study = json_deep_copy(root);
+
+    hide_environments(study);
+    return study;
 }
 
 static json_t *combination_json(const struct bb_gathered *g, size_t i)
@@ -271,9 +319,9 @@ json_t *bb_gathered_json(const struct bb_gathered *g)
     for (size_t i = 0; i < g->combinations->n; i++)
         if (json_array_append_new(list, combination_json(g, i)))
             list = NULL;
-    return json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:o, s:O, s:O, s:{s:I, s:I, s:I}, s:b, s:b}", "schema",
+    return json_pack("{s:s, s:s, s:s, s:O, s:o, s:O, s:o, s:O, s:O, s:{s:I, s:I, s:I}, s:b, s:b}", "schema",
                      "busbar.sweep/1", "busbar", BUSBAR_VERSION, "name", g->study->name, "about",
-                     about ? about : json_null(), "study", g->study->root, "axes", g->combinations->axes,
+                     about ? about : json_null(), "study", study_json(g->study->root), "axes", g->combinations->axes,
                      "combinations", list, "columns", g->columns, "rows", g->rows, "counts", "complete",
                      (json_int_t)g->count[BB_SWEEP_COMPLETE], "failed", (json_int_t)g->count[BB_SWEEP_FAILED], "to_do",
                      (json_int_t)g->count[BB_SWEEP_TO_DO], "emulated", g->emulated, "shared_gpu", g->shared_gpu);

@@ -202,7 +202,7 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
     if ((number ? asprintf(&path, "%s/%s-%d.slurm", p->dir, p->study->name, number)
                 : asprintf(&path, "%s/%s.slurm", p->dir, p->study->name)) < 0)
         return bb_err(BB_EFAIL, "no memory for the name of a script");
-    rc = bb_outfile_open(&file, path, "the array job");
+    rc = bb_outfile_open_private(&file, path, "the array job"); /* it sets the environment */
     if (rc == 0)
         rc = bb_outfile_close(&file, "the array job", put_script(p, a, file.out));
     if (rc == 0) {

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,11 +132,25 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
 
 /* ---- writing ---- */
 
+/* Of a run that was killed while its file took its place (outfile.h). */
+static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
+{
+    char *pattern = bb_sweep_file(dir, c, ".*.tmp");
+    glob_t found = {0};
+
+    if (pattern && glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]);
+    globfree(&found);
+    free(pattern);
+}
+
 int bb_sweep_forget(const char *dir, const struct bb_sweep_run *c)
 {
-    static const char *const endings[] = {".run.json", ".json", ".json.tmp", ".out", ".err"};
+    static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
     int rc = 0;
 
+    remove_temporaries(dir, c);
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) && rc == 0; i++) {
         char *path = bb_sweep_file(dir, c, endings[i]);
 

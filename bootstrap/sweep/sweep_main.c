@@ -368,6 +368,7 @@ static bool is_stdout(const char *path)
 static int write_form(const struct sweep *s, const struct bb_gathered *g, const char *given, const char *name,
                       int (*put)(const struct bb_gathered *, FILE *))
 {
+    static const char what[] = "the gathered results";
     struct bb_outfile file;
     char *path = NULL;
     int rc;
@@ -376,8 +377,8 @@ static int write_form(const struct sweep *s, const struct bb_gathered *g, const 
         return put(g, stdout);
     if (!given && asprintf(&path, "%s/%s", s->dir, name) < 0)
         return bb_err(BB_EFAIL, "no memory for the name of a file");
-    rc = bb_outfile_open(&file, given ? given : path, "the gathered results");
-    rc = rc ? rc : bb_outfile_close(&file, "the gathered results", put(g, file.out));
+    rc = (put == put_json ? bb_outfile_open_private : bb_outfile_open)(&file, given ? given : path, what);
+    rc = rc ? rc : bb_outfile_close(&file, what, put(g, file.out));
     free(path);
     return rc;
 }

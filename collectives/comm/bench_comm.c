@@ -278,7 +278,7 @@ int bb_bench_comm_run(int argc, char **argv)
 
     if (rc != 0)
         return rc;
-    rc = bb_session_close(&v.session, run_comm(&v, argc, argv));
+    rc = run_comm(&v, argc, argv);
     if (bb_session_in_order(&v.session, rc))
         bb_stream_destroy(v.life.stream);
     rc = bb_session_release(&v.session, rc, 0);

@@ -431,7 +431,7 @@ int bb_bench_compute_run(int argc, char **argv)
 
     if (rc != 0)
         return rc;
-    rc = bb_session_close(&b.session, run_compute(&b, argc, argv));
+    rc = run_compute(&b, argc, argv);
     if (bb_session_in_order(&b.session, rc))
         bb_compute_context_release(&b.ctx);
     return bb_session_release(&b.session, rc, 0);

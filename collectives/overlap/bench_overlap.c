@@ -244,7 +244,7 @@ static int report_best(struct overlap *v, const struct bb_overlap_work *work, co
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f}", "bytes", (json_int_t)bb_case_bytes(&work->c),
                                              "min_ctas", ctas_json(limit->min), "max_ctas", ctas_json(limit->max),
                                              "both_us", both_us[best]));
-    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* written by another thread */
+    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* the watchdog may write it */
 }
 
 static int measure_size(struct overlap *v, size_t bytes)
@@ -358,7 +358,7 @@ int bb_bench_overlap_run(int argc, char **argv)
         return bb_err(BB_EFAIL, "no memory for the run");
     rc = bb_opts_read(&bb_bench_overlap_set, &v->options, argc - 1, argv + 1);
     if (rc == 0) {
-        rc = bb_session_close(&v->session, run_overlap(v, argc, argv));
+        rc = run_overlap(v, argc, argv);
         if (bb_session_in_order(&v->session, rc))
             end_rc = end_in_order(v);
         rc = bb_session_release(&v->session, rc, end_rc);

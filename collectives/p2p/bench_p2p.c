@@ -481,7 +481,7 @@ int bb_bench_p2p_run(int argc, char **argv)
     rc = bb_opts_read(&bb_bench_p2p_set, &p->options, argc - 1, argv + 1);
     if (rc == 0) {
         choose_matrices(p);
-        rc = bb_session_close(&p->session, run_p2p(p, argc, argv));
+        rc = run_p2p(p, argc, argv);
         if (bb_session_in_order(&p->session, rc))
             end_rc = end_in_order(p);
         rc = bb_session_release(&p->session, rc, end_rc);

@@ -184,24 +184,37 @@ void bb_session_head(const struct bb_session *s, const char *command)
 
 /* ---- end ---- */
 
-int bb_session_close(struct bb_session *s, int rc)
-{
-    bb_progress_clear(&s->progress);
-    rc = bb_results_close(s->json, rc);
-    s->json = NULL;
-    return rc;
-}
-
 bool bb_session_in_order(const struct bb_session *s, int rc)
 {
     return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
 
+/* All have taken down what they share. 0, or what ends the ranks. */
+static int end_together(struct bb_session *s, int rc, int end_rc)
+{
+    if (!bb_session_in_order(s, rc))
+        return rc;
+    if (end_rc == 0 && s->world.size > 1)
+        end_rc = bb_world_barrier(&s->world, "the end of the run");
+    return end_rc;
+}
+
 int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
-    end_rc = bb_world_release(&s->world, bb_session_in_order(s, rc) ? end_rc : rc);
+    int why;
+
+    bb_progress_clear(&s->progress);
+    end_rc = end_together(s, rc, end_rc);
+    if (rc < 0 || end_rc < 0) { /* the first rank that is gone, with its exit code, may take the others with it */
+        why = bb_world_ending(&s->world);
+        (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);
+        s->json = NULL;
+    }
+    end_rc = bb_world_release(&s->world, end_rc);
+    rc = bb_results_close(s->json, rc ? rc : end_rc);
+    s->json = NULL;
     bb_telemetry_release(&s->observer);
     free(s->devices);
     s->devices = NULL;
-    return rc ? rc : end_rc;
+    return rc;
 }

@@ -8,7 +8,6 @@
  *   ...
  *   TRY(bb_session_open(&s, &(struct bb_results_head){.schema = ..}, &set, &options));
  *   ...
- *   rc = bb_session_close(&s, rc);
  *   if (bb_session_in_order(&s, rc)) end_rc = ...;              // what ranks share is taken down in order
  *   return bb_session_release(&s, rc, end_rc);
  *
@@ -67,11 +66,13 @@ int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would
 /* bb_session_head - the lines above everything: program, ranks, GPUs, versions, what the figures are not. */
 void bb_session_head(const struct bb_session *s, const char *command);
 
-/* bb_session_close - the results, with the status of rc. bb_session_in_order - whether all ranks know of rc. */
-int bb_session_close(struct bb_session *s, int rc) BB_MUST_CHECK;
+/* bb_session_in_order - whether all ranks know of rc. */
 bool bb_session_in_order(const struct bb_session *s, int rc);
 
-/* bb_session_release - the end of the ranks; end_rc is what taking down gave. Returns rc, or what went wrong since. */
+/*
+ * bb_session_release - the end of the ranks and of the results, whose status is what this returns: rc, or what went
+ * wrong since; end_rc is what taking down gave. "ok" is written when no rank can fail any more.
+ */
 int bb_session_release(struct bb_session *s, int rc, int end_rc);
 
 #endif

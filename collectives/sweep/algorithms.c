@@ -350,7 +350,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         print_absent(a, out, (enum bb_candidate_status)fate);
 }
 
-/* Results get a copy: a thread of theirs writes it while this one grows. */
+/* Results get a copy: the watchdog may write it while this one grows. */
 int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results)
 {
     if (out)

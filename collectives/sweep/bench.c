@@ -688,7 +688,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     struct bench b = {.options = *o, .sweep = *sweep, .report = {.style = style}};
     int rc, end_rc = 0;
 
-    rc = bb_session_close(&b.session, run_bench(&b, argc, argv));
+    rc = run_bench(&b, argc, argv);
     if (bb_session_in_order(&b.session, rc))
         end_rc = end_in_order(&b);
     rc = bb_session_release(&b.session, rc, end_rc);

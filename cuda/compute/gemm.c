@@ -111,7 +111,7 @@ out:
     return rc;
 }
 
-/* The heuristic's first choices; at least one, or -BB_EUSAGE. */
+/* The heuristic's first choices; at least one, or -BB_EFAIL, since a rank with another GPU may be alone in this. */
 static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     const struct bb_gemm_shape *s = &g->shape;
@@ -122,7 +122,7 @@ static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuri
         return 0;
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
         return LT(status);
-    return bb_err(BB_EUSAGE, "cuBLASLt has no algorithm for %lld x %lld x %lld in %s, batch %lld", (long long)s->m,
+    return bb_err(BB_EFAIL, "cuBLASLt has no algorithm for %lld x %lld x %lld in %s, batch %lld", (long long)s->m,
                   (long long)s->n, (long long)s->k, bb_dtypes[s->dtype].name, (long long)s->batch);
 }
 

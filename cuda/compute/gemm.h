@@ -37,8 +37,8 @@ struct bb_gemm {
     cublasLtMatmulAlgo_t algo;
 };
 
-/* bb_gemm_init - plan with the algorithm that cuBLASLt's heuristic ranks first. A type or shape that it cannot do:
- * said, -BB_EUSAGE; its other errors -BB_EFAIL. Release works on a half-made plan. */
+/* bb_gemm_init - plan with the algorithm that cuBLASLt's heuristic ranks first. A type or shape that is none:
+ * said, -BB_EUSAGE; its errors, and a product that it has no algorithm for: -BB_EFAIL. Release works on a half-made plan. */
 int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape) BB_MUST_CHECK;
 void bb_gemm_release(struct bb_gemm *g);
 

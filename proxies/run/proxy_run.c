@@ -31,11 +31,13 @@ struct run {
     struct bb_scaling_run study; /* of the proxy scaling           */
     json_t *planned;             /* rank 0: the body of busbar.plan/1 */
     unsigned long long wrong;    /* over all ranks                 */
+    int unsaved;                 /* all ranks know: the trace could not be written, and what else there is goes on */
 };
 
 /* ---- the step ---- */
 
-/* Every rank builds the same step, but only rank 0 speaks of one that cannot be: it builds first. */
+/* Every rank builds the same step, but only rank 0 speaks of one that cannot be: it builds first. Where only some ranks
+ * can, as with a file of a model that is not on every node, all leave. */
 static int build_step(struct run *x)
 {
     int rc = 0;
@@ -47,7 +49,8 @@ static int build_step(struct run *x)
         rc = bb_step_build(&x->step, x->proxy, &x->options.step);
     TRY(bb_world_agree(&x->session.world, rc, "the step"));
     if (x->session.world.rank != 0)
-        TRY(bb_step_build(&x->step, x->proxy, &x->options.step));
+        rc = bb_step_build(&x->step, x->proxy, &x->options.step);
+    TRY(bb_world_agree(&x->session.world, rc, "the step of every rank"));
 out:
     return rc;
 }
@@ -139,7 +142,7 @@ static int run_steps(struct run *x)
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->session.progress, &x->measured));
     TRY(bb_scaling_rounds(&x->study, &x->runner));
     if (x->options.trace)
-        TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->session.devices, x->options.trace));
+        TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->session.devices, x->options.trace, &x->unsaved));
 out:
     return rc;
 }
@@ -281,6 +284,7 @@ static int run_named(struct run *x)
     TRY(write_plan(x));
     TRY(run_steps(x));
     TRY(report_run(x));
+    rc = x->unsaved;
 out:
     return rc;
 }
@@ -304,7 +308,7 @@ int bb_proxy_run(int argc, char **argv)
 
     if (rc != 0)
         return rc;
-    rc = bb_session_close(&x.session, run_proxy(&x));
+    rc = run_proxy(&x);
     end_rc = bb_runner_release(&x.runner, bb_session_in_order(&x.session, rc) ? 0 : rc);
     rc = bb_session_release(&x.session, rc, end_rc);
     bb_measured_release(&x.measured);

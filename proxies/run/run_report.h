@@ -39,9 +39,10 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
 /*
  * bb_run_trace_save (run_trace.c) - from the events of a traced step on every rank to one timeline (timeline.h).
  * Collective over the world: rank 0 gathers the newest traced step of m, in pieces that take at most 16 MiB on each
- * rank, and writes it to path. devices[world.size]. -BB_EFAIL or -BB_EUSAGE, said, on every rank.
+ * rank, and writes it to path. devices[world.size]. -BB_EFAIL, said, on every rank. *unsaved: the same of a file that
+ * cannot be written, which need not end the run before its report.
  */
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
-                      const struct bb_device_info *devices, const char *path) BB_MUST_CHECK;
+                      const struct bb_device_info *devices, const char *path, int *unsaved) BB_MUST_CHECK;
 
 #endif

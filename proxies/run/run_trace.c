@@ -102,7 +102,7 @@ static int save_timeline(const struct bb_timeline *t, const char *path)
 }
 
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
-                      const struct bb_device_info *devices, const char *path)
+                      const struct bb_device_info *devices, const char *path, int *unsaved)
 {
     int slowest = bb_slowest(m, step, BB_NONE), rc;
     struct bb_timeline t;
@@ -115,8 +115,7 @@ int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const str
     name_places(r->world, devices, &t);
     TRY(gather_scalars(r, m, &t));
     TRY(gather_ops(r, &m->last, &t));
-    rc = r->world->rank == 0 ? save_timeline(&t, path) : 0;
-    rc = bb_world_agree(r->world, rc, "the trace");
+    *unsaved = bb_world_agree(r->world, r->world->rank == 0 ? save_timeline(&t, path) : 0, "the trace");
 out:
     bb_timeline_release(&t);
     return rc;

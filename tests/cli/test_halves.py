@@ -175,6 +175,28 @@ def test_no_library_comes_from_the_current_folder(busbar, name):
     assert empty_paths(busbar.build / name) == []
 
 
+def symbols(path):
+    text = subprocess.run(["readelf", "--dyn-syms", "-W", str(path)], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"UND (\w+)", text))
+
+
+@pytest.mark.parametrize("name", ["busbar", MODULE])
+def test_binaries_are_hardened(busbar, name):
+    """Against what a memory error is used for: a guard on stacks, checked library calls, tables that nothing can write to any more."""
+    path = busbar.build / name
+    kind = re.search(r"CMAKE_BUILD_TYPE:\w+=(\w*)", (busbar.build / "CMakeCache.txt").read_text()).group(1)
+    if kind == "Debug":
+        pytest.skip("a debugger's build")
+    program = subprocess.run(["readelf", "-hlW", str(path)], capture_output=True, text=True, check=True).stdout
+    flags = subprocess.run(["readelf", "-dW", str(path)], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"Type:\s+DYN", program) and "GNU_RELRO" in program
+    assert re.search(r"GNU_STACK.*RW ", program) and not re.search(r"GNU_STACK.*RWE", program)
+    assert "BIND_NOW" in flags or re.search(r"\(FLAGS_1\).*NOW", flags)
+    called = symbols(path)
+    assert "__stack_chk_fail" in called
+    assert len([s for s in called if re.fullmatch(r"__\w+_chk", s)]) >= 5
+
+
 @pytest.fixture(scope="module")
 def installed(busbar, tmp_path_factory):
     prefix = tmp_path_factory.mktemp("prefix")

@@ -7,7 +7,8 @@
  * term int hup usr1: the signal is sent to the launcher, and the call takes 2 s. When the deed is done its time goes to
  * $DRILL_LOG. x86-64 only: arguments are passed on unread, six in registers and 144 bytes of the stack.
  */
-#define rename libc_rename /* its prototype is not that of a mark */
+#define pwrite libc_pwrite /* their prototypes are not those of a mark */
+#define rename libc_rename
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -90,6 +91,7 @@ static int is_due(const char *function, atomic_int *calls)
     return do_deed(deed);
 }
 
+#undef pwrite
 #undef rename
 #define REGISTERS long a, long b, long c, long d, long e, long f
 #define STACK                                                                                                          \
@@ -133,3 +135,4 @@ MARK(ncclSend, 2)
 MARK(ncclCommFinalize, 2)
 MARK(ncclCommDestroy, 2)
 MARK(rename, -1)
+MARK(pwrite, -1)

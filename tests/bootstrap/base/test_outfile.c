@@ -1,11 +1,12 @@
-/* test_outfile.c - a file is replaced whole or not at all; devices, pipes and links stay what they are. */
+/* test_outfile.c - a file is replaced whole or not at all, and nothing but it: not what a link points to. */
 #include "bootstrap/base/outfile.h"
 #include "tests/check.h"
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/outfile-XXXXXX", path[64], temporary[64], name[64];
+static char folder[] = "/tmp/outfile-XXXXXX", path[64], name[64];
 
 static int make_folder(void **state)
 {
@@ -13,7 +14,6 @@ static int make_folder(void **state)
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof(path), "%s/file", folder);
-    snprintf(temporary, sizeof(temporary), "%s/file.tmp", folder);
     snprintf(name, sizeof(name), "%s/link", folder);
     return 0;
 }
@@ -24,6 +24,19 @@ static int remove_folder(void **state)
     unlink(path);
     unlink(name);
     return rmdir(folder); /* fails when something was left behind */
+}
+
+static int count_files(void)
+{
+    DIR *all = opendir(folder);
+    struct dirent *one;
+    int n = 0;
+
+    assert_non_null(all);
+    while ((one = readdir(all)) != NULL)
+        n += one->d_name[0] != '.';
+    closedir(all);
+    return n;
 }
 
 static const char *content(void)
@@ -53,19 +66,78 @@ static void test_whole_or_not(void **state)
     assert_string_equal(content(), "one");
     assert_int_equal(write_text(path, "two", -BB_EDATA), -BB_EDATA);
     assert_string_equal(content(), "one");
-    assert_int_not_equal(access(temporary, F_OK), 0);
+    assert_int_equal(count_files(), 1);
 }
 
-static void test_behind_a_link(void **state)
+/* The link gives way; whoever put it there does not get another file written. */
+static void test_links_are_replaced(void **state)
 {
     struct stat s;
 
     (void)state;
+    assert_int_equal(write_text(path, "one", 0), 0);
     assert_int_equal(symlink(path, name), 0);
     assert_int_equal(write_text(name, "three", 0), 0);
-    assert_string_equal(content(), "three");
+    assert_string_equal(content(), "one");
     assert_int_equal(lstat(name, &s), 0);
-    assert_true(S_ISLNK(s.st_mode));
+    assert_true(S_ISREG(s.st_mode));
+    unlink(name);
+}
+
+/* Two that write one file have files of their own until each is done. */
+static void test_two_writers(void **state)
+{
+    struct bb_outfile first, second;
+
+    (void)state;
+    assert_int_equal(bb_outfile_open(&first, path, "the test"), 0);
+    assert_int_equal(bb_outfile_open(&second, path, "the test"), 0);
+    assert_string_not_equal(first.temporary, second.temporary);
+    fputs("first", first.out);
+    fputs("second", second.out);
+    assert_int_equal(bb_outfile_close(&second, "the test", 0), 0);
+    assert_string_equal(content(), "second");
+    assert_int_equal(bb_outfile_close(&first, "the test", 0), 0);
+    assert_string_equal(content(), "first");
+    assert_int_equal(count_files(), 1);
+}
+
+static unsigned mode_of(const char *file)
+{
+    struct stat s;
+
+    assert_int_equal(stat(file, &s), 0);
+    return s.st_mode & 0777;
+}
+
+static void test_modes(void **state)
+{
+    mode_t before = umask(027);
+    struct bb_outfile f;
+
+    (void)state;
+    assert_int_equal(write_text(path, "x", 0), 0);
+    assert_int_equal(mode_of(path), 0640);
+    assert_int_equal(bb_outfile_open_private(&f, path, "the test"), 0);
+    assert_int_equal(bb_outfile_close(&f, "the test", 0), 0);
+    assert_int_equal(mode_of(path), 0600);
+    umask(before);
+}
+
+static void test_place(void **state)
+{
+    struct bb_outfile f;
+
+    (void)state;
+    assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
+    fputs("placed", f.out);
+    assert_int_equal(bb_outfile_place(&f), 0);
+    assert_string_equal(content(), "placed");
+    assert_true(bb_outfile_stands(&f));
+    assert_int_equal(write_text(path, "another", 0), 0);
+    assert_false(bb_outfile_stands(&f));
+    assert_int_equal(bb_outfile_close(&f, "the test", -BB_EFAIL), -BB_EFAIL);
+    assert_string_equal(content(), "another");
 }
 
 static void test_devices_stay(void **state)
@@ -81,20 +153,24 @@ static void test_devices_stay(void **state)
 
 static void test_refusals(void **state)
 {
+    static const char *const bad[] = {"/nowhere/at/all", folder, ""};
     struct bb_outfile f;
 
     (void)state;
-    assert_int_equal(bb_outfile_open(&f, "/nowhere/at/all", "the test"), -BB_EUSAGE);
-    assert_int_equal(bb_outfile_open(&f, folder, "the test"), -BB_EUSAGE);
-    assert_int_equal(bb_outfile_open(&f, "", "the test"), -BB_EUSAGE);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(bb_outfile_open(&f, bad[i], "the test"), -BB_EFAIL);
+        assert_int_equal(bb_outfile_check(bad[i], "the test"), -BB_EUSAGE); /* before the run: the user's word */
+    }
+    assert_int_equal(bb_outfile_check("/dev/null", "the test"), 0);
+    assert_true(bb_outfile_is_stream("/dev/stdout"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_or_not),
-        cmocka_unit_test(test_behind_a_link),
-        cmocka_unit_test(test_devices_stay),
+        cmocka_unit_test(test_whole_or_not), cmocka_unit_test(test_links_are_replaced),
+        cmocka_unit_test(test_two_writers),  cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_place),        cmocka_unit_test(test_devices_stay),
         cmocka_unit_test(test_refusals),
     };
 

@@ -1,11 +1,12 @@
-/* test_results.c - the results file: its form, and that it is whole at every moment. */
-#include "bootstrap/base/clock.h"
+/* test_results.c - the results file: its form, and that it is whole after every row, whatever happens. */
 #include "bootstrap/results/results.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,36 +133,224 @@ static void test_status(void **state)
     }
 }
 
-/* Rows reach the file while the run lives, also those that come too fast to be written one by one. */
-static void test_rows_are_saved(void **state)
+/* Adds n rows to results of its own, and dies by SIGKILL the moment that the last one is added. */
+static void die_after(const char *path, int n)
+{
+    struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        if (bb_results_open(&res, &head, NULL) || bb_results_set(res, "options", json_pack("{s:b}", "quiet", 1)))
+            _exit(1);
+        for (int i = 0; i < n; i++)
+            if (bb_results_row(res, json_pack("{s:i}", "row", i)))
+                _exit(1);
+        raise(SIGKILL);
+    }
+    waitpid(child, &status, 0);
+    assert_true(WIFSIGNALED(status));
+}
+
+static void test_a_killed_run_loses_no_row(void **state)
+{
+    static const int counts[] = {0, 1, 2, 17, 500};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        const char *path = fresh();
+
+        die_after(path, counts[i]);
+        expect_status(path, (size_t)counts[i], "running");
+    }
+}
+
+static char *text_of(const char *path)
+{
+    static char text[1 << 16];
+    FILE *in = fopen(path, "r");
+
+    assert_non_null(in);
+    text[fread(text, 1, sizeof(text) - 1, in)] = '\0';
+    fclose(in);
+    return text;
+}
+
+/* However it was written, the file is what jansson makes of the whole: the published form. */
+static void test_form(void **state)
 {
     const char *path = fresh();
     struct bb_results_head head = head_for(path);
     struct bb_results *res;
-    pid_t child = fork();
-    double end_s = bb_now_s() + 20;
-    size_t rows = 0;
-    int status;
+    json_t *root;
+    char *whole;
 
     (void)state;
-    if (child == 0) {
-        if (bb_results_open(&res, &head, NULL))
-            _exit(1);
-        for (int i = 0; i < 500; i++)
-            if (bb_results_row(res, json_pack("{s:i}", "row", i)))
-                _exit(1);
-        pause();
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    for (int i = 0; i < 9; i++) {
+        /* a tail that grows, and shrinks by more than a row; and a key of the head that changes between rows */
+        assert_int_equal(bb_results_set(res, "note", json_sprintf("%*s", i % 2 ? 1 : 700, "x")), 0);
+        if (i % 3 == 2)
+            assert_int_equal(bb_results_set(res, "ranks", json_integer(i)), 0);
+        assert_int_equal(bb_results_row(res, json_pack("{s:i, s:[f, n], s:{}}", "row", i, "x", 0.1, "none")), 0);
+        json_decref(load(path));
     }
-    while (rows < 500 && bb_now_s() < end_s) { /* every state that is seen must be whole */
-        json_t *root = access(path, F_OK) == 0 ? load(path) : NULL;
+    assert_int_equal(bb_results_set(res, "note", json_string("end")), 0);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    root = load(path);
+    whole = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    assert_int_equal(strlen(text_of(path)), strlen(whole) + 1);
+    assert_memory_equal(text_of(path), whole, strlen(whole));
+    assert_int_equal(json_integer_value(json_object_get(root, "ranks")), 8);
+    assert_int_equal(json_array_size(json_object_get(root, "results")), 9);
+    free(whole);
+    json_decref(root);
+}
 
-        rows = root ? json_array_size(json_object_get(root, "results")) : 0;
-        json_decref(root);
+/* Bytes given to write calls so far, by this process. */
+static long long written_bytes(void)
+{
+    FILE *io = fopen("/proc/self/io", "r");
+    long long bytes = -1;
+    char line[128];
+
+    if (!io)
+        skip();
+    while (fgets(line, sizeof(line), io))
+        sscanf(line, "wchar: %lld", &bytes);
+    fclose(io);
+    return bytes;
+}
+
+/* Row 100,000 costs what row 100 cost: as many bytes written, and no memory. */
+static void test_rows_cost_the_same(void **state)
+{
+    enum { ROWS = 100000, SOME = 100 };
+    struct bb_results_head head = head_for(fresh());
+    struct bb_results *res;
+    long long start, first = 0, last;
+    size_t memory = 0;
+
+    (void)state;
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    start = written_bytes();
+    for (int i = 0; i < ROWS; i++) {
+        assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 100000 + i)), 0);
+        if (i == SOME - 1) {
+            first = written_bytes() - start;
+            memory = mallinfo2().uordblks;
+        }
+        if (i == ROWS - SOME - 1)
+            start = written_bytes();
     }
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-    assert_true(WIFSIGNALED(status));
-    expect_status(path, 500, "running");
+    last = written_bytes() - start;
+    assert_true(first > 0 && last <= first + SOME && last >= first - SOME);
+    assert_true(mallinfo2().uordblks < memory + 100000);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    expect_status(head.path, ROWS, "ok");
+}
+
+/* A disk that is full for a while: said once, the file stays whole, and the rows come when there is room again. */
+static void test_full_for_a_while(void **state)
+{
+    const char *path = fresh();
+    struct bb_results_head head = head_for(path);
+    struct rlimit all, few;
+    struct bb_results *res;
+    struct capture said;
+    const char *text;
+
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &all);
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 0)), 0);
+    capture_begin(&said);
+    few = (struct rlimit){.rlim_cur = strlen(text_of(path)) + 7, .rlim_max = all.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &few);
+    for (int i = 1; i < 5; i++) {
+        assert_int_equal(bb_results_row(res, json_pack("{s:s}", "row", "as long as a row may well be")), 0);
+        expect_status(path, 1, "running");
+    }
+    setrlimit(RLIMIT_FSIZE, &all);
+    text = capture_end(&said);
+    assert_non_null(strstr(text, "File too large"));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    expect_status(path, 5, "ok");
+}
+
+static void test_removed_folder(void **state)
+{
+    char inner[80], path[112];
+    struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    struct capture said;
+    const char *text;
+
+    (void)state;
+    snprintf(inner, sizeof(inner), "%s/inner", folder);
+    snprintf(path, sizeof(path), "%s/x.json", inner);
+    for (int back = 0; back <= 1; back++) {
+        assert_int_equal(mkdir(inner, 0777), 0);
+        assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+        assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 0)), 0);
+        assert_int_equal(unlink(path) | rmdir(inner), 0);
+        capture_begin(&said);
+        for (int i = 1; i < 4; i++)
+            assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", i)), 0);
+        if (back)
+            assert_int_equal(mkdir(inner, 0777), 0);
+        assert_int_equal(bb_results_close(res, 0), back ? 0 : -BB_EFAIL);
+        text = capture_end(&said);
+        assert_non_null(strstr(text, "No such file or directory"));
+        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    }
+    expect_status(path, 4, "ok");
+}
+
+/* Both end with a whole file of their own; the last to end has the name. */
+static void test_two_runs_of_one_file(void **state)
+{
+    const char *path = fresh();
+    struct bb_results_head head = head_for(path);
+    struct bb_results *one, *two;
+
+    (void)state;
+    assert_int_equal(bb_results_open(&one, &head, NULL), 0);
+    assert_int_equal(bb_results_row(one, json_pack("{s:i}", "row", 1)), 0);
+    assert_int_equal(bb_results_open(&two, &head, NULL), 0);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(bb_results_row(one, json_pack("{s:i}", "row", i)), 0);
+        assert_int_equal(bb_results_row(two, json_pack("{s:i}", "row", i)), 0);
+        expect_status(path, (size_t)i + 1, "running");
+    }
+    assert_int_equal(bb_results_close(two, 0), 0);
+    expect_status(path, 5, "ok");
+    assert_int_equal(bb_results_close(one, 0), 0);
+    expect_status(path, 6, "ok");
+}
+
+static void test_links_and_modes(void **state)
+{
+    char target[96];
+    const char *path = fresh();
+    struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    struct stat info;
+
+    (void)state;
+    snprintf(target, sizeof(target), "%s/precious", folder);
+    fclose(fopen(target, "w"));
+    assert_int_equal(symlink(target, path), 0);
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_close(res, 0), 0);
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISREG(info.st_mode));
+    assert_int_equal(info.st_mode & 0777, 0600); /* an environment is inside */
+    assert_int_equal(stat(target, &info), 0);
+    assert_int_equal(info.st_size, 0);
 }
 
 static void test_targets(void **state)
@@ -302,11 +491,22 @@ static void test_no_file_is_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head),           cmocka_unit_test(test_status),
-        cmocka_unit_test(test_rows_are_saved), cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_full_disk),      cmocka_unit_test(test_nothing_wanted),
-        cmocka_unit_test(test_foreign_schema), cmocka_unit_test(test_no_file_is_replaced),
-        cmocka_unit_test(test_stats),          cmocka_unit_test(test_options),
+        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_a_killed_run_loses_no_row),
+        cmocka_unit_test(test_form),
+        cmocka_unit_test(test_rows_cost_the_same),
+        cmocka_unit_test(test_full_for_a_while),
+        cmocka_unit_test(test_removed_folder),
+        cmocka_unit_test(test_two_runs_of_one_file),
+        cmocka_unit_test(test_links_and_modes),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_nothing_wanted),
+        cmocka_unit_test(test_foreign_schema),
+        cmocka_unit_test(test_no_file_is_replaced),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_options),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

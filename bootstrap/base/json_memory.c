@@ -1,0 +1,23 @@
+/* json_memory.c - see json_memory.h. */
+#include "bootstrap/base/json_memory.h"
+
+#include "bootstrap/base/err.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void *allocate_or_end(size_t bytes)
+{
+    void *memory = malloc(bytes);
+
+    if (memory || bytes == 0)
+        return memory;
+    bb_err(BB_EFAIL, "no memory for JSON (%zu bytes)", bytes);
+    _exit(BB_EFAIL);
+}
+
+void bb_json_memory_guard(void)
+{
+    json_set_alloc_funcs(allocate_or_end, free);
+}

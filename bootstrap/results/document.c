@@ -1,0 +1,360 @@
+/* document.c - see document.h. */
+#include "bootstrap/results/document.h"
+
+#include "bootstrap/base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const double SHARE = 20; /* a write that may wait takes a 20th of the time */
+
+/* ---- text ---- */
+
+struct indented {
+    FILE *out;
+    int depth;
+};
+
+/* Texts of JSON hold no line breaks, so each one begins a line. */
+static int put_indented(const char *text, size_t bytes, void *arg)
+{
+    const struct indented *to = arg;
+
+    for (size_t i = 0; i < bytes; i++) {
+        if (fputc(text[i], to->out) == EOF)
+            return -1;
+        if (text[i] == '\n' && fprintf(to->out, "%*s", to->depth, "") < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int put_value(const json_t *value, int depth, FILE *out)
+{
+    struct indented to = {out, depth};
+
+    return json_dump_callback(value, put_indented, &to, JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
+}
+
+/* Keys of root are ours: nothing in them is to be escaped. */
+static int put_key(const char *key, bool first, FILE *out)
+{
+    return fprintf(out, "%s\n \"%s\": ", first ? "" : ",", key) < 0 ? -1 : 0;
+}
+
+static int put_row(const json_t *row, bool first, FILE *out)
+{
+    return fputs(first ? "\n  " : ",\n  ", out) == EOF || put_value(row, 2, out) ? -1 : 0;
+}
+
+static int put_head(json_t *root, const json_t *rows, size_t n_head, FILE *out)
+{
+    const char *key;
+    json_t *value;
+    size_t i = 0;
+    int bad = fputc('{', out) == EOF;
+
+    json_object_foreach(root, key, value)
+    {
+        if (i == n_head || bad)
+            break;
+        bad |= put_key(key, i++ == 0, out) || (value == rows ? fputc('[', out) == EOF : put_value(value, 1, out));
+    }
+    return bad;
+}
+
+static int put_tail(json_t *root, const json_t *rows, size_t n_head, bool any, const char *status, FILE *out)
+{
+    const char *key;
+    json_t *value;
+    size_t i = 0;
+    int bad = rows ? fputs(any ? "\n ]" : "]", out) == EOF : 0;
+
+    json_object_foreach(root, key, value)
+    {
+        if (i++ < n_head || bad)
+            continue;
+        bad |= put_key(key, i == 1, out) || put_value(value, 1, out);
+    }
+    if (status)
+        bad |= put_key("status", false, out) || fprintf(out, "\"%s\"", status) < 0;
+    return bad || fputs("\n}\n", out) == EOF ? -1 : 0;
+}
+
+/* Keys up to "results"; all there are, where a schema has none. */
+static size_t count_head(json_t *root, const json_t *rows)
+{
+    const char *key;
+    json_t *value;
+    size_t n = 0;
+
+    json_object_foreach(root, key, value)
+    {
+        n++;
+        if (value == rows)
+            break;
+    }
+    return n;
+}
+
+int bb_document_print(json_t *root, const char *status, FILE *out)
+{
+    const json_t *rows = json_object_get(root, "results");
+    size_t n_head = count_head(root, rows), n_rows = json_array_size(rows);
+    int bad;
+
+    errno = 0;
+    bad = put_head(root, rows, n_head, out);
+    for (size_t i = 0; i < n_rows && !bad; i++)
+        bad = put_row(json_array_get(rows, i), i == 0, out);
+    return bad || put_tail(root, rows, n_head, n_rows > 0, status, out) || fflush(out) != 0;
+}
+
+/* ---- the file ---- */
+
+static int write_at(int fd, const char *text, size_t bytes, off_t at)
+{
+    while (bytes > 0) {
+        ssize_t n = pwrite(fd, text, bytes, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : EIO;
+        text += n;
+        bytes -= (size_t)n;
+        at += n;
+    }
+    return 0;
+}
+
+static int copy_rows(const struct bb_document *d, int from, FILE *out)
+{
+    char piece[1 << 16];
+    off_t at = d->rows_from;
+
+    while (at < d->rows_to) {
+        size_t left = (size_t)(d->rows_to - at);
+        ssize_t n = pread(from, piece, left < sizeof(piece) ? left : sizeof(piece), at);
+
+        if (n <= 0)
+            return n < 0 ? errno : EIO;
+        if (fwrite(piece, 1, (size_t)n, out) != (size_t)n)
+            return errno ? errno : EIO;
+        at += n;
+    }
+    return 0;
+}
+
+/* All of it as a new file, but for rows that are unsaved; the others are taken from the old file, if there is one. */
+static int put_all(struct bb_document *d, const struct bb_outfile *old, const char *status)
+{
+    const off_t bytes = d->rows_to - d->rows_from;
+    FILE *out = d->file.out;
+    int error = 0;
+
+    errno = 0;
+    if (put_head(d->root, d->rows, d->n_head, out))
+        return errno ? errno : EIO;
+    if (old->out)
+        error = copy_rows(d, fileno(old->out), out);
+    d->rows_from = ftello(out) - bytes;
+    d->rows_to = d->rows_from + bytes;
+    if (!error && put_tail(d->root, d->rows, d->n_head, bytes > 0, status, out))
+        error = errno ? errno : EIO;
+    d->text_end = d->end = ftello(out);
+    return error ? error : bb_outfile_place(&d->file);
+}
+
+/* 0 or errno; then the old file stays. */
+static int make_file(struct bb_document *d, const char *path, const char *status)
+{
+    struct bb_document made = *d;
+    int error = bb_outfile_begin(&made.file, path, 0600);
+
+    if (error)
+        return error;
+    error = put_all(&made, &d->file, status);
+    if (error) {
+        (void)bb_outfile_close(&made.file, "results", -BB_EFAIL);
+        return error;
+    }
+    if (d->file.out)
+        (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
+    *d = made;
+    d->stale_head = false;
+    return 0;
+}
+
+static bool was_removed(const struct bb_document *d)
+{
+    struct stat open_one, named;
+
+    return fstat(fileno(d->file.out), &open_one) == 0 && open_one.st_nlink == 0 && lstat(d->file.path, &named) != 0;
+}
+
+/* rows[bytes], a tail, and line breaks up to the end of the file, so that it is whole without being cut. */
+static char *text_of_end(const struct bb_document *d, const char *rows, size_t bytes, const char *status, size_t *size)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, size);
+    int bad;
+
+    if (!out)
+        return NULL;
+    bad = bytes && fwrite(rows, 1, bytes, out) != bytes;
+    bad |= put_tail(d->root, d->rows, d->n_head, bytes > 0 || d->rows_to > d->rows_from, status, out) != 0;
+    bad |= fclose(out) != 0;
+    if (!bad)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Over the old tail. 0 or errno. */
+static int write_end(struct bb_document *d, const char *rows, size_t bytes, const char *status)
+{
+    size_t n = 0, least = (size_t)(d->end - d->rows_to);
+    char *text = text_of_end(d, rows, bytes, status, &n), *longer = text;
+    int error = ENOMEM;
+
+    if (text && n < least && (longer = realloc(text, least)) != NULL)
+        memset(longer + n, '\n', least - n);
+    if (longer)
+        error = write_at(fileno(d->file.out), longer, n < least ? least : n, d->rows_to);
+    free(longer ? longer : text);
+    if (error)
+        return error;
+    d->text_end = d->rows_to + (off_t)n;
+    d->end = n < least ? d->end : d->text_end;
+    d->rows_to += (off_t)bytes;
+    return 0;
+}
+
+/* A disk that became full within a row: the file as it was, on blocks that it has. */
+static void restore_end(struct bb_document *d, const char *status)
+{
+    if (write_end(d, NULL, 0, status) == 0 && ftruncate(fileno(d->file.out), d->end) != 0)
+        return; /* said already */
+}
+
+/* 0 or errno. */
+static int save_rows(struct bb_document *d, const char *status)
+{
+    int error = d->stale_head || was_removed(d) ? make_file(d, d->file.path, status) : 0;
+
+    error = error ? error : write_end(d, d->unsaved, d->unsaved_bytes, status);
+    if (error) {
+        restore_end(d, status);
+        return error;
+    }
+    free(d->unsaved);
+    d->unsaved = NULL;
+    d->unsaved_bytes = 0;
+    d->dirty = false;
+    return 0;
+}
+
+static int say_once(struct bb_document *d, int error)
+{
+    if (error && !d->told)
+        bb_err(BB_EFAIL, "results: %s: %s", d->file.path, strerror(error));
+    d->told |= error != 0;
+    return error ? -BB_EFAIL : 0;
+}
+
+/* ---- for users ---- */
+
+int bb_document_open(struct bb_document *d, const char *path, json_t *root, const char *status)
+{
+    json_t *rows = json_object_get(root, "results");
+    int error;
+
+    *d = (struct bb_document){.root = root, .rows = rows, .n_head = count_head(root, rows)};
+    error = make_file(d, path, status);
+    return error ? bb_err(error == ENOMEM ? BB_EFAIL : BB_EUSAGE, "results: %s: %s", path, strerror(error)) : 0;
+}
+
+int bb_document_add(struct bb_document *d, json_t *row)
+{
+    bool first = d->rows_to == d->rows_from && d->unsaved_bytes == 0;
+    size_t n = 0;
+    char *text = NULL, *longer = NULL;
+    FILE *out = row ? open_memstream(&text, &n) : NULL;
+    int bad = out ? put_row(row, first, out) : -1;
+
+    bad |= out && fclose(out) != 0;
+    longer = bad ? NULL : realloc(d->unsaved, d->unsaved_bytes + n);
+    if (longer) {
+        memcpy(longer + d->unsaved_bytes, text, n);
+        d->unsaved = longer;
+        d->unsaved_bytes += n;
+    }
+    free(text);
+    json_decref(row);
+    return longer ? 0 : bb_err(BB_EFAIL, "results: a row could not be made");
+}
+
+void bb_document_changed(struct bb_document *d, const char *key)
+{
+    const char *name;
+    json_t *value;
+    size_t i = 0;
+
+    json_object_foreach(d->root, name, value)
+    {
+        if (i++ == d->n_head)
+            break;
+        d->stale_head |= strcmp(name, key) == 0;
+    }
+    d->dirty = true;
+}
+
+bool bb_document_due(const struct bb_document *d)
+{
+    return bb_now_s() >= d->saved_s + SHARE * d->cost_s;
+}
+
+int bb_document_save(struct bb_document *d, const char *status)
+{
+    double start_s = bb_now_s();
+    int rc;
+
+    if (d->told && !bb_document_due(d)) /* what failed is not tried with every row: each try writes all that is kept */
+        return -BB_EFAIL;
+    rc = say_once(d, save_rows(d, status));
+    d->saved_s = bb_now_s();
+    d->cost_s = d->saved_s - start_s;
+    return rc;
+}
+
+/* Cut to its length, on the disk, and the one of its name. 0 or errno. */
+static int finish_file(struct bb_document *d, const char *status)
+{
+    int error = save_rows(d, status), fd;
+
+    if (error)
+        return error;
+    fd = fileno(d->file.out);
+    if (!bb_outfile_stands(&d->file))
+        return make_file(d, d->file.path, status);
+    if (ftruncate(fd, d->text_end) != 0)
+        return errno;
+    return bb_outfile_sync(fd);
+}
+
+int bb_document_close(struct bb_document *d, const char *status)
+{
+    int rc;
+
+    if (!d->file.out)
+        return 0;
+    rc = say_once(d, finish_file(d, status));
+    (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
+    free(d->unsaved);
+    *d = (struct bb_document){0};
+    return rc;
+}

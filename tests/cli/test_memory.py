@@ -1,0 +1,62 @@
+"""Without memory: a run in which one allocation fails says so and ends with an error, or ends as if nothing had happened. Never does it
+leave something out."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+EVERY = 7
+
+
+def run(busbar, words, folder, number=0):
+    """The run in which allocation `number` fails, and whether there was one."""
+    seen, told = os.pipe()
+    shim = next((busbar.build / "tests").rglob("libfailing_malloc.so"))
+    environment = {**os.environ, "LD_PRELOAD": str(shim), "FAIL_MALLOC": str(number), "FAIL_MALLOC_FD": str(told), "LC_ALL": "C"}
+    try:
+        done = subprocess.run([str(busbar.build / "busbar"), *words], cwd=folder, env=environment, pass_fds=[told], timeout=60,
+                              capture_output=True, text=True)
+    finally:
+        os.close(told)
+        failed = os.read(seen, 1) == b"x"
+        os.close(seen)
+    done.stdout = re.sub(r'"started": "[^"]*"', "", re.sub(r"FAIL_MALLOC\w*", "", done.stdout))
+    return done, failed
+
+
+def result(factor):
+    row = {"collective": "all_reduce", "bytes": 8, "count": 2, "dtype": "float", "op": "sum", "root": None, "placement": "in_place", "mode": "stream"}
+    time = {"min": 9.0, "p50": 10.0 * factor, "p90": 11.0, "p99": 11.0, "max": 12.0, "mean": 10.0, "ci95": [9.9, 10.1]}
+    return {"schema": "busbar.bench/1", "ranks": 2, "nodes": 1, "environment": {"NCCL_ALGO": "Ring"}, "results": [{**row, "time_us": time}], "status": "ok"}
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, factor in ("a", 1), ("b", 2):
+        (tmp_path / f"{name}.json").write_text(json.dumps(result(factor)))
+    study = {"name": "s", "command": ["plan", "gpt2_large", "4", "2"], "ranks": 8, "options": {"check": [True, False]}, "environment": {"NCCL_ALGO": ["Ring", "Tree"]}}
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [
+    ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--json", "-"],
+    ["compare", "a.json", "b.json", "--json", "-"],
+    ["sweep", "study.json", "--list"],
+], ids=["plan", "compare", "sweep"])
+def test_a_failing_allocation_hides_nothing(busbar, files, words):
+    if b"__asan_init" in (busbar.build / "busbar").read_bytes():
+        pytest.skip("the sanitizers allocate by themselves")
+    whole, _ = run(busbar, words, files)
+    number, failed, bad = 1, True, []
+    while failed:
+        done, failed = run(busbar, words, files, number)
+        alike = (done.returncode, done.stdout) == (whole.returncode, whole.stdout)
+        told = done.returncode == 1 and done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1
+        if not alike and not told:
+            bad.append((number, done.returncode, done.stderr[-300:]))
+        number += EVERY
+    assert number > 20 * EVERY
+    assert bad == []

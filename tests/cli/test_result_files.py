@@ -1,0 +1,132 @@
+"""Files of results: what stands beside them is not written to, what a killed run leaves, no status but that of the exit, no secrets."""
+import json
+import re
+import shutil
+import stat
+
+import pytest
+from conftest import ROOT
+
+BENCH = ["bench", "all_reduce", "-b", "8", "-e", "64", "-n", "2", "--repeats", "2"]
+PROXY = ["proxy", "gpt2_large", "4", "2", "2", "--scale-counts", "1e-4", "--steps", "2", "--warmup", "1"]
+PLAN = ["plan", "gpt2_large", "4", "2", "2", "--ranks", "2"]
+STATUS = {0: "ok", 1: "failed", 2: "failed", 3: "wrong data", 4: "timeout"}
+
+
+def ours(text):
+    return [line for line in text.splitlines() if line.startswith("busbar: ")]
+
+
+def test_nothing_but_the_file_is_written(busbar, tmp_path):
+    """Neither through a link of its name, nor of a name that might have been that of a temporary."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    for name in "out.json", "out.json.tmp", "trace.json", "trace.json.tmp":
+        (tmp_path / name).symlink_to(precious)
+    done = busbar.run(*PLAN, "--json", tmp_path / "out.json", "--trace", tmp_path / "trace.json", "--cluster", "h100-sxm-ib")
+    assert done.returncode == 0, done.stderr
+    assert precious.read_text() == "mine"
+    for name in "out.json", "trace.json":
+        assert not (tmp_path / name).is_symlink() and json.loads((tmp_path / name).read_text())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.json", "out.json.tmp", "precious", "trace.json", "trace.json.tmp"]
+
+
+def test_a_terminal_s_name_is_a_stream(busbar):
+    done = busbar.run(*PLAN, "--json", "/dev/stdout")
+    assert done.returncode == 0 and '"schema": "busbar.plan/1"' in done.stdout
+
+
+@pytest.mark.parametrize("words", [BENCH, PROXY, ["proxy", "all", "--quick"]], ids=["bench", "proxy", "all"])
+def test_all_ranks_leave_when_results_cannot_be_opened(busbar, words):
+    for _ in range(3):
+        done = busbar.run(*words, "--json", "/nonexistent/x.json", "-T", 10, ranks=4)
+        assert done.returncode == 2, done.stderr
+        assert len(ours(done.stderr)) == 1 and "/nonexistent/x.json: No such file" in done.stderr and "MPI_ERR" not in done.stderr
+
+
+def test_all_ranks_leave_when_one_cannot_build_the_step(busbar, tmp_path):
+    """A file of a model that is not on every node: the first rank can go on, the other cannot."""
+    for rank in "0", "1":
+        (tmp_path / rank).mkdir()
+    shutil.copy(ROOT / "profiles/models/gpt2_small.json", tmp_path / "0" / "m.json")
+    words = busbar.command("proxy", "transformer", "--model", "./m.json", "--scale-counts", "1e-4", "-T", 10)
+    in_own_folder = ["sh", "-c", 'cd "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$0" "$@"']
+    for _ in range(3):
+        done = busbar.run_program(busbar.mpirun, "-n", 2, *in_own_folder, *words, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert len(ours(done.stderr)) == 1 and "rank 1" in done.stderr and "MPI_ERR" not in done.stderr
+
+
+@pytest.mark.parametrize("fault,code", [
+    ("fail:rank=1,name=ncclCommFinalize", 1), ("fail:rank=0,name=ncclCommFinalize", 1), ("stall:rank=1,name=ncclCommFinalize", 4),
+    ("die:rank=1,name=ncclCommFinalize", 4), ("die:rank=1,name=ncclCommDestroy", 4), ("fail:rank=1,call=3,name=ncclAllReduce", 1),
+    ("", 0)])
+@pytest.mark.parametrize("words", [BENCH, PROXY], ids=["bench", "proxy"])
+def test_status_is_that_of_the_exit(busbar, tmp_path, words, fault, code):
+    if words is PROXY and "AllReduce" in fault:
+        fault = fault.replace("ncclAllReduce", "ncclSend")
+    path = tmp_path / "x.json"
+    done = busbar.run(*words, "--json", path, "-T", 5, ranks=2, env={"EMU_FAULT": fault} if fault else {})
+    assert done.returncode in ({code, 137} if fault.startswith("die") else {code}), done.stderr
+    assert json.loads(path.read_text())["status"] == STATUS[code]
+
+
+def test_a_killed_first_rank_leaves_every_row(busbar, tmp_path):
+    """It dies in the call of an operation of the third size or later: what it had printed is in the file."""
+    path = tmp_path / "x.json"
+    for call in 30, 40, 50:
+        done = busbar.run(*BENCH, "--json", path, "-T", 5, ranks=2, env={"EMU_FAULT": f"die:rank=0,call={call},name=ncclAllReduce"})
+        assert done.returncode != 0
+        rows = {r["bytes"] for r in json.loads(path.read_text())["results"]}
+        printed = {int(line.split()[0]) for line in done.stdout.splitlines() if line[:1] == " "}
+        assert printed and printed <= rows, (call, printed, rows)
+
+
+def test_a_trace_that_cannot_be_written_costs_nothing_else(busbar, tmp_path):
+    done = busbar.run(*PROXY, "--trace", "/dev/full", "--json", tmp_path / "x.json", ranks=2)
+    assert done.returncode == 1, done.stderr
+    assert len(ours(done.stderr)) == 1 and "No space left on device" in done.stderr
+    assert "step" in done.stdout and json.loads((tmp_path / "x.json").read_text())["step_us"]
+
+
+def test_a_full_disk_costs_nothing_else(busbar):
+    done = busbar.run(*BENCH, "--json", "/dev/full", ranks=2)
+    assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "No space left" in done.stderr
+    assert len([line for line in done.stdout.splitlines() if line[:1] == " "]) == 4
+
+
+SECRET = {"NCCL_FOO_TOKEN": "geheim-1", "CUDA_X_KEY": "geheim-2", "BUSBAR_PASSWORD": "geheim-3", "HF_TOKEN": "geheim-4"}
+
+
+def test_results_hold_no_secrets(busbar, tmp_path):
+    path = tmp_path / "x.json"
+    done = busbar.run(*BENCH, "--json", path, env={**SECRET, "NCCL_PROTO": "LL"})
+    assert done.returncode == 0 and "geheim" not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    told = json.loads(path.read_text())["environment"]
+    assert told["NCCL_PROTO"] == "LL" and told["NCCL_FOO_TOKEN"] == told["BUSBAR_PASSWORD"] == "set" and "HF_TOKEN" not in told
+
+
+def test_gathered_results_hold_no_secrets(busbar, tmp_path):
+    study = {"name": "s", "command": PLAN[:5], "ranks": 2, "environment": {"HF_TOKEN": "geheim-4", "NCCL_PROTO": "LL"},
+             "choices": {"network": {"plain": {}, "key": {"environment": {"NCCL_FOO_TOKEN": "geheim-1"}}}}}
+    (tmp_path / "s.json").write_text(json.dumps(study))
+    done = busbar.run("sweep", "s.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "s.sweep" / "sweep.json").read_text()
+    assert "geheim" not in text and "LL" in text
+    data = json.loads(text)
+    assert data["study"]["environment"] == {"HF_TOKEN": "set", "NCCL_PROTO": "LL"}
+    assert [c["environment"].get("NCCL_FOO_TOKEN") for c in data["combinations"]] == [None, "set"]
+    assert stat.S_IMODE((tmp_path / "s.sweep" / "sweep.json").stat().st_mode) == 0o600
+    assert not any("geheim" in p.read_text() for p in (tmp_path / "s.sweep").iterdir() if p.suffix in (".json", ".csv"))
+
+
+def test_every_variable_that_the_code_reads_is_known():
+    """Else results would not tell what a run was made with."""
+    known = (ROOT / "bootstrap/base/environment.c").read_text()
+    files = [f for room in ("bootstrap", "collectives", "proxies", "cuda", "tests/emulator") for f in (ROOT / room).rglob("*.[ch]*")]
+    read = {name for f in files for name in re.findall(r'getenv\("((?:EMU|BUSBAR|NCCL|CUDA)_[A-Z0-9_]+)"', f.read_text())}
+    assert len(read) > 10
+    kept_back = {"NCCL_COMM_ID"}  # where strangers would join
+    assert {name for name in read if f'"{name}"' not in known} <= kept_back

@@ -87,7 +87,8 @@ static size_t list_known(const char *names[MOST_NAMES], char *text, size_t room)
     for (const struct bb_arch_type *type = bb_arch_types; type->name && n < MOST_NAMES; type++) {
         if (type->refused)
             continue;
-        used += (size_t)snprintf(text + used, room - used, "%s%s", n ? ", " : "", type->name);
+        if (used < room)
+            used += (size_t)snprintf(text + used, room - used, "%s%s", n ? ", " : "", type->name);
         names[n++] = type->name;
     }
     return n;
@@ -386,6 +387,14 @@ static const json_t *text_part(const json_t *config)
     return json_is_object(part) ? part : config;
 }
 
+/* Whether head and words share a matrix may be said of the whole alone. */
+static int read_outer_tie(const json_t *config, const json_t *text, const char *where, struct bb_arch *arch)
+{
+    const struct bb_arch_flag tie = {"tie_word_embeddings", offsetof(struct bb_arch, tied), arch->tied};
+
+    return value_of(text, tie.key) ? 0 : read_flag(config, &tie, where, arch);
+}
+
 static int read_fields(const json_t *config, const char *where, const struct bb_arch_type *type, struct bb_arch *arch)
 {
     int rc = 0;
@@ -415,6 +424,7 @@ static int read_config(const json_t *config, const char *where, struct bb_arch *
     *arch = type->base;
     snprintf(arch->type, sizeof(arch->type), "%s", type->name);
     TRY(read_fields(text, where, type, arch));
+    TRY(read_outer_tie(config, text, where, arch));
     TRY(settle_arch(where, arch));
 out:
     return rc;

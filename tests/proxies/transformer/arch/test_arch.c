@@ -173,6 +173,23 @@ static const struct {
      "40, "
      "\"head_dim\": 128, \"vocab_size\": 131072, \"sliding_window\": null}}",
      23572403200, 0},
+    /* D Qwen/Qwen2.5-VL-3B-Instruct, its text part: Qwen2.5-3B (P 3085938688), which shares the words with its head as
+     * the whole says; in the layout of its first release, without text_config */
+    {"{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], \"model_type\": \"qwen2_5_vl\", "
+     "\"tie_word_embeddings\": true, \"text_config\": {\"model_type\": \"qwen2_5_vl_text\", \"hidden_size\": 2048, "
+     "\"intermediate_size\": 11008, \"num_attention_heads\": 16, \"num_hidden_layers\": 36, \"num_key_value_heads\": "
+     "2, \"vocab_size\": 151936}}",
+     3085938688, 0},
+    {"{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], \"model_type\": \"qwen2_5_vl\", "
+     "\"tie_word_embeddings\": true, \"hidden_size\": 2048, \"intermediate_size\": 11008, \"num_attention_heads\": 16, "
+     "\"num_hidden_layers\": 36, \"num_key_value_heads\": 2, \"vocab_size\": 151936, \"vision_config\": {\"depth\": "
+     "32}}",
+     3085938688, 0},
+    /* P Qwen/Qwen2-72B (72706203648), whose shape Qwen2-VL-72B has by default; Qwen/Qwen3-8B of Qwen3-VL-8B */
+    {"{\"model_type\": \"qwen2_vl_text\"}", 72706203648, 0},
+    {"{\"model_type\": \"qwen3_vl_text\", \"num_hidden_layers\": 36, \"num_key_value_heads\": 8, "
+     "\"intermediate_size\": 12288}",
+     8190735360, 0},
     /* P openai/gpt-oss-20b, gpt-oss-120b ; all but 4 experts of a layer rest (the model card's 3.61e9 and
      * 5.13e9 active leave 579133440 of the words' embedding out, too) */
     {"{\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 24, \"num_local_experts\": 32}", 20914757184,

@@ -11,7 +11,7 @@ foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection)
     list(APPEND _compile_flags ${flag})
   endif()
 endforeach()
-# Level 3 came with gcc 12 and clang 9; an older compiler would take it for 2, an older C library warns.
+# Level 3 came with gcc 12 and clang 9; of an older gcc the C library warns, and warnings are errors here.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 12)
   set(_fortify 2)
 else()

@@ -33,8 +33,9 @@ struct bench {
     struct bb_bench_context ctx;
     double *delays_us; /* [size] of each rank, or NULL */
     struct bb_report report;
-    bool below; /* some bus bandwidth was below the threshold                   */
-    bool wrong; /* some data were wrong: the run goes on, its exit status tells */
+    bool below;  /* some bus bandwidth was below the threshold                  */
+    bool judged; /* some table was there to be judged                           */
+    bool wrong;  /* some data were wrong: the run goes on, its exit status tells */
 };
 
 /* ---- ranks and devices ---- */
@@ -598,6 +599,7 @@ static int measure_table(struct bench *b, int coll)
     below = b->session.world.rank == 0 && bb_report_end(&b->report, coll);
     rc = bb_world_bcast(&b->session.world, &below, sizeof below, 0);
     b->below = b->below || below;
+    b->judged = true;
 out:
     return rc;
 }
@@ -651,6 +653,16 @@ static int check_tuner(struct bench *b)
     return b->options.figures.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
 }
 
+/* All collectives were left out: what was asked of their bus bandwidth is not answered. */
+static int judge_nothing(const struct bench *b)
+{
+    if (b->judged || b->options.floors.n == 0)
+        return 0;
+    return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
+                        "%s: no verdict on the bus bandwidth (--min-busbw): it was left out",
+                        bb_colls[b->sweep.colls[0]].name);
+}
+
 static int run_bench(struct bench *b, int argc, char **argv)
 {
     int rc;
@@ -667,7 +679,7 @@ static int run_bench(struct bench *b, int argc, char **argv)
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
     TRY(bb_report_close(&b->report));
-    rc = b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : 0;
+    rc = b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : judge_nothing(b);
 out:
     return rc;
 }

@@ -4,6 +4,7 @@
  */
 #include "proxies/proxy_main.h"
 
+#include "bootstrap/base/units.h"
 #include "bootstrap/start/gpu_half.h"
 #include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
@@ -18,8 +19,9 @@ static const struct bb_opt run_options[] = {
     OPT_INT('n', "steps", FIELD(steps), "20", "N", 1, 1e6, "timed steps"),
     OPT_INT(0, "traced-steps", FIELD(traced_steps), "3", "N", 0, 1e4,
             "steps with events around every operation, for the overlap figures"),
-    OPT_INT(0, "compute-sms", FIELD(compute_sms), "1", "N", 1, 1e4,
-            "timed: multiprocessors that a kernel holds; more than NCCL leaves free delay it"),
+    OPT_STRING(0, "compute-sms", FIELD(compute_sms), "1", "N|free",
+               "timed: multiprocessors that a kernel holds; more than NCCL leaves free delay it. free: all but those "
+               "that NCCL may take (NCCL_MAX_CTAS, else 32)"),
     OPT_DOUBLE(0, "compute-gbps", FIELD(compute_gbps), "0", "RATE", 0, 1e5,
                "timed: memory traffic that a kernel causes meanwhile, 1e9 bytes per second"),
     OPT_FLAG(0, "no-alone", FIELD(no_alone),
@@ -71,10 +73,36 @@ static int refuse_graph(void)
     return 0;
 }
 
+static const char free_sms[] = "free";
+
+int bb_compute_sms(const char *asked, int sm_count)
+{
+    const char *ctas = getenv("NCCL_MAX_CTAS");
+    int sms, taken;
+
+    if (!ctas || bb_parse_int(ctas, 1, sm_count, &taken) != 0)
+        taken = 32; /* of one communicator's channels NCCL seldom makes more */
+    if (strcmp(asked, free_sms) == 0)
+        sms = sm_count - taken;
+    else if (bb_parse_int(asked, 1, sm_count, &sms) != 0)
+        sms = sm_count;
+    return sms < 1 ? 1 : sms;
+}
+
+static int refuse_sms(const char *asked)
+{
+    int sms;
+
+    if (strcmp(asked, free_sms) == 0 || bb_parse_int(asked, 1, 10000, &sms) == 0)
+        return 0;
+    return bb_err(BB_EUSAGE, "--compute-sms: '%s' is not valid, expected a whole number from 1 to 10000, or free",
+                  asked);
+}
+
 /* How timed kernels hold the GPU. */
 static int refuse_hold(const struct bb_proxy_run_options *o)
 {
-    bool held = o->compute_sms > 1 || o->compute_gbps > 0;
+    bool held = strcmp(o->compute_sms, "1") != 0 || o->compute_gbps > 0;
 
     if (!held || strcmp(o->step.compute, "timed") == 0)
         return 0;
@@ -100,6 +128,7 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
 
     *proxy = NULL;
     TRY(bb_opts_parse(&bb_proxy_set, o, argc, argv, &words, stdout));
+    TRY(refuse_sms(o->compute_sms));
     if (words.n > 0 && strcmp(words.word[0], "all") == 0)
         return parse_all(o, &words);
     if (o->quick)

@@ -9,7 +9,7 @@ struct bb_proxy_run_options {
     struct bb_common common;
     struct bb_proxy_config step;
     int warmup, steps, traced_steps;
-    int compute_sms;
+    const char *compute_sms; /* a number, or "free" */
     double compute_gbps;
     bool check, no_alone, graph, quick;
     const char *trace;
@@ -17,6 +17,10 @@ struct bb_proxy_run_options {
 };
 
 extern const struct bb_opts bb_proxy_set;
+
+/* bb_compute_sms - the multiprocessors that timed kernels hold on a GPU of sm_count: what was asked for, at most all;
+ * "free": all but those that NCCL may take. */
+int bb_compute_sms(const char *asked, int sm_count);
 
 /* bb_proxy_main - argv[0] is the subcommand's own name. Returns 0 or above, or a negative error. */
 int bb_proxy_main(int argc, char **argv);

@@ -23,14 +23,14 @@
 
 /* ---- waiting ---- */
 
-enum { YIELD_US = 200, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
+enum { YIELD_US = 200, YIELD_PROMPT_US = 50000, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
 
 /* Yield at first, since most waits are short and the peer may need this core; then sleep, longer each time. */
-static void pause_after(double waited_s, long *sleep_us)
+static void pause_after(double waited_s, int yield_us, long *sleep_us)
 {
     struct timespec pause;
 
-    if (waited_s < 1e-6 * YIELD_US) {
+    if (waited_s < 1e-6 * yield_us) {
         sched_yield();
         return;
     }
@@ -49,6 +49,7 @@ static int tell_timeout(struct bb_world *w, const char *what)
 int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg)
 {
     double start_s = bb_now_s(), waited_s = 0;
+    const int yield_us = w->prompt ? YIELD_PROMPT_US : YIELD_US;
     long sleep_us = SLEEP_FIRST_US;
     bool said = false;
     int rc;
@@ -60,12 +61,17 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
             bb_watchdog_waiting(w->watchdog, what);
             said = true;
         }
-        pause_after(waited_s, &sleep_us);
+        pause_after(waited_s, yield_us, &sleep_us);
         waited_s = bb_now_s() - start_s;
     }
     if (said && rc > 0)
         bb_watchdog_waiting(w->watchdog, NULL);
     return rc < 0 ? rc : 0;
+}
+
+void bb_world_prompt(struct bb_world *w, bool on)
+{
+    w->prompt = on && w->local_size <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 void bb_world_guard(struct bb_world *w, const char *what)

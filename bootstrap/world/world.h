@@ -41,6 +41,7 @@ struct bb_world {
     int *node_of;                /* [size] node of each rank; owned by the world                 */
     double timeout_s;
     struct bb_watchdog *watchdog; /* NULL in a world made by bb_world_alone                         */
+    bool prompt;                  /* waits spin at first: see bb_world_prompt                       */
     struct bb_siblings *siblings; /* of this process, which has several ranks; NULL: it is one of them alone */
     bool mpi;                     /* MPI is up and ours to end                                      */
     bool agreed;                  /* all ranks know that the run ends: bb_world_agree has told them */
@@ -105,6 +106,12 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((f
  */
 typedef int bb_ready(void *arg);
 int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg) BB_MUST_CHECK;
+
+/*
+ * bb_world_prompt - on: the host's clock is read around what is waited for, so a wait does not sleep in its first 50 ms
+ * and ends at once. Where ranks outnumber the processors it sleeps as ever: who spins keeps the one that works from it.
+ */
+void bb_world_prompt(struct bb_world *w, bool on);
 
 /*
  * bb_world_guard / bb_world_unguard - put around a call that blocks and cannot be asked (cudaDeviceSynchronize, a

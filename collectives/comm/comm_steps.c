@@ -262,11 +262,13 @@ static int time_step(struct bb_comm_life *life, int step)
 
     life->doing = &bb_comm_steps[step];
     life->call = life->doing->function ? bb_nccl_symbol(life->doing->function) : NULL;
+    bb_world_prompt(life->world, true);
     begin_s = bb_now_s();
     if (!life->doing->function || life->call)
         rc = life->doing->run(life, comm);
     if (rc == 0)
         life->us[step] = 1e6 * (bb_now_s() - begin_s);
+    bb_world_prompt(life->world, false);
     if (rc == 0 && life->doing->after)
         rc = life->doing->after(life, comm);
     if (rc > 0 && rc != NOT_HERE)

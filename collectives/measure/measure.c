@@ -165,12 +165,16 @@ static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "first operation"));
+    bb_world_prompt(ctx->world, true);
     begin_s = bb_now_s();
     TRY(bb_issue(ctx, c, 0, 1, false));
     TRY(bb_bench_context_wait(ctx, "first operation"));
     f->first_us = 1e6 * (bb_now_s() - begin_s);
+    if (!ctx->host_clock)
+        TRY(bb_time_meet(ctx, c));
     ctx->connected = true;
 out:
+    bb_world_prompt(ctx->world, false);
     return rc;
 }
 
@@ -232,7 +236,10 @@ static int one_batch(struct bb_bench_context *ctx, const struct bb_case *c, size
         TRY(bb_verify_prepare(ctx, c));
         TRY(bb_bench_context_wait(ctx, "data for a check"));
     }
-    TRY(ctx->mode->time(ctx, c, ctx->batch));
+    bb_world_prompt(ctx->world, ctx->mode->single || ctx->host_clock);
+    rc = ctx->mode->time(ctx, c, ctx->batch);
+    bb_world_prompt(ctx->world, false);
+    TRY(rc);
     TRY(combine_ranks(ctx, bb_mode_batch(ctx, ctx->mode), n));
 out:
     return rc;

@@ -2,9 +2,10 @@
  * timing.c - see timing.h.
  *
  * stream: a sample is `iterations` operations back to back on one stream between two events, divided by their number.
- * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time. The
- * gate keeps all of them back until every rank has enqueued its own. It is left open for the first operation of a row,
- * which may have to connect, where ranks share a GPU, where launches block, and after its limit has run out once.
+ * One operation runs before the first event: it gathers the ranks, so that a late rank costs no sample its time. Where
+ * a rank may be through with its own before the last one has come, a small all_reduce does it. The gate keeps all of
+ * them back until every rank has enqueued its own. It is left open for the first operation of a row, which may have to
+ * connect, where ranks share a GPU, where launches block, and after its limit has run out once.
  *
  * With --clock host a sample is nccl-tests' one: the host's clock from before the first call to after the wait, without
  * a gate or an operation before, and of a graph with its first launch.
@@ -13,19 +14,13 @@
 
 #include "bootstrap/base/clock.h"
 #include "collectives/measure/bench_context.h"
+#include "collectives/measure/gate_room.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
 #include <math.h>
-#include <sched.h>
 #include <string.h>
-
-/* Launches that wait behind a closed gate: the queue of a GPU has room for about a thousand, and NCCL for fewer
- * operations of its network proxy. */
-enum { BEHIND_GATE = 256, BEHIND_GATE_NETWORK = 24 };
-
-static const double SPIN_S = 1;
 
 static const struct bb_mode *const modes[] = {&bb_mode_stream, &bb_mode_sync, &bb_mode_graph};
 
@@ -76,16 +71,6 @@ static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, 
     return rc;
 }
 
-/* A wait by the host's clock must not sleep beyond its end; who waits for very long does not notice a millisecond. */
-static void spin_until_done(const struct bb_bench_context *ctx)
-{
-    const double end_s = bb_now_s() + SPIN_S;
-
-    while (cudaStreamQuery(ctx->stream) == cudaErrorNotReady && bb_now_s() < end_s)
-        sched_yield();
-    (void)cudaGetLastError();
-}
-
 static int mark_end(struct bb_bench_context *ctx)
 {
     return BB_CUDA(cudaEventRecord(ctx->stop, ctx->stream));
@@ -96,8 +81,6 @@ static int end_span(struct bb_bench_context *ctx, struct span *span)
     double us;
     int rc;
 
-    if (ctx->host_clock)
-        spin_until_done(ctx);
     TRY(bb_bench_context_wait(ctx, "timed operations"));
     span->wall_us += now_us();
     TRY(bb_event_us(ctx->start, ctx->stop, &us));
@@ -127,26 +110,53 @@ static void switch_events(struct bb_bench_context *ctx, bool on)
         ctx->marks->on = on;
 }
 
-static size_t launches_of(const struct bb_bench_context *ctx, const struct bb_case *c)
-{
-    size_t rounds = 0;
-
-    if (!(bb_colls[c->kind].flags & BB_COLL_ROUNDS))
-        return 1;
-    for (int n = 1; n < ctx->world->size; n *= 2)
-        rounds++;
-    return bb_bench_context_aggregate(ctx) * (rounds + 1);
-}
-
 /* Iterations that go behind the gate, beside the one that gathers the ranks; 0: no gate. The same on all ranks. */
 static size_t behind_gate(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
-    size_t room = (ctx->world->nodes > 1 ? BEHIND_GATE_NETWORK : BEHIND_GATE) / launches_of(ctx, c);
+    size_t room = bb_gate_room(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
     size_t n = (size_t)ctx->iterations;
 
     if (!ctx->gated || !ctx->connected || ctx->blocking != BB_BLOCK_NONE || room < 2)
         return 0;
     return n < room - 1 ? n : room - 1;
+}
+
+/* A small all_reduce ends on all ranks at once. */
+static int enqueue_sync(struct bb_bench_context *ctx)
+{
+    return BB_GUARDED(
+        ctx->world, "meeting of the ranks",
+        BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream)));
+}
+
+static bool has_to_meet(const struct bb_case *c)
+{
+    return c->ranks > 1 && !bb_ends_together(c);
+}
+
+int bb_time_meet(struct bb_bench_context *ctx, const struct bb_case *c)
+{
+    int rc = 0;
+
+    if (has_to_meet(c)) {
+        TRY(enqueue_sync(ctx));
+        TRY(bb_bench_context_wait(ctx, "meeting of the ranks"));
+    }
+out:
+    return rc;
+}
+
+/* In front of the first event, which is then at the same moment on all ranks. What connecting takes is in no sample. */
+static int gather_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
+{
+    int rc = 0;
+
+    if (!has_to_meet(c) || !ctx->connected)
+        TRY(bb_issue(ctx, c, 0, 1, false));
+    if (has_to_meet(c))
+        TRY(enqueue_sync(ctx));
+out:
+    return rc;
 }
 
 /* The gate opens when all ranks have come here; the rest follows while the GPU is busy with what was behind it. */
@@ -177,7 +187,7 @@ static int gated_operations(struct bb_bench_context *ctx, const struct bb_case *
 
     if (closes)
         TRY(bb_gate_close(&ctx->gate, ctx->stream));
-    TRY(bb_issue(ctx, c, 0, 1, false));
+    TRY(gather_ranks(ctx, c));
     switch_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
     TRY(enqueue_timed(ctx, c, 0, behind, ends_row && behind == (size_t)ctx->iterations, span));
@@ -193,7 +203,7 @@ static int free_operations(struct bb_bench_context *ctx, const struct bb_case *c
     int rc = 0;
 
     if (!ctx->host_clock)
-        TRY(bb_issue(ctx, c, 0, 1, false));
+        TRY(gather_ranks(ctx, c));
     switch_events(ctx, ends_row);
     TRY(begin_span(ctx, span));
     TRY(enqueue_timed(ctx, c, 0, (size_t)ctx->iterations, ends_row, span));
@@ -259,14 +269,6 @@ out:
     return rc;
 }
 
-/* A small all_reduce ends on all ranks at once. */
-static int enqueue_sync(struct bb_bench_context *ctx)
-{
-    return BB_GUARDED(
-        ctx->world, "meeting of the ranks",
-        BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream)));
-}
-
 /* It comes when the operation is over and timed. */
 static int time_meeting(struct bb_bench_context *ctx, struct bb_sample *sample)
 {
@@ -282,13 +284,11 @@ out:
 
 static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
-    bool meets = c->ranks > 1 && !bb_ends_together(c);
+    bool meets = has_to_meet(c);
     size_t n = bb_mode_batch(ctx, &bb_mode_sync);
     int rc;
 
-    TRY(bb_issue(ctx, c, 0, 1, false)); /* brings the ranks together */
-    if (meets)
-        TRY(enqueue_sync(ctx)); /* what connecting takes is in no sample */
+    TRY(gather_ranks(ctx, c));
     TRY(bb_bench_context_wait(ctx, "operation before the first sample"));
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(ctx->world, "start of an operation"));

@@ -39,6 +39,10 @@ const struct bb_mode *bb_mode_at(size_t i);
 size_t bb_mode_batch(const struct bb_bench_context *ctx, const struct bb_mode *mode);
 size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mode *mode);
 
+/* bb_time_meet - the all_reduce by which operations gather their ranks that do not end together: its first use
+ * connects, which must not happen behind a gate. Nothing for other operations. */
+int bb_time_meet(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
+
 /* bb_time_single - n samples of one operation each, without a barrier between ranks: for the warm-up. */
 int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t n,
                    struct bb_sample *samples) BB_MUST_CHECK;

@@ -10,6 +10,7 @@
 #include "proxies/registry/smoke.h"
 #include "proxies/run/data_check.h"
 #include "proxies/run/run_report.h"
+#include "proxies/run/step_environment.h"
 #include "proxies/scaling/scaling_run.h"
 
 #include <stdlib.h>
@@ -56,11 +57,8 @@ static int prepare_study(struct run *x)
 {
     if (!(x->proxy->takes & BB_TAKES_SCALING))
         return 0;
-    x->study = (struct bb_scaling_run){.session = &x->session,
-                                       .proxy = x->proxy,
-                                       .config = &x->options.step,
-                                       .compute_sms = x->options.compute_sms,
-                                       .compute_gbps = x->options.compute_gbps};
+    x->study = (struct bb_scaling_run){
+        .session = &x->session, .proxy = x->proxy, .config = &x->options.step, .compute_gbps = x->options.compute_gbps};
     return bb_scaling_run_init(&x->study, &x->options.warmup);
 }
 
@@ -101,6 +99,12 @@ out:
     return rc;
 }
 
+/* Of the GPU of this rank. */
+static int held_sms(const struct run *x)
+{
+    return bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
+}
+
 static bool has_both(const struct bb_step *s)
 {
     bool compute = false, comm = false;
@@ -124,10 +128,11 @@ static int run_steps(struct run *x)
                                                .traced_steps = x->options.traced_steps,
                                                .graph = x->options.graph,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
+    x->study.compute_sms = held_sms(x);
     TRY(bb_scaling_before(&x->study));
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
                        x->session.memory));
-    TRY(bb_runner_busy(&x->runner, x->options.compute_sms, x->options.compute_gbps));
+    TRY(bb_runner_busy(&x->runner, held_sms(x), x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
     TRY(check_data(x));
@@ -175,6 +180,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .argv = x->argv,
                                   .plan = &x->measure_plan,
                                   .measured = &x->measured,
+                                  .compute_sms = held_sms(x),
                                   .peak_tflops = x->options.peak_tflops,
                                   .checked = x->options.check,
                                   .wrong = x->wrong};
@@ -245,6 +251,7 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
+    TRY(bb_step_environment(true)); /* NCCL reads it once, and some need it */
     TRY(bb_session_gpus(&x->session, BB_SESSION_NCCL, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
@@ -267,6 +274,7 @@ static int run_named(struct run *x)
     TRY(prepare_study(x));
     TRY(check_step(x));
     TRY(check_trace(x));
+    TRY(bb_step_environment(!x->serialisable));
     TRY(bb_session_gpus(&x->session, BB_SESSION_NCCL, 0));
     TRY(bb_scaling_check_gpus(&x->study));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));

@@ -23,6 +23,18 @@ static double transfer_time(const struct bb_rank_breakdown *f, int n_groups)
     return sum;
 }
 
+static bool has_timed_kernels(const struct bb_step *s)
+{
+    for (int i = 0; i < s->n_roles; i++)
+        for (size_t k = 0; k < s->roles[i].program.n_ops; k++) {
+            const struct bb_op *op = &s->roles[i].program.ops[k];
+
+            if (!bb_op_is_comm(op) && !op->work && op->compute_us > 0)
+                return true;
+        }
+    return false;
+}
+
 /* What a step does, per second; NaN for nothing. */
 static double per_second(double amount, const struct bb_measured *m)
 {
@@ -213,10 +225,19 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
+/* Stands above every hidden figure: kernels that leave NCCL most of the GPU hide more than those that do not. */
+static void print_held(const struct bb_run_report *r, bool any, FILE *out)
+{
+    if (any)
+        fprintf(out, "; timed kernels hold %d of %d SMs", r->compute_sms, r->session->devices[0].sm_count);
+    fputc('\n', out);
+}
+
 static void print_breakdown(const struct bb_run_report *r, FILE *out)
 {
-    fprintf(out, "#\n# where the time goes (us): the slowest rank of each role, mean of %d traced steps\n",
+    fprintf(out, "#\n# where the time goes (us): the slowest rank of each role, mean of %d traced steps",
             r->measured->traced_steps);
+    print_held(r, has_timed_kernels(r->step), out);
     fprintf(out, "# %-16s %6s %6s %12s %12s %12s %12s %12s %7s\n", "role", "ranks", "rank", "step", "compute", "comm",
             "exposed", "idle", "hidden");
     for (int i = 0; i < r->step->n_roles; i++) {
@@ -311,9 +332,10 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out)
 {
     print_command(r, out);
     print_machine(r, out);
-    fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d\n#\n",
+    fprintf(out, "# every proxy in its smallest form for these ranks, counts scaled; step: median of %d",
             r->plan->steps);
-    fprintf(out, "# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step us", "compute us", "comm us",
+    print_held(r, true, out);
+    fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step us", "compute us", "comm us",
             "exposed us", "idle us", "hidden", "wrong");
 }
 
@@ -362,12 +384,13 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 {
     const struct bb_rank_breakdown *f = &r->measured->traced[rank];
 
-    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
+    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank, "role",
                      r->step->roles[r->step->role_of[rank]].name, "step_us", bb_json_real(f->step_us), "compute_us",
                      bb_json_real(f->compute_us), "comm_us", bb_json_real(f->comm_us), "exposed_us",
                      bb_json_real(f->exposed_us), "exposed_transfer_us", bb_json_real(f->exposed_transfer_us),
                      "bubble_us", bb_json_real(f->bubble_us), "exposed_waiting_us", bb_json_real(f->exposed_waiting_us),
-                     "idle_us", bb_json_real(f->idle_us), "overlap_fraction", bb_json_real(hidden_fraction(f)));
+                     "idle_us", bb_json_real(f->idle_us), "overlap_fraction", bb_json_real(hidden_fraction(f)),
+                     "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
 /* What group g did on a rank; NULL when it did nothing there. */
@@ -502,6 +525,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "traced_steps", json_integer(m->traced_steps)));
     TRY(bb_results_set(res, "step_us", bb_json_stats(&m->step)));
     TRY(bb_results_set(res, "issue_us", bb_json_stats(&m->issue)));
+    TRY(bb_results_set(res, "reaction_us", bb_json_stats(&m->reaction)));
     TRY(bb_results_set(res, "communicators", json_string("blocking")));
     TRY(bb_results_set(res, "traced_step_us", m->traced ? bb_json_stats(&m->traced_step) : json_null()));
     TRY(bb_results_set(res, "traced_issue_us", m->traced ? bb_json_stats(&m->traced_issue) : json_null()));

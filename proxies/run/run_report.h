@@ -17,6 +17,7 @@ struct bb_run_report {
     char **argv;
     const struct bb_measure_plan *plan;
     const struct bb_measured *measured;
+    int compute_sms;          /* multiprocessors that timed kernels hold, if the step has any   */
     double peak_tflops;       /* of one GPU, 0: unknown                                     */
     bool checked;             /* the data were checked:                                     */
     unsigned long long wrong; /* elements that differ, over all ranks                       */

@@ -58,8 +58,11 @@ static int comms_are_well(void *arg)
 /* The host learns of the end by asking; the last call, which returns at once, tells it to CUDA. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
-    int rc = bb_event_wait(r->world, event, what, comms_are_well, r);
+    char text[160];
+    int rc;
 
+    snprintf(text, sizeof(text), "%s%s", what, r->needs);
+    rc = bb_event_wait(r->world, event, text, comms_are_well, r);
     return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
 }
 
@@ -139,6 +142,7 @@ static int make_streams(struct bb_runner *r)
     TRY(BB_CUDA(cudaEventCreateWithFlags(&r->fork, cudaEventDisableTiming)));
     TRY(BB_CUDA(cudaEventCreate(&r->ready)));
     TRY(BB_CUDA(cudaEventCreate(&r->begin)));
+    TRY(BB_CUDA(cudaEventCreate(&r->first)));
     TRY(BB_CUDA(cudaEventCreate(&r->end)));
     bb_nvtx_name_event(&r->nvtx, r->begin, "step begin");
     bb_nvtx_name_event(&r->nvtx, r->end, "step end");
@@ -417,6 +421,7 @@ static void release_cuda(struct bb_runner *r)
     bb_event_destroy(r->fork);
     bb_event_destroy(r->ready);
     bb_event_destroy(r->begin);
+    bb_event_destroy(r->first);
     bb_event_destroy(r->end);
     bb_stream_destroy(r->join);
     bb_device_buffers_release(r->areas);

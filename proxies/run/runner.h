@@ -41,6 +41,7 @@ struct bb_runner {
     const struct bb_program *program;
     struct bb_comm comms[BB_MAX_COMMS]; /* empty where this rank is in no group of that name             */
     char guards[BB_MAX_COMMS][96];      /* what the host is in while it issues to one, for messages      */
+    char needs[80];                     /* what a step needs to end, behind its name in messages         */
     struct bb_comm everyone;            /* for the common start; empty with one rank                     */
     const struct bb_allocator *memory;  /* where those come from                                      */
     struct bb_device_buffers *areas;
@@ -53,6 +54,7 @@ struct bb_runner {
     cudaEvent_t *last;              /* [program.n_streams] the stream's end of the step              */
     cudaEvent_t fork;               /* to all streams, in a capture                                     */
     cudaEvent_t ready, begin, end;  /* ready: in front of the common start, in traced steps               */
+    cudaEvent_t first;              /* sent at once when the host knows of begin                          */
     cudaGraphExec_t graph;          /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;

@@ -11,6 +11,7 @@
 #include "cuda/device/stream.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,11 +160,27 @@ out:
     return rc;
 }
 
+/* What such a step needs stands in the messages of its hang, where the user may have set it otherwise. */
+static void note_needs(struct bb_runner *r)
+{
+    const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
+
+    snprintf(r->needs, sizeof(r->needs), " (needs its streams side by side: CUDA_DEVICE_MAX_CONNECTIONS=%.4s)",
+             queues ? queues : "8");
+    for (int c = 0; c < r->layout->n_comms; c++) {
+        size_t n = strlen(r->guards[c]);
+
+        snprintf(r->guards[c] + n, sizeof(r->guards[c]) - n, ", NCCL_RUNTIME_CONNECT=%.4s",
+                 at_first_use ? at_first_use : "1");
+    }
+}
+
 int bb_runner_connect(struct bb_runner *r)
 {
     bool *marks = calloc((size_t)r->world->size, 2 * sizeof(*marks)), *from = marks + r->world->size;
     int rc = marks ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
 
+    note_needs(r);
     for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
         if (!r->comms[c].nccl)
             continue;
@@ -311,9 +328,15 @@ static int sync_ranks(struct bb_runner *r)
     return rc ? rc : bb_comm_poll(&r->everyone, "the common start");
 }
 
-/* All ranks leave this at the same time, as near as the GPUs can tell. The barrier before it keeps the beat short, so
+/*
+ * All ranks leave this at the same time, as near as the GPUs can tell. The barrier before it keeps the beat short, so
  * that every host is still looking, not asleep, when it is over. Traced steps have two: how long the second one takes,
- * for which all are there already, bounds by how much the ranks' zeros differ. */
+ * for which all are there already, bounds by how much the ranks' zeros differ.
+ *
+ * No gate holds a step back until it is issued, as bench's operations are: a step lasts as long as it does when the host
+ * issues it, which is what plans predict, and --graph tells how long without. The host's reaction to the common start is
+ * in it, and measured (bb_step_time).
+ */
 static int begin_together(struct bb_runner *r, bool trace)
 {
     int rc;
@@ -335,15 +358,17 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
 {
     struct bb_range range;
     double start_s, issued_s;
-    float ms, beat_ms = 0;
+    float ms, reaction_ms, beat_ms = 0;
     int rc;
 
+    bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
+    bb_world_prompt(r->world, true); /* the host's reaction to the common start is in the step */
     TRY(begin_together(r, trace));
     bb_world_reached(r->world, "%s", name);
-    bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();
-    rc = what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
+    rc = BB_CUDA(cudaEventRecord(r->first, r->join));
+    rc = rc ? rc : what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
     issued_s = bb_now_s();
     if (rc == 0 && what != BB_ISSUE_GRAPH)
         rc = join_streams(r);
@@ -354,12 +379,15 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     bb_range_pop(&r->nvtx);
     TRY(rc);
     TRY(BB_CUDA(cudaEventElapsedTime(&ms, r->begin, r->end)));
+    TRY(BB_CUDA(cudaEventElapsedTime(&reaction_ms, r->begin, r->first)));
     if (trace && r->everyone.nccl)
         TRY(BB_CUDA(cudaEventElapsedTime(&beat_ms, r->ready, r->begin)));
     *t = (struct bb_step_time){.step_us = (double)ms * 1e3,
+                               .reaction_us = (double)reaction_ms * 1e3,
                                .issue_us = (issued_s - start_s) * 1e6,
                                .wall_us = (bb_now_s() - start_s) * 1e6,
                                .beat_us = (double)beat_ms * 1e3};
 out:
+    bb_world_prompt(r->world, false);
     return rc;
 }

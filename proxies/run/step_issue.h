@@ -30,10 +30,11 @@ int bb_runner_connect(struct bb_runner *r) BB_MUST_CHECK;
 int bb_runner_capture(struct bb_runner *r) BB_MUST_CHECK;
 
 struct bb_step_time {
-    double step_us;  /* GPU: from the common start to the end of the last operation of this rank       */
-    double issue_us; /* host: issuing the step                                                         */
-    double wall_us;  /* host: from the common start to the end                                         */
-    double beat_us;  /* GPU: how long the common start took, in traced steps of several ranks; else 0  */
+    double step_us;     /* GPU: from the common start to the end of the last operation of this rank       */
+    double reaction_us; /* GPU: of step_us, from the common start to what the host then sends first      */
+    double issue_us;    /* host: issuing the step                                                         */
+    double wall_us;     /* host: from the common start to the end                                         */
+    double beat_us;     /* GPU: how long the common start took, in traced steps of several ranks; else 0  */
 };
 
 /* bb_runner_step - run one step and wait for its end under the deadline. what: enum bb_issue. trace: record the lanes.

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct series {
     const char *name; /* "step", "compute alone" */
@@ -17,61 +18,65 @@ struct series {
 
 /* ---- timed steps ---- */
 
-/* Runs the series; step_us[n] and issue_us[n] (may be NULL) are those of the slowest rank of each step. */
-static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
-                     double *issue_us)
+struct timed_stats {
+    struct bb_stats step, issue, reaction;
+};
+
+/* us: step times, issue times, reactions, n of each. */
+static int stats_of_all(const double *us, size_t n, struct timed_stats *stats)
 {
-    double *own = calloc((size_t)s->n * 2 + 1, sizeof(*own));
+    int rc;
+
+    TRY(bb_stats_of(us, n, &stats->step));
+    TRY(bb_stats_of(us + n, n, &stats->issue));
+    TRY(bb_stats_of(us + 2 * n, n, &stats->reaction));
+out:
+    return rc;
+}
+
+/* Runs the series. step_us [n] and the statistics, either may be NULL, are of the slowest rank of each step. */
+static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
+                     struct timed_stats *stats)
+{
+    size_t n = (size_t)s->n;
+    double *own = calloc(n * 3 + 1, sizeof(*own));
     struct bb_step_time t;
     char name[64];
     int rc = own ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
 
-    for (int i = 0; rc == 0 && i < s->n; i++) {
-        snprintf(name, sizeof(name), "%s %d", s->name, i);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        snprintf(name, sizeof(name), "%s %zu", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, false, &t));
         own[i] = t.step_us;
-        own[s->n + i] = t.issue_us;
+        own[n + i] = t.issue_us;
+        own[2 * n + i] = t.reaction_us;
     }
-    if (rc == 0 && (step_us || issue_us))
-        TRY(bb_world_max(r->world, own, (size_t)s->n * 2));
-    for (int i = 0; rc == 0 && i < s->n; i++) {
-        if (step_us)
-            step_us[i] = own[i];
-        if (issue_us)
-            issue_us[i] = own[s->n + i];
-    }
+    if (rc == 0 && (step_us || stats))
+        TRY(bb_world_max(r->world, own, n * 3));
+    if (rc == 0 && step_us)
+        memcpy(step_us, own, n * sizeof(*own));
+    if (rc == 0 && stats)
+        TRY(stats_of_all(own, n, stats));
 out:
     free(own);
-    return rc;
-}
-
-/* As run_timed, of which also the statistics; step_us [n] may be NULL. */
-static int time_series(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
-                       struct bb_stats *step, struct bb_stats *issue)
-{
-    double *both = calloc((size_t)s->n * 2 + 1, sizeof(*both)), *steps = step_us ? step_us : both;
-    int rc;
-
-    TRY(both ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n));
-    TRY(run_timed(r, s, progress, steps, both + s->n));
-    TRY(bb_stats_of(steps, (size_t)s->n, step));
-    TRY(bb_stats_of(both + s->n, (size_t)s->n, issue));
-out:
-    free(both);
     return rc;
 }
 
 static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
     const struct series s = {"step", BB_ISSUE_ALL, n};
+    struct timed_stats stats;
     int rc;
 
     m->step_us = calloc((size_t)n + 1, sizeof(*m->step_us));
     TRY(m->step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
     TRY(BB_CUDA(cudaProfilerStart()));
-    TRY(time_series(r, &s, progress, m->step_us, &m->step, &m->issue));
+    TRY(run_timed(r, &s, progress, m->step_us, &stats));
     TRY(BB_CUDA(cudaProfilerStop()));
+    m->step = stats.step;
+    m->issue = stats.issue;
+    m->reaction = stats.reaction;
     m->steps = n;
 out:
     return rc;
@@ -83,6 +88,7 @@ static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, s
 {
     const struct series warmup = {"graph warm-up", BB_ISSUE_GRAPH, plan->warmup > 0 ? plan->warmup : 1};
     const struct series timed = {"graph step", BB_ISSUE_GRAPH, plan->steps};
+    struct timed_stats stats;
     double begin_s = bb_now_s();
     int rc;
 
@@ -90,7 +96,9 @@ static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, s
     m->capture_ms = (bb_now_s() - begin_s) * 1e3;
     TRY(bb_world_max(r->world, &m->capture_ms, 1));
     TRY(run_timed(r, &warmup, progress, NULL, NULL));
-    TRY(time_series(r, &timed, progress, NULL, &m->graph_step, &m->graph_issue));
+    TRY(run_timed(r, &timed, progress, NULL, &stats));
+    m->graph_step = stats.step;
+    m->graph_issue = stats.issue;
     m->graphed = true;
 out:
     return rc;
@@ -99,16 +107,12 @@ out:
 /* The median time of a step with a part of the program. */
 static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
 {
-    double *step_us = calloc((size_t)s->n + 1, sizeof(*step_us));
-    struct bb_stats stats;
+    struct timed_stats stats;
     int rc;
 
-    TRY(step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n));
-    TRY(run_timed(r, s, progress, step_us, NULL));
-    TRY(bb_stats_of(step_us, (size_t)s->n, &stats));
-    *median_us = stats.p50;
+    TRY(run_timed(r, s, progress, NULL, &stats));
+    *median_us = stats.step.p50;
 out:
-    free(step_us);
     return rc;
 }
 

@@ -26,10 +26,11 @@ struct bb_measure_plan {
 /* Equal on all ranks once measured. Arrays [ranks] by world rank. */
 struct bb_measured {
     int ranks, steps, traced_steps;
-    double *step_us;       /* [steps] of the slowest rank of each step                               */
-    struct bb_stats step;  /* of step_us                                                             */
-    struct bb_stats issue; /* host time to issue a step, on the slowest rank of each step            */
-    bool graphed;          /* these three are there:                                                 */
+    double *step_us;          /* [steps] of the slowest rank of each step                               */
+    struct bb_stats step;     /* of step_us                                                             */
+    struct bb_stats issue;    /* host time to issue a step, on the slowest rank of each step            */
+    struct bb_stats reaction; /* of the host to the common start, on the slowest rank of each step         */
+    bool graphed;             /* these three are there:                                                 */
     struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
     double capture_ms;                /* host: capturing it and making it ready, slowest rank                   */
     struct bb_rank_breakdown *traced; /* [ranks] NULL without traced steps                                      */

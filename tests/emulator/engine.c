@@ -2,7 +2,7 @@
  * engine.c - the heart of the emulated GPUs: the start and the end of the process, the host clock, and the queues of
  * the streams with the worker threads that serve them.
  */
-#include "internal.h"
+#include "dangers.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -96,6 +96,7 @@ static void start(void)
     emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
     emu_profile_load(&emu.profile);
     emu_faults_load();
+    emu_dangers_load();
     emu.n_devices = emu_visible_devices(devices_asked(), emu.visible);
     atexit(stop_workers);
     say_what_this_is();
@@ -135,6 +136,13 @@ void emu_host_reach_locked(int64_t ns)
 {
     if (emu.host_ns < ns)
         emu.host_ns = ns;
+}
+
+/* Who polls learns of an end a moment later: EMU_POLL_US. */
+void emu_host_notice_locked(int64_t ns)
+{
+    if (emu.host_ns < ns)
+        emu.host_ns = ns + emu.poll_ns;
 }
 
 void emu_charge_locked(int64_t ns)
@@ -293,24 +301,31 @@ static void run_op_locked(struct CUstream_st *s, struct emu_item *item)
     op_dispose_locked(item);
 }
 
+/* An event behind an operation begins when that has ended, and so keeps its hardware queue that long. */
 static void serve_item_locked(struct CUstream_st *s, struct emu_item *item)
 {
+    emu_queue_await_locked(s, item);
     if (s->clock_ns < item->issue_ns)
         s->clock_ns = item->issue_ns;
     switch (item->kind) {
     case EMU_ITEM_OP:
+        if (item->op.entries == 0)
+            emu_queue_begin_locked(s, item);
         run_op_locked(s, item);
-        return;
+        break;
     case EMU_ITEM_RECORD:
         mark_set_locked(item->mark, s->clock_ns);
+        emu_mark_unref_locked(item->mark);
         break;
     case EMU_ITEM_WAIT:
         mark_wait_locked(item->mark);
         if (s->clock_ns < item->mark->time_ns)
             s->clock_ns = item->mark->time_ns;
+        emu_mark_unref_locked(item->mark);
         break;
     }
-    emu_mark_unref_locked(item->mark);
+    if (item->kind != EMU_ITEM_OP || item->op.entries > 0)
+        emu_queue_begin_locked(s, item);
 }
 
 static void stream_free_locked(struct CUstream_st *s)
@@ -322,6 +337,7 @@ static void stream_free_locked(struct CUstream_st *s)
     *link = s->next;
     emu_front_clear(&s->front);
     pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->room);
     free(s);
 }
 
@@ -347,6 +363,7 @@ static void *serve(void *arg)
         serve_item_locked(s, item);
         s->busy = false;
         s->done++;
+        emu_room_free_locked(s, item);
         free(item);
     }
     emu_unlock();
@@ -385,13 +402,17 @@ void emu_stream_close_locked(struct CUstream_st *s)
 
 /* ---- queues ---- */
 
-static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind kind)
+static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind kind, int entries)
 {
     struct emu_item *item = calloc(1, sizeof(*item));
 
     if (!item)
         emu_die("out of host memory");
+    emu_room_await_locked(s, entries);
+    s->entries += entries;
+    item->entries = entries;
     item->kind = kind;
+    emu_queue_take_locked(s, item);
     item->issue_ns = emu_host_now_locked();
     *s->tail = item;
     s->tail = &item->next;
@@ -406,13 +427,13 @@ static struct emu_item *push_locked(struct CUstream_st *s, enum emu_item_kind ki
 void emu_record_locked(struct CUstream_st *s, struct emu_mark *mark)
 {
     mark->refs++;
-    push_locked(s, EMU_ITEM_RECORD)->mark = mark;
+    push_locked(s, EMU_ITEM_RECORD, 1)->mark = mark;
 }
 
 void emu_wait_locked(struct CUstream_st *s, struct emu_mark *mark)
 {
     mark->refs++;
-    push_locked(s, EMU_ITEM_WAIT)->mark = mark;
+    push_locked(s, EMU_ITEM_WAIT, 1)->mark = mark;
 }
 
 struct emu_mark *emu_mark_here_locked(struct CUstream_st *s)
@@ -430,7 +451,7 @@ struct emu_mark *emu_mark_here_locked(struct CUstream_st *s)
 
 void emu_push_op_locked(struct CUstream_st *s, const struct emu_op *op, struct emu_graph_body *body)
 {
-    struct emu_item *item = push_locked(s, EMU_ITEM_OP);
+    struct emu_item *item = push_locked(s, EMU_ITEM_OP, 1 + op->entries);
 
     item->op = *op;
     item->body = body;

@@ -28,6 +28,7 @@ struct emu_op {
     void (*release)(void *arg);                  /* may be NULL                                                    */
     void *arg;
     int64_t host_ns; /* the host clock's advance for issuing it                        */
+    int entries;     /* of the launch queue, beside its own: events that come with it   */
 };
 #define EMU_FAILED INT64_MIN /* the operation failed: the stream gets a sticky error                               */
 
@@ -43,6 +44,7 @@ cudaError_t emu_enqueue_joined(const cudaStream_t *streams, int n, const struct 
 const char *emu_unloaded_kernel(int device);
 
 bool emu_capturing(cudaStream_t stream);
+void emu_skip_streams(int device, int n);   /* a library made n streams of its own: they take hardware queues       */
 int emu_stream_device(cudaStream_t stream); /* device the stream was made on                                    */
 int64_t emu_host_now_ns(void);              /* the process's host clock                                         */
 void emu_host_advance_ns(int64_t ns);       /* issuing something costs host time                                */
@@ -64,8 +66,9 @@ struct emu_profile {
     struct emu_link intra, inter;
 };
 const struct emu_profile *emu_profile(void);
-bool emu_moves_data(void); /* false with EMU_DATA=off: no byte is touched, only time passes     */
-int emu_world_rank(void);  /* from the launcher's environment, 0 without one                   */
+int emu_env_number(const char *name, int most); /* 0 without it; ends the process when it is none of 0 to most */
+bool emu_moves_data(void);                      /* false with EMU_DATA=off: no byte is touched, only time passes     */
+int emu_world_rank(void);                       /* from the launcher's environment, 0 without one                   */
 int emu_world_size(void);
 
 /* Planted faults, parsed once from $EMU_FAULT: "die:rank=2,call=5", "stall:rank=1,call=3", "corrupt:rank=0,call=1",

@@ -189,7 +189,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     else if (event->mark && !event->mark->done)
         rc = cudaErrorNotReady;
     else if (event->mark)
-        emu_host_reach_locked(event->mark->time_ns);
+        emu_host_notice_locked(event->mark->time_ns);
     if (rc == cudaSuccess)
         rc = emu.devices[event->device].sticky;
     emu_unlock();

@@ -21,7 +21,7 @@
             goto out;                                                                                                  \
     } while (0)
 
-enum { EMU_MAX_DEVICES = 64 };
+enum { EMU_MAX_DEVICES = 64, EMU_MAX_QUEUES = 32 };
 
 struct emu_mark {
     int refs, waiters;
@@ -38,6 +38,8 @@ struct emu_item {
     struct emu_item *next;
     enum emu_item_kind kind;
     int64_t issue_ns;            /* host clock when it was issued              */
+    uint64_t place;              /* in its stream's hardware queue             */
+    int entries;                 /* of the launch queue                        */
     struct emu_op op;            /* EMU_ITEM_OP                                */
     struct emu_mark *mark;       /* the other kinds, one reference             */
     struct emu_graph_body *body; /* set when a graph owns op, one reference    */
@@ -54,6 +56,13 @@ struct emu_front {
     int n;
 };
 
+/* A hardware queue of a device; dangers.c. */
+struct emu_queue {
+    uint64_t given, begun; /* items */
+    int64_t clock_ns;      /* when the latest began */
+    pthread_cond_t turn;
+};
+
 struct CUstream_st {
     struct CUstream_st *next;
     enum emu_stream_kind kind;
@@ -67,6 +76,9 @@ struct CUstream_st {
     int64_t clock_ns;
     bool served, busy, closing;
     pthread_cond_t work;
+    struct emu_queue *queue; /* NULL: its own                  */
+    int entries;             /* of the launch queue, in use    */
+    pthread_cond_t room;
     struct emu_capture *capture;
     struct emu_front front; /* in capture */
 };
@@ -87,6 +99,8 @@ struct emu_device {
     unsigned flags;
     size_t limits[16];
     uint64_t peers; /* bit d: access to device d was enabled */
+    struct emu_queue queues[EMU_MAX_QUEUES];
+    unsigned queues_given;
 };
 
 /* A device of the machine, or a MIG instance of it (from 1 on; 0: all of the device). */
@@ -99,7 +113,8 @@ struct emu_state {
     pthread_cond_t calm; /* the last busy worker is done        */
     bool stopping, real_time, moves_data, passes_unknown, loads_lazily;
     int busy, n_devices;
-    int64_t host_ns;
+    int n_queues, launch_queue; /* 0: endless */
+    int64_t host_ns, poll_ns;
     unsigned long long next_id;
     struct CUstream_st *streams; /* all of them                         */
     struct emu_device devices[EMU_MAX_DEVICES];
@@ -118,6 +133,7 @@ void emu_lock(void);
 void emu_unlock(void);
 int64_t emu_host_now_locked(void);
 void emu_host_reach_locked(int64_t ns);
+void emu_host_notice_locked(int64_t ns); /* a query finds that something ended then */
 void emu_charge_locked(int64_t ns);
 struct emu_mark *emu_mark_new(void);
 void emu_mark_unref_locked(struct emu_mark *mark);

@@ -2,7 +2,7 @@
  * streams.c - the public calls about streams: making them, waiting for them, host functions on them. The queues
  * themselves are in engine.c.
  */
-#include "internal.h"
+#include "dangers.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +39,8 @@ struct CUstream_st *emu_stream_new_locked(enum emu_stream_kind kind, int device,
     s->id = ++emu.next_id;
     s->tail = &s->head;
     pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->room, NULL);
+    emu_queue_assign_locked(s);
     s->next = emu.streams;
     emu.streams = s;
     return s;
@@ -192,7 +194,7 @@ static cudaError_t query_locked(struct CUstream_st *s)
 {
     if (s->issued != s->done)
         return cudaErrorNotReady;
-    emu_host_reach_locked(s->clock_ns);
+    emu_host_notice_locked(s->clock_ns);
     return emu.devices[s->device].sticky;
 }
 

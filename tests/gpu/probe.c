@@ -9,6 +9,7 @@
  *   launch_and_wait      one small kernel, launched and waited for, the shortest
  *   first_launch_beside  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
  *                        where loading waits for it (lazy loading)
+ *   first_launch_loaded  the same of another kernel, after busbar has loaded all of its own: near 0, or its mend is none
  *
  * Exit status 1 where a call fails. It judges nothing.
  */
@@ -16,6 +17,7 @@
 #include "cuda/compute/busy.h"
 #include "cuda/compute/gate.h"
 #include "cuda/data/kernels.h"
+#include "cuda/load/kernels_load.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -190,10 +192,11 @@ out:
 
 /* ---- loading ---- */
 
-/* Must come before any other use of the kernel that checks. */
+/* Must come before any other use of the kernels that check and fill. */
 static int probe_first_launch(struct probe *p)
 {
     const struct bb_busy busy = {.sms = 1, .ns = 300000000};
+    const struct bb_pattern pattern = bb_pattern_of(&bb_dtypes[BB_FLOAT], BB_SUM, 1, 0);
     double start;
     int rc;
 
@@ -204,6 +207,12 @@ static int probe_first_launch(struct probe *p)
     start = now_us();
     TRY(bb_check_bytes(p->buf, BYTES / 2, 0, (struct bb_verdict *)(void *)(p->buf + BYTES / 2), p->other));
     put_figure("first_launch_beside", (now_us() - start) / 1e3, "ms");
+    TRY(CUDA(cudaDeviceSynchronize()));
+    TRY(bb_kernels_load());
+    TRY(bb_busy_run(&busy, p->stream));
+    start = now_us();
+    TRY(bb_fill(p->buf, 16, &pattern, 0, 0, p->other));
+    put_figure("first_launch_loaded", (now_us() - start) / 1e3, "ms");
     TRY(CUDA(cudaDeviceSynchronize()));
 out:
     return rc;

@@ -8,6 +8,7 @@
  */
 #include "choice.h"
 #include "cost.h"
+#include "dangers.h"
 #include "reduce.h"
 #include "types.h"
 
@@ -314,6 +315,6 @@ int en_run_collective(ncclComm_t comm, const struct en_task *task, int64_t *now_
         return end;
     if (emu_moves_data())
         en_corrupt(comm, task);
-    *now_ns = run.arrival_ns + en_collective_ns(task, comm->size, comm->same_node);
+    *now_ns = en_begin_ns(comm, task, *now_ns, run.arrival_ns) + en_collective_ns(task, comm->size, comm->same_node);
     return EN_GO;
 }

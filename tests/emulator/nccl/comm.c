@@ -223,7 +223,7 @@ void en_comm_nap(ncclComm_t comm)
 }
 
 /* One look-around slice of a wait on comm->changed; the lock is held. */
-static enum en_end wait_slice(ncclComm_t comm)
+enum en_end en_wait_slice(ncclComm_t comm)
 {
     wait_up_to(comm, EN_WAIT_SLICE_MS * 1000000L);
     return emu_stopping() ? EN_STOPPING : EN_GO;
@@ -232,7 +232,7 @@ static enum en_end wait_slice(ncclComm_t comm)
 void en_comm_wait_running(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
-    while (comm->running && wait_slice(comm) == EN_GO)
+    while (comm->running && en_wait_slice(comm) == EN_GO)
         ;
     pthread_mutex_unlock(&comm->lock);
 }
@@ -271,7 +271,7 @@ enum en_end en_order_enter(ncclComm_t comm, struct en_ticket *t)
 
     pthread_mutex_lock(&comm->lock);
     while (end == EN_GO && (comm->running || (t->queued && comm->first != t)))
-        end = wait_slice(comm);
+        end = en_wait_slice(comm);
     if (end == EN_GO)
         comm->running = 1;
     pthread_mutex_unlock(&comm->lock);
@@ -301,7 +301,7 @@ void en_order_cancel(ncclComm_t comm, struct en_ticket *t)
 void en_order_drain(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
-    while ((comm->first != NULL || comm->running) && wait_slice(comm) == EN_GO)
+    while ((comm->first != NULL || comm->running) && en_wait_slice(comm) == EN_GO)
         ;
     int64_t end = comm->last_end_ns;
     pthread_mutex_unlock(&comm->lock);

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+enum { EN_AHEAD_MAX = 16 }; /* collectives that a rank which only gives may be ahead of the others, at most */
 enum { EN_ID_BYTES = 32 }; /* the part of a unique id that identifies a communicator; its first bytes name the region */
 
 /* An operator made by ncclRedOpCreatePreMulSum. */
@@ -35,7 +36,12 @@ struct ncclComm {
     bool revoked, finalized;
     bool tuned; /* a tuner plugin took it up, with this context                             */
     void *tuner;
-    void *profiler;           /* context that a profiler plugin gave it, NULL: none                           */
+    void *profiler;     /* context that a profiler plugin gave it, NULL: none                           */
+    uint32_t connected; /* bit by algorithm                                                        */
+    bool connecting;    /* came to the barrier of a first collective, of this generation           */
+    uint32_t connect_generation;
+    int ahead;                /* collectives that a rank which only gives may be ahead of the others     */
+    size_t fifo_bytes;        /* of the work FIFO, 0: endless                                            */
     uint64_t splits, shrinks; /* so that children of all ranks get one id                                */
     struct en_redop *redops;
     int redop_count;
@@ -46,10 +52,13 @@ struct ncclComm {
     int in_progress;                /* parts of that work that name it and are not done                        */
     char error[EN_TEXT_BYTES];      /* text of an error in async                                               */
     struct en_ticket *first, *last; /* operations issued and not done, in order                           */
+    size_t fifo_used;               /* by plans that are issued and not done                                  */
     int running;                    /* 1 while one of them, or a captured one, runs                            */
 
     /* Only the running operation touches these. */
-    int64_t last_end_ns;          /* virtual end of the latest operation                                     */
+    int64_t last_end_ns;            /* virtual end of the latest operation                                     */
+    int64_t arrivals[EN_AHEAD_MAX]; /* the last one's of each of the latest collectives */
+    uint64_t n_arrivals;
     uint32_t step;                /* steps of collectives so far: even and odd buffers                       */
     uint64_t *sent, *received;    /* [size] messages so far                                                  */
     uint64_t *scalars;            /* [size] scratch                                                          */
@@ -88,6 +97,7 @@ void en_order_append(ncclComm_t comm, struct en_ticket *t);
 enum en_end en_order_enter(ncclComm_t comm, struct en_ticket *t); /* EN_GO: the plan runs, leave afterwards */
 void en_order_leave(ncclComm_t comm, struct en_ticket *t);
 void en_order_cancel(ncclComm_t comm, struct en_ticket *t); /* never ran, never will                  */
+enum en_end en_wait_slice(ncclComm_t comm);                 /* of a wait on changed; the lock is held */
 void en_order_drain(ncclComm_t comm);                       /* until all that were issued are done    */
 
 /* Error texts. en_fail remembers the text for ncclGetLastError and returns rc. comm may be NULL. */

@@ -3,6 +3,7 @@
  */
 #include "group.h"
 #include "choice.h"
+#include "dangers.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -170,7 +171,6 @@ static ncclResult_t launch_comm(const struct work *w, int first, bool *done, int
         if (w->calls[i].comm == comm) {
             tasks[n] = w->calls[i].task;
             tasks[n].corrupt = emu_fault_corrupts(tasks[n].function);
-            (void)en_choose(comm, &tasks[n]);
             en_profiler_tell(comm, &tasks[n++]);
             done[i] = true;
         }
@@ -183,12 +183,26 @@ static ncclResult_t launch_comm(const struct work *w, int first, bool *done, int
     return rc;
 }
 
+/* Chooses the algorithm of each call, and keeps the caller until the ranks of a new one are connected. */
+static ncclResult_t connect_all(const struct work *w)
+{
+    ncclResult_t rc = ncclSuccess;
+
+    for (int i = 0; i < w->n_calls; i++) {
+        (void)en_choose(w->calls[i].comm, &w->calls[i].task);
+        en_connect_post(w->calls[i].comm, &w->calls[i].task);
+    }
+    for (int i = 0; rc == ncclSuccess && i < w->n_calls; i++)
+        rc = en_connect_wait(w->calls[i].comm);
+    return rc;
+}
+
 /* One plan per communicator, in the order in which the group first named them. The group pays its host time once. */
 static ncclResult_t launch(const struct work *w)
 {
     int64_t host_ns = llround(emu_profile()->nccl_launch_us * 1e3);
     bool *done = calloc((size_t)w->n_calls + 1, sizeof(*done));
-    ncclResult_t rc = done ? ncclSuccess : ncclSystemError;
+    ncclResult_t rc = done ? connect_all(w) : ncclSystemError;
 
     for (int i = 0; rc == ncclSuccess && i < w->n_calls; i++)
         if (!done[i]) {

@@ -2,6 +2,7 @@
  * join.c - the ranks of a new communicator find each other, learn where each one sits, and refuse to share a GPU.
  */
 #include "choice.h"
+#include "dangers.h"
 #include "profiler.h"
 
 #include "../engine.h"
@@ -218,5 +219,7 @@ ncclResult_t en_join_wait(ncclComm_t comm)
         en_tuner_join(comm);
     if (rc == ncclSuccess)
         en_profiler_join(comm);
+    if (rc == ncclSuccess)
+        en_dangers_join(comm);
     return rc;
 }

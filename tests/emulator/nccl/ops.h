@@ -71,6 +71,7 @@ struct en_plan {
     int collectives, count;
     cudaStream_t *streams; /* distinct ones                                                         */
     int n_streams;
+    size_t fifo_bytes;       /* that it holds of the work FIFO                                        */
     struct en_ticket ticket; /* not queued in a captured plan, which runs again and again             */
 };
 

@@ -3,6 +3,7 @@
  */
 #include "comm.h"
 #include "cost.h"
+#include "dangers.h"
 #include "types.h"
 
 #include "../engine.h"
@@ -89,6 +90,7 @@ static int64_t run_plan(void *arg, int64_t ready_ns)
     if (end == EN_BROKEN)
         en_say_broken(comm);
     comm->last_end_ns = now;
+    en_fifo_free(plan);
     en_order_leave(comm, &plan->ticket);
     return end == EN_GO || end == EN_ABORTED ? now : EMU_FAILED;
 }
@@ -97,6 +99,7 @@ static void release_plan(void *arg)
 {
     struct en_plan *plan = arg;
 
+    en_fifo_free(plan);
     en_order_cancel(plan->comm, &plan->ticket); /* a failed stream never ran it */
     en_plan_free(plan);
 }
@@ -167,7 +170,8 @@ static cudaError_t enqueue_on_device(struct en_plan *plan, const struct emu_op *
 
 ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns)
 {
-    struct emu_op op = {.name = "nccl", .run = run_plan, .release = release_plan, .arg = plan, .host_ns = host_ns};
+    struct emu_op op = {
+        .name = "nccl", .run = run_plan, .release = release_plan, .arg = plan, .host_ns = host_ns, .entries = 2};
     cudaError_t cuda = cudaSuccess;
     bool captured = false;
     ncclResult_t rc = find_capture(plan, &captured);
@@ -176,6 +180,8 @@ ncclResult_t en_plan_enqueue(struct en_plan *plan, int64_t host_ns)
         if (captured)
             cuda = chain_captured(plan);
         else
+            en_fifo_take(plan);
+        if (!captured)
             en_order_append(plan->comm, &plan->ticket);
         if (cuda == cudaSuccess)
             cuda = enqueue_on_device(plan, &op);

@@ -24,7 +24,7 @@
 #define PREFIX    "emu-nccl-"
 #define MAGIC     "EMUNCCL"
 
-enum { LAYOUT = 1, PAGE = 4096 };
+enum { LAYOUT = 2, PAGE = 4096 };
 
 static const size_t chunk_most = 512u << 10, chunk_least = 16u << 10;
 static const size_t ring_most = 256u << 10, ring_least = PAGE;
@@ -323,6 +323,7 @@ void en_wake_all(struct en_region *r)
     en_wake(&r->head->joined);
     en_wake(&r->head->data.generation);
     en_wake(&r->head->manage.generation);
+    en_wake(&r->head->connect.generation);
     for (int i = 0; r->members != NULL && i < r->head->members; i++)
         en_wake(&r->members[i].bell);
 }

@@ -77,8 +77,9 @@ struct en_head {
     _Atomic uint32_t joined;
     _Atomic uint32_t error; /* 0 none, 1 being written, 2 error_text is valid */
     char error_text[EN_TEXT_BYTES];
-    struct en_barrier data;   /* steps of collectives, on stream workers */
-    struct en_barrier manage; /* splits, on host threads                 */
+    struct en_barrier data;    /* steps of collectives, on stream workers */
+    struct en_barrier manage;  /* splits, on host threads                 */
+    struct en_barrier connect; /* first collectives, on host threads       */
 };
 
 struct en_region {

@@ -1,0 +1,13 @@
+/*
+ * gate_room.h - how many iterations may be enqueued behind a closed gate: as many as fill none of the queues that keep
+ * the host inside a call when they are full, for then the gate would open by its limit only.
+ */
+#ifndef BB_COLLECTIVES_MEASURE_GATE_ROOM_H
+#define BB_COLLECTIVES_MEASURE_GATE_ROOM_H
+
+#include "collectives/ops/coll.h"
+
+/* bb_gate_room - iterations of `aggregate` operations each, on a communicator of `ranks` ranks. May be 0. Pure. */
+size_t bb_gate_room(enum bb_coll_kind kind, int ranks, size_t aggregate);
+
+#endif

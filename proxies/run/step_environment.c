@@ -1,0 +1,22 @@
+/* step_environment.c - see step_environment.h. */
+#include "proxies/run/step_environment.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int set_default(const char *name, const char *value)
+{
+    return setenv(name, value, 0) ? bb_err(BB_EFAIL, "setenv %s: %s", name, strerror(errno)) : 0;
+}
+
+int bb_step_environment(bool side_by_side)
+{
+    int rc;
+
+    TRY(set_default("CUDA_DEVICE_MAX_CONNECTIONS", "32"));
+    if (side_by_side)
+        TRY(set_default("NCCL_RUNTIME_CONNECT", "0"));
+out:
+    return rc;
+}

@@ -1,0 +1,55 @@
+/* test_wait.c - waits while the host's clock is read do not sleep. A thread that sleeps gives the processor up by its own
+ * will, one that yields does not: the kernel counts either. */
+#include "bootstrap/base/clock.h"
+#include "bootstrap/world/world.h"
+#include "tests/check.h"
+
+#include <sys/resource.h>
+
+static int is_over(void *arg)
+{
+    return bb_now_s() >= *(const double *)arg;
+}
+
+static long sleeps_so_far(void)
+{
+    struct rusage used;
+
+    assert_int_equal(getrusage(RUSAGE_THREAD, &used), 0);
+    return used.ru_nvcsw;
+}
+
+/* How often a wait of so many milliseconds sleeps. */
+static long sleeps_in(struct bb_world *w, double ms)
+{
+    double end_s = bb_now_s() + 1e-3 * ms;
+    long before = sleeps_so_far();
+
+    assert_int_equal(bb_world_wait(w, "the end", is_over, &end_s), 0);
+    return sleeps_so_far() - before;
+}
+
+static void waits(void **state)
+{
+    struct bb_world w;
+
+    (void)state;
+    assert_int_equal(bb_world_alone(&w, 30), 0);
+    assert_true(sleeps_in(&w, 20) >= 5);
+    bb_world_prompt(&w, true);
+    assert_true(sleeps_in(&w, 20) <= 1);
+    assert_true(sleeps_in(&w, 500) >= 5); /* in the end it sleeps all the same */
+    bb_world_prompt(&w, false);
+    assert_true(sleeps_in(&w, 20) >= 5);
+    w.local_size = 100000;
+    bb_world_prompt(&w, true);
+    assert_true(sleeps_in(&w, 20) >= 5);
+    assert_int_equal(bb_world_release(&w, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(waits)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

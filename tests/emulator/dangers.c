@@ -1,0 +1,108 @@
+/* dangers.c - see dangers.h. Without its variable each of these does nothing. */
+#include "dangers.h"
+
+#include <stdlib.h>
+
+int emu_env_number(const char *name, int most)
+{
+    const char *value = getenv(name);
+    char *end;
+    long n;
+
+    if (!value || !*value)
+        return 0;
+    n = strtol(value, &end, 10);
+    if (*end || n < 0 || n > most)
+        emu_die("%s=%s: expected 0 to %d", name, value, most);
+    return (int)n;
+}
+
+/* As the driver does: a number out of range is the nearest one, what is none is the default. */
+static int connections_asked(void)
+{
+    const char *value = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    int n = value ? atoi(value) : 0;
+
+    return n <= 0 ? 8 : n > EMU_MAX_QUEUES ? EMU_MAX_QUEUES : n;
+}
+
+void emu_dangers_load(void)
+{
+    emu.n_queues = emu_env_number("EMU_HARDWARE_QUEUES", 1) ? connections_asked() : 0;
+    emu.launch_queue = emu_env_number("EMU_LAUNCH_QUEUE", 1000000);
+    emu.poll_ns = emu_ns_of_us(emu_env_number("EMU_POLL_US", 1000000));
+    for (int d = 0; d < EMU_MAX_DEVICES; d++)
+        for (int i = 0; i < EMU_MAX_QUEUES; i++)
+            pthread_cond_init(&emu.devices[d].queues[i].turn, NULL);
+}
+
+/* ---- hardware queues ---- */
+
+static struct emu_queue *next_queue_locked(int device)
+{
+    struct emu_device *d = &emu.devices[device];
+
+    return &d->queues[d->queues_given++ % (unsigned)emu.n_queues];
+}
+
+void emu_queue_assign_locked(struct CUstream_st *s)
+{
+    if (emu.n_queues > 0 && s->kind != EMU_STREAM_LANE)
+        s->queue = next_queue_locked(s->device);
+}
+
+void emu_skip_streams(int device, int n)
+{
+    emu_init();
+    emu_lock();
+    for (int i = 0; i < n && emu.n_queues > 0 && device >= 0 && device < EMU_MAX_DEVICES; i++)
+        (void)next_queue_locked(device);
+    emu_unlock();
+}
+
+void emu_queue_take_locked(struct CUstream_st *s, struct emu_item *item)
+{
+    if (s->queue)
+        item->place = s->queue->given++;
+}
+
+void emu_queue_await_locked(struct CUstream_st *s, const struct emu_item *item)
+{
+    if (!s->queue)
+        return;
+    while (s->queue->begun != item->place)
+        pthread_cond_wait(&s->queue->turn, &emu.lock);
+    if (s->clock_ns < s->queue->clock_ns)
+        s->clock_ns = s->queue->clock_ns;
+}
+
+void emu_queue_begin_locked(struct CUstream_st *s, const struct emu_item *item)
+{
+    if (!s->queue)
+        return;
+    s->queue->begun = item->place + 1;
+    s->queue->clock_ns = s->clock_ns;
+    pthread_cond_broadcast(&s->queue->turn);
+}
+
+/* ---- launch queue ---- */
+
+void emu_room_await_locked(struct CUstream_st *s, int entries)
+{
+    bool waited = false;
+
+    if (emu.launch_queue == 0 || s->kind == EMU_STREAM_LANE)
+        return;
+    while (s->entries > 0 && s->entries + entries > emu.launch_queue) {
+        pthread_cond_wait(&s->room, &emu.lock);
+        waited = true;
+    }
+    if (waited)
+        emu_host_reach_locked(s->clock_ns);
+}
+
+void emu_room_free_locked(struct CUstream_st *s, const struct emu_item *item)
+{
+    s->entries -= item->entries;
+    pthread_cond_broadcast(&s->room);
+}

@@ -1,0 +1,118 @@
+/* dangers.c - see dangers.h. Numbers are those of NCCL 2.30. */
+#include "dangers.h"
+
+#include "choice.h"
+
+#include "../engine.h"
+
+#include <stdlib.h>
+
+enum {
+    STREAMS_OF_A_COMM = 2, /* deviceStream and hostStream, init.cc                                    */
+    ARGUMENT_BYTES = 4096, /* work that fits into a kernel's arguments needs no FIFO, include/device.h */
+    WORK_P2P_BYTES = 48,   /* ncclDevWorkP2p, one per peer                                            */
+    WORK_COLL_BYTES = 128, /* ncclDevWorkColl                                                         */
+};
+
+static const uint32_t all_connected = ~0u;
+
+void en_dangers_join(ncclComm_t comm)
+{
+    const char *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
+
+    emu_skip_streams(comm->device, STREAMS_OF_A_COMM);
+    comm->fifo_bytes = (size_t)emu_env_number("EMU_WORK_FIFO", 1 << 30);
+    comm->ahead = emu_env_number("EMU_SEND_AHEAD", EN_AHEAD_MAX);
+    comm->connected = all_connected;
+    if (emu_env_number("EMU_RUNTIME_CONNECT", 1) && !(at_first_use && atoi(at_first_use) == 0))
+        comm->connected = 0;
+}
+
+/* ---- first collectives ---- */
+
+/* All ranks of a communicator call the same, so several algorithms of one group are one meeting on each of them. */
+void en_connect_post(ncclComm_t comm, const struct en_task *task)
+{
+    uint32_t algorithm = 1u << task->algorithm;
+
+    if (!en_has_algorithm(task) || comm->size == 1 || comm->connected & algorithm)
+        return;
+    comm->connected |= algorithm;
+    if (!comm->connecting)
+        comm->connect_generation = en_barrier_arrive(&comm->region.head->connect, comm->size);
+    comm->connecting = true;
+}
+
+ncclResult_t en_connect_wait(ncclComm_t comm)
+{
+    enum en_end end = EN_GO;
+
+    if (comm->connecting)
+        end = en_barrier_wait(&comm->watch, &comm->region.head->connect, comm->connect_generation);
+    comm->connecting = false;
+    return end == EN_GO ? ncclSuccess : en_fail(comm, ncclInternalError, "the connection of a collective was aborted");
+}
+
+/* ---- work FIFO ---- */
+
+/* A send and a receive with one peer are one piece of work. */
+static size_t work_bytes(const struct en_plan *plan)
+{
+    size_t sends = 0, receives = 0, bytes = 0;
+
+    for (int i = 0; i < plan->collectives; i++)
+        bytes += en_has_algorithm(&plan->tasks[i]) ? WORK_COLL_BYTES : (size_t)plan->comm->size * WORK_P2P_BYTES;
+    for (int i = plan->collectives; i < plan->count; i++)
+        *(plan->tasks[i].kind == EN_SEND ? &sends : &receives) += 1;
+    return bytes + (sends > receives ? sends : receives) * WORK_P2P_BYTES;
+}
+
+/* comm->changed is told at the end of each plan. A plan alone always goes: NCCL cuts what is too large for the FIFO. */
+void en_fifo_take(struct en_plan *plan)
+{
+    ncclComm_t comm = plan->comm;
+    size_t bytes = work_bytes(plan);
+    bool waited = false;
+
+    if (comm->fifo_bytes == 0 || bytes <= ARGUMENT_BYTES)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    while (comm->fifo_used > 0 && comm->fifo_used + bytes > comm->fifo_bytes && en_wait_slice(comm) == EN_GO)
+        waited = true;
+    comm->fifo_used += bytes;
+    plan->fifo_bytes = bytes;
+    int64_t end_ns = comm->last_end_ns;
+    pthread_mutex_unlock(&comm->lock);
+    if (waited)
+        emu_host_reach_ns(end_ns);
+}
+
+void en_fifo_free(struct en_plan *plan)
+{
+    pthread_mutex_lock(&plan->comm->lock);
+    plan->comm->fifo_used -= plan->fifo_bytes;
+    plan->fifo_bytes = 0;
+    pthread_cond_broadcast(&plan->comm->changed);
+    pthread_mutex_unlock(&plan->comm->lock);
+}
+
+/* ---- ranks that only give ---- */
+
+static bool only_gives(ncclComm_t comm, const struct en_task *task)
+{
+    const struct en_kind_row *kind = en_kind(task->kind);
+
+    return kind->only_root_sends ? comm->rank == task->root : kind->only_root_receives && comm->rank != task->root;
+}
+
+int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns, int64_t latest_ns)
+{
+    uint64_t n = comm->n_arrivals++;
+    int64_t room_ns =
+        comm->ahead > 0 && n >= (uint64_t)comm->ahead ? comm->arrivals[(n - comm->ahead) % EN_AHEAD_MAX] : 0;
+
+    comm->arrivals[n % EN_AHEAD_MAX] = latest_ns;
+    if (comm->ahead == 0 || !only_gives(comm, task))
+        return latest_ns;
+    return own_ns > room_ns ? own_ns : room_ns;
+}

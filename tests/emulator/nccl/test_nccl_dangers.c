@@ -1,0 +1,128 @@
+/*
+ * test_nccl_dangers.c - calls of NCCL that keep the host: the first collective until its peers come, and work that
+ * finds no room in the FIFO. Rank 1 comes late, by the machine's clock; rank 0 looks how long its calls took.
+ */
+#include "ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { LATE_MS = 600, KEPT_MS = 400 }; /* what is not kept takes a few ms, on a busy machine some ten */
+
+static double now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static void come_late(const struct rank *r)
+{
+    if (r->rank == 1)
+        usleep(LATE_MS * 1000);
+}
+
+/* Of a call of rank 0: it was kept, if and only if it should be. */
+#define CHECK_KEPT(begin_ms, kept)                                                                                     \
+    do {                                                                                                               \
+        if (r->rank == 0)                                                                                              \
+            CHECK((now_ms() - (begin_ms) > KEPT_MS) == (kept));                                                        \
+    } while (0)
+
+/* ---- first collectives ---- */
+
+static int reduce_twice(struct rank *r)
+{
+    const bool *kept = r->arg;
+    float *data;
+
+    CHECK(cudaMalloc((void **)&data, sizeof(*data)) == cudaSuccess);
+    for (int i = 0; i < 2; i++) {
+        come_late(r);
+        double begin_ms = now_ms();
+        CHECK(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, r->comm, r->stream) == ncclSuccess);
+        CHECK_KEPT(begin_ms, *kept && i == 0);
+    }
+    CHECK(cudaStreamSynchronize(r->stream) == cudaSuccess);
+    return 0;
+}
+
+static void test_first_collective(void **state)
+{
+    const bool yes = true, no = false;
+
+    (void)state;
+    run_ranks(2, reduce_twice, &no, 0, NULL);
+    setenv("EMU_RUNTIME_CONNECT", "1", 1);
+    run_ranks(2, reduce_twice, &yes, 0, NULL);
+    setenv("NCCL_RUNTIME_CONNECT", "0", 1);
+    run_ranks(2, reduce_twice, &no, 0, NULL);
+    unsetenv("EMU_RUNTIME_CONNECT");
+    unsetenv("NCCL_RUNTIME_CONNECT");
+}
+
+/* ---- work FIFO ---- */
+
+/* Three groups of n messages each way: 48 bytes of work for each, from 4096 bytes on in the FIFO. */
+struct groups {
+    int messages;
+    bool kept;
+};
+
+static int exchange(struct rank *r, const struct groups *g, float *data)
+{
+    CHECK(ncclGroupStart() == ncclSuccess);
+    for (int i = 0; i < g->messages; i++) {
+        CHECK(ncclSend(data, 1, ncclFloat, 1 - r->rank, r->comm, r->stream) == ncclSuccess);
+        CHECK(ncclRecv(data + 1, 1, ncclFloat, 1 - r->rank, r->comm, r->stream) == ncclSuccess);
+    }
+    CHECK(ncclGroupEnd() == ncclSuccess);
+    return 0;
+}
+
+static int exchange_thrice(struct rank *r)
+{
+    const struct groups *g = r->arg;
+    float *data;
+
+    CHECK(cudaMalloc((void **)&data, 2 * sizeof(*data)) == cudaSuccess);
+    come_late(r);
+    for (int i = 0; i < 3; i++) {
+        double begin_ms = now_ms();
+        if (exchange(r, g, data))
+            return 1;
+        CHECK_KEPT(begin_ms, g->kept && i == 2);
+    }
+    CHECK(cudaStreamSynchronize(r->stream) == cudaSuccess);
+    return 0;
+}
+
+static void test_work_fifo(void **state)
+{
+    const struct groups in_arguments = {80, false}, endless = {128, false}, full = {128, true};
+
+    (void)state;
+    run_ranks(2, exchange_thrice, &endless, 0, NULL);
+    setenv("EMU_WORK_FIFO", "16384", 1); /* two groups of 6144 bytes, not three */
+    run_ranks(2, exchange_thrice, &full, 0, NULL);
+    run_ranks(2, exchange_thrice, &in_arguments, 0, NULL);
+    unsetenv("EMU_WORK_FIFO");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_collective),
+        cmocka_unit_test(test_work_fifo),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

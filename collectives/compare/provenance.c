@@ -53,8 +53,8 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
 /* Variables that tell one rank, or what a run prints, apart: sizes stand in ranks, nodes and devices. A * ends a
  * beginning. */
 static const char *const noise[] = {
-    "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS", "OMPI_*",
-    "PMI*",        "SLURM_*",         NULL};
+    "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
+    "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
 
 static bool is_listed(const char *name, const char *const *list)
 {

@@ -307,6 +307,7 @@ static int measure_size(struct overlap *v, size_t bytes)
         TRY(bb_overlap_measure(&v->ctx, &work, &r));
         both_us[i] = r.us[BB_BOTH];
         TRY(put_row(v, &work, &v->options.limits[i], &r));
+        bb_progress_did(&v->session.progress, 1);
     }
     TRY(report_best(v, &work, both_us));
 out:
@@ -374,6 +375,7 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
+    bb_progress_expect(&v->session.progress, (double)v->options.sizes.n * v->options.n_limits);
     for (int i = 0; i < v->options.sizes.n; i++)
         TRY(measure_size(v, v->options.sizes.bytes[i]));
     rc = v->wrong ? -BB_EDATA : 0;

@@ -188,6 +188,7 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
                      f->figure, f->direction);
     TRY(bb_p2p_measure(&p->ctx, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
+    bb_progress_did(&p->session.progress, 1);
     for (int low = 0; low < w->size; low++) {
         int high = bb_pair_schedule_partner(&p->pairing, p->round, low);
         if (high > low)
@@ -195,6 +196,16 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     }
 out:
     return rc;
+}
+
+/* One for each direction. */
+static int runs_of_round(const struct p2p *p)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->n_matrices; i++)
+        n += bb_p2p_figures[p->matrices[i].run.kind].is_directed ? 2 : 1;
+    return n;
 }
 
 static int measure_round(struct p2p *p)
@@ -548,6 +559,7 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     TRY(make_context(p));
     TRY(bb_session_open(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
+    bb_progress_expect(&p->session.progress, bb_pair_schedule_rounds(&p->pairing) * (double)runs_of_round(p));
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
     if (p->session.world.rank == 0)

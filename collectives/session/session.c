@@ -182,7 +182,7 @@ void bb_session_head(const struct bb_session *s, const char *command)
 
 int bb_session_close(struct bb_session *s, int rc)
 {
-    bb_progress_clear(&s->progress);
+    bb_progress_end(&s->progress);
     rc = bb_results_close(s->json, rc);
     s->json = NULL;
     return rc;

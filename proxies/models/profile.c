@@ -44,12 +44,19 @@ static int refuse_name(const char *kind, const char *word)
     return bb_refuse_word(singular, word, words, n);
 }
 
+int bb_profile_refuse_unknown(const char *kind, const char *word)
+{
+    return is_path(word) || find_text(kind, word) ? 0 : refuse_name(kind, word);
+}
+
 int bb_profile_load(const char *kind, const char *word, json_t **root)
 {
     const char *text = NULL;
     json_error_t error;
 
     *root = NULL;
+    if (is_path(word) && bb_json_refuse_folder(word) != 0)
+        return -BB_EUSAGE;
     if (is_path(word))
         *root = json_load_file(word, JSON_REJECT_DUPLICATES, &error);
     else if ((text = find_text(kind, word)))

@@ -170,8 +170,6 @@ static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c
     TRY(bb_issue(ctx, c, 0, 1, false));
     TRY(bb_bench_context_wait(ctx, "first operation"));
     f->first_us = 1e6 * (bb_now_s() - begin_s);
-    if (!ctx->host_clock)
-        TRY(bb_time_meet(ctx, c));
     ctx->connected = true;
 out:
     bb_world_prompt(ctx->world, false);
@@ -362,6 +360,8 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     bb_telemetry_warmup(ctx->observer);
     TRY(warm_up(ctx, c, f));
     bb_telemetry_start(ctx->observer, &f->seen);
+    if (ctx->connected && !ctx->host_clock)
+        TRY(bb_time_meet(ctx, c)); /* when nobody listens any more to what NCCL chooses for c */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end(ctx->observer, ctx->world, &f->seen));

@@ -59,10 +59,11 @@ def test_everything_is_verified(busbar, tmp_path, ranks):
 @pytest.mark.parametrize("collective,place", [
     (c, p) for c in COLLECTIVES for p in ("out_of_place", "in_place") if p == "out_of_place" or c not in NOT_IN_PLACE])
 def test_a_corrupt_byte_is_seen_in_every_collective(busbar, collective, place):
-    """Operations of NCCL on a rank: the one before the events, and the timed one, whose data are looked at. A hypercube
-    of 4 ranks takes two rounds per operation. Groups of sends and receives carry the name of ncclGroupEnd or ncclRecv."""
+    """Operations of NCCL on a rank: the one before the events, a meeting where ranks end apart, and the timed one, whose
+    data are looked at. A hypercube of 4 ranks takes two rounds per operation. Groups of sends and receives carry the name
+    of ncclGroupEnd or ncclRecv."""
     receives = {"sendrecv": 1, "alltoallv": 3, "hypercube": 2}.get(collective)
-    where = f"call={2 * receives},name=ncclRecv" if receives else "call=2"
+    where = f"call={2 * receives},name=ncclRecv" if receives else "call=3" if collective in ("broadcast", "reduce", "gather", "scatter") else "call=2"
     rank = 0 if collective in ("reduce", "gather") else 2
     done = busbar.run("bench", collective, "-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1", "--placement", place,
                       ranks=4, env={"EMU_FAULT": f"corrupt:rank={rank},{where}"})

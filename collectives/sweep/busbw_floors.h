@@ -1,6 +1,7 @@
 /*
  * busbw_floors.h - what `--min-busbw` asks for: "300" of the mean over all rows, "peak:300" of the best row, "1G:300"
- * of the rows of a size, several between commas. Of several rows of a size (placements, types) the slowest counts. Pure.
+ * of the rows of a size, several between commas. Of several rows of a size (placements, types) the slowest counts.
+ * Pure.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BUSBW_FLOORS_H
 #define BB_COLLECTIVES_SWEEP_BUSBW_FLOORS_H

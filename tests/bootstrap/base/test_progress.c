@@ -55,6 +55,16 @@ static void tell_a_quarter(struct bb_progress *p)
     usleep(100000);
 }
 
+/* A tenth of 1.6 s is left, which is not worth a word. */
+static void tell_nearly_all(struct bb_progress *p)
+{
+    bb_progress_expect(p, 10);
+    bb_progress_show(p, "row");
+    usleep(1500000);
+    bb_progress_did(p, 9);
+    usleep(100000);
+}
+
 static int lines_of(const char *text)
 {
     int n = 0;
@@ -105,6 +115,7 @@ static void the_time_left_follows_what_is_done(void **state)
     assert_non_null(last);
     assert_true(left >= 4 && left <= 9);
     assert_non_null(strstr(last, " s left\n"));
+    assert_null(strstr(said(tell_nearly_all, "0.05", 0, false), "left"));
 }
 
 int main(void)

@@ -13,13 +13,13 @@
 #define KEY_TEXT   96
 #define MOST_NAMES 64
 
-int bb_json_refuse_folder(const char *path)
+static int refuse_folder(const char *path)
 {
     struct stat found;
 
     if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode))
         return 0;
-    return bb_err(BB_EUSAGE, "%s: it is a folder, expected a JSON file", path);
+    return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", path);
 }
 
 int bb_json_load(const char *path, size_t flags, json_t **root)
@@ -28,7 +28,7 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
     FILE *file;
 
     *root = NULL;
-    if (bb_json_refuse_folder(path) != 0)
+    if (refuse_folder(path) != 0)
         return -BB_EUSAGE;
     file = fopen(path, "r");
     if (!file)

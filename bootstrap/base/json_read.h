@@ -44,9 +44,6 @@ struct bb_json_field {
 /* bb_json_load - a whole file, parsed with jansson's flags: *root is new, NULL after an error. */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 
-/* bb_json_refuse_folder - 0, or -BB_EUSAGE after one line when the path is a folder's. */
-int bb_json_refuse_folder(const char *path) BB_MUST_CHECK;
-
 /* bb_json_read - fills the struct at `into`, row by row. _read_field: one row. */
 int bb_json_read(const json_t *object, const char *where, const struct bb_json_field *fields, void *into) BB_MUST_CHECK;
 int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *field,

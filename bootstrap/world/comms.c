@@ -56,15 +56,6 @@ void *bb_nccl_symbol(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
-bool bb_comm_knows_p2p_peers(void)
-{
-#ifdef BB_NCCL_HAS_MAX_P2P_PEERS
-    return true;
-#else
-    return false;
-#endif
-}
-
 /* ---- several ranks on one GPU ---- */
 
 struct variable {
@@ -79,7 +70,7 @@ static int set_variables(const struct variable *v)
     return 0;
 }
 
-int bb_comms_share_gpu_env(int rank)
+int bb_comms_share_gpu_env(int rank, bool instances)
 {
     enum { OWN_SWITCH_SINCE = 23003 };
     static const struct variable own_switch[] = {
@@ -116,7 +107,7 @@ int bb_comms_share_gpu_env(int rank)
     int runtime, rc;
 
     TRY(BB_NCCL(ncclGetVersion(&runtime)));
-    if (runtime >= OWN_SWITCH_SINCE)
+    if (runtime >= OWN_SWITCH_SINCE && !instances)
         return set_variables(own_switch);
     snprintf(host_id, sizeof(host_id), "busbar-%d", rank);
     TRY(set_variables((const struct variable[]){{"NCCL_HOSTID", host_id}, {NULL, NULL}}));
@@ -285,6 +276,20 @@ out:
     return rc;
 }
 
+/* A configuration of before 2.30 has no member for it, and newer libraries read nothing of their own from that. */
+static int set_max_p2p_peers(const struct bb_comm_opts *opts)
+{
+#ifndef BB_NCCL_HAS_MAX_P2P_PEERS
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", opts->max_p2p_peers);
+    if (opts->max_p2p_peers > 0 && setenv("NCCL_P2P_MAX_PEERS", text, 0))
+        return bb_err(BB_EFAIL, "setenv: %s", strerror(errno));
+#endif
+    (void)opts;
+    return 0;
+}
+
 static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts *opts)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -360,6 +365,7 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
     *c = (struct bb_comm){.world = w, .size = size, .blocking = opts->blocking};
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
+    TRY(set_max_p2p_peers(opts));
     TRY(exchange_claims(c, members, &id));
     if (size == 0)
         return 0;

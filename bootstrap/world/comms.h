@@ -78,9 +78,6 @@ int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line
  * runs; warns once when the library is older than the header's minor version. */
 int bb_nccl_version(int *header, int *runtime) BB_MUST_CHECK;
 
-/* bb_comm_knows_p2p_peers - whether busbar was built with an NCCL that has max_p2p_peers (2.30). */
-bool bb_comm_knows_p2p_peers(void);
-
 /* bb_nccl_version_text - "2.28.9". Returns buf. */
 #define BB_NCCL_VERSION_TEXT 16
 const char *bb_nccl_version_text(int version, char buf[BB_NCCL_VERSION_TEXT]);
@@ -95,7 +92,8 @@ void *bb_nccl_symbol(const char *name);
  * bb_comms_share_gpu_env - let several processes use one GPU (for tests: timings mean nothing then). Sets variables
  * that the user has not set; must come before the process's first NCCL call other than the version. From NCCL 2.30.3
  * its own switch, before that a host id per rank and sockets on loopback.
+ * instances: they are parts of one GPU (MIG), between which the switch, made for one memory, has no way: sockets always.
  */
-int bb_comms_share_gpu_env(int rank) BB_MUST_CHECK;
+int bb_comms_share_gpu_env(int rank, bool instances) BB_MUST_CHECK;
 
 #endif

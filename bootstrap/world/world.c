@@ -23,7 +23,7 @@
 
 /* ---- waiting ---- */
 
-enum { YIELD_US = 200, YIELD_PROMPT_US = 50000, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
+enum { YIELD_US = 200, YIELD_PROMPT_US = 1000000, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
 
 /* Yield at first, since most waits are short and the peer may need this core; then sleep, longer each time. */
 static void pause_after(double waited_s, int yield_us, long *sleep_us)

@@ -108,7 +108,7 @@ typedef int bb_ready(void *arg);
 int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg) BB_MUST_CHECK;
 
 /*
- * bb_world_prompt - on: the host's clock is read around what is waited for, so a wait does not sleep in its first 50 ms
+ * bb_world_prompt - on: the host's clock is read around what is waited for, so a wait does not sleep in its first second
  * and ends at once. Where ranks outnumber the processors it sleeps as ever: who spins keeps the one that works from it.
  */
 void bb_world_prompt(struct bb_world *w, bool on);

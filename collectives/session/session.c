@@ -23,7 +23,7 @@ static int share_early(struct bb_session *s)
 
     if (!s->common->share_gpu || cudaGetDeviceCount(&count) != cudaSuccess || bb_launcher_local_size() <= count)
         return 0;
-    TRY(bb_comms_share_gpu_env(bb_launcher_rank()));
+    TRY(bb_comms_share_gpu_env(bb_launcher_rank(), false));
     s->told_to_share = true;
 out:
     return rc;
@@ -70,7 +70,7 @@ static int settle_sharing(struct bb_session *s)
         bb_warn("each rank has a GPU of its own, but --share-gpu made NCCL use sockets between them: leave it out");
     s->shared_gpu = s->shared_gpu || told;
     if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->told_to_share)
-        TRY(bb_comms_share_gpu_env(w->rank));
+        TRY(bb_comms_share_gpu_env(w->rank, true)); /* unasked, only instances of one GPU come here */
 out:
     return rc;
 }

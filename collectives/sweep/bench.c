@@ -158,8 +158,11 @@ static void warn_policy(const struct bench *b)
         b->session.world.rank == 0)
         bb_warn("CTA policy %d (-x) needs NCCL 2.27; measured without", b->options.cta_policy);
     if (b->options.max_p2p_peers > 0 && !b->options.fit_memory && b->session.world.rank == 0 &&
-        (b->session.nccl_runtime < 23000 || !bb_comm_knows_p2p_peers()))
-        bb_warn("--max-p2p-peers %d needs NCCL 2.30, built with it too; measured without", b->options.max_p2p_peers);
+        b->session.nccl_runtime < 23000)
+        bb_warn("--max-p2p-peers %d needs NCCL 2.30; measured without", b->options.max_p2p_peers);
+    if (b->options.nvlink_centric_sched && !b->options.fit_memory && b->session.world.rank == 0 &&
+        (b->session.nccl_runtime < 22800 || b->session.nccl_header < 22800))
+        bb_warn("--nvlink-centric-sched needs NCCL 2.28; measured without");
 }
 
 /* The sweep forces algorithms as a tuner and sees them as a profiler: both have to be this program. */

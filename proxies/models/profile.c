@@ -3,8 +3,11 @@
 
 #include "bootstrap/cli/opts.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MOST_NAMES 128
 
@@ -44,22 +47,46 @@ static int refuse_name(const char *kind, const char *word)
     return bb_refuse_word(singular, word, words, n);
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* A published model is a folder with its config.json. */
+static int load_folder(const char *kind, const char *word, json_t **root)
+{
+    char path[PATH_MAX];
+    json_error_t error;
+
+    if (strcmp(kind, "models") != 0)
+        return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", word);
+    snprintf(path, sizeof(path), "%s/config.json", word);
+    if (access(path, R_OK) != 0)
+        return bb_err(BB_EUSAGE, "%s: is a folder without a config.json", word);
+    *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    return *root ? 0 : bb_err(BB_EUSAGE, "%s: line %d: %s", path, error.line, error.text);
+}
+
 int bb_profile_refuse_unknown(const char *kind, const char *word)
 {
-    return is_path(word) || find_text(kind, word) ? 0 : refuse_name(kind, word);
+    return is_path(word) || find_text(kind, word) || is_folder(word) ? 0 : refuse_name(kind, word);
 }
 
 int bb_profile_load(const char *kind, const char *word, json_t **root)
 {
     const char *text = NULL;
     json_error_t error;
+    int rc = 0;
 
     *root = NULL;
-    if (is_path(word) && bb_json_refuse_folder(word) != 0)
-        return -BB_EUSAGE;
-    if (is_path(word))
+    text = find_text(kind, word);
+    if (!text && is_folder(word))
+        TRY(load_folder(kind, word, root));
+    else if (is_path(word))
         *root = json_load_file(word, JSON_REJECT_DUPLICATES, &error);
-    else if ((text = find_text(kind, word)))
+    else if (text)
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
         return refuse_name(kind, word);
@@ -71,5 +98,6 @@ int bb_profile_load(const char *kind, const char *word, json_t **root)
         *root = NULL;
         return bb_err(BB_EUSAGE, "%s: expected a JSON object", word);
     }
-    return 0;
+out:
+    return rc;
 }

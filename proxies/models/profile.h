@@ -20,8 +20,8 @@ size_t bb_profile_names(const char *kind, const char **words, size_t room);
 int bb_profile_refuse_unknown(const char *kind, const char *word) BB_MUST_CHECK;
 
 /*
- * bb_profile_load - *root = the profile of that name or, when the word has a '/' or ends in ".json", of that file.
- * Unknown name, unreadable file, no JSON object: said, -BB_EUSAGE. The caller owns *root.
+ * bb_profile_load - *root = the profile of that name or, when the word has a '/' or ends in ".json", of that file;
+ * where it is a folder (of a published model) of its config.json. Unknown name, unreadable file, no JSON object: said, -BB_EUSAGE. The caller owns *root.
  */
 int bb_profile_load(const char *kind, const char *word, json_t **root) BB_MUST_CHECK;
 

@@ -284,8 +284,6 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
     json_t *roles = json_array();
-    double efficiency =
-        bb_overlap_efficiency((double)p->compute_alone_ns, (double)p->comm_alone_ns, (double)slowest->all.step_ns);
 
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
@@ -302,9 +300,8 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
         "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
         groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns), "comm_alone_us",
-        us_or_null(p->comm_alone_ns), "overlap_efficiency",
-        p->compute_alone_ns < 0 ? json_null() : bb_json_real(efficiency), "model_flop_utilisation",
-        bb_json_real(bb_plan_utilisation(plan, p)), "memory", memory_check(plan, p));
+        us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
+        "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory", memory_check(plan, p));
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)

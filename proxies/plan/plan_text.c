@@ -301,9 +301,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
     fprintf(out, "  exposed on rank %d: %.1f us pipeline bubble, %.1f us transfer, %.1f us waiting for other peers\n",
             slowest->rank, us_of(e->bubble_ns), us_of(e->transfer_ns), us_of(e->waiting_ns));
     fprintf(out, "  compute alone %.1f us, communication alone %.1f us%s\n", us_of(p->compute_alone_ns),
-            us_of(p->comm_alone_ns),
-            bb_overlap_efficiency_text(us_of(slowest->all.compute_ns), us_of(e->bubble_ns), us_of(p->comm_alone_ns),
-                                       us_of(slowest->all.step_ns), efficiency));
+            us_of(p->comm_alone_ns), bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
 static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)

@@ -224,7 +224,8 @@ static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arc
             flops += 2 * (double)tensors[t].count * (tensors[t].expert ? (double)a->top_k / a->experts : 1) *
                      (strstr(tensors[t].name, "pooler") ? 1 : s);
     if (layer >= 0)
-        flops += 2 * s * s * a->heads * (key + value);
+        flops += 2 * s * bb_arch_keys(a, layer, a->sequence) * a->heads * (key + value) +
+                 2 * s * s * a->index_heads * a->index_dim;
     if (layer == BB_ARCH_HEAD && a->tied && !a->post_norm)
         flops += 2 * s * a->hidden * a->vocab;
     return flops;
@@ -277,7 +278,7 @@ static int read_transformer(const json_t *root, const char *word, struct bb_netw
     }
     TRY(add_arch_unit(net, BB_ARCH_HEAD, "head"));
     net->batch = 1;
-    net->has_work = !arch->gated && !arch->experts && !arch->kv_lora && arch->kv_heads == arch->heads;
+    net->has_work = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && arch->kv_heads == arch->heads;
 out:
     return rc;
 }

@@ -294,7 +294,8 @@ static int make_together(struct check *c)
 {
     int rc;
 
-    TRY(BB_CUDA(cudaMemset(c->device, 0, (size_t)c->n * sizeof(*c->device))));
+    TRY(BB_CUDA(cudaMemsetAsync(c->device, 0, (size_t)c->n * sizeof(*c->device), c->r->join)));
+    TRY(bb_runner_wait(c->r, c->r->join, "verdicts cleared")); /* other streams add to them */
     for (int i = 0; i < c->r->n_lanes; i++)
         TRY(BB_CUDA(cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming)));
 out:

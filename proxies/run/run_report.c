@@ -74,6 +74,16 @@ static struct cost cost_of(const struct bb_run_report *r, int rank)
     };
 }
 
+/* Compute of a traced rank counts with the bubble of its pipeline (bb_overlap_efficiency). */
+static double efficiency_of(const struct bb_measured *m, int rank)
+{
+    double compute_us = m->compute_alone_us;
+
+    if (m->compute_alone && rank != BB_NONE && m->traced[rank].bubble_us > 0)
+        compute_us = m->compute_alone[rank].step_us + m->traced[rank].bubble_us;
+    return bb_overlap_efficiency(compute_us, m->comm_alone_us, m->step.p50);
+}
+
 /* Model FLOPs of one step over all ranks, 0 without compute. */
 static double step_flops(const struct bb_run_report *r)
 {
@@ -291,14 +301,6 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
-static const char *efficiency_text(const struct bb_measured *m, int rank, char buf[BB_EFFICIENCY_TEXT])
-{
-    const bool traced = m->compute_alone && rank != BB_NONE;
-
-    return bb_overlap_efficiency_text(traced ? m->compute_alone[rank].step_us : m->compute_alone_us,
-                                      traced ? m->traced[rank].bubble_us : 0, m->comm_alone_us, m->step.p50, buf);
-}
-
 static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
 {
     fprintf(out, "# lost to communication on rank %d: %.1f us = ", rank, c->total_us);
@@ -315,12 +317,12 @@ static void print_overlap(const struct bb_run_report *r, FILE *out)
     const struct bb_measured *m = r->measured;
     int rank = bb_slowest(r->measured, r->step, BB_NONE);
     struct cost c = cost_of(r, rank);
-    char efficiency[BB_EFFICIENCY_TEXT];
+    char text[BB_EFFICIENCY_TEXT];
 
     if (!m->alone)
         return;
     fprintf(out, "#\n# compute alone %.1f us, communication alone %.1f us, both %.1f us%s\n", m->compute_alone_us,
-            m->comm_alone_us, m->step.p50, efficiency_text(m, rank, efficiency));
+            m->comm_alone_us, m->step.p50, bb_overlap_efficiency_text(efficiency_of(m, rank), text));
     if (isfinite(c.total_us))
         print_lost(&m->traced[rank], rank, &c, out);
     if (isfinite(c.compute_slowdown) && isfinite(c.comm_slowdown))
@@ -465,17 +467,19 @@ static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups
 static json_t *overlap_json(const struct bb_run_report *r, int rank)
 {
     const struct bb_measured *m = r->measured;
+    const struct bb_rank_breakdown *f = rank == BB_NONE ? NULL : &m->traced[rank];
     struct cost c = cost_of(r, rank);
 
     if (!m->alone)
         return json_null();
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o}}", "compute_alone_us", bb_json_real(m->compute_alone_us),
-        "comm_alone_us", bb_json_real(m->comm_alone_us), "both_us", bb_json_real(m->step.p50), "overlap_efficiency",
-        bb_json_real(bb_overlap_efficiency(m->compute_alone_us, m->comm_alone_us, m->step.p50)), "compute_slowdown",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o}}", "compute_alone_us",
+        bb_json_real(m->compute_alone_us), "comm_alone_us", bb_json_real(m->comm_alone_us), "both_us",
+        bb_json_real(m->step.p50), "overlap_efficiency", bb_json_real(efficiency_of(m, rank)), "compute_slowdown",
         bb_json_real(c.compute_slowdown), "comm_slowdown", bb_json_real(c.comm_slowdown), "lost_to_comm", "total_us",
         bb_json_real(c.total_us), "exposed_us", bb_json_real(c.exposed_us), "slowdown_us", bb_json_real(c.slowdown_us),
-        "idle_us", bb_json_real(c.idle_us));
+        "idle_us", bb_json_real(c.idle_us), "transfer_us", bb_json_real(f ? f->exposed_transfer_us : NAN), "bubble_us",
+        bb_json_real(f ? f->bubble_us : NAN), "waiting_us", bb_json_real(f ? f->exposed_waiting_us : NAN));
 }
 
 static json_t *graph_json(const struct bb_measured *m)

@@ -234,6 +234,16 @@ void bb_prediction_release(struct bb_prediction *p)
     *p = (struct bb_prediction){0};
 }
 
+double bb_predicted_efficiency(const struct bb_prediction *p)
+{
+    const struct bb_predicted_rank *r = &p->classes[p->slowest];
+    int64_t compute_ns = r->exposed.bubble_ns > 0 ? r->all.compute_ns + r->exposed.bubble_ns : p->compute_alone_ns;
+
+    if (p->compute_alone_ns < 0)
+        return NAN;
+    return bb_overlap_efficiency((double)compute_ns, (double)p->comm_alone_ns, (double)r->all.step_ns);
+}
+
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->class_of[ranks[0]]];

@@ -53,6 +53,9 @@ void bb_prediction_release(struct bb_prediction *p);
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
                         struct bb_timeline *t) BB_MUST_CHECK;
 
+/* bb_predicted_efficiency - bb_overlap_efficiency of the slowest rank; NaN for a step of one kind of operations. */
+double bb_predicted_efficiency(const struct bb_prediction *p);
+
 /* bb_predicted_slowest - the class with the longest step among ranks[n]. */
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n);
 

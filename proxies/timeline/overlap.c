@@ -132,12 +132,8 @@ double bb_overlap_efficiency(double compute_alone, double comm_alone, double bot
     return shorter > 0 ? (compute_alone + comm_alone - both) / shorter : NAN;
 }
 
-const char *bb_overlap_efficiency_text(double compute_alone_us, double bubble_us, double comm_alone_us, double both_us,
-                                       char buf[BB_EFFICIENCY_TEXT])
+const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT])
 {
-    const double efficiency =
-        bb_overlap_efficiency(compute_alone_us + (bubble_us > 0 ? bubble_us : 0), comm_alone_us, both_us);
-
     buf[0] = '\0';
     if (isfinite(efficiency))
         snprintf(buf, BB_EFFICIENCY_TEXT,

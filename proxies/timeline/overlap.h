@@ -67,17 +67,16 @@ struct bb_exposure {
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out) BB_MUST_CHECK;
 
-/* bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm) of three runs: compute alone, communication alone, both. 1: the
- * shorter is hidden whole; 0: one after the other; below 0: together is slower than that. NaN when Tc or Tm is 0. */
+/*
+ * bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm) of three runs: compute alone, communication alone, both. 1: the
+ * shorter is hidden whole; 0: one after the other; below 0: together is slower than that. NaN when Tc or Tm is 0 or
+ * unknown. Tc of a pipeline is the compute of the slowest rank with its bubble, which no overlap can hide: without that
+ * a step that is mostly bubble has an efficiency far below 0 that says nothing.
+ */
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
 
-/*
- * bb_overlap_efficiency_text - ", overlap efficiency 0.520" for people, "" when unknown. Compute of the slowest rank
- * is taken with the bubble of its pipeline, which no overlap can hide: without that a step that is mostly bubble has an
- * efficiency far below 0 that says nothing. Returns buf.
- */
+/* bb_overlap_efficiency_text - ", overlap efficiency 0.520" for people, "" when unknown. Returns buf. */
 #define BB_EFFICIENCY_TEXT 64
-const char *bb_overlap_efficiency_text(double compute_alone_us, double bubble_us, double comm_alone_us, double both_us,
-                                       char buf[BB_EFFICIENCY_TEXT]);
+const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT]);
 
 #endif

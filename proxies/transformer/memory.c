@@ -34,7 +34,7 @@ struct held {
     double whole, split;
 };
 
-static struct held attention_bytes(const struct bb_memory *m)
+static struct held attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = has_dropout(a) ? a->hidden : 0;
@@ -43,11 +43,14 @@ static struct held attention_bytes(const struct bb_memory *m)
     if (a->kv_lora) {
         held.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim); /* before and after their norms */
         held.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
+        if (a->index_heads > 0) /* its queries, key, weights and the places of the keys that it picks */
+            held.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
+                          4.0 * bb_arch_keys(a, layer, m->how->sequence);
     } else {
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
     }
     if (has_dropout(a) && m->how->recompute == BB_RECOMPUTE_NONE)
-        held.split += (2 * e + 1) * a->heads * m->how->sequence;
+        held.split += (2 * e + 1) * a->heads * bb_arch_keys(a, layer, m->how->sequence);
     return held;
 }
 
@@ -80,7 +83,7 @@ static struct held expert_bytes(const struct bb_memory *m)
 
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
-    struct held first = attention_bytes(m), second;
+    struct held first = attention_bytes(m, layer), second;
 
     if (m->how->recompute == BB_RECOMPUTE_FULL)
         return tokens_per_rank(m) * element_bytes(m) * m->arch->hidden / sequence_split(m);

@@ -64,9 +64,9 @@ def test_help_of_a_word_is_its_help(busbar, words, same):
     (["bench", "all_reduce", "-d", "int"], "did you mean 'int32'"),
     (["bench", "all_reduce", "--json="], "--json: it is empty, expected a file"),
     (["sweep", "x.json", "-o", ""], "--output: it is empty, expected a folder"),
-    (["compare", "/", "/"], "/: it is a folder, expected a JSON file"), (["sweep", "/"], "/: it is a folder"),
-    (["plan", "transformer", "--model", "/", "--ranks", "4"], "/: it is a folder"),
-    (["plan", "resnet50", "--cluster", "/", "--ranks", "4"], "/: it is a folder"),
+    (["compare", "/", "/"], "/: is a folder, expected a file"), (["sweep", "/"], "/: is a folder"),
+    (["plan", "transformer", "--model", "/", "--ranks", "4"], "/: is a folder"),
+    (["plan", "resnet50", "--cluster", "/", "--ranks", "4"], "/: is a folder"),
 ])
 def test_slips_are_one_line_with_the_way_out(busbar, words, says):
     done = busbar.run(*words, emulated=False)

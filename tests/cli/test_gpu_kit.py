@@ -4,6 +4,7 @@ counts. The kit lies where no build is, and finds the emulated CUDA and NCCL on 
 import json
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 import time
@@ -44,6 +45,18 @@ def start(kit, out, pattern, smi=True, **env):
     return subprocess.Popen([kit / "run.sh", out, pattern], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+def bare_path(folder):
+    """A folder with the tools that the script needs, and no mpirun."""
+    bare = folder / "bare"
+    bare.mkdir()
+    for name in ("sh awk cat cd cp cut date dirname echo grep gzip head id kill ldd ls mkdir mktemp mv nproc printf rm sed seq sleep sort tail tar "
+                 "timeout tr uname wc xargs env bash basename expr python3").split():
+        found = shutil.which(name, path="/usr/bin:/bin")
+        if found:
+            (bare / name).symlink_to(found)
+    return bare
+
+
 def run(kit, out, pattern, **env):
     """Exit status, what it said, results.json."""
     process = start(kit, out, pattern, **env)
@@ -75,6 +88,44 @@ def test_a_failing_step_is_shown_with_its_end(kit, tmp_path):
     assert status == 1
     assert re.search(r"shared-2: FAILED \(exit 3, expected 0\)", said)
     assert results["failed"] == 1 and results["passed"] == 1
+
+
+STAND_INS = {"nvidia-cuda-mps-control": '#!/bin/sh\ncase "$1" in -d) echo started ;; *) cat ;; esac\n',
+             "compute-sanitizer": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do case $1 in *-exitcode|--tool|--leak-check) shift ;; esac; shift; done\nexec "$@"\n'}
+
+
+def test_mps_and_the_sanitizer_are_used_where_they_are(kit, tmp_path):
+    made = [kit.parent / "tools" / name for name in STAND_INS]
+    for path, text in zip(made, STAND_INS.values()):
+        path.write_text(text)
+        path.chmod(0o755)
+    try:
+        status, said, results = run(kit, tmp_path / "out", "^memcheck-kernels|^shared-2$|^racecheck-busy")
+    finally:
+        for path in made:
+            path.unlink()
+    assert status == 0, said
+    assert results["machine"]["mps"] == "yes" and "MPS: yes" in said
+    assert [step["verdict"] for step in results["steps"]] == ["passed", "passed", "passed"]
+
+
+def test_without_mpirun_one_rank_is_tried_and_the_rest_is_left_out(kit, tmp_path):
+    aside = kit / "openmpi/aside"
+    aside.mkdir()
+    hidden = [path for path in (kit / "openmpi/bin").iterdir() if path.name in ("mpirun", "mpiexec")]
+    for path in hidden:
+        path.rename(aside / path.name)
+    try:
+        status, said, results = run(kit, tmp_path / "out", "^facade|^shared-2$|^killed|^beside", PATH=f"{kit.parent}/tools:{bare_path(tmp_path)}")
+    finally:
+        for path in hidden:
+            (aside / path.name).rename(path)
+        aside.rmdir()
+    assert status == 0, said
+    assert {step["step"]: step["verdict"] for step in results["steps"]} == {
+        "facade": "passed", "shared-2": "skipped", "killed-rank": "skipped", "beside-nccl-tests": "skipped"}
+    skipped = next(step for step in results["steps"] if step["step"] == "shared-2")
+    assert skipped["exit_status"] is None and skipped["expected"] is None and skipped["seconds"] == 0
 
 
 def test_time_that_is_over_leaves_steps_out(kit, tmp_path):

@@ -1,9 +1,12 @@
 """Models of transformer as a black box: published files, what cannot be, the memory that training would take, and the best
 order of the axes against bytes counted here from the groups and the traffic of each order's own plan."""
 import json
+import pathlib
 import re
 
 import pytest
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "proxies" / "transformer" / "README.md"
 
 LLAMA_3_8B = {  # the fields of meta-llama/Meta-Llama-3-8B that matter, and some that don't
     "architectures": ["LlamaForCausalLM"], "attention_bias": False, "bos_token_id": 128000, "hidden_act": "silu",
@@ -54,6 +57,79 @@ def test_a_published_file_is_a_model(busbar, plan, tmp_path):
     assert "8,030,261,248 parameters" in text and "# Meta-Llama-3-8B, 32 layers" in text
 
 
+GEMMA_3_4B = {  # google/gemma-3-4b-pt: words beside pictures
+    "architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999, "mm_tokens_per_image": 256,
+    "model_type": "gemma3",
+    "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+                    "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024},
+    "vision_config": {"hidden_size": 1152, "intermediate_size": 4304, "model_type": "siglip_vision_model"},
+}
+
+
+def folder_of(tmp_path, name, config):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("end", ["", "/", "/config.json"])
+def test_a_folder_is_the_model_in_it(busbar, tmp_path, end):
+    folder = folder_of(tmp_path, "Meta-Llama-3-8B", LLAMA_3_8B)
+    for proxy, name in (("transformer", "# Meta-Llama-3-8B, 32 layers"), ("data_parallel", f"# {folder}{end} by")):
+        done = busbar.run("plan", proxy, "--model", f"{folder}{end}", "--ranks", 4, emulated=False)
+        assert done.returncode == 0, done.stderr
+        assert "8,030,261,248 parameters" in done.stdout and name in done.stdout
+
+
+def test_folders_that_hold_no_model_are_refused(busbar, tmp_path):
+    assert "is a folder without a config.json" in refused(busbar, "transformer", "--model", tmp_path, "--ranks", 2)
+    (tmp_path / "config.json").write_text("{")
+    assert "config.json: line 1" in refused(busbar, "transformer", "--model", tmp_path, "--ranks", 2)
+    assert "is a folder, expected a file" in refused(busbar, "transformer", "--model", "gpt2_small", "--ranks", 2, "--cluster",
+                                                     tmp_path)
+
+
+def test_of_words_and_pictures_the_words_are_read(busbar, tmp_path):
+    folder = folder_of(tmp_path, "gemma-3-4b-pt", GEMMA_3_4B)
+    done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--seq-length", 8192, emulated=False)
+    assert "3,880,263,168 parameters" in done.stdout, done.stderr  # 34 x 94382592 + 262208 x 2560 + 2560, by hand
+    other = {**GEMMA_3_4B, "text_config": {**GEMMA_3_4B["text_config"], "model_type": "gemma9_text"}}
+    line = refused(busbar, "transformer", "--model", folder_of(tmp_path, "gemma9", other), "--ranks", 2)
+    assert "unknown architecture 'gemma9_text', did you mean 'gemma3_text'?" in line
+
+
+def attention_us(busbar, folder, *words):
+    """Microseconds of each layer's attention, forward."""
+    done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 1, "--tflops", 1000, "--ops", *words, emulated=False)
+    assert done.returncode == 0, done.stderr
+    return [float(us) for us in re.findall(r"compute +([0-9.]+) us +forward 0, attention$", done.stdout, re.M)]
+
+
+def test_layers_with_a_window_take_less(busbar, tmp_path):
+    folder = folder_of(tmp_path, "gemma-3-4b-pt", GEMMA_3_4B)
+    near, far = 2 * 8192 * (15728640 + 2 * 2048 * 1024) / 1e9, 2 * 8192 * (15728640 + 2 * 2048 * 8192) / 1e9
+    times = attention_us(busbar, folder, "--seq-length", 8192, "--layers", 7)
+    assert times == pytest.approx([near] * 5 + [far, near], rel=1e-5)
+    line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2, "--seq-length", 8192)
+    assert "8192 keys" in line and "look at 1024; nearest: --cp-comm all_gather" in line
+    assert len(attention_us(busbar, folder, "--seq-length", 1024, "--layers", 7)) == 7
+
+
+def test_the_page_names_every_architecture(busbar, tmp_path):
+    known = re.search(r"\(known: ([^)]*)\)", refused(busbar, "transformer", "--model", folder_of(tmp_path, "none", {
+        "model_type": "zzzzzzzz"}), "--ranks", 2)).group(1).split(", ")
+    page = PAGE.read_text()
+    listed = re.search(r"Known are the `model_type`s (.*?):", page, re.S).group(1)
+    assert re.split(r", and |,\s+| and\s+", listed) == known
+
+
+def test_a_slip_in_the_activation_is_said(busbar, tmp_path):
+    folder = folder_of(tmp_path, "slip", {**LLAMA_3_8B, "hidden_act": "sillu"})
+    assert "activation (hidden_act) 'sillu', did you mean 'silu'?" in refused(busbar, "transformer", "--model", folder,
+                                                                              "--ranks", 2)
+
+
 def test_names_of_the_seeds_are_the_published_models_too(busbar):
     done = busbar.run("plan", "transformer", "--model", "gpt2_large", "--ranks", 2, emulated=False)
     assert "774,030,080 parameters" in done.stdout
@@ -61,7 +137,14 @@ def test_names_of_the_seeds_are_the_published_models_too(busbar):
 
 
 @pytest.mark.parametrize("change, words", [
-    ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["unknown architecture 'mamba'", "known: gpt2"]),
+    ({"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]}, ["unknown architecture 'rwkv'", "known: gpt2"]),
+    ({"model_type": "lama", "architectures": None}, ["unknown architecture 'lama', did you mean 'llama'?"]),
+    ({"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"]}, ["mamba2 cannot be counted", "scans of a state"]),
+    ({"model_type": "t5", "architectures": None}, ["t5 cannot be counted", "encoder and decoder"]),
+    ({"model_type": "qwen3_next", "architectures": None}, ["qwen3_next cannot be counted", "linear attention"]),
+    ({"model_type": "qwen2"}, ["model_type 'qwen2'", "architectures 'LlamaForCausalLM'", "are two models"]),
+    ({"layer_types": ["linear_attention"] * 32}, ["'layer_types' has 'linear_attention' of layer 0", "full_attention"]),
+    ({"model_type": "qwen3", "architectures": None, "use_sliding_window": True}, ["'use_sliding_window' must be false"]),
     ({"model_type": None, "architectures": None, "vocab_size": None, "hidden_size": None},
      ["fields are missing: model_type, hidden_size, vocab_size"]),
     ({"hidden_size": 4100}, ["hidden size 4100", "attention heads 32", "nearest: 4096"]),

@@ -139,6 +139,10 @@ def test_result_has_head_body_and_figures(busbar, tmp_path):
     lost = run["overlap"]["lost_to_comm"]
     assert lost["total_us"] == pytest.approx(lost["exposed_us"] + lost["slowdown_us"] + lost["idle_us"], abs=0.01)
     assert b["exposed_us"] == pytest.approx(b["exposed_transfer_us"] + b["bubble_us"] + b["exposed_waiting_us"], abs=0.01)
+    assert lost["exposed_us"] == pytest.approx(lost["transfer_us"] + lost["bubble_us"] + lost["waiting_us"], abs=0.01)
+    o = run["overlap"]
+    busy = o["compute_alone_us"] + b["bubble_us"]
+    assert o["overlap_efficiency"] == pytest.approx((busy + o["comm_alone_us"] - o["both_us"]) / min(busy, o["comm_alone_us"]), abs=0.01)
     # GPipe's bubble, (stages - 1) (forward + backward) of a micro-batch, here of two layers.
     assert b["bubble_us"] == pytest.approx(2 * (run["options"]["forward_us"] + run["options"]["backward_us"]), rel=0.001)
     assert {r["role"] for r in run["breakdown_by_role"]} == {r["name"] for r in run["roles"]}

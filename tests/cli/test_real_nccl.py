@@ -109,7 +109,7 @@ def nccl(request):
 
 
 def used_by(sources):
-    return set(re.findall(r"\bnccl[A-Z]\w*", "".join(sources.values())))
+    return set(re.findall(r"\bnccl[A-Z]\w*", re.sub(r"/\*.*?\*/", "", "".join(sources.values()), flags=re.S)))
 
 
 def linked_symbols():
@@ -200,7 +200,7 @@ def test_sources_compile_with_other_headers(version):
 
 # Variables that busbar sets or asks, and the NCCL that has them first.
 SINCE = {"NCCL_MULTI_RANK_GPU_ENABLE": 23003, "NCCL_RAS_ENABLE": 22400, "NCCL_PROFILER_PLUGIN": 22300, "NCCL_MNNVL_ENABLE": 22100,
-         "NCCL_HOSTID": 0, "NCCL_CUMEM_HOST_ENABLE": 22300}
+         "NCCL_P2P_MAX_PEERS": 23000, "NCCL_HOSTID": 0, "NCCL_CUMEM_HOST_ENABLE": 22300}
 # Variables of nccl-tests.
 OTHERS = r"NCCL_TESTS|NCCL_WHEELS"
 

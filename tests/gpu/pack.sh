@@ -7,6 +7,7 @@
 # it is.
 set -u
 build=
+[ -z "${NCCL_TESTS_BUILD:-}" ] || NCCL_TESTS_BUILD=$(cd "$NCCL_TESTS_BUILD" && pwd) || exit 1
 if [ "${1:-}" = -b ]; then build=$(cd "$2" && pwd) || exit 1; shift 2; fi
 target=${1:-gpu-kit.tar.gz}
 case $target in /*) ;; *) target=$PWD/$target ;; esac

@@ -485,7 +485,7 @@ static int prepare(struct bench *bench)
     rc = bb_device_choose(&bench->world, 0, bench->options.common.share_gpu, &device);
     TRY(bb_world_agree(&bench->world, rc, "the choice of GPUs"));
     if (bench->options.common.share_gpu)
-        TRY(bb_comms_share_gpu_env(bench->world.rank));
+        TRY(bb_comms_share_gpu_env(bench->world.rank, false));
     if (bench->world.rank > 0)
         return 0;
     printf("# %s, %d ranks; host us per operation on the slowest rank; %d rounds of %d steps in turn\n", device.name,

@@ -38,6 +38,19 @@ static void put_norm(struct list *l, const struct bb_arch *a, const char *weight
         put_tensor(l, bias, (size_t)a->hidden, 1, WHOLE);
 }
 
+/* nth: '1' to '4' */
+static void put_layer_norm(struct list *l, const struct bb_arch *a, char nth)
+{
+    static const char *const names[][2] = {{"norm1.weight", "norm1.bias"},
+                                           {"norm2.weight", "norm2.bias"},
+                                           {"norm3.weight", "norm3.bias"},
+                                           {"norm4.weight", "norm4.bias"}};
+    int i = nth - '1';
+
+    if (a->norms == 0 || i < a->norms)
+        put_norm(l, a, names[i][0], names[i][1]);
+}
+
 /* ---- attention ---- */
 
 static void put_fused_attention(struct list *l, const struct bb_arch *a)
@@ -64,8 +77,23 @@ static void put_attention(struct list *l, const struct bb_arch *a)
     put_tensor(l, "attention.value.bias", kv, a->qkv_bias, SPLIT);
     put_tensor(l, "attention.out.weight", h, q, SPLIT);
     put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
-    put_tensor(l, "attention.query_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
-    put_tensor(l, "attention.key_norm.weight", (size_t)a->head_dim, a->qk_norm, WHOLE);
+    put_tensor(l, "attention.sinks", (size_t)a->heads, a->sinks, SPLIT);
+    put_tensor(l, "attention.query_norm.weight", a->qk_norm_wide ? q : (size_t)a->head_dim,
+               a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
+    put_tensor(l, "attention.key_norm.weight", a->qk_norm_wide ? kv : (size_t)a->head_dim,
+               a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
+}
+
+/* Scores every key for every query with a few small heads, of which every tp rank holds all. */
+static void put_index(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, heads = (size_t)a->index_heads, width = (size_t)a->index_dim;
+
+    put_tensor(l, "attention.index.query.weight", heads * width, (size_t)a->q_lora, WHOLE);
+    put_tensor(l, "attention.index.key.weight", heads ? width : 0, h, WHOLE);
+    put_tensor(l, "attention.index.key_norm.weight", heads ? width : 0, 1, WHOLE);
+    put_tensor(l, "attention.index.key_norm.bias", heads ? width : 0, 1, WHOLE);
+    put_tensor(l, "attention.index.weights.weight", heads, h, WHOLE);
 }
 
 /* Latent attention: small projections that every tp rank holds, then one per head. */
@@ -84,6 +112,17 @@ static void put_latent_attention(struct list *l, const struct bb_arch *a)
     put_tensor(l, "attention.kv_up.weight", heads * (size_t)(a->nope_dim + a->v_dim), latent, SPLIT);
     put_tensor(l, "attention.out.weight", h, heads * (size_t)a->v_dim, SPLIT);
     put_tensor(l, "attention.out.bias", h, a->out_bias, WHOLE);
+    put_index(l, a);
+}
+
+static void put_any_attention(struct list *l, const struct bb_arch *a)
+{
+    if (a->kv_lora)
+        put_latent_attention(l, a);
+    else if (a->fused_qkv)
+        put_fused_attention(l, a);
+    else
+        put_attention(l, a);
 }
 
 /* ---- perceptron and experts ---- */
@@ -109,8 +148,11 @@ static void put_experts(struct list *l, const struct bb_arch *a)
     put_tensor(l, "router.weight", (size_t)a->experts, h, WHOLE);
     put_tensor(l, "router.bias", (size_t)a->experts, a->router_bias, WHOLE);
     put_tensor(l, "experts.gate.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.gate.bias", all, a->expert_bias, SPLIT | EXPERT);
     put_tensor(l, "experts.up.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.up.bias", all, a->expert_bias, SPLIT | EXPERT);
     put_tensor(l, "experts.down.weight", all, h, SPLIT | EXPERT);
+    put_tensor(l, "experts.down.bias", (size_t)a->experts * h, a->expert_bias, EXPERT);
     put_tensor(l, "shared.gate.weight", f, h, SPLIT);
     put_tensor(l, "shared.up.weight", f, h, SPLIT);
     put_tensor(l, "shared.down.weight", h, f, SPLIT);
@@ -121,26 +163,16 @@ static void put_experts(struct list *l, const struct bb_arch *a)
 
 static void put_layer(struct list *l, const struct bb_arch *a, int layer)
 {
-    bool first_norm = a->layer_norm && !a->post_norm; /* GPT-2 registers it where it is used */
-
-    if (first_norm)
-        put_norm(l, a, "norm1.weight", "norm1.bias");
-    if (a->kv_lora)
-        put_latent_attention(l, a);
-    else if (first_norm)
-        put_fused_attention(l, a);
-    else
-        put_attention(l, a);
-    if (a->layer_norm)
-        put_norm(l, a, a->post_norm ? "norm1.weight" : "norm2.weight", a->post_norm ? "norm1.bias" : "norm2.bias");
-    if (bb_arch_has_experts(a, layer))
-        put_experts(l, a);
-    else
-        put_perceptron(l, a);
-    if (!first_norm && !a->layer_norm)
-        put_norm(l, a, "norm1.weight", "norm1.bias");
-    if (!first_norm)
-        put_norm(l, a, "norm2.weight", "norm2.bias");
+    for (const char *part = a->order ? a->order : "am12"; *part; part++) {
+        if (*part == 'a')
+            put_any_attention(l, a);
+        else if (*part != 'm')
+            put_layer_norm(l, a, *part);
+        else if (bb_arch_has_experts(a, layer))
+            put_experts(l, a);
+        else
+            put_perceptron(l, a);
+    }
 }
 
 static void put_embedding(struct list *l, const struct bb_arch *a)
@@ -148,9 +180,10 @@ static void put_embedding(struct list *l, const struct bb_arch *a)
     size_t h = (size_t)a->hidden;
 
     put_tensor(l, "embedding.word", (size_t)a->vocab, h, ROWS);
-    put_tensor(l, "embedding.position", a->learned_positions ? (size_t)a->sequence : 0, h, WHOLE);
+    put_tensor(l, "embedding.position", a->learned_positions ? (size_t)(a->sequence + a->spare_positions) : 0, h,
+               WHOLE);
     put_tensor(l, "embedding.token_type", (size_t)a->token_types, h, WHOLE);
-    if (a->post_norm)
+    if (a->embedding_norm)
         put_norm(l, a, "embedding.norm.weight", "embedding.norm.bias");
 }
 
@@ -186,6 +219,13 @@ bool bb_arch_has_experts(const struct bb_arch *a, int layer)
     return a->experts > 0 && layer >= a->dense_layers && (layer + a->moe_offset) % a->moe_every == 0;
 }
 
+int bb_arch_keys(const struct bb_arch *a, int layer, int sequence)
+{
+    bool all = a->window == 0 || (a->window_every > 0 && (layer + 1) % a->window_every == 0);
+
+    return all || sequence < a->window ? sequence : a->window;
+}
+
 /* ---- sums ---- */
 
 size_t bb_arch_share(const struct bb_arch_tensor *t, int tp, int ep)
@@ -211,7 +251,7 @@ struct bb_arch_held bb_arch_layer_share(const struct bb_arch *arch, int layer, i
             held.expert += share;
         else
             held.dense += share;
-        if (!t->tensor_split)
+        if (!t->tensor_split && !t->expert)
             held.replicated += share;
     }
     return held;

@@ -1,9 +1,9 @@
 /*
  * arch.h - a transformer as data: what a published config.json says of it, and the tensors that follow from that.
  *
- * Read from a Hugging Face config.json as it is published (recognised by model_type or architectures: gpt2, bert,
- * llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, deepseek_v2, deepseek_v3), with the published defaults
- * for what such files leave out, or from a name of profiles/models. Pure: no CUDA, no MPI.
+ * Read from a Hugging Face config.json as it is published, or from the folder that it lies in, or from a name of
+ * profiles/models. A file is recognised by model_type or architectures (a row of arch_types.c each); what it leaves out
+ * has the published default; of a model with pictures or sound its text_config is read. Pure: no CUDA, no MPI.
  */
 #ifndef BB_PROXIES_TRANSFORMER_ARCH_ARCH_H
 #define BB_PROXIES_TRANSFORMER_ARCH_ARCH_H
@@ -28,27 +28,47 @@ struct bb_arch {
     int sequence;    /* most positions                                                                        */
     int token_types; /* kinds of segments that are embedded (BERT: 2), 0: none                                */
 
-    bool gated;      /* SwiGLU: gate, up and down instead of up and down                               */
-    bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with a weight                     */
-    bool post_norm;  /* norms stand after attention and perceptron (BERT), no final norm               */
+    const char *order; /* of a layer's tensors: a attention, m perceptron or experts, 1 to 4 norms; NULL: am12 */
+    int norms;         /* of order only so many (Falcon), 0: all                                                      */
+    bool fused_qkv;    /* one tensor makes queries, keys and values                                                   */
+    bool gated;        /* SwiGLU: gate, up and down instead of up and down                                            */
+    bool layer_norm;   /* LayerNorm with weight and bias; else RMSNorm with a weight                                  */
+    bool post_norm;    /* norms stand after attention and perceptron (BERT), no final norm, a pooler                  */
+    bool embedding_norm;
     bool qkv_bias, out_bias, mlp_bias;
     bool qk_norm;           /* RMSNorm of each query and key head (Qwen 3)                                    */
-    bool learned_positions; /* sequence x hidden are parameters                                               */
-    bool tied;              /* the head is the word embedding                                                 */
+    bool qk_norm_wide;      /* RMSNorm of all queries and of all keys (OLMo 2)                                */
+    bool sinks;             /* one learned score per head (gpt-oss)                                           */
+    bool learned_positions; /* sequence + spare_positions rows of hidden are parameters                       */
+    int spare_positions;
+    bool tied; /* the head is the word embedding                                                              */
+
+    /* The most keys that a query meets, 0: all (a sliding window, a chunk, the best of an index). Of window_every
+     * layers the last one meets all; 0: none does. See bb_arch_keys. */
+    int window, window_every;
+
+    /* Falcon: which number of key and value heads and of norms is meant. */
+    bool multi_query, grouped_heads, parallel_halves;
+    int word_width; /* of the word embedding (OPT); 0: hidden */
 
     /* Experts; experts == 0: every layer is dense. */
     int experts, top_k, expert_ffn;
-    int shared_ffn;   /* inner width of all shared experts together, 0: none                            */
-    bool shared_gate; /* the shared expert has a gate of its own (Qwen 2 MoE)                           */
-    bool router_bias; /* one number per expert beside the router (DeepSeek-V3)                          */
-    int dense_layers; /* so many first layers are dense                                                 */
-    int moe_every;    /* of the others, those have experts where (layer + moe_offset) % moe_every == 0  */
+    int shared_experts; /* so many of expert_ffn, where the file gives no width                         */
+    int shared_ffn;     /* inner width of all shared experts together, 0: none                          */
+    bool expert_bias;   /* biases of up, gate and down of every expert (gpt-oss)                        */
+    bool shared_gate;   /* the shared expert has a gate of its own (Qwen 2 MoE)                           */
+    bool router_bias;   /* one number per expert beside the router (DeepSeek-V3)                          */
+    int dense_layers;   /* so many first layers are dense                                                 */
+    int moe_every;      /* of the others, those have experts where (layer + moe_offset) % moe_every == 0  */
     int moe_offset;
 
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Per head, queries and keys are
      * nope_dim + rope_dim wide, values v_dim. */
     int q_lora; /* 0: queries are projected directly                                              */
     int kv_lora, nope_dim, rope_dim, v_dim;
+
+    /* The index that picks the keys (DeepSeek-V3.2); index_heads 0: none. */
+    int index_heads, index_dim;
 };
 
 /*
@@ -58,6 +78,10 @@ struct bb_arch {
  */
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
+
+/* bb_arch_keys - keys that a query of that layer meets in a sample of `sequence` tokens. Of a window as many as it is
+ * wide, also where a causal mask would leave some out, as of the whole square. */
+int bb_arch_keys(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_with_layers - the same model with another number of layers (--layers). */
 int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;

@@ -1,159 +1,20 @@
 /*
- * arch_load.c - config.json to struct bb_arch (see arch.h): one table per architecture with the names of its fields and
- * what its published configuration class takes for those that a file leaves out (Hugging Face transformers,
- * configuration_*.py).
+ * arch_load.c - config.json to struct bb_arch (see arch.h) by the row of its architecture (arch_types.h).
  */
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "proxies/models/profile.h"
 #include "proxies/transformer/arch/arch.h"
+#include "proxies/transformer/arch/arch_types.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what each architecture says ---- */
-
-#define FAMILY        "transformer"
-#define MOST_NAMES    128
-#define MOST_LAYERS   10000
-#define MOST_WIDTH    (1 << 20) /* hidden and what is near it */
-#define MOST_FFN      (1 << 24)
-#define MOST_VOCAB    (1 << 28)
-#define MOST_SEQUENCE (1 << 30)
-#define MOST_COUNT    (1 << 16)          /* heads, experts */
-#define MOST_IN_ALL   9007199254740992.0 /* parameters: whole numbers in a double */
-
-struct number {
-    const char *key, *alias; /* alias: another name of it, NULL */
-    size_t offset;
-    int value;     /* when the file leaves it out or says null; 0: follows from others (see settle), or none */
-    int min, most; /* min 0: 0 is a value */
-};
-
-struct flag {
-    const char *key;
-    size_t offset;
-    bool value;
-};
-
-struct type {
-    const char *name, *architecture; /* "llama"; "Llama" of "LlamaForCausalLM" */
-    const struct number *numbers;
-    const struct flag *flags;
-    struct bb_arch base; /* what is true of all of them */
-};
-
-#define AT(field) offsetof(struct bb_arch, field)
-#define COUNT(key, field, value, most)                                                                                 \
-    {                                                                                                                  \
-        key, NULL, AT(field), value, 1, most                                                                           \
-    }
-#define MAYBE(key, field, value, most)                                                                                 \
-    {                                                                                                                  \
-        key, NULL, AT(field), value, 0, most                                                                           \
-    }
-#define LAYERS(n) COUNT("num_hidden_layers", layers, n, MOST_LAYERS)
-#define SHAPE(v, h, f, l, a, kv, s)                                                                                    \
-    COUNT("vocab_size", vocab, v, MOST_VOCAB), COUNT("hidden_size", hidden, h, MOST_WIDTH),                            \
-        COUNT("intermediate_size", ffn, f, MOST_FFN), LAYERS(l), COUNT("num_attention_heads", heads, a, MOST_COUNT),   \
-        COUNT("num_key_value_heads", kv_heads, kv, MOST_COUNT),                                                        \
-        COUNT("max_position_embeddings", sequence, s, MOST_SEQUENCE)
-#define HEAD_DIM(n) COUNT("head_dim", head_dim, n, MOST_WIDTH)
-#define EXPERTS(key, alias, n, k)                                                                                      \
-    {key, alias, AT(experts), n, 1, MOST_COUNT}, COUNT("num_experts_per_tok", top_k, k, MOST_COUNT)
-
-static const struct number gpt2_numbers[] = {COUNT("vocab_size", vocab, 50257, MOST_VOCAB),
-                                             {"n_positions", "n_ctx", AT(sequence), 1024, 1, MOST_SEQUENCE},
-                                             {"n_embd", "hidden_size", AT(hidden), 768, 1, MOST_WIDTH},
-                                             {"n_layer", "num_hidden_layers", AT(layers), 12, 1, MOST_LAYERS},
-                                             {"n_head", "num_attention_heads", AT(heads), 12, 1, MOST_COUNT},
-                                             COUNT("n_inner", ffn, 0, MOST_FFN),
-                                             {0}};
-static const struct number bert_numbers[] = {COUNT("vocab_size", vocab, 30522, MOST_VOCAB),
-                                             COUNT("hidden_size", hidden, 768, MOST_WIDTH),
-                                             COUNT("intermediate_size", ffn, 3072, MOST_FFN),
-                                             LAYERS(12),
-                                             COUNT("num_attention_heads", heads, 12, MOST_COUNT),
-                                             COUNT("max_position_embeddings", sequence, 512, MOST_SEQUENCE),
-                                             MAYBE("type_vocab_size", token_types, 2, MOST_COUNT),
-                                             {0}};
-static const struct number llama_numbers[] = {SHAPE(32000, 4096, 11008, 32, 32, 0, 2048), HEAD_DIM(0), {0}};
-static const struct number mistral_numbers[] = {SHAPE(32000, 4096, 14336, 32, 32, 8, 131072), HEAD_DIM(0), {0}};
-static const struct number mixtral_numbers[] = {
-    SHAPE(32000, 4096, 14336, 32, 32, 8, 131072), HEAD_DIM(0), EXPERTS("num_local_experts", "num_experts", 8, 2), {0}};
-static const struct number qwen2_numbers[] = {SHAPE(151936, 4096, 22016, 32, 32, 32, 32768), HEAD_DIM(0), {0}};
-static const struct number qwen3_numbers[] = {SHAPE(151936, 4096, 22016, 32, 32, 32, 32768), HEAD_DIM(128), {0}};
-static const struct number qwen2_moe_numbers[] = {SHAPE(151936, 2048, 5632, 24, 16, 16, 32768),
-                                                  HEAD_DIM(0),
-                                                  EXPERTS("num_experts", "num_local_experts", 60, 4),
-                                                  COUNT("moe_intermediate_size", expert_ffn, 1408, MOST_FFN),
-                                                  COUNT("shared_expert_intermediate_size", shared_ffn, 5632, MOST_FFN),
-                                                  COUNT("decoder_sparse_step", moe_every, 1, MOST_LAYERS),
-                                                  {0}};
-static const struct number qwen3_moe_numbers[] = {SHAPE(151936, 2048, 6144, 24, 32, 4, 32768),
-                                                  HEAD_DIM(0),
-                                                  EXPERTS("num_experts", "num_local_experts", 128, 8),
-                                                  COUNT("moe_intermediate_size", expert_ffn, 768, MOST_FFN),
-                                                  COUNT("decoder_sparse_step", moe_every, 1, MOST_LAYERS),
-                                                  {0}};
-
-/* shared_ffn is first the number of shared experts: see settle_experts. */
-#define LATENT(n_experts, k, shared, width, dense)                                                                     \
-    EXPERTS("n_routed_experts", "num_local_experts", n_experts, k),                                                    \
-        COUNT("moe_intermediate_size", expert_ffn, width, MOST_FFN),                                                   \
-        MAYBE("n_shared_experts", shared_ffn, shared, 64),                                                             \
-        MAYBE("first_k_dense_replace", dense_layers, dense, MOST_LAYERS),                                              \
-        COUNT("moe_layer_freq", moe_every, 1, MOST_LAYERS), MAYBE("q_lora_rank", q_lora, 1536, MOST_WIDTH),            \
-        COUNT("kv_lora_rank", kv_lora, 512, MOST_WIDTH), COUNT("qk_nope_head_dim", nope_dim, 128, MOST_COUNT),         \
-        MAYBE("qk_rope_head_dim", rope_dim, 64, MOST_COUNT), COUNT("v_head_dim", v_dim, 128, MOST_COUNT)
-
-static const struct number deepseek_v2_numbers[] = {
-    SHAPE(32000, 4096, 11008, 32, 32, 0, 2048), LATENT(64, 0, 2, 1407, 0), {0}};
-static const struct number deepseek_v3_numbers[] = {
-    SHAPE(129280, 7168, 18432, 61, 128, 128, 4096), LATENT(256, 8, 1, 2048, 3), {0}};
-
-#define FLAG(key, field, value)                                                                                        \
-    {                                                                                                                  \
-        key, AT(field), value                                                                                          \
-    }
-#define TIED(value) FLAG("tie_word_embeddings", tied, value)
-
-static const struct flag tied_flags[] = {TIED(true), {0}};
-static const struct flag untied_flags[] = {TIED(false), {0}};
-static const struct flag llama_flags[] = {TIED(false),
-                                          FLAG("attention_bias", qkv_bias, false),
-                                          FLAG("attention_bias", out_bias, false),
-                                          FLAG("mlp_bias", mlp_bias, false),
-                                          {0}};
-static const struct flag biased_flags[] = {
-    TIED(false), FLAG("attention_bias", qkv_bias, false), FLAG("attention_bias", out_bias, false), {0}};
-static const struct flag qwen2_moe_flags[] = {TIED(false), FLAG("qkv_bias", qkv_bias, true), {0}};
-
-#define TYPE(word, architecture, flags, ...)                                                                           \
-    {                                                                                                                  \
-#word, architecture, word##_numbers, flags##_flags,                                                            \
-        {                                                                                                              \
-            __VA_ARGS__                                                                                                \
-        }                                                                                                              \
-    }
-#define BIASED .qkv_bias = true, .out_bias = true, .mlp_bias = true, .learned_positions = true
-
-static const struct type types[] = {
-    TYPE(gpt2, "GPT2", tied, .layer_norm = true, BIASED),
-    TYPE(bert, "Bert", tied, .layer_norm = true, .post_norm = true, BIASED),
-    TYPE(llama, "Llama", llama, .gated = true),
-    TYPE(mistral, "Mistral", untied, .gated = true),
-    TYPE(mixtral, "Mixtral", untied, .gated = true),
-    TYPE(qwen2, "Qwen2", untied, .gated = true, .qkv_bias = true),
-    TYPE(qwen2_moe, "Qwen2Moe", qwen2_moe, .gated = true, .shared_gate = true, .moe_offset = 1),
-    TYPE(qwen3, "Qwen3", biased, .gated = true, .qk_norm = true),
-    TYPE(qwen3_moe, "Qwen3Moe", biased, .gated = true, .qk_norm = true, .moe_offset = 1),
-    TYPE(deepseek_v2, "DeepseekV2", biased, .gated = true),
-    TYPE(deepseek_v3, "DeepseekV3", biased, .gated = true, .router_bias = true),
-};
-
-#define N_TYPES (sizeof(types) / sizeof(types[0]))
+#define FAMILY      "transformer"
+#define MOST_NAMES  128
+#define MOST_IN_ALL 9007199254740992.0 /* parameters: whole numbers in a double */
 
 /* ---- which one it is ---- */
 
@@ -178,14 +39,19 @@ static bool is_class_of(const char *class_name, const char *architecture)
     return false;
 }
 
-static const struct type *find_type(const char *model_type, const char *class_name)
+static const struct bb_arch_type *find_named(const char *model_type)
 {
-    for (size_t i = 0; i < N_TYPES; i++)
-        if (model_type && strcmp(model_type, types[i].name) == 0)
-            return &types[i];
-    for (size_t i = 0; i < N_TYPES; i++)
-        if (class_name && is_class_of(class_name, types[i].architecture))
-            return &types[i];
+    for (const struct bb_arch_type *type = bb_arch_types; model_type && type->name; type++)
+        if (strcmp(model_type, type->name) == 0)
+            return type;
+    return NULL;
+}
+
+static const struct bb_arch_type *find_class(const char *class_name)
+{
+    for (const struct bb_arch_type *type = bb_arch_types; class_name && type->name; type++)
+        if (is_class_of(class_name, type->architecture))
+            return type;
     return NULL;
 }
 
@@ -197,30 +63,75 @@ static const char *const needed[][3] = {{"num_hidden_layers", "n_layer"},
                                         {"vocab_size"},
                                         {"max_position_embeddings", "n_positions"}};
 
-static int refuse_type(const json_t *config, const char *where, const char *model_type, const char *class_name)
+/* ", hidden_size, vocab_size" */
+static void list_missing(const json_t *config, char *text, size_t room)
 {
-    char missing[256] = "", known[256] = "";
-    size_t n = 0, k = 0;
+    size_t n = 0;
 
-    if (!model_type && !class_name)
-        n += (size_t)snprintf(missing, sizeof(missing), ", model_type");
+    text[0] = '\0';
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
         bool there = false;
 
         for (int j = 0; j < 3 && needed[i][j]; j++)
             there |= json_object_get(config, needed[i][j]) != NULL;
         if (!there)
-            n += (size_t)snprintf(missing + n, sizeof(missing) - n, ", %s", needed[i][0]);
+            n += (size_t)snprintf(text + n, room - n, ", %s", needed[i][0]);
     }
-    for (size_t i = 0; i < N_TYPES; i++)
-        k += (size_t)snprintf(known + k, sizeof(known) - k, "%s%s", i ? ", " : "", types[i].name);
-    if (!model_type && !class_name)
-        return bb_err(BB_EUSAGE, "%s: no transformer's config.json, fields are missing: %s; known model_type: %s",
-                      where, missing + 2, known);
-    return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s' (known: %s); %s%s", where,
-                  model_type ? model_type : class_name, known,
-                  n ? "to be read as one of these it lacks " : "set model_type to the one that its layers are like",
-                  n ? missing + 2 : "");
+}
+
+/* The names of those that can be counted; also as "gpt2, bert, ..." */
+static size_t list_known(const char *names[MOST_NAMES], char *text, size_t room)
+{
+    size_t n = 0, used = 0;
+
+    for (const struct bb_arch_type *type = bb_arch_types; type->name && n < MOST_NAMES; type++) {
+        if (type->refused)
+            continue;
+        if (used < room)
+            used += (size_t)snprintf(text + used, room - used, "%s%s", n ? ", " : "", type->name);
+        names[n++] = type->name;
+    }
+    return n;
+}
+
+static int refuse_type(const json_t *config, const char *where, const char *model_type, const char *class_name)
+{
+    const char *names[MOST_NAMES], *near, *asked = model_type ? model_type : class_name;
+    char missing[256], known[512];
+    size_t n = list_known(names, known, sizeof(known));
+
+    list_missing(config, missing, sizeof(missing));
+    if (!asked)
+        return bb_err(BB_EUSAGE,
+                      "%s: no transformer's config.json, fields are missing: model_type%s; known model_type: %s", where,
+                      missing, known);
+    near = bb_nearest(asked, names, n);
+    if (near)
+        return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, asked, near,
+                      known);
+    return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s' (known: %s); %s%s", where, asked, known,
+                  missing[0] ? "to be read as one of these it lacks "
+                             : "set model_type to the one that its layers are like",
+                  missing[0] ? missing + 2 : "");
+}
+
+/* The row of the file. Its two names must not contradict each other. */
+static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
+{
+    const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
+    const struct bb_arch_type *named = find_named(model_type), *classed = find_class(class_name);
+
+    *type = named ? named : classed;
+    if (!*type)
+        return refuse_type(config, where, model_type, class_name);
+    if (named && classed && strcmp(named->architecture, classed->architecture) != 0)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: model_type '%s' and architectures '%.64s' are two models; expected '%s...' or model_type '%s'", where,
+            named->name, class_name, named->architecture, classed->name);
+    if ((*type)->refused)
+        return bb_err(BB_EUSAGE, "%s: %s cannot be counted: %s", where, (*type)->name, (*type)->refused);
+    return 0;
 }
 
 /* ---- fields ---- */
@@ -232,37 +143,85 @@ static const json_t *value_of(const json_t *config, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-static int read_number(const json_t *config, const struct number *f, const char *where, struct bb_arch *arch)
+/* The name that the file uses: of several the first one that has a value. */
+static const char *key_of(const json_t *config, const struct bb_arch_number *f)
 {
-    const char *key = value_of(config, f->key) || !f->alias ? f->key : f->alias;
+    for (int i = 0; i < BB_ARCH_KEYS; i++)
+        if (value_of(config, f->keys[i]))
+            return f->keys[i];
+    return f->keys[0];
+}
+
+static int refuse_value(const json_t *value, const char *where, const char *key, const char *expected)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    int rc = bb_err(BB_EUSAGE, "%s: '%s' is %.40s, expected %s", where, key, text ? text : "?", expected);
+
+    free(text);
+    return rc;
+}
+
+static int read_number(const json_t *config, const struct bb_arch_number *f, const char *where, struct bb_arch *arch)
+{
+    const char *key = key_of(config, f);
     const json_t *value = value_of(config, key);
     int *field = (int *)((char *)arch + f->offset);
-    bool told_none = !value && json_object_get(config, f->key) && f->min == 0;
-    double number;
+    bool told_none = !value && json_object_get(config, f->keys[0]) && f->min == 0;
+    double number = json_number_value(value);
+    char expected[64];
 
     *field = told_none ? 0 : f->value; /* null where 0 means none: none ("q_lora_rank": null) */
     if (!value)
         return 0;
-    number = json_number_value(value);
     if (!json_is_number(value) || number < f->min || number > f->most || number != (double)(int64_t)number) {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        int rc = bb_err(BB_EUSAGE, "%s: '%s' is %.40s, expected a whole number from %d to %d", where, key,
-                        text ? text : "?", f->min, f->most);
-
-        free(text);
-        return rc;
+        snprintf(expected, sizeof(expected), "a whole number from %d to %d", f->min, f->most);
+        return refuse_value(value, where, key, expected);
     }
     *field = (int)number;
     return 0;
 }
 
-static int read_flag(const json_t *config, const struct flag *f, const char *where, struct bb_arch *arch)
+static int read_flag(const json_t *config, const struct bb_arch_flag *f, const char *where, struct bb_arch *arch)
 {
     const json_t *value = value_of(config, f->key);
 
     if (value && !json_is_boolean(value))
         return bb_err(BB_EUSAGE, "%s: '%s' must be true or false", where, f->key);
     *(bool *)((char *)arch + f->offset) = value ? json_is_true(value) : f->value;
+    return 0;
+}
+
+static int check_fixed(const json_t *config, const struct bb_arch_fixed *f, const char *where)
+{
+    const json_t *value = value_of(config, f->key);
+
+    if (!value || (f->value ? json_is_true(value) : json_is_false(value)))
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: '%s' must be %s: %s", where, f->key, f->value ? "true" : "false", f->why);
+}
+
+/* How many numbers an activation has does not change with its name, but a name that nobody knows is a slip. */
+static int check_activation(const json_t *config, const char *where)
+{
+    static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
+    static const char *const known[] = {"silu",        "swish",      "gelu",   "gelu_new", "gelu_pytorch_tanh",
+                                        "gelu_fast",   "quick_gelu", "relu",   "relu2",    "relu_squared",
+                                        "gelu_python", "tanh",       "sigmoid"};
+    const size_t n = sizeof(known) / sizeof(known[0]);
+    char kind[128];
+
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+        const json_t *value = value_of(config, keys[k]);
+        bool found = !value;
+
+        if (value && !json_is_string(value))
+            return bb_err(BB_EUSAGE, "%s: '%s' must be the name of an activation, as 'silu'", where, keys[k]);
+        for (size_t i = 0; i < n && !found; i++)
+            found = strcmp(json_string_value(value), known[i]) == 0;
+        snprintf(kind, sizeof(kind), "activation (%s)", keys[k]);
+        if (!found)
+            return bb_refuse_word(kind, json_string_value(value), known, n);
+    }
     return 0;
 }
 
@@ -280,8 +239,58 @@ static int read_dense_list(const json_t *config, const char *where, struct bb_ar
                           "%s: 'mlp_only_layers' must be the first layers, [0, 1, ...]; element %zu is not %zu", where,
                           i, i);
     if (n > 0)
-        arch->dense_layers = n < MOST_LAYERS ? (int)n : MOST_LAYERS;
+        arch->dense_layers = n < BB_ARCH_MOST_LAYERS ? (int)n : BB_ARCH_MOST_LAYERS;
     return 0;
+}
+
+static bool is_full(const json_t *word)
+{
+    return strcmp(json_string_value(word), "full_attention") == 0;
+}
+
+static int check_layer_types(const json_t *list, const char *where, const struct bb_arch *arch)
+{
+    const json_t *word;
+    size_t i;
+
+    if (!json_is_array(list) || json_array_size(list) != (size_t)arch->layers)
+        return bb_err(BB_EUSAGE, "%s: 'layer_types' must be a list of a word for each of the %d layers", where,
+                      arch->layers);
+    json_array_foreach(list, i, word)
+    {
+        const char *text = json_string_value(word);
+
+        if (!text || (!is_full(word) && strcmp(text, "sliding_attention") && strcmp(text, "chunked_attention")))
+            return bb_err(BB_EUSAGE,
+                          "%s: 'layer_types' has '%.40s' of layer %zu, expected full_attention, "
+                          "sliding_attention or chunked_attention; others are not counted",
+                          where, text ? text : "no word", i);
+        if (!is_full(word) && arch->window == 0)
+            return bb_err(BB_EUSAGE, "%s: 'layer_types' has %s of layer %zu, but no window's width is given", where,
+                          text, i);
+    }
+    return 0;
+}
+
+/* A list of which layers have a window: those without must come back every so many layers. */
+static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
+{
+    const json_t *list = value_of(config, "layer_types"), *word;
+    size_t i, every = 0;
+    int rc = 0;
+
+    if (!list)
+        return 0;
+    TRY(check_layer_types(list, where, arch));
+    json_array_foreach(list, i, word) if (is_full(word) && every == 0) every = i + 1;
+    json_array_foreach(list, i, word) if (is_full(word) != (every > 0 && (i + 1) % every == 0)) return bb_err(
+        BB_EUSAGE,
+        "%s: 'layer_types' must have full_attention every so many layers (first in layer %zu); "
+        "layer %zu does not fit",
+        where, every - 1, i);
+    arch->window_every = (int)every;
+out:
+    return rc;
 }
 
 /* ---- what follows, and what cannot be ---- */
@@ -294,8 +303,20 @@ static int refuse_division(const char *where, const char *what, int value, const
                   below > 0 && value - below <= below + step - value ? below : below + step);
 }
 
+/* Falcon's older models have one head of keys and values, or as many as of queries; one norm where attention and
+ * perceptron stand side by side. */
+static void settle_falcon(struct bb_arch *a)
+{
+    if (!a->grouped_heads)
+        a->kv_heads = a->multi_query ? 1 : a->heads;
+    if (!a->grouped_heads && a->parallel_halves)
+        a->norms = 1;
+}
+
 static int settle_attention(const char *where, struct bb_arch *a)
 {
+    if (strcmp(a->type, "falcon") == 0)
+        settle_falcon(a);
     if (a->kv_heads == 0)
         a->kv_heads = a->heads;
     if (a->kv_lora) {
@@ -320,8 +341,8 @@ static int settle_experts(const char *where, struct bb_arch *a)
         a->moe_every = 1;
     if (a->expert_ffn == 0)
         a->expert_ffn = a->ffn;
-    if (a->kv_lora) /* it was their number so far */
-        a->shared_ffn *= a->expert_ffn;
+    if (a->shared_experts)
+        a->shared_ffn = a->shared_experts * a->expert_ffn;
     if (a->top_k == 0)
         return bb_err(BB_EUSAGE, "%s: 'num_experts_per_tok' is missing, expected 1 to %d", where, a->experts);
     if (a->top_k > a->experts)
@@ -333,36 +354,77 @@ static int settle_experts(const char *where, struct bb_arch *a)
     return 0;
 }
 
+static int settle_index(const char *where, const struct bb_arch *a)
+{
+    if (a->index_heads > 0 && a->q_lora == 0)
+        return bb_err(BB_EUSAGE, "%s: the index of keys reads the small query, 'q_lora_rank' is missing", where);
+    return 0;
+}
+
 static int settle_arch(const char *where, struct bb_arch *a)
 {
     int rc;
 
     if (a->ffn == 0)
         a->ffn = 4 * a->hidden;
+    if (a->word_width && a->word_width != a->hidden)
+        return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->word_width,
+                      a->hidden, a->hidden);
     TRY(settle_attention(where, a));
     TRY(settle_experts(where, a));
+    TRY(settle_index(where, a));
     if (bb_arch_parameters(a) > MOST_IN_ALL)
         rc = bb_err(BB_EUSAGE, "%s: %.3g parameters, expected at most %.3g", where, bb_arch_parameters(a), MOST_IN_ALL);
 out:
     return rc;
 }
 
-static int read_config(const json_t *config, const char *where, struct bb_arch *arch)
+/* Of a model with pictures or sound the part that reads text; one that does not say its type has that of the whole. */
+static const json_t *text_part(const json_t *config)
 {
-    const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
-    const struct type *type = find_type(model_type, class_name);
+    const json_t *part = value_of(config, "text_config");
+
+    return json_is_object(part) ? part : config;
+}
+
+/* Whether head and words share a matrix may be said of the whole alone. */
+static int read_outer_tie(const json_t *config, const json_t *text, const char *where, struct bb_arch *arch)
+{
+    const struct bb_arch_flag tie = {"tie_word_embeddings", offsetof(struct bb_arch, tied), arch->tied};
+
+    return value_of(text, tie.key) ? 0 : read_flag(config, &tie, where, arch);
+}
+
+static int read_fields(const json_t *config, const char *where, const struct bb_arch_type *type, struct bb_arch *arch)
+{
     int rc = 0;
 
-    if (!type)
-        return refuse_type(config, where, model_type, class_name);
-    *arch = type->base;
-    snprintf(arch->type, sizeof(arch->type), "%s", type->name);
-    for (const struct number *f = type->numbers; f->key; f++)
+    for (const struct bb_arch_number *f = type->numbers; f->keys[0]; f++)
         TRY(read_number(config, f, where, arch));
-    for (const struct flag *f = type->flags; f->key; f++)
+    for (const struct bb_arch_flag *f = type->flags; f->key; f++)
         TRY(read_flag(config, f, where, arch));
+    for (const struct bb_arch_fixed *f = type->fixed; f && f->key; f++)
+        TRY(check_fixed(config, f, where));
+    TRY(check_activation(config, where));
+    TRY(read_layer_types(config, where, arch));
     if (arch->experts)
         TRY(read_dense_list(config, where, arch));
+out:
+    return rc;
+}
+
+static int read_config(const json_t *config, const char *where, struct bb_arch *arch)
+{
+    const json_t *text = text_part(config);
+    const bool named = text_at(text, "model_type") || text_at(text, "architectures");
+    const struct bb_arch_type *type;
+    int rc;
+
+    TRY(find_type(named ? text : config, where, &type));
+    *arch = type->base;
+    snprintf(arch->type, sizeof(arch->type), "%s", type->name);
+    TRY(read_fields(text, where, type, arch));
+    TRY(read_outer_tie(config, text, where, arch));
     TRY(settle_arch(where, arch));
 out:
     return rc;
@@ -370,7 +432,7 @@ out:
 
 /* ---- files ---- */
 
-/* "llama-7b" of "models/llama-7b/config.json" and of "llama-7b.json". */
+/* "llama-7b" of "models/llama-7b/config.json", "models/llama-7b/" and "llama-7b.json". */
 static void take_name(const char *word, char name[BB_ARCH_NAME])
 {
     const char *end = word + strlen(word), *start;
@@ -379,6 +441,8 @@ static void take_name(const char *word, char name[BB_ARCH_NAME])
         end -= 12;
     else if (end - word > 5 && strcmp(end - 5, ".json") == 0)
         end -= 5;
+    while (end - word > 1 && end[-1] == '/')
+        end--;
     for (start = end; start > word && start[-1] != '/'; start--)
         ;
     snprintf(name, BB_ARCH_NAME, "%.*s", (int)(end - start), start);
@@ -467,8 +531,8 @@ out:
 
 int bb_arch_with_layers(struct bb_arch *arch, int layers)
 {
-    if (layers < 1 || layers > MOST_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %d layers, expected 1 to %d", arch->name, layers, MOST_LAYERS);
+    if (layers < 1 || layers > BB_ARCH_MOST_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: %d layers, expected 1 to %d", arch->name, layers, BB_ARCH_MOST_LAYERS);
     arch->layers = layers;
     if (arch->dense_layers > layers)
         arch->dense_layers = layers;

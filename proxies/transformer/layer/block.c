@@ -154,19 +154,27 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
     return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
 }
 
-/* The work list of these kernels, made once for all operations of the step. NULL without memory. */
-static const struct bb_kernel_list *get_work_list(struct bb_layers *l, const struct bb_kernel_groups *c)
+/* The sizes of the layer that is being written. */
+static const struct bb_layer_sizes *sizes_now(const struct bb_block *b)
 {
+    return bb_layers_sizes(b->layers, b->script->layer);
+}
+
+/* The work list of these kernels, made once for all operations of the step. NULL without memory. */
+static const struct bb_kernel_list *get_work_list(struct bb_block *b, const struct bb_kernel_groups *c)
+{
+    const struct bb_layer_sizes *sizes = sizes_now(b);
+    struct bb_layers *l = b->layers;
     struct bb_kernel_list *work;
 
     for (int i = 0; i < l->n_listed; i++)
-        if (same_groups(&l->listed[i].groups, c))
+        if (l->listed[i].sizes == sizes && same_groups(&l->listed[i].groups, c))
             return l->listed[i].work;
     work = bb_step_work(l->step);
     if (!work || BB_GROW(l->listed, l->n_listed))
         return NULL;
-    bb_kernel_groups_work(&l->sizes, c, work);
-    l->listed[l->n_listed++] = (struct bb_listed){*c, work};
+    bb_kernel_groups_work(sizes, c, work);
+    l->listed[l->n_listed++] = (struct bb_listed){*c, sizes, work};
     return work;
 }
 
@@ -190,12 +198,12 @@ static double needed_flops(const struct bb_block *b, const struct bb_kernel_grou
 
     if (b->layers->config.capacity_factor > 0 && needed.rows > fair)
         needed.rows = fair;
-    return b->again ? 0 : bb_kernel_groups_flops(&b->layers->sizes, &needed);
+    return b->again ? 0 : bb_kernel_groups_flops(sizes_now(b), &needed);
 }
 
 static void compute_listed(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
-    const struct bb_kernel_list *work = get_work_list(b->layers, c);
+    const struct bb_kernel_list *work = get_work_list(b, c);
     struct bb_script *s = b->script;
 
     s->failed |= !work;
@@ -208,7 +216,7 @@ static void compute_listed(struct bb_block *b, const char *what, const struct bb
 
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst)
 {
-    double flops = bb_kernel_groups_flops(&b->layers->sizes, c);
+    double flops = bb_kernel_groups_flops(sizes_now(b), c);
 
     if (b->layers->config.gemm && c->n > 0)
         compute_listed(b, what, c, src, dst);

@@ -12,6 +12,7 @@
 
 struct bb_listed { /* a work list and what it is for */
     struct bb_kernel_groups groups;
+    const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
 };
 
@@ -19,13 +20,17 @@ struct bb_layers {
     struct bb_layers_config config;
     struct bb_step *step;
     struct bb_layer_sizes sizes;
-    bool scattered;            /* sequence parallelism among more than one rank */
-    size_t held, whole;        /* elements between the layers; X */
-    size_t key_block;          /* of the keys and values of one rank's tokens */
-    struct bb_routing routing; /* zeroed without experts */
+    struct bb_layer_sizes windowed; /* of layers whose queries meet only some of the keys */
+    bool scattered;                 /* sequence parallelism among more than one rank */
+    size_t held, whole;             /* elements between the layers; X */
+    size_t key_block;               /* of the keys and values of one rank's tokens */
+    struct bb_routing routing;      /* zeroed without experts */
     struct bb_listed *listed;
     int n_listed;
 };
+
+/* The sizes of a layer (from 0, over the whole model), also of BB_NONE: embedding and head. */
+const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer);
 
 /* Rows that the experts of a rank get when all experts are alike. */
 int64_t bb_layers_fair_rows(const struct bb_layers *l);

@@ -1,7 +1,7 @@
 /* layer_kernels.c - products and passes of the parts of a layer (see layer_kernels.h). */
 #include "proxies/transformer/layer/layer_kernels.h"
 
-#define MOST_PRODUCTS 4 /* of one kind */
+#define MOST_PRODUCTS 8 /* of one kind */
 
 struct product {
     const char *name;
@@ -46,6 +46,11 @@ static int qkv_products(const struct bb_layer_sizes *s, struct product *p)
     p[n++] = linear_product(s, "key value down", s->tokens, s->hidden, s->kv_lora + s->rope_dim, 1);
     up = s->heads * (s->nope_dim + s->value_dim);
     p[n++] = linear_product(s, "key value", s->tokens, s->kv_lora, up, 1);
+    if (s->index_heads) {
+        p[n++] = linear_product(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim, 1);
+        p[n++] = linear_product(s, "index key", s->tokens, s->hidden, s->index_dim, 1);
+        p[n++] = linear_product(s, "index weights", s->tokens, s->hidden, s->index_heads, 1);
+    }
     return n;
 }
 
@@ -55,7 +60,11 @@ static int core_products(const struct bb_layer_sizes *s, int64_t keys, struct pr
 
     p[0] = (struct product){"scores", {s->queries, keys, s->key_dim, pairs, false, true, s->dtype}, true};
     p[1] = (struct product){"context", {s->queries, s->value_dim, keys, pairs, false, false, s->dtype}, true};
-    return 2;
+    if (s->index_heads == 0)
+        return 2;
+    pairs = s->batch * s->index_heads;
+    p[2] = (struct product){"index", {s->queries, s->sequence, s->index_dim, pairs, false, true, s->dtype}, true};
+    return 3;
 }
 
 /* Up and down of a perceptron; of experts that share the rows evenly a product each, else one for all their rows. */

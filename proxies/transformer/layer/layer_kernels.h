@@ -46,6 +46,7 @@ struct bb_layer_sizes {
     int64_t tokens; /* N: that the products of attention and perceptron read                          */
     int64_t held;   /* T: of them between the layers: N, or N / t with sequence parallelism           */
     int64_t batch, queries, keys, block_keys;    /* attention: samples, positions asked, answered; of one ring block */
+    int64_t sequence, index_heads, index_dim;    /* an index that picks the keys looks at all; index_heads 0: none   */
     int64_t heads, kv_heads;                     /* that the projections make                                        */
     int64_t core_heads;                          /* that the attention is done for: heads / c with all_to_all        */
     int64_t key_dim, value_dim;                  /* of a head                                                        */

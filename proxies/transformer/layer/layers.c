@@ -21,7 +21,9 @@ static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_co
     s->kv_lora = a->kv_lora;
     s->nope_dim = a->nope_dim;
     s->rope_dim = a->rope_dim;
-    s->keys = c->sequence;
+    s->index_heads = a->index_heads;
+    s->index_dim = a->index_dim;
+    s->keys = s->sequence = c->sequence;
     s->block_keys = c->sequence / c->cp;
     s->queries = by_heads ? c->sequence : c->sequence / c->cp;
     s->core_heads = by_heads ? s->heads / c->cp : s->heads;
@@ -54,6 +56,16 @@ static void settle_sizes(struct bb_layers *l)
     l->held = (size_t)(s->held * s->hidden);
     l->whole = (size_t)(s->tokens * s->hidden);
     l->key_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
+    l->windowed = *s;
+    if (a->window > 0 && a->window < c->sequence)
+        l->windowed.keys = a->window;
+}
+
+const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer)
+{
+    const struct bb_layers_config *c = &l->config;
+
+    return layer >= 0 && bb_arch_keys(c->arch, layer, c->sequence) < c->sequence ? &l->windowed : &l->sizes;
 }
 
 /* ---- what cannot be ---- */
@@ -67,6 +79,17 @@ static int refuse_experts(const struct bb_layers_config *c, const char *proxy)
                   "%s: experts with --tp %d: every tensor-parallel rank would send the same tokens; "
                   "nearest: --sequence-parallel",
                   proxy, c->tp);
+}
+
+/* A ring sends every block of keys to every rank, and attention kernels know no window in it. */
+static int refuse_window(const struct bb_layers_config *c, const char *proxy)
+{
+    if (c->cp == 1 || c->context != BB_CONTEXT_RING || c->arch->window == 0 || c->arch->window >= c->sequence)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: a ring of --cp %d passes all %d keys to each query, but layers of '%s' look at %d; "
+                  "nearest: --cp-comm all_gather",
+                  proxy, c->cp, c->sequence, c->arch->name, c->arch->window);
 }
 
 /* Rows of a micro-batch are counted in int. */
@@ -107,6 +130,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     *layers = NULL;
     TRY(refuse_tokens(config, step->proxy));
     TRY(refuse_experts(config, step->proxy));
+    TRY(refuse_window(config, step->proxy));
     TRY(BB_NEW(l, 1));
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
@@ -166,5 +190,5 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
 
     for (int i = 0; i < (experts ? 7 : 5); i++)
         bb_kernel_groups_add(&c, kinds[experts][i], BB_KERNELS_FORWARD);
-    return bb_kernel_groups_flops(&l->sizes, &c);
+    return bb_kernel_groups_flops(bb_layers_sizes(l, layer), &c);
 }

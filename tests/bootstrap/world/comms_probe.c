@@ -135,7 +135,7 @@ static int run(struct bb_world *w, const char *mode)
     int rc;
 
     if (strcmp(mode, "share") == 0)
-        TRY(bb_comms_share_gpu_env(w->rank));
+        TRY(bb_comms_share_gpu_env(w->rank, false));
     TRY(cuda(cudaSetDevice(strcmp(mode, "share") == 0 ? 0 : w->local_rank), "cudaSetDevice"));
     bb_world_reached(w, "probe of communicators");
     usleep(250000); /* its news have gone out */

@@ -38,7 +38,7 @@ static void waits(void **state)
     assert_true(sleeps_in(&w, 20) >= 5);
     bb_world_prompt(&w, true);
     assert_true(sleeps_in(&w, 20) <= 1);
-    assert_true(sleeps_in(&w, 500) >= 5); /* in the end it sleeps all the same */
+    assert_true(sleeps_in(&w, 1200) >= 5); /* in the end it sleeps all the same */
     bb_world_prompt(&w, false);
     assert_true(sleeps_in(&w, 20) >= 5);
     w.local_size = 100000;

@@ -64,6 +64,27 @@ static void a_layer_of_gpt3(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 6 * SBH);
 }
 
+/* A window of half the sequence halves the scores, an index's numbers stand beside the latent attention's. */
+static void layers_with_windows(void **state)
+{
+    struct held h;
+    double before;
+
+    (void)state;
+    make(&h, "gpt3_175b", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
+    h.arch.window = 1024;
+    assert_true(bb_memory_layer(&h.memory, 0) == SBH * (34 + 40));
+    h.arch.window_every = 2;
+    assert_true(bb_memory_layer(&h.memory, 1) == SBH * (34 + 80));
+    make(&h, "deepseek_v3", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
+    before = bb_memory_layer(&h.memory, 0);
+    h.arch.window = 2048;
+    assert_true(bb_memory_layer(&h.memory, 0) == before);
+    h.arch.index_heads = 64;
+    h.arch.index_dim = 128;
+    assert_true(bb_memory_layer(&h.memory, 0) == before + 4096.0 * (2 * (64 * 129 + 128) + 4 * 2048));
+}
+
 /* Tokens are divided by cp, of the scores' a s only the rows. */
 static void context_parallel_layers(void **state)
 {
@@ -260,12 +281,12 @@ static void what_travels_needs_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_of_gpt3),          cmocka_unit_test(context_parallel_layers),
-        cmocka_unit_test(a_layer_of_llama),         cmocka_unit_test(a_layer_of_mixtral),
-        cmocka_unit_test(schedules_hold_so_many),   cmocka_unit_test(the_head_has_logits),
-        cmocka_unit_test(states_of_replicas),       cmocka_unit_test(states_of_experts),
-        cmocka_unit_test(stages_hold_the_model),    cmocka_unit_test(what_travels_needs_room),
-        cmocka_unit_test(ends_of_their_own_length),
+        cmocka_unit_test(a_layer_of_gpt3),         cmocka_unit_test(layers_with_windows),
+        cmocka_unit_test(context_parallel_layers), cmocka_unit_test(a_layer_of_llama),
+        cmocka_unit_test(a_layer_of_mixtral),      cmocka_unit_test(schedules_hold_so_many),
+        cmocka_unit_test(the_head_has_logits),     cmocka_unit_test(states_of_replicas),
+        cmocka_unit_test(states_of_experts),       cmocka_unit_test(stages_hold_the_model),
+        cmocka_unit_test(what_travels_needs_room), cmocka_unit_test(ends_of_their_own_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

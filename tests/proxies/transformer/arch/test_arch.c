@@ -124,6 +124,146 @@ static void published_configs_are_read(void **state)
     }
 }
 
+/*
+ * Totals of published weights (P: the number of parameters that the model's page on Hugging Face shows, or total_size of
+ * its safetensors index by the bytes of an element) and, where the published figure holds more than the layers (vision,
+ * prediction modules, scales), totals derived by hand from the shapes (D), with what joins them.
+ */
+static const struct {
+    const char *text;
+    double all, active; /* active 0: all */
+} weights[] = {
+    /* P google/gemma-2b, gemma-7b */
+    {"{\"model_type\": \"gemma\", \"hidden_size\": 2048, \"intermediate_size\": 16384, \"num_hidden_layers\": 18, "
+     "\"num_attention_heads\": 8, \"num_key_value_heads\": 1, \"hidden_act\": \"gelu\"}",
+     2506172416, 0},
+    {"{\"model_type\": \"gemma\"}", 8537680896, 0},
+    /* P google/gemma-2-2b, gemma-2-9b */
+    {"{\"model_type\": \"gemma2\", \"hidden_activation\": \"gelu_pytorch_tanh\"}", 2614341888, 0},
+    {"{\"model_type\": \"gemma2\", \"hidden_size\": 3584, \"intermediate_size\": 14336, \"num_hidden_layers\": "
+     "42, \"num_attention_heads\": 16, \"num_key_value_heads\": 8}",
+     9241705984, 0},
+    /* P google/gemma-3-1b-pt */
+    {"{\"architectures\": [\"Gemma3ForCausalLM\"], \"model_type\": \"gemma3_text\", \"hidden_size\": 1152, "
+     "\"intermediate_size\": 6912, \"num_attention_heads\": 4, \"num_key_value_heads\": 1, \"sliding_window\": "
+     "512, "
+     "\"vocab_size\": 262144}",
+     999885952, 0},
+    /* D google/gemma-3-4b-pt, its text part: 34 x (15728640 + 78643200 + 10752) + 262208 x 2560 + 2560 */
+    {"{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", \"text_config\": "
+     "{\"hidden_size\": 2560, \"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", "
+     "\"num_hidden_layers\": "
+     "34, \"sliding_window\": 1024}, \"vision_config\": {\"hidden_size\": 1152, \"model_type\": "
+     "\"siglip_vision_model\"}}",
+     3880263168, 0},
+    /* P microsoft/Phi-3-mini-4k-instruct */
+    {"{\"model_type\": \"phi3\", \"architectures\": [\"Phi3ForCausalLM\"], \"sliding_window\": 2047}", 3821079552, 0},
+    /* P allenai/OLMo-2-1124-7B; D OLMo-3-7B: 2 x 74 x 4096 words fewer */
+    {"{\"model_type\": \"olmo2\", \"vocab_size\": 100352}", 7298617344, 0},
+    {"{\"model_type\": \"olmo3\", \"vocab_size\": 100278}", 7298011136, 0},
+    /* P HuggingFaceTB/SmolLM3-3B */
+    {"{\"model_type\": \"smollm3\", \"use_sliding_window\": false}", 3075098624, 0},
+    /* D ibm-granite/granite-3.1-8b-base (shown as 8.17B): 40 x 199237632 + 49155 x 4096 + 4096 */
+    {"{\"model_type\": \"granite\", \"intermediate_size\": 12800, \"num_hidden_layers\": 40, "
+     "\"num_key_value_heads\": 8, \"vocab_size\": 49155, \"tie_word_embeddings\": true}",
+     8170848256, 0},
+    /* P mistralai/Mistral-Small-24B-Base-2501, as text part of a mistral3 */
+    {"{\"architectures\": [\"Mistral3ForConditionalGeneration\"], \"model_type\": \"mistral3\", \"text_config\": "
+     "{\"model_type\": \"mistral\", \"hidden_size\": 5120, \"intermediate_size\": 32768, \"num_hidden_layers\": "
+     "40, "
+     "\"head_dim\": 128, \"vocab_size\": 131072, \"sliding_window\": null}}",
+     23572403200, 0},
+    /* D Qwen/Qwen2.5-VL-3B-Instruct, its text part: Qwen2.5-3B (P 3085938688), which shares the words with its head as
+     * the whole says; in the layout of its first release, without text_config */
+    {"{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], \"model_type\": \"qwen2_5_vl\", "
+     "\"tie_word_embeddings\": true, \"text_config\": {\"model_type\": \"qwen2_5_vl_text\", \"hidden_size\": 2048, "
+     "\"intermediate_size\": 11008, \"num_attention_heads\": 16, \"num_hidden_layers\": 36, \"num_key_value_heads\": "
+     "2, \"vocab_size\": 151936}}",
+     3085938688, 0},
+    {"{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], \"model_type\": \"qwen2_5_vl\", "
+     "\"tie_word_embeddings\": true, \"hidden_size\": 2048, \"intermediate_size\": 11008, \"num_attention_heads\": 16, "
+     "\"num_hidden_layers\": 36, \"num_key_value_heads\": 2, \"vocab_size\": 151936, \"vision_config\": {\"depth\": "
+     "32}}",
+     3085938688, 0},
+    /* P Qwen/Qwen2-72B (72706203648), whose shape Qwen2-VL-72B has by default; Qwen/Qwen3-8B of Qwen3-VL-8B */
+    {"{\"model_type\": \"qwen2_vl_text\"}", 72706203648, 0},
+    {"{\"model_type\": \"qwen3_vl_text\", \"num_hidden_layers\": 36, \"num_key_value_heads\": 8, "
+     "\"intermediate_size\": 12288}",
+     8190735360, 0},
+    /* P openai/gpt-oss-20b, gpt-oss-120b ; all but 4 experts of a layer rest (the model card's 3.61e9 and
+     * 5.13e9 active leave 579133440 of the words' embedding out, too) */
+    {"{\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 24, \"num_local_experts\": 32}", 20914757184,
+     20914757184 - 24 * 28 * (3 * 2880.0 * 2880 + 3 * 2880)},
+    {"{\"model_type\": \"gpt_oss\"}", 116829156672, 116829156672 - 36 * 124 * (3 * 2880.0 * 2880 + 3 * 2880)},
+    /* P MiniMaxAI/MiniMax-M2: 228703644928 less 13880064 scales, one for each 128 x 128 of 62 x (44040192 +
+     * 3623878656) 8-bit weights */
+    {"{\"model_type\": \"minimax_m2\", \"architectures\": [\"MiniMaxM2ForCausalLM\"]}", 228703644928 - 13880064, 0},
+    /* D zai-org/GLM-4.5-Air ("106B"), 45 sparse layers and a dense one; the index holds its prediction layer too */
+    {"{\"model_type\": \"glm4_moe\", \"attention_bias\": true}",
+     46 * (4096.0 * 12288 * 2 + 4096.0 * 1024 * 2 + 12288 + 2048 + 2 * 4096) + 3 * 4096.0 * 10944 +
+         45 * (129 * 3 * 4096.0 * 1408 + 128 * 4096 + 128) + 2 * 151552.0 * 4096 + 4096,
+     0},
+    /* D meta-llama/Llama-4-Scout-17B-16E ("109B" with vision), its text part, 17B active */
+    {"{\"architectures\": [\"Llama4ForConditionalGeneration\"], \"model_type\": \"llama4\", \"text_config\": "
+     "{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 48}}",
+     107769861120, 107769861120 - 48 * 15 * 3 * 5120.0 * 8192},
+    /* D Maverick ("400B"): 128 experts in every second layer */
+    {"{\"model_type\": \"llama4_text\", \"num_local_experts\": 128, \"interleave_moe_layer_step\": 2}",
+     48 * (62914560.0 + 10240) + 24 * 3 * 5120.0 * 16384 + 24 * (129 * 3 * 5120.0 * 8192 + 128 * 5120) +
+         2 * 202048.0 * 5120 + 5120,
+     0},
+    /* D deepseek-ai/DeepSeek-V3.2-Exp: DeepSeek-V3 and 61 indices */
+    {"{\"model_type\": \"deepseek_v32\", \"architectures\": [\"DeepseekV32ForCausalLM\"]}",
+     671026419200 + 61.0 * (1536 * 8192 + 7168 * 128 + 2 * 128 + 7168 * 64),
+     37552297472 + 61.0 * (1536 * 8192 + 7168 * 128 + 2 * 128 + 7168 * 64)},
+    /* D moonshotai/Kimi-K2 ("1T, 32B active"): 60 sparse layers and a dense one */
+    {"{\"model_type\": \"kimi_k2\", \"architectures\": [\"DeepseekV3ForCausalLM\"]}",
+     61 * (7168.0 * 1536 + 1536 + 1536.0 * 64 * 192 + 7168 * 576 + 512 + 512 * 64 * 256 + 64 * 128 * 7168.0 +
+           2 * 7168) +
+         3 * 7168.0 * 18432 + 60 * (385 * 3 * 7168.0 * 2048 + 384 * 7168 + 384) + 2 * 163840.0 * 7168 + 7168,
+     0},
+    /* P bigcode/starcoder2-3b */
+    {"{\"model_type\": \"starcoder2\", \"sliding_window\": 4096, \"max_position_embeddings\": 16384}", 3030371328, 0},
+    /* P tiiuae/falcon-7b: 7217189760 less the copy of the words that its index holds as head; falcon-40b in the
+     * same way (D), falcon-rw-1b (P: 1311625216) with heads of its own and biases */
+    {"{\"model_type\": \"falcon\"}", 7217189760 - 65024.0 * 4544, 0},
+    {"{\"model_type\": \"falcon\", \"architectures\": [\"FalconForCausalLM\"], \"hidden_size\": 8192, "
+     "\"new_decoder_architecture\": true, \"num_attention_heads\": 128, \"num_hidden_layers\": 60, "
+     "\"num_kv_heads\": "
+     "8}",
+     41303293952, 0},
+    {"{\"model_type\": \"falcon\", \"alibi\": true, \"bias\": true, \"hidden_size\": 2048, \"multi_query\": false, "
+     "\"num_attention_heads\": 32, \"num_hidden_layers\": 24, \"parallel_attn\": false, \"vocab_size\": 50304}",
+     1311625216, 0},
+    /* P EleutherAI/pythia-6.9b */
+    {"{\"model_type\": \"gpt_neox\", \"hidden_size\": 4096, \"intermediate_size\": 16384, \"num_attention_heads\": "
+     "32, \"num_hidden_layers\": 32}",
+     6857302016, 0},
+    /* P facebook/opt-6.7b */
+    {"{\"model_type\": \"opt\", \"hidden_size\": 4096, \"ffn_dim\": 16384, \"num_attention_heads\": 32, "
+     "\"num_hidden_layers\": 32, \"word_embed_proj_dim\": 4096, \"activation_function\": \"relu\"}",
+     6658473984, 0},
+    /* P bigscience/bloom-7b1; bloom (176247271424) */
+    {"{\"model_type\": \"bloom\", \"hidden_size\": 4096, \"n_head\": 32, \"n_layer\": 30}", 7069016064, 0},
+    {"{\"architectures\": [\"BloomForCausalLM\"], \"n_embed\": 14336, \"num_attention_heads\": 112, \"n_layer\": "
+     "70}",
+     176247271424, 0},
+};
+
+static void published_weights_are_counted(void **state)
+{
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(weights); i++) {
+        assert_int_equal(load(weights[i].text, &a), 0);
+        if (bb_arch_parameters(&a) != weights[i].all)
+            fail_msg("%s: %.0f, expected %.0f", a.type, bb_arch_parameters(&a), weights[i].all);
+        if (weights[i].active > 0 && bb_arch_active(&a) != weights[i].active)
+            fail_msg("%s: %.0f active, expected %.0f", a.type, bb_arch_active(&a), weights[i].active);
+    }
+}
+
 /* Which layers have experts: Qwen counts from 1, DeepSeek from 0. */
 static void layers_with_experts_are_found(void **state)
 {
@@ -143,6 +283,44 @@ static void layers_with_experts_are_found(void **state)
     assert_int_equal(bb_arch_with_layers(&a, 2), 0);
     assert_false(bb_arch_has_experts(&a, 1));
     assert_int_equal(bb_arch_with_layers(&a, 0), -BB_EUSAGE);
+}
+
+/* Which layers look at all keys, in a sample of 8192: '.', and how many the others look at. */
+static void windows_are_found(void **state)
+{
+    static const struct {
+        const char *text, *layers;
+        int keys;
+    } rows[] = {
+        {"{\"model_type\": \"llama\"}", "......", 8192},
+        {"{\"model_type\": \"mistral\"}", "wwwwww", 4096},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": null}", "......", 8192},
+        {"{\"model_type\": \"gemma2\"}", "w.w.w.", 4096},
+        {"{\"model_type\": \"gemma3_text\", \"sliding_window\": 512}", "wwwww.wwwww.w", 512},
+        {"{\"model_type\": \"gemma3_text\", \"_sliding_window_pattern\": 3}", "ww.ww.", 4096},
+        {"{\"model_type\": \"gpt_oss\"}", "w.w.w.", 128},
+        {"{\"model_type\": \"llama4_text\", \"attention_chunk_size\": 2048}", "www.www.", 2048},
+        {"{\"model_type\": \"llama4_text\"}", "........", 8192}, /* one chunk */
+        {"{\"model_type\": \"deepseek_v32\"}", "wwww", 2048},
+        {"{\"model_type\": \"olmo3\", \"num_hidden_layers\": 4, \"layer_types\": [\"sliding_attention\", "
+         "\"full_attention\", \"sliding_attention\", \"full_attention\"]}",
+         "w.w.", 4096},
+        {"{\"model_type\": \"olmo3\", \"num_hidden_layers\": 2, \"layer_types\": [\"sliding_attention\", "
+         "\"sliding_attention\"]}",
+         "ww", 4096},
+        {"{\"model_type\": \"gemma2\", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\", "
+         "\"full_attention\"]}",
+         "..", 8192},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(load(rows[i].text, &a), 0);
+        for (int layer = 0; rows[i].layers[layer]; layer++)
+            assert_int_equal(bb_arch_keys(&a, layer, 8192), rows[i].layers[layer] == 'w' ? rows[i].keys : 8192);
+        assert_int_equal(bb_arch_keys(&a, 0, 100), 100);
+    }
 }
 
 /* ---- tensors and shares ---- */
@@ -169,6 +347,29 @@ static void what_stays_whole(void **state)
     assert_int_equal(held.expert, 2 * 176160768);
     held = bb_arch_layer_share(&a, 0, 2, 2, 8);
     assert_int_equal(held.expert, 176160768 / 2);
+}
+
+/* Of wide norms, sinks and experts' biases tp holds its share, of the small heads' index and of down's biases all. */
+static void what_new_kinds_hold_whole(void **state)
+{
+    struct bb_arch a;
+    struct bb_arch_held held;
+
+    (void)state;
+    assert_int_equal(load("{\"model_type\": \"olmo2\"}", &a), 0);
+    assert_int_equal(bb_arch_layer_share(&a, 0, 4, 1, 1).replicated, 2 * 4096);
+    assert_int_equal(load("{\"model_type\": \"gemma2\"}", &a), 0);
+    assert_int_equal(bb_arch_layer_share(&a, 0, 4, 1, 1).replicated, 4 * 2304);
+    assert_int_equal(load("{\"model_type\": \"gpt_oss\"}", &a), 0);
+    held = bb_arch_layer_share(&a, 0, 4, 1, 8);
+    assert_int_equal(held.replicated, 2 * 2880 + 2880 + 128 * 2881);
+    assert_int_equal(held.expert, 16 * (3 * 2880 * 2880 + 3 * 2880));
+    assert_int_equal(bb_arch_layer_share(&a, 0, 4, 2, 8).expert, 16 * (3 * 1440 * 2880 + 2 * 1440 + 2880));
+    assert_int_equal(load("{\"model_type\": \"deepseek_v32\"}", &a), 0);
+    held = bb_arch_layer_share(&a, 0, 8, 1, 1);
+    assert_int_equal(held.replicated, 7168 * (1536 + 576) + 1536 + 512 + 2 * 7168 + 1536 * 8192 + 7168 * 192 + 256);
+    assert_int_equal(load("{\"model_type\": \"opt\"}", &a), 0);
+    assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_EMBEDDING, 1, 1, 1).dense, (50272 + 2048 + 2) * 768);
 }
 
 /* 50,257 words among 2, 4, 8 ranks: rows are rounded up. */
@@ -234,6 +435,32 @@ static void tensors_stand_in_order(void **state)
     bb_err_mute(0);
 }
 
+/* First letters of the tensors of a layer: attention, mlp, norms. */
+static void parts_stand_in_order(void **state)
+{
+    static const struct {
+        const char *text, *order;
+    } rows[] = {{"{\"model_type\": \"gemma2\"}", "aaaammmnnnn"},
+                {"{\"model_type\": \"olmo2\"}", "aaaaaammmnn"},
+                {"{\"model_type\": \"phi3\"}", "aammmnn"},
+                {"{\"model_type\": \"falcon\"}", "aammnn"},
+                {"{\"model_type\": \"falcon\", \"parallel_attn\": false}", "aammnnnn"},
+                {"{\"model_type\": \"gpt_neox\"}", "nnnnaaaammmm"},
+                {"{\"model_type\": \"opt\"}", "aaaaaaaannmmmmnn"},
+                {"{\"model_type\": \"bloom\"}", "nnaaaannmmmm"},
+                {"{\"model_type\": \"starcoder2\"}", "aaaaaaaammmmnnnn"}};
+    struct bb_arch_tensor t[BB_ARCH_TENSORS];
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(load(rows[i].text, &a), 0);
+        assert_int_equal(bb_arch_tensors(&a, 0, t, BB_ARCH_TENSORS), strlen(rows[i].order));
+        for (size_t k = 0; rows[i].order[k]; k++)
+            assert_int_equal(t[k].name[0], rows[i].order[k]);
+    }
+}
+
 /* ---- wrong files ---- */
 
 static void what_cannot_be_is_refused(void **state)
@@ -264,6 +491,25 @@ static void what_cannot_be_is_refused(void **state)
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [3]}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 3}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}",
+        "{\"model_type\": \"qwen3_next\"}",
+        "{\"model_type\": \"t5\"}",
+        "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
+        "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
+        "{\"model_type\": \"llama\", \"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 4100}}",
+        "{\"model_type\": \"qwen2\", \"use_sliding_window\": true}",
+        "{\"model_type\": \"opt\", \"do_layer_norm_before\": false}",
+        "{\"model_type\": \"opt\", \"do_layer_norm_before\": 1}",
+        "{\"model_type\": \"opt\", \"word_embed_proj_dim\": 512}",
+        "{\"model_type\": \"llama\", \"hidden_act\": \"sillu\"}",
+        "{\"model_type\": \"llama\", \"hidden_act\": 3}",
+        "{\"model_type\": \"deepseek_v32\", \"q_lora_rank\": null}",
+        "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\"]}", /* of 26 */
+        "{\"model_type\": \"gemma2\", \"layer_types\": 3}",
+        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
+        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [3]}",
+        "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+        "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 3, \"layer_types\": [\"full_attention\", "
+        "\"full_attention\", \"sliding_attention\"]}",
         "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\"}",
         "{\"schema\": \"busbar.model/1\", \"family\": 7}",
         "{\"schema\": \"busbar.model/1\", \"family\": \"transformer\", \"config\": {\"model_type\": \"gpt2\"}}",
@@ -354,15 +600,28 @@ static void fields_of_any_kind(void **state)
                                        "mlp_bias",
                                        "attention_bias",
                                        "num_local_experts",
-                                       "mlp_only_layers"};
+                                       "mlp_only_layers",
+                                       "text_config",
+                                       "layer_types",
+                                       "sliding_window",
+                                       "sliding_window_pattern",
+                                       "index_topk",
+                                       "num_kv_heads",
+                                       "num_ln_in_parallel_attn",
+                                       "new_decoder_architecture",
+                                       "use_qk_norm",
+                                       "n_embed",
+                                       "hidden_act",
+                                       "architectures"};
     static const char *const values[] = {
         "null", "true", "\"7\"", "[]", "{}", "-1", "0", "1", "2147483647", "1e9", "1.5", "1e40", "9007199254740993"};
-    static const char *const types[] = {"llama", "mixtral", "deepseek_v3", "qwen3_moe"};
+    static const char *const types[] = {"llama",       "mixtral", "deepseek_v3", "qwen3_moe", "gemma3_text",
+                                        "llama4_text", "falcon",  "bloom",       "glm4_moe",  "deepseek_v32"};
     char text[256];
 
     (void)state;
     bb_err_mute(1);
-    for (size_t t = 0; t < 4; t++)
+    for (size_t t = 0; t < ROWS(types); t++)
         for (size_t k = 0; k < ROWS(keys); k++)
             for (size_t v = 0; v < ROWS(values); v++) {
                 int n =
@@ -379,11 +638,15 @@ int main(void)
         cmocka_unit_test(profiles_have_their_published_counts),
         cmocka_unit_test(gpt3_sizes_follow_the_formula),
         cmocka_unit_test(published_configs_are_read),
+        cmocka_unit_test(published_weights_are_counted),
         cmocka_unit_test(layers_with_experts_are_found),
+        cmocka_unit_test(windows_are_found),
         cmocka_unit_test(what_stays_whole),
+        cmocka_unit_test(what_new_kinds_hold_whole),
         cmocka_unit_test(words_are_padded),
         cmocka_unit_test(every_share_adds_up),
         cmocka_unit_test(tensors_stand_in_order),
+        cmocka_unit_test(parts_stand_in_order),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(files_that_are_cut_or_changed),
         cmocka_unit_test(fields_of_any_kind),

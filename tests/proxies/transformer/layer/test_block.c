@@ -529,6 +529,34 @@ static void layer_flops(void **state)
     }
 }
 
+/* Mistral 7B with a window in every layer, in every second one, in none; DeepSeek-V3.2 picks 2048 keys by an index that looks at all. */
+static void windowed_flops(void **state)
+{
+    double n = 8192, rest = 218112000 - 2 * 4096, keys = 4096;
+    double latent = 187107328 - 1536 - 512, index = 1536 * 8192 + 7168 * 192, dense = 396361728;
+    struct laid l = {.arch = published("mistral_7b"),
+                     .grid = {.ranks = 2, .tp = 2},
+                     .config = {.sequence = 8192, .dtype = BB_BFLOAT16, .sequence_parallel = true}};
+
+    (void)state;
+    expect_flops(l, (2 * rest * n + 4 * n * keys * 4096) / 2);
+    l.arch.window_every = 2;
+    expect_flops(l, (2 * rest * n + 4 * n * keys * 4096) / 2);
+    l.arch.window_every = 1;
+    expect_flops(l, (2 * rest * n + 4 * n * n * 4096) / 2);
+    l.arch.window_every = 0;
+    l.config.sequence_parallel = false;
+    l.grid = (struct bb_grid){.ranks = 2, .cp = 2};
+    l.config.context = BB_CONTEXT_ALL_GATHER;
+    expect_flops(l, (2 * rest * n + 4 * n * keys * 4096) / 2);
+    l = (struct laid){
+        .arch = published("deepseek_v3"), .grid = {.ranks = 1}, .config = {.sequence = 8192, .dtype = BB_BFLOAT16}};
+    l.arch.window = 2048;
+    l.arch.index_heads = 64;
+    l.arch.index_dim = 128;
+    expect_flops(l, 2 * n * (latent + index + dense) + 2 * n * 2048 * 128 * (192 + 128) + 2 * n * n * 64 * 128);
+}
+
 static void expert_flops(void **state)
 {
     double latent = 187107328 - 1536 - 512, expert = 44040192, n = 4096;
@@ -727,6 +755,7 @@ static void random_layouts(void **state)
 static void refused(void **state)
 {
     struct laid l = tensor(false), heads = context(BB_CONTEXT_ALL_TO_ALL, 8), same = experts(2, 0);
+    struct laid ring = context(BB_CONTEXT_RING, 2);
 
     (void)state;
     l.arch.heads = 3;
@@ -736,6 +765,8 @@ static void refused(void **state)
     assert_int_equal(laid_begin(&heads), -BB_EUSAGE);
     same.grid = (struct bb_grid){.ranks = 2, .tp = 2};
     assert_int_equal(laid_begin(&same), -BB_EUSAGE);
+    ring.arch.window = ring.config.sequence - 1;
+    assert_int_equal(laid_begin(&ring), -BB_EUSAGE);
 }
 
 int main(void)
@@ -759,6 +790,7 @@ int main(void)
         cmocka_unit_test(planted_count),
         cmocka_unit_test(planted_ring),
         cmocka_unit_test(layer_flops),
+        cmocka_unit_test(windowed_flops),
         cmocka_unit_test(expert_flops),
         cmocka_unit_test(step_flops),
         cmocka_unit_test(accumulated),

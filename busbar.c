@@ -6,6 +6,7 @@
 #include "bootstrap/base/json_memory.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/sweep_main.h"
 #include "collectives/bench_main.h"
 #include "collectives/compare/compare.h"
@@ -25,6 +26,7 @@ struct command {
 };
 
 static int list_main(int argc, char **argv);
+static int help_main(int argc, char **argv);
 static int sweep_main(int argc, char **argv);
 
 static const struct command commands[] = {
@@ -34,7 +36,8 @@ static const struct command commands[] = {
      bb_plan_main},
     {"compare", "A.json B.json [OPTION...]", "faster or slower? two result files, row by row", bb_compare_main},
     {"sweep", "FILE [OPTION...]", "a study: many combinations of a command's options, one table", sweep_main},
-    {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters", list_main},
+    {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters, columns", list_main},
+    {"help", "[COMMAND [WORD]]", "the options of a command, as its --help", help_main},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -47,6 +50,7 @@ struct listing {
 static const struct listing listings[] = {
     {"collectives", bb_list_collectives}, {"dtypes", bb_list_dtypes}, {"ops", bb_list_ops},
     {"proxies", bb_list_proxies},         {"models", bb_list_models}, {"clusters", bb_list_clusters},
+    {"columns", bb_list_columns},
 };
 
 enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
@@ -77,9 +81,8 @@ static int list_main(int argc, char **argv)
     for (int i = 0; i < N_LISTINGS; i++)
         names[i] = listings[i].name;
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        printf(
-            "Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models or clusters; all without "
-            "it.\n");
+        printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns; "
+               "all without it.\n");
         return 0;
     }
     if (argc > 2)
@@ -104,16 +107,55 @@ static void print_help(FILE *out)
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }
 
-static int run_command(int argc, char **argv)
+/* Words that belong to a command, as a user may give them alone: "busbar p2p", "busbar gpt2_large". */
+static const struct {
+    const char *command;
+    bool (*knows)(const char *word);
+} owners[] = {{"bench", bb_bench_knows}, {"proxy", bb_proxy_knows}};
+
+static int refuse_command(const char *word)
 {
     const char *names[N_COMMANDS];
 
-    for (int i = 0; i < N_COMMANDS; i++) {
+    for (size_t i = 0; i < sizeof(owners) / sizeof(owners[0]); i++)
+        if (owners[i].knows(word))
+            return bb_err(BB_EUSAGE, "unknown command '%s', did you mean 'busbar %s %s'?", word, owners[i].command,
+                          word);
+    for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
-        if (strcmp(argv[0], names[i]) == 0)
-            return commands[i].run(argc, argv);
-    }
-    return bb_refuse_word("command", argv[0], names, N_COMMANDS);
+    return bb_refuse_word("command", word, names, N_COMMANDS);
+}
+
+static bool asks_version(const char *word)
+{
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
+}
+
+static int print_version(void)
+{
+    puts("busbar " BUSBAR_VERSION);
+    return 0;
+}
+
+static int run_command(int argc, char **argv)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[0], commands[i].name) == 0)
+            return argc == 2 && asks_version(argv[1]) ? print_version() : commands[i].run(argc, argv);
+    return refuse_command(argv[0]);
+}
+
+/* `busbar help bench p2p` is `busbar bench p2p --help`. */
+static int help_main(int argc, char **argv)
+{
+    char flag[] = "--help", *words[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
+
+    if (argc > 3)
+        return bb_err(BB_EUSAGE, "unexpected word '%s'; expected at most a command and a word of it", argv[3]);
+    if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
+        return run_command(argc > 2 ? 3 : 2, words);
+    print_help(stdout);
+    return 0;
 }
 
 /* A rank that was refused in silence leaves after the one that says why: mpirun ends the others with the first. */
@@ -137,8 +179,8 @@ int main(int argc, char **argv)
         rc = -BB_EUSAGE;
     } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(stdout);
-    } else if (strcmp(argv[1], "--version") == 0) {
-        puts("busbar " BUSBAR_VERSION);
+    } else if (asks_version(argv[1])) {
+        rc = print_version();
     } else {
         rc = run_command(argc - 1, argv + 1);
     }

@@ -37,6 +37,11 @@ static const struct mode *find_mode(const char *name)
     return NULL;
 }
 
+bool bb_bench_knows(const char *word)
+{
+    return find_mode(word) || bb_coll_find(word) >= 0;
+}
+
 static int check_words(int argc, char **argv, double *timeout_s)
 {
     struct bb_bench_options options = {0}; /* what no option fills, too */

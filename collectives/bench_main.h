@@ -6,12 +6,16 @@
 
 #include "bootstrap/base/err.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* bb_bench_main - argv[0] is "bench". Called by every rank. Returns 0, BB_OPTS_HELP or -BB_E...; MPI is ended.
  * bb_bench_run - the same in the GPU half, of words that name no mode and are known to be right. */
 int bb_bench_main(int argc, char **argv);
 int bb_bench_run(int argc, char **argv);
+
+/* bb_bench_knows - a word that may follow bench: a mode or a collective. */
+bool bb_bench_knows(const char *word);
 
 /* bb_bench_check - whether bb_bench_main would take these words; needs neither MPI nor a GPU. Returns 0 or -BB_EUSAGE
  * (said). */

@@ -2,6 +2,7 @@
 #include "proxies/plan_main.h"
 
 #include "bootstrap/results/results.h"
+#include "proxies/models/profile.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
@@ -152,5 +153,12 @@ int bb_plan_check(int argc, char **argv)
     struct plan_options o = {0};
     int rc = bb_opts_check(&set, argc, argv);
 
-    return rc ? rc : parse_options(argc, argv, &o, &proxy);
+    TRY(rc);
+    TRY(parse_options(argc, argv, &o, &proxy));
+    if (o.config.model)
+        TRY(bb_profile_refuse_unknown("models", o.config.model));
+    if (o.cluster)
+        TRY(bb_profile_refuse_unknown("clusters", o.cluster));
+out:
+    return rc;
 }

@@ -6,6 +6,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/start/gpu_half.h"
+#include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
 
@@ -143,29 +144,31 @@ out:
     return rc;
 }
 
-static int check_words(int argc, char **argv, double *timeout_s)
+static int check_words(int argc, char **argv, struct bb_proxy_run_options *o)
 {
-    struct bb_proxy_run_options o = {0};
     const struct bb_proxy *proxy;
 
-    int rc = bb_proxy_parse(&o, &proxy, argc, argv);
-
-    *timeout_s = o.common.timeout_s;
-    return rc;
+    *o = (struct bb_proxy_run_options){0};
+    return bb_proxy_parse(o, &proxy, argc, argv);
 }
 
 int bb_proxy_main(int argc, char **argv)
 {
-    double timeout_s;
-    int rc = check_words(argc, argv, &timeout_s);
+    struct bb_proxy_run_options o;
+    int rc = check_words(argc, argv, &o);
 
-    return rc ? rc : bb_gpu_run("proxy", "bb_proxy_run", timeout_s, argc, argv);
+    return rc ? rc : bb_gpu_run("proxy", "bb_proxy_run", o.common.timeout_s, argc, argv);
 }
 
 int bb_proxy_check(int argc, char **argv)
 {
-    double timeout_s;
+    struct bb_proxy_run_options o;
     int rc = bb_opts_check(&bb_proxy_set, argc, argv);
 
-    return rc ? rc : check_words(argc, argv, &timeout_s);
+    TRY(rc);
+    TRY(check_words(argc, argv, &o));
+    if (o.step.model)
+        rc = bb_profile_refuse_unknown("models", o.step.model);
+out:
+    return rc;
 }

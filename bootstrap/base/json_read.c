@@ -8,16 +8,29 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define KEY_TEXT   96
 #define MOST_NAMES 64
 
+static int refuse_folder(const char *path)
+{
+    struct stat found;
+
+    if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode))
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", path);
+}
+
 int bb_json_load(const char *path, size_t flags, json_t **root)
 {
     json_error_t error;
-    FILE *file = fopen(path, "r");
+    FILE *file;
 
     *root = NULL;
+    if (refuse_folder(path) != 0)
+        return -BB_EUSAGE;
+    file = fopen(path, "r");
     if (!file)
         return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
     *root = json_loadf(file, flags, &error);

@@ -1,38 +1,205 @@
-/* progress.c - the line that is overwritten. */
+/* progress.c - see progress.h. */
 #include "bootstrap/base/progress.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/err.h"
+#include "bootstrap/base/units.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
+
+/* ---- text; the caller holds the lock ---- */
+
+enum { LEFT_TEXT = 48 };
+
+/* ", about 40 s left"; "" where nothing tells. */
+static const char *left_text(const struct bb_progress *p, char text[LEFT_TEXT])
+{
+    double s = p->done > 0 && p->done < p->total ? (bb_now_s() - p->expected_s) * (p->total - p->done) / p->done : 0;
+
+    text[0] = '\0';
+    if (s >= 7200)
+        snprintf(text, LEFT_TEXT, ", about %.1f h left", s / 3600);
+    else if (s >= 120)
+        snprintf(text, LEFT_TEXT, ", about %.0f min left", s / 60);
+    else if (s >= 1)
+        snprintf(text, LEFT_TEXT, ", about %.0f s left", s);
+    return text;
+}
+
+static void overwrite_line(struct bb_progress *p)
+{
+    char left[LEFT_TEXT];
+
+    fprintf(stderr, "\r\033[K%s%s", p->text, left_text(p, left));
+    fflush(stderr);
+    p->shown = true;
+    p->last_s = bb_now_s();
+}
+
+/* A comment, as all that stands between rows: who reads both streams as one keeps a table. */
+static void write_line(const struct bb_progress *p)
+{
+    char left[LEFT_TEXT];
+
+    fprintf(stderr, "# at %.0f s: %s%s\n", bb_now_s() - p->begin_s, p->text, left_text(p, left));
+    fflush(stderr);
+}
+
+/* ---- the thread ---- */
+
+static struct timespec time_after(double seconds)
+{
+    struct timespec t;
+    long long ns;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    ns = t.tv_nsec + (long long)(seconds * 1e9);
+    return (struct timespec){.tv_sec = t.tv_sec + ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+static void *write_lines(void *arg)
+{
+    struct bb_progress *p = arg;
+
+    pthread_mutex_lock(&p->lock);
+    while (!p->ending) {
+        const struct timespec next = time_after(p->period_s);
+        int rc = 0;
+
+        while (rc == 0 && !p->ending)
+            rc = pthread_cond_timedwait(&p->wake, &p->lock, &next);
+        if (!p->ending && p->text[0])
+            write_line(p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Signals are for the thread that runs the command. Without a thread there are no lines, which harms nobody. */
+static bool start_thread(struct bb_progress *p)
+{
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    int rc;
+
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&p->thread, NULL, write_lines, p);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == 0;
+}
+
+static void lock(struct bb_progress *p)
+{
+    if (p->lines)
+        pthread_mutex_lock(&p->lock);
+}
+
+static void unlock(struct bb_progress *p)
+{
+    if (p->lines)
+        pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- start and end ---- */
+
+static double period_of_lines(void)
+{
+    enum { USUAL_S = 10 };
+    const char *text = getenv("BUSBAR_PROGRESS");
+    double seconds = USUAL_S;
+
+    if (text && (bb_parse_double(text, &seconds) != 0 || seconds < 0 || seconds > 1e6)) {
+        bb_warn("BUSBAR_PROGRESS='%s' is not valid, expected seconds from 0 to 1e6: it is %d", text, USUAL_S);
+        seconds = USUAL_S;
+    }
+    return seconds;
+}
 
 void bb_progress_init(struct bb_progress *p, int rank, bool quiet)
 {
-    *p = (struct bb_progress){.on = rank == 0 && !quiet && isatty(STDERR_FILENO)};
+    const bool wanted = rank == 0 && !quiet, terminal = wanted && isatty(STDERR_FILENO);
+
+    *p = (struct bb_progress){.on = terminal, .begin_s = bb_now_s()};
+    p->period_s = wanted && !terminal ? period_of_lines() : 0;
+    if (p->period_s > 0)
+        p->on = p->lines = start_thread(p);
 }
+
+void bb_progress_end(struct bb_progress *p)
+{
+    if (!p->on)
+        return;
+    bb_progress_clear(p);
+    if (p->lines) {
+        pthread_mutex_lock(&p->lock);
+        p->ending = true;
+        pthread_cond_signal(&p->wake);
+        pthread_mutex_unlock(&p->lock);
+        pthread_join(p->thread, NULL);
+        pthread_cond_destroy(&p->wake);
+        pthread_mutex_destroy(&p->lock);
+    }
+    p->on = p->lines = false;
+}
+
+/* ---- what is said ---- */
 
 void bb_progress_show(struct bb_progress *p, const char *fmt, ...)
 {
     va_list args;
-    double now_s = bb_now_s();
 
-    if (!p->on || (p->shown && now_s - p->last_s < 0.1))
+    if (!p->on || (p->shown && bb_now_s() - p->last_s < 0.1))
         return;
-    fputs("\r\033[K", stderr);
+    lock(p);
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(p->text, sizeof p->text, fmt, args);
     va_end(args);
-    fflush(stderr);
-    p->shown = true;
-    p->last_s = now_s;
+    if (!p->lines)
+        overwrite_line(p);
+    unlock(p);
 }
 
 void bb_progress_clear(struct bb_progress *p)
 {
-    if (!p->shown)
+    if (!p->on)
         return;
-    fputs("\r\033[K", stderr);
-    fflush(stderr);
-    p->shown = false;
+    lock(p);
+    p->text[0] = '\0';
+    if (p->shown) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+        p->shown = false;
+    }
+    unlock(p);
+}
+
+void bb_progress_expect(struct bb_progress *p, double total)
+{
+    if (!p->on)
+        return;
+    lock(p);
+    p->total = total;
+    p->done = 0;
+    p->expected_s = bb_now_s();
+    unlock(p);
+}
+
+void bb_progress_did(struct bb_progress *p, double amount)
+{
+    if (!p->on)
+        return;
+    lock(p);
+    p->done += amount;
+    unlock(p);
 }

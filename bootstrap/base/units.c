@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Length of "12", "12.5", ".5" or "12." at text; 0 when there is no digit. *point tells whether there is a point. */
 static size_t decimal_length(const char *text, bool *point)
@@ -145,14 +146,33 @@ static int distance_to_known(const char *word, const char *known)
     return edit_distance(word, known);
 }
 
+/* What users of other tools write. */
+static const struct {
+    const char *alias, *word;
+} aliases[] = {
+    {"bf16", "bfloat16"},  {"fp16", "half"},   {"float16", "half"}, {"fp32", "float"},
+    {"float32", "float"},  {"fp64", "double"}, {"int", "int32"},    {"uint", "uint32"},
+    {"float64", "double"}, {"fp8", "f8e4m3"},  {"char", "int8"},    {"fsdp", "zero3"},
+};
+
+/* One of words[], or NULL. */
+static const char *known_alias(const char *word, const char *const *words, size_t n)
+{
+    for (size_t a = 0; a < sizeof(aliases) / sizeof(aliases[0]); a++)
+        for (size_t i = 0; i < n && strcasecmp(word, aliases[a].alias) == 0; i++)
+            if (strcmp(words[i], aliases[a].word) == 0)
+                return words[i];
+    return NULL;
+}
+
 const char *bb_nearest(const char *word, const char *const *words, size_t n)
 {
     int limit = smaller_of(3, 1 + (int)(strlen(word) / 4)); /* more edits than that is another word */
     int best = limit + 1;
-    const char *nearest = NULL;
+    const char *nearest = known_alias(word, words, n);
 
-    if (strlen(word) < 2)
-        return NULL;
+    if (strlen(word) < 2 || nearest)
+        return nearest;
     for (size_t i = 0; i < n; i++) {
         int d = distance_to_known(word, words[i]);
 

@@ -156,6 +156,16 @@ static int set_double(const struct bb_opt *opt, const char *text, double *field)
     return 0;
 }
 
+/* A file without a name is a slip, as of a variable that is not set: --json=$FILE. */
+static int set_text(const struct bb_opt *opt, const char *text, const char **field)
+{
+    if (!*text && opt->arg && (strcmp(opt->arg, "FILE") == 0 || strcmp(opt->arg, "DIR") == 0))
+        return bb_err(BB_EUSAGE, "--%s: it is empty, expected %s", opt->name,
+                      strcmp(opt->arg, "FILE") == 0 ? "a file" : "a folder");
+    *field = text;
+    return 0;
+}
+
 /* text NULL: a flag that was given, or the default of an option that has none. */
 static int set_value(const struct bb_opt *opt, const char *text, void *field)
 {
@@ -172,8 +182,7 @@ static int set_value(const struct bb_opt *opt, const char *text, void *field)
     case BB_OPT_WORD:
         return set_word(opt, text, field);
     case BB_OPT_STRING:
-        *(const char **)field = text;
-        return 0;
+        return set_text(opt, text, field);
     }
     return bb_err(BB_EFAIL, "--%s: option of unknown kind %d", opt->name, (int)opt->kind);
 }

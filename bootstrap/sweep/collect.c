@@ -10,17 +10,20 @@
 
 /* What stands in the table unless the file says it, for each schema: those of them that some result has. */
 static const struct {
-    const char *schema, *columns;
+    const char *command, *schema, *columns;
 } usual[] = {
-    {"busbar.bench/1", "collective,figure,step,what,name,direction,from,to,parts,bytes,dtype,op,root,placement,mode,"
-                       "max_ctas,group,time_us.p50,algbw_gbps,busbw_gbps,gbps,compute_alone_us.p50,comm_alone_us.p50,"
-                       "both_us.p50,overlap_efficiency,tflops,wrong,algorithm,protocol,channels"},
-    {"busbar.proxy/1", "proxy,step_us.p50,samples_per_s,scaling.images_per_s,breakdown.compute_us,breakdown.comm_us,"
-                       "breakdown.exposed_us,breakdown.idle_us,breakdown.overlap_fraction,overlap.overlap_efficiency,"
-                       "model_flop_utilisation,check.wrong"},
-    {"busbar.proxies/1", "proxy,step_us.p50,breakdown.compute_us,breakdown.comm_us,breakdown.exposed_us"},
-    {"busbar.plan/1", "proxy,predicted.step_us,predicted.breakdown.compute_us,predicted.breakdown.comm_us,"
-                      "predicted.breakdown.exposed_us"},
+    {"bench", "busbar.bench/1",
+     "collective,figure,step,what,name,direction,from,to,parts,bytes,dtype,op,root,placement,mode,"
+     "max_ctas,group,time_us.p50,algbw_gbps,busbw_gbps,gbps,compute_alone_us.p50,comm_alone_us.p50,"
+     "both_us.p50,overlap_efficiency,tflops,wrong,algorithm,protocol,channels"},
+    {"proxy", "busbar.proxy/1",
+     "proxy,step_us.p50,samples_per_s,scaling.images_per_s,breakdown.compute_us,breakdown.comm_us,"
+     "breakdown.exposed_us,breakdown.idle_us,breakdown.overlap_fraction,overlap.overlap_efficiency,"
+     "model_flop_utilisation,check.wrong"},
+    {"proxy all", "busbar.proxies/1", "proxy,step_us.p50,breakdown.compute_us,breakdown.comm_us,breakdown.exposed_us"},
+    {"plan", "busbar.plan/1",
+     "proxy,predicted.step_us,predicted.breakdown.compute_us,predicted.breakdown.comm_us,"
+     "predicted.breakdown.exposed_us"},
 };
 
 /* What makes a row of one result the same measurement as a row of another. */
@@ -158,7 +161,12 @@ static const char *relative_name(struct table *t, const char *way, const json_t 
     return keep_name(t, json_string(text), way);
 }
 
-/* A path that no result has, once there is a result: likely a slip. */
+static bool is_cell(const json_t *value)
+{
+    return value && !json_is_object(value) && !json_is_array(value);
+}
+
+/* A path that no result has, once there is a result, or that leads to no single figure: likely a slip. */
 static void warn_nowhere(const struct bb_gathered *g, const char *way)
 {
     bool found = false;
@@ -166,9 +174,9 @@ static void warn_nowhere(const struct bb_gathered *g, const char *way)
     for (size_t i = 0; i < g->combinations->n; i++) {
         const json_t *result = g->found[i].result, *rows = rows_in(result);
 
-        found = found || follow_path(result, way) || !result;
+        found = found || is_cell(follow_path(result, way)) || !result;
         for (size_t r = 0; r < json_array_size(rows) && !found; r++)
-            found = follow_path(json_array_get(rows, r), way);
+            found = is_cell(follow_path(json_array_get(rows, r), way));
     }
     if (!found)
         bb_warn("%s: no result has '%s', so that column is empty", g->study->path, way);
@@ -200,6 +208,76 @@ static int choose_columns(const struct bb_gathered *g, struct table *t)
 
         TRY(bb_list_each(usual[u].columns, add_usual, &reader));
     }
+out:
+    return rc;
+}
+
+/* ---- names alone ---- */
+
+static int add_name(void *arg, const char *word)
+{
+    size_t length = strlen(word);
+    bool median = length > 4 && strcmp(word + length - 4, ".p50") == 0;
+
+    return json_array_append_new(arg, json_stringn(word, median ? length - 4 : length)) ? no_memory() : 0;
+}
+
+json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations)
+{
+    const json_t *own = json_object_get(study->root, "columns");
+    json_t *names = json_array(), *value;
+    const char *axis;
+    size_t i;
+    int rc = names ? 0 : -BB_EFAIL;
+
+    TRY(rc);
+    json_object_foreach(combinations->axes, axis, value)
+    {
+        TRY(add_name(names, axis));
+    }
+    json_array_foreach(own, i, value)
+    {
+        const char *name = json_string_value(json_object_get(value, "name"));
+        const char *way = json_string_value(json_is_string(value) ? value : json_object_get(value, "value"));
+
+        TRY(add_name(names, name ? name : way));
+    }
+    for (size_t u = 0; !own && u < sizeof(usual) / sizeof(usual[0]); u++)
+        TRY(bb_list_each(usual[u].columns, add_name, names));
+    TRY(add_name(names, "state"));
+    return names;
+out:
+    json_decref(names);
+    return NULL;
+}
+
+struct column_printer {
+    const char *command;
+    FILE *out;
+};
+
+static int print_column(void *arg, const char *word)
+{
+    const struct column_printer *p = arg;
+
+    fprintf(p->out, "  %-10s %s\n", p->command, word);
+    return 0;
+}
+
+int bb_list_columns(FILE *out)
+{
+    int rc = 0;
+
+    for (size_t u = 0; u < sizeof(usual) / sizeof(usual[0]); u++) {
+        struct column_printer printer = {usual[u].command, out};
+
+        TRY(bb_list_each(usual[u].columns, print_column, &printer));
+    }
+    fprintf(out,
+            "  %-10s axes of the study, state, and any figure of \"columns\" by its way through the JSON\n"
+            "  %-10s (bootstrap/results/README.md); .p50 at the end may be left out\n",
+            "sweep", "");
+    rc = ferror(out) ? bb_err(BB_EFAIL, "cannot write the list") : 0;
 out:
     return rc;
 }

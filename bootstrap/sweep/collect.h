@@ -27,12 +27,18 @@ struct bb_gathered {
     size_t *row_of;               /* [rows] the combination                                       */
     size_t count[3];              /* by enum bb_sweep_state                                       */
     bool emulated, shared_gpu;    /* some result is                                               */
+    size_t not_shown;             /* rows that a view left out (view.h)                           */
 };
 
 /* bb_gather - read everything in dir. Also for a study of which little has run. release is fine on a half-made one. */
 int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
               const char *dir) BB_MUST_CHECK;
 void bb_gathered_release(struct bb_gathered *g);
+
+/* bb_sweep_columns - names of all columns that the table of a study may have, as a new list; NULL without memory.
+ * bb_list_columns - the usual ones of each command, for `busbar list`. Returns 0 or -BB_EFAIL. */
+json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations);
+int bb_list_columns(FILE *out);
 
 /* The three forms (collect_table.c). Text: a head of # lines, an aligned table, the failed ones with their reasons. */
 void bb_gathered_text(const struct bb_gathered *g, FILE *out);

@@ -22,6 +22,61 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
     return json_array_get(json_array_get(g->rows, row), column);
 }
 
+/* ---- units for people ---- */
+
+/* Of columns whose names end so, by the largest value; the first that fits. us below 10 ms, then ms, then s. */
+static const struct unit {
+    const char *suffix, *name;
+    double from, per;
+} units[] = {
+    {"_us", "s", 1e7, 1e6},
+    {"_us", "ms", 1e4, 1e3},
+    {"_bytes", "GiB", 1073741824.0, 1073741824.0},
+    {"_bytes", "MiB", 1048576.0, 1048576.0},
+};
+
+/* "step_us", "breakdown.step_us.max"; not a ratio of them, whose name has blanks. */
+static bool has_suffix(const char *name, const char *suffix)
+{
+    const char *at = strstr(name, suffix);
+
+    return at && !strchr(name, ' ') && (at[strlen(suffix)] == '\0' || at[strlen(suffix)] == '.');
+}
+
+/* NULL: as the file has it. */
+static const struct unit *unit_of(const struct bb_gathered *g, size_t column)
+{
+    const char *name = json_string_value(json_array_get(g->columns, column));
+    double largest = 0;
+
+    for (size_t r = 0; r < json_array_size(g->rows); r++)
+        if (json_number_value(cell_at(g, r, column)) > largest)
+            largest = json_number_value(cell_at(g, r, column));
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (has_suffix(name, units[i].suffix) && largest >= units[i].from)
+            return &units[i];
+    return NULL;
+}
+
+static const char *scaled_text(const struct unit *unit, const json_t *value, char text[BB_SETTING_TEXT])
+{
+    if (!unit || !json_is_number(value))
+        return cell_text(value, text);
+    snprintf(text, BB_SETTING_TEXT, "%.6g", json_number_value(value) / unit->per);
+    return text;
+}
+
+enum { TITLE_TEXT = 480 };
+
+/* "step_us", "step_us (ms)": the name stays what --sort and columns call it. */
+static const char *title_of(const struct bb_gathered *g, size_t column, const struct unit *unit, char text[TITLE_TEXT])
+{
+    const char *name = json_string_value(json_array_get(g->columns, column));
+
+    snprintf(text, TITLE_TEXT, unit ? "%s (%s)" : "%s", name, unit ? unit->name : "");
+    return text;
+}
+
 /* ---- text ---- */
 
 /* A text that is the same in every row is left out of the table. Axes, the user's own columns and the state stay. */
@@ -39,13 +94,13 @@ static bool is_worth_showing(const struct bb_gathered *g, size_t column)
     return false;
 }
 
-static size_t width_of(const struct bb_gathered *g, size_t column)
+static size_t width_of(const struct bb_gathered *g, size_t column, const struct unit *unit)
 {
-    size_t width = strlen(json_string_value(json_array_get(g->columns, column)));
-    char text[BB_SETTING_TEXT];
+    char text[BB_SETTING_TEXT], title[TITLE_TEXT];
+    size_t width = strlen(title_of(g, column, unit, title));
 
     for (size_t r = 0; r < json_array_size(g->rows); r++) {
-        size_t length = strlen(cell_text(cell_at(g, r, column), text));
+        size_t length = strlen(scaled_text(unit, cell_at(g, r, column), text));
 
         width = length > width ? length : width;
     }
@@ -64,6 +119,7 @@ static bool is_numeric(const struct bb_gathered *g, size_t column)
 struct shape {
     size_t width;
     bool numeric, stays;
+    const struct unit *unit;
 };
 
 static void print_cell(const struct shape *s, const char *text, bool last, FILE *out)
@@ -89,18 +145,18 @@ static void print_everywhere(const struct bb_gathered *g, const struct shape *sh
 static void print_table(const struct bb_gathered *g, const struct shape *shape, FILE *out)
 {
     size_t n = json_array_size(g->columns);
-    char text[BB_SETTING_TEXT];
+    char text[BB_SETTING_TEXT], title[TITLE_TEXT];
 
     fputs("#\n#", out);
     for (size_t c = 0; c < n; c++)
         if (shape[c].stays)
-            print_cell(&shape[c], json_string_value(json_array_get(g->columns, c)), c + 1 == n, out);
+            print_cell(&shape[c], title_of(g, c, shape[c].unit, title), c + 1 == n, out);
     fputc('\n', out);
     for (size_t r = 0; r < json_array_size(g->rows); r++) {
         fputc(' ', out);
         for (size_t c = 0; c < n; c++)
             if (shape[c].stays)
-                print_cell(&shape[c], cell_text(cell_at(g, r, c), text), c + 1 == n, out);
+                print_cell(&shape[c], scaled_text(shape[c].unit, cell_at(g, r, c), text), c + 1 == n, out);
         fputc('\n', out);
     }
 }
@@ -149,6 +205,8 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     fprintf(out, "%s%s\n", about ? ": " : "", about ? about : "");
     fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do\n", n, n == 1 ? "" : "s",
             g->count[BB_SWEEP_COMPLETE], g->count[BB_SWEEP_FAILED], g->count[BB_SWEEP_TO_DO]);
+    if (g->not_shown)
+        fprintf(out, "# shown: %zu of %zu rows\n", json_array_size(g->rows), json_array_size(g->rows) + g->not_shown);
     if (g->emulated)
         fputs("# EMULATED GPUs: times are modelled, none is a measurement of hardware\n", out);
     if (g->shared_gpu)
@@ -161,8 +219,11 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
     struct shape *shape = calloc(n + 1, sizeof(*shape));
 
     print_head(g, out);
-    for (size_t c = 0; c < n && shape; c++)
-        shape[c] = (struct shape){width_of(g, c), is_numeric(g, c), is_worth_showing(g, c)};
+    for (size_t c = 0; c < n && shape; c++) {
+        const struct unit *unit = unit_of(g, c);
+
+        shape[c] = (struct shape){width_of(g, c, unit), is_numeric(g, c), is_worth_showing(g, c), unit};
+    }
     if (shape) {
         print_everywhere(g, shape, out);
         print_table(g, shape, out);

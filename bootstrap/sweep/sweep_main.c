@@ -11,6 +11,7 @@
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/launch_runs.h"
 #include "bootstrap/sweep/state.h"
+#include "bootstrap/sweep/view.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -22,6 +23,7 @@
 
 struct options {
     const char *output, *json, *csv, *launcher, *hosts, *launch_arguments, *program, *ranks;
+    struct bb_sweep_view view;
     double timeout_s;
     int most;
     bool list, slurm, gather, retry_failed, restart, quiet;
@@ -62,6 +64,11 @@ static const struct bb_opt where_rows[] = {
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE",
                "busbar.sweep/1, all results in one, - for stdout (default: DIR/sweep.json)"),
     OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "the table as CSV, - for stdout (default: DIR/sweep.csv)"),
+    OPT_STRING(0, "sort", FIELD(view.sort), NULL, "COLUMN",
+               "rows on the screen and in a --csv by a column (`busbar list columns`), -COLUMN: largest first"),
+    OPT_STRING(0, "where", FIELD(view.where), NULL, "LIST",
+               "only rows for which all hold: COLUMN, one of < <= > >= = !=, a value, as 'ranks>=4,state=ok'"),
+    OPT_INT(0, "top", FIELD(view.top), NULL, "N", 1, 1e9, "only the first N of these rows"),
     OPT_QUIET(FIELD(quiet)),
     {0},
 };
@@ -138,6 +145,7 @@ static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_s
     plan.most = (size_t)s->options.most;
     TRY(bb_study_load(&s->study, words.word[0]));
     TRY(bb_expand(&s->combinations, &s->study, &plan));
+    TRY(bb_view_check(&s->options.view, &s->study, &s->combinations));
 out:
     return rc;
 }
@@ -267,6 +275,8 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     show_progress(&shown, 0);
     TRY(bb_launch_runs_run(c, &words, out, err, show_progress, &shown, &ended));
     if (ended.stopped_by)
+        bb_progress_clear(&s->progress);
+    if (ended.stopped_by)
         rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu; the same command goes on from here",
                     strsignal(ended.stopped_by), s->ran, s->to_run);
     else
@@ -274,6 +284,7 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     TRY(rc);
     report_failure(s, c, &ended);
     s->ran++;
+    bb_progress_did(&s->progress, 1);
 out:
     bb_argv_release(&words);
     free(json);
@@ -288,9 +299,10 @@ static int run_wanted(struct sweep *s)
     int rc = list ? 0 : -BB_EFAIL;
 
     bb_progress_init(&s->progress, 0, s->options.quiet);
+    bb_progress_expect(&s->progress, (double)s->to_run);
     for (size_t i = 0; i < s->to_run && rc == 0; i++)
         rc = run_one(s, list[i]);
-    bb_progress_clear(&s->progress);
+    bb_progress_end(&s->progress);
     free(list);
     return rc;
 }
@@ -391,7 +403,11 @@ static int gather_results(const struct sweep *s)
 
     TRY(bb_gather(&g, &s->study, &s->combinations, s->dir));
     TRY(write_form(s, &g, o->json, "sweep.json", put_json));
-    TRY(write_form(s, &g, o->csv, "sweep.csv", bb_gathered_csv));
+    if (!o->csv)
+        TRY(write_form(s, &g, NULL, "sweep.csv", bb_gathered_csv));
+    TRY(bb_view_apply(&o->view, &g));
+    if (o->csv)
+        TRY(write_form(s, &g, o->csv, NULL, bb_gathered_csv));
     if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv))
         bb_gathered_text(&g, stdout);
     if (g.count[BB_SWEEP_COMPLETE] < s->combinations.n)

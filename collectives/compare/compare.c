@@ -14,12 +14,28 @@ const char *const bb_verdict_names[BB_VERDICTS] = {
     [BB_CANNOT_TELL] = "cannot tell", [BB_WRONG_DATA] = "wrong data",
 };
 
-enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b)
+static bool has_intervals(const struct bb_timing *a, const struct bb_timing *b)
+{
+    return !isnan(a->low_us) && !isnan(b->low_us);
+}
+
+static enum bb_verdict verdict_by_ratio(double ratio, double threshold_percent)
+{
+    double most = 1 + threshold_percent / 100;
+
+    if (!isfinite(ratio) || ratio <= 0 || isnan(most))
+        return BB_CANNOT_TELL;
+    return ratio > most ? BB_SLOWER : ratio < 1 / most ? BB_FASTER : BB_SAME;
+}
+
+enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b, double threshold_percent)
 {
     if (a->wrong > 0 || b->wrong > 0)
         return BB_WRONG_DATA;
-    if (isnan(a->low_us) || isnan(b->low_us) || isnan(a->time_us) || isnan(b->time_us))
+    if (isnan(a->time_us) || isnan(b->time_us))
         return BB_CANNOT_TELL;
+    if (!has_intervals(a, b))
+        return verdict_by_ratio(b->time_us / a->time_us, threshold_percent);
     return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
 }
 
@@ -71,7 +87,7 @@ struct row {
     const char *place; /* short for placement */
     double a_us, b_us, times;
     const char *said;
-    json_t *a, *b, *ratio, *verdict;
+    json_t *a, *b, *ratio, *verdict, *judged_by;
 };
 
 #define SHOWS(name) BB_SHOWS(struct row, name)
@@ -94,6 +110,7 @@ static const struct bb_field fields[] = {
     {"b", SHOWS(b)},
     {"ratio", SHOWS(ratio)},
     {"verdict", SHOWS(verdict)},
+    {"judged_by", SHOWS(judged_by)},
     {0},
 };
 
@@ -113,18 +130,27 @@ static const char *choice_text(const struct bb_timing *t, char text[CHOICE])
     return text;
 }
 
-/* The verdict, and behind it what may be the reason: another choice of NCCL's. */
+/* By what a verdict was found; NULL: there was nothing to find it by. */
+static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
+{
+    if (verdict == BB_CANNOT_TELL || verdict == BB_WRONG_DATA)
+        return NULL;
+    return has_intervals(a, b) ? "intervals" : "ratio";
+}
+
+/* The verdict, and behind it that it has no intervals, and what may be the reason: another choice of NCCL's. */
 static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
                                 char text[VERDICT])
 {
+    const char *by = judged_by(a, b, verdict);
     char before[CHOICE], after[CHOICE];
+    int used =
+        snprintf(text, VERDICT, "%s%s", bb_verdict_names[verdict], by && strcmp(by, "ratio") == 0 ? " by ratio" : "");
 
     choice_text(a, before);
     choice_text(b, after);
     if (*before && *after && strcmp(before, after) != 0)
-        snprintf(text, VERDICT, "%s: %s, was %s", bb_verdict_names[verdict], after, before);
-    else
-        snprintf(text, VERDICT, "%s", bb_verdict_names[verdict]);
+        snprintf(text + used, (size_t)(VERDICT - used), ": %s, was %s", after, before);
     return text;
 }
 
@@ -156,6 +182,14 @@ static void print_doubts(FILE *out, const char *name, const struct bb_result_fil
                 name);
 }
 
+static bool without_intervals(const struct bb_result_file *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (!isnan(t->rows[i].time_us) && isnan(t->rows[i].low_us))
+            return true;
+    return false;
+}
+
 static void print_head(FILE *out, const struct bb_result_file *a, const struct bb_result_file *b,
                        const json_t *differences)
 {
@@ -163,7 +197,12 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
     print_differences(out, differences);
     print_doubts(out, "A", a);
     print_doubts(out, "B", b);
-    fprintf(out, "# times are medians; the verdict comes from their 95 %% intervals, which must not touch\n#\n");
+    fprintf(out, "# times are medians; the verdict comes from their 95 %% intervals, which must not touch\n");
+    if (without_intervals(a) || without_intervals(b))
+        fprintf(out,
+                "# rows of one sample have no interval: their verdict is B/A against --threshold, which chance may "
+                "pass too\n");
+    fprintf(out, "#\n");
     bb_table_heading(out, fields);
 }
 
@@ -193,25 +232,82 @@ static json_t *side_json(const struct bb_timing *t)
 
 struct tally {
     size_t verdicts[BB_VERDICTS];
-    size_t only_a, only_b;
+    size_t only_a, only_b, pairs;
     size_t over; /* slower by more than the threshold */
     const struct bb_timing *worst;
     double worst_ratio;
+    double log_sum; /* of the ratios of rows with right data */
+    size_t n_logs;
+    const struct bb_result_file *died; /* of which a part is missing; NULL: of none */
+    double threshold_percent;
 };
 
 static void count_verdict(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b,
-                          enum bb_verdict verdict, double threshold_percent)
+                          enum bb_verdict verdict)
 {
     double ratio = b->time_us / a->time_us;
 
+    tally->pairs++;
     tally->verdicts[verdict]++;
+    if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
+        tally->log_sum += log(ratio);
+        tally->n_logs++;
+    }
     if (verdict != BB_SLOWER)
         return;
-    tally->over += ratio > 1 + threshold_percent / 100;
+    tally->over += ratio > 1 + tally->threshold_percent / 100;
     if (!tally->worst || ratio > tally->worst_ratio) {
         tally->worst = a;
         tally->worst_ratio = ratio;
     }
+}
+
+/* Of B's times to A's, over all rows with right data; NaN: none. */
+static double mean_ratio(const struct tally *t)
+{
+    return t->n_logs ? exp(t->log_sum / (double)t->n_logs) : NAN;
+}
+
+/* A run that ended below a threshold of its own has all its rows; so has one that says nothing, as nccl-tests'. */
+static const char *bad_end(const struct bb_result_file *t)
+{
+    const char *status = json_string_value(json_object_get(t->root, "status"));
+    bool whole = !status || strcmp(status, "ok") == 0 || strcmp(status, "below threshold") == 0;
+
+    return whole ? NULL : status;
+}
+
+/* ---- the verdict on the whole ---- */
+
+enum outcome { DIED, NO_ROW, WRONG, SLOWER, CANNOT_TELL, MISSING, NOT_SLOWER, OUTCOMES };
+
+/* gated: worth exit 5 under --strict (slower rows are the threshold's matter). */
+static const struct {
+    const char *name;
+    bool gated;
+} outcomes[OUTCOMES] = {
+    [DIED] = {"run incomplete", true},     [NO_ROW] = {"no common row", true},
+    [WRONG] = {"wrong data", true},        [SLOWER] = {"slower", false},
+    [CANNOT_TELL] = {"cannot tell", true}, [MISSING] = {"rows missing in B", true},
+    [NOT_SLOWER] = {"not slower", false},
+};
+
+static enum outcome outcome_of(const struct tally *t)
+{
+    const bool holds[OUTCOMES] = {
+        [DIED] = t->died != NULL,
+        [NO_ROW] = t->pairs == 0,
+        [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
+        [SLOWER] = isnan(t->threshold_percent) ? t->verdicts[BB_SLOWER] > 0 : t->over > 0,
+        [CANNOT_TELL] = t->verdicts[BB_CANNOT_TELL] > 0,
+        [MISSING] = t->only_a > 0,
+        [NOT_SLOWER] = true,
+    };
+    int outcome = 0;
+
+    while (!holds[outcome])
+        outcome++;
+    return (enum outcome)outcome;
 }
 
 struct sides {
@@ -220,8 +316,7 @@ struct sides {
     char *left;
 };
 
-static int put_pairs(const struct sides *s, double threshold_percent, FILE *out, struct bb_results *results,
-                     struct tally *tally)
+static int put_pairs(const struct sides *s, FILE *out, struct bb_results *results, struct tally *tally)
 {
     char text[VERDICT];
     struct row row;
@@ -229,11 +324,11 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
 
     for (size_t i = 0; i < s->a->n && rc == 0; i++) {
         const struct bb_timing *a = &s->a->rows[i], *b = s->pair[i] < 0 ? NULL : &s->b->rows[s->pair[i]];
-        enum bb_verdict verdict = b ? bb_verdict_of(a, b) : BB_CANNOT_TELL;
+        enum bb_verdict verdict = b ? bb_verdict_of(a, b, tally->threshold_percent) : BB_CANNOT_TELL;
 
         if (!b)
             continue;
-        count_verdict(tally, a, b, verdict, threshold_percent);
+        count_verdict(tally, a, b, verdict);
         row = make_row(a, a->time_us, b->time_us, verdict_text(a, b, verdict, text));
         bb_table_row(out, fields, &row);
         if (!results)
@@ -242,6 +337,7 @@ static int put_pairs(const struct sides *s, double threshold_percent, FILE *out,
         row.b = side_json(b);
         row.ratio = bb_json_real(row.times);
         row.verdict = json_string(bb_verdict_names[verdict]);
+        row.judged_by = json_pack("s?", judged_by(a, b, verdict));
         rc = bb_results_row(results, row_json(&row));
     }
     return rc;
@@ -276,39 +372,68 @@ static int put_single(const struct sides *s, FILE *out, struct bb_results *resul
     return bb_results_set(results, "only_b", only_b);
 }
 
-static int put_summary(const struct tally *t, FILE *out, struct bb_results *results)
+static void print_summary(const struct tally *t, FILE *out)
 {
     const size_t *v = t->verdicts;
 
-    if (out) {
-        fprintf(out, "#\n# %zu faster, %zu slower, %zu without a difference, %zu cannot tell", v[BB_FASTER],
-                v[BB_SLOWER], v[BB_SAME], v[BB_CANNOT_TELL]);
-        if (v[BB_WRONG_DATA])
-            fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
-        fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
-        if (v[BB_CANNOT_TELL])
-            fprintf(out, "# cannot tell: no interval; busbar gives one from 6 samples on (--repeats), nccl-tests with "
-                         "-I 1\n");
-    }
-    return bb_results_set(results, "summary",
-                          json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "faster", (json_int_t)v[BB_FASTER],
-                                    "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME],
-                                    "cannot_tell", (json_int_t)v[BB_CANNOT_TELL], "wrong_data",
-                                    (json_int_t)v[BB_WRONG_DATA], "only_a", (json_int_t)t->only_a, "only_b",
-                                    (json_int_t)t->only_b, "over_threshold", (json_int_t)t->over, "worst_ratio",
-                                    bb_json_real(t->worst ? t->worst_ratio : NAN)));
+    fprintf(out, "#\n# %zu faster, %zu slower, %zu without a difference, %zu cannot tell", v[BB_FASTER], v[BB_SLOWER],
+            v[BB_SAME], v[BB_CANNOT_TELL]);
+    if (v[BB_WRONG_DATA])
+        fprintf(out, ", %zu with wrong data", v[BB_WRONG_DATA]);
+    fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
+    if (t->n_logs)
+        fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", mean_ratio(t), t->n_logs, t->n_logs == 1 ? "" : "s");
+    if (v[BB_CANNOT_TELL])
+        fprintf(out, "# cannot tell: no interval; busbar gives one from 6 samples on (--repeats), nccl-tests with "
+                     "-I 1; --threshold judges by the ratio alone\n");
+    fprintf(out, "# verdict: %s\n", outcomes[outcome_of(t)].name);
 }
 
-static int judge_threshold(const struct tally *t, double threshold_percent)
+static json_t *summary_json(const struct tally *t)
+{
+    const size_t *v = t->verdicts;
+
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "faster", (json_int_t)v[BB_FASTER],
+                     "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME], "cannot_tell",
+                     (json_int_t)v[BB_CANNOT_TELL], "wrong_data", (json_int_t)v[BB_WRONG_DATA], "only_a",
+                     (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b, "over_threshold", (json_int_t)t->over,
+                     "worst_ratio", bb_json_real(t->worst ? t->worst_ratio : NAN), "geometric_mean_ratio",
+                     bb_json_real(mean_ratio(t)), "verdict", outcomes[outcome_of(t)].name);
+}
+
+static int judge_threshold(const struct tally *t)
 {
     char bytes[BB_BYTES_TEXT];
     const struct bb_timing *worst = t->worst;
 
-    if (isnan(threshold_percent) || t->over == 0)
+    if (isnan(t->threshold_percent) || t->over == 0)
         return 0;
     return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, most of all %s %s: %+.1f %%", t->over,
-                  t->over == 1 ? "" : "s", threshold_percent, worst->what,
+                  t->over == 1 ? "" : "s", t->threshold_percent, worst->what,
                   worst->bytes < 0 ? "step" : bb_format_bytes((size_t)worst->bytes, bytes), 100 * (t->worst_ratio - 1));
+}
+
+static int judge_strictly(const struct tally *t)
+{
+    enum outcome outcome = outcome_of(t);
+
+    if (!outcomes[outcome].gated)
+        return 0;
+    return bb_err(BB_EBELOW,
+                  "--strict: %s (%zu common rows, %zu that cannot be told, %zu with wrong data, %zu only in A)",
+                  outcomes[outcome].name, t->pairs, t->verdicts[BB_CANNOT_TELL], t->verdicts[BB_WRONG_DATA], t->only_a);
+}
+
+/* What a caller that looks at no verdict should know all the same. */
+static void warn_of_gaps(const struct sides *s, const struct tally *t)
+{
+    const struct bb_result_file *files[] = {s->a, s->b};
+
+    for (int i = 0; i < 2; i++)
+        if (bad_end(files[i]))
+            bb_warn("%s: its run ended with status '%.40s': rows may be missing", files[i]->path, bad_end(files[i]));
+    if (t->pairs == 0)
+        bb_warn("no row of %s is in %s", s->a->path, s->b->path);
 }
 
 static json_t *differences_of(const struct bb_result_file *a, const struct bb_result_file *b)
@@ -320,25 +445,28 @@ static json_t *differences_of(const struct bb_result_file *a, const struct bb_re
     return list;
 }
 
-int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, double threshold_percent, FILE *out,
+int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, const struct bb_gate *gate, FILE *out,
                struct bb_results *results)
 {
     struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .left = calloc(b->n + 1, 1)};
     json_t *differences = differences_of(a, b);
-    struct tally tally = {0};
+    struct tally tally = {.died = bad_end(a) ? a : bad_end(b) ? b : NULL, .threshold_percent = gate->threshold_percent};
     int rc = s.pair && s.left && differences ? 0 : bb_err(BB_EFAIL, "no memory to compare %zu rows", a->n);
 
     TRY(rc);
     tally.only_b = bb_pairs_of(a, b, s.pair, s.left);
     if (out)
         print_head(out, a, b, differences);
-    TRY(put_pairs(&s, threshold_percent, out, results, &tally));
+    TRY(put_pairs(&s, out, results, &tally));
     TRY(put_single(&s, out, results, &tally));
-    TRY(put_summary(&tally, out, results));
+    if (out)
+        print_summary(&tally, out);
+    TRY(bb_results_set(results, "summary", summary_json(&tally)));
     TRY(bb_results_set(results, "provenance", json_incref(differences)));
-    if (a->n > 0 && tally.only_a == a->n)
-        bb_warn("no row of %s is in %s", a->path, b->path);
-    rc = judge_threshold(&tally, threshold_percent);
+    warn_of_gaps(&s, &tally);
+    TRY(judge_threshold(&tally));
+    if (gate->strict)
+        rc = judge_strictly(&tally);
 out:
     json_decref(differences);
     free(s.pair);
@@ -351,13 +479,16 @@ out:
 struct options {
     const char *json;
     double threshold_percent;
-    bool quiet;
+    bool quiet, strict;
 };
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
     OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
-               "exit 5 when a row got slower by more, with intervals that do not touch; -1: never"),
+               "exit 5 when a row got slower by more, with intervals that do not touch, or of one sample; -1: never"),
+    OPT_FLAG(0, "strict", FIELD(strict),
+             "exit 5 also when a run is incomplete, no row is common, data was wrong, a row "
+             "cannot be told or is missing in B"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the comparison as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
@@ -385,7 +516,7 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     struct bb_result_file side[2] = {{0}, {0}};
     struct bb_results *results = NULL;
     bool silent = o->quiet || (o->json && strcmp(o->json, "-") == 0);
-    double threshold = o->threshold_percent < 0 ? NAN : o->threshold_percent;
+    struct bb_gate gate = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
     int rc;
 
     TRY(bb_result_file_load(&side[0], paths[0]));
@@ -393,8 +524,8 @@ static int compare_files(const struct options *o, const char *const paths[2], in
     TRY(open_results(&results, o, argc, argv));
     TRY(bb_results_set(results, "a", json_string(paths[0])));
     TRY(bb_results_set(results, "b", json_string(paths[1])));
-    TRY(bb_results_set(results, "threshold_percent", bb_json_real(threshold)));
-    TRY(bb_compare(&side[0], &side[1], threshold, silent ? NULL : stdout, results));
+    TRY(bb_results_set(results, "threshold_percent", bb_json_real(gate.threshold_percent)));
+    TRY(bb_compare(&side[0], &side[1], &gate, silent ? NULL : stdout, results));
 out:
     rc = bb_results_close(results, rc);
     bb_result_file_release(&side[0]);

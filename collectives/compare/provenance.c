@@ -50,6 +50,23 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
     json_decref(count);
 }
 
+/* Variables that tell one rank, or what a run prints, apart: sizes stand in ranks, nodes and devices. A * ends a
+ * beginning. */
+static const char *const noise[] = {
+    "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
+    "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
+
+static bool is_listed(const char *name, const char *const *list)
+{
+    for (; *list; list++) {
+        size_t n = strlen(*list) - 1;
+
+        if ((*list)[n] == '*' ? strncmp(name, *list, n) == 0 : strcmp(name, *list) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* All scalars of an object, with a mark before their names. */
 static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
 {
@@ -59,14 +76,10 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
 
     json_object_foreach((json_t *)object, name, value)
     {
-        bool wanted = true;
-
-        for (const char *const *e = except; *e; e++)
-            wanted = wanted && strcmp(*e, name) != 0;
         snprintf(what, sizeof(what), "%s%s", mark, name);
         for (char *c = what; *mark == '-' && *c; c++)
             *c = *c == '_' ? '-' : *c;
-        if (wanted)
+        if (!is_listed(name, except))
             add_fact(list, what, scalar_text(value, text));
     }
 }
@@ -82,7 +95,7 @@ static const struct {
 
 static void add_busbar(const json_t *root, json_t *list)
 {
-    static const char *const no_setting[] = {"json", "quiet", "timeout", NULL}, *const none[] = {NULL};
+    static const char *const no_setting[] = {"json", "quiet", "timeout", NULL};
     char text[VALUE], tool[VALUE + 8];
     const char *version = scalar_text(json_object_get(root, "busbar"), text);
 
@@ -95,7 +108,7 @@ static void add_busbar(const json_t *root, json_t *list)
                  scalar_text(fields[i].inner ? json_object_get(value, fields[i].inner) : value, text));
     }
     add_devices(list, json_object_get(root, "devices"), "name");
-    add_all(list, "$", json_object_get(root, "environment"), none);
+    add_all(list, "$", json_object_get(root, "environment"), noise);
     add_all(list, "--", json_object_get(root, "options"), no_setting);
 }
 

@@ -207,14 +207,20 @@ json_t *bb_foreign_row(const struct bb_report *r, const struct bb_row *row)
 
 int bb_foreign_end(const struct bb_report *r)
 {
-    double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : 0, least = r->options->min_busbw;
+    double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : 0;
+    bool okay = true, judged = false;
     int rc;
 
+    for (int i = 0; i < r->options->floors.n; i++)
+        if (r->options->floors.floor[i].of == BB_FLOOR_MEAN) {
+            judged = true;
+            okay = okay && mean >= r->options->floors.floor[i].gbps;
+        }
     TRY(bb_results_set(r->json, "out_of_bounds",
                        json_pack("{s:I, s:o}", "count", (json_int_t)r->wrong, "okay", bool_word(r->wrong == 0))));
     TRY(bb_results_set(r->json, "average_bus_bandwidth",
                        json_pack("{s:o, s:o}", "bandwidth", number_json(mean), "okay",
-                                 least > 0 ? bool_word(mean >= least) : json_string("unchecked"))));
+                                 judged ? bool_word(okay) : json_string("unchecked"))));
     TRY(bb_results_set(r->json, "errors", json_pack("[s]", "")));
     TRY(bb_results_set(r->json, "end_time", stamp_json()));
 out:

@@ -236,12 +236,13 @@ static int split_of(struct bb_nccl_tests_options *o)
 
 static int read_environment(struct bb_nccl_tests_options *o, int kind)
 {
-    double device = 0;
+    double device = 0, least = 0;
     int rc;
 
-    if (o->bench.min_busbw == 0) {
-        TRY(number_of("NCCL_TESTS_MIN_BW", 0, 1e9, &o->bench.min_busbw));
-        o->bench.min_busbw *= 0.9; /* its tolerance */
+    TRY(number_of("NCCL_TESTS_MIN_BW", 0, 1e9, &least));
+    if (!o->bench.min_busbw && least > 0) {
+        snprintf(o->min_busbw, sizeof o->min_busbw, "%.17g", 0.9 * least); /* its tolerance */
+        o->bench.min_busbw = o->min_busbw;
     }
     TRY(number_of("NCCL_TESTS_DEVICE", 0, 1e6, &device));
     o->bench.first_device = (int)device;

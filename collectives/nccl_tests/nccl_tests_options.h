@@ -15,7 +15,8 @@ struct bb_nccl_tests_options {
     struct bb_bench_options bench;
     int threads, gpus, parallel_init, device_kernel, device_ctas;
     double timeout_s;
-    char split[64]; /* the rule of the environment */
+    char split[64];     /* the rule of the environment */
+    char min_busbw[32]; /* of the environment */
 };
 
 /* bb_nccl_tests_kind - the collective of a program's path ("/opt/bin/all_reduce_perf"), -1 for any other program. */

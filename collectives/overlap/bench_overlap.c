@@ -1,7 +1,8 @@
 /*
  * bench_overlap.c - rows and verdicts of `busbar bench overlap`.
  *
- * At the top of the results: best[{bytes, min_ctas, max_ctas, both_us}], the best limit of each size.
+ * At the top of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}], the best limit of each
+ * size, and those that it cannot be told from.
  */
 #include "bootstrap/base/units.h"
 #include "collectives/overlap/overlap_measure.h"
@@ -230,20 +231,61 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-static int report_best(struct overlap *v, const struct bb_overlap_work *work, const double *both_us)
+/* All limits that nothing tells apart: "default, 4, 8". */
+static void print_ties(const struct overlap *v, const bool *tied)
 {
-    int best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits);
-    const struct bb_cta_limit *limit = &v->options.limits[best];
+    const char *between = "";
+    char ctas[BB_CTA_TEXT];
+
+    for (int i = 0; i < v->options.n_limits; i++)
+        if (tied[i]) {
+            fprintf(v->session.out, "%s%s", between, bb_cta_limit_text(&v->options.limits[i], ctas));
+            between = ", ";
+        }
+}
+
+static void print_best(const struct overlap *v, size_t bytes, int best, const struct bb_stats *both_us,
+                       const bool *tied, int ties)
+{
     char ctas[BB_CTA_TEXT], size[BB_BYTES_TEXT];
+    FILE *out = v->session.out;
+
+    bb_format_bytes(bytes, size);
+    bb_cta_limit_text(&v->options.limits[best], ctas);
+    if (ties == 1) {
+        fprintf(out, "# best for %s: CTAs %s (%.2f us)\n", size, ctas, both_us[best].p50);
+        return;
+    }
+    fprintf(out, "# tie for %s: CTAs ", size);
+    print_ties(v, tied);
+    fprintf(out, " cannot be told apart; the fewest: %s (%.2f us)\n", ctas, both_us[best].p50);
+}
+
+static json_t *ties_json(const struct overlap *v, const bool *tied, int ties)
+{
+    json_t *list = json_array();
+    char ctas[BB_CTA_TEXT];
+
+    for (int i = 0; ties > 1 && i < v->options.n_limits; i++)
+        if (tied[i])
+            json_array_append_new(list, json_string(bb_cta_limit_text(&v->options.limits[i], ctas)));
+    return list;
+}
+
+static int report_best(struct overlap *v, const struct bb_overlap_work *work, const struct bb_stats *both_us)
+{
+    bool tied[BB_CTA_LIMITS];
+    int ties, best = bb_overlap_best(v->options.limits, both_us, v->options.n_limits, tied, &ties);
+    const struct bb_cta_limit *limit = &v->options.limits[best];
+    size_t bytes = bb_case_bytes(&work->c);
 
     if (v->session.world.rank != 0)
         return 0;
     if (v->session.out)
-        fprintf(v->session.out, "# best for %s: CTAs %s (%.2f us)\n", bb_format_bytes(bb_case_bytes(&work->c), size),
-                bb_cta_limit_text(limit, ctas), both_us[best]);
-    json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f}", "bytes", (json_int_t)bb_case_bytes(&work->c),
-                                             "min_ctas", ctas_json(limit->min), "max_ctas", ctas_json(limit->max),
-                                             "both_us", both_us[best]));
+        print_best(v, bytes, best, both_us, tied, ties);
+    json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
+                                             ctas_json(limit->min), "max_ctas", ctas_json(limit->max), "both_us",
+                                             both_us[best].p50, "tied", ties_json(v, tied, ties)));
     return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* the watchdog may write it */
 }
 
@@ -251,7 +293,7 @@ static int measure_size(struct overlap *v, size_t bytes)
 {
     struct bb_overlap_work work = {.comm = &v->comms[0], .c = case_of(v, bytes)};
     struct bb_overlap_result r;
-    double both_us[BB_CTA_LIMITS];
+    struct bb_stats both_us[BB_CTA_LIMITS];
     char ctas[BB_CTA_TEXT];
     int rc;
 
@@ -263,8 +305,9 @@ static int measure_size(struct overlap *v, size_t bytes)
         bb_world_reached(&v->session.world, "bench overlap %zu bytes, CTAs %s", bytes, ctas);
         work.comm = &v->comms[i];
         TRY(bb_overlap_measure(&v->ctx, &work, &r));
-        both_us[i] = r.us[BB_BOTH].p50;
+        both_us[i] = r.us[BB_BOTH];
         TRY(put_row(v, &work, &v->options.limits[i], &r));
+        bb_progress_did(&v->session.progress, 1);
     }
     TRY(report_best(v, &work, both_us));
 out:
@@ -332,6 +375,7 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));
     v->best = json_array();
     print_head(v);
+    bb_progress_expect(&v->session.progress, (double)v->options.sizes.n * v->options.n_limits);
     for (int i = 0; i < v->options.sizes.n; i++)
         TRY(measure_size(v, v->options.sizes.bytes[i]));
     rc = v->wrong ? -BB_EDATA : 0;

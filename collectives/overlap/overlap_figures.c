@@ -98,16 +98,26 @@ static int ctas_of(const struct bb_cta_limit *limit)
     return limit->max > 0 ? limit->max : INT_MAX;
 }
 
-int bb_overlap_best(const struct bb_cta_limit *limits, const double *both_us, int n)
+/* NaN intervals, of few samples, overlap nothing. */
+static bool is_tie(const struct bb_stats *a, const struct bb_stats *fastest)
 {
-    double least = both_us[0];
-    int best = -1;
+    return a->p50 <= 1.01 * fastest->p50 || a->ci95[0] <= fastest->ci95[1];
+}
+
+int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *both_us, int n, bool *tied, int *ties)
+{
+    int fastest = 0, best = -1;
 
     for (int i = 1; i < n; i++)
-        least = fmin(least, both_us[i]);
-    for (int i = 0; i < n; i++)
-        if (both_us[i] <= 1.01 * least && (best < 0 || ctas_of(&limits[i]) < ctas_of(&limits[best])))
+        if (both_us[i].p50 < both_us[fastest].p50)
+            fastest = i;
+    *ties = 0;
+    for (int i = 0; i < n; i++) {
+        tied[i] = is_tie(&both_us[i], &both_us[fastest]);
+        *ties += tied[i];
+        if (tied[i] && (best < 0 || ctas_of(&limits[i]) < ctas_of(&limits[best])))
             best = i;
+    }
     return best;
 }
 

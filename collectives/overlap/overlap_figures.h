@@ -6,7 +6,9 @@
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_FIGURES_H
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/base/stats.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Times of the same work, microseconds from the common start. */
@@ -49,10 +51,12 @@ int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMI
 const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA_TEXT]);
 
 /*
- * bb_overlap_best - the limit with the shortest time of both. Of those within 1 % of it the one with the fewest CTAs,
- * which leaves most to the rest of the step; NCCL's own counts as the most. n >= 1.
+ * bb_overlap_best - the limit with the shortest time of both; n >= 1. Limits that cannot be told from it (their 95 %
+ * intervals overlap, or the medians are within 1 %) are ties: *ties is how many, itself among them, tied[i] which. Of
+ * ties the one with the fewest CTAs is returned, which leaves most to the rest of the step; NCCL's own counts as the
+ * most.
  */
-int bb_overlap_best(const struct bb_cta_limit *limits, const double *both_us, int n);
+int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *both_us, int n, bool *tied, int *ties);
 
 /* bb_product_parse - "4096" or "MxNxK". Returns 0 or -BB_EUSAGE after one line. */
 int bb_product_parse(const char *text, int64_t mnk[3]) BB_MUST_CHECK;

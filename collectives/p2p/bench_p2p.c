@@ -3,7 +3,7 @@
  *
  * At the top of the results: schedule, rounds,
  * matrices[{figure, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
- * figure, .., value, median}].
+ * figure, .., value, median}], slowest_links[{from, to, ..}], bimodal[{figure, .., same_node, links[2], medians[2]}].
  */
 #include "bootstrap/base/units.h"
 #include "collectives/p2p/link_outliers.h"
@@ -34,9 +34,9 @@ struct p2p {
     const struct matrix *shown; /* while its slow links are told */
     int n_matrices, round;
     double *samples; /* [repeats] of a pair */
-    json_t *slow;
+    json_t *slow, *slowest, *bimodal;
     int n_slow;
-    bool wrong;
+    bool wrong, too_many; /* slow links: rank 0 alone */
 };
 
 /* ---- matrices ---- */
@@ -188,6 +188,7 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
                      f->figure, f->direction);
     TRY(bb_p2p_measure(&p->ctx, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
+    bb_progress_did(&p->session.progress, 1);
     for (int low = 0; low < w->size; low++) {
         int high = bb_pair_schedule_partner(&p->pairing, p->round, low);
         if (high > low)
@@ -195,6 +196,16 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     }
 out:
     return rc;
+}
+
+/* One for each direction. */
+static int runs_of_round(const struct p2p *p)
+{
+    int n = 0;
+
+    for (int i = 0; i < p->n_matrices; i++)
+        n += bb_p2p_figures[p->matrices[i].run.kind].is_directed ? 2 : 1;
+    return n;
 }
 
 static int measure_round(struct p2p *p)
@@ -266,6 +277,11 @@ static struct bb_link_outliers links_of(const struct p2p *p, const struct matrix
                                      .factor = p->options.slow};
 }
 
+static const char *class_text(bool same_node)
+{
+    return same_node ? "inside a node" : "between nodes";
+}
+
 static int print_summary(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
@@ -276,8 +292,8 @@ static int print_summary(const struct p2p *p, const struct matrix *m)
         struct bb_stats sum;
         TRY(bb_link_outliers_summary(&links, same, &sum));
         if (sum.n > 0)
-            fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n",
-                    same ? "inside a node" : "between nodes", sum.min, sum.p50, sum.max, f->unit);
+            fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n", class_text(same), sum.min, sum.p50,
+                    sum.max, f->unit);
     }
 out:
     return rc;
@@ -336,8 +352,7 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
     else
         snprintf(who, sizeof who, "all links of node %d (%s)", l->from, host_of_node(w, l->from));
     fprintf(p->session.out, "# slow: %s: %s %s, %s: %.2f %s, median %s is %.2f\n", who, f->figure, f->direction,
-            bb_format_bytes(m->run.bytes, size), l->value, f->unit, l->same_node ? "inside a node" : "between nodes",
-            l->median);
+            bb_format_bytes(m->run.bytes, size), l->value, f->unit, class_text(l->same_node), l->median);
 }
 
 static int report_slow(void *arg, const struct bb_slow_link *l)
@@ -349,6 +364,84 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
         print_slow(p, p->shown, l);
     return json_array_append_new(p->slow, slow_json(p, p->shown, l)) ? bb_err(BB_EFAIL, "no memory for a slow link")
                                                                      : 0;
+}
+
+/* ---- two kinds, the slowest, too many ---- */
+
+static int report_kinds(struct p2p *p, const struct matrix *m, bool same_node)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_link_outliers links = links_of(p, m);
+    struct bb_link_kinds k;
+    char size[BB_BYTES_TEXT];
+    int rc;
+
+    TRY(bb_link_outliers_kinds(&links, same_node, &k));
+    if (k.links[0] == 0)
+        return 0;
+    if (p->session.out)
+        fprintf(p->session.out,
+                "# two kinds of links %s: %s %s, %s: %d of %.2f, %d of %.2f %s (medians); no slow one may stand out\n",
+                class_text(same_node), f->figure, f->direction, bb_format_bytes(m->run.bytes, size), k.links[0],
+                k.median[0], k.links[1], k.median[1], f->unit);
+    json_array_append_new(p->bimodal,
+                          json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "figure", f->figure, "direction",
+                                    f->direction, "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links",
+                                    k.links[0], k.links[1], "medians", k.median[0], k.median[1]));
+out:
+    return rc;
+}
+
+enum { SLOWEST = 5 };
+
+static int report_slowest(struct p2p *p, const struct matrix *m)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_link_outliers links = links_of(p, m);
+    struct bb_slow_link worst[SLOWEST];
+    char size[BB_BYTES_TEXT];
+    int n, rc;
+
+    TRY(bb_link_outliers_worst(&links, worst, SLOWEST, &n));
+    if (p->session.out && n > 0)
+        fprintf(p->session.out, "# slowest links, %s %s, %s (%s):", f->figure, f->direction,
+                bb_format_bytes(m->run.bytes, size), f->unit);
+    for (int i = 0; i < n; i++) {
+        json_array_append_new(p->slowest, slow_json(p, m, &worst[i]));
+        if (p->session.out)
+            fprintf(p->session.out, "%s %d%s%d %.2f (%.2f of the median)", i ? "," : "", worst[i].from,
+                    f->is_directed ? ">" : "-", worst[i].to, worst[i].value, worst[i].value / worst[i].median);
+    }
+    if (p->session.out && n > 0)
+        fputc('\n', p->session.out);
+out:
+    return rc;
+}
+
+/* Never green where nothing could be judged. */
+static int judge_links(struct p2p *p, const struct matrix *m)
+{
+    const struct bb_p2p_figure *f = &bb_p2p_figures[m->run.kind];
+    const struct bb_link_outliers links = links_of(p, m);
+    const int most = p->options.max_slow;
+    char size[BB_BYTES_TEXT];
+    int slow, all, rc;
+
+    if (most < 0)
+        return 0;
+    TRY(bb_link_outliers_count(&links, &slow, &all));
+    bb_format_bytes(m->run.bytes, size);
+    if (p->session.shared_gpu || all == 0)
+        (void)bb_err(BB_EBELOW, "%s %s, %s: no verdict on slow links (--max-slow): %s", f->figure, f->direction, size,
+                     all == 0 ? "no link has a time" : "ranks share a GPU");
+    else if (slow > most)
+        (void)bb_err(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->figure,
+                     f->direction, size, slow, all, most);
+    else
+        return 0;
+    p->too_many = true;
+out:
+    return rc;
 }
 
 static int report_slow_links(struct p2p *p)
@@ -365,6 +458,12 @@ static int report_slow_links(struct p2p *p)
     }
     if (p->session.out)
         fprintf(p->session.out, "# %d slow (--slow %g)\n", p->n_slow, p->options.slow);
+    for (int i = 0; i < p->n_matrices; i++) {
+        TRY(report_kinds(p, &p->matrices[i], true));
+        TRY(report_kinds(p, &p->matrices[i], false));
+        TRY(report_slowest(p, &p->matrices[i]));
+        TRY(judge_links(p, &p->matrices[i]));
+    }
 out:
     return rc;
 }
@@ -377,6 +476,8 @@ static int report_links(struct p2p *p)
 
     bb_progress_clear(&p->session.progress);
     p->slow = json_array();
+    p->slowest = json_array();
+    p->bimodal = json_array();
     for (int i = 0; i < p->n_matrices; i++) {
         json_array_append_new(matrices, matrix_json(p, &p->matrices[i]));
         if (p->session.out) {
@@ -389,6 +490,8 @@ static int report_links(struct p2p *p)
     TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pair_schedule_rounds(&p->pairing))));
     TRY(bb_results_set(p->session.json, "matrices", json_incref(matrices)));
     TRY(bb_results_set(p->session.json, "slow_links", json_incref(p->slow)));
+    TRY(bb_results_set(p->session.json, "slowest_links", json_incref(p->slowest)));
+    TRY(bb_results_set(p->session.json, "bimodal", json_incref(p->bimodal)));
 out:
     json_decref(matrices);
     return rc;
@@ -456,11 +559,13 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     TRY(make_context(p));
     TRY(bb_session_open(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
+    bb_progress_expect(&p->session.progress, bb_pair_schedule_rounds(&p->pairing) * (double)runs_of_round(p));
     for (p->round = 0; p->round < bb_pair_schedule_rounds(&p->pairing); p->round++)
         TRY(measure_round(p));
     if (p->session.world.rank == 0)
         TRY(report_links(p));
-    rc = p->wrong ? -BB_EDATA : 0;
+    TRY(bb_world_bcast(&p->session.world, &p->too_many, sizeof p->too_many, 0));
+    rc = p->wrong ? -BB_EDATA : p->too_many ? -BB_EBELOW : 0;
 out:
     return rc;
 }
@@ -490,6 +595,8 @@ int bb_bench_p2p_run(int argc, char **argv)
         free(p->matrices[i].value);
     free(p->samples);
     json_decref(p->slow);
+    json_decref(p->slowest);
+    json_decref(p->bimodal);
     free(p);
     return rc;
 }

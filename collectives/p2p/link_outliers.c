@@ -24,19 +24,30 @@ static bool is_chosen(const struct bb_link_outliers *l, const struct choice *c, 
     return c->node < 0 || l->node_of[from] == c->node || l->node_of[to] == c->node;
 }
 
-static int stats_of(const struct bb_link_outliers *l, const struct choice *c, struct bb_stats *stats)
+/* The values chosen, owned by the caller; NULL: no memory, which is said. */
+static double *values_of(const struct bb_link_outliers *l, const struct choice *c, size_t *n)
 {
-    size_t ranks = (size_t)l->ranks, n = 0;
+    size_t ranks = (size_t)l->ranks;
     double *values = malloc((ranks * ranks + 1) * sizeof *values);
-    int rc;
 
-    if (!values)
-        return bb_err(BB_EFAIL, "no memory for the links of %d ranks", l->ranks);
+    *n = 0;
+    if (!values) {
+        (void)bb_err(BB_EFAIL, "no memory for the links of %d ranks", l->ranks);
+        return NULL;
+    }
     for (int from = 0; from < l->ranks; from++)
         for (int to = 0; to < l->ranks; to++)
             if (is_chosen(l, c, from, to))
-                values[n++] = l->value[(size_t)from * ranks + (size_t)to];
-    rc = bb_stats_of(values, n, stats);
+                values[(*n)++] = l->value[(size_t)from * ranks + (size_t)to];
+    return values;
+}
+
+static int stats_of(const struct bb_link_outliers *l, const struct choice *c, struct bb_stats *stats)
+{
+    size_t n;
+    double *values = values_of(l, c, &n);
+    int rc = values ? bb_stats_of(values, n, stats) : -BB_EFAIL;
+
     free(values);
     return rc;
 }
@@ -122,6 +133,157 @@ int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void
             if (sum[same].n > 0)
                 TRY(tell_class(&k, (enum bb_link_level)level));
         }
+out:
+    return rc;
+}
+
+/* ---- two kinds ---- */
+
+static int compare_values(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* In ascending order: how many lie below the widest gap that makes two kinds; 0: none does. */
+static size_t split_at(const double *values, size_t n, double factor)
+{
+    size_t least = (n + 3) / 4, at = 0;
+    double widest = factor;
+
+    for (size_t i = least > 0 ? least : 1; i + least <= n && i < n; i++)
+        if (values[i - 1] < widest * values[i]) {
+            widest = values[i - 1] / values[i];
+            at = i;
+        }
+    return at;
+}
+
+int bb_link_outliers_kinds(const struct bb_link_outliers *l, bool same_node, struct bb_link_kinds *kinds)
+{
+    size_t n, low;
+    double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
+    int slow = l->more_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* which half of the order is slow */
+    struct bb_stats half[2];
+
+    *kinds = (struct bb_link_kinds){{0}, {NAN, NAN}, NAN};
+    TRY(rc);
+    qsort(values, n, sizeof *values, compare_values);
+    low = split_at(values, n, l->factor);
+    if (low == 0)
+        goto out;
+    TRY(bb_stats_of(values, low, &half[0]));
+    TRY(bb_stats_of(values + low, n - low, &half[1]));
+    for (int i = 0; i < 2; i++) {
+        kinds->links[i] = (int)half[i ^ slow].n;
+        kinds->median[i] = half[i ^ slow].p50;
+    }
+    kinds->border = l->more_is_better ? half[0].max : half[1].min;
+out:
+    free(values);
+    return rc;
+}
+
+/* ---- the worst ---- */
+
+/* 1 at the median, below for a slower link. */
+static double rate(const struct bb_link_outliers *l, double value, double median)
+{
+    return l->more_is_better ? value / median : median / value;
+}
+
+struct ranking {
+    const struct bb_link_outliers *links;
+    struct bb_slow_link *worst;
+    int most, n;
+};
+
+/* Into its place; of equal ones the first stays in front. */
+static void rank_link(struct ranking *k, const struct bb_slow_link *link)
+{
+    int at = k->n;
+
+    while (at > 0 &&
+           rate(k->links, link->value, link->median) < rate(k->links, k->worst[at - 1].value, k->worst[at - 1].median))
+        at--;
+    if (at == k->most)
+        return;
+    k->n += k->n < k->most;
+    for (int i = k->n - 1; i > at; i--)
+        k->worst[i] = k->worst[i - 1];
+    k->worst[at] = *link;
+}
+
+typedef void link_fn(void *arg, const struct bb_slow_link *link);
+
+static void each_link(const struct bb_link_outliers *l, bool same_node, double median, link_fn *fn, void *arg)
+{
+    const struct choice all = {same_node, -1, -1};
+
+    for (int from = 0; from < l->ranks; from++)
+        for (int to = 0; to < l->ranks; to++)
+            if (is_chosen(l, &all, from, to))
+                fn(arg, &(struct bb_slow_link){BB_LINK_PAIR, from, to, same_node,
+                                               l->value[(size_t)from * (size_t)l->ranks + (size_t)to], median});
+}
+
+static void rank_if_worse(void *arg, const struct bb_slow_link *link)
+{
+    struct ranking *k = arg;
+
+    if (rate(k->links, link->value, link->median) < 1)
+        rank_link(k, link);
+}
+
+int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most, int *n)
+{
+    struct ranking k = {l, worst, most, 0};
+    struct bb_stats sum;
+    int rc;
+
+    for (int same = 1; same >= 0; same--) {
+        TRY(bb_link_outliers_summary(l, same, &sum));
+        if (sum.n > 0 && sum.max > 1.01 * sum.min)
+            each_link(l, same, sum.p50, rank_if_worse, &k);
+    }
+    *n = k.n;
+out:
+    return rc;
+}
+
+/* ---- how many ---- */
+
+struct count {
+    const struct bb_link_outliers *links;
+    struct bb_link_kinds kinds;
+    int slow, all;
+};
+
+static void count_link(void *arg, const struct bb_slow_link *link)
+{
+    struct count *c = arg;
+    const struct bb_link_outliers *l = c->links;
+    bool slower_kind =
+        c->kinds.links[0] > 0 && (l->more_is_better ? link->value <= c->kinds.border : link->value >= c->kinds.border);
+
+    c->all++;
+    c->slow += slower_kind || is_slow(l, link->value, link->median);
+}
+
+int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
+{
+    struct count c = {.links = l};
+    struct bb_stats sum;
+    int rc;
+
+    for (int same = 1; same >= 0; same--) {
+        TRY(bb_link_outliers_summary(l, same, &sum));
+        TRY(bb_link_outliers_kinds(l, same, &c.kinds));
+        each_link(l, same, sum.p50, count_link, &c);
+    }
+    *slow = c.slow;
+    *all = c.all;
 out:
     return rc;
 }

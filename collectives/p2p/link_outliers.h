@@ -4,6 +4,10 @@
  * A link is held against the median of its class: links inside a node, or links between nodes. A rank is slow when the
  * median over its own links of a class is, and a node when that over its links is. With few links a bad one moves the
  * median itself: what is told then are the pairs, not more.
+ *
+ * Where a class holds two kinds of links the median stands for one of them, and half of all links may be bad without
+ * one that is slow. A class is bimodal when its links, in order, have a gap wider than the factor (at 0.8 two
+ * neighbours more than 1.25 times apart) with at least a quarter of the links on either side; the widest gap counts.
  */
 #ifndef BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
 #define BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
@@ -41,5 +45,26 @@ int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void
 
 /* bb_link_outliers_summary - the statistics of a class. Returns 0 or -BB_EFAIL. */
 int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats) BB_MUST_CHECK;
+
+/* The two kinds of a class; links[0] is 0 where there is but one. */
+struct bb_link_kinds {
+    int links[2]; /* the slower, the faster             */
+    double median[2];
+    double border; /* the best value of the slower ones */
+};
+
+int bb_link_outliers_kinds(const struct bb_link_outliers *l, bool same_node, struct bb_link_kinds *kinds) BB_MUST_CHECK;
+
+/*
+ * bb_link_outliers_worst - the links that are furthest from the median of their class, worst first, as pairs: at most
+ * `most` of them to worst[], and *n of them. None of a class that has no spread (1 %).
+ */
+int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most,
+                           int *n) BB_MUST_CHECK;
+
+/*
+ * bb_link_outliers_count - *slow: links that are slow, or of the slower kind of their class; *all: links measured.
+ */
+int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all) BB_MUST_CHECK;
 
 #endif

@@ -9,6 +9,7 @@ struct bb_bench_p2p_options {
     struct bb_common common;
     const char *figures, *direction, *schedule, *small_list, *large_list;
     int iterations, repeats, warmup, check;
+    int max_slow; /* -1: any number */
     double slow;
     struct bb_sizes small, large; /* from here on made when they are read: the lists */
 };

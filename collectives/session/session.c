@@ -203,7 +203,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
     int why;
 
-    bb_progress_clear(&s->progress);
+    bb_progress_end(&s->progress);
     end_rc = end_together(s, rc, end_rc);
     if (rc < 0 || end_rc < 0) { /* the first rank that is gone, with its exit code, may take the others with it */
         why = bb_world_ending(&s->world);

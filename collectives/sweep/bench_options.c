@@ -72,8 +72,9 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep, 0: for ever"),
     OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: each row with its time of day"),
     OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report the GPU memory that is used"),
-    OPT_DOUBLE(0, "min-busbw", FIELD(min_busbw), NULL, "GB/S", 0, 1e9,
-               "exit 5 when the mean bus bandwidth of a collective is below"),
+    OPT_STRING(0, "min-busbw", FIELD(min_busbw), NULL, "LIST",
+               "exit 5 when the bus bandwidth of a collective is below GB/s, or nothing tells: 300 of its mean, "
+               "1G:300 of a size, peak:300 of its best row; several as 300,1G:350"),
     {0},
 };
 
@@ -277,6 +278,7 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     TRY(check_together(o));
     TRY(check_algorithms(o));
     TRY(bb_sampling_settle(&o->figures));
+    TRY(bb_floors_parse(&o->floors, o->min_busbw));
     sweep->shuffled = o->figures.shuffle != NULL;
     sweep->seed = o->figures.seed;
     if (o->sizes)

@@ -5,6 +5,7 @@
 #define BB_COLLECTIVES_SWEEP_BENCH_OPTIONS_H
 
 #include "bootstrap/cli/opts.h"
+#include "collectives/sweep/busbw_floors.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
 
@@ -24,9 +25,10 @@ struct bb_bench_options {
     int aggregate, blocking, null_stream, graph_launches, host_time, across, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
-    double min_busbw; /* GB/s, 0: none                                                   */
-    int first_device; /* number of the first rank's GPU on each host; no option            */
-    bool fit_memory;  /* lower the last size until it fits, instead of refusing; no option */
+    const char *min_busbw;   /* as typed */
+    struct bb_floors floors; /* of it */
+    int first_device;        /* number of the first rank's GPU on each host; no option            */
+    bool fit_memory;         /* lower the last size until it fits, instead of refusing; no option */
 };
 
 extern const struct bb_opt bb_bench_option_rows[];

@@ -449,6 +449,7 @@ void bb_report_begin(struct bb_report *r, int coll)
     r->wrong = r->unchecked = r->rows = 0;
     r->busbw_sum = 0;
     r->busbw_n = 0;
+    memset(r->floors, 0, sizeof r->floors);
     r->figures = r->stragglers = 0;
     r->straggler = -1;
     r->worst_spread_us = 0;
@@ -471,15 +472,102 @@ static void print_checked(const struct bb_report *r)
         fprintf(r->out, "# Out of bounds values : %llu %s\n", r->wrong, r->wrong ? "FAILED" : "OK");
 }
 
-/* NaN: nothing had a bus bandwidth. */
-static void print_mean(const struct bb_report *r, double mean, bool below)
+/* ---- the least bus bandwidth ---- */
+
+/* Where ranks share a GPU no time means anything. */
+static double floor_found(const struct bb_report *r, int i)
 {
-    const char *verdict = r->options->min_busbw <= 0 ? "" : below ? " FAILED" : " OK";
+    return r->shared_gpu ? NAN : bb_floor_found(&r->options->floors.floor[i], &r->floors[i]);
+}
+
+static bool is_below(const struct bb_report *r, int i)
+{
+    return !(floor_found(r, i) >= r->options->floors.floor[i].gbps);
+}
+
+/* Another size may come to the same row: slices are rounded. */
+static bool speaks_of(const struct bb_floor *f, const struct bb_case *c)
+{
+    bool from_file = bb_colls[c->kind].flags & BB_COLL_UNEVEN && c->amounts->bytes;
+
+    if (f->of != BB_FLOOR_SIZE)
+        return true;
+    return from_file ? bb_case_bytes(c) == f->bytes
+                     : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
+}
+
+static void add_to_floors(struct bb_report *r, const struct bb_case *c, double busbw_gbps)
+{
+    const struct bb_floors *floors = &r->options->floors;
+
+    for (int i = 0; i < floors->n; i++)
+        if (speaks_of(&floors->floor[i], c))
+            bb_floor_add(&r->floors[i], busbw_gbps);
+}
+
+static void say_below(const struct bb_report *r, int i, const char *what)
+{
+    const struct bb_floor *floor = &r->options->floors.floor[i];
+    const double found = floor_found(r, i);
+    char size[BB_BYTES_TEXT];
+    const char *of = bb_floor_text(floor, size);
+
+    if (isfinite(found))
+        (void)bb_err(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what, floor->of == BB_FLOOR_SIZE ? "" : of,
+                     floor->of == BB_FLOOR_SIZE ? "bus bandwidth of " : " bus bandwidth",
+                     floor->of == BB_FLOOR_SIZE ? of : "", found, floor->gbps);
+    else
+        (void)bb_err(BB_EBELOW, "%s: no verdict on the bus bandwidth (--min-busbw, %s): %s", what, of,
+                     r->shared_gpu     ? "ranks share a GPU"
+                     : r->busbw_n == 0 ? "nothing was measured that has one"
+                                       : "no row has that size");
+}
+
+/* Says all that is below; true: some is. */
+static bool judge_floors(const struct bb_report *r, int coll)
+{
+    const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
+    bool below = false;
+    char what[64];
+
+    snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
+    for (int i = 0; i < r->options->floors.n; i++) {
+        if (is_below(r, i))
+            say_below(r, i, what);
+        below = below || is_below(r, i);
+    }
+    return below;
+}
+
+/* Of the mean's floors: " OK", " FAILED" where one is not reached, "" without one. */
+static const char *mean_verdict(const struct bb_report *r)
+{
+    const char *verdict = "";
+
+    for (int i = 0; i < r->options->floors.n; i++)
+        if (r->options->floors.floor[i].of == BB_FLOOR_MEAN && strcmp(verdict, " FAILED") != 0)
+            verdict = is_below(r, i) ? " FAILED" : " OK";
+    return verdict;
+}
+
+/* NaN: nothing had a bus bandwidth. Floors of the mean are judged in its own line, as nccl-tests has it. */
+static void print_floors(const struct bb_report *r, double mean)
+{
+    const struct bb_floors *floors = &r->options->floors;
+    char size[BB_BYTES_TEXT], found[32];
 
     if (isfinite(mean) || r->style->zeros)
-        fprintf(r->out, "# Avg bus bandwidth    : %g%s\n", isfinite(mean) ? mean : 0, isfinite(mean) ? verdict : "");
+        fprintf(r->out, "# Avg bus bandwidth    : %g%s\n", isfinite(mean) ? mean : 0,
+                isfinite(mean) ? mean_verdict(r) : "");
     else
-        fprintf(r->out, "# Avg bus bandwidth    : N/A\n");
+        fprintf(r->out, "# Avg bus bandwidth    : N/A%s\n", mean_verdict(r));
+    for (int i = 0; i < floors->n; i++) {
+        if (floors->floor[i].of == BB_FLOOR_MEAN)
+            continue;
+        snprintf(found, sizeof found, "%g", floor_found(r, i));
+        fprintf(r->out, "# Bus bandwidth, %-6s: %s of %g %s\n", bb_floor_text(&floors->floor[i], size),
+                isfinite(floor_found(r, i)) ? found : "N/A", floors->floor[i].gbps, is_below(r, i) ? "FAILED" : "OK");
+    }
 }
 
 #define BETWEEN(from, to) offsetof(struct bb_report_memory, from), offsetof(struct bb_report_memory, to)
@@ -532,21 +620,6 @@ int bb_report_close(const struct bb_report *r)
     return save_memory(r);
 }
 
-static bool is_below(const struct bb_report *r, double mean, int coll)
-{
-    double least = r->options->min_busbw;
-
-    if (least <= 0 || (mean >= least && !r->shared_gpu))
-        return false;
-    if (!isfinite(mean) || r->shared_gpu) {
-        bb_warn("%s: no verdict on the bus bandwidth (--min-busbw): %s", bb_colls[coll].name,
-                r->shared_gpu ? "ranks share a GPU" : "nothing was measured that has one");
-        return false;
-    }
-    bb_err(BB_EBELOW, "%s: mean bus bandwidth %g GB/s is below %g GB/s", bb_colls[coll].name, mean, least);
-    return true;
-}
-
 static void print_warnings(const struct bb_report *r)
 {
     for (int i = 0; i < BB_WARN_COUNT; i++)
@@ -567,12 +640,12 @@ static void print_skew(const struct bb_report *r)
 bool bb_report_end(struct bb_report *r, int coll)
 {
     double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : NAN;
-    bool below = !ends_later(r) && is_below(r, mean, coll);
+    bool below = !ends_later(r) && judge_floors(r, coll);
 
     if (!r->out || ends_later(r))
         return below;
     print_checked(r);
-    print_mean(r, mean, below);
+    print_floors(r, mean);
     if (shows_skew(r))
         print_skew(r);
     if (!r->style->program)
@@ -636,7 +709,7 @@ static void say_doubts(struct bb_report *r, const struct bb_row *row, const stru
 }
 
 /* What is forced says nothing about the bus bandwidth that users get: the mean goes without. */
-static void add_up(struct bb_report *r, const struct bb_figures *f, bool forced)
+static void add_up(struct bb_report *r, const struct bb_row *row, const struct bb_figures *f)
 {
     r->wrong += f->wrong;
     r->unchecked += !f->checked;
@@ -648,7 +721,8 @@ static void add_up(struct bb_report *r, const struct bb_figures *f, bool forced)
     if (f->skew.known && r->straggler < 0)
         r->straggler = f->skew.straggler;
     r->stragglers += f->skew.known && f->skew.straggler >= 0 && f->skew.straggler == r->straggler;
-    if (isfinite(f->busbw_gbps) && !forced) {
+    if (isfinite(f->busbw_gbps) && !row->own) {
+        add_to_floors(r, &row->c, f->busbw_gbps);
         r->busbw_sum += f->busbw_gbps;
         r->busbw_n++;
     }
@@ -668,7 +742,7 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
         rc = bb_results_row(r->json, r->style->json_row(r, row));
     for (int place = 0; place < BB_PLACEMENTS && rc == 0; place++)
         if (row->measured[place]) {
-            add_up(r, &row->figures[place], row->own != NULL);
+            add_up(r, row, &row->figures[place]);
             say_doubts(r, row, &row->figures[place]);
             if (r->json && !r->style->json_row)
                 rc = save_result(r, row, place);

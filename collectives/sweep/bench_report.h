@@ -61,6 +61,7 @@ struct bb_report {
     unsigned doubts;                           /* about clocks and power, already said */
     double busbw_sum;
     size_t busbw_n;
+    struct bb_floor_tally floors[BB_FLOORS_MAX];       /* of each of the options' */
     unsigned long long figures, warned[BB_WARN_COUNT]; /* of the current table                       */
     double worst_spread_us;                            /* mode sync: the largest of the rows' medians */
     int straggler;                                     /* the first that a row names, -1: none        */
@@ -85,7 +86,8 @@ void bb_report_begin(struct bb_report *r, int coll);
 BB_MUST_CHECK int bb_report_row(struct bb_report *r, const struct bb_row *row);
 void bb_report_skip(struct bb_report *r, int coll);
 
-/* bb_report_end - the footer. True when the mean bus bandwidth is below what the options ask for, which is said. */
+/* bb_report_end - the footer. True when a bus bandwidth is below what the options ask for, or cannot be held against
+ * it; each is said. */
 bool bb_report_end(struct bb_report *r, int coll);
 
 /* bb_report_close - what stands at the end of the results: memory_bytes, when asked for, or the other schema's end. */

@@ -69,6 +69,11 @@ static int load_folder(const char *kind, const char *word, json_t **root)
     return *root ? 0 : bb_err(BB_EUSAGE, "%s: line %d: %s", path, error.line, error.text);
 }
 
+int bb_profile_refuse_unknown(const char *kind, const char *word)
+{
+    return is_path(word) || find_text(kind, word) || is_folder(word) ? 0 : refuse_name(kind, word);
+}
+
 int bb_profile_load(const char *kind, const char *word, json_t **root)
 {
     const char *text = NULL;

@@ -15,6 +15,10 @@ extern const struct bb_profile_text bb_profile_texts[]; /* ends with a row of NU
 /* bb_profile_names - names of one kind, in the table's order, NULL at the end. words[room]; returns their number. */
 size_t bb_profile_names(const char *kind, const char **words, size_t room);
 
+/* bb_profile_refuse_unknown - 0 for a name of that kind and for a path, which is not looked at; else -BB_EUSAGE, said.
+ */
+int bb_profile_refuse_unknown(const char *kind, const char *word) BB_MUST_CHECK;
+
 /*
  * bb_profile_load - *root = the profile of that name or, when the word has a '/' or ends in ".json", of that file;
  * where it is a folder (of a published model) of its config.json. Unknown name, unreadable file, no JSON object: said, -BB_EUSAGE. The caller owns *root.

@@ -29,6 +29,14 @@ PROXIES(DECLARE)
 const struct bb_proxy *const bb_proxies[] = {PROXIES(ROW)};
 const int bb_n_proxies = sizeof(bb_proxies) / sizeof(bb_proxies[0]);
 
+bool bb_proxy_knows(const char *name)
+{
+    for (int i = 0; i < bb_n_proxies; i++)
+        if (strcmp(bb_proxies[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
 const struct bb_proxy *bb_proxy_find(const char *name)
 {
     const char *names[sizeof(bb_proxies) / sizeof(bb_proxies[0])];

@@ -122,6 +122,41 @@ static bool has_both(const struct bb_step *s)
     return compute && comm;
 }
 
+static struct bb_run_report report_of(const struct run *x)
+{
+    return (struct bb_run_report){.step = &x->step,
+                                  .session = &x->session,
+                                  .argc = x->argc,
+                                  .argv = x->argv,
+                                  .plan = &x->measure_plan,
+                                  .measured = &x->measured,
+                                  .compute_sms = held_sms(x),
+                                  .peak_tflops = x->options.peak_tflops,
+                                  .checked = x->options.check,
+                                  .wrong = x->wrong};
+}
+
+/* All steps of a measurement. */
+static double steps_of(const struct bb_measure_plan *p)
+{
+    int graph = p->graph ? (p->warmup > 0 ? p->warmup : 1) + p->steps : 0;
+    int alone = p->alone ? 2 * (p->steps + p->traced_steps) : 0;
+
+    return p->warmup + p->steps + p->traced_steps + graph + alone;
+}
+
+/* What is known stands there while the steps run. Of all proxies, each is a line when it has run. */
+static void begin_report(struct run *x)
+{
+    const struct bb_run_report r = report_of(x);
+
+    if (!x->proxy)
+        return;
+    if (x->session.out)
+        bb_run_report_begin(&r, x->session.out);
+    bb_progress_expect(&x->session.progress, steps_of(&x->measure_plan));
+}
+
 static int run_steps(struct run *x)
 {
     int rc;
@@ -133,11 +168,14 @@ static int run_steps(struct run *x)
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     x->study.compute_sms = held_sms(x);
     TRY(bb_scaling_before(&x->study));
+    bb_progress_show(&x->session.progress, "communicators and buffers");
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
                        x->session.memory));
     TRY(bb_runner_busy(&x->runner, held_sms(x), x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
+    bb_progress_clear(&x->session.progress);
+    begin_report(x);
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->session.progress, &x->measured));
     TRY(bb_scaling_rounds(&x->study, &x->runner));
@@ -173,20 +211,6 @@ static int write_plan(struct run *x)
     }
 out:
     return rc;
-}
-
-static struct bb_run_report report_of(const struct run *x)
-{
-    return (struct bb_run_report){.step = &x->step,
-                                  .session = &x->session,
-                                  .argc = x->argc,
-                                  .argv = x->argv,
-                                  .plan = &x->measure_plan,
-                                  .measured = &x->measured,
-                                  .compute_sms = held_sms(x),
-                                  .peak_tflops = x->options.peak_tflops,
-                                  .checked = x->options.check,
-                                  .wrong = x->wrong};
 }
 
 static int report_run(struct run *x)

@@ -363,11 +363,16 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
     fputc('\n', out);
 }
 
-void bb_run_report_text(const struct bb_run_report *r, FILE *out)
+void bb_run_report_begin(const struct bb_run_report *r, FILE *out)
 {
     print_command(r, out);
     print_machine(r, out);
     print_job(r, out);
+    fflush(out);
+}
+
+void bb_run_report_text(const struct bb_run_report *r, FILE *out)
+{
     print_times(r, out);
     if (r->measured->traced) {
         print_breakdown(r, out);

@@ -23,7 +23,9 @@ struct bb_run_report {
     unsigned long long wrong; /* elements that differ, over all ranks                       */
 };
 
-/* bb_run_report_text - the report for people. */
+/* bb_run_report_begin - what is known before the run: the command, the machine, the job. bb_run_report_text - the rest
+ * of the report for people. */
+void bb_run_report_begin(const struct bb_run_report *r, FILE *out);
 void bb_run_report_text(const struct bb_run_report *r, FILE *out);
 
 /* One line of `busbar proxy all` for each proxy, under the head of the table. measured is of that proxy; a proxy

@@ -48,6 +48,7 @@ static int run_timed(struct bb_runner *r, const struct series *s, struct bb_prog
         snprintf(name, sizeof(name), "%s %zu", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, false, &t));
+        bb_progress_did(progress, 1);
         own[i] = t.step_us;
         own[n + i] = t.issue_us;
         own[2 * n + i] = t.reaction_us;
@@ -153,6 +154,7 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
         snprintf(name, sizeof(name), "traced %s %d", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, true, &t));
+        bb_progress_did(progress, 1);
         TRY(bb_traced_step_read(out->last, r, s->what));
         TRY(bb_rank_breakdown_split(&own, r, out->last));
         TRY(bb_rank_breakdown_add(&own, r, out->last));

@@ -38,7 +38,7 @@ class Busbar:
 
     def environment(self, env=None):
         merged = {k: v for k, v in os.environ.items() if not k.startswith(("EMU_", "NCCL_", "BUSBAR_"))}
-        return {**merged, **MPI_ENVIRONMENT, "EMU_QUIET": "1", **(env or {})}
+        return {**merged, **MPI_ENVIRONMENT, "EMU_QUIET": "1", "BUSBAR_PROGRESS": "0", **(env or {})}
 
     def command(self, *args, ranks=0, emulated=True, mpirun=()):
         program = [str(self.build / ("busbar-emulated" if emulated else "busbar")), *map(str, args)]

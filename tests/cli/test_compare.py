@@ -51,22 +51,88 @@ def test_another_choice_stands_beside_the_verdict(compare):
 
 @pytest.mark.parametrize("percent,status", [("29", 5), ("31", 0), ("0", 5)])
 def test_threshold(compare, percent, status):
-    done = compare(A, B, "--threshold", percent)
+    """Without the row of one sample: by how much the surely slower one is slower."""
+    a, b = ({**t, "results": [r for r in t["results"] if r["bytes"] != 64]} for t in (A, B))
+    done = compare(a, b, "--threshold", percent)
     assert done.returncode == status
     assert ("1 row slower by more than" in done.stderr and "8 B: +30.0 %" in done.stderr) == (status == 5)
+
+
+ONE, TWO = bench(row(8, 10, 1), row(16, 20, 1)), bench(row(8, 10, 1), row(16, 20, 1))
+
+
+def wrong_row(bytes_):
+    return row(bytes_, 10, 1, wrong=1)
+
+
+# What could not be judged, what the comparison then says, and whether --strict lets it pass.
+GAPS = [
+    (ONE, TWO, "not slower", 0),
+    (ONE, {**TWO, "status": "timeout"}, "run incomplete", 5),
+    ({**ONE, "status": "running"}, TWO, "run incomplete", 5),
+    (ONE, {**TWO, "status": "below threshold"}, "not slower", 0),
+    (ONE, bench(row(32, 1, 1)), "no common row", 5),
+    (ONE, bench(), "no common row", 5),
+    (bench(), bench(), "no common row", 5),
+    (ONE, bench(row(8, 10, 1), wrong_row(16)), "wrong data", 5),
+    (ONE, bench(row(8, 20, 1), row(16, 20, 1)), "slower", 0),
+    (ONE, bench(row(8, 10, None), row(16, 20, 1)), "cannot tell", 5),
+    (ONE, bench(row(8, 10, 1)), "rows missing in B", 5),
+    (bench(row(8, 10, 1)), TWO, "not slower", 0),
+]
+
+
+@pytest.mark.parametrize("a,b,verdict,strict", GAPS)
+def test_what_could_not_be_judged_is_never_green_under_strict(compare, a, b, verdict, strict):
+    done = compare(a, b)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == f"# verdict: {verdict}"
+    assert bool(done.stderr) == (verdict in ("run incomplete", "no common row"))
+    done = compare(a, b, "--strict", "--json", "-")
+    assert done.returncode == strict and json.loads(done.stdout)["summary"]["verdict"] == verdict
+    assert (f"--strict: {verdict}" in done.stderr) == (strict == 5)
+
+
+def nccl_tests(*times):
+    return {"version": 3, "args": ["all_reduce_perf"], "env": [], "nccl_version": 22809, "config": {"devices": []},
+            "results": [{"size": 8 << i, "type": "float", "redop": "sum", "root": -1, "out_of_place": {"time": t, "nwrong": 0}}
+                        for i, t in enumerate(times)]}
+
+
+@pytest.mark.parametrize("words,status,rows", [
+    ((), 0, ["cannot tell"] * 3),
+    (("--strict",), 5, ["cannot tell"] * 3),
+    (("--threshold", "5"), 5, ["slower by ratio", "no difference by ratio", "faster by ratio"]),
+    (("--threshold", "60", "--strict"), 0, ["no difference by ratio"] * 3),
+])
+def test_one_sample_is_judged_by_the_ratio(compare, words, status, rows):
+    """Task 13 of the trial: a file of nccl-tests 54 % slower."""
+    done = compare(nccl_tests(10, 20, 30), nccl_tests(15.4, 20.5, 20), *words)
+    assert done.returncode == status and verdicts(done) == rows
+    assert "rows of one sample have no interval" in done.stdout
+    # (1.54 * 1.025 * 2/3) ** (1/3) = 1.01712
+    assert "# B/A: 1.017, geometric mean of 3 rows\n" in done.stdout
+
+
+def test_what_differs_leaves_out_what_only_ranks_differ_in(compare):
+    noise = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMI_SIZE": "4", "SLURM_STEP_ID": "7", "EMU_TWINS": "/x", "EMU_QUIET": "1"}
+    done = compare(ONE, bench(*TWO["results"], environment={**noise, "EMU_CLUSTER": "c.json", "NCCL_ALGO": "Ring"}))
+    assert [line.split()[2] for line in done.stdout.splitlines() if "differs" in line] == ["$EMU_CLUSTER:", "$NCCL_ALGO:"]
 
 
 def test_json(compare):
     done = compare(A, B, "--json", "-", "--threshold", "20")
     data = json.loads(done.stdout)
     assert done.returncode == 5 and data["schema"] == "busbar.compare/1" and data["status"] == "below threshold"
-    assert [r["verdict"] for r in data["results"]] == ["slower", "faster", "no difference", "cannot tell", "wrong data"]
+    assert [r["verdict"] for r in data["results"]] == ["slower", "faster", "no difference", "slower", "wrong data"]
+    assert [r["judged_by"] for r in data["results"]] == ["intervals"] * 3 + ["ratio", None]
     assert data["results"][0]["ratio"] == 1.3 and data["results"][0]["b"]["ci95_us"] == [12, 14]
     assert data["results"][3]["a"]["ci95_us"] is None
     assert [r["bytes"] for r in data["only_a"]] == [256] and [r["bytes"] for r in data["only_b"]] == [512]
     assert {"what": "NCCL library", "a": "2.28.9", "b": "2.30.7"} in data["provenance"]
     assert {"what": "$NCCL_ALGO", "a": None, "b": "Ring"} in data["provenance"]
-    assert data["summary"]["slower"] == 1 and data["summary"]["over_threshold"] == 1 and data["threshold_percent"] == 20
+    assert data["summary"]["slower"] == 2 and data["summary"]["over_threshold"] == 2 and data["summary"]["worst_ratio"] == 2
+    # four rows without wrong data: (1.3 * 0.7 * 1.1 * 2) ** (1/4)
+    assert data["summary"]["geometric_mean_ratio"] == pytest.approx(1.18950, abs=1e-5) and data["threshold_percent"] == 20
 
 
 @pytest.mark.parametrize("a,words", [

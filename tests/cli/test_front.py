@@ -42,7 +42,40 @@ def test_one_rank_speaks_for_all(busbar):
     assert len(lines_of(done)) == 1
 
 
-@pytest.mark.parametrize("what", ["collectives", "dtypes", "ops", "proxies", "models", "clusters"])
+@pytest.mark.parametrize("words", [["-V"], ["bench", "--version"], ["plan", "-V"], ["sweep", "--version"]])
+def test_the_version_wherever_it_is_asked_for(busbar, words):
+    done = busbar.run(*words, emulated=False)
+    assert done.returncode == 0 and done.stdout == busbar.run("--version", emulated=False).stdout
+
+
+@pytest.mark.parametrize("words,same", [
+    (["help"], ["--help"]), (["help", "bench"], ["bench", "--help"]), (["help", "bench", "p2p"], ["bench", "p2p", "--help"]),
+    (["help", "plan"], ["plan", "--help"]), (["help", "list"], ["list", "--help"]), (["help", "help"], ["--help"])])
+def test_help_of_a_word_is_its_help(busbar, words, same):
+    done, other = (busbar.run(*w, emulated=False) for w in (words, same))
+    assert done.returncode == other.returncode == 0 and done.stdout == other.stdout and "Usage:" in done.stdout
+
+
+@pytest.mark.parametrize("words,says", [
+    (["help", "bnech"], "did you mean 'bench'"), (["help", "bench", "p2p", "x"], "unexpected word 'x'"),
+    (["p2p", "--help"], "did you mean 'busbar bench p2p'"), (["all_reduce"], "did you mean 'busbar bench all_reduce'"),
+    (["gpt2_large", "8"], "did you mean 'busbar proxy gpt2_large'"),
+    (["bench", "all_reduce", "-d", "bf16"], "did you mean 'bfloat16'"), (["bench", "all_reduce", "-d", "FP16"], "did you mean 'half'"),
+    (["bench", "all_reduce", "-d", "int"], "did you mean 'int32'"),
+    (["bench", "all_reduce", "--json="], "--json: it is empty, expected a file"),
+    (["sweep", "x.json", "-o", ""], "--output: it is empty, expected a folder"),
+    (["compare", "/", "/"], "/: is a folder, expected a file"), (["sweep", "/"], "/: is a folder"),
+    (["plan", "transformer", "--model", "/", "--ranks", "4"], "/: is a folder"),
+    (["plan", "resnet50", "--cluster", "/", "--ranks", "4"], "/: is a folder"),
+])
+def test_slips_are_one_line_with_the_way_out(busbar, words, says):
+    done = busbar.run(*words, emulated=False)
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert says in line
+
+
+@pytest.mark.parametrize("what", ["collectives", "dtypes", "ops", "proxies", "models", "clusters", "columns"])
 def test_each_list_stands_in_the_whole(busbar, what):
     one, whole = busbar.run("list", what, emulated=False), busbar.run("list", emulated=False)
     assert one.returncode == 0 and len(one.stdout.splitlines()) > 2
@@ -52,7 +85,7 @@ def test_each_list_stands_in_the_whole(busbar, what):
 def test_a_full_disk_is_a_failed_run(busbar):
     with open("/dev/full", "w") as full:
         done = subprocess.run(busbar.command("list", emulated=False), stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and "stdout" in done.stderr
+    assert done.returncode == 1 and "cannot write" in done.stderr
 
 
 def test_mpi_cannot_carry_traffic(busbar):

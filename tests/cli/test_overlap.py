@@ -45,6 +45,7 @@ def test_alone_and_both_by_size_and_limit(busbar, tmp_path):
         check_figures(row, 4)
     # no contention, so all limits are equal, and the smallest leaves most to the rest
     assert [(b["bytes"], b["min_ctas"], b["max_ctas"]) for b in result["best"]] == [(1 << 20, 2, 4), (64 << 20, 2, 4)]
+    assert [b["tied"] for b in result["best"]] == [["default", "8", "2:4"]] * 2
 
 
 def test_counts_make_both_sides_as_long(busbar, tmp_path):
@@ -90,10 +91,11 @@ def test_a_corrupt_byte_is_seen(busbar, tmp_path, call, wrong):
     assert ("wrong data: 1 elements of all_reduce" in done.stderr) == wrong
 
 
-def test_text_names_the_best_limit(busbar):
+def test_a_tie_is_no_winner(busbar):
+    """Without contention all limits take the same time: nothing is the best, the fewest CTAs leave most to the rest."""
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", ranks=2, env=NO_DATA)
     assert done.returncode == 0 and done.stderr == ""
-    assert "# best for 1 MiB: CTAs 2 (" in done.stdout and "none is a measurement of hardware" in done.stdout
+    assert "# tie for 1 MiB: CTAs default, 2 cannot be told apart; the fewest: 2 (" in done.stdout and "none is a measurement of hardware" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     assert [row[1] for row in rows] == ["default", "2"] and {row[-1] for row in rows} == {"N/A"}
 

@@ -84,6 +84,32 @@ def test_slow_links_are_named(busbar, tmp_path, one_far):
     assert "# 0 slow (--slow 0.1)" in text  # a fifth of the median is not below a tenth of it
 
 
+def test_two_kinds_of_links_are_said_and_ranked_and_gated(busbar, tmp_path):
+    """Nodes of 2 in the model, but one host to the program: 8 of 12 links are slow, and are the median of their class."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({**PROFILE, "gpus_per_node": 2}))
+    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--figures", "bandwidth", "--direction", "one")
+    env = {"EMU_CLUSTER": str(path)}
+    fast, slow = (1000 / message_us(kind, 1e6) for kind in ("intra", "inter"))
+    result = busbar.json(*words, tmp_path=tmp_path, ranks=4, env=env)
+    assert result["slow_links"] == [] and result["slowest_links"] == []  # 8 of 12: they are the median themselves
+    (two,) = result["bimodal"]
+    assert two["links"] == [8, 4] and two["medians"] == pytest.approx([slow, fast], rel=1e-3) and two["same_node"]
+    done = busbar.run(*words, "--max-slow", "7", ranks=4, env=env)
+    assert done.returncode == 5 and "8 of 12 links are slow, more than 7 (--max-slow)" in done.stderr
+    assert "# two kinds of links inside a node: bandwidth one" in done.stdout
+    assert busbar.run(*words, "--max-slow", "8", ranks=4, env=env).returncode == 0
+
+
+def test_the_slowest_links_are_ranked(busbar, tmp_path, one_far):
+    words = ("bench", "p2p", "--bandwidth-sizes", "1000000", "--figures", "bandwidth", "--direction", "one")
+    result = busbar.json(*words, tmp_path=tmp_path, ranks=5, env=one_far)
+    assert [(s["from"], s["to"]) for s in result["slowest_links"]] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 0)]
+    done = busbar.run(*words, "--max-slow", "0", ranks=5, env=one_far)
+    assert done.returncode == 5 and "8 of 20 links are slow" in done.stderr
+    assert "# slowest links, bandwidth one, 976.6 KiB (GB/s): 0>4 " in done.stdout
+
+
 def test_text_is_a_matrix(busbar):
     done = busbar.run("bench", "p2p", "--bandwidth-sizes", "2000000", "--figures", "bandwidth", "--direction",
                       "both", ranks=3)

@@ -272,6 +272,37 @@ def test_a_bandwidth_below_the_threshold_is_exit_5(busbar, model, tmp_path):
     assert "is below 50 GB/s" in done.stderr and json.loads(path.read_text())["status"] == "below threshold"
 
 
+# The model gives 4K less bandwidth than 64K, and the mean lies between.
+@pytest.mark.parametrize("floors,status,says", [
+    ("4K:{small},64K:{large},peak:{large}", 0, []),
+    ("64K:{more}", 5, ["bus bandwidth of 64 KiB", "is below"]),
+    ("peak:{more}", 5, ["peak bus bandwidth", "is below"]),
+    ("4K:{large}", 5, ["bus bandwidth of 4 KiB", "is below"]),
+    ("{mean},peak:{large}", 0, []),
+    ("{large}", 5, ["mean bus bandwidth", "is below"]),
+    ("8K:1", 5, ["no verdict on the bus bandwidth (--min-busbw, 8 KiB): no row has that size"]),
+])
+def test_a_threshold_for_a_size_and_for_the_peak(busbar, model, tmp_path, floors, status, says):
+    words = ("bench", "all_reduce", "--sizes", "4K,64K")
+    seen = [r["busbw_gbps"] for r in busbar.json(*words, ranks=4, env=model, tmp_path=tmp_path)["results"]]
+    small, large = min(seen), max(seen)
+    text = floors.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, mean=0.99 * (small + large) / 2)
+    done = busbar.run(*words, "--min-busbw", text, ranks=4, env=model)
+    assert done.returncode == status and ("FAILED" in done.stdout) == (status == 5)
+    assert all(word in done.stderr for word in says) and (status == 5 or done.stderr == "")
+
+
+def test_one_rank_has_no_bandwidth_and_is_never_green(busbar):
+    done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", "1")
+    assert done.returncode == 5 and "# Avg bus bandwidth    : N/A FAILED" in done.stdout
+    assert done.stderr.count("no verdict on the bus bandwidth (--min-busbw, mean): nothing was measured that has one") == 1
+
+
+def test_a_collective_that_was_left_out_is_never_green(busbar):
+    done = busbar.run("bench", "hypercube", *KB4, "--min-busbw", "1", ranks=3)
+    assert done.returncode == 5 and "skipping" in done.stdout and "hypercube" in done.stderr
+
+
 def test_ctas_and_policy_are_said(busbar, tmp_path):
     done = busbar.run("bench", "all_reduce", *KB4, "--min-ctas", "2", "--max-ctas", "4", "-x", "1", ranks=2)
     assert done.returncode == 0 and "# CTAs: at least 2, at most 4" in done.stdout and "policy 1" in done.stdout
@@ -304,6 +335,8 @@ def test_the_results_name_every_option(busbar, tmp_path):
     ("alltoal", "did you mean 'alltoall"),
     ("all_reduce -o mulsun", "did you mean 'mulsum'"),
     ("all_reduce --min-busbw -1", "'-1'"),
+    ("all_reduce --min-busbw 1G:", "'1G:'"),
+    ("all_reduce --min-busbw 5,pek:300", "did you mean 'peak'"),
 ])
 def test_bad_input_is_one_line_and_touches_no_gpu(busbar, line, says):
     done = busbar.run("bench", *line.split(), emulated=False)

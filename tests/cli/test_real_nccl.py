@@ -200,7 +200,7 @@ def test_sources_compile_with_other_headers(version):
 
 # Variables that busbar sets or asks, and the NCCL that has them first.
 SINCE = {"NCCL_MULTI_RANK_GPU_ENABLE": 23003, "NCCL_RAS_ENABLE": 22400, "NCCL_PROFILER_PLUGIN": 22300, "NCCL_MNNVL_ENABLE": 22100,
-         "NCCL_P2P_MAX_PEERS": 23000, "NCCL_HOSTID": 0, "NCCL_CUMEM_HOST_ENABLE": 22300}
+         "NCCL_P2P_MAX_PEERS": 23000, "NCCL_RUNTIME_CONNECT": 22200, "NCCL_HOSTID": 0, "NCCL_CUMEM_HOST_ENABLE": 22300}
 # Variables of nccl-tests.
 OTHERS = r"NCCL_TESTS|NCCL_WHEELS"
 

@@ -222,6 +222,10 @@ def test_a_column_that_leads_nowhere_is_seen(sweep):
     assert done.returncode == 0 and "no result has 'step_us.p5'" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+def test_a_column_that_is_no_figure_is_seen(sweep):
+    assert "no result has 'environment'" in sweep(study(columns=["environment", "step_us.p50"])).stderr
+
+
 def test_a_value_stays_on_its_line(sweep):
     listed = sweep(study(environment={"TEXT": ["x\ntouch y", "b"]}), "--list")
     assert all(line.startswith("# ") or line.startswith("env ") or line.startswith("touch y' ") for line in listed.stdout.splitlines())
@@ -337,6 +341,9 @@ def test_slurm_allocations_by_size(sweep):
     ({"command": "proxy gpt2_lrage"}, ["gpt2_lrage", "gpt2_large"]),
     ({"command": "proxy resnet50", "options": {"layers": 3}}, ["resnet50", "--layers"]),
     ({"command": "plan resnet50", "ranks": None}, ["ranks"]),
+    ({"command": "proxy transformer", "options": {"model": ["gpt2_small", "gpt2_smal"]}}, ["gpt2_smal", "gpt2_small"]),
+    ({"command": "plan transformer", "options": {"model": ["gpt2_small", "nope"]}}, ["nope", "expected one of"]),
+    ({"command": "plan resnet50", "options": {"cluster": "h100"}}, ["h100", "h100-sxm-ib"]),
     ({"options": {"dtype": ["float", "hafl"]}}, ["dtype=hafl", "half"]),
     ({"enviroment": {}}, ["enviroment", "environment"]),
     ({"ranks": 4, "launch": {"with": "none"}}, ["1 rank, not 4"]),
@@ -374,6 +381,61 @@ def test_two_sweeps_keep_apart(sweep):
 def test_inside_a_job_of_ranks(sweep):
     done = sweep(study(), env={"OMPI_COMM_WORLD_SIZE": "2"})
     assert done.returncode == 2 and "without mpirun" in done.stderr
+
+
+# ---- what is shown --------------------------------------------------------------------------------------------------
+
+SIX = study(ranks=[1, 2, 4], options={"dtype": ["float", "half"]})  # step 100 / ranks us, 10 x ranks samples
+
+
+@pytest.mark.parametrize("words,rows", [
+    ((), ["float 1", "float 2", "float 4", "half 1", "half 2", "half 4"]),
+    (("--sort", "step_us"), ["float 4", "half 4", "float 2", "half 2", "float 1", "half 1"]),
+    (("--sort", "-step_us.p50"), ["float 1", "half 1", "float 2", "half 2", "float 4", "half 4"]),
+    (("--sort=-dtype", "--top", "2"), ["half 1", "half 2"]),
+    (("--where", "ranks>=2,dtype=half"), ["half 2", "half 4"]),
+    (("--where", "step_us < 100 , samples_per_s!=20"), ["float 4", "half 4"]),
+    (("--where", "ranks==4,state=ok", "--top", "9"), ["float 4", "half 4"]),
+    (("--where", "ranks>1K"), []),
+    (("--where", "dtype!=half", "--sort", "-ranks", "--top", "1"), ["float 4"]),
+])
+def test_rows_are_chosen_and_sorted(sweep, words, rows):
+    assert sweep(SIX, "--quiet").returncode == 0
+    done = sweep(SIX, "--gather", *words)
+    assert done.returncode == 0, done.stderr
+    assert [" ".join(row[:2]) for row in table(done)] == rows
+    assert ("# shown: %d of 6 rows" % len(rows) in done.stdout) == (len(rows) < 6)
+    lines = sweep(SIX, "--gather", "--csv", "-", *words).stdout.splitlines()[1:]
+    assert [" ".join(line.split(",")[:2]) for line in lines] == rows
+    assert len(sweep.json()["rows"]) == 6 and len((sweep.dir / "sweep.csv").read_text().splitlines()) == 7  # files hold all
+
+
+@pytest.mark.parametrize("words,says", [
+    (("--sort", "step_su"), ["--sort", "step_su", "step_us"]), (("--where", "rnaks>1"), ["--where", "rnaks", "ranks"]),
+    (("--where", "ranks"), ["'ranks' is no condition"]), (("--where", "ranks>many"), ["'many'", "no number"]),
+    (("--where", "ranks>1,"), ["is no condition"]), (("--top", "0"), ["--top", "'0'"]),
+])
+def test_a_bad_view_is_refused_before_anything_runs(sweep, words, says):
+    done = sweep(SIX, *words)
+    assert done.returncode == 2 and done.stdout == "" and sweep.ran() == 0
+    (line,) = done.stderr.splitlines()
+    assert all(word in line for word in says), line
+
+
+def test_a_column_that_no_result_has_cannot_sort(sweep):
+    done = sweep(SIX, "--sort", "busbw_gbps")
+    assert done.returncode == 2 and "no result has 'busbw_gbps'" in done.stderr
+
+
+@pytest.mark.parametrize("p50,title,cell", [(9999, "step_us", "9999"), (10000, "step_us (ms)", "10"), (2.5e6, "step_us (ms)", "2500"),
+                                            (266035e3, "step_us (s)", "266.035")])
+def test_times_have_units_for_people(sweep, p50, title, cell):
+    for name in ("mpirun", "srun"):
+        (sweep.bin / name).write_text((sweep.bin / name).read_text().replace("100.0 / ranks", str(float(p50))))
+    done = sweep(study(columns=["step_us.p50"]))
+    head = [line for line in done.stdout.splitlines() if line.startswith("#  ")][-1]
+    assert re.split(r"  +", head.lstrip("# "))[0] == title and table(done)[0][0] == cell
+    assert sweep.json()["rows"][0][0] == p50  # files keep the unit that the name says
 
 
 # ---- the real thing -------------------------------------------------------------------------------------------------

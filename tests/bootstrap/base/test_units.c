@@ -187,9 +187,14 @@ static void test_nearest(void **state)
         {"x", NULL},
         {"all_reduce", "all_reduce"},
     };
+    static const char *const types[] = {"int32", "half", "float", "bfloat16"};
     char long_word[300];
 
     (void)state;
+    assert_string_equal(bb_nearest("bf16", types, ROWS(types)), "bfloat16");
+    assert_string_equal(bb_nearest("FP16", types, ROWS(types)), "half");
+    assert_string_equal(bb_nearest("int", types, ROWS(types)), "int32");
+    assert_null(bb_nearest("bf16", words, ROWS(words))); /* a word that is not there is not meant */
     for (size_t i = 0; i < ROWS(cases); i++) {
         const char *near = bb_nearest(cases[i].word, words, ROWS(words));
 

@@ -92,17 +92,57 @@ static void limits_are_read_and_written(void **state)
     assert_int_equal(bb_cta_limits_parse("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", limits, &n), -BB_EUSAGE);
 }
 
-static void the_best_limit_is_fast_and_then_small(void **state)
+/* Medians with intervals of this half width; returns the best, and says who ties with it as bits. */
+static int best_of(const double *medians, double half_width, int n, unsigned *ties)
 {
     static const struct bb_cta_limit limits[] = {{0, 0}, {0, 1}, {0, 4}, {2, 16}};
+    struct bb_stats both_us[4];
+    bool tied[4];
+    int best, n_ties;
+
+    for (int i = 0; i < n; i++)
+        both_us[i] = (struct bb_stats){.p50 = medians[i], .ci95 = {medians[i] - half_width, medians[i] + half_width}};
+    best = bb_overlap_best(limits, both_us, n, tied, &n_ties);
+    *ties = 0;
+    for (int i = 0; i < n; i++) {
+        *ties |= (unsigned)tied[i] << i;
+        n_ties -= tied[i];
+    }
+    assert_int_equal(n_ties, 0);
+    return best;
+}
+
+static void the_best_limit_is_fast_and_then_small(void **state)
+{
+    unsigned ties;
 
     (void)state;
-    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 150, 90, 120}, 4), 2);
-    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 100, 100, 100}, 4), 1);
-    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 102, 100.9, 100}, 4), 2);
-    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 102, 101.1, 101}, 4), 3);
-    assert_int_equal(bb_overlap_best(limits, (const double[]){100, 150, 150, 150}, 4), 0);
-    assert_int_equal(bb_overlap_best(limits, (const double[]){100}, 1), 0);
+    assert_int_equal(best_of((const double[]){100, 150, 90, 120}, 0, 4, &ties), 2);
+    assert_int_equal(ties, 4);
+    assert_int_equal(best_of((const double[]){100, 100, 100, 100}, 0, 4, &ties), 1);
+    assert_int_equal(ties, 15);
+    assert_int_equal(best_of((const double[]){100, 102, 100.9, 100}, 0, 4, &ties), 2);
+    assert_int_equal(ties, 13);
+    assert_int_equal(best_of((const double[]){100, 102, 101.1, 101}, 0, 4, &ties), 3);
+    assert_int_equal(best_of((const double[]){100, 150, 150, 150}, 0, 4, &ties), 0);
+    assert_int_equal(ties, 1);
+    assert_int_equal(best_of((const double[]){100}, 0, 1, &ties), 0);
+}
+
+/* 90 to 100 is 10 apart: intervals of 5 touch, of 4.9 do not; without intervals only the medians speak. */
+static void what_intervals_cannot_tell_is_a_tie(void **state)
+{
+    unsigned ties;
+
+    (void)state;
+    assert_int_equal(best_of((const double[]){100, 120, 90, 130}, 5, 4, &ties), 2);
+    assert_int_equal(ties, 5);
+    assert_int_equal(best_of((const double[]){100, 120, 90, 130}, 4.9, 4, &ties), 2);
+    assert_int_equal(ties, 4);
+    assert_int_equal(best_of((const double[]){90, 120, 100, 130}, 5, 4, &ties), 2); /* the fewest of two */
+    assert_int_equal(ties, 5);
+    assert_int_equal(best_of((const double[]){90, 120, 100, 130}, NAN, 4, &ties), 0);
+    assert_int_equal(ties, 1);
 }
 
 static void products_are_read(void **state)
@@ -129,6 +169,7 @@ int main(void)
         cmocka_unit_test(both_sides_are_about_as_long),
         cmocka_unit_test(limits_are_read_and_written),
         cmocka_unit_test(the_best_limit_is_fast_and_then_small),
+        cmocka_unit_test(what_intervals_cannot_tell_is_a_tie),
         cmocka_unit_test(products_are_read),
     };
 

@@ -218,6 +218,75 @@ static void summaries_by_class(void **state)
     assert_true(isnan(sum.p50));
 }
 
+/* 4 fast and 4 slow links inside of the nodes of 2: half of a class at a ninth, and none slow by the median's word. */
+static void two_kinds_are_told(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS], slow, all;
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+    struct bb_link_kinds k;
+
+    (void)state;
+    make(value, node_of);
+    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(k.links[0], 0);
+    for (int r = 0; r < 6; r += 2) /* 6 of 8 */
+        value[r * RANKS + r + 1] = value[(r + 1) * RANKS + r] = 11;
+    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(k.links[0], 6);
+    assert_int_equal(k.links[1], 2);
+    assert_true(k.median[0] == 11 && k.median[1] == 100 && k.border == 11);
+    assert_int_equal(bb_link_outliers_count(&l, &slow, &all), 0);
+    assert_int_equal(slow, 6);
+    assert_int_equal(all, RANKS * (RANKS - 1));
+    value[6 * RANKS + 7] = 11; /* a single fast one is an outlier, not a kind */
+    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(k.links[0], 0);
+    assert_int_equal(bb_link_outliers_kinds(&l, false, &k), 0);
+    assert_int_equal(k.links[0], 0);
+}
+
+static void a_gap_has_to_be_wider_than_the_factor(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS];
+    struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
+    struct bb_link_kinds k;
+
+    (void)state;
+    make(value, node_of);
+    value[0 * RANKS + 1] = value[1 * RANKS + 0] = value[2 * RANKS + 3] = value[3 * RANKS + 2] = 200;
+    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0);
+    assert_int_equal(k.links[0], 0); /* exactly twice */
+    value[0 * RANKS + 1] = value[1 * RANKS + 0] = value[2 * RANKS + 3] = value[3 * RANKS + 2] = 201;
+    assert_int_equal(bb_link_outliers_kinds(&l, true, &k), 0); /* latency: the slower kind has more */
+    assert_int_equal(k.links[0], 2);
+    assert_int_equal(k.links[1], 2);
+    assert_true(k.median[0] == 201 && k.median[1] == 100 && k.border == 201);
+}
+
+static void the_worst_come_first(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS], n;
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
+    struct bb_slow_link worst[3];
+
+    (void)state;
+    make(value, node_of);
+    assert_int_equal(bb_link_outliers_worst(&l, worst, 3, &n), 0);
+    assert_int_equal(n, 0); /* a node's border is no ranking */
+    value[4 * RANKS + 5] = 90;
+    value[0 * RANKS + 2] = 5;
+    value[0 * RANKS + 3] = 19;
+    value[7 * RANKS + 6] = 50;
+    assert_int_equal(bb_link_outliers_worst(&l, worst, 3, &n), 0);
+    assert_int_equal(n, 3);
+    assert_link(&worst[0], BB_LINK_PAIR, 0, 2, false, 5, 20);
+    assert_link(&worst[1], BB_LINK_PAIR, 7, 6, true, 50, 100);
+    assert_link(&worst[2], BB_LINK_PAIR, 4, 5, true, 90, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +299,9 @@ int main(void)
         cmocka_unit_test(a_slow_rank_and_its_node),
         cmocka_unit_test(slow_latency),
         cmocka_unit_test(summaries_by_class),
+        cmocka_unit_test(two_kinds_are_told),
+        cmocka_unit_test(a_gap_has_to_be_wider_than_the_factor),
+        cmocka_unit_test(the_worst_come_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,271 @@
+/* view.c - see view.h. */
+#include "bootstrap/sweep/view.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/size_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- conditions ---- */
+
+enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
+
+/* Which results of a comparison (below, equal, above) hold. Longer ones first. */
+static const struct relation {
+    const char *text;
+    bool below, equal, above;
+} relations[] = {
+    {"<=", true, true, false}, {">=", false, true, true}, {"!=", true, false, true}, {"==", false, true, false},
+    {"<", true, false, false}, {">", false, false, true}, {"=", false, true, false},
+};
+
+struct condition {
+    char column[WORD], value[WORD];
+    const struct relation *holds;
+    bool is_number;
+    double number;
+};
+
+struct conditions {
+    struct condition one[CONDITIONS];
+    int n;
+};
+
+static void copy_trimmed(char to[WORD], const char *from, size_t length)
+{
+    while (length > 0 && *from == ' ') {
+        from++;
+        length--;
+    }
+    while (length > 0 && from[length - 1] == ' ')
+        length--;
+    snprintf(to, WORD, "%.*s", (int)length, from);
+}
+
+static const struct relation *find_relation(const char *at)
+{
+    for (size_t i = 0; i < sizeof relations / sizeof *relations; i++)
+        if (strncmp(at, relations[i].text, strlen(relations[i].text)) == 0)
+            return &relations[i];
+    return NULL;
+}
+
+static bool read_number(const char *text, double *number)
+{
+    size_t bytes;
+
+    if (bb_parse_double(text, number) == 0)
+        return true;
+    if (bb_parse_bytes(text, &bytes) != 0)
+        return false;
+    *number = (double)bytes;
+    return true;
+}
+
+static int add_condition(void *arg, const char *word)
+{
+    struct conditions *all = arg;
+    struct condition c = {.holds = NULL};
+    size_t at = strcspn(word, "<>=!");
+
+    if (all->n == CONDITIONS)
+        return bb_err(BB_EUSAGE, "--where: '%s' is one condition too many, expected at most %d", word, CONDITIONS);
+    c.holds = find_relation(word + at);
+    copy_trimmed(c.column, word, at);
+    if (c.holds)
+        copy_trimmed(c.value, word + at + strlen(c.holds->text), strlen(word + at + strlen(c.holds->text)));
+    if (!c.holds || !*c.column || !*c.value)
+        return bb_err(BB_EUSAGE, "--where: '%s' is no condition, expected COLUMN, one of < <= > >= = != and a value",
+                      word);
+    c.is_number = read_number(c.value, &c.number);
+    if (!c.is_number && c.holds->below != c.holds->above)
+        return bb_err(BB_EUSAGE, "--where: '%s' in '%s' is no number, which %s needs", c.value, word, c.holds->text);
+    all->one[all->n++] = c;
+    return 0;
+}
+
+static int read_conditions(const char *text, struct conditions *all)
+{
+    all->n = 0;
+    return text ? bb_list_each(text, add_condition, all) : 0;
+}
+
+static bool does_hold(const struct condition *c, const json_t *cell)
+{
+    char text[BB_SETTING_TEXT];
+    double value = json_number_value(cell);
+
+    if (!cell || json_is_null(cell))
+        return false;
+    if (c->is_number && json_is_number(cell))
+        return value < c->number ? c->holds->below : value > c->number ? c->holds->above : c->holds->equal;
+    if (c->holds->below != c->holds->above)
+        return false;
+    return strcmp(bb_setting_text(cell, text), c->value) == 0 ? c->holds->equal : c->holds->below;
+}
+
+/* ---- columns ---- */
+
+/* "step_us.p50" is shown as step_us. */
+static bool is_column(const char *shown, const char *asked)
+{
+    size_t length = strlen(shown);
+
+    return strncmp(shown, asked, length) == 0 && (asked[length] == '\0' || strcmp(asked + length, ".p50") == 0);
+}
+
+static const char *sorted_column(const char *sort)
+{
+    return sort + (*sort == '-');
+}
+
+static int refuse_column(const json_t *names, const char *option, const char *asked)
+{
+    const char *words[NAMES];
+    char kind[48];
+    size_t n = 0;
+
+    for (; n < NAMES && n < json_array_size(names); n++) {
+        words[n] = json_string_value(json_array_get(names, n));
+        if (is_column(words[n], asked))
+            return 0;
+    }
+    snprintf(kind, sizeof kind, "column for %s:", option);
+    return bb_refuse_word(kind, asked, words, n);
+}
+
+int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, const struct bb_sweep_runs *combinations)
+{
+    json_t *names = bb_sweep_columns(study, combinations);
+    struct conditions all;
+    int rc = names ? 0 : bb_err(BB_EFAIL, "no memory for the columns");
+
+    TRY(rc);
+    TRY(read_conditions(v->where, &all));
+    for (int i = 0; i < all.n; i++)
+        TRY(refuse_column(names, "--where", all.one[i].column));
+    if (v->sort)
+        TRY(refuse_column(names, "--sort", sorted_column(v->sort)));
+out:
+    json_decref(names);
+    return rc;
+}
+
+static int find_column(const struct bb_gathered *g, const char *option, const char *asked, size_t *column)
+{
+    for (*column = 0; *column < json_array_size(g->columns); ++*column)
+        if (is_column(json_string_value(json_array_get(g->columns, *column)), asked))
+            return 0;
+    return bb_err(BB_EUSAGE, "%s: no result has '%s'", option, asked);
+}
+
+/* ---- rows ---- */
+
+static int keep_rows(struct bb_gathered *g, const struct condition *c)
+{
+    size_t column, kept = 0, n = json_array_size(g->rows);
+    json_t *rows = json_array();
+    int rc = find_column(g, "--where", c->column, &column);
+
+    for (size_t r = 0; rc == 0 && r < n; r++) {
+        json_t *row = json_array_get(g->rows, r);
+
+        if (does_hold(c, json_array_get(row, column))) {
+            json_array_append(rows, row);
+            kept++;
+        }
+    }
+    if (rc == 0 && json_array_size(rows) != kept)
+        rc = bb_err(BB_EFAIL, "no memory for the rows");
+    if (rc != 0) {
+        json_decref(rows);
+        return rc;
+    }
+    json_decref(g->rows);
+    g->rows = rows;
+    return 0;
+}
+
+/* What a row is sorted by. */
+struct key {
+    json_t *row;
+    enum { NUMBER, TEXT, NONE } kind;
+    double number;
+    const char *text;
+    bool down;
+    size_t before; /* its place */
+};
+
+static struct key key_of(json_t *row, size_t column, bool down, size_t place)
+{
+    const json_t *cell = json_array_get(row, column);
+    struct key key = {.row = row, .down = down, .before = place, .kind = NONE};
+
+    if (json_is_number(cell)) {
+        key.kind = NUMBER;
+        key.number = json_number_value(cell);
+    } else if (json_is_string(cell)) {
+        key.kind = TEXT;
+        key.text = json_string_value(cell);
+    }
+    return key;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct key *a = left, *b = right;
+    int order = 0;
+
+    if (a->kind != b->kind)
+        return (int)a->kind - (int)b->kind;
+    if (a->kind == NUMBER)
+        order = (a->number > b->number) - (a->number < b->number);
+    else if (a->kind == TEXT)
+        order = strcmp(a->text, b->text);
+    if (order == 0)
+        return (a->before > b->before) - (a->before < b->before);
+    return a->down ? -order : order;
+}
+
+static int sort_rows(struct bb_gathered *g, const char *sort)
+{
+    size_t column, n = json_array_size(g->rows);
+    struct key *keys = calloc(n + 1, sizeof *keys);
+    json_t *rows = json_array();
+    int rc = keys && rows ? 0 : bb_err(BB_EFAIL, "no memory for the rows");
+
+    TRY(rc);
+    TRY(find_column(g, "--sort", sorted_column(sort), &column));
+    for (size_t r = 0; r < n; r++)
+        keys[r] = key_of(json_array_get(g->rows, r), column, *sort == '-', r);
+    qsort(keys, n, sizeof *keys, compare_keys);
+    for (size_t r = 0; r < n && rc == 0; r++)
+        rc = json_array_append(rows, keys[r].row) ? bb_err(BB_EFAIL, "no memory for the rows") : 0;
+    TRY(rc);
+    json_decref(g->rows);
+    g->rows = json_incref(rows);
+out:
+    json_decref(rows);
+    free(keys);
+    return rc;
+}
+
+int bb_view_apply(const struct bb_sweep_view *v, struct bb_gathered *g)
+{
+    size_t n = json_array_size(g->rows);
+    struct conditions all;
+    int rc;
+
+    TRY(read_conditions(v->where, &all));
+    for (int i = 0; i < all.n; i++)
+        TRY(keep_rows(g, &all.one[i]));
+    if (v->sort)
+        TRY(sort_rows(g, v->sort));
+    while (v->top > 0 && json_array_size(g->rows) > (size_t)v->top)
+        json_array_remove(g->rows, json_array_size(g->rows) - 1);
+    g->not_shown = n - json_array_size(g->rows);
+out:
+    return rc;
+}

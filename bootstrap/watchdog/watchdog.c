@@ -131,6 +131,13 @@ void bb_watchdog_spoken(struct bb_watchdog *watchdog)
     pthread_mutex_unlock(&watchdog->lock);
 }
 
+void bb_watchdog_told(struct bb_watchdog *watchdog)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->told = true;
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
 /* MPI has ended in order: from now on a closed connection is no loss. */
 static void say_gone(struct bb_watchdog *watchdog)
 {

@@ -105,6 +105,10 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code);
 /* bb_watchdog_spoken - this rank fails, and has said why, before the others can hear of it: they need not speak. */
 void bb_watchdog_spoken(struct bb_watchdog *watchdog);
 
+/* bb_watchdog_told - the run ends in order and a line has said why its exit status is not 0: mpirun ends the slower ranks
+ * by a signal as soon as the first has left, which is no news. */
+void bb_watchdog_told(struct bb_watchdog *watchdog);
+
 /* bb_watchdog_leave - this rank is done; returns when all are, or when the timeout is over. */
 void bb_watchdog_leave(struct bb_watchdog *watchdog);
 

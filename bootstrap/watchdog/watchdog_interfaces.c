@@ -45,7 +45,22 @@ int bb_watchdog_preference(const char *name, const char *socket_ifname, const ch
     return strcmp(name, default_route) == 0 ? DEFAULT_ROUTE : OTHER;
 }
 
-/* Of IPv4, as the kernel lists it: name, destination, gateway, ... ; "" without one. */
+/* Of IPv6, as the kernel lists it: destination, its length, source, its length, gateway, four numbers, name. */
+static void find_default_route6(char name[IF_NAMESIZE])
+{
+    FILE *file = fopen("/proc/net/ipv6_route", "re");
+    char line[256], found[IF_NAMESIZE] = "";
+    unsigned length;
+
+    while (file && !*name && fgets(line, sizeof(line), file))
+        if (sscanf(line, "%*32s %2x %*s %*s %*s %*s %*s %*s %*s %15s", &length, found) == 2 && length == 0 &&
+            strcmp(found, "lo") != 0)
+            memcpy(name, found, IF_NAMESIZE);
+    if (file)
+        fclose(file);
+}
+
+/* Of IPv4, as the kernel lists it: name, destination, gateway, ... ; else of IPv6; "" without one. */
 static void find_default_route(char name[IF_NAMESIZE])
 {
     FILE *file = fopen("/proc/net/route", "re");
@@ -60,6 +75,7 @@ static void find_default_route(char name[IF_NAMESIZE])
             name[0] = '\0';
     if (file)
         fclose(file);
+    find_default_route6(name);
 }
 
 static int compare_candidates(const void *a, const void *b)

@@ -373,7 +373,7 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
     const double due_s = watchdog->signal_s + (watchdog->bye_said ? SIGNAL_LEAVING_S : SIGNAL_S);
     const bool first = watchdog->rank == 0 && (watchdog->size > 1 || watchdog->launcher_rank == 0);
 
-    if (!watchdog->signal || now_s < due_s || watchdog->ending)
+    if (!watchdog->signal || now_s < due_s || watchdog->ending || (watchdog->told && watchdog->bye_said))
         return;
     if (!first && has_server(watchdog) && !watchdog->signal_told) {
         msg.signal = watchdog->signal;

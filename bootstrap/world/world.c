@@ -250,7 +250,6 @@ static int start_mpi(struct bb_world *w)
 {
     int had, rc;
 
-    calm_open_mpi();
     bb_world_guard(w, "MPI_Init_thread");
     TRY(bb_mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
@@ -367,6 +366,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     if (!w->siblings || w->siblings->place == 0)
         bb_hydra_hold();
     identify_early();
+    calm_open_mpi(); /* while there is one thread */
     TRY(bb_watchdog_start(&w->watchdog, timeout_s));
     bb_deadline_end();
     bb_world_reached(w, "starting MPI");

@@ -259,8 +259,8 @@ static int run_comm(struct lives *v, int argc, char **argv)
     const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
-    TRY(bb_session_begin(&v->session, &v->options.common));
-    TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
+    TRY(bb_session_begin(&v->session, &v->options.common, BB_SESSION_OBSERVED));
+    TRY(bb_session_gpus(&v->session, 0));
     TRY(make_lives(v));
     TRY(bb_session_open(&v->session, &head, &bb_bench_comm_set, &v->options));
     print_head(v);

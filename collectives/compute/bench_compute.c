@@ -410,8 +410,8 @@ static int run_compute(struct compute *b, int argc, char **argv)
     struct bb_session *s = &b->session;
     int rc;
 
-    TRY(bb_session_begin(s, &o->common));
-    TRY(bb_session_gpus(s, BB_SESSION_GPUS, 0));
+    TRY(bb_session_begin(s, &o->common, BB_SESSION_GPUS));
+    TRY(bb_session_gpus(s, 0));
     TRY(bb_session_memory(s, arena_bytes(b) + BB_GEMM_WORKSPACE,
                           "lower --size, name one type with -d, or use --quick"));
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));

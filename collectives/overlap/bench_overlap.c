@@ -368,8 +368,8 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
-    TRY(bb_session_begin(&v->session, &v->options.common));
-    TRY(bb_session_gpus(&v->session, BB_SESSION_OBSERVED, 0));
+    TRY(bb_session_begin(&v->session, &v->options.common, BB_SESSION_OBSERVED));
+    TRY(bb_session_gpus(&v->session, 0));
     warn_of_emulation(v);
     TRY(make_context(v));
     TRY(bb_session_open(&v->session, &head, &bb_bench_overlap_set, &v->options));

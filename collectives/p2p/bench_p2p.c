@@ -552,8 +552,8 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     const struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
-    TRY(bb_session_begin(&p->session, &p->options.common));
-    TRY(bb_session_gpus(&p->session, BB_SESSION_OBSERVED, 0));
+    TRY(bb_session_begin(&p->session, &p->options.common, BB_SESSION_OBSERVED));
+    TRY(bb_session_gpus(&p->session, 0));
     TRY(check_ranks(p));
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_context(p));

@@ -2,6 +2,7 @@
 #include "collectives/session/session.h"
 
 #include "bootstrap/start/launcher.h"
+#include "bootstrap/watchdog/watchdog.h"
 #include "cuda/data/buffers.h"
 #include "cuda/load/kernels_load.h"
 
@@ -29,12 +30,14 @@ out:
     return rc;
 }
 
-int bb_session_begin(struct bb_session *s, const struct bb_common *common)
+int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum bb_session_use use)
 {
     const bool to_stdout = common->json && strcmp(common->json, "-") == 0;
     int rc;
 
     s->common = common;
+    s->use = use;
+    s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_offer();
     TRY(share_early(s));
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
@@ -75,15 +78,14 @@ out:
     return rc;
 }
 
-int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
+int bb_session_gpus(struct bb_session *s, int first)
 {
     int rc = 0;
 
-    s->use = use;
     s->memory = bb_nccl_memory(s->common->buffers);
-    if (use == BB_SESSION_OBSERVED && !bb_profiler_offer() && s->world.rank == 0)
+    if (s->profiler_refused && s->world.rank == 0)
         bb_warn("NCCL's choices stay unknown: NCCL_PROFILER_PLUGIN names another plugin");
-    if (use >= BB_SESSION_NCCL)
+    if (s->use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
     bb_world_reached(&s->world, "the choice of GPUs");
     TRY(choose_device(s, first));
@@ -91,7 +93,7 @@ int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first)
     bb_world_reached(&s->world, "the loading of kernels");
     TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
     bb_world_reached(&s->world, "the start of the run");
-    if (use == BB_SESSION_OBSERVED)
+    if (s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
 out:
     return rc;
@@ -204,6 +206,8 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
     int why;
 
     bb_progress_end(&s->progress);
+    if (rc < 0 && s->world.watchdog)
+        bb_watchdog_told(s->world.watchdog);
     end_rc = end_together(s, rc, end_rc);
     if (rc < 0 || end_rc < 0) { /* the first rank that is gone, with its exit code, may take the others with it */
         why = bb_world_ending(&s->world);

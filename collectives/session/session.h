@@ -2,9 +2,9 @@
  * session.h - the frame of every run on GPUs: `bench` in all its modes, and `proxy`. Ranks, a GPU for each, versions,
  * limits, results, the first lines of the text, and the end of it all.
  *
- *   TRY(bb_session_begin(&s, &options.common));
+ *   TRY(bb_session_begin(&s, &options.common, BB_SESSION_OBSERVED));
  *   ...                                                     // what only the number of ranks can tell
- *   TRY(bb_session_gpus(&s, BB_SESSION_OBSERVED, 0));
+ *   TRY(bb_session_gpus(&s, 0));
  *   ...
  *   TRY(bb_session_open(&s, &(struct bb_results_head){.schema = ..}, &set, &options));
  *   ...
@@ -33,6 +33,7 @@ enum bb_session_use { BB_SESSION_GPUS, BB_SESSION_NCCL, BB_SESSION_OBSERVED };
 struct bb_session {
     const struct bb_common *common;
     enum bb_session_use use;
+    bool profiler_refused; /* by a plugin of the user's */
     struct bb_world world;
     struct bb_device_info device, *devices; /* own, everybody's [size] */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
@@ -46,11 +47,12 @@ struct bb_session {
     FILE *out; /* of the text, NULL: none */
 };
 
-/* bb_session_begin - the ranks (bb_world_init), and whether this one prints. common must outlive s. */
-int bb_session_begin(struct bb_session *s, const struct bb_common *common) BB_MUST_CHECK;
+/* bb_session_begin - the ranks (bb_world_init), and whether this one prints. common must outlive s. What `use` needs of
+ * the environment is written before, while there is one thread. */
+int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum bb_session_use use) BB_MUST_CHECK;
 
-/* bb_session_gpus - a GPU per rank, from number `first` of the host on; versions, and what `use` names. */
-int bb_session_gpus(struct bb_session *s, enum bb_session_use use, int first) BB_MUST_CHECK;
+/* bb_session_gpus - a GPU per rank, from number `first` of the host on; versions, and what begin's `use` names. */
+int bb_session_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
 
 /*
  * bb_session_open - the results file. Of the head, schema, argc, argv, root, fresh and no_rows are the caller's, the

@@ -166,12 +166,12 @@ static void warn_policy(const struct bench *b)
 }
 
 /* The sweep forces algorithms as a tuner and sees them as a profiler: both have to be this program. */
-static int offer_tuner(const struct bench *b)
+static int check_plugins(const struct bench *b, bool tuner_offered)
 {
     const char *profiler = getenv("NCCL_PROFILER_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
     bool theirs = profiler && strcmp(profiler, "STATIC_PLUGIN") != 0;
 
-    if (!b->options.figures.sweep_algorithms || (!theirs && bb_tuner_offer()))
+    if (!b->options.figures.sweep_algorithms || (!theirs && tuner_offered))
         return 0;
     return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
                         "--sweep-algorithms: %s=%s is in the way, the program has to be that plugin: unset it",
@@ -192,13 +192,14 @@ static int check_nccl_tells(const struct bench *b)
 
 static int setup_ranks(struct bench *b)
 {
+    const bool tuner_offered = b->options.figures.sweep_algorithms && bb_tuner_offer(); /* while there is one thread */
     int rc;
 
-    TRY(bb_session_begin(&b->session, &b->options.common));
+    TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));
     TRY(make_groups(b));
     TRY(check_ranks(b));
-    TRY(offer_tuner(b));
-    TRY(bb_session_gpus(&b->session, BB_SESSION_OBSERVED, b->options.first_device));
+    TRY(check_plugins(b, tuner_offered));
+    TRY(bb_session_gpus(&b->session, b->options.first_device));
     TRY(check_nccl_tells(b));
     TRY(drop_unsupported_types(b));
     b->report.shared_gpu = b->session.shared_gpu;

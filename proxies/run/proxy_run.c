@@ -279,7 +279,7 @@ static int run_all(struct run *x)
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
     TRY(bb_step_environment(true)); /* NCCL reads it once, and some need it */
-    TRY(bb_session_gpus(&x->session, BB_SESSION_NCCL, 0));
+    TRY(bb_session_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
     r = report_of(x);
@@ -302,7 +302,7 @@ static int run_named(struct run *x)
     TRY(check_step(x));
     TRY(check_trace(x));
     TRY(bb_step_environment(!x->serialisable));
-    TRY(bb_session_gpus(&x->session, BB_SESSION_NCCL, 0));
+    TRY(bb_session_gpus(&x->session, 0));
     TRY(bb_scaling_check_gpus(&x->study));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));
     TRY(write_plan(x));
@@ -317,7 +317,8 @@ static int run_proxy(struct run *x)
 {
     int rc;
 
-    TRY(bb_session_begin(&x->session, &x->options.common));
+    TRY(bb_step_environment(false)); /* before any call of CUDA, and while there is one thread */
+    TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->wrong)
         rc = BB_WORLD_ERR(&x->session.world, BB_EDATA, "wrong data: %llu elements over all ranks", x->wrong);

@@ -283,7 +283,7 @@ static void test_full_for_a_while(void **state)
 
 static void test_removed_folder(void **state)
 {
-    char inner[80], path[112];
+    char inner[80] = "", path[112] = "";
     struct bb_results_head head = head_for(path);
     struct bb_results *res;
     struct capture said;

@@ -93,6 +93,15 @@ static void find_parts(struct en_region *r)
     r->rings = base + l.rings;
 }
 
+/* Only while the path names the file that is open: another region of the same id may have it meanwhile. */
+static void unlink_own(const char *path, int fd)
+{
+    struct stat own;
+
+    if (fstat(fd, &own) == 0 && own.st_nlink > 0)
+        unlink(path);
+}
+
 enum { FILES_MAX = 4096 };
 
 /* Ends when nobody holds the region's lock: all have joined, or are dead, and then nobody else takes it away. Files
@@ -105,7 +114,7 @@ static void await_end(const struct en_region *r)
     setsid(); /* what ends the job is not for us */
     int fd = open(r->path, O_RDWR | O_CLOEXEC);
     if (fd >= 0 && flock(fd, LOCK_EX) == 0)
-        unlink(r->path);
+        unlink_own(r->path, fd);
     _exit(0);
 }
 
@@ -218,7 +227,7 @@ void en_region_unlink(struct en_region *r)
 {
     if (r->lock_fd < 0)
         return;
-    unlink(r->path);
+    unlink_own(r->path, r->lock_fd);
     close(r->lock_fd);
     r->lock_fd = -1;
 }
@@ -242,7 +251,7 @@ static void sweep_one(const char *name)
     if (fd < 0)
         return;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-        unlink(path);
+        unlink_own(path, fd);
     close(fd);
 }
 

@@ -45,9 +45,10 @@ configure() {
         ;;
     esac
     if [ -f "$2/build.ninja" ] && [ -f "$2/setup.flags" ]; then
-        read -r had <"$2/setup.flags"
+        # An older setup.sh wrote one line without its end: no match, configured anew.
+        had=$(sed -n 1p "$2/setup.flags")
         found=$(sed 1d "$2/setup.flags")
-        if [ "$found" = "$CMAKE_FLAGS" ] && { [ "$had" = "$wanted" ] || [ "${had%% *}" -gt "${wanted%% *}" ]; }; then return; fi
+        if [ "$found" = "$CMAKE_FLAGS" ] && { [ "$had" = "$wanted" ] || [ "${had%% *}" -gt "${wanted%% *}" ] 2>/dev/null; }; then return; fi
     fi
     rm -f "$2/CMakeCache.txt" "$2/setup.flags"
     # shellcheck disable=SC2086

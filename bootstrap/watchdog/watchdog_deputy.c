@@ -34,6 +34,11 @@ void bb_watchdog_know_deputies(struct bb_watchdog *watchdog, const struct bb_wat
     pthread_mutex_unlock(&watchdog->lock);
 }
 
+static bool has_lost_server(const struct bb_watchdog *watchdog)
+{
+    return watchdog->attended && watchdog->peers[0].link.fd < 0;
+}
+
 /* Whether this deputy takes it upon itself to speak. */
 static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
 {
@@ -44,6 +49,7 @@ static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
     at.token = watchdog->token;
     question.seen = watchdog->mine;
     question.signal = watchdog->signal;
+    question.code = has_lost_server(watchdog) ? BB_ETIMEOUT : 0;
     if (bb_watchdog_dial(&at, &question, ASK_S, &link, &answer))
         return false;
     bb_watchdog_close(&link);
@@ -81,7 +87,7 @@ void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_ms
     if (msg->signal) {
         watchdog->signal = watchdog->signal ? watchdog->signal : msg->signal;
         bb_watchdog_judge_signal(watchdog);
-    } else if (watchdog->peers && watchdog->peers[0].link.fd < 0) {
+    } else if (msg->code || has_lost_server(watchdog)) {
         bb_watchdog_judge_server_lost(watchdog);
     } else {
         if (!watchdog->mine.wait[0])

@@ -39,7 +39,7 @@ struct bb_seen {
 struct bb_watchdog_msg {
     uint32_t magic;
     uint16_t kind;
-    int16_t code; /* exit code of FAIL and END */
+    int16_t code; /* exit code of FAIL and END; SPEAK: not 0 where rank 0 is lost */
     uint32_t rank;
     int32_t signal; /* that ended the speaker or the job; 0: none */
     uint64_t nonce; /* of CHALLENGE, and of the first message that answers it */
@@ -178,7 +178,8 @@ const char *bb_watchdog_signal_name(int signal);
 
 /* bb_watchdog_speaks - whether this rank is the one to say what happened, now that rank 0 does not. */
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog);
-/* bb_watchdog_asked - a deputy is told that rank 0 is lost (seen.wait empty) or does not answer. */
+/* bb_watchdog_asked - a deputy is told that rank 0 is lost (code set: the deputy may not have noticed yet) or does not
+ * answer. */
 void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg);
 /* bb_watchdog_linger - keep what makes this rank the one that spoke for a moment, with the lock held. */
 void bb_watchdog_linger(struct bb_watchdog *watchdog);

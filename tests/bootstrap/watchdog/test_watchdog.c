@@ -301,6 +301,34 @@ static void test_tags(void **state)
     bb_watchdog_close(&to);
 }
 
+/* Connections of a process that is killed close one after the other: who asks may know before the deputy does. */
+static void test_deputy_is_told_of_a_loss(void **state)
+{
+    struct bb_watchdog_msg question = bb_watchdog_msg(WATCHDOG_SPEAK, 2, BB_ETIMEOUT);
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *server, *deputy;
+    struct capture said;
+    char job[32];
+
+    (void)state;
+    snprintf(job, sizeof(job), "test-%ld", (long)getpid());
+    setenv("PMIX_NAMESPACE", job, 1); /* a word of our own, whatever runs beside */
+    strcpy(question.seen.wait, "a barrier");
+    assert_int_equal(bb_watchdog_start(&server, 20), 0);
+    assert_int_equal(bb_watchdog_start(&deputy, 20), 0);
+    assert_int_equal(bb_watchdog_serve(server, 3, hosts, true, &ticket), 0);
+    bb_watchdog_join(deputy, 1, 3, hosts, &ticket);
+    assert_true(deputy->attended);
+    capture_begin(&said);
+    pthread_mutex_lock(&deputy->lock);
+    bb_watchdog_asked(deputy, &question);
+    pthread_mutex_unlock(&deputy->lock);
+    assert_string_equal(capture_end(&said), "busbar: rank 0 (a) is lost; last seen: start\n");
+    bb_watchdog_stop(deputy);
+    bb_watchdog_stop(server);
+    unsetenv("PMIX_NAMESPACE");
+}
+
 /* A hang that nobody can explain is still reported, and ends with the code of a timeout. */
 static void test_alone(void **state)
 {
@@ -329,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_full_table),
         cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_deputy_is_told_of_a_loss),
         cmocka_unit_test(test_alone),
     };
 

@@ -48,7 +48,9 @@ static void signal_launcher(int signal)
 {
     const struct timespec while_it_comes = {.tv_sec = 2};
 
-    kill(getppid(), signal);
+    const char *launcher = getenv("DRILL_LAUNCHER_PID");
+
+    kill(launcher ? atoi(launcher) : getppid(), signal);
     nanosleep(&while_it_comes, NULL);
 }
 

@@ -147,7 +147,7 @@ struct bb_watchdog {
     int failing;      /* exit code with which this rank ends */
     bool fail_said;
     bool end_heard; /* from rank 0 */
-    bool leaving, bye_said, left, releasing, stop;
+    bool leaving, bye_said, left, gone_said, releasing, stop;
     bool told;  /* why the run ends in order, with a status that is not 0 */
     bool spoke; /* this rank said the line of the job */
     int speaker_fd;

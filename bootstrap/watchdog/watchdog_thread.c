@@ -63,6 +63,7 @@ static void *hooks_thread(void *arg)
     fflush(stdout); /* what was printed so far: _exit would lose it */
     pthread_mutex_lock(&watchdog->lock);
     watchdog->saved = true;
+    pthread_cond_broadcast(&watchdog->news);
     moves = atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
     bb_watchdog_await(watchdog, is_releasing, STUCK_S);
     releasing = watchdog->releasing || moves != atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
@@ -144,6 +145,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
         break;
     case WATCHDOG_GONE:
         peer->gone = true;
+        pthread_cond_broadcast(&watchdog->news);
         break;
     case WATCHDOG_END:
         watchdog->end_heard = true;
@@ -377,12 +379,18 @@ static void say_bye(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
 }
 
+/* Whether ranks may be gone by now: rank 0's GONE is what the others wait for. */
+static bool has_departed(const struct bb_watchdog *watchdog)
+{
+    return watchdog->gone_said && (watchdog->rank == 0 || watchdog->n_peers == 0 || watchdog->peers[0].gone);
+}
+
 /* On the way out in order a signal changes nothing, unless the way is long: mpirun sends one to the slower ranks as soon
  * as the first of a job that was refused has left with its exit status. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_FAIL, BB_EFAIL);
-    const double due_s = watchdog->signal_s + (watchdog->bye_said ? SIGNAL_LEAVING_S : SIGNAL_S);
+    const double due_s = watchdog->signal_s + (has_departed(watchdog) ? SIGNAL_LEAVING_S : SIGNAL_S);
     const bool first = watchdog->rank == 0 && (watchdog->size > 1 || watchdog->launcher_rank == 0);
 
     if (!watchdog->signal || now_s < due_s || watchdog->ending || (watchdog->told && watchdog->bye_said))

@@ -1,6 +1,10 @@
 /* hydra.c - see hydra.h. */
 #include "bootstrap/world/hydra.h"
 
+#include "bootstrap/base/err.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/speaker.h"
+
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -29,14 +33,15 @@ static void close_all_but(int connection, int rank_end)
 static void hold_connection(int connection, int rank_end)
 {
     struct pollfd launcher = {.fd = connection}; /* an event only when it is gone */
-    char byte;
+    char byte, host[256] = "";
 
+    (void)gethostname(host, sizeof(host) - 1);
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     close_all_but(connection, rank_end);
-    if (read(rank_end, &byte, 1) <= 0)
-        poll(&launcher, 1, HOLD_MS);
+    if (read(rank_end, &byte, 1) <= 0 && poll(&launcher, 1, HOLD_MS) == 0 && bb_speaker_take() >= 0)
+        bb_err(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host); /* before the others knew of it */
     _exit(0);
 }
 

@@ -2,7 +2,8 @@
  * hydra.h - what mpiexec.hydra, the launcher of MPICH, MVAPICH and Intel MPI, needs. It knows each rank by a connection
  * (PMI_FD) and its output, and when one closes before MPI_Finalize it kills all ranks by SIGKILL at once: nobody would
  * be left to name the rank that was lost. So a small process holds them open for HOLD_MS after the rank is gone, and
- * the others end by themselves (watchdog/watchdog.h) meanwhile. Does nothing under other launchers.
+ * the others end by themselves (watchdog/watchdog.h) meanwhile; where they do not, since they do not know each other
+ * yet, it names the rank itself. Does nothing under other launchers.
  */
 #ifndef BB_BOOTSTRAP_WORLD_HYDRA_H
 #define BB_BOOTSTRAP_WORLD_HYDRA_H

@@ -23,7 +23,7 @@ struct plan_options {
 static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
-               "predict the step's time on this cluster ('busbar list clusters')"),
+               "predict the step's time on this cluster ('busbar list clusters')", .word_at = bb_cluster_name_at),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops), "also every operation of each role, in the order in which the host issues them"),
     OPT_FLAG(0, "best-order", FIELD(best_order),
@@ -44,6 +44,7 @@ static const struct bb_opts set = {
            "its buffers take, whether every message meets its other side and nothing can deadlock, and, from the cost\n"
            "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32",
+    .word_at = bb_proxy_name_at,
     .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be.",
     .tables = tables,
 };

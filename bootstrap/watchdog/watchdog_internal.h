@@ -180,6 +180,8 @@ const char *bb_watchdog_signal_name(int signal);
 
 /* bb_watchdog_speaks - whether this rank is the one to say what happened, now that rank 0 does not. */
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog);
+/* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know. */
+void bb_watchdog_keep_word(struct bb_watchdog *watchdog);
 /* bb_watchdog_asked - a deputy is told that rank 0 is lost (code set: the deputy may not have noticed yet) or does not
  * answer. */
 void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg);

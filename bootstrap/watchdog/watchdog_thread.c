@@ -3,6 +3,7 @@
  * the lock except while it sleeps in poll; nothing under the lock blocks for more than a moment.
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/hydra.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <poll.h>
@@ -408,10 +409,19 @@ static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 {
     if (!watchdog->last_words || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
         return;
+    bb_watchdog_keep_word(watchdog);
     bb_err(BB_ETIMEOUT, "%s", watchdog->last_words);
     free(watchdog->last_words);
     watchdog->last_words = NULL;
     pthread_cond_broadcast(&watchdog->news);
+}
+
+/* Before the ranks know each other a launcher would make its own of what becomes of those that are in MPI_Init. */
+static void leave_process(const struct bb_watchdog *watchdog)
+{
+    if (watchdog->n_peers == 0 && watchdog->launched)
+        bb_hydra_abort(bb_exit_code(watchdog->ending));
+    _exit(bb_exit_code(watchdog->ending));
 }
 
 /* A main thread that is on its way out saves and aborts by itself. */
@@ -423,7 +433,7 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
         watchdog->hooks_started = pthread_create(&watchdog->hooks_thread, NULL, hooks_thread, watchdog) == 0;
     say_last_words(watchdog, now_s);
     if (now_s > watchdog->ending_s + EXIT_S || (watchdog->ended_by && now_s > watchdog->signal_s + SIGNAL_EXIT_S))
-        _exit(bb_exit_code(watchdog->ending));
+        leave_process(watchdog);
 }
 
 /* Stopped and continued: by mpirun, which wakes whom it ends, or by hand. The time between is nobody's. */

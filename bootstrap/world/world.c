@@ -6,11 +6,11 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/deadline.h"
+#include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/exchange.h"
-#include "bootstrap/world/hydra.h"
 #include "bootstrap/world/nodes.h"
 
 #include <math.h>
@@ -453,6 +453,8 @@ static void end_everybody(struct bb_world *w, int rc)
     bool told;
     int code;
 
+    if (!w->mpi && w->size == 1)
+        bb_hydra_abort(bb_exit_code(rc));
     if (w->size == 1)
         return;
     fflush(stdout);

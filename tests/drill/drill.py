@@ -73,6 +73,8 @@ FAULTS = {
 }
 # Of launchers with statuses of their own: the number of the signal that hydra saw first.
 STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,)}}
+# It dies of SIGHUP at once, without a word, and what it started kills all ranks by SIGKILL.
+DIES_OF = {"hydra": ("hup",)}
 QUICK = {
     "bench": [(p, f) for p in PHASES if p != "h-mpi-finalize" for f in ("kill0", "stall-all")] + [  # mpirun may hang there
         ("c-comm-init", "kill1"), ("e-timed", "stop0"), ("e-timed", "term"), ("e-timed", "usr1"), ("h-finalize", "stall1"),
@@ -178,7 +180,7 @@ def ranks_of(folder):
     return found
 
 
-def await_end(job, folder):
+def await_end(launcher, fault, job, folder):
     """Its end, its status (None: it did not end), and what the launcher did by itself, else ""."""
     start_s, alone_s = time.monotonic(), None
     while job.poll() is None and time.monotonic() < start_s + HOLD_S:
@@ -189,6 +191,8 @@ def await_end(job, folder):
         if alone_s and time.monotonic() > alone_s + LEFT_ALONE_S:
             return alone_s, None, "goes on without a rank"
     status = job.poll()
+    if status is not None and status < 0 and fault in DIES_OF.get(launcher[0], ()):
+        return time.monotonic(), status, f"was ended by {signal.Signals(-status).name}, which it does not handle, and the ranks by SIGKILL"
     own = f"was ended by its own signal {-status}" if status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS) else ""
     return time.monotonic(), status, own
 
@@ -210,7 +214,8 @@ def run_drill(launcher, drill):
     os.mkdir(folder + "/out")
     since_s = time.time() - 1
     job = start_job(launcher[1], command, phase, fault, folder)
-    end_s, status, own = await_end(job, folder)
+    end_s, status, own = await_end(launcher, fault, job, folder)
+    unheard = own and fault in DIES_OF.get(launcher[0], ())
     bad = ["end"] if status is None and not own else []
     if status is None:
         end_job(job, folder)
@@ -227,10 +232,13 @@ def run_drill(launcher, drill):
         documented = FAULTS[fault][2] + STATUSES.get(launcher[0], {}).get(fault, ())
         if status is not None and not own and (status if status >= 0 else 128 - status) not in documented:
             bad.append(f"exit {status}")
-        if len(said) != 1 or not re.search(FAULTS[fault][3], said[0]):
+        if not unheard and len(said) != 1 or said and not re.search(FAULTS[fault][3], said[0]):
             bad.append(f"message x{len(said)}")
-        if not judge_rows(folder, phase, fault, status):
-            bad.append("rows")
+        if not unheard and not judge_rows(folder, phase, fault, status):
+            if launcher[0] == "hydra" and said and re.search(r": rank \d+ \([^)]*\) is lost$", said[0]):  # as nobody else could say
+                own = "killed all ranks by SIGKILL at once"
+            else:
+                bad.append("rows")
     left = processes(folder)
     while left and time.monotonic() < end_s + GRACE_S:
         time.sleep(0.2)

@@ -128,7 +128,8 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
     switch (msg->kind) {
     case WATCHDOG_HANG:
         peer->hung = true;
-        ask_all(watchdog);
+        if (watchdog->rank == 0) /* who judges has a peer for each rank */
+            ask_all(watchdog);
         /* fall through */
     case WATCHDOG_STATE:
         peer->seen = msg->seen;

@@ -22,7 +22,7 @@ int bb_speaker_take(void)
 
 struct dog {
     struct bb_watchdog watchdog;
-    struct bb_peer peers[RANKS];
+    struct bb_peer *peers;                                      /* of exactly as many as this rank has */
     struct bb_watchdog_link visitors[VISITORS], callers[RANKS]; /* callers: the other ends */
 };
 
@@ -39,7 +39,12 @@ static inline void connect_link(struct bb_watchdog_link *ours, struct bb_watchdo
 /* rank 0 serves RANKS ranks, another rank has one connection, to rank 0. */
 static inline void start_dog(struct dog *d, int rank)
 {
+    const int n_peers = rank == 0 ? RANKS : 1;
+
     memset(d, 0, sizeof(*d));
+    d->peers = calloc((size_t)n_peers, sizeof(*d->peers));
+    if (!d->peers)
+        exit(0);
     d->watchdog = (struct bb_watchdog){.rank = rank,
                                        .size = RANKS,
                                        .hosts = hosts,
@@ -52,13 +57,15 @@ static inline void start_dog(struct dog *d, int rank)
                                        .launcher_rank = rank,
                                        .attended = rank > 0,
                                        .peers = d->peers,
-                                       .n_peers = rank == 0 ? RANKS : 1,
+                                       .n_peers = n_peers,
                                        .visitors = d->visitors,
                                        .n_visitors = VISITORS};
     pthread_mutex_init(&d->watchdog.lock, NULL);
     pthread_cond_init(&d->watchdog.news, NULL);
+    for (int i = 0; i < n_peers; i++)
+        d->peers[i].link.fd = -1;
     for (int i = 0; i < RANKS; i++)
-        d->peers[i].link.fd = d->callers[i].fd = -1;
+        d->callers[i].fd = -1;
     for (int i = 0; i < VISITORS; i++)
         d->visitors[i].fd = -1;
     d->peers[0].joined = true;
@@ -73,13 +80,14 @@ static inline void share_key(struct bb_watchdog_link *ours, struct bb_watchdog_l
 
 static inline void stop_dog(struct dog *d)
 {
-    for (int i = 0; i < RANKS; i++) {
+    for (int i = 0; i < d->watchdog.n_peers; i++)
         bb_watchdog_close(&d->peers[i].link);
+    for (int i = 0; i < RANKS; i++)
         bb_watchdog_close(&d->callers[i]);
-    }
     for (int i = 0; i < VISITORS; i++)
         bb_watchdog_close(&d->visitors[i]);
     free(d->watchdog.last_words);
+    free(d->peers);
 }
 
 /* Texts that came are texts: everything that is said about a rank is made of them. */

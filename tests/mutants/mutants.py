@@ -4,8 +4,9 @@ A mutant is one comparison, sign, bound, constant, `&&`, `||`, `true`, `false` o
 product outside comments, strings and preprocessor lines. Folders take turns, so that each is judged alike.
 Two copies of the tree, each with its own build (-O0), try mutants side by side. A mutant whose object is the same at -O2, or
 that does not compile, is none. Of the others the unit tests of its folder are run, then those of its room, then all but slow
-ones, then the black-box tests that concern it (CONCERNS), then the smoke tests, until one notices; a hang is noticed too.
-A test notices if it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
+ones, then some of the black-box tests that concern it (CONCERNS), until one notices; a hang is noticed too. A test notices if
+it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
+`--together` plants all survivors at once and runs every black-box test; those that fail are then tried on each survivor alone.
 
 Results are lines of build/mutants/results.jsonl: folders that hold no judged mutant yet come first when a run goes on.
 equivalent.txt lists survivors that change nothing anybody could see, each with its reason.
@@ -36,7 +37,8 @@ WORK = ROOT / "build/mutants"
 RESULTS = WORK / "results.jsonl"
 ROOMS = ("bootstrap", "collectives", "cuda", "proxies")
 COPIES = 2
-BLACK_BOX_S = 300
+SOME_BLACK_BOX, SOME_BLACK_BOX_S, ALL_BLACK_BOX_S = 30, 60, 3600
+PYTEST = (os.environ.get("PYTHON", "python3"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SLOW_UNITS = ("test_world", "test_comms", "test_siblings")  # a dozen jobs each: only their own folder waits for them
 PRODUCT = ("busbar", "busbar_gpu", "emulator")
 
@@ -50,7 +52,7 @@ CONCERNS = {
     "bootstrap/sweep": "sweep",
     "bootstrap/watchdog": "bench proxy mpi",
     "bootstrap/world": "start mpi bench",
-    "collectives": "bench parity figures",
+    "collectives": "bench parity compute p2p comm overlap",
     "collectives/comm": "comm",
     "collectives/compare": "compare",
     "collectives/compute": "compute",
@@ -234,16 +236,18 @@ class Copy:
         status = run(test["command"], properties["TIMEOUT"], properties["WORKING_DIRECTORY"], self.mark, environment, self.log)
         return status in (0, properties.get("SKIP_RETURN_CODE"))
 
-    def black_box(self, words):
-        """True, or the first test that fails. Out of time: none failed; each test has a limit of its own for hangs."""
-        status = run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *words], BLACK_BOX_S, self.root, self.mark,
-                     {"BUSBAR_BUILD": str(self.build)}.items(), self.log)
+    def black_box(self, words, limit_s):
+        """The tests that failed. Out of time, none did: each has a limit of its own for hangs."""
+        status = run([*PYTEST, *words], limit_s, self.root, self.mark, {"BUSBAR_BUILD": str(self.build)}.items(), self.log)
         failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", self.log.read_text())
-        if status in (0, 5, None):
-            return True
-        if not failed:
+        if status not in (0, None) and not failed:
             sys.exit(f"mutants: pytest ended with {status}: {self.log} says why")
-        return failed[0]
+        return failed
+
+    @functools.cache
+    def black_box_tests(self):
+        self.need([*PYTEST, "--collect-only", "tests/cli"])
+        return ["tests/cli/" + t for t in re.findall(r"(?m)^test_.*::.*$", self.log.read_text())]  # from where pytest.ini is
 
     def digest(self, name):
         return hashlib.sha256((self.program_of[name]).read_bytes()).digest()
@@ -261,11 +265,19 @@ def unit_stages(copy, file):
     return [sorted(near, key=lambda n: n in SLOW_UNITS), sorted(others, key=lambda n: not place[n].startswith(room))]
 
 
-def black_box_stages(file):
+def concerned(file):
+    """The black-box files of its folder."""
     folder = folder_of(file)
     while folder not in CONCERNS:
         folder = os.path.dirname(folder)
-    return [[f"tests/cli/test_{name}.py" for name in CONCERNS[folder].split()], ["-m", "smoke", "tests/cli"]]
+    return [f"tests/cli/test_{name}.py" for name in CONCERNS[folder].split()]
+
+
+def some_black_box(copy, mutant):
+    """Tests of the files that concern it, drawn by the mutant itself."""
+    files = concerned(mutant.file)
+    tests = [t for t in copy.black_box_tests() if t.split("::")[0] in files and t not in copy.broken]
+    return random.Random(str(mutant)).sample(tests, min(SOME_BLACK_BOX, len(tests)))
 
 
 def unit_notices(copy, mutant, names):
@@ -283,18 +295,21 @@ def unit_notices(copy, mutant, names):
     return None
 
 
-def black_box_notices(copy, mutant, words):
-    while True:
+def black_box_notices(copy, mutant, tests, limit_s):
+    """The first of them that fails with the mutant and passes without it; the mutant may then be gone from the copy."""
+    while tests:
         copy.built(PRODUCT)
-        failed = copy.black_box(words + [f"--deselect={t}" for t in copy.broken if "::" in t])
-        if failed is True:
+        failed = copy.black_box(["-x", *tests], limit_s)
+        if not failed:
             return None
         restore(copy, mutant)
         copy.built(PRODUCT)
-        if copy.black_box([failed]) is True:
-            return failed
-        copy.broken.add(failed)
+        if not copy.black_box(failed, limit_s):
+            return failed[0]
+        copy.broken.add(failed[0])
+        tests = [t for t in tests if t not in copy.broken]
         plant(copy, mutant)
+    return None
 
 
 def verdict(copy, mutant):
@@ -308,11 +323,7 @@ def verdict(copy, mutant):
         noticed = unit_notices(copy, mutant, names)
         if noticed:
             return noticed
-    for words in black_box_stages(mutant.file):
-        noticed = black_box_notices(copy, mutant, words)
-        if noticed:
-            return noticed
-    return "survived"
+    return black_box_notices(copy, mutant, some_black_box(copy, mutant), SOME_BLACK_BOX_S) or "survived"
 
 
 def plant(copy, mutant):
@@ -393,16 +404,51 @@ def try_all(chosen, wanted, done):
             found, seconds = try_one(copies, mutant)
             under_way.discard(mutant)
             result = {**mutant._asdict(), "verdict": found, "seconds": seconds}
-            with lock, RESULTS.open("a") as out:
-                out.write(json.dumps(result) + "\n")
+            with lock:
                 fresh.append(result)
-                done[key(result)] = result
-                say(result)
+                keep(result, done)
 
     fresh, under_way = [], set()
     with concurrent.futures.ThreadPoolExecutor(COPIES) as pool:
         for worker in [pool.submit(work) for _ in range(COPIES)]:
             worker.result()
+
+
+def plant_together(copy, mutants):
+    """All of them, of each line one."""
+    for file in {m.file for m in mutants}:
+        lines = copy.whole(file).split("\n")
+        for m in mutants:
+            if m.file == file:
+                lines[m.line - 1] = m.after
+        (copy.root / file).write_text("\n".join(lines))
+
+
+def try_together(mutants, done):
+    """Few of the survivors of some black-box tests are noticed by the others: one run of all of them finds which tests could."""
+    copy = Copy(0)
+    plant_together(copy, mutants)
+    copy.built(PRODUCT)
+    failed = copy.black_box(["-n", str(COPIES), "tests/cli"], ALL_BLACK_BOX_S)
+    for m in mutants:
+        restore(copy, m)
+    copy.built(PRODUCT)
+    failed = sorted(set(failed) - set(copy.black_box(failed, ALL_BLACK_BOX_S))) if failed else []
+    print(f"of all black-box tests {len(failed)} notice the survivors together", *failed, sep="\n    ", flush=True)
+    for m in mutants:
+        near = sorted(failed, key=lambda t: t.split("::")[0] not in concerned(m.file))
+        plant(copy, m)
+        found = black_box_notices(copy, m, near, ALL_BLACK_BOX_S)
+        restore(copy, m)
+        if found:
+            keep({**m._asdict(), "verdict": found, "seconds": 0}, done)
+
+
+def keep(result, done):
+    with RESULTS.open("a") as out:
+        out.write(json.dumps(result) + "\n")
+    done[key(result)] = result
+    say(result)
 
 
 def main():
@@ -411,13 +457,17 @@ def main():
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("--only", default="", help="a folder or a file")
     words.add_argument("--again", action="store_true", help="those that survived, once more")
+    words.add_argument("--together", action="store_true", help="every black-box test on all of those at once")
     asked = words.parse_args()
     done = read_results()
-    if asked.again:
+    if asked.again or asked.together:
         left = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in equivalents()]
         places = {key(m._asdict()): m for f in {r["file"] for r in left} for line in mutants_of(f) for m in line}
         chosen = [places[key(r)] for r in left if key(r) in places]
-        try_all(iter(chosen), len(chosen), done)
+        if asked.together:
+            try_together(chosen, done)
+        else:
+            try_all(iter(chosen), len(chosen), done)
     else:
         chosen = (m for m in in_turns(asked.seed, asked.only) if key(m._asdict()) not in done)
         wanted = asked.n - len(judged(done.values()))

@@ -52,7 +52,7 @@ CONCERNS = {
     "bootstrap/sweep": "sweep",
     "bootstrap/watchdog": "bench proxy mpi",
     "bootstrap/world": "start mpi bench",
-    "collectives": "front bench parity compute p2p comm overlap",
+    "collectives": "front bench parity figures nccl_tests compute p2p comm overlap",
     "collectives/comm": "comm",
     "collectives/compare": "compare",
     "collectives/compute": "compute",

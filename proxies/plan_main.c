@@ -92,6 +92,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
 
     if (o->cluster)
         TRY(bb_cluster_load(o->cluster, &cluster));
+    if (o->cluster && !cluster.nominal && !cluster.achieved.fuses_dropout && proxy->takes & BB_TAKES_TRANSFORMER)
+        config.transformer.unfused_dropout = true;
     if (o->cluster && config.gpus_per_node == 0)
         config.gpus_per_node = cluster.gpus_per_node;
     TRY(bb_step_build(&f.step, proxy, &config));
@@ -116,10 +118,15 @@ out:
 static int parse_options(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
 {
     struct bb_words words;
+    bool timed;
     int rc;
 
     TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
+    timed = o->config.compute || o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
     TRY(bb_proxy_configure(&o->config, &words, proxy));
+    /* A forecast takes the machine's own rates, unless it is told others. */
+    if (o->cluster && !timed && (*proxy)->takes & BB_TAKES_TRANSFORMER)
+        o->config.compute = "gemm";
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));

@@ -145,6 +145,8 @@ static void settle_how(struct bb_training *t)
         .forward_us = c->forward_us,
         .backward_us = c->backward_us,
         .gemm = strcmp(c->compute, "gemm") == 0,
+        .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.layer_norm,
+        .float8 = o->float8,
     };
 }
 

@@ -52,12 +52,13 @@ static double product_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
-/* Blocks of 128 queries of each head and sample. Backward makes the scores again: five products for four. */
+/* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width, the
+ * larger ones are positions. Backward makes the scores again: five products for four. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     const struct bb_gemm_shape *g = &item->gemm;
     bool backward = item->fusion == BB_KERNEL_IN_ATTENTION_BACKWARD;
-    double blocks = ceil((double)g->m / 128) * (double)g->batch, part;
+    double blocks = ceil(fmax((double)g->m, (double)g->n) / 128) * (double)g->batch, part;
 
     part = backward ? c->achieved.attention_backward : c->achieved.attention_forward;
     return bb_gemm_flops(g) * item->share * (backward ? 1.25 : 1) / (bb_cluster_tflops(c, g->dtype) * part * 1e3) *

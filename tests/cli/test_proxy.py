@@ -514,7 +514,8 @@ def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):
     path.write_text(json.dumps(cluster))
     env = {**NO_DATA, "EMU_CLUSTER": str(path)}
     predicted = planned(busbar, "cosmoflow", (), 4, "--compute", "gemm", "--cluster", path)["predicted"]["memory"]
-    assert predicted == {"needed_bytes": total, "available_bytes": int(cluster["memory_bytes"]), "fits": False}
+    assert predicted == {"needed_bytes": total, "available_bytes": int(cluster["memory_bytes"]), "fits": False,
+                         "of": "buffers", "buffers_bytes": total}
     done = busbar.run("proxy", "cosmoflow", *ONE, "--compute", "gemm", ranks=4, env=env)
     assert done.returncode == 2 and done.stdout == ""
     need = int(re.search(r"(\d+) bytes of GPU memory needed", done.stderr).group(1))

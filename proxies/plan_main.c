@@ -5,9 +5,12 @@
 #include "bootstrap/results/results.h"
 #include "proxies/export/export.h"
 #include "proxies/models/profile.h"
+#include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
+
+#include <string.h>
 
 #define MOST_RANKS (1 << 24)
 
@@ -15,7 +18,9 @@ struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
-    bool ops, best_order;
+    bool ops, best_order, must_fit;
+    size_t gpu_memory;
+    enum bb_rates rates; /* no option: whose */
 };
 
 #define FIELD(name) offsetof(struct plan_options, name)
@@ -27,6 +32,9 @@ static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')", .word_at = bb_cluster_name_at),
+    OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
+             "memory of a GPU, for the verdict on it (default: of --cluster)"),
+    OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 where training would not hold in a GPU's memory"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops), "also every operation of each role, in the order in which the host issues them"),
     OPT_FLAG(0, "best-order", FIELD(best_order),
@@ -51,7 +59,8 @@ static const struct bb_opts set = {
            "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32",
     .word_at = bb_proxy_name_at,
-    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be.",
+    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does "
+             "not.",
     .tables = tables,
 };
 
@@ -61,6 +70,7 @@ struct findings {
     struct bb_plan plan;
     struct bb_prediction prediction;
     struct bb_best_order best;
+    struct bb_forecast forecast;
     bool predicted;
 };
 
@@ -90,10 +100,88 @@ static int write_files(const struct findings *f, const struct plan_options *o)
     return rc;
 }
 
+/* ---- what the forecast rests on ---- */
+
+static void settle_forecast(const struct plan_options *o, const struct bb_cluster *cluster,
+                            struct bb_proxy_config *config, struct bb_forecast *f)
+{
+    struct bb_transformer_options *t = &config->transformer;
+
+    f->rates = o->rates;
+    f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
+    f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
+    f->float8 = t->float8;
+    if (!o->cluster || cluster->nominal)
+        return;
+    t->unfused_dropout = !cluster->achieved.fuses_dropout;
+    if (!t->attention && cluster->achieved.fuses_dropout)
+        t->attention = "fused";
+}
+
+/* Of a step with real work: do its products of attention belong to a fused kernel? */
+static bool fuses_attention(const struct bb_step *step)
+{
+    for (int w = 0; w < step->n_works; w++)
+        for (int i = 0; i < step->works[w]->n; i++)
+            if (step->works[w]->items[i].fusion == BB_KERNEL_IN_ATTENTION)
+                return true;
+    return false;
+}
+
+static int build_plan(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_proxy_config *config,
+                      struct findings *f)
+{
+    int rc;
+
+    bb_plan_release(&f->plan);
+    bb_step_release(&f->step);
+    TRY(bb_step_build(&f->step, proxy, config));
+    TRY(bb_plan_count(&f->plan, &f->step, o->ops));
+    f->plan.forecast = &f->forecast;
+    if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
+        f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
+    f->forecast.attention_guessed = f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 &&
+                                    !o->config.transformer.attention;
+out:
+    return rc;
+}
+
+/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
+ * takes the least that makes it hold. */
+static int guess_recompute(const struct plan_options *o, const struct bb_proxy *proxy, struct bb_proxy_config *config,
+                           struct findings *f)
+{
+    static const char *const more[] = {"selective", "full", NULL};
+    double without = bb_forecast_needs(&f->plan);
+    int rc = 0;
+
+    if (o->must_fit || o->rates != BB_RATES_MACHINE || config->transformer.recompute ||
+        !(proxy->takes & BB_TAKES_TRANSFORMER) || bb_forecast_fits(&f->plan, &f->forecast))
+        return 0;
+    for (int i = 0; i < 3 && !bb_forecast_fits(&f->plan, &f->forecast); i++) {
+        config->transformer.recompute = f->forecast.recompute = more[i];
+        TRY(build_plan(o, proxy, config, f));
+    }
+    f->forecast.without_bytes = without;
+out:
+    return rc;
+}
+
+static int refuse_memory(const struct plan_options *o, const struct findings *f)
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+
+    if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
+        return 0;
+    return bb_err(BB_EBELOW, "--must-fit: training would hold %s, a GPU has %s",
+                  bb_format_bytes((size_t)bb_forecast_needs(&f->plan), need),
+                  bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
+}
+
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_cluster cluster;
+    struct bb_cluster cluster = {.nominal = true};
     struct findings f = {0};
     int rc;
 
@@ -101,8 +189,13 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
         TRY(bb_cluster_load(o->cluster, &cluster));
     if (o->cluster && config.gpus_per_node == 0)
         config.gpus_per_node = cluster.gpus_per_node;
-    TRY(bb_step_build(&f.step, proxy, &config));
-    TRY(bb_plan_count(&f.plan, &f.step, o->ops));
+    if (o->cluster && config.transformer.float8 && cluster.tflops_float8 <= 0)
+        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
+                      cluster.name);
+    settle_forecast(o, &cluster, &config, &f.forecast);
+    TRY(build_plan(o, proxy, &config, &f));
+    if (!cluster.nominal)
+        TRY(guess_recompute(o, proxy, &config, &f));
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
@@ -113,7 +206,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
-    rc = bb_checks_refuse(&f.plan.checks);
+    TRY(bb_checks_refuse(&f.plan.checks));
+    rc = refuse_memory(o, &f);
 out:
     bb_best_order_release(&f.best);
     bb_prediction_release(&f.prediction);
@@ -141,11 +235,18 @@ static int take_export_file(struct plan_options *o, struct bb_words *words)
 static int parse_options(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
 {
     struct bb_words words;
+    bool given, bare;
     int rc;
 
     TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
     TRY(take_export_file(o, &words));
+    given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
+    bare = !given && !o->config.compute;
     TRY(bb_proxy_configure(&o->config, &words, proxy));
+    /* A forecast takes the machine's own rates, unless it is told others. */
+    if (o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER)
+        o->config.compute = "gemm";
+    o->rates = strcmp(o->config.compute, "gemm") == 0 ? BB_RATES_MACHINE : given ? BB_RATES_GIVEN : BB_RATES_PROXY;
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
@@ -153,6 +254,9 @@ static int parse_options(int argc, char **argv, struct plan_options *o, const st
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))
         return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", (*proxy)->name);
+    if (o->must_fit && !o->cluster && o->gpu_memory == 0)
+        return bb_err(BB_EUSAGE, "--must-fit needs a GPU's memory: --cluster NAME or --gpu-memory BYTES; nearest: "
+                                 "--gpu-memory 80G");
     if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
                                  "--gpus-per-node 8");

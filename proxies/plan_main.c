@@ -11,7 +11,7 @@
 
 struct plan_options {
     struct bb_proxy_config config;
-    const char *cluster, *files[BB_N_PLAN_EXPORTS];
+    const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     bool ops, best_order;
 };
 
@@ -24,6 +24,8 @@ static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')", .word_at = bb_cluster_name_at),
+    OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
+               "with --cluster: how many steps, days and GPU hours a training on so many tokens takes (15T, 300B)"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops), "also every operation of each role, in the order in which the host issues them"),
     OPT_FLAG(0, "best-order", FIELD(best_order),
@@ -55,6 +57,7 @@ struct findings {
     struct bb_plan plan;
     struct bb_prediction prediction;
     struct bb_best_order best;
+    struct bb_training_time training; /* tokens 0: was not asked for */
     bool predicted;
 };
 
@@ -65,6 +68,8 @@ static void print_findings(const struct findings *f, bool ops, int argc, char **
         printf(" %s", argv[i]);
     putchar('\n');
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
+    if (f->training.tokens > 0)
+        bb_training_time_print(&f->training, stdout);
     if (f->best.n > 0)
         bb_best_order_print(&f->best, stdout);
 }
@@ -75,6 +80,7 @@ static int write_files(const struct findings *f, const struct plan_options *o)
                                     .prediction = f->predicted ? &f->prediction : NULL,
                                     .options = bb_json_options(&set, o),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
+                                    .training = f->training.tokens > 0 ? &f->training : NULL,
                                     .ops = o->ops};
     int rc = f->best.n > 0 && !report.best_order ? bb_err(BB_EFAIL, "out of memory for the plan's JSON")
                                                  : bb_plan_exports_write(o->files, &report);
@@ -82,6 +88,23 @@ static int write_files(const struct findings *f, const struct plan_options *o)
     json_decref(report.options);
     json_decref(report.best_order);
     return rc;
+}
+
+/* The training of --tokens, from the step as it is predicted. */
+static int count_training(struct findings *f, const char *text)
+{
+    const struct bb_prediction *p = &f->prediction;
+    double tokens;
+    int rc = bb_tokens_parse(text, &tokens);
+
+    if (rc)
+        return rc;
+    if (f->step.tokens <= 0)
+        return bb_err(BB_EUSAGE, "%s: --tokens means nothing here: its samples are not counted in tokens; leave it out",
+                      f->step.proxy);
+    if (f->predicted)
+        f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
+    return 0;
 }
 
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
@@ -100,6 +123,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
+    if (o->tokens)
+        TRY(count_training(&f, o->tokens));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (!bb_plan_exports_to_stdout(o->files))
@@ -114,6 +139,15 @@ out:
     return rc;
 }
 
+static int refuse_tokens(const char *text, const char *cluster)
+{
+    double tokens;
+
+    if (!cluster)
+        return bb_err(BB_EUSAGE, "--tokens needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    return bb_tokens_parse(text, &tokens);
+}
+
 static int parse_options(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
 {
     struct bb_words words;
@@ -124,6 +158,8 @@ static int parse_options(int argc, char **argv, struct plan_options *o, const st
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
+    if (o->tokens)
+        TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
     if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))

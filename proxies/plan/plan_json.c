@@ -327,6 +327,9 @@ static json_t *plan_object(const struct bb_plan_report *r)
 
     if (root && bb_plan_body(root, r->plan, r->ops) == 0 &&
         (!p || json_object_set_new(root, "predicted", list_predicted(r->plan, p)) == 0) &&
+        (!p || !r->training ||
+         json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(r->training)) ==
+             0) &&
         (!r->best_order || json_object_set(root, "best_order", r->best_order) == 0))
         return root;
     json_decref(root);

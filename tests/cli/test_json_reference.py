@@ -26,7 +26,7 @@ RUNS = {
         ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
         ("plan dlrm --ranks 4 --compute gemm --ops", 0, {}),
         ("plan transformer --model mixtral_8x7b --ranks 32 --tp 2 --ep 8 --pp 2 --sequence-parallel --gpus-per-node 8 --best-order "
-         "--cluster h100-sxm-ib", 0, {})],
+         "--global-batch-size 64 --cluster h100-sxm-ib --tokens 15T", 0, {})],
     "`busbar.proxy/1`": [
         ("proxy bert_large 4 2 2 --compute gemm --scale-counts 0.01 --peak-tflops 989 --graph --check -n 2 --warmup 1 "
          "--traced-steps 1", 2, {}),

@@ -1,11 +1,17 @@
 /* plan_main.c - `busbar plan`: options to step, step to plan, plan to text and JSON. */
 #include "proxies/plan_main.h"
 
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "collectives/sweep/bench_options.h"
+#include "proxies/bench_plan/bench_plan.h"
 #include "proxies/models/profile.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
+
+#include <string.h>
 
 #define MOST_RANKS (1 << 24)
 
@@ -13,6 +19,7 @@ struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     bool ops, best_order;
+    struct bb_bench_options bench; /* of a collective: which rows */
 };
 
 #define FIELD(name) offsetof(struct plan_options, name)
@@ -34,22 +41,43 @@ static const struct bb_opt plan_options[] = {
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
-static const struct bb_opt_table tables[] = {
-    {.title = "The plan", .opts = plan_options},
-    BB_STEP_TABLES(FIELD(config)),
-    {0},
-};
+#define PLAN_TABLE                                                                                                     \
+    {                                                                                                                  \
+        .title = "The plan", .opts = plan_options                                                                      \
+    }
+#define COLLECTIVE_TABLE                                                                                               \
+    {                                                                                                                  \
+        .title = "Of collectives", .opts = bb_bench_case_rows, .base = FIELD(bench)                                    \
+    }
+
+static const struct bb_opt_table tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
+static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
+static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
+
+/* Proxies, then collectives. */
+static const char *word_at(size_t i)
+{
+    size_t n = (size_t)bb_n_proxies;
+
+    return i < n ? bb_proxy_name_at(i) : i - n < BB_COLL_KIND_COUNT ? bb_colls[i - n].name : NULL;
+}
 
 static const struct bb_opts set = {
-    .usage = "busbar plan NAME [WORD...] --ranks N [OPTION...]",
+    .usage = "busbar plan NAME [WORD...] --ranks N [OPTION...]\n       busbar plan COLLECTIVE... --ranks N --cluster "
+             "NAME|FILE [OPTION...]",
     .doc = "Builds the step of a proxy for any number of ranks, without GPU and MPI: who moves what, how much memory\n"
            "its buffers take, whether every message meets its other side and nothing can deadlock, and, from the cost\n"
            "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
-           "numbers after it: busbar plan gpt2_large 64 8 --ranks 32",
-    .word_at = bb_proxy_name_at,
+           "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
+           "Of a COLLECTIVE (`busbar list collectives`, or all) the table that `busbar bench` would print, predicted.",
+    .word_at = word_at,
     .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be.",
     .tables = tables,
 };
+
+/* What the options of a plan's JSON are: those that mean something to it. */
+static const struct bb_opts step_set = {.tables = step_tables};
+static const struct bb_opts collective_set = {.tables = collective_tables};
 
 /* The plan and what was computed from it; zeroed is empty. */
 struct findings {
@@ -78,7 +106,7 @@ static int write_files(const struct findings *f, const struct plan_options *o)
 {
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
-                                    .options = bb_json_options(&set, o),
+                                    .options = bb_json_options(&step_set, o),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
                                     .ops = o->ops};
@@ -148,22 +176,40 @@ static int refuse_tokens(const char *text, const char *cluster)
     return bb_tokens_parse(text, &tokens);
 }
 
-static int parse_options(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
+/* Words of the wrong kind get the nearest of the right one. */
+static int find_proxy(struct plan_options *o, const struct bb_words *words, const struct bb_proxy **proxy)
 {
-    struct bb_words words;
+    const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;
+    const struct bb_opt_table *collective = &tables[1];
+    size_t n = 0;
     int rc;
 
-    TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
-    TRY(bb_proxy_configure(&o->config, &words, proxy));
+    while (n < sizeof(names) / sizeof(names[0]) && (names[n] = word_at(n)))
+        n++;
+    near = words->n > 0 && !bb_proxy_knows(words->word[0]) ? bb_nearest(words->word[0], names, n) : NULL;
+    if (near && bb_coll_find(near) >= 0)
+        return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", words->word[0], near);
+    TRY(bb_proxy_configure(&o->config, words, proxy));
+    changed = bb_opts_changed(collective, o);
+    if (changed)
+        return bb_err(BB_EUSAGE, "%s: --%s is of collectives; leave it out", (*proxy)->name, changed);
+out:
+    return rc;
+}
+
+static int refuse_step(const struct plan_options *o, const struct bb_proxy *proxy)
+{
+    int rc = 0;
+
     if (o->config.ranks == 0)
-        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
+        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
-    if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))
-        return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", (*proxy)->name);
+    if (o->best_order && !(proxy->takes & BB_TAKES_TRANSFORMER))
+        return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", proxy->name);
     if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
                                  "--gpus-per-node 8");
@@ -171,13 +217,95 @@ out:
     return rc;
 }
 
+/* ---- collectives ---- */
+
+static bool is_collective(const struct bb_words *words)
+{
+    return words->n > 0 && (strcmp(words->word[0], "all") == 0 || bb_coll_find(words->word[0]) >= 0);
+}
+
+/* What is of steps. */
+static int refuse_collective(const struct plan_options *o, const char *name)
+{
+    const char *beyond = bb_proxy_beyond(&o->config, 0);
+    const struct {
+        bool given;
+        const char *option;
+    } of_steps[] = {{beyond != NULL, beyond},
+                    {o->config.dtype != NULL, "dtype"},
+                    {o->config.compute != NULL, "compute"},
+                    {o->config.scale_counts > 0, "scale-counts"},
+                    {o->tokens != NULL, "tokens"},
+                    {o->ops, "ops"},
+                    {o->best_order, "best-order"},
+                    {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
+
+    for (size_t i = 0; i < sizeof(of_steps) / sizeof(of_steps[0]); i++)
+        if (of_steps[i].given)
+            return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, of_steps[i].option,
+                          strcmp(of_steps[i].option, "dtype") == 0 ? ", or --datatype" : "");
+    if (o->config.ranks == 0)
+        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", name);
+    if (!o->cluster)
+        return bb_err(BB_EUSAGE, "%s: plan needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
+    return 0;
+}
+
+static int write_collectives(const struct bb_bench_plan *p, const struct plan_options *o, json_t *rows)
+{
+    json_t *root = bb_bench_plan_json(p, bb_json_options(&collective_set, o), rows);
+    const char *path = o->files[BB_PLAN_EXPORT_json];
+    struct bb_outfile file = {.out = stdout};
+    bool to_stdout = strcmp(path, "-") == 0;
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+
+    if (rc == 0 && !to_stdout)
+        rc = bb_outfile_open(&file, path, "the plan");
+    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    if (root && file.path)
+        rc = bb_outfile_close(&file, "the plan", rc);
+    json_decref(root);
+    return rc;
+}
+
+static int plan_collectives(struct plan_options *o, const struct bb_words *words, bool check_only, int argc,
+                            char **argv)
+{
+    struct bb_cluster cluster;
+    struct bb_sweep sweep = {0};
+    struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
+    const char *json = o->files[BB_PLAN_EXPORT_json];
+    json_t *rows = json ? json_array() : NULL;
+    int rc;
+
+    TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
+    TRY(bb_bench_plan_refuse(&p));
+    if (check_only)
+        goto out;
+    TRY(bb_cluster_load(o->cluster, &cluster));
+    TRY(bb_bench_plan_run(&p, json && strcmp(json, "-") == 0 ? NULL : stdout, rows));
+    if (json)
+        TRY(write_collectives(&p, o, json_incref(rows)));
+out:
+    json_decref(rows);
+    bb_bench_release_sweep(&sweep);
+    return rc;
+}
+
 int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct plan_options o = {0};
+    struct bb_words words;
     int rc;
 
-    TRY(parse_options(argc, argv, &o, &proxy));
+    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
+    if (is_collective(&words))
+        return plan_collectives(&o, &words, false, argc, argv);
+    TRY(find_proxy(&o, &words, &proxy));
+    TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
     TRY(make_plan(&o, proxy, argc, argv));
 out:
@@ -188,10 +316,17 @@ int bb_plan_check(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct plan_options o = {0};
+    struct bb_words words;
     int rc = bb_opts_check(&set, argc, argv);
 
     TRY(rc);
-    TRY(parse_options(argc, argv, &o, &proxy));
+    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
+    if (is_collective(&words)) {
+        TRY(plan_collectives(&o, &words, true, argc, argv));
+    } else {
+        TRY(find_proxy(&o, &words, &proxy));
+        TRY(refuse_step(&o, proxy));
+    }
     if (o.config.model)
         TRY(bb_profile_refuse_unknown("models", o.config.model));
     if (o.cluster)

@@ -85,6 +85,12 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
     watchdog->signal_s = now_s;
 }
 
+/* An end needs a code that says so, whatever the other side's version holds it to be. */
+static int end_code_of(const struct bb_watchdog_msg *msg)
+{
+    return msg->code >= BB_EFAIL && msg->code <= BB_EBELOW ? msg->code : BB_EFAIL;
+}
+
 /* Whoever fails has said why. */
 static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
 {
@@ -96,7 +102,7 @@ static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const 
     }
     if (watchdog->signal)
         bb_watchdog_judge_signal(watchdog);
-    bb_watchdog_end(watchdog, msg->code);
+    bb_watchdog_end(watchdog, end_code_of(msg));
 }
 
 /* rank 0, at the first hang: whoever does not answer is worse off than those who wait. */
@@ -126,7 +132,8 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
     switch (msg->kind) {
     case WATCHDOG_HANG:
         peer->hung = true;
-        ask_all(watchdog);
+        if (watchdog->rank == 0) /* who judges has a peer for each rank */
+            ask_all(watchdog);
         /* fall through */
     case WATCHDOG_STATE:
         peer->seen = msg->seen;
@@ -151,7 +158,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
     case WATCHDOG_END:
         watchdog->end_heard = true;
         watchdog->ended_by = msg->signal;
-        bb_watchdog_end(watchdog, msg->code);
+        bb_watchdog_end(watchdog, end_code_of(msg));
         break;
     }
 }

@@ -73,6 +73,7 @@ FAULTS = {
 }
 # Of launchers with statuses of their own: the number of the signal that hydra saw first.
 STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,)}}
+LOSSES = ("kill1", "segv1", "exit1", "kill0")
 # It dies of SIGHUP at once, without a word, and what it started kills all ranks by SIGKILL.
 DIES_OF = {"hydra": ("hup",)}
 QUICK = {
@@ -232,13 +233,13 @@ def run_drill(launcher, drill):
         documented = FAULTS[fault][2] + STATUSES.get(launcher[0], {}).get(fault, ())
         if status is not None and not own and (status if status >= 0 else 128 - status) not in documented:
             bad.append(f"exit {status}")
-        if not unheard and len(said) != 1 or said and not re.search(FAULTS[fault][3], said[0]):
+        # It may kill all when one is lost, as long as that one prints; then a line without a place, or of a rank that it killed, is all.
+        if launcher[0] == "hydra" and fault in LOSSES and len(said) == 1 and re.search(r"rank 0 \([^)]*\) is lost|\) is lost$", said[0]):
+            own = "" if judge_rows(folder, phase, fault, status) else "killed all ranks by SIGKILL at once"
+        if not unheard and len(said) != 1 or said and not own and not re.search(FAULTS[fault][3], said[0]):
             bad.append(f"message x{len(said)}")
-        if not unheard and not judge_rows(folder, phase, fault, status):
-            if launcher[0] == "hydra" and said and re.search(r": rank \d+ \([^)]*\) is lost$", said[0]):  # as nobody else could say
-                own = "killed all ranks by SIGKILL at once"
-            else:
-                bad.append("rows")
+        if not own and not judge_rows(folder, phase, fault, status):
+            bad.append("rows")
     left = processes(folder)
     while left and time.monotonic() < end_s + GRACE_S:
         time.sleep(0.2)

@@ -85,8 +85,8 @@ WALKED = (
     "cudaDeviceGetAttribute ncclGetVersion ncclGetUniqueId ncclCommInitRankConfig ncclCommCount ncclCommUserRank ncclCommGetAsyncError ncclMemAlloc "
     "ncclGroupStart ncclGroupEnd ncclAllReduce ncclSend ncclRecv ncclCommFinalize ncclCommDestroy MPI_Iallgather MPI_Ibcast").split()
 SPOKEN_BY_NOBODY = r"timeout|did not end|truncate|is lost|ended by SIG"
-QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclGroupEnd#1", "proxy/cudaMemcpyAsync#1",
-              "proxy/cudaLaunchKernel#2")
+QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclSend#2", "proxy/cudaMemcpyAsync#1",
+              "proxy/MPI_Iallgather#4")
 LOSSES = ("kill1", "segv1", "exit1", "kill0")
 # It dies of SIGHUP at once, without a word, and what it started kills all ranks by SIGKILL.
 DIES_OF = {"hydra": ("hup",)}

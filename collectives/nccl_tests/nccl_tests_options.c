@@ -54,7 +54,8 @@ static const struct bb_opt own_rows[] = {
 
 static const struct bb_opt_table tables[] = {
     {.title = "Options of nccl-tests", .opts = own_rows},
-    {.title = "Options of nccl-tests and busbar bench", .opts = bb_bench_option_rows, .base = FIELD(bench)},
+    {.title = "Options of nccl-tests and busbar bench", .opts = bb_bench_case_rows, .base = FIELD(bench)},
+    {.title = "How it is timed, likewise", .opts = bb_bench_option_rows, .base = FIELD(bench)},
     {0},
 };
 
@@ -83,7 +84,7 @@ static void add_word(struct spelling *s, const char *word)
  */
 static const char *find_name(const char *word, size_t length)
 {
-    const struct bb_opt *const all[] = {own_rows, bb_bench_option_rows};
+    const struct bb_opt *const all[] = {own_rows, bb_bench_case_rows, bb_bench_option_rows};
     const char *found = NULL;
     int n = 0;
 

@@ -55,7 +55,7 @@ static int choose_device(struct bb_session *s, int first)
     bb_err_identify(w->rank, w->host, s->device.ordinal);
     s->devices = bb_world_gather(w, &s->device, sizeof s->device, &rc);
     TRY(rc);
-    bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
+    TRY(bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver));
 out:
     return rc;
 }

@@ -76,7 +76,7 @@ fuzz() {
     [ -z "$2" ] || grep -ohE '"[A-Za-z0-9_.+-]{2,40}"' $2 | sort -u >$build/"$1".dict
     # shellcheck disable=SC2046,SC2086
     env -u SLURM_JOB_ID -u SLURM_STEP_ID UBSAN_OPTIONS=print_stacktrace=1 \
-        $build/tests/fuzz/fuzz_"$1" -max_total_time=$seconds -timeout=20 -rss_limit_mb=3000 -close_fd_mask=3 -verbosity=1 \
+        $build/tests/fuzz/fuzz_"$1" -max_total_time=$seconds -timeout=100 -rss_limit_mb=3000 -close_fd_mask=3 -verbosity=1 \
         -print_final_stats=1 -reload=0 -artifact_prefix=$build/"$1"- $([ -z "$2" ] || echo -dict=$build/"$1".dict) \
         "$out" tests/fuzz/corpus/"$1" $3 >$build/"$1".log 2>&1 </dev/null || touch $build/"$1".found
 }

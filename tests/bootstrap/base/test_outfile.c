@@ -134,6 +134,9 @@ static void test_place(void **state)
     assert_int_equal(bb_outfile_place(&f), 0);
     assert_string_equal(content(), "placed");
     assert_true(bb_outfile_stands(&f));
+    fputs(" more", f.out);
+    assert_int_equal(bb_outfile_place(&f), 0); /* it has its name already */
+    assert_string_equal(content(), "placed more");
     assert_int_equal(write_text(path, "another", 0), 0);
     assert_false(bb_outfile_stands(&f));
     assert_int_equal(bb_outfile_close(&f, "the test", -BB_EFAIL), -BB_EFAIL);

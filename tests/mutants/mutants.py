@@ -4,8 +4,8 @@ A mutant is one comparison, sign, bound, constant, `&&`, `||`, `true`, `false` o
 product outside comments, strings and preprocessor lines. Folders take turns, so that each is judged alike.
 Two copies of the tree, each with its own build (-O0), try mutants side by side. A mutant whose object is the same at -O2, or
 that does not compile, is none. Of the others the unit tests of its folder are run, then those of its room, then all but slow
-ones, then some of the black-box tests that concern it (CONCERNS), until one notices; a hang is noticed too. A test notices if
-it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
+ones, then some of the black-box tests that concern it (CONCERNS), until one notices (`--again`: all of those); a hang is
+noticed too. A test notices if it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
 `--together` plants all survivors at once and runs every black-box test; those that fail are then tried on each survivor alone.
 
 Results are lines of build/mutants/results.jsonl: folders that hold no judged mutant yet come first when a run goes on.
@@ -37,7 +37,7 @@ WORK = ROOT / "build/mutants"
 RESULTS = WORK / "results.jsonl"
 ROOMS = ("bootstrap", "collectives", "cuda", "proxies")
 COPIES = 2
-SOME_BLACK_BOX, SOME_BLACK_BOX_S, ALL_BLACK_BOX_S = 12, 40, 3600
+SOME_BLACK_BOX, MANY_BLACK_BOX, ALL_BLACK_BOX = (12, 40), (1000, 300), (10000, 3600)  # so many, seconds for all of them
 PYTEST = (os.environ.get("PYTHON", "python3"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SLOW_UNITS = ("test_world", "test_comms", "test_siblings")  # a dozen jobs each: only their own folder waits for them
 PRODUCT = ("busbar", "busbar_gpu", "emulator")
@@ -176,7 +176,7 @@ def run(command, limit_s, cwd, mark, environment=(), log=None):
 class Copy:
     """One copy of the tree and its build."""
 
-    def __init__(self, number):
+    def __init__(self, number, black_box):
         self.root = WORK / f"copy{number}"
         self.build, self.mark = self.root / "build", f"{self.root}."
         self.log = WORK / f"copy{number}.log"
@@ -191,6 +191,7 @@ class Copy:
         sources = {p.stem: os.path.relpath(p.parent, ROOT / "tests") for p in (ROOT / "tests").rglob("test_*.c*")}
         self.folder_of_test = {n: sources.get(n, "?") for n in self.program_of}
         self.digests = {n: self.digest(n) for n in self.program_of}
+        self.n_black_box, self.black_box_s = black_box
         self.broken = set()  # tests that fail without a mutant too
         compiles = json.loads((self.build / "compile_commands.json").read_text())
         self.compiles = {os.path.relpath(c["file"], self.root): c for c in compiles}
@@ -277,7 +278,7 @@ def some_black_box(copy, mutant):
     """Tests of the files that concern it, drawn by the mutant itself."""
     files = concerned(mutant.file)
     tests = [t for t in copy.black_box_tests() if t.split("::")[0] in files and t not in copy.broken]
-    return random.Random(str(mutant)).sample(tests, min(SOME_BLACK_BOX, len(tests)))
+    return random.Random(str(mutant)).sample(tests, min(copy.n_black_box, len(tests)))
 
 
 def unit_notices(copy, mutant, names):
@@ -323,7 +324,7 @@ def verdict(copy, mutant):
         noticed = unit_notices(copy, mutant, names)
         if noticed:
             return noticed
-    return black_box_notices(copy, mutant, some_black_box(copy, mutant), SOME_BLACK_BOX_S) or "survived"
+    return black_box_notices(copy, mutant, some_black_box(copy, mutant), copy.black_box_s) or "survived"
 
 
 def plant(copy, mutant):
@@ -380,7 +381,7 @@ def say_rate(results):
           f"others {counted - survived} were noticed, {survived} survived: {100 * (counted - survived) / max(counted, 1):.1f} %")
 
 
-def try_all(chosen, wanted, done):
+def try_all(chosen, wanted, done, black_box):
     """Tries mutants until `wanted` more have been judged."""
     WORK.mkdir(parents=True, exist_ok=True)
     alone = (WORK / "lock").open("w")
@@ -389,7 +390,7 @@ def try_all(chosen, wanted, done):
     except BlockingIOError:
         sys.exit(f"mutants: another run is at work in {WORK}")
     signal.signal(signal.SIGTERM, lambda *_: (end_all(f"MUTANT={WORK}/"), os._exit(1)))
-    made = [Copy(n) for n in range(COPIES)]
+    made = [Copy(n, black_box) for n in range(COPIES)]
     copies, lock = queue.Queue(), threading.Lock()
     for copy in made:
         copies.put(copy)
@@ -426,19 +427,19 @@ def plant_together(copy, mutants):
 
 def try_together(mutants, done):
     """Few of the survivors of some black-box tests are noticed by the others: one run of all of them finds which tests could."""
-    copy = Copy(0)
+    copy = Copy(0, ALL_BLACK_BOX)
     plant_together(copy, mutants)
     copy.built(PRODUCT)
-    failed = copy.black_box(["-n", str(COPIES), "tests/cli"], ALL_BLACK_BOX_S)
+    failed = copy.black_box(["-n", str(COPIES), "tests/cli"], ALL_BLACK_BOX[1])
     for m in mutants:
         restore(copy, m)
     copy.built(PRODUCT)
-    failed = sorted(set(failed) - set(copy.black_box(failed, ALL_BLACK_BOX_S))) if failed else []
+    failed = sorted(set(failed) - set(copy.black_box(failed, ALL_BLACK_BOX[1]))) if failed else []
     print(f"of all black-box tests {len(failed)} notice the survivors together", *failed, sep="\n    ", flush=True)
     for m in mutants:
         near = sorted(failed, key=lambda t: t.split("::")[0] not in concerned(m.file))
         plant(copy, m)
-        found = black_box_notices(copy, m, near, ALL_BLACK_BOX_S)
+        found = black_box_notices(copy, m, near, ALL_BLACK_BOX[1])
         restore(copy, m)
         if found:
             keep({**m._asdict(), "verdict": found, "seconds": 0}, done)
@@ -467,12 +468,12 @@ def main():
         if asked.together:
             try_together(chosen, done)
         else:
-            try_all(iter(chosen), len(chosen), done)
+            try_all(iter(chosen), len(chosen), done, MANY_BLACK_BOX)
     else:
         chosen = (m for m in in_turns(asked.seed, asked.only) if key(m._asdict()) not in done)
         wanted = asked.n - len(judged(done.values()))
         if wanted > 0:
-            try_all(chosen, wanted, done)
+            try_all(chosen, wanted, done, SOME_BLACK_BOX)
     say_rate(list(done.values()))
 
 

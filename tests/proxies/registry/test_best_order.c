@@ -227,10 +227,8 @@ static void axes_of_one_rank_do_not_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_message_is_counted),
-        cmocka_unit_test(two_nodes_by_hand),
-        cmocka_unit_test(tensor_ranks_want_to_be_together),
-        cmocka_unit_test(orders_that_cannot_be_are_left_out),
+        cmocka_unit_test(every_message_is_counted),         cmocka_unit_test(two_nodes_by_hand),
+        cmocka_unit_test(tensor_ranks_want_to_be_together), cmocka_unit_test(orders_that_cannot_be_are_left_out),
         cmocka_unit_test(axes_of_one_rank_do_not_count),
     };
 

@@ -520,8 +520,8 @@ static void known_splits(void **state)
 #define FIRST "--decoder-first-pipeline-num-layers"
 #define LAST  "--decoder-last-pipeline-num-layers"
 
-/* The nearest split, by hand: 61 = 2 + 14 x 4 + 3 = 1 + 15 x 4 = 3 + 14 x 4 + 2, 26 = 4 + 2 x 8 + 6 in chunks of two. Of
- * two that are equally near, 9 = 3 + 2 x 2 + 2 = 2 + 2 x 3 + 1, that with the shorter stages in the middle. */
+/* The nearest split, by hand: 61 = 2 + 14 x 4 + 3 = 1 + 15 x 4 = 3 + 14 x 4 + 2, 26 = 4 + 2 x 8 + 6 in chunks of two.
+ * Of two that are equally near, 9 = 3 + 2 x 2 + 2 = 2 + 2 x 3 + 1, that with the shorter stages in the middle. */
 static void splits_that_cannot_be(void **state)
 {
     static const struct {

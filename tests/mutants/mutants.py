@@ -7,6 +7,7 @@ that does not compile, is none. Of the others the unit tests of its folder are r
 ones, then some of the black-box tests that concern it (CONCERNS), until one notices (`--again`: all of those); a hang is
 noticed too. A test notices if it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
 `--together` plants all survivors at once and runs every black-box test; those that fail are then tried on each survivor alone.
+`--sanitize` tries each survivor on the smoke tests under AddressSanitizer.
 
 Results are lines of build/mutants/results.jsonl: folders that hold no judged mutant yet come first when a run goes on.
 equivalent.txt lists survivors that change nothing anybody could see, each with its reason.
@@ -44,29 +45,29 @@ PRODUCT = ("busbar", "busbar_gpu", "emulator")
 
 # The black-box files that concern a folder; of folders within one another the innermost counts.
 CONCERNS = {
-    ".": "front halves",
+    ".": "front halves packaging",
     "bootstrap/base": "front result_files progress bench",
-    "bootstrap/cli": "front parity bench",
+    "bootstrap/cli": "front packaging parity bench",
     "bootstrap/results": "result_files json_reference bench",
     "bootstrap/start": "start halves front nccl_tests",
     "bootstrap/sweep": "sweep",
     "bootstrap/watchdog": "bench proxy mpi",
     "bootstrap/world": "start mpi bench",
-    "collectives": "front bench parity figures nccl_tests compute p2p comm overlap",
+    "collectives": "front packaging bench parity figures nccl_tests compute p2p comm overlap",
     "collectives/comm": "comm",
     "collectives/compare": "compare",
     "collectives/compute": "compute",
     "collectives/nccl_tests": "nccl_tests",
     "collectives/overlap": "overlap",
     "collectives/p2p": "p2p",
-    "collectives/session": "observe algorithms bench parity",
-    "collectives/sweep": "bench parity algorithms figures",
+    "collectives/session": "observe algorithms bench parity dangers",
+    "collectives/sweep": "bench parity algorithms figures nccl_tests",
     "cuda": "kernels compute bench transformer_layers",
     "cuda/device": "start bench dangers nsys",
     "proxies": "proxy plan dangers",
     "proxies/export": "export",
     "proxies/models": "models plan",
-    "proxies/plan": "plan trace",
+    "proxies/plan": "plan trace export models",
     "proxies/registry": "front proxy models",
     "proxies/replicas": "replicas scaling",
     "proxies/run": "proxy trace",
@@ -177,13 +178,13 @@ def run(command, limit_s, cwd, mark, environment=(), log=None):
 class Copy:
     """One copy of the tree and its build."""
 
-    def __init__(self, number, black_box):
-        self.root = WORK / f"copy{number}"
+    def __init__(self, name, black_box, preset="debug"):
+        self.root = WORK / f"copy{name}"
         self.build, self.mark = self.root / "build", f"{self.root}."
-        self.log = WORK / f"copy{number}.log"
+        self.log = WORK / f"copy{name}.log"
         self.take_over()
         if not (self.build / "build.ninja").exists():
-            self.need(["cmake", "--preset", "debug", "-B", self.build, "-DBUSBAR_TESTS=ON", "-DCMAKE_C_FLAGS_DEBUG=-O0",
+            self.need(["cmake", "--preset", preset, "-B", self.build, "-DBUSBAR_TESTS=ON", "-DCMAKE_C_FLAGS_DEBUG=-O0",
                        "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold", "-DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=gold"])
         self.need(["ninja", "-C", self.build])
         listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.build, check=True, capture_output=True, text=True).stdout
@@ -247,8 +248,8 @@ class Copy:
         return failed
 
     @functools.cache
-    def black_box_tests(self):
-        self.need([*PYTEST, "--collect-only", "tests/cli"])
+    def black_box_tests(self, *words):
+        self.need([*PYTEST, "--collect-only", *words, "tests/cli"])
         return ["tests/cli/" + t for t in re.findall(r"(?m)^test_.*::.*$", self.log.read_text())]  # from where pytest.ini is
 
     def digest(self, name):
@@ -446,6 +447,19 @@ def try_together(mutants, done):
             keep({**m._asdict(), "verdict": found, "seconds": 0}, done)
 
 
+def try_sanitized(mutants, done):
+    """A step beyond an array's end is seen by AddressSanitizer, under which the smoke tests are run as well."""
+    os.environ.update(ASAN_OPTIONS="detect_leaks=0:exitcode=99")
+    copy = Copy("-sanitized", MANY_BLACK_BOX, "sanitize")
+    smoke = copy.black_box_tests("-m", "smoke")
+    for m in mutants:
+        plant(copy, m)
+        found = unit_notices(copy, m, unit_stages(copy, m.file)[0]) or black_box_notices(copy, m, smoke, MANY_BLACK_BOX[1])
+        restore(copy, m)
+        if found:
+            keep({**m._asdict(), "verdict": "sanitized " + found, "seconds": 0}, done)
+
+
 def keep(result, done):
     with RESULTS.open("a") as out:
         out.write(json.dumps(result) + "\n")
@@ -460,14 +474,17 @@ def main():
     words.add_argument("--only", default="", help="a folder or a file")
     words.add_argument("--again", action="store_true", help="those that survived, once more")
     words.add_argument("--together", action="store_true", help="every black-box test on all of those at once")
+    words.add_argument("--sanitize", action="store_true", help="the smoke tests under AddressSanitizer on each of those")
     asked = words.parse_args()
     done = read_results()
-    if asked.again or asked.together:
+    if asked.again or asked.together or asked.sanitize:
         left = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in equivalents()]
         places = {key(m._asdict()): m for f in {r["file"] for r in left} for line in mutants_of(f) for m in line}
         chosen = [places[key(r)] for r in left if key(r) in places]
         if asked.together:
             try_together(chosen, done)
+        elif asked.sanitize:
+            try_sanitized(chosen, done)
         else:
             try_all(iter(chosen), len(chosen), done, MANY_BLACK_BOX)
     else:

@@ -68,7 +68,7 @@ CONCERNS = {
     "proxies/export": "export",
     "proxies/models": "models plan",
     "proxies/plan": "plan trace export models",
-    "proxies/registry": "front proxy models",
+    "proxies/registry": "front plan proxy models",
     "proxies/replicas": "replicas scaling",
     "proxies/run": "proxy trace",
     "proxies/scaling": "scaling",

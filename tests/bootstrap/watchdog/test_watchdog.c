@@ -3,6 +3,7 @@
  * host has, with strangers at the door.
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -423,6 +424,43 @@ static void test_who_deputises(void **state)
     }
 }
 
+static bool speaks(struct bb_watchdog *watchdog)
+{
+    bool ours;
+
+    pthread_mutex_lock(&watchdog->lock);
+    ours = bb_watchdog_speaks(watchdog);
+    pthread_mutex_unlock(&watchdog->lock);
+    return ours;
+}
+
+/* The word of the host is taken. Rank 0 needs none once it is heard by all, but until then; nobody else does without. */
+static void test_who_is_heard_by_all(void **state)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *watchdog[3];
+    char job[32];
+    int word;
+
+    (void)state;
+    snprintf(job, sizeof(job), "heard-%ld", (long)getpid());
+    setenv("PMIX_NAMESPACE", job, 1);
+    word = bb_speaker_take();
+    assert_true(word >= 0);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
+    assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, true, &ticket), 0);
+    bb_watchdog_join(watchdog[1], 1, 3, hosts, &ticket);
+    assert_false(speaks(watchdog[0]));
+    bb_watchdog_join(watchdog[2], 2, 3, hosts, &ticket);
+    assert_true(speaks(watchdog[0]));
+    assert_false(speaks(watchdog[1]));
+    for (int r = 0; r < 3; r++)
+        bb_watchdog_stop(watchdog[r]);
+    close(word);
+    unsetenv("PMIX_NAMESPACE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_full_table),
         cmocka_unit_test(test_tags),
         cmocka_unit_test(test_who_deputises),
+        cmocka_unit_test(test_who_is_heard_by_all),
         cmocka_unit_test(test_deputy_is_told_of_a_loss),
         cmocka_unit_test(test_alone),
     };

@@ -75,6 +75,15 @@ def test_a_run_without_rows_is_one(busbar, tmp_path):
     assert_rows(read(tmp_path / "p.csv"), [flat(json.loads((tmp_path / "p.json").read_text()))])
 
 
+def test_a_plan_of_a_collective(busbar, tmp_path):
+    done = busbar.run("plan", "all_reduce", "--ranks", 16, "--cluster", "h100-sxm-ib", "-b", "1K", "-e", "1M", "-f", 32, "--json", "p.json",
+                      "--csv", "p.csv", emulated=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = read(tmp_path / "p.csv")
+    assert_rows(rows, [flat(row) for row in json.loads((tmp_path / "p.json").read_text())["results"]])
+    assert len(rows) == 6 and {row["flags"] for row in rows} == {"predicted"}
+
+
 def test_compare_and_sweep(busbar, tmp_path):
     for name in "ab":
         assert busbar.run("bench", "all_reduce", "--sizes", "1K,2K", "-n", 2, "--csv", f"{name}.csv", "--json", f"{name}.json", ranks=2,

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/bench_options.h"
 #include "proxies/bench_plan/bench_plan.h"
@@ -389,6 +390,29 @@ static int refuse_collective(const struct plan_options *o, const char *name)
     return 0;
 }
 
+static int write_collectives_csv(const char *path, const json_t *rows)
+{
+    struct bb_flat_table table = {0};
+    struct bb_outfile file;
+    const json_t *row;
+    size_t i;
+    int rc;
+
+    json_array_foreach(rows, i, row)
+    {
+        bb_flat_table_add(&table, row, NULL);
+    }
+    if (strcmp(path, "-") == 0) {
+        rc = bb_flat_table_write(&table, stdout);
+    } else {
+        TRY(bb_outfile_open(&file, path, "the table"));
+        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
+    }
+out:
+    bb_flat_table_release(&table);
+    return rc;
+}
+
 static int write_collectives(const struct bb_bench_plan *p, const struct plan_options *o, json_t *rows)
 {
     json_t *root = bb_bench_plan_json(p, bb_json_options(&collective_set, o), rows);
@@ -413,17 +437,21 @@ static int plan_collectives(struct plan_options *o, const struct bb_words *words
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
     struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
-    const char *json = o->files[BB_PLAN_EXPORT_json];
-    json_t *rows = json ? json_array() : NULL;
+    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
+    json_t *rows = json || csv ? json_array() : NULL;
     int rc;
 
     TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_results_refuse(json, csv));
     TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)
         goto out;
     TRY(bb_cluster_load(o->cluster, &cluster));
-    TRY(bb_bench_plan_run(&p, json && strcmp(json, "-") == 0 ? NULL : stdout, rows));
+    TRY(bb_plan_exports_check(o->files));
+    TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
+    if (csv)
+        TRY(write_collectives_csv(csv, rows));
     if (json)
         TRY(write_collectives(&p, o, json_incref(rows)));
 out:

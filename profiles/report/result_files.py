@@ -44,9 +44,10 @@ class Result:
         source = str((data.get("otherData") or {}).get("times", ""))
         if data.get("emulated") or source.startswith("emulated"):
             stamps.append("emulated GPUs: modelled times")
-        if self.kind == "plan" and data.get("predicted"):
+        planned = self.kind == "plan" or is_plan(data)
+        if planned and data.get("predicted"):
             stamps.append(f"predicted for {data['predicted'].get('cluster')}")
-        elif self.kind == "plan":
+        elif planned:
             stamps.append("on paper")
         elif source.startswith("predicted"):
             stamps.append(source)
@@ -90,6 +91,8 @@ def kind_of(data):
     schema = data.get("schema")
     if schema not in SCHEMAS:
         refuse_schema(schema)
+    if schema == "busbar.plan/1" and "results" in data:  # of a collective: the table of bench
+        return kind_of_bench(data)
     return SCHEMAS[schema] or kind_of_bench(data)
 
 

@@ -1,4 +1,5 @@
 /* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
+#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
@@ -331,6 +332,21 @@ static json_t *plan_object(const struct bb_plan_report *r)
         return root;
     json_decref(root);
     return NULL;
+}
+
+int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
+{
+    struct bb_flat_table table = {0};
+    json_t *root = plan_object(report);
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's table");
+
+    TRY(rc);
+    bb_flat_table_add(&table, root, NULL);
+    rc = bb_flat_table_write(&table, out);
+out:
+    bb_flat_table_release(&table);
+    json_decref(root);
+    return rc;
 }
 
 int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)

@@ -166,6 +166,16 @@ def test_bandwidth_has_its_interval_bands_and_prediction():
     assert "RING LL" in line["hovertext"][0] and "1 KiB" in line["hovertext"][0]
 
 
+def test_a_plan_of_a_collective_is_the_predicted_line():
+    rows = [row(1024, 10, model_us=None), row(4096, 20, model_us=None)]
+    predicted = {**result("a", results=rows).data, "schema": "busbar.plan/1", "predicted": {"cluster": "c"}}
+    assert result_files.kind_of(predicted) == "collectives"
+    both = [result("collectives", results=rows), result_files.Result("/x/plan.json", "collectives", predicted)]
+    bandwidth, time = list(measured.over_size(both))
+    assert [t["line"]["dash"] for t in bandwidth.traces] == [t["line"]["dash"] for t in time.traces] == ["solid", "dash"]
+    assert bandwidth.stamps == ["plan.json: predicted for c"] and bandwidth.notes == []
+
+
 def test_links_are_marked_and_ranked():
     (picture,) = measured.links([result("p2p", **P2P)])
     (frame,) = picture.layout["shapes"]  # row 1, column 0
@@ -195,7 +205,7 @@ def test_what_is_lacking_is_said():
     assert any("--trace step.json" in note for p in timeline.timelines([result("proxy", proxy="p")]) for note in p.notes)
     bare = row(8, 1, algorithm=None, protocol=None, model_us=None, time_us={"p50": 1, "ci95": None})
     notes = " ".join(list(measured.over_size([result("collectives", results=[bare])]))[0].notes)
-    assert "No intervals" in notes and "no bands" in notes and "No line of a prediction" in notes
+    assert "No intervals" in notes and "no bands" in notes and "No predicted line" in notes
 
 
 def test_timeline_colours_what_is_exposed():

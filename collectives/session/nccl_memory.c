@@ -40,7 +40,7 @@ int bb_nccl_memory_falls_back(const struct bb_allocator *from, bool *falls_back)
         return 0;
     TRY(alloc_nccl(&memory, 1));
     *falls_back = !bb_driver_is_mapped(memory);
-    free_nccl(memory);
+    rc = BB_NCCL(ncclMemFree(memory));
 out:
     return rc;
 }

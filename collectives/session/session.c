@@ -196,7 +196,7 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
     TRY(bb_world_agree(&s->world, rc, "opening the results"));
     if (s->json && set)
         TRY(bb_results_set(s->json, "options", bb_json_options(set, cfg)));
-    if (s->json && s->use >= BB_SESSION_NCCL)
+    if (s->json && set && s->use >= BB_SESSION_NCCL)
         TRY(bb_results_set(s->json, "buffers", json_string(bb_session_buffers(s))));
     if (s->json && set && s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_stamp(&s->observer, s->json));

@@ -50,14 +50,13 @@ bool bb_driver_uuid(int ordinal, unsigned char uuid[16])
 size_t bb_driver_granularity(void)
 {
     CUresult (*get_granularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
-    CUmemAllocationProp asked = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAllocationProp asked = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     size_t bytes = 0;
 
     *(void **)&get_granularity = find_function("cuMemGetAllocationGranularity");
-    asked.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    if (!get_granularity || cudaGetDevice(&asked.location.id) != cudaSuccess ||
-        get_granularity(&bytes, &asked, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) || bytes == 0)
+    if (!get_granularity || get_granularity(&bytes, &asked, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) || bytes == 0)
         return (size_t)2 << 20;
     return bytes;
 }

@@ -14,8 +14,8 @@
  */
 bool bb_driver_uuid(int ordinal, unsigned char uuid[16]);
 
-/* bb_driver_granularity - what memory of cuMemCreate on the current device comes in, as NCCL asks for it; 2 MiB where
- * the driver does not tell. */
+/* bb_driver_granularity - bytes that memory of cuMemCreate comes in, as NCCL asks for it: of the first GPU, since those
+ * of a machine do not differ; 2 MiB where the driver does not tell. */
 size_t bb_driver_granularity(void);
 
 /* bb_driver_is_mapped - whether memory is of cuMemCreate, which NCCL can register, and not of cudaMalloc. */

@@ -53,8 +53,9 @@ static const struct bb_opts set = {
            "its buffers take, whether every message meets its other side and nothing can deadlock, and, from the cost\n"
            "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32",
-    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does "
-             "not.",
+    .after =
+        "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does\n"
+        "not.",
     .tables = tables,
 };
 
@@ -105,7 +106,7 @@ static void settle_forecast(const struct plan_options *o, const struct bb_cluste
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
-    if (!o->cluster || cluster->nominal)
+    if (!o->cluster || !cluster->achieves)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
@@ -134,8 +135,8 @@ static int build_plan(const struct plan_options *o, const struct bb_proxy *proxy
     f->plan.forecast = &f->forecast;
     if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
         f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
-    f->forecast.attention_guessed = f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 &&
-                                    !o->config.transformer.attention;
+    f->forecast.attention_guessed =
+        f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
 out:
     return rc;
 }
@@ -175,7 +176,7 @@ static int refuse_memory(const struct plan_options *o, const struct findings *f)
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_cluster cluster = {.nominal = true};
+    struct bb_cluster cluster = {0};
     struct findings f = {0};
     int rc;
 
@@ -184,11 +185,12 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     if (o->cluster && config.gpus_per_node == 0)
         config.gpus_per_node = cluster.gpus_per_node;
     if (o->cluster && config.transformer.float8 && cluster.tflops_float8 <= 0)
-        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
+        return bb_err(BB_EUSAGE,
+                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster.name);
     settle_forecast(o, &cluster, &config, &f.forecast);
     TRY(build_plan(o, proxy, &config, &f));
-    if (!cluster.nominal)
+    if (cluster.achieves)
         TRY(guess_recompute(o, proxy, &config, &f));
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)

@@ -70,11 +70,11 @@ static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll,
 {
     bool whole = count_rounds(coll) == 2;
 
-    return algorithm == BB_NCCL_RING          ? true
-           : algorithm == BB_NCCL_PAT         ? (coll->flags & BB_COLL_SLICED) && nodes == n
-           : algorithm == BB_NCCL_NVLS        ? whole && nodes == 1
-           : algorithm == BB_NCCL_NVLS_TREE   ? whole && nodes > 1 && nodes < n
-                                              : whole;
+    return algorithm == BB_NCCL_RING        ? true
+           : algorithm == BB_NCCL_PAT       ? (coll->flags & BB_COLL_SLICED) && nodes == n
+           : algorithm == BB_NCCL_NVLS      ? whole && nodes == 1
+           : algorithm == BB_NCCL_NVLS_TREE ? whole && nodes > 1 && nodes < n
+                                            : whole;
 }
 
 static double way_ns(const struct bb_cluster *c, const struct bb_nccl_way *way, const struct bb_coll *coll,
@@ -98,8 +98,8 @@ static double quickest_ns(const struct bb_cluster *c, const struct bb_coll *coll
     double best = INFINITY;
 
     for (int i = 0; i < c->n_ways; i++) {
-        double ns = can_do(c->ways[i].algorithm, coll, n, nodes) ? way_ns(c, &c->ways[i], coll, bytes, n, nodes)
-                                                                 : INFINITY;
+        double ns =
+            can_do(c->ways[i].algorithm, coll, n, nodes) ? way_ns(c, &c->ways[i], coll, bytes, n, nodes) : INFINITY;
 
         if (ns < best) {
             best = ns;

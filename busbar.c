@@ -67,6 +67,20 @@ static int sweep_main(int argc, char **argv)
     return bb_sweep_main(argc, argv, runs, sizeof(runs) / sizeof(runs[0]));
 }
 
+static int offer_commands(const char *text)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        bb_opts_candidate(commands[i].name, text, commands[i].help, stdout);
+    return 0;
+}
+
+static int offer_listings(const char *text)
+{
+    for (int i = 0; i < N_LISTINGS; i++)
+        bb_opts_candidate(listings[i].name, text, "", stdout);
+    return 0;
+}
+
 static int print_listing(const struct listing *listing)
 {
     fprintf(stdout, "%s\n", listing->name);
@@ -80,6 +94,8 @@ static int list_main(int argc, char **argv)
 
     for (int i = 0; i < N_LISTINGS; i++)
         names[i] = listings[i].name;
+    if (bb_opts_completing(argc, argv))
+        return offer_listings(bb_opts_completing(argc, argv));
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns; "
                "all without it.\n");
@@ -97,10 +113,21 @@ static int list_main(int argc, char **argv)
     return bb_refuse_word("list", argv[1], names, N_LISTINGS);
 }
 
+static const char about[] = "What a GPU cluster's interconnect does for deep-learning training.";
+
+static int print_man(FILE *out)
+{
+    bb_opts_begin_man("busbar COMMAND [...]", about, out);
+    fprintf(out, ".SH COMMANDS\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(out, ".TP\n.B %s\n%s.\n", commands[i].name, commands[i].help);
+    fprintf(out, ".PP\nEach command has a page of its own, as busbar\\-bench(1).\n");
+    return 0;
+}
+
 static void print_help(FILE *out)
 {
-    fprintf(out, "Usage: busbar COMMAND [...]\n\n"
-                 "What a GPU cluster's interconnect does for deep-learning training.\n\n");
+    fprintf(out, "Usage: busbar COMMAND [...]\n\n%s\n\n", about);
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  busbar %-7s %-27s %s\n", commands[i].name, commands[i].usage, commands[i].help);
     fprintf(out, "\nbusbar COMMAND --help tells the options of a command; busbar --version the version.\n"
@@ -150,6 +177,8 @@ static int help_main(int argc, char **argv)
 {
     char flag[] = "--help", *words[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
 
+    if (argc == 2 && bb_opts_completing(argc, argv))
+        return offer_commands(bb_opts_completing(argc, argv));
     if (argc > 3)
         return bb_err(BB_EUSAGE, "unexpected word '%s'; expected at most a command and a word of it", argv[3]);
     if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
@@ -179,6 +208,10 @@ int main(int argc, char **argv)
         rc = -BB_EUSAGE;
     } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(stdout);
+    } else if (strcmp(argv[1], "--help=man") == 0) {
+        rc = print_man(stdout);
+    } else if (argc == 2 && bb_opts_completing(argc, argv)) {
+        rc = offer_commands(bb_opts_completing(argc, argv));
     } else if (asks_version(argv[1])) {
         rc = print_version();
     } else {

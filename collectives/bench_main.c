@@ -53,11 +53,22 @@ static int check_words(int argc, char **argv, double *timeout_s)
     return rc;
 }
 
+/* Of `busbar bench`, where the first word is completed: modes come before collectives. */
+static void offer_modes(const char *text)
+{
+    for (size_t i = 0; text && text[0] != '-' && i < sizeof modes / sizeof *modes; i++)
+        bb_opts_candidate(modes[i].name, text, "", stdout);
+}
+
 int bb_bench_main(int argc, char **argv)
 {
     const struct mode *mode = argc > 1 ? find_mode(argv[1]) : NULL;
     double timeout_s = LOADING_S;
-    int rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_words(argc, argv, &timeout_s);
+    int rc;
+
+    if (argc == 2)
+        offer_modes(bb_opts_completing(argc, argv));
+    rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_words(argc, argv, &timeout_s);
 
     return rc ? rc : bb_gpu_run("bench", mode ? mode->run : "bb_bench_run", timeout_s, argc, argv);
 }

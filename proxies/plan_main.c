@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "proxies/export/export.h"
 #include "proxies/models/profile.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
@@ -16,6 +17,7 @@
 struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *files[BB_N_PLAN_EXPORTS];
+    const char *export, *export_file; /* its format, and the last word */
     bool ops, best_order, must_fit;
     size_t gpu_memory;
     enum bb_rates rates; /* no option: whose */
@@ -29,7 +31,7 @@ struct plan_options {
 static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
-               "predict the step's time on this cluster ('busbar list clusters')"),
+               "predict the step's time on this cluster ('busbar list clusters')", .word_at = bb_cluster_name_at),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
              "memory of a GPU, for the verdict on it (default: of --cluster)"),
     OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 where training would not hold in a GPU's memory"),
@@ -38,6 +40,9 @@ static const struct bb_opt plan_options[] = {
     OPT_FLAG(0, "best-order", FIELD(best_order),
              "of transformer: also every order of the axes (--order), by the bytes that cross nodes in a step; nodes "
              "from --gpus-per-node or --cluster"),
+    OPT_WORD_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
+                "write the step to a file for another tool; its name is the last word (--export goal step.goal; of "
+                "chakra step.RANK.et)"),
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
@@ -53,6 +58,7 @@ static const struct bb_opts set = {
            "its buffers take, whether every message meets its other side and nothing can deadlock, and, from the cost\n"
            "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32",
+    .word_at = bb_proxy_name_at,
     .after =
         "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does\n"
         "not.",
@@ -197,6 +203,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
+    if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
+        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, argc, argv));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
@@ -210,6 +218,22 @@ out:
     return rc;
 }
 
+/* --export goal step.goal: the option takes the format, and the file is the last word. */
+static int take_export_file(struct plan_options *o, struct bb_words *words)
+{
+    const char *last = words->n > 1 ? words->word[words->n - 1] : "";
+    int number;
+
+    if (!o->export)
+        return 0;
+    if (!*last || bb_parse_int(last, INT_MIN, INT_MAX, &number) == 0)
+        return bb_err(BB_EUSAGE, "--export needs the name of a file: --export %s FILE%s%s", o->export,
+                      *last ? "; for a file of this name write ./" : "", last);
+    o->export_file = last;
+    words->n--;
+    return 0;
+}
+
 static int parse_options(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
 {
     struct bb_words words;
@@ -219,6 +243,7 @@ static int parse_options(int argc, char **argv, struct plan_options *o, const st
     TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
     given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
     bare = !given && !o->config.compute;
+    TRY(take_export_file(o, &words));
     TRY(bb_proxy_configure(&o->config, &words, proxy));
     /* A forecast takes the machine's own rates, unless it is told others. */
     if (o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER)

@@ -50,6 +50,7 @@ static const struct bb_opt_table tables[] = {
 };
 
 const struct bb_opts bb_proxy_set = {
+    .word_at = bb_proxy_name_at,
     .usage = "busbar proxy NAME [WORD...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and says how much of\n"

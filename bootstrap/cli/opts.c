@@ -348,8 +348,11 @@ out:
 
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional, FILE *out)
 {
-    int rc = parse_words(set, cfg, argc, argv, positional);
+    int rc = bb_opts_form(set, argc, argv, out) ? BB_OPTS_HELP : 0;
 
+    if (rc)
+        return rc;
+    rc = parse_words(set, cfg, argc, argv, positional);
     if (rc == BB_OPTS_HELP)
         bb_opts_help(set, out);
     return rc;

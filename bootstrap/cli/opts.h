@@ -45,7 +45,8 @@ struct bb_opt {
     const char *arg;                  /* what the help calls the value: "BYTES"                           */
     double min, max;                  /* inclusive range of INT, SIZE, DOUBLE; both 0: no range           */
     const char *const *words;         /* WORD: valid words, NULL at the end, or                           */
-    const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table)  */
+    const char *(*word_at)(size_t i); /* ... the i-th valid word, NULL past the end (words from a table); of a STRING
+                                         these are only offered to who completes a command line         */
     const char *help;                 /* one lower-case line, without the default                         */
     unsigned takes;                   /* bits of what this option needs (proxies: enum bb_takes) */
 };
@@ -104,15 +105,16 @@ struct bb_opts {
     const char *doc;                   /* printed below the usage, NULL for none; lines already broken      */
     const char *after;                 /* printed below the options, NULL for none                          */
     const struct bb_opt_table *tables; /* ends with a table without opts                                    */
+    const char *(*word_at)(size_t i);  /* words that are not options, to be offered; NULL: any, or a file   */
     size_t size;                       /* bb_opts_read: of what the tables and settle fill                  */
     int (*settle)(void *cfg, const struct bb_words *words); /* the same: what no single option tells; 0 or < 0 */
 };
 
 /*
  * bb_opts_parse - fill cfg with the defaults, then from argv[1..argc-1]. argv[0] is not read, argv is not changed and
- * must outlive cfg. A word after "--" is never an option; -h and --help are part of every set. Returns 0, -BB_EUSAGE
- * after one line on stderr, or BB_OPTS_HELP (> 0) after printing the help to `out`. Needs neither MPI nor a GPU, and
- * reads no environment.
+ * must outlive cfg. A word after "--" is never an option; -h and --help are part of every set, and as the last word
+ * --help=man and --complete=TEXT (opts_forms.c). Returns 0, -BB_EUSAGE after one line on stderr, or BB_OPTS_HELP (> 0)
+ * after printing the help to `out`. Needs neither MPI nor a GPU, and reads no environment.
  */
 #define BB_OPTS_HELP 1
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_words *positional,
@@ -126,6 +128,28 @@ int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHEC
 
 /* bb_opts_help - the help text: the same on every terminal and in every environment, 100 columns at most. */
 void bb_opts_help(const struct bb_opts *set, FILE *out);
+
+/*
+ * bb_opts_form - another form of the help, when the last word asks for one. False: it does not.
+ *   --help=man       the manual page
+ *   --complete=TEXT  what TEXT may become, "word<tab>what it is" per line: the words before it are not checked, but if
+ *                    the last of them is an option that takes a value, TEXT is that. For the completion of shells.
+ */
+bool bb_opts_form(const struct bb_opts *set, int argc, char **argv, FILE *out);
+
+/* bb_opts_completing - TEXT of --complete=TEXT where that is the last word, else NULL. */
+const char *bb_opts_completing(int argc, char **argv);
+
+/* bb_opts_candidate - a line of --complete if the word begins with `text`. */
+void bb_opts_candidate(const char *word, const char *text, const char *help, FILE *out);
+
+/* bb_opts_begin_man - heading, name and synopsis of a page. usage "busbar bench p2p [OPTION...]" is the page of
+ * busbar-bench-p2p. doc: as of struct bb_opts; its first sentence stands beside the name. */
+void bb_opts_begin_man(const char *usage, const char *doc, FILE *out);
+void bb_opts_man_text(const char *text, FILE *out); /* paragraphs; lines that begin with a space stay as they are */
+
+/* bb_opts_describe - "first size: a b c (default 32M)". */
+void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
 
 /* bb_opts_each - visit every option with the address of its field, in table order: the echo of a run (bb_json_options).
  */

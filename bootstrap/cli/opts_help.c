@@ -33,7 +33,7 @@ static size_t append_text(char *text, size_t used, size_t size, const char *piec
 }
 
 /* "first size (default 32M)", with the valid words of a WORD. */
-static void describe_option(const struct bb_opt *opt, char *text, size_t size)
+void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
 {
     size_t used = append_text(text, 0, size, opt->help ? opt->help : "", "");
     const char *word;
@@ -58,7 +58,7 @@ static void print_option(const struct bb_opt *opt, FILE *out)
     if (opt->letter)
         snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
     at = fprintf(out, "  %s--%s%s%s", letter, opt->name, arg ? "=" : "", arg ? arg : "");
-    describe_option(opt, text, sizeof(text));
+    bb_opts_describe(opt, text, sizeof(text));
     if (at + 2 > TEXT_COLUMN)
         fprintf(out, "\n%*s", TEXT_COLUMN, "");
     else

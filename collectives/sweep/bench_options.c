@@ -17,6 +17,11 @@ static const char *redop_or_all(size_t i)
     return i == BB_REDOP_COUNT ? "all" : bb_redop_name_at(i);
 }
 
+static const char *coll_or_all(size_t i)
+{
+    return i < BB_COLL_KIND_COUNT ? bb_colls[i].name : i == BB_COLL_KIND_COUNT ? "all" : NULL;
+}
+
 static const char *const placements[] = {"both", "out_of_place", "in_place", NULL};
 
 #define FIELD(name) offsetof(struct bb_bench_options, name)
@@ -86,6 +91,7 @@ static const struct bb_opt_table tables[] = {
 };
 
 const struct bb_opts bb_bench_set = {
+    .word_at = coll_or_all,
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"

@@ -22,6 +22,23 @@ size_t bb_profile_names(const char *kind, const char **words, size_t room)
     return n;
 }
 
+static const char *name_at(const char *kind, size_t i)
+{
+    const char *words[MOST_NAMES];
+
+    return i < bb_profile_names(kind, words, MOST_NAMES) ? words[i] : NULL;
+}
+
+const char *bb_model_name_at(size_t i)
+{
+    return name_at("models", i);
+}
+
+const char *bb_cluster_name_at(size_t i)
+{
+    return name_at("clusters", i);
+}
+
 static bool is_path(const char *word)
 {
     size_t length = strlen(word);

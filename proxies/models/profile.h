@@ -15,6 +15,10 @@ extern const struct bb_profile_text bb_profile_texts[]; /* ends with a row of NU
 /* bb_profile_names - names of one kind, in the table's order, NULL at the end. words[room]; returns their number. */
 size_t bb_profile_names(const char *kind, const char **words, size_t room);
 
+/* The i-th name of a kind, NULL past the end: for who completes a command line. */
+const char *bb_model_name_at(size_t i);
+const char *bb_cluster_name_at(size_t i);
+
 /* bb_profile_refuse_unknown - 0 for a name of that kind and for a path, which is not looked at; else -BB_EUSAGE, said.
  */
 int bb_profile_refuse_unknown(const char *kind, const char *word) BB_MUST_CHECK;

@@ -1,5 +1,6 @@
 /* proxy_options.c - the options that shape a step, the same for `busbar proxy` and `busbar plan`. */
 #include "proxies/author/args.h"
+#include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 
 static const char *const dtype_words[] = {"float", "half", "bfloat16", NULL};
@@ -32,7 +33,8 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_DOUBLE(0, "tflops", FIELD(tflops), NULL, "RATE", 0.001, 1e6,
                "timed: 1e12 FLOP per second that turn FLOPs into time (default: 119.8)", .takes = BB_TAKES_TFLOPS),
     OPT_STRING(0, "model", FIELD(model), NULL, "NAME|PATH",
-               "what is trained: a name of 'busbar list models', a file, its folder", .takes = BB_TAKES_MODEL),
+               "what is trained: a name of 'busbar list models', a file, its folder", .takes = BB_TAKES_MODEL,
+               .word_at = bb_model_name_at),
     OPT_INT(0, "micro-batch-size", FIELD(micro_batch_size), NULL, "B", 1, 1e6,
             "samples of one micro-batch (default: the model's, or 1)", .takes = BB_TAKES_MICRO_BATCH_SIZE),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1e6,

@@ -37,6 +37,11 @@ bool bb_proxy_knows(const char *name)
     return false;
 }
 
+const char *bb_proxy_name_at(size_t i)
+{
+    return i < (size_t)bb_n_proxies ? bb_proxies[i]->name : NULL;
+}
+
 const struct bb_proxy *bb_proxy_find(const char *name)
 {
     const char *names[sizeof(bb_proxies) / sizeof(bb_proxies[0])];

@@ -25,6 +25,7 @@ extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
 
 bool bb_proxy_knows(const char *name);                  /* silent */
+const char *bb_proxy_name_at(size_t i);                 /* NULL past the end */
 const struct bb_proxy *bb_proxy_find(const char *name); /* NULL after an error line with the nearest name */
 
 /*

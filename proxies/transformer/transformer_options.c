@@ -48,11 +48,7 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, 2147483647, "of which experts are popular (default: 1)"),
     OPT_WORD(0, "recompute", FIELD(recompute), NULL, "WHAT", recompute_words,
              "activations that are computed again in the backward pass: none, selective (attention), full (default: "
-             "none; of "
-             "a forecast the least that makes training hold in a GPU's memory)"),
-    full(default
-         : "
-           "none)"),
+             "none; of a forecast the least with which training holds in a GPU's memory)"),
     OPT_WORD(0, "attention", FIELD(attention), NULL, "HOW", attention_words,
              "fused: softmax and dropout stay on the chip; unfused: all scores go through memory (default: fused; of a "
              "forecast what the cluster's profile says)"),

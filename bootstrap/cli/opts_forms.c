@@ -1,0 +1,221 @@
+/* opts_forms.c - the help of an option table for other readers: manual pages, and shells that complete a word. */
+#include "bootstrap/cli/opts.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static bool begins_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* ---- the completion of shells ---- */
+
+const char *bb_opts_completing(int argc, char **argv)
+{
+    static const char asked[] = "--complete=";
+
+    return argc > 1 && begins_with(argv[argc - 1], asked) ? argv[argc - 1] + strlen(asked) : NULL;
+}
+
+void bb_opts_candidate(const char *word, const char *text, const char *help, FILE *out)
+{
+    if (begins_with(word, text))
+        fprintf(out, "%s\t%s\n", word, help ? help : "");
+}
+
+static const struct bb_opt *find_option(const struct bb_opts *set, int letter, const char *name, size_t length)
+{
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            if ((letter && o->letter == letter) ||
+                (name && strlen(o->name) == length && !strncmp(o->name, name, length)))
+                return o;
+    return NULL;
+}
+
+/* The option of "--name" or "-abc" whose value is the next word; NULL: none is. */
+static const struct bb_opt *option_before(const struct bb_opts *set, const char *word)
+{
+    const struct bb_opt *opt = NULL;
+
+    if (begins_with(word, "--"))
+        opt = find_option(set, 0, word + 2, strlen(word + 2));
+    else if (word[0] == '-' && word[1])
+        opt = find_option(set, word[strlen(word) - 1], NULL, 0);
+    return opt && opt->kind != BB_OPT_FLAG ? opt : NULL;
+}
+
+/* before: "--name=" where the value is in the same word, else "". */
+static void complete_value(const struct bb_opt *opt, const char *before, const char *text, FILE *out)
+{
+    char candidate[256];
+    const char *word;
+
+    for (size_t i = 0; (word = opt->word_at ? opt->word_at(i) : opt->words ? opt->words[i] : NULL); i++) {
+        if (!begins_with(word, text))
+            continue;
+        snprintf(candidate, sizeof(candidate), "%s%s", before, word);
+        bb_opts_candidate(candidate, before, "", out);
+    }
+}
+
+static void complete_name(const struct bb_opts *set, const char *text, FILE *out)
+{
+    char name[128];
+
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++) {
+            snprintf(name, sizeof(name), "--%s%s", o->name, o->kind == BB_OPT_FLAG ? "" : "=");
+            bb_opts_candidate(name, text, o->help, out);
+        }
+    bb_opts_candidate("--help", text, "the options of a command", out);
+}
+
+static void complete_word(const struct bb_opts *set, const char *before, const char *text, FILE *out)
+{
+    const struct bb_opt *opt = option_before(set, before);
+    const char *equals = begins_with(text, "--") ? strchr(text, '=') : NULL, *word;
+    char name[128];
+
+    if (opt) {
+        complete_value(opt, "", text, out);
+    } else if (equals) {
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - text) + 1, text);
+        opt = find_option(set, 0, text + 2, (size_t)(equals - text) - 2);
+        if (opt)
+            complete_value(opt, name, equals + 1, out);
+    } else if (text[0] == '-') {
+        complete_name(set, text, out);
+    } else {
+        for (size_t i = 0; set->word_at && (word = set->word_at(i)); i++)
+            bb_opts_candidate(word, text, "", out);
+    }
+}
+
+/* ---- manual pages ---- */
+
+/* Text of a page on one line: a minus that can be copied, and nothing that groff takes for a request. */
+static void print_roff(const char *text, size_t length, FILE *out)
+{
+    if (length > 0 && (text[0] == '.' || text[0] == '\''))
+        fputs("\\&", out);
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '-')
+            fputs("\\-", out);
+        else if (text[i] == '\\')
+            fputs("\\e", out);
+        else
+            fputc(text[i] == '\n' ? ' ' : text[i], out);
+    }
+}
+
+void bb_opts_man_text(const char *text, FILE *out)
+{
+    bool kept = false; /* lines as they are */
+
+    while (*text) {
+        const size_t length = strcspn(text, "\n");
+        const bool keep = text[0] == ' ' || text[0] == '\t';
+
+        if (keep != kept)
+            fputs(keep ? ".nf\n" : ".fi\n", out);
+        kept = keep;
+        if (length == 0)
+            fputs(".PP", out);
+        print_roff(text, length, out);
+        fputc('\n', out);
+        text += length + (text[length] == '\n');
+    }
+    if (kept)
+        fputs(".fi\n", out);
+}
+
+/* Bytes of the words in front that are names, not what stands for something. */
+static size_t names_in(const char *usage)
+{
+    size_t end = 0;
+
+    while (islower((unsigned char)usage[end]) ||
+           (end > 0 && (usage[end] == '_' || isdigit((unsigned char)usage[end])))) {
+        while (usage[end] && usage[end] != ' ')
+            end++;
+        if (!islower((unsigned char)usage[end + (usage[end] == ' ')]))
+            return end;
+        end++;
+    }
+    return end;
+}
+
+static size_t first_sentence(const char *doc)
+{
+    const char *stop = strpbrk(doc, ".:;");
+
+    return stop ? (size_t)(stop - doc) : strlen(doc);
+}
+
+void bb_opts_begin_man(const char *usage, const char *doc, FILE *out)
+{
+    const size_t length = names_in(usage);
+    char name[64];
+
+    snprintf(name, sizeof(name), "%.*s", (int)length, usage);
+    for (char *at = name; *at; at++)
+        *at = *at == ' ' ? '-' : *at;
+    fprintf(out, ".TH %s 1 \"\" \"busbar " BUSBAR_VERSION "\" \"User Commands\"\n.SH NAME\n", name);
+    print_roff(name, strlen(name), out);
+    fputs(" \\- ", out);
+    print_roff(doc, first_sentence(doc), out);
+    fputs("\n.SH SYNOPSIS\n.B ", out);
+    print_roff(usage, length, out);
+    fputc('\n', out);
+    bb_opts_man_text(usage + length + (usage[length] == ' '), out);
+    fputs(".SH DESCRIPTION\n", out);
+    bb_opts_man_text(doc, out);
+}
+
+static void print_man_option(const struct bb_opt *opt, FILE *out)
+{
+    char text[2048];
+
+    fputs(".TP\n.B ", out);
+    if (opt->letter)
+        fprintf(out, "\\-%c, ", opt->letter);
+    fputs("\\-\\-", out);
+    print_roff(opt->name, strlen(opt->name), out);
+    if (opt->kind != BB_OPT_FLAG)
+        fprintf(out, "=%s", opt->arg ? opt->arg : "VALUE");
+    fputc('\n', out);
+    bb_opts_describe(opt, text, sizeof(text));
+    print_roff(text, strlen(text), out);
+    fputc('\n', out);
+}
+
+static void print_man(const struct bb_opts *set, FILE *out)
+{
+    bb_opts_begin_man(set->usage, set->doc ? set->doc : "", out);
+    fputs(".SH OPTIONS\n", out);
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++) {
+        fprintf(out, ".SS %s\n", t->title ? t->title : "Options");
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            print_man_option(o, out);
+    }
+    if (set->after) {
+        fputs(".SH NOTES\n", out);
+        bb_opts_man_text(set->after, out);
+    }
+    fputs(".SH SEE ALSO\n.BR busbar (1)\n", out);
+}
+
+bool bb_opts_form(const struct bb_opts *set, int argc, char **argv, FILE *out)
+{
+    const char *text = bb_opts_completing(argc, argv);
+
+    if (text)
+        complete_word(set, argc > 2 ? argv[argc - 2] : "", text, out);
+    else if (argc > 1 && strcmp(argv[argc - 1], "--help=man") == 0)
+        print_man(set, out);
+    else
+        return false;
+    return true;
+}

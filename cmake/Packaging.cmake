@@ -1,0 +1,53 @@
+# What is installed beside the program, and the packages that cpack makes of it.
+include(GNUInstallDirs)
+set(_packaging ${CMAKE_CURRENT_LIST_DIR}/packaging)
+
+# The manual pages, from the program's own option tables. A cross build cannot ask its program: it has none.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(_man ${CMAKE_BINARY_DIR}/man/man1)
+  add_custom_command(OUTPUT ${_man}/busbar.1 DEPENDS busbar ${_packaging}/manual.cmake VERBATIM
+                     COMMAND ${CMAKE_COMMAND} -DBUSBAR=$<TARGET_FILE:busbar> -DFOLDER=${_man} -P ${_packaging}/manual.cmake)
+  add_custom_target(manual ALL DEPENDS ${_man}/busbar.1)
+  install(DIRECTORY ${_man} DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+endif()
+install(FILES ${_packaging}/busbar.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME busbar)
+install(FILES ${_packaging}/busbar.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _busbar)
+install(FILES ${_packaging}/busbar.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+# The README's links hold in the folder of documents too.
+install(FILES CHANGES.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+file(GLOB _readmes RELATIVE ${CMAKE_SOURCE_DIR} README.md */README.md */*/README.md */*/*/README.md)
+list(FILTER _readmes EXCLUDE REGEX "^build")
+foreach(readme IN LISTS _readmes)
+  get_filename_component(_folder "${readme}" DIRECTORY)
+  install(FILES ${readme} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${_folder})
+endforeach()
+install(FILES bootstrap/mpi.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/busbar)
+install(DIRECTORY profiles/ DESTINATION ${CMAKE_INSTALL_DATADIR}/busbar/profiles PATTERN "*.c" EXCLUDE)
+
+# The emulated GPUs, where they were built.
+if(TARGET emulator)
+  install(TARGETS emu_cudart emu_cublaslt emu_nccl LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
+  install(TARGETS busbar_twins LIBRARY DESTINATION lib/busbar/emulator OPTIONAL)
+  emu_wrapper(${CMAKE_BINARY_DIR}/installed/busbar-emulated "the busbar beside this file" ../lib/busbar/emulator "\"$here/busbar\" ")
+  install(PROGRAMS ${CMAKE_BINARY_DIR}/installed/busbar-emulated DESTINATION bin)
+endif()
+
+set(CPACK_GENERATOR TGZ)
+find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
+mark_as_advanced(DPKG_SHLIBDEPS)
+if(DPKG_SHLIBDEPS)
+  list(APPEND CPACK_GENERATOR DEB)
+endif()
+set(CPACK_PACKAGE_CONTACT "the busbar developers <busbar@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "what a GPU cluster's interconnect does for deep-learning training")
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGE_FILE_NAME busbar-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_STRIP_FILES ON)
+# Debian has no NCCL, and CUDA comes in many ways: the paper half is what the package depends on, and bench and proxy say in
+# one line what they lack.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6, libjansson4")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin | mpich")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+include(CPack)

@@ -1,0 +1,14 @@
+# Completion of busbar's words for bash: busbar itself knows them (bootstrap/cli/opts_forms.c).
+_busbar() {
+    local IFS=$' \t\n' line=${COMP_LINE:0:COMP_POINT} words current found
+    read -ra words <<<"$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    current=${words[-1]}
+    IFS=$'\n'
+    found=($("${words[0]}" "${words[@]:1:${#words[@]}-2}" "--complete=$current" 2>/dev/null | cut -f1))
+    # bash replaces what stands after the last "=" only
+    [[ $current == *=* && $COMP_WORDBREAKS == *=* ]] && found=("${found[@]#"${current%"${current##*=}"}"}")
+    COMPREPLY=("${found[@]}")
+    [[ ${#found[@]} == 1 && ${found[0]} == *= ]] && compopt -o nospace
+}
+complete -o default -F _busbar busbar busbar-emulated

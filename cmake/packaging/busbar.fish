@@ -1,0 +1,7 @@
+# Completion of busbar's words for fish: busbar itself knows them (bootstrap/cli/opts_forms.c).
+function __busbar_words
+    set -l words (commandline -opc)
+    $words[1] $words[2..-1] --complete=(commandline -ct) 2>/dev/null
+end
+complete -c busbar -a '(__busbar_words)'
+complete -c busbar-emulated -a '(__busbar_words)'

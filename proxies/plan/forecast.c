@@ -135,6 +135,8 @@ void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, 
     if (cluster && has_band(f, cluster))
         fprintf(out, "  published steps of A100 and H100 were met within %.0f%% on average, %.0f%% at most\n",
                 100 * BAND_MEAN, 100 * BAND_MOST);
+    else if (cluster)
+        fprintf(out, "  such predictions were held against no published step\n");
     if (f->gpu_bytes > 0)
         print_memory(plan, f, out);
 }

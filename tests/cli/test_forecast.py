@@ -37,6 +37,17 @@ def test_a_named_cluster_is_the_forecast(busbar):
     assert "653 of 989 TFLOP/s" in text and "attention fused" in text and "published steps" in text
 
 
+def test_the_algorithm_is_told(busbar):
+    """Large sums of two members on each node take the ring, a node's the switch; keys between neighbours are no collective."""
+    words = "--model llama3_8b --ranks 64 --tp 2 --pp 2 --micro-batches 2 --seq-length 8192 --cluster h100-sxm-ib"
+    ways = {g["name"]: (g["algorithm"], g["protocol"]) for g in plan(busbar, words)["predicted"]["groups"]}
+    assert ways["dp"] == ("ring", "Simple") and ways["tp"] == ("nvls", "Simple") and ways["pp"] == (None, None)
+    simple = plan(busbar, words.replace("h100-sxm-ib", "emulated-default"))["predicted"]["groups"]
+    assert {group["algorithm"] for group in simple} == {None}
+    text = busbar.run("plan", "transformer", *words.split(), emulated=False).stdout
+    assert "largest by" in text and "  ring Simple\n" in text
+
+
 def test_sequence_parallelism_is_quicker(busbar, tmp_path):
     """Korthikanti et al. 2022, table 4: a layer of the 22B model, forward and backward, 19.6 ms; sequence parallel 19.0 ms."""
     model = tmp_path / "22b.json"

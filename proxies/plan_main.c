@@ -83,8 +83,9 @@ static const struct bb_opts set = {
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
            "Of a COLLECTIVE (`busbar list collectives`, or all) the table that `busbar bench` would print, predicted.",
     .word_at = word_at,
-    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does "
-             "not.",
+    .after =
+        "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does\n"
+        "not.",
     .tables = tables,
 };
 
@@ -143,7 +144,7 @@ static void settle_forecast(const struct plan_options *o, const struct bb_cluste
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
-    if (!o->cluster || cluster->nominal)
+    if (!o->cluster || !cluster->achieves)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
@@ -160,41 +161,27 @@ static bool fuses_attention(const struct bb_step *step)
     return false;
 }
 
-static int build_plan(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_proxy_config *config,
-                      struct findings *f)
+/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
+ * takes the least that makes it hold. Builds the step, once or more often. */
+static int build_step(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
+                      struct bb_proxy_config *config, struct findings *f)
 {
+    static const char *const more[] = {"selective", "full", NULL};
+    bool guesses = cluster->achieves && o->rates == BB_RATES_MACHINE && !o->must_fit &&
+                   !config->transformer.recompute && proxy->takes & BB_TAKES_TRANSFORMER;
     int rc;
 
-    bb_plan_release(&f->plan);
-    bb_step_release(&f->step);
     TRY(bb_step_build(&f->step, proxy, config));
-    TRY(bb_plan_count(&f->plan, &f->step, o->ops));
-    f->plan.forecast = &f->forecast;
+    f->forecast.without_bytes = bb_forecast_needs(&f->step);
+    for (int i = 0; guesses && i < 3 && bb_forecast_needs(&f->step) > f->forecast.gpu_bytes; i++) {
+        config->transformer.recompute = f->forecast.recompute = more[i];
+        bb_step_release(&f->step);
+        TRY(bb_step_build(&f->step, proxy, config));
+    }
     if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
         f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
-out:
-    return rc;
-}
-
-/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
- * takes the least that makes it hold. */
-static int guess_recompute(const struct plan_options *o, const struct bb_proxy *proxy, struct bb_proxy_config *config,
-                           struct findings *f)
-{
-    static const char *const more[] = {"selective", "full", NULL};
-    double without = bb_forecast_needs(&f->plan);
-    int rc = 0;
-
-    if (o->must_fit || o->rates != BB_RATES_MACHINE || config->transformer.recompute ||
-        !(proxy->takes & BB_TAKES_TRANSFORMER) || bb_forecast_fits(&f->plan, &f->forecast))
-        return 0;
-    for (int i = 0; i < 3 && !bb_forecast_fits(&f->plan, &f->forecast); i++) {
-        config->transformer.recompute = f->forecast.recompute = more[i];
-        TRY(build_plan(o, proxy, config, f));
-    }
-    f->forecast.without_bytes = without;
 out:
     return rc;
 }
@@ -206,7 +193,7 @@ static int refuse_memory(const struct plan_options *o, const struct findings *f)
     if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
         return 0;
     return bb_err(BB_EBELOW, "--must-fit: training would hold %s, a GPU has %s",
-                  bb_format_bytes((size_t)bb_forecast_needs(&f->plan), need),
+                  bb_format_bytes((size_t)bb_forecast_needs(&f->step), need),
                   bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
 }
 
@@ -230,7 +217,7 @@ static int count_training(struct findings *f, const char *text)
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_cluster cluster = {.nominal = true};
+    struct bb_cluster cluster = {0};
     struct findings f = {0};
     int rc;
 
@@ -243,9 +230,9 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
                       "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
                       cluster.name);
     settle_forecast(o, &cluster, &config, &f.forecast);
-    TRY(build_plan(o, proxy, &config, &f));
-    if (!cluster.nominal)
-        TRY(guess_recompute(o, proxy, &config, &f));
+    TRY(build_step(o, proxy, &cluster, &config, &f));
+    TRY(bb_plan_count(&f.plan, &f.step, o->ops));
+    f.plan.forecast = &f.forecast;
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));

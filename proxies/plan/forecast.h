@@ -27,7 +27,7 @@ struct bb_forecast {
 };
 
 /* bb_forecast_needs - bytes of the rank that training takes most on, by formula; 0: no formula. */
-double bb_forecast_needs(const struct bb_plan *plan);
+double bb_forecast_needs(const struct bb_step *step);
 
 /* bb_forecast_fits - whether training (without a formula: the proxy's own buffers) holds in a GPU's memory; true where
  * that is not known. */

@@ -6,6 +6,7 @@
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/bench_options.h"
 #include "proxies/bench_plan/bench_plan.h"
+#include "proxies/export/export.h"
 #include "proxies/models/profile.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
@@ -18,6 +19,7 @@
 struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
+    const char *export, *export_file; /* its format, and the last word */
     bool ops, best_order;
     struct bb_bench_options bench; /* of a collective: which rows */
 };
@@ -38,6 +40,9 @@ static const struct bb_opt plan_options[] = {
     OPT_FLAG(0, "best-order", FIELD(best_order),
              "of transformer: also every order of the axes (--order), by the bytes that cross nodes in a step; nodes "
              "from --gpus-per-node or --cluster"),
+    OPT_WORD_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
+                "write the step to a file for another tool; its name is the last word (--export goal step.goal; of "
+                "chakra step.RANK.et)"),
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
@@ -155,6 +160,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
         TRY(count_training(&f, o->tokens));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
+    if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
+        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, argc, argv));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
@@ -165,6 +172,22 @@ out:
     bb_plan_release(&f.plan);
     bb_step_release(&f.step);
     return rc;
+}
+
+/* --export goal step.goal: the option takes the format, and the file is the last word. */
+static int take_export_file(struct plan_options *o, struct bb_words *words)
+{
+    const char *last = words->n > 1 ? words->word[words->n - 1] : "";
+    int number;
+
+    if (!o->export)
+        return 0;
+    if (!*last || bb_parse_int(last, INT_MIN, INT_MAX, &number) == 0)
+        return bb_err(BB_EUSAGE, "--export needs the name of a file: --export %s FILE%s%s", o->export,
+                      *last ? "; for a file of this name write ./" : "", last);
+    o->export_file = last;
+    words->n--;
+    return 0;
 }
 
 static int refuse_tokens(const char *text, const char *cluster)
@@ -238,6 +261,7 @@ static int refuse_collective(const struct plan_options *o, const char *name)
                     {o->tokens != NULL, "tokens"},
                     {o->ops, "ops"},
                     {o->best_order, "best-order"},
+                    {o->export != NULL, "export"},
                     {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
 
     for (size_t i = 0; i < sizeof(of_steps) / sizeof(of_steps[0]); i++)
@@ -304,6 +328,7 @@ int bb_plan_main(int argc, char **argv)
     TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
     if (is_collective(&words))
         return plan_collectives(&o, &words, false, argc, argv);
+    TRY(take_export_file(&o, &words));
     TRY(find_proxy(&o, &words, &proxy));
     TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
@@ -324,6 +349,7 @@ int bb_plan_check(int argc, char **argv)
     if (is_collective(&words)) {
         TRY(plan_collectives(&o, &words, true, argc, argv));
     } else {
+        TRY(take_export_file(&o, &words));
         TRY(find_proxy(&o, &words, &proxy));
         TRY(refuse_step(&o, proxy));
     }

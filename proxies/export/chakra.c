@@ -1,0 +1,295 @@
+/*
+ * chakra.c - Chakra execution traces (MLCommons, schema 0.0.4 of et_def.proto): PREFIX.RANK.et, a stream of messages,
+ * first GlobalMetadata, then a Node for each operation; and PREFIX.groups.json, the ranks of each communicator under the
+ * number that nodes call it by (pg_name), as ASTRA-sim's --comm-group-configuration reads it.
+ */
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/outfile.h"
+#include "proxies/export/export.h"
+#include "proxies/export/protobuf.h"
+#include "proxies/timeline/op_names.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+/* Numbers of the schema. */
+enum { GLOBAL_VERSION = 1, GLOBAL_ATTR = 2 };
+enum {
+    NODE_ID = 1,
+    NODE_NAME,
+    NODE_TYPE,
+    NODE_CTRL_DEPS,
+    NODE_DATA_DEPS,
+    NODE_START_US,
+    NODE_DURATION_US,
+    NODE_ATTR = 10
+};
+enum { TYPE_COMPUTE = 4, TYPE_SEND, TYPE_RECV, TYPE_COLLECTIVE };
+enum { ATTR_NAME = 1, ATTR_INT32 = 7, ATTR_INT64 = 9, ATTR_BOOL = 27, ATTR_STRING = 29 };
+
+/* CollectiveCommType. */
+static const struct {
+    enum bb_coll_kind kind;
+    int type;
+} comm_types[] = {{BB_ALL_REDUCE, 0}, {BB_REDUCE, 1},    {BB_ALL_GATHER, 2}, {BB_GATHER, 3},
+                  {BB_SCATTER, 4},    {BB_BROADCAST, 5}, {BB_ALLTOALL, 6},   {BB_REDUCE_SCATTER, 7}};
+
+static int find_comm_type(enum bb_coll_kind kind)
+{
+    for (size_t i = 0; i < sizeof(comm_types) / sizeof(comm_types[0]); i++)
+        if (comm_types[i].kind == kind)
+            return comm_types[i].type;
+    return -1;
+}
+
+/* ---- a node ---- */
+
+struct writer {
+    const struct bb_export *e;
+    const struct bb_export_role *role;
+    int rank;
+    const int *first_group;       /* [comms] number of a communicator's first instance */
+    uint64_t *first_node, *deps;  /* [tasks + 1] node of a task's first operation; room for all it waits for */
+    struct bb_message node, attr; /* filled again and again */
+};
+
+static void begin_attr(struct writer *w, const char *name)
+{
+    bb_message_clear(&w->attr);
+    bb_message_text(&w->attr, ATTR_NAME, name);
+}
+
+static void add_number(struct writer *w, const char *name, int kind, uint64_t value)
+{
+    begin_attr(w, name);
+    bb_message_number(&w->attr, kind, value);
+    bb_message_message(&w->node, NODE_ATTR, &w->attr);
+}
+
+static void add_text(struct writer *w, const char *name, const char *text)
+{
+    begin_attr(w, name);
+    bb_message_text(&w->attr, ATTR_STRING, text);
+    bb_message_message(&w->node, NODE_ATTR, &w->attr);
+}
+
+static void describe_compute(struct writer *w, const struct bb_op *op)
+{
+    const int64_t ns = bb_export_compute_ns(w->e, op);
+
+    bb_message_number(&w->node, NODE_DURATION_US, (uint64_t)(ns + 500) / 1000);
+    add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);
+    if (op->flops > 0)
+        add_number(w, "num_ops", ATTR_INT64, (uint64_t)op->flops);
+}
+
+static void describe_group(struct writer *w, const struct bb_op *op)
+{
+    const int group = w->e->step->layout.comms[op->comm].group;
+    char name[16];
+
+    snprintf(name, sizeof(name), "%d",
+             w->first_group[op->comm] + bb_group_instance(&w->e->step->layout, group, w->rank));
+    add_text(w, "pg_name", name);
+}
+
+static void describe_message(struct writer *w, const struct bb_op *op)
+{
+    const int peer = bb_op_peer_rank(&w->e->step->layout, op, w->rank);
+    const bool sends = op->kind == BB_OP_SEND;
+
+    add_number(w, "comm_size", ATTR_INT64, (uint64_t)op->count * bb_dtypes[op->dtype].bytes);
+    add_number(w, "comm_src", ATTR_INT32, (uint64_t)(sends ? w->rank : peer));
+    add_number(w, "comm_dst", ATTR_INT32, (uint64_t)(sends ? peer : w->rank));
+    add_number(w, "comm_tag", ATTR_INT32, (uint64_t)op->comm);
+}
+
+static void describe_collective(struct writer *w, const struct bb_op *op)
+{
+    const struct bb_layout *l = &w->e->step->layout;
+    const int root = bb_op_peer_rank(l, op, w->rank);
+
+    add_number(w, "comm_type", ATTR_INT64, (uint64_t)find_comm_type(op->coll));
+    add_number(w, "comm_size", ATTR_INT64, bb_op_payload_bytes(op, bb_op_group_size(l, op)));
+    if (bb_colls[op->coll].flags & BB_COLL_ROOTED)
+        add_number(w, "root_rank", ATTR_INT32, (uint64_t)root);
+}
+
+static int type_of(const struct bb_op *op)
+{
+    static const int types[] = {[BB_OP_COMPUTE] = TYPE_COMPUTE,
+                                [BB_OP_COLLECTIVE] = TYPE_COLLECTIVE,
+                                [BB_OP_SEND] = TYPE_SEND,
+                                [BB_OP_RECV] = TYPE_RECV};
+
+    return types[op->kind];
+}
+
+static int write_node(struct writer *w, uint64_t id, const struct bb_op *op, size_t n_deps, FILE *out)
+{
+    char name[BB_OP_NAME];
+
+    bb_message_clear(&w->node);
+    bb_message_number(&w->node, NODE_ID, id);
+    bb_message_text(&w->node, NODE_NAME, bb_op_name(&w->e->step->layout, op, name));
+    bb_message_number(&w->node, NODE_TYPE, (uint64_t)type_of(op));
+    if (n_deps > 0)
+        bb_message_packed(&w->node, NODE_DATA_DEPS, w->deps, n_deps);
+    add_number(w, "is_cpu_op", ATTR_BOOL, 0);
+    add_number(w, "stream", ATTR_INT64, (uint64_t)op->stream);
+    if (op->kind == BB_OP_COMPUTE) {
+        describe_compute(w, op);
+    } else {
+        describe_group(w, op);
+        if (op->kind == BB_OP_COLLECTIVE)
+            describe_collective(w, op);
+        else
+            describe_message(w, op);
+    }
+    return bb_message_write(&w->node, out);
+}
+
+/* ---- the nodes of a rank ---- */
+
+/* A task's nodes wait for all nodes of the tasks before it. Returns how many. */
+static size_t list_deps(struct writer *w, int task)
+{
+    const struct bb_export_role *role = w->role;
+    size_t n = 0;
+
+    for (int i = role->first_before[task]; i < role->first_before[task + 1]; i++)
+        for (uint64_t node = w->first_node[role->before[i]]; node < w->first_node[role->before[i] + 1]; node++)
+            w->deps[n++] = node;
+    return n;
+}
+
+static size_t most_deps(const struct bb_export_role *role)
+{
+    const struct bb_task *tasks = role->graph.tasks;
+    size_t most = 0;
+
+    for (int t = 0; t < role->graph.n_tasks; t++) {
+        size_t n = 0;
+
+        for (int i = role->first_before[t]; i < role->first_before[t + 1]; i++)
+            n += (size_t)tasks[role->before[i]].n;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static int write_global(struct writer *w, FILE *out)
+{
+    char head[512];
+
+    bb_export_head(w->e, head, sizeof(head));
+    bb_message_clear(&w->node);
+    bb_message_text(&w->node, GLOBAL_VERSION, "0.0.4");
+    begin_attr(w, "source");
+    bb_message_text(&w->attr, ATTR_STRING, head);
+    bb_message_message(&w->node, GLOBAL_ATTR, &w->attr);
+    return bb_message_write(&w->node, out);
+}
+
+static int write_nodes(struct writer *w, FILE *out)
+{
+    const struct bb_task_graph *graph = &w->role->graph;
+    int rc;
+
+    TRY(BB_NEW(w->first_node, graph->n_tasks + 1));
+    TRY(BB_NEW(w->deps, most_deps(w->role)));
+    for (int t = 0; t < graph->n_tasks; t++)
+        w->first_node[t + 1] = w->first_node[t] + (uint64_t)graph->tasks[t].n;
+    TRY(write_global(w, out));
+    for (int t = 0; t < graph->n_tasks; t++) {
+        const size_t n_deps = list_deps(w, t);
+
+        for (int i = 0; i < graph->tasks[t].n; i++)
+            TRY(write_node(w, w->first_node[t] + (uint64_t)i, bb_export_op(w->role, &graph->tasks[t], i), n_deps, out));
+    }
+out:
+    return rc;
+}
+
+static int write_rank(const struct bb_export *e, const char *prefix, int rank, const int *first_group)
+{
+    struct writer w = {.e = e, .role = bb_export_role_of(e, rank), .rank = rank, .first_group = first_group};
+    char path[PATH_MAX];
+    struct bb_outfile file;
+    int rc;
+
+    if (snprintf(path, sizeof(path), "%s.%d.et", prefix, rank) >= (int)sizeof(path))
+        return bb_err(BB_EUSAGE, "--export: the name '%s' is too long", prefix);
+    TRY(bb_outfile_open(&file, path, "the Chakra trace"));
+    rc = bb_outfile_close(&file, "the Chakra trace", write_nodes(&w, file.out));
+out:
+    bb_message_release(&w.node);
+    bb_message_release(&w.attr);
+    free(w.first_node);
+    free(w.deps);
+    return rc;
+}
+
+/* ---- the communicators ---- */
+
+static void print_members(const struct bb_layout *l, int group, int instance, FILE *out)
+{
+    for (int i = 0; i < l->groups[group].size; i++)
+        fprintf(out, "%s%d", i ? ", " : "[", bb_group_member(l, group, instance, i));
+    fputc(']', out);
+}
+
+static int print_groups(const struct bb_layout *l, const int *first_group, FILE *out)
+{
+    const char *separator = "{\n";
+
+    for (int c = 0; c < l->n_comms; c++)
+        for (int i = 0; i < bb_group_instances(l, l->comms[c].group); i++) {
+            fprintf(out, "%s\"%d\": ", separator, first_group[c] + i);
+            print_members(l, l->comms[c].group, i, out);
+            separator = ",\n";
+        }
+    fprintf(out, "%s}\n", l->n_comms ? "\n" : "{");
+    return 0;
+}
+
+static int write_groups(const struct bb_layout *l, const char *prefix, const int *first_group)
+{
+    char path[PATH_MAX];
+    struct bb_outfile file;
+    int rc;
+
+    if (snprintf(path, sizeof(path), "%s.groups.json", prefix) >= (int)sizeof(path))
+        return bb_err(BB_EUSAGE, "--export: the name '%s' is too long", prefix);
+    rc = bb_outfile_open(&file, path, "the communicators");
+    return rc ? rc : bb_outfile_close(&file, "the communicators", print_groups(l, first_group, file.out));
+}
+
+static int refuse_collectives(const struct bb_export *e)
+{
+    for (int r = 0; r < e->step->n_roles; r++) {
+        const struct bb_program *p = &e->step->roles[r].program;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            if (p->ops[i].kind == BB_OP_COLLECTIVE && find_comm_type(p->ops[i].coll) < 0)
+                return bb_err(BB_EUSAGE, "--export: Chakra has no form for %s", bb_colls[p->ops[i].coll].name);
+    }
+    return 0;
+}
+
+int bb_export_chakra(const struct bb_export *e, const char *prefix)
+{
+    const struct bb_layout *l = &e->step->layout;
+    int first_group[BB_MAX_COMMS], rc, next = 1; /* ASTRA-sim wants numbers above 0 */
+
+    for (int c = 0; c < l->n_comms; c++) {
+        first_group[c] = next;
+        next += bb_group_instances(l, l->comms[c].group);
+    }
+    TRY(refuse_collectives(e));
+    TRY(write_groups(l, prefix, first_group));
+    for (int r = 0; r < l->ranks; r++)
+        TRY(write_rank(e, prefix, r, first_group));
+out:
+    return rc;
+}

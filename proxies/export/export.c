@@ -1,0 +1,164 @@
+/* export.c - the table of formats, and what all writers need (see export.h). */
+#include "proxies/export/export.h"
+
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/cli/opts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A format is one file (write) or a file for each rank (write_ranks). */
+static const struct format {
+    const char *name, *what;
+    bb_export_fn *write;
+    int (*write_ranks)(const struct bb_export *e, const char *prefix);
+} formats[] = {
+    {"goal", "the GOAL text", bb_export_goal, NULL},
+    {"goal-bin", "the GOAL schedule", bb_export_goal_bin, NULL},
+    {"chakra", "the Chakra traces", NULL, bb_export_chakra},
+};
+
+enum { N_FORMATS = sizeof(formats) / sizeof(formats[0]) };
+
+const char *bb_export_name_at(size_t i)
+{
+    return i < N_FORMATS ? formats[i].name : NULL;
+}
+
+static const struct format *find_format(const char *name)
+{
+    for (int i = 0; i < N_FORMATS; i++)
+        if (strcmp(formats[i].name, name) == 0)
+            return &formats[i];
+    return NULL;
+}
+
+/* Where there are several reasons to wait for a task (its stream, its communicator), it is listed once. */
+static void list_once(struct bb_export_role *role)
+{
+    int kept = 0;
+
+    for (int t = 0; t < role->graph.n_tasks; t++) {
+        const int first = role->first_before[t], end = role->first_before[t + 1];
+
+        role->first_before[t] = kept;
+        for (int i = first; i < end; i++)
+            if (i == first || role->before[i] != role->before[i - 1])
+                role->before[kept++] = role->before[i];
+    }
+    role->first_before[role->graph.n_tasks] = kept;
+}
+
+/* The graph tells who waits for a task; a file tells whom a task waits for. In the order of the tasks, so that the same
+ * one stands side by side. */
+static int turn_around(struct bb_export_role *role)
+{
+    const struct bb_task_graph *graph = &role->graph;
+    int rc, total = 0, *used = NULL;
+
+    TRY(BB_NEW(role->first_before, graph->n_tasks + 1));
+    TRY(BB_NEW(used, graph->n_tasks));
+    for (int t = 0; t < graph->n_tasks; t++) {
+        role->first_before[t] = total;
+        total += graph->tasks[t].n_before;
+    }
+    role->first_before[graph->n_tasks] = total;
+    TRY(BB_NEW(role->before, total));
+    for (int t = 0; t < graph->n_tasks; t++)
+        for (int i = 0; i < graph->tasks[t].n_next; i++) {
+            const int after = graph->next[graph->tasks[t].next + i];
+
+            role->before[role->first_before[after] + used[after]++] = t;
+        }
+    list_once(role);
+out:
+    free(used);
+    return rc;
+}
+
+static void release(struct bb_export *e)
+{
+    for (int r = 0; e->roles && r < e->step->n_roles; r++) {
+        bb_task_graph_release(&e->roles[r].graph);
+        free(e->roles[r].first_before);
+        free(e->roles[r].before);
+    }
+    free(e->roles);
+}
+
+static int prepare(struct bb_export *e)
+{
+    int rc;
+
+    TRY(BB_NEW(e->roles, e->step->n_roles));
+    for (int r = 0; r < e->step->n_roles; r++) {
+        TRY(bb_task_graph_init(&e->roles[r].graph, &e->step->roles[r].program));
+        TRY(turn_around(&e->roles[r]));
+    }
+out:
+    return rc;
+}
+
+static int refuse_unknown_times(const struct bb_export *e)
+{
+    for (int r = 0; r < e->step->n_roles && !e->cluster; r++) {
+        const struct bb_program *p = &e->step->roles[r].program;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            if (p->ops[i].work)
+                return bb_err(BB_EUSAGE, "--export: how long real work lasts is told by a cluster; nearest: --cluster "
+                                         "h100-sxm-ib, or --compute timed");
+    }
+    return 0;
+}
+
+static int write_file(const struct format *format, const struct bb_export *e, const char *path)
+{
+    struct bb_outfile file;
+    int rc = bb_outfile_open(&file, path, format->what);
+
+    return rc ? rc : bb_outfile_close(&file, format->what, format->write(e, file.out));
+}
+
+int bb_export_step(const char *name, const char *path, const struct bb_step *step, const struct bb_cluster *cluster,
+                   int argc, char **argv)
+{
+    const struct format *format = find_format(name);
+    struct bb_export e = {.step = step, .cluster = cluster, .argc = argc, .argv = argv};
+    int rc;
+
+    TRY(refuse_unknown_times(&e));
+    TRY(prepare(&e));
+    TRY(format->write ? write_file(format, &e, path) : format->write_ranks(&e, path));
+out:
+    release(&e);
+    return rc;
+}
+
+const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank)
+{
+    return &e->roles[e->step->role_of[rank]];
+}
+
+int64_t bb_export_compute_ns(const struct bb_export *e, const struct bb_op *op)
+{
+    return op->work ? bb_cluster_compute_end_ns(e->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
+}
+
+const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i)
+{
+    const int op = task->kind == BB_TASK_EXCHANGE ? role->graph.exchanged[task->first + i] : task->first + i;
+
+    return &role->graph.program->ops[op];
+}
+
+void bb_export_head(const struct bb_export *e, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "busbar " BUSBAR_VERSION ": busbar");
+
+    for (int i = 0; i < e->argc && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, " %s", e->argv[i]);
+    for (char *at = text; *at; at++)
+        *at = *at == '\n' || *at == '\r' ? ' ' : *at;
+}

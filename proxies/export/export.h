@@ -1,0 +1,53 @@
+/*
+ * export.h - a step as files that other tools read: `busbar plan --export FORMAT FILE`. A format is a row of the table
+ * in export.c and a file with its writer.
+ *
+ * What leaves is what the step program says: every task (task_graph.h) of every rank, what it waits for, how long
+ * compute lasts and how many bytes move. How long communication lasts is for the tool that reads it.
+ */
+#ifndef BB_PROXIES_EXPORT_EXPORT_H
+#define BB_PROXIES_EXPORT_EXPORT_H
+
+#include "proxies/simulate/cluster.h"
+#include "proxies/simulate/task_graph.h"
+#include "proxies/step/step.h"
+
+#include <stdio.h>
+
+/* The tasks of one role, and whom each of them waits for. */
+struct bb_export_role {
+    struct bb_task_graph graph;
+    int *first_before, *before; /* task t waits for before[first_before[t] .. first_before[t + 1]) */
+};
+
+struct bb_export {
+    const struct bb_step *step;
+    const struct bb_cluster *cluster; /* NULL: none was named */
+    struct bb_export_role *roles;     /* [step->n_roles] */
+    int argc;
+    char **argv; /* the command, for the files' heads */
+};
+
+/* bb_export_step - writes `path` (Chakra: path.RANK.et for each rank). cluster: whose rates real work (--compute gemm)
+ * lasts by; NULL: real work is -BB_EUSAGE (said). argv: the words of the command. A format that cannot hold the step is
+ * -BB_EUSAGE (said). Nothing is left half-written. */
+int bb_export_step(const char *format, const char *path, const struct bb_step *step, const struct bb_cluster *cluster,
+                   int argc, char **argv) BB_MUST_CHECK;
+
+/* The i-th name of a format, NULL past the end. */
+const char *bb_export_name_at(size_t i);
+
+/* ---- for writers ---- */
+
+typedef int bb_export_fn(const struct bb_export *e, FILE *out);
+bb_export_fn bb_export_goal, bb_export_goal_bin;
+int bb_export_chakra(const struct bb_export *e, const char *prefix);
+
+const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank);
+int64_t bb_export_compute_ns(const struct bb_export *e, const struct bb_op *op);
+/* The operations of a task, in order: the i-th of task->n. */
+const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i);
+/* "busbar 0.1.0: busbar plan gpt2_large --ranks 8", cut where it is long. */
+void bb_export_head(const struct bb_export *e, char *text, size_t size);
+
+#endif

@@ -1,0 +1,399 @@
+/* goal.c - GOAL from the tasks of each rank, as text and as the binary file that txt2bin makes of it. */
+#include "proxies/export/goal.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A tag for each communicator. ATLAHS finds messages by the upper 16 bits of a tag plus the sender: smaller steps would
+ * meet each other there. */
+enum { TAG_STEP = 65536 };
+static const uint64_t MAGIC = 4223;        /* of the binary file */
+static const double MOST_OPERATIONS = 2e9; /* of all ranks: 90 GB of binary */
+
+/* ---- building ---- */
+
+static void keep_first(struct bb_goal *g, int rc)
+{
+    if (!g->failed)
+        g->failed = rc;
+}
+
+uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op)
+{
+    if (!g->failed)
+        keep_first(g, BB_GROW(g->ops, g->n_ops));
+    if (g->failed)
+        return BB_GOAL_NOTHING;
+    g->ops[g->n_ops] = op;
+    return (uint32_t)g->n_ops++;
+}
+
+static void add_edge(struct bb_goal *g, uint32_t after, uint32_t before, bool started)
+{
+    if (before == BB_GOAL_NOTHING)
+        return;
+    if (!g->failed)
+        keep_first(g, BB_GROW(g->edges, g->n_edges));
+    if (!g->failed)
+        g->edges[g->n_edges++] = (struct bb_goal_edge){after, before, started};
+}
+
+void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before)
+{
+    add_edge(g, after, before, false);
+}
+
+void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before)
+{
+    add_edge(g, after, before, true);
+}
+
+/* ---- the tasks of one rank ---- */
+
+struct rank_goal {
+    const struct bb_export *e;
+    const struct bb_export_role *role;
+    int rank;
+    struct bb_goal goal;
+    uint32_t *end; /* [tasks] the operation with which a task has ended */
+};
+
+/* What a task waits for, as one operation. */
+static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
+{
+    const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
+    uint32_t join;
+
+    if (n <= 1)
+        return n == 1 ? g->end[g->role->before[first]] : BB_GOAL_NOTHING;
+    join = bb_goal_add(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = cpu});
+    for (int i = 0; i < n; i++)
+        bb_goal_wait(&g->goal, join, g->end[g->role->before[first + i]]);
+    return join;
+}
+
+static uint32_t add_compute(struct rank_goal *g, const struct bb_op *op, uint32_t before)
+{
+    const uint64_t ns = (uint64_t)bb_export_compute_ns(g->e, op);
+    const uint32_t calc =
+        bb_goal_add(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = op->stream, .size = ns});
+
+    bb_goal_wait(&g->goal, calc, before);
+    return calc;
+}
+
+static uint32_t add_collective(struct rank_goal *g, const struct bb_op *op, uint32_t before)
+{
+    const struct bb_layout *l = &g->e->step->layout;
+    const int group = l->comms[op->comm].group;
+
+    return bb_goal_collective(&g->goal, &(struct bb_goal_collective){.layout = l,
+                                                                     .op = op,
+                                                                     .group = group,
+                                                                     .instance = bb_group_instance(l, group, g->rank),
+                                                                     .index = bb_group_index(l, group, g->rank),
+                                                                     .n = l->groups[group].size,
+                                                                     .cpu = op->stream,
+                                                                     .tag = (uint32_t)(op->comm + 1) * TAG_STEP,
+                                                                     .before = before});
+}
+
+/* Messages meet in the order in which they are posted, so those of one direction with one peer start one after
+ * another. */
+static void keep_order(struct bb_goal *g, uint32_t first, uint32_t message)
+{
+    const struct bb_goal_op *op = &g->ops[message];
+
+    for (uint32_t m = message; m-- > first;)
+        if (g->ops[m].type == op->type && g->ops[m].peer == op->peer) {
+            if (op->type == BB_GOAL_RECV)
+                bb_goal_wait(g, message, m);
+            else
+                bb_goal_wait_start(g, message, m);
+            return;
+        }
+}
+
+static void add_message(struct rank_goal *g, const struct bb_op *op, uint32_t first, uint32_t before)
+{
+    const int peer = bb_op_peer_rank(&g->e->step->layout, op, g->rank);
+    const uint64_t bytes = (uint64_t)op->count * bb_dtypes[op->dtype].bytes;
+    uint32_t message;
+
+    if (peer == g->rank)
+        return;
+    message =
+        bb_goal_add(&g->goal, (struct bb_goal_op){op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, op->stream,
+                                                  (uint32_t)peer, (uint32_t)(op->comm + 1) * TAG_STEP, bytes});
+    if (g->goal.failed)
+        return;
+    bb_goal_wait(&g->goal, message, before);
+    keep_order(&g->goal, first, message);
+}
+
+static uint32_t add_exchange(struct rank_goal *g, const struct bb_task *task, uint32_t before)
+{
+    const uint32_t first = (uint32_t)g->goal.n_ops;
+    uint32_t last, join;
+
+    for (int i = 0; i < task->n; i++)
+        add_message(g, bb_export_op(g->role, task, i), first, before);
+    last = (uint32_t)g->goal.n_ops;
+    if (last == first + 1)
+        return first;
+    join =
+        bb_goal_add(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = bb_export_op(g->role, task, 0)->stream});
+    if (last == first)
+        bb_goal_wait(&g->goal, join, before);
+    for (uint32_t m = first; m < last; m++)
+        bb_goal_wait(&g->goal, join, m);
+    return join;
+}
+
+static int add_tasks(struct rank_goal *g)
+{
+    const struct bb_task_graph *graph = &g->role->graph;
+
+    for (int t = 0; t < graph->n_tasks && !g->goal.failed; t++) {
+        const struct bb_task *task = &graph->tasks[t];
+        const struct bb_op *op = bb_export_op(g->role, task, 0);
+        const uint32_t before = begin_of_task(g, t, op->stream);
+
+        if (task->kind == BB_TASK_COMPUTE)
+            g->end[t] = add_compute(g, op, before);
+        else if (task->kind == BB_TASK_COLLECTIVE)
+            g->end[t] = add_collective(g, op, before);
+        else
+            g->end[t] = add_exchange(g, task, before);
+    }
+    return g->goal.failed;
+}
+
+static void release_goal(struct rank_goal *g)
+{
+    free(g->goal.ops);
+    free(g->goal.edges);
+    free(g->end);
+}
+
+static int build_goal(struct rank_goal *g, const struct bb_export *e, int rank)
+{
+    int rc;
+
+    *g = (struct rank_goal){.e = e, .role = bb_export_role_of(e, rank), .rank = rank};
+    TRY(BB_NEW(g->end, g->role->graph.n_tasks));
+    TRY(add_tasks(g));
+out:
+    return rc;
+}
+
+/* One rank of each role tells how much the whole will be. */
+static int refuse_huge(const struct bb_export *e)
+{
+    double total = 0;
+
+    for (int role = 0; role < e->step->n_roles; role++) {
+        struct rank_goal g;
+        int ranks = 0, first = BB_NONE, rc;
+
+        for (int r = e->step->layout.ranks - 1; r >= 0; r--)
+            if (e->step->role_of[r] == role) {
+                ranks++;
+                first = r;
+            }
+        if (first == BB_NONE)
+            continue;
+        rc = build_goal(&g, e, first);
+        total += (double)g.goal.n_ops * ranks;
+        release_goal(&g);
+        if (rc)
+            return rc;
+    }
+    if (total > MOST_OPERATIONS)
+        return bb_err(BB_EUSAGE,
+                      "--export: %.3g sends, receives and calculations, at most %.3g; fewer --ranks or layers", total,
+                      MOST_OPERATIONS);
+    return 0;
+}
+
+/* ---- text ---- */
+
+static void print_op(const struct bb_goal_op *op, size_t i, FILE *out)
+{
+    if (op->type == BB_GOAL_CALC)
+        fprintf(out, "o%zu: calc %llu cpu %d\n", i, (unsigned long long)op->size, op->cpu);
+    else
+        fprintf(out, "o%zu: %s %llub %s %u tag %u cpu %d nic 0\n", i, op->type == BB_GOAL_SEND ? "send" : "recv",
+                (unsigned long long)op->size, op->type == BB_GOAL_SEND ? "to" : "from", op->peer, op->tag, op->cpu);
+}
+
+/* Edges stand behind the operations: a line may only name what stands above it, and a join stands above what it waits
+ * for. */
+static void print_rank(const struct bb_goal *g, int rank, FILE *out)
+{
+    fprintf(out, "rank %d {\n", rank);
+    for (size_t i = 0; i < g->n_ops; i++)
+        print_op(&g->ops[i], i, out);
+    for (size_t i = 0; i < g->n_edges; i++)
+        fprintf(out, "o%u %s o%u\n", g->edges[i].after, g->edges[i].started ? "irequires" : "requires",
+                g->edges[i].before);
+    fprintf(out, "}\n");
+}
+
+int bb_export_goal(const struct bb_export *e, FILE *out)
+{
+    char head[512];
+    int rc;
+
+    TRY(refuse_huge(e));
+    bb_export_head(e, head, sizeof(head));
+    fprintf(out, "num_ranks %d\n", e->step->layout.ranks);
+    fprintf(out, "// %s\n// cpu: stream of the rank, 0 computes; tag: 65536 times a number of the communicator\n",
+            head);
+    for (int r = 0; r < e->step->layout.ranks && rc == 0; r++) {
+        struct rank_goal g;
+
+        rc = build_goal(&g, e, r);
+        if (rc == 0)
+            print_rank(&g.goal, r, out);
+        release_goal(&g);
+    }
+out:
+    return rc;
+}
+
+/* ---- the binary file, little-endian and packed; offsets of a rank count from behind the magic number ---- */
+
+static void put(const void *value, size_t bytes, FILE *out)
+{
+    fwrite(value, bytes, 1, out); /* an error stays on the stream: bb_outfile_close looks */
+}
+
+static void put_u32(uint64_t value, FILE *out)
+{
+    const uint32_t narrow = (uint32_t)value;
+
+    put(&narrow, sizeof(narrow), out);
+}
+
+/* By operation: how many wait for its end and for its start, and where they stand in the list behind the operations. */
+struct dependents {
+    uint32_t *n[2], *first[2], *list, *n_before;
+};
+
+static void sort_dependents(const struct bb_goal *g, struct dependents *d)
+{
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < g->n_edges; i++) {
+        d->n[g->edges[i].started][g->edges[i].before]++;
+        d->n_before[g->edges[i].after]++;
+    }
+    for (size_t i = 0; i < g->n_ops; i++)
+        for (int started = 0; started < 2; started++) {
+            d->first[started][i] = at;
+            at += d->n[started][i];
+            d->n[started][i] = 0;
+        }
+    for (size_t i = 0; i < g->n_edges; i++) {
+        const struct bb_goal_edge *edge = &g->edges[i];
+
+        d->list[d->first[edge->started][edge->before] + d->n[edge->started][edge->before]++] = edge->after;
+    }
+}
+
+static void put_rank(const struct bb_goal *g, const struct dependents *d, FILE *out)
+{
+    uint32_t roots = 0;
+
+    for (size_t i = 0; i < g->n_ops; i++)
+        roots += d->n_before[i] == 0;
+    put_u32(g->n_ops, out);
+    put_u32(roots, out);
+    for (size_t i = 0; i < g->n_ops; i++)
+        if (d->n_before[i] == 0)
+            put_u32(i, out);
+    for (size_t i = 0; i < g->n_ops; i++) {
+        const struct bb_goal_op *op = &g->ops[i];
+        const uint8_t type = (uint8_t)op->type, lanes[] = {(uint8_t)op->cpu, 0};
+
+        put_u32(d->n_before[i], out);
+        put(&type, sizeof(type), out);
+        put_u32(op->peer, out);
+        put(&op->size, sizeof(op->size), out);
+        put_u32(op->tag, out);
+        put(lanes, sizeof(lanes), out);
+        for (int started = 0; started < 2; started++) {
+            put_u32(d->n[started][i], out);
+            put_u32(d->first[started][i], out);
+        }
+    }
+    put(d->list, g->n_edges * sizeof(*d->list), out);
+}
+
+static int write_rank(const struct bb_goal *g, FILE *out)
+{
+    struct dependents d = {0};
+    int rc;
+
+    TRY(BB_NEW(d.list, g->n_edges));
+    TRY(BB_NEW(d.n_before, g->n_ops));
+    for (int started = 0; started < 2; started++) {
+        TRY(BB_NEW(d.n[started], g->n_ops));
+        TRY(BB_NEW(d.first[started], g->n_ops));
+    }
+    sort_dependents(g, &d);
+    put_rank(g, &d, out);
+out:
+    for (int started = 0; started < 2; started++) {
+        free(d.n[started]);
+        free(d.first[started]);
+    }
+    free(d.n_before);
+    free(d.list);
+    return rc;
+}
+
+/* The head: ranks, the highest cpu and nic, where each rank begins and ends. */
+static int write_head(const uint64_t (*places)[2], int ranks, int last_cpu, FILE *out)
+{
+    const uint8_t lanes[] = {(uint8_t)last_cpu, 0};
+
+    if (fseeko(out, 0, SEEK_SET))
+        return bb_err(BB_EFAIL, "--export: the GOAL schedule needs a file, not a pipe: %s", strerror(errno));
+    put(&MAGIC, sizeof(MAGIC), out);
+    put_u32((uint64_t)ranks, out);
+    put(lanes, sizeof(lanes), out);
+    put(places, (size_t)ranks * sizeof(*places), out);
+    return 0;
+}
+
+int bb_export_goal_bin(const struct bb_export *e, FILE *out)
+{
+    const int ranks = e->step->layout.ranks;
+    uint64_t(*places)[2] = NULL;
+    int rc, last_cpu = 0;
+
+    TRY(refuse_huge(e));
+    TRY(BB_NEW(places, ranks));
+    TRY(write_head(places, ranks, 0, out));
+    for (int r = 0; r < ranks && rc == 0; r++) {
+        struct rank_goal g;
+
+        places[r][0] = (uint64_t)ftello(out) - sizeof(MAGIC);
+        rc = build_goal(&g, e, r);
+        for (size_t i = 0; rc == 0 && i < g.goal.n_ops; i++)
+            last_cpu = g.goal.ops[i].cpu > last_cpu ? g.goal.ops[i].cpu : last_cpu;
+        rc = rc ? rc : write_rank(&g.goal, out);
+        places[r][1] = (uint64_t)ftello(out) - sizeof(MAGIC);
+        release_goal(&g);
+    }
+    TRY(rc);
+    TRY(write_head(places, ranks, last_cpu, out));
+out:
+    free(places);
+    return rc;
+}

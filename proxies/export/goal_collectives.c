@@ -1,0 +1,172 @@
+/* goal_collectives.c - collectives as messages (see goal.h). */
+#include "proxies/export/goal.h"
+
+static uint32_t rank_at(const struct bb_goal_collective *c, int index)
+{
+    return (uint32_t)bb_group_member(c->layout, c->group, c->instance, (index % c->n + c->n) % c->n);
+}
+
+static uint32_t send_to(struct bb_goal *g, const struct bb_goal_collective *c, int index, uint64_t bytes,
+                        uint32_t before)
+{
+    const struct bb_goal_op op = {BB_GOAL_SEND, c->cpu, rank_at(c, index), c->tag, bytes};
+    const uint32_t send = bb_goal_add(g, op);
+
+    bb_goal_wait(g, send, before);
+    return send;
+}
+
+static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective *c, int index, uint64_t bytes,
+                             uint32_t before)
+{
+    const struct bb_goal_op op = {BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes};
+    const uint32_t receive = bb_goal_add(g, op);
+
+    bb_goal_wait(g, receive, before);
+    return receive;
+}
+
+/* An end for what has several. */
+static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
+{
+    const uint32_t join = bb_goal_add(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu});
+
+    bb_goal_wait(g, join, before);
+    return join;
+}
+
+/* Part i of `bytes` in n, by the ring's order: the first ones are the larger by a byte. */
+static uint64_t part_bytes(uint64_t bytes, int n, int i)
+{
+    const int part = (i % n + n) % n;
+
+    return bytes / (uint64_t)n + ((uint64_t)part < bytes % (uint64_t)n);
+}
+
+/* n - 1 steps round the ring: what came in one step leaves in the next. first: the part that this rank sends first;
+ * bytes of the whole. Returns the last receive and, in *sent, the last send. */
+static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int first,
+                           uint32_t came, uint32_t *sent)
+{
+    for (int s = 0; s < c->n - 1; s++) {
+        const uint32_t last = came, sent_before = *sent;
+
+        *sent = send_to(g, c, c->index + 1, part_bytes(bytes, c->n, first - s), last);
+        bb_goal_wait_start(g, *sent, sent_before); /* else those that are ready at once may leave in any order */
+        came = receive_from(g, c, c->index - 1, part_bytes(bytes, c->n, first - s - 1), last);
+    }
+    return came;
+}
+
+static uint32_t end_of_ring(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int rounds)
+{
+    uint32_t sent = BB_GOAL_NOTHING, came = c->before, join;
+
+    for (int r = 0; r < rounds; r++)
+        came = ring_round(g, c, bytes, c->index + r, came, &sent);
+    join = add_join(g, c, sent);
+    bb_goal_wait(g, join, came);
+    return join;
+}
+
+static uint32_t expand_alltoall(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+{
+    const uint32_t join = add_join(g, c, BB_GOAL_NOTHING);
+
+    for (int s = 1; s < c->n; s++) {
+        bb_goal_wait(g, join, send_to(g, c, c->index + s, bytes, c->before));
+        bb_goal_wait(g, join, receive_from(g, c, c->index - s, bytes, c->before));
+    }
+    return join;
+}
+
+/* A place in a binomial tree, counted from the root: the parent of v is v without its lowest bit, its children are v
+ * plus each smaller power of two. */
+struct tree_place {
+    int root, v, low;
+};
+
+static struct tree_place place_in_tree(const struct bb_goal_collective *c)
+{
+    struct tree_place at = {.root = bb_op_peer(c->op, c->index, c->n), .low = 1};
+
+    at.v = ((c->index - at.root) % c->n + c->n) % c->n;
+    while (at.v == 0 ? at.low < c->n : !(at.v & at.low))
+        at.low *= 2;
+    return at;
+}
+
+/* From the root: the farthest child first. */
+static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+{
+    const struct tree_place at = place_in_tree(c);
+    uint32_t has = c->before, join;
+
+    if (at.v > 0)
+        has = receive_from(g, c, at.root + at.v - at.low, bytes, has);
+    join = add_join(g, c, has);
+    for (int bit = at.low / 2; bit >= 1; bit /= 2)
+        if (at.v + bit < c->n)
+            bb_goal_wait(g, join, send_to(g, c, at.root + at.v + bit, bytes, has));
+    return join;
+}
+
+static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+{
+    const struct tree_place at = place_in_tree(c);
+    const uint32_t has = add_join(g, c, c->before);
+
+    for (int bit = 1; bit < at.low; bit *= 2)
+        if (at.v + bit < c->n)
+            bb_goal_wait(g, has, receive_from(g, c, at.root + at.v + bit, bytes, c->before));
+    return at.v == 0 ? has : send_to(g, c, at.root + at.v - at.low, bytes, has);
+}
+
+/* towards: all to the root, else the root to all. */
+static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, bool towards)
+{
+    const int root = bb_op_peer(c->op, c->index, c->n);
+    const uint32_t join = add_join(g, c, BB_GOAL_NOTHING);
+    uint32_t (*add)(struct bb_goal *, const struct bb_goal_collective *, int, uint64_t, uint32_t) =
+        (c->index == root) == towards ? receive_from : send_to;
+
+    if (c->index != root)
+        bb_goal_wait(g, join, add(g, c, root, bytes, c->before));
+    for (int s = 1; s < c->n && c->index == root; s++)
+        bb_goal_wait(g, join, add(g, c, root + s, bytes, c->before));
+    return join;
+}
+
+static uint32_t refuse_collective(struct bb_goal *g, const struct bb_goal_collective *c)
+{
+    if (!g->failed)
+        g->failed = bb_err(BB_EUSAGE, "--export: GOAL has no form for %s", bb_colls[c->op->coll].name);
+    return BB_GOAL_NOTHING;
+}
+
+uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c)
+{
+    const uint64_t bytes = (uint64_t)c->op->count * bb_dtypes[c->op->dtype].bytes;
+
+    if (c->n == 1)
+        return add_join(g, c, c->before);
+    switch (c->op->coll) {
+    case BB_ALL_REDUCE:
+        return end_of_ring(g, c, bytes, 2);
+    case BB_ALL_GATHER:
+    case BB_REDUCE_SCATTER:
+        return end_of_ring(g, c, bytes * (uint64_t)c->n, 1);
+    case BB_ALLTOALL:
+        return expand_alltoall(g, c, bytes);
+    case BB_BROADCAST:
+        return expand_broadcast(g, c, bytes);
+    case BB_REDUCE:
+        return expand_reduce(g, c, bytes);
+    case BB_GATHER:
+        return expand_star(g, c, bytes, true);
+    case BB_SCATTER:
+        return expand_star(g, c, bytes, false);
+    default:
+        return refuse_collective(g, c);
+    }
+}

@@ -1,0 +1,98 @@
+/* protobuf.c - see protobuf.h. */
+#include "proxies/export/protobuf.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { VARINT = 0, DELIMITED = 2, VARINT_BYTES = 10 };
+
+void bb_message_clear(struct bb_message *m)
+{
+    m->n = 0;
+}
+
+void bb_message_release(struct bb_message *m)
+{
+    free(m->bytes);
+    *m = (struct bb_message){0};
+}
+
+static void add_byte(struct bb_message *m, unsigned char byte)
+{
+    if (!m->failed)
+        m->failed = BB_GROW(m->bytes, m->n);
+    if (!m->failed)
+        m->bytes[m->n++] = byte;
+}
+
+static void add_bytes(struct bb_message *m, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        add_byte(m, ((const unsigned char *)bytes)[i]);
+}
+
+/* Seven bits a byte, the lowest first; all but the last have the eighth set. Returns how many. */
+static size_t encode_varint(uint64_t value, unsigned char bytes[VARINT_BYTES])
+{
+    size_t n = 0;
+
+    for (; value >= 0x80; value >>= 7)
+        bytes[n++] = (unsigned char)(value | 0x80);
+    bytes[n++] = (unsigned char)value;
+    return n;
+}
+
+static void add_varint(struct bb_message *m, uint64_t value)
+{
+    unsigned char bytes[VARINT_BYTES];
+
+    add_bytes(m, bytes, encode_varint(value, bytes));
+}
+
+static void add_delimited(struct bb_message *m, int field, const void *bytes, size_t n)
+{
+    add_varint(m, (uint64_t)field << 3 | DELIMITED);
+    add_varint(m, n);
+    add_bytes(m, bytes, n);
+}
+
+void bb_message_number(struct bb_message *m, int field, uint64_t value)
+{
+    add_varint(m, (uint64_t)field << 3 | VARINT);
+    add_varint(m, value);
+}
+
+void bb_message_text(struct bb_message *m, int field, const char *text)
+{
+    add_delimited(m, field, text, strlen(text));
+}
+
+void bb_message_message(struct bb_message *m, int field, const struct bb_message *part)
+{
+    m->failed = m->failed ? m->failed : part->failed;
+    add_delimited(m, field, part->bytes, part->n);
+}
+
+void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, size_t n)
+{
+    struct bb_message list = {0};
+
+    for (size_t i = 0; i < n; i++)
+        add_varint(&list, values[i]);
+    bb_message_message(m, field, &list);
+    bb_message_release(&list);
+}
+
+int bb_message_write(const struct bb_message *m, FILE *out)
+{
+    unsigned char length[VARINT_BYTES];
+    const size_t n = encode_varint(m->n, length);
+
+    if (m->failed)
+        return m->failed;
+    fwrite(length, n, 1, out);
+    fwrite(m->bytes, 1, m->n, out);
+    return 0;
+}

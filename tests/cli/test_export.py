@@ -1,0 +1,287 @@
+"""plan --export: files of other tools, read back by what their formats say. GOAL is simulated here by LogGP's rules, its binary file is
+made a second time from the text, and Chakra's messages are taken apart field by field."""
+import collections
+import json
+import re
+import struct
+
+import pytest
+
+STEPS = [("gpt2_large", "4", "2", "2", "--ranks", "8"), ("cosmoflow", "--ranks", "8"), ("dlrm", "--ranks", "8"),
+         ("gpt3", "4", "2", "--ranks", "16"), ("resnet50_ring", "--ranks", "8"), ("gems", "--ranks", "8"), ("spatial", "--ranks", "8"),
+         ("transformer", "--model", "gpt2_small", "--ranks", "16", "--tp", "2", "--pp", "4", "--vpp", "3", "--schedule", "interleaved",
+          "--micro-batches", "8", "--compute", "timed"),
+         ("transformer", "--model", "mixtral_8x7b", "--ranks", "16", "--tp", "2", "--sequence-parallel", "--pp", "2", "--ep", "4",
+          "--micro-batches", "4", "--compute", "timed"),
+         ("transformer", "--model", "gpt2_small", "--ranks", "8", "--tp", "2", "--compute", "gemm", "--cluster", "h100-sxm-ib")]
+NAMES = [" ".join(s[:2]) + str(i) for i, s in enumerate(STEPS)]
+
+
+def export(busbar, form, path, *words):
+    done = busbar.run("plan", *words, "--export", form, path)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+# ---- GOAL ----
+
+Op = collections.namedtuple("Op", "kind size peer tag cpu")
+STATEMENT = re.compile(r"(\w+): (?:(send|recv) (\d+)b (?:to|from) (\d+) tag (\d+) cpu (\d+) nic 0|calc (\d+) cpu (\d+))$")
+EDGE = re.compile(r"(\w+) (requires|irequires) (\w+)$")
+
+
+def read_goal(text):
+    """[(ops, [(after, before, started)])] by rank; every line must be of the grammar, and name what stands above it."""
+    lines = iter(text.splitlines())
+    count = int(re.fullmatch(r"num_ranks (\d+)", next(lines))[1])
+    ranks = []
+    for line in lines:
+        if line.startswith("//"):
+            continue
+        assert line == f"rank {len(ranks)} {{"
+        ops, edges, at = [], [], {}
+        for line in lines:
+            if line == "}":
+                break
+            if statement := STATEMENT.match(line):
+                label, kind, size, peer, tag, cpu, ns, calc_cpu = statement.groups()
+                at[label] = len(ops)
+                ops.append(Op(kind or "calc", int(size or ns), int(peer or 0), int(tag or 0), int(cpu or calc_cpu)))
+            else:
+                after, how, before = EDGE.match(line).groups()
+                edges.append((at[after], at[before], how == "irequires"))
+        ranks.append((ops, edges))
+    assert len(ranks) == count
+    return ranks
+
+
+def simulate(ranks, latency, gap):
+    """When all has ended, by LogGP with o = g = O = 0: a message of s bytes is there latency + (s - 1) gap after its begin; the network
+    interface sends one after another, and takes one after another. A calculation holds its cpu. Every operation must run."""
+    waits = [[0] * len(ops) for ops, _ in ranks]
+    after = [collections.defaultdict(list) for _ in ranks]
+    for r, (_, edges) in enumerate(ranks):
+        for a, b, started in edges:
+            after[r][b].append(a)
+            waits[r][a] += 1
+    ready_at = [[0] * len(ops) for ops, _ in ranks]
+    sent, posted = collections.defaultdict(collections.deque), collections.defaultdict(collections.deque)
+    free = collections.defaultdict(int)
+    ready = [(r, i) for r, (ops, _) in enumerate(ranks) for i in range(len(ops)) if waits[r][i] == 0]
+    end, done = 0, 0
+
+    def finish(r, i, t):
+        nonlocal end, done
+        end, done = max(end, t), done + 1
+        for a in after[r][i]:
+            ready_at[r][a] = max(ready_at[r][a], t)
+            waits[r][a] -= 1
+            if waits[r][a] == 0:
+                ready.append((r, a))
+
+    while ready:
+        ready.sort(key=lambda x: ready_at[x[0]][x[1]], reverse=True)
+        r, i = ready.pop()
+        op, t = ranks[r][0][i], ready_at[r][i]
+        if op.kind == "calc":
+            start = max(t, free["cpu", r, op.cpu]) if op.size else t
+            free["cpu", r, op.cpu] = max(start + op.size, free["cpu", r, op.cpu]) if op.size else free["cpu", r, op.cpu]
+            finish(r, i, start + op.size)
+            continue
+        if op.kind == "send":
+            start = max(t, free["out", r])
+            free["out", r] = start + (op.size - 1) * gap
+            key = (r, op.peer, op.tag)
+            sent[key].append((start, op.size))
+            finish(r, i, start)
+        else:
+            key = (op.peer, r, op.tag)
+            posted[key].append((r, i, t, op.size))
+        while sent[key] and posted[key]:
+            (start, size), (to, j, since, expected) = sent[key].popleft(), posted[key].popleft()
+            assert size == expected
+            finish(to, j, max(since, start + latency + (size - 1) * gap))
+    assert done == sum(len(ops) for ops, _ in ranks), "operations that never ran"
+    assert not any(sent.values()) and not any(posted.values())
+    return end
+
+
+def pack_goal(ranks):
+    """The binary file, from the fields that Parser.hpp of LogGOPSim names."""
+    head, body = b"", b""
+    first = 4 + 2 + 16 * len(ranks)
+    for ops, edges in ranks:
+        n_before = collections.Counter(a for a, _, _ in edges)
+        waiting = [[[a for a, b, s in edges if b == i and s == started] for started in (False, True)] for i in range(len(ops))]
+        roots = [i for i in range(len(ops)) if not n_before[i]]
+        data = struct.pack(f"<II{len(roots)}I", len(ops), len(roots), *roots)
+        listed = []
+        for i, op in enumerate(ops):
+            kind = {"send": 1, "recv": 2, "calc": 3}[op.kind]
+            data += struct.pack("<IBIQIBB", n_before[i], kind, op.peer, op.size, op.tag, op.cpu, 0)
+            for part in waiting[i]:
+                data += struct.pack("<II", len(part), len(listed))
+                listed += part
+        data += struct.pack(f"<{len(listed)}I", *listed)
+        head += struct.pack("<QQ", first + len(body), first + len(body) + len(data))
+        body += data
+    lanes = max(op.cpu for ops, _ in ranks for op in ops)
+    return struct.pack("<QIBB", 4223, len(ranks), lanes, 0) + head + body
+
+
+@pytest.mark.parametrize("words", STEPS, ids=NAMES)
+def test_goal_runs_to_its_end(busbar, tmp_path, words):
+    export(busbar, "goal", tmp_path / "step.goal", *words)
+    text = (tmp_path / "step.goal").read_text()
+    assert f"busbar plan {' '.join(words)}" in text
+    assert simulate(read_goal(text), 1000, 1) > 0
+
+
+def test_a_receive_that_is_left_out_is_noticed(busbar, tmp_path):
+    export(busbar, "goal", tmp_path / "step.goal", *STEPS[0])
+    ranks = read_goal((tmp_path / "step.goal").read_text())
+    ops = ranks[1][0]
+    lost = next(i for i, op in enumerate(ops) if op.kind == "recv")
+    ops[lost] = ops[lost]._replace(tag=7)
+    with pytest.raises(AssertionError, match="never ran"):
+        simulate(ranks, 1000, 1)
+
+
+@pytest.mark.parametrize("words", STEPS[:3] + STEPS[5:6], ids=NAMES[:3] + NAMES[5:6])
+def test_the_binary_file_is_the_text(busbar, tmp_path, words):
+    export(busbar, "goal", tmp_path / "step.goal", *words)
+    export(busbar, "goal-bin", tmp_path / "step.bin", *words)
+    assert (tmp_path / "step.bin").read_bytes() == pack_goal(read_goal((tmp_path / "step.goal").read_text()))
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_a_ring_takes_what_its_formula_says(busbar, tmp_path, ranks):
+    """resnet50 without compute: all-reduces one after another, each 2 (n - 1) steps of its largest part, none before the last has
+    ended; LogGOPSim says the same time of this file."""
+    words = ("resnet50", "--ranks", ranks, "--compute", "none")
+    export(busbar, "goal", tmp_path / "step.goal", *words)
+    plan = json.loads(busbar.run("plan", *words, "--ops", "--json", "-").stdout)
+    sizes = [4 * op["count"] for op in plan["roles"][0]["program"] if op["kind"] == "all_reduce"]
+    assert len(sizes) == 6
+    wanted = sum(2 * (ranks - 1) * (1000 + (-(-size // ranks) - 1) * 1) for size in sizes)
+    measured = simulate(read_goal((tmp_path / "step.goal").read_text()), 1000, 1)
+    assert measured == wanted if all(size % ranks == 0 for size in sizes) else abs(measured - wanted) <= 12 * ranks * len(sizes)
+
+
+def test_compute_and_communication_are_on_cpus_of_their_own(busbar, tmp_path):
+    export(busbar, "goal", tmp_path / "step.goal", *STEPS[7])
+    for ops, _ in read_goal((tmp_path / "step.goal").read_text()):
+        assert {op.cpu for op in ops if op.kind == "calc" and op.size} == {0}
+        assert 0 not in {op.cpu for op in ops if op.kind != "calc"}
+
+
+# ---- Chakra ----
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if not data[at - 1] & 0x80:
+            return value, at
+
+
+def fields(data):
+    """{number: [values]} of a message: varints as numbers, what has a length as bytes."""
+    found, at = collections.defaultdict(list), 0
+    while at < len(data):
+        key, at = varint(data, at)
+        value, at = varint(data, at)
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        else:
+            assert key & 7 == 0
+        found[key >> 3].append(value)
+    assert at == len(data)
+    return found
+
+
+def messages(data):
+    at = 0
+    while at < len(data):
+        length, at = varint(data, at)
+        yield fields(data[at:at + length])
+        at += length
+    assert at == len(data)
+
+
+def attributes(message, number):
+    return {a[1][0].decode(): next(v[0] for k, v in a.items() if k != 1) for a in map(fields, message[number])}
+
+
+def read_chakra(prefix, rank):
+    """[(id, type, deps, duration_us, attributes)] of a rank's trace."""
+    first, *nodes = messages((prefix.parent / f"{prefix.name}.{rank}.et").read_bytes())
+    assert first[1] == [b"0.0.4"]
+    read = []
+    for node in nodes:
+        deps, at = [], 0
+        for packed in node[5]:
+            while at < len(packed):
+                dep, at = varint(packed, at)
+                deps.append(dep)
+        read.append((node[1][0], node[3][0], deps, node[7][0] if node[7] else 0, attributes(node, 10)))
+    return read
+
+
+COMPUTE, SEND, RECV, COLLECTIVE = 4, 5, 6, 7
+
+
+@pytest.mark.parametrize("words", STEPS, ids=NAMES)
+def test_chakra_says_what_the_plan_says(busbar, tmp_path, words):
+    export(busbar, "chakra", tmp_path / "step", *words)
+    plan = json.loads(busbar.run("plan", *words, "--ops", "--json", "-").stdout)
+    groups = json.loads((tmp_path / "step.groups.json").read_text())
+    ranks = plan["options"]["ranks"]
+    sent, received = collections.Counter(), collections.Counter()
+    collectives = collections.defaultdict(list)
+    for rank in range(ranks):
+        nodes = read_chakra(tmp_path / "step", rank)
+        role = next(r for r in plan["roles"] if rank in r["ranks"])
+        assert [n[0] for n in nodes] == list(range(len(nodes)))
+        assert len(nodes) == len(role["program"])
+        for number, kind, deps, _, attribute in nodes:
+            assert attribute["is_cpu_op"] == 0 and len(deps) == len(set(deps)) and all(d < number for d in deps)
+            if kind in (SEND, RECV):
+                message = (attribute["comm_src"], attribute["comm_dst"], attribute["comm_tag"], attribute["comm_size"])
+                assert message[0 if kind == SEND else 1] == rank
+                (sent if kind == SEND else received)[message] += 1
+            if kind != COMPUTE:
+                assert rank in groups[attribute["pg_name"].decode()]
+            if kind == COLLECTIVE:
+                collectives[attribute["pg_name"].decode(), rank].append((attribute["comm_type"], attribute["comm_size"]))
+    assert sent == received
+    for (group, rank), calls in collectives.items():
+        for other in groups[group]:
+            assert collectives[group, other] == calls
+    assert sum(sent.values()) + len(collectives) > 0
+
+
+def test_chakra_counts_time_in_microseconds_and_tells_the_rest(busbar, tmp_path):
+    export(busbar, "chakra", tmp_path / "step", *STEPS[7])
+    for _, kind, _, us, attribute in read_chakra(tmp_path / "step", 3):
+        if kind == COMPUTE:
+            assert us == (attribute["duration_ns"] + 500) // 1000 and attribute["duration_ns"] > 0
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize("words,says", [
+    (("gpt2_large", "4", "2", "--ranks", "8", "--export", "goal"), "--export needs the name of a file: --export goal FILE; for a file of this name write ./2"),
+    (("gpt2_large", "--ranks", "8", "--export", "goal"), "--export needs the name of a file: --export goal FILE"),
+    (("gpt2_large", "--ranks", "8", "--export", "gaol", "x"), "did you mean 'goal'"),
+    (("transformer", "--model", "gpt2_small", "--ranks", "8", "--compute", "gemm", "--export", "chakra", "x"), "nearest: --cluster h100-sxm-ib"),
+    (("resnet50", "--ranks", "65536", "--export", "goal", "x"), "sends, receives and calculations, at most 2e+09"),
+])
+def test_what_cannot_be_is_refused_and_leaves_nothing(busbar, tmp_path, words, says):
+    done = busbar.run("plan", *words, cwd=tmp_path)
+    assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+    assert list(tmp_path.iterdir()) == []

@@ -171,3 +171,62 @@ def test_a_ring_of_a_million_ranks_is_quick(busbar, plan):
     doc = plan("sendrecv", "all_gather", "--sizes", "1M", "--ranks", 1 << 24, "--cluster", H100)
     ring, gather = doc["results"][0], doc["results"][1]
     assert ring["time_us"]["p50"] == pytest.approx(5 + 1.048576e6 / 50e3, rel=0.2) and gather["bytes"] >= 0
+
+
+# ---- the best layout ----------------------------------------------------------------------------------------------------
+
+SEARCH = ("transformer", "--model", "llama2_7b", "--ranks", 16, "--global-batch-size", 64, "--cluster", H100, "--best-layout")
+PARTS = ("compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us", "idle_us")
+
+
+def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
+    """What the search says of its first layout is what a plan of that layout says."""
+    text = busbar.run("plan", *SEARCH, emulated=False).stdout
+    words = next(line for line in text.splitlines() if line.startswith("# the first in words:")).split(": ")[1].split()
+    doc = plan(*SEARCH, "--top", 3)
+    best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
+    assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
+    assert doc["predicted"]["step_us"] == rows[0]["step_us"]
+    alone = plan(*SEARCH[:-1], *words, "--compute", "gemm")
+    assert alone["predicted"]["step_us"] == pytest.approx(rows[0]["step_us"], abs=1e-3)
+    assert alone["predicted"]["tokens_per_s"] == pytest.approx(16 * rows[0]["tokens_per_s_per_gpu"], rel=1e-9)
+    held = max(role["training_memory_bytes"]["total"] for role in alone["roles"])
+    assert rows[0]["memory_bytes"] == pytest.approx(held, abs=8) and held <= best["available_bytes"]
+    for row in rows:
+        assert sum(row[part] for part in PARTS) == pytest.approx(row["step_us"], abs=1e-2)
+        assert row["tp"] * row["cp"] * row["pp"] * row["dp"] == 16
+        assert row["dp"] * row["micro_batch_size"] * row["micro_batches"] == 64
+    assert sum(best["left_out"].values()) + best["predicted"] == best["looked_at"]
+    assert best["left_out"]["memory"] > 0 and best["fitting"] > best["predicted"]
+    assert "why the first is first" in text and "training would not hold" in text
+
+
+def test_what_is_given_stays(plan):
+    given = {"tp": 4, "pp": 2, "recompute": "full", "dp_sync": "zero3", "micro_batch_size": 2}
+    words = [w for k, v in given.items() for w in ("--" + k.replace("_", "-"), v)]
+    rows = plan(*SEARCH, *words)["best_layout"]["layouts"]
+    assert rows and all({k: r[k] for k in given} == given for r in rows)
+    assert {r["schedule"] for r in plan(*SEARCH, "--vpp", 4)["best_layout"]["layouts"]} == {"interleaved"}
+
+
+def test_threads_do_not_change_the_answer(plan):
+    one, many = (plan(*SEARCH, "--threads", n)["best_layout"] for n in (1, 5))
+    assert one == many
+
+
+def test_experts_are_laid_out_too(plan):
+    rows = plan("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
+                "--seq-length", 4096)["best_layout"]["layouts"]
+    assert rows[0]["ep"] > 1 and all(8 % r["ep"] == 0 for r in rows)
+
+
+@pytest.mark.parametrize("words,said", [
+    (("transformer", "--model", "llama3_405b", "--ranks", 8, "--global-batch-size", 8, "--cluster", H100, "--best-layout"),
+     "no layout of 8 ranks fits: training would hold"),
+    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
+    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
+    (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
+    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
+    ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be")])
+def test_layouts_that_cannot_be_searched(busbar, words, said):
+    assert said in refused(busbar, "plan", *words)

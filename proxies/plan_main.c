@@ -8,6 +8,7 @@
 #include "collectives/sweep/bench_options.h"
 #include "proxies/bench_plan/bench_plan.h"
 #include "proxies/export/export.h"
+#include "proxies/layouts/layouts.h"
 #include "proxies/models/profile.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
@@ -22,9 +23,10 @@ struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
-    bool ops, best_order, must_fit;
+    bool ops, best_order, best_layout, must_fit;
     size_t gpu_memory;
     enum bb_rates rates;           /* no option: whose */
+    int top, threads;              /* of --best-layout */
     struct bb_bench_options bench; /* of a collective: which rows */
 };
 
@@ -47,6 +49,14 @@ static const struct bb_opt plan_options[] = {
     OPT_FLAG(0, "best-order", FIELD(best_order),
              "of transformer: also every order of the axes (--order), by the bytes that cross nodes in a step; nodes "
              "from --gpus-per-node or --cluster"),
+    OPT_FLAG(
+        0, "best-layout", FIELD(best_layout),
+        "of transformer, with --cluster and --global-batch-size: instead of one plan the quickest layouts that fit "
+        "in a GPU's memory; of tp, cp, ep, pp, chunks, schedule, micro-batch, recompute and dp-sync what is given "
+        "stays, the rest is searched"),
+    OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: how many are shown"),
+    OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
+            "with --best-layout: threads (default: one for each processor); the answer is the same"),
     OPT_WORD_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
                 "write the step to a file for another tool; its name is the last word (--export goal step.goal; of "
                 "chakra step.RANK.et)"),
@@ -104,12 +114,17 @@ struct findings {
     bool predicted;
 };
 
-static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
+static void print_command(int argc, char **argv)
 {
     printf("# busbar %s  busbar", BUSBAR_VERSION);
     for (int i = 0; i < argc; i++)
         printf(" %s", argv[i]);
     putchar('\n');
+}
+
+static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
+{
+    print_command(argc, argv);
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
     if (f->training.tokens > 0)
         bb_training_time_print(&f->training, stdout);
@@ -317,6 +332,8 @@ out:
     return rc;
 }
 
+static int refuse_best_layout(const struct plan_options *o, const struct bb_proxy *proxy);
+
 static int refuse_step(const struct plan_options *o, const struct bb_proxy *proxy)
 {
     int rc = 0;
@@ -324,6 +341,7 @@ static int refuse_step(const struct plan_options *o, const struct bb_proxy *prox
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
+    TRY(refuse_best_layout(o, proxy));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
@@ -337,6 +355,92 @@ static int refuse_step(const struct plan_options *o, const struct bb_proxy *prox
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
                                  "--gpus-per-node 8");
 out:
+    return rc;
+}
+
+/* A document of a plan, taken over; NULL: there was no memory for it. */
+static int write_json(const char *path, json_t *root)
+{
+    struct bb_outfile file = {.out = stdout};
+    bool to_stdout = strcmp(path, "-") == 0;
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+
+    if (rc == 0 && !to_stdout)
+        rc = bb_outfile_open(&file, path, "the plan");
+    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    if (file.path)
+        rc = bb_outfile_close(&file, "the plan", rc);
+    json_decref(root);
+    return rc;
+}
+
+/* ---- the best layout ---- */
+
+static int refuse_best_layout(const struct plan_options *o, const struct bb_proxy *proxy)
+{
+    const char *beside = o->ops                           ? "ops"
+                         : o->best_order                  ? "best-order"
+                         : o->tokens                      ? "tokens"
+                         : o->export                      ? "export"
+                         : o->files[BB_PLAN_EXPORT_trace] ? "trace"
+                                                          : NULL;
+
+    if (!o->best_layout && (o->threads || o->top != 10))
+        return bb_err(BB_EUSAGE, "--%s is of --best-layout; leave it out", o->threads ? "threads" : "top");
+    if (!o->best_layout)
+        return 0;
+    if (!(proxy->takes & BB_TAKES_TRANSFORMER))
+        return bb_err(BB_EUSAGE, "%s: --best-layout is about the layouts of transformer; leave it out", proxy->name);
+    if (!o->cluster)
+        return bb_err(BB_EUSAGE, "--best-layout needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    if (!o->config.global_batch)
+        return bb_err(BB_EUSAGE,
+                      "--best-layout needs --global-batch-size N, the samples of a step, which all layouts "
+                      "have in common; nearest: --global-batch-size %d",
+                      o->config.ranks);
+    if (beside)
+        return bb_err(BB_EUSAGE, "--%s is of one plan, and --best-layout looks at many; leave one out", beside);
+    return 0;
+}
+
+static json_t *layouts_json(const struct plan_options *o, const struct bb_cluster *cluster,
+                            const struct bb_layouts *found)
+{
+    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
+                     BUSBAR_VERSION, "proxy", o->config.proxy, "options", bb_json_options(&step_set, o), "ranks",
+                     o->config.ranks, "predicted", "cluster", cluster->name, "step_us", found->rows[0].step_ns / 1e3,
+                     "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
+                     bb_layouts_json(found, o->top));
+}
+
+static int find_best_layout(const struct plan_options *o, const struct bb_proxy_config *asked,
+                            const struct bb_proxy *proxy, int argc, char **argv)
+{
+    struct bb_proxy_config config = o->config;
+    struct bb_cluster cluster;
+    struct bb_layout_search search = {proxy, asked, &config, &cluster, 0, o->top, o->threads, false};
+    struct bb_layouts found = {0};
+    const char *json = o->files[BB_PLAN_EXPORT_json];
+    int rc;
+
+    TRY(bb_cluster_load(o->cluster, &cluster));
+    search.gpu_bytes = cluster.memory_bytes;
+    if (config.gpus_per_node == 0)
+        config.gpus_per_node = cluster.gpus_per_node;
+    if (!asked->compute && asked->tflops == 0 && asked->forward_us == 0 && asked->backward_us == 0)
+        config.compute = "gemm"; /* the machine's own rates */
+    TRY(bb_layouts_search(&search, &found));
+    if (!json || strcmp(json, "-") != 0) {
+        print_command(argc, argv);
+        printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
+               cluster.name);
+        bb_layouts_print(&found, o->top, stdout);
+    }
+    if (json)
+        TRY(write_json(json, layouts_json(o, &cluster, &found)));
+out:
+    bb_layouts_release(&found);
     return rc;
 }
 
@@ -361,6 +465,8 @@ static int refuse_collective(const struct plan_options *o, const char *name)
                     {o->tokens != NULL, "tokens"},
                     {o->ops, "ops"},
                     {o->best_order, "best-order"},
+                    {o->best_layout, "best-layout"},
+                    {o->threads > 0, "threads"},
                     {o->export != NULL, "export"},
                     {o->must_fit, "must-fit"},
                     {o->gpu_memory > 0, "gpu-memory"},
@@ -400,24 +506,6 @@ out:
     return rc;
 }
 
-static int write_collectives(const struct bb_bench_plan *p, const struct plan_options *o, json_t *rows)
-{
-    json_t *root = bb_bench_plan_json(p, bb_json_options(&collective_set, o), rows);
-    const char *path = o->files[BB_PLAN_EXPORT_json];
-    struct bb_outfile file = {.out = stdout};
-    bool to_stdout = strcmp(path, "-") == 0;
-    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-
-    if (rc == 0 && !to_stdout)
-        rc = bb_outfile_open(&file, path, "the plan");
-    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
-        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-    if (root && file.path)
-        rc = bb_outfile_close(&file, "the plan", rc);
-    json_decref(root);
-    return rc;
-}
-
 static int plan_collectives(struct plan_options *o, const struct bb_words *words, bool check_only, int argc,
                             char **argv)
 {
@@ -440,7 +528,7 @@ static int plan_collectives(struct plan_options *o, const struct bb_words *words
     if (csv)
         TRY(write_collectives_csv(csv, rows));
     if (json)
-        TRY(write_collectives(&p, o, json_incref(rows)));
+        TRY(write_json(json, bb_bench_plan_json(&p, bb_json_options(&collective_set, o), json_incref(rows))));
 out:
     json_decref(rows);
     bb_bench_release_sweep(&sweep);
@@ -451,16 +539,22 @@ int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct plan_options o = {0};
+    struct bb_proxy_config asked;
     struct bb_words words;
     int rc;
 
     TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
     if (is_collective(&words))
         return plan_collectives(&o, &words, false, argc, argv);
+    TRY(take_export_file(&o, &words));
+    asked = o.config;
     TRY(find_proxy(&o, &words, &proxy));
     TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
-    TRY(make_plan(&o, proxy, argc, argv));
+    if (o.best_layout)
+        TRY(find_best_layout(&o, &asked, proxy, argc, argv));
+    else
+        TRY(make_plan(&o, proxy, argc, argv));
 out:
     return rc;
 }
@@ -477,6 +571,7 @@ int bb_plan_check(int argc, char **argv)
     if (is_collective(&words)) {
         TRY(plan_collectives(&o, &words, true, argc, argv));
     } else {
+        TRY(take_export_file(&o, &words));
         TRY(find_proxy(&o, &words, &proxy));
         TRY(refuse_step(&o, proxy));
     }

@@ -481,6 +481,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, c
     if (gate->strict)
         rc = judge_strictly(&tally);
 out:
+    bb_shortfall_release(&tally.shortfall);
     json_decref(differences);
     free(s.pair);
     free(s.left);

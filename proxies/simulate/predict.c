@@ -241,12 +241,22 @@ out:
     return rc;
 }
 
-int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
+int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
     int rc;
 
     *out = (struct bb_prediction){.cluster = *cluster, .compute_alone_ns = -1, .comm_alone_ns = -1};
-    TRY(predict_whole(step, cluster, out));
+    rc = predict_whole(step, cluster, out);
+    if (rc)
+        bb_prediction_release(out);
+    return rc;
+}
+
+int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
+{
+    int rc;
+
+    TRY(bb_predict_step(step, cluster, out));
     if (has_ops(step, true) && has_ops(step, false)) {
         TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
         TRY(predict_half(step, cluster, true, &out->comm_alone_ns));

@@ -48,6 +48,9 @@ struct bb_prediction {
 
 /* bb_predict - -BB_EFAIL, said, for a step that does not pass bb_step_check. */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_step - the same without the step's halves alone (both -1), in a third of the time. */
+int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
+                    struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);
 
 /* bb_predict_timeline - the predicted times of the ranks that an initialised timeline shows. -BB_EFAIL as above. */

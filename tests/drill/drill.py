@@ -73,6 +73,20 @@ FAULTS = {
 }
 # Of launchers with statuses of their own: the number of the signal that hydra saw first.
 STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,)}}
+# `--walk`: a call of each of these fails, on rank 1 and on all, the first, second, fourth .. of a run. Whoever fails says so and where, and
+# no rank is left in an exchange or an operation that the others do not come to: nothing is timed out, truncated or lost.
+WALKS = {"fail1": (r"rank 1 ",), "fail-all": (r"",)}
+FAULTS["fail-all"] = ("fail", "all", (1,), r"")
+WALKED = (
+    "cudaSetDevice cudaGetDeviceProperties cudaMalloc cudaHostAlloc cudaMallocHost cudaMemcpy cudaMemcpyAsync cudaMemsetAsync cudaMemGetInfo "
+    "cudaEventCreate cudaEventCreateWithFlags cudaEventElapsedTime cudaEventQuery cudaEventRecord cudaEventSynchronize cudaFuncGetAttributes "
+    "cudaLaunchKernel cudaStreamCreateWithFlags cudaStreamCreateWithPriority cudaStreamQuery cudaStreamSynchronize cudaStreamWaitEvent "
+    "cudaDeviceGetAttribute ncclGetVersion ncclGetUniqueId ncclCommInitRankConfig ncclCommCount ncclCommUserRank ncclCommGetAsyncError ncclMemAlloc "
+    "ncclGroupStart ncclGroupEnd ncclAllReduce ncclSend ncclRecv ncclCommFinalize ncclCommDestroy MPI_Iallgather MPI_Ibcast").split()
+SPOKEN_BY_NOBODY = r"timeout|did not end|truncate|is lost|ended by SIG"
+QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclGroupEnd#1", "proxy/cudaMemcpyAsync#1",
+              "proxy/cudaLaunchKernel#2")
+LOSSES = ("kill1", "segv1", "exit1", "kill0")
 # It dies of SIGHUP at once, without a word, and what it started kills all ranks by SIGKILL.
 DIES_OF = {"hydra": ("hup",)}
 QUICK = {
@@ -98,9 +112,9 @@ def find_launcher():
 def drills(words):
     """(command, phase, fault) of what is asked for."""
     everything = [(c, p, f) for c in COMMANDS for p in PHASES for f in FAULTS
-                  if not (p in ONLY_RANK_0 and FAULTS[f][1] == "1")]
+                  if f != "fail-all" and not (p in ONLY_RANK_0 and FAULTS[f][1] == "1")]
     if words == ["--quick"]:
-        return [d for d in everything if d[1:] in QUICK[d[0]]]
+        return [d for d in everything if d[1:] in QUICK[d[0]]] + [(*d.split("/"), f) for d in QUICK_WALK for f in WALKS]
     return [d for d in everything if not words or any("/".join(d).startswith(w) for w in words)]
 
 
@@ -134,7 +148,7 @@ def abandoned_regions(since_s):
 def start_job(launcher, command, phase, fault, folder):
     ranks, words = COMMANDS[command]
     deed, rank = FAULTS[fault][:2]
-    function, call = PHASES[phase][command]
+    function, call = phase.split("#") if "#" in phase else PHASES[phase][command]
     rank = rank.format(signals="0" if phase in ONLY_RANK_0 else "1")
     environment = dict(os.environ, DRILL=f"{deed}:{function}:{call}:{rank}", DRILL_LOG=folder + "/deed", DRILL_MARK=folder,
                        TMPDIR=folder + "/tmp")
@@ -229,16 +243,18 @@ def run_drill(launcher, drill):
     else:
         if end_s - deed_s > TIMEOUT_S + SLACK_S and "end" not in bad:
             bad.append("end")
-        documented = FAULTS[fault][2] + STATUSES.get(launcher[0], {}).get(fault, ())
+        documented = (0, 1) if "#" in phase else FAULTS[fault][2] + STATUSES.get(launcher[0], {}).get(fault, ())
         if status is not None and not own and (status if status >= 0 else 128 - status) not in documented:
             bad.append(f"exit {status}")
-        if not unheard and len(said) != 1 or said and not re.search(FAULTS[fault][3], said[0]):
+        # It may kill all when one is lost, as long as that one prints; then a line without a place, or of a rank that it killed, is all.
+        if launcher[0] == "hydra" and fault in LOSSES and len(said) == 1 and re.search(r"rank 0 \([^)]*\) is lost|\) is lost$", said[0]):
+            own = "" if judge_rows(folder, phase, fault, status) else "killed all ranks by SIGKILL at once"
+        if "#" in phase:
+            bad += judge_walk(phase, fault, said) if status else []
+        elif not unheard and len(said) != 1 or said and not own and not re.search(FAULTS[fault][3], said[0]):
             bad.append(f"message x{len(said)}")
-        if not unheard and not judge_rows(folder, phase, fault, status):
-            if launcher[0] == "hydra" and said and re.search(r": rank \d+ \([^)]*\) is lost$", said[0]):  # as nobody else could say
-                own = "killed all ranks by SIGKILL at once"
-            else:
-                bad.append("rows")
+        if not own and not judge_rows(folder, phase, fault, status):
+            bad.append("rows")
     left = processes(folder)
     while left and time.monotonic() < end_s + GRACE_S:
         time.sleep(0.2)
@@ -253,6 +269,30 @@ def run_drill(launcher, drill):
             pass
     shutil.rmtree(folder, ignore_errors=True)
     return drill, end_s - deed_s if deed_s else 0, bad, said, own
+
+
+def judge_walk(phase, fault, said):
+    """What is wrong with what was said, if anything."""
+    most = 1 if fault == "fail1" else len(said)
+    function = phase.split("#")[0]
+    right = [line for line in said if (function in line or "ncclGroupEnd" in line) and re.search(WALKS[fault][0], line)
+             and not re.search(SPOKEN_BY_NOBODY, line)]
+    return [] if said and len(right) == len(said) <= most else [f"message x{len(said)}"]
+
+
+def walk(launcher, command, function, fault):
+    """Until the run has no such call any more."""
+    results, call = [], 1
+    while not results or results[-1][2] != ["no deed"]:
+        results.append(run_drill(launcher, (command, f"{function}#{call}", fault)))
+        call *= 2
+    return results[:-1]
+
+
+def walk_all(launcher, pool, words):
+    ways = [(c, function, fault) for c in COMMANDS for function in WALKED for fault in WALKS
+            if not words or any(f"{c}/{function}".startswith(w) for w in words)]
+    return [result for results in pool.map(lambda way: walk(launcher, *way), ways) for result in results]
 
 
 def run_until_done(launcher, drill):
@@ -273,7 +313,7 @@ def print_table(results):
             continue
         faults = [f for f in FAULTS if any(f == key[1] for key in done)]
         print(f"\n{command:15}" + "".join(f"{f:>12}" for f in faults) + "   held")
-        for phase in PHASES:
+        for phase in [*PHASES, *sorted({p for p, _ in done if "#" in p})]:
             cells = [done.get((phase, f)) for f in faults]
             if any(cells):
                 text = ["" if c is None else text_of(c) for c in cells]
@@ -288,7 +328,10 @@ def main(words):
     workers = int(os.environ.get("DRILL_WORKERS", str(3 * (os.cpu_count() or 1))))
     launcher = find_launcher()
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(lambda drill: run_until_done(launcher, drill), drills(words)))
+        if words[:1] == ["--walk"]:
+            results = walk_all(launcher, pool, words[1:])
+        else:
+            results = list(pool.map(lambda drill: run_until_done(launcher, drill), drills(words)))
     for drill, seconds, bad, said, own in results:
         if bad:
             print(f"{'/'.join(drill)}: {', '.join(bad)} ({seconds:.1f} s)" + "".join("\n    " + line for line in said[:4]))

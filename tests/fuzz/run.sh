@@ -51,7 +51,8 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return 0
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { [ -f $build/build.ninja ] || cmake --preset fuzz; } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
+# shellcheck disable=SC2046
+if ! { [ -f $build/build.ninja ] || cmake --preset fuzz $(sed 1d build/setup.flags 2>/dev/null); } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
     tail -n 60 "$log"
     exit 1
 fi

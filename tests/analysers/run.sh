@@ -88,7 +88,7 @@ build_preset() {
     preset=$1
     shift
     # shellcheck disable=SC2046
-    { [ -f build-"$preset"/build.ninja ] || cmake --preset "$preset" $(sed -n 2,9p build/setup.flags 2>/dev/null); } >$logs/build.log 2>&1 &&
+    { [ -f build-"$preset"/build.ninja ] || cmake --preset "$preset" $(sed 1d build/setup.flags 2>/dev/null); } >$logs/build.log 2>&1 &&
         cmake --build build-"$preset" --target "$@" >>$logs/build.log 2>&1
 }
 

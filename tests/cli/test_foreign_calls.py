@@ -1,4 +1,4 @@
-"""A call of MPI, CUDA, NCCL or the C library that fails, one in each run of `bench` on one rank: the run says so in one line and ends with
+"""A call of MPI, CUDA, NCCL, cuBLASLt or the C library that fails, one in each run of `bench` on one rank: the run says so in one line and ends with
 an error, or, where nothing hangs on the call, ends with the results that it would have had. BUSBAR_EVERY_CALL=1 takes every
 call of each function instead of the first."""
 import json
@@ -8,21 +8,24 @@ import subprocess
 
 import pytest
 
-BENCH = ["bench", "all_reduce", "-b", "8", "-e", "16", "-n", "2", "-w", "1", "--repeats", "2", "-T", "20", "--json", "r.json"]
+SHORT = ["-n", "2", "-w", "1", "--repeats", "2", "-T", "20", "--json", "r.json"]
+BENCH = ["bench", "all_reduce", "-b", "8", "-e", "16", *SHORT]
+PRODUCTS = ["bench", "compute", "--quick", "-d", "float", *SHORT]
 SHIM = open(os.path.dirname(__file__) + "/../drill/shim.c").read()
 FUNCTIONS = re.findall(r"^MARK\((\w+), ", SHIM, re.M)
-PARTS = {"MPI": r"MPI_", "CUDA": r"cuda", "NCCL": r"nccl", "C": r"[a-z_]+$"}
-# Calls that this run does not make.
+# Which functions are tried in which run; a function that it does not call is left out.
+PARTS = {"MPI": (r"MPI_", BENCH), "CUDA": (r"cuda", BENCH), "NCCL": (r"nccl", BENCH), "cuBLASLt": (r"cublasLt", PRODUCTS),
+         "C": (r"(?!MPI_|cu|nccl)[a-z_]+$", BENCH)}
 MOST = 200 if os.environ.get("BUSBAR_EVERY_CALL") else 1
 
 
-def run(busbar, folder, function="none", number=1):
+def run(busbar, words, folder, function="none", number=1):
     """What the run said and left behind, and whether the call was made."""
     shim = busbar.build / "tests/drill/libdrill_shim.so"
     folder.mkdir()
     environment = {**os.environ, "LD_PRELOAD": str(shim), "DRILL": f"fail:{function}:{number}:all", "DRILL_OURS": "1", "LC_ALL": "C",
-                   "DRILL_LOG": str(folder / "made"), "EMU_DEVICES": "1", "EMU_QUIET": "1"}
-    done = subprocess.run([str(busbar.build / "busbar-emulated"), *BENCH], cwd=folder, env=environment, timeout=60, capture_output=True,
+                   "DRILL_LOG": str(folder / "made"), "EMU_DEVICES": "1", "EMU_QUIET": "1", "EMU_DATA": "off" if words is PRODUCTS else "on"}
+    done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=folder, env=environment, timeout=60, capture_output=True,
                           text=True)
     try:
         results = json.loads((folder / "r.json").read_text())
@@ -56,14 +59,15 @@ def test_a_failing_call_hides_nothing(busbar, tmp_path, part):
         pytest.skip("the shim of the drills is of x86-64")
     if b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("the sanitizers want to be loaded first")
-    whole = run(busbar, tmp_path / "whole")
+    pattern, words = PARTS[part]
+    whole = run(busbar, words, tmp_path / "whole")
     assert whole[0].returncode == 0, whole[0].stderr
     bad, made = [], 0
     for function in FUNCTIONS:
-        if not re.match(PARTS[part], function) or (part == "C" and re.match("MPI_|cu|nccl", function)):
+        if not re.match(pattern, function):
             continue
         for number in range(1, MOST + 1):
-            done, results, was_made = run(busbar, tmp_path / f"{function}.{number}", function, number)
+            done, results, was_made = run(busbar, words, tmp_path / f"{function}.{number}", function, number)
             if not was_made:
                 break
             made += 1

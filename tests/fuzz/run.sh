@@ -17,7 +17,7 @@ targets() {
 formula||
 matrix||
 numbers||
-cluster|proxies/simulate/cluster.c|profiles/clusters
+cluster|proxies/simulate/cluster.c proxies/simulate/collective_time.c|profiles/clusters
 config_json|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c|profiles/models
 model_file|proxies/models/model_file.c proxies/models/residual.c proxies/models/transformer_model.c proxies/spatial/net/net.c|profiles/models
 plan_model|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c proxies/models/residual.c|profiles/models
@@ -51,7 +51,8 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return 0
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { [ -f $build/build.ninja ] || cmake --preset fuzz; } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
+# shellcheck disable=SC2046
+if ! { [ -f $build/build.ninja ] || cmake --preset fuzz $(sed 1d build/setup.flags 2>/dev/null); } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
     tail -n 60 "$log"
     exit 1
 fi

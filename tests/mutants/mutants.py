@@ -137,6 +137,12 @@ def key(mutant):
     return mutant["file"], " ".join(mutant["before"].split()), " ".join(mutant["after"].split())
 
 
+def find_again(result):
+    """The mutant, wherever its line is by now."""
+    alike = [m for line in mutants_of(result["file"]) for m in line if key(m._asdict()) == key(result)]
+    return min(alike, key=lambda m: abs(m.line - result["line"]), default=None)
+
+
 def equivalents():
     """Blocks of four lines: file, line before, line after, reason."""
     blocks = re.split(r"\n\s*\n", re.sub(r"(?m)^#.*\n", "", (ROOT / "tests/mutants/equivalent.txt").read_text()).strip())
@@ -483,8 +489,7 @@ def main():
     done = read_results()
     if asked.again or asked.together or asked.sanitize:
         left = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in equivalents()]
-        places = {key(m._asdict()): m for f in {r["file"] for r in left} for line in mutants_of(f) for m in line}
-        chosen = [places[key(r)] for r in left if key(r) in places]
+        chosen = [m for m in map(find_again, left) if m]
         if asked.together:
             try_together(chosen, done)
         elif asked.sanitize:

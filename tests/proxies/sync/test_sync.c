@@ -316,7 +316,10 @@ static void worked_out_full_shards(void **state)
 static void gathered_layers_take_turns(void **state)
 {
     static const char *const lines[] = {"data_parallel --model resnet18_cifar --sync zero3",
-                                        "data_parallel --model resnet18_cifar --sync zero3 --micro-batches 3"};
+                                        "data_parallel --model resnet18_cifar --sync zero3 --micro-batches 3",
+                                        "data_parallel --model resnet50 --sync zero3",
+                                        "data_parallel --model resnet101 --sync zero3",
+                                        "data_parallel --model llama2_7b --sync zero3"};
 
     (void)state;
     for (size_t l = 0; l < ROWS(lines); l++) {

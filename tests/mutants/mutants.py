@@ -38,7 +38,7 @@ WORK = ROOT / "build/mutants"
 RESULTS = WORK / "results.jsonl"
 ROOMS = ("bootstrap", "collectives", "cuda", "proxies")
 COPIES = 2
-SOME_BLACK_BOX, MANY_BLACK_BOX, ALL_BLACK_BOX = (12, 40), (1000, 300), (10000, 3600)  # so many, seconds for all of them
+SOME_BLACK_BOX, MANY_BLACK_BOX, ALL_BLACK_BOX = (12, 40), (1000, 240), (10000, 3600)  # so many, seconds for all of them
 PYTEST = (os.environ.get("PYTHON", "python3"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SLOW_UNITS = ("test_world", "test_comms", "test_siblings")  # a dozen jobs each: only their own folder waits for them
 PRODUCT = ("busbar", "busbar_gpu", "emulator")
@@ -53,7 +53,7 @@ CONCERNS = {
     "bootstrap/sweep": "sweep",
     "bootstrap/watchdog": "bench proxy mpi",
     "bootstrap/world": "start mpi bench",
-    "collectives": "front packaging bench parity figures nccl_tests compute p2p comm overlap",
+    "collectives": "front packaging sweep bench parity figures nccl_tests compute p2p comm overlap",
     "collectives/comm": "comm",
     "collectives/compare": "compare",
     "collectives/compute": "compute",
@@ -137,6 +137,12 @@ def key(mutant):
     return mutant["file"], " ".join(mutant["before"].split()), " ".join(mutant["after"].split())
 
 
+def find_again(result):
+    """The mutant, wherever its line is by now."""
+    alike = [m for line in mutants_of(result["file"]) for m in line if key(m._asdict()) == key(result)]
+    return min(alike, key=lambda m: abs(m.line - result["line"]), default=None)
+
+
 def equivalents():
     """Blocks of four lines: file, line before, line after, reason."""
     blocks = re.split(r"\n\s*\n", re.sub(r"(?m)^#.*\n", "", (ROOT / "tests/mutants/equivalent.txt").read_text()).strip())
@@ -178,11 +184,15 @@ def run(command, limit_s, cwd, mark, environment=(), log=None):
 class Copy:
     """One copy of the tree and its build."""
 
-    def __init__(self, name, black_box, preset="debug"):
+    def __init__(self, name, black_box):
         self.root = WORK / f"copy{name}"
         self.build, self.mark = self.root / "build", f"{self.root}."
         self.log = WORK / f"copy{name}.log"
+        self.n_black_box, self.black_box_s = black_box
+        self.broken = set()  # tests that fail without a mutant too
         self.take_over()
+
+    def prepare(self, preset="debug"):
         if not (self.build / "build.ninja").exists():
             self.need(["cmake", "--preset", preset, "-B", self.build, "-DBUSBAR_TESTS=ON", "-DCMAKE_C_FLAGS_DEBUG=-O0",
                        "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold", "-DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=gold"])
@@ -193,10 +203,10 @@ class Copy:
         sources = {p.stem: os.path.relpath(p.parent, ROOT / "tests") for p in (ROOT / "tests").rglob("test_*.c*")}
         self.folder_of_test = {n: sources.get(n, "?") for n in self.program_of}
         self.digests = {n: self.digest(n) for n in self.program_of}
-        self.n_black_box, self.black_box_s = black_box
-        self.broken = set()  # tests that fail without a mutant too
         compiles = json.loads((self.build / "compile_commands.json").read_text())
         self.compiles = {os.path.relpath(c["file"], self.root): c for c in compiles}
+
+        return self
 
     def need(self, command):
         if run(list(map(str, command)), 1800, self.root, self.mark, log=self.log) != 0:
@@ -395,7 +405,7 @@ def try_all(chosen, wanted, done, black_box):
     made = [Copy(n, black_box) for n in range(COPIES)]
     copies, lock = queue.Queue(), threading.Lock()
     for copy in made:
-        copies.put(copy)
+        copies.put(copy.prepare())
 
     def work():
         while True:
@@ -429,7 +439,7 @@ def plant_together(copy, mutants):
 
 def try_together(mutants, done):
     """Few of the survivors of some black-box tests are noticed by the others: one run of all of them finds which tests could."""
-    copy = Copy(0, ALL_BLACK_BOX)
+    copy = Copy(0, ALL_BLACK_BOX).prepare()
     plant_together(copy, mutants)
     copy.built(PRODUCT)
     failed = copy.black_box(["-n", str(COPIES), "tests/cli"], ALL_BLACK_BOX[1])
@@ -450,7 +460,7 @@ def try_together(mutants, done):
 def try_sanitized(mutants, done):
     """A step beyond an array's end is seen by AddressSanitizer, under which the smoke tests are run as well."""
     os.environ.update(ASAN_OPTIONS="detect_leaks=0:exitcode=99")
-    copy = Copy("-sanitized", MANY_BLACK_BOX, "sanitize")
+    copy = Copy("-sanitized", MANY_BLACK_BOX).prepare("sanitize")
     smoke = copy.black_box_tests("-m", "smoke")
     for m in mutants:
         plant(copy, m)
@@ -479,8 +489,7 @@ def main():
     done = read_results()
     if asked.again or asked.together or asked.sanitize:
         left = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in equivalents()]
-        places = {key(m._asdict()): m for f in {r["file"] for r in left} for line in mutants_of(f) for m in line}
-        chosen = [places[key(r)] for r in left if key(r) in places]
+        chosen = [m for m in map(find_again, left) if m]
         if asked.together:
             try_together(chosen, done)
         elif asked.sanitize:

@@ -379,6 +379,7 @@ static void whole_numbers_as_words(void **state)
 static void fields_that_are_needed(void **state)
 {
 #define PROXY(fields) "{\"schema\": \"busbar.proxy/1\", " fields "}"
+#define PLAN(fields)  "{\"schema\": \"busbar.plan/1\", " fields "}"
 #define BENCH(fields) "{\"schema\": \"busbar.bench/1\", \"results\": [{" fields "}]}"
     static const struct {
         const char *text;
@@ -394,6 +395,10 @@ static void fields_that_are_needed(void **state)
         {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [1, 1]}"), 0},
         {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [2, 1]}"), -BB_EUSAGE},
         {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [1, null]}"), -BB_EUSAGE},
+        {PLAN("\"proxy\": \"x\", \"predicted\": {\"cluster\": \"c\", \"step_us\": 2.5}"), 0},
+        {PLAN("\"predicted\": {\"cluster\": \"c\", \"step_us\": 2.5}"), -BB_EUSAGE},
+        {PLAN("\"proxy\": \"x\""), -BB_EUSAGE},
+        {PLAN("\"proxy\": \"x\", \"predicted\": {\"cluster\": \"c\", \"step_us\": -1}"), -BB_EUSAGE},
         {BENCH("\"collective\": \"x\", \"time_us\": {\"p50\": 1}"), 0},
         {BENCH("\"time_us\": {\"p50\": 1}"), -BB_EUSAGE},
         {BENCH("\"collective\": \"x\", \"dtype\": 3, \"time_us\": {\"p50\": 1}"), -BB_EUSAGE},

@@ -357,6 +357,12 @@ def test_paper_has_every_figure(opened, browser, tmp_path):
     opened("proxy", "trace", "plan")
     browser.pdf(tmp_path / "r.pdf")
     drawn = browser.script("[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn)")
+    assert browser.script("""(() => {
+        dispatchEvent(new Event("beforeprint"));
+        const boxes = plots().map(p => [p.getBoundingClientRect().bottom, p.querySelector(".main-svg").getBoundingClientRect().bottom]);
+        dispatchEvent(new Event("afterprint"));
+        return boxes.every(([box, svg]) => box >= svg - 1);
+    })()""")  # no figure reaches into what follows
     assert drawn and (tmp_path / "r.pdf").read_bytes().count(b"/Type /Page\n") >= 3 and browser.errors == []
 
 

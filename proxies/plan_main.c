@@ -23,6 +23,7 @@ struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
+    struct bb_export_only export_only;
     bool ops, best_order, best_layout, must_fit;
     size_t gpu_memory;
     enum bb_rates rates;           /* no option: whose */
@@ -60,6 +61,10 @@ static const struct bb_opt plan_options[] = {
     OPT_WORD_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
                 "write the step to a file for another tool; its name is the last word (--export goal step.goal; of "
                 "chakra step.RANK.et)"),
+    OPT_STRING(0, "export-ranks", FIELD(export_only.ranks), NULL, "LIST",
+               "of --export perfetto: these ranks, as 0,8-15 (default: the first of each role)"),
+    OPT_STRING(0, "export-micro-batches", FIELD(export_only.micro_batches), NULL, "LIST",
+               "of --export perfetto: operations of these micro-batches, and those of none (default: all)"),
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
@@ -256,7 +261,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
-        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, argc, argv));
+        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, o->export_only, argc,
+                           argv));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
@@ -342,6 +348,7 @@ static int refuse_step(const struct plan_options *o, const struct bb_proxy *prox
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
     TRY(refuse_best_layout(o, proxy));
+    TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
@@ -468,6 +475,8 @@ static int refuse_collective(const struct plan_options *o, const char *name)
                     {o->best_layout, "best-layout"},
                     {o->threads > 0, "threads"},
                     {o->export != NULL, "export"},
+                    {o->export_only.ranks != NULL, "export-ranks"},
+                    {o->export_only.micro_batches != NULL, "export-micro-batches"},
                     {o->must_fit, "must-fit"},
                     {o->gpu_memory > 0, "gpu-memory"},
                     {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};

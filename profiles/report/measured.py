@@ -101,6 +101,14 @@ def band_marks(rows):
     return shapes, names
 
 
+def choose_bands(lines):
+    """The line whose choices are shown: the first that was measured, where NCCL told."""
+    def rank(key):
+        result, rows = lines[key]
+        return (not bands_of(rows), is_plan(result.data))
+    return min(lines, key=rank)
+
+
 def names_of(lines):
     """{key: name}: of the file only where there are several."""
     files = {key[0] for key in lines}
@@ -127,23 +135,24 @@ def over_size(results):
 def size_pictures(what, mode, lines):
     names, sources = names_of(lines), list({id(r): r for r, _ in lines.values()}.values())
     all_rows = [row for _, rows in lines.values() for row in rows]
-    shapes, bands = band_marks(next(iter(lines.values()))[1])
+    of_bands = choose_bands(lines)
+    shapes, bands = band_marks(lines[of_bands][1])
+    whose = f"Coloured bands: what NCCL chose ({names[of_bands]}). " if shapes else ""
     shared = {"sources": sources, "shapes": shapes, "annotations": bands, "xaxis": size_axis(r["bytes"] for r in all_rows)}
     table = {"columns": COLLECTIVE_COLUMNS,
              "rows": [collective_values(names[key], row) for key, (_, rows) in lines.items() for row in rows]}
     words = {bandwidth_of(row)[1] for row in all_rows}
     notes = missing_notes(all_rows, shapes, any(is_plan(result.data) for result in sources))
     yield Picture(
-        f"{what}: {' and '.join(sorted(words))} over size ({mode})", about="Median of the samples with its 95 % interval. "
-        "Coloured bands: what NCCL chose for the first line. Dashed: predicted.", notes=notes, traces=[
+        f"{what}: {' and '.join(sorted(words))} over size ({mode})", about=f"Median of the samples with its 95 % interval. {whose}Dashed: predicted.", notes=notes, traces=[
             bandwidth_line(names[key], rows, line_style(i, result))
             for i, (key, (result, rows)) in enumerate(lines.items())],
         yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
     times = [median_of(row.get("time_us")) for row in all_rows]
     unit, per = unit_of_times(times)
     yield Picture(
-        f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % interval. Dashed: predicted, "
-        "or NCCL's own estimate.", notes=notes, traces=[
+        f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % interval. "
+        f"{whose}Dashed: predicted, or NCCL's own estimate.", notes=notes, traces=[
             trace for i, (key, (result, rows)) in enumerate(lines.items())
             for trace in time_lines(names[key], rows, line_style(i, result), per)],
         yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)), **shared, **table)

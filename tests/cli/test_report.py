@@ -3,6 +3,7 @@ a headless Chromium (skipped where there is none)."""
 import importlib
 import json
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -14,8 +15,8 @@ from chromium import Chromium, find_chromium
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "profiles" / "report"))
-measured, pictures, result_files, steps, timeline, units = map(
-    importlib.import_module, ("measured", "pictures", "result_files", "steps", "timeline", "units"))
+measured, page, pictures, result_files, steps, timeline, units = map(
+    importlib.import_module, ("measured", "page", "pictures", "result_files", "steps", "timeline", "units"))
 NO_DATA = {"EMU_DATA": "off"}
 STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
 
@@ -272,6 +273,43 @@ def test_units_of_texts():
     assert [units.bytes_text(v) for v in (0, 1023, 1024, 80e9)] == ["0 B", "1023 B", "1 KiB", "74.51 GiB"]
 
 
+def mutants(data, n, seed):
+    """Copies with one value each replaced by something of another type."""
+    paths = []
+
+    def walk(value, path):
+        paths.append(path)
+        for key in (value if isinstance(value, dict) else range(min(len(value), 2)) if isinstance(value, list) else ()):
+            walk(value[key], path + (key,))
+    walk(data, ())
+    dice = random.Random(seed)
+    for path in dice.sample(paths[1:], min(n, len(paths) - 1)):
+        copy = json.loads(json.dumps(data))
+        at = copy
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = dice.choice([None, "x", -1, 1e308, [], {}, [[1]], {"a": None}, True, 0])
+        yield path, copy
+
+
+def test_no_file_ends_in_a_traceback(samples, tmp_path, monkeypatch):
+    """Either a page or a line about the file."""
+    monkeypatch.setattr(page, "find_plotly", lambda: "")
+    refused = 0
+    for kind, path in samples.items():
+        for where, mutant in mutants(json.loads(path.read_text()), 60, kind):
+            (tmp_path / "m.json").write_text(json.dumps(mutant))
+            try:
+                results = [result_files.read(tmp_path / "m.json")]
+                page.make_page(results, pictures.make_all(results), result_files.KINDS, "t")
+            except result_files.Unreadable as error:
+                refused += 1
+                assert "\n" not in str(error)
+            except Exception as error:  # which of them it was
+                raise AssertionError(f"{kind}: {where}") from error
+    assert refused > 10
+
+
 def test_files_of_one_name_are_told_apart():
     both = [result_files.Result(path, "collectives", {}) for path in ("/runs/a/r.json", "/runs/b/r.json", "/runs/c.json")]
     result_files.name_apart(both)
@@ -357,6 +395,12 @@ def test_paper_has_every_figure(opened, browser, tmp_path):
     opened("proxy", "trace", "plan")
     browser.pdf(tmp_path / "r.pdf")
     drawn = browser.script("[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn)")
+    assert browser.script("""(() => {
+        dispatchEvent(new Event("beforeprint"));
+        const boxes = plots().map(p => [p.getBoundingClientRect().bottom, p.querySelector(".main-svg").getBoundingClientRect().bottom]);
+        dispatchEvent(new Event("afterprint"));
+        return boxes.every(([box, svg]) => box >= svg - 1);
+    })()""")  # no figure reaches into what follows
     assert drawn and (tmp_path / "r.pdf").read_bytes().count(b"/Type /Page\n") >= 3 and browser.errors == []
 
 

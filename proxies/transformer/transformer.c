@@ -42,8 +42,13 @@ static int fill_defaults(struct bb_proxy_config *c)
 static int settle_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
-    int p = t->grid.pp, m = t->config->micro_batches ? t->config->micro_batches : p;
+    int p = t->grid.pp, b = t->how.micro_batch_size, m, rc;
+    char made_of[64];
 
+    snprintf(made_of, sizeof(made_of), "%d replica%s x %d of a micro-batch", t->grid.dp, t->grid.dp == 1 ? "" : "s", b);
+    rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, made_of, &m);
+    if (rc)
+        return rc;
     t->schedule = (struct bb_schedule){
         .kind = (enum bb_schedule_kind)bb_args_place(o->schedule, bb_schedule_names, BB_1F1B),
         .stages = p,
@@ -109,6 +114,7 @@ static int refuse_unused(const struct bb_training *t)
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
+        {o->float8, t->how.gemm, "fp8", "only the products of --compute gemm have a type of their own"},
         {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
     };
 
@@ -145,6 +151,9 @@ static void settle_how(struct bb_training *t)
         .forward_us = c->forward_us,
         .backward_us = c->backward_us,
         .gemm = strcmp(c->compute, "gemm") == 0,
+        .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.layer_norm,
+        .fused = o->attention && strcmp(o->attention, "fused") == 0,
+        .float8 = o->float8,
     };
 }
 

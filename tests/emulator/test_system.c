@@ -74,6 +74,10 @@ static int print_uuid(void)
     return 0;
 }
 
+/* Headers of CUDA 12.0 to 12.4 have no such function. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status);
+
 static void *driver_function(const char *name)
 {
     enum cudaDriverEntryPointQueryResult found;

@@ -92,6 +92,7 @@ static void run_beginning(const struct emu_launch *l, const char *name)
     a.ns = slice_ns < (double)a.ns ? (int64_t)slice_ns : a.ns;
     a.report = &report;
     struct host_gpu_launch h = busy_launch(l, name, &a);
+    h.tick_ns = a.ns / (2 * PORTIONS);
     h.alone = true;
     h.number = (unsigned)((uint64_t)l->start_ns / 1000 % l->grid.x);
     const int64_t end_ns = host_gpu_run(&h);

@@ -1,8 +1,11 @@
 /* plan_main.c - `busbar plan`: options to step, step to plan, plan to text and JSON. */
 #include "proxies/plan_main.h"
 
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
+#include "collectives/sweep/bench_options.h"
+#include "proxies/bench_plan/bench_plan.h"
 #include "proxies/export/export.h"
 #include "proxies/models/profile.h"
 #include "proxies/plan/forecast.h"
@@ -16,11 +19,12 @@
 
 struct plan_options {
     struct bb_proxy_config config;
-    const char *cluster, *files[BB_N_PLAN_EXPORTS];
+    const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
     bool ops, best_order, must_fit;
     size_t gpu_memory;
-    enum bb_rates rates; /* no option: whose */
+    enum bb_rates rates;           /* no option: whose */
+    struct bb_bench_options bench; /* of a collective: which rows */
 };
 
 #define FIELD(name) offsetof(struct plan_options, name)
@@ -35,6 +39,8 @@ static const struct bb_opt plan_options[] = {
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
              "memory of a GPU, for the verdict on it (default: of --cluster)"),
     OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 where training would not hold in a GPU's memory"),
+    OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
+               "with --cluster: how many steps, days and GPU hours a training on so many tokens takes (15T, 300B)"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops), "also every operation of each role, in the order in which the host issues them"),
     OPT_FLAG(0, "best-order", FIELD(best_order),
@@ -46,24 +52,45 @@ static const struct bb_opt plan_options[] = {
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
-static const struct bb_opt_table tables[] = {
-    {.title = "The plan", .opts = plan_options},
-    BB_STEP_TABLES(FIELD(config)),
-    {0},
-};
+#define PLAN_TABLE                                                                                                     \
+    {                                                                                                                  \
+        .title = "The plan", .opts = plan_options                                                                      \
+    }
+#define COLLECTIVE_TABLE                                                                                               \
+    {                                                                                                                  \
+        .title = "Of collectives", .opts = bb_bench_case_rows, .base = FIELD(bench)                                    \
+    }
+
+static const struct bb_opt_table tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
+static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
+static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
+
+/* Proxies, then collectives. */
+static const char *word_at(size_t i)
+{
+    size_t n = (size_t)bb_n_proxies;
+
+    return i < n ? bb_proxy_name_at(i) : i - n < BB_COLL_KIND_COUNT ? bb_colls[i - n].name : NULL;
+}
 
 static const struct bb_opts set = {
-    .usage = "busbar plan NAME [WORD...] --ranks N [OPTION...]",
+    .usage = "busbar plan NAME [WORD...] --ranks N [OPTION...]\n       busbar plan COLLECTIVE... --ranks N --cluster "
+             "NAME|FILE [OPTION...]",
     .doc = "Builds the step of a proxy for any number of ranks, without GPU and MPI: who moves what, how much memory\n"
            "its buffers take, whether every message meets its other side and nothing can deadlock, and, from the cost\n"
            "model of a cluster profile, how long it would take. NAME is a name of `busbar list proxies`; some take\n"
-           "numbers after it: busbar plan gpt2_large 64 8 --ranks 32",
-    .word_at = bb_proxy_name_at,
+           "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
+           "Of a COLLECTIVE (`busbar list collectives`, or all) the table that `busbar bench` would print, predicted.",
+    .word_at = word_at,
     .after =
         "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does\n"
         "not.",
     .tables = tables,
 };
+
+/* What the options of a plan's JSON are: those that mean something to it. */
+static const struct bb_opts step_set = {.tables = step_tables};
+static const struct bb_opts collective_set = {.tables = collective_tables};
 
 /* The plan and what was computed from it; zeroed is empty. */
 struct findings {
@@ -72,6 +99,7 @@ struct findings {
     struct bb_prediction prediction;
     struct bb_best_order best;
     struct bb_forecast forecast;
+    struct bb_training_time training; /* tokens 0: was not asked for */
     bool predicted;
 };
 
@@ -82,6 +110,8 @@ static void print_findings(const struct findings *f, bool ops, int argc, char **
         printf(" %s", argv[i]);
     putchar('\n');
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
+    if (f->training.tokens > 0)
+        bb_training_time_print(&f->training, stdout);
     if (f->best.n > 0)
         bb_best_order_print(&f->best, stdout);
 }
@@ -90,8 +120,9 @@ static int write_files(const struct findings *f, const struct plan_options *o)
 {
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
-                                    .options = bb_json_options(&set, o),
+                                    .options = bb_json_options(&step_set, o),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
+                                    .training = f->training.tokens > 0 ? &f->training : NULL,
                                     .ops = o->ops};
     int rc = f->best.n > 0 && !report.best_order ? bb_err(BB_EFAIL, "out of memory for the plan's JSON")
                                                  : bb_plan_exports_write(o->files, &report);
@@ -165,6 +196,23 @@ static int refuse_memory(const struct plan_options *o, const struct findings *f)
                   bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
 }
 
+/* The training of --tokens, from the step as it is predicted. */
+static int count_training(struct findings *f, const char *text)
+{
+    const struct bb_prediction *p = &f->prediction;
+    double tokens;
+    int rc = bb_tokens_parse(text, &tokens);
+
+    if (rc)
+        return rc;
+    if (f->step.tokens <= 0)
+        return bb_err(BB_EUSAGE, "%s: --tokens means nothing here: its samples are not counted in tokens; leave it out",
+                      f->step.proxy);
+    if (f->predicted)
+        f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
+    return 0;
+}
+
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
@@ -187,6 +235,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
+    if (o->tokens)
+        TRY(count_training(&f, o->tokens));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
@@ -220,31 +270,68 @@ static int take_export_file(struct plan_options *o, struct bb_words *words)
     return 0;
 }
 
-static int parse_options(int argc, char **argv, struct plan_options *o, const struct bb_proxy **proxy)
+static int refuse_tokens(const char *text, const char *cluster)
 {
-    struct bb_words words;
-    bool given, bare;
+    double tokens;
+
+    if (!cluster)
+        return bb_err(BB_EUSAGE, "--tokens needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    return bb_tokens_parse(text, &tokens);
+}
+
+/* A forecast takes the machine's own rates, unless it is told others. Before the proxy's defaults come in. */
+static int configure(struct plan_options *o, const struct bb_words *words, const struct bb_proxy **proxy)
+{
+    const bool given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
+    const bool bare = !given && !o->config.compute;
     int rc;
 
-    TRY(bb_opts_parse(&set, o, argc, argv, &words, stdout));
-    given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
-    bare = !given && !o->config.compute;
-    TRY(take_export_file(o, &words));
-    TRY(bb_proxy_configure(&o->config, &words, proxy));
-    /* A forecast takes the machine's own rates, unless it is told others. */
+    TRY(bb_proxy_configure(&o->config, words, proxy));
     if (o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER)
         o->config.compute = "gemm";
     o->rates = strcmp(o->config.compute, "gemm") == 0 ? BB_RATES_MACHINE : given ? BB_RATES_GIVEN : BB_RATES_PROXY;
+out:
+    return rc;
+}
+
+/* Words of the wrong kind get the nearest of the right one. */
+static int find_proxy(struct plan_options *o, struct bb_words *words, const struct bb_proxy **proxy)
+{
+    const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;
+    const struct bb_opt_table *collective = &tables[1];
+    size_t n = 0;
+    int rc;
+
+    while (n < sizeof(names) / sizeof(names[0]) && (names[n] = word_at(n)))
+        n++;
+    near = words->n > 0 && !bb_proxy_knows(words->word[0]) ? bb_nearest(words->word[0], names, n) : NULL;
+    if (near && bb_coll_find(near) >= 0)
+        return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", words->word[0], near);
+    TRY(take_export_file(o, words));
+    TRY(configure(o, words, proxy));
+    changed = bb_opts_changed(collective, o);
+    if (changed)
+        return bb_err(BB_EUSAGE, "%s: --%s is of collectives; leave it out", (*proxy)->name, changed);
+out:
+    return rc;
+}
+
+static int refuse_step(const struct plan_options *o, const struct bb_proxy *proxy)
+{
+    int rc = 0;
+
     if (o->config.ranks == 0)
-        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", (*proxy)->name);
+        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
+    if (o->tokens)
+        TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
-    if (o->best_order && !((*proxy)->takes & BB_TAKES_TRANSFORMER))
-        return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", (*proxy)->name);
     if (o->must_fit && !o->cluster && o->gpu_memory == 0)
         return bb_err(BB_EUSAGE, "--must-fit needs a GPU's memory: --cluster NAME or --gpu-memory BYTES; nearest: "
                                  "--gpu-memory 80G");
+    if (o->best_order && !(proxy->takes & BB_TAKES_TRANSFORMER))
+        return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", proxy->name);
     if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
                                  "--gpus-per-node 8");
@@ -252,13 +339,98 @@ out:
     return rc;
 }
 
+/* ---- collectives ---- */
+
+static bool is_collective(const struct bb_words *words)
+{
+    return words->n > 0 && (strcmp(words->word[0], "all") == 0 || bb_coll_find(words->word[0]) >= 0);
+}
+
+/* What is of steps. */
+static int refuse_collective(const struct plan_options *o, const char *name)
+{
+    const char *beyond = bb_proxy_beyond(&o->config, 0);
+    const struct {
+        bool given;
+        const char *option;
+    } of_steps[] = {{beyond != NULL, beyond},
+                    {o->config.dtype != NULL, "dtype"},
+                    {o->config.compute != NULL, "compute"},
+                    {o->config.scale_counts > 0, "scale-counts"},
+                    {o->tokens != NULL, "tokens"},
+                    {o->ops, "ops"},
+                    {o->best_order, "best-order"},
+                    {o->export != NULL, "export"},
+                    {o->must_fit, "must-fit"},
+                    {o->gpu_memory > 0, "gpu-memory"},
+                    {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
+
+    for (size_t i = 0; i < sizeof(of_steps) / sizeof(of_steps[0]); i++)
+        if (of_steps[i].given)
+            return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, of_steps[i].option,
+                          strcmp(of_steps[i].option, "dtype") == 0 ? ", or --datatype" : "");
+    if (o->config.ranks == 0)
+        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", name);
+    if (!o->cluster)
+        return bb_err(BB_EUSAGE, "%s: plan needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
+    return 0;
+}
+
+static int write_collectives(const struct bb_bench_plan *p, const struct plan_options *o, json_t *rows)
+{
+    json_t *root = bb_bench_plan_json(p, bb_json_options(&collective_set, o), rows);
+    const char *path = o->files[BB_PLAN_EXPORT_json];
+    struct bb_outfile file = {.out = stdout};
+    bool to_stdout = strcmp(path, "-") == 0;
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+
+    if (rc == 0 && !to_stdout)
+        rc = bb_outfile_open(&file, path, "the plan");
+    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    if (root && file.path)
+        rc = bb_outfile_close(&file, "the plan", rc);
+    json_decref(root);
+    return rc;
+}
+
+static int plan_collectives(struct plan_options *o, const struct bb_words *words, bool check_only, int argc,
+                            char **argv)
+{
+    struct bb_cluster cluster;
+    struct bb_sweep sweep = {0};
+    struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
+    const char *json = o->files[BB_PLAN_EXPORT_json];
+    json_t *rows = json ? json_array() : NULL;
+    int rc;
+
+    TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
+    TRY(bb_bench_plan_refuse(&p));
+    if (check_only)
+        goto out;
+    TRY(bb_cluster_load(o->cluster, &cluster));
+    TRY(bb_bench_plan_run(&p, json && strcmp(json, "-") == 0 ? NULL : stdout, rows));
+    if (json)
+        TRY(write_collectives(&p, o, json_incref(rows)));
+out:
+    json_decref(rows);
+    bb_bench_release_sweep(&sweep);
+    return rc;
+}
+
 int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct plan_options o = {0};
+    struct bb_words words;
     int rc;
 
-    TRY(parse_options(argc, argv, &o, &proxy));
+    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
+    if (is_collective(&words))
+        return plan_collectives(&o, &words, false, argc, argv);
+    TRY(find_proxy(&o, &words, &proxy));
+    TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
     TRY(make_plan(&o, proxy, argc, argv));
 out:
@@ -269,10 +441,17 @@ int bb_plan_check(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct plan_options o = {0};
+    struct bb_words words;
     int rc = bb_opts_check(&set, argc, argv);
 
     TRY(rc);
-    TRY(parse_options(argc, argv, &o, &proxy));
+    TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
+    if (is_collective(&words)) {
+        TRY(plan_collectives(&o, &words, true, argc, argv));
+    } else {
+        TRY(find_proxy(&o, &words, &proxy));
+        TRY(refuse_step(&o, proxy));
+    }
     if (o.config.model)
         TRY(bb_profile_refuse_unknown("models", o.config.model));
     if (o.cluster)

@@ -86,6 +86,27 @@ int bb_parse_double(const char *text, double *value)
     return 0;
 }
 
+int bb_parse_count(const char *text, double *count)
+{
+    static const char units[] = "KMBT";
+    char number[32];
+    size_t n = strlen(text);
+    char last = n ? (char)toupper((unsigned char)text[n - 1]) : 0;
+    const char *unit = strchr(units, last == 'G' ? 'B' : last);
+    double value;
+
+    if (n == 0 || n >= sizeof(number))
+        return -BB_EUSAGE;
+    snprintf(number, sizeof(number), "%.*s", (int)(n - (unit != NULL)), text);
+    if (bb_parse_double(number, &value) || !(value > 0))
+        return -BB_EUSAGE;
+    value *= unit ? pow(1000, (double)(unit - units) + 1) : 1;
+    if (!isfinite(value))
+        return -BB_EUSAGE;
+    *count = value;
+    return 0;
+}
+
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

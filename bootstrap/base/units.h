@@ -16,6 +16,10 @@
  */
 int bb_parse_bytes(const char *text, size_t *bytes) BB_MUST_CHECK;
 
+/* bb_parse_count - "15T", "1.5e13", "300B": a decimal number above 0 of things that are counted, then nothing or one of
+ * K M B T (1000^1..4, either case; G is B). Returns 0 or -BB_EUSAGE. */
+int bb_parse_count(const char *text, double *count) BB_MUST_CHECK;
+
 /* bb_parse_int - a whole decimal number within [min, max], nothing after it. Returns 0 or -BB_EUSAGE. */
 int bb_parse_int(const char *text, int min, int max, int *value) BB_MUST_CHECK;
 

@@ -400,3 +400,29 @@ void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visi
         for (const struct bb_opt *o = t->opts; o->name; o++)
             visit(arg, o, (const char *)cfg + t->base + o->offset);
 }
+
+static bool is_default(const struct bb_opt *opt, const void *field)
+{
+    union {
+        bool flag;
+        int number;
+        size_t size;
+        double real;
+        const char *text;
+    } usual = {0};
+    const char *text = opt->kind == BB_OPT_WORD || opt->kind == BB_OPT_STRING ? *(const char *const *)field : NULL;
+
+    if (opt->def)
+        (void)set_value(opt, opt->def, &usual);
+    if (text && usual.text)
+        return strcmp(text, usual.text) == 0;
+    return memcmp(&usual, field, field_bytes[opt->kind]) == 0;
+}
+
+const char *bb_opts_changed(const struct bb_opt_table *t, const void *cfg)
+{
+    for (const struct bb_opt *o = t->opts; o->name; o++)
+        if (!is_default(o, (const char *)cfg + t->base + o->offset))
+            return o->name;
+    return NULL;
+}

@@ -156,6 +156,10 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
 typedef void bb_opt_visit(void *arg, const struct bb_opt *opt, const void *field);
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg);
 
+/* bb_opts_changed - the first option of one table whose value is not its default; NULL: none. For commands of which one
+ * form has no use for a table. */
+const char *bb_opts_changed(const struct bb_opt_table *table, const void *cfg);
+
 /*
  * bb_refuse_word - say that `word` is no known `kind` ("collective"), with the nearest of words[n], or all of them when
  * none is near. For positional words. Returns -BB_EUSAGE.

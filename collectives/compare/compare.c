@@ -4,6 +4,7 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/table.h"
+#include "collectives/compare/shortfall.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -173,6 +174,8 @@ static void print_differences(FILE *out, const json_t *differences)
 /* Times that are no measurements of hardware are marked. */
 static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
+    if (bb_result_file_predicted(t))
+        fprintf(out, "# %s: predicted for %s: modelled, not measured\n", name, bb_result_file_predicted(t));
     if (json_is_true(json_object_get(t->root, "emulated")))
         fprintf(out, "# %s: emulated GPUs: all times come from a model, none is a measurement of hardware\n", name);
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
@@ -198,7 +201,10 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
     print_doubts(out, "A", a);
     print_doubts(out, "B", b);
     fprintf(out, "# times are medians; the verdict comes from their 95 %% intervals, which must not touch\n");
-    if (without_intervals(a) || without_intervals(b))
+    if (!bb_result_file_predicted(a) != !bb_result_file_predicted(b))
+        fprintf(out, "# predictions have no interval: the verdict is B/A against --threshold, or %g %%\n",
+                BB_SHORTFALL_PERCENT);
+    else if (without_intervals(a) || without_intervals(b))
         fprintf(out,
                 "# rows of one sample have no interval: their verdict is B/A against --threshold, which chance may "
                 "pass too\n");
@@ -240,6 +246,8 @@ struct tally {
     size_t n_logs;
     const struct bb_result_file *died; /* of which a part is missing; NULL: of none */
     double threshold_percent;
+    double judged_percent; /* of rows without an interval: the threshold, or that of predictions */
+    struct bb_shortfall shortfall;
 };
 
 static void count_verdict(struct tally *tally, const struct bb_timing *a, const struct bb_timing *b,
@@ -252,6 +260,7 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
     if (verdict != BB_WRONG_DATA && isfinite(ratio) && ratio > 0) {
         tally->log_sum += log(ratio);
         tally->n_logs++;
+        bb_shortfall_add(&tally->shortfall, a, b);
     }
     if (verdict != BB_SLOWER)
         return;
@@ -324,7 +333,7 @@ static int put_pairs(const struct sides *s, FILE *out, struct bb_results *result
 
     for (size_t i = 0; i < s->a->n && rc == 0; i++) {
         const struct bb_timing *a = &s->a->rows[i], *b = s->pair[i] < 0 ? NULL : &s->b->rows[s->pair[i]];
-        enum bb_verdict verdict = b ? bb_verdict_of(a, b, tally->threshold_percent) : BB_CANNOT_TELL;
+        enum bb_verdict verdict = b ? bb_verdict_of(a, b, tally->judged_percent) : BB_CANNOT_TELL;
 
         if (!b)
             continue;
@@ -383,6 +392,7 @@ static void print_summary(const struct tally *t, FILE *out)
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
     if (t->n_logs)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", mean_ratio(t), t->n_logs, t->n_logs == 1 ? "" : "s");
+    bb_shortfall_print(&t->shortfall, out);
     if (v[BB_CANNOT_TELL])
         fprintf(out, "# cannot tell: no interval; busbar gives one from 6 samples on (--repeats), nccl-tests with "
                      "-I 1; --threshold judges by the ratio alone\n");
@@ -393,12 +403,13 @@ static json_t *summary_json(const struct tally *t)
 {
     const size_t *v = t->verdicts;
 
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "faster", (json_int_t)v[BB_FASTER],
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "faster", (json_int_t)v[BB_FASTER],
                      "slower", (json_int_t)v[BB_SLOWER], "no_difference", (json_int_t)v[BB_SAME], "cannot_tell",
                      (json_int_t)v[BB_CANNOT_TELL], "wrong_data", (json_int_t)v[BB_WRONG_DATA], "only_a",
                      (json_int_t)t->only_a, "only_b", (json_int_t)t->only_b, "over_threshold", (json_int_t)t->over,
                      "worst_ratio", bb_json_real(t->worst ? t->worst_ratio : NAN), "geometric_mean_ratio",
-                     bb_json_real(mean_ratio(t)), "verdict", outcomes[outcome_of(t)].name);
+                     bb_json_real(mean_ratio(t)), "against_prediction", bb_shortfall_json(&t->shortfall), "verdict",
+                     outcomes[outcome_of(t)].name);
 }
 
 static int judge_threshold(const struct tally *t)
@@ -454,6 +465,8 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, c
     int rc = s.pair && s.left && differences ? 0 : bb_err(BB_EFAIL, "no memory to compare %zu rows", a->n);
 
     TRY(rc);
+    bb_shortfall_init(&tally.shortfall, a, b, gate->threshold_percent);
+    tally.judged_percent = tally.shortfall.known ? tally.shortfall.percent : gate->threshold_percent;
     tally.only_b = bb_pairs_of(a, b, s.pair, s.left);
     if (out)
         print_head(out, a, b, differences);
@@ -499,14 +512,26 @@ static const struct bb_opt_table tables[] = {{.title = "Options", .opts = rows},
 static const struct bb_opts set = {
     .usage = "busbar compare A.json B.json [OPTION...]",
     .doc = "Is B faster or slower than A? Row by row, from the confidence intervals of the medians. Reads the JSON\n"
-           "of busbar bench, busbar proxy and nccl-tests.",
+           "of busbar bench, busbar proxy and nccl-tests, and of busbar plan --cluster: a prediction.",
     .tables = tables,
 };
 
-static int open_results(struct bb_results **results, const struct options *o, int argc, char **argv)
+static bool either_is(const struct bb_result_file side[2], const char *key)
 {
-    struct bb_results_head head = {
-        .schema = "busbar.compare/1", .path = o->json, .out = stdout, .argc = argc, .argv = argv};
+    return json_is_true(json_object_get(side[0].root, key)) || json_is_true(json_object_get(side[1].root, key));
+}
+
+/* A comparison with modelled times is one of modelled times. */
+static int open_results(struct bb_results **results, const struct options *o, const struct bb_result_file side[2],
+                        int argc, char **argv)
+{
+    struct bb_results_head head = {.schema = "busbar.compare/1",
+                                   .path = o->json,
+                                   .out = stdout,
+                                   .argc = argc,
+                                   .argv = argv,
+                                   .emulated = either_is(side, "emulated"),
+                                   .shared_gpu = either_is(side, "shared_gpu")};
 
     return bb_results_open(results, &head, NULL);
 }
@@ -521,7 +546,7 @@ static int compare_files(const struct options *o, const char *const paths[2], in
 
     TRY(bb_result_file_load(&side[0], paths[0]));
     TRY(bb_result_file_load(&side[1], paths[1]));
-    TRY(open_results(&results, o, argc, argv));
+    TRY(open_results(&results, o, side, argc, argv));
     TRY(bb_results_set(results, "a", json_string(paths[0])));
     TRY(bb_results_set(results, "b", json_string(paths[1])));
     TRY(bb_results_set(results, "threshold_percent", bb_json_real(gate.threshold_percent)));

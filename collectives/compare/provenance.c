@@ -7,6 +7,8 @@
 
 enum { VALUE = 256, NAME = 160 };
 
+#define PREDICTED "predicted for"
+
 static void add_fact(json_t *list, const char *what, const char *text)
 {
     if (text)
@@ -93,6 +95,16 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
+/* A plan tells what it is of; nothing else of a machine that it has not seen. */
+static void add_plan(const struct bb_result_file *t, json_t *list)
+{
+    char text[VALUE];
+
+    add_fact(list, PREDICTED, bb_result_file_predicted(t));
+    add_fact(list, "ranks", scalar_text(json_object_get(t->root, "ranks"), text));
+    add_fact(list, "nodes", scalar_text(json_object_get(t->root, "nodes"), text));
+}
+
 static void add_busbar(const json_t *root, json_t *list)
 {
     static const char *const no_setting[] = {"json", "quiet", "timeout", NULL};
@@ -167,6 +179,8 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
 
     if (list && bb_result_file_foreign(t))
         add_nccl_tests(t->root, list);
+    else if (list && bb_result_file_predicted(t))
+        add_plan(t, list);
     else if (list)
         add_busbar(t->root, list);
     return list;
@@ -183,6 +197,8 @@ static bool counts_alone(const char *what, const json_t *other)
     const char *name;
     json_t *value;
 
+    if (json_object_get(other, PREDICTED)) /* it has no such lists */
+        return false;
     if (*what == '$')
         return true;
     json_object_foreach((json_t *)other, name, value) if (*what == '-' && *name == '-') return true;

@@ -209,6 +209,36 @@ out:
     return rc;
 }
 
+/* ---- plans ---- */
+
+const char *bb_result_file_predicted(const struct bb_result_file *t)
+{
+    return json_string_value(json_object_get(json_object_get(t->root, "predicted"), "cluster"));
+}
+
+/* Of collectives the rows of bench, of a proxy its step; without intervals. */
+static int read_plan(struct bb_result_file *t)
+{
+    const json_t *predicted = json_object_get(t->root, "predicted");
+    struct place at = {t->path, "predicted", 0};
+    struct bb_timing *row;
+    int rc;
+
+    if (!bb_result_file_predicted(t))
+        return bb_err(BB_EUSAGE, "%s: a plan without times, expected one with --cluster", t->path);
+    if (json_object_get(t->root, "results"))
+        return read_bench(t);
+    TRY(make_room(t, 1));
+    row = t->rows;
+    *row = (struct bb_timing){.mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1};
+    row->low_us = row->high_us = NAN;
+    TRY(take_text(t->root, "proxy", true, &row->what, &at));
+    TRY(take_time(json_object_get(predicted, "step_us"), "step_us", &row->time_us, &at));
+    t->n = 1;
+out:
+    return rc;
+}
+
 /* ---- nccl-tests ---- */
 
 /* "/opt/bin/all_reduce_perf" -> "all_reduce" */
@@ -346,15 +376,20 @@ int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root)
         return read_bench(t);
     if (schema && strcmp(schema, "busbar.proxy/1") == 0)
         return read_proxy(t);
+    if (schema && strcmp(schema, "busbar.plan/1") == 0)
+        return read_plan(t);
     if (schema)
         return bb_err(BB_EUSAGE,
-                      "%s: schema '%.60s' has no times to compare, expected busbar.bench/1 or busbar.proxy/1", path,
-                      schema);
+                      "%s: schema '%.60s' has no times to compare, expected busbar.bench/1, busbar.proxy/1 or "
+                      "busbar.plan/1",
+                      path, schema);
     if (bb_result_file_foreign(t))
         return read_foreign(t);
-    return bb_err(BB_EUSAGE,
-                  "%s: not a result file, expected busbar's (busbar.bench/1, busbar.proxy/1) or nccl-tests' JSON",
-                  path);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: not a result file, expected busbar's (busbar.bench/1, busbar.proxy/1, busbar.plan/1) or nccl-tests' "
+        "JSON",
+        path);
 }
 
 int bb_result_file_load(struct bb_result_file *t, const char *path)

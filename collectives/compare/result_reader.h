@@ -1,11 +1,12 @@
 /*
- * result_reader.h - result files read back: what was timed, its median and how sure that is. Three formats give the
+ * result_reader.h - result files read back: what was timed, its median and how sure that is. Four formats give the
  * same rows:
  *
  *   busbar.bench/1   one row per result; time_us.p50 and time_us.ci95 (both_us of an overlap). Rows of p2p, comm and
  *                    overlap are called by what tells them apart: "latency 0>1 one", "init 4/1", "all_reduce+gemm 8",
  *                    and so are forced algorithms: "all_reduce TREE/LL"
  *   busbar.proxy/1   one row, the step; step_us.p50 and step_us.ci95
+ *   busbar.plan/1    with --cluster: of collectives as of bench, of a proxy its step; predicted, without intervals
  *   nccl-tests       its JSON file, version 3: one row per placement. With per-iteration times the median of those and
  *                    its interval, else the one time that it gives, which says nothing about its own spread. It writes
  *                    booleans and nan as words and the root as a padded word; the collective is the program's name.
@@ -49,6 +50,9 @@ int bb_result_file_load(struct bb_result_file *t, const char *path) BB_MUST_CHEC
 int bb_result_file_of(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
 
 void bb_result_file_release(struct bb_result_file *t);
+
+/* bb_result_file_predicted - the cluster that the times are predicted for; NULL: they were measured. */
+const char *bb_result_file_predicted(const struct bb_result_file *t);
 
 /* bb_result_file_foreign - the file is nccl-tests'. */
 int bb_result_file_foreign(const struct bb_result_file *t);

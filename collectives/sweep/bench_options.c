@@ -25,24 +25,32 @@ static const char *coll_or_all(size_t i)
 static const char *const placements[] = {"both", "out_of_place", "in_place", NULL};
 
 #define FIELD(name) offsetof(struct bb_bench_options, name)
-const struct bb_opt bb_bench_option_rows[] = {
+const struct bb_opt bb_bench_case_rows[] = {
     OPT_SIZE('b', "minbytes", FIELD(min_bytes), "8", "BYTES", 0, BB_SIZE_LARGEST, "first size (K M G are 1024-based)"),
     OPT_SIZE('e', "maxbytes", FIELD(max_bytes), "32M", "BYTES", 0, BB_SIZE_LARGEST, "last size"),
     OPT_DOUBLE('f', "stepfactor", FIELD(factor), NULL, "FACTOR", 0, 1e6,
                "factor between sizes, when above 1; 2 when neither -f nor -i is given"),
     OPT_SIZE('i', "stepbytes", FIELD(step_bytes), NULL, "BYTES", 0, BB_SIZE_LARGEST,
              "distance between sizes, when -f is not above 1"),
-    OPT_ITERS(FIELD(iterations)),
-    OPT_REPEATS(FIELD(repeats)),
-    OPT_WARMUP(FIELD(warmup)),
-    OPT_INT('c', "check", FIELD(checks), "1", "N", 0, 1e4,
-            "verified passes per row, the last timed operation first; 0: none"),
     OPT_WORD_AT('d', "datatype", FIELD(dtype), "float", "TYPE", dtype_or_all, "element type"),
     OPT_WORD_AT('o', "op", FIELD(redop), "sum", "OP", redop_or_all, "reduction operation"),
     OPT_STRING('r', "root", FIELD(roots), "0", "RANK",
                "root rank of operations that have one; all or -1: every rank in turn"),
     OPT_STRING(0, "sizes", FIELD(sizes), NULL, "LIST", "exactly these sizes, as 8,1K,3M, in place of -b -e -f -i"),
     OPT_WORD(0, "placement", FIELD(placement), "both", "WHERE", placements, "which columns are measured"),
+    OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE", "alltoallv: bytes from row to column; needs -b equal to -e"),
+    OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12, "alltoallv: of the numbers in the file"),
+    OPT_DOUBLE(0, "spread", FIELD(spread), "1", "PART", 0, 1,
+               "alltoallv without a file: from 0, even, to 1, by distance"),
+    {0},
+};
+
+const struct bb_opt bb_bench_option_rows[] = {
+    OPT_ITERS(FIELD(iterations)),
+    OPT_REPEATS(FIELD(repeats)),
+    OPT_WARMUP(FIELD(warmup)),
+    OPT_INT('c', "check", FIELD(checks), "1", "N", 0, 1e4,
+            "verified passes per row, the last timed operation first; 0: none"),
     OPT_INT('m', "agg_iters", FIELD(aggregate), "1", "N", 1, 1024,
             "operations per iteration, in one group; times are per operation"),
     OPT_INT('z', "blocking", FIELD(blocking), "0", "MODE", 0, BB_BLOCK_COUNT - 1,
@@ -65,10 +73,6 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT(0, "max-p2p-peers", FIELD(max_p2p_peers), "0", "N", 0, 1 << 20,
             "the communicator is told that a rank has so many peers at a time (NCCL 2.30), 0: NCCL's choice"),
     OPT_INT('u', "unalign", FIELD(unalign), "0", "N", 0, 1 << 20, "move both buffers by N elements"),
-    OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE", "alltoallv: bytes from row to column; needs -b equal to -e"),
-    OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12, "alltoallv: of the numbers in the file"),
-    OPT_DOUBLE(0, "spread", FIELD(spread), "1", "PART", 0, 1,
-               "alltoallv without a file: from 0, even, to 1, by distance"),
     OPT_STRING(0, "split", FIELD(split), NULL, "MASK",
                "groups that run side by side: AND:0x3, OR:1, MOD:2 or DIV:4 of the rank is its group"),
     OPT_INT('I', "per_iter_timing", FIELD(per_iteration), "0", "0|1", 0, 1,
@@ -84,6 +88,7 @@ const struct bb_opt bb_bench_option_rows[] = {
 };
 
 static const struct bb_opt_table tables[] = {
+    {.title = "What is timed", .opts = bb_bench_case_rows},
     {.title = "Measurement", .opts = bb_bench_option_rows},
     {.title = "Figures", .opts = bb_sampling_option_rows, .base = FIELD(figures)},
     {.title = "Common options", .opts = bb_common_options, .base = FIELD(common)},
@@ -234,8 +239,6 @@ static int check_together(const struct bb_bench_options *o)
         return bb_err(BB_EUSAGE, "-R %d registers memory of ncclMemAlloc: give it or --buffers cuda", o->registration);
     if (o->max_ctas > 0 && o->min_ctas > o->max_ctas)
         return bb_err(BB_EUSAGE, "--min-ctas %d is above --max-ctas %d", o->min_ctas, o->max_ctas);
-    if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
-        return bb_err(BB_EUSAGE, "--matrix fixes the sizes: give one size, -b equal to -e");
     return 0;
 }
 
@@ -272,7 +275,7 @@ void bb_bench_release_sweep(struct bb_sweep *sweep)
     sweep->amounts = NULL;
 }
 
-int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+int bb_bench_settle_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
 {
     int rc;
 
@@ -280,18 +283,10 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     TRY(add_collectives(sweep, words));
     TRY(check_sizes(o));
     TRY(parse_root(o));
-    TRY(check_modes(o));
-    TRY(check_together(o));
-    TRY(check_algorithms(o));
-    TRY(bb_sampling_settle(&o->figures));
-    TRY(bb_floors_parse(&o->floors, o->min_busbw));
-    sweep->shuffled = o->figures.shuffle != NULL;
-    sweep->seed = o->figures.seed;
+    if (o->matrix && (o->sizes || o->min_bytes != o->max_bytes))
+        return bb_err(BB_EUSAGE, "--matrix fixes the sizes: give one size, -b equal to -e");
     if (o->sizes)
         TRY(bb_sizes_parse(&sweep->sizes, "--sizes", o->sizes, 0));
-    if (o->split)
-        TRY(bb_split_parse(&sweep->split, o->split));
-    sweep->is_split = o->split != NULL;
     sweep->n_dtypes = select_rows(sweep->dtypes, bb_dtype_find(o->dtype), BB_DTYPE_COUNT);
     sweep->n_redops = select_rows(sweep->redops, bb_redop_find(o->redop), BB_REDOP_COUNT);
     sweep->root = o->root;
@@ -301,9 +296,30 @@ int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const st
     sweep->factor = o->factor > 1 ? o->factor : o->step_bytes == 0 ? 2 : 0;
     sweep->out_of_place = strcmp(o->placement, "in_place") != 0;
     sweep->in_place = strcmp(o->placement, "out_of_place") != 0;
-    sweep->unalign = (size_t)o->unalign;
     TRY(read_amounts(o, sweep));
 out:
+    return rc;
+}
+
+int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_words *words)
+{
+    int rc;
+
+    TRY(bb_bench_settle_cases(o, sweep, words));
+    TRY(check_modes(o));
+    TRY(check_together(o));
+    TRY(check_algorithms(o));
+    TRY(bb_sampling_settle(&o->figures));
+    TRY(bb_floors_parse(&o->floors, o->min_busbw));
+    sweep->shuffled = o->figures.shuffle != NULL;
+    sweep->seed = o->figures.seed;
+    sweep->unalign = (size_t)o->unalign;
+    if (o->split)
+        TRY(bb_split_parse(&sweep->split, o->split));
+    sweep->is_split = o->split != NULL;
+out:
+    if (rc)
+        bb_bench_release_sweep(sweep);
     return rc;
 }
 

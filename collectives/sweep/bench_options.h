@@ -31,7 +31,8 @@ struct bb_bench_options {
     bool fit_memory;         /* lower the last size until it fits, instead of refusing; no option */
 };
 
-extern const struct bb_opt bb_bench_option_rows[];
+extern const struct bb_opt bb_bench_case_rows[];   /* what is timed: sizes, types, operations; of plans, too */
+extern const struct bb_opt bb_bench_option_rows[]; /* how */
 extern const struct bb_opts bb_bench_set;
 
 /*
@@ -40,6 +41,9 @@ extern const struct bb_opts bb_bench_set;
  */
 int bb_bench_settle(struct bb_bench_options *o, struct bb_sweep *sweep,
                     const struct bb_words *collectives) BB_MUST_CHECK;
+/* bb_bench_settle_cases - the same of bb_bench_case_rows alone: which rows the table has. */
+int bb_bench_settle_cases(struct bb_bench_options *o, struct bb_sweep *sweep,
+                          const struct bb_words *collectives) BB_MUST_CHECK;
 void bb_bench_release_sweep(struct bb_sweep *sweep);
 
 /*

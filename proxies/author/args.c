@@ -38,6 +38,38 @@ const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT])
     return text;
 }
 
+static int refuse_batch(const struct bb_proxy_config *c, long long samples, const char *made_of)
+{
+    long long n = c->global_batch, most = samples * BB_MOST_LAYERS, below = n / samples * samples;
+    char near[BB_MULTIPLES_TEXT];
+
+    if (n > most)
+        return bb_err(BB_EUSAGE,
+                      "%s: --global-batch-size %lld is more than %d micro-batches of %lld samples (%s); nearest: "
+                      "--global-batch-size %lld",
+                      c->proxy, n, BB_MOST_LAYERS, samples, made_of, most);
+    if (below == 0)
+        snprintf(near, sizeof(near), "%lld", samples);
+    else
+        snprintf(near, sizeof(near), "%lld or %lld", below, below + samples);
+    return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld does not divide by %lld samples (%s); nearest: %s", c->proxy,
+                  n, samples, made_of, near);
+}
+
+int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of, int *m)
+{
+    *m = c->micro_batches ? c->micro_batches : usual;
+    if (!c->global_batch)
+        return 0;
+    if (samples < 1)
+        return bb_err(BB_EUSAGE, "%s: --global-batch-size %d, but no rank takes samples (%s); leave it out", c->proxy,
+                      c->global_batch, made_of);
+    if (c->global_batch % samples || c->global_batch / samples > BB_MOST_LAYERS)
+        return refuse_batch(c, samples, made_of);
+    *m = (int)(c->global_batch / samples);
+    return 0;
+}
+
 int bb_refuse_ranks(const struct bb_proxy_config *c, int step, const char *why)
 {
     char near[BB_MULTIPLES_TEXT];

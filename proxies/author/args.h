@@ -19,6 +19,12 @@ int bb_args_place(const char *word, const char *const *words, int usual);
 #define BB_MULTIPLES_TEXT 64
 const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 
+/* bb_args_micro_batches - *m = the micro-batches of a replica: those of --global-batch-size where `samples` (of one
+ * micro-batch on all replicas) divide it, those of --micro-batches, or usual. made_of says what samples are: "8 replicas
+ * x 2". Returns 0, or -BB_EUSAGE after a line with the nearest valid batches. */
+int bb_args_micro_batches(const struct bb_proxy_config *config, int usual, long long samples, const char *made_of,
+                          int *m) BB_MUST_CHECK;
+
 /* bb_refuse_ranks - -BB_EUSAGE after a line with the nearest valid numbers unless step divides the ranks, else 0. */
 int bb_refuse_ranks(const struct bb_proxy_config *config, int step, const char *why);
 

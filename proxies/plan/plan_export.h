@@ -5,15 +5,16 @@
 #ifndef BB_PROXIES_PLAN_PLAN_EXPORT_H
 #define BB_PROXIES_PLAN_PLAN_EXPORT_H
 
-#include "proxies/plan/plan.h"
+#include "proxies/plan/training_time.h"
 
 /* What was found out about a step. Everything is borrowed. */
 struct bb_plan_report {
     const struct bb_plan *plan;
-    const struct bb_prediction *prediction; /* NULL: no cluster was named, or the step is not sound */
-    json_t *options;                        /* those of the command                                 */
-    json_t *best_order;                     /* NULL: was not asked for                              */
-    bool ops;                               /* also every operation                                 */
+    const struct bb_prediction *prediction;  /* NULL: no cluster was named, or the step is not sound */
+    json_t *options;                         /* those of the command                                 */
+    json_t *best_order;                      /* NULL: was not asked for                              */
+    const struct bb_training_time *training; /* NULL: was not asked for                             */
+    bool ops;                                /* also every operation                                 */
 };
 
 /*

@@ -326,6 +326,9 @@ static json_t *plan_object(const struct bb_plan_report *r)
         (!p || json_object_set_new(root, "predicted", list_predicted(r->plan, p)) == 0) &&
         (p || r->plan->forecast->gpu_bytes == 0 ||
          json_object_set_new(root, "memory", bb_forecast_memory(r->plan, r->plan->forecast)) == 0) &&
+        (!p || !r->training ||
+         json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(r->training)) ==
+             0) &&
         (!r->best_order || json_object_set(root, "best_order", r->best_order) == 0))
         return root;
     json_decref(root);

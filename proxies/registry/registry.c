@@ -118,6 +118,17 @@ static int refuse_times(const struct bb_proxy_config *c)
                   option);
 }
 
+/* The batch tells how many micro-batches there are. */
+static int refuse_batch(const struct bb_proxy_config *c)
+{
+    if (!c->global_batch || !c->micro_batches)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: --global-batch-size %d tells how many micro-batches there are, and --micro-batches %d is given "
+                  "too; leave one out",
+                  c->proxy, c->global_batch, c->micro_batches);
+}
+
 int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *words, const struct bb_proxy **proxy)
 {
     int rc;
@@ -134,6 +145,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_words *wo
     if (words->n > 1)
         TRY((*proxy)->positional_words(config, words->word + 1, words->n - 1));
     TRY(refuse_unused(*proxy, config));
+    TRY(refuse_batch(config));
     config->dtype = config->dtype ? config->dtype : (*proxy)->dtype ? (*proxy)->dtype : "float";
     config->compute = config->compute ? config->compute : (*proxy)->compute;
     TRY(refuse_times(config));

@@ -34,6 +34,7 @@ struct training {
     struct bb_step *step;
     enum bb_dtype_id dtype;
     int batch; /* samples of a micro-batch on a rank that works */
+    int workers, micro_batches;
     struct bb_sync_unit *units;
     const struct bb_kernel_list **work[WORKS]; /* [network.n] real work; NULL: none */
 
@@ -45,7 +46,6 @@ struct training {
 int bb_replicas_defaults(struct bb_proxy_config *c)
 {
     c->model = c->model ? c->model : USUAL_MODEL;
-    c->micro_batches = c->micro_batches ? c->micro_batches : 1;
     c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     return 0;
 }
@@ -111,7 +111,7 @@ static int make_work(struct training *t, int unit, int which)
 
 static int make_works(struct training *t)
 {
-    int works = t->config->micro_batches > 1 ? WORKS : ACCUMULATE, rc = 0;
+    int works = t->micro_batches > 1 ? WORKS : ACCUMULATE, rc = 0;
 
     if (strcmp(t->config->compute, "gemm") != 0)
         return 0;
@@ -173,7 +173,7 @@ static void write_backward(struct training *t, bool last)
 
 static void write_micro_batches(struct training *t)
 {
-    int m = t->config->micro_batches;
+    int m = t->micro_batches;
 
     for (int i = 0; i < m; i++) {
         t->script.micro_batch = m > 1 ? i : BB_NONE;
@@ -311,7 +311,7 @@ static int list_units(struct training *t)
 static int write_summary(struct training *t)
 {
     const struct bb_proxy_config *c = t->config;
-    int workers = c->ranks - (has_servers(t) ? t->servers.servers : 0), m = c->micro_batches;
+    int workers = t->workers, m = t->micro_batches;
     struct bb_step *step = t->step;
 
     step->parameters = t->network.parameters;
@@ -341,6 +341,17 @@ out:
     return rc;
 }
 
+/* Servers are known from the layout on. */
+static int settle_micro_batches(struct training *t)
+{
+    char made_of[64];
+
+    t->workers = t->config->ranks - (has_servers(t) ? t->servers.servers : 0);
+    snprintf(made_of, sizeof(made_of), "%d worker%s x %d of a micro-batch", t->workers, t->workers == 1 ? "" : "s",
+             t->batch);
+    return bb_args_micro_batches(t->config, 1, (long long)t->workers * t->batch, made_of, &t->micro_batches);
+}
+
 int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct training t = {.config = c, .step = step};
@@ -348,6 +359,7 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
 
     TRY(settle_training(&t));
     TRY(build_layout(&t));
+    TRY(settle_micro_batches(&t));
     TRY(make_works(&t));
     TRY(list_units(&t));
     TRY(write_summary(&t));

@@ -348,7 +348,6 @@ static int settle_replications(struct bb_proxy_config *c, bool gems)
 /* What nobody can get wrong. */
 static void settle_rest(struct bb_proxy_config *c)
 {
-    c->micro_batches = c->micro_batches ? c->micro_batches : 1;
     c->tflops = c->tflops > 0 ? c->tflops : BB_USUAL_TFLOPS;
     c->tiles.halo_bwd = c->tiles.halo_bwd ? c->tiles.halo_bwd : "none";
     c->tiles.fused_layers = c->tiles.fused_layers ? c->tiles.fused_layers : 1;
@@ -367,6 +366,21 @@ static int refuse_ranks(const struct bb_settled *s, const struct bb_proxy_config
     snprintf(why + n, sizeof(why) - (size_t)n, "%d split%s%s", whole, whole == 1 ? "" : "s",
              s->local_dp > 1 ? " x local replicas" : "");
     return bb_refuse_ranks(c, (int)mp, why);
+}
+
+/* The replicas are known from the ranks; the passes of a batch may then be too many. */
+static int settle_micro_batches(const struct bb_settled *s, struct bb_proxy_config *c)
+{
+    int replicas = c->ranks / (int)places_of(s, s->n_splits), passes = c->tiles.replications;
+    char made_of[96];
+    int rc;
+
+    snprintf(made_of, sizeof(made_of), "%d replica%s x %d pass%s x %d of a micro-batch", replicas,
+             replicas == 1 ? "" : "s", passes, passes == 1 ? "" : "es", c->micro_batch_size);
+    TRY(bb_args_micro_batches(c, 1, (long long)replicas * passes * c->micro_batch_size, made_of, &c->micro_batches));
+    TRY(settle_replications(c, s->gems));
+out:
+    return rc;
 }
 
 /* Modules of each split: as balanced by the user, or equal, the rest to the last. */
@@ -392,6 +406,7 @@ int bb_settle(struct bb_settled *s, struct bb_proxy_config *c, const struct bb_n
     TRY(refuse_splits(s, c, net));
     TRY(refuse_batch(s, c));
     TRY(refuse_ranks(s, c));
+    TRY(settle_micro_batches(s, c));
     settle_rest(c);
     share_modules(s, c, net->n_modules);
 out:

@@ -105,6 +105,7 @@ struct bb_proxy_config {
     double tflops;        /* rate that turns FLOPs into microseconds                                  */
     const char *model;    /* a name of profiles/models, or a file                                     */
     int micro_batch_size; /* samples of one micro-batch on one replica                                */
+    int global_batch;     /* samples of a step, all replicas together: tells the micro-batches        */
     int gpus_per_node;    /* of consecutive ranks; a run that is not told takes its own               */
     struct bb_transformer_options transformer;
     struct bb_sync_options sync;

@@ -42,8 +42,13 @@ static int fill_defaults(struct bb_proxy_config *c)
 static int settle_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
-    int p = t->grid.pp, m = t->config->micro_batches ? t->config->micro_batches : p;
+    int p = t->grid.pp, b = t->how.micro_batch_size, m, rc;
+    char made_of[64];
 
+    snprintf(made_of, sizeof(made_of), "%d replica%s x %d of a micro-batch", t->grid.dp, t->grid.dp == 1 ? "" : "s", b);
+    rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, made_of, &m);
+    if (rc)
+        return rc;
     t->schedule = (struct bb_schedule){
         .kind = (enum bb_schedule_kind)bb_args_place(o->schedule, bb_schedule_names, BB_1F1B),
         .stages = p,

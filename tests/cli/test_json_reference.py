@@ -22,12 +22,13 @@ RUNS = {
     "`busbar.bench/1`: comm": [("bench comm --repeats 2", 2, {})],
     "`busbar.bench/1`: overlap": [("bench overlap --sizes 1M --ctas default,2:4 -n 2 --repeats 2", 2, {"EMU_DATA": "off"})],
     "`busbar.bench/1`: compute": [("bench compute --quick -n 1 --repeats 2", 0, {"EMU_DATA": "off"})],
+    "`busbar.plan/1`: collectives": [("plan all -e 1K --ranks 8 --cluster h100-sxm-ib", 0, {})],
     "`busbar.plan/1`": [
         ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
         ("plan dlrm --ranks 4 --compute gemm --ops --gpu-memory 80G", 0, {}),
         ("plan transformer --model gpt3_1_3b --ranks 8 --cluster a100-sxm-ib", 0, {}),
         ("plan transformer --model mixtral_8x7b --ranks 32 --tp 2 --ep 8 --pp 2 --sequence-parallel --gpus-per-node 8 --best-order "
-         "--cluster h100-sxm-ib", 0, {})],
+         "--global-batch-size 64 --cluster h100-sxm-ib --tokens 15T", 0, {})],
     "`busbar.proxy/1`": [
         ("proxy bert_large 4 2 2 --compute gemm --scale-counts 0.01 --peak-tflops 989 --graph --check -n 2 --warmup 1 "
          "--traced-steps 1", 2, {}),
@@ -36,7 +37,7 @@ RUNS = {
         ("proxy scaling --model resnet18_cifar --batch 128 --epoch-steps 2 --images 1000 --baseline {before}", 2, {"EMU_DATA": "off"}),
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2, {"EMU_DATA": "off"})],
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
-    "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {})],
+    "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {})],
     "`busbar.sweep/1`": [("sweep {study}", 0, {})],
     "nccl-tests' form": [("-b 1K -e 4K -f 4 -n 2 -I 1 -g 2", 0, {}), ("-b 1K -e 4K -i 1K -n 2 -C 1 -g 2", 0, {})],
 }
@@ -91,10 +92,12 @@ def inputs(busbar, tmp_path):
             for name, environment in (("a", {}), ("b", {"EMU_CLUSTER": str(H100)})):
                 options = ["--sizes", "1K,2K" if name == "a" else "1K,4K", "-n", "2", "--json", tmp_path / f"{name}.json"]
                 assert busbar.run("bench", "all_reduce", *options, ranks=2, env=environment).returncode == 0
+            assert busbar.run("plan", "all_reduce", "--sizes", "1K,2K", "--ranks", 2, "--cluster", H100, "--json", tmp_path / "p.json",
+                              emulated=False).returncode == 0
         far = json.loads(H100.read_text()) | {"gpus_per_node": 4}
         (tmp_path / "far.json").write_text(json.dumps(far))
         (tmp_path / "study.json").write_text('{"command": "plan gpt2_large", "ranks": 8, "options": {"layers": 12, "stages": [1, 4]}}')
-        return words.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", study=tmp_path / "study.json")
+        return words.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", p=tmp_path / "p.json", study=tmp_path / "study.json")
 
     return fill
 

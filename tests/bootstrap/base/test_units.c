@@ -3,6 +3,7 @@
 #include "tests/check.h"
 
 #include <limits.h>
+#include <math.h>
 
 static void test_bytes(void **state)
 {
@@ -116,6 +117,29 @@ static void test_double(void **state)
             fail_msg("'%s' is taken as %g", bad[i], value);
 }
 
+static void test_count(void **state)
+{
+    static const struct {
+        const char *text;
+        double count;
+    } rows[] = {{"15T", 15e12}, {"300B", 300e9}, {"300g", 300e9}, {"1.5e13", 1.5e13}, {"2.5m", 2.5e6},
+                {"7K", 7000},   {"1", 1},        {"1e3B", 1e12},  {"0.5", 0.5}};
+    static const char *const bad[] = {"",   "T",     "15TB",   "15 T", "-1T", "0",
+                                      "0B", "1e400", "9e307T", "15Q",  "0x5", "nan"};
+    double count = 77;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(bb_parse_count(rows[i].text, &count), 0);
+        if (fabs(count - rows[i].count) > 1e-12 * rows[i].count)
+            fail_msg("'%s' is taken as %g", rows[i].text, count);
+    }
+    count = 77;
+    for (size_t i = 0; i < ROWS(bad); i++)
+        if (bb_parse_count(bad[i], &count) != -BB_EUSAGE || count != 77)
+            fail_msg("'%s' is taken as %g", bad[i], count);
+}
+
 /* Random texts of the characters that matter: never a crash, and what is taken is a number followed by a known unit. */
 static void test_bytes_fuzz(void **state)
 {
@@ -210,9 +234,9 @@ static void test_nearest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),   cmocka_unit_test(test_bytes_refused), cmocka_unit_test(test_int),
-        cmocka_unit_test(test_double),  cmocka_unit_test(test_bytes_fuzz),    cmocka_unit_test(test_format),
-        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_bytes_refused), cmocka_unit_test(test_int),
+        cmocka_unit_test(test_double), cmocka_unit_test(test_count),         cmocka_unit_test(test_bytes_fuzz),
+        cmocka_unit_test(test_format), cmocka_unit_test(test_nearest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -277,12 +277,44 @@ static void test_read(void **state)
     bb_err_mute(0);
 }
 
+static void test_changed(void **state)
+{
+    static const struct {
+        const char *line, *changed;
+    } rows[] = {{"", NULL},
+                {"-b|32M|-o|sum|-d|float", NULL},
+                {"-b|33M", "min-bytes"},
+                {"-f|3|-n|21", "iters"},
+                {"-G", "graph"},
+                {"-d|half", "dtype"},
+                {"--file|x", "file"},
+                {"--timeout|7", NULL},
+                {"-f|2.5", "factor"}};
+    struct bb_words words;
+    struct cfg cfg;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *changed;
+
+        assert_int_equal(parse(rows[i].line, &cfg, &words), 0);
+        changed = bb_opts_changed(&tables[0], &cfg);
+        if (rows[i].changed)
+            assert_string_equal(changed, rows[i].changed);
+        else
+            assert_null(changed);
+    }
+    assert_string_equal(bb_opts_changed(&tables[1], &cfg) ? "common" : "none", "none");
+    assert_int_equal(parse("--timeout|7", &cfg, &words), 0);
+    assert_string_equal(bb_opts_changed(&tables[1], &cfg), "timeout");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),       cmocka_unit_test(test_forms),       cmocka_unit_test(test_refused),
         cmocka_unit_test(test_too_many_words), cmocka_unit_test(test_refuse_word), cmocka_unit_test(test_help),
-        cmocka_unit_test(test_each),           cmocka_unit_test(test_read),
+        cmocka_unit_test(test_each),           cmocka_unit_test(test_read),        cmocka_unit_test(test_changed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,258 @@
+/* bench_plan.c - see bench_plan.h. The lists of fields make heading, text and JSON, as those of bench_report.c do. */
+#include "proxies/bench_plan/bench_plan.h"
+
+#include "bootstrap/results/results.h"
+#include "bootstrap/results/table.h"
+#include "proxies/bench_plan/case_time.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One placement of a row. */
+struct shown {
+    const char *collective, *dtype, *op, *redop, *placement, *mode, *algorithm, *protocol;
+    size_t bytes, count;
+    int root;
+    struct bb_stats time_us;
+    double algbw_gbps, busbw_gbps, factor;
+};
+
+enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
+static const int widths[] = {9, 7};
+
+static json_t *predicted_flag(const void *shown)
+{
+    (void)shown;
+    return json_pack("[s]", "predicted");
+}
+
+#define SHOWS(name) BB_SHOWS(struct shown, name)
+#define JSON(name)  BB_NAMED(struct shown, name)
+static const struct bb_field shared_fields[] = {
+    JSON(collective),
+    {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
+    {"count", "count", "(elements)", 12, 0, SHOWS(count)},
+    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
+    {NULL, "redop", "", 6, 0, SHOWS(redop)},
+    JSON(op),
+    {"root", "root", "", 6, 0, SHOWS(root), .none = "-1"},
+    JSON(placement),
+    JSON(mode),
+    {0},
+};
+
+static const struct bb_field figure_fields[] = {
+    {"time_us", "time", "(us)", AS_TIME, FITTING, SHOWS(time_us)},
+    {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(algbw_gbps)},
+    {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(busbw_gbps)},
+    {"busbw_factor", SHOWS(factor)},
+    {"wrong", "#wrong", "", 6, 0, .none = "N/A"}, /* nothing ran */
+    {0},
+};
+
+static const struct bb_field choice_fields[] = {
+    JSON(algorithm), JSON(protocol), {.key = "channels"}, {"flags", .value = predicted_flag}, {0},
+};
+
+/* ---- a row ---- */
+
+struct table {
+    const struct bb_bench_plan *plan;
+    FILE *out;
+    json_t *rows;
+    double busbw_sum;
+    int busbw_n;
+};
+
+static struct shown name_row(const struct bb_case *c)
+{
+    return (struct shown){.collective = bb_colls[c->kind].name,
+                          .dtype = bb_dtypes[c->dtype].name,
+                          .op = c->redop == BB_COPY ? NULL : bb_redops[c->redop].name,
+                          .redop = c->redop == BB_COPY ? "none" : bb_redops[c->redop].name,
+                          .placement = c->in_place ? "in_place" : "out_of_place",
+                          .mode = "stream",
+                          .bytes = bb_case_bytes(c),
+                          .count = c->count,
+                          .root = c->root,
+                          .algbw_gbps = NAN,
+                          .busbw_gbps = NAN,
+                          .factor = bb_colls[c->kind].bus_factor(c->ranks)};
+}
+
+static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
+{
+    double (*part)(int) = bb_colls[c->kind].alg_factor;
+    struct bb_case_time time;
+    double us;
+    int rc;
+
+    TRY(bb_case_time(t->plan->cluster, c, &time));
+    us = (double)time.ns / 1e3;
+    TRY(bb_stats_of(&us, 1, &s->time_us));
+    s->algorithm = time.algorithm;
+    s->protocol = time.protocol;
+    if (us > 0)
+        s->algbw_gbps = (part ? part(c->ranks) : 1) * (double)s->bytes / us / 1e3;
+    s->busbw_gbps = c->ranks > 1 ? s->algbw_gbps * s->factor : NAN;
+out:
+    return rc;
+}
+
+static int save_row(struct table *t, const struct shown *s)
+{
+    json_t *row = t->rows ? json_object() : NULL;
+    int rc = 0;
+
+    if (!t->rows)
+        return 0;
+    TRY(bb_table_json(row, shared_fields, s));
+    TRY(bb_table_json(row, figure_fields, s));
+    TRY(bb_table_json(row, choice_fields, s));
+    return json_array_append_new(t->rows, row) ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
+out:
+    json_decref(row);
+    return rc;
+}
+
+/* Both placements stand in one line; one that is not asked for, or cannot be, is N/A. */
+static int put_row(void *arg, const struct bb_case *both)
+{
+    const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
+    const bool wanted[] = {sweep->out_of_place, sweep->in_place};
+    struct bb_line line = {.widths = widths, .none = "N/A"};
+    struct table *t = arg;
+    struct shown s = name_row(both);
+    int rc = 0;
+
+    line.out = t->out;
+    if (t->out)
+        bb_line_row(&line, shared_fields, &s);
+    for (int place = 0; place < 2; place++) {
+        struct bb_case c = *both;
+
+        c.in_place = place;
+        s = name_row(&c);
+        if (wanted[place] && bb_case_possible(&c)) {
+            TRY(predict_row(t, &c, &s));
+            TRY(save_row(t, &s));
+        }
+        if (isfinite(s.busbw_gbps)) {
+            t->busbw_sum += s.busbw_gbps;
+            t->busbw_n++;
+        }
+        if (t->out)
+            bb_line_row(&line, figure_fields, &s);
+    }
+    if (t->out)
+        bb_line_end(&line);
+out:
+    return rc;
+}
+
+/* ---- the table ---- */
+
+static void print_centred(FILE *out, const char *title, int width)
+{
+    int left = (width - (int)strlen(title)) / 2;
+
+    fprintf(out, "%*s%s%*s", left, "", title, width - left - (int)strlen(title), "");
+}
+
+static void print_heading(FILE *out, int coll)
+{
+    struct bb_line line = {.out = out, .widths = widths};
+    int each = bb_line_width(&line, figure_fields);
+
+    fprintf(out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
+            bb_colls[coll].factor_text);
+    if (bb_colls[coll].inplace == BB_INPLACE_NONE)
+        fprintf(out, "# in place it would overwrite what it has yet to send: N/A\n");
+    fprintf(out, "#\n#%*s", bb_line_width(&line, shared_fields) - 3, "");
+    print_centred(out, "out-of-place", each);
+    print_centred(out, "in-place", each);
+    fputc('\n', out);
+    for (int units = 0; units <= 1; units++) {
+        bb_line_heading(&line, shared_fields, units);
+        bb_line_heading(&line, figure_fields, units);
+        bb_line_heading(&line, figure_fields, units);
+        bb_line_end(&line);
+    }
+}
+
+static int put_collective(struct table *t, int coll)
+{
+    int rc;
+
+    if (!bb_coll_possible((enum bb_coll_kind)coll, t->plan->ranks)) {
+        if (t->out)
+            fprintf(t->out, "#\n# %s: the number of ranks is not a power of 2, skipping\n", bb_colls[coll].name);
+        return 0;
+    }
+    t->busbw_sum = t->busbw_n = 0;
+    if (t->out)
+        print_heading(t->out, coll);
+    rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, put_row, t);
+    if (rc == 0 && t->out && t->busbw_n > 0)
+        fprintf(t->out, "# Avg bus bandwidth    : %g\n", t->busbw_sum / t->busbw_n);
+    return rc;
+}
+
+static int count_nodes(const struct bb_bench_plan *p)
+{
+    return (p->ranks - 1) / p->cluster->gpus_per_node + 1;
+}
+
+static void print_head(const struct bb_bench_plan *p, FILE *out)
+{
+    int nodes = count_nodes(p);
+
+    fprintf(out, "# busbar %s  busbar", BUSBAR_VERSION);
+    for (int i = 0; i < p->argc; i++)
+        fprintf(out, " %s", p->argv[i]);
+    fprintf(out, "\n# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
+            p->ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
+    fprintf(out, "# time: of one operation to which all ranks come at once. 1 GB/s = 1e9 bytes/s\n");
+    if (p->ranks == 1)
+        fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
+}
+
+int bb_bench_plan_refuse(const struct bb_bench_plan *p)
+{
+    const struct bb_alltoallv_counts *amounts = p->sweep->amounts;
+
+    for (int i = 0; i < p->sweep->n_colls; i++)
+        if (bb_colls[p->sweep->colls[i]].flags & BB_COLL_ROOTED && p->sweep->root >= p->ranks)
+            return bb_err(BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", p->sweep->root,
+                          bb_colls[p->sweep->colls[i]].name, p->ranks - 1);
+    if (amounts && amounts->bytes && amounts->n != p->ranks)
+        return bb_err(BB_EUSAGE, "--matrix is of %d ranks, but --ranks is %d; nearest: --ranks %d", amounts->n,
+                      p->ranks, amounts->n);
+    if (amounts && p->ranks > BB_ALLTOALLV_RANKS)
+        return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; nearest: --ranks %d", p->ranks,
+                      BB_ALLTOALLV_RANKS, BB_ALLTOALLV_RANKS);
+    return 0;
+}
+
+int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
+{
+    struct table table = {.plan = p, .out = out, .rows = rows};
+    int rc = 0;
+
+    if (out)
+        print_head(p, out);
+    for (int i = 0; i < p->sweep->n_colls && rc == 0; i++)
+        rc = put_collective(&table, p->sweep->colls[i]);
+    return rc;
+}
+
+json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_t *rows)
+{
+    json_t *command = json_array();
+
+    for (int i = 0; i < p->argc; i++)
+        json_array_append_new(command, json_string(p->argv[i]));
+    return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:{s:s}, s:o}", "schema", "busbar.plan/1", "busbar",
+                     BUSBAR_VERSION, "command", command, "options", options, "ranks", p->ranks, "nodes", count_nodes(p),
+                     "predicted", "cluster", p->cluster->name, "results", rows);
+}

@@ -1,0 +1,148 @@
+/* case_time.c - see case_time.h. */
+#include "proxies/bench_plan/case_time.h"
+
+#include "bootstrap/base/grow.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static bool same_node(const struct bb_cluster *cl, int a, int b)
+{
+    return a / cl->gpus_per_node == b / cl->gpus_per_node;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- one call of NCCL's ---- */
+
+static void time_collective(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
+{
+    const struct bb_op op = {.kind = BB_OP_COLLECTIVE,
+                             .coll = c->kind,
+                             .dtype = (enum bb_dtype_id)c->dtype,
+                             .count = c->count,
+                             .dst = !c->in_place};
+
+    const int nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node;
+    const struct bb_nccl_way *way = NULL;
+
+    time->ns = bb_cluster_collective_ns(cl, &op, c->ranks, nodes, &way);
+    if (way) {
+        time->algorithm = bb_nccl_algorithms[way->algorithm];
+        time->protocol = way->protocol;
+    }
+}
+
+/* ---- exchanges ---- */
+
+/* A rank sends so many bytes to one and receives as many from another. */
+static double pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
+{
+    struct bb_load load = {{0}, {0}};
+
+    load.out[same_node(cl, rank, to)] = bytes;
+    load.in[same_node(cl, rank, from)] = bytes;
+    return bb_cluster_load_ns(cl, &load);
+}
+
+/* Every rank to the next. Ranks far from both ends are like those nodes before them. */
+static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
+{
+    int n = c->ranks, ends = 2 * cl->gpus_per_node;
+    double bytes = (double)bb_case_bytes(c);
+
+    if (n == 1)
+        time->ns = bb_cluster_self_ns(cl, bytes);
+    for (int r = 0; n > 1 && r < n; r++) {
+        int next = (r + 1) % n;
+        double out, in;
+
+        if (r == ends && n - ends > r)
+            r = n - ends;
+        next = (r + 1) % n;
+        out = pair_load(cl, r, next, (r + n - 1) % n, bytes);
+        in = pair_load(cl, next, (next + 1) % n, r, bytes);
+        time->ns = larger(time->ns, bb_cluster_message_ns(cl, same_node(cl, r, next), fmax(out, in)));
+    }
+}
+
+/* Rounds of pairs that wait for each other; out of place a rank's own slice is copied first. */
+static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
+{
+    double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;
+    int64_t *at, copy_ns = llround(cl->kernel_us * 1e3 + 2 * slice / cl->memory_gbps);
+    int rc = BB_NEW(at, c->ranks);
+
+    if (rc)
+        return rc;
+    for (int r = 0; r < c->ranks && !c->in_place && slice > 0; r++)
+        at[r] = copy_ns;
+    for (int width = 1; width < c->ranks; width *= 2)
+        for (int r = 0; r < c->ranks; r++) {
+            int partner = r ^ width;
+            double load = pair_load(cl, r, partner, partner, slice * width);
+
+            if (r < partner)
+                at[r] = at[partner] =
+                    larger(at[r], at[partner]) + bb_cluster_message_ns(cl, same_node(cl, r, partner), load);
+        }
+    for (int r = 0; r < c->ranks; r++)
+        time->ns = larger(time->ns, at[r]);
+    free(at);
+    return 0;
+}
+
+static double pair_bytes(const struct bb_case *c, int from, int to)
+{
+    size_t bytes = bb_dtypes[c->dtype].bytes;
+
+    return (double)(bb_alltoallv_counts_count(c->amounts, c->count, bytes, c->ranks, from, to) * bytes);
+}
+
+/* All messages of a rank are one exchange. */
+static int time_uneven(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
+{
+    struct bb_load *loads;
+    int rc = BB_NEW(loads, c->ranks);
+
+    if (rc)
+        return rc;
+    for (int i = 0; i < c->ranks; i++)
+        for (int j = 0; j < c->ranks; j++) {
+            double bytes = i == j ? 0 : pair_bytes(c, i, j);
+
+            loads[i].out[same_node(cl, i, j)] += bytes;
+            loads[j].in[same_node(cl, i, j)] += bytes;
+        }
+    for (int i = 0; i < c->ranks; i++)
+        for (int j = 0; j < c->ranks; j++) {
+            double bytes = pair_bytes(c, i, j), load;
+
+            if (bytes <= 0)
+                continue;
+            load = fmax(bb_cluster_load_ns(cl, &loads[i]), bb_cluster_load_ns(cl, &loads[j]));
+            time->ns = larger(time->ns, i == j ? bb_cluster_self_ns(cl, bytes)
+                                               : bb_cluster_message_ns(cl, same_node(cl, i, j), load));
+        }
+    free(loads);
+    return 0;
+}
+
+int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
+{
+    unsigned flags = bb_colls[c->kind].flags;
+
+    *time = (struct bb_case_time){0};
+    if (flags & BB_COLL_UNEVEN)
+        return time_uneven(cl, c, time);
+    if (flags & BB_COLL_ROUNDS)
+        return time_hypercube(cl, c, time);
+    if (bb_colls[c->kind].from == BB_FROM_PREVIOUS)
+        time_ring(cl, c, time);
+    else
+        time_collective(cl, c, time);
+    return 0;
+}

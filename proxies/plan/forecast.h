@@ -1,6 +1,6 @@
 /*
- * forecast.h - what a prediction rests on: whose rates its compute has, what was guessed, how near such predictions have
- * come to published steps, and whether training would hold in the memory of a GPU.
+ * forecast.h - what a prediction rests on: whose rates its compute has, what was guessed, how near such predictions
+ * have come to published steps, and whether training would hold in the memory of a GPU.
  */
 #ifndef BB_PROXIES_PLAN_FORECAST_H
 #define BB_PROXIES_PLAN_FORECAST_H

@@ -84,8 +84,8 @@ static double way_ns(const struct bb_cluster *c, const struct bb_nccl_way *way, 
     struct steps steps = steps_of(way->algorithm, rounds, n, nodes);
     double nics = bb_cluster_nic_gbps(c) * n / nodes * way->nic, within = coll->bus_factor(n) * bytes / way->gbps;
     bool by_node = way->algorithm != BB_NCCL_RING && way->algorithm != BB_NCCL_PAT;
-    /* What goes through the NICs of the busiest node. Of a ring what goes round. Of two trees, each for half of the data,
-     * a node sends up in both and down to two children in one of them; two nodes have one child. */
+    /* What goes through the NICs of the busiest node. Of a ring what goes round. Of two trees, each for half of the
+     * data, a node sends up in both and down to two children in one of them; two nodes have one child. */
     double between = by_node ? (nodes == 2 ? 0.5 : 1) * rounds * bytes : coll->bus_factor(n) * bytes;
 
     within = n == nodes ? 0 : within;

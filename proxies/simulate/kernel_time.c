@@ -52,8 +52,8 @@ static double product_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
-/* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width, the
- * larger ones are positions. Backward makes the scores again: five products for four. */
+/* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width,
+ * the larger ones are positions. Backward makes the scores again: five products for four. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     const struct bb_gemm_shape *g = &item->gemm;

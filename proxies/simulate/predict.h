@@ -7,7 +7,7 @@
  * launched. An operation starts on the GPU when it has been issued, its streams have come to it and all that it waits
  * for has ended; how long it takes is the cost model of profiles/clusters/README.md. The step of a rank ends when all
  * its operations have ended and the host has issued everything; the step is as long as that of its slowest rank. A run
- * on emulated GPUs with the same profile gives the same numbers.
+ * on emulated GPUs with the same profile gives the same numbers, where the profile has no achieved figures.
  *
  * Intervals (overlap.h) are as events show them: from when the stream has come to the operation and its waits are over
  * and the host is about to issue it, to its end. Communication therefore includes waiting for peers.

@@ -5,6 +5,7 @@
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/json_memory.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/report/report_main.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/sweep_main.h"
@@ -36,6 +37,7 @@ static const struct command commands[] = {
      bb_plan_main},
     {"compare", "A.json B.json [OPTION...]", "faster or slower? two result files, row by row", bb_compare_main},
     {"sweep", "FILE [OPTION...]", "a study: many combinations of a command's options, one table", sweep_main},
+    {"report", "RESULT.json... -o FILE", "one page of pictures from the JSON of any of these", bb_report_main},
     {"list", "[WHAT]", "what there is: collectives, dtypes, ops, proxies, models, clusters, columns", list_main},
     {"help", "[COMMAND [WORD]]", "the options of a command, as its --help", help_main},
 };

@@ -2,6 +2,7 @@
 # POSIX sh.
 #
 # get_packages GOAL   installs what is missing for GOAL (demo, program, tests) and sets CMAKE_FLAGS
+# get_report          the same for busbar report, whose lack ends nothing
 #
 # System packages come from the package manager, as root or by a sudo that asks for no password. Without either, wheels take
 # the place of CMake, ninja and MPI, and apt-get's packages are unpacked under build/system. CUDA, NCCL and pytest come as
@@ -58,6 +59,12 @@ has_cmocka() { has_header cmocka.h; }
 has_python() { command -v python3 >/dev/null; }
 has_pip() { has_python && [ -n "$(find_pip)" ]; }
 has_pytest() { python3 -c 'import pytest, xdist' 2>/dev/null; }
+# Where busbar report looks for it: in the Python of the build folder, else in the machine's.
+has_plotly() {
+    interpreter=$python/bin/python3
+    [ -x "$interpreter" ] || interpreter=python3
+    "$interpreter" -c 'import plotly' 2>/dev/null
+}
 has_wheels() { [ "$(cat "$python/$1.done" 2>/dev/null)" = "$(list_wheels "$1")" ]; }
 
 # find_pip - what to put on PYTHONPATH so that "python3 -m pip" works: the wheel for new virtual environments, where Python
@@ -200,6 +207,17 @@ get_mpich() {
         exit 77
     fi
     install_things
+}
+
+# get_report - plotly for busbar report, after get_packages. Nothing else needs it, so a machine that cannot have it is told
+# and goes on.
+get_report() {
+    ! has_plotly || return 0
+    missing=$(echo $(list_missing python) $(list_missing wheels))
+    wheels=report
+    if ( [ -z "$missing" ] || install_things; fetch_wheels ); then use_build_folder; else
+        echo "setup: busbar report will say that plotly is missing: pip install $(list_wheels report) brings it" >&2
+    fi
 }
 
 # --- fetching it ---

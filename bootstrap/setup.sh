@@ -75,6 +75,7 @@ build() {
 }
 
 get_packages $goal
+[ $goal = demo ] || get_report
 case "$presets " in *" mpich "*) get_mpich ;; esac
 for preset in ${presets:-release}; do
     case $preset in release) folder=build ;; *) folder=build-$preset ;; esac

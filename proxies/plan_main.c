@@ -9,6 +9,7 @@
 #include "proxies/export/export.h"
 #include "proxies/layouts/layouts.h"
 #include "proxies/models/profile.h"
+#include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
@@ -21,8 +22,10 @@ struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
-    bool ops, best_order, best_layout;
-    int top, threads;              /* of --best-layout */
+    bool ops, best_order, best_layout, must_fit;
+    int top, threads; /* of --best-layout */
+    size_t gpu_memory;
+    enum bb_rates rates;           /* no option: whose */
     struct bb_bench_options bench; /* of a collective: which rows */
 };
 
@@ -35,6 +38,9 @@ static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MOST_RANKS, "ranks of the job: needed"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')", .word_at = bb_cluster_name_at),
+    OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
+             "memory of a GPU, for the verdict on it (default: of --cluster)"),
+    OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 where training would not hold in a GPU's memory"),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
                "with --cluster: how many steps, days and GPU hours a training on so many tokens takes (15T, 300B)"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
@@ -86,7 +92,8 @@ static const struct bb_opts set = {
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
            "Of a COLLECTIVE (`busbar list collectives`, or all) the table that `busbar bench` would print, predicted.",
     .word_at = word_at,
-    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be.",
+    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does "
+             "not.",
     .tables = tables,
 };
 
@@ -100,6 +107,7 @@ struct findings {
     struct bb_plan plan;
     struct bb_prediction prediction;
     struct bb_best_order best;
+    struct bb_forecast forecast;
     struct bb_training_time training; /* tokens 0: was not asked for */
     bool predicted;
 };
@@ -138,6 +146,104 @@ static int write_files(const struct findings *f, const struct plan_options *o)
     return rc;
 }
 
+/* ---- what the forecast rests on ---- */
+
+static void settle_forecast(const struct plan_options *o, const struct bb_cluster *cluster,
+                            struct bb_proxy_config *config, struct bb_forecast *f)
+{
+    struct bb_transformer_options *t = &config->transformer;
+
+    f->rates = o->rates;
+    f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
+    f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
+    f->float8 = t->float8;
+    if (!o->cluster || cluster->nominal)
+        return;
+    t->unfused_dropout = !cluster->achieved.fuses_dropout;
+    if (!t->attention && cluster->achieved.fuses_dropout)
+        t->attention = "fused";
+}
+
+/* The cluster of --cluster, nominal without one, and what it means for the step. */
+static int settle_cluster(const struct plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+                          struct bb_forecast *f)
+{
+    int rc = 0;
+
+    *cluster = (struct bb_cluster){.nominal = true};
+    if (o->cluster)
+        TRY(bb_cluster_load(o->cluster, cluster));
+    if (o->cluster && config->gpus_per_node == 0)
+        config->gpus_per_node = cluster->gpus_per_node;
+    if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
+        return bb_err(BB_EUSAGE,
+                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
+                      cluster->name);
+    settle_forecast(o, cluster, config, f);
+out:
+    return rc;
+}
+
+/* Of a step with real work: do its products of attention belong to a fused kernel? */
+static bool fuses_attention(const struct bb_step *step)
+{
+    for (int w = 0; w < step->n_works; w++)
+        for (int i = 0; i < step->works[w]->n; i++)
+            if (step->works[w]->items[i].fusion == BB_KERNEL_IN_ATTENTION)
+                return true;
+    return false;
+}
+
+static int build_plan(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_proxy_config *config,
+                      struct findings *f)
+{
+    int rc;
+
+    bb_plan_release(&f->plan);
+    bb_step_release(&f->step);
+    TRY(bb_step_build(&f->step, proxy, config));
+    TRY(bb_plan_count(&f->plan, &f->step, o->ops));
+    f->plan.forecast = &f->forecast;
+    if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
+        f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
+    f->forecast.attention_guessed =
+        f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
+out:
+    return rc;
+}
+
+/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
+ * takes the least that makes it hold. */
+static int guess_recompute(const struct plan_options *o, const struct bb_proxy *proxy, struct bb_proxy_config *config,
+                           struct findings *f)
+{
+    static const char *const more[] = {"selective", "full", NULL};
+    double without = bb_forecast_needs(&f->plan);
+    int rc = 0;
+
+    if (o->must_fit || o->rates != BB_RATES_MACHINE || config->transformer.recompute ||
+        !(proxy->takes & BB_TAKES_TRANSFORMER) || bb_forecast_fits(&f->plan, &f->forecast))
+        return 0;
+    for (int i = 0; i < 3 && !bb_forecast_fits(&f->plan, &f->forecast); i++) {
+        config->transformer.recompute = f->forecast.recompute = more[i];
+        TRY(build_plan(o, proxy, config, f));
+    }
+    f->forecast.without_bytes = without;
+out:
+    return rc;
+}
+
+static int refuse_memory(const struct plan_options *o, const struct findings *f)
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+
+    if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
+        return 0;
+    return bb_err(BB_EBELOW, "--must-fit: training would hold %s, a GPU has %s",
+                  bb_format_bytes((size_t)bb_forecast_needs(&f->plan), need),
+                  bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
+}
+
 /* The training of --tokens, from the step as it is predicted. */
 static int count_training(struct findings *f, const char *text)
 {
@@ -162,12 +268,10 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     struct findings f = {0};
     int rc;
 
-    if (o->cluster)
-        TRY(bb_cluster_load(o->cluster, &cluster));
-    if (o->cluster && config.gpus_per_node == 0)
-        config.gpus_per_node = cluster.gpus_per_node;
-    TRY(bb_step_build(&f.step, proxy, &config));
-    TRY(bb_plan_count(&f.plan, &f.step, o->ops));
+    TRY(settle_cluster(o, &cluster, &config, &f.forecast));
+    TRY(build_plan(o, proxy, &config, &f));
+    if (!cluster.nominal)
+        TRY(guess_recompute(o, proxy, &config, &f));
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
@@ -180,7 +284,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
-    rc = bb_checks_refuse(&f.plan.checks);
+    TRY(bb_checks_refuse(&f.plan.checks));
+    rc = refuse_memory(o, &f);
 out:
     bb_best_order_release(&f.best);
     bb_prediction_release(&f.prediction);
@@ -214,8 +319,23 @@ static int refuse_tokens(const char *text, const char *cluster)
     return bb_tokens_parse(text, &tokens);
 }
 
+/* A forecast takes the machine's own rates, unless it is told others. Before the proxy's defaults come in. */
+static int configure(struct plan_options *o, const struct bb_words *words, const struct bb_proxy **proxy)
+{
+    const bool given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
+    const bool bare = !given && !o->config.compute;
+    int rc;
+
+    TRY(bb_proxy_configure(&o->config, words, proxy));
+    if (o->cluster && bare && (*proxy)->takes & BB_TAKES_TRANSFORMER)
+        o->config.compute = "gemm";
+    o->rates = strcmp(o->config.compute, "gemm") == 0 ? BB_RATES_MACHINE : given ? BB_RATES_GIVEN : BB_RATES_PROXY;
+out:
+    return rc;
+}
+
 /* Words of the wrong kind get the nearest of the right one. */
-static int find_proxy(struct plan_options *o, const struct bb_words *words, const struct bb_proxy **proxy)
+static int find_proxy(struct plan_options *o, struct bb_words *words, const struct bb_proxy **proxy)
 {
     const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;
     const struct bb_opt_table *collective = &tables[1];
@@ -227,7 +347,8 @@ static int find_proxy(struct plan_options *o, const struct bb_words *words, cons
     near = words->n > 0 && !bb_proxy_knows(words->word[0]) ? bb_nearest(words->word[0], names, n) : NULL;
     if (near && bb_coll_find(near) >= 0)
         return bb_err(BB_EUSAGE, "unknown proxy or collective '%s', did you mean '%s'?", words->word[0], near);
-    TRY(bb_proxy_configure(&o->config, words, proxy));
+    TRY(take_export_file(o, words));
+    TRY(configure(o, words, proxy));
     changed = bb_opts_changed(collective, o);
     if (changed)
         return bb_err(BB_EUSAGE, "%s: --%s is of collectives; leave it out", (*proxy)->name, changed);
@@ -249,6 +370,9 @@ static int refuse_step(const struct plan_options *o, const struct bb_proxy *prox
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
+    if (o->must_fit && !o->cluster && o->gpu_memory == 0)
+        return bb_err(BB_EUSAGE, "--must-fit needs a GPU's memory: --cluster NAME or --gpu-memory BYTES; nearest: "
+                                 "--gpu-memory 80G");
     if (o->best_order && !(proxy->takes & BB_TAKES_TRANSFORMER))
         return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", proxy->name);
     if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
@@ -282,6 +406,7 @@ static int refuse_best_layout(const struct plan_options *o, const struct bb_prox
     const char *beside = o->ops                           ? "ops"
                          : o->best_order                  ? "best-order"
                          : o->tokens                      ? "tokens"
+                         : o->must_fit                    ? "must-fit"
                          : o->export                      ? "export"
                          : o->files[BB_PLAN_EXPORT_trace] ? "trace"
                                                           : NULL;
@@ -321,15 +446,12 @@ static int find_best_layout(const struct plan_options *o, const struct bb_proxy_
     struct bb_cluster cluster;
     struct bb_layout_search search = {proxy, asked, &config, &cluster, 0, o->top, o->threads, false};
     struct bb_layouts found = {0};
+    struct bb_forecast forecast = {0};
     const char *json = o->files[BB_PLAN_EXPORT_json];
     int rc;
 
-    TRY(bb_cluster_load(o->cluster, &cluster));
-    search.gpu_bytes = cluster.memory_bytes;
-    if (config.gpus_per_node == 0)
-        config.gpus_per_node = cluster.gpus_per_node;
-    if (!asked->compute && asked->tflops == 0 && asked->forward_us == 0 && asked->backward_us == 0)
-        config.compute = "gemm"; /* the machine's own rates */
+    TRY(settle_cluster(o, &cluster, &config, &forecast));
+    search.gpu_bytes = forecast.gpu_bytes;
     TRY(bb_layouts_search(&search, &found));
     if (!json || strcmp(json, "-") != 0) {
         print_command(argc, argv);
@@ -368,6 +490,8 @@ static int refuse_collective(const struct plan_options *o, const char *name)
                     {o->best_layout, "best-layout"},
                     {o->threads > 0, "threads"},
                     {o->export != NULL, "export"},
+                    {o->must_fit, "must-fit"},
+                    {o->gpu_memory > 0, "gpu-memory"},
                     {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
 
     for (size_t i = 0; i < sizeof(of_steps) / sizeof(of_steps[0]); i++)
@@ -417,7 +541,6 @@ int bb_plan_main(int argc, char **argv)
     TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
     if (is_collective(&words))
         return plan_collectives(&o, &words, false, argc, argv);
-    TRY(take_export_file(&o, &words));
     asked = o.config;
     TRY(find_proxy(&o, &words, &proxy));
     TRY(refuse_step(&o, proxy));
@@ -442,7 +565,6 @@ int bb_plan_check(int argc, char **argv)
     if (is_collective(&words)) {
         TRY(plan_collectives(&o, &words, true, argc, argv));
     } else {
-        TRY(take_export_file(&o, &words));
         TRY(find_proxy(&o, &words, &proxy));
         TRY(refuse_step(&o, proxy));
     }

@@ -47,7 +47,7 @@ static void add_option(void *arg, const struct bb_opt *opt, const void *field)
     char key[64];
     size_t i;
 
-    for (i = 0; opt->name[i] && i < sizeof(key) - 1; i++)
+    for (i = 0; i < sizeof(key) - 1 && opt->name[i]; i++)
         key[i] = opt->name[i] == '-' ? '_' : opt->name[i];
     key[i] = '\0';
     json_object_set_new(arg, key, option_value(opt->kind, field));

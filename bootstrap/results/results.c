@@ -273,8 +273,14 @@ static int add_row(struct bb_results *res, json_t *row)
     return json_array_append_new(res->rows, row) ? bb_err(BB_EFAIL, "results: a row could not be made") : 0;
 }
 
+/* What it was already changes nothing: a new value in the head makes the whole file anew, which lasts as long as the disk
+ * does. */
 static int set_field(struct bb_results *res, const char *key, json_t *value)
 {
+    if (json_equal(json_object_get(res->root, key), value)) {
+        json_decref(value);
+        return 0;
+    }
     if (json_object_set_new(res->root, key, value))
         return bb_err(BB_EFAIL, "results: '%s' could not be made", key);
     bb_document_changed(&res->file, key);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LONGEST_S = 100000000, SPEAK_MS = 200, LINGER_MS = 500 };
+enum { LONGEST_S = 100000000, SPEAK_MS = 200, SPEAK_SIGNAL_MS = 60, LINGER_MS = 500 };
 
 static const int taken[] = {SIGALRM, SIGTERM, SIGINT, SIGUSR1};
 enum { N_TAKEN = sizeof(taken) / sizeof(taken[0]) };
@@ -39,21 +39,22 @@ static bool may_speak(int signal)
 
     if (bb_launched_alone())
         return true;
-    if (bb_err_is_mute() && signal != SIGALRM)
-        return false; /* all are told to end: the first says so */
     if (bb_err_is_mute())
-        pause_ms(SPEAK_MS);
+        pause_ms(signal == SIGALRM ? SPEAK_MS : SPEAK_SIGNAL_MS);
     bb_err_mute(0);
     (void)gethostname(host, sizeof(host) - 1);
     bb_err_identify(bb_launcher_rank(), host, -1);
     return bb_speaker_take() >= 0;
 }
 
-static void end_process(int signal)
+static void end_process(int signal, siginfo_t *info, void *context)
 {
     const enum bb_error code = signal == SIGALRM ? BB_ETIMEOUT : BB_EFAIL;
     const bool speaks = may_speak(signal);
 
+    (void)context;
+    if (speaks && signal != SIGALRM)
+        bb_launcher_take_stderr(info->si_pid);
     if (speaks && signal != SIGALRM)
         bb_err(BB_EFAIL, "ended by %s; last seen: %s",
                signal == SIGTERM  ? "SIGTERM"
@@ -91,7 +92,8 @@ void bb_deadline_begin(const char *part, double timeout_s, bool signals)
     struct sigaction ours;
 
     memset(&ours, 0, sizeof(ours));
-    ours.sa_handler = end_process;
+    ours.sa_sigaction = end_process;
+    ours.sa_flags = SA_SIGINFO;
     bb_deadline_end();
     for (int i = 0; i < N_TAKEN; i++) {
         sigaction(taken[i], NULL, &current.before[i]);

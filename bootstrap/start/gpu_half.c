@@ -2,9 +2,9 @@
 #include "bootstrap/start/gpu_half.h"
 
 #include "bootstrap/start/deadline.h"
+#include "bootstrap/start/program_folder.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,27 +58,12 @@ static int refuse_library(const char *command, const char *error)
                   command, library, how, advice ? ": " : "", advice ? advice : "");
 }
 
-/* The program's own folder, without the last slash. */
-static int find_folder(char folder[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    char *slash;
-
-    if (n <= 0)
-        return bb_err(BB_EFAIL, "cannot tell where busbar is: /proc/self/exe cannot be read");
-    folder[n] = '\0';
-    slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
-    return 0;
-}
-
 /* Where it was built, else where it is installed. */
 static int find_module(const char *command, char path[PATH_MAX])
 {
     static const char *const places[] = {"", "/../lib/busbar"};
     char folder[PATH_MAX];
-    int rc = find_folder(folder);
+    int rc = bb_program_folder(folder);
 
     if (rc)
         return rc;

@@ -1,8 +1,14 @@
 /* launcher.c - see launcher.h. */
 #include "bootstrap/start/launcher.h"
 
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* The first of the variables that is set, as a number; 0 without any. */
 static int first_set(const char *const *variables, size_t n)
@@ -49,4 +55,70 @@ bool bb_launched_alone(void)
         sized = sized || getenv(total_sizes[i]);
     }
     return sized || !any_set(ranks, sizeof(ranks) / sizeof(*ranks));
+}
+
+/* ---- the launcher's own standard error ---- */
+
+enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };
+
+static bool is_prterun(pid_t pid)
+{
+    char path[PATH_TEXT], name[16] = "";
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    if (read(fd, name, sizeof(name) - 1) < 0)
+        name[0] = '\0';
+    close(fd);
+    return strcmp(name, "prterun\n") == 0;
+}
+
+/* Whether it is the one who reads what we say: a wrapper may have sent it elsewhere, which is left alone. */
+static bool reads_our_stderr(pid_t pid)
+{
+    char path[PATH_TEXT];
+    struct stat ours, its;
+
+    if (fstat(STDERR_FILENO, &ours) || !S_ISFIFO(ours.st_mode))
+        return false;
+    for (int fd = 0; fd < LAUNCHER_FILES_MAX; fd++) {
+        snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)pid, fd);
+        if (stat(path, &its) == 0 && its.st_ino == ours.st_ino && its.st_dev == ours.st_dev)
+            return true;
+    }
+    return false;
+}
+
+/* The open file itself, so that its lines and ours do not overwrite each other; where that is not allowed, its end. */
+static int open_stderr_of(pid_t pid)
+{
+    char path[PATH_TEXT];
+    int fd = -1;
+
+#ifdef SYS_pidfd_getfd
+    const int process = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (process >= 0) {
+        fd = (int)syscall(SYS_pidfd_getfd, process, STDERR_FILENO, 0);
+        close(process);
+    }
+#endif
+    snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)pid, STDERR_FILENO);
+    return fd >= 0 ? fd : open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+}
+
+void bb_launcher_take_stderr(pid_t sender)
+{
+    int fd;
+
+    if (sender <= 0 || !is_prterun(sender) || !reads_our_stderr(sender))
+        return;
+    fd = open_stderr_of(sender);
+    if (fd < 0)
+        return;
+    dup2(fd, STDERR_FILENO);
+    close(fd);
 }

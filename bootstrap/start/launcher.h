@@ -3,6 +3,7 @@
 #define BB_BOOTSTRAP_START_LAUNCHER_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* bb_launcher_rank - the rank that a launcher's environment gives this process; 0 without one. */
 int bb_launcher_rank(void);
@@ -16,5 +17,12 @@ int bb_launcher_local_size(void);
  * launcher does not tell the number, false: MPI has to be asked.
  */
 bool bb_launched_alone(void);
+
+/*
+ * bb_launcher_take_stderr - `sender` sent a signal that ends this process: lines of ours go where its own go from now
+ * on, if it is one that reads no output of its ranks any more (prterun, the mpirun of Open MPI 5, between its signals),
+ * on this host, and our standard error is its pipe. Else nothing happens. Safe in a handler.
+ */
+void bb_launcher_take_stderr(pid_t sender);
 
 #endif

@@ -121,7 +121,8 @@ static int read_siblings(struct bb_siblings *s, const char *text)
 {
     int used = 0, pid;
 
-    if (sscanf(text, "%d %d %d%n", &s->place, &s->count, &s->fds[0], &used) != 3)
+    if (sscanf(text, "%d %d %d%n", &s->place, &s->count, &s->fds[0], &used) != 3 || s->place < 0 ||
+        s->place >= s->count)
         return -BB_EFAIL;
     for (int i = 1; s->place == 0 && i < s->count; i++) {
         text += used;
@@ -139,7 +140,7 @@ int bb_siblings_take(struct bb_siblings **siblings)
     struct bb_siblings *s;
 
     *siblings = NULL;
-    if (!text || sscanf(text, "%d %d", &place, &count) != 2 || count < 1)
+    if (!text || sscanf(text, "%d %d", &place, &count) != 2 || count < 1 || count > BB_SIBLINGS_MAX)
         return 0;
     s = calloc(1, sizeof(*s));
     if (!s || !(s->fds = calloc((size_t)count, sizeof(*s->fds))) ||
@@ -147,6 +148,8 @@ int bb_siblings_take(struct bb_siblings **siblings)
         bb_siblings_release(s);
         return bb_err(BB_EFAIL, "no memory for %d ranks of a process", count);
     }
+    for (int i = 0; i < count; i++)
+        s->fds[i] = -1; /* of a text that is cut off none is closed */
     rc = read_siblings(s, text);
     unsetenv(VARIABLE);
     *siblings = s;

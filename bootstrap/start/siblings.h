@@ -14,6 +14,8 @@
 
 #include <sys/types.h>
 
+enum { BB_SIBLINGS_MAX = 4096 }; /* ranks of one process */
+
 /* Of one process: place 0 is the one that was started, and has a socket and a process for each of the others. */
 struct bb_siblings {
     int place, count;

@@ -88,6 +88,7 @@ static void block_signals(sigset_t *ours, sigset_t *old)
     sigaddset(ours, SIGTERM);
     sigaddset(ours, SIGINT);
     sigaddset(ours, SIGUSR1);
+    sigaddset(ours, SIGCONT); /* continues a stopped process all the same */
     if (sigaction(SIGHUP, NULL, &hangup) || hangup.sa_handler != SIG_IGN)
         sigaddset(ours, SIGHUP);
     pthread_sigmask(SIG_BLOCK, ours, old);

@@ -134,8 +134,10 @@ struct bb_watchdog {
     double judge_s, lost_s, signal_s; /* when to look at hangs, losses, a signal; 0: none */
     int signal, signal_rank;          /* the first that came, and to whom */
     bool signal_told;
-    int ended_by; /* the signal that ends the job, 0: none */
-    bool slept;   /* this process was stopped for a while: the others have said what there was to say */
+    double continued_s;  /* when SIGCONT came, which the signal that ends a rank may follow; 0: never */
+    pid_t signal_sender; /* of SIGTERM, to this rank; 0: unknown */
+    int ended_by;        /* the signal that ends the job, 0: none */
+    bool slept;          /* this process was stopped for a while: the others have said what there was to say */
 
     _Atomic int ending; /* 0, or the negative code with which the job ends */
     double ending_s;

@@ -180,9 +180,9 @@ int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *m
     if (link->in.magic != WATCHDOG_MAGIC)
         return -1;
     link->have = 0;
-    *msg = link->in;
-    if (link->keyed && !bb_watchdog_verify(link, msg))
+    if (link->keyed && !bb_watchdog_verify(link, &link->in))
         return -1;
+    *msg = link->in;
     msg->seen.text[BB_WATCHDOG_TEXT - 1] = msg->seen.wait[BB_WATCHDOG_TEXT - 1] = '\0';
     return 1;
 }

@@ -18,9 +18,11 @@ static const double GATHER_LOST_S = 0.05;
 static const double SAY_S = 0.2; /* after the end was decided */
 static const double STUCK_S = 0.3;
 static const double EXIT_S = 0.8;
-static const double SIGNAL_S = 0.15;        /* mpirun sends one when a rank dies: its loss may not be known yet */
-static const double SIGNAL_END_S = 0.2;     /* after it was told, for rank 0 to say END */
-static const double SIGNAL_EXIT_S = 0.75;   /* mpirun, srun kill a second after it at the earliest */
+static const double SIGNAL_S = 0.15;       /* mpirun sends one when a rank dies: its loss may not be known yet */
+static const double SIGNAL_END_S = 0.2;    /* after it was told, for rank 0 to say END */
+static const double SIGNAL_ALONE_S = 0.05; /* ... or, with nobody to tell, for rank 0 to speak if it is there */
+static const double SIGNAL_EXIT_S = 0.75;  /* mpirun, srun kill a second after it at the earliest */
+static const double ANNOUNCED_S = 0.6; /* prterun: SIGCONT, 0.25 s later SIGTERM, 0.25 s later SIGKILL at the latest */
 static const double SIGNAL_LEAVING_S = 0.5; /* on the way out in order */
 static const double ALONE_S = 0.7;          /* for rank 0 to speak of a hang before one that it does not know does */
 static const double ASLEEP_S = 1.5;         /* a thread that wakes ten times a second was stopped */
@@ -81,6 +83,12 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
     watchdog->signal_s = now_s;
 }
 
+/* An end needs a code that says so, whatever the other side's version holds it to be. */
+static int end_code_of(const struct bb_watchdog_msg *msg)
+{
+    return msg->code >= BB_EFAIL && msg->code <= BB_EBELOW ? msg->code : BB_EFAIL;
+}
+
 /* Whoever fails has said why. */
 static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
 {
@@ -92,7 +100,7 @@ static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const 
     }
     if (watchdog->signal)
         bb_watchdog_judge_signal(watchdog);
-    bb_watchdog_end(watchdog, msg->code);
+    bb_watchdog_end(watchdog, end_code_of(msg));
 }
 
 /* rank 0, at the first hang: whoever does not answer is worse off than those who wait. */
@@ -122,7 +130,8 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
     switch (msg->kind) {
     case WATCHDOG_HANG:
         peer->hung = true;
-        ask_all(watchdog);
+        if (watchdog->rank == 0) /* who judges has a peer for each rank */
+            ask_all(watchdog);
         /* fall through */
     case WATCHDOG_STATE:
         peer->seen = msg->seen;
@@ -146,7 +155,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
     case WATCHDOG_END:
         watchdog->end_heard = true;
         watchdog->ended_by = msg->signal;
-        bb_watchdog_end(watchdog, msg->code);
+        bb_watchdog_end(watchdog, end_code_of(msg));
         break;
     }
 }
@@ -269,8 +278,18 @@ static void read_signal(struct bb_watchdog *watchdog)
 {
     struct signalfd_siginfo info;
 
-    if (read(watchdog->signal_fd, &info, sizeof(info)) == sizeof(info))
-        take_signal(watchdog, (int)info.ssi_signo, watchdog->rank, bb_now_s());
+    while (read(watchdog->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        const double now_s = bb_now_s();
+
+        if (info.ssi_signo == SIGCONT) {
+            watchdog->continued_s = now_s;
+            continue;
+        }
+        if (info.ssi_signo == SIGTERM)
+            watchdog->signal_sender = (pid_t)info.ssi_pid;
+        take_signal(watchdog, (int)info.ssi_signo, watchdog->rank,
+                    now_s < watchdog->continued_s + ANNOUNCED_S ? watchdog->continued_s : now_s);
+    }
 }
 
 /* ---- what time brings ---- */
@@ -380,7 +399,7 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
         watchdog->signal_told = true;
         bb_watchdog_send(&watchdog->peers[0].link, &msg, 0.05);
     }
-    if (first || now_s > due_s + SIGNAL_END_S)
+    if (first || now_s > due_s + (has_server(watchdog) ? SIGNAL_END_S : SIGNAL_ALONE_S))
         bb_watchdog_judge_signal(watchdog);
 }
 

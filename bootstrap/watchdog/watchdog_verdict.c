@@ -1,5 +1,6 @@
 /* watchdog_verdict.c - what the watchdog says when ranks hang or are lost, and the end that follows. */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/launcher.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <stdarg.h>
@@ -246,6 +247,7 @@ void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
     append_text(&line, "ended by %s; ", bb_watchdog_signal_name(watchdog->signal));
     add_seen(&line, ours ? &watchdog->mine : &watchdog->peers[rank].seen);
     watchdog->ended_by = watchdog->signal;
+    bb_launcher_take_stderr(watchdog->signal_sender);
     if (!watchdog->slept && bb_watchdog_speaks(watchdog))
         bb_err(BB_EFAIL, "%s", line.text);
     bb_watchdog_end(watchdog, BB_EFAIL);

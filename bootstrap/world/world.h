@@ -15,11 +15,13 @@
  *
  * What the launcher adds. Open MPI's mpirun: when a rank dies it sends the others SIGTERM and, about a second later,
  * SIGKILL, and its own exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second:
- * the lost rank is named and they end with 4. Hydra (MPICH, MVAPICH, Intel MPI) kills all at once, unless it does not
- * notice (hydra.h); rank 0 then ends the job by MPI_Abort, whose code is mpiexec's: 3, 4, ...; a rank that was killed
- * by a signal makes it the signal's number (9). It says so on stdout, after the results. A signal from elsewhere
- * (SIGTERM, SIGINT, SIGHUP, SIGUSR1) is named in one line with where it came, saves the results as interrupted and ends
- * with 1. srun leaves the others alone; the watchdog then ends the job by itself.
+ * the lost rank is named and they end with 4. That of Open MPI 5 (prterun) leaves a quarter of a second after SIGTERM,
+ * less once a rank has ended, and no longer reads what the ranks say: they count from the SIGCONT that it sends first,
+ * and say the line where its own lines go (bb_launcher_take_stderr). Hydra (MPICH, MVAPICH, Intel MPI) kills all at
+ * once, unless it does not notice (hydra.h); rank 0 then ends the job by MPI_Abort, whose code is mpiexec's: 3, 4, ...;
+ * a rank that was killed by a signal makes it the signal's number (9). It says so on stdout, after the results. A
+ * signal from elsewhere (SIGTERM, SIGINT, SIGHUP, SIGUSR1) is named in one line with where it came, saves the results
+ * as interrupted and ends with 1. srun leaves the others alone; the watchdog then ends the job by itself.
  */
 #ifndef BB_BOOTSTRAP_WORLD_WORLD_H
 #define BB_BOOTSTRAP_WORLD_WORLD_H

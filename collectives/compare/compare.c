@@ -517,10 +517,22 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-static int open_results(struct bb_results **results, const struct options *o, int argc, char **argv)
+static bool either_is(const struct bb_result_file side[2], const char *key)
 {
-    struct bb_results_head head = {
-        .schema = "busbar.compare/1", .path = o->json, .out = stdout, .argc = argc, .argv = argv};
+    return json_is_true(json_object_get(side[0].root, key)) || json_is_true(json_object_get(side[1].root, key));
+}
+
+/* A comparison with modelled times is one of modelled times. */
+static int open_results(struct bb_results **results, const struct options *o, const struct bb_result_file side[2],
+                        int argc, char **argv)
+{
+    struct bb_results_head head = {.schema = "busbar.compare/1",
+                                   .path = o->json,
+                                   .out = stdout,
+                                   .argc = argc,
+                                   .argv = argv,
+                                   .emulated = either_is(side, "emulated"),
+                                   .shared_gpu = either_is(side, "shared_gpu")};
 
     return bb_results_open(results, &head, NULL);
 }
@@ -535,7 +547,7 @@ static int compare_files(const struct options *o, const char *const paths[2], in
 
     TRY(bb_result_file_load(&side[0], paths[0]));
     TRY(bb_result_file_load(&side[1], paths[1]));
-    TRY(open_results(&results, o, argc, argv));
+    TRY(open_results(&results, o, side, argc, argv));
     TRY(bb_results_set(results, "a", json_string(paths[0])));
     TRY(bb_results_set(results, "b", json_string(paths[1])));
     TRY(bb_results_set(results, "threshold_percent", bb_json_real(gate.threshold_percent)));

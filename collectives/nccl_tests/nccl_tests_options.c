@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_MAX = 4096, WORDS_MAX = 256, SPELLED_TEXT = 48 };
+enum { WORDS_MAX = 256, SPELLED_TEXT = 48 };
 static const double UNLIMITED_S = 1e9; /* 30 years, which every clock can add */
 static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
 
@@ -34,8 +34,8 @@ int bb_nccl_tests_kind(const char *path)
 
 #define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
-    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, RANKS_MAX, "threads per process: here ranks, as -g"),
-    OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, RANKS_MAX,
+    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_SIBLINGS_MAX, "threads per process: here ranks, as -g"),
+    OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_SIBLINGS_MAX,
             "GPUs per thread: the process starts N x threads - 1 further ranks itself, in an MPI job or without one"),
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
             "ranks are processes and always initialise in parallel: nothing to choose"),
@@ -271,9 +271,9 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     o->bench.nvlink_centric_sched = 1;
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;
     o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;
-    if (o->threads * o->gpus > RANKS_MAX)
+    if (o->threads * o->gpus > BB_SIBLINGS_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,
-                      RANKS_MAX);
+                      BB_SIBLINGS_MAX);
     TRY(read_environment(o, kind));
 out:
     return rc;

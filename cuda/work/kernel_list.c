@@ -26,6 +26,11 @@ void bb_kernel_list_add_pass(struct bb_kernel_list *w, const char *name, const s
     item->pass = *pass;
 }
 
+struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w)
+{
+    return &w->items[w->n > 0 ? w->n - 1 : 0];
+}
+
 /* A pass over rows x cols. */
 static void add_pass(struct bb_kernel_list *w, const char *name, enum bb_pass_kind kind, enum bb_activation act,
                      int64_t rows, int64_t cols, enum bb_dtype_id dtype)

@@ -11,9 +11,21 @@
 extern "C" {
 #endif
 
+/* What becomes of an item in training's own kernels. Busbar runs each by itself; a forecast (proxies/simulate/cluster.h)
+ * takes the kernels as training has them. */
+enum bb_kernel_fusion {
+    BB_KERNEL_APART,
+    BB_KERNEL_IN_ATTENTION,          /* a product of fused attention, forward    */
+    BB_KERNEL_IN_ATTENTION_BACKWARD, /* likewise, which makes the scores again   */
+    BB_KERNEL_IN_PRODUCT             /* a pass that the product before it does   */
+};
+
 struct bb_kernel_list_item {
     const char *name; /* static */
     bool is_pass;     /* else a product */
+    bool float8;      /* a product whose operands training casts to 8 bits */
+    enum bb_kernel_fusion fusion;
+    double share; /* of the attention's square, what its mask leaves; fused alone */
     struct bb_gemm_shape gemm;
     struct bb_pass pass; /* without pointers */
 };
@@ -28,6 +40,9 @@ struct bb_kernel_list {
 /* All zero is empty; append to it. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
 void bb_kernel_list_add_pass(struct bb_kernel_list *w, const char *name, const struct bb_pass *pass);
+
+/* bb_kernel_list_last - the item added last, to say more of it; one that is thrown away where the list is full. */
+struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 
 /* ---- layers; backward: the gradients of data and of weights. False where the numbers don't fit ---- */
 

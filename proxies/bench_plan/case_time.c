@@ -26,7 +26,14 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
                              .count = c->count,
                              .dst = !c->in_place};
 
-    time->ns = bb_cluster_collective_ns(cl, &op, c->ranks, c->ranks <= cl->gpus_per_node);
+    const int nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node;
+    const struct bb_nccl_way *way = NULL;
+
+    time->ns = bb_cluster_collective_ns(cl, &op, c->ranks, nodes, &way);
+    if (way) {
+        time->algorithm = bb_nccl_algorithms[way->algorithm];
+        time->protocol = way->protocol;
+    }
 }
 
 /* ---- exchanges ---- */

@@ -12,8 +12,11 @@
 #include <jansson.h>
 #include <stdio.h>
 
+struct bb_forecast; /* proxies/plan/forecast.h */
+
 struct bb_plan {
     const struct bb_step *step;
+    const struct bb_forecast *forecast; /* what its prediction rests on, NULL: nothing is said */
     struct bb_traffic traffic;
     struct bb_checks checks;
 };

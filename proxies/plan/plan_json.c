@@ -1,5 +1,6 @@
 /* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
 #include "bootstrap/results/results.h"
+#include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
 
 #include <math.h>
@@ -272,14 +273,6 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
-static json_t *memory_check(const struct bb_plan *plan, const struct bb_prediction *p)
-{
-    double need = (double)bb_plan_memory(plan), available = p->cluster.memory_bytes;
-
-    return json_pack("{s:I, s:I, s:b}", "needed_bytes", (json_int_t)need, "available_bytes", (json_int_t)available,
-                     "fits", need <= available);
-}
-
 static json_t *list_predicted(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
@@ -295,13 +288,15 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         json_array_append_new(roles, o);
     }
     return json_pack(
-        "{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
+        "{s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster", p->cluster.name, "step_us",
         us_of(slowest->all.step_ns), "tokens_per_s",
         bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
         "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
         groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns), "comm_alone_us",
         us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
-        "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory", memory_check(plan, p));
+        "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory",
+        bb_forecast_memory(plan, plan->forecast), "compute", bb_forecast_compute(plan->forecast, &p->cluster), "band",
+        bb_forecast_band(plan->forecast, &p->cluster));
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
@@ -327,6 +322,8 @@ static json_t *plan_object(const struct bb_plan_report *r)
 
     if (root && bb_plan_body(root, r->plan, r->ops) == 0 &&
         (!p || json_object_set_new(root, "predicted", list_predicted(r->plan, p)) == 0) &&
+        (p || r->plan->forecast->gpu_bytes == 0 ||
+         json_object_set_new(root, "memory", bb_forecast_memory(r->plan, r->plan->forecast)) == 0) &&
         (!p || !r->training ||
          json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(r->training)) ==
              0) &&

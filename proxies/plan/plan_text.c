@@ -1,6 +1,6 @@
 /* plan_text.c - a plan for people: groups, roles with their traffic and memory, checks, prediction. */
 #include "bootstrap/base/units.h"
-#include "proxies/plan/plan.h"
+#include "proxies/plan/forecast.h"
 
 #include <math.h>
 #include <string.h>
@@ -307,7 +307,6 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
 static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
-    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
 
     fprintf(out, "\npredicted for %s (modelled, not measured): step %.1f us; slowest rank of each role\n",
             p->cluster.name, us_of(slowest->all.step_ns));
@@ -319,9 +318,6 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
         print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), out);
     }
     print_predicted_groups(&plan->step->layout, slowest, out);
-    fprintf(out, "  memory %s of %s on a GPU: %s\n", bb_format_bytes(bb_plan_memory(plan), need),
-            bb_format_bytes((size_t)p->cluster.memory_bytes, have),
-            (double)bb_plan_memory(plan) <= p->cluster.memory_bytes ? "fits" : "DOES NOT FIT");
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
                 plan->step->samples / us_of(slowest->all.step_ns) * 1e6,
@@ -354,4 +350,6 @@ void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *predi
     print_checks(&plan->checks, s->layout.ranks, out);
     if (prediction)
         print_prediction(plan, prediction, out);
+    if (plan->forecast)
+        bb_forecast_print(plan, plan->forecast, prediction ? &prediction->cluster : NULL, out);
 }

@@ -1,11 +1,12 @@
 /* cluster.c - reads cluster profiles and computes durations from them (the definition: profiles/clusters/README.md). */
 #include "proxies/simulate/cluster.h"
 
-#include "cuda/work/kernel_list.h"
+#include "bootstrap/cli/opts.h"
 #include "proxies/models/profile.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- reading ---- */
 
@@ -30,10 +31,89 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               NUMBER("intra.gbps", intra.gbps, TINY),
                                               NUMBER("inter.latency_us", inter.latency_us, 0),
                                               NUMBER("inter.gbps", inter.gbps, TINY),
+                                              BB_FIELD("tflops.float8", BB_JSON_ANY, 0),
+                                              BB_FIELD("achieved", BB_JSON_ANY, 0),
+                                              BB_FIELD("nccl", BB_JSON_ANY, 0),
+                                              BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
                                               {0}};
+
+/* What a machine achieves: all of it, or none, and then every kernel reaches the nominal rates. */
+static const struct bb_json_field achieved_fields[] = {
+    NUMBER("tflops.float8", tflops_float8, 0),
+    NUMBER("achieved.gemm", achieved.gemm, TINY),
+    NUMBER("achieved.gemm_float8", achieved.gemm_float8, TINY),
+    NUMBER("achieved.attention_forward", achieved.attention_forward, TINY),
+    NUMBER("achieved.attention_backward", achieved.attention_backward, TINY),
+    NUMBER("achieved.memory", achieved.memory, TINY),
+    {0}};
+
+static int read_achieved(const json_t *root, const char *word, struct bb_cluster *c)
+{
+    const json_t *achieved = json_object_get(root, "achieved"), *fuses = json_object_get(achieved, "fuses_dropout");
+    int rc;
+
+    c->nominal = !achieved;
+    if (c->nominal)
+        return 0;
+    TRY(bb_json_read(root, word, achieved_fields, c));
+    if (!json_is_boolean(fuses))
+        return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);
+    c->achieved.fuses_dropout = json_is_true(fuses);
+out:
+    return rc;
+}
+
+/* ---- NCCL's ways ---- */
+
+const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree", "nvls", "nvls_tree", "pat", NULL};
+
+#define WAY(key, least) BB_FIELD(#key, BB_JSON_NUMBER, offsetof(struct bb_nccl_way, key), .min = least)
+
+static int read_way(const json_t *row, const char *word, struct bb_nccl_way *way)
+{
+    static const struct bb_json_field way_fields[] = {WAY(base_us, 0),
+                                                      WAY(intra_us, 0),
+                                                      WAY(inter_us, 0),
+                                                      WAY(gbps, TINY),
+                                                      WAY(nic, TINY),
+                                                      BB_FIELD("algorithm", BB_JSON_ANY, 0),
+                                                      BB_FIELD("protocol", BB_JSON_ANY, 0),
+                                                      {0}};
+    const char *algorithm, *protocol;
+    int rc, place = 0;
+
+    TRY(bb_json_text_at(row, "algorithm", word, &algorithm));
+    TRY(bb_json_text_at(row, "protocol", word, &protocol));
+    while (bb_nccl_algorithms[place] && strcmp(bb_nccl_algorithms[place], algorithm) != 0)
+        place++;
+    if (!bb_nccl_algorithms[place])
+        return bb_refuse_word("nccl.algorithm", algorithm, bb_nccl_algorithms, BB_NCCL_ALGORITHMS);
+    way->algorithm = (enum bb_nccl_algorithm)place;
+    snprintf(way->protocol, sizeof(way->protocol), "%s", protocol);
+    TRY(bb_json_refuse_unknown(row, word, way_fields, ""));
+    TRY(bb_json_read(row, word, way_fields, way));
+out:
+    return rc;
+}
+
+static int read_nccl(const json_t *root, const char *word, struct bb_cluster *c)
+{
+    static const struct bb_json_field nics = WHOLE("nics_per_node", nics_per_node);
+    const json_t *list;
+    int rc;
+
+    if (!json_object_get(root, "nccl"))
+        return 0;
+    TRY(bb_json_read_field(root, word, &nics, c));
+    TRY(bb_json_list_at(root, "nccl", word, -BB_NCCL_WAYS, &list, &c->n_ways));
+    for (int i = 0; i < c->n_ways; i++)
+        TRY(read_way(json_array_get(list, (size_t)i), word, &c->ways[i]));
+out:
+    return rc;
+}
 
 int bb_cluster_load(const char *word, struct bb_cluster *cluster)
 {
@@ -49,6 +129,8 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     TRY(bb_json_text_at(root, "name", word, &name));
     snprintf(cluster->name, sizeof(cluster->name), "%s", name);
     TRY(bb_json_read(root, word, fields, cluster));
+    TRY(read_achieved(root, word, cluster));
+    TRY(read_nccl(root, word, cluster));
 out:
     json_decref(root);
     return rc;
@@ -79,14 +161,6 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
                                   : c->tflops_float32;
 }
 
-static int64_t item_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
-{
-    double ns = item->is_pass ? (double)bb_pass_bytes(&item->pass) / c->memory_gbps
-                              : bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3;
-
-    return llround(fmax(c->kernel_us * 1e3, ns));
-}
-
 int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns)
 {
     int64_t end = start_ns, launch_ns = bb_cluster_issue_ns(c, true);
@@ -95,43 +169,27 @@ int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op
         return start_ns + ns_of_us(op->compute_us);
     for (int i = 0; i < op->work->n * op->work_times; i++) {
         host_ns += launch_ns;
-        end = (end > host_ns ? end : host_ns) + item_ns(c, &op->work->items[i % op->work->n]);
+        end = (end > host_ns ? end : host_ns) + bb_cluster_kernel_ns(c, &op->work->items[i % op->work->n]);
     }
     return end;
 }
 
-/* Rounds of ceil(log2 n) steps: a reduction that all ranks end with is gathered and spread. */
-static int count_rounds(const struct bb_coll *coll)
+double bb_cluster_nic_gbps(const struct bb_cluster *c)
 {
-    return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
-}
-
-static int log2_up(int n)
-{
-    int steps = 0;
-
-    while (1L << steps < n)
-        steps++;
-    return steps;
-}
-
-int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, bool one_node)
-{
-    double bytes = (double)bb_op_payload_bytes(op, n);
-    const struct bb_link *link = one_node ? &c->intra : &c->inter;
-    const struct bb_coll *coll = &bb_colls[op->coll];
-
-    if (n == 1)
-        return op->src != BB_NONE && op->src == op->dst ? 0 : bb_cluster_self_ns(c, bytes);
-    return llround(count_rounds(coll) * log2_up(n) * link->latency_us * 1e3 + coll->bus_factor(n) * bytes / link->gbps);
+    return c->n_ways > 0 ? c->inter.gbps * c->nics_per_node / c->gpus_per_node : c->inter.gbps;
 }
 
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load)
 {
-    double out = load->out[1] / c->intra.gbps + load->out[0] / c->inter.gbps;
-    double in = load->in[1] / c->intra.gbps + load->in[0] / c->inter.gbps;
+    double inter = bb_cluster_nic_gbps(c), out[2], in[2];
 
-    return out > in ? out : in;
+    for (int local = 0; local < 2; local++) {
+        out[local] = load->out[local] / (local ? c->intra.gbps : inter);
+        in[local] = load->in[local] / (local ? c->intra.gbps : inter);
+    }
+    if (c->n_ways > 0)
+        return fmax(fmax(out[0], out[1]), fmax(in[0], in[1]));
+    return fmax(out[0] + out[1], in[0] + in[1]);
 }
 
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns)

@@ -5,6 +5,7 @@
 #ifndef BB_PROXIES_SIMULATE_CLUSTER_H
 #define BB_PROXIES_SIMULATE_CLUSTER_H
 
+#include "cuda/work/kernel_list.h"
 #include "proxies/step/program.h"
 
 #include <stdint.h>
@@ -13,9 +14,34 @@ struct bb_link {
     double latency_us, gbps; /* 1e9 bytes per second, per GPU and direction */
 };
 
+/* Parts of the nominal rates that kernels reach; all 1 and nominal == true where the profile has no "achieved". */
+struct bb_achieved {
+    double gemm, gemm_float8;                     /* of large products, of the type's rate   */
+    double attention_forward, attention_backward; /* of fused attention, of its type's rate */
+    double memory;                                /* of passes                               */
+    bool fuses_dropout;                           /* fused attention drops out, too          */
+};
+
+/* One of NCCL's ways to do a collective: a row of a profile's "nccl". */
+enum bb_nccl_algorithm { BB_NCCL_RING, BB_NCCL_TREE, BB_NCCL_NVLS, BB_NCCL_NVLS_TREE, BB_NCCL_PAT, BB_NCCL_ALGORITHMS };
+extern const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1];
+struct bb_nccl_way {
+    enum bb_nccl_algorithm algorithm;
+    char protocol[16];
+    double base_us, intra_us, inter_us; /* once; for each step within a node and between nodes            */
+    double gbps;                        /* bus bandwidth that the links within a node make of it          */
+    double nic;                         /* part of the rate between nodes that its protocol leaves        */
+};
+#define BB_NCCL_WAYS 24
+
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
+    struct bb_nccl_way ways[BB_NCCL_WAYS]; /* n_ways 0: no "nccl", one simple law for all collectives */
+    int n_ways, nics_per_node;
+    bool nominal; /* every kernel reaches the nominal rates */
+    double tflops_float8;
+    struct bb_achieved achieved;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
     struct bb_link intra, inter;
@@ -29,17 +55,22 @@ int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute); /* host: 
  * host begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
 int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns,
                                   int64_t host_ns);
+/* kernel_time.c: one product or pass. */
+int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 int bb_cluster_launches(const struct bb_op *op); /* of a compute operation */
 
-/* bb_cluster_collective_ns - from the arrival of the last of n members to the end on all. */
-int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, bool one_node);
+/* bb_cluster_collective_ns - from the arrival of the last of n members on so many nodes to the end on all. way: the
+ * quickest, which is taken; NULL where there is no choice. May be NULL itself. */
+int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, int nodes,
+                                 const struct bb_nccl_way **way);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node. */
 struct bb_load {
     double out[2], in[2];
 };
+double bb_cluster_nic_gbps(const struct bb_cluster *c); /* between nodes, of one GPU when all of its node send */
 /* bb_cluster_load_ns - the time that a rank's links need for all of them. */
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load);
 /* bb_cluster_message_ns - from the later arrival to the end of one message; loads: the larger of both sides' load. */

@@ -155,11 +155,11 @@ static int gather_members(struct bb_sim *m, int comm, int rank, int *seen, struc
     const struct bb_layout *l = &m->step->layout;
     int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
 
-    *one = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members, .one_node = true};
+    *one = (struct bb_rendezvous){.comm = comm, .size = size, .first = m->n_members};
+    one->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
-        one->one_node &= bb_same_node(m->cluster ? m->cluster->gpus_per_node : 0, rank, member);
         if (seen[class_id] == m->n_rendezvous + 1)
             continue;
         seen[class_id] = m->n_rendezvous + 1;

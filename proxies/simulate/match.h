@@ -22,7 +22,7 @@ struct bb_rendezvous {
     int comm, size;        /* size: members of the communicator                  */
     int first, n;          /* bb_sim.members[first .. first + n)                */
     int base, collectives; /* states of its collectives; the most of any member */
-    bool one_node;
+    int nodes;             /* that the members are on                            */
 };
 
 struct bb_member {

@@ -186,25 +186,24 @@ static void refine_round(struct refinement *p)
     p->next = swap;
 }
 
-static bool in_one_node(const struct refinement *p, int group, int instance)
+int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_per_node)
 {
-    const struct bb_layout *l = &p->step->layout;
-    int first = bb_group_member(l, group, instance, 0);
+    int nodes = 1;
 
     for (int i = 1; i < l->groups[group].size; i++)
-        if (!bb_same_node(p->gpus_per_node, first, bb_group_member(l, group, instance, i)))
-            return false;
-    return true;
+        nodes += !bb_same_node(gpus_per_node, bb_group_member(l, group, instance, i - 1),
+                               bb_group_member(l, group, instance, i));
+    return nodes;
 }
 
-/* The first colours: role, and whether the collectives of each communicator stay within a node. */
+/* The first colours: role, and on how many nodes the collectives of each communicator are. */
 static void set_first_colors(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
 
     for (int c = 0; c < l->n_comms; c++)
         for (int i = 0; p->collective[c] && i < bb_group_instances(l, l->comms[c].group); i++)
-            p->sums[c][i] = in_one_node(p, l->comms[c].group, i);
+            p->sums[c][i] = (uint64_t)bb_group_nodes(l, l->comms[c].group, i, p->gpus_per_node) + 2;
     for (int r = 0; r < l->ranks; r++) {
         p->color[r] = mix_hash(3, (uint64_t)p->step->role_of[r]);
         for (int c = 0; c < l->n_comms; c++) {

@@ -57,6 +57,10 @@ static inline bool bb_same_node(int gpus_per_node, int a, int b) /* 0: one node 
     return gpus_per_node < 1 || a / gpus_per_node == b / gpus_per_node;
 }
 
+/* bb_group_nodes - how many nodes the members of an instance are on: runs of members that stand on one node, which is
+ * every node once, as members stand in the order of their ranks. */
+int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_per_node);
+
 /* bb_comm_size, bb_comm_instance, bb_comm_index - of a communicator, by its group. */
 int bb_comm_size(const struct bb_layout *l, int comm);
 int bb_comm_instance(const struct bb_layout *l, int comm, int rank);

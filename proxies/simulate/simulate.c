@@ -71,7 +71,7 @@ static void run_collective(struct run *r, int at, const struct bb_task *u, const
     int class_id = r->class_of[at];
     const struct bb_rendezvous *one = &m->rendezvous[m->rendezvous_of[class_id * m->step->layout.n_comms + u->comm]];
     int gathering = one->base + u->order;
-    int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->one_node) : 0;
+    int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->nodes, NULL) : 0;
 
     raise_time(&r->c->gatherings[gathering].latest_ns, r->c->tasks[at].arrival_ns);
     raise_time(&r->c->gatherings[gathering].latest_begin_ns, r->c->tasks[at].begin_ns);

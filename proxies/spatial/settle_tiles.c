@@ -95,7 +95,11 @@ static int refuse_words(const struct bb_proxy_config *c, bool gems)
     const char *p = c->proxy;
     int rc;
 
-    TRY(refuse_here(p, gems && o->local_dp, "local-dp"));
+    if (gems && o->local_dp)
+        return bb_err(BB_EUSAGE,
+                      "%s: --local-dp is for spatial alone: GEMS has its second replica there, and MPI4DL's own "
+                      "script stops at it as well; leave it out",
+                      p);
     TRY(refuse_here(p, !gems && o->replications, "replications"));
     TRY(refuse_here(p, !gems && o->comm_opt, "comm-opt"));
     TRY(refuse_here(p, !gems && o->odd_step, "odd-step"));

@@ -30,6 +30,11 @@ static int refuse_parts(const char *proxy, int parts, bool square)
 {
     int below, above;
 
+    if (parts == 1)
+        return bb_err(BB_EUSAGE,
+                      "%s: one part is the whole image, which has no halos; expected a power of two from 2; nearest: "
+                      "--spatial-parts 2",
+                      proxy);
     powers_around(parts, square ? 4 : 2, square ? 4 : 2, &below, &above);
     if (square)
         return bb_err(BB_EUSAGE,

@@ -31,14 +31,17 @@ const struct bb_opt bb_tiles_options[] = {
     OPT_FLAG(0, "halo-overlap", FIELD(halo_overlap),
              "forward: the inside of a tile is computed while its halo is on its way"),
     OPT_INT(0, "local-dp", FIELD(local_dp), NULL, "D", 1, 1e6,
-            "data-parallel ranks of each split behind the spatial ones (default: 1)"),
+            "data-parallel ranks of each split behind the spatial ones; they take their parts of a batch by messages, "
+            "where MPI4DL scatters and gathers (default: 1)"),
     OPT_WORD(0, "spatial-gradients", FIELD(spatial_gradients), NULL, "HOW", gradient_words,
              "weight gradients of tiles are added (sum), or divided by P as well (mean, as MPI4DL does) (default: "
              "sum)"),
     OPT_INT(0, "replications", FIELD(replications), NULL, "ETA", 1, 1e6,
             "gems: passes of a step, an even number, in turn over both replicas (default: 2)"),
-    OPT_FLAG(0, "comm-opt", FIELD(comm_opt),
-             "gems: parameters and gradients go from one replica to the other under the passes, no all-reduce"),
+    OPT_FLAG(
+        0, "comm-opt", FIELD(comm_opt),
+        "gems: parameters and gradients go from one replica to the other under the passes, with no all-reduce between "
+        "them (tiles of one replica add theirs)"),
     OPT_FLAG(0, "odd-step", FIELD(odd_step), "gems --comm-opt: a step in which the replicas have changed places"),
     {0},
 };

@@ -331,8 +331,8 @@ static int describe_step(struct bb_tiling *t)
     const char *local = t->local_dp > 1 ? bb_step_text(t->step, ", %d local replicas", t->local_dp) : "";
     const char *turns = t->gems ? bb_step_text(t->step, ", %d replications%s", passes,
                                                !c->tiles.comm_opt  ? ""
-                                               : c->tiles.odd_step ? " (odd step without all-reduce)"
-                                                                   : " (even step without all-reduce)")
+                                               : c->tiles.odd_step ? " (odd step, replicas without all-reduce)"
+                                                                   : " (even step, replicas without all-reduce)")
                                 : "";
 
     t->step->parameters = t->net.parameters;

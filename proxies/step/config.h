@@ -29,6 +29,9 @@ struct bb_transformer_options {
     const char *context;   /* "ring", "all_gather", "a2a"                              */
     const char *dispatch;  /* "alltoall", "all_gather"                                 */
     const char *recompute; /* "none", "selective", "full"                              */
+    const char *attention; /* "fused", "unfused"                                       */
+    bool float8;           /* products with weights in 8 bits                          */
+    bool unfused_dropout;  /* no option: attention that drops out is unfused where the word does not say */
     double capacity;       /* factor                                                   */
     double imbalance;      /* exponent                                                 */
     int seed;

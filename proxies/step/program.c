@@ -136,8 +136,11 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
  * each costs the host a call. */
 static void drop_implied(struct bb_program *p, struct bb_op *op)
 {
-    int *list = p->wait_list + op->first_wait;
+    int *list;
 
+    if (op->waits == 0)
+        return; /* there may be no list yet */
+    list = p->wait_list + op->first_wait;
     for (int w = op->waits - 1; w >= 0; w--) {
         int steps = LOOK_BACK;
         bool implied = comes_after(p, previous_on_stream(p, op->stream, (int)p->n_ops, list[w]), list[w], &steps);

@@ -49,7 +49,7 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
     } else {
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
     }
-    if (has_dropout(a) && m->how->recompute == BB_RECOMPUTE_NONE)
+    if (has_dropout(a) && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
         held.split += (2 * e + 1) * a->heads * bb_arch_keys(a, layer, m->how->sequence);
     return held;
 }

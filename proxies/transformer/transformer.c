@@ -115,6 +115,7 @@ static int refuse_unused(const struct bb_training *t)
         {o->first_layers, t->grid.pp > 1, "decoder-first-pipeline-num-layers", "pp is 1"},
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
+        {o->float8, t->how.gemm, "fp8", "only the products of --compute gemm have a type of their own"},
         {t->config->sync.sync, false, "sync", "it is --dp-sync of a transformer"},
     };
 
@@ -151,6 +152,9 @@ static void settle_how(struct bb_training *t)
         .forward_us = c->forward_us,
         .backward_us = c->backward_us,
         .gemm = strcmp(c->compute, "gemm") == 0,
+        .unfused = o->attention ? strcmp(o->attention, "unfused") == 0 : o->unfused_dropout && t->arch.layer_norm,
+        .fused = o->attention && strcmp(o->attention, "fused") == 0,
+        .float8 = o->float8,
     };
 }
 

@@ -9,6 +9,7 @@ import pytest
 QUICK = ("--warmup", 1, "--steps", 3, "--traced-steps", 1)
 NO_DATA = {"EMU_DATA": "off"}
 CLUSTERS = pathlib.Path(__file__).resolve().parents[2] / "profiles" / "clusters"
+NOMINAL = pathlib.Path(__file__).resolve().parents[1] / "proxies" / "nominal_h100.json"
 ROUND = pathlib.Path(__file__).resolve().parents[1] / "proxies" / "round.json"
 LAYOUTS = [  # name, words, ranks
     ("gpt2_large", (4, 2, 3), 4),
@@ -86,7 +87,7 @@ def assert_same_figures(run, predicted):
 @pytest.mark.parametrize("name,words,ranks", LAYOUTS)
 @pytest.mark.parametrize("compute", [(), ("--compute", "timed", "--forward-us", 100)], ids=["none", "timed"])
 def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks, compute):
-    for cluster in (ROUND, CLUSTERS / "h100-sxm-ib.json"):
+    for cluster in (ROUND, NOMINAL):
         env = {**NO_DATA, "EMU_CLUSTER": str(cluster)}
         plan = planned(busbar, name, words, ranks, *compute, "--cluster", cluster)
         run = busbar.json("proxy", name, *words, *compute, *QUICK, "--no-alone", ranks=ranks, env=env, tmp_path=tmp_path)
@@ -107,7 +108,7 @@ def test_predicted_step_is_the_emulated_one(busbar, tmp_path, name, words, ranks
     ("gpt3_moe_one_pipe_step", (2, 1), 32),
 ])
 def test_every_proxy_runs_as_planned(busbar, tmp_path, name, words, ranks):
-    cluster = CLUSTERS / "h100-sxm-ib.json"
+    cluster = NOMINAL
     env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     timed = () if name.startswith("resnet50") else ("--compute", "timed")
@@ -406,7 +407,7 @@ def test_a_graph_beside_steps_needs_nccls_support(busbar):
 def test_real_work_takes_the_predicted_time(busbar, tmp_path, name, words, dtype):
     shapes = {"gpt2_large": (1280, 632, 1), "bert_large": (1024, 128, 8)}
     h, s, batch = shapes[name]
-    for cluster in (ROUND, CLUSTERS / "h100-sxm-ib.json"):
+    for cluster in (ROUND, NOMINAL):
         options = ("--compute", "gemm", "--dtype", dtype)
         plan = planned(busbar, name, words, 4, *options, "--cluster", cluster)
         run = busbar.json("proxy", name, *words, *options, *QUICK, "--no-alone", "--peak-tflops", 100, ranks=4,
@@ -443,7 +444,7 @@ def test_real_work_says_its_rate(busbar):
 ])
 def test_real_work_of_every_proxy_takes_the_predicted_time(busbar, tmp_path, name, words, ranks, dtype):
     """... while it moves what it moves without."""
-    cluster = CLUSTERS / "h100-sxm-ib.json"
+    cluster = NOMINAL
     env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
     options = ("--compute", "gemm", "--dtype", dtype)
@@ -513,7 +514,8 @@ def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):
     path.write_text(json.dumps(cluster))
     env = {**NO_DATA, "EMU_CLUSTER": str(path)}
     predicted = planned(busbar, "cosmoflow", (), 4, "--compute", "gemm", "--cluster", path)["predicted"]["memory"]
-    assert predicted == {"needed_bytes": total, "available_bytes": int(cluster["memory_bytes"]), "fits": False}
+    assert predicted == {"needed_bytes": total, "available_bytes": int(cluster["memory_bytes"]), "fits": False,
+                         "of": "buffers", "buffers_bytes": total}
     done = busbar.run("proxy", "cosmoflow", *ONE, "--compute", "gemm", ranks=4, env=env)
     assert done.returncode == 2 and done.stdout == ""
     need = int(re.search(r"(\d+) bytes of GPU memory needed", done.stderr).group(1))

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 NO_DATA = {"EMU_DATA": "off"}
-CLUSTER = pathlib.Path(__file__).resolve().parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
+CLUSTER = pathlib.Path(__file__).resolve().parents[1] / "proxies" / "nominal_h100.json"
 STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
 
 
@@ -29,7 +29,7 @@ def test_a_run_shows_the_predicted_timeline(busbar, tmp_path):
     plan_head, plan = traced(tmp_path / "plan.json")
     run_head, run = traced(tmp_path / "run.json")
     assert slices(plan) == slices(run)
-    assert plan_head["times"] == "predicted for h100-sxm-ib" and run_head["times"].startswith("emulated")
+    assert plan_head["times"] == "predicted for nominal-h100" and run_head["times"].startswith("emulated")
     assert plan_head["clock"]["error_us"] == 0 and run_head["clock"]["error_us"] > 0
     assert run_head["ranks_shown"] == [0, 1, 2, 3]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in run if e["name"] == "thread_name"}

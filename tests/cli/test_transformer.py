@@ -3,7 +3,7 @@ import json
 import re
 
 import pytest
-from test_proxy import CLUSTERS, NO_DATA, assert_same_figures, planned, recorded, traffic_by_rank
+from test_proxy import NO_DATA, NOMINAL, assert_same_figures, planned, recorded, traffic_by_rank
 
 FEW = ("--warmup", 0, "--steps", 1, "--traced-steps", 1, "--no-alone")
 SHORT = "--seq-length 64"
@@ -23,10 +23,10 @@ LAYOUTS = {  # 8 ranks each
 @pytest.mark.parametrize("words", LAYOUTS.values(), ids=LAYOUTS)
 def test_runs_as_planned(busbar, tmp_path, words):
     """What is executed is what was planned, and takes as long as predicted."""
-    cluster = CLUSTERS / "h100-sxm-ib.json"
+    cluster = NOMINAL
     env = {**NO_DATA, "EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so")}
-    plan = planned(busbar, "transformer", words.split(), 8, "--cluster", cluster)
+    plan = planned(busbar, "transformer", words.split(), 8, "--compute", "timed", "--cluster", cluster)
     assert all(plan["checks"][key] for key in ("matched", "deadlock_free", "safe_serialised"))
     run = busbar.json("proxy", "transformer", *words.split(), *FEW, ranks=8, env=env, tmp_path=tmp_path)
     assert run["step_us"]["p50"] == pytest.approx(plan["predicted"]["step_us"], abs=1)
@@ -108,7 +108,7 @@ def bubble(busbar, words, m, p):
     """The part of the ideal time that a pipeline idles, without communication to speak of."""
     plan = planned(busbar, "transformer",
                    f"--model gpt2_small --layers {2 * p} --pp {p} --micro-batches {m} {words} --forward-us 100000".split(), p,
-                   "--cluster", CLUSTERS / "h100-sxm-ib.json")
+                   "--cluster", NOMINAL)
     step = plan["predicted"]["step_us"]
     middle = max(role["compute_us"] for role in plan["roles"][1:-1])
     return (step - middle) / middle

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from test_proxy import CLUSTERS, QUICK, planned, traffic_by_rank
+from test_proxy import NOMINAL, QUICK, planned, traffic_by_rank
 
 DENSE = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4,
          "num_hidden_layers": 2, "vocab_size": 101, "max_position_embeddings": 64}
@@ -45,7 +45,7 @@ def executed(prefix, rank):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_executed_is_what_was_planned(busbar, tmp_path, layout):
     config, options = LAYOUTS[layout]
-    cluster = CLUSTERS / "h100-sxm-ib.json"
+    cluster = NOMINAL
     env = {"EMU_CLUSTER": str(cluster), "NCCL_RECORD": str(tmp_path / "calls"),
            "LD_PRELOAD": str(busbar.build / "tests" / "nccl_recorder.so"),
            "EMU_KERNELS": "" if layout == "tensor" else "fast"}  # layer norms from their source take seconds

@@ -75,10 +75,10 @@ static void read_link(struct emu_link *link, const json_t *root, const char *key
 
 static void read_tflops(struct emu_profile *p, const json_t *root)
 {
-    static const char *const known[] = {"float32", "float16", "bfloat16", "float64"};
+    static const char *const known[] = {"float32", "float16", "bfloat16", "float64", "float8"};
     const json_t *object = object_at(root, "tflops");
 
-    refuse_unknown((json_t *)object, "tflops", known, 4);
+    refuse_unknown((json_t *)object, "tflops", known, 5);
     p->tflops_float32 = number_at(object, "float32", "tflops");
     p->tflops_float16 = number_at(object, "float16", "tflops");
     p->tflops_bfloat16 = number_at(object, "bfloat16", "tflops");
@@ -89,7 +89,9 @@ static void read_profile(struct emu_profile *p, json_t *root)
 {
     static const char *const known[] = {"name",        "gpus_per_node", "launch_us", "nccl_launch_us", "kernel_us",
                                         "memory_gbps", "memory_bytes",  "tflops",    "sm_count",       "clock_khz",
-                                        "description", "source",        "intra",     "inter"};
+                                        "description", "source",        "intra",     "inter",
+                                        /* of forecasts: these GPUs keep to the simple law */
+                                        "achieved",    "nccl",          "nics_per_node"};
     const json_t *name = json_object_get(root, "name");
 
     refuse_unknown(root, "key", known, sizeof(known) / sizeof(known[0]));

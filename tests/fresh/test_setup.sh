@@ -244,6 +244,21 @@ test_old_cuda_and_nccl_become_wheels() {
     expect_flag "-DNCCL_WHEELS=$box/project/build/python/lib/python3.11/site-packages/nvidia/nccl"
 }
 
+test_plotly_is_brought_for_the_report() {
+    be_root; have_everything; have_python pip
+    get 'program; get_report'
+    expect_status 0
+    expect_wheels report
+}
+
+test_without_plotly_setup_goes_on() {
+    be_root; have_everything; have_python
+    stand_in apt-get 'exit 1'
+    get 'program; get_report'
+    expect_status 0
+    grep -q '^setup: busbar report will say that plotly is missing' "$box/err" || complain "expected a line about the report"
+}
+
 test_versions_are_compared_as_numbers() {
     be_root; status=0
     : >"$box/out"; : >"$box/err"

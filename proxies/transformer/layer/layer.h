@@ -57,6 +57,9 @@ struct bb_layers_config {
     double forward_us, backward_us;     /* timed: of a whole layer instead, 0: from FLOPs                    */
     bool accumulates; /* gradients of several micro-batches are added up                                     */
     bool gemm;        /* compute operations carry their products and passes                */
+    bool unfused;     /* attention kernel by kernel, its scores in memory                  */
+    bool fused;       /* it was said: attention that drops out keeps no scores, either     */
+    bool float8;      /* products with weights cast their operands to 8 bits               */
 };
 
 /* ---- what the layers of a step have in common ---- */

@@ -147,6 +147,21 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* ---- passes over memory ---- */
 
+/* Operands in 8 bits, as they stand and transposed, for the product and its gradients: what makes the input casts it, so
+ * that one is transposed alone; gradients are read in 16 bits and written twice. */
+static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct product *p,
+                     enum bb_kernels_pass pass)
+{
+    const struct bb_gemm_shape *g = &p->shape;
+    const struct bb_pass cast = {.kind = BB_PASS_COPY,
+                                 .dtype = pass == BB_KERNELS_FORWARD ? BB_F8E4M3 : s->dtype,
+                                 .rows = (uint64_t)(g->m * g->batch),
+                                 .cols = (uint64_t)(pass == BB_KERNELS_FORWARD ? g->k : g->n)};
+
+    if (pass != BB_KERNELS_WEIGHTS)
+        bb_kernel_list_add_pass(w, "cast", &cast);
+}
+
 static void add_pass(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const char *name, enum bb_pass_kind kind,
                      enum bb_activation act, int64_t rows, int64_t cols)
 {
@@ -157,11 +172,45 @@ static void add_pass(const struct bb_layer_sizes *s, struct bb_kernel_list *w, c
         bb_kernel_list_add_pass(w, name, &pass);
 }
 
-/* The product of gate and up counts as the activation's own pass. */
+/* Gated, what is read is gate and up, what is written their product; backward, the gradients of both. */
 static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows,
                            int64_t ffn)
 {
-    add_pass(s, w, "activation", backward ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_GELU, rows, ffn);
+    bool three = backward || s->gated;
+
+    add_pass(s, w, "activation", three ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_GELU, rows, ffn);
+    if (backward && s->gated)
+        add_pass(s, w, "gate", BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, ffn);
+}
+
+/* The residual is added to, its gradients from both sides; dropout makes a mask of it, which the sum does in passing. */
+static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    add_pass(s, w, "residual", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->held, s->hidden);
+    if (backward && s->dropout)
+        add_pass(s, w, "dropout", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->held, s->hidden);
+    add_pass(s, w, "norm", backward ? BB_PASS_LAYER_NORM_GRAD : BB_PASS_LAYER_NORM, BB_ACT_NONE, s->held, s->hidden);
+}
+
+/* Unfused attention: softmax and dropout of all scores, in memory. */
+static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
+{
+    int64_t rows = s->batch * s->core_heads * s->queries;
+
+    if (!s->unfused)
+        return;
+    if (s->dropout)
+        add_pass(s, w, "dropout", BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, keys);
+    add_pass(s, w, "softmax", backward ? BB_PASS_BIAS_ACT_GRAD : BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, keys);
+}
+
+/* Queries and keys are turned by their positions, their gradients back. */
+static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *w)
+{
+    int64_t width = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
+
+    if (s->rotary)
+        add_pass(s, w, "positions", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
 /* Passes behind the products of the forward pass. */
@@ -171,7 +220,13 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
     int64_t width = s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
 
     if (kind == BB_KERNELS_NORM)
-        add_pass(s, w, "norm", BB_PASS_LAYER_NORM, BB_ACT_NONE, s->held, s->hidden);
+        add_norm(s, w, false);
+    else if (kind == BB_KERNELS_CORE)
+        add_softmax(s, w, false, s->keys);
+    else if (kind == BB_KERNELS_CORE_BLOCK)
+        add_softmax(s, w, false, s->block_keys);
+    else if (kind == BB_KERNELS_QKV && s->rotary)
+        add_rotation(s, w);
     else if (kind == BB_KERNELS_QKV && s->qkv_bias)
         add_pass(s, w, "bias", BB_PASS_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
     else if ((kind == BB_KERNELS_OUT && s->out_bias) || (kind == BB_KERNELS_DOWN && s->mlp_bias))
@@ -197,7 +252,13 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
                         struct bb_kernel_list *w)
 {
     if (kind == BB_KERNELS_NORM)
-        add_pass(s, w, "norm", BB_PASS_LAYER_NORM_GRAD, BB_ACT_NONE, s->held, s->hidden);
+        add_norm(s, w, true);
+    else if (kind == BB_KERNELS_QKV)
+        add_rotation(s, w);
+    else if (kind == BB_KERNELS_CORE)
+        add_softmax(s, w, true, s->keys);
+    else if (kind == BB_KERNELS_CORE_BLOCK)
+        add_softmax(s, w, true, s->block_keys);
     else if (kind == BB_KERNELS_DOWN)
         add_activation(s, w, true, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_DOWN)
@@ -210,6 +271,28 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
         bb_kernel_list_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
     else if (kind == BB_KERNELS_LOSS)
         add_pass(s, w, "softmax", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
+}
+
+/* Part of the square of queries and keys that is looked at: with a causal mask half of it, or half of a window's first
+ * square. */
+static double masked_share(const struct bb_layer_sizes *s, int64_t keys)
+{
+    return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
+}
+
+static void add_product(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct product *p,
+                        const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
+{
+    bool core = group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
+    struct bb_kernel_list_item *item;
+
+    bb_kernel_list_add_gemm(w, p->name, shape);
+    item = bb_kernel_list_last(w);
+    item->float8 = s->float8 && !p->of_data && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
+    if (!core || s->unfused)
+        return;
+    item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
+    item->share = masked_share(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
 }
 
 /* Backward, the products come in the reverse order. */
@@ -226,14 +309,18 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
         int parts = shapes_of_pass(product, group->pass, shapes);
 
         for (int k = 0; k < parts; k++)
-            bb_kernel_list_add_gemm(w, product->name, &shapes[k]);
+            add_product(s, group, product, &shapes[k], w);
+        if (parts > 0 && bb_kernel_list_last(w)->float8)
+            add_cast(s, w, product, group->pass);
     }
     if (forward)
         forward_passes(s, group->kind, rows, w);
     else if (group->pass == BB_KERNELS_DATA)
         data_passes(s, group->kind, rows, w);
-    else if (group->kind == BB_KERNELS_ACCUMULATE)
+    else if (group->kind == BB_KERNELS_ACCUMULATE) {
         bb_kernel_list_accumulate(w, (uint64_t)rows, s->dtype);
+        bb_kernel_list_last(w)->fusion = BB_KERNEL_IN_PRODUCT;
+    }
 }
 
 void bb_kernel_groups_work(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)

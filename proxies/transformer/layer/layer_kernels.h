@@ -5,8 +5,8 @@
  * A kind (enum bb_kernels_kind) is the compute between two communications of a layer. Its forward pass is a list of
  * products. Its backward pass follows from them: the gradients of the data that the products read, and those of the
  * weights. Scores and context have data on both sides. The whole square of the attention is counted, as is usual for
- * the utilisation of devices, also where a causal mask would let half of it be left out; softmax and rotary positions
- * stay on the chip.
+ * the utilisation of devices, also where a causal mask would let half of it be left out; items say what a mask leaves.
+ * Fused attention keeps its softmax on the chip; unfused, softmax and dropout are passes over the whole square.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_LAYER_KERNELS_H
 #define BB_PROXIES_TRANSFORMER_LAYER_LAYER_KERNELS_H
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 enum bb_kernels_kind {
-    BB_KERNELS_NORM,       /* of what a rank holds between the layers                            */
+    BB_KERNELS_NORM,       /* of what a rank holds between the layers, with the residual's sum   */
     BB_KERNELS_QKV,        /* queries, keys and values; latent attention: both projections       */
     BB_KERNELS_CORE,       /* scores and context                                                 */
     BB_KERNELS_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
@@ -55,6 +55,9 @@ struct bb_layer_sizes {
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn divided by etp                          */
     int top_k;
     bool gated, qkv_bias, out_bias, mlp_bias;
+    bool causal, rotary, dropout;
+    bool unfused; /* attention kernel by kernel */
+    bool float8;  /* products with weights of the layers: operands in 8 bits */
 };
 
 /* Kernels done one after another by one compute operation. */

@@ -50,7 +50,12 @@ static void settle_sizes(struct bb_layers *l)
                                  .gated = a->gated,
                                  .qkv_bias = a->qkv_bias,
                                  .out_bias = a->out_bias,
-                                 .mlp_bias = a->mlp_bias};
+                                 .mlp_bias = a->mlp_bias,
+                                 .causal = !a->post_norm,
+                                 .rotary = !a->learned_positions,
+                                 .dropout = a->layer_norm,
+                                 .unfused = c->unfused,
+                                 .float8 = c->float8};
     s->held = l->scattered ? s->tokens / c->tp : s->tokens;
     settle_attention(s, c);
     l->held = (size_t)(s->held * s->hidden);

@@ -2,7 +2,13 @@
 #include "bootstrap/start/launcher.h"
 #include "tests/check.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -43,9 +49,72 @@ static void alone_or_in_a_job(void **state)
     }
 }
 
+/* A process of this name whose standard error is a file, and which may have the end of the pipe that is ours. */
+static pid_t start_launcher(const char *name, int file, int pipe_end)
+{
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_NAME, name);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(file, STDERR_FILENO);
+        if (pipe_end < 0)
+            for (int fd = STDERR_FILENO + 1; fd < ready[0]; fd++)
+                close(fd);
+        if (write(ready[1], "", 1) == 1)
+            pause();
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return pid;
+}
+
+/* Where a line comes to, 'f'ile or 'p'ipe, of a rank that this launcher ends. */
+static char where_it_comes(const char *name, bool reads)
+{
+    FILE *file = tmpfile();
+    int ours[2], kept = dup(STDERR_FILENO);
+    char text[8] = "";
+    pid_t launcher;
+
+    assert_int_equal(pipe2(ours, O_NONBLOCK), 0);
+    assert_int_equal(write(fileno(file), "before ", 7), 7);
+    launcher = start_launcher(name, fileno(file), reads ? ours[0] : -1);
+    dup2(ours[1], STDERR_FILENO);
+    bb_launcher_take_stderr(launcher);
+    assert_int_equal(write(STDERR_FILENO, "line", 4), 4);
+    dup2(kept, STDERR_FILENO);
+    kill(launcher, SIGKILL);
+    waitpid(launcher, NULL, 0);
+    const bool in_pipe = read(ours[0], text, 4) == 4, in_file = pread(fileno(file), text, 7, 7) == 4;
+    for (int i = 0; i < 3; i++)
+        close((int[]){ours[0], ours[1], kept}[i]);
+    fclose(file);
+    assert_true(in_pipe != in_file);
+    assert_string_equal(text, "line");
+    return in_pipe ? 'p' : 'f';
+}
+
+static void who_reads_no_more_is_passed_by(void **state)
+{
+    (void)state;
+    assert_int_equal(where_it_comes("prterun", true), 'f');
+    assert_int_equal(where_it_comes("prterun", false), 'p'); /* a wrapper has our standard error */
+    assert_int_equal(where_it_comes("mpirun", true), 'p');
+    bb_launcher_take_stderr(0); /* from outside of our process namespace */
+    bb_launcher_take_stderr(-1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_or_in_a_job)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_or_in_a_job),
+                                       cmocka_unit_test(who_reads_no_more_is_passed_by)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -345,6 +345,31 @@ static void test_alone(void **state)
                         "busbar: timeout in bench all_reduce 4 MiB: a stream did not end within 0.5 s\n");
 }
 
+/* Ranks 1 and 2, and the first ranks of the second and the third node. */
+static void test_who_deputises(void **state)
+{
+    static const struct {
+        int size, node_of[12], n, rank[BB_WATCHDOG_DEPUTIES];
+    } rows[] = {{.size = 1},
+                {2, {0, 0}, 1, {1}},
+                {8, {0}, 2, {1, 2}},
+                {3, {0, 1, 2}, 2, {1, 2}},
+                {5, {0, 1, 2, 3, 4}, 2, {1, 2}},
+                {6, {0, 0, 0, 1, 1, 1}, 3, {1, 2, 3}},
+                {12, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}, 4, {1, 2, 4, 8}},
+                {12, {0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3}, 4, {1, 2, 6, 8}},
+                {8, {0, 0, 1, 1, 2, 2, 3, 3}, 3, {1, 2, 4}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_watchdog_deputies got;
+
+        bb_watchdog_choose_deputies(&got, rows[i].size, rows[i].node_of);
+        assert_int_equal(got.n, rows[i].n);
+        assert_memory_equal(got.rank, rows[i].rank, sizeof(got.rank));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_full_table),
         cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_who_deputises),
         cmocka_unit_test(test_deputy_is_told_of_a_loss),
         cmocka_unit_test(test_alone),
     };

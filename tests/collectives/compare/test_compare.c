@@ -360,6 +360,43 @@ static void foreign_things_are_refused(void **state)
     bb_err_mute(0);
 }
 
+/* What a row needs to be a row, and what it may lack: a field that is another type is refused in both. */
+static void fields_that_are_needed(void **state)
+{
+#define PROXY(fields) "{\"schema\": \"busbar.proxy/1\", " fields "}"
+#define BENCH(fields) "{\"schema\": \"busbar.bench/1\", \"results\": [{" fields "}]}"
+    static const struct {
+        const char *text;
+        int rc;
+    } rows[] = {
+        {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1}"), 0},
+        {PROXY("\"step_us\": {\"p50\": 1}"), -BB_EUSAGE},
+        {PROXY("\"proxy\": null, \"step_us\": {\"p50\": 1}"), -BB_EUSAGE},
+        {PROXY("\"proxy\": \"x\""), -BB_EUSAGE},
+        {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": -1}"), -BB_EUSAGE},
+        {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 0}"), 0},
+        {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [1]}"), -BB_EUSAGE},
+        {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [1, 1]}"), 0},
+        {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [2, 1]}"), -BB_EUSAGE},
+        {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [1, null]}"), -BB_EUSAGE},
+        {BENCH("\"collective\": \"x\", \"time_us\": {\"p50\": 1}"), 0},
+        {BENCH("\"time_us\": {\"p50\": 1}"), -BB_EUSAGE},
+        {BENCH("\"collective\": \"x\", \"dtype\": 3, \"time_us\": {\"p50\": 1}"), -BB_EUSAGE},
+        {BENCH("\"collective\": \"x\", \"placement\": [], \"time_us\": {\"p50\": 1}"), -BB_EUSAGE},
+        {BENCH("\"collective\": \"x\", \"bytes\": \"many\", \"time_us\": {\"p50\": 1}"), -BB_EUSAGE},
+    };
+    struct bb_result_file t;
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        print_message("  %s\n", rows[i].text);
+        assert_int_equal(bb_result_file_of(&t, "x", json_loads(rows[i].text, 0, NULL)), rows[i].rc);
+        bb_result_file_release(&t);
+    }
+    bb_err_mute(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +405,7 @@ int main(void)
         cmocka_unit_test(provenance_is_told),        cmocka_unit_test(verdicts_have_borders),
         cmocka_unit_test(rows_find_their_partners),  cmocka_unit_test(threshold_is_exit_5),
         cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(foreign_things_are_refused),
+        cmocka_unit_test(fields_that_are_needed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,6 +91,23 @@ static void sends_and_receives_take_their_place(void **state)
     every_launcher(*state, false, false);
 }
 
+/* A rank that exchanges nothing with anybody has succeeded all the same. */
+static void nothing_to_exchange(void **state)
+{
+    struct fixture *f = *state;
+    const struct bb_case c = {.kind = BB_ALLTOALLV,
+                              .dtype = BB_FLOAT,
+                              .redop = BB_COPY,
+                              .ranks = f->world.size,
+                              .count = 0,
+                              .amounts = &even_to_far};
+
+    make(f, true, true);
+    assert_int_equal(bb_case_launch(&f->ctx, &c, 0), 0);
+    assert_int_equal(bb_bench_context_wait(&f->ctx, "alltoallv"), 0);
+    unmake(f);
+}
+
 /* Without the operation the receive area holds canaries: each rank must find its area wrong from the first element on.
  */
 static void an_operation_that_did_nothing_is_seen(void **state)
@@ -138,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(native_calls_deliver, &f),
         cmocka_unit_test_prestate(sends_and_receives_take_their_place, &f),
+        cmocka_unit_test_prestate(nothing_to_exchange, &f),
         cmocka_unit_test_prestate(an_operation_that_did_nothing_is_seen, &f),
         cmocka_unit_test_prestate(a_write_behind_the_area_is_seen, &f),
     };

@@ -161,12 +161,38 @@ static void devices_are_refused(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* No bytes: no memory is asked for or touched, and there is nothing to find wrong. */
+static int alloc_nothing(void **memory, size_t bytes)
+{
+    (void)memory;
+    fail_msg("%zu bytes asked for", bytes);
+    return -1;
+}
+
+static void areas_of_no_bytes(void **state)
+{
+    struct fixture *f = *state;
+    const struct bb_allocator none = {.name = "none", .alloc = alloc_nothing};
+    struct bb_guarded b;
+
+    assert_int_equal(bb_guarded_place(&b, NULL, 0, f->stream), 0);
+    assert_true(b.area == NULL && b.bytes == 0);
+    assert_int_equal(bb_guarded_init(&b, 0, &none, f->stream), 0);
+    assert_int_equal(bb_guarded_check_guards(&b, f->verdict, f->stream), 0);
+    assert_int_equal(verdict_of(f).wrong, 0);
+    bb_guarded_release(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(filled_data_are_the_pattern),       TEST(planted_errors_are_counted),
-        TEST(a_write_outside_is_seen),           TEST(a_spin_lasts_as_long_as_asked),
-        cmocka_unit_test(devices_are_described), cmocka_unit_test(devices_are_refused),
+        TEST(filled_data_are_the_pattern),
+        TEST(planted_errors_are_counted),
+        TEST(a_write_outside_is_seen),
+        TEST(a_spin_lasts_as_long_as_asked),
+        TEST(areas_of_no_bytes),
+        cmocka_unit_test(devices_are_described),
+        cmocka_unit_test(devices_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * test_network.c - published networks as layers: their parameters, tensors, outputs and multiplications stage by stage
  * as torchvision's tables and a count of our own give them, transformers beside the usual formulas, and broken files.
  */
+#include "tests/bootstrap/capture.h"
 #include "tests/proxies/made.h"
 
 #include "proxies/models/profile.h"
@@ -183,6 +184,33 @@ static void broken_files_are_refused(void **state)
     bb_err_mute(false);
 }
 
+/* The largest numbers that are read: one more is refused by its own line, not by the totals, which are wrong as well. */
+static void numbers_have_limits(void **state)
+{
+    static const struct {
+        const char *from, *key;
+        int most;
+    } rows[] = {{"\"image\":32", "image", 1 << 20},     {"\"width\":64", "width", 1 << 16},
+                {"\"classes\":10", "classes", 1 << 24}, {"\"batch\":128", "batch", 1 << 20},
+                {"\"kernel\":3", "stem.kernel", 99},    {"\"stride\":1", "stem.stride", 99},
+                {"\"pool\":1", "stem.pool", 99}};
+    struct capture said;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++)
+        for (int more = 0; more < 2; more++) {
+            const char *last = strrchr(rows[i].key, '.'), *text;
+            char to[64], limit[64];
+
+            snprintf(to, sizeof(to), "\"%s\":%d", last ? last + 1 : rows[i].key, rows[i].most + more);
+            snprintf(limit, sizeof(limit), "expected a whole number up to %d", rows[i].most);
+            capture_begin(&said);
+            (void)load_changed(rows[i].from, to);
+            text = capture_end(&said);
+            assert_int_equal(strstr(text, limit) != NULL, more);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +219,7 @@ int main(void)
         cmocka_unit_test(transformers_by_the_usual_formulas),
         cmocka_unit_test(work_has_the_flops),
         cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(numbers_have_limits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

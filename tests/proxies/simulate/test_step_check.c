@@ -159,6 +159,14 @@ static const struct row {
      .deadlock = {"rank 0 is in operation 0, all_reduce of 5 float on 'c0', and waits for rank 1",
                   "rank 1 is in operation 0, all_reduce of 5 float on 'c1', and waits for rank 0",
                   "a circle of 2 ranks"}},
+    /* What rank 0 is in leads to the collective on c1 by the second of two that follow it. */
+    {"crossed and tied further on",
+     2,
+     {"sum0:4 sum0:5 sum0:6 sum1:5^1", "sum0:4 sum1:5^0 sum0:5^1 sum0:6"},
+     .answers = "ynn",
+     .deadlock = {"rank 0 is in operation 1, all_reduce of 5 float on 'c0', and waits for rank 1",
+                  "rank 1 is in operation 1, all_reduce of 5 float on 'c1', and waits for rank 0",
+                  "a circle of 2 ranks"}},
 
     {"equal messages", 2, {SENDS, RECVS}, .answers = "yyy"},
     {"a message of another count",

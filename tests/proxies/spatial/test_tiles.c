@@ -235,6 +235,39 @@ static void fused_cells_of_an_amoebanet(void **state)
     bb_step_release(&step);
 }
 
+static double square(double x)
+{
+    return x * x;
+}
+
+/* What a fused normal cell computes on its tile of 32 x 32: before the halos come, both inputs, without a rim; after them
+ * everything that reads a state, on as many more rows and columns as are still needed behind it. */
+static void fused_cells_in_two_parts(void **state)
+{
+    const double c = 832, quarter = c / 4, tile = 32;
+    const double wide = c * quarter * square(tile + 6) + 7 * quarter * quarter * (tile + 6) * tile +
+                        7 * quarter * quarter * square(tile) + c * quarter * square(tile); /* 1x1, 1x7, 7x1, 1x1 */
+    struct bb_proxy_config fused = {.tiles = {.halo_d2 = true, .fused_layers = 1}};
+    struct bb_net net;
+    struct bb_step step = {0};
+    struct bb_split_layers got;
+
+    (void)state;
+    assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_asked){0}, &net), 0);
+    make_layers(&step, &net, &fused, 11, 1, &got);
+    assert_true(got.segments[0].head.flops[BB_FORWARD] == 0);
+    assert_true(got.segments[0].tail.flops[BB_FORWARD] ==
+                2 * c * square(tile) * (net.modules[10].out[0].channels + net.modules[9].out[0].channels));
+    assert_true(got.segments[1].tail.flops[BB_FORWARD] == 0);
+    assert_true(got.segments[1].head.flops[BB_FORWARD] ==
+                2 * (c * c * square(tile + 2) + 2 * wide + 2 * c * c * square(tile)));
+    assert_string_equal(got.segments[0].tail.what, "conv of input 0");
+    assert_string_equal(got.segments[1].head.what, "conv 1x1");
+    bb_split_layers_release(&got);
+    bb_net_release(&net);
+    bb_step_release(&step);
+}
+
 /* The inside of a tile and its border are all of it; real work has the FLOPs that are counted. */
 static void pieces_add_up(void **state)
 {
@@ -268,11 +301,17 @@ static void pieces_add_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neighbours_of_four_squares),  cmocka_unit_test(the_middle_of_nine_has_eight),
-        cmocka_unit_test(directions_mirror),           cmocka_unit_test(totals_of_a_grid),
-        cmocka_unit_test(long_windows_go_one_way),     cmocka_unit_test(parts_that_cannot_be),
-        cmocka_unit_test(fused_blocks_of_a_resnet),    cmocka_unit_test(fused_halos_cost_compute),
-        cmocka_unit_test(fused_cells_of_an_amoebanet), cmocka_unit_test(pieces_add_up),
+        cmocka_unit_test(neighbours_of_four_squares),
+        cmocka_unit_test(the_middle_of_nine_has_eight),
+        cmocka_unit_test(directions_mirror),
+        cmocka_unit_test(totals_of_a_grid),
+        cmocka_unit_test(long_windows_go_one_way),
+        cmocka_unit_test(parts_that_cannot_be),
+        cmocka_unit_test(fused_blocks_of_a_resnet),
+        cmocka_unit_test(fused_halos_cost_compute),
+        cmocka_unit_test(fused_cells_of_an_amoebanet),
+        cmocka_unit_test(fused_cells_in_two_parts),
+        cmocka_unit_test(pieces_add_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,6 +156,11 @@ static void halves_keep_the_order(void **state)
     assert_int_equal(comm.ops[2].waits, 1);
     assert_int_equal(comm.wait_list[comm.ops[2].first_wait], 1);
     assert_int_equal(comm.n_buffers, program.n_buffers);
+    assert_int_equal(comm.n_streams, program.n_streams);
+    for (int i = 0; i < comm.n_streams; i++) {
+        assert_string_equal(comm.streams[i].name, program.streams[i].name);
+        assert_int_equal(comm.streams[i].comm, program.streams[i].comm);
+    }
 
     assert_int_equal(bb_program_only(&program, false, &compute), 0);
     assert_int_equal(compute.n_ops, 2);

@@ -259,11 +259,51 @@ static void orders_with_messages(void **state)
               "r0 F0 [s0 r1] F1 [s1 r0] F0 r1 B0 S0 F1 B1 [S1 R0] B0 [S0 R1] B1 S1");
 }
 
+/* The buffers of the messages of one kind and phase, in order; returns how many messages. */
+static int buffers_of(const struct bb_program *p, enum bb_op_kind kind, enum bb_phase phase, int *buffers, int room)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < p->n_ops && n < room; i++)
+        if (p->ops[i].kind == kind && p->ops[i].phase == phase)
+            buffers[n++] = kind == BB_OP_SEND ? p->ops[i].src : p->ops[i].dst;
+    return n;
+}
+
+/* Two for each of a middle stage's four kinds of messages, in turn, and none for two kinds. */
+static void messages_take_turns_in_two_buffers(void **state)
+{
+    const struct bb_schedule s = {BB_1F1B, 3, 6, 1, 0};
+    const struct times times = {{1, 2, 0}};
+    bool taken[8] = {false};
+    struct bb_step step;
+
+    (void)state;
+    make_pipeline(&step, &s, &times);
+    assert_int_equal(step.roles[1].program.n_buffers, 8);
+    for (int b = 0; b < 8; b++)
+        assert_true(step.roles[1].program.buffers[b].count == 16 &&
+                    step.roles[1].program.buffers[b].use == BB_USE_COMMUNICATION);
+    for (int i = 0; i < 4; i++) {
+        int b[6];
+
+        assert_int_equal(buffers_of(&step.roles[1].program, i % 2 ? BB_OP_SEND : BB_OP_RECV,
+                                    i / 2 ? BB_PHASE_BACKWARD : BB_PHASE_FORWARD, b, 6),
+                         6);
+        assert_true(b[0] != b[1] && !taken[b[0]] && !taken[b[1]]);
+        taken[b[0]] = taken[b[1]] = true;
+        for (int k = 2; k < 6; k++)
+            assert_int_equal(b[k], b[k - 2]);
+    }
+    bb_step_release(&step);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_with_messages),
         cmocka_unit_test(swapped_messages_are_seen),
+        cmocka_unit_test(messages_take_turns_in_two_buffers),
         cmocka_unit_test(flat_schedules),
         cmocka_unit_test(interleaved),
         cmocka_unit_test(interleaved_in_wide_groups),

@@ -398,6 +398,38 @@ static void the_nearest_layout_is_valid(void **state)
     assert_true(changed > 1000);
 }
 
+/* Of what was given as little changes as may be, in factors; of equal changes, that of the axis which comes first. */
+static void the_nearest_layout_is_near(void **state)
+{
+    static const struct {
+        struct bb_grid given;
+        int ranks;
+        const char *text;
+    } rows[] = {
+        {{.tp = 4, .pp = 4}, 8, "--tp 2"},
+        {{.tp = 4, .dp = 4}, 8, "--tp 2"},
+        {{.tp = 3}, 8, "--tp 4"},
+        {{.tp = 16}, 8, "--tp 8"},
+        {{.tp = 5, .dp = 2}, 12, "--tp 6"},
+        {{.pp = 5}, 8, "--pp 4"},
+        {{.tp = 2, .pp = 2, .dp = 3}, 8, "--dp 2"},
+        {{.pp = 7, .dp = 2}, 16, "--pp 8"},
+    };
+    struct bb_arch a = {.layers = 16, .hidden = 9600, .heads = 96, .kv_heads = 96, .ffn = 38400, .vocab = 96000};
+    const struct bb_grid_model m = {.arch = &a, .sequence = 960, .chunks = 1};
+    char text[BB_GRID_NEAREST];
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_grid g = rows[i].given;
+
+        assert_int_equal(bb_grid_settle(&g, rows[i].ranks, NULL, &m, "test"), -BB_EUSAGE);
+        assert_string_equal(bb_grid_nearest(&g, &m, text), rows[i].text);
+    }
+    bb_err_mute(0);
+}
+
 /* ---- layers ---- */
 
 static void layers_are_all_given_out(void **state)
@@ -495,6 +527,7 @@ int main(void)
         cmocka_unit_test(layouts_that_cannot_be),
         cmocka_unit_test(models_that_cannot_be_cut_so),
         cmocka_unit_test(the_nearest_layout_is_valid),
+        cmocka_unit_test(the_nearest_layout_is_near),
         cmocka_unit_test(layers_are_all_given_out),
         cmocka_unit_test(ends_have_their_own_layers),
         cmocka_unit_test(known_splits),

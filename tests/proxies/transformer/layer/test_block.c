@@ -426,6 +426,43 @@ static void dropless_counts(void **state)
     laid_release(&l);
 }
 
+/* Elements that go to the ranks of a place's peers, or come from them, under one name. */
+static void counts_by_peer(const struct bb_program *p, enum bb_op_kind kind, const char *what, size_t counts[4])
+{
+    for (int peer = 0; peer < 4; peer++)
+        counts[peer] = 0;
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == kind && strcmp(p->ops[i].what, what) == 0)
+            counts[p->ops[i].peer] += p->ops[i].count;
+}
+
+/* What comes back is what went: as many elements to each peer as came from it, and the other way round. */
+static void what_comes_back(void **state)
+{
+    static const char *const pairs[][2] = {{"dispatch", "combine"},
+                                           {"combine gradients", "dispatch gradients"},
+                                           {"dispatch", "dispatch gradients"},
+                                           {"probabilities", "probability gradients"}};
+    struct laid l = experts(4, 1.0);
+
+    (void)state;
+    assert_int_equal(laid_init(&l, both), 0);
+    for (int place = 0; place < 4; place++)
+        for (size_t i = 0; i < ROWS(pairs); i++) {
+            const struct bb_program *p = &l.step.roles[place].program;
+            size_t sent[4], received[4], sent_back[4], received_back[4];
+
+            counts_by_peer(p, BB_OP_SEND, pairs[i][0], sent);
+            counts_by_peer(p, BB_OP_RECV, pairs[i][0], received);
+            counts_by_peer(p, BB_OP_SEND, pairs[i][1], sent_back);
+            counts_by_peer(p, BB_OP_RECV, pairs[i][1], received_back);
+            assert_true(sent[0] + sent[1] + sent[2] + sent[3] > 0);
+            assert_memory_equal(sent, received_back, sizeof(sent));
+            assert_memory_equal(received, sent_back, sizeof(sent));
+        }
+    laid_release(&l);
+}
+
 /* The same seed makes the same step, another one another. */
 static void dropless_seed(void **state)
 {
@@ -787,6 +824,7 @@ int main(void)
         cmocka_unit_test(divided_experts),
         cmocka_unit_test(dropless_counts),
         cmocka_unit_test(dropless_seed),
+        cmocka_unit_test(what_comes_back),
         cmocka_unit_test(planted_count),
         cmocka_unit_test(planted_ring),
         cmocka_unit_test(layer_flops),

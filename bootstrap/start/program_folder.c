@@ -1,0 +1,20 @@
+/* program_folder.c - see program_folder.h. */
+#include "bootstrap/start/program_folder.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int bb_program_folder(char folder[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    char *slash;
+
+    if (n <= 0)
+        return bb_err(BB_EFAIL, "cannot tell where busbar is: /proc/self/exe cannot be read");
+    folder[n] = '\0';
+    slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    return 0;
+}

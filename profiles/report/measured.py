@@ -1,0 +1,412 @@
+"""Pictures of what `busbar bench` measured."""
+import math
+
+from picture import (BANDS, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, Picture, axis, bars, error_bars, line,
+                     log_axis, size_axis, unit_of_times)
+from units import bytes_text, interval_of, is_number, median_of, number_text, time_text
+
+# ---- collectives: over size ------------------------------------------------------------------------------------------
+
+
+def what_of(row):
+    """Rows of one picture have this in common."""
+    words = [row.get("collective") or "?", row.get("dtype"), row.get("op")]
+    return " ".join(str(word) for word in words if word), row.get("mode") or "stream"
+
+
+def series_of(result, row):
+    """Rows of one line have this in common, too."""
+    more = [f"{key} {row[key]}" for key in ("root", "group", "cycle") if is_number(row.get(key))]
+    return (result.name, str(row.get("placement") or "").replace("_", " "), " ".join(more))
+
+
+def curves(results, wanted):
+    """{(what, mode): {(file, placement, more): (result, rows by size)}} of the rows that are wanted."""
+    pictures = {}
+    for result in results:
+        for row in result.rows:
+            if wanted(row) and is_number(row.get("bytes")):
+                lines = pictures.setdefault(what_of(row), {})
+                lines.setdefault(series_of(result, row), (result, []))[1].append(row)
+    for lines in pictures.values():
+        for _, rows in lines.values():
+            rows.sort(key=lambda row: row["bytes"])
+    return pictures
+
+
+def is_own_choice(row):
+    return not row.get("forced")
+
+
+def bandwidth_of(row):
+    """(figure, what it is): the algorithm's bandwidth where one rank has no bus."""
+    bus = row.get("busbw_gbps")
+    return (bus, "bus bandwidth") if is_number(bus) else (row.get("algbw_gbps"), "algorithm bandwidth")
+
+
+def bandwidth_interval(row):
+    """Of times, turned round."""
+    times, (value, _), median = interval_of(row.get("time_us")), bandwidth_of(row), median_of(row.get("time_us"))
+    if not times or not median or not is_number(value) or min(times) <= 0:
+        return None
+    return [value * median / times[1], value * median / times[0]]
+
+
+def interval_text(row):
+    times = interval_of(row.get("time_us"))
+    return f"{time_text(times[0])} to {time_text(times[1])}" if times else "-"
+
+
+def choice_of(row):
+    """What NCCL chose: "RING SIMPLE"."""
+    words = [str(row[key]) for key in ("algorithm", "protocol") if row.get(key)]
+    return " ".join(words)
+
+
+def row_text(name, row):
+    value, what = bandwidth_of(row)
+    parts = [name, bytes_text(row.get("bytes")), f"time {time_text(median_of(row.get('time_us')))}",
+             f"95 % interval {interval_text(row)}", f"{what} {number_text(value, 'GB/s')}"]
+    if choice_of(row):
+        parts.append(f"NCCL chose {choice_of(row)}, {row.get('channels', '-')} channels")
+    if row.get("wrong"):
+        parts.append(f"{row['wrong']} elements are wrong")
+    return "<br>".join(parts)
+
+
+def bands_of(rows):
+    """[(first bytes, last bytes, choice)] of neighbours in size for which NCCL chose alike."""
+    bands = []
+    for row in rows:
+        choice = choice_of(row)
+        if bands and bands[-1][2] == choice:
+            bands[-1][1] = row["bytes"]
+        elif choice:
+            bands.append([row["bytes"], row["bytes"], choice])
+    return bands
+
+
+def band_marks(rows):
+    """Shapes and annotations; a band reaches half-way to its neighbours."""
+    bands, shapes, names = bands_of(rows), [], []
+    colors = {choice: BANDS[i % len(BANDS)] for i, choice in enumerate(dict.fromkeys(b[2] for b in bands))}
+    for i, (first, last, choice) in enumerate(bands):
+        low = math.sqrt(first * bands[i - 1][1]) if i else first / 1.5
+        high = math.sqrt(last * bands[i + 1][0]) if i + 1 < len(bands) else last * 1.5
+        shapes.append({"type": "rect", "xref": "x", "yref": "paper", "x0": low, "x1": high, "y0": 0, "y1": 1,
+                       "fillcolor": colors[choice], "opacity": 0.13, "line": {"width": 0}, "layer": "below"})
+        names.append({"text": choice, "xref": "x", "yref": "paper", "x": math.log10(math.sqrt(low * high)), "y": 1,
+                      "yanchor": "bottom", "showarrow": False, "font": {"size": 11, "color": colors[choice]}})
+    return shapes, names
+
+
+def names_of(lines):
+    """{key: name}: of the file only where there are several."""
+    files = {key[0] for key in lines}
+    return {key: ", ".join(part for part in (key[0] if len(files) > 1 else "", *key[1:]) if part) or key[0]
+            for key in lines}
+
+
+COLLECTIVE_COLUMNS = ("line", "bytes", "time (us)", "95 % low (us)", "95 % high (us)", "algorithm bandwidth (GB/s)",
+                      "bus bandwidth (GB/s)", "algorithm", "protocol", "channels", "NCCL's estimate (us)", "wrong")
+
+
+def collective_values(name, row):
+    interval = interval_of(row.get("time_us")) or (None, None)
+    return [name, row["bytes"], median_of(row.get("time_us")), *interval, row.get("algbw_gbps"), row.get("busbw_gbps"),
+            row.get("algorithm"), row.get("protocol"), row.get("channels"), row.get("model_us"), row.get("wrong")]
+
+
+def over_size(results):
+    """Bandwidth and time of each collective over size."""
+    for (what, mode), lines in curves(results, is_own_choice).items():
+        yield from size_pictures(what, mode, lines)
+
+
+def size_pictures(what, mode, lines):
+    names, sources = names_of(lines), list({id(r): r for r, _ in lines.values()}.values())
+    all_rows = [row for _, rows in lines.values() for row in rows]
+    shapes, bands = band_marks(next(iter(lines.values()))[1])
+    shared = {"sources": sources, "shapes": shapes, "annotations": bands, "xaxis": size_axis(r["bytes"] for r in all_rows)}
+    table = {"columns": COLLECTIVE_COLUMNS,
+             "rows": [collective_values(names[key], row) for key, (_, rows) in lines.items() for row in rows]}
+    words = {bandwidth_of(row)[1] for row in all_rows}
+    notes = missing_notes(all_rows, shapes)
+    yield Picture(
+        f"{what}: {' and '.join(sorted(words))} over size ({mode})", about="Median of the samples with its 95 % interval. "
+        "Coloured bands: what NCCL chose for the first line.", notes=notes, traces=[
+            bandwidth_line(names[key], rows, i) for i, (key, (_, rows)) in enumerate(lines.items())],
+        yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
+    times = [median_of(row.get("time_us")) for row in all_rows]
+    unit, per = unit_of_times(times)
+    yield Picture(
+        f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % interval; dashed: NCCL's "
+        "own estimate.", notes=notes, traces=[trace for i, (key, (_, rows)) in enumerate(lines.items())
+                                              for trace in time_lines(names[key], rows, i, per)],
+        yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)), **shared, **table)
+
+
+def missing_notes(rows, shapes):
+    notes = []
+    if not any(interval_of(row.get("time_us")) for row in rows):
+        notes.append("No intervals: they need 6 samples (busbar: --repeats, nccl-tests: -I 1).")
+    if not shapes:
+        notes.append("NCCL did not tell what it chose, so there are no bands.")
+    if not any(is_number(row.get("model_us")) for row in rows):
+        notes.append("No line of a prediction: the files hold no estimate.")
+    return notes
+
+
+def line_style(i):
+    return {"line": {"color": SERIES[i % len(SERIES)], "width": 2, "dash": DASHES[i // len(SERIES) % len(DASHES)]},
+            "marker": {"color": SERIES[i % len(SERIES)], "size": 7, "symbol": SYMBOLS[i % len(SYMBOLS)]}}
+
+
+def bandwidth_line(name, rows, i):
+    style, values = line_style(i), [bandwidth_of(row)[0] for row in rows]
+    return line(name, [row["bytes"] for row in rows], values, [row_text(name, row) for row in rows], None, **style,
+                error_y=error_bars(values, [bandwidth_interval(row) for row in rows], style["line"]["color"]))
+
+
+def time_lines(name, rows, i, per):
+    style, values = line_style(i), [median_of(row.get("time_us")) for row in rows]
+    x, color = [row["bytes"] for row in rows], style["line"]["color"]
+    scaled = [v / per if is_number(v) else None for v in values]
+    intervals = [[t / per for t in interval] if interval else None
+                 for interval in (interval_of(row.get("time_us")) for row in rows)]
+    yield line(name, x, scaled, [row_text(name, row) for row in rows], None, **style,
+               error_y=error_bars(scaled, intervals, color))
+    guesses = [row.get("model_us") for row in rows]
+    if any(map(is_number, guesses)):
+        title = f"{name}: NCCL's estimate"
+        yield {"type": "scatter", "mode": "lines", "name": title, "x": x,
+               "y": [g / per if is_number(g) else None for g in guesses], "line": {"color": color, "width": 1.5, "dash": "dash"},
+               "hovertext": [f"{title}<br>{bytes_text(b)}<br>{time_text(g)}" for b, g in zip(x, guesses)],
+               "hoverinfo": "text"}
+
+
+# ---- collectives: algorithms -----------------------------------------------------------------------------------------
+
+
+def algorithms(results):
+    """Every algorithm and protocol that was tried, over size (--sweep-algorithms)."""
+    for result in results:
+        if any(row.get("forced") for row in result.rows):
+            for (what, _), lines in curves([result], lambda row: row.get("placement") != "in_place").items():
+                rows = [row for _, (_, rows) in lines.items() for row in rows]
+                yield algorithm_picture(result, what, rows)
+
+
+def algorithm_picture(result, what, rows):
+    lines = {}
+    for row in rows:
+        name = choice_of(row) if row.get("forced") else "NCCL's choice"
+        lines.setdefault(name or "?", []).append(row)
+    times = [median_of(row.get("time_us")) for row in rows]
+    unit, per = unit_of_times(times)
+    traces = []
+    for i, (name, of_line) in enumerate(lines.items()):
+        style = line_style(i)
+        if name == "NCCL's choice":
+            style = {"line": {"color": EXPOSED, "width": 4}, "marker": {"color": EXPOSED, "size": 10, "symbol": "star"}}
+        traces.append(line(name, [row["bytes"] for row in of_line],
+                           [median_of(row.get("time_us")) / per if median_of(row.get("time_us")) else None for row in of_line],
+                           [row_text(name, row) for row in of_line], None, **style))
+    verdicts = [v for v in result.data.get("algorithms") or [] if v.get("placement") != "in_place"]
+    return Picture(
+        f"{what}: NCCL's choice against what it could have chosen ({result.name})", [result],
+        about="Median time; the thick line is what NCCL chose by itself.", traces=traces,
+        xaxis=size_axis(row["bytes"] for row in rows), yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)),
+        columns=("bytes", "NCCL chose", "its time (us)", "best", "its time (us)", "lost factor", "verdict"),
+        rows=[[v.get("bytes"), choice_of(v.get("chosen") or {}), (v.get("chosen") or {}).get("time_us"),
+               choice_of(v.get("best") or {}), (v.get("best") or {}).get("time_us"), v.get("lost_factor"),
+               str(v.get("nccl_choice")).replace("_", " ")] for v in verdicts],
+        notes=[] if verdicts else ["The run ended before its verdicts: they are in a file that is complete."])
+
+
+# ---- p2p: heat maps --------------------------------------------------------------------------------------------------
+
+
+def links(results):
+    """A heat map of each matrix, slow links marked and ranked."""
+    for result in results:
+        for matrix in result.data.get("matrices") or matrices_of(result.rows):
+            yield heat_map(result, matrix)
+
+
+def matrices_of(rows):
+    """Of a run that ended before it wrote them."""
+    found = {}
+    for row in rows:
+        key = (row.get("figure"), row.get("direction"), row.get("bytes"))
+        value = row.get("latency_us") if key[0] == "latency" else row.get("gbps")
+        found.setdefault(key, {})[row["from"], row["to"]] = value
+    for (figure, direction, size), values in found.items():
+        n = 1 + max(max(pair) for pair in values)
+        yield {"figure": figure, "direction": direction, "bytes": size, "unit": "us" if figure == "latency" else "GB/s",
+               "values": [[values.get((i, j)) for j in range(n)] for i in range(n)]}
+
+
+def of_matrix(links_list, matrix):
+    keys = ("figure", "direction", "bytes")
+    return [link for link in links_list or [] if all(link.get(key) == matrix.get(key) for key in keys)]
+
+
+def heat_map(result, matrix):
+    values, unit = matrix["values"], matrix.get("unit") or ""
+    ranks = list(range(len(values)))
+    slow = of_matrix(result.data.get("slow_links"), matrix)
+    pairs = {(link["from"], link["to"]) for link in slow if link.get("level") == "pair"}
+    hover = [[link_text(i, j, values[i][j], unit, (i, j) in pairs) for j in ranks] for i in ranks]
+    latency = matrix.get("figure") == "latency"
+    trace = {"type": "heatmap", "x": ranks, "y": ranks, "z": values, "hovertext": hover, "hoverinfo": "text",
+             "colorscale": "Cividis", "reversescale": latency, "xgap": 1, "ygap": 1,
+             "colorbar": {"title": {"text": unit}, "outlinewidth": 0}}
+    if len(values) <= 16:
+        trace |= {"texttemplate": "%{z:.3~g}", "textfont": {"size": 11}}
+    marks = slow_marks(slow, len(values))
+    direction = "both directions at once" if matrix.get("direction") == "both" else "one direction"
+    words = [link_row(link, True) for link in slow]
+    words += [link_row(link, False) for link in of_matrix(result.data.get("slowest_links"), matrix)
+              if (link.get("from"), link.get("to")) not in pairs]
+    return Picture(
+        f"Links: {matrix.get('figure')} of {bytes_text(matrix.get('bytes'))}, {direction} ({result.name})", [result],
+        about="From the rank of the row to the rank of the column. "
+        + (f"{len(slow)} slow, marked by red frames." if slow else "None is slow by --slow."),
+        traces=[trace], shapes=marks, height=max(380, min(820, 150 + 34 * len(values))), showlegend=False,
+        xaxis=axis("to rank", dtick=tick_step(ranks), constrain="domain"),
+        yaxis=axis("from rank", dtick=tick_step(ranks), autorange="reversed", scaleanchor="x", constrain="domain"),
+        columns=("place", "level", "from", "to", "same node", f"figure ({unit})", f"median of its class ({unit})",
+                 "figure / median", "called slow"),
+        rows=[[i + 1, *row] for i, row in enumerate(words)], notes=bimodal_notes(result, matrix))
+
+
+def tick_step(ranks):
+    return max(1, len(ranks) // 16)
+
+
+def link_text(i, j, value, unit, slow):
+    if i == j:
+        return f"rank {i}: itself"
+    return f"rank {i} to rank {j}<br>{number_text(value, unit)}{'<br>slow' if slow else ''}"
+
+
+def link_row(link, slow):
+    value, median = link.get("value"), link.get("median")
+    ratio = value / median if is_number(value) and is_number(median) and median else None
+    return [link.get("level"), link.get("from"), link.get("to"), link.get("same_node"), value, median, ratio, slow]
+
+
+def slow_marks(slow, n):
+    """A frame around the cell; around a row or a column where all links of a rank are slow."""
+    shapes = []
+    for link in slow:
+        i, j = link.get("from"), link.get("to")
+        y = (i - .5, i + .5) if is_number(i) else (-.5, n - .5)
+        x = (j - .5, j + .5) if is_number(j) else (-.5, n - .5)
+        if is_number(i) or is_number(j):
+            shapes.append({"type": "rect", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1],
+                           "line": {"color": EXPOSED, "width": 3}})
+    return shapes
+
+
+def bimodal_notes(result, matrix):
+    return [f"The links {'inside a node' if b.get('same_node') else 'between nodes'} are of two kinds: "
+            f"{b['links'][0]} with a median of {number_text(b['medians'][0])} and {b['links'][1]} of {number_text(b['medians'][1])} "
+            f"{matrix.get('unit')}." for b in of_matrix(result.data.get("bimodal"), matrix)]
+
+
+# ---- comm, overlap, compute ------------------------------------------------------------------------------------------
+
+
+def communicators(results):
+    """Each step of a communicator's life, by ranks."""
+    for result in results:
+        rows = [row for row in result.rows if median_of(row.get("time_us")) is not None]
+        absent = [f"{row.get('step')}: {row['absent']}" for row in result.rows if row.get("absent")]
+        times = [median_of(row["time_us"]) for row in rows]
+        unit, per = unit_of_times(times)
+        traces = []
+        for i, ranks in enumerate(sorted({row.get("ranks") for row in rows if is_number(row.get("ranks"))})):
+            mine = [row for row in rows if row.get("ranks") == ranks]
+            values = [median_of(row["time_us"]) / per for row in mine]
+            spans = [[t / per for t in span] if span else None for span in (interval_of(row["time_us"]) for row in mine)]
+            hover = [f"{row['step']}, {ranks} ranks<br>{time_text(median_of(row['time_us']))}<br>95 % interval "
+                     f"{interval_text(row)}<br>slowest rank {row.get('slowest_rank')}" for row in mine]
+            traces.append(bars(f"{ranks} ranks", [row["step"] for row in mine], values, hover, SERIES[i % len(SERIES)],
+                               error_y=error_bars(values, spans, HIDDEN)))
+        yield Picture(
+            f"Life of a communicator ({result.name})", [result], about="Median over lives, on the slowest rank.",
+            traces=traces, barmode="group", xaxis=axis(""), yaxis=log_axis(f"time ({unit})", (t / per for t in times)),
+            columns=("step", "ranks", "time (us)", "fastest rank (us)", "slowest rank", "blocking"),
+            rows=[[row.get("step"), row.get("ranks"), median_of(row["time_us"]), row.get("fastest_rank_us"),
+                   row.get("slowest_rank"), row.get("blocking")] for row in rows], notes=sorted(set(absent)))
+
+
+def limits_text(row):
+    least, most = row.get("min_ctas"), row.get("max_ctas")
+    if least is None and most is None:
+        return "default"
+    return str(most) if least in (None, most) else f"{least}:{most or ''}"
+
+
+OVERLAP_TIMES = (("compute alone", "compute_alone_us", COMPUTE), ("communication alone", "comm_alone_us", HIDDEN),
+                 ("both", "both_us", EXPOSED))
+
+
+def contention(results):
+    """Compute and communication alone and together (bench overlap)."""
+    for result in results:
+        rows = [row for row in result.rows if isinstance(row.get("both_us"), dict)]
+        unit, per = unit_of_times(median_of(row["both_us"]) for row in rows)
+        labels = [f"{bytes_text(row.get('bytes'))}, CTAs {limits_text(row)}" for row in rows]
+        traces = [bars(name, labels, [(median_of(row.get(key)) or 0) / per for row in rows],
+                       [f"{label}<br>{name}: {time_text(median_of(row.get(key)))}" for label, row in zip(labels, rows)], color)
+                  for name, key, color in OVERLAP_TIMES]
+        yield Picture(
+            f"Compute beside communication ({result.name})", [result], traces=traces, barmode="group",
+            about="Median of a sample. Hidden altogether, both take as long as the longer of the two.",
+            xaxis=axis(""), yaxis=axis(f"time ({unit})"),
+            columns=("bytes", "CTAs", "compute alone (us)", "communication alone (us)", "both (us)", "compute slowdown",
+                     "communication slowdown", "overlap efficiency", "lost to communication (us)"),
+            rows=[[row.get("bytes"), limits_text(row), *(median_of(row.get(key)) for _, key, _ in OVERLAP_TIMES),
+                   row.get("compute_slowdown"), row.get("comm_slowdown"), row.get("overlap_efficiency"),
+                   row.get("lost_to_comm_us")] for row in rows], notes=best_notes(result))
+
+
+def best_notes(result):
+    return [f"Best for {bytes_text(best.get('bytes'))}: CTAs {limits_text(best)}"
+            + (f", a tie with {', '.join(best['tied'])}." if best.get("tied") else ".")
+            for best in result.data.get("best") or []]
+
+
+def product_text(row):
+    shape = "x".join(str(row[key]) for key in ("batch", "m", "n", "k") if row.get(key))
+    return " ".join(str(word) for word in (row.get("name"), row.get("dtype"), shape) if word)
+
+
+# Section of the rows -> title, name of a row, figure, unit, what it is part of.
+COMPUTE_SECTIONS = (
+    ("gemm", "Products", product_text, "tflops", "TFLOP/s", "percent_of_best"),
+    ("passes", "Passes over memory", product_text, "gbps", "GB/s", "percent_of_copy"),
+    ("timed", "Timed kernels: off by the GPU's clock", lambda row: f"{number_text(row.get('asked_us'))} us, "
+     f"{row.get('sms')} SMs, {number_text(row.get('asked_gbps'))} GB/s", "error_percent", "%", "stream_error_percent"),
+)
+
+
+def computing(results):
+    """What the GPU computes (bench compute)."""
+    for result in results:
+        for section, title, name_of, figure, unit, other in COMPUTE_SECTIONS:
+            rows = [row for row in result.rows if row.get("section") == section]
+            if rows:
+                names = [name_of(row) for row in rows]
+                hover = [f"{name}<br>{number_text(row.get(figure), unit)}<br>{time_text(row.get('median_us'))}"
+                         for name, row in zip(names, rows)]
+                trace = bars(title, [row.get(figure) for row in rows], names, hover, COMPUTE, orientation="h")
+                yield Picture(
+                    f"{title} ({result.name})", [result], traces=[trace], height=120 + 24 * len(rows), showlegend=False,
+                    xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
+                    columns=("what", f"{figure} ({unit})", "median (us)", "slowest (us)", other.replace("_", " ")),
+                    rows=[[name, row.get(figure), row.get("median_us"), row.get("max_us"), row.get(other)]
+                          for name, row in zip(names, rows)])

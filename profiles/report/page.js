@@ -1,0 +1,223 @@
+"use strict";
+/* Draws each figure when it comes into view, fills each table when it is opened, and lets both be used by keyboard. */
+const pictures = JSON.parse(document.getElementById("pictures").textContent);
+const CONFIG = {responsive: true, displaylogo: false};
+const ROWS_AT_ONCE = 200, PRINT_WIDTH = 680, PRINT_HEIGHT = 350, SEEN_PARTS = 900;
+
+/* ---- figures ---- */
+
+/* A stroke [begin, end, y, text] is three points, so that the pointer finds it, and a gap. None is shorter than what can be
+   seen; whoever looks closer sees it as it is. */
+function unroll(trace, visible) {
+  Object.assign(trace, {x: [], y: [], hovertext: []});
+  trace.strokes.forEach(([begin, end, y, text]) => {
+    const shown = Math.max(end, begin + visible);
+    trace.x.push(begin, (begin + shown) / 2, shown, null);
+    trace.y.push(y, y, y, null);
+    trace.hovertext.push(text, text, text, "");
+  });
+}
+
+function unrollAll(traces, span) {
+  const longest = traces.flatMap(trace => trace.strokes || []).reduce((most, stroke) => Math.max(most, stroke[1]), 0);
+  traces.filter(trace => trace.strokes).forEach(trace => unroll(trace, (span || longest) / SEEN_PARTS));
+}
+
+function unrollAgain(plot) {
+  const [low, high] = plot.layout.xaxis.range, traces = pictures[plot.dataset.picture].figure.data;
+  unrollAll(traces, high - low);
+  Plotly.restyle(plot, {x: traces.map(trace => trace.x)});
+}
+
+function draw(plot) {
+  const picture = pictures[plot.dataset.picture];
+  if (plot.dataset.drawn) return;
+  plot.dataset.drawn = "yes";
+  unrollAll(picture.figure.data);
+  if (picture.chooser) choose(plot, picture);
+  Plotly.newPlot(plot, picture.figure.data, picture.figure.layout, CONFIG);
+  if (picture.figure.data.some(trace => trace.strokes))
+    plot.on("plotly_relayout", change => Object.keys(change).some(key => key.startsWith("xaxis")) && unrollAgain(plot));
+}
+
+const seen = new IntersectionObserver(entries => entries.forEach(entry => {
+  if (entry.isIntersecting) { seen.unobserve(entry.target); draw(entry.target); }
+}), {rootMargin: "300px"});
+
+function plots() { return [...document.querySelectorAll(".plot")]; }
+
+/* On paper every figure is there, as wide as the paper. */
+function beginPrint() {
+  plots().forEach(plot => {
+    draw(plot);
+    const height = pictures[plot.dataset.picture].figure.layout.height;
+    plot.height = height;
+    Plotly.relayout(plot, {width: PRINT_WIDTH, height: height > 460 ? height : Math.min(height, PRINT_HEIGHT)});
+  });
+}
+function endPrint() { plots().forEach(plot => Plotly.relayout(plot, {width: null, autosize: true, height: plot.height})); }
+
+/* ---- the keyboard: left and right go through the points of a line, up and down from line to line ---- */
+
+function flat(list) { return list.flatMap(one => Array.isArray(one) ? one : [one]); }
+
+/* Points of a trace that have a text: [{curveNumber, pointNumber}, text]. */
+function points(plot, curve) {
+  const trace = plot.data[curve], hover = trace.hovertext || [];
+  if (trace.type === "heatmap")
+    return hover.flatMap((row, i) => row.map((text, j) => [{curveNumber: curve, xval: trace.x[j], yval: trace.y[i]}, text]));
+  const all = hover.map((text, i) => [{curveNumber: curve, pointNumber: i}, text]);
+  return all.filter(([point, text], i) => text && text !== hover[i - 1]);
+}
+
+function say(text) { document.getElementById("said").textContent = text.replaceAll("<br>", ", "); }
+
+function walk(plot, event) {
+  const step = {ArrowRight: 1, ArrowLeft: -1}[event.key] || 0, turn = {ArrowDown: 1, ArrowUp: -1}[event.key] || 0;
+  if (event.key === "Escape") { Plotly.Fx.unhover(plot); return; }
+  if (!step && !turn) return;
+  event.preventDefault();
+  draw(plot);
+  const at = plot.at || {curve: 0, point: -1}, n = plot.data.length;
+  at.curve = (at.curve + turn + n) % n;
+  const known = points(plot, at.curve);
+  if (!known.length) { plot.at = at; return; }
+  at.point = turn ? Math.max(0, Math.min(at.point, known.length - 1)) : (at.point + step + known.length) % known.length;
+  plot.at = at;
+  const [point, text] = known[at.point];
+  Plotly.Fx.hover(plot, [point]);
+  say((plot.data[at.curve].name || "") + ": " + text);
+}
+
+/* ---- tables ---- */
+
+function show(value) {
+  if (value === null || value === undefined) return "-";
+  if (typeof value === "number") return Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(5)).toLocaleString("en", {maximumSignificantDigits: 5});
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return String(value);
+}
+
+function compare(a, b) {
+  const none = value => value === null || value === undefined;
+  if (none(a) || none(b)) return none(a) - none(b);
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", {numeric: true});
+}
+
+function make(name, text, attributes) {
+  const element = document.createElement(name);
+  if (text !== undefined) element.textContent = text;
+  Object.entries(attributes || {}).forEach(([key, value]) => element.setAttribute(key, value));
+  return element;
+}
+
+/* The rows in which every word of the filter stands, sorted; "column>=4" asks for a number. */
+const CONDITION = /^(.+?)(<=|>=|!=|<|>|=)(.+)$/;
+const HOLDS = {"<": c => c < 0, "<=": c => c <= 0, ">": c => c > 0, ">=": c => c >= 0, "=": c => c === 0, "!=": c => c !== 0};
+
+function holds(word, row, columns) {
+  const parts = word.match(CONDITION), column = parts ? columns.indexOf(parts[1]) : -1;
+  if (column < 0) return row.some(value => show(value).toLowerCase().includes(word.toLowerCase()));
+  const value = row[column], wanted = typeof value === "number" ? Number(parts[3]) : parts[3];
+  return value !== null && HOLDS[parts[2]](compare(value, wanted));
+}
+
+function select(picture, state) {
+  const words = state.filter.trim().split(/[,;]\s*/).filter(Boolean);
+  const rows = picture.rows.filter(row => words.every(word => holds(word, row, picture.columns)));
+  if (state.column >= 0) rows.sort((a, b) => {
+    const none = (a[state.column] === null) - (b[state.column] === null);
+    return none || state.direction * compare(a[state.column], b[state.column]);
+  });
+  return rows;
+}
+
+function fill(details) {
+  if (details.dataset.filled) return;
+  details.dataset.filled = "yes";
+  const picture = pictures[details.dataset.picture];
+  const state = {filter: "", column: -1, direction: 1, shown: ROWS_AT_ONCE};
+  const label = make("label", "Filter "), input = make("input", undefined, {type: "search", placeholder: "words, or column>=4, separated by commas"});
+  const count = make("span", "", {role: "status"}), box = make("div", undefined, {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + picture.title});
+  const table = make("table"), head = make("thead"), body = make("tbody"), more = make("button", "", {class: "more", type: "button"});
+  const line = make("tr");
+  const heads = picture.columns.map((name, column) => {
+    const cell = make("th", undefined, {scope: "col"}), button = make("button", name, {type: "button"});
+    button.addEventListener("click", () => {
+      state.direction = state.column === column ? -state.direction : 1;
+      state.column = column;
+      heads.forEach((other, i) => i === column ? other.setAttribute("aria-sort", state.direction > 0 ? "ascending" : "descending") : other.removeAttribute("aria-sort"));
+      render();
+    });
+    cell.append(button); line.append(cell);
+    return cell;
+  });
+  function render() {
+    const rows = select(picture, state), shown = rows.slice(0, state.shown);
+    body.replaceChildren(...shown.map(row => {
+      const tr = make("tr");
+      tr.append(...row.map(value => make("td", show(value), typeof value === "number" ? {class: "number"} : {})));
+      return tr;
+    }));
+    count.textContent = rows.length + " of " + picture.rows.length + " rows";
+    more.hidden = rows.length <= state.shown;
+    more.textContent = "Show " + Math.min(1000, rows.length - state.shown) + " more rows";
+    if (picture.chooser && picture.redraw) picture.redraw(rows);
+  }
+  input.addEventListener("input", () => { state.filter = input.value; state.shown = ROWS_AT_ONCE; render(); });
+  more.addEventListener("click", () => { state.shown += 1000; render(); });
+  label.append(input); head.append(line); table.append(head, body); box.append(table); details.append(label, count, box, more);
+  render();
+}
+
+/* ---- the scatter of a study: any two of its columns, colored by a third ---- */
+
+function choose(plot, picture) {
+  const bar = document.querySelector(`.chooser[data-picture="${plot.dataset.picture}"]`), chosen = picture.chooser;
+  const selects = [["x", chosen.numbers], ["y", chosen.numbers], ["color", ["", ...picture.columns]]].map(([key, names]) => {
+    const label = make("label", key === "color" ? "Color by " : key + " axis "), list = make("select");
+    list.append(...names.map(name => make("option", name, {value: name})));
+    list.value = chosen[key];
+    list.addEventListener("change", () => { chosen[key] = list.value; picture.redraw(); });
+    label.append(list); bar.append(label);
+    return list;
+  });
+  let rows = picture.rows;
+  picture.redraw = wanted => {
+    rows = wanted || rows;
+    const figure = scatter(picture, rows);
+    picture.figure.data = figure; Object.assign(picture.figure.layout, {xaxis: {title: {text: chosen.x}, automargin: true}, yaxis: {title: {text: chosen.y}, automargin: true}, showlegend: figure.length > 1});
+    Plotly.react(plot, picture.figure.data, picture.figure.layout, CONFIG);
+  };
+  picture.figure.data = scatter(picture, rows);
+  Object.assign(picture.figure.layout, {xaxis: {title: {text: chosen.x}, automargin: true}, yaxis: {title: {text: chosen.y}, automargin: true}, showlegend: picture.figure.data.length > 1});
+}
+
+const COLORS = ["#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#c2508f", "#1f9aa8", "#8c6d3f", "#6b7f2a", "#7d8a99"];
+
+function scatter(picture, rows) {
+  const at = name => picture.columns.indexOf(name), {x, y, color} = picture.chooser, groups = new Map();
+  rows.forEach(row => {
+    const key = color ? show(row[at(color)]) : "";
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(row);
+  });
+  const few = [...groups].slice(0, 30);
+  return few.map(([name, mine], i) => ({
+    type: "scatter", mode: "markers", name: name || y, hoverinfo: "text", x: mine.map(row => row[at(x)]), y: mine.map(row => row[at(y)]),
+    hovertext: mine.map(row => picture.columns.map((column, j) => column + ": " + show(row[j])).join("<br>")),
+    marker: {size: 8, color: COLORS[i % COLORS.length]}}));
+}
+
+/* ---- the start ---- */
+
+plots().forEach(plot => {
+  seen.observe(plot);
+  plot.addEventListener("keydown", event => walk(plot, event));
+});
+document.querySelectorAll("details.values").forEach(details => {
+  if (details.open) fill(details);
+  details.addEventListener("toggle", () => { if (details.open) fill(details); });
+});
+addEventListener("beforeprint", beginPrint);
+addEventListener("afterprint", endPrint);

@@ -1,0 +1,131 @@
+"""The page: one HTML file with its style, its scripts and its figures, that asks for nothing from anywhere.
+
+Its policy (Content-Security-Policy) forbids every request, so a script that wanted one would be stopped."""
+import html
+import importlib.util
+import json
+import pathlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+PLOTLY_SCRIPT = "package_data/plotly.min.js"
+
+
+class Missing(Exception):
+    """What is not installed, in a line."""
+
+
+def find_plotly():
+    """The text of plotly.js, from the package plotly; it is read, not imported, since nothing else of it is needed."""
+    spec = importlib.util.find_spec("plotly")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        script = pathlib.Path(folder) / PLOTLY_SCRIPT
+        if script.is_file():
+            return script.read_text(encoding="utf-8")
+    raise Missing("needs the Python package plotly")
+
+
+def as_json(value):
+    """Inside of a script element nothing may look like its end."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def without_nan(value):
+    """Not-a-numbers are no JSON; they are gaps."""
+    if isinstance(value, float) and value in (float("inf"), float("-inf")) or value != value:
+        return None
+    if isinstance(value, dict):
+        return {key: without_nan(v) for key, v in value.items()}
+    return [without_nan(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def text(value):
+    return html.escape(str(value), quote=True)
+
+
+def stamp_marks(stamps):
+    return "".join(f'<span class="stamp">{text(stamp)}</span>' for stamp in stamps)
+
+
+def command_of(result):
+    words = result.data.get("command")
+    return " ".join(map(str, words)) if isinstance(words, list) else ""
+
+
+def counted(n, what):
+    return f"{n} {what}{'' if n == 1 else 's'}" if n else ""
+
+
+def machine_of(result):
+    """Where it ran, as far as the file tells."""
+    data, devices = result.data, result.data.get("devices") or []
+    names = sorted({str(d.get("name")) for d in devices if isinstance(d, dict)})
+    if result.kind == "compare":  # nothing ran
+        return ""
+    parts = [counted(data.get("ranks"), "rank"), counted(data.get("nodes"), "node"), ", ".join(names), f"NCCL {(data.get('nccl') or {}).get('runtime')}" if (data.get("nccl") or {}).get("runtime") else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def results_table(results, kinds):
+    rows = "".join(
+        f"<tr><th scope='row'>{text(r.name)}</th><td>{text(kinds[r.kind])}</td><td><code>{text(command_of(r))}</code></td>"
+        f"<td>{text(machine_of(r))}</td><td>{text(r.word('started'))}</td><td>{text(r.word('status') or '-')}</td>"
+        f"<td>{stamp_marks(r.stamps)}</td></tr>" for r in results)
+    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("file", "result of", "command", "machine", "started", "status", "note"))
+    return (f'<section id="results" aria-labelledby="results-title"><h2 id="results-title">Results</h2>'
+            f'<div class="scroll" role="region" aria-labelledby="results-title" tabindex="0"><table><thead><tr>{heads}</tr></thead>'
+            f'<tbody>{rows}</tbody></table></div></section>')
+
+
+def figure_element(i, picture):
+    """The plot and its table are put in by page.js when they come into view or are opened."""
+    name, parts = f"picture-{i}", []
+    if picture.about:
+        parts.append(f'<p id="{name}-about">{text(picture.about)}</p>')
+    parts += [f'<p class="note">{text(note)}</p>' for note in picture.notes]
+    if picture.traces or picture.chooser:
+        parts.append(f'<div class="chooser" data-picture="{i}"></div>' if picture.chooser else "")
+        parts.append(f'<div class="plot" data-picture="{i}" tabindex="0" role="group" aria-roledescription="chart" '
+                     f'aria-label="{text(picture.title)}. Arrow keys go through its values." style="min-height:{picture.height}px">'
+                     '</div>')
+    if picture.rows:
+        opened = " open" if picture.chooser or not picture.traces else ""
+        parts.append(f'<details class="values" data-picture="{i}"{opened}><summary>Values of {text(picture.title)} '
+                     f'({len(picture.rows)} rows)</summary></details>')
+    return (f'<figure id="{name}" aria-labelledby="{name}-title"><figcaption><h3 id="{name}-title">{text(picture.title)}</h3>'
+            f'{stamp_marks(picture.stamps)}</figcaption>{"".join(parts)}</figure>')
+
+
+def sections_html(sections):
+    parts, i = [], 0
+    for heading, pictures in sections:
+        anchor = heading.lower().replace(" ", "-")
+        parts.append(f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{text(heading)}</h2>')
+        for picture in pictures:
+            parts.append(figure_element(i, picture))
+            i += 1
+        parts.append("</section>")
+    return "".join(parts)
+
+
+def pictures_json(sections):
+    return as_json(without_nan([
+        {"title": p.title, "figure": p.figure(), "columns": p.columns, "rows": p.rows, "chooser": p.chooser}
+        for _, pictures in sections for p in pictures]))
+
+
+def make_page(results, sections, kinds, title):
+    links = "".join(f'<a href="#{h.lower().replace(" ", "-")}">{text(h)}</a>' for h in ["Results", *(h for h, _ in sections)])
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,"><title>{text(title)}</title><style>{(HERE / "page.css").read_text(encoding="utf-8")}</style></head>
+<body><header><h1>{text(title)}</h1><nav aria-label="Sections">{links}</nav></header>
+<main>{results_table(results, kinds)}{sections_html(sections)}</main>
+<noscript><p class="note">The figures need scripts.</p></noscript>
+<p id="said" class="said" role="status" aria-live="polite"></p>
+<script type="application/json" id="pictures">{pictures_json(sections)}</script>
+<script>{find_plotly()}</script>
+<script>{(HERE / "page.js").read_text(encoding="utf-8")}</script></body></html>
+"""

@@ -1,0 +1,36 @@
+"""The table of pictures: under which heading, of which kinds of results, made by what. A new picture is a row."""
+import measured
+import steps
+import tables
+import timeline
+
+# (heading, kinds of results, function that yields Pictures of all results of these kinds)
+PICTURES = (
+    ("Collectives", ("collectives",), measured.over_size),
+    ("Collectives", ("collectives",), measured.algorithms),
+    ("Links", ("p2p",), measured.links),
+    ("Communicators", ("comm",), measured.communicators),
+    ("Overlap", ("overlap",), measured.contention),
+    ("Compute", ("compute",), measured.computing),
+    ("Steps", ("proxy", "plan"), steps.waterfalls),
+    ("Steps", ("trace", "proxy", "plan"), timeline.timelines),
+    ("Steps", ("proxy", "plan"), steps.by_role),
+    ("Steps", ("proxy", "plan"), steps.by_group),
+    ("Steps", ("proxies",), steps.smoke),
+    ("Traffic and memory", ("proxy", "plan"), steps.traffic),
+    ("Traffic and memory", ("proxy", "plan"), steps.memory),
+    ("Traffic and memory", ("plan",), steps.orders),
+    ("Scaling", ("proxy", "plan", "sweep"), steps.scaling),
+    ("Comparisons", ("compare",), tables.comparisons),
+    ("Studies", ("sweep",), tables.sweeps),
+)
+
+
+def make_all(results):
+    """[(heading, [Picture])] of what there is, in the order of the table."""
+    sections = {}
+    for heading, kinds, make in PICTURES:
+        mine = [result for result in results if result.kind in kinds]
+        if mine:
+            sections.setdefault(heading, []).extend(make(mine))
+    return [(heading, made) for heading, made in sections.items() if made]

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""One self-contained page of pictures from results of busbar: report.py RESULT.json... -o report.html
+
+`busbar report` starts it. A table says which pictures there are (pictures.py). Exit status: 0, 1 (the page cannot be
+written, or plotly is missing), 2 (a file that is no result)."""
+import argparse
+import os
+import sys
+import tempfile
+
+import page
+import pictures
+import result_files
+
+REFUSED, FAILED = 2, 1
+
+
+def complain(text, status):
+    print(f"busbar: report: {text}", file=sys.stderr)
+    return status
+
+
+def read_all(paths):
+    results = []
+    for path in dict.fromkeys(paths):
+        try:
+            results.append(result_files.read(path))
+        except result_files.Unreadable as error:
+            raise result_files.Unreadable(f"{path} {error}") from error
+    result_files.name_apart(results)
+    return results
+
+
+def write_whole(path, text):
+    """Under another name beside it first, so that a page is there whole or as it was."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        return
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".html", dir=os.path.dirname(path) or ".")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(out.fileno(), 0o666 & ~mask)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def main(words):
+    parser = argparse.ArgumentParser(prog="busbar report", description=__doc__.split("\n")[0])
+    parser.add_argument("results", nargs="+", metavar="RESULT.json")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE")
+    options = parser.parse_args(words)
+    try:
+        results = read_all(options.results)
+        sections = pictures.make_all(results)
+        title = "busbar: " + (results[0].name if len(results) == 1 else f"{len(results)} results")
+        write_whole(options.output, page.make_page(results, sections, result_files.KINDS, title))
+    except result_files.Unreadable as error:
+        return complain(error, REFUSED)
+    except page.Missing as error:
+        return complain(f"{sys.executable or 'this Python'} {error}: sh bootstrap/setup.sh brings it, or pip install plotly", FAILED)
+    except OSError as error:
+        return complain(f"{options.output}: {error.strerror}", FAILED)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

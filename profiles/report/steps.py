@@ -1,0 +1,300 @@
+"""Pictures of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
+from picture import BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Picture, axis, bars, line, log_axis, unit_of_times
+from units import bytes_text, is_number, median_of, number_text, share_text, time_text
+
+# Why a step takes longer than its compute: name, field of lost_to_comm, field of a breakdown, color.
+TERMS = (("slower kernels", "slowdown_us", None, SLOWER), ("exposed transfer", "transfer_us", "exposed_transfer_us", EXPOSED),
+         ("bubble", "bubble_us", "bubble_us", BUBBLE), ("waiting for peers", "waiting_us", "exposed_waiting_us", WAITING),
+         ("idle", "idle_us", "idle_us", IDLE))
+
+
+def title_of(result):
+    return f"{result.word('proxy') or 'step'} ({result.name})"
+
+
+def breakdown_of(result):
+    """Of the slowest rank: measured, or predicted; {} without."""
+    return result.data.get("breakdown") or (result.data.get("predicted") or {}).get("breakdown") or {}
+
+
+def with_breakdown(results):
+    return [result for result in results if breakdown_of(result)]
+
+
+def without(results, wanted, what):
+    """A note for each file that lacks what a picture needs, as a picture of words alone."""
+    lacking = [result for result in results if result not in wanted]
+    return [Picture(f"{title_of(result)}: {what[0]}", [result], notes=[what[1]]) for result in lacking]
+
+
+# ---- waterfall -------------------------------------------------------------------------------------------------------
+
+
+def terms_of(result):
+    """(compute us, [(name, us, color)], hidden us, step us, whether compute was measured alone)."""
+    b, lost = breakdown_of(result), (result.data.get("overlap") or {}).get("lost_to_comm") or {}
+    alone = is_number(lost.get("total_us"))
+    source = lost if alone else b
+    terms = [(name, source.get(of_lost if alone else of_breakdown), color) for name, of_lost, of_breakdown, color in TERMS]
+    if not any(is_number(us) for name, us, _ in terms if name in ("exposed transfer", "bubble", "waiting for peers")):
+        terms = [("exposed communication", source.get("exposed_us"), EXPOSED)] + [t for t in terms if t[0] in
+                                                                               ("slower kernels", "idle")]
+    step = b.get("step_us")
+    terms = [(name, us, color) for name, us, color in terms if is_number(us)]
+    compute = step - sum(us for _, us, _ in terms) if alone else b.get("compute_us")
+    hidden = (b.get("comm_us") or 0) - (b.get("exposed_us") or 0)
+    return compute, terms, hidden, step, alone
+
+
+def waterfalls(results):
+    """From compute alone to the step."""
+    known = with_breakdown(results)
+    for result in known:
+        yield waterfall(result)
+    yield from without(results, known, ("no waterfall", "The file holds no breakdown: `busbar proxy` writes one with "
+                                        "--traced-steps 1 or more, `busbar plan` with --cluster."))
+
+
+def waterfall(result):
+    compute, terms, hidden, step, alone = terms_of(result)
+    unit, per = unit_of_times([step])
+    first = "compute alone" if alone else "compute"
+    blocks, at = [(first, 0, compute, COMPUTE)], compute
+    if hidden > 0:
+        blocks.append(("hidden communication", max(0, compute - hidden), min(hidden, compute), HIDDEN))
+    for name, us, color in terms:
+        blocks.append((name, at, us, color))
+        at += us
+    blocks.append(("step", 0, step, COMPUTE))
+    hover = [f"{name}<br>{time_text(us)}<br>{share_text(us / step if step else None)} of the step" for name, _, us, _ in blocks]
+    trace = {"type": "bar", "x": [b[0] for b in blocks], "base": [b[1] / per for b in blocks],
+             "y": [b[2] / per for b in blocks], "hovertext": hover, "hoverinfo": "text",
+             "marker": {"color": [b[3] for b in blocks], "pattern": {"shape": ["/" if b[3] == HIDDEN else "" for b in blocks]}},
+             "text": [time_text(b[2]) for b in blocks], "textposition": "outside", "cliponaxis": False}
+    b = breakdown_of(result)
+    notes = [] if alone else ["Compute as it ran beside communication: without its time alone (--no-alone, or a plan), slower "
+                              "kernels are not told apart."]
+    return Picture(
+        f"{title_of(result)}: from compute to the step", [result], traces=[trace], showlegend=False, notes=notes,
+        about=f"Slowest rank: {b.get('rank')} ({b.get('role') or 'its role'}). Hidden communication (hatched) runs under the "
+        "compute and adds nothing; what follows does.", xaxis=axis(""), yaxis=axis(f"time ({unit})"),
+        columns=("part", "time (us)", "share of the step"),
+        rows=[[name, us, us / step if step else None] for name, _, us, _ in blocks])
+
+
+ROLE_PARTS = (("compute", "compute_us", COMPUTE), ("exposed transfer", "exposed_transfer_us", EXPOSED),
+              ("bubble", "bubble_us", BUBBLE), ("waiting for peers", "exposed_waiting_us", WAITING), ("idle", "idle_us", IDLE))
+
+
+def by_role(results):
+    """The slowest rank of each role, as stacked bars."""
+    for result in with_breakdown(results):
+        roles = result.data.get("breakdown_by_role") or (result.data.get("predicted") or {}).get("breakdown_by_role") or []
+        if len(roles) > 1:
+            yield stacked_roles(f"{title_of(result)}: the step by role", [result], [r.get("role") or f"rank {r.get('rank')}" for r in roles], roles)
+
+
+def stacked_roles(title, sources, names, roles):
+    parts = ROLE_PARTS
+    if not any(is_number(role.get("exposed_transfer_us")) for role in roles):
+        parts = (ROLE_PARTS[0], ("exposed communication", "exposed_us", EXPOSED), ROLE_PARTS[4])
+    unit, per = unit_of_times(role.get("step_us") for role in roles)
+    traces = [bars(name, [(role.get(key) or 0) / per for role in roles], names,
+                   [f"{who}<br>{name}: {time_text(role.get(key))}<br>step {time_text(role.get('step_us'))}"
+                    for who, role in zip(names, roles)], color, orientation="h") for name, key, color in parts]
+    return Picture(
+        title, sources, traces=traces, barmode="stack", height=190 + 30 * len(roles),
+        about="The slowest rank of each. Hidden: the part of communication in which a kernel ran, too.",
+        xaxis=axis(f"time ({unit})"), yaxis=axis("", autorange="reversed"),
+        columns=("role", "rank", *(f"{name} (us)" for name, _, _ in parts), "step (us)", "hidden"),
+        rows=[[who, role.get("rank"), *(role.get(key) for _, key, _ in parts), role.get("step_us"),
+               role.get("overlap_fraction")] for who, role in zip(names, roles)])
+
+
+def by_group(results):
+    """What each communicator hid and exposed."""
+    for result in with_breakdown(results):
+        groups = [g for g in (result.data.get("predicted") or {}).get("groups") or result.data.get("groups") or []
+                  if is_number(g.get("busy_us"))]
+        if not groups:
+            continue
+        unit, per = unit_of_times(g["busy_us"] for g in groups)
+        names = [g.get("name") for g in groups]
+        hidden = [max(0, g["busy_us"] - (g.get("exposed_us") or 0)) for g in groups]
+        traces = [bars("hidden", [h / per for h in hidden], names,
+                       [f"{n}<br>hidden {time_text(h)}" for n, h in zip(names, hidden)], HIDDEN, orientation="h"),
+                  bars("exposed", [(g.get("exposed_us") or 0) / per for g in groups], names,
+                       [f"{n}<br>exposed {time_text(g.get('exposed_us'))}<br>bus bandwidth "
+                        f"{number_text(g.get('busbw_gbps'), 'GB/s')}" for n, g in zip(names, groups)], EXPOSED, orientation="h")]
+        yield Picture(
+            f"{title_of(result)}: communication by group", [result], traces=traces, barmode="stack",
+            about="On the slowest rank; groups overlap each other, so their exposed times may add up to more than the step's.",
+            height=190 + 30 * len(groups), xaxis=axis(f"time ({unit})"),
+            yaxis=axis("", autorange="reversed"),
+            columns=("group", "bytes", "busy (us)", "exposed (us)", "waiting (us)", "transfer (us)", "bus bandwidth (GB/s)"),
+            rows=[[g.get(key) for key in ("name", "bytes", "busy_us", "exposed_us", "waiting_us", "transfer_us", "busbw_gbps")]
+                  for g in groups])
+
+
+# ---- traffic and memory ----------------------------------------------------------------------------------------------
+
+
+def traffic(results):
+    """Bytes of a step by role, group and kind."""
+    for result in results:
+        roles = result.data.get("roles") or []
+        sums = {}
+        for i, role in enumerate(roles):
+            for t in role.get("traffic") or []:
+                key = f"{t.get('group')} {str(t.get('kind')).replace('_', '-')}"
+                sums.setdefault(key, [0] * len(roles))[i] += t.get("bytes") or 0
+        names = [role.get("name") for role in roles]
+        if sums:
+            yield stacked_bytes(f"{title_of(result)}: traffic of a step", [result], names, sums,
+                                "Payload that one rank of each role sends, receives or reduces in a step.")
+
+
+def stacked_bytes(title, sources, names, sums, about, **more):
+    """sums: {part: [bytes of each name]}."""
+    per, unit = byte_unit([sum(values) for values in zip(*sums.values())])
+    traces = [bars(part, [v / per for v in values], names, [f"{n}<br>{part}: {bytes_text(v)}" for n, v in zip(names, values)],
+                   SERIES[i % len(SERIES)], orientation="h") for i, (part, values) in enumerate(sums.items())]
+    return Picture(
+        title, sources, about=about, traces=traces, barmode="stack", height=200 + 30 * len(names),
+        xaxis=axis(unit), yaxis=axis("", autorange="reversed"),
+        columns=("role", *(f"{part} (bytes)" for part in sums), "all (bytes)"),
+        rows=[[n, *(values[i] for values in sums.values()), sum(values[i] for values in sums.values())]
+              for i, n in enumerate(names)], **more)
+
+
+def byte_unit(values):
+    largest = max(values, default=0)
+    for exponent, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if largest >= 1024 ** exponent:
+            return 1024 ** exponent, unit
+    return 1, "bytes"
+
+
+MEMORIES = (("training_memory_bytes", "what training would hold"), ("memory_bytes", "what the proxy takes"))
+
+
+def memory(results):
+    """Stacked bars of each role, with the GPU's memory where it is known."""
+    for result in results:
+        roles = [role for role in result.data.get("roles") or []]
+        available = ((result.data.get("predicted") or {}).get("memory") or {}).get("available_bytes")
+        for key, words in MEMORIES:
+            mine = [role for role in roles if isinstance(role.get(key), dict) and role[key].get("total")]
+            if mine:
+                yield memory_picture(result, mine, key, words, available)
+
+
+def memory_picture(result, roles, key, words, available):
+    sums = {part: [role[key].get(part) or 0 for role in roles] for part in roles[0][key] if part != "total"}
+    sums = {part: values for part, values in sums.items() if any(values)}
+    totals, more = [sum(values) for values in zip(*sums.values())], {}
+    about = f"On one rank of each role: {words}."
+    if is_number(available):
+        per, _ = byte_unit(totals)
+        more["shapes"] = [{"type": "line", "xref": "x", "yref": "paper", "x0": available / per, "x1": available / per, "y0": 0,
+                           "y1": 1, "line": {"color": EXPOSED, "width": 2, "dash": "dash"}}]
+        more["annotations"] = [{"text": f"memory of the GPU: {bytes_text(available)}", "xref": "x", "yref": "paper",
+                                "x": available / per, "y": 1, "yanchor": "bottom", "showarrow": False}]
+        above = [role["name"] for role, total in zip(roles, totals) if total > available]
+        about += f" Does not fit: {', '.join(above)}." if above else f" Fits in {bytes_text(available)}."
+    return stacked_bytes(f"{title_of(result)}: memory, {words}", [result], [role.get("name") for role in roles], sums, about,
+                         **more)
+
+
+def orders(results):
+    """Bytes between nodes of each order of the axes (--best-order)."""
+    for result in results:
+        found = (result.data.get("best_order") or {}).get("orders") or []
+        if found:
+            names = [o.get("order") + (" (asked)" if o.get("asked") else "") for o in found]
+            parts = list(dict.fromkeys(group for o in found for group in o.get("groups") or {}))
+            sums = {part: [(o.get("groups") or {}).get(part, 0) for o in found] for part in parts}
+            yield stacked_bytes(f"{title_of(result)}: bytes between nodes by order of the axes", [result], names, sums,
+                                "Of a step on all nodes, by group; least first.")
+
+
+# ---- all proxies -----------------------------------------------------------------------------------------------------
+
+
+def smoke(results):
+    """Every proxy once (proxy all)."""
+    for result in results:
+        rows = [row for row in result.rows if row.get("breakdown")]
+        if rows:
+            yield stacked_roles(f"Every proxy: parts of its step ({result.name})", [result], [row.get("proxy") for row in rows],
+                                [row["breakdown"] for row in rows])
+
+
+# ---- scaling ---------------------------------------------------------------------------------------------------------
+
+
+def rate_of(data):
+    """(what, per second) of a proxy's or plan's result; None: it has none."""
+    scaling, predicted = data.get("scaling") or {}, data.get("predicted") or {}
+    found = (("images", scaling.get("images_per_s")), ("tokens", data.get("tokens_per_s")),
+             ("tokens", predicted.get("tokens_per_s")), ("samples", data.get("samples_per_s")),
+             ("steps", per_second(median_of(data.get("step_us")) or predicted.get("step_us"))))
+    return next(((what, value) for what, value in found if is_number(value)), None)
+
+
+def per_second(us):
+    return 1e6 / us if is_number(us) and us > 0 else None
+
+
+IGNORED = {"json", "trace", "baseline", "dp", "quiet", "timeout", "ranks"}
+
+
+def runs_of(result):
+    """(line, ranks, data): the runs in a file, alike but for their ranks."""
+    if result.kind != "sweep":
+        options = {k: v for k, v in (result.data.get("options") or {}).items() if k not in IGNORED}
+        return [((result.word("proxy"), repr(sorted(options.items(), key=str))), result.data.get("ranks"), result.data)]
+    runs = []
+    for c in result.data.get("combinations") or []:
+        if isinstance(c.get("result"), dict) and c["result"].get("proxy"):
+            settings = {k: v for k, v in (c.get("settings") or {}).items() if k != "ranks"}
+            words = ", ".join(f"{k} {v}" for k, v in settings.items())
+            runs.append(((words or result.name, result.path), c["result"].get("ranks"), c["result"]))
+    return runs
+
+
+def scaling(results):
+    """Rate over ranks with the ideal line, of whatever ran on several numbers of ranks."""
+    lines, sources = {}, []
+    for result in results:
+        for key, ranks, data in runs_of(result):
+            rate = rate_of(data)
+            if rate and is_number(ranks):
+                lines.setdefault((*key, rate[0]), {}).setdefault(ranks, (rate[1], result))
+    lines = {key: points for key, points in lines.items() if len(points) > 1}
+    for what in dict.fromkeys(key[-1] for key in lines):
+        mine = {key[0]: points for key, points in lines.items() if key[-1] == what}
+        sources = list({id(r): r for points in mine.values() for _, r in points.values()}.values())
+        yield scaling_picture(what, mine, sources)
+
+
+def scaling_picture(what, lines, sources):
+    traces, rows = [], []
+    for i, (name, points) in enumerate(lines.items()):
+        ranks = sorted(points)
+        rates, color = [points[n][0] for n in ranks], SERIES[i % len(SERIES)]
+        ideal = [rates[0] * n / ranks[0] for n in ranks]
+        hover = [f"{name}<br>{n} ranks<br>{number_text(r)} {what}/s<br>efficiency {share_text(r / best)}"
+                 for n, r, best in zip(ranks, rates, ideal)]
+        traces += [line(name, ranks, rates, hover, color),
+                   line(f"{name}: ideal", ranks, ideal, [f"ideal<br>{n} ranks<br>{number_text(b)} {what}/s"
+                                                         for n, b in zip(ranks, ideal)], color,
+                        mode="lines", line={"color": color, "width": 1.5, "dash": "dash"})]
+        rows += [[name, n, r, r / rates[0], r / best] for n, r, best in zip(ranks, rates, ideal)]
+    ticks = sorted({n for points in lines.values() for n in points})
+    return Picture(
+        f"Scaling: {what} per second over ranks", sources, traces=traces,
+        about="Dashed: ideal, from the fewest ranks of each line.",
+        xaxis=axis("ranks", type="log", tickmode="array", tickvals=ticks, ticktext=[str(n) for n in ticks]),
+        yaxis=log_axis(f"{what} per second", (rate for points in lines.values() for rate, _ in points.values())),
+        columns=("line", "ranks", f"{what} per second", "speed-up", "efficiency"), rows=rows)

@@ -1,0 +1,81 @@
+"""Pictures of `busbar compare` and `busbar sweep`."""
+from picture import COMPUTE, EXPOSED, HIDDEN, WAITING, Picture, axis, size_axis
+from units import bytes_text, interval_of, is_number, number_text, time_text
+
+VERDICTS = (("slower", EXPOSED, "triangle-down"), ("faster", COMPUTE, "triangle-up"), ("no difference", HIDDEN, "circle"),
+            ("cannot tell", HIDDEN, "circle-open"), ("wrong data", WAITING, "x"))
+
+
+def comparisons(results):
+    """Ratio of each row over its size, colored by verdict."""
+    for result in results:
+        data, rows = result.data, [row for row in result.rows if is_number(row.get("ratio"))]
+        sized = [row for row in rows if is_number(row.get("bytes"))]
+        shapes = [level(1, HIDDEN)]
+        if is_number(data.get("threshold_percent")):
+            shapes.append(level(1 + data["threshold_percent"] / 100, EXPOSED))
+        summary = data.get("summary") or {}
+        notes = [f"Also different: {p.get('what')}: {said(p.get('a'))} and {said(p.get('b'))}" for p in data.get("provenance") or []]
+        notes += [f"Only in {side.upper()}: {len(data[f'only_{side}'])} rows" for side in "ab" if data.get(f"only_{side}")]
+        yield Picture(
+            f"B against A ({result.name})", [result], notes=notes, shapes=shapes,
+            about=f"A: {data.get('a')}, B: {data.get('b')}. Ratio of the median times, below 1: B is faster. Verdict: "
+            f"{summary.get('verdict')}; geometric mean {number_text(summary.get('geometric_mean_ratio'))}.",
+            traces=[points for points in (verdict_points(sized or rows, v, bool(sized)) for v in VERDICTS) if points["x"]],
+            xaxis=size_axis(row["bytes"] for row in sized) if sized else axis(""), yaxis=axis("time of B / time of A"),
+            columns=("what", "bytes", "type", "operation", "placement", "mode", "A (us)", "B (us)", "B / A", "verdict", "judged by"),
+            rows=[[row.get("collective"), row.get("bytes"), row.get("dtype"), row.get("op"), row.get("placement"), row.get("mode"),
+                   (row.get("a") or {}).get("p50_us"), (row.get("b") or {}).get("p50_us"), row.get("ratio"), row.get("verdict"),
+                   row.get("judged_by")] for row in result.rows])
+
+
+def said(value):
+    return "not set" if value is None else value
+
+
+def level(y, color):
+    return {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": y, "y1": y,
+            "line": {"color": color, "width": 1.5, "dash": "dash"}}
+
+
+def verdict_points(rows, verdict, sized):
+    name, color, symbol = verdict
+    mine = [row for row in rows if row.get("verdict") == name]
+    return {"type": "scatter", "mode": "markers", "name": name, "y": [row["ratio"] for row in mine],
+            "x": [row["bytes"] if sized else row.get("collective") or "step" for row in mine],
+            "hovertext": [ratio_text(row) for row in mine], "hoverinfo": "text",
+            "marker": {"color": color, "symbol": symbol, "size": 10}}
+
+
+def ratio_text(row):
+    a, b = row.get("a") or {}, row.get("b") or {}
+    return (f"{row.get('collective') or 'step'} {row.get('dtype') or ''} {str(row.get('placement') or '').replace('_', ' ')}<br>"
+            f"{bytes_text(row.get('bytes'))}<br>A {time_text(a.get('p50_us'))}, B {time_text(b.get('p50_us'))}<br>"
+            f"B / A {number_text(row.get('ratio'))}: {row.get('verdict')}")
+
+
+def sweeps(results):
+    """A table to sort and filter, and any two of its columns as a scatter."""
+    for result in results:
+        columns, rows = result.data.get("columns") or [], result.data.get("rows") or []
+        counts = result.data.get("counts") or {}
+        rows = [[cell(value) for value in row] for row in rows if isinstance(row, list)]
+        picture = Picture(
+            f"Study {result.word('name')} ({result.name})", [result], columns=columns, rows=rows,
+            about=f"{result.word('about')}. {counts.get('complete', '-')} complete, {counts.get('failed', '-')} failed, "
+            f"{counts.get('to_do', '-')} to do.".removeprefix(". "))
+        numbers = [name for i, name in enumerate(columns) if any(is_number(row[i]) for row in rows if i < len(row))]
+        axes = [name for name in result.data.get("axes") or {} if name in columns]
+        if numbers:
+            picture.chooser = {"x": next((a for a in axes if a in numbers), numbers[0]),
+                               "y": next((n for n in numbers if n not in axes), numbers[-1]),
+                               "color": next((a for a in axes if a not in numbers), ""), "numbers": numbers}
+        else:
+            picture.notes.append("No column holds numbers, so there is no scatter.")
+        yield picture
+
+
+def cell(value):
+    if isinstance(value, (dict, list)):
+        return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else ", ".join(map(str, value))
+    return value

@@ -1,0 +1,169 @@
+"""The timeline of a step: streams of ranks, exposed communication in red, from the file of --trace."""
+import collections
+
+from picture import BUBBLE, COMPUTE, EXPOSED, HIDDEN, Picture, axis, unit_of_times
+from units import bytes_text, is_number, number_text, time_text
+
+MOST_RANKS = 8
+MOST_SLICES = 12000
+INSIDE = ("waiting", "bubble", "transfer")  # slices inside of those of a call
+STEP_THREAD = 0
+
+
+def timelines(results):
+    for result in results:
+        if result.kind == "trace":
+            yield timeline(result)
+    traced = {result.data["otherData"].get("proxy") for result in results if result.kind == "trace"}
+    for result in results:
+        if result.kind in ("proxy", "plan") and result.word("proxy") not in traced:
+            yield Picture(f"{result.word('proxy')} ({result.name}): no timeline", [result],
+                          notes=["A result holds no times of single operations: run it with --trace step.json"
+                                 + (" and --cluster" if result.kind == "plan" else "") + ", and name that file, too."])
+
+
+def union(intervals):
+    """Sorted, disjoint."""
+    joined = []
+    for begin, end in sorted(intervals):
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(end, joined[-1][1])
+        else:
+            joined.append([begin, end])
+    return joined
+
+
+def cut(begin, end, covers):
+    """[(begin, end, covered?)]: an interval in pieces, by a union."""
+    pieces, at = [], begin
+    for low, high in covers:
+        if high <= at or low >= end:
+            continue
+        if low > at:
+            pieces.append((at, low, False))
+        pieces.append((max(low, at), min(high, end), True))
+        at = min(high, end)
+    if at < end:
+        pieces.append((at, end, False))
+    return pieces
+
+
+class Track:
+    """One rank of a trace: its name, its streams and their slices."""
+
+    def __init__(self):
+        self.name, self.streams, self.step_us = "", {}, 0
+        self.calls, self.inside = collections.defaultdict(list), collections.defaultdict(list)
+
+
+def tracks_of(events):
+    tracks = collections.defaultdict(Track)
+    for e in events:
+        track, thread = tracks[e.get("pid")], e.get("tid")
+        if e.get("ph") == "M" and e.get("name") == "process_name":
+            track.name = e["args"]["name"]
+        elif e.get("ph") == "M" and e.get("name") == "thread_name" and thread != STEP_THREAD:
+            track.streams[thread] = e["args"]["name"]
+        elif e.get("ph") == "X" and thread == STEP_THREAD:
+            track.step_us = max(track.step_us, e["ts"] + e["dur"])
+        elif e.get("ph") == "X":
+            (track.inside if e.get("cat") in INSIDE else track.calls)[thread].append(e)
+    return dict(sorted(tracks.items()))
+
+
+def choose(tracks):
+    """All where they are few; else the slowest rank and the first of each role, as many as can be read."""
+    by_role = {}
+    for rank, track in tracks.items():
+        by_role.setdefault(track.name.rsplit(",", 1)[-1].rsplit("(", 1)[-1], rank)
+    wanted = [max(tracks, key=lambda rank: tracks[rank].step_us), *by_role.values(), *(tracks if len(tracks) <= MOST_RANKS else ())]
+    chosen, slices = [], 0
+    for rank in dict.fromkeys(wanted):
+        slices += sum(map(len, tracks[rank].calls.values()))
+        if chosen and (len(chosen) == MOST_RANKS or slices > MOST_SLICES):
+            break
+        chosen.append(rank)
+    return sorted(chosen)
+
+
+def is_compute(slice_):
+    return slice_.get("cat") == "compute"
+
+
+def hover_of(e, track):
+    args = e.get("args") or {}
+    parts = [track.name, e["name"], f"from {time_text(e['ts'])}, for {time_text(e['dur'])}"]
+    parts += [f"phase {args['phase']}"] if "phase" in args else []
+    parts += [f"micro-batch {args['micro_batch']}"] if "micro_batch" in args else []
+    parts += [f"for {args['for']}"] if "for" in args else []
+    parts += [bytes_text(args["bytes"])] if "bytes" in args else []
+    parts += [f"waiting {time_text(args['wait_us'])}"] if is_number(args.get("wait_us")) else []
+    parts += [f"bus bandwidth {number_text(args['busbw_gbps'], 'GB/s')}"] if "busbw_gbps" in args else []
+    return "<br>".join(parts)
+
+
+class Lines:
+    """Slices of one color: one path of gaps and strokes (page.js makes it), quick where as many bars would not be."""
+
+    def __init__(self, name, color, width=13):
+        self.strokes = []
+        self.trace = {"type": "scatter", "mode": "lines", "name": name, "strokes": self.strokes, "hoverinfo": "text",
+                      "line": {"color": color, "width": width}, "connectgaps": False}
+
+    def add(self, begin, end, y, hover):
+        self.strokes.append([round(begin, 6), round(end, 6), y, hover])
+
+
+def timeline(result):
+    tracks = tracks_of(result.data.get("traceEvents") or [])
+    head = result.data["otherData"]
+    if not tracks:
+        return Picture(f"Timeline of {head.get('proxy')} ({result.name})", [result], notes=["The trace holds no events."])
+    chosen = choose(tracks)
+    unit, per = unit_of_times(track.step_us for track in tracks.values())
+    colored = {"compute": Lines("compute", COMPUTE), "hidden": Lines("hidden communication", HIDDEN),
+               "exposed": Lines("exposed communication", EXPOSED), "bubble": Lines("in it: bubble or waiting", BUBBLE, 5)}
+    names, table, y = [], [], 0
+    for rank in chosen:
+        track = tracks[rank]
+        busy = union([e["ts"], e["ts"] + e["dur"]] for calls in track.calls.values() for e in calls if is_compute(e))
+        for thread, stream in sorted(track.streams.items()):
+            if track.calls[thread]:
+                names.append(f"rank {rank} {stream}")
+                exposed = draw_stream(track, thread, y, busy, per, colored)
+                table.append(stream_row(rank, track, thread, stream, exposed))
+                y += 1
+    left_out = [f"Shown: {len(chosen)} of {head.get('ranks')} ranks, the slowest and one of each role; the file itself opens in "
+                "ui.perfetto.dev."] if len(chosen) < (head.get("ranks") or 0) else []
+    return Picture(
+        f"Timeline of {head.get('proxy')} ({result.name})", [result], height=170 + 24 * y, notes=left_out,
+        about=f"{head.get('summary') or ''}. Streams of a step; communication is red where no kernel of its rank ran. Drag to "
+        "zoom, double-click to come back.",
+        traces=[lines.trace for lines in colored.values() if lines.strokes],
+        xaxis=axis(f"time ({unit})"), yaxis=axis("", tickmode="array", tickvals=list(range(y)), ticktext=names,
+                                                 range=[y - .4, -.6]),
+        columns=("rank", "stream", "operations", "busy (us)", "exposed (us)", "waiting (us)"), rows=table)
+
+
+def draw_stream(track, thread, y, busy, per, colored):
+    """Returns the exposed time."""
+    exposed = 0
+    for e in track.calls[thread]:
+        begin, end, hover = e["ts"], e["ts"] + e["dur"], hover_of(e, track)
+        if is_compute(e):
+            colored["compute"].add(begin / per, end / per, y, hover)
+            continue
+        for low, high, covered in cut(begin, end, busy):
+            exposed += 0 if covered else high - low
+            colored["hidden" if covered else "exposed"].add(low / per, high / per, y, hover)
+    for e in track.inside[thread]:
+        if e.get("cat") != "transfer":
+            colored["bubble"].add(e["ts"] / per, (e["ts"] + e["dur"]) / per, y, f"{e['cat']}<br>{time_text(e['dur'])}")
+    return exposed
+
+
+def stream_row(rank, track, thread, stream, exposed):
+    calls = track.calls[thread]
+    waits = [(e.get("args") or {}).get("wait_us") for e in calls]
+    return [rank, stream, len(calls), sum(e["dur"] for e in calls), None if all(map(is_compute, calls)) else exposed,
+            sum(w for w in waits if is_number(w)) if any(map(is_number, waits)) else None]

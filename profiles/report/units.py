@@ -1,0 +1,55 @@
+"""Numbers as texts: times in us below 10 ms, then ms, then s; bytes in units of 1024."""
+import math
+
+BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def bytes_text(value):
+    if not is_number(value):
+        return "-"
+    step = 0
+    while step < len(BYTES) - 1 and abs(value) >= 1024 ** (step + 1):
+        step += 1
+    return f"{value / 1024 ** step:.4g} {BYTES[step]}"
+
+
+def time_unit(largest_us):
+    """(name, how many us it is) for an axis or a column whose largest value this is."""
+    for least, name, us in ((1e7, "s", 1e6), (1e4, "ms", 1e3)):
+        if is_number(largest_us) and largest_us >= least:
+            return name, us
+    return "us", 1
+
+
+def time_text(us):
+    if not is_number(us):
+        return "-"
+    name, per = time_unit(abs(us))
+    return f"{us / per:.4g} {name}"
+
+
+def number_text(value, unit=""):
+    if not is_number(value):
+        return "-"
+    text = f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+    return f"{text} {unit}".strip()
+
+
+def share_text(value):
+    return f"{100 * value:.3g} %" if is_number(value) else "-"
+
+
+def median_of(value):
+    """Of statistics or a plain number; None: there is none."""
+    value = value.get("p50") if isinstance(value, dict) else value
+    return value if is_number(value) else None
+
+
+def interval_of(value):
+    """The 95 % interval of statistics, or None."""
+    both = value.get("ci95") if isinstance(value, dict) else None
+    return both if isinstance(both, list) and len(both) == 2 and all(map(is_number, both)) else None

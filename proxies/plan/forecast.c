@@ -1,0 +1,141 @@
+/* forecast.c - whose rates, what was guessed, how true, and does it fit (see forecast.h). */
+#include "proxies/plan/forecast.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/results.h"
+
+#include <math.h>
+
+/* What tests/cli/test_published.py finds of the published steps: the mean of the errors and the largest. */
+#define BAND_MEAN 0.05
+#define BAND_MOST 0.15
+
+/* ---- memory ---- */
+
+double bb_forecast_needs(const struct bb_plan *plan)
+{
+    double most = 0;
+
+    for (int i = 0; i < plan->traffic.n; i++) {
+        double sum = 0;
+
+        for (int use = 0; use < BB_USES; use++)
+            sum += plan->traffic.roles[i].training_bytes[use];
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+static double needed_bytes(const struct bb_plan *plan)
+{
+    double training = bb_forecast_needs(plan);
+
+    return training > 0 ? training : (double)bb_plan_memory(plan);
+}
+
+bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
+{
+    return f->gpu_bytes == 0 || needed_bytes(plan) <= f->gpu_bytes;
+}
+
+static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f, FILE *out)
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)f->gpu_bytes, have);
+    if (bb_forecast_needs(plan) > 0)
+        fprintf(out, "  memory: training would hold %s of %s on a GPU: %s\n",
+                bb_format_bytes((size_t)bb_forecast_needs(plan), need), have,
+                bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
+    if (f->recompute)
+        fprintf(out, "  guessed: --recompute %s; without, training would hold %s\n", f->recompute,
+                bb_format_bytes((size_t)f->without_bytes, without));
+    fprintf(out, "  the proxy's own buffers: memory %s of %s on a GPU: %s\n",
+            bb_format_bytes(bb_plan_memory(plan), need), have,
+            (double)bb_plan_memory(plan) <= f->gpu_bytes ? "fits" : "DOES NOT FIT");
+}
+
+json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
+{
+    return json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_forecast_needs(plan) > 0 ? "training" : "buffers",
+                     "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes",
+                     (json_int_t)f->gpu_bytes, "fits", bb_forecast_fits(plan, f), "buffers_bytes",
+                     (json_int_t)bb_plan_memory(plan));
+}
+
+/* ---- rates ---- */
+
+static const char *const rates_words[BB_RATES] = {
+    [BB_RATES_MACHINE] = "machine", [BB_RATES_GIVEN] = "given", [BB_RATES_PROXY] = "proxy"};
+
+static void print_machine(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
+{
+    double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, BB_BFLOAT16);
+    double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
+
+    if (c->nominal)
+        fprintf(out, "  compute at the profile's nominal rates, which no kernel reaches: a lower bound\n");
+    else
+        fprintf(out,
+                "  compute by the machine's rates: large %s products %.0f of %.0f TFLOP/s, less by their shape;\n"
+                "    passes %.0f of %.0f GB/s",
+                f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory,
+                c->memory_gbps);
+    if (!c->nominal && f->attention)
+        fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; --attention says)" : "");
+    if (!c->nominal)
+        fputc('\n', out);
+}
+
+static void print_rates(const struct bb_forecast *f, const struct bb_cluster *c, FILE *out)
+{
+    if (f->rates == BB_RATES_MACHINE)
+        print_machine(f, c, out);
+    else if (f->tflops > 0)
+        fprintf(out, "  compute at %.1f TFLOP/s, %s, whatever its shape and the cluster\n", f->tflops,
+                f->rates == BB_RATES_GIVEN ? "as given" : "the proxy's own");
+    else
+        fprintf(out, "  compute as long as %s, whatever the cluster\n",
+                f->rates == BB_RATES_GIVEN ? "given" : "the proxy says");
+}
+
+json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    bool machine = f->rates == BB_RATES_MACHINE;
+    json_t *guessed = json_array();
+
+    if (f->attention_guessed)
+        json_array_append_new(guessed, json_sprintf("--attention %s", f->attention));
+    if (f->recompute)
+        json_array_append_new(guessed, json_sprintf("--recompute %s", f->recompute));
+    return json_pack("{s:s, s:o, s:o, s:b, s:s?, s:b, s:o}", "rates", rates_words[f->rates], "tflops",
+                     bb_json_real(f->tflops > 0 && !machine ? f->tflops
+                                  : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
+                                                            : NAN),
+                     "efficiency", bb_json_real(machine && !c->nominal ? c->achieved.gemm : NAN), "nominal", c->nominal,
+                     "attention", f->attention, "fp8", f->float8, "guessed", guessed);
+}
+
+/* ---- how true ---- */
+
+static bool has_band(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    return f->rates == BB_RATES_MACHINE && !c->nominal && f->attention;
+}
+
+json_t *bb_forecast_band(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    return has_band(f, c) ? json_pack("{s:f, s:f}", "mean", BAND_MEAN, "most", BAND_MOST) : json_null();
+}
+
+void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
+                       FILE *out)
+{
+    if (cluster)
+        print_rates(f, cluster, out);
+    if (cluster && has_band(f, cluster))
+        fprintf(out, "  published steps of A100 and H100 were met within %.0f%% on average, %.0f%% at most\n",
+                100 * BAND_MEAN, 100 * BAND_MOST);
+    if (f->gpu_bytes > 0)
+        print_memory(plan, f, out);
+}

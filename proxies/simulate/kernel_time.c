@@ -1,0 +1,89 @@
+/*
+ * kernel_time.c - how long a product or a pass takes on a machine (the definition: profiles/clusters/README.md).
+ *
+ * A product is cut into tiles, of which each multiprocessor works on one at a time: so many waves of them, the last one
+ * seldom full. Of several sizes of tiles the quickest is taken, as cuBLAS does; smaller ones read their operands more
+ * often for each result. No kernel is faster than memory brings its operands.
+ */
+#include "proxies/simulate/cluster.h"
+
+#include <math.h>
+
+/* Rows, columns and what a tile of that size reaches of the best one's rate: the sizes are those of NVIDIA's "Matrix
+ * Multiplication Background" guide, the rates are guessed from the bytes that a tile reads for each result. */
+static const struct tile {
+    int rows, cols;
+    double rate;
+} tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.92}, {256, 64, 0.85}, {64, 256, 0.85}, {128, 64, 0.75},
+             {64, 128, 0.75}, {64, 64, 0.6}};
+
+static double waves_of(const struct bb_cluster *c, double blocks)
+{
+    return ceil(blocks / c->sm_count);
+}
+
+/* FLOPs per nanosecond that large products reach. */
+static double product_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+{
+    if (item->float8 && c->tflops_float8 > 0)
+        return c->tflops_float8 * c->achieved.gemm_float8 * 1e3;
+    return bb_cluster_tflops(c, item->gemm.dtype) * c->achieved.gemm * 1e3;
+}
+
+static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+{
+    const struct bb_gemm_shape *g = &item->gemm;
+    double best = INFINITY, of_sm = product_rate(c, item) / c->sm_count;
+
+    for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
+        const struct tile *t = &tiles[i];
+        double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
+
+        best = fmin(best, waves_of(c, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate));
+    }
+    return best;
+}
+
+/* Operands in 8 bits have half the bytes; the result has as many as before. */
+static double product_bytes(const struct bb_kernel_list_item *item)
+{
+    double bytes = (double)bb_gemm_bytes(&item->gemm);
+
+    return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
+}
+
+/* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width, the
+ * larger ones are positions. Backward makes the scores again: five products for four. */
+static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+{
+    const struct bb_gemm_shape *g = &item->gemm;
+    bool backward = item->fusion == BB_KERNEL_IN_ATTENTION_BACKWARD;
+    double blocks = ceil(fmax((double)g->m, (double)g->n) / 128) * (double)g->batch, part;
+
+    part = backward ? c->achieved.attention_backward : c->achieved.attention_forward;
+    return bb_gemm_flops(g) * item->share * (backward ? 1.25 : 1) / (bb_cluster_tflops(c, g->dtype) * part * 1e3) *
+           waves_of(c, blocks) * c->sm_count / blocks;
+}
+
+static double nominal_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+{
+    return item->is_pass ? (double)bb_pass_bytes(&item->pass) / c->memory_gbps
+                         : bb_gemm_flops(&item->gemm) / bb_cluster_tflops(c, item->gemm.dtype) / 1e3;
+}
+
+int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
+{
+    double rate = c->memory_gbps * c->achieved.memory, ns;
+
+    if (c->nominal)
+        ns = nominal_ns(c, item);
+    else if (item->fusion == BB_KERNEL_IN_PRODUCT)
+        return 0;
+    else if (item->is_pass)
+        ns = (double)bb_pass_bytes(&item->pass) / rate;
+    else if (item->fusion != BB_KERNEL_APART)
+        ns = attention_ns(c, item);
+    else
+        ns = fmax(tiled_ns(c, item), product_bytes(item) / rate);
+    return llround(fmax(c->kernel_us * 1e3, ns));
+}

@@ -1,0 +1,364 @@
+"""`busbar report`: one page of pictures from any mix of results, its figures held to ones worked out by hand, and seen through
+a headless Chromium (skipped where there is none)."""
+import importlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from chromium import Chromium, find_chromium
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "profiles" / "report"))
+measured, pictures, result_files, steps, timeline, units = map(
+    importlib.import_module, ("measured", "pictures", "result_files", "steps", "timeline", "units"))
+NO_DATA = {"EMU_DATA": "off"}
+STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
+
+
+def has_plotly(busbar):
+    own = busbar.build / "python" / "bin" / "python3"
+    python = str(own) if own.exists() else "python3"
+    return shutil.which(python) and subprocess.run([python, "-c", "import plotly"], capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def plotly(busbar):
+    if not has_plotly(busbar):
+        pytest.skip("no plotly here: sh bootstrap/setup.sh brings it")
+
+
+@pytest.fixture(scope="module")
+def samples(busbar, tmp_path_factory):
+    """{kind: file} of real results, small ones."""
+    folder = tmp_path_factory.mktemp("samples")
+
+    def run(name, *args, **kw):
+        done = busbar.run(*args, "--json", folder / f"{name}.json", **kw)
+        assert done.returncode == 0, done.stderr
+    run("collectives", "bench", "all_reduce", "-b", "8K", "-e", "8M", "-f", 32, "-n", 2, ranks=2, env=NO_DATA)
+    run("proxy", "proxy", *STEP, "--steps", 2, "--trace", folder / "trace.json", ranks=4, env=NO_DATA)
+    run("plan", "plan", *STEP, "--ranks", 4, "--cluster", "h100-sxm-ib", emulated=False)
+    run("compare", "compare", folder / "collectives.json", folder / "collectives.json", "--threshold", 5, emulated=False)
+    (folder / "study.json").write_text(
+        '{"name": "stages", "command": "plan gpt2_large", "ranks": [4, 8, 16], "columns": ["predicted.step_us"],'
+        ' "options": {"layers": 8, "stages": [2, 4], "cluster": "h100-sxm-ib"}}')
+    run("sweep", "sweep", folder / "study.json", "-o", folder / "sweep.d", emulated=False)
+    (folder / "p2p.json").write_text(json.dumps(P2P))
+    return {path.stem: path for path in folder.glob("*.json") if path.stem != "study"}
+
+
+def link(i, j, value):
+    return {"level": "pair", "figure": "bandwidth", "direction": "one", "bytes": 1 << 20, "node": 0, "host": "a", "from": i, "to": j,
+            "same_node": True, "value": value, "median": 400.0}
+
+
+# Links of 400 GB/s but for two: one slow enough for --slow, one that is only the next slowest.
+P2P = {"schema": "busbar.bench/1", "command": ["bench", "p2p"], "status": "ok", "ranks": 3, "results": [{"figure": "bandwidth"}],
+       "matrices": [{"figure": "bandwidth", "direction": "one", "bytes": 1 << 20, "unit": "GB/s",
+                     "values": [[None, 400., 400.], [50., None, 400.], [400., 390., None]]}],
+       "slow_links": [link(1, 0, 50.)], "slowest_links": [link(1, 0, 50.), link(2, 1, 390.)], "bimodal": []}
+
+
+def report(busbar, *files, output, **kw):
+    return busbar.run("report", *files, "-o", output, emulated=False, **kw)
+
+
+def page_of(busbar, output, *files):
+    done = report(busbar, *files, output=output)
+    assert done.returncode == 0 and done.stdout == "" and done.stderr == "", done.stderr
+    return output.read_text()
+
+
+# ---- the command ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.smoke
+def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
+    text = page_of(busbar, tmp_path / "r.html", *samples.values())
+    headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", text)
+    assert headings == ["Results", "Collectives", "Links", "Steps", "Traffic and memory", "Scaling", "Comparisons", "Studies"]
+    assert "default-src 'none'" in text and not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", text)
+    assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
+
+
+@pytest.mark.parametrize("name,content,message", [
+    ("gone.json", None, "cannot be read: No such file"),
+    ("text.json", "hello", "is no JSON: Expecting value: line 1"),
+    ("cut.json", '{"schema": "busbar.bench/1", "results": [', "is no JSON"),
+    ("latin.json", b'{"schema": "\xe9"}', "is no JSON: a text that is not UTF-8"),
+    ("deep.json", "[" * 100000, "is no JSON"),
+    ("list.json", "[1]", "expected an object"),
+    ("other.json", '{"a": 1}', "it has no schema"),
+    ("new.json", '{"schema": "busbar.bench/2"}', "'busbar.bench/2', which this report does not know; nearest: busbar.bench/1"),
+    ("half.json", '{"schema": "busbar.bench/1"}', "'results' is no list"),
+])
+def test_what_is_no_result_is_refused_and_the_old_page_stays(busbar, tmp_path, plotly, name, content, message):
+    page, file = tmp_path / "page.html", tmp_path / name
+    page.write_text("old")
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = report(busbar, file, output=page)
+    assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1, done.stderr
+    assert name in done.stderr and message in done.stderr
+    assert page.read_text() == "old" and len(list(tmp_path.iterdir())) == 1 + (content is not None)
+
+
+@pytest.mark.parametrize("words,message", [
+    ((), "expected results"), (("a.json",), "expected -o FILE"), (("a.json", "-o", "a.json"), "would replace it"),
+    (("a.json", "-o", "/nowhere/x.html"), "/nowhere/x.html"), (("a.json", "--out", "x"), "did you mean '--output'"),
+])
+def test_words_that_cannot_be(busbar, words, message):
+    done = busbar.run("report", *words, emulated=False)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and message in done.stderr
+
+
+def test_what_is_missing_is_said_in_a_line(busbar, samples, tmp_path):
+    """A program of its own folder, since the build's may have a Python with plotly."""
+    (tmp_path / "bin").mkdir()
+    program = shutil.copy(busbar.build / "busbar", tmp_path / "bin" / "busbar")
+    words = [program, "report", samples["p2p"], "-o", tmp_path / "r.html"]
+    done = busbar.run_program(*words)
+    assert done.returncode == 1 and "report needs its script" in done.stderr
+    (tmp_path / "bin" / "report").symlink_to(ROOT / "profiles" / "report")
+    done = busbar.run_program("env", "PATH=/nowhere", *words)
+    assert done.returncode == 1 and "report needs Python 3" in done.stderr
+    bare = tmp_path / "python3"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -s -E "$@"\n')  # without packages
+    bare.chmod(0o755)
+    done = busbar.run_program("env", f"PATH={tmp_path}:/usr/bin:/bin", *words)
+    assert done.returncode == 1 and "needs the Python package plotly" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "r.html").exists()
+
+
+# ---- what the pictures say ------------------------------------------------------------------------------------------------
+
+
+def result(kind, **data):
+    return result_files.Result(f"/x/{kind}.json", kind, data)
+
+
+def titles(results):
+    return [p.title for _, made in pictures.make_all(results) for p in made]
+
+
+def row(size, median, **more):
+    return {"collective": "all_reduce", "bytes": size, "dtype": "float", "op": "sum", "placement": "out_of_place", "mode": "stream",
+            "time_us": {"p50": median, "ci95": [median * .8, median * 1.25]}, "busbw_gbps": size / median / 1e3 * 1.5,
+            "algorithm": "RING", "protocol": "LL", "channels": 4, "model_us": 2 * median, **more}
+
+
+def test_bandwidth_has_its_interval_bands_and_prediction():
+    rows = [row(1024, 10), row(4096, 20), row(16384, 40, algorithm="TREE")]
+    bandwidth, time = list(measured.over_size([result("collectives", results=rows)]))
+    (line,) = bandwidth.traces
+    assert line["x"] == [1024, 4096, 16384] and line["y"] == pytest.approx([.1536, .3072, .6144])
+    # a time 1.25 times as long is 0.8 of the bandwidth, and the other way round
+    assert line["error_y"]["arrayminus"] == pytest.approx([.2 * y for y in line["y"]])
+    assert line["error_y"]["array"] == pytest.approx([.25 * y for y in line["y"]])
+    assert [(s["x0"], s["x1"]) for s in bandwidth.layout["shapes"]] == [(1024 / 1.5, 8192), (8192, 16384 * 1.5)]
+    assert [a["text"] for a in bandwidth.layout["annotations"]] == ["RING LL", "TREE LL"]
+    assert time.traces[0]["y"] == [10, 20, 40] and time.traces[1]["y"] == [20, 40, 80] and time.traces[1]["line"]["dash"] == "dash"
+    assert "RING LL" in line["hovertext"][0] and "1 KiB" in line["hovertext"][0]
+
+
+def test_links_are_marked_and_ranked():
+    (picture,) = measured.links([result("p2p", **P2P)])
+    (frame,) = picture.layout["shapes"]  # row 1, column 0
+    assert (frame["x0"], frame["x1"], frame["y0"], frame["y1"]) == (-.5, .5, .5, 1.5)
+    assert [r[:4] + r[7:] for r in picture.rows] == [[1, "pair", 1, 0, .125, True], [2, "pair", 2, 1, .975, False]]
+    assert picture.traces[0]["hovertext"][1][0] == "rank 1 to rank 0<br>50 GB/s<br>slow"
+
+
+BREAKDOWN = {"rank": 3, "role": "last", "step_us": 100., "compute_us": 70., "comm_us": 50., "exposed_us": 25.,
+             "exposed_transfer_us": 10., "bubble_us": 8., "exposed_waiting_us": 7., "idle_us": 5.}
+LOST = {"total_us": 36., "exposed_us": 25., "slowdown_us": 6., "idle_us": 5., "transfer_us": 10., "bubble_us": 8., "waiting_us": 7.}
+
+
+def test_waterfall_leads_from_compute_alone_to_the_step():
+    (picture,) = steps.waterfalls([result("proxy", proxy="p", breakdown=BREAKDOWN, overlap={"lost_to_comm": LOST})])
+    trace = picture.traces[0]
+    assert trace["x"] == ["compute alone", "hidden communication", "slower kernels", "exposed transfer", "bubble",
+                          "waiting for peers", "idle", "step"]
+    assert trace["y"] == [64, 25, 6, 10, 8, 7, 5, 100] and trace["base"] == [0, 39, 64, 70, 80, 88, 95, 0]
+    (planned,) = steps.waterfalls([result("plan", proxy="p", predicted={"cluster": "c", "breakdown": BREAKDOWN})])
+    assert planned.traces[0]["y"] == [70, 25, 10, 8, 7, 5, 100] and planned.stamps == ["predicted for c"]
+
+
+def test_what_is_lacking_is_said():
+    (picture,) = steps.waterfalls([result("proxy", proxy="p", breakdown=None)])
+    assert "--traced-steps" in picture.notes[0] and picture.figure() is None
+    assert any("--trace step.json" in note for p in timeline.timelines([result("proxy", proxy="p")]) for note in p.notes)
+    bare = row(8, 1, algorithm=None, protocol=None, model_us=None, time_us={"p50": 1, "ci95": None})
+    notes = " ".join(list(measured.over_size([result("collectives", results=[bare])]))[0].notes)
+    assert "No intervals" in notes and "no bands" in notes and "No line of a prediction" in notes
+
+
+def test_timeline_colours_what_is_exposed():
+    def slice_(tid, begin, end, cat):
+        return {"ph": "X", "name": cat, "pid": 0, "tid": tid, "ts": begin, "dur": end - begin, "cat": cat, "args": {}}
+    names = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": t, "args": {"name": n}} for t, n in ((1, "compute"), (2, "dp"))]
+    events = names + [slice_(0, 0, 60, "step"), slice_(1, 10, 20, "compute"), slice_(1, 18, 30, "compute"), slice_(2, 5, 50, "dp")]
+    picture = timeline.timeline(result("trace", otherData={"proxy": "p", "times": "measured"}, traceEvents=events))
+    strokes = {t["name"]: [s[:3] for s in t["strokes"]] for t in picture.traces}
+    assert strokes == {"compute": [[10, 20, 0], [18, 30, 0]], "hidden communication": [[10, 30, 1]],
+                       "exposed communication": [[5, 10, 1], [30, 50, 1]]}
+    assert picture.rows[1][4] == 25 and picture.stamps == []
+
+
+def test_a_large_trace_shows_the_slowest_rank_and_one_of_each_role():
+    tracks = {}
+    for rank in range(64):
+        tracks[rank] = timeline.Track()
+        tracks[rank].name, tracks[rank].step_us = f"rank {rank} (node0 gpu 0, stage {rank // 32})", 100 + (rank == 41)
+    assert timeline.choose(tracks) == [0, 32, 41]
+
+
+def test_scaling_against_the_ideal():
+    def run(ranks, rate):
+        return result("proxy", proxy="p", ranks=ranks, samples_per_s=rate, options={"tp": 1, "json": f"{ranks}.json"})
+    other = result("proxy", proxy="p", ranks=16, samples_per_s=1., options={"tp": 2})
+    (picture,) = steps.scaling([run(8, 600.), run(2, 200.), run(4, 380.), other])
+    measured_line, ideal = picture.traces
+    assert (measured_line["x"], measured_line["y"], ideal["y"]) == ([2, 4, 8], [200, 380, 600], [200, 400, 800])
+    assert [r[3:] for r in picture.rows] == [[1, 1], [1.9, .95], [3, .75]]
+
+
+def test_memory_names_what_does_not_fit():
+    gib = 1 << 30
+    roles = [{"name": "first", "training_memory_bytes": {"parameters": 30 * gib, "optimizer": 60 * gib, "total": 90 * gib}},
+             {"name": "last", "training_memory_bytes": {"parameters": 30 * gib, "optimizer": 30 * gib, "total": 60 * gib}}]
+    (picture,) = steps.memory([result("plan", proxy="p", roles=roles, predicted={"memory": {"available_bytes": 80 * gib}})])
+    assert [t["x"] for t in picture.traces] == [[30, 30], [60, 30]] and "Does not fit: first." in picture.about
+    assert picture.layout["shapes"][0]["x0"] == 80
+
+
+def test_every_figure_that_is_no_measurement_says_so(samples):
+    results = [result_files.read(path) for kind, path in samples.items() if kind != "p2p"]
+    for _, made in pictures.make_all(results):
+        for picture in made:
+            said = " ".join(a["text"] for a in (picture.figure() or {"layout": {"annotations": []}})["layout"]["annotations"])
+            assert picture.figure() is None or "emulated" in said or "predicted" in said, picture.title
+    measured_one = result("collectives", results=[row(8, 1)], emulated=False, status="timeout")
+    assert list(measured.over_size([measured_one]))[0].stamps == ["the run ended with: timeout"]
+
+
+def test_nccl_tests_own_file(busbar, tmp_path):
+    done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "1K", "-e", "4K", "-f", 4, "-g", 2, "-n", 2,
+                              "-J", tmp_path / "n.json")
+    assert done.returncode == 0, done.stderr
+    bandwidth, time = list(measured.over_size([result_files.read(tmp_path / "n.json")]))
+    wanted = [r["out_of_place"]["time"] for r in json.loads((tmp_path / "n.json").read_text())["results"]]
+    assert time.traces[0]["y"] == wanted and bandwidth.stamps == ["emulated GPUs: modelled times"]
+    assert bandwidth.title.startswith("all_reduce")
+
+
+def test_units_of_texts():
+    assert [units.time_text(v) for v in (1.234567, 9999, 10000, 1e7, None)] == ["1.235 us", "9999 us", "10 ms", "10 s", "-"]
+    assert [units.bytes_text(v) for v in (0, 1023, 1024, 80e9)] == ["0 B", "1023 B", "1 KiB", "74.51 GiB"]
+
+
+def test_files_of_one_name_are_told_apart():
+    both = [result_files.Result(path, "collectives", {}) for path in ("/runs/a/r.json", "/runs/b/r.json", "/runs/c.json")]
+    result_files.name_apart(both)
+    assert [r.name for r in both] == ["a/r.json", "b/r.json", "c.json"]
+
+
+# ---- in a browser ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not find_chromium():
+        pytest.skip("no Chromium here: the page is not looked at")
+    with Chromium() as one:
+        yield one
+
+
+@pytest.fixture
+def opened(busbar, samples, browser, tmp_path, plotly):
+    """opened(kind...): the page of these results, open in a browser."""
+
+    def open_page(*kinds):
+        page_of(busbar, tmp_path / "r.html", *(samples[kind] for kind in kinds))
+        browser.media()
+        browser.open(tmp_path / "r.html")
+        return browser
+    return open_page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_is_drawn_without_complaint_or_request(opened, browser, samples, scheme):
+    opened(*samples)
+    browser.media(scheme=scheme)
+    browser.draw_all()
+    n = browser.script("document.querySelectorAll('.plot').length")
+    assert n >= 14 and browser.script("document.querySelectorAll('.plot .main-svg').length") >= n
+    assert browser.errors == [] and browser.requests == []
+    text, paper = browser.script("[getComputedStyle(document.querySelector('.plot .xtick text')).fill, "
+                                 "getComputedStyle(document.body).backgroundColor]")
+    assert [sum(map(int, re.findall(r"\d+", color)[:3])) > 380 for color in (text, paper)] == [scheme == "dark", scheme == "light"]
+
+
+def test_names_that_a_screen_reader_says(opened, browser):
+    opened("collectives")
+    assert "all_reduce float sum: bus bandwidth over size (stream)" in browser.names("figure")
+    assert sum("Arrow keys" in name for name in browser.names("group")) == 2
+    for role in ("figure", "region", "button", "link", "navigation"):
+        assert all(browser.names(role)), role
+
+
+def test_values_by_keyboard(opened, browser):
+    opened("p2p")
+    browser.script("document.querySelector('.plot').focus()")
+    browser.press("ArrowRight")
+    assert browser.script("document.getElementById('said').textContent").endswith("rank 0: itself")
+    browser.press("ArrowRight")
+    assert browser.script("document.getElementById('said').textContent").endswith("rank 0 to rank 1, 400 GB/s")
+    browser.press("ArrowLeft"), browser.press("ArrowLeft")
+    assert browser.script("document.getElementById('said').textContent").endswith("rank 2: itself")
+    assert browser.errors == []
+
+
+def test_a_study_is_sorted_and_filtered(opened, browser):
+    opened("sweep")
+    browser.draw_all()
+    rows = "[...document.querySelectorAll('details.values[open] tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    heads = browser.script("[...document.querySelectorAll('details.values[open] thead th')].map(h => h.textContent)")
+    ranks, step = heads.index("ranks"), heads.index("predicted.step_us")
+    assert len(browser.script(rows)) == 6
+    press = f"document.querySelectorAll('details.values[open] thead button')[{step}].click()"
+    for sign in (1, -1):
+        browser.script(press)
+        times = [float(r[step].replace(",", "")) for r in browser.script(rows)]
+        assert times == sorted(times, reverse=sign < 0) and len(set(times)) > 2
+    browser.script("{ const i = document.querySelector('details.values[open] input'); i.value = 'ranks>=8, stages=2'; "
+                   "i.dispatchEvent(new Event('input')); }")
+    assert sorted(r[ranks] for r in browser.script(rows)) == ["16", "8"]
+    assert browser.script("document.querySelector('.chooser').parentElement.querySelector('.plot').data.flatMap(t => t.x).length") == 2
+    assert browser.errors == []
+
+
+def test_paper_has_every_figure(opened, browser, tmp_path):
+    opened("proxy", "trace", "plan")
+    browser.pdf(tmp_path / "r.pdf")
+    drawn = browser.script("[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn)")
+    assert drawn and (tmp_path / "r.pdf").read_bytes().count(b"/Type /Page\n") >= 3 and browser.errors == []
+
+
+def test_texts_of_a_file_stay_texts(busbar, browser, tmp_path, plotly):
+    evil = "</script><img src=x onerror=document.title='bad'><b>"
+    rows = [row(1024, 1.0, collective=evil, algorithm=evil), row(2048, float("nan"), collective=evil)]
+    (tmp_path / "e.json").write_text(json.dumps({"schema": "busbar.bench/1", "command": ["bench", evil], "started": evil,
+                                                 "status": evil, "results": rows}))
+    page_of(busbar, tmp_path / "r.html", tmp_path / "e.json")
+    browser.media()
+    browser.open(tmp_path / "r.html")
+    browser.draw_all()
+    browser.script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.script("document.title") == "busbar: e.json"
+    assert browser.script("document.querySelectorAll('img').length") == 0 and browser.errors == [] and browser.requests == []

@@ -1,0 +1,17 @@
+/* compare.c - `busbar compare`: result files of ours and of nccl-tests. Two parts: one file and the other. */
+#include "collectives/compare/compare.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size), *part[FUZZ_PARTS], *words[5] = {"compare"};
+
+    fuzz_parts(text, part);
+    words[1] = fuzz_file(0, part[0], strlen(part[0]));
+    words[2] = *part[1] ? fuzz_file(1, part[1], strlen(part[1])) : words[1];
+    (void)bb_compare_main(3, words);
+    words[3] = "--json=/dev/null";
+    (void)bb_compare_main(4, words);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* environment.c - what launchers say, and what a process keeps for its siblings. Lines NAME=VALUE of the names below. */
+#include "bootstrap/base/environment.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/siblings.h"
+#include "tests/fuzz/fuzz.h"
+
+static const char *const variables[] = {
+    "OMPI_COMM_WORLD_RANK",       "PMI_RANK",        "PMIX_RANK",     "SLURM_PROCID",
+    "OMPI_COMM_WORLD_SIZE",       "PMI_SIZE",        "SLURM_NTASKS",  "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_ID", "BUSBAR_SIBLINGS"};
+enum { N_VARIABLES = sizeof variables / sizeof *variables };
+
+static void set_variable(char *line)
+{
+    char *value = strchr(line, '=');
+
+    if (!value)
+        return;
+    *value++ = '\0';
+    HOLDS(*bb_environment_value(line, "set"));
+    (void)bb_environment_told(line);
+    for (int i = 0; i < N_VARIABLES; i++)
+        if (strcmp(line, variables[i]) == 0)
+            setenv(line, value, 1);
+}
+
+/* Without closing them: they are numbers of anything. */
+static void forget_siblings(struct bb_siblings *siblings)
+{
+    if (!siblings)
+        return;
+    for (int i = 0; siblings->fds && i < (siblings->place == 0 ? siblings->count : 1); i++)
+        siblings->fds[i] = -1;
+    bb_siblings_release(siblings);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size), *line[FUZZ_WORDS + 1];
+    struct bb_siblings *siblings;
+    int n = fuzz_words("", text, line);
+
+    for (int i = 0; i < N_VARIABLES; i++)
+        unsetenv(variables[i]);
+    for (int i = 1; i < n; i++)
+        set_variable(line[i]);
+    (void)bb_launcher_rank();
+    (void)bb_launcher_local_size();
+    (void)bb_launched_alone();
+    (void)!bb_siblings_take(&siblings);
+    forget_siblings(siblings);
+    free(text);
+    return 0;
+}

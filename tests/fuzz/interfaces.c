@@ -1,0 +1,13 @@
+/* interfaces.c - which address another host is told. Three parts: an interface, NCCL_SOCKET_IFNAME, the default route. */
+#include "bootstrap/watchdog/watchdog_internal.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size), *part[FUZZ_PARTS];
+
+    fuzz_parts(text, part);
+    HOLDS(bb_watchdog_preference(part[0], part[1], part[2]) >= 0);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* model_file.c - files of models: pipelines, residual networks, networks that are cut into tiles, replicas. */
+#include "proxies/models/residual.h"
+#include "proxies/models/transformer_model.h"
+#include "proxies/replicas/network.h"
+#include "proxies/spatial/net/net.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct bb_net_asked as_it_says = {0};
+    const char *path = fuzz_file(0, data, size);
+    struct bb_residual residual = {0};
+    struct bb_network network = {0};
+    struct bb_model model = {0};
+    struct bb_net net = {0};
+
+    (void)!bb_model_load(path, &model);
+    bb_model_release(&model);
+    (void)!bb_residual_load(path, &residual);
+    bb_residual_release(&residual);
+    (void)!bb_network_load(path, &network);
+    bb_network_release(&network);
+    (void)!bb_net_load(path, &as_it_says, &net);
+    bb_net_release(&net);
+    return 0;
+}

@@ -1,0 +1,109 @@
+#!/bin/sh
+# run.sh - the fuzz targets: every parser of the program and the watchdog's messages, under libFuzzer, AddressSanitizer and
+# UndefinedBehaviorSanitizer.
+#
+#   sh tests/fuzz/run.sh [MINUTES [TARGET...]]     all targets side by side, MINUTES in all (1 without a number)
+#   sh tests/fuzz/run.sh --quick                   the seeds and two seconds of each: what tests/run.sh runs
+#
+# Seeds are in corpus/TARGET and in the profiles; what a run learns stays in build-fuzz/corpus, which may be thrown away. An
+# input that ends a target in any other way is left as build-fuzz/TARGET-crash-*: mend it, and make it a seed.
+# Exit status: 0 all held, 1 something was found, 77 no clang with libFuzzer here.
+set -u
+cd "$(dirname "$0")/../.."
+
+# target | sources whose words are its dictionary | more seeds
+targets() {
+    cat <<'TABLE'
+formula||
+matrix||
+numbers||
+cluster|proxies/simulate/cluster.c|profiles/clusters
+config_json|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c|profiles/models
+model_file|proxies/models/model_file.c proxies/models/residual.c proxies/models/transformer_model.c proxies/spatial/net/net.c|profiles/models
+plan_model|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c proxies/models/residual.c|profiles/models
+compare|collectives/compare/result_reader.c collectives/compare/provenance.c|
+study|bootstrap/sweep/study.c bootstrap/sweep/expand.c|profiles/studies
+sweep_results|bootstrap/sweep/state.c bootstrap/sweep/collect.c bootstrap/sweep/view.c|
+bench_words|collectives/sweep/bench_options.c collectives/p2p/p2p_options.c collectives/overlap/overlap_options.c|
+step_words|proxies/registry/proxy_options.c proxies/transformer/transformer_options.c proxies/sync/sync_options.c proxies/spatial/tiles_options.c|
+nccl_tests_words|collectives/nccl_tests/nccl_tests_options.c|
+baseline|proxies/scaling/baseline.c|
+environment|bootstrap/start/launcher.c bootstrap/start/siblings.c|
+interfaces||
+watchdog_visitor||
+watchdog_peer||
+watchdog_caller||
+plugins|collectives/session/tuner.c|
+TABLE
+}
+
+minutes=${1:-1}
+[ $# -eq 0 ] || shift
+build=build-fuzz
+if ! command -v clang >/dev/null; then
+    echo "no clang here, so no fuzzing"
+    exit 77
+fi
+if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return 0 * (d && n); }' |
+    clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null; then
+    echo "clang has no libFuzzer here, so no fuzzing"
+    exit 77
+fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { [ -f $build/build.ninja ] || cmake --preset fuzz; } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
+    tail -n 60 "$log"
+    exit 1
+fi
+
+wanted=$(targets | cut -d'|' -f1)
+for target in $wanted; do
+    [ -x $build/tests/fuzz/fuzz_"$target" ] || echo "$target: SKIPPED: not built, there is no NCCL here"
+done
+wanted=${*:-$wanted}
+cores=$(getconf _NPROCESSORS_ONLN)
+if [ "$minutes" = --quick ]; then seconds=2; else
+    seconds=$((minutes * 60 * cores / $(echo "$wanted" | wc -w)))
+fi
+mkdir -p $build/corpus
+
+# fuzz TARGET SOURCES SEEDS - one target; its last lines go to build-fuzz/TARGET.log.
+fuzz() {
+    out=$build/corpus/$1
+    mkdir -p "$out"
+    # What is in quotes in a parser is what it knows.
+    # shellcheck disable=SC2086
+    [ -z "$2" ] || grep -ohE '"[A-Za-z0-9_.+-]{2,40}"' $2 | sort -u >$build/"$1".dict
+    # shellcheck disable=SC2046,SC2086
+    env -u SLURM_JOB_ID -u SLURM_STEP_ID UBSAN_OPTIONS=print_stacktrace=1 \
+        $build/tests/fuzz/fuzz_"$1" -max_total_time=$seconds -timeout=20 -rss_limit_mb=3000 -close_fd_mask=3 -verbosity=1 \
+        -print_final_stats=1 -reload=0 -artifact_prefix=$build/"$1"- $([ -z "$2" ] || echo -dict=$build/"$1".dict) \
+        "$out" tests/fuzz/corpus/"$1" $3 >$build/"$1".log 2>&1 </dev/null || touch $build/"$1".found
+}
+
+rm -f $build/*.found $build/*.log
+running=0
+for target in $wanted; do
+    [ -x $build/tests/fuzz/fuzz_"$target" ] || continue
+    row=$(targets | grep "^$target|") || { echo "unknown target '$target'; known: $(targets | cut -d'|' -f1 | tr '\n' ' ')"; exit 2; }
+    sources=${row#*|}
+    fuzz "$target" "${sources%|*}" "${row##*|}" &
+    running=$((running + 1))
+    if [ $((running % cores)) = 0 ]; then wait; fi
+done
+wait
+
+total=0 found=0
+for target in $wanted; do
+    [ -f $build/"$target".log ] || continue
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' $build/"$target".log)
+    edges=$(sed -n 's/.*[[:space:]]cov: \([0-9]*\).*/\1/p' $build/"$target".log | tail -n 1)
+    total=$((total + ${runs:-0}))
+    if [ -f $build/"$target".found ]; then
+        found=$((found + 1)) verdict=FOUND
+    else verdict=held; fi
+    printf '%-17s %9s inputs  %5s edges  %s\n' "$target" "${runs:-?}" "${edges:-?}" $verdict
+    [ $verdict = held ] || grep -vE '^#[0-9]+|^stat::' $build/"$target".log | tail -n 40
+done
+echo "$total inputs, $found targets with a finding"
+[ $found = 0 ]

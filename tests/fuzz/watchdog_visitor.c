@@ -1,0 +1,34 @@
+/* watchdog_visitor.c - bytes of a stranger who calls rank 0 or a deputy. He does not know the run's token: the first
+ * byte says whose door it is, the others come in pieces as long as the second byte says. */
+#include "tests/fuzz/watchdog.h"
+
+static void send_bytes(int fd, const uint8_t *data, size_t size)
+{
+    if (send(fd, data, size, MSG_NOSIGNAL) < 0)
+        return; /* shown the door */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bb_watchdog_link stranger;
+    const size_t piece = size > 1 && data[1] ? data[1] : 64;
+    struct dog d;
+
+    if (size < 2)
+        return 0;
+    start_dog(&d, data[0] & 1);
+    connect_link(&d.visitors[0], &stranger);
+    for (size_t at = 2; at < size; at += piece) {
+        send_bytes(stranger.fd, data + at, size - at < piece ? size - at : piece);
+        read_visitors(&d.watchdog);
+    }
+    for (int i = 1; i < d.watchdog.n_peers; i++)
+        HOLDS(!d.peers[i].joined); /* nobody without the token gets a seat */
+    HOLDS(!d.watchdog.ending);
+    check_texts(&d);
+    bb_watchdog_close(&stranger);
+    read_visitors(&d.watchdog);
+    HOLDS(d.visitors[0].fd < 0);
+    stop_dog(&d);
+    return 0;
+}

@@ -10,7 +10,8 @@
 
 /* One placement of a row. */
 struct shown {
-    const char *collective, *dtype, *op, *redop, *placement, *mode, *algorithm, *protocol;
+    const char *collective, *dtype, *op, *redop, *placement, *mode;
+    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": none */
     size_t bytes, count;
     int root;
     struct bb_stats time_us;
@@ -94,8 +95,8 @@ static int predict_row(const struct table *t, const struct bb_case *c, struct sh
     TRY(bb_case_time(t->plan->cluster, c, &time));
     us = (double)time.ns / 1e3;
     TRY(bb_stats_of(&us, 1, &s->time_us));
-    s->algorithm = time.algorithm;
-    s->protocol = time.protocol;
+    memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
+    memcpy(s->protocol, time.protocol, sizeof(s->protocol));
     if (us > 0)
         s->algbw_gbps = (part ? part(c->ranks) : 1) * (double)s->bytes / us / 1e3;
     s->busbw_gbps = c->ranks > 1 ? s->algbw_gbps * s->factor : NAN;
@@ -153,7 +154,7 @@ static int put_row(void *arg, const struct bb_case *both)
         }
         if (t->out)
             bb_line_row(&line, figure_fields, &s);
-        if (s.algorithm)
+        if (*s.algorithm)
             chosen = s;
     }
     if (t->out && tells_choice(t->plan))

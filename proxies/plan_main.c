@@ -171,6 +171,26 @@ static void settle_forecast(const struct plan_options *o, const struct bb_cluste
         t->attention = "fused";
 }
 
+/* The cluster of --cluster, nominal without one, and what it means for the step. */
+static int settle_cluster(const struct plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+                          struct bb_forecast *f)
+{
+    int rc = 0;
+
+    *cluster = (struct bb_cluster){0};
+    if (o->cluster)
+        TRY(bb_cluster_load(o->cluster, cluster));
+    if (o->cluster && config->gpus_per_node == 0)
+        config->gpus_per_node = cluster->gpus_per_node;
+    if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
+        return bb_err(BB_EUSAGE,
+                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
+                      cluster->name);
+    settle_forecast(o, cluster, config, f);
+out:
+    return rc;
+}
+
 /* Of a step with real work: do its products of attention belong to a fused kernel? */
 static bool fuses_attention(const struct bb_step *step)
 {
@@ -237,19 +257,11 @@ static int count_training(struct findings *f, const char *text)
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_cluster cluster = {0};
+    struct bb_cluster cluster;
     struct findings f = {0};
     int rc;
 
-    if (o->cluster)
-        TRY(bb_cluster_load(o->cluster, &cluster));
-    if (o->cluster && config.gpus_per_node == 0)
-        config.gpus_per_node = cluster.gpus_per_node;
-    if (o->cluster && config.transformer.float8 && cluster.tflops_float8 <= 0)
-        return bb_err(BB_EUSAGE,
-                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
-                      cluster.name);
-    settle_forecast(o, &cluster, &config, &f.forecast);
+    TRY(settle_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;
@@ -389,6 +401,7 @@ static int refuse_best_layout(const struct plan_options *o, const struct bb_prox
     const char *beside = o->ops                           ? "ops"
                          : o->best_order                  ? "best-order"
                          : o->tokens                      ? "tokens"
+                         : o->must_fit                    ? "must-fit"
                          : o->export                      ? "export"
                          : o->files[BB_PLAN_EXPORT_trace] ? "trace"
                                                           : NULL;
@@ -428,15 +441,12 @@ static int find_best_layout(const struct plan_options *o, const struct bb_proxy_
     struct bb_cluster cluster;
     struct bb_layout_search search = {proxy, asked, &config, &cluster, 0, o->top, o->threads, false};
     struct bb_layouts found = {0};
+    struct bb_forecast forecast = {0};
     const char *json = o->files[BB_PLAN_EXPORT_json];
     int rc;
 
-    TRY(bb_cluster_load(o->cluster, &cluster));
-    search.gpu_bytes = cluster.memory_bytes;
-    if (config.gpus_per_node == 0)
-        config.gpus_per_node = cluster.gpus_per_node;
-    if (!asked->compute && asked->tflops == 0 && asked->forward_us == 0 && asked->backward_us == 0)
-        config.compute = "gemm"; /* the machine's own rates */
+    TRY(settle_cluster(o, &cluster, &config, &forecast));
+    search.gpu_bytes = forecast.gpu_bytes;
     TRY(bb_layouts_search(&search, &found));
     if (!json || strcmp(json, "-") != 0) {
         print_command(argc, argv);
@@ -555,7 +565,6 @@ int bb_plan_main(int argc, char **argv)
     TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
     if (is_collective(&words))
         return plan_collectives(&o, &words, false, argc, argv);
-    TRY(take_export_file(&o, &words));
     asked = o.config;
     TRY(find_proxy(&o, &words, &proxy));
     TRY(refuse_step(&o, proxy));
@@ -580,7 +589,6 @@ int bb_plan_check(int argc, char **argv)
     if (is_collective(&words)) {
         TRY(plan_collectives(&o, &words, true, argc, argv));
     } else {
-        TRY(take_export_file(&o, &words));
         TRY(find_proxy(&o, &words, &proxy));
         TRY(refuse_step(&o, proxy));
     }

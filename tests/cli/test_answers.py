@@ -125,6 +125,20 @@ def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path
     assert "modelled, not measured" in paper.stdout
 
 
+def test_the_algorithm_stands_beside_the_figures(busbar, tmp_path):
+    """Where the profile has NCCL's: small sizes take a low-latency protocol, large ones do not; exchanges have none."""
+    words = ("all_reduce", "sendrecv", "--sizes", "8,1G", "--ranks", 64, "--cluster", H100, "--json", tmp_path / "p.json")
+    text = busbar.run("plan", *words, emulated=False).stdout
+    rows = json.loads((tmp_path / "p.json").read_text())["results"]
+    heading = next(line for line in text.splitlines() if line.startswith("#       size"))
+    assert heading.split()[-2:] == ["algorithm", "protocol"]
+    lines = [line.split() for line in text.splitlines() if line and line[0] == " "]
+    reduced = {r["bytes"]: [r["algorithm"], r["protocol"]] for r in rows if r["collective"] == "all_reduce"}
+    assert [line[-2:] for line in lines[:2]] == [reduced[8], reduced[1 << 30]] and all(reduced[8])
+    assert reduced[8][1] == "LL" and reduced[1 << 30][1] != "LL"
+    assert [line[-2:] for line in lines[2:]] == [["-", "-"]] * 2
+
+
 def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
     """The machine's links carry 80 of the 100 GB/s that were promised: large messages are behind, small ones are not."""
     real, promised = machine("real.json", intra={"latency_us": 2, "gbps": 80}), machine()

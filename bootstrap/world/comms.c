@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { ASKED_MS = 200 };
 
@@ -109,7 +110,7 @@ int bb_comms_share_gpu_env(int rank, bool instances)
     TRY(BB_NCCL(ncclGetVersion(&runtime)));
     if (runtime >= OWN_SWITCH_SINCE && !instances)
         return set_variables(own_switch);
-    snprintf(host_id, sizeof(host_id), "busbar-%d", rank);
+    snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* the rank may not be told yet */
     TRY(set_variables((const struct variable[]){{"NCCL_HOSTID", host_id}, {NULL, NULL}}));
     TRY(set_variables(sockets));
 out:

@@ -175,7 +175,7 @@ static void fill_properties(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof(*p));
     strcpy(p->name, "Emulated GPU");
-    emu_uuid_of(emu.visible[device], (unsigned char *)p->uuid.bytes);
+    emu_uuid_of((struct emu_place){.number = emu.visible[device].number}, (unsigned char *)p->uuid.bytes);
     fill_limits(p);
     fill_abilities(p);
     p->totalGlobalMem = (size_t)emu.profile.memory_bytes;
@@ -491,7 +491,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer)
     return set_peer(__func__, peer, false, cudaErrorPeerAccessNotEnabled);
 }
 
-/* ---- versions, profiler, driver ---- */
+/* ---- versions, profiler ---- */
 
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
@@ -514,23 +514,4 @@ cudaError_t cudaProfilerStart(void)
 cudaError_t cudaProfilerStop(void)
 {
     return emu_report(emu_enter(__func__));
-}
-
-/* There is no driver underneath: every entry point is one that it does not have. */
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
-                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
-{
-    (void)version, (void)flags;
-    if (!symbol || !entry)
-        return emu_report(cudaErrorInvalidValue);
-    *entry = NULL;
-    if (status)
-        *status = cudaDriverEntryPointSymbolNotFound;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **entry, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult *status)
-{
-    return cudaGetDriverEntryPointByVersion(symbol, entry, CUDART_VERSION, flags, status);
 }

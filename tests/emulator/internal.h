@@ -187,6 +187,10 @@ cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_spac
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space); /* memory of the program itself: a variable */
 size_t emu_block_bytes(const void *base);                             /* 0 when no block begins there            */
 void emu_free_block(void *base);
+bool emu_is_physical(const void *pointer); /* of emu_alloc_physical */
+
+/* driver.c: what the driver says of memory */
+size_t emu_granularity(void);
 
 /* copies.c: cudaMemcpy and cudaMemcpyAsync without their entry */
 cudaError_t emu_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream,

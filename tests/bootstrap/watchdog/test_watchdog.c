@@ -3,6 +3,7 @@
  * host has, with strangers at the door.
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -423,6 +424,80 @@ static void test_who_deputises(void **state)
     }
 }
 
+/* Rank 1 of three finds out that a barrier does not end: how long until it knows the verdict. */
+static double verdict_s(void)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *watchdog[3];
+    struct capture said;
+    double start_s;
+    int rc;
+
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
+    assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, true, &ticket), 0);
+    for (int r = 1; r < 3; r++)
+        bb_watchdog_join(watchdog[r], r, 3, hosts, &ticket);
+    start_s = bb_now_s();
+    capture_begin(&said);
+    rc = bb_watchdog_expired(watchdog[1], "a barrier");
+    start_s = bb_now_s() - start_s;
+    for (int r = 0; r < 3; r++)
+        bb_watchdog_stop(watchdog[r]);
+    assert_non_null(strstr(capture_end(&said), "a barrier did not end within 20 s"));
+    assert_int_equal(rc, -BB_ETIMEOUT);
+    return start_s;
+}
+
+/* Where every rank answers, nobody waits for more to come, which takes a second in all. A busy machine may need a few
+ * tries. */
+static void test_everybody_answers(void **state)
+{
+    bool soon = false;
+
+    (void)state;
+    for (int i = 0; i < 5 && !soon; i++)
+        soon = verdict_s() < 0.95;
+    assert_true(soon);
+}
+
+static bool speaks(struct bb_watchdog *watchdog)
+{
+    bool ours;
+
+    pthread_mutex_lock(&watchdog->lock);
+    ours = bb_watchdog_speaks(watchdog);
+    pthread_mutex_unlock(&watchdog->lock);
+    return ours;
+}
+
+/* The word of the host is taken. Rank 0 needs none once it is heard by all, but until then; nobody else does without. */
+static void test_who_is_heard_by_all(void **state)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *watchdog[3];
+    char job[32];
+    int word;
+
+    (void)state;
+    snprintf(job, sizeof(job), "heard-%ld", (long)getpid());
+    setenv("PMIX_NAMESPACE", job, 1);
+    word = bb_speaker_take();
+    assert_true(word >= 0);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
+    assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, true, &ticket), 0);
+    bb_watchdog_join(watchdog[1], 1, 3, hosts, &ticket);
+    assert_false(speaks(watchdog[0]));
+    bb_watchdog_join(watchdog[2], 2, 3, hosts, &ticket);
+    assert_true(speaks(watchdog[0]));
+    assert_false(speaks(watchdog[1]));
+    for (int r = 0; r < 3; r++)
+        bb_watchdog_stop(watchdog[r]);
+    close(word);
+    unsetenv("PMIX_NAMESPACE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +512,8 @@ int main(void)
         cmocka_unit_test(test_full_table),
         cmocka_unit_test(test_tags),
         cmocka_unit_test(test_who_deputises),
+        cmocka_unit_test(test_who_is_heard_by_all),
+        cmocka_unit_test(test_everybody_answers),
         cmocka_unit_test(test_deputy_is_told_of_a_loss),
         cmocka_unit_test(test_alone),
     };

@@ -272,17 +272,11 @@ static int start_mpi(struct bb_world *w)
     bb_world_guard(w, "MPI_Init_thread");
     TRY(bb_mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
-<<<<<<< HEAD
     if (bb_launcher_waits_for_all())
         TRY(bb_world_at_end(w, abort_stuck, w));
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &w->size);
-=======
     TRY(bb_mpi_failed(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
     TRY(bb_mpi_failed(MPI_Comm_rank(MPI_COMM_WORLD, &w->rank), "MPI_Comm_rank"));
     TRY(bb_mpi_failed(MPI_Comm_size(MPI_COMM_WORLD, &w->size), "MPI_Comm_size"));
->>>>>>> main
     rc = refuse_foreign_launcher(w->size);
 out:
     bb_world_unguard(w);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Who has spoken keeps the word for longer than SPEAK_MS. */
-enum { HOLD_MS = 1500, SPEAK_MS = 1000, HOLD_ENDING_MS = 1000, READ_MS = 200, FILES_MAX = 4096 };
+enum { HOLD_MS = 1500, SPEAK_MS = 1000, HOLD_ENDING_MS = 700, READ_MS = 200, FILES_MAX = 4096 };
 enum { IN_ORDER = 'o', ENDING = 'e' };
 
 static int leash = -1; /* closes when this rank is gone; what is written tells how things are */

@@ -81,6 +81,14 @@ bool bb_launched_alone(void)
     return sized || !any_set(ranks, sizeof(ranks) / sizeof(*ranks));
 }
 
+bool bb_launcher_waits_for_all(void)
+{
+    static const char *const others[] = {"OMPI_COMM_WORLD_SIZE",
+                                         "MPI_LOCALNRANKS"}; /* mpirun, maybe within a Slurm job */
+
+    return getenv("SLURM_PROCID") && !any_set(others, sizeof(others) / sizeof(*others));
+}
+
 /* ---- the launcher's own standard error ---- */
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };

@@ -18,6 +18,9 @@ int bb_launcher_local_size(void);
  */
 bool bb_launched_alone(void);
 
+/* bb_launcher_waits_for_all - srun: a rank that is stopped or stuck keeps the job, whatever becomes of the others. */
+bool bb_launcher_waits_for_all(void);
+
 /*
  * bb_launcher_take_stderr - `sender` sent a signal that ends this process: lines of ours go where its own go from now
  * on, if it is one that reads no output of its ranks any more (prterun, the mpirun of Open MPI 5, between its signals),

@@ -408,6 +408,26 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code)
     return told;
 }
 
+static bool is_alone(const struct bb_watchdog *watchdog)
+{
+    for (int r = 1; r < watchdog->n_peers; r++)
+        if (watchdog->peers[r].link.fd >= 0)
+            return false;
+    return true;
+}
+
+bool bb_watchdog_all_ended(struct bb_watchdog *watchdog)
+{
+    bool alone;
+
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->keeps = true;
+    bb_watchdog_await(watchdog, is_alone, 2 * TELL_S);
+    alone = is_alone(watchdog);
+    pthread_mutex_unlock(&watchdog->lock);
+    return alone;
+}
+
 void bb_watchdog_leave(struct bb_watchdog *watchdog)
 {
     pthread_mutex_lock(&watchdog->lock);

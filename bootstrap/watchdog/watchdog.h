@@ -102,6 +102,9 @@ int bb_watchdog_expired(struct bb_watchdog *watchdog, const char *what) BB_MUST_
  */
 bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code);
 
+/* bb_watchdog_all_ended - rank 0, after bb_watchdog_fail: whether all others have ended within a moment. */
+bool bb_watchdog_all_ended(struct bb_watchdog *watchdog);
+
 /* bb_watchdog_spoken - this rank fails, and has said why, before the others can hear of it: they need not speak. */
 void bb_watchdog_spoken(struct bb_watchdog *watchdog);
 

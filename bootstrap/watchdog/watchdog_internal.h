@@ -148,6 +148,7 @@ struct bb_watchdog {
     bool fail_said;
     bool end_heard; /* from rank 0 */
     bool leaving, bye_said, left, gone_said, releasing, stop;
+    bool keeps; /* the main thread waits for the others' ends, and leaves by itself */
     bool told;  /* why the run ends in order, with a status that is not 0 */
     bool spoke; /* this rank said the line of the job */
     int speaker_fd;
@@ -169,9 +170,10 @@ void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct b
 
 /* All with the lock held. */
 void bb_watchdog_end(struct bb_watchdog *watchdog, int code); /* the job ends with this exit code: tell everybody */
-void bb_watchdog_judge_hang(struct bb_watchdog *watchdog);    /* rank 0: name the ranks that did not arrive */
-void bb_watchdog_judge_lost(struct bb_watchdog *watchdog);    /* rank 0: name the ranks that are lost */
-void bb_watchdog_judge_alone(struct bb_watchdog *watchdog);   /* this rank hangs, and rank 0 is not there to judge */
+void bb_watchdog_tell_end(struct bb_watchdog *watchdog, struct bb_peer *peer); /* it is: to one who comes late */
+void bb_watchdog_judge_hang(struct bb_watchdog *watchdog);  /* rank 0: name the ranks that did not arrive */
+void bb_watchdog_judge_lost(struct bb_watchdog *watchdog);  /* rank 0: name the ranks that are lost */
+void bb_watchdog_judge_alone(struct bb_watchdog *watchdog); /* this rank hangs, and rank 0 is not there to judge */
 void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog); /* rank 0 is the lost one */
 void bb_watchdog_judge_signal(struct bb_watchdog *watchdog);      /* a signal ends the job */
 

@@ -202,6 +202,8 @@ static void seat_peer(struct bb_watchdog *watchdog, struct bb_watchdog_link *vis
     visitor->fd = -1;
     hello.seen = watchdog->mine;
     bb_watchdog_send(&peer->link, &hello, 0.1);
+    if (watchdog->ending)
+        bb_watchdog_tell_end(watchdog, peer);
 }
 
 static void answer_question(struct bb_watchdog *watchdog, struct bb_watchdog_link *visitor,
@@ -439,7 +441,8 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
     if (!watchdog->hooks_started && !watchdog->releasing)
         watchdog->hooks_started = pthread_create(&watchdog->hooks_thread, NULL, hooks_thread, watchdog) == 0;
     say_last_words(watchdog, now_s);
-    if (now_s > watchdog->ending_s + EXIT_S || (watchdog->ended_by && now_s > watchdog->signal_s + SIGNAL_EXIT_S))
+    if (now_s > watchdog->ending_s + (watchdog->keeps ? 3 : 1) * EXIT_S ||
+        (watchdog->ended_by && !watchdog->keeps && now_s > watchdog->signal_s + SIGNAL_EXIT_S))
         leave_process(watchdog);
 }
 

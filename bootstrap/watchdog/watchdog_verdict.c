@@ -65,20 +65,25 @@ static void add_ranks(struct line *line, const struct bb_watchdog *watchdog, con
         append_text(line, "; and %d more", n - NAMED_MAX);
 }
 
-void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
+void bb_watchdog_tell_end(struct bb_watchdog *watchdog, struct bb_peer *peer)
 {
-    struct bb_watchdog_msg end =
-        bb_watchdog_msg(watchdog->rank == 0 ? WATCHDOG_END : WATCHDOG_FAIL, (uint32_t)watchdog->rank, code);
+    struct bb_watchdog_msg end = bb_watchdog_msg(watchdog->rank == 0 ? WATCHDOG_END : WATCHDOG_FAIL,
+                                                 (uint32_t)watchdog->rank, -watchdog->ending);
 
-    if (watchdog->ending)
-        return;
     end.signal = watchdog->ended_by;
     end.seen = watchdog->mine;
+    bb_watchdog_send(&peer->link, &end, 0.01);
+}
+
+void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
+{
+    if (watchdog->ending)
+        return;
     watchdog->ending = -code;
     watchdog->ending_s = bb_now_s();
     bb_hydra_ending();
     for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
-        bb_watchdog_send(&watchdog->peers[i].link, &end, 0.01);
+        bb_watchdog_tell_end(watchdog, &watchdog->peers[i]);
     pthread_cond_broadcast(&watchdog->news);
 }
 

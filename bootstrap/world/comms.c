@@ -152,7 +152,7 @@ static int is_settled(void *comm)
     ncclComm_t nccl;
     int rc;
 
-    TRY(BB_NCCL(ask_handle(c, &nccl, &state)));
+    TRY(bb_nccl_at(ask_handle(c, &nccl, &state), "ncclCommGetAsyncError", __FILE__, __LINE__));
     if (!nccl)
         return 1;
     if (state != ncclSuccess && state != ncclInProgress)

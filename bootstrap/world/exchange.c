@@ -203,6 +203,14 @@ out:
 
 /* ---- among all ---- */
 
+/* Exchanges are matched by their order alone: where one has failed on this rank, it takes part in no later one. */
+static int note_failure(struct bb_world *w, int rc)
+{
+    if (rc)
+        w->out_of_step = rc;
+    return rc;
+}
+
 static int gather_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     MPI_Request request;
@@ -228,15 +236,17 @@ int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void
         memcpy(recv, send, bytes);
         return 0;
     }
+    if (w->out_of_step)
+        return w->out_of_step;
     own = malloc(bytes + all_bytes);
     if (!own)
-        return bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size);
+        return note_failure(w, bb_err(BB_EFAIL, "no memory for %zu bytes of each of %d ranks", bytes, w->size));
     memcpy(own + all_bytes, send, bytes);
     TRY(gather_all(w, what, own + all_bytes, own, bytes));
     memcpy(recv, own, all_bytes);
     free(own);
 out:
-    return rc;
+    return note_failure(w, rc);
 }
 
 int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t bytes)
@@ -265,17 +275,19 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
         return 0;
     if (w->siblings)
         return bcast_with_siblings(w, buf, bytes, root);
+    if (w->out_of_step)
+        return w->out_of_step;
     TRY(fits_mpi(bytes));
     own = malloc(bytes);
     if (!own)
-        return bb_err(BB_EFAIL, "no memory for %zu bytes of a broadcast", bytes);
+        return note_failure(w, bb_err(BB_EFAIL, "no memory for %zu bytes of a broadcast", bytes));
     memcpy(own, buf, bytes);
     TRY(bb_mpi_failed(MPI_Ibcast(own, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
     TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request)); /* own is kept when it is given up */
     memcpy(buf, own, bytes);
     free(own);
 out:
-    return rc;
+    return note_failure(w, rc);
 }
 
 int bb_world_barrier(struct bb_world *w, const char *what)
@@ -288,8 +300,10 @@ int bb_world_barrier(struct bb_world *w, const char *what)
         return 0;
     if (w->siblings)
         return bb_exchange_all(w, what, &here, all, sizeof(here));
+    if (w->out_of_step)
+        return w->out_of_step;
     TRY(bb_mpi_failed(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier"));
     TRY(bb_world_wait(w, what, request_ready, &request));
 out:
-    return rc;
+    return note_failure(w, rc);
 }

@@ -255,6 +255,16 @@ static void calm_open_mpi(void)
     (void)setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
 }
 
+/* A main thread that is stuck cannot: from the hooks' own thread, which may stay there. */
+static void abort_stuck(void *arg, int rc)
+{
+    const struct timespec others_have_saved = {.tv_nsec = 200000000};
+
+    (void)arg;
+    nanosleep(&others_have_saved, NULL);
+    MPI_Abort(MPI_COMM_WORLD, bb_exit_code(rc));
+}
+
 static int start_mpi(struct bb_world *w)
 {
     int had, rc;
@@ -262,6 +272,8 @@ static int start_mpi(struct bb_world *w)
     bb_world_guard(w, "MPI_Init_thread");
     TRY(bb_mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
+    if (bb_launcher_waits_for_all())
+        TRY(bb_world_at_end(w, abort_stuck, w));
     TRY(bb_mpi_failed(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
     TRY(bb_mpi_failed(MPI_Comm_rank(MPI_COMM_WORLD, &w->rank), "MPI_Comm_rank"));
     TRY(bb_mpi_failed(MPI_Comm_size(MPI_COMM_WORLD, &w->size), "MPI_Comm_size"));
@@ -411,6 +423,7 @@ static int finalize_mpi(struct bb_world *w)
     int rc;
 
     bb_world_reached(w, "the end of MPI");
+    bb_world_forget(w, abort_stuck, w);
     bb_world_guard(w, "MPI_Finalize");
     rc = bb_mpi_failed(MPI_Finalize(), "MPI_Finalize");
     bb_world_unguard(w);
@@ -462,6 +475,8 @@ static void end_everybody(struct bb_world *w, int rc)
     code = bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc);
     if (w->rank == 0 && w->mpi && bb_hydra_started_us())
         abort_under_hydra(code);
+    if (w->rank == 0 && told && bb_launcher_waits_for_all())
+        told = bb_watchdog_all_ended(w->watchdog);
     if (!told && w->mpi)
         MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);

@@ -50,6 +50,7 @@ struct bb_world {
     struct bb_siblings *siblings; /* of this process, which has several ranks; NULL: it is one of them alone */
     bool mpi;                     /* MPI is up and ours to end                                      */
     int crowd;                    /* 0, or how many times too many ranks this host has: waits sleep longer */
+    int out_of_step;              /* 0, or with what an exchange failed on this rank: it takes part in no other */
     bool agreed;                  /* all ranks know that the run ends: bb_world_agree has told them */
 };
 

@@ -71,8 +71,9 @@ FAULTS = {
     "hup": ("hup", "{signals}", (1, 129), r"ended by SIG(HUP|TERM); last seen: \w"),
     "usr1": ("usr1", "{signals}", (1, 138), r"ended by SIGUSR1; last seen: \w"),
 }
-# Of launchers with statuses of their own: the number of the signal that hydra saw first.
-STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,)}}
+# Of launchers with statuses of their own: the number of the signal that hydra saw first, or that it ended a stopped rank with; interrupted
+# itself it may say 0 when all ranks say 1.
+STATUSES = {"hydra": {"kill1": (9,), "kill0": (9,), "segv1": (11,), "stop1": (9,), "stop0": (9,), "int": (0,)}}
 # `--walk`: a call of each of these fails, on rank 1 and on all, the first, second, fourth .. of a run. Whoever fails says so and where, and
 # no rank is left in an exchange or an operation that the others do not come to: nothing is timed out, truncated or lost.
 WALKS = {"fail1": (r"rank 1 ",), "fail-all": (r"",)}
@@ -84,8 +85,8 @@ WALKED = (
     "cudaDeviceGetAttribute ncclGetVersion ncclGetUniqueId ncclCommInitRankConfig ncclCommCount ncclCommUserRank ncclCommGetAsyncError ncclMemAlloc "
     "ncclGroupStart ncclGroupEnd ncclAllReduce ncclSend ncclRecv ncclCommFinalize ncclCommDestroy MPI_Iallgather MPI_Ibcast").split()
 SPOKEN_BY_NOBODY = r"timeout|did not end|truncate|is lost|ended by SIG"
-QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclGroupEnd#1", "proxy/cudaMemcpyAsync#1",
-              "proxy/cudaLaunchKernel#2")
+QUICK_WALK = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclSend#2", "proxy/cudaMemcpyAsync#1",
+              "proxy/MPI_Iallgather#4")
 LOSSES = ("kill1", "segv1", "exit1", "kill0")
 # It dies of SIGHUP at once, without a word, and what it started kills all ranks by SIGKILL.
 DIES_OF = {"hydra": ("hup",)}
@@ -175,7 +176,7 @@ def judge_rows(folder, phase, fault, status):
             said = json.load(file)["status"]
     except (ValueError, KeyError):
         return False
-    if fault in ("term", "int", "usr1") and said == "interrupted":
+    if fault in ("term", "int", "hup", "usr1") and said == "interrupted":
         return True
     if said == "running" and (fault in ("kill0", "stop0") or phase.startswith("g-")):
         return True
@@ -275,7 +276,7 @@ def judge_walk(phase, fault, said):
     """What is wrong with what was said, if anything."""
     most = 1 if fault == "fail1" else len(said)
     function = phase.split("#")[0]
-    right = [line for line in said if (function in line or "ncclGroupEnd" in line) and re.search(WALKS[fault][0], line)
+    right = [line for line in said if (function in line or "ncclGroupEnd" in line or "ncclMemAlloc" in line) and re.search(WALKS[fault][0], line)
              and not re.search(SPOKEN_BY_NOBODY, line)]
     return [] if said and len(right) == len(said) <= most else [f"message x{len(said)}"]
 

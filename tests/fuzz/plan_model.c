@@ -21,6 +21,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     plan("transformer", model, (char *[]){"--tp", "2", "--sequence-parallel", "--layers", "2", NULL});
     plan("data_parallel", model, (char *[]){"--micro-batches", "2", NULL});
-    plan("spatial", model, (char *[]){"--splits", "2", NULL});
+    plan("spatial", model, (char *[]){"--splits", "5", NULL});
     return 0;
 }

@@ -44,11 +44,9 @@ static void *leave(void *watchdog)
     return NULL;
 }
 
-static void run_job(bool one_host)
+static void start_job(struct bb_watchdog *watchdog[3], bool one_host)
 {
-    struct bb_watchdog *watchdog[3];
     struct bb_watchdog_endpoint ticket;
-    pthread_t leaving[3];
 
     for (int r = 0; r < 3; r++)
         assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
@@ -57,11 +55,25 @@ static void run_job(bool one_host)
         bb_watchdog_join(watchdog[r], r, 3, hosts, &ticket);
         assert_true(watchdog[r]->attended);
     }
-    bb_watchdog_reached(watchdog[2], "a step");
+}
+
+static void leave_job(struct bb_watchdog *watchdog[3])
+{
+    pthread_t leaving[3];
+
     for (int r = 0; r < 3; r++)
         pthread_create(&leaving[r], NULL, leave, watchdog[r]);
     for (int r = 0; r < 3; r++)
         pthread_join(leaving[r], NULL);
+}
+
+static void run_job(bool one_host)
+{
+    struct bb_watchdog *watchdog[3];
+
+    start_job(watchdog, one_host);
+    bb_watchdog_reached(watchdog[2], "a step");
+    leave_job(watchdog);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(bb_watchdog_ending(watchdog[r]), 0);
         assert_true(watchdog[r]->left);
@@ -73,6 +85,47 @@ static void test_loopback(void **state)
 {
     (void)state;
     run_job(true);
+}
+
+struct departure {
+    struct bb_watchdog *watchdog;
+    atomic_int done;
+    pthread_t thread;
+};
+
+static void *depart(void *arg)
+{
+    struct departure *d = arg;
+
+    bb_watchdog_depart(d->watchdog);
+    d->done = 1;
+    return NULL;
+}
+
+/* Rank 2 is still in MPI_Finalize for 0.3 s. */
+static void test_departure(void **state)
+{
+    struct bb_watchdog *watchdog[3];
+    struct departure departures[3] = {{0}};
+
+    (void)state;
+    start_job(watchdog, true);
+    leave_job(watchdog);
+    for (int r = 0; r < 3; r++) {
+        departures[r].watchdog = watchdog[r];
+        if (r == 2) {
+            usleep(300000);
+            assert_int_equal(departures[0].done + departures[1].done, 0);
+        }
+        pthread_create(&departures[r].thread, NULL, depart, &departures[r]);
+    }
+    for (int r = 0; r < 3; r++)
+        pthread_join(departures[r].thread, NULL);
+    for (int r = 2; r >= 0; r--) {
+        bb_watchdog_stop(watchdog[r]);
+        usleep(20000);
+        assert_int_equal(r > 0 ? bb_watchdog_ending(watchdog[0]) : 0, 0);
+    }
 }
 
 static void test_every_interface(void **state)
@@ -450,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_every_interface),
+        cmocka_unit_test(test_departure),
         cmocka_unit_test(test_addresses_in_turn),
         cmocka_unit_test(test_firewall),
         cmocka_unit_test(test_bound),

@@ -234,6 +234,7 @@ def read_chakra(prefix, rank):
 COMPUTE, SEND, RECV, COLLECTIVE = 4, 5, 6, 7
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("words", STEPS, ids=NAMES)
 def test_chakra_says_what_the_plan_says(busbar, tmp_path, words):
     export(busbar, "chakra", tmp_path / "step", *words)

@@ -3,10 +3,12 @@
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/bench_options.h"
 #include "proxies/bench_plan/bench_plan.h"
 #include "proxies/export/export.h"
+#include "proxies/layouts/layouts.h"
 #include "proxies/models/profile.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
@@ -21,9 +23,11 @@ struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
-    bool ops, best_order, must_fit;
+    struct bb_export_only export_only;
+    bool ops, best_order, best_layout, must_fit;
     size_t gpu_memory;
     enum bb_rates rates;           /* no option: whose */
+    int top, threads;              /* of --best-layout */
     struct bb_bench_options bench; /* of a collective: which rows */
 };
 
@@ -46,9 +50,21 @@ static const struct bb_opt plan_options[] = {
     OPT_FLAG(0, "best-order", FIELD(best_order),
              "of transformer: also every order of the axes (--order), by the bytes that cross nodes in a step; nodes "
              "from --gpus-per-node or --cluster"),
+    OPT_FLAG(
+        0, "best-layout", FIELD(best_layout),
+        "of transformer, with --cluster and --global-batch-size: instead of one plan the quickest layouts that fit "
+        "in a GPU's memory; of tp, cp, ep, pp, chunks, schedule, micro-batch, recompute and dp-sync what is given "
+        "stays, the rest is searched"),
+    OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: how many are shown"),
+    OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
+            "with --best-layout: threads (default: one for each processor); the answer is the same"),
     OPT_WORD_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
                 "write the step to a file for another tool; its name is the last word (--export goal step.goal; of "
                 "chakra step.RANK.et)"),
+    OPT_STRING(0, "export-ranks", FIELD(export_only.ranks), NULL, "LIST",
+               "of --export perfetto: these ranks, as 0,8-15 (default: the first of each role)"),
+    OPT_STRING(0, "export-micro-batches", FIELD(export_only.micro_batches), NULL, "LIST",
+               "of --export perfetto: operations of these micro-batches, and those of none (default: all)"),
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
@@ -82,8 +98,9 @@ static const struct bb_opts set = {
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
            "Of a COLLECTIVE (`busbar list collectives`, or all) the table that `busbar bench` would print, predicted.",
     .word_at = word_at,
-    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does "
-             "not.",
+    .after =
+        "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does\n"
+        "not.",
     .tables = tables,
 };
 
@@ -102,12 +119,17 @@ struct findings {
     bool predicted;
 };
 
-static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
+static void print_command(int argc, char **argv)
 {
     printf("# busbar %s  busbar", BUSBAR_VERSION);
     for (int i = 0; i < argc; i++)
         printf(" %s", argv[i]);
     putchar('\n');
+}
+
+static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
+{
+    print_command(argc, argv);
     bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
     if (f->training.tokens > 0)
         bb_training_time_print(&f->training, stdout);
@@ -142,11 +164,31 @@ static void settle_forecast(const struct plan_options *o, const struct bb_cluste
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
-    if (!o->cluster || cluster->nominal)
+    if (!o->cluster || !cluster->achieves)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
         t->attention = "fused";
+}
+
+/* The cluster of --cluster, nominal without one, and what it means for the step. */
+static int settle_cluster(const struct plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+                          struct bb_forecast *f)
+{
+    int rc = 0;
+
+    *cluster = (struct bb_cluster){0};
+    if (o->cluster)
+        TRY(bb_cluster_load(o->cluster, cluster));
+    if (o->cluster && config->gpus_per_node == 0)
+        config->gpus_per_node = cluster->gpus_per_node;
+    if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
+        return bb_err(BB_EUSAGE,
+                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
+                      cluster->name);
+    settle_forecast(o, cluster, config, f);
+out:
+    return rc;
 }
 
 /* Of a step with real work: do its products of attention belong to a fused kernel? */
@@ -159,41 +201,27 @@ static bool fuses_attention(const struct bb_step *step)
     return false;
 }
 
-static int build_plan(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_proxy_config *config,
-                      struct findings *f)
+/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
+ * takes the least that makes it hold. Builds the step, once or more often. */
+static int build_step(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
+                      struct bb_proxy_config *config, struct findings *f)
 {
+    static const char *const more[] = {"selective", "full", NULL};
+    bool guesses = cluster->achieves && o->rates == BB_RATES_MACHINE && !o->must_fit &&
+                   !config->transformer.recompute && proxy->takes & BB_TAKES_TRANSFORMER;
     int rc;
 
-    bb_plan_release(&f->plan);
-    bb_step_release(&f->step);
     TRY(bb_step_build(&f->step, proxy, config));
-    TRY(bb_plan_count(&f->plan, &f->step, o->ops));
-    f->plan.forecast = &f->forecast;
+    f->forecast.without_bytes = bb_forecast_needs(&f->step);
+    for (int i = 0; guesses && i < 3 && bb_forecast_needs(&f->step) > f->forecast.gpu_bytes; i++) {
+        config->transformer.recompute = f->forecast.recompute = more[i];
+        bb_step_release(&f->step);
+        TRY(bb_step_build(&f->step, proxy, config));
+    }
     if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
         f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
-out:
-    return rc;
-}
-
-/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
- * takes the least that makes it hold. */
-static int guess_recompute(const struct plan_options *o, const struct bb_proxy *proxy, struct bb_proxy_config *config,
-                           struct findings *f)
-{
-    static const char *const more[] = {"selective", "full", NULL};
-    double without = bb_forecast_needs(&f->plan);
-    int rc = 0;
-
-    if (o->must_fit || o->rates != BB_RATES_MACHINE || config->transformer.recompute ||
-        !(proxy->takes & BB_TAKES_TRANSFORMER) || bb_forecast_fits(&f->plan, &f->forecast))
-        return 0;
-    for (int i = 0; i < 3 && !bb_forecast_fits(&f->plan, &f->forecast); i++) {
-        config->transformer.recompute = f->forecast.recompute = more[i];
-        TRY(build_plan(o, proxy, config, f));
-    }
-    f->forecast.without_bytes = without;
 out:
     return rc;
 }
@@ -205,7 +233,7 @@ static int refuse_memory(const struct plan_options *o, const struct findings *f)
     if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
         return 0;
     return bb_err(BB_EBELOW, "--must-fit: training would hold %s, a GPU has %s",
-                  bb_format_bytes((size_t)bb_forecast_needs(&f->plan), need),
+                  bb_format_bytes((size_t)bb_forecast_needs(&f->step), need),
                   bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
 }
 
@@ -229,22 +257,14 @@ static int count_training(struct findings *f, const char *text)
 static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
 {
     struct bb_proxy_config config = o->config;
-    struct bb_cluster cluster = {.nominal = true};
+    struct bb_cluster cluster;
     struct findings f = {0};
     int rc;
 
-    if (o->cluster)
-        TRY(bb_cluster_load(o->cluster, &cluster));
-    if (o->cluster && config.gpus_per_node == 0)
-        config.gpus_per_node = cluster.gpus_per_node;
-    if (o->cluster && config.transformer.float8 && cluster.tflops_float8 <= 0)
-        return bb_err(BB_EUSAGE,
-                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
-                      cluster.name);
-    settle_forecast(o, &cluster, &config, &f.forecast);
-    TRY(build_plan(o, proxy, &config, &f));
-    if (!cluster.nominal)
-        TRY(guess_recompute(o, proxy, &config, &f));
+    TRY(settle_cluster(o, &cluster, &config, &f.forecast));
+    TRY(build_step(o, proxy, &cluster, &config, &f));
+    TRY(bb_plan_count(&f.plan, &f.step, o->ops));
+    f.plan.forecast = &f.forecast;
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
@@ -253,7 +273,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
-        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, argc, argv));
+        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, o->export_only, argc,
+                           argv));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
@@ -329,6 +350,8 @@ out:
     return rc;
 }
 
+static int refuse_best_layout(const struct plan_options *o, const struct bb_proxy *proxy);
+
 static int refuse_step(const struct plan_options *o, const struct bb_proxy *proxy)
 {
     int rc = 0;
@@ -336,6 +359,8 @@ static int refuse_step(const struct plan_options *o, const struct bb_proxy *prox
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
+    TRY(refuse_best_layout(o, proxy));
+    TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
@@ -349,6 +374,90 @@ static int refuse_step(const struct plan_options *o, const struct bb_proxy *prox
         return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
                                  "--gpus-per-node 8");
 out:
+    return rc;
+}
+
+/* A document of a plan, taken over; NULL: there was no memory for it. */
+static int write_json(const char *path, json_t *root)
+{
+    struct bb_outfile file = {.out = stdout};
+    bool to_stdout = strcmp(path, "-") == 0;
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+
+    if (rc == 0 && !to_stdout)
+        rc = bb_outfile_open(&file, path, "the plan");
+    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    if (file.path)
+        rc = bb_outfile_close(&file, "the plan", rc);
+    json_decref(root);
+    return rc;
+}
+
+/* ---- the best layout ---- */
+
+static int refuse_best_layout(const struct plan_options *o, const struct bb_proxy *proxy)
+{
+    const char *beside = o->ops                           ? "ops"
+                         : o->best_order                  ? "best-order"
+                         : o->tokens                      ? "tokens"
+                         : o->must_fit                    ? "must-fit"
+                         : o->export                      ? "export"
+                         : o->files[BB_PLAN_EXPORT_trace] ? "trace"
+                                                          : NULL;
+
+    if (!o->best_layout && (o->threads || o->top != 10))
+        return bb_err(BB_EUSAGE, "--%s is of --best-layout; leave it out", o->threads ? "threads" : "top");
+    if (!o->best_layout)
+        return 0;
+    if (!(proxy->takes & BB_TAKES_TRANSFORMER))
+        return bb_err(BB_EUSAGE, "%s: --best-layout is about the layouts of transformer; leave it out", proxy->name);
+    if (!o->cluster)
+        return bb_err(BB_EUSAGE, "--best-layout needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    if (!o->config.global_batch)
+        return bb_err(BB_EUSAGE,
+                      "--best-layout needs --global-batch-size N, the samples of a step, which all layouts "
+                      "have in common; nearest: --global-batch-size %d",
+                      o->config.ranks);
+    if (beside)
+        return bb_err(BB_EUSAGE, "--%s is of one plan, and --best-layout looks at many; leave one out", beside);
+    return 0;
+}
+
+static json_t *layouts_json(const struct plan_options *o, const struct bb_cluster *cluster,
+                            const struct bb_layouts *found)
+{
+    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
+                     BUSBAR_VERSION, "proxy", o->config.proxy, "options", bb_json_options(&step_set, o), "ranks",
+                     o->config.ranks, "predicted", "cluster", cluster->name, "step_us", found->rows[0].step_ns / 1e3,
+                     "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
+                     bb_layouts_json(found, o->top));
+}
+
+static int find_best_layout(const struct plan_options *o, const struct bb_proxy_config *asked,
+                            const struct bb_proxy *proxy, int argc, char **argv)
+{
+    struct bb_proxy_config config = o->config;
+    struct bb_cluster cluster;
+    struct bb_layout_search search = {proxy, asked, &config, &cluster, 0, o->top, o->threads, false};
+    struct bb_layouts found = {0};
+    struct bb_forecast forecast = {0};
+    const char *json = o->files[BB_PLAN_EXPORT_json];
+    int rc;
+
+    TRY(settle_cluster(o, &cluster, &config, &forecast));
+    search.gpu_bytes = forecast.gpu_bytes;
+    TRY(bb_layouts_search(&search, &found));
+    if (!json || strcmp(json, "-") != 0) {
+        print_command(argc, argv);
+        printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
+               cluster.name);
+        bb_layouts_print(&found, o->top, stdout);
+    }
+    if (json)
+        TRY(write_json(json, layouts_json(o, &cluster, &found)));
+out:
+    bb_layouts_release(&found);
     return rc;
 }
 
@@ -373,7 +482,11 @@ static int refuse_collective(const struct plan_options *o, const char *name)
                     {o->tokens != NULL, "tokens"},
                     {o->ops, "ops"},
                     {o->best_order, "best-order"},
+                    {o->best_layout, "best-layout"},
+                    {o->threads > 0, "threads"},
                     {o->export != NULL, "export"},
+                    {o->export_only.ranks != NULL, "export-ranks"},
+                    {o->export_only.micro_batches != NULL, "export-micro-batches"},
                     {o->must_fit, "must-fit"},
                     {o->gpu_memory > 0, "gpu-memory"},
                     {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
@@ -389,21 +502,26 @@ static int refuse_collective(const struct plan_options *o, const char *name)
     return 0;
 }
 
-static int write_collectives(const struct bb_bench_plan *p, const struct plan_options *o, json_t *rows)
+static int write_collectives_csv(const char *path, const json_t *rows)
 {
-    json_t *root = bb_bench_plan_json(p, bb_json_options(&collective_set, o), rows);
-    const char *path = o->files[BB_PLAN_EXPORT_json];
-    struct bb_outfile file = {.out = stdout};
-    bool to_stdout = strcmp(path, "-") == 0;
-    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    struct bb_flat_table table = {0};
+    struct bb_outfile file;
+    const json_t *row;
+    size_t i;
+    int rc;
 
-    if (rc == 0 && !to_stdout)
-        rc = bb_outfile_open(&file, path, "the plan");
-    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
-        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-    if (root && file.path)
-        rc = bb_outfile_close(&file, "the plan", rc);
-    json_decref(root);
+    json_array_foreach(rows, i, row)
+    {
+        bb_flat_table_add(&table, row, NULL);
+    }
+    if (strcmp(path, "-") == 0) {
+        rc = bb_flat_table_write(&table, stdout);
+    } else {
+        TRY(bb_outfile_open(&file, path, "the table"));
+        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
+    }
+out:
+    bb_flat_table_release(&table);
     return rc;
 }
 
@@ -413,19 +531,23 @@ static int plan_collectives(struct plan_options *o, const struct bb_words *words
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
     struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
-    const char *json = o->files[BB_PLAN_EXPORT_json];
-    json_t *rows = json ? json_array() : NULL;
+    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
+    json_t *rows = json || csv ? json_array() : NULL;
     int rc;
 
     TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_results_refuse(json, csv));
     TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)
         goto out;
     TRY(bb_cluster_load(o->cluster, &cluster));
-    TRY(bb_bench_plan_run(&p, json && strcmp(json, "-") == 0 ? NULL : stdout, rows));
+    TRY(bb_plan_exports_check(o->files));
+    TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
+    if (csv)
+        TRY(write_collectives_csv(csv, rows));
     if (json)
-        TRY(write_collectives(&p, o, json_incref(rows)));
+        TRY(write_json(json, bb_bench_plan_json(&p, bb_json_options(&collective_set, o), json_incref(rows))));
 out:
     json_decref(rows);
     bb_bench_release_sweep(&sweep);
@@ -436,16 +558,21 @@ int bb_plan_main(int argc, char **argv)
 {
     const struct bb_proxy *proxy;
     struct plan_options o = {0};
+    struct bb_proxy_config asked;
     struct bb_words words;
     int rc;
 
     TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
     if (is_collective(&words))
         return plan_collectives(&o, &words, false, argc, argv);
+    asked = o.config;
     TRY(find_proxy(&o, &words, &proxy));
     TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
-    TRY(make_plan(&o, proxy, argc, argv));
+    if (o.best_layout)
+        TRY(find_best_layout(&o, &asked, proxy, argc, argv));
+    else
+        TRY(make_plan(&o, proxy, argc, argv));
 out:
     return rc;
 }

@@ -9,6 +9,7 @@
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
+#include "proxies/simulate/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,9 @@ static const struct bb_opt run_options[] = {
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
                "write the timeline of the last traced step to FILE, as events that Perfetto opens; the slowest and "
                "other ranks, at most 64"),
+    OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
+               "also predict the step for this cluster, and show what was predicted beside what was measured",
+               .word_at = bb_cluster_name_at),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_FLAG('c', "check", FIELD(check),
              "first run every communication operation once with known data and verify what arrives"),
@@ -118,6 +122,8 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words
         return bb_err(BB_EUSAGE, "all proxies run in small forms only: proxy all --quick");
     if (words->n > 1)
         return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
+    if (o->cluster)
+        return bb_err(BB_EUSAGE, "--cluster predicts one proxy; name it instead of 'all'");
     if (o->trace)
         return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
     return bb_smoke_refuse(&o->step);
@@ -138,8 +144,9 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     TRY(bb_proxy_configure(&o->step, &words, proxy));
     TRY(refuse_hold(o));
     if (o->step.transformer.float8)
-        return bb_err(BB_EUSAGE, "%s: --fp8 is of forecasts (plan --cluster), a run casts nothing to 8 bits; leave it "
-                                 "out",
+        return bb_err(BB_EUSAGE,
+                      "%s: --fp8 is of forecasts (plan --cluster), a run casts nothing to 8 bits; leave it "
+                      "out",
                       o->step.proxy);
     if (o->graph)
         TRY(refuse_graph());
@@ -160,8 +167,11 @@ static int check_words(int argc, char **argv, struct bb_proxy_run_options *o)
 int bb_proxy_main(int argc, char **argv)
 {
     struct bb_proxy_run_options o;
+    struct bb_cluster cluster;
     int rc = check_words(argc, argv, &o);
 
+    if (rc == 0 && o.cluster)
+        rc = bb_cluster_load(o.cluster, &cluster);
     return rc ? rc : bb_gpu_run("proxy", "bb_proxy_run", o.common.timeout_s, argc, argv);
 }
 
@@ -173,7 +183,9 @@ int bb_proxy_check(int argc, char **argv)
     TRY(rc);
     TRY(check_words(argc, argv, &o));
     if (o.step.model)
-        rc = bb_profile_refuse_unknown("models", o.step.model);
+        TRY(bb_profile_refuse_unknown("models", o.step.model));
+    if (o.cluster)
+        rc = bb_profile_refuse_unknown("clusters", o.cluster);
 out:
     return rc;
 }

@@ -12,7 +12,7 @@ struct bb_proxy_run_options {
     const char *compute_sms; /* a number, or "free" */
     double compute_gbps;
     bool check, no_alone, graph, quick;
-    const char *trace;
+    const char *trace, *cluster;
     double peak_tflops;
 };
 

@@ -122,11 +122,13 @@ static struct row make_row(const struct bb_timing *key, double a_us, double b_us
     return (struct row){.key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .said = said};
 }
 
-/* "RING/SIMPLE/8", "" where nothing is known. */
-static const char *choice_text(const struct bb_timing *t, char text[CHOICE])
+/* "RING/SIMPLE/8", without channels where one of both files does not tell them, "" where nothing is known. */
+static const char *choice_text(const struct bb_timing *t, bool channels, char text[CHOICE])
 {
     text[0] = '\0';
-    if (t->algorithm && t->protocol)
+    if (t->algorithm && t->protocol && !channels)
+        snprintf(text, CHOICE, "%.10s/%.7s", t->algorithm, t->protocol);
+    else if (t->algorithm && t->protocol)
         snprintf(text, CHOICE, "%.10s/%.7s/%d", t->algorithm, t->protocol, (int)t->channels);
     return text;
 }
@@ -144,12 +146,13 @@ static const char *verdict_text(const struct bb_timing *a, const struct bb_timin
                                 char text[VERDICT])
 {
     const char *by = judged_by(a, b, verdict);
+    const bool channels = a->channels >= 0 && b->channels >= 0;
     char before[CHOICE], after[CHOICE];
     int used =
         snprintf(text, VERDICT, "%s%s", bb_verdict_names[verdict], by && strcmp(by, "ratio") == 0 ? " by ratio" : "");
 
-    choice_text(a, before);
-    choice_text(b, after);
+    choice_text(a, channels, before);
+    choice_text(b, channels, after);
     if (*before && *after && strcmp(before, after) != 0)
         snprintf(text + used, (size_t)(VERDICT - used), ": %s, was %s", after, before);
     return text;
@@ -481,6 +484,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b, c
     if (gate->strict)
         rc = judge_strictly(&tally);
 out:
+    bb_shortfall_release(&tally.shortfall);
     json_decref(differences);
     free(s.pair);
     free(s.left);
@@ -490,7 +494,7 @@ out:
 /* ---- the command ---- */
 
 struct options {
-    const char *json;
+    const char *json, *csv;
     double threshold_percent;
     bool quiet, strict;
 };
@@ -503,6 +507,7 @@ static const struct bb_opt rows[] = {
              "exit 5 also when a run is incomplete, no row is common, data was wrong, a row "
              "cannot be told or is missing in B"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the comparison as JSON, - for stdout"),
+    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write its rows as CSV, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };
@@ -527,6 +532,7 @@ static int open_results(struct bb_results **results, const struct options *o, co
 {
     struct bb_results_head head = {.schema = "busbar.compare/1",
                                    .path = o->json,
+                                   .csv = o->csv,
                                    .out = stdout,
                                    .argc = argc,
                                    .argv = argv,
@@ -540,10 +546,11 @@ static int compare_files(const struct options *o, const char *const paths[2], in
 {
     struct bb_result_file side[2] = {{0}, {0}};
     struct bb_results *results = NULL;
-    bool silent = o->quiet || (o->json && strcmp(o->json, "-") == 0);
+    bool silent = o->quiet || bb_results_on_stdout(o->json, o->csv);
     struct bb_gate gate = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
     int rc;
 
+    TRY(bb_results_refuse(o->json, o->csv));
     TRY(bb_result_file_load(&side[0], paths[0]));
     TRY(bb_result_file_load(&side[1], paths[1]));
     TRY(open_results(&results, o, side, argc, argv));

@@ -5,6 +5,53 @@
 #include "bootstrap/results/results.h"
 
 #include <math.h>
+#include <string.h>
+
+/* ---- where the times of steps go ---- */
+
+static void add_part(json_t *parts, const char *by, const char *name, const json_t *measured, const json_t *predicted)
+{
+    double ratio = json_number_value(measured) / json_number_value(predicted);
+
+    if (json_is_number(measured) && json_is_number(predicted))
+        json_array_append_new(parts, json_pack("{s:s, s:s, s:f, s:f, s:o}", "by", by, "name", name, "measured_us",
+                                               json_number_value(measured), "predicted_us",
+                                               json_number_value(predicted), "ratio", bb_json_real(ratio)));
+}
+
+/* NULL where the list has none of that name. */
+static const json_t *find_group(const json_t *groups, const char *name)
+{
+    for (size_t i = 0; name && i < json_array_size(groups); i++) {
+        const json_t *group = json_array_get(groups, i);
+        const char *own = json_string_value(json_object_get(group, "name"));
+
+        if (own && strcmp(own, name) == 0)
+            return group;
+    }
+    return NULL;
+}
+
+/* Of busbar.proxy/1 and of "predicted" of busbar.plan/1, which call them alike. */
+static json_t *list_parts(const json_t *measured, const json_t *predicted)
+{
+    static const char *const keys[][2] = {
+        {"compute_us", "compute"}, {"comm_us", "communication"}, {"exposed_us", "exposed"}, {"idle_us", "idle"}};
+    const json_t *groups = json_object_get(measured, "groups");
+    json_t *parts = json_array();
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        add_part(parts, "part", keys[i][1], json_object_get(json_object_get(measured, "breakdown"), keys[i][0]),
+                 json_object_get(json_object_get(predicted, "breakdown"), keys[i][0]));
+    for (size_t i = 0; i < json_array_size(groups); i++) {
+        const json_t *group = json_array_get(groups, i);
+        const char *name = json_string_value(json_object_get(group, "name"));
+
+        add_part(parts, "group", name ? name : "?", json_object_get(group, "busy_us"),
+                 json_object_get(find_group(json_object_get(predicted, "groups"), name), "busy_us"));
+    }
+    return parts;
+}
 
 void bb_shortfall_init(struct bb_shortfall *s, const struct bb_result_file *a, const struct bb_result_file *b,
                        double threshold_percent)
@@ -15,6 +62,14 @@ void bb_shortfall_init(struct bb_shortfall *s, const struct bb_result_file *a, c
                                .a_is_measured = !of_a,
                                .cluster = of_a ? of_a : of_b,
                                .percent = isnan(threshold_percent) ? BB_SHORTFALL_PERCENT : threshold_percent};
+    if (s->known)
+        s->parts = list_parts((of_a ? b : a)->root, json_object_get((of_a ? a : b)->root, "predicted"));
+}
+
+void bb_shortfall_release(struct bb_shortfall *s)
+{
+    json_decref(s->parts);
+    s->parts = NULL;
 }
 
 void bb_shortfall_add(struct bb_shortfall *s, const struct bb_timing *a, const struct bb_timing *b)
@@ -38,6 +93,22 @@ static double mean_ratio(const struct bb_shortfall *s)
     return s->rows ? exp(s->log_sum / (double)s->rows) : NAN;
 }
 
+static void print_parts(const struct bb_shortfall *s, FILE *out)
+{
+    const char *by, *name;
+    double measured, predicted;
+    json_t *part;
+    size_t i;
+
+    json_array_foreach(s->parts, i, part)
+    {
+        if (json_unpack(part, "{s:s, s:s, s:F, s:F}", "by", &by, "name", &name, "measured_us", &measured,
+                        "predicted_us", &predicted) == 0)
+            fprintf(out, "#   %-5s %-24s %12.1f us, predicted %12.1f us: %.3f x\n", by, name, measured, predicted,
+                    measured / predicted);
+    }
+}
+
 void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
 {
     char bytes[BB_BYTES_TEXT];
@@ -51,14 +122,15 @@ void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
         fprintf(out, "%zu of %zu row%s behind by more than %g %%, most of all %s %s: %.3f x\n", s->behind, s->rows,
                 s->rows == 1 ? "" : "s", s->percent, s->worst->what,
                 s->worst->bytes < 0 ? "step" : bb_format_bytes((size_t)s->worst->bytes, bytes), s->worst_ratio);
+    print_parts(s, out);
 }
 
 json_t *bb_shortfall_json(const struct bb_shortfall *s)
 {
     if (!s->known)
         return json_null();
-    return json_pack("{s:s, s:s, s:f, s:I, s:I, s:o, s:o}", "cluster", s->cluster, "measured",
+    return json_pack("{s:s, s:s, s:f, s:I, s:I, s:o, s:o, s:O}", "cluster", s->cluster, "measured",
                      s->a_is_measured ? "a" : "b", "threshold_percent", s->percent, "rows", (json_int_t)s->rows,
                      "behind", (json_int_t)s->behind, "worst_ratio", bb_json_real(s->worst ? s->worst_ratio : NAN),
-                     "geometric_mean_ratio", bb_json_real(mean_ratio(s)));
+                     "geometric_mean_ratio", bb_json_real(mean_ratio(s)), "parts", s->parts);
 }

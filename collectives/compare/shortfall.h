@@ -20,11 +20,15 @@ struct bb_shortfall {
     size_t rows, behind;
     const struct bb_timing *worst; /* measured; NULL: no row                   */
     double worst_ratio, log_sum;   /* of measured over predicted times         */
+    json_t *parts;                 /* of steps: where their times go */
 };
 
-/* bb_shortfall_init - threshold_percent NaN: the usual one. */
+/* bb_shortfall_init - threshold_percent NaN: the usual one. Of two steps the parts (compute, ...) and the groups that
+ * both files tell of the slowest rank are put beside each other. */
 void bb_shortfall_init(struct bb_shortfall *s, const struct bb_result_file *a, const struct bb_result_file *b,
                        double threshold_percent);
+
+void bb_shortfall_release(struct bb_shortfall *s);
 
 /* bb_shortfall_add - two rows that belong together, with right data. */
 void bb_shortfall_add(struct bb_shortfall *s, const struct bb_timing *a, const struct bb_timing *b);

@@ -43,12 +43,13 @@ out:
 
 int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum bb_session_use use)
 {
-    const bool to_stdout = common->json && strcmp(common->json, "-") == 0;
+    const bool to_stdout = bb_results_on_stdout(common->json, common->csv);
     int rc;
 
     s->common = common;
     s->use = use;
     s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_offer();
+    TRY(bb_results_refuse(common->json, common->csv));
     TRY(share_early(s));
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
@@ -66,7 +67,7 @@ static int choose_device(struct bb_session *s, int first)
     bb_err_identify(w->rank, w->host, s->device.ordinal);
     s->devices = bb_world_gather(w, &s->device, sizeof s->device, &rc);
     TRY(rc);
-    bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
+    TRY(bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver));
 out:
     return rc;
 }
@@ -182,6 +183,7 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
     if (!devices)
         return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", s->world.size);
     head.path = s->common->json;
+    head.csv = s->common->csv;
     head.out = stdout;
     head.nccl_header = s->nccl_header;
     head.nccl_runtime = s->nccl_runtime;

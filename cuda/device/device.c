@@ -147,13 +147,15 @@ static int refuse_devices(const struct bb_world *w, const struct bb_visible *all
     const int refused = assigned->refused, holder = assigned->holder, seen = all[refused].n;
     const enum bb_error code = seen > 0 ? BB_EUSAGE : BB_EFAIL;
     char uuid[48];
+    const char *why;
     int count;
 
     if (w->rank != refused)
         return -(int)code;
+    why = why_no_gpu(&count);
     if (seen == 0)
         return bb_err(code, "no usable GPU on this host: %s (busbar-emulated runs on emulated ones)",
-                      why_no_gpu(&count));
+                      why ? why : "at first CUDA saw none, now it does");
     if (first > 0)
         return bb_err(code, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d", w->local_size, first,
                       seen - 1);
@@ -235,11 +237,12 @@ int bb_device_free_bytes(size_t *bytes)
     return BB_CUDA(cudaMemGetInfo(bytes, &total));
 }
 
-void bb_cuda_versions(int *runtime, int *driver)
+int bb_cuda_versions(int *runtime, int *driver)
 {
-    if (cudaRuntimeGetVersion(runtime) != cudaSuccess)
-        *runtime = 0;
-    if (cudaDriverGetVersion(driver) != cudaSuccess)
-        *driver = 0;
-    (void)cudaGetLastError();
+    int rc;
+
+    TRY(BB_CUDA(cudaRuntimeGetVersion(runtime)));
+    TRY(BB_CUDA(cudaDriverGetVersion(driver)));
+out:
+    return rc;
 }

@@ -49,7 +49,7 @@ bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, in
 /* bb_device_free_bytes - memory that can be allocated now on the current device. */
 BB_MUST_CHECK int bb_device_free_bytes(size_t *bytes);
 
-/* Versions as CUDA gives them (13000 = 13.0): of the runtime library in use and of the driver. 0 where unknown. */
-void bb_cuda_versions(int *runtime, int *driver);
+/* Versions as CUDA gives them (13000 = 13.0): of the runtime library in use and of the driver. */
+BB_MUST_CHECK int bb_cuda_versions(int *runtime, int *driver);
 
 #endif

@@ -10,7 +10,8 @@
 
 /* One placement of a row. */
 struct shown {
-    const char *collective, *dtype, *op, *redop, *placement, *mode, *algorithm, *protocol;
+    const char *collective, *dtype, *op, *redop, *placement, *mode;
+    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": none */
     size_t bytes, count;
     int root;
     struct bb_stats time_us;
@@ -51,7 +52,11 @@ static const struct bb_field figure_fields[] = {
 };
 
 static const struct bb_field choice_fields[] = {
-    JSON(algorithm), JSON(protocol), {.key = "channels"}, {"flags", .value = predicted_flag}, {0},
+    {"algorithm", "algorithm", "", 11, 0, SHOWS(algorithm), .none = "-"},
+    {"protocol", "protocol", "", 8, 0, SHOWS(protocol), .none = "-"},
+    {.key = "channels"},
+    {"flags", .value = predicted_flag},
+    {0},
 };
 
 /* ---- a row ---- */
@@ -90,8 +95,8 @@ static int predict_row(const struct table *t, const struct bb_case *c, struct sh
     TRY(bb_case_time(t->plan->cluster, c, &time));
     us = (double)time.ns / 1e3;
     TRY(bb_stats_of(&us, 1, &s->time_us));
-    s->algorithm = time.algorithm;
-    s->protocol = time.protocol;
+    memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
+    memcpy(s->protocol, time.protocol, sizeof(s->protocol));
     if (us > 0)
         s->algbw_gbps = (part ? part(c->ranks) : 1) * (double)s->bytes / us / 1e3;
     s->busbw_gbps = c->ranks > 1 ? s->algbw_gbps * s->factor : NAN;
@@ -115,6 +120,12 @@ out:
     return rc;
 }
 
+/* Whether the profile has NCCL's algorithms. */
+static bool tells_choice(const struct bb_bench_plan *p)
+{
+    return p->cluster->n_ways > 0;
+}
+
 /* Both placements stand in one line; one that is not asked for, or cannot be, is N/A. */
 static int put_row(void *arg, const struct bb_case *both)
 {
@@ -122,7 +133,7 @@ static int put_row(void *arg, const struct bb_case *both)
     const bool wanted[] = {sweep->out_of_place, sweep->in_place};
     struct bb_line line = {.widths = widths, .none = "N/A"};
     struct table *t = arg;
-    struct shown s = name_row(both);
+    struct shown s = name_row(both), chosen = s;
     int rc = 0;
 
     line.out = t->out;
@@ -143,7 +154,11 @@ static int put_row(void *arg, const struct bb_case *both)
         }
         if (t->out)
             bb_line_row(&line, figure_fields, &s);
+        if (*s.algorithm)
+            chosen = s;
     }
+    if (t->out && tells_choice(t->plan))
+        bb_line_row(&line, choice_fields, &chosen);
     if (t->out)
         bb_line_end(&line);
 out:
@@ -159,7 +174,7 @@ static void print_centred(FILE *out, const char *title, int width)
     fprintf(out, "%*s%s%*s", left, "", title, width - left - (int)strlen(title), "");
 }
 
-static void print_heading(FILE *out, int coll)
+static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
 {
     struct bb_line line = {.out = out, .widths = widths};
     int each = bb_line_width(&line, figure_fields);
@@ -176,6 +191,8 @@ static void print_heading(FILE *out, int coll)
         bb_line_heading(&line, shared_fields, units);
         bb_line_heading(&line, figure_fields, units);
         bb_line_heading(&line, figure_fields, units);
+        if (tells_choice(p))
+            bb_line_heading(&line, choice_fields, units);
         bb_line_end(&line);
     }
 }
@@ -191,7 +208,7 @@ static int put_collective(struct table *t, int coll)
     }
     t->busbw_sum = t->busbw_n = 0;
     if (t->out)
-        print_heading(t->out, coll);
+        print_heading(t->plan, t->out, coll);
     rc = bb_sweep_each(t->plan->sweep, coll, t->plan->ranks, put_row, t);
     if (rc == 0 && t->out && t->busbw_n > 0)
         fprintf(t->out, "# Avg bus bandwidth    : %g\n", t->busbw_sum / t->busbw_n);

@@ -3,7 +3,9 @@
 
 #include "bootstrap/base/grow.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static bool same_node(const struct bb_cluster *cl, int a, int b)
@@ -18,6 +20,14 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- one call of NCCL's ---- */
 
+/* NCCL writes its names in capitals. */
+static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
+{
+    snprintf(text, BB_CHOICE_TEXT, "%s", name);
+    for (char *c = text; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+}
+
 static void time_collective(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     const struct bb_op op = {.kind = BB_OP_COLLECTIVE,
@@ -25,14 +35,13 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
                              .dtype = (enum bb_dtype_id)c->dtype,
                              .count = c->count,
                              .dst = !c->in_place};
-
     const int nodes = (c->ranks + cl->gpus_per_node - 1) / cl->gpus_per_node;
     const struct bb_nccl_way *way = NULL;
 
     time->ns = bb_cluster_collective_ns(cl, &op, c->ranks, nodes, &way);
     if (way) {
-        time->algorithm = bb_nccl_algorithms[way->algorithm];
-        time->protocol = way->protocol;
+        name_choice(bb_nccl_algorithms[way->algorithm], time->algorithm);
+        name_choice(way->protocol, time->protocol);
     }
 }
 

@@ -5,10 +5,13 @@
 #include "collectives/measure/case.h"
 #include "proxies/simulate/cluster.h"
 
-/* What the model says of a case. algorithm, protocol: those that it takes NCCL to choose; NULL where it tells none. */
+#define BB_CHOICE_TEXT 24
+
+/* What the model says of a case. algorithm, protocol: those that it takes NCCL to choose, in the words
+ * of bench ("TREE", "LL"); "" where it tells none. */
 struct bb_case_time {
     int64_t ns;
-    const char *algorithm, *protocol;
+    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT];
 };
 
 /*

@@ -28,10 +28,12 @@ struct run {
     struct bb_runner runner;
     struct bb_measure_plan measure_plan;
     struct bb_measured measured;
-    struct bb_scaling_run study; /* of the proxy scaling           */
-    json_t *planned;             /* rank 0: the body of busbar.plan/1 */
-    unsigned long long wrong;    /* over all ranks                 */
-    int unsaved;                 /* all ranks know: the trace could not be written, and what else there is goes on */
+    struct bb_cluster cluster;       /* of --cluster, rank 0's */
+    struct bb_run_forecast forecast; /* empty without it       */
+    struct bb_scaling_run study;     /* of the proxy scaling           */
+    json_t *planned;                 /* rank 0: the body of busbar.plan/1 */
+    unsigned long long wrong;        /* over all ranks                 */
+    int unsaved; /* all ranks know: the trace could not be written, and what else there is goes on */
 };
 
 /* ---- the step ---- */
@@ -75,6 +77,17 @@ static int check_step(struct run *x)
     TRY(bb_world_bcast(&x->session.world, &x->serialisable, sizeof(x->serialisable), 0));
 out:
     return rc;
+}
+
+/* The machine to predict. A job on several nodes has its own number of GPUs on each. */
+static int load_cluster(struct run *x)
+{
+    const struct bb_world *w = &x->session.world;
+    int rc = x->options.cluster && w->rank == 0 ? bb_cluster_load(x->options.cluster, &x->cluster) : 0;
+
+    if (w->nodes > 1 && w->size % w->local_size == 0)
+        x->cluster.gpus_per_node = w->local_size;
+    return bb_world_agree(&x->session.world, rc, "the cluster's profile");
 }
 
 /* A file that cannot be written is told before the run, not after it. */
@@ -130,6 +143,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .argv = x->argv,
                                   .plan = &x->measure_plan,
                                   .measured = &x->measured,
+                                  .forecast = &x->forecast,
                                   .compute_sms = held_sms(x),
                                   .peak_tflops = x->options.peak_tflops,
                                   .checked = x->options.check,
@@ -179,6 +193,8 @@ static int run_steps(struct run *x)
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->session.progress, &x->measured));
     TRY(bb_scaling_rounds(&x->study, &x->runner));
+    if (x->options.cluster)
+        TRY(bb_run_forecast_make(&x->forecast, &x->runner, &x->step, &x->measured, &x->cluster));
     if (x->options.trace)
         TRY(bb_run_trace_save(&x->runner, &x->step, &x->measured, x->session.devices, x->options.trace, &x->unsaved));
 out:
@@ -301,6 +317,7 @@ static int run_named(struct run *x)
     TRY(prepare_study(x));
     TRY(check_step(x));
     TRY(check_trace(x));
+    TRY(load_cluster(x));
     TRY(bb_step_environment(!x->serialisable));
     TRY(bb_session_gpus(&x->session, 0));
     TRY(bb_scaling_check_gpus(&x->study));
@@ -337,6 +354,7 @@ int bb_proxy_run(int argc, char **argv)
     end_rc = bb_runner_release(&x.runner, bb_session_in_order(&x.session, rc) ? 0 : rc);
     rc = bb_session_release(&x.session, rc, end_rc);
     bb_measured_release(&x.measured);
+    bb_run_forecast_release(&x.forecast);
     bb_scaling_measured_release(&x.study.measured);
     json_decref(x.planned);
     bb_plan_release(&x.plan);

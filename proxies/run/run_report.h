@@ -6,6 +6,7 @@
 
 #include "bootstrap/results/results.h"
 #include "collectives/session/session.h"
+#include "proxies/run/run_forecast.h"
 #include "proxies/run/step_measure.h"
 #include "proxies/step/step.h"
 
@@ -17,6 +18,7 @@ struct bb_run_report {
     char **argv;
     const struct bb_measure_plan *plan;
     const struct bb_measured *measured;
+    const struct bb_run_forecast *forecast;
     int compute_sms;          /* multiprocessors that timed kernels hold, if the step has any   */
     double peak_tflops;       /* of one GPU, 0: unknown                                     */
     bool checked;             /* the data were checked:                                     */
@@ -37,6 +39,11 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
 /* bb_run_report_json - the fields of busbar.proxy/1 that a run adds to those of the plan. groups: the plan's array of
  * groups, taken over, whose objects get the figures of the slowest rank. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;
+
+/* bb_run_timeline_gather (run_trace.c) - the newest traced step of m on every rank, times of the ranks that t shows;
+ * collective over the world. t is to be released, also after an error. */
+int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
+                           struct bb_timeline *t) BB_MUST_CHECK;
 
 /*
  * bb_run_trace_save (run_trace.c) - from the events of a traced step on every rank to one timeline (timeline.h).

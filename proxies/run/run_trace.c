@@ -101,20 +101,30 @@ static int save_timeline(const struct bb_timeline *t, const char *path)
     return rc ? rc : bb_outfile_close(&file, "the trace", bb_timeline_write(t, file.out));
 }
 
+int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
+                           struct bb_timeline *t)
+{
+    int slowest = bb_slowest(m, step, BB_NONE), rc;
+
+    TRY(bb_timeline_init(t, step, &slowest, 1));
+    TRY(gather_scalars(r, m, t));
+    TRY(gather_ops(r, &m->last, t));
+out:
+    return rc;
+}
+
 int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
                       const struct bb_device_info *devices, const char *path, int *unsaved)
 {
-    int slowest = bb_slowest(m, step, BB_NONE), rc;
-    struct bb_timeline t;
+    struct bb_timeline t = {0};
+    int rc = bb_run_timeline_gather(r, step, m, &t);
 
-    TRY(bb_timeline_init(&t, step, &slowest, 1));
+    TRY(rc);
     t.source = devices[0].emulated ? "emulated: modelled, no measurement of hardware" : "measured";
     t.clock =
         "a rank's zero is the end, on its GPU, of a one-element all_reduce over all ranks before the step; no rank "
         "leaves it before the last has come to it, so two zeros differ by at most the longest time that it took";
     name_places(r->world, devices, &t);
-    TRY(gather_scalars(r, m, &t));
-    TRY(gather_ops(r, &m->last, &t));
     *unsaved = bb_world_agree(r->world, r->world->rank == 0 ? save_timeline(&t, path) : 0, "the trace");
 out:
     bb_timeline_release(&t);

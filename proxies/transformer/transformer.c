@@ -9,6 +9,7 @@
 #include "proxies/author/proxy.h"
 #include "proxies/transformer/memory.h"
 #include "proxies/transformer/training.h"
+#include "proxies/transformer/training_bytes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -157,14 +158,12 @@ static void settle_how(struct bb_training *t)
     };
 }
 
-static int settle_training(struct bb_training *t)
+/* All but the layers themselves, for an architecture that is read. */
+static int settle_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
-    int rc;
+    int rc = 0;
 
-    TRY(bb_arch_load(c->model, &t->arch));
-    if (c->layers)
-        TRY(bb_arch_with_layers(&t->arch, c->layers));
     settle_how(t);
     TRY(settle_grid(t));
     TRY(bb_sync_settle(c, (enum bb_sync_kind)bb_args_place(c->transformer.sync, bb_sync_words, BB_SYNC_ALL_REDUCE),
@@ -178,6 +177,23 @@ static int settle_training(struct bb_training *t)
     t->how.ep = t->grid.ep;
     t->how.etp = t->grid.etp;
     t->how.accumulates = t->schedule.micro_batches > 1;
+out:
+    return rc;
+}
+
+int bb_training_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
+{
+    int rc = bb_arch_load(c->model, arch);
+
+    return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
+}
+
+static int settle_training(struct bb_training *t)
+{
+    int rc;
+
+    TRY(bb_training_arch(t->config, &t->arch));
+    TRY(settle_shape(t));
     TRY(bb_layers_new(&t->layers, &t->how, t->step));
 out:
     return rc;
@@ -333,6 +349,38 @@ static void count_memory(const struct bb_training *t, int stage, struct bb_role 
     };
 
     bb_memory_rank(&m, stage, role->training_bytes);
+}
+
+/* What bb_sync_layout would cut a group of so many replicas into. */
+static struct bb_sync_comms shares_of(const struct bb_training *t, int replicas, int neighbours)
+{
+    int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
+    int run = t->policy.shard ? t->policy.shard : t->policy.kind == BB_SYNC_HSDP ? node / neighbours : replicas;
+
+    return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
+}
+
+int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arch, double *most)
+{
+    struct bb_step step = {.proxy = c->proxy};
+    struct bb_training t = {.config = c, .step = &step, .arch = *arch};
+    struct bb_role role = {0};
+    int rc;
+
+    *most = 0;
+    TRY(settle_shape(&t));
+    t.sync[BB_DENSE] = shares_of(&t, t.grid.dp * t.grid.cp, t.grid.tp);
+    t.sync[BB_EXPERT] = shares_of(&t, t.grid.edp > 0 ? t.grid.edp : 1, t.grid.etp * t.grid.ep);
+    for (int stage = 0; stage < t.grid.pp; stage++) {
+        double sum = 0;
+
+        count_memory(&t, stage, &role);
+        for (int use = 0; use < BB_USES; use++)
+            sum += role.training_bytes[use];
+        *most = sum > *most ? sum : *most;
+    }
+out:
+    return rc;
 }
 
 static int write_roles(struct bb_training *t)

@@ -26,6 +26,14 @@ def test_a_choice_that_is_not_the_best_is_marked(busbar, tmp_path):
         assert contest["lost_factor"] > 3 and contest["chosen_again_us"] == contest["chosen"]["time_us"]
 
 
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_one_placement_alone_is_looked_at_again_too(busbar, tmp_path, placement):
+    run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", "--placement", placement, sizes=str(SMALL), env=TIMES_ONLY)
+    (contest,) = run["algorithms"]
+    assert contest["placement"] == placement and contest["nccl_choice"] == "not_best"
+    assert contest["chosen_again_us"] == contest["chosen"]["time_us"]
+
+
 def test_a_choice_that_is_the_best_is_not(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", sizes=str(LARGE), env=TIMES_ONLY)
     for contest in run["algorithms"]:

@@ -104,9 +104,10 @@ def key(row):
 
 @pytest.mark.parametrize("ranks,words", [(8, ()), (3, ("-d", "half", "-o", "max")), (1, ())])
 def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path, ranks, words):
-    """All eleven, also over nodes of three GPUs: emulated GPUs with the same profile take the same times, the columns are bench's."""
+    """All eleven, also over nodes of three GPUs: emulated GPUs with the same profile take the same times, the columns are
+    bench's but for the host's clock, which nothing predicts."""
     words = ("all", "-b", "256", "-e", "1M", "-f", "16", *words)
-    run = busbar.run("bench", *words, "-n", 3, "--repeats", 2, "-c", 0, "--json", tmp_path / "run.json", ranks=ranks,
+    run = busbar.run("bench", *words, "-n", 3, "--repeats", 2, "-c", 0, "--clock", "gpu", "--json", tmp_path / "run.json", ranks=ranks,
                      env={"EMU_CLUSTER": str(machine()), "EMU_DATA": "off"})
     assert run.returncode == 0, run.stderr
     paper = busbar.run("plan", *words, "--ranks", ranks, "--cluster", machine(), "--json", tmp_path / "plan.json", emulated=False)
@@ -123,6 +124,20 @@ def test_a_run_on_that_machine_prints_that_table(busbar, plan, machine, tmp_path
     headings = [[line for line in done.stdout.splitlines() if line.startswith(("#       size", "#        (B)"))] for done in (run, paper)]
     assert headings[0] == headings[1] and len(headings[0]) >= 20
     assert "modelled, not measured" in paper.stdout
+
+
+def test_the_algorithm_stands_beside_the_figures(busbar, tmp_path):
+    """Where the profile has NCCL's: small sizes take a low-latency protocol, large ones do not; exchanges have none."""
+    words = ("all_reduce", "sendrecv", "--sizes", "8,1G", "--ranks", 64, "--cluster", H100, "--json", tmp_path / "p.json")
+    text = busbar.run("plan", *words, emulated=False).stdout
+    rows = json.loads((tmp_path / "p.json").read_text())["results"]
+    heading = next(line for line in text.splitlines() if line.startswith("#       size"))
+    assert heading.split()[-2:] == ["algorithm", "protocol"]
+    lines = [line.split() for line in text.splitlines() if line and line[0] == " "]
+    reduced = {r["bytes"]: [r["algorithm"], r["protocol"]] for r in rows if r["collective"] == "all_reduce"}
+    assert [line[-2:] for line in lines[:2]] == [reduced[8], reduced[1 << 30]] and all(reduced[8])
+    assert reduced[8][1] == "LL" and reduced[1 << 30][1] != "LL"
+    assert [line[-2:] for line in lines[2:]] == [["-", "-"]] * 2
 
 
 def test_compare_says_where_the_machine_falls_behind(busbar, machine, tmp_path):
@@ -171,3 +186,150 @@ def test_a_ring_of_a_million_ranks_is_quick(busbar, plan):
     doc = plan("sendrecv", "all_gather", "--sizes", "1M", "--ranks", 1 << 24, "--cluster", H100)
     ring, gather = doc["results"][0], doc["results"][1]
     assert ring["time_us"]["p50"] == pytest.approx(5 + 1.048576e6 / 50e3, rel=0.2) and gather["bytes"] >= 0
+
+
+# ---- the best layout ----------------------------------------------------------------------------------------------------
+
+SEARCH = ("transformer", "--model", "llama2_7b", "--ranks", 16, "--global-batch-size", 64, "--cluster", H100, "--best-layout")
+PARTS = ("compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us", "idle_us")
+
+
+def test_the_best_layout_is_a_plan_of_these_words(busbar, plan):
+    """What the search says of its first layout is what a plan of that layout says."""
+    text = busbar.run("plan", *SEARCH, emulated=False).stdout
+    words = next(line for line in text.splitlines() if line.startswith("# the first in words:")).split(": ")[1].split()
+    doc = plan(*SEARCH, "--top", 3)
+    best, rows = doc["best_layout"], doc["best_layout"]["layouts"]
+    assert len(rows) == 3 and [r["step_us"] for r in rows] == sorted(r["step_us"] for r in rows)
+    assert doc["predicted"]["step_us"] == rows[0]["step_us"]
+    alone = plan(*SEARCH[:-1], *words, "--compute", "gemm")
+    assert alone["predicted"]["step_us"] == pytest.approx(rows[0]["step_us"], abs=1e-3)
+    assert alone["predicted"]["tokens_per_s"] == pytest.approx(16 * rows[0]["tokens_per_s_per_gpu"], rel=1e-9)
+    held = max(role["training_memory_bytes"]["total"] for role in alone["roles"])
+    assert rows[0]["memory_bytes"] == pytest.approx(held, abs=8) and held <= best["available_bytes"]
+    for row in rows:
+        assert sum(row[part] for part in PARTS) == pytest.approx(row["step_us"], abs=1e-2)
+        assert row["tp"] * row["cp"] * row["pp"] * row["dp"] == 16
+        assert row["dp"] * row["micro_batch_size"] * row["micro_batches"] == 64
+    assert sum(best["left_out"].values()) + best["predicted"] == best["looked_at"]
+    assert best["left_out"]["memory"] > 0 and best["fitting"] > best["predicted"]
+    assert "why the first is first" in text and "training would not hold" in text
+
+
+def test_what_is_given_stays(plan):
+    given = {"tp": 4, "pp": 2, "recompute": "full", "dp_sync": "zero3", "micro_batch_size": 2}
+    words = [w for k, v in given.items() for w in ("--" + k.replace("_", "-"), v)]
+    rows = plan(*SEARCH, *words)["best_layout"]["layouts"]
+    assert rows and all({k: r[k] for k in given} == given for r in rows)
+    assert {r["schedule"] for r in plan(*SEARCH, "--vpp", 4)["best_layout"]["layouts"]} == {"interleaved"}
+
+
+def test_threads_do_not_change_the_answer(plan):
+    one, many = (plan(*SEARCH, "--threads", n)["best_layout"] for n in (1, 5))
+    assert one == many
+
+
+def test_experts_are_laid_out_too(plan):
+    rows = plan("transformer", "--model", "mixtral_8x7b", "--ranks", 32, "--global-batch-size", 128, "--cluster", H100, "--best-layout",
+                "--seq-length", 4096)["best_layout"]["layouts"]
+    assert rows[0]["ep"] > 1 and all(8 % r["ep"] == 0 for r in rows)
+
+
+@pytest.mark.parametrize("words,said", [
+    (("transformer", "--model", "llama3_405b", "--ranks", 8, "--global-batch-size", 8, "--cluster", H100, "--best-layout"),
+     "no layout of 8 ranks fits: training would hold"),
+    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "nearest: --global-batch-size 8"),
+    (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "nearest: --cluster"),
+    (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout is about the layouts of transformer"),
+    ((*SEARCH, "--ops"), "--ops is of one plan"), ((*SEARCH[:-1], "--top", 3), "--top is of --best-layout"),
+    ((*SEARCH, "--global-batch-size", 7, "--tp", 1, "--cp", 1, "--pp", 1), "no layout of 16 ranks with a batch of 7 samples can be")])
+def test_layouts_that_cannot_be_searched(busbar, words, said):
+    assert said in refused(busbar, "plan", *words)
+
+
+# ---- a run beside its prediction ----------------------------------------------------------------------------------------
+
+STEPS = [("gpt2_large", 4, 2, 3, "--compute", "timed"), ("dlrm", "--compute", "gemm", "--dtype", "bfloat16"),
+         ("transformer", "--model", "gpt2_small", "--layers", 4, "--tp", 2, "--pp", 2, "--global-batch-size", 8, "--compute", "gemm")]
+
+
+def run_beside(busbar, tmp_path, words, real, told, *more):
+    doc = busbar.json("proxy", *words, "-n", 3, "--warmup", 1, "--no-alone", "--cluster", told, *more, tmp_path=tmp_path, ranks=4,
+                      env={"EMU_CLUSTER": str(real), "EMU_DATA": "off"})
+    return doc["forecast"], {(r["by"], r["name"]): r for r in doc["forecast"]["rows"]}
+
+
+@pytest.mark.parametrize("words", STEPS)
+def test_the_machine_that_is_told_is_predicted(busbar, machine, tmp_path, words):
+    real = machine()
+    forecast, rows = run_beside(busbar, tmp_path, words, real, real)
+    assert forecast["cluster"] == "three" and {by for by, _ in rows} == {"part", "phase", "group", "kind"}
+    for pair in (forecast["step"], forecast["traced_step"], *rows.values()):
+        assert pair["predicted_us"] == pytest.approx(pair["measured_us"], rel=1e-6, abs=2e-3)
+    assert forecast["step"]["measured_us"] > 0 and abs(forecast["step"]["error"]) < 1e-6
+
+
+def union(spans):
+    """Length of a union of (begin, end)."""
+    total, reach = 0, -math.inf
+    for begin, end in sorted(spans):
+        total += max(0, end - max(begin, reach))
+        reach = max(reach, end)
+    return total
+
+
+def test_shares_are_unions_of_what_the_trace_shows(busbar, machine, tmp_path):
+    trace = tmp_path / "trace.json"
+    forecast, rows = run_beside(busbar, tmp_path, STEPS[2], machine(), machine(), "--trace", trace)
+    events = [e for e in json.loads(trace.read_text())["traceEvents"]
+              if e["ph"] == "X" and e["pid"] == forecast["rank"] and "kind" in e.get("args", {})]
+    spans = {}
+    for e in events:
+        at, args = (e["ts"], e["ts"] + e["dur"]), e["args"]
+        for share in [("phase", args["phase"])] + ([("group", args["group"])] if args.get("group") else []):
+            spans.setdefault(share, []).append(at)
+        spans.setdefault(("part", "communication" if args.get("group") else "compute"), []).append(at)
+    assert len(spans) > 6
+    for share, at in spans.items():
+        assert rows[share]["measured_us"] == pytest.approx(union(at), abs=0.01), share
+    comm, compute = spans["part", "communication"], spans["part", "compute"]
+    assert rows["part", "exposed"]["measured_us"] == pytest.approx(union(comm + compute) - union(compute), abs=0.01)
+    assert rows["part", "idle"]["measured_us"] == pytest.approx(forecast["traced_step"]["measured_us"] - union(comm + compute), abs=0.01)
+
+
+def test_another_machine_is_off_by_what_differs(busbar, machine, tmp_path):
+    """Told links of twice the rate that there is: only what communicates takes longer than predicted, by the model's own formula."""
+    real, told = machine("real.json", intra={"latency_us": 2, "gbps": 50}, gpus_per_node=8), machine("told.json", gpus_per_node=8)
+    forecast, rows = run_beside(busbar, tmp_path, ("resnet50", "--scale-counts", 0.1, "--compute", "none"), real, told)
+    (kind,) = [r for (by, _), r in rows.items() if by == "kind"]
+    doc = json.loads((tmp_path / "result.json").read_text())
+    traffic = [t for role in doc["roles"] for t in role["traffic"]]
+    model = lambda gbps: 2 + sum(t["calls"] * 2 * 2 * 2 + 1.5 * t["bytes"] / gbps / 1e3 for t in traffic)  # 2: the first launch
+    assert kind["measured_us"] == pytest.approx(model(50), rel=1e-3)
+    assert kind["predicted_us"] == pytest.approx(model(100), rel=1e-3)
+    assert kind["error"] == pytest.approx(model(100) / model(50) - 1, abs=1e-3)
+    assert forecast["step"]["error"] < -0.3
+
+
+def test_compare_takes_a_plan_of_a_step_beside_a_run(busbar, machine, tmp_path):
+    real, told = machine("real.json", intra={"latency_us": 2, "gbps": 50}, gpus_per_node=8), machine(gpus_per_node=8)
+    words = (*STEPS[0], "--forward-us", 100)
+    run_beside(busbar, tmp_path, words, real, told)
+    (tmp_path / "result.json").rename(tmp_path / "run.json")
+    for name, profile in (("same.json", real), ("told.json", told)):
+        assert busbar.run("plan", *words, "--ranks", 4, "--cluster", profile, "--json", tmp_path / name, emulated=False).returncode == 0
+    same = busbar.run("compare", "run.json", "same.json", emulated=False, cwd=tmp_path)
+    assert same.returncode == 0 and "measured is 1.000 x predicted (three), geometric mean; no row is behind" in same.stdout
+    done = busbar.run("compare", "run.json", "told.json", "--json", "c.json", emulated=False, cwd=tmp_path)
+    against = json.loads((tmp_path / "c.json").read_text())["summary"]["against_prediction"]
+    parts = {(p["by"], p["name"]): p["ratio"] for p in against["parts"]}
+    assert against["rows"] == 1 and against["geometric_mean_ratio"] > 1.001
+    assert parts["part", "compute"] == pytest.approx(1, abs=1e-5) and parts["group", "pp"] > 1.05
+    assert "group pp" in done.stdout
+
+
+@pytest.mark.parametrize("words,said", [
+    (("gpt2_large", "--cluster", "h1000-sxm-ib"), "h100-sxm-ib"), (("all", "--quick", "--cluster", H100), "name it instead of 'all'"),
+    (("gpt2_large", "--cluster", "/nowhere/x.json"), "/nowhere/x.json")])
+def test_clusters_that_a_run_cannot_be_held_against(busbar, words, said):
+    assert said in refused(busbar, "proxy", *words)

@@ -3,6 +3,7 @@
 The times are those of a CPU, so nothing is asserted about their size.
 """
 import json
+import re
 
 import pytest
 
@@ -62,6 +63,12 @@ def test_text_says_whose_time_it_is(busbar):
     rows = [line.split()[1] for line in done.stdout.splitlines() if not line.startswith("#")]
     assert rows == [step for step in STEPS if step not in NO_WINDOWS]
     assert "# window_register, communicator of 2: these GPUs" in done.stdout
+    head = [line for line in done.stdout.splitlines() if line.startswith("# ")]
+    assert "# ranks                    step       median          min          max      fastest  slowest" in head
+    assert "#                                       (ms)         (ms)         (ms)         rank     rank" in head
+    for line in done.stdout.splitlines():
+        if not line.startswith("#"):
+            assert re.fullmatch(r"      2  [ a-z_]{22}(  [ \d]{7}\.\d{3}){4}  [ \d]{7}", line), line
 
 
 @pytest.mark.parametrize("function,call", [("ncclCommInitRankConfig", 1), ("ncclCommSplit", 1), ("ncclCommShrink", 1), ("ncclSend", 1),

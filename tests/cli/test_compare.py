@@ -178,3 +178,11 @@ def test_two_real_runs(busbar, tmp_path):
     assert done.returncode == 5 and set(verdicts(done)) == {"slower"}
     done = busbar.run("compare", "a.json", "c.json", emulated=False, cwd=tmp_path)
     assert "differs: $NCCL_MAX_NCHANNELS: A not set, B 1" in done.stdout
+
+
+def test_a_choice_without_channels_is_held_against_the_rest(compare):
+    """A prediction tells algorithm and protocol, a measurement the channels too."""
+    measured = bench(row(8, 10, 1, algorithm="RING", protocol="SIMPLE", channels=8), row(16, 10, 1, algorithm="TREE", protocol="LL", channels=2))
+    paper = {"schema": "busbar.plan/1", "ranks": 4, "predicted": {"cluster": "x"},
+             "results": [row(b, 9, None, algorithm="TREE", protocol="LL", channels=None) for b in (8, 16)]}
+    assert verdicts(compare(measured, paper)) == ["faster by ratio: TREE/LL, was RING/SIMPLE", "faster by ratio"]

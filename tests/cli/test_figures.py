@@ -240,6 +240,11 @@ def test_the_meeting_of_the_ranks_is_not_timed(figures):
     assert skew["spread_us"]["p50"] == exactly(200)
 
 
+def test_the_text_says_that_nobody_is_late(busbar):
+    done = busbar.run("bench", "all_reduce", "--mode", "sync", "-b", "1K", "-e", "1K", ranks=4)
+    assert done.returncode == 0 and "# Straggler: none, ranks came within 0.00 us of each other" in done.stdout, done.stdout
+
+
 def test_the_text_names_the_straggler(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "sync", "--delay", "1:100", ranks=3)
     assert done.returncode == 0, done.stderr

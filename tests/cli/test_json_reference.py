@@ -23,6 +23,8 @@ RUNS = {
     "`busbar.bench/1`: overlap": [("bench overlap --sizes 1M --ctas default,2:4 -n 2 --repeats 2", 2, {"EMU_DATA": "off"})],
     "`busbar.bench/1`: compute": [("bench compute --quick -n 1 --repeats 2", 0, {"EMU_DATA": "off"})],
     "`busbar.plan/1`: collectives": [("plan all -e 1K --ranks 8 --cluster h100-sxm-ib", 0, {})],
+    "`busbar.plan/1`: best layout": [
+        ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --top 3", 0, {})],
     "`busbar.plan/1`": [
         ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
         ("plan dlrm --ranks 4 --compute gemm --ops --gpu-memory 80G", 0, {}),
@@ -32,12 +34,13 @@ RUNS = {
     "`busbar.proxy/1`": [
         ("proxy bert_large 4 2 2 --compute gemm --scale-counts 0.01 --peak-tflops 989 --graph --check -n 2 --warmup 1 "
          "--traced-steps 1", 2, {}),
-        ("proxy transformer --model gpt2_small --layers 2 --tp 2 --scale-counts 0.01 --compute timed -n 2 --warmup 1", 2, {}),
+        ("proxy transformer --model gpt2_small --layers 2 --tp 2 --scale-counts 0.01 --compute timed -n 2 --warmup 1 --cluster "
+         "h100-sxm-ib", 2, {}),
         ("proxy scaling --model resnet18_cifar --batch 128 --epoch-steps 2 --images 1000 --no-alone", 1, {"EMU_DATA": "off"}),
         ("proxy scaling --model resnet18_cifar --batch 128 --epoch-steps 2 --images 1000 --baseline {before}", 2, {"EMU_DATA": "off"}),
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2, {"EMU_DATA": "off"})],
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
-    "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {})],
+    "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {})],
     "`busbar.sweep/1`": [("sweep {study}", 0, {})],
     "nccl-tests' form": [("-b 1K -e 4K -f 4 -n 2 -I 1 -g 2", 0, {}), ("-b 1K -e 4K -i 1K -n 2 -C 1 -g 2", 0, {})],
 }
@@ -94,10 +97,16 @@ def inputs(busbar, tmp_path):
                 assert busbar.run("bench", "all_reduce", *options, ranks=2, env=environment).returncode == 0
             assert busbar.run("plan", "all_reduce", "--sizes", "1K,2K", "--ranks", 2, "--cluster", H100, "--json", tmp_path / "p.json",
                               emulated=False).returncode == 0
+        if "{q}" in words:
+            step = ["gpt2_large", "4", "2", "2", "--compute", "timed"]
+            assert busbar.run("proxy", *step, "-n", 2, "--no-alone", "--json", tmp_path / "s.json", ranks=2, env={"EMU_DATA": "off"}
+                              ).returncode == 0
+            assert busbar.run("plan", *step, "--ranks", 2, "--cluster", H100, "--json", tmp_path / "q.json", emulated=False).returncode == 0
         far = json.loads(H100.read_text()) | {"gpus_per_node": 4}
         (tmp_path / "far.json").write_text(json.dumps(far))
         (tmp_path / "study.json").write_text('{"command": "plan gpt2_large", "ranks": 8, "options": {"layers": 12, "stages": [1, 4]}}')
-        return words.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", p=tmp_path / "p.json", study=tmp_path / "study.json")
+        return words.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", p=tmp_path / "p.json",
+                            s=tmp_path / "s.json", q=tmp_path / "q.json", study=tmp_path / "study.json")
 
     return fill
 

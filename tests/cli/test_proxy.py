@@ -502,7 +502,7 @@ def test_a_plan_prints_the_bytes_of_passes(busbar):
     assert re.search(r"compute +29 GFLOP 3.2 GiB +forward, conv 0\n", done.stdout)
     assert re.search(r"compute +32 MiB moved +forward, halo pack\n", done.stdout)
     assert re.search(r"compute +67.5 MiB moved +optimizer, SGD, conv 4\n", done.stdout)
-    assert "operands of real work 3.9 GiB" in done.stdout and "memory 4 GiB of 74.5 GiB on a GPU: fits" in done.stdout
+    assert "operands of real work 3.9 GiB" in done.stdout and "memory 4 GiB of 79.1 GiB on a GPU: fits" in done.stdout
 
 
 def test_work_that_does_not_fit_is_refused_with_what_would(busbar, tmp_path):

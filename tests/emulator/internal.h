@@ -21,7 +21,7 @@
             goto out;                                                                                                  \
     } while (0)
 
-enum { EMU_MAX_DEVICES = 64, EMU_MAX_QUEUES = 32 };
+enum { EMU_MAX_DEVICES = 64, EMU_BOARD = 8, EMU_MAX_RANKS = 1024, EMU_MAX_QUEUES = 32 };
 
 struct emu_mark {
     int refs, waiters;
@@ -157,8 +157,8 @@ cudaStream_t emu_ptsz(cudaStream_t stream);                             /* strea
 /* devices.c */
 int emu_current_device(void);
 
-/* visible.c: what CUDA_VISIBLE_DEVICES leaves of so many devices; their number is returned */
-int emu_visible_devices(int devices, struct emu_place visible[EMU_MAX_DEVICES]);
+/* visible.c: what CUDA_VISIBLE_DEVICES leaves of so many devices from the first on; their number is returned */
+int emu_visible_devices(int first, int devices, struct emu_place visible[EMU_MAX_DEVICES]);
 void emu_uuid_of(struct emu_place place, unsigned char uuid[16]);
 
 /* capture.c, graphs.c: streams that are being captured */

@@ -1,0 +1,87 @@
+/*
+ * layouts.h - `plan --best-layout`: of all ways to lay a transformer's training over the ranks those that fit in a
+ * GPU's memory and take the least time.
+ *
+ * What the user gives stays; what is left open is searched: tp (to the GPUs of a node), cp (to 2048 tokens a rank), ep,
+ * pp, chunks and schedule (1f1b, interleaved, zb-h1), the micro-batch (1, 2, 4, 8), recompute, dp-sync (all_reduce,
+ * zero1, zero2, zero3, distributed). dp and the micro-batches follow from the ranks and the batch; sequence parallelism
+ * goes with tp. Of recompute only the least that fits is looked at: more does more work and is never quicker.
+ *
+ * The time of every layout that fits is estimated from steps of one and two micro-batches; the best of these from two
+ * longer ones, since a pipeline that is full takes as long for each further micro-batch; the best of those are built and
+ * predicted in full. Which layouts go on depends on their times alone, so the answer is the same on any number of
+ * threads.
+ */
+#ifndef BB_PROXIES_LAYOUTS_LAYOUTS_H
+#define BB_PROXIES_LAYOUTS_LAYOUTS_H
+
+#include "proxies/author/proxy.h"
+#include "proxies/simulate/cluster.h"
+#include "proxies/sync/sync.h"
+#include "proxies/transformer/arch/arch.h"
+#include "proxies/transformer/layer/layer.h"
+#include "proxies/transformer/schedule.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* Why a layout is left out. X(reason, its key in JSON, text) */
+#define BB_LEFT_OUT_LIST(X)                                                                                            \
+    X(SHAPE, "shape", "the model or the ranks do not divide so")                                                       \
+    X(BATCH, "batch", "the batch does not divide by replicas and micro-batch, or is too short for the schedule")       \
+    X(MEMORY, "memory", "training would not hold in the memory of a GPU")                                              \
+    X(RECOMPUTE, "recompute", "it fits with less recomputation")                                                       \
+    X(SIZE, "size", "too many operations to be built")                                                                 \
+    X(SLOWER, "slower", "slower, by an estimate")
+#define BB_LEFT_OUT_AT(reason, key, text) BB_LEFT_OUT_##reason,
+enum bb_left_out { BB_LEFT_OUT_LIST(BB_LEFT_OUT_AT) BB_LEFT_OUT_REASONS };
+
+/* One way to lay it out. */
+struct bb_layout_choice {
+    int tp, cp, ep, pp, dp, vpp, batch, micro_batches;
+    enum bb_schedule_kind schedule;
+    enum bb_recompute recompute;
+    enum bb_sync_kind sync;
+};
+
+struct bb_layout_row {
+    struct bb_layout_choice choice;
+    double bytes;   /* that training holds on the rank with most        */
+    double step_ns; /* estimated, then predicted                        */
+    int number;     /* its place in the order in which they were listed */
+    /* Of the slowest rank, when predicted: these and the rest (idle) make the step. */
+    double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
+};
+
+struct bb_layout_search {
+    const struct bb_proxy *proxy;
+    const struct bb_proxy_config *asked;  /* as it was given: what is 0 is searched              */
+    const struct bb_proxy_config *config; /* with its defaults, a global batch and gpus_per_node */
+    const struct bb_cluster *cluster;
+    double gpu_bytes; /* memory of a GPU */
+    int top, threads; /* rows wanted; threads 0: as many as there are processors */
+    bool quiet;
+};
+
+struct bb_layouts {
+    struct bb_layout_row *rows; /* the quickest first; all that were predicted */
+    int n;
+    long long looked_at, fitting; /* layouts; those that fit, which are estimated */
+    int refined;                  /* estimated from longer steps                  */
+    long long left_out[BB_LEFT_OUT_REASONS];
+    int gpus;
+    double gpu_bytes;
+};
+
+/* bb_layouts_search - 0, -BB_EUSAGE where no layout fits (said, with the nearest to fit), or -BB_EFAIL. release is fine
+ * on a zeroed one. */
+int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
+void bb_layouts_release(struct bb_layouts *found);
+
+/* bb_layouts_config - config with that choice made; it borrows the texts of both. */
+struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
+
+void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out);
+json_t *bb_layouts_json(const struct bb_layouts *found, int top); /* NULL without memory */
+
+#endif

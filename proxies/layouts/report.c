@@ -1,0 +1,168 @@
+/* report.c - the layouts as a table, why the first is first, and what was left out; the same as JSON. */
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/results.h"
+#include "proxies/layouts/layouts.h"
+#include "proxies/transformer/memory.h"
+
+#include <math.h>
+
+static const char *const reason_keys[] = {
+#define KEY(reason, key, text) key,
+    BB_LEFT_OUT_LIST(KEY)};
+static const char *const reason_texts[] = {
+#define TEXT(reason, key, text) text,
+    BB_LEFT_OUT_LIST(TEXT)};
+
+static double tokens_rate(const struct bb_layouts *found, const struct bb_layout_row *r)
+{
+    return r->tokens / (r->step_ns / 1e9) / found->gpus;
+}
+
+/* Neither compute nor exposed communication. */
+static double idle_ns(const struct bb_layout_row *r)
+{
+    return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
+}
+
+/* The parts of a step, as they are compared. */
+static const struct part {
+    const char *name, *key;
+} parts[] = {{"compute", "compute_us"},
+             {"exposed transfers", "exposed_transfer_us"},
+             {"pipeline bubble", "bubble_us"},
+             {"waiting for others", "exposed_waiting_us"},
+             {"idle", "idle_us"}};
+enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
+
+static double part_ns(const struct bb_layout_row *r, int part)
+{
+    const double ns[PARTS] = {r->compute_ns, r->transfer_ns, r->bubble_ns, r->waiting_ns, idle_ns(r)};
+
+    return ns[part];
+}
+
+/* ---- text ---- */
+
+static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int place, FILE *out)
+{
+    const struct bb_layout_choice *c = &r->choice;
+    char bytes[BB_BYTES_TEXT], way[24];
+
+    if (c->vpp > 1)
+        snprintf(way, sizeof(way), "%.12s %d", bb_schedule_names[c->schedule], c->vpp);
+    else
+        snprintf(way, sizeof(way), "%s", bb_schedule_names[c->schedule]);
+    fprintf(out, "%3d %4d %3d %3d %4d %5d  %-13s %2d x %-5d %-9s %-11s %9s %10.1f %5.1f%% %5.1f%% %5.1f%% %8.1f\n",
+            place, c->tp, c->cp, c->ep, c->pp, c->dp, way, c->batch, c->micro_batches, bb_recompute_names[c->recompute],
+            bb_sync_words[c->sync], bb_format_bytes((size_t)r->bytes, bytes), r->step_ns / 1e6,
+            100 * r->compute_ns / r->step_ns, 100 * (r->transfer_ns + r->waiting_ns) / r->step_ns,
+            100 * r->bubble_ns / r->step_ns, tokens_rate(found, r));
+}
+
+/* "against the second (+1.2 %): ..." - what it has more of, the most first. */
+static void print_against(const struct bb_layout_row *best, const struct bb_layout_row *other, int place, FILE *out)
+{
+    bool told[PARTS] = {false};
+    int shown = 0;
+
+    fprintf(out, "#   layout %d takes %.1f ms more (%+.1f%%):", place, (other->step_ns - best->step_ns) / 1e6,
+            100 * (other->step_ns / best->step_ns - 1));
+    for (int k = 0; k < PARTS; k++) {
+        int most = -1;
+
+        for (int part = 0; part < PARTS; part++)
+            if (!told[part] && (most < 0 || fabs(part_ns(other, part) - part_ns(best, part)) >
+                                                fabs(part_ns(other, most) - part_ns(best, most))))
+                most = part;
+        told[most] = true;
+        if (fabs(part_ns(other, most) - part_ns(best, most)) >= 0.05e6)
+            fprintf(out, "%s %s %+.1f ms", shown++ ? "," : "", parts[most].name,
+                    (part_ns(other, most) - part_ns(best, most)) / 1e6);
+    }
+    fputs(shown ? "\n" : " nothing that is told apart\n", out);
+}
+
+static void print_why(const struct bb_layouts *found, int top, FILE *out)
+{
+    const struct bb_layout_row *best = found->rows;
+
+    fprintf(out, "#\n# why the first is first: of its %.1f ms", best->step_ns / 1e6);
+    for (int part = 0; part < PARTS; part++)
+        fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
+    fputc('\n', out);
+    for (int i = 1; i < found->n && i < top && i < 4; i++)
+        print_against(best, &found->rows[i], i + 1, out);
+}
+
+/* The options that make it. */
+static void print_words(const struct bb_layout_choice *c, FILE *out)
+{
+    fprintf(out, "#\n# the first in words: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
+    if (c->ep > 1)
+        fprintf(out, " --ep %d", c->ep);
+    fprintf(out, " --schedule %s", bb_schedule_names[c->schedule]);
+    if (c->vpp > 1)
+        fprintf(out, " --vpp %d", c->vpp);
+    fprintf(out, " --micro-batch-size %d --recompute %s --dp-sync %s%s\n", c->batch, bb_recompute_names[c->recompute],
+            bb_sync_words[c->sync], c->tp > 1 ? " --sequence-parallel" : "");
+}
+
+static void print_left_out(const struct bb_layouts *found, FILE *out)
+{
+    fprintf(out,
+            "#\n# %lld layouts were looked at; %lld fit and were estimated, %d of them from longer steps, %d were "
+            "predicted in full\n# left out:\n",
+            found->looked_at, found->fitting, found->refined, found->n);
+    for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
+        if (found->left_out[r] > 0)
+            fprintf(out, "#   %10lld  %s\n", found->left_out[r], reason_texts[r]);
+}
+
+void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
+{
+    char have[BB_BYTES_TEXT];
+
+    fprintf(out,
+            "# %.0f samples (%.0f tokens) a step, %s on a GPU; times of the slowest rank; sequence parallelism with "
+            "tp above 1\n#\n",
+            found->rows[0].samples, found->rows[0].tokens, bb_format_bytes((size_t)found->gpu_bytes, have));
+    fprintf(out, "#   %4s %3s %3s %4s %5s  %-13s %-10s %-9s %-11s %9s %10s %6s %6s %6s %8s\n", "tp", "cp", "ep", "pp",
+            "dp", "schedule", "batch", "recompute", "dp-sync", "memory", "step", "comp.", "exp.", "bubble", "tokens/s");
+    fprintf(out, "#%64s %20s %10s %6s %6s %6s %8s\n", "", "", "(ms)", "", "comm.", "", "/GPU");
+    for (int i = 0; i < found->n && i < top; i++)
+        print_row(found, &found->rows[i], i + 1, out);
+    print_why(found, top, out);
+    print_words(&found->rows[0].choice, out);
+    print_left_out(found, out);
+}
+
+/* ---- JSON ---- */
+
+static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_row *r)
+{
+    const struct bb_layout_choice *c = &r->choice;
+    json_t *o = json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:b, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "tp", c->tp, "cp",
+        c->cp, "ep", c->ep, "pp", c->pp, "dp", c->dp, "vpp", c->vpp, "schedule", bb_schedule_names[c->schedule],
+        "micro_batch_size", c->batch, "micro_batches", c->micro_batches, "sequence_parallel", c->tp > 1, "recompute",
+        bb_recompute_names[c->recompute], "dp_sync", bb_sync_words[c->sync], "memory_bytes",
+        (json_int_t)llround(r->bytes), "step_us", r->step_ns / 1e3, "tokens_per_s", r->tokens / (r->step_ns / 1e9),
+        "tokens_per_s_per_gpu", tokens_rate(found, r), "tflops_per_gpu", r->flops / (r->step_ns * 1e3) / found->gpus);
+
+    for (int part = 0; o && part < PARTS; part++)
+        json_object_set_new(o, parts[part].key, json_real(part_ns(r, part) / 1e3));
+    return o;
+}
+
+json_t *bb_layouts_json(const struct bb_layouts *found, int top)
+{
+    json_t *rows = json_array(), *left_out = json_object();
+
+    for (int i = 0; i < found->n && i < top; i++)
+        json_array_append_new(rows, row_json(found, &found->rows[i]));
+    for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
+        json_object_set_new(left_out, reason_keys[r], json_integer(found->left_out[r]));
+    return json_pack("{s:I, s:I, s:i, s:i, s:o, s:I, s:o}", "looked_at", (json_int_t)found->looked_at, "fitting",
+                     (json_int_t)found->fitting, "refined", found->refined, "predicted", found->n, "left_out", left_out,
+                     "available_bytes", (json_int_t)found->gpu_bytes, "layouts", rows);
+}

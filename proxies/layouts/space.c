@@ -1,0 +1,224 @@
+/* space.c - see space.h. Sizes of the axes are divisors; what does not divide is never listed. */
+#include "proxies/layouts/space.h"
+
+#include "bootstrap/base/grow.h"
+#include "proxies/author/args.h"
+#include "proxies/transformer/memory.h"
+
+#include <stdlib.h>
+
+#define LEAST_TOKENS 2048 /* of a sample on a context-parallel rank */
+#define MOST_CHUNKS  8
+#define VALUES       64
+
+/* What an axis may be. */
+struct values {
+    int value[VALUES];
+    int n;
+};
+
+static void add_value(struct values *v, int value)
+{
+    if (v->n < VALUES)
+        v->value[v->n++] = value;
+}
+
+/* The divisors of `of` up to most; only `given` where that is not 0. */
+static struct values divisors(int of, int most, int given)
+{
+    struct values v = {{0}, 0};
+
+    for (int i = 1; i <= most && i <= of && !given; i++)
+        if (of % i == 0)
+            add_value(&v, i);
+    if (given && of % given == 0)
+        add_value(&v, given);
+    return v;
+}
+
+/* ---- schedules ---- */
+
+struct way {
+    enum bb_schedule_kind schedule;
+    int vpp;
+};
+
+struct ways {
+    struct way way[MOST_CHUNKS + BB_SCHEDULES];
+    int n;
+};
+
+/* The ways through a pipeline of pp stages that are as they were asked for. */
+static struct ways list_ways(const struct bb_transformer_options *o, int pp)
+{
+    int given = bb_args_place(o->schedule, bb_schedule_names, BB_SCHEDULES);
+    struct ways w = {.n = 0};
+
+    if (o->schedule && given != BB_INTERLEAVED) {
+        w.way[w.n++] = (struct way){(enum bb_schedule_kind)given, 1};
+        return w;
+    }
+    if (!o->schedule && o->vpp <= 1)
+        w.way[w.n++] = (struct way){BB_1F1B, 1};
+    for (int v = 2; v <= MOST_CHUNKS && pp > 1 && o->vpp == 0; v++)
+        w.way[w.n++] = (struct way){BB_INTERLEAVED, v};
+    if (o->vpp > 1)
+        w.way[w.n++] = (struct way){BB_INTERLEAVED, o->vpp};
+    if (!o->schedule && o->vpp <= 1 && pp > 1)
+        w.way[w.n++] = (struct way){BB_ZB_H1, 1};
+    return w;
+}
+
+/* ---- the listing ---- */
+
+struct listing {
+    const struct bb_layout_search *search;
+    const struct bb_arch *arch;
+    struct bb_layout_space *space;
+    struct values syncs, batches;
+};
+
+static void leave_out(struct listing *l, enum bb_left_out reason, long long choices)
+{
+    l->space->looked_at += choices * l->space->n_recomputes;
+    l->space->left_out[reason] += choices * l->space->n_recomputes;
+}
+
+/* Whether the batch makes whole micro-batches, as many as the schedule needs. */
+static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
+{
+    long long at_once = (long long)c->dp * c->batch, n = l->search->config->global_batch;
+
+    if (n % at_once || n / at_once > BB_MOST_LAYERS)
+        return false;
+    c->micro_batches = (int)(n / at_once);
+    return c->schedule != BB_INTERLEAVED ||
+           (c->micro_batches >= c->pp && (c->micro_batches % c->pp == 0 || l->search->asked->transformer.group > 0));
+}
+
+static int list_batches(struct listing *l, struct bb_layout_choice c)
+{
+    int rc = 0;
+
+    for (int b = 0; b < l->batches.n && rc == 0; b++) {
+        c.batch = l->batches.value[b];
+        if (!batch_divides(l, &c)) {
+            leave_out(l, BB_LEFT_OUT_BATCH, 1);
+            continue;
+        }
+        l->space->looked_at += l->space->n_recomputes;
+        rc = BB_GROW(l->space->list, l->space->n);
+        if (rc == 0)
+            l->space->list[l->space->n++] = c;
+    }
+    return rc;
+}
+
+static int list_syncs(struct listing *l, struct bb_layout_choice c)
+{
+    int rc = 0;
+
+    for (int s = 0; s < l->syncs.n && rc == 0; s++) {
+        c.sync = (enum bb_sync_kind)l->syncs.value[s];
+        if (c.dp * c.cp == 1 && c.sync != BB_SYNC_ALL_REDUCE && l->syncs.n > 1)
+            continue; /* all are the same then */
+        rc = list_batches(l, c);
+    }
+    return rc;
+}
+
+/* Stages of whole layers, as transformer.c wants them. */
+static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
+{
+    const struct bb_transformer_options *o = &l->search->asked->transformer;
+    const struct bb_pipe_split split = {l->arch->layers, c->pp, c->vpp, o->first_layers, o->last_layers};
+
+    return c->pp == 1 || bb_pipe_split_is_valid(&split);
+}
+
+static int list_ways_of(struct listing *l, struct bb_layout_choice c)
+{
+    struct ways w = list_ways(&l->search->asked->transformer, c.pp);
+    int rc = 0;
+
+    for (int i = 0; i < w.n && rc == 0; i++) {
+        c.schedule = w.way[i].schedule;
+        c.vpp = w.way[i].vpp;
+        if (stages_divide(l, &c))
+            rc = list_syncs(l, c);
+        else
+            leave_out(l, BB_LEFT_OUT_SHAPE, (long long)l->syncs.n * l->batches.n);
+    }
+    return rc;
+}
+
+/* Experts: ep of them side by side, in what tensor and context parallelism leave. */
+static int list_experts(struct listing *l, struct bb_layout_choice c)
+{
+    const struct bb_transformer_options *o = &l->search->asked->transformer;
+    int inside = l->search->config->ranks / c.pp, experts = l->arch->experts > 0 ? l->arch->experts : 1;
+    struct values eps = divisors(experts, inside / (o->etp > 0 ? o->etp : 1), o->ep);
+    int rc = 0;
+
+    for (int i = 0; i < eps.n && rc == 0; i++) {
+        c.ep = eps.value[i];
+        if (inside % (c.ep * (o->etp > 0 ? o->etp : 1)) == 0)
+            rc = list_ways_of(l, c);
+    }
+    return rc;
+}
+
+static int list_grids(struct listing *l)
+{
+    const struct bb_proxy_config *config = l->search->config;
+    const struct bb_transformer_options *o = &l->search->asked->transformer;
+    int sequence = o->sequence ? o->sequence : l->arch->sequence, ranks = config->ranks;
+    struct values tps = divisors(ranks, config->gpus_per_node, o->tp), cps, pps;
+    struct bb_layout_choice c = {0};
+    int rc = 0;
+
+    for (int t = 0; t < tps.n; t++) {
+        c.tp = tps.value[t];
+        cps = divisors(ranks / c.tp, sequence < LEAST_TOKENS ? 1 : sequence / LEAST_TOKENS, o->cp);
+        for (int k = 0; k < cps.n; k++) {
+            c.cp = cps.value[k];
+            pps = divisors(ranks / c.tp / c.cp, l->arch->layers, o->pp);
+            for (int p = 0; p < pps.n && rc == 0; p++) {
+                c.pp = pps.value[p];
+                c.dp = ranks / c.tp / c.cp / c.pp;
+                if (!o->dp || o->dp == c.dp)
+                    rc = list_experts(l, c);
+            }
+        }
+    }
+    return rc;
+}
+
+int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,
+                         const struct bb_arch *arch)
+{
+    static const int syncs[] = {BB_SYNC_ALL_REDUCE, BB_SYNC_ZERO1, BB_SYNC_ZERO2, BB_SYNC_ZERO3, BB_SYNC_DISTRIBUTED};
+    static const int batches[] = {1, 2, 4, 8};
+    const struct bb_proxy_config *c = search->asked;
+    struct listing l = {.search = search, .arch = arch, .space = space};
+
+    *space = (struct bb_layout_space){0};
+    for (int r = 0; r < BB_RECOMPUTES; r++)
+        if (!c->transformer.recompute || r == bb_args_place(c->transformer.recompute, bb_recompute_names, 0))
+            space->recomputes[space->n_recomputes++] = r;
+    for (size_t i = 0; i < sizeof(syncs) / sizeof(syncs[0]) && !c->transformer.sync; i++)
+        add_value(&l.syncs, syncs[i]);
+    if (c->transformer.sync)
+        add_value(&l.syncs, bb_args_place(c->transformer.sync, bb_sync_words, 0));
+    for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]) && !c->micro_batch_size; i++)
+        add_value(&l.batches, batches[i]);
+    if (c->micro_batch_size)
+        add_value(&l.batches, c->micro_batch_size);
+    return list_grids(&l);
+}
+
+void bb_layout_space_release(struct bb_layout_space *space)
+{
+    free(space->list);
+    *space = (struct bb_layout_space){0};
+}

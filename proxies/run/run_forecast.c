@@ -1,0 +1,135 @@
+/* run_forecast.c - see run_forecast.h. */
+#include "proxies/run/run_forecast.h"
+
+#include "bootstrap/results/results.h"
+#include "proxies/run/run_report.h"
+#include "proxies/simulate/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the timelines have the rank. */
+static int place_of(const struct bb_timeline *t, int rank)
+{
+    int i = 0;
+
+    while (t->ranks[i] != rank)
+        i++;
+    return i;
+}
+
+/* Rank 0: the shares of both. */
+static int divide_times(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
+                        const struct bb_timeline *measured)
+{
+    int at = place_of(measured, f->rank), n, rc;
+    struct bb_timeline predicted;
+
+    TRY(bb_timeline_init(&predicted, step, &f->rank, 1));
+    TRY(bb_predict_timeline(step, cluster, &predicted));
+    f->rank_us[0] = (double)measured->step_ns[at] / 1e3;
+    f->rank_us[1] = (double)predicted.step_ns[at] / 1e3;
+    TRY(bb_time_shares(step, f->rank, measured->ops[at], measured->step_ns[at], &f->measured, &f->n));
+    TRY(bb_time_shares(step, f->rank, predicted.ops[at], predicted.step_ns[at], &f->predicted, &n));
+out:
+    bb_timeline_release(&predicted);
+    return rc;
+}
+
+static int predict_step_us(const struct bb_step *step, const struct bb_cluster *cluster, double *us)
+{
+    struct bb_prediction p = {0};
+    int rc = bb_predict_step(step, cluster, &p);
+
+    *us = rc ? 0 : (double)p.classes[p.slowest].all.step_ns / 1e3;
+    bb_prediction_release(&p);
+    return rc;
+}
+
+int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const struct bb_step *step,
+                         const struct bb_measured *m, const struct bb_cluster *cluster)
+{
+    struct bb_timeline measured = {0};
+    bool first = r->world->rank == 0;
+    int rc = 0;
+
+    *f = (struct bb_run_forecast){.known = true, .rank = bb_slowest(m, step, BB_NONE)};
+    if (f->rank != BB_NONE)
+        TRY(bb_run_timeline_gather(r, step, m, &measured));
+    if (first) {
+        snprintf(f->cluster, sizeof(f->cluster), "%s", cluster->name);
+        rc = predict_step_us(step, cluster, &f->step_us);
+    }
+    if (first && rc == 0 && f->rank != BB_NONE)
+        rc = divide_times(f, step, cluster, &measured);
+    rc = bb_world_agree(r->world, rc, "the prediction");
+out:
+    bb_timeline_release(&measured);
+    return rc;
+}
+
+void bb_run_forecast_release(struct bb_run_forecast *f)
+{
+    free(f->measured);
+    free(f->predicted);
+    *f = (struct bb_run_forecast){0};
+}
+
+/* ---- showing ---- */
+
+/* Of the prediction, in parts of what was measured; NaN: nothing was. */
+static double error_of(double measured, double predicted)
+{
+    return measured > 0 ? predicted / measured - 1 : NAN;
+}
+
+static void print_line(const char *by, const char *name, double measured, double predicted, FILE *out)
+{
+    double percent = 100 * error_of(measured, predicted);
+    char error[16] = "-";
+
+    if (isfinite(percent))
+        snprintf(error, sizeof(error), "%+.1f%%", fabs(percent) < 0.05 ? 0 : percent);
+    fprintf(out, "  %-6s %-32s %14.1f %14.1f %9s\n", by, name, measured, predicted, error);
+}
+
+void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out)
+{
+    if (!f->known)
+        return;
+    fprintf(out, "#\n# beside the prediction for %s (modelled); the error is the prediction's", f->cluster);
+    if (f->rank != BB_NONE)
+        fprintf(out, "; parts: rank %d, its newest traced step", f->rank);
+    fprintf(out, "\n# %-6s %-32s %14s %14s %9s\n", "us", "", "measured", "predicted", "error");
+    print_line("step", "median, slowest rank", step_us, f->step_us, out);
+    if (f->rank != BB_NONE)
+        print_line("step", "traced", f->rank_us[0], f->rank_us[1], out);
+    for (int i = 0; i < f->n; i++)
+        print_line(f->measured[i].by, f->measured[i].name, f->measured[i].us, f->predicted[i].us, out);
+}
+
+static json_t *pair_json(double measured, double predicted)
+{
+    return json_pack("{s:o, s:o, s:o}", "measured_us", bb_json_real(measured), "predicted_us", bb_json_real(predicted),
+                     "error", bb_json_real(error_of(measured, predicted)));
+}
+
+json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us)
+{
+    json_t *rows = json_array(), *o;
+
+    if (!f->known) {
+        json_decref(rows);
+        return json_null();
+    }
+    for (int i = 0; i < f->n; i++) {
+        o = pair_json(f->measured[i].us, f->predicted[i].us);
+        json_object_set_new(o, "by", json_string(f->measured[i].by));
+        json_object_set_new(o, "name", json_string(f->measured[i].name));
+        json_array_append_new(rows, o);
+    }
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "cluster", f->cluster, "step", pair_json(step_us, f->step_us), "rank",
+                     f->rank == BB_NONE ? json_null() : json_integer(f->rank), "traced_step",
+                     f->rank == BB_NONE ? json_null() : pair_json(f->rank_us[0], f->rank_us[1]), "rows", rows);
+}

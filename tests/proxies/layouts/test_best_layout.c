@@ -1,0 +1,242 @@
+/* test_best_layout.c - the search against the plainest one: every layout that there is, built and predicted whole. */
+#include "proxies/layouts/layouts.h"
+#include "proxies/registry/registry.h"
+#include "proxies/simulate/predict.h"
+#include "proxies/transformer/memory.h"
+#include "proxies/transformer/training_bytes.h"
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct bb_proxy bb_transformer_proxy;
+
+enum { RANKS = 16, BATCH = 64, MOST = 4000 };
+
+struct best {
+    double ns[MOST];
+    int n;
+    long long valid; /* layouts that can be, whether they fit or not */
+};
+
+/* What is left open is 0. */
+static void asked_config(struct bb_proxy_config *c)
+{
+    *c = (struct bb_proxy_config){.ranks = RANKS,
+                                  .model = "llama2_7b",
+                                  .layers = 8,
+                                  .global_batch = BATCH,
+                                  .gpus_per_node = 8,
+                                  .compute = "gemm"};
+    c->transformer.cp = 1;
+    c->transformer.sync = "zero1";
+}
+
+static const struct bb_proxy *configured(const struct bb_proxy_config *asked, struct bb_proxy_config *config)
+{
+    const struct bb_words words = {.word = {"transformer"}, .n = 1};
+    const struct bb_proxy *proxy;
+
+    *config = *asked;
+    assert_int_equal(bb_proxy_configure(config, &words, &proxy), 0);
+    return proxy;
+}
+
+static double held_bytes(const struct bb_step *step)
+{
+    double most = 0;
+
+    for (int r = 0; r < step->n_roles; r++) {
+        double sum = 0;
+
+        for (int use = 0; use < BB_USES; use++)
+            sum += step->roles[r].training_bytes[use];
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+/* One layout as a user would ask for it. */
+static void try_layout(const struct bb_proxy_config *config, const struct bb_cluster *cluster, double gpu_bytes,
+                       struct best *best)
+{
+    struct bb_prediction p = {0};
+    struct bb_step step = {0};
+
+    if (bb_step_build(&step, &bb_transformer_proxy, config) == 0) {
+        best->valid++;
+        if (held_bytes(&step) <= gpu_bytes) {
+            assert_true(best->n < MOST);
+            assert_int_equal(bb_predict(&step, cluster, &p), 0);
+            best->ns[best->n++] = (double)p.classes[p.slowest].all.step_ns;
+        }
+    }
+    bb_prediction_release(&p);
+    bb_step_release(&step);
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static void try_all(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes,
+                    struct best *best)
+{
+    static const char *const schedules[] = {"1f1b", "interleaved", "zb-h1"};
+
+    for (int tp = 1; tp <= 8; tp *= 2)
+        for (int pp = 1; pp <= RANKS / tp; pp *= 2)
+            for (int s = 0; s < 3; s++)
+                for (int vpp = 1; vpp <= 8; vpp++)
+                    for (int b = 1; b <= 8; b *= 2) {
+                        struct bb_proxy_config as = *asked, config;
+
+                        if ((s == 1) != (vpp > 1) || (s == 2 && pp == 1))
+                            continue;
+                        as.transformer.tp = tp;
+                        as.transformer.pp = pp;
+                        as.transformer.schedule = schedules[s];
+                        as.transformer.vpp = vpp;
+                        as.transformer.sequence_parallel = tp > 1;
+                        as.micro_batch_size = b;
+                        configured(&as, &config);
+                        try_layout(&config, cluster, gpu_bytes, best);
+                    }
+    qsort(best->ns, (size_t)best->n, sizeof(*best->ns), compare_ns);
+}
+
+static void search(const struct bb_proxy_config *asked, const struct bb_cluster *cluster, double gpu_bytes, int top,
+                   int threads, struct bb_layouts *found)
+{
+    struct bb_proxy_config config;
+    const struct bb_proxy *proxy = configured(asked, &config);
+    const struct bb_layout_search s = {proxy, asked, &config, cluster, gpu_bytes, top, threads, true};
+
+    assert_int_equal(bb_layouts_search(&s, found), 0);
+}
+
+/* Enough memory for all that can be, and so little that only some recompute less. */
+static void the_best_are_those_of_trying_all(void **state)
+{
+    static const struct {
+        const char *recompute;
+        double gpu_bytes;
+    } rows[] = {{"none", 80e9}, {"none", 16e9}, {"full", 10e9}};
+    static struct best best;
+    struct bb_cluster cluster;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct bb_proxy_config asked;
+        struct bb_layouts found;
+        long long sum = 0;
+
+        asked_config(&asked);
+        asked.transformer.recompute = rows[i].recompute;
+        best = (struct best){.n = 0};
+        bb_err_mute(1);
+        try_all(&asked, &cluster, rows[i].gpu_bytes, &best);
+        bb_err_mute(0);
+        search(&asked, &cluster, rows[i].gpu_bytes, 1, 2, &found);
+        assert_int_equal(found.fitting, best.n);
+        assert_true(best.n > 20);
+        for (int k = 0; k < found.n; k++)
+            if (found.rows[k].step_ns != best.ns[k])
+                fail_msg("row %zu: the %d-th takes %.0f ns, of all %.0f", i, k, found.rows[k].step_ns, best.ns[k]);
+        assert_int_equal(found.n, 5);
+        for (int r = 0; r < BB_LEFT_OUT_REASONS; r++)
+            sum += found.left_out[r];
+        assert_int_equal(sum + found.n, found.looked_at);
+        assert_int_equal(found.looked_at - found.left_out[BB_LEFT_OUT_SHAPE] - found.left_out[BB_LEFT_OUT_BATCH],
+                         best.valid);
+        bb_layouts_release(&found);
+    }
+}
+
+/* Of many more layouts than are estimated from longer steps. */
+static void any_number_of_threads_finds_the_same(void **state)
+{
+    struct bb_cluster cluster;
+    struct bb_proxy_config asked;
+    struct bb_layouts one, more;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
+    asked_config(&asked);
+    asked.transformer.sync = NULL;
+    search(&asked, &cluster, 16e9, 3, 1, &one);
+    assert_true(one.fitting > 200);
+    for (int threads = 2; threads <= 5; threads += 3) {
+        search(&asked, &cluster, 16e9, 3, threads, &more);
+        assert_int_equal(more.n, one.n);
+        assert_memory_equal(more.left_out, one.left_out, sizeof(one.left_out));
+        for (int i = 0; i < one.n; i++)
+            assert_memory_equal(&more.rows[i], &one.rows[i], sizeof(one.rows[i]));
+        bb_layouts_release(&more);
+    }
+    bb_layouts_release(&one);
+}
+
+/* The short way to the bytes of training says what the built step does. */
+static void bytes_are_those_of_the_step(void **state)
+{
+    static const char *const syncs[] = {"all_reduce", "zero1", "zero2", "zero3", "hsdp", "distributed"};
+    static const struct {
+        const char *model;
+        int tp, cp, ep, pp, shard;
+    } rows[] = {{"llama2_7b", 2, 1, 1, 2, 0},    {"llama2_7b", 4, 2, 1, 1, 0},  {"llama2_7b", 1, 1, 1, 1, 0},
+                {"mixtral_8x7b", 1, 1, 4, 2, 0}, {"gpt2_large", 2, 1, 1, 4, 0}, {"llama2_7b", 1, 2, 1, 2, 4}};
+    int built = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (size_t s = 0; s < sizeof(syncs) / sizeof(syncs[0]); s++) {
+            struct bb_proxy_config asked, config;
+            const struct bb_proxy *proxy;
+            struct bb_step step = {0};
+            struct bb_arch arch;
+            double bytes;
+            int rc;
+
+            asked_config(&asked);
+            asked.model = rows[i].model;
+            asked.transformer = (struct bb_transformer_options){.tp = rows[i].tp,
+                                                                .cp = rows[i].cp,
+                                                                .ep = rows[i].ep,
+                                                                .pp = rows[i].pp,
+                                                                .sync = syncs[s],
+                                                                .recompute = "selective",
+                                                                .sequence_parallel = rows[i].tp > 1};
+            asked.sync.shard_size = s >= 4 ? rows[i].shard : 0;
+            proxy = configured(&asked, &config);
+            assert_int_equal(bb_training_arch(&config, &arch), 0);
+            bb_err_mute(1);
+            rc = bb_step_build(&step, proxy, &config);
+            bb_err_mute(0);
+            if (rc == 0) {
+                assert_int_equal(bb_training_bytes(&config, &arch, &bytes), 0);
+                if (fabs(bytes - held_bytes(&step)) > 1)
+                    fail_msg("%s, row %zu, %s: %.0f bytes, the step holds %.0f", rows[i].model, i, syncs[s], bytes,
+                             held_bytes(&step));
+                built++;
+            }
+            bb_step_release(&step);
+        }
+    assert_true(built > 25);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_those_of_the_step),
+        cmocka_unit_test(the_best_are_those_of_trying_all),
+        cmocka_unit_test(any_number_of_threads_finds_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

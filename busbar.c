@@ -16,6 +16,7 @@
 #include "proxies/proxy_main.h"
 #include "proxies/registry/registry.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -201,6 +202,7 @@ int main(int argc, char **argv)
 {
     int rc = 0;
 
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow fails in its write, which is said */
     bb_json_memory_guard();
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is up */
     if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {

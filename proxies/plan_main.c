@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/bench_options.h"
 #include "proxies/bench_plan/bench_plan.h"
@@ -22,10 +23,11 @@ struct plan_options {
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
+    struct bb_export_only export_only;
     bool ops, best_order, best_layout, must_fit;
-    int top, threads; /* of --best-layout */
     size_t gpu_memory;
     enum bb_rates rates;           /* no option: whose */
+    int top, threads;              /* of --best-layout */
     struct bb_bench_options bench; /* of a collective: which rows */
 };
 
@@ -59,6 +61,10 @@ static const struct bb_opt plan_options[] = {
     OPT_WORD_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
                 "write the step to a file for another tool; its name is the last word (--export goal step.goal; of "
                 "chakra step.RANK.et)"),
+    OPT_STRING(0, "export-ranks", FIELD(export_only.ranks), NULL, "LIST",
+               "of --export perfetto: these ranks, as 0,8-15 (default: the first of each role)"),
+    OPT_STRING(0, "export-micro-batches", FIELD(export_only.micro_batches), NULL, "LIST",
+               "of --export perfetto: operations of these micro-batches, and those of none (default: all)"),
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
@@ -92,8 +98,9 @@ static const struct bb_opts set = {
            "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
            "Of a COLLECTIVE (`busbar list collectives`, or all) the table that `busbar bench` would print, predicted.",
     .word_at = word_at,
-    .after = "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does "
-             "not.",
+    .after =
+        "Exit status: 0 ok, 1 the step is not sound, 2 usage or a layout that cannot be, 5 --must-fit and it does\n"
+        "not.",
     .tables = tables,
 };
 
@@ -157,7 +164,7 @@ static void settle_forecast(const struct plan_options *o, const struct bb_cluste
     f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
     f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
     f->float8 = t->float8;
-    if (!o->cluster || cluster->nominal)
+    if (!o->cluster || !cluster->achieves)
         return;
     t->unfused_dropout = !cluster->achieved.fuses_dropout;
     if (!t->attention && cluster->achieved.fuses_dropout)
@@ -170,7 +177,7 @@ static int settle_cluster(const struct plan_options *o, struct bb_cluster *clust
 {
     int rc = 0;
 
-    *cluster = (struct bb_cluster){.nominal = true};
+    *cluster = (struct bb_cluster){0};
     if (o->cluster)
         TRY(bb_cluster_load(o->cluster, cluster));
     if (o->cluster && config->gpus_per_node == 0)
@@ -194,41 +201,27 @@ static bool fuses_attention(const struct bb_step *step)
     return false;
 }
 
-static int build_plan(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_proxy_config *config,
-                      struct findings *f)
+/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
+ * takes the least that makes it hold. Builds the step, once or more often. */
+static int build_step(const struct plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
+                      struct bb_proxy_config *config, struct findings *f)
 {
+    static const char *const more[] = {"selective", "full", NULL};
+    bool guesses = cluster->achieves && o->rates == BB_RATES_MACHINE && !o->must_fit &&
+                   !config->transformer.recompute && proxy->takes & BB_TAKES_TRANSFORMER;
     int rc;
 
-    bb_plan_release(&f->plan);
-    bb_step_release(&f->step);
     TRY(bb_step_build(&f->step, proxy, config));
-    TRY(bb_plan_count(&f->plan, &f->step, o->ops));
-    f->plan.forecast = &f->forecast;
+    f->forecast.without_bytes = bb_forecast_needs(&f->step);
+    for (int i = 0; guesses && i < 3 && bb_forecast_needs(&f->step) > f->forecast.gpu_bytes; i++) {
+        config->transformer.recompute = f->forecast.recompute = more[i];
+        bb_step_release(&f->step);
+        TRY(bb_step_build(&f->step, proxy, config));
+    }
     if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
         f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
     f->forecast.attention_guessed =
         f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
-out:
-    return rc;
-}
-
-/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
- * takes the least that makes it hold. */
-static int guess_recompute(const struct plan_options *o, const struct bb_proxy *proxy, struct bb_proxy_config *config,
-                           struct findings *f)
-{
-    static const char *const more[] = {"selective", "full", NULL};
-    double without = bb_forecast_needs(&f->plan);
-    int rc = 0;
-
-    if (o->must_fit || o->rates != BB_RATES_MACHINE || config->transformer.recompute ||
-        !(proxy->takes & BB_TAKES_TRANSFORMER) || bb_forecast_fits(&f->plan, &f->forecast))
-        return 0;
-    for (int i = 0; i < 3 && !bb_forecast_fits(&f->plan, &f->forecast); i++) {
-        config->transformer.recompute = f->forecast.recompute = more[i];
-        TRY(build_plan(o, proxy, config, f));
-    }
-    f->forecast.without_bytes = without;
 out:
     return rc;
 }
@@ -240,7 +233,7 @@ static int refuse_memory(const struct plan_options *o, const struct findings *f)
     if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
         return 0;
     return bb_err(BB_EBELOW, "--must-fit: training would hold %s, a GPU has %s",
-                  bb_format_bytes((size_t)bb_forecast_needs(&f->plan), need),
+                  bb_format_bytes((size_t)bb_forecast_needs(&f->step), need),
                   bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
 }
 
@@ -269,9 +262,9 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     int rc;
 
     TRY(settle_cluster(o, &cluster, &config, &f.forecast));
-    TRY(build_plan(o, proxy, &config, &f));
-    if (!cluster.nominal)
-        TRY(guess_recompute(o, proxy, &config, &f));
+    TRY(build_step(o, proxy, &cluster, &config, &f));
+    TRY(bb_plan_count(&f.plan, &f.step, o->ops));
+    f.plan.forecast = &f.forecast;
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(bb_predict(&f.step, &cluster, &f.prediction));
@@ -280,7 +273,8 @@ static int make_plan(const struct plan_options *o, const struct bb_proxy *proxy,
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
-        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, argc, argv));
+        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, o->export_only, argc,
+                           argv));
     if (!bb_plan_exports_to_stdout(o->files))
         print_findings(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
@@ -366,6 +360,7 @@ static int refuse_step(const struct plan_options *o, const struct bb_proxy *prox
         return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
     TRY(refuse_best_layout(o, proxy));
+    TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));
     if (o->config.scaling.baseline)
@@ -490,6 +485,8 @@ static int refuse_collective(const struct plan_options *o, const char *name)
                     {o->best_layout, "best-layout"},
                     {o->threads > 0, "threads"},
                     {o->export != NULL, "export"},
+                    {o->export_only.ranks != NULL, "export-ranks"},
+                    {o->export_only.micro_batches != NULL, "export-micro-batches"},
                     {o->must_fit, "must-fit"},
                     {o->gpu_memory > 0, "gpu-memory"},
                     {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
@@ -505,23 +502,50 @@ static int refuse_collective(const struct plan_options *o, const char *name)
     return 0;
 }
 
+static int write_collectives_csv(const char *path, const json_t *rows)
+{
+    struct bb_flat_table table = {0};
+    struct bb_outfile file;
+    const json_t *row;
+    size_t i;
+    int rc;
+
+    json_array_foreach(rows, i, row)
+    {
+        bb_flat_table_add(&table, row, NULL);
+    }
+    if (strcmp(path, "-") == 0) {
+        rc = bb_flat_table_write(&table, stdout);
+    } else {
+        TRY(bb_outfile_open(&file, path, "the table"));
+        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
+    }
+out:
+    bb_flat_table_release(&table);
+    return rc;
+}
+
 static int plan_collectives(struct plan_options *o, const struct bb_words *words, bool check_only, int argc,
                             char **argv)
 {
     struct bb_cluster cluster;
     struct bb_sweep sweep = {0};
     struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
-    const char *json = o->files[BB_PLAN_EXPORT_json];
-    json_t *rows = json ? json_array() : NULL;
+    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
+    json_t *rows = json || csv ? json_array() : NULL;
     int rc;
 
     TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_results_refuse(json, csv));
     TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
     TRY(bb_bench_plan_refuse(&p));
     if (check_only)
         goto out;
     TRY(bb_cluster_load(o->cluster, &cluster));
-    TRY(bb_bench_plan_run(&p, json && strcmp(json, "-") == 0 ? NULL : stdout, rows));
+    TRY(bb_plan_exports_check(o->files));
+    TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
+    if (csv)
+        TRY(write_collectives_csv(csv, rows));
     if (json)
         TRY(write_json(json, bb_bench_plan_json(&p, bb_json_options(&collective_set, o), json_incref(rows))));
 out:

@@ -144,8 +144,9 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
     TRY(bb_proxy_configure(&o->step, &words, proxy));
     TRY(refuse_hold(o));
     if (o->step.transformer.float8)
-        return bb_err(BB_EUSAGE, "%s: --fp8 is of forecasts (plan --cluster), a run casts nothing to 8 bits; leave it "
-                                 "out",
+        return bb_err(BB_EUSAGE,
+                      "%s: --fp8 is of forecasts (plan --cluster), a run casts nothing to 8 bits; leave it "
+                      "out",
                       o->step.proxy);
     if (o->graph)
         TRY(refuse_graph());

@@ -2,8 +2,8 @@
 # run.sh - installs what is missing, builds, and runs every test that needs no GPU:
 #   what setup decides on other machines, a quick part of the drills (tests/drill/run.sh),
 #   unit tests and black-box tests of the release build (some also of one with MPICH), both again under AddressSanitizer and UndefinedBehaviorSanitizer,
-#   a build with clang for its warnings, the fuzz targets on their seeds (tests/fuzz), the paper half on 64-bit Arm (in qemu), and the format of the sources.
-# `sh tests/run.sh --quick` leaves out the last five. The last line counts what passed, failed and was skipped.
+#   a build with clang for its warnings, the fuzz targets on their seeds (tests/fuzz), cppcheck (tests/analysers has more), the paper half on 64-bit Arm (in qemu), and the format of the sources.
+# `sh tests/run.sh --quick` leaves out the last six. The last line counts what passed, failed and was skipped.
 set -u
 cd "$(dirname "$0")/.."
 quick=${1:-}
@@ -103,6 +103,7 @@ if [ "$quick" != --quick ]; then
         step "build with clang" sh bootstrap/setup.sh --tests clang
     else left_out "build with clang" "no clang here"; fi
     step "every fuzz target for two seconds" sh tests/fuzz/run.sh --quick
+    step "cppcheck" sh tests/analysers/run.sh cppcheck
     step "the paper half on aarch64" sh tests/cross/aarch64.sh build/busbar
     if command -v clang-format >/dev/null; then
         step "source format" formatted

@@ -57,7 +57,7 @@ __attribute__((format(printf, 2, 0))) static void write_line(const char *kind, c
         return; /* nobody is left to tell */
 }
 
-int bb_err(enum bb_error code, const char *fmt, ...)
+int(bb_err)(enum bb_error code, const char *fmt, ...)
 {
     va_list args;
 

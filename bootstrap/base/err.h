@@ -36,6 +36,9 @@ enum bb_error {
  * can write `return bb_err(BB_EUSAGE, ...)`. The text starts with what is wrong, in lower case, without a full stop.
  */
 int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* what they cannot see: it never returns 0 */
+#define bb_err(code, ...) (bb_err(code, __VA_ARGS__), -(int)(code))
+#endif
 
 /* bb_warn - the same line with "warning:"; the run goes on. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

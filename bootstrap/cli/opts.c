@@ -14,6 +14,7 @@ const char *const bb_buffer_words[] = {"nccl", "cuda", NULL};
 
 const struct bb_opt bb_common_options[] = {
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the results as JSON, - for stdout"),
+    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write the rows of the results as CSV, - for stdout"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
                "longest wait before the run ends with exit 4"),
     OPT_SHARE_GPU(FIELD(share_gpu)),

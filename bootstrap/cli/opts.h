@@ -169,6 +169,7 @@ int bb_refuse_word(const char *kind, const char *word, const char *const *words,
 /* What every command that runs has. */
 struct bb_common {
     const char *json;    /* file for the results, "-" stdout, NULL none          */
+    const char *csv;     /* the same as a table                                  */
     double timeout_s;    /* no single wait may take longer                       */
     bool share_gpu;      /* several ranks may use one GPU                        */
     const char *buffers; /* "nccl", "cuda": OPT_BUFFERS; NULL where the command has no such option */

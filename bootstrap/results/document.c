@@ -353,6 +353,8 @@ int bb_document_close(struct bb_document *d, const char *status)
     if (!d->file.out)
         return 0;
     rc = say_once(d, finish_file(d, status));
+    if (rc && strcmp(status, "ok") == 0)
+        (void)save_rows(d, "failed"); /* as the exit status says, where the file still takes it */
     (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
     free(d->unsaved);
     *d = (struct bb_document){0};

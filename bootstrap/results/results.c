@@ -5,6 +5,7 @@
 #include "bootstrap/results/results.h"
 
 #include "bootstrap/results/document.h"
+#include "bootstrap/results/flat_table.h"
 #include "bootstrap/watchdog/watchdog.h"
 
 #include <errno.h>
@@ -25,6 +26,9 @@ struct bb_results {
     FILE *out;               /* for "-", else NULL */
     char *path;
     bool foreign; /* another program's schema: no status */
+    char *csv;    /* file or "-"; NULL: no table is wanted */
+    FILE *csv_out;
+    struct bb_flat_table table;
 };
 
 /* ---- writing; all with the lock held ---- */
@@ -50,6 +54,50 @@ static int write_stream(struct bb_results *res)
     if (file.out && !res->out)
         (void)bb_outfile_close(&file, "results", -BB_EFAIL);
     return error ? bb_err(BB_EFAIL, "results: %s: %s", res->out ? "stdout" : res->path, strerror(error)) : 0;
+}
+
+/* ---- the table; with the lock held ---- */
+
+/* What every row of the table tells, too: whether its times are those of hardware. */
+static json_t *doubts_of(const json_t *root)
+{
+    return json_pack("{s:O, s:O}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
+                     json_object_get(root, "shared_gpu"));
+}
+
+static void add_to_table(struct bb_results *res, const json_t *row)
+{
+    json_t *doubts = res->csv ? doubts_of(res->root) : NULL;
+
+    if (res->csv)
+        bb_flat_table_add(&res->table, row, doubts);
+    json_decref(doubts);
+}
+
+/* A schema without rows is a row itself. */
+static int write_table(struct bb_results *res)
+{
+    const char *what = "the table";
+    struct bb_outfile file;
+    int rc;
+
+    if (!res->csv)
+        return 0;
+    if (!res->rows) {
+        json_t *end = json_pack("{s:s?}", "status", shown_status(res));
+
+        bb_flat_table_release(&res->table);
+        bb_flat_table_add(&res->table, res->root, end);
+        json_decref(end);
+    }
+    if (res->csv_out) {
+        rc = bb_flat_table_write(&res->table, res->csv_out);
+        return rc == 0 && (fflush(res->csv_out) != 0 || ferror(res->csv_out))
+                   ? bb_err(BB_EFAIL, "cannot write %s to stdout: %s", what, strerror(errno))
+                   : rc;
+    }
+    rc = bb_outfile_open_private(&file, res->csv, what);
+    return rc ? rc : bb_outfile_close(&file, what, bb_flat_table_write(&res->table, file.out));
 }
 
 /* Rows at once, whatever failed before; other fields when they cost little, else with what comes next. */
@@ -103,6 +151,7 @@ static void save_at_end(void *arg, int rc)
     set_end(res, rc);
     if (is_file(res))
         (void)bb_document_save(&res->file, shown_status(res));
+    (void)write_table(res); /* said */
     pthread_mutex_unlock(&res->lock);
 }
 
@@ -181,8 +230,10 @@ static json_t *new_root(const struct bb_results_head *head, const struct bb_worl
 static void free_results(struct bb_results *res)
 {
     json_decref(res->root);
+    bb_flat_table_release(&res->table);
     pthread_mutex_destroy(&res->lock);
     free(res->path);
+    free(res->csv);
     free(res);
 }
 
@@ -217,6 +268,20 @@ static int set_target(struct bb_results *res, const struct bb_results_head *head
     return stream ? 0 : bb_document_open(&res->file, res->path, res->root, shown_status(res));
 }
 
+static int set_table(struct bb_results *res, const struct bb_results_head *head)
+{
+    int rc = 0;
+
+    if (!head->csv)
+        return 0;
+    if (strcmp(head->csv, "-") == 0)
+        res->csv_out = head->out;
+    else
+        rc = bb_outfile_check(head->csv, "the table");
+    res->csv = strdup(head->csv);
+    return rc || res->csv ? rc : bb_err(BB_EFAIL, "results: no memory");
+}
+
 static struct bb_results *new_results(const struct bb_results_head *head, const struct bb_world *world)
 {
     struct bb_results *res = calloc(1, sizeof(*res));
@@ -236,8 +301,10 @@ static struct bb_results *new_results(const struct bb_results_head *head, const 
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
     struct bb_results *res = new_results(head, world);
-    int rc = res ? set_target(res, head) : bb_err(BB_EFAIL, "results: no memory");
+    int rc = res ? set_table(res, head) : bb_err(BB_EFAIL, "results: no memory");
 
+    if (rc == 0 && head->path)
+        rc = set_target(res, head);
     if (rc) {
         if (res)
             free_results(res);
@@ -255,7 +322,7 @@ int bb_results_open(struct bb_results **out, const struct bb_results_head *head,
     int rc = 0;
 
     *out = NULL;
-    if (head->path && (!world || world->rank == 0))
+    if ((head->path || head->csv) && (!world || world->rank == 0))
         rc = open_results(out, head, world);
     json_decref(head->root);
     return rc;
@@ -268,6 +335,11 @@ const char *bb_results_path(const struct bb_results *res)
 
 static int add_row(struct bb_results *res, json_t *row)
 {
+    add_to_table(res, row);
+    if (!res->path && !res->out) {
+        json_decref(row); /* the table alone */
+        return 0;
+    }
     if (is_file(res))
         return bb_document_add(&res->file, row);
     return json_array_append_new(res->rows, row) ? bb_err(BB_EFAIL, "results: a row could not be made") : 0;
@@ -314,10 +386,22 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value)
     return add_value(res, key, value);
 }
 
+int bb_results_refuse(const char *json, const char *csv)
+{
+    if (json && csv && strcmp(json, "-") == 0 && strcmp(csv, "-") == 0)
+        return bb_err(BB_EUSAGE, "--json - and --csv - both want stdout: give one of them a file");
+    return 0;
+}
+
+bool bb_results_on_stdout(const char *json, const char *csv)
+{
+    return (json && strcmp(json, "-") == 0) || (csv && strcmp(csv, "-") == 0);
+}
+
 /* What was printed beside the file belongs to the run, and to its status. */
 static int check_stdout(const struct bb_results *res, int rc)
 {
-    if (rc < 0 || res->out || (fflush(stdout) == 0 && !ferror(stdout)))
+    if (rc < 0 || res->out || res->csv_out || (fflush(stdout) == 0 && !ferror(stdout)))
         return rc;
     return bb_err(BB_EFAIL, "cannot write to stdout");
 }
@@ -332,7 +416,11 @@ int bb_results_close(struct bb_results *res, int rc)
         bb_watchdog_forget(res->world->watchdog, save_at_end, res);
     rc = check_stdout(res, rc);
     set_end(res, rc);
-    failed = is_file(res) ? bb_document_close(&res->file, shown_status(res)) : write_stream(res);
+    failed = write_table(res);
+    if (is_file(res))
+        failed = bb_document_close(&res->file, shown_status(res)) | failed;
+    else if (res->path || res->out)
+        failed = write_stream(res) | failed;
     free_results(res);
-    return rc < 0 ? rc : failed;
+    return rc < 0 ? rc : failed ? -BB_EFAIL : 0;
 }

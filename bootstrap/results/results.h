@@ -32,7 +32,8 @@ struct bb_results_device {
 
 struct bb_results_head {
     const char *schema; /* "busbar.bench/1"                                        */
-    const char *path;   /* NULL: no results wanted; "-": to `out`                  */
+    const char *path;   /* NULL: no JSON is wanted; "-": to `out`                  */
+    const char *csv;    /* the rows as a table (flat_table.h), written at the end; as path */
     FILE *out;          /* stdout of the program                                   */
     int argc;           /* the command as it was typed                             */
     char **argv;
@@ -54,6 +55,11 @@ struct bb_results; /* opaque: holds a lock */
  * not after an hour). world may be NULL (plan). The head's texts are copied. Returns 0, -BB_EUSAGE (path) or -BB_EFAIL.
  */
 int bb_results_open(struct bb_results **res, const struct bb_results_head *head, struct bb_world *world) BB_MUST_CHECK;
+
+/* bb_results_refuse - --json and --csv, before anything starts: both cannot go to stdout (-BB_EUSAGE, said).
+ * bb_results_on_stdout: one of them goes there, so nothing else may. */
+int bb_results_refuse(const char *json, const char *csv) BB_MUST_CHECK;
+bool bb_results_on_stdout(const char *json, const char *csv);
 
 /* bb_results_path - the file that is written; NULL: none. */
 const char *bb_results_path(const struct bb_results *res);

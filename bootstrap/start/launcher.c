@@ -34,11 +34,35 @@ int bb_launcher_rank(void)
     return first_set(ranks, sizeof(ranks) / sizeof(*ranks));
 }
 
+/* Slurm's list of a step's tasks on each of its nodes, "8(x2),4", at one of them; 0: it is not there. */
+static int slurm_tasks_of(const char *list, int node)
+{
+    int tasks, times, read;
+
+    while (sscanf(list, "%d%n", &tasks, &read) == 1) {
+        list += read;
+        times = 1;
+        if (sscanf(list, "(x%d)%n", &times, &read) == 1)
+            list += read;
+        if (node < times)
+            return tasks;
+        node -= times;
+        list += *list == ',';
+    }
+    return 0;
+}
+
 int bb_launcher_local_size(void)
 {
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+                                        "PMI_LOCAL_SIZE"};
+    static const char *const of_slurm[] = {"SLURM_NTASKS_PER_NODE"};
+    const char *list = getenv("SLURM_STEP_TASKS_PER_NODE"), *node = getenv("SLURM_NODEID");
+    int size = first_set(sizes, sizeof(sizes) / sizeof(*sizes));
 
-    return first_set(sizes, sizeof(sizes) / sizeof(*sizes));
+    if (size == 0 && list && node)
+        size = slurm_tasks_of(list, atoi(node));
+    return size ? size : first_set(of_slurm, 1);
 }
 
 /* The sizes of a job, not of its part on one host. */

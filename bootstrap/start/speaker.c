@@ -16,7 +16,7 @@
 enum { HOLD_MS = 1500, LONGEST_MS = 3000, FILES_MAX = 4096 };
 
 /* What the ranks of a job on one host have in common, and other jobs there have not. */
-static void name_job(char *name, size_t room)
+static void name_job(char *name, size_t room, pid_t launcher)
 {
     const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
 
@@ -25,7 +25,7 @@ static void name_job(char *name, size_t room)
     else if (job && step)
         snprintf(name, room, "busbar-%u-%s.%s", (unsigned)getuid(), job, step);
     else
-        snprintf(name, room, "busbar-%u-of-%ld", (unsigned)getuid(), (long)getppid());
+        snprintf(name, room, "busbar-%u-of-%ld", (unsigned)getuid(), (long)launcher);
 }
 
 /* Whether the one who has the name is of our own user. */
@@ -78,11 +78,16 @@ static void hold_word(int word)
 
 int bb_speaker_take(void)
 {
+    return bb_speaker_take_of(getppid());
+}
+
+int bb_speaker_take_of(pid_t launcher)
+{
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     socklen_t length;
 
-    name_job(at.sun_path + 1, sizeof(at.sun_path) - 1); /* a zero first: an abstract name */
+    name_job(at.sun_path + 1, sizeof(at.sun_path) - 1, launcher); /* a zero first: an abstract name */
     length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(at.sun_path + 1));
     if (fd < 0)
         return open("/dev/null", O_RDONLY | O_CLOEXEC); /* rather twice than not at all */

@@ -1,4 +1,5 @@
 /* collect_table.c - the gathered rows as text, CSV and JSON (collect.h). */
+#include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/sweep/collect.h"
 
@@ -234,53 +235,9 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
 
 /* ---- CSV ---- */
 
-static void print_csv_text(const char *text, FILE *out)
-{
-    if (text[strcspn(text, ",\"\r\n")] == '\0') {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++) {
-        if (*text == '"')
-            fputc('"', out);
-        fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
-static void print_csv_value(const json_t *value, FILE *out)
-{
-    if (json_is_string(value))
-        print_csv_text(json_string_value(value), out);
-    else if (json_is_integer(value))
-        fprintf(out, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        fprintf(out, "%.12g", json_real_value(value));
-    else if (json_is_boolean(value))
-        fputs(json_is_true(value) ? "true" : "false", out);
-}
-
 int bb_gathered_csv(const struct bb_gathered *g, FILE *out)
 {
-    json_t *line, *value;
-    size_t r, c;
-
-    json_array_foreach(g->columns, c, value)
-    {
-        fputs(c ? "," : "", out);
-        print_csv_text(json_string_value(value), out);
-    }
-    fputc('\n', out);
-    json_array_foreach(g->rows, r, line)
-    {
-        json_array_foreach(line, c, value)
-        {
-            fputs(c ? "," : "", out);
-            print_csv_value(value, out);
-        }
-        fputc('\n', out);
-    }
+    bb_csv_write(g->columns, g->rows, out);
     return 0;
 }
 

@@ -343,7 +343,7 @@ static int check_option_name(const char *name, const struct place *object, const
 {
     if (name[0] == '-' || !name[0])
         return bb_err(BB_EUSAGE, "%s: %s: options stand without dashes, as \"minbytes\" or \"b\"", at->path, at->key);
-    if (strcmp(name, "json") == 0 || strcmp(name, "help") == 0)
+    if (strcmp(name, "json") == 0 || strcmp(name, "csv") == 0 || strcmp(name, "help") == 0)
         return bb_err(BB_EUSAGE, "%s: %s is not for a study: the sweep asks for results by itself; leave it out",
                       at->path, at->key);
     return check_axis_name(name, object, at);

@@ -144,8 +144,9 @@ static void say_gone(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg gone = bb_watchdog_msg(WATCHDOG_GONE, (uint32_t)watchdog->rank, 0);
 
-    if (!watchdog->left || watchdog->ending)
+    if (!watchdog->left || watchdog->ending || watchdog->gone_said)
         return;
+    watchdog->gone_said = true;
     for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
         bb_watchdog_send(&watchdog->peers[i].link, &gone, 0.01);
 }
@@ -335,9 +336,10 @@ static bool is_ending(const struct bb_watchdog *watchdog)
     return watchdog->ending != 0;
 }
 
+/* The line, and by the hooks what there is of results. */
 static bool is_said(const struct bb_watchdog *watchdog)
 {
-    return watchdog->ending && !watchdog->last_words;
+    return watchdog->ending && !watchdog->last_words && (watchdog->saved || !watchdog->hooks_started);
 }
 
 static bool is_dismissed(const struct bb_watchdog *watchdog)
@@ -412,6 +414,26 @@ void bb_watchdog_leave(struct bb_watchdog *watchdog)
     watchdog->leaving = true;
     wake_thread(watchdog);
     bb_watchdog_await(watchdog, is_over, watchdog->timeout_s);
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
+/* Who has joined and closes its connection without a word is lost, and will be named. */
+static bool is_departed(const struct bb_watchdog *watchdog)
+{
+    bool all = true;
+
+    for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
+        all = all && (watchdog->peers[i].gone || !(watchdog->attended || watchdog->peers[i].joined));
+    return all || watchdog->ending;
+}
+
+void bb_watchdog_depart(struct bb_watchdog *watchdog)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    if (watchdog->rank != 0)
+        say_gone(watchdog);
+    bb_watchdog_await(watchdog, is_departed, watchdog->timeout_s + 2 * BB_WATCHDOG_ANSWER_S);
+    say_gone(watchdog);
     pthread_mutex_unlock(&watchdog->lock);
 }
 

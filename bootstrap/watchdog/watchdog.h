@@ -6,7 +6,7 @@
  * (number and text of the last step, what it waits for) at most every 100 ms and only when it changed, HANG when a wait
  * ran out (rank 0 then says ASK to all, which is answered with STATE), FAIL when it ends with an error, BYE when it
  * leaves in order, GONE when MPI has ended too. Rank 0 sends its own STATE, END with an exit code when the job is over
- * early, BYE when all have left. A connection that closes without FAIL or GONE is a lost rank. When rank 0 is the one,
+ * early, BYE when all have left, GONE when all are. A connection that closes without FAIL or GONE is a lost rank. When rank 0 is the one,
  * the others ask the deputies below them (SPEAK), and whoever is asked says the line.
  *
  * States of a rank:
@@ -111,6 +111,10 @@ void bb_watchdog_told(struct bb_watchdog *watchdog);
 
 /* bb_watchdog_leave - this rank is done; returns when all are, or when the timeout is over. */
 void bb_watchdog_leave(struct bb_watchdog *watchdog);
+
+/* bb_watchdog_depart - MPI has ended on this rank; returns when it has on all, rank 0 last, or when the job is ending: a
+ * rank that is stuck there is missed by those that are not. */
+void bb_watchdog_depart(struct bb_watchdog *watchdog);
 
 /* bb_watchdog_reason - the signal that ends the job ("SIGTERM", else "") and where it met this rank. */
 #define BB_WATCHDOG_REASON 256

@@ -4,6 +4,7 @@
  * before there are any, takes the word for its host (bootstrap/start/speaker.h).
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/hydra.h"
 #include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -65,12 +66,20 @@ static bool is_heard_by_all(const struct bb_watchdog *watchdog)
     return watchdog->rank == 0 && watchdog->n_peers > 1;
 }
 
+void bb_watchdog_keep_word(struct bb_watchdog *watchdog)
+{
+    if (watchdog->speaker_fd < 0 && bb_hydra_started_us())
+        watchdog->speaker_fd = bb_speaker_take();
+}
+
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog)
 {
     bool ours;
 
-    if ((watchdog->size == 1 && !watchdog->launched) || is_heard_by_all(watchdog))
+    if ((watchdog->size == 1 && !watchdog->launched) || is_heard_by_all(watchdog)) {
+        bb_watchdog_keep_word(watchdog);
         return true;
+    }
     for (int i = 0; i < watchdog->deputies.n && watchdog->deputies.rank[i] < watchdog->rank; i++)
         if (ask_deputy(watchdog, i))
             return false;

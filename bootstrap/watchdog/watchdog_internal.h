@@ -147,7 +147,7 @@ struct bb_watchdog {
     int failing;      /* exit code with which this rank ends */
     bool fail_said;
     bool end_heard; /* from rank 0 */
-    bool leaving, bye_said, left, releasing, stop;
+    bool leaving, bye_said, left, gone_said, releasing, stop;
     bool told;  /* why the run ends in order, with a status that is not 0 */
     bool spoke; /* this rank said the line of the job */
     int speaker_fd;
@@ -180,6 +180,8 @@ const char *bb_watchdog_signal_name(int signal);
 
 /* bb_watchdog_speaks - whether this rank is the one to say what happened, now that rank 0 does not. */
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog);
+/* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know. */
+void bb_watchdog_keep_word(struct bb_watchdog *watchdog);
 /* bb_watchdog_asked - a deputy is told that rank 0 is lost (code set: the deputy may not have noticed yet) or does not
  * answer. */
 void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg);

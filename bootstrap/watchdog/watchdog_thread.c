@@ -3,6 +3,7 @@
  * the lock except while it sleeps in poll; nothing under the lock blocks for more than a moment.
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/hydra.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <poll.h>
@@ -63,6 +64,7 @@ static void *hooks_thread(void *arg)
     fflush(stdout); /* what was printed so far: _exit would lose it */
     pthread_mutex_lock(&watchdog->lock);
     watchdog->saved = true;
+    pthread_cond_broadcast(&watchdog->news);
     moves = atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
     bb_watchdog_await(watchdog, is_releasing, STUCK_S);
     releasing = watchdog->releasing || moves != atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
@@ -151,6 +153,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
         break;
     case WATCHDOG_GONE:
         peer->gone = true;
+        pthread_cond_broadcast(&watchdog->news);
         break;
     case WATCHDOG_END:
         watchdog->end_heard = true;
@@ -384,12 +387,18 @@ static void say_bye(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
 }
 
+/* Whether ranks may be gone by now: rank 0's GONE is what the others wait for. */
+static bool has_departed(const struct bb_watchdog *watchdog)
+{
+    return watchdog->gone_said && (watchdog->rank == 0 || watchdog->n_peers == 0 || watchdog->peers[0].gone);
+}
+
 /* On the way out in order a signal changes nothing, unless the way is long: mpirun sends one to the slower ranks as soon
  * as the first of a job that was refused has left with its exit status. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_FAIL, BB_EFAIL);
-    const double due_s = watchdog->signal_s + (watchdog->bye_said ? SIGNAL_LEAVING_S : SIGNAL_S);
+    const double due_s = watchdog->signal_s + (has_departed(watchdog) ? SIGNAL_LEAVING_S : SIGNAL_S);
     const bool first = watchdog->rank == 0 && (watchdog->size > 1 || watchdog->launcher_rank == 0);
 
     if (!watchdog->signal || now_s < due_s || watchdog->ending || (watchdog->told && watchdog->bye_said))
@@ -407,10 +416,19 @@ static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 {
     if (!watchdog->last_words || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
         return;
+    bb_watchdog_keep_word(watchdog);
     bb_err(BB_ETIMEOUT, "%s", watchdog->last_words);
     free(watchdog->last_words);
     watchdog->last_words = NULL;
     pthread_cond_broadcast(&watchdog->news);
+}
+
+/* Before the ranks know each other a launcher would make its own of what becomes of those that are in MPI_Init. */
+static void leave_process(const struct bb_watchdog *watchdog)
+{
+    if (watchdog->n_peers == 0 && watchdog->launched)
+        bb_hydra_abort(bb_exit_code(watchdog->ending));
+    _exit(bb_exit_code(watchdog->ending));
 }
 
 /* A main thread that is on its way out saves and aborts by itself. */
@@ -422,7 +440,7 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
         watchdog->hooks_started = pthread_create(&watchdog->hooks_thread, NULL, hooks_thread, watchdog) == 0;
     say_last_words(watchdog, now_s);
     if (now_s > watchdog->ending_s + EXIT_S || (watchdog->ended_by && now_s > watchdog->signal_s + SIGNAL_EXIT_S))
-        _exit(bb_exit_code(watchdog->ending));
+        leave_process(watchdog);
 }
 
 /* Stopped and continued: by mpirun, which wakes whom it ends, or by hand. The time between is nobody's. */

@@ -1,5 +1,6 @@
 /* watchdog_verdict.c - what the watchdog says when ranks hang or are lost, and the end that follows. */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -75,6 +76,7 @@ void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
     end.seen = watchdog->mine;
     watchdog->ending = -code;
     watchdog->ending_s = bb_now_s();
+    bb_hydra_ending();
     for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)
         bb_watchdog_send(&watchdog->peers[i].link, &end, 0.01);
     pthread_cond_broadcast(&watchdog->news);

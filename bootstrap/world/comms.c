@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { ASKED_MS = 200 };
 
@@ -109,7 +110,7 @@ int bb_comms_share_gpu_env(int rank, bool instances)
     TRY(BB_NCCL(ncclGetVersion(&runtime)));
     if (runtime >= OWN_SWITCH_SINCE && !instances)
         return set_variables(own_switch);
-    snprintf(host_id, sizeof(host_id), "busbar-%d", rank);
+    snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* the rank may not be told yet */
     TRY(set_variables((const struct variable[]){{"NCCL_HOSTID", host_id}, {NULL, NULL}}));
     TRY(set_variables(sockets));
 out:
@@ -121,7 +122,13 @@ out:
 /* The handle may be taken away by the hook that aborts: whoever takes it ends it. */
 static ncclComm_t take_handle(struct bb_comm *c)
 {
-    return __atomic_exchange_n(&c->nccl, NULL, __ATOMIC_SEQ_CST);
+    return atomic_exchange(&c->nccl, NULL);
+}
+
+/* NCCL writes it itself, early, so that a creation that hangs can be aborted. */
+static ncclComm_t *place_of_handle(struct bb_comm *c)
+{
+    return (ncclComm_t *)&c->nccl;
 }
 
 /* The look at a handle and its use are one to who takes it: asked is set before the look, and asked for afterwards. */
@@ -130,7 +137,7 @@ static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t
     ncclResult_t result = ncclSuccess;
 
     __atomic_store_n(&c->asked, true, __ATOMIC_SEQ_CST);
-    *nccl = __atomic_load_n(&c->nccl, __ATOMIC_SEQ_CST);
+    *nccl = atomic_load(&c->nccl);
     if (*nccl)
         result = ncclCommGetAsyncError(*nccl, state);
     __atomic_store_n(&c->asked, false, __ATOMIC_SEQ_CST);
@@ -371,7 +378,8 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
     bb_world_reached(w, "creating communicator %s", name);
     if (size == 0)
         return 0;
-    TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));
+    TRY(GUARDED(c, "init of a communicator",
+                BB_NCCL(ncclCommInitRankConfig(place_of_handle(c), size, id, c->rank, &config))));
     TRY(settle_new(c, "init", start_s));
     return 0;
 out:
@@ -404,7 +412,8 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
     TRY(GUARDED(parent, "split of a communicator",
-                BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config))));
+                BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, place_of_handle(c),
+                                      &config))));
     TRY(bb_comm_poll(parent, "split"));
     TRY(settle_new(c, "init after split", start_s));
     TRY(place_after_split(c));

@@ -8,6 +8,7 @@
 #include "bootstrap/world/world.h"
 
 #include <nccl.h>
+#include <stdatomic.h>
 
 #define BB_COMM_NAME 32
 
@@ -22,7 +23,8 @@ struct bb_comm_opts {
 };
 
 struct bb_comm {
-    ncclComm_t nccl; /* NULL: this rank is not in a group of that name, or released                    */
+    /* NULL: this rank is not in a group of that name, or released. The hook of an early end takes it from any thread. */
+    _Atomic(ncclComm_t) nccl;
     struct bb_world *world;
     int rank, size; /* in the group; size 0 when this rank is in none                                  */
     bool blocking;

@@ -6,11 +6,11 @@
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/deadline.h"
+#include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
 #include "bootstrap/watchdog/watchdog.h"
 #include "bootstrap/world/exchange.h"
-#include "bootstrap/world/hydra.h"
 #include "bootstrap/world/nodes.h"
 
 #include <math.h>
@@ -24,10 +24,17 @@
 
 /* ---- waiting ---- */
 
-enum { YIELD_US = 200, YIELD_PROMPT_US = 1000000, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
+enum {
+    YIELD_US = 200,
+    YIELD_PROMPT_US = 1000000,
+    SLEEP_FIRST_US = 20,
+    SLEEP_LAST_US = 1000,
+    SAY_US = 50000,
+    RANKS_PER_PROCESSOR = 16
+};
 
 /* Yield at first, since most waits are short and the peer may need this core; then sleep, longer each time. */
-static void pause_after(double waited_s, int yield_us, long *sleep_us)
+static void pause_after(double waited_s, int yield_us, long last_us, long *sleep_us)
 {
     struct timespec pause;
 
@@ -37,7 +44,7 @@ static void pause_after(double waited_s, int yield_us, long *sleep_us)
     }
     pause = (struct timespec){.tv_nsec = 1000 * *sleep_us};
     nanosleep(&pause, NULL);
-    *sleep_us = *sleep_us * 3 / 2 < SLEEP_LAST_US ? *sleep_us * 3 / 2 : SLEEP_LAST_US;
+    *sleep_us = *sleep_us * 3 / 2 < last_us ? *sleep_us * 3 / 2 : last_us;
 }
 
 static int tell_timeout(struct bb_world *w, const char *what)
@@ -64,7 +71,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
             bb_watchdog_waiting(w->watchdog, what);
             said = true;
         }
-        pause_after(waited_s, yield_us, &sleep_us);
+        pause_after(waited_s, yield_us, (1 + w->crowd) * SLEEP_LAST_US, &sleep_us);
         waited_s = bb_now_s() - start_s;
     }
     if (said && rc > 0)
@@ -239,11 +246,13 @@ static int refuse_foreign_launcher(int processes)
 
 /*
  * Open MPI 5 asks the kernel for a way between two processes of one host, is told "loopback", and prints three lines a
- * rank since that is no interface of its own; its other module knows better.
+ * rank since that is no interface of its own; its other module knows better. MPI_Finalize would begin with a fence of
+ * the launcher's, while our ranks have met already: mpirun of Open MPI 4 hangs or crashes when ranks end within one.
  */
 static void calm_open_mpi(void)
 {
     (void)setenv("OMPI_MCA_reachable", "weighted", 0);
+    (void)setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
 }
 
 static int start_mpi(struct bb_world *w)
@@ -253,9 +262,9 @@ static int start_mpi(struct bb_world *w)
     bb_world_guard(w, "MPI_Init_thread");
     TRY(bb_mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &w->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &w->size);
+    TRY(bb_mpi_failed(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    TRY(bb_mpi_failed(MPI_Comm_rank(MPI_COMM_WORLD, &w->rank), "MPI_Comm_rank"));
+    TRY(bb_mpi_failed(MPI_Comm_size(MPI_COMM_WORLD, &w->size), "MPI_Comm_size"));
     rc = refuse_foreign_launcher(w->size);
 out:
     bb_world_unguard(w);
@@ -345,6 +354,14 @@ out:
     return rc;
 }
 
+/* A thousand ranks on two processors that look around every millisecond would do nothing else. */
+static int count_crowd(const struct bb_world *w)
+{
+    const long here = w->siblings ? w->siblings->count : bb_launcher_local_size();
+
+    return (int)(here / (RANKS_PER_PROCESSOR * sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
 /* Before MPI is up the launcher's word for who speaks is good enough. */
 static void identify_early(void)
 {
@@ -363,6 +380,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s};
     bb_err_mute(0);
     TRY(bb_siblings_take(&w->siblings));
+    w->crowd = count_crowd(w);
     if (!w->siblings || w->siblings->place == 0)
         bb_hydra_hold();
     identify_early();
@@ -397,7 +415,11 @@ static int finalize_mpi(struct bb_world *w)
     rc = bb_mpi_failed(MPI_Finalize(), "MPI_Finalize");
     bb_world_unguard(w);
     w->mpi = false;
-    return rc;
+    if (rc || w->size == 1)
+        return rc;
+    bb_world_reached(w, "the end of MPI on all ranks");
+    bb_watchdog_depart(w->watchdog); /* MPI_Finalize need not wait for the others */
+    return bb_world_ending(w);
 }
 
 /* Nobody leaves before all are done, so that a closed connection means a lost rank until then. */
@@ -431,6 +453,8 @@ static void end_everybody(struct bb_world *w, int rc)
     bool told;
     int code;
 
+    if (!w->mpi && w->size == 1)
+        bb_hydra_abort(bb_exit_code(rc));
     if (w->size == 1)
         return;
     fflush(stdout);

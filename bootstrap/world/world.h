@@ -49,6 +49,7 @@ struct bb_world {
     bool prompt;                  /* waits spin at first: see bb_world_prompt                       */
     struct bb_siblings *siblings; /* of this process, which has several ranks; NULL: it is one of them alone */
     bool mpi;                     /* MPI is up and ours to end                                      */
+    int crowd;                    /* 0, or how many times too many ranks this host has: waits sleep longer */
     bool agreed;                  /* all ranks know that the run ends: bb_world_agree has told them */
 };
 

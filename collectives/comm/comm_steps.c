@@ -177,7 +177,7 @@ static int shrink_comm(struct bb_comm_life *life, struct bb_comm *comm)
     config.blocking = life->opts.blocking;
     life->rest = (struct bb_comm){
         .world = life->world, .rank = comm->rank, .size = last, .blocking = life->opts.blocking, .name = "rest"};
-    TRY(WATCHED(life, call(comm->nccl, &last, 1, &life->rest.nccl, &config, 0)));
+    TRY(WATCHED(life, call(comm->nccl, &last, 1, (ncclComm_t *)&life->rest.nccl, &config, 0)));
     TRY(bb_comm_poll(comm, "shrink"));
     TRY(bb_comm_poll(&life->rest, "init after shrink"));
 out:
@@ -199,7 +199,7 @@ out:
 /* The handle is taken first, so that nobody aborts what is being destroyed. */
 static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    ncclComm_t nccl = __atomic_exchange_n(&comm->nccl, NULL, __ATOMIC_ACQ_REL);
+    ncclComm_t nccl = atomic_exchange(&comm->nccl, NULL);
 
     return WATCHED(life, ncclCommDestroy(nccl));
 }

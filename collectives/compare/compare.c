@@ -494,7 +494,7 @@ out:
 /* ---- the command ---- */
 
 struct options {
-    const char *json;
+    const char *json, *csv;
     double threshold_percent;
     bool quiet, strict;
 };
@@ -507,6 +507,7 @@ static const struct bb_opt rows[] = {
              "exit 5 also when a run is incomplete, no row is common, data was wrong, a row "
              "cannot be told or is missing in B"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the comparison as JSON, - for stdout"),
+    OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write its rows as CSV, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };
@@ -531,6 +532,7 @@ static int open_results(struct bb_results **results, const struct options *o, co
 {
     struct bb_results_head head = {.schema = "busbar.compare/1",
                                    .path = o->json,
+                                   .csv = o->csv,
                                    .out = stdout,
                                    .argc = argc,
                                    .argv = argv,
@@ -544,10 +546,11 @@ static int compare_files(const struct options *o, const char *const paths[2], in
 {
     struct bb_result_file side[2] = {{0}, {0}};
     struct bb_results *results = NULL;
-    bool silent = o->quiet || (o->json && strcmp(o->json, "-") == 0);
+    bool silent = o->quiet || bb_results_on_stdout(o->json, o->csv);
     struct bb_gate gate = {o->threshold_percent < 0 ? NAN : o->threshold_percent, o->strict};
     int rc;
 
+    TRY(bb_results_refuse(o->json, o->csv));
     TRY(bb_result_file_load(&side[0], paths[0]));
     TRY(bb_result_file_load(&side[1], paths[1]));
     TRY(open_results(&results, o, side, argc, argv));

@@ -107,7 +107,7 @@ static void add_plan(const struct bb_result_file *t, json_t *list)
 
 static void add_busbar(const json_t *root, json_t *list)
 {
-    static const char *const no_setting[] = {"json", "quiet", "timeout", NULL};
+    static const char *const no_setting[] = {"json", "csv", "quiet", "timeout", NULL};
     char text[VALUE], tool[VALUE + 8];
     const char *version = scalar_text(json_object_get(root, "busbar"), text);
 

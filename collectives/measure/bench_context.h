@@ -54,6 +54,7 @@ struct bb_bench_context {
     int graph_launches;        /* of a sample in mode graph                                            */
     bool host_time;            /* samples are the host's time to enqueue, not the time to completion   */
     bool host_clock;           /* samples are by the host's clock, from the first call to the end of the wait */
+    bool both_clocks;          /* one sample of that kind stands beside those between events                  */
     enum bb_across across;     /* how a sample of all ranks comes from those of each                   */
     const int *groups;         /* [size] group of each world rank; NULL: all are in one. comm is that of this rank's */
     const struct bb_mulsums *mulsums;
@@ -113,7 +114,7 @@ struct bb_figures {
     double host_us;           /* median time to enqueue an operation                           */
     double first_us;          /* the row's first operation, call to completion by the host's clock; NaN with -w 0 */
     struct bb_stats event_us; /* between events, whichever clock time_us is by          */
-    struct bb_stats wall_us;  /* mode sync, host_clock: what the caller waits, by the host's clock         */
+    struct bb_stats wall_us;  /* what the caller waits, by the host's clock; of both_clocks one sample     */
     struct bb_skew skew;
     enum bb_stop stop; /* why there were no more samples                                */
     unsigned warnings; /* bits 1 << enum bb_warning                                     */

@@ -353,6 +353,29 @@ out:
     return rc;
 }
 
+/* What nccl-tests would show: its one sample. It comes when all else is done, so that it is in no other figure. */
+static int one_sample_by_host(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
+{
+    struct bb_bench_context host = *ctx;
+    int rc;
+
+    if (!ctx->both_clocks || ctx->mode->single || ctx->host_time)
+        return 0;
+    host.host_clock = true;
+    host.gated = false;
+    host.repeats = 1;
+    host.checks = 0;
+    host.marks = NULL;
+    bb_world_prompt(ctx->world, true);
+    rc = ctx->mode->time(&host, c, ctx->batch);
+    bb_world_prompt(ctx->world, false);
+    TRY(rc);
+    TRY(combine_ranks(ctx, 1, 0));
+    TRY(bb_stats_of(ctx->series[BB_SERIES_WALL], 1, &f->wall_us));
+out:
+    return rc;
+}
+
 static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_figures *f)
 {
     int rc;
@@ -372,6 +395,7 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(sum_up(ctx, c, f));
     set_bandwidths(c, f);
     TRY(verified_passes(ctx, c, f));
+    TRY(one_sample_by_host(ctx, c, f));
     if (!f->checked)
         f->warnings |= 1u << BB_WARN_NOT_CHECKED;
 out:

@@ -7,8 +7,8 @@
  * them back until every rank has enqueued its own. It is left open for the first operation of a row, which may have to
  * connect, where ranks share a GPU, where launches block, and after its limit has run out once.
  *
- * With --clock host a sample is nccl-tests' one: the host's clock from before the first call to after the wait, without
- * a gate or an operation before, and of a graph with its first launch.
+ * By the host's clock a sample is nccl-tests' one: from before the first call to after the wait, without a gate or an
+ * operation before, and of a graph with its first launch. --clock both takes one of them at the end of a row.
  */
 #include "collectives/measure/timing.h"
 
@@ -439,10 +439,11 @@ static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, str
         if (ctx->host_clock && r < ctx->repeats - 1)
             destroy_graph(&exec);
     }
-    if (ctx->checks > 0)
+    if (ctx->checks > 0) {
         TRY(bb_verify_prepare(ctx, c));
-    TRY(launch_graph(ctx, exec, 1));
-    TRY(bb_bench_context_wait(ctx, "last launch of a graph"));
+        TRY(launch_graph(ctx, exec, 1));
+        TRY(bb_bench_context_wait(ctx, "last launch of a graph"));
+    }
 out:
     destroy_graph(&exec);
     return rc;

@@ -337,7 +337,7 @@ static int make_context(struct overlap *v)
     int rc;
 
     TRY(check_sizes(v));
-    TRY(bb_session_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v)),
+    TRY(bb_session_memory(&v->session, bb_overlap_context_bytes(&v->options.product, slot_bytes(v), v->session.memory),
                           "lower --sizes or --gemm"));
     TRY(make_comms(v));
     v->ctx = (struct bb_overlap_context){.world = &v->session.world,

@@ -27,9 +27,9 @@ static size_t matrix_bytes(const struct bb_gemm_shape *s)
            bb_round_up(bb_gemm_c_bytes(s), ALIGN);
 }
 
-size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes)
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes, const struct bb_allocator *from)
 {
-    return bb_guarded_cost(matrix_bytes(product)) + bb_guarded_cost(2 * slot_bytes) + BB_GEMM_WORKSPACE;
+    return bb_guarded_cost(matrix_bytes(product)) + bb_guarded_takes(2 * slot_bytes, from) + BB_GEMM_WORKSPACE;
 }
 
 static int make_streams(struct bb_overlap_context *ctx)

@@ -39,7 +39,8 @@ struct bb_overlap_context {
 int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *product,
                             size_t slot_bytes) BB_MUST_CHECK;
 void bb_overlap_context_release(struct bb_overlap_context *ctx);
-size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes);
+size_t bb_overlap_context_bytes(const struct bb_gemm_shape *product, size_t slot_bytes,
+                                const struct bb_allocator *from);
 
 /* What runs. */
 struct bb_overlap_work {

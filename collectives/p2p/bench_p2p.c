@@ -523,7 +523,8 @@ static int make_context(struct p2p *p)
     const struct bb_comm_opts opts = {.blocking = true}; /* no helper thread in the latency */
     int rc;
 
-    TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p)), "lower --bandwidth-sizes"));
+    TRY(bb_session_memory(&p->session, bb_p2p_context_bytes(largest_message(p), p->session.memory),
+                          "lower --bandwidth-sizes"));
     TRY(bb_comm_init(&p->comm, w, "world", NULL, w->size, &opts));
     p->ctx = (struct bb_p2p_context){.world = w,
                                      .comm = &p->comm,

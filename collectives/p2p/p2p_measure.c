@@ -40,9 +40,9 @@ const struct bb_p2p_figure bb_p2p_figures[BB_P2P_KINDS] = {
 
 /* ---- the context ---- */
 
-size_t bb_p2p_context_bytes(size_t bytes)
+size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from)
 {
-    return 3 * bb_guarded_cost(bytes + GUARD);
+    return 3 * bb_guarded_takes(bytes + GUARD, from);
 }
 
 static int wait_for_stream(struct bb_p2p_context *ctx, const char *what)

@@ -69,8 +69,8 @@ struct bb_p2p_finding {
 int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes) BB_MUST_CHECK;
 void bb_p2p_context_release(struct bb_p2p_context *ctx);
 
-/* bb_p2p_context_bytes - device memory that init takes. */
-size_t bb_p2p_context_bytes(size_t bytes);
+/* bb_p2p_context_bytes - device memory that init takes, from that allocator. */
+size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from);
 
 /*
  * bb_p2p_measure - all ranks together, each with its partner (-1: none). Afterwards gathered and findings hold

@@ -1,7 +1,9 @@
 /* nccl_memory.c - see nccl_memory.h. */
 #include "collectives/session/nccl_memory.h"
 
+#include "bootstrap/base/units.h"
 #include "bootstrap/world/comms.h"
+#include "cuda/device/driver.h"
 
 #include <string.h>
 
@@ -15,9 +17,30 @@ static void free_nccl(void *memory)
     (void)ncclMemFree(memory);
 }
 
-static const struct bb_allocator nccl_allocator = {"nccl", alloc_nccl, free_nccl};
+/* NCCL rounds up to it and adds nothing (allocator.cc); where it falls back to cudaMalloc a little less is taken. */
+static size_t takes_nccl(size_t bytes)
+{
+    return bb_round_up(bytes, bb_driver_granularity());
+}
+
+static const struct bb_allocator nccl_allocator = {"nccl", alloc_nccl, free_nccl, takes_nccl};
 
 const struct bb_allocator *bb_nccl_memory(const char *word)
 {
     return word && strcmp(word, bb_cuda_allocator.name) == 0 ? &bb_cuda_allocator : &nccl_allocator;
+}
+
+int bb_nccl_memory_falls_back(const struct bb_allocator *from, bool *falls_back)
+{
+    void *memory = NULL;
+    int rc = 0;
+
+    *falls_back = false;
+    if (from != &nccl_allocator)
+        return 0;
+    TRY(alloc_nccl(&memory, 1));
+    *falls_back = !bb_driver_is_mapped(memory);
+    rc = BB_NCCL(ncclMemFree(memory));
+out:
+    return rc;
 }

@@ -13,16 +13,27 @@
 
 /* ---- start ---- */
 
+/* Where the launcher does not tell how many ranks are on the host, the user's word stands. */
+static bool will_share(void)
+{
+    const int ranks = bb_launcher_local_size();
+    int gpus;
+
+    if (ranks < 2)
+        return ranks == 0 && !bb_launched_alone();
+    gpus = bb_device_count_apart();
+    return gpus >= 0 && ranks > gpus;
+}
+
 /*
- * The environment is written while there is one thread: MPI and the watchdog start others, and a read beside a write is
- * undefined. Whether ranks share a GPU is known later, that they must is known here. Where the launcher does not say
- * how many ranks are on the host, it is done when it is known.
+ * The environment is written while there is one thread and CUDA is untouched: CUDA, MPI and the watchdog start others,
+ * and a read beside a write is undefined. Whether ranks share a GPU is known later, that they must is known here.
  */
 static int share_early(struct bb_session *s)
 {
-    int count = 0, rc = 0;
+    int rc;
 
-    if (!s->common->share_gpu || cudaGetDeviceCount(&count) != cudaSuccess || bb_launcher_local_size() <= count)
+    if (!s->common->share_gpu || !will_share())
         return 0;
     TRY(bb_comms_share_gpu_env(bb_launcher_rank(), false));
     s->told_to_share = true;
@@ -32,12 +43,13 @@ out:
 
 int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum bb_session_use use)
 {
-    const bool to_stdout = common->json && strcmp(common->json, "-") == 0;
+    const bool to_stdout = bb_results_on_stdout(common->json, common->csv);
     int rc;
 
     s->common = common;
     s->use = use;
     s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_offer();
+    TRY(bb_results_refuse(common->json, common->csv));
     TRY(share_early(s));
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
@@ -55,7 +67,7 @@ static int choose_device(struct bb_session *s, int first)
     bb_err_identify(w->rank, w->host, s->device.ordinal);
     s->devices = bb_world_gather(w, &s->device, sizeof s->device, &rc);
     TRY(rc);
-    bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver);
+    TRY(bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver));
 out:
     return rc;
 }
@@ -78,6 +90,28 @@ out:
     return rc;
 }
 
+/* A GPU that is full to the last unit has nothing to look at: what is too large for it is refused later. */
+static int look_at_buffers(struct bb_session *s)
+{
+    size_t available;
+    unsigned any;
+    int rc;
+
+    if (s->use < BB_SESSION_NCCL)
+        return 0;
+    bb_world_guard(&s->world, "a look at NCCL's memory");
+    rc = bb_device_free_bytes(&available);
+    if (rc == 0 && s->memory->takes(1) <= available)
+        rc = bb_nccl_memory_falls_back(s->memory, &s->falls_back);
+    bb_world_unguard(&s->world);
+    TRY(bb_world_agree(&s->world, rc, "a look at NCCL's memory"));
+    any = s->falls_back;
+    TRY(bb_world_any(&s->world, &any));
+    s->falls_back = any;
+out:
+    return rc;
+}
+
 int bb_session_gpus(struct bb_session *s, int first)
 {
     int rc = 0;
@@ -90,6 +124,7 @@ int bb_session_gpus(struct bb_session *s, int first)
     bb_world_reached(&s->world, "the choice of GPUs");
     TRY(choose_device(s, first));
     TRY(settle_sharing(s));
+    TRY(look_at_buffers(s));
     bb_world_reached(&s->world, "the loading of kernels");
     TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
     bb_world_reached(&s->world, "the start of the run");
@@ -148,6 +183,7 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
     if (!devices)
         return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", s->world.size);
     head.path = s->common->json;
+    head.csv = s->common->csv;
     head.out = stdout;
     head.nccl_header = s->nccl_header;
     head.nccl_runtime = s->nccl_runtime;
@@ -162,11 +198,27 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *of_schem
     TRY(bb_world_agree(&s->world, rc, "opening the results"));
     if (s->json && set)
         TRY(bb_results_set(s->json, "options", bb_json_options(set, cfg)));
+    if (s->json && set && s->use >= BB_SESSION_NCCL)
+        TRY(bb_results_set(s->json, "buffers", json_string(bb_session_buffers(s))));
     if (s->json && set && s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_stamp(&s->observer, s->json));
 out:
     free(devices);
     return rc;
+}
+
+const char *bb_session_buffers(const struct bb_session *s)
+{
+    return s->falls_back ? "nccl (cudaMalloc)" : s->memory->name;
+}
+
+void bb_session_print_buffers(const struct bb_session *s, FILE *out)
+{
+    if (s->falls_back)
+        fprintf(out,
+                "# buffers: of cudaMalloc, which is all that ncclMemAlloc gives here: NCCL cannot register them\n");
+    else if (s->memory == &bb_cuda_allocator)
+        fprintf(out, "# buffers: of cudaMalloc\n");
 }
 
 void bb_session_head(const struct bb_session *s, const char *command)
@@ -180,6 +232,8 @@ void bb_session_head(const struct bb_session *s, const char *command)
     fprintf(s->out, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",
             bb_nccl_version_text(s->nccl_runtime, runtime), bb_nccl_version_text(s->nccl_header, header),
             s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
+    if (s->use >= BB_SESSION_NCCL)
+        bb_session_print_buffers(s, s->out);
     if (s->shared_gpu)
         fprintf(s->out, "# ranks share a GPU: times mean nothing\n");
 }

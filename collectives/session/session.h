@@ -40,6 +40,7 @@ struct bb_session {
     bool told_to_share; /* NCCL, before it was known whether ranks do */
     bool shared_gpu;
     const struct bb_allocator *memory; /* where NCCL's buffers come from: --buffers */
+    bool falls_back;                   /* and NCCL takes it from cudaMalloc, on some rank */
     struct bb_telemetry observer;      /* BB_SESSION_OBSERVED */
     unsigned doubts;                   /* about clocks and power, already said */
     struct bb_results *json;
@@ -64,6 +65,12 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *head, co
 /* bb_session_free_bytes - what the fullest GPU has free. bb_session_memory - refuse when `bytes` exceed that. */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
+
+/* bb_session_buffers - what NCCL's buffers are made of: "nccl", "cuda", or "nccl (cudaMalloc)" where NCCL falls back. */
+const char *bb_session_buffers(const struct bb_session *s);
+
+/* bb_session_print_buffers - a line about it, where it is not memory that NCCL can register. */
+void bb_session_print_buffers(const struct bb_session *s, FILE *out);
 
 /* bb_session_head - the lines above everything: program, ranks, GPUs, versions, what the figures are not. */
 void bb_session_head(const struct bb_session *s, const char *command);

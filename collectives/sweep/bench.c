@@ -219,6 +219,12 @@ static size_t arena_bytes(const struct bench *b)
     return small > large ? small : large;
 }
 
+/* What the arena takes from the device; registered memory is NCCL's, and has no guards. */
+static size_t arena_takes(const struct bench *b)
+{
+    return bb_guarded_takes(arena_bytes(b), b->session.memory);
+}
+
 /* The largest size of nccl-tests: three buffers, without a check two, in what it leaves of the smallest GPU. */
 static size_t largest_of_nccl_tests(const struct bench *b)
 {
@@ -241,7 +247,7 @@ static int lower_max_bytes(struct bench *b)
     TRY(bb_session_free_bytes(&b->session, &available));
     if (s->max_bytes > most && most >= s->min_bytes)
         s->max_bytes = most;
-    while (bb_guarded_cost(arena_bytes(b)) > available && s->max_bytes - s->max_bytes / 8 > s->min_bytes)
+    while (arena_takes(b) > available && s->max_bytes - s->max_bytes / 8 > s->min_bytes)
         s->max_bytes -= s->max_bytes / 8;
     b->options.max_bytes = s->max_bytes;
     if (s->max_bytes < asked && b->session.world.rank == 0)
@@ -257,7 +263,7 @@ static int check_memory(struct bench *b)
 
     if (b->options.fit_memory && b->sweep.sizes.n == 0)
         TRY(lower_max_bytes(b));
-    TRY(bb_session_memory(&b->session, bb_guarded_cost(arena_bytes(b)), "lower the last size (-e)"));
+    TRY(bb_session_memory(&b->session, arena_takes(b), "lower the last size (-e)"));
 out:
     return rc;
 }
@@ -344,6 +350,7 @@ static struct bb_bench_context context_of(struct bench *b)
                                      .graph_launches = o->graph_launches,
                                      .host_time = o->host_time,
                                      .host_clock = strcmp(o->figures.clock, "host") == 0,
+                                     .both_clocks = strcmp(o->figures.clock, "both") == 0,
                                      .across = (enum bb_across)o->across,
                                      .groups = b->sweep.is_split ? b->groups : NULL,
                                      .mulsums = &b->mulsums};

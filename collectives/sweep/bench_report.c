@@ -180,6 +180,8 @@ static const struct bb_field skew_fields[] = {
     {0},
 };
 
+static const struct bb_field wall_fields[] = {{NULL, "wall", "(us)", AS_TIME, FITTING, SHOWS(f.wall_us)}, {0}};
+
 static const struct bb_field choice_fields[] = {
     {NULL, "algorithm", "", 14, 0, SHOWS(f.seen.choice.algorithm), .none = "-"},
     {NULL, "protocol", "", 8, 0, SHOWS(f.seen.choice.protocol), .none = "-"},
@@ -211,11 +213,17 @@ struct list {
     int place; /* or ONCE */
     bool in_text, in_json;
 };
-enum { LISTS = 15 };
+enum { LISTS = 16 };
 
 static bool shows_skew(const struct bb_report *r)
 {
     return r->ctx->mode->single && !r->style->program;
+}
+
+/* Where the row's time is another one. Of its two placements the first has the column, the JSON has both. */
+static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
+{
+    return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
 }
 
 /* In the order of the columns, and of the results. */
@@ -234,6 +242,7 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
         {iteration_fields, BB_IN_PLACE, each, false},
         {result_fields, ONCE, false, true},
         {skew_fields, ONCE, shows_skew(r), false},
+        {wall_fields, ONCE, shows_wall(r, r->ctx->mode), false},
         {choice_fields, ONCE, o->sweep_algorithms || o->show_choice, false},
         {forced_fields, ONCE, o->sweep_algorithms, o->sweep_algorithms},
         {each_fields, ONCE, false, each},
@@ -306,7 +315,7 @@ static void print_sizes(FILE *out, const struct bb_bench_options *o)
                 o->factor > 1 ? o->factor : 2);
 }
 
-static void print_settings(const struct bb_report *r, const struct bb_bench_options *o)
+static void print_settings(const struct bb_report *r, const struct bb_session *s, const struct bb_bench_options *o)
 {
     print_sizes(r->out, o);
     fprintf(r->out, " warmup iters: %d iters: %d repeats: %d validate: %d\n", o->warmup, o->iterations, o->repeats,
@@ -320,6 +329,7 @@ static void print_settings(const struct bb_report *r, const struct bb_bench_opti
         fprintf(r->out, "# unalign: buffers are moved by %d elements\n", o->unalign);
     if (o->null_stream)
         fprintf(r->out, "# on the null stream\n");
+    bb_session_print_buffers(s, r->out);
     if (o->registration)
         fprintf(r->out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
     if (o->min_ctas > 0 || o->max_ctas > 0 || o->cta_policy >= 0)
@@ -369,6 +379,9 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
             bb_across_names[r->ctx->across], samples, comm);
     if (mode == &bb_mode_stream && r->ctx->gated)
         fprintf(r->out, "#       none starts before every rank has enqueued its own (--gate)\n");
+    if (shows_wall(r, mode))
+        fprintf(r->out, "#       wall: one sample by the host's clock, launches and the last wait in it, as nccl-tests "
+                        "(--clock)\n");
     if (mode->single)
         fprintf(r->out,
                 "#       transfer: time of the rank that came last; spread: from the first to come to the last\n");
@@ -404,7 +417,7 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
 static void bench_head(const struct bb_report *r, const struct bb_report_head *head)
 {
     print_versions(r->out, head->session);
-    print_settings(r, head->options);
+    print_settings(r, head->session, head->options);
     print_devices(r, head);
     print_method(r, head->options);
 }

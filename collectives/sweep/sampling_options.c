@@ -12,7 +12,7 @@ const char *const bb_across_names[BB_ACROSS_COUNT] = {[BB_ACROSS_FIRST] = "the f
                                                       [BB_ACROSS_MIN] = "the fastest rank",
                                                       [BB_ACROSS_MAX] = "the slowest rank"};
 
-static const char *const clocks[] = {"gpu", "host", NULL};
+static const char *const clocks[] = {"both", "gpu", "host", NULL};
 static const char *const warmups[] = {"fixed", "auto", NULL};
 
 /* Those of timing.h that are chosen by name. */
@@ -22,8 +22,9 @@ static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 const struct bb_opt bb_sampling_option_rows[] = {
     OPT_WORD(0, "mode", FIELD(mode), NULL, "MODE", modes,
              "how operations are timed; all: each way, a table each. Without it stream, graph with -G"),
-    OPT_WORD(0, "clock", FIELD(clock), "gpu", "CLOCK", clocks,
-             "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without gate"),
+    OPT_WORD(0, "clock", FIELD(clock), "both", "CLOCK", clocks,
+             "gpu: between CUDA events; host: as nccl-tests, launches and the last wait included, without gate; "
+             "both: gpu's, and one more sample as nccl-tests takes it, which stands beside (wall)"),
     OPT_INT(0, "gate", FIELD(gate), "1", "0|1", 0, 1, "stream: 1: operations start when all are enqueued; 0: at once"),
     OPT_DOUBLE(0, "gate-limit", FIELD(gate_ms), "5000", "MS", 0.001, 1e6,
                "stream: the gate opens by itself after so long; the row is flagged, later ones go without"),

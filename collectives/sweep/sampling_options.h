@@ -25,7 +25,7 @@ extern const char *const bb_across_names[BB_ACROSS_COUNT];
 
 struct bb_sampling_options {
     const char *mode;                         /* a word of bb_modes, "all", or NULL: what -G and -z say */
-    const char *clock;                        /* "gpu", "host"                                          */
+    const char *clock;                        /* "both", "gpu", "host"                                  */
     const char *warmup;                       /* "fixed", "auto"                                        */
     const char *confidence, *shuffle, *delay; /* as typed, NULL without                               */
     int gate, max_iterations;

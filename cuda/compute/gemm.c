@@ -121,7 +121,7 @@ static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuri
     if (status == CUBLAS_STATUS_SUCCESS && *n > 0)
         return 0;
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
-        return LT(status);
+        return lt_at(status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
     return bb_err(BB_EFAIL, "cuBLASLt has no algorithm for %lld x %lld x %lld in %s, batch %lld", (long long)s->m,
                   (long long)s->n, (long long)s->k, bb_dtypes[s->dtype].name, (long long)s->batch);
 }
@@ -205,7 +205,7 @@ static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, fl
     *ms = FLT_MAX;
     if (status == CUBLAS_STATUS_NOT_SUPPORTED)
         return 0;
-    TRY(LT(status));
+    TRY(lt_at(status, "cublasLtMatmul", __FILE__, __LINE__));
     TRY(BB_CUDA(cudaEventRecord(t->start, t->stream)));
     for (int i = 0; i < t->repeats; i++)
         TRY(LT(enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream)));

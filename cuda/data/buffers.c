@@ -13,6 +13,11 @@ size_t bb_guarded_cost(size_t bytes)
     return bytes == 0 ? 0 : bb_round_up(bytes, ALIGN) + 2 * BB_GUARD_BYTES;
 }
 
+size_t bb_guarded_takes(size_t bytes, const struct bb_allocator *from)
+{
+    return bytes == 0 ? 0 : from->takes(bb_guarded_cost(bytes));
+}
+
 static int alloc_cuda(void **memory, size_t bytes)
 {
     return BB_CUDA(cudaMalloc(memory, bytes));
@@ -23,7 +28,12 @@ static void free_cuda(void *memory)
     (void)cudaFree(memory);
 }
 
-const struct bb_allocator bb_cuda_allocator = {"cuda", alloc_cuda, free_cuda};
+static size_t takes_cuda(size_t bytes)
+{
+    return bytes;
+}
+
+const struct bb_allocator bb_cuda_allocator = {"cuda", alloc_cuda, free_cuda, takes_cuda};
 
 int bb_guarded_place(struct bb_guarded *b, void *memory, size_t bytes, cudaStream_t stream)
 {

@@ -18,6 +18,7 @@ struct bb_allocator {
     const char *name;
     int (*alloc)(void **memory, size_t bytes); /* on the current device, aligned to 256 bytes; 0 or an error, said */
     void (*free)(void *memory);
+    size_t (*takes)(size_t bytes); /* what alloc(bytes) takes from the device */
 };
 extern const struct bb_allocator bb_cuda_allocator; /* "cuda": cudaMalloc */
 
@@ -28,8 +29,10 @@ struct bb_guarded {
     const struct bb_allocator *from;
 };
 
-/* bb_guarded_cost - what bb_guarded_init takes from the device for an area of that many bytes. */
+/* bb_guarded_cost - memory of an area of that many bytes with its guards. bb_guarded_takes - what bb_guarded_init takes
+ * from the device for it: an allocator may give whole units only. */
 size_t bb_guarded_cost(size_t bytes);
+size_t bb_guarded_takes(size_t bytes, const struct bb_allocator *from);
 
 /* bb_guarded_init - allocate on the current device and write the guards on stream. Release works on a half-made one. */
 BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, const struct bb_allocator *from,

@@ -3,10 +3,24 @@
 
 #include "cuda/device/assign.h"
 #include "cuda/device/check.h"
+#include "cuda/device/driver.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Of a MIG instance its own, where the runtime's properties have that of its GPU. */
+static void read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned char uuid[BB_UUID_BYTES])
+{
+    if (!bb_driver_uuid(ordinal, uuid))
+        memcpy(uuid, prop->uuid.bytes, BB_UUID_BYTES);
+}
 
 static void format_uuid(const unsigned char b[16], char text[48])
 {
@@ -16,6 +30,7 @@ static void format_uuid(const unsigned char b[16], char text[48])
 
 static int read_device_info(int ordinal, struct bb_device_info *info)
 {
+    unsigned char uuid[BB_UUID_BYTES];
     struct cudaDeviceProp prop;
     int rc = BB_CUDA(cudaGetDeviceProperties(&prop, ordinal));
 
@@ -30,7 +45,8 @@ static int read_device_info(int ordinal, struct bb_device_info *info)
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, prop.name);
     snprintf(info->pci, sizeof info->pci, "%04x:%02x:%02x.0", prop.pciDomainID & 0xffff, prop.pciBusID & 0xff,
              prop.pciDeviceID & 0xff);
-    format_uuid((const unsigned char *)prop.uuid.bytes, info->uuid);
+    read_uuid(ordinal, &prop, uuid);
+    format_uuid(uuid, info->uuid);
     info->emulated = strncmp(info->name, "Emulated GPU", strlen("Emulated GPU")) == 0;
     if (cudaDeviceGetAttribute(&info->clock_khz, cudaDevAttrClockRate, ordinal) != cudaSuccess) {
         info->clock_khz = 0;
@@ -54,10 +70,37 @@ out:
 /* What CUDA says where there is no GPU, NULL where there is one. */
 static const char *why_no_gpu(int *count)
 {
-    cudaError_t e = cudaGetDeviceCount(count);
+    cudaError_t e;
 
+    *count = 0;
+    e = cudaGetDeviceCount(count);
     (void)cudaGetLastError();
     return e ? cudaGetErrorString(e) : *count == 0 ? "there is none" : NULL;
+}
+
+/* The child's side; what the libraries have to say is said again here. */
+static _Noreturn void count_and_exit(void)
+{
+    int count, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (nowhere >= 0)
+        dup2(nowhere, STDERR_FILENO);
+    (void)why_no_gpu(&count);
+    _exit(count < 0 ? 0 : count > 255 ? 255 : count);
+}
+
+int bb_device_count_apart(void)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0)
+        count_and_exit();
+    while (child > 0 && waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static int list_visible(struct bb_visible *visible)
@@ -71,7 +114,7 @@ static int list_visible(struct bb_visible *visible)
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
         TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));
-        memcpy(visible->uuid[i], prop.uuid.bytes, BB_UUID_BYTES);
+        read_uuid(i, &prop, visible->uuid[i]);
     }
 out:
     return rc;
@@ -104,13 +147,15 @@ static int refuse_devices(const struct bb_world *w, const struct bb_visible *all
     const int refused = assigned->refused, holder = assigned->holder, seen = all[refused].n;
     const enum bb_error code = seen > 0 ? BB_EUSAGE : BB_EFAIL;
     char uuid[48];
+    const char *why;
     int count;
 
     if (w->rank != refused)
         return -(int)code;
+    why = why_no_gpu(&count);
     if (seen == 0)
         return bb_err(code, "no usable GPU on this host: %s (busbar-emulated runs on emulated ones)",
-                      why_no_gpu(&count));
+                      why ? why : "at first CUDA saw none, now it does");
     if (first > 0)
         return bb_err(code, "%d ranks on this host, from GPU %d on, but it has only GPUs 0 to %d", w->local_size, first,
                       seen - 1);
@@ -192,11 +237,12 @@ int bb_device_free_bytes(size_t *bytes)
     return BB_CUDA(cudaMemGetInfo(bytes, &total));
 }
 
-void bb_cuda_versions(int *runtime, int *driver)
+int bb_cuda_versions(int *runtime, int *driver)
 {
-    if (cudaRuntimeGetVersion(runtime) != cudaSuccess)
-        *runtime = 0;
-    if (cudaDriverGetVersion(driver) != cudaSuccess)
-        *driver = 0;
-    (void)cudaGetLastError();
+    int rc;
+
+    TRY(BB_CUDA(cudaRuntimeGetVersion(runtime)));
+    TRY(BB_CUDA(cudaDriverGetVersion(driver)));
+out:
+    return rc;
 }

@@ -27,6 +27,12 @@ struct bb_device_info {
 BB_MUST_CHECK int bb_device_use(int ordinal, struct bb_device_info *info);
 
 /*
+ * bb_device_count_apart - GPUs that this process will see, asked by a child, so that CUDA, which may start threads, is
+ * not touched in this one; 255 stands for more. -1: it cannot be told.
+ */
+int bb_device_count_apart(void);
+
+/*
  * bb_device_choose - collective: a GPU for every rank, whether ranks see all GPUs of their host, one each, or some
  * (assign.h); those below number `first` are left alone. The rank's own becomes current. Where two ranks would have one
  * GPU: with share_gpu number first + local rank modulo the number of GPUs; without, -BB_EUSAGE on all ranks, and the
@@ -43,7 +49,7 @@ bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, in
 /* bb_device_free_bytes - memory that can be allocated now on the current device. */
 BB_MUST_CHECK int bb_device_free_bytes(size_t *bytes);
 
-/* Versions as CUDA gives them (13000 = 13.0): of the runtime library in use and of the driver. 0 where unknown. */
-void bb_cuda_versions(int *runtime, int *driver);
+/* Versions as CUDA gives them (13000 = 13.0): of the runtime library in use and of the driver. */
+BB_MUST_CHECK int bb_cuda_versions(int *runtime, int *driver);
 
 #endif

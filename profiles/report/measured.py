@@ -3,6 +3,7 @@ import math
 
 from picture import (BANDS, COMPUTE, DASHES, EXPOSED, HIDDEN, SERIES, SYMBOLS, Picture, axis, bars, error_bars, line,
                      log_axis, size_axis, unit_of_times)
+from result_files import is_plan
 from units import bytes_text, interval_of, is_number, median_of, number_text, time_text
 
 # ---- collectives: over size ------------------------------------------------------------------------------------------
@@ -100,6 +101,14 @@ def band_marks(rows):
     return shapes, names
 
 
+def choose_bands(lines):
+    """The line whose choices are shown: the first that was measured, where NCCL told."""
+    def rank(key):
+        result, rows = lines[key]
+        return (not bands_of(rows), is_plan(result.data))
+    return min(lines, key=rank)
+
+
 def names_of(lines):
     """{key: name}: of the file only where there are several."""
     files = {key[0] for key in lines}
@@ -126,50 +135,54 @@ def over_size(results):
 def size_pictures(what, mode, lines):
     names, sources = names_of(lines), list({id(r): r for r, _ in lines.values()}.values())
     all_rows = [row for _, rows in lines.values() for row in rows]
-    shapes, bands = band_marks(next(iter(lines.values()))[1])
+    of_bands = choose_bands(lines)
+    shapes, bands = band_marks(lines[of_bands][1])
+    whose = f"Coloured bands: what NCCL chose ({names[of_bands]}). " if shapes else ""
     shared = {"sources": sources, "shapes": shapes, "annotations": bands, "xaxis": size_axis(r["bytes"] for r in all_rows)}
     table = {"columns": COLLECTIVE_COLUMNS,
              "rows": [collective_values(names[key], row) for key, (_, rows) in lines.items() for row in rows]}
     words = {bandwidth_of(row)[1] for row in all_rows}
-    notes = missing_notes(all_rows, shapes)
+    notes = missing_notes(all_rows, shapes, any(is_plan(result.data) for result in sources))
     yield Picture(
-        f"{what}: {' and '.join(sorted(words))} over size ({mode})", about="Median of the samples with its 95 % interval. "
-        "Coloured bands: what NCCL chose for the first line.", notes=notes, traces=[
-            bandwidth_line(names[key], rows, i) for i, (key, (_, rows)) in enumerate(lines.items())],
+        f"{what}: {' and '.join(sorted(words))} over size ({mode})", about=f"Median of the samples with its 95 % interval. {whose}Dashed: predicted.", notes=notes, traces=[
+            bandwidth_line(names[key], rows, line_style(i, result))
+            for i, (key, (result, rows)) in enumerate(lines.items())],
         yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
     times = [median_of(row.get("time_us")) for row in all_rows]
     unit, per = unit_of_times(times)
     yield Picture(
-        f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % interval; dashed: NCCL's "
-        "own estimate.", notes=notes, traces=[trace for i, (key, (_, rows)) in enumerate(lines.items())
-                                              for trace in time_lines(names[key], rows, i, per)],
+        f"{what}: time over size ({mode})", about="Median time of an operation with its 95 % interval. "
+        f"{whose}Dashed: predicted, or NCCL's own estimate.", notes=notes, traces=[
+            trace for i, (key, (result, rows)) in enumerate(lines.items())
+            for trace in time_lines(names[key], rows, line_style(i, result), per)],
         yaxis=log_axis(f"time ({unit})", (t / per for t in times if t)), **shared, **table)
 
 
-def missing_notes(rows, shapes):
+def missing_notes(rows, shapes, predicted):
     notes = []
     if not any(interval_of(row.get("time_us")) for row in rows):
         notes.append("No intervals: they need 6 samples (busbar: --repeats, nccl-tests: -I 1).")
     if not shapes:
         notes.append("NCCL did not tell what it chose, so there are no bands.")
-    if not any(is_number(row.get("model_us")) for row in rows):
-        notes.append("No line of a prediction: the files hold no estimate.")
+    if not predicted and not any(is_number(row.get("model_us")) for row in rows):
+        notes.append("No predicted line: name a file of `busbar plan COLLECTIVE --cluster NAME --json FILE`, too.")
     return notes
 
 
-def line_style(i):
-    return {"line": {"color": SERIES[i % len(SERIES)], "width": 2, "dash": DASHES[i // len(SERIES) % len(DASHES)]},
+def line_style(i, result=None):
+    dash = "dash" if result and is_plan(result.data) else DASHES[i // len(SERIES) % len(DASHES)]
+    return {"line": {"color": SERIES[i % len(SERIES)], "width": 2, "dash": dash},
             "marker": {"color": SERIES[i % len(SERIES)], "size": 7, "symbol": SYMBOLS[i % len(SYMBOLS)]}}
 
 
-def bandwidth_line(name, rows, i):
-    style, values = line_style(i), [bandwidth_of(row)[0] for row in rows]
+def bandwidth_line(name, rows, style):
+    values = [bandwidth_of(row)[0] for row in rows]
     return line(name, [row["bytes"] for row in rows], values, [row_text(name, row) for row in rows], None, **style,
                 error_y=error_bars(values, [bandwidth_interval(row) for row in rows], style["line"]["color"]))
 
 
-def time_lines(name, rows, i, per):
-    style, values = line_style(i), [median_of(row.get("time_us")) for row in rows]
+def time_lines(name, rows, style, per):
+    values = [median_of(row.get("time_us")) for row in rows]
     x, color = [row["bytes"] for row in rows], style["line"]["color"]
     scaled = [v / per if is_number(v) else None for v in values]
     intervals = [[t / per for t in interval] if interval else None

@@ -2,7 +2,7 @@
 /* Draws each figure when it comes into view, fills each table when it is opened, and lets both be used by keyboard. */
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
 const CONFIG = {responsive: true, displaylogo: false};
-const ROWS_AT_ONCE = 200, PRINT_WIDTH = 680, PRINT_HEIGHT = 350, SEEN_PARTS = 900;
+const ROWS_AT_ONCE = 200, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, SEEN_PARTS = 900;
 
 /* ---- figures ---- */
 
@@ -50,12 +50,16 @@ function plots() { return [...document.querySelectorAll(".plot")]; }
 function beginPrint() {
   plots().forEach(plot => {
     draw(plot);
-    const height = pictures[plot.dataset.picture].figure.layout.height;
-    plot.height = height;
-    Plotly.relayout(plot, {width: PRINT_WIDTH, height: height > 460 ? height : Math.min(height, PRINT_HEIGHT)});
+    plot.height = plot.height || plot.layout.height;
+    setSize(plot, PRINT_WIDTH, plot.height > TALL ? plot.height : Math.min(plot.height, PRINT_HEIGHT));
   });
 }
-function endPrint() { plots().forEach(plot => Plotly.relayout(plot, {width: null, autosize: true, height: plot.height})); }
+function endPrint() { plots().forEach(plot => setSize(plot, null, plot.height)); }
+
+function setSize(plot, width, height) {
+  plot.style.minHeight = height + "px"; // the figure itself takes no room
+  Plotly.relayout(plot, {width, height, autosize: width === null});
+}
 
 /* ---- the keyboard: left and right go through the points of a line, up and down from line to line ---- */
 

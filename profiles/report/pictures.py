@@ -3,6 +3,7 @@ import measured
 import steps
 import tables
 import timeline
+from result_files import Unreadable
 
 # (heading, kinds of results, function that yields Pictures of all results of these kinds)
 PICTURES = (
@@ -26,11 +27,35 @@ PICTURES = (
 )
 
 
+# What Python says where a file holds something else than its schema says.
+UNFIT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
+def find_unfit(make, results, error):
+    """Which file it was."""
+    for result in results:
+        try:
+            list(make([result]))
+        except UNFIT as own:
+            raise Unreadable(f"{result.path} holds what no result of busbar has: {type(own).__name__}, {own}") from own
+    raise Unreadable(f"{results[0].path} and the others do not fit together: {error}") from error
+
+
+def make_pictures(make, results):
+    try:
+        made = list(make(results))
+        for picture in made:
+            picture.figure()
+        return made
+    except UNFIT as error:
+        return find_unfit(make, results, error)
+
+
 def make_all(results):
     """[(heading, [Picture])] of what there is, in the order of the table."""
     sections = {}
     for heading, kinds, make in PICTURES:
         mine = [result for result in results if result.kind in kinds]
         if mine:
-            sections.setdefault(heading, []).extend(make(mine))
+            sections.setdefault(heading, []).extend(make_pictures(make, mine))
     return [(heading, made) for heading, made in sections.items() if made]

@@ -44,9 +44,10 @@ class Result:
         source = str((data.get("otherData") or {}).get("times", ""))
         if data.get("emulated") or source.startswith("emulated"):
             stamps.append("emulated GPUs: modelled times")
-        if self.kind == "plan" and data.get("predicted"):
+        planned = self.kind == "plan" or is_plan(data)
+        if planned and data.get("predicted"):
             stamps.append(f"predicted for {data['predicted'].get('cluster')}")
-        elif self.kind == "plan":
+        elif planned:
             stamps.append("on paper")
         elif source.startswith("predicted"):
             stamps.append(source)
@@ -75,9 +76,25 @@ def read(path):
         reason = "a text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error) or "too deep"
         raise Unreadable(f"is no JSON: {reason}") from error
     kind = kind_of(data)
-    if kind == "collectives" and "average_bus_bandwidth" in data:
-        data = from_nccl_tests(data)
-    return Result(path, kind, data)
+    try:
+        if kind == "collectives" and "schema" not in data:
+            data = from_nccl_tests(data)
+        result = Result(path, kind, data)
+        check_head(result)
+        return result
+    except (LookupError, TypeError, AttributeError) as error:
+        raise Unreadable(f"holds what no result of busbar has: {type(error).__name__}, {error}") from error
+
+
+def check_head(result):
+    """What every page says of a file can be said."""
+    devices, nccl, data = result.data.get("devices") or [], result.data.get("nccl") or {}, result.data
+    wrong = [key for key, value, kind in (("devices", devices, list), ("nccl", nccl, dict)) if not isinstance(value, kind)]
+    wrong += [key for key in ("ranks", "nodes") if data.get(key) is not None and not isinstance(data[key], int)]
+    wrong += [key for key in ("results", "roles", "groups", "combinations") if not isinstance(data.get(key) or [], list)]
+    if wrong:
+        raise TypeError(f"'{wrong[0]}'")
+    assert isinstance(result.stamps, list)
 
 
 def kind_of(data):
@@ -88,8 +105,10 @@ def kind_of(data):
     if "schema" not in data and isinstance(data.get("otherData"), dict):
         return kind_of(data["otherData"]) if "schema" in data["otherData"] else refuse_schema(None)
     schema = data.get("schema")
-    if schema not in SCHEMAS:
+    if not isinstance(schema, str) or schema not in SCHEMAS:
         refuse_schema(schema)
+    if schema == "busbar.plan/1" and "results" in data:  # of a collective: the table of bench
+        return kind_of_bench(data)
     return SCHEMAS[schema] or kind_of_bench(data)
 
 
@@ -110,7 +129,7 @@ def kind_of_bench(data):
     for kind, field in ROW_FIELDS:
         if field in first:
             return kind
-    words = data.get("command") or []
+    words = data.get("command") if isinstance(data.get("command"), list) else []
     return next((kind for kind, _ in ROW_FIELDS if kind in words), "collectives")
 
 

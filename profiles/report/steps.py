@@ -182,7 +182,8 @@ def memory(results):
     """Stacked bars of each role, with the GPU's memory where it is known."""
     for result in results:
         roles = [role for role in result.data.get("roles") or []]
-        available = ((result.data.get("predicted") or {}).get("memory") or {}).get("available_bytes")
+        known = (result.data.get("predicted") or {}).get("memory") or result.data.get("memory") or {}
+        available = known.get("available_bytes")
         for key, words in MEMORIES:
             mine = [role for role in roles if isinstance(role.get(key), dict) and role[key].get("total")]
             if mine:

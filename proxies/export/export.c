@@ -13,10 +13,12 @@ static const struct format {
     const char *name, *what;
     bb_export_fn *write;
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
+    bool predicted; /* it shows times, and can show a part */
 } formats[] = {
-    {"goal", "the GOAL text", bb_export_goal, NULL},
-    {"goal-bin", "the GOAL schedule", bb_export_goal_bin, NULL},
-    {"chakra", "the Chakra traces", NULL, bb_export_chakra},
+    {.name = "goal", .what = "the GOAL text", .write = bb_export_goal},
+    {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin},
+    {.name = "chakra", .what = "the Chakra traces", .write_ranks = bb_export_chakra},
+    {.name = "perfetto", .what = "the Perfetto trace", .write = bb_export_perfetto, .predicted = true},
 };
 
 enum { N_FORMATS = sizeof(formats) / sizeof(formats[0]) };
@@ -32,6 +34,18 @@ static const struct format *find_format(const char *name)
         if (strcmp(formats[i].name, name) == 0)
             return &formats[i];
     return NULL;
+}
+
+int bb_export_refuse(const char *name, struct bb_export_only only, const char *cluster)
+{
+    const struct format *format = name ? find_format(name) : NULL;
+
+    if ((only.ranks || only.micro_batches) && !(format && format->predicted))
+        return bb_err(BB_EUSAGE, "--export-%s is for --export perfetto; leave it out",
+                      only.ranks ? "ranks" : "micro-batches");
+    if (format && format->predicted && !cluster)
+        return bb_err(BB_EUSAGE, "--export %s needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
+    return 0;
 }
 
 /* Where there are several reasons to wait for a task (its stream, its communicator), it is listed once. */
@@ -122,10 +136,10 @@ static int write_file(const struct format *format, const struct bb_export *e, co
 }
 
 int bb_export_step(const char *name, const char *path, const struct bb_step *step, const struct bb_cluster *cluster,
-                   int argc, char **argv)
+                   struct bb_export_only only, int argc, char **argv)
 {
     const struct format *format = find_format(name);
-    struct bb_export e = {.step = step, .cluster = cluster, .argc = argc, .argv = argv};
+    struct bb_export e = {.step = step, .cluster = cluster, .only = only, .argc = argc, .argv = argv};
     int rc;
 
     TRY(refuse_unknown_times(&e));

@@ -8,6 +8,7 @@
 #ifndef BB_PROXIES_EXPORT_EXPORT_H
 #define BB_PROXIES_EXPORT_EXPORT_H
 
+#include "proxies/export/selection.h"
 #include "proxies/simulate/cluster.h"
 #include "proxies/simulate/task_graph.h"
 #include "proxies/step/step.h"
@@ -20,10 +21,16 @@ struct bb_export_role {
     int *first_before, *before; /* task t waits for before[first_before[t] .. first_before[t + 1]) */
 };
 
+/* What of the step, as text; NULL: the format's own choice. */
+struct bb_export_only {
+    const char *ranks, *micro_batches;
+};
+
 struct bb_export {
     const struct bb_step *step;
     const struct bb_cluster *cluster; /* NULL: none was named */
     struct bb_export_role *roles;     /* [step->n_roles] */
+    struct bb_export_only only;
     int argc;
     char **argv; /* the command, for the files' heads */
 };
@@ -32,7 +39,11 @@ struct bb_export {
  * lasts by; NULL: real work is -BB_EUSAGE (said). argv: the words of the command. A format that cannot hold the step is
  * -BB_EUSAGE (said). Nothing is left half-written. */
 int bb_export_step(const char *format, const char *path, const struct bb_step *step, const struct bb_cluster *cluster,
-                   int argc, char **argv) BB_MUST_CHECK;
+                   struct bb_export_only only, int argc, char **argv) BB_MUST_CHECK;
+
+/* bb_export_refuse - before the step is built: a format that takes no part of a step, or needs the cluster
+ * (-BB_EUSAGE, said). */
+int bb_export_refuse(const char *format, struct bb_export_only only, const char *cluster) BB_MUST_CHECK;
 
 /* The i-th name of a format, NULL past the end. */
 const char *bb_export_name_at(size_t i);
@@ -40,7 +51,7 @@ const char *bb_export_name_at(size_t i);
 /* ---- for writers ---- */
 
 typedef int bb_export_fn(const struct bb_export *e, FILE *out);
-bb_export_fn bb_export_goal, bb_export_goal_bin;
+bb_export_fn bb_export_goal, bb_export_goal_bin, bb_export_perfetto;
 int bb_export_chakra(const struct bb_export *e, const char *prefix);
 
 const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank);

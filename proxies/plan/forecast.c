@@ -12,15 +12,15 @@
 
 /* ---- memory ---- */
 
-double bb_forecast_needs(const struct bb_plan *plan)
+double bb_forecast_needs(const struct bb_step *step)
 {
     double most = 0;
 
-    for (int i = 0; i < plan->traffic.n; i++) {
+    for (int i = 0; i < step->n_roles; i++) {
         double sum = 0;
 
         for (int use = 0; use < BB_USES; use++)
-            sum += plan->traffic.roles[i].training_bytes[use];
+            sum += step->roles[i].training_bytes[use];
         most = fmax(most, sum);
     }
     return most;
@@ -28,7 +28,7 @@ double bb_forecast_needs(const struct bb_plan *plan)
 
 static double needed_bytes(const struct bb_plan *plan)
 {
-    double training = bb_forecast_needs(plan);
+    double training = bb_forecast_needs(plan->step);
 
     return training > 0 ? training : (double)bb_plan_memory(plan);
 }
@@ -43,9 +43,9 @@ static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT];
 
     bb_format_bytes((size_t)f->gpu_bytes, have);
-    if (bb_forecast_needs(plan) > 0)
+    if (bb_forecast_needs(plan->step) > 0)
         fprintf(out, "  memory: training would hold %s of %s on a GPU: %s\n",
-                bb_format_bytes((size_t)bb_forecast_needs(plan), need), have,
+                bb_format_bytes((size_t)bb_forecast_needs(plan->step), need), have,
                 bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
     if (f->recompute)
         fprintf(out, "  guessed: --recompute %s; without, training would hold %s\n", f->recompute,
@@ -57,7 +57,7 @@ static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f
 
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
 {
-    return json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_forecast_needs(plan) > 0 ? "training" : "buffers",
+    return json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_forecast_needs(plan->step) > 0 ? "training" : "buffers",
                      "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes",
                      (json_int_t)f->gpu_bytes, "fits", bb_forecast_fits(plan, f), "buffers_bytes",
                      (json_int_t)bb_plan_memory(plan));
@@ -73,17 +73,16 @@ static void print_machine(const struct bb_forecast *f, const struct bb_cluster *
     double peak = f->float8 ? c->tflops_float8 : bb_cluster_tflops(c, BB_BFLOAT16);
     double part = f->float8 ? c->achieved.gemm_float8 : c->achieved.gemm;
 
-    if (c->nominal)
+    if (!c->achieves)
         fprintf(out, "  compute at the profile's nominal rates, which no kernel reaches: a lower bound\n");
     else
         fprintf(out,
                 "  compute by the machine's rates: large %s products %.0f of %.0f TFLOP/s, less by their shape;\n"
                 "    passes %.0f of %.0f GB/s",
-                f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory,
-                c->memory_gbps);
-    if (!c->nominal && f->attention)
+                f->float8 ? "8-bit" : "16-bit", peak * part, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps);
+    if (c->achieves && f->attention)
         fprintf(out, "; attention %s%s", f->attention, f->attention_guessed ? " (guessed; --attention says)" : "");
-    if (!c->nominal)
+    if (c->achieves)
         fputc('\n', out);
 }
 
@@ -112,15 +111,15 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
                      bb_json_real(f->tflops > 0 && !machine ? f->tflops
                                   : machine                 ? bb_cluster_tflops(c, BB_BFLOAT16)
                                                             : NAN),
-                     "efficiency", bb_json_real(machine && !c->nominal ? c->achieved.gemm : NAN), "nominal", c->nominal,
-                     "attention", f->attention, "fp8", f->float8, "guessed", guessed);
+                     "efficiency", bb_json_real(machine && c->achieves ? c->achieved.gemm : NAN), "nominal",
+                     !c->achieves, "attention", f->attention, "fp8", f->float8, "guessed", guessed);
 }
 
 /* ---- how true ---- */
 
 static bool has_band(const struct bb_forecast *f, const struct bb_cluster *c)
 {
-    return f->rates == BB_RATES_MACHINE && !c->nominal && f->attention;
+    return f->rates == BB_RATES_MACHINE && c->achieves && f->attention;
 }
 
 json_t *bb_forecast_band(const struct bb_forecast *f, const struct bb_cluster *c)
@@ -136,6 +135,8 @@ void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, 
     if (cluster && has_band(f, cluster))
         fprintf(out, "  published steps of A100 and H100 were met within %.0f%% on average, %.0f%% at most\n",
                 100 * BAND_MEAN, 100 * BAND_MOST);
+    else if (cluster)
+        fprintf(out, "  such predictions were held against no published step\n");
     if (f->gpu_bytes > 0)
         print_memory(plan, f, out);
 }

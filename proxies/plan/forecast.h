@@ -1,6 +1,6 @@
 /*
- * forecast.h - what a prediction rests on: whose rates its compute has, what was guessed, how near such predictions have
- * come to published steps, and whether training would hold in the memory of a GPU.
+ * forecast.h - what a prediction rests on: whose rates its compute has, what was guessed, how near such predictions
+ * have come to published steps, and whether training would hold in the memory of a GPU.
  */
 #ifndef BB_PROXIES_PLAN_FORECAST_H
 #define BB_PROXIES_PLAN_FORECAST_H
@@ -27,7 +27,7 @@ struct bb_forecast {
 };
 
 /* bb_forecast_needs - bytes of the rank that training takes most on, by formula; 0: no formula. */
-double bb_forecast_needs(const struct bb_plan *plan);
+double bb_forecast_needs(const struct bb_step *step);
 
 /* bb_forecast_fits - whether training (without a formula: the proxy's own buffers) holds in a GPU's memory; true where
  * that is not known. */

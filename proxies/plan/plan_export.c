@@ -2,6 +2,7 @@
 #include "proxies/plan/plan_export.h"
 
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/results/results.h"
 
 #include <errno.h>
 #include <string.h>
@@ -21,6 +22,10 @@ static const struct export exports[] = {BB_PREDICTION_EXPORTS(PREDICTED_ROW) BB_
 
 int bb_plan_exports_refuse(const char *const *files, const char *cluster)
 {
+    int rc = bb_results_refuse(files[BB_PLAN_EXPORT_json], files[BB_PLAN_EXPORT_csv]);
+
+    if (rc)
+        return rc;
     for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
         if (files[i] && exports[i].predicted && !cluster)
             return bb_err(BB_EUSAGE, "--%s needs the cluster to predict for; nearest: --cluster h100-sxm-ib",
@@ -28,19 +33,19 @@ int bb_plan_exports_refuse(const char *const *files, const char *cluster)
     return 0;
 }
 
+static bool is_stdout(const struct export *e, const char *file)
+{
+    return file && e->to_stdout && strcmp(file, "-") == 0;
+}
+
 int bb_plan_exports_check(const char *const *files)
 {
     int rc = 0;
 
     for (int i = 0; i < BB_N_PLAN_EXPORTS && rc == 0; i++)
-        if (files[i] && exports[i].predicted)
+        if (files[i] && !is_stdout(&exports[i], files[i]))
             rc = bb_outfile_check(files[i], exports[i].what);
     return rc;
-}
-
-static bool is_stdout(const struct export *e, const char *file)
-{
-    return file && e->to_stdout && strcmp(file, "-") == 0;
 }
 
 bool bb_plan_exports_to_stdout(const char *const *files)

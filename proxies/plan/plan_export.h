@@ -26,7 +26,8 @@ struct bb_plan_report {
       "with --cluster: write the predicted timeline to FILE, as events that Perfetto opens; the slowest and other "    \
       "ranks, at most 64")
 #define BB_PLAN_EXPORTS(X)                                                                                             \
-    X(json, "the plan", true, "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)")
+    X(json, "the plan", true, "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)")                     \
+    X(csv, "the table", true, "write the plan's figures to FILE as one row of CSV, '-' for stdout")
 
 #define BB_PLAN_EXPORT_AT(name, what, to_stdout, help) BB_PLAN_EXPORT_##name,
 enum { BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_AT) BB_PLAN_EXPORTS(BB_PLAN_EXPORT_AT) BB_N_PLAN_EXPORTS };
@@ -37,7 +38,7 @@ BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_WRITER)
 BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
 
 /* The files asked for in files[BB_N_PLAN_EXPORTS], NULL: none. _refuse: formats that need the cluster, without one
- * (-BB_EUSAGE, said). _check: before the work, can those of predictions be written (-BB_EUSAGE, said)? _to_stdout:
+ * (-BB_EUSAGE, said). _check: before the work, can they be written (-BB_EUSAGE, said)? _to_stdout:
  * does one of them go there? _write: all of them. */
 int bb_plan_exports_refuse(const char *const *files, const char *cluster) BB_MUST_CHECK;
 int bb_plan_exports_check(const char *const *files) BB_MUST_CHECK;

@@ -1,4 +1,5 @@
 /* plan_json.c - a plan as busbar.plan/1. Packing fails only without memory, which the callers see as NULL. */
+#include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/forecast.h"
 #include "proxies/plan/plan_export.h"
@@ -256,19 +257,21 @@ static json_t *breakdown_object(const struct bb_predicted_rank *r)
                      bb_json_real(r->all.overlap_fraction));
 }
 
-static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r)
+static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r, const struct bb_cluster *c)
 {
     json_t *list = json_array();
 
     for (int g = 0; g < l->n_groups; g++) {
         const struct bb_predicted_group *p = &r->groups[g];
+        const struct bb_nccl_way *way = p->way == BB_NONE ? NULL : &c->ways[p->way];
 
         if (p->bytes == 0)
             continue;
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:o}", "name", l->groups[g].name, "busy_us",
-                                              us_of(p->busy_ns), "exposed_us", us_of(p->exposed_ns), "bytes",
-                                              (json_int_t)p->bytes, "busbw_gbps",
-                                              bb_json_real(p->bus_bytes / (double)p->busy_ns)));
+        json_array_append_new(
+            list, json_pack("{s:s, s:f, s:f, s:I, s:o, s:s?, s:s?}", "name", l->groups[g].name, "busy_us",
+                            us_of(p->busy_ns), "exposed_us", us_of(p->exposed_ns), "bytes", (json_int_t)p->bytes,
+                            "busbw_gbps", bb_json_real(p->bus_bytes / (double)p->busy_ns), "algorithm",
+                            way ? bb_nccl_algorithms[way->algorithm] : NULL, "protocol", way ? way->protocol : NULL));
     }
     return list;
 }
@@ -284,7 +287,7 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         json_t *o = breakdown_object(rank);
 
         json_object_set_new(o, "role", json_string(role->name));
-        json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank));
+        json_object_set_new(o, "groups", groups_of(&plan->step->layout, rank, &p->cluster));
         json_array_append_new(roles, o);
     }
     return json_pack(
@@ -292,8 +295,8 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
         us_of(slowest->all.step_ns), "tokens_per_s",
         bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
         "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
-        groups_of(&plan->step->layout, slowest), "compute_alone_us", us_or_null(p->compute_alone_ns), "comm_alone_us",
-        us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
+        groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
+        "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
         "model_flop_utilisation", bb_json_real(bb_plan_utilisation(plan, p)), "memory",
         bb_forecast_memory(plan, plan->forecast), "compute", bb_forecast_compute(plan->forecast, &p->cluster), "band",
         bb_forecast_band(plan->forecast, &p->cluster));
@@ -331,6 +334,21 @@ static json_t *plan_object(const struct bb_plan_report *r)
         return root;
     json_decref(root);
     return NULL;
+}
+
+int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
+{
+    struct bb_flat_table table = {0};
+    json_t *root = plan_object(report);
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's table");
+
+    TRY(rc);
+    bb_flat_table_add(&table, root, NULL);
+    rc = bb_flat_table_write(&table, out);
+out:
+    bb_flat_table_release(&table);
+    json_decref(root);
+    return rc;
 }
 
 int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)

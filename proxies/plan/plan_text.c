@@ -279,18 +279,26 @@ static void print_predicted_rank(const char *name, const struct bb_predicted_ran
     fputc('\n', out);
 }
 
-static void print_predicted_groups(const struct bb_layout *l, const struct bb_predicted_rank *r, FILE *out)
+static void print_predicted_group(const char *name, const struct bb_predicted_rank *r,
+                                  const struct bb_predicted_group *g, const struct bb_cluster *c, FILE *out)
 {
     char bytes[BB_BYTES_TEXT];
 
-    fprintf(out, "  %-18s %6s %11s %11s %11s %11s\n", "group", "rank", "busy us", "exposed us", "payload",
-            "busbw GB/s");
+    fprintf(out, "  %-18s %6d %11.1f %11.1f %11s %11.2f", name, r->rank, us_of(g->busy_ns), us_of(g->exposed_ns),
+            bb_format_bytes((size_t)g->bytes, bytes), g->bus_bytes / (double)g->busy_ns);
+    if (g->way != BB_NONE)
+        fprintf(out, "  %s %s", bb_nccl_algorithms[c->ways[g->way].algorithm], c->ways[g->way].protocol);
+    fputc('\n', out);
+}
+
+static void print_predicted_groups(const struct bb_layout *l, const struct bb_predicted_rank *r,
+                                   const struct bb_cluster *c, FILE *out)
+{
+    fprintf(out, "  %-18s %6s %11s %11s %11s %11s%s\n", "group", "rank", "busy us", "exposed us", "payload",
+            "busbw GB/s", c->n_ways > 0 ? "  largest by" : "");
     for (int g = 0; g < l->n_groups; g++)
         if (r->groups[g].bytes > 0)
-            fprintf(out, "  %-18s %6d %11.1f %11.1f %11s %11.2f\n", l->groups[g].name, r->rank,
-                    us_of(r->groups[g].busy_ns), us_of(r->groups[g].exposed_ns),
-                    bb_format_bytes((size_t)r->groups[g].bytes, bytes),
-                    r->groups[g].bus_bytes / (double)r->groups[g].busy_ns);
+            print_predicted_group(l->groups[g].name, r, &r->groups[g], c, out);
 }
 
 static void print_alone(const struct bb_prediction *p, const struct bb_predicted_rank *slowest, FILE *out)
@@ -317,7 +325,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
 
         print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), out);
     }
-    print_predicted_groups(&plan->step->layout, slowest, out);
+    print_predicted_groups(&plan->step->layout, slowest, &p->cluster, out);
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
                 plan->step->samples / us_of(slowest->all.step_ns) * 1e6,

@@ -13,7 +13,7 @@
 
 struct bb_device_buffers; /* opaque */
 
-/* bb_device_buffers_cost - what bb_device_buffers_init takes from the device for areas of bytes[n], guards included. */
+/* bb_device_buffers_cost - memory that bb_device_buffers_init asks for, of areas of bytes[n], guards included. */
 size_t bb_device_buffers_cost(const size_t *bytes, int n);
 
 /* bb_device_buffers_init - *m = n areas of bytes[i] on the current device, their guards written on stream. */

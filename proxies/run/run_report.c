@@ -134,6 +134,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
             r->session->world.size > 1 ? "s" : "", r->session->world.nodes, r->session->world.nodes > 1 ? "s" : "",
             r->session->devices[0].name, r->session->cuda_runtime / 1000, r->session->cuda_runtime % 1000 / 10,
             bb_nccl_version_text(r->session->nccl_runtime, nccl));
+    bb_session_print_buffers(r->session, out);
     if (r->session->devices[0].emulated)
         fprintf(
             out,

@@ -48,6 +48,7 @@ static const struct bb_json_field achieved_fields[] = {
     NUMBER("achieved.attention_forward", achieved.attention_forward, TINY),
     NUMBER("achieved.attention_backward", achieved.attention_backward, TINY),
     NUMBER("achieved.memory", achieved.memory, TINY),
+    BB_FIELD("achieved.fuses_dropout", BB_JSON_ANY, 0),
     {0}};
 
 static int read_achieved(const json_t *root, const char *word, struct bb_cluster *c)
@@ -55,9 +56,10 @@ static int read_achieved(const json_t *root, const char *word, struct bb_cluster
     const json_t *achieved = json_object_get(root, "achieved"), *fuses = json_object_get(achieved, "fuses_dropout");
     int rc;
 
-    c->nominal = !achieved;
-    if (c->nominal)
+    c->achieves = achieved != NULL;
+    if (!c->achieves)
         return 0;
+    TRY(bb_json_refuse_unknown(achieved, word, achieved_fields, "achieved"));
     TRY(bb_json_read(root, word, achieved_fields, c));
     if (!json_is_boolean(fuses))
         return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);

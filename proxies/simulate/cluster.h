@@ -14,7 +14,7 @@ struct bb_link {
     double latency_us, gbps; /* 1e9 bytes per second, per GPU and direction */
 };
 
-/* Parts of the nominal rates that kernels reach; all 1 and nominal == true where the profile has no "achieved". */
+/* Parts of the nominal rates that kernels reach. */
 struct bb_achieved {
     double gemm, gemm_float8;                     /* of large products, of the type's rate   */
     double attention_forward, attention_backward; /* of fused attention, of its type's rate */
@@ -39,7 +39,7 @@ struct bb_cluster {
     int gpus_per_node, sm_count, clock_khz;
     struct bb_nccl_way ways[BB_NCCL_WAYS]; /* n_ways 0: no "nccl", one simple law for all collectives */
     int n_ways, nics_per_node;
-    bool nominal; /* every kernel reaches the nominal rates */
+    bool achieves; /* "achieved" holds; else every kernel reaches the nominal rates */
     double tflops_float8;
     struct bb_achieved achieved;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;

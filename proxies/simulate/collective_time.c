@@ -70,11 +70,11 @@ static bool can_do(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll,
 {
     bool whole = count_rounds(coll) == 2;
 
-    return algorithm == BB_NCCL_RING          ? true
-           : algorithm == BB_NCCL_PAT         ? (coll->flags & BB_COLL_SLICED) && nodes == n
-           : algorithm == BB_NCCL_NVLS        ? whole && nodes == 1
-           : algorithm == BB_NCCL_NVLS_TREE   ? whole && nodes > 1 && nodes < n
-                                              : whole;
+    return algorithm == BB_NCCL_RING        ? true
+           : algorithm == BB_NCCL_PAT       ? (coll->flags & BB_COLL_SLICED) && nodes == n
+           : algorithm == BB_NCCL_NVLS      ? whole && nodes == 1
+           : algorithm == BB_NCCL_NVLS_TREE ? whole && nodes > 1 && nodes < n
+                                            : whole;
 }
 
 static double way_ns(const struct bb_cluster *c, const struct bb_nccl_way *way, const struct bb_coll *coll,
@@ -84,8 +84,9 @@ static double way_ns(const struct bb_cluster *c, const struct bb_nccl_way *way, 
     struct steps steps = steps_of(way->algorithm, rounds, n, nodes);
     double nics = bb_cluster_nic_gbps(c) * n / nodes * way->nic, within = coll->bus_factor(n) * bytes / way->gbps;
     bool by_node = way->algorithm != BB_NCCL_RING && way->algorithm != BB_NCCL_PAT;
-    /* What goes through the NICs of a node: of a ring what goes round, of a tree what each node sends and passes on. */
-    double between = by_node ? rounds * (nodes - 1.0) / nodes * bytes : coll->bus_factor(n) * bytes;
+    /* What goes through the NICs of the busiest node. Of a ring what goes round. Of two trees, each for half of the
+     * data, a node sends up in both and down to two children in one of them; two nodes have one child. */
+    double between = by_node ? (nodes == 2 ? 0.5 : 1) * rounds * bytes : coll->bus_factor(n) * bytes;
 
     within = n == nodes ? 0 : within;
     between = nodes == 1 ? 0 : between / nics;
@@ -98,8 +99,8 @@ static double quickest_ns(const struct bb_cluster *c, const struct bb_coll *coll
     double best = INFINITY;
 
     for (int i = 0; i < c->n_ways; i++) {
-        double ns = can_do(c->ways[i].algorithm, coll, n, nodes) ? way_ns(c, &c->ways[i], coll, bytes, n, nodes)
-                                                                 : INFINITY;
+        double ns =
+            can_do(c->ways[i].algorithm, coll, n, nodes) ? way_ns(c, &c->ways[i], coll, bytes, n, nodes) : INFINITY;
 
         if (ns < best) {
             best = ns;

@@ -14,8 +14,8 @@
 static const struct tile {
     int rows, cols;
     double rate;
-} tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.92}, {256, 64, 0.85}, {64, 256, 0.85}, {128, 64, 0.75},
-             {64, 128, 0.75}, {64, 64, 0.6}};
+} tiles[] = {{256, 128, 1},   {128, 256, 1},   {128, 128, 0.92}, {256, 64, 0.85},
+             {64, 256, 0.85}, {128, 64, 0.75}, {64, 128, 0.75},  {64, 64, 0.6}};
 
 static double waves_of(const struct bb_cluster *c, double blocks)
 {
@@ -52,8 +52,8 @@ static double product_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
-/* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width, the
- * larger ones are positions. Backward makes the scores again: five products for four. */
+/* Blocks of 128 queries (backward: keys) of each head and sample: of a product's three sizes one is the head's width,
+ * the larger ones are positions. Backward makes the scores again: five products for four. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     const struct bb_gemm_shape *g = &item->gemm;
@@ -75,7 +75,7 @@ int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_
 {
     double rate = c->memory_gbps * c->achieved.memory, ns;
 
-    if (c->nominal)
+    if (!c->achieves)
         ns = nominal_ns(c, item);
     else if (item->fusion == BB_KERNEL_IN_PRODUCT)
         return 0;

@@ -45,6 +45,35 @@ out:
     return rc;
 }
 
+/* How NCCL does the largest collective of a group, as an index of the cluster's ways. */
+static int way_of(const struct bb_sim *m, const struct bb_op *op, int g, int rank)
+{
+    const struct bb_layout *l = &m->step->layout;
+    int instance = bb_group_instance(l, g, rank);
+    int nodes = bb_group_nodes(l, g, instance, m->cluster->gpus_per_node);
+    const struct bb_nccl_way *way = NULL;
+
+    bb_cluster_collective_ns(m->cluster, op, l->groups[g].size, nodes, &way);
+    return way ? (int)(way - m->cluster->ways) : BB_NONE;
+}
+
+static void find_ways(const struct bb_sim *m, struct bb_predicted_rank *r)
+{
+    const struct bb_layout *l = &m->step->layout;
+    const struct bb_program *p = bb_step_program(m->step, r->rank);
+    const struct bb_op *largest[BB_MAX_GROUPS] = {NULL};
+
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct bb_op *op = &p->ops[i];
+        int g = op->kind == BB_OP_COLLECTIVE ? l->comms[op->comm].group : BB_NONE;
+
+        if (g != BB_NONE && (!largest[g] || bb_op_payload_bytes(op, 2) > bb_op_payload_bytes(largest[g], 2)))
+            largest[g] = op;
+    }
+    for (int g = 0; g < l->n_groups; g++)
+        r->groups[g].way = largest[g] ? way_of(m, largest[g], g, r->rank) : BB_NONE;
+}
+
 /* Bytes of each group; bus bytes of collectives, and of messages whichever direction has more. */
 static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
 {
@@ -92,6 +121,7 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
     }
     TRY(bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed));
     count_bytes(m->step, r);
+    find_ways(m, r);
 out:
     release_spans(&s);
     return rc;

@@ -7,7 +7,7 @@
  * launched. An operation starts on the GPU when it has been issued, its streams have come to it and all that it waits
  * for has ended; how long it takes is the cost model of profiles/clusters/README.md. The step of a rank ends when all
  * its operations have ended and the host has issued everything; the step is as long as that of its slowest rank. A run
- * on emulated GPUs with the same profile gives the same numbers.
+ * on emulated GPUs with the same profile gives the same numbers, where the profile has no achieved figures.
  *
  * Intervals (overlap.h) are as events show them: from when the stream has come to the operation and its waits are over
  * and the host is about to issue it, to its end. Communication therefore includes waiting for peers.
@@ -23,6 +23,7 @@
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
     double bytes;     /* payload of its operations                                                          */
+    int way;          /* NCCL's way for its largest collective, of cluster.ways; BB_NONE: there is no choice */
     double bus_bytes; /* payload x bus factor; of messages the larger of sent and received: / busy_ns = busbw */
 };
 

@@ -4,6 +4,7 @@
 #include "proxies/timeline/timeline.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/timeline/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,20 @@ out:
     return rc;
 }
 
+int bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown)
+{
+    struct choice c = {.step = step, .shown = (bool *)shown};
+    int rc;
+
+    *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
+    for (int rank = 0; rank < step->layout.ranks; rank++)
+        c.n += shown[rank];
+    rc = allocate_ranks(t, &c);
+    if (rc)
+        bb_timeline_release(t);
+    return rc;
+}
+
 void bb_timeline_release(struct bb_timeline *t)
 {
     for (int i = 0; t->ops && i < t->n; i++)
@@ -92,4 +107,56 @@ void bb_timeline_release(struct bb_timeline *t)
     free(t->step_ns);
     free(t->where);
     *t = (struct bb_timeline){0};
+}
+
+/* ---- for writers ---- */
+
+const char *bb_timeline_rank_name(const struct bb_timeline *t, int i, char text[BB_TIMELINE_NAME])
+{
+    const int rank = t->ranks[i];
+    const char *role = t->step->roles[t->step->role_of[rank]].name, *where = t->where[i];
+
+    snprintf(text, BB_TIMELINE_NAME, "rank %d (%s%s%.64s)", rank, where, *where ? ", " : "", role ? role : "");
+    return text;
+}
+
+int bb_timeline_span(const struct bb_timeline *t, int i, int first, int end, struct bb_timed_op *span)
+{
+    const struct bb_op *ops = bb_step_program(t->step, t->ranks[i])->ops;
+    const struct bb_timed_op *at = t->ops[i];
+    int n = 0;
+
+    *span = (struct bb_timed_op){0};
+    for (int k = first; k < end; k++) {
+        if (ops[k].stream != ops[first].stream)
+            continue;
+        span->begin_ns = n == 0 || at[k].begin_ns < span->begin_ns ? at[k].begin_ns : span->begin_ns;
+        span->end_ns = n == 0 || at[k].end_ns > span->end_ns ? at[k].end_ns : span->end_ns;
+        span->wait_ns = at[k].wait_ns > span->wait_ns ? at[k].wait_ns : span->wait_ns;
+        n++;
+    }
+    return n;
+}
+
+static bool is_first_of_stream(const struct bb_op *ops, int first, int k)
+{
+    for (int i = first; i < k; i++)
+        if (ops[i].stream == ops[k].stream)
+            return false;
+    return true;
+}
+
+void bb_timeline_each_call(const struct bb_timeline *t, int i, bb_timeline_visit *visit, void *arg)
+{
+    const struct bb_program *p = bb_step_program(t->step, t->ranks[i]);
+    int end;
+
+    for (int first = 0; first < (int)p->n_ops; first = end) {
+        for (end = first + 1; end < (int)p->n_ops && p->ops[first].call != BB_NONE; end++)
+            if (p->ops[end].call != p->ops[first].call)
+                break;
+        for (int k = first; k < end; k++)
+            if (bb_op_launches(&p->ops[k]) && is_first_of_stream(p->ops, first, k))
+                visit(arg, i, k, end);
+    }
 }

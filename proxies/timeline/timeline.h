@@ -49,6 +49,24 @@ struct bb_timeline {
 int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted) BB_MUST_CHECK;
 void bb_timeline_release(struct bb_timeline *t);
 
+/* bb_timeline_init_ranks - exactly these, ascending. */
+int bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown) BB_MUST_CHECK;
+
+/* ---- for writers ---- */
+
+/* bb_timeline_each_call - visit each call of a rank that launches something, on each of its streams: operations
+ * first .. end - 1, of which those on the stream of the first are meant. */
+typedef void bb_timeline_visit(void *arg, int i, int first, int end);
+void bb_timeline_each_call(const struct bb_timeline *t, int i, bb_timeline_visit *visit, void *arg);
+
+/* bb_timeline_span - from when to when the call is on the first one's stream. Returns how many operations it has there.
+ */
+int bb_timeline_span(const struct bb_timeline *t, int i, int first, int end, struct bb_timed_op *span);
+
+/* bb_timeline_rank_name - "rank 3 (node0 gpu 3, first stage)". Returns text. */
+#define BB_TIMELINE_NAME 192
+const char *bb_timeline_rank_name(const struct bb_timeline *t, int i, char text[BB_TIMELINE_NAME]);
+
 /* bb_timeline_write - the JSON. -BB_EFAIL (said) without memory or room on the disk. */
 int bb_timeline_write(const struct bb_timeline *t, FILE *out) BB_MUST_CHECK;
 

@@ -75,14 +75,11 @@ static void name_track(struct writer *w, const char *track, int rank, int thread
 
 static void name_rank(struct writer *w, int i)
 {
-    const struct bb_step *step = w->t->step;
     const int rank = w->t->ranks[i];
-    const struct bb_program *p = bb_step_program(step, rank);
-    const char *role = step->roles[step->role_of[rank]].name, *where = w->t->where[i];
-    char text[192];
+    const struct bb_program *p = bb_step_program(w->t->step, rank);
+    char text[BB_TIMELINE_NAME];
 
-    snprintf(text, sizeof(text), "rank %d (%s%s%.64s)", rank, where, *where ? ", " : "", role ? role : "");
-    name_track(w, "process", rank, 0, text, rank);
+    name_track(w, "process", rank, 0, bb_timeline_rank_name(w->t, i, text), rank);
     name_track(w, "thread", rank, STEP_THREAD, "step", STEP_THREAD);
     for (int s = 0; s < p->n_streams; s++)
         name_track(w, "thread", rank, s + 1, p->streams[s].name, s + 1);
@@ -173,29 +170,14 @@ static void put_parts(struct writer *w, int i, const struct bb_op *op, const str
     fputs(", \"cat\": \"transfer\"}", w->out);
 }
 
-/* What ops[first..end) have on ops[first]'s stream: how many, and from when to when. */
-static int on_stream(const struct bb_op *ops, const struct bb_timed_op *at, int first, int end, struct bb_timed_op *all)
-{
-    int n = 0;
-
-    for (int i = first; i < end; i++) {
-        if (ops[i].stream != ops[first].stream)
-            continue;
-        all->begin_ns = n == 0 || at[i].begin_ns < all->begin_ns ? at[i].begin_ns : all->begin_ns;
-        all->end_ns = n == 0 || at[i].end_ns > all->end_ns ? at[i].end_ns : all->end_ns;
-        all->wait_ns = at[i].wait_ns > all->wait_ns ? at[i].wait_ns : all->wait_ns;
-        n++;
-    }
-    return n;
-}
-
 /* Operations that stand in one call on one stream share a slice, since they share their time. */
-static void put_call(struct writer *w, int i, int first, int end)
+static void put_call(void *arg, int i, int first, int end)
 {
+    struct writer *w = arg;
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_op *ops = bb_step_program(w->t->step, w->t->ranks[i])->ops, *op = &ops[first];
-    struct bb_timed_op span = {0};
-    const int n = on_stream(ops, w->t->ops[i], first, end, &span);
+    struct bb_timed_op span;
+    const int n = bb_timeline_span(w->t, i, first, end, &span);
     char name[BB_OP_NAME];
     bool more = false;
 
@@ -219,31 +201,13 @@ static void put_call(struct writer *w, int i, int first, int end)
     put_parts(w, i, op, &span);
 }
 
-static bool is_first_of_stream(const struct bb_op *ops, int first, int k)
-{
-    for (int i = first; i < k; i++)
-        if (ops[i].stream == ops[k].stream)
-            return false;
-    return true;
-}
-
 static void put_slices(struct writer *w, int i)
 {
-    const struct bb_program *p = bb_step_program(w->t->step, w->t->ranks[i]);
-    int end;
-
     begin_event(w, "X", "step", w->t->ranks[i], STEP_THREAD);
     put_us(w->out, "ts", 0);
     put_us(w->out, "dur", w->t->step_ns[i]);
     fputs(", \"cat\": \"step\"}", w->out);
-    for (int first = 0; first < (int)p->n_ops; first = end) {
-        for (end = first + 1; end < (int)p->n_ops && p->ops[first].call != BB_NONE; end++)
-            if (p->ops[end].call != p->ops[first].call)
-                break;
-        for (int k = first; k < end; k++)
-            if (bb_op_launches(&p->ops[k]) && is_first_of_stream(p->ops, first, k))
-                put_call(w, i, k, end);
-    }
+    bb_timeline_each_call(w->t, i, put_call, w);
 }
 
 /* ---- arrows: the k-th send from a rank to another meets the k-th receive there ---- */

@@ -48,12 +48,11 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, 2147483647, "of which experts are popular (default: 1)"),
     OPT_WORD(0, "recompute", FIELD(recompute), NULL, "WHAT", recompute_words,
              "activations that are computed again in the backward pass: none, selective (attention), full (default: "
-             "none)"),
+             "none; of a forecast the least with which training holds in a GPU's memory)"),
     OPT_WORD(0, "attention", FIELD(attention), NULL, "HOW", attention_words,
              "fused: softmax and dropout stay on the chip; unfused: all scores go through memory (default: fused; of a "
              "forecast what the cluster's profile says)"),
-    OPT_FLAG(0, "fp8", FIELD(float8),
-             "a forecast's products with weights are in 8 bits; a run's stay as --dtype says, since it casts nothing"),
+    OPT_FLAG(0, "fp8", FIELD(float8), "of a forecast (plan --cluster): products with weights in 8 bits"),
     OPT_WORD(0, "dp-sync", FIELD(sync), NULL, "HOW", bb_dp_sync_words,
              "how replicas are kept together: gradients summed in buckets (all_reduce) or fused (horovod), optimizer "
              "divided (zero1, distributed), gradients too (zero2), parameters too (zero3), these among the ranks of "

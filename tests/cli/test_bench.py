@@ -51,10 +51,10 @@ def model_us(kind, n, payload, link):
 
 
 def rows_of(text):
-    """The rows of the table as nccl-tests' readers cut them: 13 words that begin with a number."""
+    """The rows of the table as nccl-tests' readers cut them, 13 words that begin with a number; behind them stands wall."""
     rows = [line.split() for line in text.splitlines() if re.match(r"\s*\d", line)]
-    assert all(len(row) == 13 for row in rows), text
-    return rows
+    assert all(len(row) == 14 for row in rows), text
+    return [row[:13] for row in rows]
 
 
 # ---- table and JSON --------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def test_table_reads_like_nccl_tests(busbar, profile):
     assert done.returncode == 0, done.stderr
     heading = next(line for line in done.stdout.splitlines() if re.match(r"#\s+size", line))
     assert heading.lstrip("#").split() == ["size", "count", "type", "redop", "root",
-                                           "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong"]
+                                           "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong", "wall"]
     rows = rows_of(done.stdout)
     assert [row[:5] for row in rows] == [[str(s), str(s // 4), "float", "sum", "-1"] for s in (1024, 2048, 4096)]
     for row in rows:
@@ -298,7 +298,26 @@ def test_memory_is_named_in_bytes(busbar, profile):
     done = busbar.run("bench", "all_reduce", "-e", "256M", ranks=2, env=profile())  # 1 GB of memory, 2 x 2 x 256 MiB needed
     assert done.returncode == 2
     need, have = map(int, re.search(r"(\d+) bytes of GPU memory needed .* but (\d+) available", done.stderr).groups())
-    assert 4 * 2**28 <= need < 4 * 2**28 + 2**16 and have <= 10**9
+    assert 4 * 2**28 < need == 4 * 2**28 + 2**21 and have <= 10**9  # the guards, rounded up to the units of ncclMemAlloc
+
+
+@pytest.mark.parametrize("words", ["bench all_reduce -b 8 -e 1M", "bench p2p --bandwidth-sizes 1M", "bench comm --size 1M",
+                                   "bench overlap --sizes 1M --gemm 64", "proxy gpt2_large 2 2 2 --scale-counts 0.1"])
+def test_memory_is_counted_in_the_units_of_nccl(busbar, profile, words):
+    """What fits by its bytes into 1 GB does not in units of 1 GiB: refused before it is asked for."""
+    done = busbar.run(*words.split(), ranks=2, env={**profile(), "EMU_GRANULARITY_MIB": "1024"})
+    assert done.returncode == 2 and re.search(r"\d+ bytes of GPU memory needed .* but \d+ available", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("env", [{"NCCL_CUMEM_ENABLE": "0"}, {"EMU_NO_CUMEM": "1"}])
+@pytest.mark.parametrize("words", ["bench all_reduce -b 8 -e 8", "bench p2p --bandwidth-sizes 1K -n 2", "bench comm --repeats 2",
+                                   "bench overlap --sizes 1K --ctas 1 --gemm 64 -n 1 --repeats 3", "proxy gpt2_large 2 2 2 --no-alone"])
+def test_buffers_that_nccl_cannot_register_are_told(busbar, tmp_path, words, env):
+    path = tmp_path / "r.json"
+    for more, says, note in (({}, "nccl", None), (env, "nccl (cudaMalloc)", "# buffers: of cudaMalloc, which is all that ncclMemAlloc gives here")):
+        done = busbar.run(*words.split(), "--json", path, ranks=2, env=more)
+        assert done.returncode == 0 and json.loads(path.read_text())["buffers"] == says, done.stderr
+        assert note in done.stdout if note else "# buffers: of" not in done.stdout
 
 
 @pytest.mark.parametrize("words", [
@@ -314,6 +333,7 @@ def test_buffers_are_of_nccls_allocator(busbar, tmp_path, words):
         assert done.returncode == 2 and "-R 1 registers memory of ncclMemAlloc" in done.stderr
     else:
         assert done.returncode == 0 and json.loads(path.read_text())["options"]["buffers"] == "cuda", done.stderr
+        assert json.loads(path.read_text())["buffers"] == "cuda" and "# buffers: of cudaMalloc\n" in done.stdout
 
 
 def test_a_shared_gpu_is_stamped(busbar, tmp_path):
@@ -323,9 +343,10 @@ def test_a_shared_gpu_is_stamped(busbar, tmp_path):
 
 
 def test_a_hang_ends_with_the_name_of_the_rank_and_keeps_the_rows(busbar, tmp_path):
+    """Calls of a row: estimate, one ahead, one timed, one by the host's clock; the sixth is in the second row."""
     path = tmp_path / "result.json"
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "2K", *ONE[4:], "--placement", "out_of_place", "--timeout", "5",
-                      "--json", path, ranks=4, env={"EMU_FAULT": "stall:rank=1,call=4,name=ncclAllReduce"})
+                      "--json", path, ranks=4, env={"EMU_FAULT": "stall:rank=1,call=6,name=ncclAllReduce"})
     assert done.returncode == 4 and "rank 1" in done.stderr
     result = json.loads(path.read_text())
     assert result["status"] == "timeout" and [r["bytes"] for r in result["results"]] == [1024]

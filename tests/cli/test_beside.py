@@ -7,12 +7,13 @@ import pytest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "gpu" / "beside_nccl_tests.py"
 
-# Rank 0 prints a table; its rate and the wrong elements of the second row are the fake's.
+# Rank 0 prints a table; rate and latency of its large and small size, and the wrong elements, are the fake's.
 FAKE = """#!/bin/sh
 [ "$OMPI_COMM_WORLD_RANK" = 0 ] || exit 0
-case "$*" in *256M*) size=268435456 wrong=N/A ;; *) size=4096 wrong={wrong} ;; esac
+time=1.0
+case "$*" in *256M*) size=268435456 wrong=N/A ;; *64K*) size=64 wrong=N/A time={latency} ;; *) size=4096 wrong={wrong} ;; esac
 echo "#  Rank  0"
-printf '%12s %12s float sum -1 1.0 {rate} 0.0 %s 1.0 1.0 0.0 N/A\\n' $size 1024 $wrong
+printf '%12s %12s float sum -1 %s {rate} 0.0 %s 1.0 1.0 0.0 N/A\\n' $size 1024 $time $wrong
 echo "# Out of bounds values : 0 {word}"
 echo "# Avg bus bandwidth    : 0"
 exit {status}
@@ -21,7 +22,7 @@ exit {status}
 
 def fakes(folder, **values):
     folder.mkdir()
-    values = {"rate": "100.0", "wrong": 0, "word": "OK", "status": 0, **values}
+    values = {"rate": "100.0", "latency": "5.0", "wrong": 0, "word": "OK", "status": 0, **values}
     path = folder / "all_reduce_perf"
     path.write_text(FAKE.format(**values))
     path.chmod(0o755)
@@ -37,6 +38,8 @@ def beside(busbar, ours, theirs):
     ({}, 0, "all alike"),
     ({"rate": "97.0"}, 0, "all alike"),
     ({"rate": "80.0"}, 1, "1 rank, 268435456 B: busbar 100.00 (100.00 - 100.00), nccl-tests 80.00"),
+    ({"latency": "5.6"}, 0, "all_reduce 1 rank, latencies: busbar / nccl-tests 0.893 in the geometric mean of 1 sizes, band 0.85 to 1.15: within the band"),
+    ({"latency": "6.5"}, 1, "1 rank, 64 B: busbar 5.00 (5.00 - 5.00), nccl-tests 6.50 (6.50 - 6.50) us: DIFFERENT"),
     ({"wrong": 3, "word": "FAILED", "status": 1}, 1, "DIFFERENT"),
     ({"wrong": "N/A"}, 0, "all alike"),
 ])

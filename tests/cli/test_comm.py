@@ -3,6 +3,7 @@
 The times are those of a CPU, so nothing is asserted about their size.
 """
 import json
+import re
 
 import pytest
 
@@ -62,14 +63,21 @@ def test_text_says_whose_time_it_is(busbar):
     rows = [line.split()[1] for line in done.stdout.splitlines() if not line.startswith("#")]
     assert rows == [step for step in STEPS if step not in NO_WINDOWS]
     assert "# window_register, communicator of 2: these GPUs" in done.stdout
+    head = [line for line in done.stdout.splitlines() if line.startswith("# ")]
+    assert "# ranks                    step       median          min          max      fastest  slowest" in head
+    assert "#                                       (ms)         (ms)         (ms)         rank     rank" in head
+    for line in done.stdout.splitlines():
+        if not line.startswith("#"):
+            assert re.fullmatch(r"      2  [ a-z_]{22}(  [ \d]{7}\.\d{3}){4}  [ \d]{7}", line), line
 
 
-@pytest.mark.parametrize("function", ["ncclCommInitRankConfig", "ncclCommSplit", "ncclCommShrink", "ncclCommRegister",
-                                      "ncclCommFinalize", "ncclMemAlloc", "ncclSend"])
-def test_a_failed_call_is_named_and_ends_the_run(busbar, tmp_path, function):
+@pytest.mark.parametrize("function,call", [("ncclCommInitRankConfig", 1), ("ncclCommSplit", 1), ("ncclCommShrink", 1), ("ncclSend", 1),
+                                           ("ncclCommRegister", 1), ("ncclCommFinalize", 1), ("ncclMemAlloc", 2)])
+def test_a_failed_call_is_named_and_ends_the_run(busbar, tmp_path, function, call):
+    """The first ncclMemAlloc is a look at what it gives, before there are results."""
     path = tmp_path / "r.json"
     done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", "--json", path, ranks=2,
-                      env={"EMU_FAULT": f"fail:rank=0,call=1,name={function}"})
+                      env={"EMU_FAULT": f"fail:rank=0,call={call},name={function}"})
     assert done.returncode == 1 and "rank 0" in done.stderr
     assert json.loads(path.read_text())["status"] == "failed"
 

@@ -234,6 +234,7 @@ def read_chakra(prefix, rank):
 COMPUTE, SEND, RECV, COLLECTIVE = 4, 5, 6, 7
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("words", STEPS, ids=NAMES)
 def test_chakra_says_what_the_plan_says(busbar, tmp_path, words):
     export(busbar, "chakra", tmp_path / "step", *words)
@@ -285,3 +286,97 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(busbar, tmp_path, words, s
     done = busbar.run("plan", *words, cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- Perfetto ----
+
+PLAN = ("gpt2_large", "4", "2", "2", "--ranks", "4", "--compute", "timed", "--cluster", "h100-sxm-ib")
+
+
+def one(message, number, default=0):
+    (value,) = message.get(number, [default])
+    return value
+
+
+def read_perfetto(data):
+    """{(process, track): [(begin ns, end ns, name)]}: each sequence has its clock of differences, its names and its track."""
+    processes, tracks, states, open_slices, slices = {}, {}, {}, {}, collections.defaultdict(list)
+    for packet in map(fields, fields(data)[1]):
+        sequence = one(packet, 10)
+        if 60 in packet:  # a track, or the process that it belongs to
+            track = fields(one(packet, 60))
+            if 3 in track:
+                processes[one(track, 1)] = one(fields(one(track, 3)), 6).decode()
+            else:
+                tracks[one(track, 1)] = (processes[one(track, 5)], one(track, 2).decode())
+        if one(packet, 13) & 1:
+            clocks = [fields(clock) for clock in fields(one(packet, 6))[1]]
+            assert [(one(c, 1), one(c, 2), one(c, 3)) for c in clocks] == [(64, 0, 1), (6, 0, 0)]
+            defaults = fields(one(packet, 59))
+            assert one(defaults, 58) == 64
+            states[sequence], open_slices[sequence] = {"ns": 0, "names": {}, "track": one(fields(one(defaults, 11)), 11)}, []
+        if 11 in packet:
+            assert one(packet, 13) & 2
+            state, event = states[sequence], fields(one(packet, 11))
+            state["ns"] += one(packet, 8)
+            for name in map(fields, fields(one(packet, 12, b"")).get(2, [])):
+                state["names"][one(name, 1)] = one(name, 2).decode()
+            if one(event, 9) == 1:
+                open_slices[sequence].append((state["ns"], state["names"][one(event, 10)]))
+            else:
+                assert one(event, 9) == 2
+                begin, name = open_slices[sequence].pop()
+                slices[tracks[state["track"]]].append((begin, state["ns"], name))
+    assert not any(open_slices.values())
+    return slices
+
+
+def test_perfetto_shows_what_the_trace_shows(busbar, tmp_path):
+    done = busbar.run("plan", *PLAN, "--trace", tmp_path / "t.json", "--export", "perfetto", "--export-ranks", "0-3", tmp_path / "t.pftrace")
+    assert done.returncode == 0, done.stderr
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    names = {(e["name"], e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"].endswith("_name")}
+    wanted = collections.defaultdict(list)
+    for e in events:
+        if e["ph"] == "X" and e["cat"] != "transfer":
+            track = names["process_name", e["pid"], 0], names["thread_name", e["pid"], e["tid"]]
+            name = "step, predicted for h100-sxm-ib" if e["cat"] == "step" else e["name"]
+            wanted[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name))
+    found = read_perfetto((tmp_path / "t.pftrace").read_bytes())
+    assert {t: sorted(s) for t, s in found.items()} == {t: sorted(s) for t, s in wanted.items()}
+    assert sum(map(len, found.values())) > 50
+
+
+def ranks_of(slices):
+    return sorted({int(process.split()[1]) for process, _ in slices})
+
+
+def test_perfetto_of_a_part(busbar, tmp_path):
+    def slices(*words):
+        export(busbar, "perfetto", tmp_path / "p.pftrace", *PLAN, *words)
+        return read_perfetto((tmp_path / "p.pftrace").read_bytes())
+    assert ranks_of(slices()) == [0, 1]  # the first of each role: two stages
+    assert ranks_of(slices("--export-ranks", "3,1")) == [1, 3]
+    whole, first = slices("--export-ranks", "0"), slices("--export-ranks", "0", "--export-micro-batches", "0")
+    (compute,) = (track for track in whole if track[1] == "compute")
+    assert len(whole[compute]) == 2 * len(first[compute]) and set(first[compute]) < set(whole[compute])
+
+
+def test_perfetto_of_a_large_job_is_small(busbar, tmp_path):
+    export(busbar, "perfetto", tmp_path / "p.pftrace", "transformer", "--model", "llama3_70b", "--ranks", "512", "--tp", "8", "--pp", "4",
+           "--micro-batches", "16", "--cluster", "h100-sxm-ib")
+    size = (tmp_path / "p.pftrace").stat().st_size
+    assert 100_000 < size < 5_000_000
+
+
+@pytest.mark.parametrize("words,message", [
+    (("--ranks", "4", "--export", "perfetto", "x"), "needs the cluster"),
+    (("--ranks", "4", "--export", "goal", "--export-ranks", "0", "x"), "--export-ranks is for --export perfetto"),
+    (("--ranks", "4", "--export-micro-batches", "0"), "--export-micro-batches is for --export perfetto"),
+    (("--ranks", "4", "--cluster", "h100-sxm-ib", "--export", "perfetto", "--export-ranks", "0,4", "x"), "'4' is not valid, expected ranks from 0 to 3"),
+    (("--ranks", "4", "--cluster", "h100-sxm-ib", "--export", "perfetto", "--export-ranks", "3-1", "x"), "'3-1' is not valid"),
+    (("--ranks", "4", "--cluster", "h100-sxm-ib", "--export", "perfetto", "--export-micro-batches", "two", "x"), "'two' is not valid, expected micro"),
+])
+def test_what_perfetto_cannot_show_is_refused(busbar, tmp_path, words, message):
+    done = busbar.run("plan", "gpt2_large", "4", "2", "2", *words, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr and list(tmp_path.iterdir()) == []

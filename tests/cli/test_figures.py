@@ -83,7 +83,7 @@ def test_more_operations_than_fit_behind_the_gate(figures):
 def test_every_figure_of_a_row_is_there(figures):
     for row in figures("--mode", "all"):
         assert row["host_us"] > 0 and row["first_us"] > row["host_us"]
-        assert (row["wall_us"] is not None) == (row["mode"] == "sync")
+        assert row["wall_us"]["p50"] >= (row["event_us"]["p50"] if row["mode"] != "graph" else 0)
         assert (row["skew"] is not None) == (row["mode"] == "sync")
         assert row["warmed"] == 5
     assert figures("-w", "0")[0]["first_us"] is None
@@ -94,7 +94,7 @@ def test_tables_of_modes_are_apart(busbar):
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^# all_reduce \((\w+)\):", done.stdout, re.M) == ["stream", "sync", "graph"]
     assert done.stdout.count("# Avg bus bandwidth") == 3
-    assert {len(line.split()) for line in done.stdout.splitlines() if re.match(r"\s*\d", line)} == {13, 16}
+    assert {len(line.split()) for line in done.stdout.splitlines() if re.match(r"\s*\d", line)} == {14, 16}
 
 
 @pytest.mark.parametrize("line,says", [
@@ -240,6 +240,11 @@ def test_the_meeting_of_the_ranks_is_not_timed(figures):
     assert skew["spread_us"]["p50"] == exactly(200)
 
 
+def test_the_text_says_that_nobody_is_late(busbar):
+    done = busbar.run("bench", "all_reduce", "--mode", "sync", "-b", "1K", "-e", "1K", ranks=4)
+    assert done.returncode == 0 and "# Straggler: none, ranks came within 0.00 us of each other" in done.stdout, done.stdout
+
+
 def test_the_text_names_the_straggler(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "sync", "--delay", "1:100", ranks=3)
     assert done.returncode == 0, done.stderr
@@ -268,11 +273,31 @@ def test_the_last_operation_is_the_one_that_is_checked(busbar, mode):
 
 
 def test_the_clock_of_nccl_tests_has_the_launch_in_it(busbar, tmp_path):
-    """An operation takes 16 us and its launch 3; behind the gate no launch is seen."""
-    words = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3", "--placement", "out_of_place"]
-    (gpu,) = busbar.json(*words, ranks=4, tmp_path=tmp_path)["results"]
-    (host,) = busbar.json(*words, "--clock", "host", ranks=4, tmp_path=tmp_path)["results"]
-    assert gpu["time_us"]["p50"] == gpu["event_us"]["p50"] == pytest.approx(16) and gpu["wall_us"] is None and gpu["gated"]
-    assert host["time_us"]["p50"] == host["wall_us"]["p50"] == pytest.approx(16 + 3 / 5) and not host["gated"]
+    """An operation takes 16 us and its launch 3; behind the gate no launch is seen. Both figures stand side by side."""
+    words = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3"]
+    both = busbar.json(*words, ranks=4, tmp_path=tmp_path)["results"]
+    gpu = busbar.json(*words, "--clock", "gpu", ranks=4, tmp_path=tmp_path)["results"]
+    host = busbar.json(*words, "--clock", "host", ranks=4, tmp_path=tmp_path)["results"]
+    as_nccl_tests = pytest.approx(16 + 3 / 5)
+    assert [row["placement"] for row in both] == ["out_of_place", "in_place"]
+    for row in both + gpu:
+        assert row["time_us"] == row["event_us"] and row["time_us"]["p50"] == pytest.approx(16) and row["gated"] and row["wrong"] == 0
+    assert all(row["wall_us"]["p50"] == as_nccl_tests and row["wall_us"]["ci95"] is None and row["samples"] == 3 for row in both)
+    assert all(row["wall_us"] is None for row in gpu)
+    assert all(row["time_us"]["p50"] == row["wall_us"]["p50"] == as_nccl_tests and not row["gated"] for row in host)
     done = busbar.run(*words, "--clock", "cpu")
     assert done.returncode == 2 and "'cpu'" in done.stderr and "gpu" in done.stderr
+
+
+def test_the_graph_of_nccl_tests_is_not_warm(busbar, tmp_path):
+    """Its first launch is in its time: 3 us here, beside five operations of 16."""
+    words = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3", "--mode", "graph"]
+    for row in busbar.json(*words, ranks=4, tmp_path=tmp_path)["results"]:
+        assert row["time_us"]["p50"] == pytest.approx(16) and row["wrong"] == 0
+        assert row["wall_us"]["p50"] > row["time_us"]["p50"]
+
+
+@pytest.mark.parametrize("words", [["--clock", "gpu"], ["-C", "1"], ["--mode", "sync"]])
+def test_rows_without_a_second_clock_have_no_column_for_it(busbar, words):
+    done = busbar.run("bench", "all_reduce", "--sizes", "8", *words, ranks=2)
+    assert done.returncode == 0 and "wall" not in done.stdout, done.stderr

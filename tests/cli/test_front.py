@@ -36,6 +36,12 @@ def test_unknown_words_name_the_nearest(busbar, words, near):
     assert near in line
 
 
+@pytest.mark.parametrize("command", ["bench", "proxy", "plan"])
+def test_a_command_without_a_name_is_refused(busbar, command):
+    done = busbar.run(command, emulated=False)
+    assert done.returncode == 2 and done.stdout == "" and len(lines_of(done)) == 1
+
+
 def test_one_rank_speaks_for_all(busbar):
     done = busbar.run("bench", "all_redcue", ranks=3)
     assert done.returncode == 2

@@ -84,7 +84,8 @@ def test_steps_pass_and_are_kept(kit, tmp_path):
 
 
 def test_a_failing_step_is_shown_with_its_end(kit, tmp_path):
-    status, said, results = run(kit, tmp_path / "out", "^test-gpu-gate|^shared-2$", EMU_FAULT="corrupt:rank=1,call=14,name=ncclAllReduce")
+    """A row is one operation to warm up, 2 x (1 + 2), and 2 by the host's clock: number 16 is the last timed one of the second row."""
+    status, said, results = run(kit, tmp_path / "out", "^test-gpu-gate|^shared-2$", EMU_FAULT="corrupt:rank=1,call=16,name=ncclAllReduce")
     assert status == 1
     assert re.search(r"shared-2: FAILED \(exit 3, expected 0\)", said)
     assert results["failed"] == 1 and results["passed"] == 1

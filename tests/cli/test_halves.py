@@ -195,6 +195,9 @@ def test_binaries_are_hardened(busbar, name):
     called = symbols(path)
     assert "__stack_chk_fail" in called
     assert len([s for s in called if re.fullmatch(r"__\w+_chk", s)]) >= 5
+    if re.search(r"HAS_fcf_protection:\w+=1", (busbar.build / "CMakeCache.txt").read_text()):
+        code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(path)], capture_output=True, text=True, check=True).stdout
+        assert code.count("endbr") > 100  # where an indirect jump may land
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,11 @@ def test_every_pair_once_in_rounds_that_share_no_rank(busbar, tmp_path, ranks, r
             assert all(matrix["values"][a][b] > 0 for b in range(ranks) if b != a)
 
 
+def test_its_name_alone_is_enough(busbar):
+    done = busbar.run("bench", "p2p", ranks=2, env={"EMU_DATA": "off"})
+    assert done.returncode == 0 and "# inside a node: min " in done.stdout, done.stderr
+
+
 def test_one_pair_at_a_time(busbar, tmp_path):
     result = busbar.json("bench", "p2p", "--schedule", "one", "--figures", "latency", "--direction", "one",
                          tmp_path=tmp_path, ranks=4)

@@ -234,7 +234,7 @@ def test_cycles_stamps_and_memory(busbar, tmp_path):
     assert [r["cycle"] for r in run["results"]] == [0, 1, 2]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", r["timestamp"]) for r in run["results"])
     table = busbar.run("bench", "all_reduce", *KB4, "-N", "2", "-S", "1", "-M", "1", ranks=2).stdout
-    assert [len(row) for row in rows_of(table)] == [15, 15]
+    assert [len(row) for row in rows_of(table)] == [16, 16]
     assert re.search(r"# GPU memory usage     : Initialization .* \| User-Allocated (?!0 B).* \| Collective .* \| Total ", table)
 
 

@@ -3,6 +3,7 @@ a headless Chromium (skipped where there is none)."""
 import importlib
 import json
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -14,8 +15,8 @@ from chromium import Chromium, find_chromium
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "profiles" / "report"))
-measured, pictures, result_files, steps, timeline, units = map(
-    importlib.import_module, ("measured", "pictures", "result_files", "steps", "timeline", "units"))
+measured, page, pictures, result_files, steps, timeline, units = map(
+    importlib.import_module, ("measured", "page", "pictures", "result_files", "steps", "timeline", "units"))
 NO_DATA = {"EMU_DATA": "off"}
 STEP = ("gpt2_large", 4, 2, 2, "--compute", "timed")
 
@@ -166,6 +167,16 @@ def test_bandwidth_has_its_interval_bands_and_prediction():
     assert "RING LL" in line["hovertext"][0] and "1 KiB" in line["hovertext"][0]
 
 
+def test_a_plan_of_a_collective_is_the_predicted_line():
+    rows = [row(1024, 10, model_us=None), row(4096, 20, model_us=None)]
+    predicted = {**result("a", results=rows).data, "schema": "busbar.plan/1", "predicted": {"cluster": "c"}}
+    assert result_files.kind_of(predicted) == "collectives"
+    both = [result("collectives", results=rows), result_files.Result("/x/plan.json", "collectives", predicted)]
+    bandwidth, time = list(measured.over_size(both))
+    assert [t["line"]["dash"] for t in bandwidth.traces] == [t["line"]["dash"] for t in time.traces] == ["solid", "dash"]
+    assert bandwidth.stamps == ["plan.json: predicted for c"] and bandwidth.notes == []
+
+
 def test_links_are_marked_and_ranked():
     (picture,) = measured.links([result("p2p", **P2P)])
     (frame,) = picture.layout["shapes"]  # row 1, column 0
@@ -195,7 +206,7 @@ def test_what_is_lacking_is_said():
     assert any("--trace step.json" in note for p in timeline.timelines([result("proxy", proxy="p")]) for note in p.notes)
     bare = row(8, 1, algorithm=None, protocol=None, model_us=None, time_us={"p50": 1, "ci95": None})
     notes = " ".join(list(measured.over_size([result("collectives", results=[bare])]))[0].notes)
-    assert "No intervals" in notes and "no bands" in notes and "No line of a prediction" in notes
+    assert "No intervals" in notes and "no bands" in notes and "No predicted line" in notes
 
 
 def test_timeline_colours_what_is_exposed():
@@ -260,6 +271,43 @@ def test_nccl_tests_own_file(busbar, tmp_path):
 def test_units_of_texts():
     assert [units.time_text(v) for v in (1.234567, 9999, 10000, 1e7, None)] == ["1.235 us", "9999 us", "10 ms", "10 s", "-"]
     assert [units.bytes_text(v) for v in (0, 1023, 1024, 80e9)] == ["0 B", "1023 B", "1 KiB", "74.51 GiB"]
+
+
+def mutants(data, n, seed):
+    """Copies with one value each replaced by something of another type."""
+    paths = []
+
+    def walk(value, path):
+        paths.append(path)
+        for key in (value if isinstance(value, dict) else range(min(len(value), 2)) if isinstance(value, list) else ()):
+            walk(value[key], path + (key,))
+    walk(data, ())
+    dice = random.Random(seed)
+    for path in dice.sample(paths[1:], min(n, len(paths) - 1)):
+        copy = json.loads(json.dumps(data))
+        at = copy
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = dice.choice([None, "x", -1, 1e308, [], {}, [[1]], {"a": None}, True, 0])
+        yield path, copy
+
+
+def test_no_file_ends_in_a_traceback(samples, tmp_path, monkeypatch):
+    """Either a page or a line about the file."""
+    monkeypatch.setattr(page, "find_plotly", lambda: "")
+    refused = 0
+    for kind, path in samples.items():
+        for where, mutant in mutants(json.loads(path.read_text()), 60, kind):
+            (tmp_path / "m.json").write_text(json.dumps(mutant))
+            try:
+                results = [result_files.read(tmp_path / "m.json")]
+                page.make_page(results, pictures.make_all(results), result_files.KINDS, "t")
+            except result_files.Unreadable as error:
+                refused += 1
+                assert "\n" not in str(error)
+            except Exception as error:  # which of them it was
+                raise AssertionError(f"{kind}: {where}") from error
+    assert refused > 10
 
 
 def test_files_of_one_name_are_told_apart():
@@ -347,6 +395,12 @@ def test_paper_has_every_figure(opened, browser, tmp_path):
     opened("proxy", "trace", "plan")
     browser.pdf(tmp_path / "r.pdf")
     drawn = browser.script("[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn)")
+    assert browser.script("""(() => {
+        dispatchEvent(new Event("beforeprint"));
+        const boxes = plots().map(p => [p.getBoundingClientRect().bottom, p.querySelector(".main-svg").getBoundingClientRect().bottom]);
+        dispatchEvent(new Event("afterprint"));
+        return boxes.every(([box, svg]) => box >= svg - 1);
+    })()""")  # no figure reaches into what follows
     assert drawn and (tmp_path / "r.pdf").read_bytes().count(b"/Type /Page\n") >= 3 and browser.errors == []
 
 

@@ -130,3 +130,76 @@ def test_every_variable_that_the_code_reads_is_known():
     assert len(read) > 10
     kept_back = {"NCCL_COMM_ID"}  # where strangers would join
     assert {name for name in read if f'"{name}"' not in known} <= kept_back
+
+
+# ---- disks and folders that go while a run is under way ----
+
+
+def table_rows(text):
+    return [line for line in text.splitlines() if line[:1] == " "]
+
+
+def test_a_file_that_may_not_grow(busbar, tmp_path):
+    """A limit is an error of the write like any other, not a signal: one line, and nothing is left. (MPI's own files need more.)"""
+    words = busbar.command(*PLAN, "--json", tmp_path / "x.json", emulated=False)
+    done = busbar.run_program("sh", "-c", 'ulimit -f 1; exec "$0" "$@"', *words)
+    assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_removed(busbar, tmp_path):
+    """It goes with its file as soon as that is there, and the rows that follow have no place: the table is whole all the same."""
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    words = busbar.command("bench", "all_reduce", "-b", "8", "-e", "64M", "-n", "20", "--json", folder / "x.json")
+    remove = 'until [ -s "$0/x.json" ]; do sleep 0.02; done; rm -r "$0"'
+    done = busbar.run_program("sh", "-c", f'{{ {remove}; }} & "$@"', folder, *words)
+    if (folder / "x.json").exists():
+        pytest.skip("the run was over before the folder was gone")
+    assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "x.json: No such file" in done.stderr
+    assert len(table_rows(done.stdout)) == 24
+
+
+def test_two_runs_with_one_file(busbar, tmp_path):
+    """Each ends well, and the file is the whole of one of them."""
+    words = [str(w) for w in busbar.command(*BENCH, "--json", tmp_path / "x.json")]
+    both = '"$@" > 1.txt & a=$!; "$@" > 2.txt & b=$!; wait $a && wait $b'
+    for _ in range(2):
+        done = busbar.run_program("sh", "-c", both, "sh", *words, cwd=tmp_path)
+        assert done.returncode == 0 and ours(done.stderr) == []
+        data = json.loads((tmp_path / "x.json").read_text())
+        assert data["status"] == "ok" and len(data["results"]) == 8
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["1.txt", "2.txt", "x.json"]
+
+
+@pytest.mark.parametrize("mask,mode", [("022", 0o644), ("027", 0o640), ("077", 0o600)])
+def test_modes_follow_the_umask(busbar, tmp_path, mask, mode):
+    """Of files without an environment; one that has it is its owner's alone, whatever the mask says."""
+    plan = busbar.command(*PLAN, "--json", tmp_path / "plan.json", "--trace", tmp_path / "trace.json", "--cluster", "h100-sxm-ib", emulated=False)
+    bench = busbar.command("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "--repeats", "1", "--json", tmp_path / "bench.json")
+    for words in plan, bench:
+        done = busbar.run_program("sh", "-c", f'umask {mask}; exec "$0" "$@"', *words)
+        assert done.returncode == 0, done.stderr
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
+    assert modes == {"plan.json": mode, "trace.json": mode, "bench.json": 0o600}
+
+
+def test_an_array_job_is_its_owner_s_alone(busbar, tmp_path):
+    """It sets the environment of its runs."""
+    (tmp_path / "s.json").write_text(json.dumps({"name": "s", "command": PLAN[:5], "ranks": 2, "environment": {"HF_TOKEN": "geheim"}}))
+    done = busbar.run("sweep", "s.json", "--slurm", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    holders = [p for p in (tmp_path / "s.sweep").iterdir() if p.is_file() and "geheim" in p.read_text()]
+    assert holders and all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in holders)
+
+
+def test_what_is_not_on_the_disk_has_no_name(busbar, tmp_path):
+    """Before a file gets its name it is written to the disk: where that fails, nothing is there."""
+    shim = busbar.build / "tests/drill/libdrill_shim.so"
+    if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
+        pytest.skip("no shim of the drills here")
+    for function in "fsync", "rename":
+        env = {"LD_PRELOAD": str(shim), "DRILL": f"fail:{function}:1:all", "DRILL_OURS": "1"}
+        done = busbar.run(*PLAN, "--json", tmp_path / "plan.json", env=env, emulated=False)
+        assert done.returncode == 1 and len(ours(done.stderr)) == 1 and "Input/output error" in done.stderr
+        assert list(tmp_path.iterdir()) == []

@@ -62,6 +62,18 @@ def test_two_ranks_on_one_gpu_share_it_when_told(busbar, tmp_path):
     assert "leave it out" not in start(busbar, 2, "0,1", "--share-gpu").stderr
 
 
+@pytest.mark.parametrize("hidden", [[], ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]])
+def test_what_nccl_shall_know_of_shared_gpus_is_written_by_one_thread(busbar, hidden):
+    """Also under a launcher that does not tell how many ranks it started on a host."""
+    program = " ".join([str(busbar.build / "busbar-emulated"), "bench", "all_reduce", *SIZE, "--share-gpu"])
+    watch = f"LD_PRELOAD={busbar.build}/tests/setenv_watch.so"
+    done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"unset {' '.join(hidden)} NOTHING; {watch} exec {program}",
+                              env={"EMU_DEVICES": "1"})
+    assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
+    written = re.findall(r"^written: (\w+)=\S* beside (\d+) threads", done.stderr, re.M)
+    assert len([name for name, _ in written if name == "NCCL_HOSTID"]) == 2 and {beside for _, beside in written} == {"0"}, written
+
+
 def test_mig_instances_are_gpus_of_which_nccl_sees_one(busbar, tmp_path):
     path, (uuid, *_) = tmp_path / "r.json", uuids_of(busbar, 2)
     done = start(busbar, 2, f"MIG-{uuid}/$(({LOCAL} + 1))/0", "--json", path, env={"EMU_MIG": "2"})

@@ -358,6 +358,12 @@ def test_bad_studies_are_one_line_and_exit_2(sweep, change, words):
     assert all(word in line for word in words), line
 
 
+@pytest.mark.parametrize("mode", ["p2p", "comm", "compute"])
+def test_a_mode_of_bench_needs_no_option(sweep, mode):
+    listed = sweep({"command": ["bench", mode], "ranks": [2, 4]}, "--list")
+    assert listed.returncode == 0 and listed.stdout.count(f" bench {mode}\n") == 2, listed.stderr
+
+
 @pytest.mark.parametrize("words", [[], ["a", "b"], ["--lsit"], ["--list", "--gather"], ["--gather", "--restart"], ["--ranks", "2,x"],
                                    ["--launcher", "mprun"], ["--max-combinations", "1"], ["--json", "-", "--csv", "-"], ["-o", ""]])
 def test_bad_words_are_one_line_and_exit_2(sweep, busbar, words):

@@ -160,16 +160,28 @@ static void fill_abilities(struct cudaDeviceProp *p)
 #endif
 }
 
+/* A machine's devices have a domain of their own; see EMU_BOARD for more. */
+static int domain_of(int device)
+{
+    return emu.visible[device].number / EMU_MAX_DEVICES;
+}
+
+static int bus_of(int device)
+{
+    return emu.visible[device].number % EMU_MAX_DEVICES + 1;
+}
+
 static void fill_properties(struct cudaDeviceProp *p, int device)
 {
     memset(p, 0, sizeof(*p));
     strcpy(p->name, "Emulated GPU");
-    emu_uuid_of(emu.visible[device], (unsigned char *)p->uuid.bytes);
+    emu_uuid_of((struct emu_place){.number = emu.visible[device].number}, (unsigned char *)p->uuid.bytes);
     fill_limits(p);
     fill_abilities(p);
     p->totalGlobalMem = (size_t)emu.profile.memory_bytes;
     p->multiProcessorCount = emu.profile.sm_count;
-    p->pciBusID = emu.visible[device].number + 1;
+    p->pciDomainID = domain_of(device);
+    p->pciBusID = bus_of(device);
 #if CUDART_VERSION < 13000
     p->clockRate = emu.profile.clock_khz;
     p->memoryClockRate = emu.profile.clock_khz;
@@ -301,15 +313,15 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 
     TRY(emu_enter_any(__func__));
     TRY(text && bytes >= 13 ? device_ok(device) : cudaErrorInvalidValue);
-    snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", 0, (unsigned char)(emu.visible[device].number + 1), 0);
+    snprintf(text, (size_t)bytes, "%04x:%02x:%02x.0", domain_of(device), (unsigned char)bus_of(device), 0);
 out:
     return emu_report(rc);
 }
 
-static cudaError_t device_on_bus(unsigned bus, int *device)
+static cudaError_t device_on_bus(unsigned domain, unsigned bus, int *device)
 {
     for (int i = 0; i < emu.n_devices; i++)
-        if (emu.visible[i].number + 1 == (int)bus) {
+        if (domain_of(i) == (int)domain && bus_of(i) == (int)bus) {
             *device = i;
             return cudaSuccess;
         }
@@ -325,7 +337,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
     if (!device || !text || (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3))
         rc = cudaErrorInvalidValue;
     else
-        rc = domain == 0 && slot == 0 ? device_on_bus(bus, device) : cudaErrorInvalidDevice;
+        rc = slot == 0 ? device_on_bus(domain, bus, device) : cudaErrorInvalidDevice;
 out:
     return emu_report(rc);
 }
@@ -479,7 +491,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer)
     return set_peer(__func__, peer, false, cudaErrorPeerAccessNotEnabled);
 }
 
-/* ---- versions, profiler, driver ---- */
+/* ---- versions, profiler ---- */
 
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
@@ -502,23 +514,4 @@ cudaError_t cudaProfilerStart(void)
 cudaError_t cudaProfilerStop(void)
 {
     return emu_report(emu_enter(__func__));
-}
-
-/* There is no driver underneath: every entry point is one that it does not have. */
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
-                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
-{
-    (void)version, (void)flags;
-    if (!symbol || !entry)
-        return emu_report(cudaErrorInvalidValue);
-    *entry = NULL;
-    if (status)
-        *status = cudaDriverEntryPointSymbolNotFound;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **entry, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult *status)
-{
-    return cudaGetDriverEntryPointByVersion(symbol, entry, CUDART_VERSION, flags, status);
 }

@@ -45,17 +45,29 @@ static bool env_switch(const char *name, const char *on, const char *off)
     return true;
 }
 
-static int devices_asked(void)
+/* Each rank has a device of its own. More ranks than a process may see devices sit on boards of eight, as those of many
+ * machines would, and see those of their board; the last board takes all who are too many. */
+static int devices_of_ranks(int *first)
 {
-    static const char *const local_size[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+    const int n = emu_rank_from(sizes, 3, EMU_BOARD), at = emu_rank_from(ranks, 3, 0) / EMU_BOARD * EMU_BOARD;
+
+    if (n <= EMU_MAX_DEVICES)
+        return n < EMU_BOARD ? EMU_BOARD : n;
+    *first = at < EMU_MAX_RANKS ? at : EMU_MAX_RANKS - EMU_BOARD;
+    return EMU_BOARD;
+}
+
+static int devices_asked(int *first)
+{
     const char *value = getenv("EMU_DEVICES");
     char *end;
     long n;
 
-    if (!value || !*value) {
-        n = emu_rank_from(local_size, 3, 8);
-        return n < 8 ? 8 : n > EMU_MAX_DEVICES ? EMU_MAX_DEVICES : (int)n;
-    }
+    *first = 0;
+    if (!value || !*value)
+        return devices_of_ranks(first);
     n = strtol(value, &end, 10);
     if (*end || n < 0 || n > EMU_MAX_DEVICES)
         emu_die("EMU_DEVICES=%s: expected 0 to %d", value, EMU_MAX_DEVICES);
@@ -90,6 +102,8 @@ static void say_what_this_is(void)
 
 static void start(void)
 {
+    int devices, first;
+
     emu.real_time = env_switch("EMU_TIME", "real", "virtual");
     emu.moves_data = !env_switch("EMU_DATA", "off", "on");
     emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");
@@ -97,7 +111,8 @@ static void start(void)
     emu_profile_load(&emu.profile);
     emu_faults_load();
     emu_dangers_load();
-    emu.n_devices = emu_visible_devices(devices_asked(), emu.visible);
+    devices = devices_asked(&first);
+    emu.n_devices = emu_visible_devices(first, devices, emu.visible);
     atexit(stop_workers);
     say_what_this_is();
 }

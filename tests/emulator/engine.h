@@ -71,6 +71,10 @@ bool emu_moves_data(void);                      /* false with EMU_DATA=off: no b
 int emu_world_rank(void);                       /* from the launcher's environment, 0 without one                   */
 int emu_world_size(void);
 
+/* Memory as cuMemCreate makes it, in whole units of its granularity, freed by cudaFree; whether the driver has such. */
+cudaError_t emu_alloc_physical(void **out, size_t bytes);
+bool emu_has_physical_memory(void);
+
 /* Planted faults, parsed once from $EMU_FAULT: "die:rank=2,call=5", "stall:rank=1,call=3", "corrupt:rank=0,call=1",
  * "fail:rank=0,call=7" (several with ';'; optional name=FUNCTION restricts the count to calls of that function).
  * Every public CUDA and NCCL entry point that can fail calls emu_fault first; die and stall happen inside.

@@ -21,7 +21,7 @@
             goto out;                                                                                                  \
     } while (0)
 
-enum { EMU_MAX_DEVICES = 64, EMU_MAX_QUEUES = 32 };
+enum { EMU_MAX_DEVICES = 64, EMU_BOARD = 8, EMU_MAX_RANKS = 1024, EMU_MAX_QUEUES = 32 };
 
 struct emu_mark {
     int refs, waiters;
@@ -157,8 +157,8 @@ cudaStream_t emu_ptsz(cudaStream_t stream);                             /* strea
 /* devices.c */
 int emu_current_device(void);
 
-/* visible.c: what CUDA_VISIBLE_DEVICES leaves of so many devices; their number is returned */
-int emu_visible_devices(int devices, struct emu_place visible[EMU_MAX_DEVICES]);
+/* visible.c: what CUDA_VISIBLE_DEVICES leaves of so many devices from the first on; their number is returned */
+int emu_visible_devices(int first, int devices, struct emu_place visible[EMU_MAX_DEVICES]);
 void emu_uuid_of(struct emu_place place, unsigned char uuid[16]);
 
 /* capture.c, graphs.c: streams that are being captured */
@@ -187,6 +187,10 @@ cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_spac
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space); /* memory of the program itself: a variable */
 size_t emu_block_bytes(const void *base);                             /* 0 when no block begins there            */
 void emu_free_block(void *base);
+bool emu_is_physical(const void *pointer); /* of emu_alloc_physical */
+
+/* driver.c: what the driver says of memory */
+size_t emu_granularity(void);
 
 /* copies.c: cudaMemcpy and cudaMemcpyAsync without their entry */
 cudaError_t emu_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream,

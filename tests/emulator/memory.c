@@ -13,6 +13,7 @@ struct block {
     enum emu_space space;
     int device;
     unsigned flags;
+    bool physical; /* of cuMemCreate, as ncclMemAlloc's */
 };
 
 /* All blocks, sorted by address. */
@@ -135,15 +136,18 @@ static bool on_device(enum emu_space space)
     return space == EMU_DEVICE || space == EMU_MANAGED;
 }
 
-cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_space space)
+/* Takes whole units of the machine's memory, or the device's. */
+static cudaError_t map_block(void **out, struct block block, size_t unit)
 {
-    struct block block = {.bytes = bytes, .space = space, .device = device};
+    const enum emu_space space = block.space;
+    const int device = block.device;
+    const size_t bytes = block.bytes;
     void *base;
 
     *out = NULL;
     if (bytes == 0)
         return cudaSuccess;
-    block.mapped = (bytes + 4095) & ~(size_t)4095;
+    block.mapped = (bytes + unit - 1) / unit * unit;
     if (block.mapped < bytes || (on_device(space) && !charge_device(device, block.mapped)))
         return cudaErrorMemoryAllocation;
     base = mmap(NULL, block.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -158,6 +162,30 @@ cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_spac
     pthread_mutex_unlock(&blocks.lock);
     *out = base;
     return cudaSuccess;
+}
+
+cudaError_t emu_alloc_device(void **out, size_t bytes, int device, enum emu_space space)
+{
+    return map_block(out, (struct block){.bytes = bytes, .space = space, .device = device}, 4096);
+}
+
+cudaError_t emu_alloc_physical(void **out, size_t bytes)
+{
+    const struct block block = {.bytes = bytes, .space = EMU_DEVICE, .device = emu_current_device(), .physical = true};
+    cudaError_t rc;
+
+    *out = NULL;
+    TRY(emu_enter("cuMemCreate"));
+    rc = map_block(out, block, emu_granularity());
+out:
+    return emu_report(rc);
+}
+
+bool emu_is_physical(const void *pointer)
+{
+    struct block block;
+
+    return find(pointer, &block) && block.physical;
 }
 
 void emu_adopt_block(void *base, size_t bytes, enum emu_space space)

@@ -87,11 +87,11 @@ static void read_tflops(struct emu_profile *p, const json_t *root)
 
 static void read_profile(struct emu_profile *p, json_t *root)
 {
-    static const char *const known[] = {"name",        "gpus_per_node", "launch_us", "nccl_launch_us", "kernel_us",
-                                        "memory_gbps", "memory_bytes",  "tflops",    "sm_count",       "clock_khz",
-                                        "description", "source",        "intra",     "inter",
+    static const char *const known[] = {"name", "gpus_per_node", "launch_us", "nccl_launch_us", "kernel_us",
+                                        "memory_gbps", "memory_bytes", "tflops", "sm_count", "clock_khz", "description",
+                                        "source", "intra", "inter",
                                         /* of forecasts: these GPUs keep to the simple law */
-                                        "achieved",    "nccl",          "nics_per_node"};
+                                        "achieved", "nccl", "nics_per_node"};
     const json_t *name = json_object_get(root, "name");
 
     refuse_unknown(root, "key", known, sizeof(known) / sizeof(known[0]));

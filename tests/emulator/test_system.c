@@ -74,19 +74,50 @@ static int print_uuid(void)
     return 0;
 }
 
-/* Prints the devices that are visible: PCI bus and the first digits of the UUID. */
+/* Headers of CUDA 12.0 to 12.4 have no such function. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status);
+
+static void *driver_function(const char *name)
+{
+    enum cudaDriverEntryPointQueryResult found;
+    void *function = NULL;
+
+    (void)cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+    return found == cudaDriverEntryPointSuccess ? function : NULL;
+}
+
+/* Prints the devices that are visible: PCI bus and the first digits of the UUID, as the driver has it. */
 static int print_visible(void)
 {
+    int (*get_uuid)(unsigned char *, int);
+    unsigned char uuid[16];
     struct cudaDeviceProp prop;
     int n = 0;
 
+    *(void **)&get_uuid = driver_function("cuDeviceGetUuid");
     (void)cudaGetDeviceCount(&n);
     for (int d = 0; d < n; d++) {
         OK(cudaGetDeviceProperties(&prop, d));
-        fprintf(stderr, "%d:%02x%02x%02x%02x ", prop.pciBusID, (unsigned char)prop.uuid.bytes[0],
-                (unsigned char)prop.uuid.bytes[1], (unsigned char)prop.uuid.bytes[2],
-                (unsigned char)prop.uuid.bytes[3]);
+        EXPECT(get_uuid(uuid, d) == 0);
+        fprintf(stderr, "%d:%02x%02x%02x%02x ", prop.pciBusID, uuid[0], uuid[1], uuid[2], uuid[3]);
     }
+    return 0;
+}
+
+/* An instance's properties have the UUID of its GPU, the driver tells its own. */
+static int tells_of_the_driver(void)
+{
+    int (*get_uuid)(unsigned char *, int);
+    unsigned char uuid[16];
+    struct cudaDeviceProp prop;
+
+    *(void **)&get_uuid = driver_function("cuDeviceGetUuid");
+    OK(cudaGetDeviceProperties(&prop, 0));
+    EXPECT(get_uuid(uuid, 0) == 0 && get_uuid(uuid, 64) != 0);
+    EXPECT((memcmp(uuid, prop.uuid.bytes, 16) == 0) == (getenv("EMU_MIG") == NULL));
+    EXPECT(driver_function("cuMemCreate") == NULL);
+    EXPECT((driver_function("cuMemRelease") == NULL) == (getenv("EMU_NO_CUMEM") != NULL));
     return 0;
 }
 
@@ -254,6 +285,15 @@ static void test_uuid_across_processes(void **state)
     assert_string_equal(first.err, second.err);
 }
 
+static void test_driver(void **state)
+{
+    static const char *const settings[] = {"EMU_DEVICES=1", "EMU_MIG=2", "EMU_NO_CUMEM=1"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
+        child_pass(tells_of_the_driver, (const char *[]){settings[i], NULL});
+}
+
 static void expect_visible(const char *variable, const char *mig, const char *expected)
 {
     struct child child;
@@ -417,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_stall),
         cmocka_unit_test(test_uuid_across_processes),
         cmocka_unit_test(test_visible_devices),
+        cmocka_unit_test(test_driver),
         cmocka_unit_test(test_not_modelled),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_bad_environment),

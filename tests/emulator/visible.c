@@ -15,14 +15,15 @@ enum { MIG_MAX = 7, ENTRY_TEXT = 128 };
 /* The same device of the same host has the same id in every process; the first digits tell devices apart. */
 void emu_uuid_of(struct emu_place place, unsigned char uuid[16])
 {
-    const unsigned char number[2] = {(unsigned char)place.number, (unsigned char)place.instance};
+    const unsigned char number[3] = {(unsigned char)place.number, (unsigned char)place.instance,
+                                     (unsigned char)(place.number >> 8)};
     char host[256] = "";
     uint64_t hash = 14695981039346656037u;
 
     gethostname(host, sizeof(host) - 1);
     for (const char *c = host; *c; c++)
         hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (place.number >> 8 ? 3 : 2); i++)
         hash = (hash ^ number[i]) * 1099511628211u;
     hash ^= hash >> 29; /* the first bytes would differ in little */
     hash *= 0xbf58476d1ce4e5b9u;
@@ -67,11 +68,11 @@ static bool names(const char *entry, struct emu_place place)
 }
 
 /* Every device, or every instance of every one; with instances a number or a GPU's UUID means the first of that GPU. */
-static int list_places(struct emu_place *places, int devices, int instances)
+static int list_places(struct emu_place *places, int first, int devices, int instances)
 {
     int n = 0;
 
-    for (int d = 0; d < devices; d++)
+    for (int d = first; d < first + devices; d++)
         for (int i = instances > 0; i <= instances; i++)
             places[n++] = (struct emu_place){.number = d, .instance = i};
     return n;
@@ -124,11 +125,11 @@ static int instances_asked(void)
     return (int)n;
 }
 
-int emu_visible_devices(int devices, struct emu_place visible[EMU_MAX_DEVICES])
+int emu_visible_devices(int first, int devices, struct emu_place visible[EMU_MAX_DEVICES])
 {
     struct emu_place places[EMU_MAX_DEVICES * MIG_MAX];
     const char *asked = getenv("CUDA_VISIBLE_DEVICES");
-    int instances = instances_asked(), n = list_places(places, devices, instances), seen;
+    int instances = instances_asked(), n = list_places(places, first, devices, instances), seen;
 
     if (asked) {
         seen = take_named(asked, places, n, visible);

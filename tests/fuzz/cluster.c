@@ -1,17 +1,31 @@
-/* cluster.c - a cluster's profile (--cluster FILE), and times by it. */
+/* cluster.c - a cluster's profile (--cluster FILE): read, and collectives and a step predicted by it. */
 #include "proxies/simulate/cluster.h"
+#include "proxies/plan_main.h"
 #include "tests/fuzz/fuzz.h"
+
+enum { COLLECTIVES = 7 };
+
+static void plan_by(char *path, char *collective)
+{
+    char *words[] = {"plan", collective, "--ranks", "24", "--cluster", path, "-b", "8", "-e", "512M", "-f", "4096"};
+    char *step[] = {"plan", "dlrm", "--ranks", "12", "--cluster", path, "--compute", "gemm", "--scale-counts", "0.1"};
+
+    (void)bb_plan_main(sizeof words / sizeof *words, words);
+    (void)bb_plan_main(sizeof step / sizeof *step, step);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct bb_op op = {.kind = BB_OP_COMPUTE};
+    static char *const collectives[COLLECTIVES] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                   "reduce",     "alltoall",   "sendrecv"};
+    char *path = fuzz_file(0, data, size);
     struct bb_cluster cluster;
 
-    if (bb_cluster_load(fuzz_file(0, data, size), &cluster))
+    if (bb_cluster_load(path, &cluster))
         return 0;
     (void)bb_cluster_issue_ns(&cluster, true);
-    (void)bb_cluster_self_ns(&cluster, 1e6);
-    (void)bb_cluster_message_ns(&cluster, true, 1e3);
-    HOLDS(bb_cluster_compute_end_ns(&cluster, &op, 0, 0) >= 0);
+    HOLDS(bb_cluster_self_ns(&cluster, 1e6) >= 0);
+    HOLDS(bb_cluster_message_ns(&cluster, true, 1e3) >= 0);
+    plan_by(path, collectives[size % COLLECTIVES]);
     return 0;
 }

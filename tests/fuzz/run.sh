@@ -17,7 +17,7 @@ targets() {
 formula||
 matrix||
 numbers||
-cluster|proxies/simulate/cluster.c|profiles/clusters
+cluster|proxies/simulate/cluster.c proxies/simulate/collective_time.c|profiles/clusters
 config_json|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c|profiles/models
 model_file|proxies/models/model_file.c proxies/models/residual.c proxies/models/transformer_model.c proxies/spatial/net/net.c|profiles/models
 plan_model|proxies/transformer/arch/arch_load.c proxies/transformer/arch/arch_types.c proxies/models/residual.c|profiles/models
@@ -51,7 +51,8 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return 0
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { [ -f $build/build.ninja ] || cmake --preset fuzz; } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
+# shellcheck disable=SC2046
+if ! { [ -f $build/build.ninja ] || cmake --preset fuzz $(sed 1d build/setup.flags 2>/dev/null); } >"$log" 2>&1 || ! cmake --build $build --target fuzz >>"$log" 2>&1; then
     tail -n 60 "$log"
     exit 1
 fi
@@ -76,7 +77,7 @@ fuzz() {
     [ -z "$2" ] || grep -ohE '"[A-Za-z0-9_.+-]{2,40}"' $2 | sort -u >$build/"$1".dict
     # shellcheck disable=SC2046,SC2086
     env -u SLURM_JOB_ID -u SLURM_STEP_ID UBSAN_OPTIONS=print_stacktrace=1 \
-        $build/tests/fuzz/fuzz_"$1" -max_total_time=$seconds -timeout=20 -rss_limit_mb=3000 -close_fd_mask=3 -verbosity=1 \
+        $build/tests/fuzz/fuzz_"$1" -max_total_time=$seconds -timeout=100 -rss_limit_mb=3000 -close_fd_mask=3 -verbosity=1 \
         -print_final_stats=1 -reload=0 -artifact_prefix=$build/"$1"- $([ -z "$2" ] || echo -dict=$build/"$1".dict) \
         "$out" tests/fuzz/corpus/"$1" $3 >$build/"$1".log 2>&1 </dev/null || touch $build/"$1".found
 }

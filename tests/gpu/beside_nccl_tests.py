@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""busbar and nccl-tests in turn on one GPU: the same verdicts about the data, and, with one rank, the same bandwidth within noise.
+"""busbar and nccl-tests in turn on one GPU: the same verdicts about the data, and, with one rank, the same rates and latencies within noise.
 
     tests/gpu/beside_nccl_tests.py NCCL_TESTS_BUILD [--build build] [--ranks 2,4] [--rounds 5] [--emulated]
 
@@ -7,6 +7,8 @@ Both are called by the same names (all_reduce_perf ..) with the same options. NC
 
  one     one rank, large messages, out of place: NCCL copies memory, which both must see at the same rate. Rounds alternate; the rates agree
          when their ranges over the rounds touch, or their medians differ by less than --tolerance. In place nothing happens: not compared.
+         Latencies, 8 B to 64 KiB, are the clocks' proof: by events alone busbar's would lack launch and wait. Each size's agree as rates do,
+         within --band, and the geometric mean of all ratios of an operation lies within --band even where single ones are noisy.
  shared  several ranks on the first GPU: sizes, counts and verdicts (#wrong, out of bounds) must be the same. Times mean nothing there.
 
 Exit status: 0 all alike, 1 something differs, 77 no build of nccl-tests (or one without MPI, where every process is a job of its own). --emulated tries the script itself on emulated GPUs, where
@@ -65,6 +67,11 @@ def rates(text):
     return {int(m[1]): float(m[7]) for m in ROW.finditer(text)}
 
 
+def times(text):
+    """Microseconds out of place by size."""
+    return {int(m[1]): float(m[6]) for m in ROW.finditer(text)}
+
+
 def alike(ours, theirs, tolerance):
     """Ranges over the rounds touch, or medians are near."""
     a, b = statistics.median(ours), statistics.median(theirs)
@@ -81,24 +88,46 @@ def compare_verdicts(options, sides, operation, ranks, words, env):
     return same
 
 
+def gather(options, sides, operation, words, figures):
+    """[{size: a figure of each round}] of both sides, which take turns."""
+    seen = [{}, {}]
+    for _ in range(options.rounds):
+        for side, by_size in zip(sides, seen):
+            for size, figure in figures(side.run(options, operation, 1, words, {})[0]).items():
+                by_size.setdefault(size, []).append(figure)
+    return seen
+
+
+def compare_figures(options, sides, operation, words, figures, unit, tolerance):
+    """True when all sizes are alike, and (times) their ratios in the mean."""
+    seen, good, ratios = gather(options, sides, operation, words, figures), True, []
+    for size in sorted(seen[0].keys() | seen[1].keys()):
+        ours, theirs = (by_size.get(size, [0.0]) for by_size in seen)
+        same = alike(ours, theirs, tolerance)
+        word = "not judged" if options.emulated else "within noise" if same else "DIFFERENT"
+        print(f"{operation:>15} 1 rank, {size} B: busbar {statistics.median(ours):.2f} ({min(ours):.2f} - {max(ours):.2f}), nccl-tests "
+              f"{statistics.median(theirs):.2f} ({min(theirs):.2f} - {max(theirs):.2f}) {unit}: {word}", flush=True)
+        ratios.append(statistics.median(ours) / max(statistics.median(theirs), 1e-9))
+        good = good and same
+    mean = statistics.geometric_mean([max(ratio, 1e-9) for ratio in ratios]) if ratios else 0
+    if figures is times:
+        same = abs(mean - 1) <= tolerance
+        word = "not judged" if options.emulated else "within the band" if same else "DIFFERENT"
+        print(f"{operation:>15} 1 rank, latencies: busbar / nccl-tests {mean:.3f} in the geometric mean of {len(ratios)} sizes, band "
+              f"{1 - tolerance:.2f} to {1 + tolerance:.2f}: {word}", flush=True)
+        good = good and same
+    return good or options.emulated
+
+
 def one(options, sides):
-    """One rank: verdicts of each operation, then rates of those that move memory."""
+    """One rank: verdicts of each operation, then rates and latencies of those that move memory."""
     words = ["-b", "8", "-e", "4M", "-f", "64", "-n", "5", "-w", "2"]
     good = all([compare_verdicts(options, sides, operation, 1, words, {}) for operation in options.operations])
-    words = ["-b", options.large, "-e", options.large, "-n", "20", "-w", "5", "-c", "0"]
+    large = ["-b", options.large, "-e", options.large, "-n", "20", "-w", "5", "-c", "0"]
+    small = ["-b", "8", "-e", "64K", "-f", "8", "-n", "100", "-w", "20", "-c", "0"]
     for operation in [name for name in ("all_reduce", "all_gather", "broadcast") if name in options.operations]:
-        seen = [{}, {}]
-        for _ in range(options.rounds):
-            for side, by_size in zip(sides, seen):
-                for size, rate in rates(side.run(options, operation, 1, words, {})[0]).items():
-                    by_size.setdefault(size, []).append(rate)
-        for size in sorted(seen[0].keys() | seen[1].keys()):
-            ours, theirs = (by_size.get(size, [0.0]) for by_size in seen)
-            same = alike(ours, theirs, options.tolerance)
-            word = "not judged" if options.emulated else "within noise" if same else "DIFFERENT"
-            print(f"{operation:>15} 1 rank, {size} B: busbar {statistics.median(ours):.2f} ({min(ours):.2f} - {max(ours):.2f}), nccl-tests "
-                  f"{statistics.median(theirs):.2f} ({min(theirs):.2f} - {max(theirs):.2f}) GB/s: {word}", flush=True)
-            good = good and (same or options.emulated)
+        good &= compare_figures(options, sides, operation, large, rates, "GB/s", options.tolerance)
+        good &= compare_figures(options, sides, operation, small, times, "us", options.band)
     return good
 
 
@@ -117,7 +146,8 @@ def main():
     parser.add_argument("--operations", default=OPERATIONS, type=lambda text: text.split(","))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--large", default="256M", help="bytes of the one-rank rates")
-    parser.add_argument("--tolerance", type=float, default=0.05, help="part by which medians may differ")
+    parser.add_argument("--tolerance", type=float, default=0.05, help="part by which medians of rates may differ")
+    parser.add_argument("--band", type=float, default=0.15, help="part by which medians of latencies may differ, and their ratios' mean")
     parser.add_argument("--limit", type=int, default=120, help="seconds for one run")
     parser.add_argument("--emulated", action="store_true")
     options = parser.parse_args()

@@ -10,6 +10,8 @@
  *   first_launch_beside  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
  *                        where loading waits for it (lazy loading)
  *   first_launch_loaded  the same of another kernel, after busbar has loaded all of its own: near 0, or its mend is none
+ *   granularity          what ncclMemAlloc's memory comes in
+ *   driver_uuid          1: the driver tells the GPU's id (of a MIG instance its own); same_uuid: as the runtime does
  *
  * Exit status 1 where a call fails. It judges nothing.
  */
@@ -17,6 +19,7 @@
 #include "cuda/compute/busy.h"
 #include "cuda/compute/gate.h"
 #include "cuda/data/kernels.h"
+#include "cuda/device/driver.h"
 #include "cuda/load/kernels_load.h"
 
 #include <cuda_runtime_api.h>
@@ -218,6 +221,23 @@ out:
     return rc;
 }
 
+/* ---- driver ---- */
+
+static int probe_driver(void)
+{
+    struct cudaDeviceProp prop;
+    unsigned char uuid[16];
+    const bool told = bb_driver_uuid(0, uuid);
+    int rc = CUDA(cudaGetDeviceProperties(&prop, 0));
+
+    if (rc != 0)
+        return rc;
+    put_figure("granularity", (double)bb_driver_granularity() / (1 << 20), "MiB");
+    put_figure("driver_uuid", told, "(1: told)");
+    put_figure("same_uuid", told && memcmp(uuid, prop.uuid.bytes, sizeof(uuid)) == 0, "(1: as the runtime's)");
+    return 0;
+}
+
 int main(void)
 {
     struct probe p = {0};
@@ -225,6 +245,7 @@ int main(void)
 
     TRY(open_probe(&p));
     TRY(probe_first_launch(&p));
+    TRY(probe_driver());
     TRY(probe_queue(&p, "launch_queue", launch_small));
     TRY(probe_queue(&p, "copy_queue", copy_small));
     TRY(probe_gpu_clock(&p));

@@ -4,9 +4,10 @@ A mutant is one comparison, sign, bound, constant, `&&`, `||`, `true`, `false` o
 product outside comments, strings and preprocessor lines. Folders take turns, so that each is judged alike.
 Two copies of the tree, each with its own build (-O0), try mutants side by side. A mutant whose object is the same at -O2, or
 that does not compile, is none. Of the others the unit tests of its folder are run, then those of its room, then all but slow
-ones, then some of the black-box tests that concern it (CONCERNS), until one notices; a hang is noticed too. A test notices if
-it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
+ones, then some of the black-box tests that concern it (CONCERNS), until one notices (`--again`: all of those); a hang is
+noticed too. A test notices if it fails with the mutant and passes without it, so that a busy machine adds nothing to the rate.
 `--together` plants all survivors at once and runs every black-box test; those that fail are then tried on each survivor alone.
+`--sanitize` tries each survivor on the smoke tests under AddressSanitizer.
 
 Results are lines of build/mutants/results.jsonl: folders that hold no judged mutant yet come first when a run goes on.
 equivalent.txt lists survivors that change nothing anybody could see, each with its reason.
@@ -37,36 +38,37 @@ WORK = ROOT / "build/mutants"
 RESULTS = WORK / "results.jsonl"
 ROOMS = ("bootstrap", "collectives", "cuda", "proxies")
 COPIES = 2
-SOME_BLACK_BOX, SOME_BLACK_BOX_S, ALL_BLACK_BOX_S = 30, 60, 3600
+SOME_BLACK_BOX, MANY_BLACK_BOX, ALL_BLACK_BOX = (12, 40), (1000, 240), (10000, 3600)  # so many, seconds for all of them
 PYTEST = (os.environ.get("PYTHON", "python3"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SLOW_UNITS = ("test_world", "test_comms", "test_siblings")  # a dozen jobs each: only their own folder waits for them
 PRODUCT = ("busbar", "busbar_gpu", "emulator")
 
 # The black-box files that concern a folder; of folders within one another the innermost counts.
 CONCERNS = {
-    ".": "front halves",
+    ".": "front halves packaging",
     "bootstrap/base": "front result_files progress bench",
-    "bootstrap/cli": "front parity bench",
+    "bootstrap/cli": "front packaging parity bench",
     "bootstrap/results": "result_files json_reference bench",
     "bootstrap/start": "start halves front nccl_tests",
     "bootstrap/sweep": "sweep",
     "bootstrap/watchdog": "bench proxy mpi",
     "bootstrap/world": "start mpi bench",
-    "collectives": "front bench parity figures nccl_tests compute p2p comm overlap",
+    "collectives": "front packaging sweep bench parity figures nccl_tests compute p2p comm overlap",
     "collectives/comm": "comm",
     "collectives/compare": "compare",
     "collectives/compute": "compute",
     "collectives/nccl_tests": "nccl_tests",
     "collectives/overlap": "overlap",
     "collectives/p2p": "p2p",
-    "collectives/session": "observe algorithms bench parity",
-    "collectives/sweep": "bench parity algorithms figures",
+    "collectives/session": "observe algorithms bench parity dangers",
+    "collectives/sweep": "bench parity algorithms figures nccl_tests",
     "cuda": "kernels compute bench transformer_layers",
     "cuda/device": "start bench dangers nsys",
-    "proxies": "proxy plan",
+    "proxies": "proxy plan dangers",
+    "proxies/export": "export",
     "proxies/models": "models plan",
-    "proxies/plan": "plan trace",
-    "proxies/registry": "front proxy models",
+    "proxies/plan": "plan trace export models",
+    "proxies/registry": "front plan proxy models",
     "proxies/replicas": "replicas scaling",
     "proxies/run": "proxy trace",
     "proxies/scaling": "scaling",
@@ -135,6 +137,12 @@ def key(mutant):
     return mutant["file"], " ".join(mutant["before"].split()), " ".join(mutant["after"].split())
 
 
+def find_again(result):
+    """The mutant, wherever its line is by now."""
+    alike = [m for line in mutants_of(result["file"]) for m in line if key(m._asdict()) == key(result)]
+    return min(alike, key=lambda m: abs(m.line - result["line"]), default=None)
+
+
 def equivalents():
     """Blocks of four lines: file, line before, line after, reason."""
     blocks = re.split(r"\n\s*\n", re.sub(r"(?m)^#.*\n", "", (ROOT / "tests/mutants/equivalent.txt").read_text()).strip())
@@ -176,13 +184,17 @@ def run(command, limit_s, cwd, mark, environment=(), log=None):
 class Copy:
     """One copy of the tree and its build."""
 
-    def __init__(self, number):
-        self.root = WORK / f"copy{number}"
+    def __init__(self, name, black_box):
+        self.root = WORK / f"copy{name}"
         self.build, self.mark = self.root / "build", f"{self.root}."
-        self.log = WORK / f"copy{number}.log"
+        self.log = WORK / f"copy{name}.log"
+        self.n_black_box, self.black_box_s = black_box
+        self.broken = set()  # tests that fail without a mutant too
         self.take_over()
+
+    def prepare(self, preset="debug"):
         if not (self.build / "build.ninja").exists():
-            self.need(["cmake", "--preset", "debug", "-B", self.build, "-DBUSBAR_TESTS=ON", "-DCMAKE_C_FLAGS_DEBUG=-O0",
+            self.need(["cmake", "--preset", preset, "-B", self.build, "-DBUSBAR_TESTS=ON", "-DCMAKE_C_FLAGS_DEBUG=-O0",
                        "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold", "-DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=gold"])
         self.need(["ninja", "-C", self.build])
         listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=self.build, check=True, capture_output=True, text=True).stdout
@@ -191,9 +203,10 @@ class Copy:
         sources = {p.stem: os.path.relpath(p.parent, ROOT / "tests") for p in (ROOT / "tests").rglob("test_*.c*")}
         self.folder_of_test = {n: sources.get(n, "?") for n in self.program_of}
         self.digests = {n: self.digest(n) for n in self.program_of}
-        self.broken = set()  # tests that fail without a mutant too
         compiles = json.loads((self.build / "compile_commands.json").read_text())
         self.compiles = {os.path.relpath(c["file"], self.root): c for c in compiles}
+
+        return self
 
     def need(self, command):
         if run(list(map(str, command)), 1800, self.root, self.mark, log=self.log) != 0:
@@ -245,8 +258,8 @@ class Copy:
         return failed
 
     @functools.cache
-    def black_box_tests(self):
-        self.need([*PYTEST, "--collect-only", "tests/cli"])
+    def black_box_tests(self, *words):
+        self.need([*PYTEST, "--collect-only", *words, "tests/cli"])
         return ["tests/cli/" + t for t in re.findall(r"(?m)^test_.*::.*$", self.log.read_text())]  # from where pytest.ini is
 
     def digest(self, name):
@@ -277,7 +290,7 @@ def some_black_box(copy, mutant):
     """Tests of the files that concern it, drawn by the mutant itself."""
     files = concerned(mutant.file)
     tests = [t for t in copy.black_box_tests() if t.split("::")[0] in files and t not in copy.broken]
-    return random.Random(str(mutant)).sample(tests, min(SOME_BLACK_BOX, len(tests)))
+    return random.Random(str(mutant)).sample(tests, min(copy.n_black_box, len(tests)))
 
 
 def unit_notices(copy, mutant, names):
@@ -323,7 +336,7 @@ def verdict(copy, mutant):
         noticed = unit_notices(copy, mutant, names)
         if noticed:
             return noticed
-    return black_box_notices(copy, mutant, some_black_box(copy, mutant), SOME_BLACK_BOX_S) or "survived"
+    return black_box_notices(copy, mutant, some_black_box(copy, mutant), copy.black_box_s) or "survived"
 
 
 def plant(copy, mutant):
@@ -380,7 +393,7 @@ def say_rate(results):
           f"others {counted - survived} were noticed, {survived} survived: {100 * (counted - survived) / max(counted, 1):.1f} %")
 
 
-def try_all(chosen, wanted, done):
+def try_all(chosen, wanted, done, black_box):
     """Tries mutants until `wanted` more have been judged."""
     WORK.mkdir(parents=True, exist_ok=True)
     alone = (WORK / "lock").open("w")
@@ -389,10 +402,10 @@ def try_all(chosen, wanted, done):
     except BlockingIOError:
         sys.exit(f"mutants: another run is at work in {WORK}")
     signal.signal(signal.SIGTERM, lambda *_: (end_all(f"MUTANT={WORK}/"), os._exit(1)))
-    made = [Copy(n) for n in range(COPIES)]
+    made = [Copy(n, black_box) for n in range(COPIES)]
     copies, lock = queue.Queue(), threading.Lock()
     for copy in made:
-        copies.put(copy)
+        copies.put(copy.prepare())
 
     def work():
         while True:
@@ -426,22 +439,35 @@ def plant_together(copy, mutants):
 
 def try_together(mutants, done):
     """Few of the survivors of some black-box tests are noticed by the others: one run of all of them finds which tests could."""
-    copy = Copy(0)
+    copy = Copy(0, ALL_BLACK_BOX).prepare()
     plant_together(copy, mutants)
     copy.built(PRODUCT)
-    failed = copy.black_box(["-n", str(COPIES), "tests/cli"], ALL_BLACK_BOX_S)
+    failed = copy.black_box(["-n", str(COPIES), "tests/cli"], ALL_BLACK_BOX[1])
     for m in mutants:
         restore(copy, m)
     copy.built(PRODUCT)
-    failed = sorted(set(failed) - set(copy.black_box(failed, ALL_BLACK_BOX_S))) if failed else []
+    failed = sorted(set(failed) - set(copy.black_box(failed, ALL_BLACK_BOX[1]))) if failed else []
     print(f"of all black-box tests {len(failed)} notice the survivors together", *failed, sep="\n    ", flush=True)
     for m in mutants:
         near = sorted(failed, key=lambda t: t.split("::")[0] not in concerned(m.file))
         plant(copy, m)
-        found = black_box_notices(copy, m, near, ALL_BLACK_BOX_S)
+        found = black_box_notices(copy, m, near, ALL_BLACK_BOX[1])
         restore(copy, m)
         if found:
             keep({**m._asdict(), "verdict": found, "seconds": 0}, done)
+
+
+def try_sanitized(mutants, done):
+    """A step beyond an array's end is seen by AddressSanitizer, under which the smoke tests are run as well."""
+    os.environ.update(ASAN_OPTIONS="detect_leaks=0:exitcode=99")
+    copy = Copy("-sanitized", MANY_BLACK_BOX).prepare("sanitize")
+    smoke = copy.black_box_tests("-m", "smoke")
+    for m in mutants:
+        plant(copy, m)
+        found = unit_notices(copy, m, unit_stages(copy, m.file)[0]) or black_box_notices(copy, m, smoke, MANY_BLACK_BOX[1])
+        restore(copy, m)
+        if found:
+            keep({**m._asdict(), "verdict": "sanitized " + found, "seconds": 0}, done)
 
 
 def keep(result, done):
@@ -458,21 +484,23 @@ def main():
     words.add_argument("--only", default="", help="a folder or a file")
     words.add_argument("--again", action="store_true", help="those that survived, once more")
     words.add_argument("--together", action="store_true", help="every black-box test on all of those at once")
+    words.add_argument("--sanitize", action="store_true", help="the smoke tests under AddressSanitizer on each of those")
     asked = words.parse_args()
     done = read_results()
-    if asked.again or asked.together:
+    if asked.again or asked.together or asked.sanitize:
         left = [r for r in done.values() if r["verdict"] == "survived" and key(r) not in equivalents()]
-        places = {key(m._asdict()): m for f in {r["file"] for r in left} for line in mutants_of(f) for m in line}
-        chosen = [places[key(r)] for r in left if key(r) in places]
+        chosen = [m for m in map(find_again, left) if m]
         if asked.together:
             try_together(chosen, done)
+        elif asked.sanitize:
+            try_sanitized(chosen, done)
         else:
-            try_all(iter(chosen), len(chosen), done)
+            try_all(iter(chosen), len(chosen), done, MANY_BLACK_BOX)
     else:
         chosen = (m for m in in_turns(asked.seed, asked.only) if key(m._asdict()) not in done)
         wanted = asked.n - len(judged(done.values()))
         if wanted > 0:
-            try_all(chosen, wanted, done)
+            try_all(chosen, wanted, done, SOME_BLACK_BOX)
     say_rate(list(done.values()))
 
 

@@ -147,8 +147,8 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* ---- passes over memory ---- */
 
-/* Operands in 8 bits, as they stand and transposed, for the product and its gradients: what makes the input casts it, so
- * that one is transposed alone; gradients are read in 16 bits and written twice. */
+/* Operands in 8 bits, as they stand and transposed, for the product and its gradients: what makes the input casts it,
+ * so that one is transposed alone; gradients are read in 16 bits and written twice. */
 static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct product *p,
                      enum bb_kernels_pass pass)
 {
@@ -183,7 +183,7 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
         add_pass(s, w, "gate", BB_PASS_BIAS_ACT, BB_ACT_NONE, rows, ffn);
 }
 
-/* The residual is added to, its gradients from both sides; dropout makes a mask of it, which the sum does in passing. */
+/* The residual is added to, its gradients from both sides; dropout's mask is made in passing by the sum. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_pass(s, w, "residual", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->held, s->hidden);

@@ -86,6 +86,26 @@ static void what_is_wrong_is_refused(void **state)
         assert_int_equal(read_changed(changes[i][0], changes[i][1], &link), -BB_EUSAGE);
 }
 
+/* The ends of what is taken: numbers and totals from 0, whole numbers from the row's least to its most. */
+static void what_is_just_right_is_taken(void **state)
+{
+    static const char *const changes[][2] = {
+        {"'lanes': 4", "'lanes': 1"}, {"'lanes': 4", "'lanes': 16"}, {"2.5", "0"}, {"[1, 2]", "[0, 0]"}};
+    const struct bb_json_field total = BB_FIELD("sum", BB_JSON_TOTAL, 0);
+    double made = 0;
+    struct link link;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+        assert_int_equal(read_changed(changes[i][0], changes[i][1], &link), 0);
+    for (int given = -1; given <= 1; given++) {
+        json_t *object = json_pack("{s:i}", "sum", given);
+
+        assert_int_equal(bb_json_read_field(object, "file", &total, &made), given == 0 ? 0 : -BB_EUSAGE);
+        json_decref(object);
+    }
+}
+
 static int load_text(const char *text, size_t flags, json_t **root)
 {
     char path[] = "json_read.XXXXXX";
@@ -115,9 +135,9 @@ static void files_are_loaded_whole(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fields_go_where_the_rows_say),
-                                       cmocka_unit_test(what_is_wrong_is_refused),
-                                       cmocka_unit_test(files_are_loaded_whole)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_go_where_the_rows_say), cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(what_is_just_right_is_taken), cmocka_unit_test(files_are_loaded_whole)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

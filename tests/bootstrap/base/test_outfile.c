@@ -134,10 +134,32 @@ static void test_place(void **state)
     assert_int_equal(bb_outfile_place(&f), 0);
     assert_string_equal(content(), "placed");
     assert_true(bb_outfile_stands(&f));
+    fputs(" more", f.out);
+    assert_int_equal(bb_outfile_place(&f), 0); /* it has its name already */
+    assert_string_equal(content(), "placed more");
     assert_int_equal(write_text(path, "another", 0), 0);
     assert_false(bb_outfile_stands(&f));
     assert_int_equal(bb_outfile_close(&f, "the test", -BB_EFAIL), -BB_EFAIL);
     assert_string_equal(content(), "another");
+}
+
+/* Descriptor 0 is as good as any: daemons and some launchers close their standard input. */
+static void test_without_standard_input(void **state)
+{
+    struct bb_outfile f;
+    int saved = dup(STDIN_FILENO), files;
+
+    (void)state;
+    unlink(path);
+    files = count_files();
+    close(STDIN_FILENO);
+    assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
+    assert_int_equal(fileno(f.out), 0);
+    assert_int_equal(count_files(), files + 1);
+    assert_int_equal(bb_outfile_close(&f, "the test", 0), 0);
+    if (saved >= 0)
+        dup2(saved, STDIN_FILENO);
+    assert_int_equal(count_files(), files + 1);
 }
 
 static void test_devices_stay(void **state)
@@ -170,8 +192,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_or_not), cmocka_unit_test(test_links_are_replaced),
         cmocka_unit_test(test_two_writers),  cmocka_unit_test(test_modes),
-        cmocka_unit_test(test_place),        cmocka_unit_test(test_devices_stay),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_place),        cmocka_unit_test(test_without_standard_input),
+        cmocka_unit_test(test_devices_stay), cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -442,7 +442,7 @@ static void test_options(void **state)
     char *text = json_dumps(json, JSON_COMPACT);
 
     (void)state;
-    assert_string_equal(text, "{\"json\":null,\"timeout\":2.5,\"share_gpu\":true,\"quiet\":false}");
+    assert_string_equal(text, "{\"json\":null,\"csv\":null,\"timeout\":2.5,\"share_gpu\":true,\"quiet\":false}");
     free(text);
     json_decref(json);
 }

@@ -19,6 +19,9 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
                                         "MPI_LOCALNRANKS",
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_NTASKS",
+                                        "SLURM_NODEID",
+                                        "SLURM_STEP_TASKS_PER_NODE",
+                                        "PMI_LOCAL_SIZE",
                                         "SLURM_NTASKS_PER_NODE"};
 
 static const struct {
@@ -32,6 +35,11 @@ static const struct {
     {{{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"SLURM_NTASKS", "8"}}, true, 0}, /* the shell of salloc */
     {{{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS_PER_NODE", "2"}}, false, 2},
     {{{"SLURM_STEP_NUM_TASKS", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, false, 0}, /* mpirun in that shell */
+    {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "1"}}, false, 8},
+    {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "2"}}, false, 4},
+    {{{"SLURM_STEP_NUM_TASKS", "20"}, {"SLURM_STEP_TASKS_PER_NODE", "8(x2),4"}, {"SLURM_NODEID", "3"}}, false, 0},
+    {{{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "3"}, {"SLURM_NODEID", "0"}}, false, 3},
+    {{{"PMI_SIZE", "6"}, {"PMI_LOCAL_SIZE", "3"}}, false, 3},
     {{{"MPI_LOCALNRANKS", "1"}, {"PMI_SIZE", "2"}}, false, 1}, /* hydra, a process on each of two hosts */
     {{{"PMIX_RANK", "0"}}, false, 0},                          /* the number is not told */
 };

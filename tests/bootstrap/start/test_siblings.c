@@ -71,9 +71,20 @@ static void ranks_of_a_process_are_ranks(void **state)
     }
 }
 
+/* What all of them meet before they know each other, the first says. */
+static void one_speaks_before_they_are_up(void **state)
+{
+    struct outcome o = run_probe(0, "early", -1, 30);
+
+    (void)state;
+    assert_string_equal(o.text, "busbar: planted before the ranks know each other\n");
+    assert_int_equal(o.status, 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_of_a_process_are_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_of_a_process_are_ranks),
+                                       cmocka_unit_test(one_speaks_before_they_are_up)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,6 +258,33 @@ static void test_ids(void **state)
 
 /* ---- the state on disk ---- */
 
+/* Numbers of ranks from the command line take the place of the file's: one as a setting, several as an axis. */
+static void test_ranks(void **state)
+{
+    static const char text[] = "{\"command\": \"toy\", \"ranks\": 3, \"options\": {\"size\": [1, 2]}}";
+    static const struct {
+        const char *ranks;
+        int rc;
+        size_t n;
+    } rows[] = {{NULL, 0, 2},         {"4", 0, 2},          {"2,4,8", 0, 6},
+                {"x", -BB_EUSAGE, 0}, {"0", -BB_EUSAGE, 0}, {"2,", -BB_EUSAGE, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_expand_plan plan = {.commands = commands, .n_commands = 1, .ranks = rows[i].ranks, .most = 100};
+        struct bb_sweep_runs c = {0};
+        struct bb_study study;
+
+        print_message("  %s\n", rows[i].ranks ? rows[i].ranks : "-");
+        assert_int_equal(load_text(&study, text, strlen(text)), 0);
+        assert_int_equal(bb_expand(&c, &study, &plan), rows[i].rc);
+        if (rows[i].rc == 0)
+            assert_int_equal(c.n, rows[i].n);
+        bb_sweep_runs_release(&c);
+        bb_study_release(&study);
+    }
+}
+
 static void put(const char *dir, const struct bb_sweep_run *c, const char *ending, const char *text)
 {
     char *path = bb_sweep_file(dir, c, ending);
@@ -398,8 +425,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_unused_rule), cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_product), cmocka_unit_test(test_ids),         cmocka_unit_test(test_state),
-        cmocka_unit_test(test_fuzz),    cmocka_unit_test(test_quoting),
+        cmocka_unit_test(test_product), cmocka_unit_test(test_ranks),       cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_state),   cmocka_unit_test(test_fuzz),        cmocka_unit_test(test_quoting),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

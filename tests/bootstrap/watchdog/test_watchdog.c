@@ -3,6 +3,7 @@
  * host has, with strangers at the door.
  */
 #include "bootstrap/base/clock.h"
+#include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
@@ -43,11 +44,9 @@ static void *leave(void *watchdog)
     return NULL;
 }
 
-static void run_job(bool one_host)
+static void start_job(struct bb_watchdog *watchdog[3], bool one_host)
 {
-    struct bb_watchdog *watchdog[3];
     struct bb_watchdog_endpoint ticket;
-    pthread_t leaving[3];
 
     for (int r = 0; r < 3; r++)
         assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
@@ -56,11 +55,25 @@ static void run_job(bool one_host)
         bb_watchdog_join(watchdog[r], r, 3, hosts, &ticket);
         assert_true(watchdog[r]->attended);
     }
-    bb_watchdog_reached(watchdog[2], "a step");
+}
+
+static void leave_job(struct bb_watchdog *watchdog[3])
+{
+    pthread_t leaving[3];
+
     for (int r = 0; r < 3; r++)
         pthread_create(&leaving[r], NULL, leave, watchdog[r]);
     for (int r = 0; r < 3; r++)
         pthread_join(leaving[r], NULL);
+}
+
+static void run_job(bool one_host)
+{
+    struct bb_watchdog *watchdog[3];
+
+    start_job(watchdog, one_host);
+    bb_watchdog_reached(watchdog[2], "a step");
+    leave_job(watchdog);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(bb_watchdog_ending(watchdog[r]), 0);
         assert_true(watchdog[r]->left);
@@ -72,6 +85,47 @@ static void test_loopback(void **state)
 {
     (void)state;
     run_job(true);
+}
+
+struct departure {
+    struct bb_watchdog *watchdog;
+    atomic_int done;
+    pthread_t thread;
+};
+
+static void *depart(void *arg)
+{
+    struct departure *d = arg;
+
+    bb_watchdog_depart(d->watchdog);
+    d->done = 1;
+    return NULL;
+}
+
+/* Rank 2 is still in MPI_Finalize for 0.3 s. */
+static void test_departure(void **state)
+{
+    struct bb_watchdog *watchdog[3];
+    struct departure departures[3] = {{0}};
+
+    (void)state;
+    start_job(watchdog, true);
+    leave_job(watchdog);
+    for (int r = 0; r < 3; r++) {
+        departures[r].watchdog = watchdog[r];
+        if (r == 2) {
+            usleep(300000);
+            assert_int_equal(departures[0].done + departures[1].done, 0);
+        }
+        pthread_create(&departures[r].thread, NULL, depart, &departures[r]);
+    }
+    for (int r = 0; r < 3; r++)
+        pthread_join(departures[r].thread, NULL);
+    for (int r = 2; r >= 0; r--) {
+        bb_watchdog_stop(watchdog[r]);
+        usleep(20000);
+        assert_int_equal(r > 0 ? bb_watchdog_ending(watchdog[0]) : 0, 0);
+    }
 }
 
 static void test_every_interface(void **state)
@@ -370,11 +424,86 @@ static void test_who_deputises(void **state)
     }
 }
 
+/* Rank 1 of three finds out that a barrier does not end: how long until it knows the verdict. */
+static double verdict_s(void)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *watchdog[3];
+    struct capture said;
+    double start_s;
+    int rc;
+
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
+    assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, true, &ticket), 0);
+    for (int r = 1; r < 3; r++)
+        bb_watchdog_join(watchdog[r], r, 3, hosts, &ticket);
+    start_s = bb_now_s();
+    capture_begin(&said);
+    rc = bb_watchdog_expired(watchdog[1], "a barrier");
+    start_s = bb_now_s() - start_s;
+    for (int r = 0; r < 3; r++)
+        bb_watchdog_stop(watchdog[r]);
+    assert_non_null(strstr(capture_end(&said), "a barrier did not end within 20 s"));
+    assert_int_equal(rc, -BB_ETIMEOUT);
+    return start_s;
+}
+
+/* Where every rank answers, nobody waits for more to come, which takes a second in all. A busy machine may need a few
+ * tries. */
+static void test_everybody_answers(void **state)
+{
+    bool soon = false;
+
+    (void)state;
+    for (int i = 0; i < 5 && !soon; i++)
+        soon = verdict_s() < 0.95;
+    assert_true(soon);
+}
+
+static bool speaks(struct bb_watchdog *watchdog)
+{
+    bool ours;
+
+    pthread_mutex_lock(&watchdog->lock);
+    ours = bb_watchdog_speaks(watchdog);
+    pthread_mutex_unlock(&watchdog->lock);
+    return ours;
+}
+
+/* The word of the host is taken. Rank 0 needs none once it is heard by all, but until then; nobody else does without. */
+static void test_who_is_heard_by_all(void **state)
+{
+    struct bb_watchdog_endpoint ticket;
+    struct bb_watchdog *watchdog[3];
+    char job[32];
+    int word;
+
+    (void)state;
+    snprintf(job, sizeof(job), "heard-%ld", (long)getpid());
+    setenv("PMIX_NAMESPACE", job, 1);
+    word = bb_speaker_take();
+    assert_true(word >= 0);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);
+    assert_int_equal(bb_watchdog_serve(watchdog[0], 3, hosts, true, &ticket), 0);
+    bb_watchdog_join(watchdog[1], 1, 3, hosts, &ticket);
+    assert_false(speaks(watchdog[0]));
+    bb_watchdog_join(watchdog[2], 2, 3, hosts, &ticket);
+    assert_true(speaks(watchdog[0]));
+    assert_false(speaks(watchdog[1]));
+    for (int r = 0; r < 3; r++)
+        bb_watchdog_stop(watchdog[r]);
+    close(word);
+    unsetenv("PMIX_NAMESPACE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_every_interface),
+        cmocka_unit_test(test_departure),
         cmocka_unit_test(test_addresses_in_turn),
         cmocka_unit_test(test_firewall),
         cmocka_unit_test(test_bound),
@@ -383,6 +512,8 @@ int main(void)
         cmocka_unit_test(test_full_table),
         cmocka_unit_test(test_tags),
         cmocka_unit_test(test_who_deputises),
+        cmocka_unit_test(test_who_is_heard_by_all),
+        cmocka_unit_test(test_everybody_answers),
         cmocka_unit_test(test_deputy_is_told_of_a_loss),
         cmocka_unit_test(test_alone),
     };

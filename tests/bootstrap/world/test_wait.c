@@ -47,9 +47,26 @@ static void waits(void **state)
     assert_int_equal(bb_world_release(&w, 0), 0);
 }
 
+static void at_end(void *arg, int rc)
+{
+    (void)arg, (void)rc;
+}
+
+/* Before a world is up, and once it is gone, there is nobody to watch: nothing fails for it. */
+static void without_a_watchdog(void **state)
+{
+    struct bb_world w = {0};
+
+    (void)state;
+    assert_int_equal(bb_world_at_end(&w, at_end, NULL), 0);
+    bb_world_forget(&w, at_end, NULL);
+    bb_world_reached(&w, "step %d", 1);
+    assert_int_equal(bb_world_ending(&w), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(waits), cmocka_unit_test(without_a_watchdog)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,8 @@ int main(int argc, char **argv)
 
     if (siblings)
         TRY(bb_siblings_start(atoi(siblings)));
+    if (strcmp(p.mode, "early") == 0) /* on all ranks */
+        return bb_exit_code(bb_err(BB_EFAIL, "planted before the ranks know each other"));
     TRY(bb_world_init(&p.world, argc > 3 ? atof(argv[3]) : 60));
     TRY(bb_results_open(&p.results, &head, &p.world));
     TRY(run(&p));

@@ -360,10 +360,26 @@ static void foreign_things_are_refused(void **state)
     bb_err_mute(0);
 }
 
+/* Whole numbers as words, as some tools write them: decimal ones. */
+static void whole_numbers_as_words(void **state)
+{
+    static const char text[] =
+        "{\"schema\": \"busbar.bench/1\", \"results\": [{\"collective\": \"x\", \"bytes\": \"1980\", "
+        "\"root\": \" -1\", \"time_us\": {\"p50\": \"19.5\"}}]}";
+    struct bb_result_file t = read_text(text);
+
+    (void)state;
+    assert_int_equal(t.rows[0].bytes, 1980);
+    assert_int_equal(t.rows[0].root, -1);
+    assert_true(t.rows[0].time_us == 19.5);
+    bb_result_file_release(&t);
+}
+
 /* What a row needs to be a row, and what it may lack: a field that is another type is refused in both. */
 static void fields_that_are_needed(void **state)
 {
 #define PROXY(fields) "{\"schema\": \"busbar.proxy/1\", " fields "}"
+#define PLAN(fields)  "{\"schema\": \"busbar.plan/1\", " fields "}"
 #define BENCH(fields) "{\"schema\": \"busbar.bench/1\", \"results\": [{" fields "}]}"
     static const struct {
         const char *text;
@@ -379,6 +395,10 @@ static void fields_that_are_needed(void **state)
         {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [1, 1]}"), 0},
         {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [2, 1]}"), -BB_EUSAGE},
         {PROXY("\"proxy\": \"x\", \"step_us\": {\"p50\": 1, \"ci95\": [1, null]}"), -BB_EUSAGE},
+        {PLAN("\"proxy\": \"x\", \"predicted\": {\"cluster\": \"c\", \"step_us\": 2.5}"), 0},
+        {PLAN("\"predicted\": {\"cluster\": \"c\", \"step_us\": 2.5}"), -BB_EUSAGE},
+        {PLAN("\"proxy\": \"x\""), -BB_EUSAGE},
+        {PLAN("\"proxy\": \"x\", \"predicted\": {\"cluster\": \"c\", \"step_us\": -1}"), -BB_EUSAGE},
         {BENCH("\"collective\": \"x\", \"time_us\": {\"p50\": 1}"), 0},
         {BENCH("\"time_us\": {\"p50\": 1}"), -BB_EUSAGE},
         {BENCH("\"collective\": \"x\", \"dtype\": 3, \"time_us\": {\"p50\": 1}"), -BB_EUSAGE},
@@ -405,7 +425,7 @@ int main(void)
         cmocka_unit_test(provenance_is_told),        cmocka_unit_test(verdicts_have_borders),
         cmocka_unit_test(rows_find_their_partners),  cmocka_unit_test(threshold_is_exit_5),
         cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(foreign_things_are_refused),
-        cmocka_unit_test(fields_that_are_needed),
+        cmocka_unit_test(fields_that_are_needed),    cmocka_unit_test(whole_numbers_as_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

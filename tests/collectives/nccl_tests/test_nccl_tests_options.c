@@ -39,11 +39,55 @@ static void clock_buffers_and_patience_are_theirs(void **state)
     assert_true(o.bench.common.timeout_s == 7);
 }
 
+/* The long names of getopt_long: whole, or the beginning of one alone; of several, none. */
+static void names_may_be_cut(void **state)
+{
+    static const struct {
+        const char *word;
+        int rc;
+    } rows[] = {{"--stepfactor=2", 0}, {"--stepf=2", 0}, {"--step=2", -BB_EUSAGE},
+                {"--minbytes=8", 0},   {"--mi=8", 0},    {"--m=8", -BB_EUSAGE}};
+    struct bb_nccl_tests_options o;
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const char *const argv[] = {"all_reduce_perf", rows[i].word};
+
+        print_message("  %s\n", rows[i].word);
+        o = (struct bb_nccl_tests_options){0};
+        assert_int_equal(bb_nccl_tests_parse(&o, 2, (char **)(uintptr_t)argv), rows[i].rc);
+    }
+    bb_err_mute(0);
+}
+
+/* The words of the user and those that stand for nccl-tests' defaults have a common limit. */
+static void so_many_words(void **state)
+{
+    enum { MOST = 300 };
+    const char *argv[MOST] = {"all_reduce_perf"};
+    struct bb_nccl_tests_options o = {0};
+    int most = 1;
+
+    (void)state;
+    for (int i = 1; i < MOST; i++)
+        argv[i] = "-c0";
+    bb_err_mute(1);
+    while (most < MOST && bb_nccl_tests_parse(&o, most, (char **)(uintptr_t)argv) == 0) {
+        o = (struct bb_nccl_tests_options){0};
+        most++;
+    }
+    bb_err_mute(0);
+    assert_true(most > 200 && most < 256); /* of 256 some are taken */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_are_theirs),
         cmocka_unit_test(clock_buffers_and_patience_are_theirs),
+        cmocka_unit_test(names_may_be_cut),
+        cmocka_unit_test(so_many_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/cases.h"
 #include "collectives/sweep/sampling_options.h"
+#include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
 #include <fcntl.h>
@@ -320,6 +321,24 @@ static void matrices_are_rows_of_bytes(void **state)
         assert_int_equal(bb_alltoallv_counts_parse(&a, refused[i], "made up", 1), -BB_EUSAGE);
 }
 
+/* The place is that of the text, counted from 1 as editors do. */
+static void mistakes_of_a_matrix_have_a_place(void **state)
+{
+    static const char *const rows[][2] = {{"x 1", "row 1, column 1: 'x'"},
+                                          {"1 2\n3 y", "row 2, column 2: 'y'"},
+                                          {"1 2\n\n3 -4", "column 2: a negative"},
+                                          {"1e300", "row 1, column 1: more than 1 PiB"}};
+    struct bb_alltoallv_counts a = {0};
+    struct capture said;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        capture_begin(&said);
+        assert_int_equal(bb_alltoallv_counts_parse(&a, rows[i][0], "made up", 1), -BB_EUSAGE);
+        assert_non_null(strstr(capture_end(&said), rows[i][1]));
+    }
+}
+
 /* 4 ranks, 6 * 1024 bytes each: by distance 0, 1/6, 2/6 and 3/6 of them. */
 static void generated_amounts_grow_with_the_distance(void **state)
 {
@@ -354,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(split_rules_give_groups),
         cmocka_unit_test(matrices_are_rows_of_bytes),
+        cmocka_unit_test(mistakes_of_a_matrix_have_a_place),
         cmocka_unit_test(generated_amounts_grow_with_the_distance),
         cmocka_unit_test(programs_are_known_by_name),
         cmocka_unit_test(random_sizes),

@@ -376,6 +376,8 @@ int64_t host_gpu_run(const struct host_gpu_launch *l)
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
+                if (l->alone && blockIdx.x != l->number)
+                    continue;
                 g->reversed = number % 2 == 1 && g->threads % WARP == 0;
                 reset_clock(g, number++ == 0);
                 run_block(g);

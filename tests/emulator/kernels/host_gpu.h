@@ -49,6 +49,8 @@ struct host_gpu_launch {
     size_t shared_room, shared_bytes; /* its size, HOST_GPU_GUARD_BYTES of it spare; the launch's wish */
     int64_t start_ns, lasts_ns, tick_ns;
     bool (*is_stopping)(void);
+    bool alone; /* only the block of this number along x runs */
+    unsigned number;
 };
 
 /* host_gpu_run - returns when the last block ends on the kernel's clock; start_ns + lasts_ns where none looked at it. A
@@ -89,10 +91,13 @@ static inline float rsqrtf(float x)
     return 1 / sqrtf(x);
 }
 
-/* Memory that is used once. */
+/* Memory that is used once. What is read and written back must not be left out, as compilers like to. */
 template <typename T> static inline T __ldcs(const T *p)
 {
-    return *p;
+    const T value = *p;
+
+    asm volatile("" ::: "memory");
+    return value;
 }
 
 template <typename T> static inline void __stcs(T *p, T value)

@@ -14,6 +14,7 @@ thread_local int64_t bb_busy_now[1 + HOST_GPU_GUARD_BYTES / sizeof(int64_t)];
 #include "cuda/data/data_kernels.cuh"
 #include "twins.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static struct host_gpu_launch launch_of(const struct emu_launch *l, const char *name, void (*body)(const void *))
@@ -48,7 +49,10 @@ template <void (*K)(struct bb_pass)> static void run_pass(struct emu_launch *l, 
     (void)host_gpu_run(&h);
 }
 
-/* Traffic of many milliseconds would keep this CPU for minutes: without EMU_KERNELS=source the quick twin counts it. */
+/* A portion is read and written. */
+static constexpr double portion_bytes = 2.0 * BB_BUSY_THREADS * BB_BUSY_WORDS * sizeof(uint4);
+
+/* Traffic of many milliseconds would keep this CPU for minutes: without EMU_KERNELS=source a part of it is run. */
 static bool is_long_traffic(const struct emu_launch *l)
 {
     enum { MOST_BYTES = 4 << 20 };
@@ -59,21 +63,59 @@ static bool is_long_traffic(const struct emu_launch *l)
 }
 
 /* It looks at the clock often enough to keep its rate. */
-static void run_busy(struct emu_launch *l, const char *name)
+static struct host_gpu_launch busy_launch(const struct emu_launch *l, const char *name, const struct bb_busy_args *a)
 {
-    const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);
-
-    if (!emu_moves_data() || is_long_traffic(l)) {
-        count_traffic(l);
-        return;
-    }
     struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_busy_args, bb_busy_kernel>);
-    const double portion_ns = 2.0 * BB_BUSY_THREADS * BB_BUSY_WORDS * sizeof(uint4) / a->bytes_per_ns;
+    const double portion_ns = portion_bytes / a->bytes_per_ns;
 
+    h.args = a;
+    h.lasts_ns = a->ns;
+    h.tick_ns = h.lasts_ns / 64;
     h.shared = reinterpret_cast<unsigned char *>(bb_busy_now);
     h.shared_room = sizeof bb_busy_now;
     if (portion_ns < 2.0 * (double)h.tick_ns)
         h.tick_ns = (int64_t)(portion_ns / 2);
+    return h;
+}
+
+/*
+ * The first portions of one block, in the launch's own grid, another block each time: the source, which must keep the
+ * rate that the quick twin counts by. The rest of the launch is the twin's.
+ */
+static void run_beginning(const struct emu_launch *l, const char *name)
+{
+    enum { PORTIONS = 3 };
+    struct bb_busy_report report = {~0ull, 0, 0, 0};
+    struct bb_busy_args a = EMU_ARG(l, 0, struct bb_busy_args);
+    const double slice_ns = PORTIONS * portion_bytes / a.bytes_per_ns;
+
+    a.ns = slice_ns < (double)a.ns ? (int64_t)slice_ns : a.ns;
+    a.report = &report;
+    struct host_gpu_launch h = busy_launch(l, name, &a);
+    h.tick_ns = a.ns / (2 * PORTIONS);
+    h.alone = true;
+    h.number = (unsigned)((uint64_t)l->start_ns / 1000 % l->grid.x);
+    const int64_t end_ns = host_gpu_run(&h);
+    const double off_bytes = (double)report.bytes - a.bytes_per_ns * (double)a.ns;
+    if (end_ns != l->start_ns + a.ns || report.blocks != 1 || off_bytes < -portion_bytes || off_bytes > portion_bytes) {
+        fprintf(stderr, "emulated GPUs: kernel %s: in %lld ns a block moved %llu bytes, not %g\n", name,
+                (long long)a.ns, report.bytes, a.bytes_per_ns * (double)a.ns);
+        abort();
+    }
+}
+
+static void run_busy(struct emu_launch *l, const char *name)
+{
+    const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);
+    const bool part = emu_moves_data() && is_long_traffic(l);
+
+    if (part)
+        run_beginning(l, name);
+    if (part || !emu_moves_data()) {
+        count_traffic(l);
+        return;
+    }
+    const struct host_gpu_launch h = busy_launch(l, name, a);
     l->end_ns = host_gpu_run(&h);
 }
 

@@ -10,7 +10,11 @@
 #include "cuda/data/kernel_args.h"
 #include "tests/check.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { ROOM = 1 << 16, SMS = 3 };
 
@@ -174,24 +178,71 @@ static void timed_kernels_last_the_same(void **state)
     }
 }
 
+enum { PORTION_BYTES = 64 << 10, SCRATCH_BYTES = 1 << 20 };
+static const int64_t SHORT_NS = 200000,
+                     LONG_NS = 400000; /* at 6.5 bytes per ns in 3 blocks 3.9 and 7.8 MB; 4 MiB is the border */
+
+static struct bb_busy_report traffic_of(run_function *run, void *scratch, int64_t ns)
+{
+    struct bb_busy_report report = {.start_ns = ~0ull};
+    struct bb_busy_args a = {ns, 6.5, scratch, SCRATCH_BYTES / 16, &report};
+
+    assert_int_equal(launch(run, &a, SMS, 512, ns), 1000 + ns);
+    return report;
+}
+
 /* The source moves whole portions: at most one too many in each block. */
 static void traffic_is_the_same_within_a_portion(void **state)
 {
-    enum { PORTION_BYTES = 64 << 10 };
-    static _Alignas(16) unsigned char scratch[1 << 20], before[1 << 20];
-    struct bb_busy_report report[2] = {{.start_ns = ~0ull}, {.start_ns = ~0ull}};
-    struct bb_busy_args a = {200000, 6.5, scratch, sizeof scratch / 16, &report[0]};
+    static _Alignas(4096) unsigned char scratch[SCRATCH_BYTES], before[SCRATCH_BYTES];
 
     (void)state;
     for (size_t i = 0; i < sizeof scratch; i++)
         scratch[i] = before[i] = (unsigned char)(i * 2654435761u >> 13);
-    assert_int_equal(launch(source_of("bb_busy_kernel"), &a, SMS, 512, a.ns), 1000 + a.ns);
-    assert_memory_equal(scratch, before, sizeof scratch);
-    a.report = &report[1];
-    assert_int_equal(launch(fast_of("bb_busy_kernel"), &a, SMS, 512, a.ns), 1000 + a.ns);
-    assert_in_range(report[0].bytes, report[1].bytes, report[1].bytes + SMS * PORTION_BYTES);
-    report[0].bytes = report[1].bytes;
-    assert_memory_equal(&report[0], &report[1], sizeof report[0]);
+    setenv("EMU_KERNELS", "source", 1);
+    for (int64_t ns = SHORT_NS; ns <= LONG_NS; ns += LONG_NS - SHORT_NS) {
+        struct bb_busy_report source = traffic_of(source_of("bb_busy_kernel"), scratch, ns);
+        struct bb_busy_report twin = traffic_of(fast_of("bb_busy_kernel"), scratch, ns);
+
+        assert_memory_equal(scratch, before, sizeof scratch);
+        assert_in_range(source.bytes, twin.bytes, twin.bytes + SMS * PORTION_BYTES);
+        source.bytes = twin.bytes;
+        assert_memory_equal(&source, &twin, sizeof source);
+    }
+    unsetenv("EMU_KERNELS");
+}
+
+/* Whether a launch of so long touches its scratch memory: nobody may, so it would end its process. */
+static bool touches_scratch(run_function *run, int64_t ns)
+{
+    void *scratch = mmap(NULL, SCRATCH_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int status;
+    pid_t child = fork();
+
+    assert_true(scratch != MAP_FAILED && child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL); /* not the test's own */
+        (void)traffic_of(run, scratch, ns);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    munmap(scratch, SCRATCH_BYTES);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+/* Of what would take too long the source runs the beginning, and the twin counts it all. */
+static void long_traffic_begins_with_the_source(void **state)
+{
+    static _Alignas(4096) unsigned char scratch[SCRATCH_BYTES];
+    struct bb_busy_report sampled, twin;
+
+    (void)state;
+    sampled = traffic_of(source_of("bb_busy_kernel"), scratch, LONG_NS);
+    twin = traffic_of(fast_of("bb_busy_kernel"), scratch, LONG_NS);
+    assert_memory_equal(&sampled, &twin, sizeof twin);
+    assert_true(touches_scratch(source_of("bb_busy_kernel"), SHORT_NS));
+    assert_true(touches_scratch(source_of("bb_busy_kernel"), LONG_NS));
+    assert_false(touches_scratch(fast_of("bb_busy_kernel"), LONG_NS));
 }
 
 /* Open before: no wait. Never opened: it lasts its limit and says so. */
@@ -220,6 +271,7 @@ int main(void)
         cmocka_unit_test(byte_checks_find_the_same),
         cmocka_unit_test(timed_kernels_last_the_same),
         cmocka_unit_test(traffic_is_the_same_within_a_portion),
+        cmocka_unit_test(long_traffic_begins_with_the_source),
         cmocka_unit_test(gates_end_the_same),
     };
 

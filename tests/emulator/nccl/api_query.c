@@ -5,6 +5,7 @@
 #include "api.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 EN_API(ncclResult_t, ncclGetVersion, (int *version))
 {
@@ -119,6 +120,14 @@ EN_API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * simInfo))
 }
 #endif
 
+/* As NCCL decides it: memory that can be registered, unless the driver has none or the user wants none. */
+static bool wants_physical(void)
+{
+    const char *asked = getenv("NCCL_CUMEM_ENABLE");
+
+    return emu_has_physical_memory() && !(asked && strcmp(asked, "0") == 0);
+}
+
 EN_API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size))
 {
     ncclResult_t rc = en_enter("ncclMemAlloc");
@@ -128,7 +137,9 @@ EN_API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size))
     if (ptr == NULL)
         return en_fail(NULL, ncclInvalidArgument, "MemAlloc : ptr argument is NULL");
     *ptr = NULL;
-    cudaError_t cuda = size == 0 ? cudaSuccess : cudaMalloc(ptr, size);
+    cudaError_t cuda = size == 0          ? cudaSuccess
+                       : wants_physical() ? emu_alloc_physical(ptr, size)
+                                          : cudaMalloc(ptr, size);
     if (cuda != cudaSuccess)
         return en_fail(NULL, ncclUnhandledCudaError, "MemAlloc : Cuda failure '%s'", cudaGetErrorString(cuda));
     return ncclSuccess;

@@ -111,7 +111,6 @@ static void await_end(const struct en_region *r)
     munmap(r->head, r->head->total_bytes);
     for (int fd = 0; fd < FILES_MAX; fd++)
         close(fd);
-    setsid(); /* what ends the job is not for us */
     int fd = open(r->path, O_RDWR | O_CLOEXEC);
     if (fd >= 0 && flock(fd, LOCK_EX) == 0)
         unlink_own(r->path, fd);
@@ -124,6 +123,7 @@ static void start_sweeper(const struct en_region *r)
     pid_t child = fork();
 
     if (child == 0) {
+        setsid(); /* what ends the job is not for us */
         if (fork() == 0)
             await_end(r);
         _exit(0);

@@ -202,13 +202,34 @@ static void orders_that_cannot_be_are_left_out(void **state)
     bb_best_order_release(&best);
 }
 
+/* An axis of one rank makes no difference, wherever it stands: the order asked for is found without it. */
+static void axes_of_one_rank_do_not_count(void **state)
+{
+    static const char *const rows[][2] = {{LINE " --order cp-pp-tp-dp", "pp-tp-dp"},
+                                          {LINE " --order dp-cp-tp-pp", "dp-tp-pp"},
+                                          {LINE " --order pp-dp-tp-cp", "pp-dp-tp"}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_best_order best;
+        int asked = 0;
+
+        rank_line(rows[i][0], 8, 4, &best);
+        assert_int_equal(best.n, 6);
+        for (int row = 0; row < best.n; row++)
+            asked += best.rows[row].asked;
+        assert_int_equal(asked, 1);
+        assert_true(row_of(&best, rows[i][1])->asked);
+        bb_best_order_release(&best);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_message_is_counted),
-        cmocka_unit_test(two_nodes_by_hand),
-        cmocka_unit_test(tensor_ranks_want_to_be_together),
-        cmocka_unit_test(orders_that_cannot_be_are_left_out),
+        cmocka_unit_test(every_message_is_counted),         cmocka_unit_test(two_nodes_by_hand),
+        cmocka_unit_test(tensor_ranks_want_to_be_together), cmocka_unit_test(orders_that_cannot_be_are_left_out),
+        cmocka_unit_test(axes_of_one_rank_do_not_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,11 @@ static void the_server_step_by_step(void **state)
         compute_is(&p->ops[at + 3], "sum");
         compute_is(&p->ops[at + 4], "update");
         assert_true(waits_for(p, at + 3, at + 2));
+        assert_int_equal(p->ops[at + 3].src, p->ops[at].dst); /* from the first worker's on */
+        for (size_t w = 0; w < 3; w++) {
+            assert_int_equal(p->ops[at + w].dst, p->ops[at % 10 + w].dst); /* two sets, in turn */
+            assert_int_equal(p->ops[at + w].dst, p->ops[at].dst + (int)w);
+        }
         assert_true(waits_for(p, answer, at + 4));
     }
     assert_int_equal(p->ops[5].waits, 0);

@@ -312,6 +312,38 @@ static void worked_out_full_shards(void **state)
     bb_step_release(&step);
 }
 
+/* Full shards: gathered layers take turns in two buffers, whatever lies between. */
+static void gathered_layers_take_turns(void **state)
+{
+    static const char *const lines[] = {"data_parallel --model resnet18_cifar --sync zero3",
+                                        "data_parallel --model resnet18_cifar --sync zero3 --micro-batches 3",
+                                        "data_parallel --model resnet50 --sync zero3",
+                                        "data_parallel --model resnet101 --sync zero3",
+                                        "data_parallel --model llama2_7b --sync zero3"};
+
+    (void)state;
+    for (size_t l = 0; l < ROWS(lines); l++) {
+        int seen[2] = {BB_NONE, BB_NONE}, gathers = 0;
+        const struct bb_program *p;
+        struct bb_step step;
+
+        assert_int_equal(lines_make(&step, 4, lines[l]), 0);
+        p = bb_step_program(&step, 0);
+        for (size_t i = 0; i < p->n_ops; i++) {
+            const struct bb_op *op = &p->ops[i];
+
+            if (op->kind != BB_OP_COLLECTIVE || op->coll != BB_ALL_GATHER)
+                continue;
+            if (gathers < 2)
+                seen[gathers] = op->dst;
+            assert_true(op->dst == seen[0] || op->dst == seen[1]);
+            gathers++;
+        }
+        assert_true(gathers > 10 && seen[0] >= 0 && seen[1] >= 0 && seen[0] != seen[1]);
+        bb_step_release(&step);
+    }
+}
+
 /* R = (n-1)/n; all buckets of ResNet-50 divide by 8. m micro-batches. */
 static void formulas_of_the_kinds(void **state)
 {
@@ -497,6 +529,7 @@ int main(void)
         cmocka_unit_test(freed_buckets_need_less_memory),
         cmocka_unit_test(worked_out_all_reduces),
         cmocka_unit_test(worked_out_full_shards),
+        cmocka_unit_test(gathered_layers_take_turns),
         cmocka_unit_test(formulas_of_the_kinds),
         cmocka_unit_test(memory_by_formula),
         cmocka_unit_test(impossible_is_refused),

@@ -173,11 +173,49 @@ static void stages_of_unequal_length_are_sound(void **state)
     assert_true(try_layouts(LAYOUTS / 4, true) > LAYOUTS / 8);
 }
 
+static int reductions(const char *line)
+{
+    struct bb_step step;
+    int n = 0;
+
+    assert_int_equal(lines_make(&step, 2, line), 0);
+    for (size_t i = 0; i < step.roles[0].program.n_ops; i++) {
+        const struct bb_op *op = &step.roles[0].program.ops[i];
+
+        n += op->kind == BB_OP_COLLECTIVE && op->coll == BB_ALL_REDUCE && op->count > 1;
+    }
+    bb_step_release(&step);
+    return n;
+}
+
+/* Gradients come at 0 us (the head), 100 (layer 2), 200, 300 (layer 0, and the embedding with it); each cycle of Horovod
+ * reduces what has come in it. */
+static void cycles_by_the_time_of_a_layer(void **state)
+{
+    static const struct {
+        const char *cycle_ms;
+        int reductions;
+    } rows[] = {{"0.09", 4}, {"0.15", 3}, {"0.19", 2}, {"0.25", 2}, {"0.29", 2}, {"0.31", 1}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        char line[300];
+
+        snprintf(line, sizeof(line),
+                 "transformer --model gpt2_small --layers 3 --dp-sync horovod --fusion-threshold 64G "
+                 "--compute timed --forward-us 50 --backward-us 100 --micro-batches 1 --cycle-ms %s",
+                 rows[i].cycle_ms);
+        print_message("  %s ms\n", rows[i].cycle_ms);
+        assert_int_equal(reductions(line), rows[i].reductions);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_layouts_are_sound),
         cmocka_unit_test(stages_of_unequal_length_are_sound),
+        cmocka_unit_test(cycles_by_the_time_of_a_layer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,36 @@ static int exchanges(const struct bb_net *net, int module, int found[8][4])
     return n;
 }
 
+/* Rows and columns around the output of each layer of a normal cell that are still needed behind it: with state 0 come
+ * 3, with state 1 come 2. A 3x3 behind a layer needs one more there, a 1x7 three more columns, a 7x1 three more rows. */
+static void rims_of_a_fused_cell(void **state)
+{
+    static const struct {
+        const char *name;
+        int rows, cols;
+    } layers[] = {{"conv of input 0", 0, 0}, {"conv of input 1", 0, 0}, {"conv 1x1", 1, 1},    {"pool 3x3", 1, 1},
+                  {"conv 1x1 down", 3, 3},   {"conv 1x7", 3, 0},        {"conv 7x1", 0, 0},    {"conv 1x1 up", 0, 0},
+                  {"conv 1x1", 0, 0},        {"conv 1x1 down", 3, 3},   {"conv 1x7", 3, 0},    {"conv 7x1", 0, 0},
+                  {"conv 1x1 up", 0, 0},     {"pool 3x3", 0, 0},        {"average 3x3", 0, 0}, {"conv 1x1", 0, 0}};
+    const struct bb_module *m;
+    struct bb_net net;
+
+    (void)state;
+    load(&net, "amoebanet_d", (struct bb_net_asked){0});
+    m = &net.modules[11];
+    assert_int_equal(m->n, ROWS(layers));
+    assert_int_equal(m->states_at, 2);
+    for (int i = 0; i < m->n; i++) {
+        const struct bb_net_layer *l = &net.layers[m->first + i];
+
+        print_message("  %s\n", l->name);
+        assert_string_equal(l->name, layers[i].name);
+        assert_int_equal(l->fused_halo[0], layers[i].rows);
+        assert_int_equal(l->fused_halo[1], layers[i].cols);
+    }
+    bb_net_release(&net);
+}
+
 static void halos_of_cells(void **state)
 {
     static const int normal[7][4] = {{1, 1, 832, 64}, {0, 3, 208, 64}, {3, 0, 208, 64}, {0, 3, 208, 64},
@@ -246,6 +276,7 @@ int main(void)
         cmocka_unit_test(an_amoebanet_has_its_parameters),
         cmocka_unit_test(other_amoebanets),
         cmocka_unit_test(cells_pass_on_two_tensors),
+        cmocka_unit_test(rims_of_a_fused_cell),
         cmocka_unit_test(halos_of_cells),
         cmocka_unit_test(cosmoflow_as_mlperf_has_it),
         cmocka_unit_test(files_of_the_users),

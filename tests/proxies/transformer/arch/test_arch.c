@@ -529,6 +529,39 @@ static void what_cannot_be_is_refused(void **state)
     bb_err_mute(0);
 }
 
+/* As many as there are is not too many. */
+static void all_of_them_may_be(void **state)
+{
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(load("{\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": 61}", &a), 0);
+    assert_true(a.layers == 61 && a.dense_layers == 61);
+    assert_int_equal(load("{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 8}", &a), 0);
+    assert_true(a.experts == 8 && a.top_k == 8);
+}
+
+/* Every name of an activation that is known, under every key that models have for it; they change no number. */
+static void activations_have_names(void **state)
+{
+    static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
+    static const char *const names[] = {"silu",        "swish",      "gelu",   "gelu_new", "gelu_pytorch_tanh",
+                                        "gelu_fast",   "quick_gelu", "relu",   "relu2",    "relu_squared",
+                                        "gelu_python", "tanh",       "sigmoid"};
+    struct bb_arch plain, a;
+
+    (void)state;
+    assert_int_equal(load("{\"model_type\": \"llama\"}", &plain), 0);
+    for (size_t k = 0; k < ROWS(keys); k++)
+        for (size_t n = 0; n < ROWS(names); n++) {
+            char text[128];
+
+            snprintf(text, sizeof(text), "{\"model_type\": \"llama\", \"%s\": \"%s\"}", keys[k], names[n]);
+            assert_int_equal(load(text, &a), 0);
+            assert_true(a.hidden == plain.hidden && a.ffn == plain.ffn && a.gated == plain.gated);
+        }
+}
+
 static unsigned next(unsigned *seed)
 {
     return *seed = *seed * 1664525u + 1013904223u;
@@ -648,6 +681,8 @@ int main(void)
         cmocka_unit_test(tensors_stand_in_order),
         cmocka_unit_test(parts_stand_in_order),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(activations_have_names),
+        cmocka_unit_test(all_of_them_may_be),
         cmocka_unit_test(files_that_are_cut_or_changed),
         cmocka_unit_test(fields_of_any_kind),
     };

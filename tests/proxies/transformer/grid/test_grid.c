@@ -1,6 +1,8 @@
 /* test_grid.c - axes over ranks against member lists written by hand, and layouts that cannot be. */
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/grid.h"
+#include "proxies/transformer/grid/pipe_split.h"
+#include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
 /* A settled grid and its layout with all groups. */
@@ -515,6 +517,42 @@ static void known_splits(void **state)
     }
 }
 
+#define FIRST "--decoder-first-pipeline-num-layers"
+#define LAST  "--decoder-last-pipeline-num-layers"
+
+/* The nearest split, by hand: 61 = 2 + 14 x 4 + 3 = 1 + 15 x 4 = 3 + 14 x 4 + 2, 26 = 4 + 2 x 8 + 6 in chunks of two.
+ * Of two that are equally near, 9 = 3 + 2 x 2 + 2 = 2 + 2 x 3 + 1, that with the shorter stages in the middle. */
+static void splits_that_cannot_be(void **state)
+{
+    static const struct {
+        struct bb_pipe_split split;
+        const char *nearest;
+    } rows[] = {
+        {{9, 4, 1, 0, 0}, "pp 3, or --layers 8 or 12, or " FIRST " 3 " LAST " 2"},
+        {{61, 16, 1, 2, 2}, FIRST " 2 " LAST " 3"},
+        {{61, 16, 1, 3, 0}, FIRST " 1, or " FIRST " 3 " LAST " 2"},
+        {{26, 4, 2, 3, 0}, FIRST " 2"},
+        {{26, 4, 2, 4, 4}, FIRST " 4 " LAST " 6"},
+        {{7, 2, 1, 3, 3}, FIRST " 3 " LAST " 4"},
+        {{13, 4, 2, 0, 0}, "pp 3, or --layers 8 or 16"},
+        {{10, 3, 1, 9, 0}, FIRST " 8"},
+    };
+    struct capture said;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const char *text;
+
+        capture_begin(&said);
+        assert_int_equal(bb_pipe_split_refuse(&rows[i].split, "pp 3", "test"), -BB_EUSAGE);
+        text = capture_end(&said);
+        text = strstr(text, "nearest: ");
+        assert_non_null(text);
+        assert_int_equal(strncmp(text + 9, rows[i].nearest, strlen(rows[i].nearest)), 0);
+        assert_string_equal(text + 9 + strlen(rows[i].nearest), "\n");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,6 +569,7 @@ int main(void)
         cmocka_unit_test(layers_are_all_given_out),
         cmocka_unit_test(ends_have_their_own_layers),
         cmocka_unit_test(known_splits),
+        cmocka_unit_test(splits_that_cannot_be),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

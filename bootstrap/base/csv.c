@@ -1,0 +1,56 @@
+/* csv.c - see csv.h. */
+#include "bootstrap/base/csv.h"
+
+#include <string.h>
+
+static void put_text(const char *text, FILE *out)
+{
+    if (text[strcspn(text, ",\"\r\n")] == '\0') {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"')
+            fputc('"', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void put_value(const json_t *value, FILE *out)
+{
+    if (json_is_string(value))
+        put_text(json_string_value(value), out);
+    else if (json_is_integer(value))
+        fprintf(out, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        fprintf(out, "%.12g", json_real_value(value));
+    else if (json_is_boolean(value))
+        fputs(json_is_true(value) ? "true" : "false", out);
+}
+
+static void put_row(const json_t *row, FILE *out)
+{
+    const json_t *value;
+    size_t i;
+
+    json_array_foreach(row, i, value)
+    {
+        fputs(i ? "," : "", out);
+        put_value(value, out);
+    }
+    fputc('\n', out);
+}
+
+void bb_csv_write(const json_t *columns, const json_t *rows, FILE *out)
+{
+    const json_t *row;
+    size_t i;
+
+    put_row(columns, out);
+    json_array_foreach(rows, i, row)
+    {
+        put_row(row, out);
+    }
+}

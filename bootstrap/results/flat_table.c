@@ -1,0 +1,190 @@
+/* flat_table.c - see flat_table.h. */
+#include "bootstrap/results/flat_table.h"
+
+#include "bootstrap/base/csv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT = 256 };
+
+static const char *const left_out[] = {"options", "environment"};
+
+static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value);
+
+/* "time_us" and "p50" are "time_us.p50"; at the top there is nothing in front. */
+static void put_object(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *object)
+{
+    const char *key;
+    json_t *value;
+    char inner[PATH_TEXT];
+
+    json_object_foreach((json_t *)object, key, value)
+    {
+        snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key);
+        put_field(t, flat, inner, value);
+    }
+}
+
+static void put_cell(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)
+{
+    if (json_object_get(flat, path))
+        return; /* the row's own */
+    if (!json_object_get(t->columns, path) && json_object_set_new(t->columns, path, json_true()))
+        t->failed = true;
+    if (json_object_set(flat, path, value))
+        t->failed = true;
+}
+
+static bool is_interval(const char *path)
+{
+    const char *key = strrchr(path, '.');
+
+    key = key ? key + 1 : path;
+    return strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0;
+}
+
+/* Two cells, also where there is none, so that the columns do not hang on the figures. */
+static void put_interval(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *pair)
+{
+    static const char *const ends[] = {"low", "high"};
+    char name[PATH_TEXT + 8];
+
+    for (size_t i = 0; i < 2; i++) {
+        json_t *end = json_array_get(pair, i);
+
+        snprintf(name, sizeof(name), "%s.%s", path, ends[i]);
+        put_cell(t, flat, name, end ? end : json_null());
+    }
+}
+
+static bool holds_texts_alone(const json_t *list)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(list, i, one)
+    {
+        if (!json_is_string(one))
+            return false;
+    }
+    return true;
+}
+
+static void put_texts(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *list)
+{
+    char *text = NULL;
+    size_t bytes = 0, i;
+    FILE *out = open_memstream(&text, &bytes);
+    const json_t *one;
+    json_t *joined;
+
+    if (!out) {
+        t->failed = true;
+        return;
+    }
+    json_array_foreach(list, i, one)
+    {
+        fprintf(out, "%s%s", i ? " " : "", json_string_value(one));
+    }
+    fclose(out);
+    joined = json_string(text);
+    put_cell(t, flat, path, joined);
+    json_decref(joined);
+    free(text);
+}
+
+static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)
+{
+    for (size_t i = 0; i < sizeof(left_out) / sizeof(*left_out); i++)
+        if (strcmp(path, left_out[i]) == 0)
+            return;
+    if (is_interval(path))
+        put_interval(t, flat, path, value);
+    else if (json_is_object(value))
+        put_object(t, flat, path, value);
+    else if (!json_is_array(value))
+        put_cell(t, flat, path, value);
+    else if (holds_texts_alone(value))
+        put_texts(t, flat, path, value);
+}
+
+void bb_flat_table_add(struct bb_flat_table *t, const json_t *row, const json_t *extra)
+{
+    json_t *flat = json_object();
+
+    t->columns = t->columns ? t->columns : json_object();
+    t->rows = t->rows ? t->rows : json_array();
+    put_object(t, flat, "", row);
+    put_object(t, flat, "", extra);
+    if (json_array_append_new(t->rows, flat))
+        t->failed = true;
+}
+
+/* "skew" was null in one row and has fields in another: its fields are the columns. */
+static bool is_object_elsewhere(const json_t *columns, const char *name)
+{
+    const size_t length = strlen(name);
+    const char *other;
+    json_t *value;
+
+    json_object_foreach((json_t *)columns, other, value)
+    {
+        if (strncmp(other, name, length) == 0 && other[length] == '.')
+            return true;
+    }
+    return false;
+}
+
+static json_t *names_of(const struct bb_flat_table *t)
+{
+    json_t *names = json_array(), *value;
+    const char *name;
+
+    json_object_foreach(t->columns, name, value)
+    {
+        if (!is_object_elsewhere(t->columns, name))
+            json_array_append_new(names, json_string(name));
+    }
+    return names;
+}
+
+static json_t *cells_of(const json_t *flat, const json_t *names)
+{
+    json_t *cells = json_array();
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(names, i, name)
+    {
+        json_t *value = json_object_get(flat, json_string_value(name));
+
+        json_array_append(cells, value ? value : json_null());
+    }
+    return cells;
+}
+
+int bb_flat_table_write(const struct bb_flat_table *t, FILE *out)
+{
+    json_t *names = names_of(t), *rows = json_array();
+    const json_t *flat;
+    size_t i;
+    bool bad = t->failed || !names || !rows;
+
+    json_array_foreach(t->rows, i, flat)
+    {
+        bad = json_array_append_new(rows, cells_of(flat, names)) || bad;
+    }
+    if (!bad)
+        bb_csv_write(names, rows, out);
+    json_decref(names);
+    json_decref(rows);
+    return bad ? bb_err(BB_EFAIL, "out of memory for the table") : 0;
+}
+
+void bb_flat_table_release(struct bb_flat_table *t)
+{
+    json_decref(t->columns);
+    json_decref(t->rows);
+    *t = (struct bb_flat_table){0};
+}

@@ -1,0 +1,124 @@
+/* hydra.c - see hydra.h. */
+#include "bootstrap/start/hydra.h"
+
+#include "bootstrap/base/err.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/speaker.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Who has spoken keeps the word for longer than SPEAK_MS. */
+enum { HOLD_MS = 1500, SPEAK_MS = 1000, HOLD_ENDING_MS = 1000, READ_MS = 200, FILES_MAX = 4096 };
+enum { IN_ORDER = 'o', ENDING = 'e' };
+
+static int leash = -1; /* closes when this rank is gone; what is written tells how things are */
+static pid_t holder;
+
+/* srun --mpi=pmi2 has a PMI_FD, too, but leaves the ranks alone. */
+bool bb_hydra_started_us(void)
+{
+    return getenv("MPI_LOCALNRANKS") && getenv("PMI_FD");
+}
+
+/* Hydra looks at the rank's output, too: it stays open with the connection, and nothing else does. */
+static void close_all_but(int connection, int rank_end)
+{
+    for (int fd = 0; fd < FILES_MAX; fd++)
+        if (fd != STDOUT_FILENO && fd != STDERR_FILENO && fd != connection && fd != rank_end)
+            close(fd);
+}
+
+static void ignore_signals(void)
+{
+    static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
+        signal(ignored[i], SIG_IGN);
+}
+
+/* It reads no output any more when it is told so. */
+static void abort_job(int connection, int code)
+{
+    poll(NULL, 0, READ_MS);
+    dprintf(connection, "cmd=abort exitcode=%d\n", code);
+}
+
+/* The rank is gone, and nobody else has said it. */
+static void name_lost_rank(int connection, pid_t launcher)
+{
+    char host[256] = "";
+
+    if (bb_speaker_take_of(launcher) >= 0) {
+        (void)gethostname(host, sizeof(host) - 1);
+        bb_err(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host);
+    }
+    abort_job(connection, BB_ETIMEOUT);
+}
+
+static void hold_connection(int connection, int rank_end, pid_t launcher)
+{
+    struct pollfd end = {.fd = connection}; /* an event only when the launcher is gone */
+    char word = 0;                          /* the last one */
+
+    close_all_but(connection, rank_end);
+    while (word != IN_ORDER && read(rank_end, &word, 1) == 1)
+        ;
+    if (word == ENDING) {
+        poll(&end, 1, HOLD_ENDING_MS);
+    } else if (word != IN_ORDER && poll(&end, 1, SPEAK_MS) == 0) {
+        name_lost_rank(connection, launcher);
+        poll(&end, 1, HOLD_MS - SPEAK_MS);
+    }
+    _exit(0);
+}
+
+void bb_hydra_hold(void)
+{
+    const pid_t launcher = getppid();
+    sigset_t all, before;
+    int ends[2];
+
+    if (!bb_hydra_started_us() || leash >= 0 || pipe(ends))
+        return;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* a handler of ours is not for the holder */
+    holder = fork();
+    if (holder == 0) {
+        ignore_signals();
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        hold_connection(atoi(getenv("PMI_FD")), ends[0], launcher);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(ends[0]);
+    leash = ends[1];
+}
+
+static bool tell_holder(char word)
+{
+    return leash >= 0 && holder > 0 && write(leash, &word, 1) == 1;
+}
+
+void bb_hydra_ending(void)
+{
+    (void)tell_holder(ENDING);
+}
+
+void bb_hydra_abort(int code)
+{
+    if (bb_hydra_started_us())
+        abort_job(atoi(getenv("PMI_FD")), code);
+}
+
+void bb_hydra_let_go(void)
+{
+    if (tell_holder(IN_ORDER))
+        waitpid(holder, NULL, 0);
+    if (leash >= 0)
+        close(leash);
+    leash = -1;
+}

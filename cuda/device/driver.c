@@ -1,0 +1,75 @@
+/* driver.c - see driver.h. */
+#include "cuda/device/driver.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <string.h>
+
+enum { OLDEST_DRIVER = 12000 }; /* whose form of a function is asked for */
+
+/*
+ * NULL: not there. The runtime's own name for it changed in 12.5, and the older one is gone in 13: both are looked up, so
+ * that a program built with one runs with the other.
+ */
+static void *find_function(const char *name)
+{
+    cudaError_t (*by_version)(const char *, void **, unsigned, unsigned long long,
+                              enum cudaDriverEntryPointQueryResult *);
+    cudaError_t (*older)(const char *, void **, unsigned long long, enum cudaDriverEntryPointQueryResult *);
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    cudaError_t e = cudaErrorSymbolNotFound;
+    void *function = NULL;
+
+    *(void **)&by_version = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPointByVersion");
+    *(void **)&older = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPoint");
+    if (by_version)
+        e = by_version(name, &function, OLDEST_DRIVER, cudaEnableDefault, &found);
+    else if (older)
+        e = older(name, &function, cudaEnableDefault, &found);
+    if (e != cudaSuccess)
+        (void)cudaGetLastError();
+    return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? function : NULL;
+}
+
+bool bb_driver_uuid(int ordinal, unsigned char uuid[16])
+{
+    CUresult (*get_device)(CUdevice *, int), (*get_uuid)(CUuuid *, CUdevice);
+    CUdevice device;
+    CUuuid id;
+
+    *(void **)&get_device = find_function("cuDeviceGet");
+    *(void **)&get_uuid = find_function("cuDeviceGetUuid"); /* cuDeviceGetUuid_v2, which tells instances apart */
+    if (!get_device || !get_uuid || get_device(&device, ordinal) || get_uuid(&id, device))
+        return false;
+    memcpy(uuid, id.bytes, sizeof(id.bytes));
+    return true;
+}
+
+size_t bb_driver_granularity(void)
+{
+    CUresult (*get_granularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
+    const CUmemAllocationProp asked = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    size_t bytes = 0;
+
+    *(void **)&get_granularity = find_function("cuMemGetAllocationGranularity");
+    if (!get_granularity || get_granularity(&bytes, &asked, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) || bytes == 0)
+        return (size_t)2 << 20;
+    return bytes;
+}
+
+bool bb_driver_is_mapped(void *memory)
+{
+    CUresult (*retain)(CUmemGenericAllocationHandle *, void *), (*release)(CUmemGenericAllocationHandle);
+    CUmemGenericAllocationHandle handle;
+
+    *(void **)&retain = find_function("cuMemRetainAllocationHandle");
+    *(void **)&release = find_function("cuMemRelease");
+    if (!retain || !release || retain(&handle, memory))
+        return false;
+    (void)release(handle);
+    return true;
+}

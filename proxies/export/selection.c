@@ -1,0 +1,57 @@
+/* selection.c - see selection.h. */
+#include "proxies/export/selection.h"
+
+#include "bootstrap/base/grow.h"
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parsing {
+    struct bb_selection *selection;
+    const char *option, *what;
+};
+
+static int refuse(const struct parsing *p, const char *word)
+{
+    return bb_err(BB_EUSAGE, "--%s '%s' is not valid, expected %s from 0 to %d, as 0,2 or 0-%d", p->option, word,
+                  p->what, p->selection->n - 1, p->selection->n > 1 ? 1 : 0);
+}
+
+/* "8" or "8-15" */
+static int take_word(void *arg, const char *word)
+{
+    const struct parsing *p = arg;
+    const char *dash = strchr(word, '-');
+    const int length = dash ? (int)(dash - word) : (int)strlen(word), most = p->selection->n - 1;
+    char low_text[64];
+    int low, high;
+
+    snprintf(low_text, sizeof(low_text), "%.*s", length, word);
+    if (bb_parse_int(low_text, 0, most, &low) != 0 || (dash && bb_parse_int(dash + 1, low, most, &high) != 0))
+        return refuse(p, word);
+    high = dash ? high : low;
+    for (int i = low; i <= high; i++)
+        p->selection->chosen[i] = true;
+    return 0;
+}
+
+int bb_selection_parse(struct bb_selection *s, const char *option, const char *what, const char *text, int n)
+{
+    struct parsing p = {s, option, what};
+    int rc;
+
+    s->n = n;
+    TRY(BB_NEW(s->chosen, n));
+    rc = bb_list_each(text, take_word, &p);
+out:
+    return rc;
+}
+
+void bb_selection_release(struct bb_selection *s)
+{
+    free(s->chosen);
+    *s = (struct bb_selection){0};
+}

@@ -1,0 +1,185 @@
+#!/bin/sh
+# run.sh - the analysers, in one command: what reads the sources, and what watches runs on emulated GPUs.
+#
+#   sh tests/analysers/run.sh [TOOL...]      all of them, or cppcheck fanalyzer tidy (read sources),
+#                                            integer tsan memcheck helgrind (watch runs)
+#
+# It wants build/ configured (sh bootstrap/setup.sh --tests). Each tool has one line: how many findings, how many of them are
+# set aside by suppressions.txt, which gives the reason of each; the others are listed. Logs are in build-analysers/.
+# Exit status: 0 none left, 1 some, 77 nothing that was asked for could run. A tool that is not here is said to be skipped.
+set -u
+cd "$(dirname "$0")/../.."
+. bootstrap/mpi.sh
+logs=build-analysers
+mkdir -p $logs
+root=$PWD
+cores=$(getconf _NPROCESSORS_ONLN)
+left=0 ran=0
+
+skip() {
+    echo "$1: SKIPPED: $2"
+}
+
+# judge TOOL - from FILE:LINE: [CHECK] TEXT on stdin: counts, and prints what no suppression knows.
+judge() {
+    sed "s,$root/,,g; s,^\.\./,," | sort -u >$logs/"$1".findings
+    awk -v tool="$1" '
+        FNR == NR { if ($0 !~ /^#/ && NF >= 4) { n++; t[n] = $1; f[n] = $2; c[n] = $3 } next }
+        { all++; aside = 0
+          for (i = 1; i <= n; i++) if ((t[i] == tool || t[i] == "*") && $0 ~ f[i] && index($0, c[i])) { aside = 1; used[i] = 1 }
+          if (aside) kept++; else open[++m] = $0 }
+        END { printf "%s: %d findings, %d set aside, %d left\n", tool, all, kept, m
+              for (i = 1; i <= m; i++) print "  " open[i]
+              exit m > 0 }' tests/analysers/suppressions.txt $logs/"$1".findings || left=$((left + 1))
+    ran=$((ran + 1))
+}
+
+sources() {
+    git ls-files 'bootstrap/*.c' 'collectives/*.c' 'cuda/*.c' 'proxies/*.c' busbar.c
+}
+
+# commands EXTRA - the compiler's command of each of our sources, with EXTRA and without a result, one a line.
+commands() {
+    sed -n 's/^ *"command": "\(.*\)",*$/\1/p' build/compile_commands.json | sed 's/\\"/"/g; s/\\\\/\\/g' |
+        grep -E ' -c (\S*/)?(bootstrap|collectives|cuda|proxies)/\S*\.c$| -c \S*busbar\.c$' | grep -v '/tests/' | sort -u |
+        sed "s, -o [^ ]*, -o /dev/null $1,; s, -Werror,,; s,^[^ ]*ccache ,,"
+}
+
+run_cppcheck() {
+    command -v cppcheck >/dev/null || { skip cppcheck "not here"; return; }
+    # shellcheck disable=SC2046
+    cppcheck -q -j "$cores" --std=c11 --enable=warning,performance,portability -DBB_ANALYSER -D_GNU_SOURCE \
+        "-DBUSBAR_VERSION=\"x\"" "-Djson_object_foreach(o,k,v)=while(next_of(o,&k,&v))" \
+        "-Djson_array_foreach(a,i,v)=while(next_of(a,&i,&v))" -I. --template='{file}:{line}: [{id}] {message}' $(sources) 2>&1 |
+        grep -E '^[a-z_/]+\.c:[0-9]+: ' | judge cppcheck
+}
+
+run_fanalyzer() {
+    gcc -fanalyzer -x c -c /dev/null -o /dev/null 2>/dev/null || { skip fanalyzer "this gcc has none"; return; }
+    commands "-fanalyzer -DBB_ANALYSER" >$logs/commands
+    (cd build && xargs -d '\n' -P "$cores" -n 1 sh -c <"$root/$logs/commands") >$logs/fanalyzer.log 2>&1
+    sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: warning: \(.*\) \[-Wanalyzer-\([a-z-]*\)\]$/\1: [\3] \2/p' $logs/fanalyzer.log | judge fanalyzer
+}
+
+run_tidy() {
+    command -v clang-tidy >/dev/null || { skip tidy "no clang-tidy here"; return; }
+    sources | xargs -P "$cores" -n 6 clang-tidy -p build --quiet --config-file=tests/analysers/clang-tidy.yaml >$logs/tidy.log 2>/dev/null
+    sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: warning: \(.*\) \[\([a-zA-Z0-9.,-]*\)\]$/\1: [\3] \2/p' $logs/tidy.log | judge tidy
+}
+
+# ---- runs ----
+
+# emulated BUILD COMMAND... - on the emulated GPUs of that build.
+emulated() {
+    (
+        build=$root/$1
+        shift
+        LD_LIBRARY_PATH=$build/emulator EMU_TWINS=$build/emulator/busbar-twins.so EMU_QUIET=1 EMU_DEVICES=2
+        export LD_LIBRARY_PATH EMU_TWINS EMU_QUIET EMU_DEVICES
+        timeout 300 "$@"
+    ) >>$logs/runs.log 2>&1
+}
+
+BENCH="bench all_reduce sendrecv -b 8 -e 1K -f 16 -n 2 -w 1 --repeats 2"
+PROXY="proxy gpt2_large 4 2 2 --scale-counts 0.001 --steps 2 --warmup 1 --traced-steps 1 --check --no-alone"
+
+# build_preset PRESET TARGET...
+build_preset() {
+    preset=$1
+    shift
+    # shellcheck disable=SC2046
+    { [ -f build-"$preset"/build.ninja ] || cmake --preset "$preset" $(sed 1d build/setup.flags 2>/dev/null); } >$logs/build.log 2>&1 &&
+        cmake --build build-"$preset" --target "$@" >>$logs/build.log 2>&1
+}
+
+# The first of our frames stands for a report.
+tsan_reports() {
+    cat $logs/tsan.[0-9]* 2>/dev/null | awk '
+        /^WARNING: ThreadSanitizer: / { kind = $0; sub(/.*Sanitizer: /, "", kind); sub(/ \(pid.*/, "", kind); told = 0 }
+        kind && !told && match($0, /(bootstrap|collectives|cuda|proxies|tests)\/[a-z_\/.0-9]+:[0-9]+/) {
+            print substr($0, RSTART, RLENGTH) ": [" kind "] " $2; told = 1 }
+        /^SUMMARY: / { if (!told && kind) print "elsewhere:0: [" kind "] " $0; kind = "" }'
+}
+
+run_tsan() {
+    tests="test_watchdog test_wait test_results test_progress"
+    # shellcheck disable=SC2086
+    build_preset tsan busbar busbar_gpu emulator $tests || { tail -n 20 $logs/build.log; left=$((left + 1)); return; }
+    rm -f $logs/tsan.[0-9]*
+    export TSAN_OPTIONS="exitcode=0 ignore_noninstrumented_modules=1 log_path=$root/$logs/tsan"
+    # shellcheck disable=SC2086
+    emulated build-tsan mpirun -n 2 build-tsan/busbar $BENCH --json $logs/tsan.json
+    # shellcheck disable=SC2086
+    emulated build-tsan mpirun -n 2 build-tsan/busbar $PROXY --trace $logs/tsan.trace --json $logs/tsan.json
+    # What the watchdog does to a thread that hangs, and to one whose peer is gone.
+    for fault in stall:rank=1,call=9,name=ncclAllReduce die:rank=1,call=9,name=ncclAllReduce; do
+        # shellcheck disable=SC2086
+        EMU_FAULT=$fault emulated build-tsan mpirun -n 2 build-tsan/busbar $BENCH -T 3 --json $logs/tsan.json
+    done
+    for test in $tests; do
+        emulated build-tsan "$(find build-tsan/tests -name "$test" -type f)"
+    done
+    unset TSAN_OPTIONS
+    tsan_reports | judge tsan
+}
+
+# clang's checks of conversions and of unsigned arithmetic too, over the unit tests of the paper half.
+run_integer() {
+    command -v clang >/dev/null || { skip integer "no clang here"; return; }
+    build_preset integer all || { tail -n 20 $logs/build.log; left=$((left + 1)); return; }
+    UBSAN_OPTIONS=log_path=$root/$logs/integer ctest --test-dir build-integer -j "$cores" >>$logs/runs.log 2>&1
+    cat $logs/integer.[0-9]* 2>/dev/null | sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: runtime error: \(.*\)$/\1: [integer] \2/p' |
+        sed 's/-\{0,1\}[0-9][0-9.e+]*\( [^ ]*\) cannot/N\1 cannot/; s/of value .*(/of (/; s/: \[integer\] -\{0,1\}[0-9]*/: [integer] N/' | judge integer
+    rm -f $logs/integer.[0-9]*
+}
+
+# Kernels run on stacks of their own there, which valgrind takes for one that went wild: so under it they do nothing.
+valgrind_on_gpu() {
+    EMU_DATA=off EMU_UNKNOWN_KERNELS=pass
+    export EMU_DATA EMU_UNKNOWN_KERNELS
+    emulated build env -u EMU_TWINS "$@" -c 0 --gate 0
+    unset EMU_DATA EMU_UNKNOWN_KERNELS
+}
+
+# valgrind_reports PREFIX - a report counts where one of its frames is ours.
+valgrind_reports() {
+    cat "$1".[0-9]* 2>/dev/null | sed 's/^==[0-9]*== //' | awk '
+        /^(Possible data race|Thread #.*lock|Conditional|Use of|Invalid|Syscall|Mismatched|Source and)/ { kind = $0; told = 0 }
+        /^[0-9,]+ .*bytes in .* lost/ { kind = "leak"; told = 0 }
+        /^(Address|This conflicts|Required order|HEAP|LEAK|ERROR)/ { kind = "" }
+        kind && !told && /\(in [^)]*\/(busbar|libbusbar-gpu\.so)\)/ {
+            sub(/ at 0x.*/, "", kind); print $3 ":0: [" kind "]"; told = 1 }'
+}
+
+run_memcheck() {
+    command -v valgrind >/dev/null || { skip memcheck "no valgrind here"; return; }
+    rm -f $logs/memcheck.[0-9]*
+    # shellcheck disable=SC2089
+    tool="valgrind --error-exitcode=0 --leak-check=full --errors-for-leak-kinds=definite --log-file=$root/$logs/memcheck.%p"
+    # shellcheck disable=SC2086,SC2090
+    {
+        emulated build $tool build/busbar plan gpt2_large 4 2 2 --ranks 8 --json /dev/null --ops
+        emulated build $tool build/busbar compare tests/fuzz/corpus/compare/proxy tests/fuzz/corpus/compare/proxy
+        emulated build $tool build/busbar sweep profiles/studies/nccl-choices.json --list
+        valgrind_on_gpu $tool build/busbar $BENCH --json $logs/memcheck.json
+    }
+    valgrind_reports $logs/memcheck | judge memcheck
+}
+
+run_helgrind() {
+    command -v valgrind >/dev/null || { skip helgrind "no valgrind here"; return; }
+    rm -f $logs/helgrind.[0-9]*
+    # shellcheck disable=SC2086
+    valgrind_on_gpu valgrind --tool=helgrind --log-file=$root/$logs/helgrind.%p build/busbar $BENCH --json $logs/helgrind.json
+    valgrind_reports $logs/helgrind | judge helgrind
+}
+
+[ -f build/compile_commands.json ] || { echo "build/ is not configured: sh bootstrap/setup.sh --tests"; exit 77; }
+for tool in ${*:-cppcheck fanalyzer tidy integer tsan memcheck helgrind}; do
+    case $tool in
+    cppcheck | fanalyzer | tidy | integer | tsan | memcheck | helgrind) run_$tool ;;
+    *) echo "unknown tool '$tool'; known: cppcheck fanalyzer tidy integer tsan memcheck helgrind" >&2; exit 2 ;;
+    esac
+done
+[ $ran -gt 0 ] || exit 77
+[ $left = 0 ]

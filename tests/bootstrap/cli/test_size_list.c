@@ -1,0 +1,110 @@
+/* test_size_list.c - lists of sizes: their order, their units, their limits, and words that are none. */
+#include "bootstrap/cli/size_list.h"
+#include "tests/bootstrap/capture.h"
+#include "tests/check.h"
+
+static void sizes_in_their_order(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t least, bytes[3];
+        int n;
+        size_t largest;
+    } rows[] = {{"8", 1, {8}, 1, 8},
+                {"32M,8,1K", 8, {32 << 20, 8, 1024}, 3, 32 << 20},
+                {"8,1.5K", 1, {8, 1536}, 2, 1536},
+                {"0", 0, {0}, 1, 0},
+                {"5,5", 5, {5, 5}, 2, 5},
+                {"1024T", 0, {(size_t)1 << 50}, 1, (size_t)1 << 50}};
+    struct bb_sizes s = {.n = 7};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(bb_sizes_parse(&s, "--sizes", rows[i].text, rows[i].least), 0);
+        assert_int_equal(s.n, rows[i].n);
+        assert_memory_equal(s.bytes, rows[i].bytes, sizeof(size_t) * (size_t)s.n);
+        assert_true(bb_sizes_largest(&s) == rows[i].largest);
+    }
+    s.n = 0;
+    assert_true(bb_sizes_largest(&s) == 0);
+}
+
+/* One line, with the word, the option and what is expected. */
+static void words_that_are_no_size(void **state)
+{
+    static const char *const rows[][2] = {
+        {"8,x", "'x'"},
+        {"", "''"},
+        {"8,", "''"},
+        {",8", "''"},
+        {"7", "'7'"},
+        {"1025T", "'1025T'"},
+        {"8 K,1", "'8 K'"},
+        {"-1", "'-1'"},
+        {"1111111111111111111111111111111111111111111111111111111111111111",
+         "'111111111111111111111111111111111111111111111111111111111111...'"},
+    };
+    struct capture said;
+    struct bb_sizes s;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        char expected[200];
+
+        snprintf(expected, sizeof(expected), "busbar: %s in --sizes is no size; expected bytes from 8 to 1024T",
+                 rows[i][1]);
+        capture_begin(&said);
+        assert_int_equal(bb_sizes_parse(&s, "--sizes", rows[i][0], 8), -BB_EUSAGE);
+        assert_non_null(strstr(capture_end(&said), expected));
+    }
+}
+
+static void so_many_and_no_more(void **state)
+{
+    char text[2 * 257 + 1] = "1";
+    struct capture said;
+    struct bb_sizes s;
+
+    (void)state;
+    for (int n = 1; n < 256; n++)
+        strcat(text, ",1");
+    assert_int_equal(bb_sizes_parse(&s, "--sizes", text, 1), 0);
+    assert_int_equal(s.n, 256);
+    strcat(text, ",1");
+    capture_begin(&said);
+    assert_int_equal(bb_sizes_parse(&s, "--sizes", text, 1), -BB_EUSAGE);
+    assert_string_equal(capture_end(&said), "busbar: --sizes has more than 256 sizes\n");
+}
+
+/* Every word, empty ones too, until one is refused. */
+static int collect(void *arg, const char *word)
+{
+    char *all = arg;
+
+    sprintf(all + strlen(all), "<%s>", word);
+    return strcmp(word, "stop") == 0 ? -BB_EFAIL : 0;
+}
+
+static void each_word(void **state)
+{
+    char all[100] = "";
+
+    (void)state;
+    assert_int_equal(bb_list_each("a,,b c,", collect, all), 0);
+    assert_string_equal(all, "<a><><b c><>");
+    all[0] = '\0';
+    assert_int_equal(bb_list_each("a,stop,b", collect, all), -BB_EFAIL);
+    assert_string_equal(all, "<a><stop>");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_in_their_order),
+        cmocka_unit_test(words_that_are_no_size),
+        cmocka_unit_test(so_many_and_no_more),
+        cmocka_unit_test(each_word),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* test_speaker.c - one rank of a host has the word: the first of a job, whatever descriptors are open, for each job one. */
+#include "bootstrap/start/speaker.h"
+#include "tests/check.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void name_job(const char *space, const char *job, const char *step)
+{
+    const char *const names[] = {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"}, *const values[] = {space, job,
+                                                                                                        step};
+    char value[64];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(value, sizeof(value), "%s-%ld", values[i] ? values[i] : "", (long)getpid()); /* no other test's */
+        if (values[i])
+            setenv(names[i], value, 1);
+        else
+            unsetenv(names[i]);
+    }
+}
+
+/* Every job once; of Slurm's, job and step make the name, and neither alone. */
+static void a_word_for_each_job(void **state)
+{
+    static const struct {
+        const char *space, *job, *step;
+        bool free;
+    } rows[] = {{"one", NULL, NULL, true}, {"one", NULL, NULL, false}, {"two", NULL, NULL, true},
+                {"one", "7", "0", false},  {NULL, "7", "0", true},     {NULL, "7", "0", false},
+                {NULL, "7", "1", true},    {NULL, "8", "1", true},     {NULL, "9", NULL, true},
+                {NULL, NULL, "9", false},  {NULL, NULL, NULL, false}}; /* the last three: by the parent */
+    int fds[ROWS(rows)];
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        print_message("  row %zu\n", i);
+        name_job(rows[i].space, rows[i].job, rows[i].step);
+        fds[i] = bb_speaker_take();
+        assert_int_equal(fds[i] >= 0, rows[i].free);
+    }
+    for (size_t i = 0; i < ROWS(rows); i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    name_job("one", NULL, NULL);
+    assert_int_equal(bb_speaker_take(), -1); /* somebody has it on for a moment */
+}
+
+/* Descriptor 0 is as good as any: daemons and some launchers close their standard input. */
+static void without_standard_input(void **state)
+{
+    int saved = dup(STDIN_FILENO), first, second;
+
+    (void)state;
+    name_job("closed", NULL, NULL);
+    close(STDIN_FILENO);
+    first = bb_speaker_take();
+    second = bb_speaker_take();
+    close(first);
+    if (saved >= 0)
+        dup2(saved, STDIN_FILENO);
+    assert_int_equal(first, 0);
+    assert_int_equal(second, -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_word_for_each_job),
+        cmocka_unit_test(without_standard_input),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+"""`busbar plan transformer --cluster` as a forecast: whose rates, what is guessed, whether training would hold, what 8 bits and attention
+cost. Expected is what was published, or what two plans must be to each other."""
+import json
+
+import pytest
+from conftest import ROOT
+
+PROFILES = ROOT / "profiles" / "clusters"
+LLAMA = "--model llama3_8b --ranks 8 --cp 2 --seq-length 8192 --micro-batches 4 --dp-sync distributed --grad-dtype bfloat16"
+GPT_22B = {"model_type": "gpt2", "vocab_size": 51200, "n_positions": 2048, "n_embd": 6144, "n_layer": 48, "n_head": 64}
+
+
+def plan(busbar, words, *more):
+    done = busbar.run("plan", "transformer", *words.split(), *more, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def refused(busbar, words, status=2):
+    done = busbar.run(*words.split(), emulated=False)
+    assert done.returncode == status, done.stderr
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_named_cluster_is_the_forecast(busbar):
+    forecast, gemm, given = (plan(busbar, f"{LLAMA} --cluster h100-sxm-ib {more}") for more in ("", "--compute gemm", "--tflops 300"))
+    assert forecast["predicted"] == gemm["predicted"]
+    assert forecast["predicted"]["compute"] == {"rates": "machine", "tflops": 989, "efficiency": pytest.approx(0.66), "nominal": False,
+                                                "attention": "fused", "fp8": False, "guessed": []}
+    assert given["predicted"]["compute"]["rates"] == "given" and given["predicted"]["compute"]["tflops"] == 300
+    assert given["predicted"]["step_us"] > 1.5 * forecast["predicted"]["step_us"] and given["predicted"]["band"] is None
+    assert plan(busbar, f"{LLAMA} --cluster h100-sxm-ib --compute timed")["predicted"]["compute"]["rates"] == "proxy"
+    nominal = plan(busbar, f"{LLAMA} --cluster emulated-default")["predicted"]
+    assert nominal["compute"]["nominal"] and nominal["band"] is None
+    text = busbar.run("plan", "transformer", *LLAMA.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout
+    assert "653 of 989 TFLOP/s" in text and "attention fused" in text and "published steps" in text
+
+
+def test_the_algorithm_is_told(busbar):
+    """Large sums of two members on each node take the ring, a node's the switch; keys between neighbours are no collective."""
+    words = "--model llama3_8b --ranks 64 --tp 2 --pp 2 --micro-batches 2 --seq-length 8192 --cluster h100-sxm-ib"
+    ways = {g["name"]: (g["algorithm"], g["protocol"]) for g in plan(busbar, words)["predicted"]["groups"]}
+    assert ways["dp"] == ("ring", "Simple") and ways["tp"] == ("nvls", "Simple") and ways["pp"] == (None, None)
+    simple = plan(busbar, words.replace("h100-sxm-ib", "emulated-default"))["predicted"]["groups"]
+    assert {group["algorithm"] for group in simple} == {None}
+    text = busbar.run("plan", "transformer", *words.split(), emulated=False).stdout
+    assert "largest by" in text and "  ring Simple\n" in text
+
+
+def test_sequence_parallelism_is_quicker(busbar, tmp_path):
+    """Korthikanti et al. 2022, table 4: a layer of the 22B model, forward and backward, 19.6 ms; sequence parallel 19.0 ms."""
+    model = tmp_path / "22b.json"
+    model.write_text(json.dumps(GPT_22B))
+
+    def layer_ms(words):
+        steps = [plan(busbar, f"--model {model} --layers {n} --ranks 8 --tp 8 --micro-batch-size 4 --cluster a100-sxm-ib {words}")
+                 for n in (2, 3)]
+        return (steps[1]["predicted"]["step_us"] - steps[0]["predicted"]["step_us"]) / 1e3
+
+    plain, divided = layer_ms(""), layer_ms("--sequence-parallel")
+    assert plain == pytest.approx(19.6, rel=0.10) and divided == pytest.approx(19.0, rel=0.10) and divided < plain
+
+
+def test_unfused_attention_costs_time_and_memory(busbar):
+    words = "--model gpt3_1_3b --ranks 8 --cluster a100-sxm-ib"
+    usual, fused, unfused = (plan(busbar, f"{words} {more}") for more in ("", "--attention fused", "--attention unfused"))
+    assert usual["predicted"]["step_us"] == unfused["predicted"]["step_us"] > fused["predicted"]["step_us"]
+    assert usual["predicted"]["compute"]["guessed"] == ["--attention unfused"] and unfused["predicted"]["compute"]["guessed"] == []
+    held = [made["predicted"]["memory"]["needed_bytes"] for made in (fused, unfused)]
+    # 24 layers of 16 heads: scores, their softmax and dropout's mask, 5 bytes for each of 2048 x 2048
+    assert held[1] - held[0] == 24 * 16 * 2048 * 2048 * 5
+    assert plan(busbar, f"{words.replace('a100', 'h100')}")["predicted"]["compute"]["attention"] == "fused"
+
+
+def test_what_does_not_hold_is_computed_again(busbar):
+    words = f"{LLAMA} --cluster h100-sxm-ib --gpu-memory 55G"  # 63.9 GiB, 45 without activations
+    guessed, full, none = (plan(busbar, f"{words} {more}")["predicted"] for more in ("", "--recompute full", "--recompute none"))
+    assert guessed["compute"]["guessed"] == ["--recompute full"] and guessed["step_us"] == full["step_us"] > none["step_us"]
+    assert guessed["memory"]["fits"] and full["memory"] == guessed["memory"] and not none["memory"]["fits"]
+    assert none["memory"]["available_bytes"] == 55 * 2**30 and none["memory"]["of"] == "training"
+    text = busbar.run("plan", "transformer", *words.split(), emulated=False).stdout
+    assert "guessed: --recompute full; without, training would hold 63.9 GiB" in text and "of 55 GiB on a GPU: fits" in text
+    hopeless = plan(busbar, f"{words.replace('55G', '20G')}")["predicted"]
+    assert hopeless["compute"]["guessed"] == [] and not hopeless["memory"]["fits"]
+
+
+@pytest.mark.parametrize("more,status", [("--gpu-memory 60G", 5), ("--gpu-memory 70G", 0), ("--gpu-memory 60G --recompute full", 0),
+                                         ("--cluster h100-sxm-ib", 0), ("--cluster a100-40gb-sxm-ib", 5)])
+def test_must_fit_decides_the_exit(busbar, more, status):
+    done = busbar.run("plan", "transformer", *LLAMA.split(), *more.split(), "--must-fit", emulated=False)
+    assert done.returncode == status
+    assert ("DOES NOT FIT" in done.stdout) == bool(status) and ("--must-fit: training would hold 63.9 GiB" in done.stderr) == bool(status)
+
+
+def test_products_in_eight_bits(busbar):
+    words = f"{LLAMA} --cluster h100-sxm-ib"
+    bf16, fp8 = (plan(busbar, f"{words} {more}")["predicted"] for more in ("", "--fp8"))
+    assert fp8["compute"]["fp8"] and bf16["step_us"] / 1.6 < fp8["step_us"] < bf16["step_us"] / 1.2
+    base = f"plan transformer {LLAMA} --fp8"
+    assert "tflops.float8" in refused(busbar, f"{base} --cluster a100-sxm-ib")
+    assert "--fp8 means nothing here" in refused(busbar, f"{base} --cluster h100-sxm-ib --tflops 400")
+    assert "--fp8 is of forecasts" in refused(busbar, "proxy transformer --model gpt2_small --fp8")
+    assert "--gpu-memory" in refused(busbar, f"plan transformer {LLAMA} --must-fit")
+
+
+@pytest.mark.parametrize("change,words", [
+    (lambda c: c["achieved"].pop("memory"), ["'memory'", "missing"]),
+    (lambda c: c["achieved"].pop("fuses_dropout"), ["achieved.fuses_dropout", "missing"]),
+    (lambda c: c["achieved"].update(gemn=1), ["achieved.gemn", "did you mean 'achieved.gemm'"]),
+    (lambda c: c.pop("nics_per_node"), ["nics_per_node", "missing"]),
+    (lambda c: c["nccl"][0].pop("inter_us"), ["inter_us", "missing"]),
+    (lambda c: c["nccl"][0].update(algorithm="rink"), ["rink", "ring"]),
+    (lambda c: c["tflops"].pop("float8"), ["float8", "missing"]),
+    (lambda c: c.update(nccl=[]), ["nccl", "expected 1 to 24"]),
+])
+def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
+    profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
+    change(profile)
+    path = tmp_path / "gap.json"
+    path.write_text(json.dumps(profile))
+    line = refused(busbar, f"plan transformer {LLAMA} --cluster {path}")
+    assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.json")))
+def test_every_profile_predicts_and_says_its_sources(busbar, name):
+    predicted = plan(busbar, f"--model gpt2_small --layers 2 --ranks 144 --tp 2 --cluster {name}")["predicted"]
+    assert predicted["step_us"] > 0 and predicted["cluster"] == name
+    source = json.loads((PROFILES / f"{name}.json").read_text())["source"]
+    assert "assumed" in source or "no machine" in source

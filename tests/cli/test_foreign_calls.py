@@ -1,0 +1,90 @@
+"""A call of MPI, CUDA, NCCL, cuBLASLt or the C library that fails, one in each run of `bench` on one rank: the run says so in one line and ends with
+an error, or, where nothing hangs on the call, ends with the results that it would have had. BUSBAR_EVERY_CALL=1 takes every
+call of each function instead of the first."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+SHORT = ["-n", "2", "-w", "1", "--repeats", "2", "-T", "20", "--json", "r.json"]
+BENCH = ["bench", "all_reduce", "-b", "8", "-e", "16", *SHORT]
+PRODUCTS = ["bench", "compute", "--quick", "-d", "float", *SHORT]
+SHIM = open(os.path.dirname(__file__) + "/../drill/shim.c").read()
+FUNCTIONS = re.findall(r"^MARK\((\w+), ", SHIM, re.M)
+# Which functions are tried in which run; a function that it does not call is left out.
+PARTS = {"MPI": (r"MPI_", BENCH), "CUDA": (r"cuda", BENCH), "NCCL": (r"nccl", BENCH), "cuBLASLt": (r"cublasLt", PRODUCTS),
+         "C": (r"(?!MPI_|cu|nccl)[a-z_]+$", BENCH)}
+MOST = 200 if os.environ.get("BUSBAR_EVERY_CALL") else 1
+
+
+def run(busbar, words, folder, function="none", number=1):
+    """What the run said and left behind, and whether the call was made."""
+    shim = busbar.build / "tests/drill/libdrill_shim.so"
+    folder.mkdir()
+    environment = {**os.environ, "LD_PRELOAD": str(shim), "DRILL": f"fail:{function}:{number}:all", "DRILL_OURS": "1", "LC_ALL": "C",
+                   "DRILL_LOG": str(folder / "made"), "EMU_DEVICES": "1", "EMU_QUIET": "1", "EMU_DATA": "off" if words is PRODUCTS else "on"}
+    done = subprocess.run([str(busbar.build / "busbar-emulated"), *words], cwd=folder, env=environment, timeout=60, capture_output=True,
+                          text=True)
+    try:
+        results = json.loads((folder / "r.json").read_text())
+    except FileNotFoundError:
+        results = None
+    return done, results, (folder / "made").exists()
+
+
+def figures(results):
+    """Without what a host's clock and the environment say."""
+    return [{k: v for k, v in row.items() if k not in ("host_us", "first_us")} for row in results["results"]]
+
+
+def judge(done, results, whole):
+    """Why this end is none of those allowed; None: it is one."""
+    lines = [line for line in done.stderr.splitlines() if "warning:" not in line]
+    if done.returncode == 0:
+        if done.stdout != whole[0].stdout or results is None or results["status"] != "ok" or figures(results) != figures(whole[1]):
+            return "exit 0, but other results"
+        return None if len(lines) <= 1 else "more than one line"
+    if done.returncode not in (1, 2):
+        return "the exit status"
+    if results and results["status"] == "ok":
+        return "the status of the results"
+    return None if len(lines) == 1 and lines[0].startswith("busbar: ") else "not one line"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_failing_call_hides_nothing(busbar, tmp_path, part):
+    if not (busbar.build / "tests/drill/libdrill_shim.so").exists():
+        pytest.skip("the shim of the drills is of x86-64")
+    if b"__asan_init" in (busbar.build / "busbar").read_bytes():
+        pytest.skip("the sanitizers want to be loaded first")
+    pattern, words = PARTS[part]
+    whole = run(busbar, words, tmp_path / "whole")
+    assert whole[0].returncode == 0, whole[0].stderr
+    bad, made = [], 0
+    for function in FUNCTIONS:
+        if not re.match(pattern, function):
+            continue
+        for number in range(1, MOST + 1):
+            done, results, was_made = run(busbar, words, tmp_path / f"{function}.{number}", function, number)
+            if not was_made:
+                break
+            made += 1
+            reason = judge(done, results, whole)
+            if reason:
+                bad.append((function, number, reason, done.returncode, done.stderr[-300:]))
+    assert made >= 5
+    assert bad == []
+
+
+def test_every_call_is_marked(busbar):
+    """What the GPU half takes from MPI, CUDA and NCCL is in the shim's list, but for what returns no error."""
+    none = {"MPI_Error_string", "MPI_Abort", "__cudaGetKernel", "__cudaLaunchKernel", "__cudaPopCallConfiguration",
+            "__cudaPushCallConfiguration", "__cudaRegisterFatBinary", "__cudaRegisterFatBinaryEnd", "__cudaRegisterFunction",
+            "__cudaUnregisterFatBinary", "cublasLtGetStatusName", "cublasLtGetStatusString", "cudaGetErrorName", "cudaGetErrorString",
+            "cudaLaunchKernel", "cudaProfilerStart", "cudaProfilerStop", "ncclGetErrorString", "ncclGetLastError"}
+    symbols = subprocess.run(["nm", "-D", "--undefined-only", str(busbar.build / "libbusbar-gpu.so")], capture_output=True, text=True,
+                             check=True).stdout
+    taken = set(re.findall(r" U ((?:MPI_|_*cuda|nccl|cublas)\w+)", symbols))
+    assert taken - none - set(FUNCTIONS) == set()

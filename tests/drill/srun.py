@@ -1,0 +1,131 @@
+"""srun.py - `srun.py -n N PROGRAM...`: a stand-in for Slurm's srun on one host, for an MPI that asks for its ranks by PMI-1 (MPICH).
+
+As srun(1) and slurmstepd do: tasks get SLURM_* and a connection for PMI, and what they say comes through srun. A signal is handed on to
+all; SIGINT as if sent twice, so SIGCONT and SIGTERM follow. A task that dies is reported and leaves the others alone; MPI_Abort ends all
+by SIGCONT, SIGTERM, and SIGKILL after KILL_WAIT_S. The exit status is the highest of the tasks', 128 + the signal for a killed one.
+"""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+KILL_WAIT_S = 5  # Slurm: 30
+HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+
+class Step:
+    """The tasks, and what they tell each other through PMI."""
+
+    def __init__(self, size, command):
+        self.values = {"PMI_process_mapping": f"(vector,(0,1,{size}))"}
+        self.waiting, self.lock = [], threading.Lock()
+        self.size = size
+        self.tasks = [self.start(rank, command) for rank in range(size)]
+
+    def start(self, rank, command):
+        ours, theirs = socket.socketpair()
+        environment = dict(os.environ, SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_ID="0", SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank),
+                           SLURM_NTASKS=str(self.size), SLURM_STEP_NUM_TASKS=str(self.size), SLURM_NTASKS_PER_NODE=str(self.size),
+                           PMI_FD=str(theirs.fileno()), PMI_RANK=str(rank), PMI_SIZE=str(self.size))
+        task = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                pass_fds=[theirs.fileno()], start_new_session=True)
+        theirs.close()
+        threading.Thread(target=self.serve, args=(ours,), daemon=True).start()
+        task.readers = [threading.Thread(target=forward, args=pair, daemon=True) for pair in ((task.stdout, 1), (task.stderr, 2))]
+        for reader in task.readers:
+            reader.start()
+        return task
+
+    def serve(self, connection):
+        with connection, connection.makefile("r", encoding="ascii") as lines:
+            for line in lines:
+                words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+                reply = self.answer(connection, words)
+                if reply:
+                    connection.sendall((reply + "\n").encode())
+
+    def answer(self, connection, words):
+        asked = words.get("cmd")
+        if asked == "barrier_in":
+            return self.meet(connection)
+        if asked == "put":
+            self.values[words["key"]] = words["value"]
+        if asked == "abort":
+            self.end()
+        value = self.values.get(words.get("key"))
+        return {"init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+                "get_maxes": "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
+                "get_universe_size": f"cmd=universe_size size={self.size}",
+                "get_appnum": "cmd=appnum appnum=0",
+                "get_my_kvsname": "cmd=my_kvsname kvsname=step",
+                "put": "cmd=put_result rc=0 msg=success",
+                "get": f"cmd=get_result rc=0 msg=success value={value}" if value else "cmd=get_result rc=-1 msg=key_not_found value=unknown",
+                "finalize": "cmd=finalize_ack"}.get(asked)
+
+    def meet(self, connection):
+        with self.lock:
+            self.waiting.append(connection)
+            if len(self.waiting) == self.size:
+                for each in self.waiting:
+                    each.sendall(b"cmd=barrier_out\n")
+                self.waiting = []
+
+    def send(self, number):
+        for task in self.tasks:
+            if task.poll() is None:
+                try:
+                    os.killpg(task.pid, number)
+                except OSError:
+                    pass
+
+    def end(self):
+        """slurmstepd's termination sequence."""
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGTERM)
+        timer = threading.Timer(KILL_WAIT_S, self.send, [signal.SIGKILL])
+        timer.daemon = True
+        timer.start()
+
+    def interrupt(self, number, _frame):
+        self.send(number)
+        self.end()
+
+    def status(self):
+        """Of the whole step, once it has ended."""
+        codes, told = {}, set()
+        while len(codes) < self.size:
+            for rank, task in enumerate(self.tasks):
+                if rank not in codes and task.poll() is not None:
+                    codes[rank] = task.returncode if task.returncode >= 0 else 128 - task.returncode
+                    if codes[rank] and codes[rank] not in told:
+                        told.add(codes[rank])
+                        print(f"srun: error: {socket.gethostname()}: task {rank}: exit code {codes[rank]}", file=sys.stderr, flush=True)
+            time.sleep(0.02)
+        for task in self.tasks:
+            for reader in task.readers:
+                reader.join(1)
+        return max(codes.values())
+
+
+def forward(stream, to):
+    while True:
+        text = os.read(stream.fileno(), 65536)
+        if not text:
+            return
+        os.write(to, text)
+
+
+def main(words):
+    step = Step(int(words[1]), words[2:])
+    for number in HANDED_ON:
+        signal.signal(number, lambda n, _: step.send(n))
+    signal.signal(signal.SIGINT, step.interrupt)
+    sys.stderr.flush()
+    os._exit(step.status())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

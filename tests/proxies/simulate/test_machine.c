@@ -1,0 +1,242 @@
+/*
+ * test_machine.c - durations on machines as they are: collectives by NCCL's ways, products by tiles and waves, fused
+ * attention. Expected numbers are closed forms and published measurements, reckoned apart from the model.
+ */
+#include "tests/check.h"
+
+#include "proxies/simulate/cluster.h"
+
+#include <math.h>
+#include <string.h>
+
+static struct bb_op collective(enum bb_coll_kind kind, size_t bytes)
+{
+    return (struct bb_op){.kind = BB_OP_COLLECTIVE, .coll = kind, .dtype = BB_INT8, .count = bytes, .src = 0, .dst = 1};
+}
+
+static double collective_us(const struct bb_cluster *c, enum bb_coll_kind kind, double payload, int n, int nodes,
+                            const struct bb_nccl_way **way)
+{
+    bool sliced = bb_colls[kind].flags & BB_COLL_SLICED;
+    struct bb_op op = collective(kind, (size_t)(sliced ? payload / n : payload));
+
+    return (double)bb_cluster_collective_ns(c, &op, n, nodes, way) / 1e3;
+}
+
+static void near(double got, double expected, double part)
+{
+    if (fabs(got / expected - 1) > part)
+        fail_msg("%.6g, expected %.6g within %g", got, expected, part);
+}
+
+/* LogGP, a ring of 1024: 2(P-1)(L + (S/P - 1) G) with L = 500 ns and G = 1 ns for a byte. */
+static void a_ring_is_that_of_loggp(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 1,
+                                 .nics_per_node = 1,
+                                 .inter = {.gbps = 1},
+                                 .ways = {{BB_NCCL_RING, "Simple", 0, 0.5, 0.5, 1, 1}},
+                                 .n_ways = 1};
+    struct bb_cluster one_node = c;
+
+    (void)state;
+    one_node.gpus_per_node = 1024;
+    near(collective_us(&c, BB_ALL_REDUCE, 1 << 28, 1024, 1024, NULL), 537367.578, 1e-4);
+    near(collective_us(&one_node, BB_ALL_REDUCE, 1 << 28, 1024, 1, NULL), 537367.578, 1e-4);
+    near(collective_us(&c, BB_ALL_REDUCE, 1024, 1024, 1024, NULL), 2 * 1023 * 0.501, 1e-4); /* latency, not its log */
+}
+
+/* Sixteen on two nodes of eight, 800 bytes a us through the NICs of a node's members. */
+static void ways_have_their_own_steps_and_bytes(void **state)
+{
+    static const struct {
+        enum bb_nccl_algorithm algorithm;
+        enum bb_coll_kind kind;
+        int n, nodes;
+        double us; /* of 16 kB: 10 once, 1 within, 100 between; 1000 bytes a us within */
+    } rows[] = {
+        {BB_NCCL_RING, BB_ALL_REDUCE, 16, 2, 10 + 28 + 200 + 1.875 * 16000 / 800},
+        {BB_NCCL_RING, BB_ALL_GATHER, 16, 2, 10 + 14 + 100 + 0.9375 * 16000 / 800},
+        {BB_NCCL_RING, BB_ALL_REDUCE, 8, 1, 10 + 14 + 1.75 * 16000 / 1000},
+        {BB_NCCL_TREE, BB_ALL_REDUCE, 16, 2, 10 + 14 + 200 + 1.875 * 16000 / 1000}, /* between: 16000 / 800 */
+        {BB_NCCL_TREE, BB_ALL_REDUCE, 64, 8, 10 + 14 + 600 + 2 * 16000.0 / 800},
+        {BB_NCCL_NVLS, BB_ALL_REDUCE, 8, 1, 10 + 1 + 1.75 * 16000 / 1000},
+        {BB_NCCL_NVLS_TREE, BB_ALL_REDUCE, 32, 4, 10 + 1 + 400 + 2 * 16000.0 / 800},
+        {BB_NCCL_PAT, BB_REDUCE_SCATTER, 8, 8, 10 + 300 + 0.875 * 16000 / 100},
+        {BB_NCCL_RING, BB_BROADCAST, 8, 1, 10 + 7 + 16000.0 / 1000},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_cluster c = {.gpus_per_node = 8,
+                                     .nics_per_node = 4, /* of 0.2 bytes a ns: 0.1 for each GPU */
+                                     .inter = {.gbps = 0.2},
+                                     .ways = {{rows[i].algorithm, "", 10, 1, 100, 1, 1}},
+                                     .n_ways = 1};
+        const struct bb_nccl_way *way;
+
+        near(collective_us(&c, rows[i].kind, 16000, rows[i].n, rows[i].nodes, &way), rows[i].us, 1e-6);
+        assert_ptr_equal(way, &c.ways[0]);
+    }
+}
+
+static void pairs_charge_each_link_its_own_bytes(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 8,
+                                 .nics_per_node = 8,
+                                 .intra = {.latency_us = 3, .gbps = 10},
+                                 .inter = {.latency_us = 6, .gbps = 1},
+                                 .ways = {{0}},
+                                 .n_ways = 1};
+    const struct bb_load load = {.out = {600, 9000}, .in = {500, 100}};
+
+    (void)state;
+    near(collective_us(&c, BB_ALLTOALL, 16000, 16, 2, NULL), 6 + 8.0, 1e-6); /* 8 slices of 1000 leave the node */
+    near(collective_us(&c, BB_ALLTOALL, 80000, 8, 1, NULL), 3 + 7.0, 1e-6);  /* 7 of 10,000 do not */
+    near(bb_cluster_load_ns(&c, &load), 900, 1e-9);                          /* NVLink's, side by side with 600 */
+}
+
+/* nccl-tests as published (see tests/cli/published): large ones within 12 %, small and mixed ones within a factor of
+ * 2.2, since machines and versions differ. */
+static void published_collectives_are_met(void **state)
+{
+    static const struct {
+        const char *cluster;
+        int nics; /* 0: as the profile says */
+        double nic_gbps;
+        enum bb_coll_kind kind;
+        double bytes;
+        int n, nodes;
+        double us, busbw, factor;
+    } rows[] = {
+        {"a100-sxm-ib", 0, 0, BB_ALL_REDUCE, 64, 8, 1, 32, 0, 2.2},
+        {"a100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 20, 8, 1, 76.7, 0, 2.2},
+        {"a100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 8, 1, 8167, 0, 1.12},
+        {"a100-40gb-sxm-ib", 4, 12.5, BB_ALL_REDUCE, 1 << 30, 16, 2, 35215, 0, 2.2},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 8, 8, 1, 13.7, 0, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 20, 8, 1, 27.4, 0, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 1 << 30, 8, 1, 4029, 0, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_GATHER, 16e9, 8, 1, 0, 370, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_REDUCE, 16e9, 32, 4, 0, 366, 1.12},
+        {"h100-sxm-ib", 0, 0, BB_ALL_GATHER, 16e9, 256, 32, 0, 200, 2.2},
+        {"h200-sxm-ib", 0, 0, BB_ALL_REDUCE, 16e9, 1984, 248, 0, 350, 1.12},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c;
+        double us, ratio;
+
+        assert_int_equal(bb_cluster_load(rows[i].cluster, &c), 0);
+        c.nics_per_node = rows[i].nics ? rows[i].nics : c.nics_per_node;
+        c.inter.gbps = rows[i].nics ? rows[i].nic_gbps : c.inter.gbps;
+        us = collective_us(&c, rows[i].kind, rows[i].bytes, rows[i].n, rows[i].nodes, NULL);
+        ratio = rows[i].us > 0
+                    ? us / rows[i].us
+                    : bb_colls[rows[i].kind].bus_factor(rows[i].n) * rows[i].bytes / us / 1e3 / rows[i].busbw;
+        if (ratio > rows[i].factor || ratio < 1 / rows[i].factor)
+            fail_msg("row %zu: %.1f us, %.2f of what was published", i, us, ratio);
+    }
+}
+
+static void the_choice_changes_with_size(void **state)
+{
+    const struct bb_nccl_way *small, *middle, *large, *far;
+    struct bb_cluster c;
+
+    (void)state;
+    assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
+    collective_us(&c, BB_ALL_REDUCE, 8, 8, 1, &small);
+    collective_us(&c, BB_ALL_REDUCE, 4 << 20, 8, 1, &middle);
+    collective_us(&c, BB_ALL_GATHER, 1 << 30, 8, 1, &large);
+    collective_us(&c, BB_ALL_REDUCE, 8, 1024, 128, &far);
+    assert_string_equal(small->protocol, "LL");
+    assert_int_equal(middle->algorithm, BB_NCCL_NVLS);
+    assert_int_equal(large->algorithm, BB_NCCL_RING);
+    assert_string_equal(large->protocol, "Simple");
+    assert_int_equal(far->algorithm, BB_NCCL_TREE); /* a ring would wait for 2046 steps */
+}
+
+/* ---- products and passes: 100 multiprocessors, 100 FLOP a ns each at the best, half of 2000 bytes a ns ---- */
+
+static const struct bb_cluster even = {
+    .sm_count = 100,
+    .tflops_bfloat16 = 20,
+    .tflops_float8 = 40,
+    .memory_gbps = 2000,
+    .achieves = true,
+    .achieved = {.gemm = 0.5, .gemm_float8 = 0.5, .attention_forward = 0.5, .attention_backward = 0.25, .memory = 0.5}};
+
+static struct bb_kernel_list_item product(int64_t m, int64_t n, int64_t k, int64_t batch)
+{
+    return (struct bb_kernel_list_item){.name = "", .gemm = {m, n, k, batch, false, false, BB_BFLOAT16}};
+}
+
+static double tile_ns(int waves, int rows, int columns, int k, double rate)
+{
+    return waves * 2.0 * rows * columns * k / (100 * rate);
+}
+
+static void products_come_in_waves_of_tiles(void **state)
+{
+    struct bb_kernel_list_item item = product(2560, 2560, 1000, 1);
+
+    (void)state;
+    near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(2, 256, 128, 1000, 1), 1e-5); /* 10 x 20: two full waves */
+    item.gemm.m = 2561; /* 11 x 20 tiles would be three; 21 x 20 of 128 x 128 are five */
+    near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(5, 128, 128, 1000, 0.92), 1e-5);
+    item = product(64, 64, 1000, 1); /* one tile, on one multiprocessor */
+    near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(1, 64, 64, 1000, 0.6), 1e-5);
+    item = product(2560, 2560, 1000, 1);
+    item.float8 = true;
+    near((double)bb_cluster_kernel_ns(&even, &item), tile_ns(2, 256, 128, 1000, 2), 1e-5);
+    item = product(64, 1000000, 1, 1); /* 2 bytes for each element of both operands and the result: memory */
+    near((double)bb_cluster_kernel_ns(&even, &item), 2 * (64 + 1e6 + 64e6) / 1000, 1e-5);
+}
+
+static void attention_is_masked_and_made_again(void **state)
+{
+    struct bb_kernel_list_item item = product(12800, 12800, 64, 1);
+
+    (void)state;
+    item.fusion = BB_KERNEL_IN_ATTENTION;
+    item.share = 0.5; /* causal; 100 blocks of 128 positions are one wave */
+    near((double)bb_cluster_kernel_ns(&even, &item), 0.5 * 2 * 12800.0 * 12800 * 64 / 10000, 1e-6);
+    item.gemm = (struct bb_gemm_shape){12800, 64, 12800, 1, false, false, BB_BFLOAT16};
+    item.fusion = BB_KERNEL_IN_ATTENTION_BACKWARD;
+    near((double)bb_cluster_kernel_ns(&even, &item), 1.25 * 0.5 * 2 * 12800.0 * 12800 * 64 / 5000, 1e-6);
+    item.gemm.m = item.gemm.k = 12801; /* 101 blocks: two waves */
+    near((double)bb_cluster_kernel_ns(&even, &item), 1.25 * 0.5 * 2 * 12801.0 * 12801 * 64 / 5000 * 200 / 101, 1e-6);
+}
+
+static void passes_move_their_bytes(void **state)
+{
+    struct bb_kernel_list_item item = {
+        .name = "", .is_pass = true, .pass = {.kind = BB_PASS_COPY, .dtype = BB_BFLOAT16, .rows = 1000, .cols = 1000}};
+    struct bb_cluster nominal = even;
+
+    (void)state;
+    near((double)bb_cluster_kernel_ns(&even, &item), 4e6 / 1000, 1e-6);
+    item.fusion = BB_KERNEL_IN_PRODUCT;
+    assert_int_equal(bb_cluster_kernel_ns(&even, &item), 0);
+    nominal.achieves = false;
+    near((double)bb_cluster_kernel_ns(&nominal, &item), 4e6 / 2000, 1e-6);
+    item = product(2561, 2560, 1000, 1);
+    near((double)bb_cluster_kernel_ns(&nominal, &item), 2 * 2561.0 * 2560 * 1000 / 20000, 1e-6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_is_that_of_loggp),
+        cmocka_unit_test(ways_have_their_own_steps_and_bytes),
+        cmocka_unit_test(pairs_charge_each_link_its_own_bytes),
+        cmocka_unit_test(published_collectives_are_met),
+        cmocka_unit_test(the_choice_changes_with_size),
+        cmocka_unit_test(products_come_in_waves_of_tiles),
+        cmocka_unit_test(attention_is_masked_and_made_again),
+        cmocka_unit_test(passes_move_their_bytes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

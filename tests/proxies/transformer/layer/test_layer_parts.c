@@ -1,0 +1,131 @@
+/*
+ * test_layer_parts.c - what the parts of a layer move beside their products, and how training fuses it. Eight tokens
+ * of 16 numbers, four of them held; 2 heads of 8, one of keys; 2 bytes a number. Bytes by the rows of cuda/work/pass.c:
+ * two or three arrays of rows x columns, and one or two of columns.
+ */
+#include "tests/check.h"
+
+#include "proxies/transformer/layer/layer_kernels.h"
+
+static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
+                                            .hidden = 16,
+                                            .tokens = 8,
+                                            .held = 4,
+                                            .batch = 1,
+                                            .queries = 8,
+                                            .keys = 8,
+                                            .block_keys = 4,
+                                            .sequence = 8,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .core_heads = 2,
+                                            .key_dim = 8,
+                                            .value_dim = 8,
+                                            .ffn = 32,
+                                            .vocab = 64};
+
+enum { TWO_HELD = 2 * 64 * 2 + 2 * 16, THREE_HELD = 3 * 64 * 2 + 2 * 16, NORM = 2 * 64 * 2 + 2 * 2 * 16 };
+enum { TWO_FFN = 2 * 256 * 2 + 2 * 32, THREE_FFN = 3 * 256 * 2 + 2 * 32 };
+enum { TURNED = 2 * 192 * 2 + 2 * 24, TWO_SCORES = 2 * 128 * 2 + 2 * 8, THREE_SCORES = 3 * 128 * 2 + 2 * 8 };
+
+/* The list of one kind. */
+static const struct bb_kernel_list *listed(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
+                                           enum bb_kernels_pass pass)
+{
+    static struct bb_kernel_list w;
+    struct bb_kernel_groups c = {.rows = 100};
+
+    w.n = 0;
+    bb_kernel_groups_add(&c, kind, pass);
+    bb_kernel_groups_work(s, &c, &w);
+    return &w;
+}
+
+static size_t passed_bytes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
+{
+    const struct bb_kernel_list *w = listed(s, kind, pass);
+    size_t bytes = 0;
+
+    for (int i = 0; i < w->n; i++)
+        bytes += w->items[i].is_pass ? bb_pass_bytes(&w->items[i].pass) : 0;
+    return bytes;
+}
+
+static void parts_move_what_lies_in_memory(void **state)
+{
+    struct bb_layer_sizes llama = sizes, gpt = sizes;
+
+    (void)state;
+    llama.gated = llama.rotary = true;
+    gpt.dropout = gpt.unfused = true;
+    const struct {
+        const struct bb_layer_sizes *sizes;
+        enum bb_kernels_kind kind;
+        size_t forward, data;
+    } rows[] = {
+        {&sizes, BB_KERNELS_NORM, THREE_HELD + NORM, THREE_HELD + THREE_HELD}, /* the residual's sum, and the norm */
+        {&gpt, BB_KERNELS_NORM, THREE_HELD + NORM, 2 * THREE_HELD + TWO_HELD},
+        {&sizes, BB_KERNELS_UP, TWO_FFN, 0},
+        {&llama, BB_KERNELS_UP, THREE_FFN, 0}, /* gate and up in, their product out */
+        {&sizes, BB_KERNELS_DOWN, 0, THREE_FFN},
+        {&llama, BB_KERNELS_DOWN, 0, THREE_FFN + TWO_FFN}, /* three in, gradients of both out */
+        {&sizes, BB_KERNELS_QKV, 0, 0},
+        {&llama, BB_KERNELS_QKV, TURNED, TURNED}, /* queries and keys: three heads of 8 */
+        {&sizes, BB_KERNELS_CORE, 0, 0},
+        {&gpt, BB_KERNELS_CORE, 2 * TWO_SCORES, TWO_SCORES + THREE_SCORES}, /* softmax and dropout of 2 x 8 x 8 */
+    };
+
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(passed_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_FORWARD), rows[i].forward);
+        assert_int_equal(passed_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_DATA), rows[i].data);
+        assert_int_equal(passed_bytes(rows[i].sizes, rows[i].kind, BB_KERNELS_WEIGHTS), 0);
+    }
+}
+
+static void products_of_attention_are_fused(void **state)
+{
+    struct bb_layer_sizes s = sizes;
+    const struct bb_kernel_list *w = listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
+
+    (void)state;
+    assert_int_equal(w->n, 2);
+    assert_int_equal(w->items[0].fusion, BB_KERNEL_IN_ATTENTION);
+    assert_true(w->items[1].share == 1);
+    s.causal = true;
+    w = listed(&s, BB_KERNELS_CORE, BB_KERNELS_DATA);
+    assert_int_equal(w->n, 4);
+    assert_int_equal(w->items[3].fusion, BB_KERNEL_IN_ATTENTION_BACKWARD);
+    assert_true(w->items[3].share == 0.5);
+    assert_true(listed(&s, BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD)->items[0].share == 0.5); /* a ring in zigzag */
+    s.keys = 4; /* a window: 8 rows of 4, less a triangle of 4 x 4 */
+    assert_true(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].share == 0.75);
+    s.unfused = true;
+    assert_int_equal(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_APART);
+    assert_int_equal(listed(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_IN_PRODUCT);
+}
+
+static void eight_bits_are_of_weights_in_layers(void **state)
+{
+    struct bb_layer_sizes s = sizes;
+
+    (void)state;
+    assert_false(listed(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD)->items[0].float8);
+    s.float8 = true;
+    assert_true(listed(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].float8);
+    assert_false(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].float8);
+    assert_false(listed(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].float8);
+    assert_int_equal(passed_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16);  /* the input, turned */
+    assert_int_equal(passed_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA), 2 * 2 * 8 * 32); /* read, written twice */
+    assert_int_equal(passed_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_move_what_lies_in_memory),
+        cmocka_unit_test(products_of_attention_are_fused),
+        cmocka_unit_test(eight_bits_are_of_weights_in_layers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

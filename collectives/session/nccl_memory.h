@@ -13,8 +13,8 @@
 const struct bb_allocator *bb_nccl_memory(const char *word);
 
 /*
- * bb_nccl_memory_falls_back - whether what ncclMemAlloc gives on the current device is cudaMalloc's: it does so where the
- * driver has no cuMem functions, or NCCL_CUMEM_ENABLE=0. Asks for a byte to know.
+ * bb_nccl_memory_falls_back - whether what ncclMemAlloc gives on the current device is cudaMalloc's: it does so where
+ * the driver has no cuMem functions, or NCCL_CUMEM_ENABLE=0. Asks for a byte to know.
  */
 int bb_nccl_memory_falls_back(const struct bb_allocator *from, bool *falls_back) BB_MUST_CHECK;
 

@@ -66,7 +66,7 @@ int bb_session_open(struct bb_session *s, const struct bb_results_head *head, co
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
 
-/* bb_session_buffers - what NCCL's buffers are made of: "nccl", "cuda", or "nccl (cudaMalloc)" where NCCL falls back. */
+/* bb_session_buffers - what NCCL's buffers are of: "nccl", "cuda", or "nccl (cudaMalloc)" where NCCL falls back. */
 const char *bb_session_buffers(const struct bb_session *s);
 
 /* bb_session_print_buffers - a line about it, where it is not memory that NCCL can register. */

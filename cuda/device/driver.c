@@ -10,7 +10,7 @@
 enum { OLDEST_DRIVER = 12000 }; /* whose form of a function is asked for */
 
 /*
- * NULL: not there. The runtime's own name for it changed in 12.5, and the older one is gone in 13: both are looked up, so
+ * NULL: not there. The runtime's own name for it changed in 12.5, and the older one is to go: both are looked up, so
  * that a program built with one runs with the other.
  */
 static void *find_function(const char *name)

@@ -144,7 +144,8 @@ def size_pictures(what, mode, lines):
     words = {bandwidth_of(row)[1] for row in all_rows}
     notes = missing_notes(all_rows, shapes, any(is_plan(result.data) for result in sources))
     yield Picture(
-        f"{what}: {' and '.join(sorted(words))} over size ({mode})", about=f"Median of the samples with its 95 % interval. {whose}Dashed: predicted.", notes=notes, traces=[
+        f"{what}: {' and '.join(sorted(words))} over size ({mode})", notes=notes,
+        about=f"Median of the samples with its 95 % interval. {whose}Dashed: predicted.", traces=[
             bandwidth_line(names[key], rows, line_style(i, result))
             for i, (key, (result, rows)) in enumerate(lines.items())],
         yaxis=axis("GB/s", rangemode="tozero"), **shared, **table)
@@ -325,8 +326,8 @@ def slow_marks(slow, n):
 
 def bimodal_notes(result, matrix):
     return [f"The links {'inside a node' if b.get('same_node') else 'between nodes'} are of two kinds: "
-            f"{b['links'][0]} with a median of {number_text(b['medians'][0])} and {b['links'][1]} of {number_text(b['medians'][1])} "
-            f"{matrix.get('unit')}." for b in of_matrix(result.data.get("bimodal"), matrix)]
+            f"{b['links'][0]} with a median of {number_text(b['medians'][0])} and {b['links'][1]} of "
+            f"{number_text(b['medians'][1], matrix.get('unit') or '')}." for b in of_matrix(result.data.get("bimodal"), matrix)]
 
 
 # ---- comm, overlap, compute ------------------------------------------------------------------------------------------

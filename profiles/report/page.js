@@ -2,7 +2,7 @@
 /* Draws each figure when it comes into view, fills each table when it is opened, and lets both be used by keyboard. */
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
 const CONFIG = {responsive: true, displaylogo: false};
-const ROWS_AT_ONCE = 200, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, SEEN_PARTS = 900;
+const ROWS_AT_ONCE = 200, MORE_ROWS = 1000, PRINT_WIDTH = 680, PRINT_HEIGHT = 300, TALL = 460, SEEN_PARTS = 900;
 
 /* ---- figures ---- */
 
@@ -97,7 +97,8 @@ function walk(plot, event) {
 
 function show(value) {
   if (value === null || value === undefined) return "-";
-  if (typeof value === "number") return Number.isInteger(value) ? value.toLocaleString("en") : Number(value.toPrecision(5)).toLocaleString("en", {maximumSignificantDigits: 5});
+  if (typeof value === "number")
+    return value.toLocaleString("en", Number.isInteger(value) ? {} : {maximumSignificantDigits: 5});
   if (typeof value === "boolean") return value ? "yes" : "no";
   return String(value);
 }
@@ -136,41 +137,51 @@ function select(picture, state) {
   return rows;
 }
 
-function fill(details) {
-  if (details.dataset.filled) return;
-  details.dataset.filled = "yes";
-  const picture = pictures[details.dataset.picture];
-  const state = {filter: "", column: -1, direction: 1, shown: ROWS_AT_ONCE};
-  const label = make("label", "Filter "), input = make("input", undefined, {type: "search", placeholder: "words, or column>=4, separated by commas"});
-  const count = make("span", "", {role: "status"}), box = make("div", undefined, {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + picture.title});
-  const table = make("table"), head = make("thead"), body = make("tbody"), more = make("button", "", {class: "more", type: "button"});
-  const line = make("tr");
-  const heads = picture.columns.map((name, column) => {
-    const cell = make("th", undefined, {scope: "col"}), button = make("button", name, {type: "button"});
+/* A heading that sorts: again, and it sorts the other way. */
+function makeHead(picture, state, render) {
+  const line = make("tr"), heads = picture.columns.map(() => make("th", undefined, {scope: "col"}));
+  picture.columns.forEach((name, column) => {
+    const button = make("button", name, {type: "button"});
     button.addEventListener("click", () => {
       state.direction = state.column === column ? -state.direction : 1;
       state.column = column;
-      heads.forEach((other, i) => i === column ? other.setAttribute("aria-sort", state.direction > 0 ? "ascending" : "descending") : other.removeAttribute("aria-sort"));
+      heads.forEach(head => head.removeAttribute("aria-sort"));
+      heads[column].setAttribute("aria-sort", state.direction > 0 ? "ascending" : "descending");
       render();
     });
-    cell.append(button); line.append(cell);
-    return cell;
+    heads[column].append(button);
   });
+  line.append(...heads);
+  return line;
+}
+
+function makeRow(row) {
+  const line = make("tr");
+  line.append(...row.map(value => make("td", show(value), typeof value === "number" ? {class: "number"} : {})));
+  return line;
+}
+
+function fill(details) {
+  if (details.dataset.filled) return;
+  details.dataset.filled = "yes";
+  const picture = pictures[details.dataset.picture], state = {filter: "", column: -1, direction: 1, shown: ROWS_AT_ONCE};
+  const label = make("label", "Filter "), count = make("span", "", {role: "status"});
+  const input = make("input", undefined, {type: "search", placeholder: "words, or column>=4, separated by commas"});
+  const box = make("div", undefined, {class: "scroll", role: "region", tabindex: "0", "aria-label": "Values of " + picture.title});
+  const table = make("table"), head = make("thead"), body = make("tbody");
+  const more = make("button", "", {class: "more", type: "button"});
   function render() {
-    const rows = select(picture, state), shown = rows.slice(0, state.shown);
-    body.replaceChildren(...shown.map(row => {
-      const tr = make("tr");
-      tr.append(...row.map(value => make("td", show(value), typeof value === "number" ? {class: "number"} : {})));
-      return tr;
-    }));
+    const rows = select(picture, state);
+    body.replaceChildren(...rows.slice(0, state.shown).map(makeRow));
     count.textContent = rows.length + " of " + picture.rows.length + " rows";
     more.hidden = rows.length <= state.shown;
-    more.textContent = "Show " + Math.min(1000, rows.length - state.shown) + " more rows";
-    if (picture.chooser && picture.redraw) picture.redraw(rows);
+    more.textContent = "Show " + Math.min(MORE_ROWS, rows.length - state.shown) + " more rows";
+    if (picture.redraw) picture.redraw(rows);
   }
   input.addEventListener("input", () => { state.filter = input.value; state.shown = ROWS_AT_ONCE; render(); });
-  more.addEventListener("click", () => { state.shown += 1000; render(); });
-  label.append(input); head.append(line); table.append(head, body); box.append(table); details.append(label, count, box, more);
+  more.addEventListener("click", () => { state.shown += MORE_ROWS; render(); });
+  head.append(makeHead(picture, state, render));
+  label.append(input); table.append(head, body); box.append(table); details.append(label, count, box, more);
   render();
 }
 
@@ -189,12 +200,17 @@ function choose(plot, picture) {
   let rows = picture.rows;
   picture.redraw = wanted => {
     rows = wanted || rows;
-    const figure = scatter(picture, rows);
-    picture.figure.data = figure; Object.assign(picture.figure.layout, {xaxis: {title: {text: chosen.x}, automargin: true}, yaxis: {title: {text: chosen.y}, automargin: true}, showlegend: figure.length > 1});
+    lay(picture, rows);
     Plotly.react(plot, picture.figure.data, picture.figure.layout, CONFIG);
   };
-  picture.figure.data = scatter(picture, rows);
-  Object.assign(picture.figure.layout, {xaxis: {title: {text: chosen.x}, automargin: true}, yaxis: {title: {text: chosen.y}, automargin: true}, showlegend: picture.figure.data.length > 1});
+  lay(picture, rows);
+}
+
+function lay(picture, rows) {
+  const axis = name => ({title: {text: name}, automargin: true}), data = scatter(picture, rows);
+  picture.figure.data = data;
+  Object.assign(picture.figure.layout,
+    {xaxis: axis(picture.chooser.x), yaxis: axis(picture.chooser.y), showlegend: data.length > 1});
 }
 
 const COLORS = ["#3d7fc1", "#d9822b", "#2f9e62", "#a56bc4", "#c2508f", "#1f9aa8", "#8c6d3f", "#6b7f2a", "#7d8a99"];
@@ -208,7 +224,8 @@ function scatter(picture, rows) {
   });
   const few = [...groups].slice(0, 30);
   return few.map(([name, mine], i) => ({
-    type: "scatter", mode: "markers", name: name || y, hoverinfo: "text", x: mine.map(row => row[at(x)]), y: mine.map(row => row[at(y)]),
+    type: "scatter", mode: "markers", name: name || y, hoverinfo: "text",
+    x: mine.map(row => row[at(x)]), y: mine.map(row => row[at(y)]),
     hovertext: mine.map(row => picture.columns.map((column, j) => column + ": " + show(row[j])).join("<br>")),
     marker: {size: 8, color: COLORS[i % COLORS.length]}}));
 }

@@ -59,11 +59,11 @@ def counted(n, what):
 
 def machine_of(result):
     """Where it ran, as far as the file tells."""
-    data, devices = result.data, result.data.get("devices") or []
-    names = sorted({str(d.get("name")) for d in devices if isinstance(d, dict)})
+    data, nccl = result.data, (result.data.get("nccl") or {}).get("runtime")
+    names = sorted({str(d.get("name")) for d in data.get("devices") or [] if isinstance(d, dict)})
     if result.kind == "compare":  # nothing ran
         return ""
-    parts = [counted(data.get("ranks"), "rank"), counted(data.get("nodes"), "node"), ", ".join(names), f"NCCL {(data.get('nccl') or {}).get('runtime')}" if (data.get("nccl") or {}).get("runtime") else ""]
+    parts = [counted(data.get("ranks"), "rank"), counted(data.get("nodes"), "node"), *names, f"NCCL {nccl}" if nccl else ""]
     return ", ".join(part for part in parts if part)
 
 
@@ -74,8 +74,8 @@ def results_table(results, kinds):
         f"<td>{stamp_marks(r.stamps)}</td></tr>" for r in results)
     heads = "".join(f"<th scope='col'>{h}</th>" for h in ("file", "result of", "command", "machine", "started", "status", "note"))
     return (f'<section id="results" aria-labelledby="results-title"><h2 id="results-title">Results</h2>'
-            f'<div class="scroll" role="region" aria-labelledby="results-title" tabindex="0"><table><thead><tr>{heads}</tr></thead>'
-            f'<tbody>{rows}</tbody></table></div></section>')
+            f'<div class="scroll" role="region" aria-labelledby="results-title" tabindex="0">'
+            f'<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></section>')
 
 
 def figure_element(i, picture):
@@ -87,8 +87,8 @@ def figure_element(i, picture):
     if picture.traces or picture.chooser:
         parts.append(f'<div class="chooser" data-picture="{i}"></div>' if picture.chooser else "")
         parts.append(f'<div class="plot" data-picture="{i}" tabindex="0" role="group" aria-roledescription="chart" '
-                     f'aria-label="{text(picture.title)}. Arrow keys go through its values." style="min-height:{picture.height}px">'
-                     '</div>')
+                     f'aria-label="{text(picture.title)}. Arrow keys go through its values." '
+                     f'style="min-height:{picture.height}px"></div>')
     if picture.rows:
         opened = " open" if picture.chooser or not picture.traces else ""
         parts.append(f'<details class="values" data-picture="{i}"{opened}><summary>Values of {text(picture.title)} '

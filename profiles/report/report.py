@@ -65,7 +65,8 @@ def main(words):
     except result_files.Unreadable as error:
         return complain(error, REFUSED)
     except page.Missing as error:
-        return complain(f"{sys.executable or 'this Python'} {error}: sh bootstrap/setup.sh brings it, or pip install plotly", FAILED)
+        python = sys.executable or "this Python"
+        return complain(f"{python} {error}: sh bootstrap/setup.sh brings it, or pip install plotly", FAILED)
     except OSError as error:
         return complain(f"{options.output}: {error.strerror}", FAILED)
     return 0

@@ -1,5 +1,6 @@
 """Pictures of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
-from picture import BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Picture, axis, bars, line, log_axis, unit_of_times
+from picture import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Picture, axis, bars, line, log_axis,
+                     unit_of_times)
 from units import bytes_text, is_number, median_of, number_text, share_text, time_text
 
 # Why a step takes longer than its compute: name, field of lost_to_comm, field of a breakdown, color.
@@ -91,7 +92,8 @@ def by_role(results):
     for result in with_breakdown(results):
         roles = result.data.get("breakdown_by_role") or (result.data.get("predicted") or {}).get("breakdown_by_role") or []
         if len(roles) > 1:
-            yield stacked_roles(f"{title_of(result)}: the step by role", [result], [r.get("role") or f"rank {r.get('rank')}" for r in roles], roles)
+            names = [role.get("role") or f"rank {role.get('rank')}" for role in roles]
+            yield stacked_roles(f"{title_of(result)}: the step by role", [result], names, roles)
 
 
 def stacked_roles(title, sources, names, roles):

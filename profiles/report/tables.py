@@ -15,7 +15,8 @@ def comparisons(results):
         if is_number(data.get("threshold_percent")):
             shapes.append(level(1 + data["threshold_percent"] / 100, EXPOSED))
         summary = data.get("summary") or {}
-        notes = [f"Also different: {p.get('what')}: {said(p.get('a'))} and {said(p.get('b'))}" for p in data.get("provenance") or []]
+        notes = [f"Also different: {p.get('what')}: {said(p.get('a'))} and {said(p.get('b'))}"
+                 for p in data.get("provenance") or []]
         notes += [f"Only in {side.upper()}: {len(data[f'only_{side}'])} rows" for side in "ab" if data.get(f"only_{side}")]
         yield Picture(
             f"B against A ({result.name})", [result], notes=notes, shapes=shapes,
@@ -23,10 +24,11 @@ def comparisons(results):
             f"{summary.get('verdict')}; geometric mean {number_text(summary.get('geometric_mean_ratio'))}.",
             traces=[points for points in (verdict_points(sized or rows, v, bool(sized)) for v in VERDICTS) if points["x"]],
             xaxis=size_axis(row["bytes"] for row in sized) if sized else axis(""), yaxis=axis("time of B / time of A"),
-            columns=("what", "bytes", "type", "operation", "placement", "mode", "A (us)", "B (us)", "B / A", "verdict", "judged by"),
-            rows=[[row.get("collective"), row.get("bytes"), row.get("dtype"), row.get("op"), row.get("placement"), row.get("mode"),
-                   (row.get("a") or {}).get("p50_us"), (row.get("b") or {}).get("p50_us"), row.get("ratio"), row.get("verdict"),
-                   row.get("judged_by")] for row in result.rows])
+            columns=("what", "bytes", "type", "operation", "placement", "mode", "A (us)", "B (us)", "B / A", "verdict",
+                     "judged by"),
+            rows=[[*(row.get(key) for key in ("collective", "bytes", "dtype", "op", "placement", "mode")),
+                   (row.get("a") or {}).get("p50_us"), (row.get("b") or {}).get("p50_us"),
+                   *(row.get(key) for key in ("ratio", "verdict", "judged_by"))] for row in result.rows])
 
 
 def said(value):

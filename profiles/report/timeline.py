@@ -76,7 +76,8 @@ def choose(tracks):
     by_role = {}
     for rank, track in tracks.items():
         by_role.setdefault(track.name.rsplit(",", 1)[-1].rsplit("(", 1)[-1], rank)
-    wanted = [max(tracks, key=lambda rank: tracks[rank].step_us), *by_role.values(), *(tracks if len(tracks) <= MOST_RANKS else ())]
+    wanted = [max(tracks, key=lambda rank: tracks[rank].step_us), *by_role.values()]
+    wanted += tracks if len(tracks) <= MOST_RANKS else ()
     chosen, slices = [], 0
     for rank in dict.fromkeys(wanted):
         slices += sum(map(len, tracks[rank].calls.values()))

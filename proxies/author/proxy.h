@@ -23,6 +23,7 @@ enum bb_takes {
     BB_TAKES_SYNC = 8192,
     BB_TAKES_TILES = 16384,
     BB_TAKES_SCALING = 32768,
+    BB_TAKES_GLOBAL_BATCH = 65536,
 };
 
 struct bb_proxy {

@@ -29,7 +29,8 @@ enum packet_field {
 enum { DEFAULTS_EVENT = 11, DEFAULTS_CLOCK = 58 };
 enum { CLOCKS_CLOCK = 1, CLOCK_ID = 1, CLOCK_TIME = 2, CLOCK_INCREMENTAL = 3, OWN_CLOCK = 64, BOOT_CLOCK = 6 };
 enum { FLAG_STATE_CLEARED = 1, FLAG_NEEDS_STATE = 2 };
-enum { EVENT_TYPE = 9, EVENT_NAME_IID = 10, EVENT_TRACK = 11, SLICE_BEGIN = 1, SLICE_END = 2 };
+enum { ARGUMENT_VALUE = 3, ARGUMENT_NAME = 10 };
+enum { EVENT_ARGUMENT = 4, EVENT_TYPE = 9, EVENT_NAME_IID = 10, EVENT_TRACK = 11, SLICE_BEGIN = 1, SLICE_END = 2 };
 enum { TRACK_UUID = 1, TRACK_NAME = 2, TRACK_PROCESS = 3, TRACK_PARENT = 5, PROCESS_PID = 1, PROCESS_NAME = 6 };
 enum { INTERNED_NAMES = 2, NAME_IID = 1, NAME_TEXT = 2 };
 
@@ -125,8 +126,17 @@ static uint64_t intern(struct writer *w, const char *name)
     return w->names.n;
 }
 
-/* name NULL: the end of the last one that began. */
-static void put_event(struct writer *w, int64_t ns, const char *name)
+/* A number that the viewer shows beside the slice. */
+static void add_argument(struct writer *w, const char *name, uint64_t value)
+{
+    bb_message_clear(&w->inner);
+    bb_message_number(&w->inner, ARGUMENT_VALUE, value);
+    bb_message_text(&w->inner, ARGUMENT_NAME, name);
+    bb_message_message(&w->part, EVENT_ARGUMENT, &w->inner);
+}
+
+/* name NULL: the end of the last one that began. Arguments may follow, then put_event. */
+static void begin_event(struct writer *w, int64_t ns, const char *name)
 {
     bb_message_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
     bb_message_number(&w->packet, PACKET_FLAGS, FLAG_NEEDS_STATE);
@@ -135,8 +145,29 @@ static void put_event(struct writer *w, int64_t ns, const char *name)
     bb_message_number(&w->part, EVENT_TYPE, name ? SLICE_BEGIN : SLICE_END);
     if (name)
         bb_message_number(&w->part, EVENT_NAME_IID, intern(w, name));
+}
+
+static void put_event(struct writer *w)
+{
     bb_message_message(&w->packet, PACKET_EVENT, &w->part);
     put_packet(w);
+}
+
+static void put_plain_event(struct writer *w, int64_t ns, const char *name)
+{
+    begin_event(w, ns, name);
+    put_event(w);
+}
+
+/* Payload of what ops[first..end) have on the first one's stream. */
+static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
+{
+    uint64_t bytes = 0;
+
+    for (int k = first; k < end; k++)
+        if (ops[k].stream == ops[first].stream && bb_op_is_comm(&ops[k]))
+            bytes += bb_op_payload_bytes(&ops[k], bb_op_group_size(l, &ops[k]));
+    return bytes;
 }
 
 static bool is_chosen(const struct writer *w, const struct bb_op *op)
@@ -148,7 +179,7 @@ static void put_call(void *arg, int i, int first, int end)
 {
     struct writer *w = arg;
     const struct bb_layout *l = &w->t->step->layout;
-    const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[i])->ops[first];
+    const struct bb_op *ops = bb_step_program(w->t->step, w->t->ranks[i])->ops, *op = &ops[first];
     struct bb_timed_op span;
     char name[BB_OP_NAME];
     int n;
@@ -156,12 +187,17 @@ static void put_call(void *arg, int i, int first, int end)
     if (op->stream != w->stream || !is_chosen(w, op))
         return;
     n = bb_timeline_span(w->t, i, first, end, &span);
-    put_event(w, span.begin_ns, n == 1 ? bb_op_name(l, op, name) : bb_call_name(l, op, end - first, name));
-    if (span.wait_ns > 0) {
-        put_event(w, span.begin_ns, l->comms[op->comm].between_stages ? "bubble" : "waiting");
-        put_event(w, span.begin_ns + span.wait_ns, NULL);
+    begin_event(w, span.begin_ns, n == 1 ? bb_op_name(l, op, name) : bb_call_name(l, op, end - first, name));
+    if (bb_op_is_comm(op)) {
+        add_argument(w, "bytes", bytes_of(l, ops, first, end));
+        add_argument(w, "wait_ns", (uint64_t)span.wait_ns);
     }
-    put_event(w, span.end_ns, NULL);
+    put_event(w);
+    if (span.wait_ns > 0) {
+        put_plain_event(w, span.begin_ns, l->comms[op->comm].between_stages ? "bubble" : "waiting");
+        put_plain_event(w, span.begin_ns + span.wait_ns, NULL);
+    }
+    put_plain_event(w, span.end_ns, NULL);
 }
 
 static void put_rank(struct writer *w, int i)
@@ -173,8 +209,8 @@ static void put_rank(struct writer *w, int i)
     put_track(w, process, 0, w->t->ranks[i], bb_timeline_rank_name(w->t, i, name));
     put_track(w, process + 1, process, 0, "step");
     begin_sequence(w, process + 1);
-    put_event(w, 0, w->t->source);
-    put_event(w, w->t->step_ns[i], NULL);
+    put_plain_event(w, 0, w->t->source);
+    put_plain_event(w, w->t->step_ns[i], NULL);
     for (w->stream = 0; w->stream < p->n_streams; w->stream++) {
         uint64_t track = process + 2 + (uint64_t)w->stream;
 

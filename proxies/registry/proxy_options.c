@@ -39,7 +39,7 @@ const struct bb_opt bb_proxy_options[] = {
             "samples of one micro-batch (default: the model's, or 1)", .takes = BB_TAKES_MICRO_BATCH_SIZE),
     OPT_INT(0, "global-batch-size", FIELD(global_batch), NULL, "N", 1, 1e9,
             "samples of a step on all replicas together, in place of --micro-batches, which follow from it",
-            .takes = BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE),
+            .takes = BB_TAKES_GLOBAL_BATCH),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1e6,
             "ranks of one node (default: of a run its own, of a plan its cluster's)", .takes = BB_TAKES_NODES),
     OPT_DOUBLE(0, "scale-counts", FIELD(scale_counts), NULL, "F", 1e-12, 1,

@@ -521,10 +521,37 @@ out:
     return rc;
 }
 
+/* Pipelines that take samples of their own. */
+static int count_chains(const struct pipeline *b)
+{
+    return b->replicas * (b->variant->division->own_batches ? b->model->width : 1);
+}
+
+/* As many as the batch asks for. */
+static int settle_batch(const struct pipeline *b, struct bb_proxy_config *c)
+{
+    int chains = count_chains(b);
+    char made_of[64];
+
+    if (c->global_batch && b->variant->one_step)
+        return bb_err(BB_EUSAGE,
+                      "%s: --global-batch-size means nothing here: it is one step of a pipeline; leave it out",
+                      c->proxy);
+    if (c->global_batch && c->scale)
+        return bb_err(BB_EUSAGE,
+                      "%s: --global-batch-size %d tells how many micro-batches there are, and --scale %d is given too; "
+                      "leave one out",
+                      c->proxy, c->global_batch, c->scale);
+    snprintf(made_of, sizeof(made_of), "%d pipeline%s x %d of a micro-batch", chains, chains == 1 ? "" : "s",
+             b->model->micro_batch);
+    return bb_args_micro_batches(c, c->micro_batches, (long long)chains * b->model->micro_batch, made_of,
+                                 &c->micro_batches);
+}
+
 static int write_summary(struct pipeline *b)
 {
     const struct bb_proxy_config *c = b->config;
-    int chains = b->replicas * (b->variant->division->own_batches ? b->model->width : 1);
+    int chains = count_chains(b);
 
     b->step->parameters = (double)b->model->layer_parameters * c->stages;
     b->step->samples = b->variant->one_step ? 0 : (double)chains * c->micro_batches * b->model->micro_batch;
@@ -535,8 +562,9 @@ static int write_summary(struct pipeline *b)
     return b->step->summary ? 0 : -BB_EFAIL;
 }
 
-static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
 {
+    struct bb_proxy_config settled = *asked, *c = &settled;
     struct model m;
     struct pipeline b = {.config = c, .variant = c->variant, .model = &m, .step = step};
     int rc;
@@ -544,6 +572,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(read_model(b.variant->division, &m));
     TRY(refuse_layout(c, b.variant, m.width));
     b.replicas = c->ranks / (c->stages * m.width);
+    TRY(settle_batch(&b, c));
     TRY(build_layout(&b));
     TRY(write_summary(&b));
     if (strcmp(c->compute, "gemm") == 0) {
@@ -557,8 +586,8 @@ out:
 }
 
 enum {
-    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_SCALE | BB_TAKES_TIMED |
-            BB_TAKES_GEMM | BB_TAKES_LAYER_US
+    TAKES = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_GLOBAL_BATCH | BB_TAKES_SCALE |
+            BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_LAYER_US
 };
 
 #define GPT3(word, text, ...)                                                                                          \

@@ -342,8 +342,20 @@ static int list_work(struct pipeline *b)
     return list_training(b, dtype);
 }
 
-static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
+/* As many as the batch asks for. */
+static int settle_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
 {
+    char made_of[64];
+
+    snprintf(made_of, sizeof(made_of), "%d replica%s x %d of a micro-batch", b->replicas, b->replicas == 1 ? "" : "s",
+             b->model->micro_batch);
+    return bb_args_micro_batches(c, c->micro_batches, (long long)b->replicas * b->model->micro_batch, made_of,
+                                 &c->micro_batches);
+}
+
+static int build_step(const struct bb_proxy_config *asked, struct bb_step *step)
+{
+    struct bb_proxy_config settled = *asked, *c = &settled;
     struct bb_model model = {0};
     struct pipeline b = {.config = c, .model = &model, .step = step};
     int rc;
@@ -352,6 +364,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(bb_model_load(c->proxy, &model));
     b.stage_layers = c->layers / c->stages;
     b.replicas = c->ranks / c->stages;
+    TRY(settle_micro_batches(&b, c));
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_work(&b));
     TRY(write_summary(&b));
@@ -365,8 +378,8 @@ out:
 #define PIPELINE(word, text)                                                                                           \
     {                                                                                                                  \
         .name = word, .help = text ": pipeline stages in lock step, data-parallel gradients", .model = word,           \
-        .takes = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_PER_TENSOR | BB_TAKES_TIMED |   \
-                 BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS,                                                  \
+        .takes = BB_TAKES_LAYERS | BB_TAKES_STAGES | BB_TAKES_MICRO_BATCHES | BB_TAKES_GLOBAL_BATCH |                  \
+                 BB_TAKES_PER_TENSOR | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS,           \
         .compute = "none", .positional = "[LAYERS STAGES [MICRO_BATCHES]]", .positional_words = read_numbers,          \
         .defaults = fill_defaults, .build = build_step                                                                 \
     }

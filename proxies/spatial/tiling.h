@@ -23,7 +23,7 @@
 /* What both proxies take (enum bb_takes). */
 #define BB_TAKES_TILED                                                                                                 \
     (BB_TAKES_TILES | BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE |          \
-     BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_LAYER_US)
+     BB_TAKES_GLOBAL_BATCH | BB_TAKES_TIMED | BB_TAKES_GEMM | BB_TAKES_TFLOPS | BB_TAKES_LAYER_US)
 
 enum { BB_USUAL, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; others have the usual one */
 

@@ -478,9 +478,9 @@ const struct bb_proxy bb_transformer_proxy = {
     .name = "transformer",
     .help = "any transformer in any layout: tensor, sequence, context, expert, pipeline and data parallel",
     .model = "gpt2_small",
-    .takes = BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED |
-             BB_TAKES_LAYER_US | BB_TAKES_TFLOPS | BB_TAKES_GEMM | BB_TAKES_NODES | BB_TAKES_TRANSFORMER |
-             BB_TAKES_SYNC,
+    .takes = BB_TAKES_MODEL | BB_TAKES_LAYERS | BB_TAKES_MICRO_BATCHES | BB_TAKES_GLOBAL_BATCH |
+             BB_TAKES_MICRO_BATCH_SIZE | BB_TAKES_TIMED | BB_TAKES_LAYER_US | BB_TAKES_TFLOPS | BB_TAKES_GEMM |
+             BB_TAKES_NODES | BB_TAKES_TRANSFORMER | BB_TAKES_SYNC,
     .dtype = "bfloat16",
     .compute = "timed",
     .defaults = fill_defaults,

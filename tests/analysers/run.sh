@@ -129,7 +129,7 @@ run_integer() {
     build_preset integer all || { tail -n 20 $logs/build.log; left=$((left + 1)); return; }
     UBSAN_OPTIONS=log_path=$root/$logs/integer ctest --test-dir build-integer -j "$cores" >>$logs/runs.log 2>&1
     cat $logs/integer.[0-9]* 2>/dev/null | sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: runtime error: \(.*\)$/\1: [integer] \2/p' |
-        sed 's/-\{0,1\}[0-9][0-9.e+]*\( [^ ]*\) cannot/N\1 cannot/; s/of value .*(/of (/; s/: \[integer\] -\{0,1\}[0-9]*/: [integer] N/' | judge integer
+        grep -v '^\(\.\./\)*tests/' | sed 's/\] [-0-9]* *\(.*overflow\|.*shift\).*/] \1/; s/ of value .*//' | judge integer
     rm -f $logs/integer.[0-9]*
 }
 

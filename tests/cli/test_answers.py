@@ -35,9 +35,10 @@ def without_options(doc):
     (("data_parallel", "--model", "resnet50", "--ranks", 8), 32, 256),
     (("data_parallel", "--model", "resnet50", "--ranks", 8, "--sync", "ps_sharded", "--servers", 2), 32, 192),
     (("spatial", "--ranks", 10, "--splits", 2), 4, 8),
-    (("gems", "--ranks", 4, "--splits", 2, "--replications", 4), 2, 16)])
+    (("gems", "--ranks", 4, "--splits", 2, "--replications", 4), 2, 16),
+    (("bert_large", 4, 2, "--ranks", 8), None, 32), (("gpt3", 2, "--ranks", 16), None, 2), (("gpt3_moe", 2, "--ranks", 64), None, 32)])
 def test_a_global_batch_is_so_many_micro_batches(busbar, plan, words, b, samples_at_once):
-    words = (*words, "--micro-batch-size", b)
+    words = (*words, "--micro-batch-size", b) if b else words  # seeds have that of their model
     for m in (4, 6):
         by_batch = plan(*words, "--global-batch-size", m * samples_at_once)
         assert without_options(by_batch) == without_options(plan(*words, "--micro-batches", m))
@@ -50,7 +51,9 @@ def test_a_global_batch_is_so_many_micro_batches(busbar, plan, words, b, samples
 
 def test_a_batch_that_cannot_be_told(busbar):
     assert "leave one out" in refused(busbar, "plan", *LLAMA, "--global-batch-size", 64, "--micro-batches", 4)
-    assert "means nothing here" in refused(busbar, "plan", "gpt2_large", "--ranks", 4, "--global-batch-size", 64)
+    for words in (("resnet50", "--ranks", 4), ("gpt3_one_pipe_step", 2, "--ranks", 8)):
+        assert "means nothing here" in refused(busbar, "plan", *words, "--global-batch-size", 64)
+    assert "leave one out" in refused(busbar, "plan", "gpt3", 2, 2, "--ranks", 8, "--global-batch-size", 64)
     assert "1000000 micro-batches" in refused(busbar, "plan", *LLAMA, "--global-batch-size", 8_000_000)
 
 

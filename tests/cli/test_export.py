@@ -322,11 +322,12 @@ def read_perfetto(data):
             for name in map(fields, fields(one(packet, 12, b"")).get(2, [])):
                 state["names"][one(name, 1)] = one(name, 2).decode()
             if one(event, 9) == 1:
-                open_slices[sequence].append((state["ns"], state["names"][one(event, 10)]))
+                arguments = {one(a, 10).decode(): one(a, 3) for a in map(fields, event.get(4, []))}
+                open_slices[sequence].append((state["ns"], state["names"][one(event, 10)], arguments))
             else:
                 assert one(event, 9) == 2
-                begin, name = open_slices[sequence].pop()
-                slices[tracks[state["track"]]].append((begin, state["ns"], name))
+                begin, name, arguments = open_slices[sequence].pop()
+                slices[tracks[state["track"]]].append((begin, state["ns"], name, *sorted(arguments.items())))
     assert not any(open_slices.values())
     return slices
 
@@ -341,7 +342,10 @@ def test_perfetto_shows_what_the_trace_shows(busbar, tmp_path):
         if e["ph"] == "X" and e["cat"] != "transfer":
             track = names["process_name", e["pid"], 0], names["thread_name", e["pid"], e["tid"]]
             name = "step, predicted for h100-sxm-ib" if e["cat"] == "step" else e["name"]
-            wanted[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name))
+            arguments = e.get("args", {})
+            moved = sum(o["bytes"] for o in arguments.get("operations", [arguments]) if "bytes" in o)
+            more = (("bytes", moved), ("wait_ns", round(arguments["wait_us"] * 1000))) if "wait_us" in arguments else ()
+            wanted[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name, *more))
     found = read_perfetto((tmp_path / "t.pftrace").read_bytes())
     assert {t: sorted(s) for t, s in found.items()} == {t: sorted(s) for t, s in wanted.items()}
     assert sum(map(len, found.values())) > 50

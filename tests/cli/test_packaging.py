@@ -1,4 +1,5 @@
 """What is installed beside the program, and packages: manual pages and completion say what the option tables say."""
+import os
 import re
 import shutil
 import subprocess
@@ -111,6 +112,15 @@ def test_what_the_readme_names_is_installed(installed):
     for link in links:
         if link.endswith("README.md"):
             assert (installed / "share/doc/busbar" / link).is_file(), link
+
+
+def test_the_installed_report_finds_its_script(busbar, installed, tmp_path):
+    """With the Python of the PATH: either a page, or the line that plotly is missing there."""
+    (tmp_path / "r.json").write_text('{"schema": "busbar.bench/1", "command": ["bench"], "results": []}')
+    path = f"{busbar.build}/python/bin:{os.environ['PATH']}"
+    done = run(installed / "bin" / "busbar", "report", tmp_path / "r.json", "-o", tmp_path / "r.html", env={**os.environ, "PATH": path})
+    assert done.returncode == 0 or "needs the Python package plotly" in done.stderr, done.stderr
+    assert (tmp_path / "r.html").exists() == (done.returncode == 0)
 
 
 def test_the_installed_emulated_gpus_run(busbar, installed):

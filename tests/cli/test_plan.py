@@ -228,6 +228,12 @@ def rounded(x):
     return math.floor(x + 0.5)
 
 
+def test_a_group_that_moves_nothing_has_no_predicted_row(plan):
+    doc = plan("gpt2_large", 4, 2, 1, "--ranks", 2, "--cluster", "h100-sxm-ib")
+    assert [(g["name"], g["size"]) for g in doc["groups"]] == [("pp", 2), ("dp", 1)]
+    assert [g["name"] for g in doc["predicted"]["groups"]] == ["pp"]
+
+
 class Simulator:
     """Every rank of a plan with --ops, operation by operation, by the definition in profiles/clusters/README.md."""
 

@@ -1,22 +1,26 @@
-/* plan_model.c - whole plans of whatever model a file holds, with every output. */
+/* plan_model.c - plans of whatever model a file holds, two layers of it where the proxy lets one say so, with every
+ * output. */
 #include "proxies/plan_main.h"
 #include "tests/fuzz/fuzz.h"
 
-static void plan(char *proxy, char *model, char *split)
+/* given: words of the proxy, NULL at the end. */
+static void plan(char *proxy, char *model, char *const *given)
 {
-    char *words[] = {"plan",  proxy,    "--ranks",        "8",       "--model",   model,
-                     split,   "2",      "--scale-counts", "0.5",     "--cluster", "h100-sxm-ib",
-                     "--ops", "--json", "/dev/null",      "--trace", "/dev/null", NULL};
+    char *words[24] = {"plan",        proxy,   "--ranks", "8",         "--model", model,      "--cluster",
+                       "h100-sxm-ib", "--ops", "--json",  "/dev/null", "--trace", "/dev/null"};
+    int n = 13;
 
-    (void)bb_plan_main(sizeof words / sizeof *words - 1, words);
+    for (; *given; given++)
+        words[n++] = *given;
+    (void)bb_plan_main(n, words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *model = fuzz_file(0, data, size);
 
-    plan("transformer", model, "--tp");
-    plan("data_parallel", model, "--micro-batches");
-    plan("spatial", model, "--stages");
+    plan("transformer", model, (char *[]){"--tp", "2", "--sequence-parallel", "--layers", "2", NULL});
+    plan("data_parallel", model, (char *[]){"--micro-batches", "2", NULL});
+    plan("spatial", model, (char *[]){"--splits", "5", NULL});
     return 0;
 }

@@ -158,13 +158,13 @@ static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT
 {
     struct bb_pipe_split other = *s, near;
     char ends[TEXT];
+    size_t used;
 
     if (nearest_ends(s, &near)) {
         ends_text(&near, text);
-        if (with_other_end(s, &near)) {
-            strcat(text, ", or ");
-            strcat(text, ends_text(&near, ends));
-        }
+        used = strlen(text);
+        if (with_other_end(s, &near))
+            snprintf(text + used, TEXT - used, ", or %s", ends_text(&near, ends));
         return text;
     }
     other.chunks = nearest_chunks(s);

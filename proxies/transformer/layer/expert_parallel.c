@@ -74,7 +74,8 @@ static int start_exchange(struct bb_block *b, int layer, const struct way *w)
 
     if (even < 0 && bb_has_lane(b->lanes.ep))
         return uneven_exchange(b, layer, w);
-    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, (size_t)even * w->width, w->src, w->dst);
+    return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL, even < 0 ? 0 : (size_t)even * w->width, w->src,
+                               w->dst); /* uneven, on a rank that has all experts: nothing is exchanged */
 }
 
 static int exchange_rows(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,

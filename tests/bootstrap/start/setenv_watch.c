@@ -1,6 +1,6 @@
 /*
- * setenv_watch.c - preloaded into busbar: says on stderr with how many threads, and with or without a GPU's libraries in
- * use, each variable of NCCL is written. A write beside other threads' reads is undefined.
+ * setenv_watch.c - preloaded into busbar: says on stderr beside how many other threads each variable of NCCL is
+ * written. A write beside another thread's read is undefined.
  */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -400,6 +400,36 @@ static void the_nearest_layout_is_valid(void **state)
     assert_true(changed > 1000);
 }
 
+/* The dense perceptron must divide where some layer has one: without experts, in the first layers, between others. */
+static void dense_layers_must_divide(void **state)
+{
+    static const struct {
+        int experts, dense_layers, moe_every, ffn, rc;
+    } rows[] = {{0, 0, 0, 100, 0},          {0, 0, 0, 102, -BB_EUSAGE}, {8, 0, 1, 102, 0},
+                {8, 1, 1, 102, -BB_EUSAGE}, {8, 0, 2, 102, -BB_EUSAGE}, {8, 1, 2, 100, 0}};
+
+    (void)state;
+    bb_err_mute(1);
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_arch a = {.layers = 16,
+                                  .hidden = 512,
+                                  .heads = 8,
+                                  .kv_heads = 8,
+                                  .ffn = rows[i].ffn,
+                                  .experts = rows[i].experts,
+                                  .expert_ffn = 64,
+                                  .top_k = 1,
+                                  .dense_layers = rows[i].dense_layers,
+                                  .moe_every = rows[i].moe_every};
+        const struct bb_grid_model m = {.arch = &a, .sequence = 64, .chunks = 1};
+        struct bb_grid g = {.tp = 4, .experts = rows[i].experts > 0};
+
+        assert_int_equal(bb_grid_settle(&g, 4, NULL, &m, "test"), 0);
+        assert_int_equal(bb_grid_fits(&g, &m, "test"), rows[i].rc);
+    }
+    bb_err_mute(0);
+}
+
 /* Of what was given as little changes as may be, in factors; of equal changes, that of the axis which comes first. */
 static void the_nearest_layout_is_near(void **state)
 {
@@ -566,6 +596,7 @@ int main(void)
         cmocka_unit_test(models_that_cannot_be_cut_so),
         cmocka_unit_test(the_nearest_layout_is_valid),
         cmocka_unit_test(the_nearest_layout_is_near),
+        cmocka_unit_test(dense_layers_must_divide),
         cmocka_unit_test(layers_are_all_given_out),
         cmocka_unit_test(ends_have_their_own_layers),
         cmocka_unit_test(known_splits),

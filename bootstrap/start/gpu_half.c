@@ -2,7 +2,9 @@
 #include "bootstrap/start/gpu_half.h"
 
 #include "bootstrap/start/deadline.h"
+#include "bootstrap/start/launcher.h"
 #include "bootstrap/start/program_folder.h"
+#include "bootstrap/start/speaker.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -103,18 +105,30 @@ static int refuse_other_version(const char *command, void *module)
                   command, version ? version : "an unknown one");
 }
 
-int bb_gpu_run(const char *command, const char *entry, double timeout_s, int argc, char **argv)
+static int find_entry(const char *command, const char *entry, void **run)
 {
-    int (*run)(int, char **);
     void *module;
     int rc;
 
-    bb_deadline_begin("the loading of the GPU's libraries", timeout_s, true);
     TRY(load_module(command, &module));
     TRY(refuse_other_version(command, module));
-    *(void **)&run = dlsym(module, entry);
-    if (!run)
-        return bb_err(BB_EFAIL, "%s: this " MODULE " is of another busbar: it has no %s", command, entry);
+    *run = dlsym(module, entry);
+    if (!*run)
+        rc = bb_err(BB_EFAIL, "%s: this " MODULE " is of another busbar: it has no %s", command, entry);
+out:
+    /* mpirun ends the others with the first that leaves: they shall find that it was said. */
+    if (rc && !bb_launched_alone() && !bb_err_is_mute())
+        (void)bb_speaker_take();
+    return rc;
+}
+
+int bb_gpu_run(const char *command, const char *entry, double timeout_s, int argc, char **argv)
+{
+    int (*run)(int, char **);
+    int rc;
+
+    bb_deadline_begin("the loading of the GPU's libraries", timeout_s, true);
+    TRY(find_entry(command, entry, (void **)&run));
     bb_deadline_begin("the start of the run", timeout_s, true);
     rc = run(argc, argv);
 out:

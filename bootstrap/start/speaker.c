@@ -47,7 +47,6 @@ static void keep_word(int word, int leash)
 {
     struct pollfd speaker = {.fd = leash, .events = POLLIN};
 
-    setsid();
     for (int fd = 0; fd < FILES_MAX; fd++)
         if (fd != word && fd != leash)
             close(fd);
@@ -67,6 +66,7 @@ static void hold_word(int word)
     child = fork();
     if (child == 0) {
         close(ends[1]);
+        setsid(); /* before the speaker goes on: hydra kills a rank's whole group, perhaps at once */
         if (fork() == 0)
             keep_word(word, ends[0]);
         _exit(0);

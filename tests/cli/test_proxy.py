@@ -239,10 +239,10 @@ def test_a_stalled_rank_ends_in_a_timeout_that_names_it(busbar):
     assert re.search(r"timeout.*: rank 1 [^;]*waiting for an operation \(communicator dp, 2 ranks\)", done.stderr)
 
 
-@pytest.mark.parametrize("function", ["ncclAllReduce", "cudaMalloc", "cudaStreamWaitEvent",
-                                      "cudaEventElapsedTime", "ncclCommFinalize", "cudaLaunchKernel"])
-def test_a_failing_call_ends_the_run_with_1(busbar, function):
-    env = {**NO_DATA, "EMU_FAULT": f"fail:rank=1,call=2,name={function}"}
+@pytest.mark.parametrize("function,call", [("ncclAllReduce", 2), ("cudaMalloc", 1), ("cudaStreamWaitEvent", 2),
+                                           ("cudaEventElapsedTime", 2), ("ncclCommFinalize", 2), ("cudaLaunchKernel", 2)])
+def test_a_failing_call_ends_the_run_with_1(busbar, function, call):
+    env = {**NO_DATA, "EMU_FAULT": f"fail:rank=1,call={call},name={function}"}
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, *QUICK, "--compute", "timed", ranks=4, env=env, timeout=60)
     assert done.returncode == 1, done.stderr
     assert "busbar: rank 1 " in done.stderr

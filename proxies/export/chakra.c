@@ -107,12 +107,11 @@ static void describe_message(struct writer *w, const struct bb_op *op)
 static void describe_collective(struct writer *w, const struct bb_op *op)
 {
     const struct bb_layout *l = &w->e->step->layout;
-    const int root = bb_op_peer_rank(l, op, w->rank);
 
     add_number(w, "comm_type", ATTR_INT64, (uint64_t)find_comm_type(op->coll));
     add_number(w, "comm_size", ATTR_INT64, bb_op_payload_bytes(op, bb_op_group_size(l, op)));
     if (bb_colls[op->coll].flags & BB_COLL_ROOTED)
-        add_number(w, "root_rank", ATTR_INT32, (uint64_t)root);
+        add_number(w, "root_rank", ATTR_INT32, (uint64_t)bb_op_peer_rank(l, op, w->rank));
 }
 
 static int type_of(const struct bb_op *op)

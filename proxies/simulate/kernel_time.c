@@ -37,9 +37,11 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
 
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
         const struct tile *t = &tiles[i];
-        double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
+        const double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
+        const double ns = waves_of(c, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate);
 
-        best = fmin(best, waves_of(c, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate));
+        if (ns < best) /* gcc 12 for Arm stops at a loop of fmin */
+            best = ns;
     }
     return best;
 }

@@ -14,13 +14,14 @@ logs=build-analysers
 mkdir -p $logs
 root=$PWD
 cores=$(getconf _NPROCESSORS_ONLN)
-left=0 ran=0
+rm -f $logs/*.verdict
 
 skip() {
     echo "$1: SKIPPED: $2"
 }
 
-# judge TOOL - from FILE:LINE: [CHECK] TEXT on stdin: counts, and prints what no suppression knows.
+# judge TOOL - from FILE:LINE: [CHECK] TEXT on stdin: counts, and prints what no suppression knows. Its verdict is a file:
+# at the end of a pipe it is a process of its own.
 judge() {
     sed "s,$root/,,g; s,^\.\./,," | sort -u >$logs/"$1".findings
     awk -v tool="$1" '
@@ -30,8 +31,8 @@ judge() {
           if (aside) kept++; else open[++m] = $0 }
         END { printf "%s: %d findings, %d set aside, %d left\n", tool, all, kept, m
               for (i = 1; i <= m; i++) print "  " open[i]
-              exit m > 0 }' tests/analysers/suppressions.txt $logs/"$1".findings || left=$((left + 1))
-    ran=$((ran + 1))
+              exit m > 0 }' tests/analysers/suppressions.txt $logs/"$1".findings && verdict=clean || verdict=open
+    echo $verdict >$logs/"$1".verdict
 }
 
 sources() {
@@ -104,7 +105,7 @@ tsan_reports() {
 run_tsan() {
     tests="test_watchdog test_wait test_results test_progress"
     # shellcheck disable=SC2086
-    build_preset tsan busbar busbar_gpu emulator $tests || { tail -n 20 $logs/build.log; left=$((left + 1)); return; }
+    build_preset tsan busbar busbar_gpu emulator $tests || { tail -n 20 $logs/build.log; echo open >$logs/tsan.verdict; return; }
     rm -f $logs/tsan.[0-9]*
     export TSAN_OPTIONS="exitcode=0 ignore_noninstrumented_modules=1 log_path=$root/$logs/tsan"
     # shellcheck disable=SC2086
@@ -126,7 +127,7 @@ run_tsan() {
 # clang's checks of conversions and of unsigned arithmetic too, over the unit tests of the paper half.
 run_integer() {
     command -v clang >/dev/null || { skip integer "no clang here"; return; }
-    build_preset integer all || { tail -n 20 $logs/build.log; left=$((left + 1)); return; }
+    build_preset integer all || { tail -n 20 $logs/build.log; echo open >$logs/integer.verdict; return; }
     UBSAN_OPTIONS=log_path=$root/$logs/integer ctest --test-dir build-integer -j "$cores" >>$logs/runs.log 2>&1
     cat $logs/integer.[0-9]* 2>/dev/null | sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: runtime error: \(.*\)$/\1: [integer] \2/p' |
         grep -v '^\(\.\./\)*tests/' | sed 's/\] [-0-9]* *\(.*overflow\|.*shift\).*/] \1/; s/ of value .*//' | judge integer
@@ -181,5 +182,5 @@ for tool in ${*:-cppcheck fanalyzer tidy integer tsan memcheck helgrind}; do
     *) echo "unknown tool '$tool'; known: cppcheck fanalyzer tidy integer tsan memcheck helgrind" >&2; exit 2 ;;
     esac
 done
-[ $ran -gt 0 ] || exit 77
-[ $left = 0 ]
+ls $logs/*.verdict >/dev/null 2>&1 || exit 77
+! grep -q open $logs/*.verdict

@@ -134,7 +134,7 @@ static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct 
                          const struct bb_cluster *cluster)
 {
     struct bb_faults faults = {0};
-    int rc = bb_sim_init(m, step, cluster, &faults), found = faults.n;
+    int rc = bb_sim_init(m, step, cluster, NULL, &faults), found = faults.n;
 
     bb_faults_release(&faults);
     if (rc)

@@ -183,8 +183,10 @@ static int run_steps(struct run *x)
                                                .steps = x->options.steps,
                                                .traced_steps = x->options.traced_steps,
                                                .graph = x->options.graph,
-                                               .gate = x->options.gate,
+                                               .gate = x->options.gate && !x->session.shared_gpu,
                                                .alone = !x->options.no_alone && has_both(&x->step)};
+    if (x->options.gate && x->session.shared_gpu && x->session.world.rank == 0)
+        bb_warn("--gate: a rank's closed gate would keep the others off the GPU that they share: no gated step");
     x->study.compute_sms = held_sms(x);
     TRY(bb_scaling_before(&x->study));
     bb_progress_show(&x->session.progress, "communicators and buffers");

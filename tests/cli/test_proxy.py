@@ -673,6 +673,13 @@ def test_a_gate_that_the_host_cannot_come_to_open_is_said(busbar, tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["gated"] is None
 
 
+def test_no_gate_on_a_shared_gpu(busbar, tmp_path):
+    done = busbar.run("proxy", "dlrm", "--gate", "--share-gpu", *ONE, "--json", tmp_path / "run.json", ranks=2,
+                      env={**NO_DATA, "EMU_DEVICES": "1"})
+    assert done.returncode == 0 and "off the GPU that they share: no gated step" in done.stderr
+    assert json.loads((tmp_path / "run.json").read_text())["gated"] is None
+
+
 def test_a_step_too_long_for_the_gate_is_refused(busbar):
     done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--pp", 2, "--micro-batches", 64, "--gate", ranks=2)
     assert done.returncode == 2

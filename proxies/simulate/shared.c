@@ -10,7 +10,7 @@
 enum moment { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
 #define EPOCHS ((1u << 28) - 1)
-#define SERVED 1e-6 /* ns: what rounding leaves of a flow at its end */
+#define SERVED 0.01 /* ns: what rounding leaves of a message at its end */
 
 static void plan_moment(struct bb_shared *s, double when_ns, enum moment kind, int id, unsigned epoch)
 {
@@ -317,18 +317,18 @@ void bb_shared_message(struct bb_shared *s, const struct bb_side *mine, const st
             queue_side(s, sides[i]->cell);
 }
 
-/* Whatever the exchange has been served by now; the next in line has the flow on. */
+/* The first in line is done, and whoever is by now; the next has the flow on. */
 static void serve_exchange(struct bb_shared *s, int flow)
 {
     struct bb_shared_exchange *x = &s->exchanges[flow - s->r->m->n_rendezvous];
     const double served = bb_flow_served_ns(&s->flows.flows[flow], s->now_ns) + SERVED;
 
-    while (x->head != BB_NONE && s->cells[x->head].target_ns <= served) {
+    do {
         int cell = x->head;
 
         x->head = s->cells[cell].next;
         serve_side(s, cell);
-    }
+    } while (x->head != BB_NONE && s->cells[x->head].target_ns <= served);
     if (x->head == BB_NONE) {
         stop_flow(s, flow);
         return;

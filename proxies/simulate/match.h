@@ -11,7 +11,7 @@
 #ifndef BB_PROXIES_SIMULATE_MATCH_H
 #define BB_PROXIES_SIMULATE_MATCH_H
 
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/simulate/faults.h"
 #include "proxies/simulate/rank_classes.h"
 

@@ -6,6 +6,7 @@
 #include "proxies/simulate/match.h"
 
 #include "bootstrap/base/grow.h"
+#include "proxies/simulate/op_time.h"
 
 #include <stdlib.h>
 
@@ -61,7 +62,7 @@ static void run_compute(struct run *r, int at, const struct bb_op *op)
     r->c->tasks[at].end_ns = r->c->tasks[at].arrival_ns;
     if (r->m->cluster)
         r->c->tasks[at].end_ns =
-            bb_cluster_compute_end_ns(r->m->cluster, op, r->c->tasks[at].arrival_ns, r->c->tasks[at].host_ns);
+            bb_op_compute_end_ns(r->m->cluster, op, r->c->tasks[at].arrival_ns, r->c->tasks[at].host_ns);
     end_task(r, at);
 }
 
@@ -71,7 +72,8 @@ static void run_collective(struct run *r, int at, const struct bb_task *u, const
     int class_id = r->class_of[at];
     const struct bb_rendezvous *one = &m->rendezvous[m->rendezvous_of[class_id * m->step->layout.n_comms + u->comm]];
     int gathering = one->base + u->order;
-    int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, op, one->size, one->nodes, NULL) : 0;
+    struct bb_collective call = bb_op_collective(op, one->size, one->nodes);
+    int64_t lasts = m->cluster ? bb_cluster_collective_ns(m->cluster, &call, NULL) : 0;
 
     raise_time(&r->c->gatherings[gathering].latest_ns, r->c->tasks[at].arrival_ns);
     raise_time(&r->c->gatherings[gathering].latest_begin_ns, r->c->tasks[at].begin_ns);
@@ -196,7 +198,7 @@ static void issue_class(struct run *r, int class_id)
         if (s->tasks[u].issue != launch) {
             launch = s->tasks[u].issue;
             before = host;
-            launches = s->issue_computes[launch] ? bb_cluster_launches(op) : 1;
+            launches = s->issue_computes[launch] ? bb_op_launches(op) : 1;
             one = bb_cluster_issue_ns(r->m->cluster, s->issue_computes[launch]);
             host += launches * one;
         }

@@ -5,7 +5,7 @@
  * seldom full. Of several sizes of tiles the quickest is taken, as cuBLAS does; smaller ones read their operands more
  * often for each result. No kernel is faster than memory brings its operands.
  */
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include <math.h>
 

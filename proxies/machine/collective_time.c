@@ -2,7 +2,7 @@
  * collective_time.c - how long a collective takes (the definition: profiles/clusters/README.md): by the simple law, or
  * by the quickest of the ways that NCCL has, as NCCL chooses by its own constants.
  */
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include <math.h>
 
@@ -110,22 +110,22 @@ static double quickest_ns(const struct bb_cluster *c, const struct bb_coll *coll
     return best;
 }
 
-int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, int nodes,
+int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_way **way)
 {
-    double bytes = (double)bb_op_payload_bytes(op, n);
-    const struct bb_coll *coll = &bb_colls[op->coll];
+    double bytes = (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
+    const struct bb_coll *coll = &bb_colls[call->kind];
     const struct bb_nccl_way *chosen = NULL;
     double ns;
 
-    if (n == 1)
-        ns = op->src != BB_NONE && op->src == op->dst ? 0 : (double)bb_cluster_self_ns(c, bytes);
+    if (call->ranks == 1)
+        ns = call->in_place ? 0 : (double)bb_cluster_self_ns(c, bytes);
     else if (c->n_ways == 0)
-        ns = simple_ns(c, coll, bytes, n, nodes);
+        ns = simple_ns(c, coll, bytes, call->ranks, call->nodes);
     else if (coll->flags & BB_COLL_ESTIMATED)
-        ns = quickest_ns(c, coll, bytes, n, nodes, &chosen);
+        ns = quickest_ns(c, coll, bytes, call->ranks, call->nodes, &chosen);
     else
-        ns = pairs_ns(c, bytes, n, nodes);
+        ns = pairs_ns(c, bytes, call->ranks, call->nodes);
     if (way)
         *way = chosen;
     return llround(ns);

@@ -1,5 +1,5 @@
 /* cluster.c - reads cluster profiles and computes durations from them (the definition: profiles/clusters/README.md). */
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 
 #include "bootstrap/cli/opts.h"
 #include "proxies/models/profile.h"
@@ -150,30 +150,12 @@ int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
     return ns_of_us(compute ? c->launch_us : c->nccl_launch_us);
 }
 
-int bb_cluster_launches(const struct bb_op *op)
-{
-    return op->work ? op->work->n * op->work_times : ns_of_us(op->compute_us) > 0;
-}
-
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
 {
     return dtype == BB_HALF       ? c->tflops_float16
            : dtype == BB_BFLOAT16 ? c->tflops_bfloat16
            : dtype == BB_DOUBLE   ? c->tflops_float64
                                   : c->tflops_float32;
-}
-
-int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns, int64_t host_ns)
-{
-    int64_t end = start_ns, launch_ns = bb_cluster_issue_ns(c, true);
-
-    if (!op->work)
-        return start_ns + ns_of_us(op->compute_us);
-    for (int i = 0; i < op->work->n * op->work_times; i++) {
-        host_ns += launch_ns;
-        end = (end > host_ns ? end : host_ns) + bb_cluster_kernel_ns(c, &op->work->items[i % op->work->n]);
-    }
-    return end;
 }
 
 double bb_cluster_nic_gbps(const struct bb_cluster *c)

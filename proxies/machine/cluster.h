@@ -1,13 +1,16 @@
 /*
  * cluster.h - a cluster profile (profiles/clusters) and the times that it gives, as profiles/clusters/README.md defines
- * them. int64 nanoseconds, each duration rounded once.
+ * them. int64 nanoseconds, each duration rounded once. Knows nothing of steps and ranks: who asks says what is done, by
+ * how many, on how many nodes. A library of its own, so that the emulated GPUs are the same machine.
  */
-#ifndef BB_PROXIES_SIMULATE_CLUSTER_H
-#define BB_PROXIES_SIMULATE_CLUSTER_H
+#ifndef BB_PROXIES_MACHINE_CLUSTER_H
+#define BB_PROXIES_MACHINE_CLUSTER_H
 
+#include "bootstrap/base/err.h"
+#include "collectives/ops/coll.h"
 #include "cuda/work/kernel_list.h"
-#include "proxies/step/program.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct bb_link {
@@ -51,19 +54,23 @@ struct bb_cluster {
 int bb_cluster_load(const char *word, struct bb_cluster *cluster) BB_MUST_CHECK;
 
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute); /* host: one launch */
-/* bb_cluster_compute_end_ns - when a compute operation ends that may start at `start_ns` and whose first launch the
- * host begins at host_ns: of real work each product and pass is launched by itself, and none starts before it is. */
-int64_t bb_cluster_compute_end_ns(const struct bb_cluster *c, const struct bb_op *op, int64_t start_ns,
-                                  int64_t host_ns);
 /* kernel_time.c: one product or pass. */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
 /* 1e12 FLOP per second in products of that type. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
-int bb_cluster_launches(const struct bb_op *op); /* of a compute operation */
 
-/* bb_cluster_collective_ns - from the arrival of the last of n members on so many nodes to the end on all. way: the
- * quickest, which is taken; NULL where there is no choice. May be NULL itself. */
-int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_op *op, int n, int nodes,
+/* A collective as NCCL is called for it, by so many ranks on so many nodes. */
+struct bb_collective {
+    enum bb_coll_kind kind;
+    enum bb_dtype_id dtype;
+    size_t count; /* of the NCCL call */
+    bool in_place;
+    int ranks, nodes;
+};
+
+/* bb_cluster_collective_ns - from the arrival of the last member to the end on all. way: the quickest, which is taken;
+ * NULL where there is no choice. May be NULL itself. */
+int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_way **way);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node. */

@@ -72,6 +72,8 @@ struct bb_collective {
  * NULL where there is no choice. May be NULL itself. */
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_way **way);
+/* bb_cluster_way_ns - the same by one of the ways, quickest or not; -1: it cannot do that. */
+int64_t bb_cluster_way_ns(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node. */
 struct bb_load {

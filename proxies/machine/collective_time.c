@@ -110,10 +110,24 @@ static double quickest_ns(const struct bb_cluster *c, const struct bb_coll *coll
     return best;
 }
 
+static double payload_bytes(const struct bb_collective *call)
+{
+    return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
+}
+
+int64_t bb_cluster_way_ns(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+
+    if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(way->algorithm, coll, call->ranks, call->nodes))
+        return -1;
+    return llround(way_ns(c, way, coll, payload_bytes(call), call->ranks, call->nodes));
+}
+
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_way **way)
 {
-    double bytes = (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
+    double bytes = payload_bytes(call);
     const struct bb_coll *coll = &bb_colls[call->kind];
     const struct bb_nccl_way *chosen = NULL;
     double ns;

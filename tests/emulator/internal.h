@@ -11,15 +11,10 @@
 #define EMU_INTERNAL_H
 
 #include "engine.h"
+#include "proxies/machine/cluster.h"
 #include <pthread.h>
 
 #pragma GCC visibility push(hidden) /* engine.h is what the library shows of itself beside CUDA */
-
-#define TRY(expr)                                                                                                      \
-    do {                                                                                                               \
-        if ((rc = (expr)) != cudaSuccess)                                                                              \
-            goto out;                                                                                                  \
-    } while (0)
 
 enum { EMU_MAX_DEVICES = 64, EMU_BOARD = 8, EMU_MAX_RANKS = 1024, EMU_MAX_QUEUES = 32 };
 
@@ -120,7 +115,8 @@ struct emu_state {
     struct emu_device devices[EMU_MAX_DEVICES];
     struct emu_place visible[EMU_MAX_DEVICES]; /* [n_devices] what the numbers of this process stand for */
     struct emu_capture *captures;
-    struct emu_profile profile;
+    struct bb_cluster machine;
+    struct emu_profile profile; /* what twins see of it */
 };
 extern struct emu_state emu;
 
@@ -172,8 +168,8 @@ bool emu_capture_implicit_locked(struct CUstream_st *s); /* use of the legacy st
 void emu_front_clear(struct emu_front *front);
 void emu_body_unref_locked(struct emu_graph_body *body);
 
-/* profile.c, faults.c */
-void emu_profile_load(struct emu_profile *profile);
+/* profile.c, job.c, faults.c */
+void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile);
 void emu_faults_load(void);
 int64_t emu_ns_of_us(double us);
 int emu_rank_from(const char *const *names, int n, int fallback);

@@ -26,7 +26,7 @@ struct ncclComm {
     int rank, size, device;
     int parent_node; /* node of this rank as a parent communicator knew it, or -1               */
     int *nodes;      /* [size]                                                                  */
-    bool same_node;  /* all members are on one node                                             */
+    int n_nodes;     /* that its members are on                                                 */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;
     struct en_region region;

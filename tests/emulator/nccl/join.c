@@ -6,6 +6,7 @@
 #include "profiler.h"
 
 #include "../engine.h"
+#include "proxies/machine/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -161,15 +162,18 @@ static int node_of(const struct en_region *r, int rank)
 
     if (m->node >= 0)
         return m->node;
-    return (m->world_rank * devices + m->device % devices) / emu_profile()->gpus_per_node;
+    return (m->world_rank * devices + m->device % devices) / emu_machine()->gpus_per_node;
 }
 
 static void place(ncclComm_t comm)
 {
-    comm->same_node = true;
+    comm->n_nodes = 0;
     for (int i = 0; i < comm->size; i++) {
+        int first = 0;
         comm->nodes[i] = node_of(&comm->region, i);
-        comm->same_node = comm->same_node && comm->nodes[i] == comm->nodes[0];
+        while (comm->nodes[first] != comm->nodes[i])
+            first++;
+        comm->n_nodes += first == i;
     }
     comm->parent_node = comm->nodes[comm->rank];
 }

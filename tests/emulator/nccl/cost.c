@@ -81,16 +81,13 @@ static bool is_way(const struct bb_nccl_way *way, int algorithm, int protocol)
 static int64_t by_way_ns(const struct bb_collective *call, const struct en_task *task)
 {
     const struct bb_cluster *c = emu_machine();
-    int64_t best = -1;
+    double best = INFINITY;
+    struct bb_cost cost;
 
-    for (int i = 0; i < c->n_ways; i++) {
-        int64_t ns =
-            is_way(&c->ways[i], task->algorithm, task->protocol) ? bb_cluster_way_ns(c, call, &c->ways[i]) : -1;
-
-        if (ns >= 0 && (best < 0 || ns < best))
-            best = ns;
-    }
-    return best;
+    for (int i = 0; i < c->n_ways; i++)
+        if (is_way(&c->ways[i], task->algorithm, task->protocol) && bb_cluster_way_cost(c, call, &c->ways[i], &cost))
+            best = fmin(best, cost.latency_ns + cost.transfer_ns);
+    return best < INFINITY ? llround(best) : -1;
 }
 
 int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)

@@ -49,3 +49,60 @@ def test_what_the_machine_takes_is_the_quickest_of_all_ways(busbar, tmp_path):
     forced = {(r["algorithm"], r["protocol"]) for r in run["results"] if r["forced"]}
     assert ("NVLS", "SIMPLE") in forced and ("TREE", "LL128") in forced and ("NVLS_TREE", "SIMPLE") not in forced
     assert [c["nccl_choice"] for c in run["algorithms"]] == ["best", "best"]
+
+
+# ---- several nodes, slow links, slow ranks: EMU_NODES, EMU_SLOW ---------------------------------------------------------
+
+P2P = ("bench", "p2p", "--latency-sizes", "8", "--bandwidth-sizes", "16M", "-n", 2, "--repeats", 2)
+
+
+def test_pairs_are_within_nodes_and_between_them(busbar, tmp_path):
+    """Four ranks on two nodes, by emulated-default: 4 us and 200 GB/s, 10 us and 25 GB/s."""
+    run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2"}, tmp_path=tmp_path)
+    assert run["nodes"] == 2 and not run["shared_gpu"]
+    assert [d["host"].rpartition("-")[2] for d in run["devices"]] == ["node0", "node0", "node1", "node1"]
+    assert len({d["uuid"] for d in run["devices"]}) == 4
+    for row in run["results"]:
+        near = (row["from"] < 2) == (row["to"] < 2)
+        expected = (4 if near else 10) + row["bytes"] / (200e3 if near else 25e3)
+        assert row["time_us"]["p50"] == pytest.approx(expected, abs=2e-3), row
+
+
+def test_the_slow_link_comes_first(busbar, tmp_path):
+    """NIC 1 of node 1 is that of the node's second rank, 3: every link between it and the other node has half of 25 GB/s."""
+    run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}, tmp_path=tmp_path)
+    for row in run["results"]:
+        slow = 3 in (row["from"], row["to"]) and {row["from"], row["to"]} != {2, 3}
+        if row["figure"] == "bandwidth" and (row["from"] < 2) != (row["to"] < 2):
+            each = row["bytes"] / (10 + row["bytes"] / (12.5e3 if slow else 25e3)) / 1e3
+            assert row["gbps"] == pytest.approx((2 if row["direction"] == "both" else 1) * each, rel=1e-4)
+    text = busbar.run(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}).stdout
+    ranked = next(line for line in text.splitlines() if line.startswith("# slowest links, bandwidth one"))
+    assert all("3" in pair.split()[0] for pair in ranked.split("): ")[1].split(", ")[:4]), ranked
+
+
+def test_a_slow_link_holds_up_a_ring(busbar, tmp_path):
+    """all_reduce on 4 ranks of 2 nodes: 2 x 2 steps of 10 us, 1.5 of the bytes at half of 25 GB/s."""
+    run = busbar.json("bench", "all_reduce", "--sizes", "16M", "--placement", "in_place", "-n", 2, "--repeats", 1, "-c", 0, ranks=4,
+                      env={"EMU_NODES": "2", "EMU_SLOW": "link=node0-nic0:0.5", "EMU_DATA": "off"}, tmp_path=tmp_path)
+    assert run["results"][0]["time_us"]["p50"] == pytest.approx(40 + 1.5 * 2 ** 24 / 12.5e3, abs=2e-3)
+
+
+def test_a_slow_rank_shows_in_the_step(busbar, tmp_path):
+    """Its kernels last half as long again; the report is of the slowest rank, and that is it."""
+    words = ("proxy", "data_parallel", "--model", "resnet50", "--compute", "timed", "-n", 2, "--warmup", 1, "--no-alone")
+    own, slow = (busbar.json(*words, ranks=2, env={"EMU_DATA": "off", "EMU_SLOW": slow}, tmp_path=tmp_path) for slow in ("", "rank=1:1.5"))
+    assert slow["breakdown"]["rank"] == 1
+    assert slow["breakdown"]["compute_us"] == pytest.approx(1.5 * own["breakdown"]["compute_us"], rel=1e-3)
+    assert slow["step_us"]["p50"] - own["step_us"]["p50"] == pytest.approx(0.5 * own["breakdown"]["compute_us"], rel=1e-3)
+
+
+@pytest.mark.parametrize("variable,value,said", [
+    ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES or link=nodeN-nicM:PART"),
+    ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),
+    ("EMU_SLOW", "link=node1-nic0:0.5", "there is no node 1, expected 0 to 0"),
+    ("EMU_NODES", "two", "EMU_NODES=two: expected 0 to 1024"),
+])
+def test_words_that_are_none(busbar, variable, value, said):
+    done = busbar.run("bench", "p2p", ranks=2, env={variable: value})
+    assert done.returncode == 2 and said in done.stderr

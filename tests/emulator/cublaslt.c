@@ -143,6 +143,7 @@ struct matmul {
     void *d;
     double alpha, beta;
     const void *alpha_at, *beta_at; /* device pointers, NULL when the host gave the values */
+    int device;
 };
 
 static enum bb_dtype_id dtype_of(cudaDataType type)
@@ -178,7 +179,7 @@ static int64_t run_matmul(void *arg, int64_t ready_ns)
         if (!lt_compute(&mm->problem, mm->alpha, mm->a, mm->b, mm->beta, mm->c, mm->d))
             return EMU_FAILED;
     }
-    return ready_ns + matmul_ns(&mm->problem);
+    return ready_ns + emu_slowed_ns(mm->device, matmul_ns(&mm->problem));
 }
 
 static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
@@ -189,6 +190,7 @@ static cublasStatus_t put(const struct matmul *mm, cudaStream_t stream)
     if (!copy)
         return CUBLAS_STATUS_ALLOC_FAILED;
     *copy = *mm;
+    copy->device = emu_stream_device(stream);
     rc = emu_enqueue(stream, &(struct emu_op){.name = "matmul",
                                               .run = run_matmul,
                                               .release = free,

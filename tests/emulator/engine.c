@@ -109,6 +109,7 @@ static void start(void)
     emu.passes_unknown = env_switch("EMU_UNKNOWN_KERNELS", "pass", "fail");
     emu.loads_lazily = env_switch("EMU_LAZY_LOADING", "1", "0");
     emu_profile_load(&emu.machine, &emu.profile);
+    emu_slow_load(&emu.slow, &emu.machine);
     emu_faults_load();
     emu_dangers_load();
     devices = devices_asked(&first);

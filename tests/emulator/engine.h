@@ -58,6 +58,15 @@ bool emu_stopping(void);
 struct bb_cluster;
 const struct bb_cluster *emu_machine(void);
 
+/* Where the at-th of a job's GPUs is: on one of EMU_NODES nodes of consecutive ones, or of gpus_per_node each. */
+struct emu_seat {
+    int node, gpu; /* gpu: of its node */
+};
+struct emu_seat emu_seat_of(int at, int all);
+/* EMU_SLOW: what is left of the rate of a GPU's NICs; how long a kernel lasts there that takes so long elsewhere. */
+double emu_nic_part(struct emu_seat seat);
+int64_t emu_slowed_ns(int device, int64_t ns);
+
 /* What a twin reckons with: the rates that kernels of that machine reach, nominal ones where nothing better is known. */
 struct emu_profile {
     int sm_count;

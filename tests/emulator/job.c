@@ -1,4 +1,4 @@
-/* job.c - who this process is in its job, from what launchers put into its environment. */
+/* job.c - who this process is in its job, from what launchers put into its environment, and on which emulated node. */
 #include "internal.h"
 #include <stdlib.h>
 
@@ -30,4 +30,16 @@ int emu_world_size(void)
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
 
     return emu_rank_from(names, 3, 1);
+}
+
+int emu_nodes(void)
+{
+    static const char *const names[] = {"EMU_NODES"};
+
+    return emu_rank_from(names, 1, 0);
+}
+
+int emu_node_of(int at, int all)
+{
+    return at < all ? (int)((int64_t)at * emu_nodes() / all) : emu_nodes() - 1;
 }

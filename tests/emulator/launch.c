@@ -242,14 +242,15 @@ static int64_t run_launch(void *arg, int64_t ready_ns)
 {
     struct launch *l = arg;
     double lasts = emu.machine.kernel_us * 1e3;
+    int64_t slowed_ns;
 
     l->seen.start_ns = ready_ns;
     if (l->twin && l->twin->lasts_ns)
         lasts = l->twin->lasts_ns(&l->seen, &emu.profile);
-    l->seen.end_ns = ready_ns + llround(lasts);
+    l->seen.end_ns = slowed_ns = ready_ns + emu_slowed_ns(l->seen.device, llround(lasts));
     if (l->twin && l->twin->run && (emu.moves_data || l->twin->always))
         l->twin->run(&l->seen);
-    return l->seen.end_ns;
+    return l->seen.end_ns > slowed_ns ? l->seen.end_ns : slowed_ns;
 }
 
 static size_t aligned(size_t bytes)

@@ -1,6 +1,6 @@
 /*
  * profile.c - the machine that these GPUs are: the profile that $EMU_CLUSTER names or points to, read by the reader that
- * plans have (proxies/machine).
+ * plans have (proxies/machine), how many nodes of it there are ($EMU_NODES), and what of it is slower ($EMU_SLOW).
  */
 #include "internal.h"
 #include <math.h>
@@ -30,4 +30,44 @@ void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
     if (bb_cluster_load(word && *word ? word : "emulated-default", machine) != 0)
         _Exit(BB_EUSAGE);
     *profile = reached_by_kernels(machine);
+}
+
+/* ---- nodes, and what is slow ---- */
+
+struct emu_seat emu_seat_of(int at, int all)
+{
+    const int nodes = emu_nodes(), per_node = emu_machine()->gpus_per_node;
+    struct emu_seat seat = {at / per_node, at % per_node};
+
+    if (nodes > 0) {
+        seat.node = emu_node_of(at, all);
+        seat.gpu = at - (int)(((int64_t)seat.node * all + nodes - 1) / nodes);
+    }
+    return seat;
+}
+
+/* A process without a launcher may drive many devices, which are its ranks then. */
+void emu_slow_load(struct bb_slow *slow, const struct bb_cluster *machine)
+{
+    const char *text = getenv("EMU_SLOW");
+    const int size = emu_world_size(), ranks = size > 1 ? size : EMU_MAX_DEVICES, per_node = machine->gpus_per_node;
+    const int nodes = emu_env_number("EMU_NODES", EMU_MAX_RANKS);
+
+    *slow = (struct bb_slow){0};
+    if (!text || !*text)
+        return;
+    bb_err_context("");
+    if (bb_slow_read(slow, "EMU_SLOW", text) != 0 ||
+        bb_slow_check(slow, "EMU_SLOW", machine, ranks, nodes > 0 ? nodes : (ranks + per_node - 1) / per_node) != 0)
+        _Exit(BB_EUSAGE);
+}
+
+double emu_nic_part(struct emu_seat seat)
+{
+    return bb_slow_nic_part(&emu.slow, emu_machine(), seat.node, seat.gpu);
+}
+
+int64_t emu_slowed_ns(int device, int64_t ns)
+{
+    return llround((double)ns * bb_slow_times(&emu.slow, emu_world_size() > 1 ? emu_world_rank() : device));
 }

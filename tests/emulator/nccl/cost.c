@@ -54,17 +54,25 @@ static void quicken(struct bb_link *link, struct pace pace)
     link->gbps *= pace.rate;
 }
 
-static int64_t paced_ns(const struct bb_collective *call, const struct en_task *task)
+/* What a collective finds: of NICs that all members need, the slowest holds up all. */
+static struct bb_cluster machine_of(ncclComm_t comm)
+{
+    struct bb_cluster c = *emu_machine();
+
+    c.inter.gbps *= comm->least_nic_part;
+    return c;
+}
+
+static int64_t paced_ns(struct bb_cluster c, const struct bb_collective *call, const struct en_task *task)
 {
     const struct pace *a = &of_algorithms[task->algorithm], *p = &of_protocols[task->protocol];
     const struct pace pace = {a->latency * p->latency, a->rate * p->rate};
-    struct bb_cluster paced = *emu_machine();
 
     if (pace.rate == 0)
         return -1;
-    quicken(&paced.intra, pace);
-    quicken(&paced.inter, pace);
-    return bb_cluster_collective_ns(&paced, call, NULL);
+    quicken(&c.intra, pace);
+    quicken(&c.inter, pace);
+    return bb_cluster_collective_ns(&c, call, NULL);
 }
 
 bool en_has_ways(void)
@@ -78,9 +86,8 @@ static bool is_way(const struct bb_nccl_way *way, int algorithm, int protocol)
            strcasecmp(way->protocol, en_protocol_name(protocol)) == 0;
 }
 
-static int64_t by_way_ns(const struct bb_collective *call, const struct en_task *task)
+static int64_t by_way_ns(const struct bb_cluster *c, const struct bb_collective *call, const struct en_task *task)
 {
-    const struct bb_cluster *c = emu_machine();
     double best = INFINITY;
     struct bb_cost cost;
 
@@ -93,12 +100,14 @@ static int64_t by_way_ns(const struct bb_collective *call, const struct en_task 
 int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
 {
     const struct bb_collective call = call_of(comm, task);
+    const struct bb_cluster c = machine_of(comm);
 
     if (comm->size == 1 || !en_has_algorithm(task))
-        return bb_cluster_collective_ns(emu_machine(), &call, NULL);
-    return en_has_ways() ? by_way_ns(&call, task) : paced_ns(&call, task);
+        return bb_cluster_collective_ns(&c, &call, NULL);
+    return en_has_ways() ? by_way_ns(&c, &call, task) : paced_ns(c, &call, task);
 }
 
+/* NCCL chooses by its own constants: it knows of no slow link. */
 void en_take_quickest(ncclComm_t comm, struct en_task *task)
 {
     const struct bb_collective call = call_of(comm, task);
@@ -118,6 +127,14 @@ void en_take_quickest(ncclComm_t comm, struct en_task *task)
 int64_t en_copy_ns(size_t bytes)
 {
     return bb_cluster_self_ns(emu_machine(), (double)bytes);
+}
+
+double en_load_ns(ncclComm_t comm, const struct bb_load *load)
+{
+    struct bb_cluster c = *emu_machine();
+
+    c.inter.gbps *= comm->nic_part;
+    return bb_cluster_load_ns(&c, load);
 }
 
 int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns)

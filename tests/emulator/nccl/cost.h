@@ -14,7 +14,10 @@ void en_take_quickest(ncclComm_t comm, struct en_task *task);
 bool en_has_ways(void);           /* of NCCL, in its profile */
 int64_t en_copy_ns(size_t bytes); /* inside one device: read and written */
 
-/* A message: from the later arrival of its two ends to its own; loads of both ends, see struct bb_load. */
+/* What this rank's messages of one exchange keep its links busy. */
+struct bb_load;
+double en_load_ns(ncclComm_t comm, const struct bb_load *load);
+/* A message: from the later arrival of its two ends to its own; loads of both ends. */
 int64_t en_message_ns(bool same_node, double load_a_ns, double load_b_ns);
 
 #endif

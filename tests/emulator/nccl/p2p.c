@@ -251,7 +251,7 @@ int en_run_exchange(ncclComm_t comm, const struct en_task *tasks, int count, int
         count_load(&x, &tasks[i], &load);
     }
     x.live = x.n_flows;
-    x.load_ns = bb_cluster_load_ns(emu_machine(), &load);
+    x.load_ns = en_load_ns(comm, &load);
     copy_to_self(&x);
     enum en_end end = progress(&x);
     free(x.flows);

@@ -35,6 +35,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
+                                              BB_FIELD("emulated", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
@@ -120,6 +121,7 @@ out:
 int bb_cluster_load(const char *word, struct bb_cluster *cluster)
 {
     const char *name;
+    bool emulated;
     json_t *root;
     int rc;
 
@@ -129,7 +131,8 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
         return rc;
     TRY(bb_json_refuse_unknown(root, word, fields, ""));
     TRY(bb_json_text_at(root, "name", word, &name));
-    snprintf(cluster->name, sizeof(cluster->name), "%s", name);
+    emulated = json_is_true(json_object_get(root, "emulated"));
+    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name, emulated ? " (emulated)" : "");
     TRY(bb_json_read(root, word, fields, cluster));
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));

@@ -1,0 +1,230 @@
+"""`busbar calibrate`: a profile from measurements. Emulated GPUs of a hidden profile are measured; what is fitted must be that profile."""
+import json
+import re
+
+import pytest
+
+# Odd figures, none near those of emulated-default, from which the fits start.
+HIDDEN = {"name": "hidden", "description": "odd figures", "source": "made up", "gpus_per_node": 8, "launch_us": 3.7, "nccl_launch_us": 6.3,
+          "kernel_us": 2.9, "memory_gbps": 1777, "memory_bytes": 61e9, "sm_count": 97, "clock_khz": 1410000,
+          "tflops": {"float32": 71, "float16": 523, "bfloat16": 487, "float64": 31},
+          "intra": {"latency_us": 5.3, "gbps": 143}, "inter": {"latency_us": 13.1, "gbps": 31}}
+TOLD = ["launch_us", "nccl_launch_us", "kernel_us", "memory_gbps", "tflops.float32", "tflops.float16", "tflops.bfloat16", "sm_count",
+        "intra.latency_us", "intra.gbps"]
+BENCHES = {
+    "collectives": (["bench", "all_reduce", "all_gather", "broadcast", "alltoall", "-b", "8", "-e", "256M", "-f", "8", "-c", "0"], 4),
+    "p2p": (["bench", "p2p", "--bandwidth-sizes", "64K,32M", "-c", "0"], 4),
+    "messages": (["bench", "p2p", "--latency-sizes", "512K", "--bandwidth-sizes", "1M,32M", "-c", "0"], 4),  # none as short as a call
+    "compute": (["bench", "compute"], 0),
+    "launches": (["bench", "compute", "passes", "timed", "--size", "4K", "-n", "1"], 0),
+    "ways": (["bench", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "-c", "0", "--sweep-algorithms"], 4),
+    "overlap": (["bench", "overlap", "--sizes", "1M", "--ctas", "default", "-n", "2", "--repeats", "3"], 2),
+    "comm": (["bench", "comm", "--repeats", "2"], 2),
+}
+
+
+@pytest.fixture(scope="module")
+def measured(busbar, tmp_path_factory):
+    """measured(name): the result file of a bench on emulated GPUs of the hidden profile; each is run once."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "hidden.json").write_text(json.dumps(HIDDEN))
+
+    def file(name):
+        path = folder / f"{name}.json"
+        if not path.exists():
+            words, ranks = BENCHES[name]
+            done = busbar.run(*words, "--json", path, "--quiet", ranks=ranks, env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"}, cwd=folder)
+            assert done.returncode == 0, done.stderr
+        return path
+
+    return file
+
+
+@pytest.fixture
+def calibrate(busbar, tmp_path):
+    """(process, profile or None, summary or None)"""
+
+    def run(*words):
+        mine, summary = tmp_path / "mine.json", tmp_path / "summary.json"
+        done = busbar.run("calibrate", *words, "-o", mine, "--json", summary, emulated=False, cwd=tmp_path)
+        if done.returncode != 0:
+            assert not mine.exists() and done.stdout == ""
+            return done, None, None
+        return done, json.loads(mine.read_text()), json.loads(summary.read_text())
+
+    return run
+
+
+def at(profile, key):
+    for part in key.split("."):
+        profile = profile[part]
+    return profile
+
+
+def assert_near(profile, keys, share=0.02):
+    off = {key: (at(profile, key), at(HIDDEN, key)) for key in keys if abs(at(profile, key) / at(HIDDEN, key) - 1) > share}
+    assert off == {}
+
+
+def copy_of(path, to, change):
+    data = json.loads(path.read_text())
+    change(data)
+    to.write_text(json.dumps(data))
+    return to
+
+
+# ---- round trip ----
+
+
+def test_a_hidden_profile_is_found_within_2_percent(busbar, measured, calibrate, tmp_path):
+    files = [measured(name) for name in ("collectives", "p2p", "compute", "launches")]
+    done, profile, summary = calibrate(*files)
+    assert done.returncode == 0, done.stderr
+    assert_near(profile, TOLD)
+    assert {f["key"] for f in summary["figures"] if f["from"]} == set(TOLD)
+    for fit in summary["fits"]:
+        assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
+    # What plan says of that machine is what bench measured on it.
+    plan = busbar.json("plan", *BENCHES["collectives"][0][1:5], "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
+                       tmp_path=tmp_path, emulated=False)
+    rows = {(r["collective"], r["bytes"], r["placement"]): r["time_us"]["p50"] for r in plan["results"]}
+    bench = json.loads(files[0].read_text())["results"]
+    assert len(rows) == len(bench) > 60
+    assert [r for r in bench if r["bytes"] and abs(rows[r["collective"], r["bytes"], r["placement"]] / r["time_us"]["p50"] - 1) > 0.02] == []
+
+
+def test_messages_tell_the_links_where_there_are_no_collectives(measured, calibrate):
+    done, profile, summary = calibrate(measured("messages"))
+    assert_near(profile, ["intra.gbps", "intra.latency_us"])
+    assert [f["name"] for f in summary["fits"]] == ["messages within a node"]
+    # the nominal latency of the other kind of link, of which there was none
+    assert profile["inter"] == {"latency_us": 10, "gbps": 25}
+
+
+def test_products_of_overlap_tell_their_rate(measured, calibrate):
+    done, profile, _ = calibrate(measured("overlap"))
+    assert_near(profile, ["tflops.bfloat16"])
+    assert profile["memory_gbps"] == 2000
+
+
+def test_what_no_row_tells_stays_nominal_and_is_said(measured, calibrate):
+    done, profile, summary = calibrate(measured("compute"))
+    nominal = json.loads(json.dumps([f["key"] for f in summary["figures"] if f["from"] is None]))
+    assert {"intra.latency_us", "intra.gbps", "inter.latency_us", "inter.gbps", "nccl_launch_us", "kernel_us"} <= set(nominal)
+    listed = done.stdout.split("since no row tells:")[1]
+    assert all(key in listed for key in nominal) and "intra.gbps" in listed
+    assert profile["intra"] == {"latency_us": 4, "gbps": 200} and profile["nccl_launch_us"] == 3
+    assert "All other figures are those of emulated-default" in profile["source"] and "compute.json" in profile["source"]
+    assert "bench" not in profile["name"] and profile["name"] == "mine"
+
+
+def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
+    _, clean, _ = calibrate(measured("collectives"))
+
+    def spoil(data):
+        data["results"][10]["time_us"]["p50"] *= 3
+        data["results"][21]["time_us"]["p50"] *= 0.4
+
+    done, profile, summary = calibrate(copy_of(measured("collectives"), tmp_path / "spoiled.json", spoil))
+    assert profile["intra"] == clean["intra"]
+    assert [fit["outliers"] for fit in summary["fits"] if fit["name"] == "collectives within a node"] == [2]
+    assert len(summary["outliers"]) >= 2 and "# left out: " in done.stdout and "spoiled.json" in done.stdout
+
+
+# ---- NCCL's ways ----
+
+
+def test_each_way_of_nccl_is_fitted_by_itself(busbar, measured, calibrate, tmp_path):
+    """The emulated NCCL: RING SIMPLE has the latency and the rate of the link, LL of RING 0.4 and 0.25 of them, LL128 0.7 and 0.9."""
+    done, profile, summary = calibrate(measured("ways"), "--from", "h100-sxm-ib")
+    found = {f["key"] for f in summary["figures"]}
+    assert profile["nccl"] and all(w["protocol"] == "Simple" for w in profile["nccl"])  # NCCL took none of the others
+    assert [w["gbps"] for w in profile["nccl"] if w["algorithm"] == "ring"] == [pytest.approx(143, rel=0.02)]
+    ring = next(w for w in profile["nccl"] if w["algorithm"] == "ring")
+    # 2 rounds of log2 4 latencies are 2 x 3 steps of a ring: 2 x 2 x 5.3 = base + 6 step; of all_gather half of the steps
+    assert ring["base_us"] + 6 * ring["intra_us"] == pytest.approx(21.2, rel=0.02)
+    assert ring["base_us"] + 3 * ring["intra_us"] == pytest.approx(10.6, rel=0.02)
+    assert set(summary["left_out"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["left_out"]
+    assert {f["name"]: f["rows"] for f in summary["fits"]}["ring LL"] == 34
+    assert all(key.split(".")[1] != "nvls" for key in found if key.startswith("nccl."))
+    own = [fit for fit in summary["fits"] if fit["name"] == "collectives, by the quickest"]
+    assert own[0]["worst_error_percent"] < 2 and not own[0]["fitted"]
+
+
+# ---- stamps and refusals ----
+
+
+def test_a_profile_of_emulated_gpus_says_so_and_so_do_its_forecasts(busbar, measured, calibrate, tmp_path):
+    done, profile, summary = calibrate(measured("p2p"))
+    assert profile["emulated"] is True and summary["emulated"] is True and "EMULATED" in done.stdout
+    for words in (["plan", "all_reduce", "-e", "1K"], ["plan", "gpt2_large", "12", "4"]):
+        plan = busbar.run(*words, "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
+        assert plan.returncode == 0 and "mine (emulated)" in plan.stdout
+
+
+def test_measured_files_make_a_profile_without_the_stamp(busbar, measured, calibrate, tmp_path):
+    def make_real(data):
+        data["emulated"] = False
+        data["environment"] = {}
+        for device in data["devices"]:
+            device["name"] = "NVIDIA H100 80GB HBM3"
+
+    done, profile, summary = calibrate(copy_of(measured("p2p"), tmp_path / "real.json", make_real))
+    assert "emulated" not in profile and "EMULATED" not in done.stdout and summary["from"] == "h100-sxm-ib"
+    plan = busbar.run("plan", "all_reduce", "-e", "1K", "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
+    assert plan.returncode == 0 and "emulated" not in plan.stdout
+
+
+def rename(name):
+    def change(data):
+        data["emulated"] = name == "Emulated GPU"
+        for device in data["devices"]:
+            device["name"] = name
+    return change
+
+
+def test_files_of_two_machines_are_refused(measured, calibrate, tmp_path):
+    one = measured("p2p")
+    h100 = copy_of(one, tmp_path / "h100.json", rename("NVIDIA H100 80GB HBM3"))
+    a100 = copy_of(one, tmp_path / "a100.json", rename("NVIDIA A100-SXM4-80GB"))
+    other = copy_of(one, tmp_path / "other.json", lambda d: d["environment"].update(EMU_CLUSTER="/other.json"))
+    mixed = copy_of(one, tmp_path / "mixed.json", lambda d: d["devices"][3].update(name="Emulated GPU 2"))
+    unknown = copy_of(one, tmp_path / "unknown.json", rename("NVIDIA T4"))
+    for files, said in [((one, h100), "emulated"), ((h100, a100), "NVIDIA A100-SXM4-80GB"), ((one, other), "EMU_CLUSTER"),
+                        ((mixed,), "rank 3"), ((unknown,), "--from")]:
+        done, _, _ = calibrate(*files)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+        assert str(files[-1]) in done.stderr or said == "--from"
+
+
+def test_files_that_tell_nothing_are_refused(busbar, measured, calibrate, tmp_path):
+    plan, shared, empty = tmp_path / "plan.json", tmp_path / "shared.json", tmp_path / "empty.json"
+    assert busbar.run("plan", "all_reduce", "--ranks", 4, "--cluster", "h100-sxm-ib", "--json", plan, emulated=False).returncode == 0
+    copy_of(measured("p2p"), shared, lambda d: d.update(shared_gpu=True))
+    empty.write_text("{}")
+    for file, said in [(plan, "busbar.plan/1"), (shared, "shared a GPU"), (empty, "not a file of measurements"), (tmp_path / "no.json", "no.json"),
+                       (measured("comm"), "none of its")]:
+        done, _, _ = calibrate(file)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words,said", [
+    ([], "no files"), (["x.json"], "-o FILE"), (["x.json", "-o", "mine"], "mine.json"), (["x.json", "-o", "no/such/mine.json"], "no/such"),
+    (["x.json", "-o", "mine.json", "--form", "x"], "--from"),
+])
+def test_bad_words(busbar, tmp_path, words, said):
+    done = busbar.run("calibrate", *words, emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr
+
+
+def test_damaged_rows_are_named(measured, calibrate, tmp_path):
+    for key, value in [("figure", 7), ("bytes", "x"), ("bytes", -1), ("time_us", {"p50": "y"})]:
+        file = copy_of(measured("p2p"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][4].update({k: v}))
+        done, _, _ = calibrate(file)
+        assert done.returncode == 2 and re.search(r"bad\.json: results\[4\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_profile_that_was_there_stays_when_the_new_one_fails(busbar, tmp_path):
+    (tmp_path / "mine.json").write_text("old")
+    done = busbar.run("calibrate", "no.json", "-o", "mine.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and (tmp_path / "mine.json").read_text() == "old"

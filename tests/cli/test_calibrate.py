@@ -151,6 +151,53 @@ def test_each_way_of_nccl_is_fitted_by_itself(busbar, measured, calibrate, tmp_p
     assert own[0]["worst_error_percent"] < 2 and not own[0]["fitted"]
 
 
+# ---- measuring ----
+
+
+@pytest.fixture
+def measure(busbar, tmp_path):
+    (tmp_path / "hidden.json").write_text(json.dumps(HIDDEN))
+
+    def run(*words, **env):
+        return busbar.run("calibrate", "--measure", "-o", "mine.json", *words, cwd=tmp_path, timeout=120,
+                          env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off", **env})
+
+    return run
+
+
+def test_measure_runs_what_it_needs_and_goes_on_where_it_was_stopped(measure, tmp_path):
+    done = measure("--ranks", 2, "--", "-e", "16M", EMU_FAULT="fail:name=cublasLtMatmul,call=3")
+    assert done.returncode == 1 and "1 of 4" in done.stderr and not (tmp_path / "mine.json").exists()
+    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "mine.sweep").glob("*.run.json")}
+    done = measure("--ranks", 2, "--", "-e", "16M")  # what failed is not run again by itself
+    assert done.returncode == 1
+    done = measure("--ranks", 2, "--restart", "--", "-e", "16M")
+    assert done.returncode == 0, done.stderr
+    assert len(kept) == 4
+    assert_near(json.loads((tmp_path / "mine.json").read_text()), TOLD)
+    rows = json.loads((tmp_path / "mine.sweep" / "sweep.json").read_text())
+    sizes = {r["bytes"] for c in rows["combinations"] if "all_reduce" in c["command"] for r in c["result"]["results"]}
+    assert max(sizes) <= 16 << 20
+    written = (tmp_path / "mine.json").stat().st_mtime_ns
+    again = measure("--ranks", 2, "--quiet", "--", "-e", "16M")  # everything is there
+    assert again.returncode == 0 and again.stdout == "" and (tmp_path / "mine.json").stat().st_mtime_ns > written
+
+
+def test_one_rank_measures_the_gpu_alone(measure, tmp_path):
+    done = measure("--ranks", 1, "--launcher", "none")
+    assert done.returncode == 0, done.stderr
+    assert_near(json.loads((tmp_path / "mine.json").read_text()), [key for key in TOLD if "intra" not in key and "nccl" not in key])
+
+
+@pytest.mark.parametrize("words,said", [
+    (["--measure"], "--ranks N"), (["x.json", "--ranks", "4"], "--ranks is of --measure"), (["--measure", "--ranks", "0"], "--ranks"),
+    (["--measure", "--ranks", "2", "--", "--maxbytes", "1Q"], "1Q"), (["--measure", "--ranks", "2", "x.json"], "x.json"),
+])
+def test_bad_words_of_measuring(busbar, tmp_path, words, said):
+    done = busbar.run("calibrate", "-o", "mine.json", *words, emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr.splitlines()[-1] and not (tmp_path / "mine.json").exists(), done.stderr
+
+
 # ---- stamps and refusals ----
 
 

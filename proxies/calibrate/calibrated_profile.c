@@ -94,13 +94,6 @@ static int set_figures(const struct bb_calibration *c, json_t *root)
     return failed;
 }
 
-static void remove_ways(const struct bb_calibration_report *r, json_t *root)
-{
-    for (int w = r->base->n_ways; w-- > 0;)
-        if (r->calibration->dropped[w])
-            json_array_remove(json_object_get(root, "nccl"), (size_t)w);
-}
-
 /* "mine" of "runs/mine.json". */
 static json_t *name_of(const char *path)
 {
@@ -126,7 +119,6 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
     if (first->emulated)
         failed |= json_object_set_new(root, "emulated", json_true());
     failed |= set_figures(r->calibration, root);
-    remove_ways(r, root);
     if (failed) {
         json_decref(root);
         return NULL;

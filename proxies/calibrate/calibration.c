@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/grow.h"
 #include "proxies/calibrate/figures.h"
+#include "proxies/calibrate/hold_back.h"
 #include "proxies/calibrate/robust_fit.h"
 #include "proxies/calibrate/row_time.h"
 
@@ -10,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDLESS      1e3  /* times the nominal rate: no rate at all                                  */
-#define LEAST_US     0.5  /* a large change of a latency that is nominally less                      */
-#define SURELY_QUICK 0.98 /* of the time of NCCL's choice: what is quicker than this it would take */
+#define ENDLESS  1e3 /* times the nominal rate: no rate at all                    */
+#define LEAST_US 0.5 /* a large change of a latency that is nominally less        */
 
 /* ---- one fit ---- */
 
@@ -163,11 +163,6 @@ static bool is_remote_exchange(const struct bb_evidence_row *r)
     return (is_message(r) || is_pairs(r)) && !is_local(r);
 }
 
-static bool is_choice_of_ways(const struct bb_evidence_row *r)
-{
-    return is_own_choice(r) && !is_pairs(r) && *r->algorithm;
-}
-
 /* In this order: later fits take what earlier ones found. A figure that was told is not fitted again: the rows of a
  * later fit are only judged then. */
 static const struct {
@@ -262,40 +257,6 @@ out:
     return rc;
 }
 
-static bool was_chosen(const struct bb_cluster *cluster, const struct bb_evidence *e, int way)
-{
-    for (size_t i = 0; i < e->n_rows; i++)
-        if (is_own_choice(&e->rows[i]) && !is_pairs(&e->rows[i]) && bb_row_way(cluster, &e->rows[i]) == way)
-            return true;
-    return false;
-}
-
-/* A way that NCCL never took, though it would have been quicker than what it took, is not one that it has here. */
-static bool is_contradicted(const struct bb_cluster *cluster, const struct bb_evidence *e, int way)
-{
-    for (size_t i = 0; i < e->n_rows; i++) {
-        const struct bb_evidence_row *row = &e->rows[i];
-        int taken = is_choice_of_ways(row) ? bb_row_way(cluster, row) : -1;
-
-        if (taken >= 0 && bb_row_time_by_us(cluster, way, row) < SURELY_QUICK * bb_row_time_by_us(cluster, taken, row))
-            return true;
-    }
-    return false;
-}
-
-static void drop_ways(struct bb_calibration *c, const struct bb_evidence *e)
-{
-    struct bb_cluster *cluster = &c->cluster;
-    int kept = 0;
-
-    for (int way = 0; way < cluster->n_ways; way++)
-        c->dropped[way] = !was_chosen(cluster, e, way) && is_contradicted(cluster, e, way);
-    for (int way = 0; way < cluster->n_ways; way++)
-        if (!c->dropped[way])
-            cluster->ways[kept++] = cluster->ways[way];
-    cluster->n_ways = kept;
-}
-
 /* What `plan` says of the rows that NCCL chose the way of. */
 static int judge_choice(struct bb_calibration *c, const struct bb_evidence *e)
 {
@@ -303,10 +264,10 @@ static int judge_choice(struct bb_calibration *c, const struct bb_evidence *e)
     int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (is_own_choice(&e->rows[i]) && !is_pairs(&e->rows[i]))
+        if (bb_is_choice(&e->rows[i]))
             TRY(add_row(&m, i));
     if (m.n > 0)
-        rc = run_fit(&m, "collectives, by the quickest");
+        rc = run_fit(&m, "collectives, as NCCL chose");
 out:
     release_model(&m);
     return rc;
@@ -371,7 +332,7 @@ int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const 
     for (int way = 0; way < base->n_ways; way++)
         TRY(fit_way(c, e, base, way));
     if (base->n_ways > 0) {
-        drop_ways(c, e);
+        bb_hold_back(c, base, e);
         TRY(judge_choice(c, e));
     }
 out:

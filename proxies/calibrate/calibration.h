@@ -44,12 +44,12 @@ struct bb_calibration_outlier {
 };
 
 struct bb_calibration {
-    struct bb_cluster cluster; /* as calibrated: ways that are left out are gone */
+    struct bb_cluster cluster; /* as calibrated */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
     struct bb_calibration_figure figures[BB_CALIBRATION_FIGURES];
     struct bb_calibration_outlier outliers[BB_CALIBRATION_WORST]; /* the worst of all */
     int n_fits, n_figures, n_outliers;
-    bool dropped[BB_NCCL_WAYS]; /* of the base's ways: NCCL did not take it where it would have been the quickest */
+    bool held_back[BB_NCCL_WAYS]; /* hold_back.h */
 };
 
 /* bb_calibrate - base: what the figures start from. 0 or -BB_EFAIL (no memory). */

@@ -70,11 +70,6 @@ static struct figure_row figure_row_of(const struct bb_calibration *c, int f)
     return row;
 }
 
-static bool is_dropped(const struct bb_calibration *c, const struct bb_calibration_figure *figure)
-{
-    return figure->way >= 0 && c->dropped[figure->way];
-}
-
 /* ---- text ---- */
 
 /* Words behind one another, in lines that begin with "#   ". */
@@ -148,10 +143,9 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
         }
     end_list(&list);
     for (int w = 0; w < r->base->n_ways; w++)
-        if (c->dropped[w]) {
+        if (c->held_back[w]) {
             if (list.column == 0)
-                fputs("#\n# left out of the profile, since NCCL did not take it where it would have been quicker:\n",
-                      out);
+                fputs("#\n# held back, since NCCL took none of them where they would have been quicker:\n", out);
             snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->ways[w].algorithm],
                      r->base->ways[w].protocol);
             list_word(&list, text);
@@ -184,7 +178,7 @@ static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 
     fprintf(out, "#\n# nominal, as in %s, since no row tells:\n", r->base->name);
     for (int f = 0; f < c->n_figures; f++)
-        if (c->figures[f].fit < 0 && !is_dropped(c, &c->figures[f])) {
+        if (c->figures[f].fit < 0) {
             const int way = c->figures[f].way;
             const char *word =
                 way < 0 || is_told_in_part(c, way) ? c->figures[f].key : whole_way(c, f, text, sizeof(text));
@@ -245,10 +239,6 @@ static json_t *figures_json(const struct bb_calibration *c)
         struct figure_row row = figure_row_of(c, f);
         json_t *object = json_object();
 
-        if (is_dropped(c, &c->figures[f])) {
-            json_decref(object);
-            continue;
-        }
         if (bb_table_json(object, figure_fields, &row) != 0 || json_array_append_new(rows, object) != 0)
             return NULL;
     }
@@ -285,12 +275,12 @@ static json_t *outliers_json(const struct bb_calibration_report *r)
     return list;
 }
 
-static json_t *dropped_json(const struct bb_calibration_report *r)
+static json_t *held_back_json(const struct bb_calibration_report *r)
 {
     json_t *list = json_array();
 
     for (int w = 0; w < r->base->n_ways; w++)
-        if (r->calibration->dropped[w])
+        if (r->calibration->held_back[w])
             json_array_append_new(
                 list, json_sprintf("%s %s", bb_nccl_algorithms[r->base->ways[w].algorithm], r->base->ways[w].protocol));
     return list;
@@ -304,5 +294,5 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
                      "busbar", BUSBAR_VERSION, "profile", r->profile, "from", r->base->name, "device",
                      e->files[0].device, "emulated", e->files[0].emulated, "files", files_json(e), "fits",
                      rows_json(r->calibration), "outliers", outliers_json(r), "figures", figures_json(r->calibration),
-                     "left_out", dropped_json(r));
+                     "held_back", held_back_json(r));
 }

@@ -4,6 +4,7 @@
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
+#include "collectives/compare/result_reader.h"
 #include "proxies/calibrate/evidence_rows.h"
 
 #include <stdlib.h>
@@ -86,21 +87,14 @@ static int read_busbar_head(struct bb_evidence_file *f, const json_t *root)
     return take_device(f, json_object_get(root, "devices"), "name");
 }
 
-static int at_least_1(const json_t *config, const char *key)
-{
-    long long value = json_integer_value(json_object_get(config, key));
-
-    return value >= 1 && value < 1 << 16 ? (int)value : 1;
-}
-
 static int read_foreign_head(struct bb_evidence_file *f, const json_t *root)
 {
-    const json_t *config = json_object_get(root, "config"), *devices = json_object_get(root, "devices");
+    const json_t *devices = json_object_get(root, "devices");
     long long version = json_integer_value(json_object_get(root, "nccl_version"));
 
-    devices = devices ? devices : json_object_get(config, "devices");
+    devices = devices ? devices : json_object_get(json_object_get(root, "config"), "devices");
     f->foreign = true;
-    f->ranks = (int)json_array_size(devices) * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
+    f->ranks = bb_result_file_foreign_ranks(root);
     f->nodes = count_hosts(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");

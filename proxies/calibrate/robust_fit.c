@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { P = BB_FIT_PARAMETERS, STEPS = 60, MEDIAN_STEPS = 20 };
+enum { P = BB_FIT_PARAMETERS, STEPS = 60, MEDIAN_STEPS = 20, MANY = 3 };
 
 #define LEAST_SHARE 0.05 /* of a row's time, or its parameter is not told                              */
 #define STEP        0.1  /* of a scale: half the width of a difference; times are whole ns             */
@@ -105,14 +105,20 @@ static double tukey_limit(const struct work *w)
     return TUKEY * fmax(1.4826 * median_error(w), LEAST_NOISE);
 }
 
+/* Of few rows none can be said to be the wrong one. */
+static bool has_many_rows(const struct bb_fit *fit)
+{
+    return fit->n_rows >= MANY * (size_t)fit->n_parameters;
+}
+
 static void weigh_rows(struct work *w, bool by_median)
 {
-    const double limit = tukey_limit(w);
+    const double limit = has_many_rows(w->fit) ? tukey_limit(w) : INFINITY;
 
     for (size_t i = 0; i < w->fit->n_rows; i++) {
         const double e = fabs(w->fit->error[i]), u = e / limit;
 
-        w->weight[i] = by_median ? 1 / fmax(e, 1e-4) : u < 1 ? (1 - u * u) * (1 - u * u) : 0;
+        w->weight[i] = by_median && isfinite(limit) ? 1 / fmax(e, 1e-4) : u < 1 ? (1 - u * u) * (1 - u * u) : 0;
     }
 }
 
@@ -244,12 +250,13 @@ static void find_together(struct work *w)
 static void judge_rows(struct work *w)
 {
     struct bb_fit *fit = w->fit;
+    const bool judges = fit->n_parameters > 0 && has_many_rows(fit);
     const double limit = tukey_limit(w);
     size_t n = 0;
 
     fit->worst_error = 0;
     for (size_t i = 0; i < fit->n_rows; i++) {
-        fit->is_outlier[i] = fit->n_parameters > 0 && fabs(fit->error[i]) >= limit;
+        fit->is_outlier[i] = judges && fabs(fit->error[i]) >= limit;
         fit->n_outliers += fit->is_outlier[i];
         if (!fit->is_outlier[i])
             w->sorted[n++] = fabs(fit->error[i]);

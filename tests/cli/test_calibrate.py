@@ -175,6 +175,49 @@ def test_a_way_that_nccl_does_not_take_is_held_back(busbar, measured, calibrate,
     assert all(w["inter_us"] == nominal[w["algorithm"], w["protocol"]]["inter_us"] for w in profile["nccl"])
 
 
+# ---- parts of nominal rates ----
+
+
+def tiled_us(m, n, k, tflops, sms=132):
+    """The law of profiles/clusters/README.md for products that fill tiles of 256 x 128."""
+    waves = -(-(m // 256) * (n // 128) // sms)
+    return waves * 2 * 256 * 128 * k / (tflops * 1e6 / sms)
+
+
+def compute_file(path, rates, copy_gbps):
+    """A bench compute of an H100: products of each type at their rates, passes over 256 MiB."""
+    def stats(us):
+        return {"min": us, "p50": us, "p90": us, "p99": None, "max": us, "mean": us, "ci95": [us, us]}
+
+    shapes = [(8192, 8192, 8192), (4096, 8192, 4096), (2048, 12288, 12288), (8192, 4096, 1024), (16384, 8192, 2048)]
+    rows = [{"section": "gemm", "iterations": 20, "name": "x", "dtype": t, "m": m, "n": n, "k": k, "batch": 1, "time_us": stats(tiled_us(m, n, k, rate))}
+            for t, rate in rates.items() for m, n, k in shapes]
+    rows += [{"section": "passes", "iterations": 20, "name": "x", "dtype": "float", "bytes": 1 << 28, "time_us": stats((1 << 28) / copy_gbps / 1e3)}
+             for _ in range(6)]
+    path.write_text(json.dumps({"schema": "busbar.bench/1", "command": ["busbar", "bench", "compute"], "ranks": 1, "nodes": 1, "emulated": False,
+                                "devices": [{"rank": 0, "name": "NVIDIA H100 80GB HBM3"}], "results": rows, "status": "ok"}))
+    return path
+
+
+def test_products_and_passes_tell_the_parts_that_they_reach(calibrate, tmp_path):
+    """bfloat16 keeps its nominal 989 TFLOP/s: 700 of it is the part; half and float get the rates of which that part is theirs."""
+    file = compute_file(tmp_path / "c.json", {"bfloat16": 700, "half": 650, "float": 50}, 2800)
+    done, profile, summary = calibrate(file)
+    assert done.returncode == 0, done.stderr
+    assert profile["tflops"]["bfloat16"] == 989 and profile["memory_gbps"] == 3350
+    assert profile["achieved"]["gemm"] == pytest.approx(700 / 989, rel=0.01)
+    assert profile["achieved"]["memory"] == pytest.approx(2800 / 3350, rel=0.01)
+    assert profile["tflops"]["float16"] * 700 / 989 == pytest.approx(650, rel=0.01)
+    assert profile["tflops"]["float32"] * 700 / 989 == pytest.approx(50, rel=0.01)
+    assert profile["achieved"]["attention_forward"] == 0.58 and "achieved.attention_forward" in done.stdout.split("no row tells")[1]
+
+
+def test_without_products_of_16_bits_their_part_stays(calibrate, tmp_path):
+    _, profile, _ = calibrate(compute_file(tmp_path / "c.json", {"float": 50}, 2800))
+    assert profile["achieved"]["gemm"] == 0.66
+    assert profile["tflops"]["float32"] * 0.66 == pytest.approx(50, rel=0.01) and profile["tflops"]["bfloat16"] == 989
+
+
 # ---- nccl-tests ----
 
 

@@ -91,9 +91,7 @@ static void read_profile(struct emu_profile *p, json_t *root)
                                         "memory_gbps", "memory_bytes", "tflops", "sm_count", "clock_khz", "description",
                                         "source", "intra", "inter",
                                         /* of forecasts: these GPUs keep to the simple law */
-                                        "achieved", "nccl", "nics_per_node",
-                                        /* where a profile comes from */
-                                        "emulated"};
+                                        "achieved", "nccl", "nics_per_node"};
     const json_t *name = json_object_get(root, "name");
 
     refuse_unknown(root, "key", known, sizeof(known) / sizeof(known[0]));

@@ -119,7 +119,7 @@ def test_a_gpu_half_of_another_version(copy):
 
 @pytest.mark.parametrize("words", [
     ["--help"], ["--version"], ["list"], ["bench", "--help"], ["bench", "p2p", "--help"], ["proxy", "--help"], ["compare", "--help"],
-    ["sweep", "--help"], ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--cluster", "h100-sxm-ib"],
+    ["sweep", "--help"], ["calibrate", "--help"], ["plan", "gpt2_large", "12", "4", "3", "--ranks", "8", "--cluster", "h100-sxm-ib"],
 ])
 def test_paper_needs_no_library(busbar, bare, words):
     done = bare.run(*words)

@@ -65,6 +65,7 @@ CONCERNS = {
     "cuda": "kernels compute bench transformer_layers",
     "cuda/device": "start bench dangers nsys",
     "proxies": "proxy plan dangers",
+    "proxies/calibrate": "calibrate",
     "proxies/export": "export",
     "proxies/models": "models plan",
     "proxies/plan": "plan trace export models",

@@ -48,10 +48,23 @@ static struct held attention_bytes(const struct bb_memory *m, int layer)
                           4.0 * bb_arch_keys(a, layer, m->how->sequence);
     } else {
         held.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
+        held.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
     if (has_dropout(a) && !m->how->fused && m->how->recompute == BB_RECOMPUTE_NONE)
         held.split += (2 * e + 1) * a->heads * bb_arch_keys(a, layer, m->how->sequence);
     return held;
+}
+
+/* What a scan's kernels keep: what goes in, before and behind its convolution, what it makes, before and behind its
+ * gate; Gated DeltaNet also the inverses of its chunks, chunk numbers per token and head. */
+static struct held scan_bytes(const struct bb_memory *m)
+{
+    const struct bb_arch_scan *s = &m->arch->scan;
+    double e = element_bytes(m), values = (double)s->heads * s->value_dim,
+           mixed = 2.0 * s->groups * s->key_dim + values;
+    double numbers = 2 * mixed + values + s->heads * (s->delta ? 2 + s->chunk : 1) + 2 * values;
+
+    return (struct held){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
 static double inner_width(const struct bb_arch *a, double ffn)
@@ -83,11 +96,12 @@ static struct held expert_bytes(const struct bb_memory *m)
 
 double bb_memory_layer(const struct bb_memory *m, int layer)
 {
-    struct held first = attention_bytes(m, layer), second;
+    struct held first = bb_arch_is_scan(m->arch, layer) ? scan_bytes(m) : attention_bytes(m, layer), second = {0};
 
     if (m->how->recompute == BB_RECOMPUTE_FULL)
         return tokens_per_rank(m) * element_bytes(m) * m->arch->hidden / sequence_split(m);
-    second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
+    if (bb_arch_has_perceptron(m->arch))
+        second = bb_arch_has_experts(m->arch, layer) ? expert_bytes(m) : perceptron_bytes(m);
     return tokens_per_rank(m) *
            ((first.whole + second.whole) / sequence_split(m) + (first.split + second.split) / m->grid->tp);
 }

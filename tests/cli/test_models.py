@@ -116,6 +116,32 @@ def test_layers_with_a_window_take_less(busbar, tmp_path):
     assert len(attention_us(busbar, folder, "--seq-length", 1024, "--layers", 7)) == 7
 
 
+def test_layers_with_a_scan_take_no_square(busbar, tmp_path):
+    """Three of four layers of Qwen3-Next: projections to queries, keys, values, gate and two numbers a head, and back; 64
+    tokens at once, 32 heads of 128 x 128: three products with the state, and in the chunk scores of queries and of keys,
+    corrections of both, context."""
+    folder = folder_of(tmp_path, "Qwen3-Next", {"model_type": "qwen3_next"})
+    scan = 2 * 4096 * (2048 * (12288 + 64) + 4096 * 2048) + 4096 * 32 * 2 * (3 * 128 * 128 + 64 * (2 * 128 + 256 + 128))
+    full = 2 * 4096 * (2048 * (8192 + 1024) + 4096 * 2048) + 4 * 4096 * 4096 * 4096
+    times = attention_us(busbar, folder, "--seq-length", 4096, "--layers", 5)
+    assert times == pytest.approx([scan / 1e9] * 3 + [full / 1e9, scan / 1e9], rel=1e-5)
+    line = refused(busbar, "transformer", "--model", folder, "--ranks", 2, "--cp", 2)
+    assert "1 chain of states from token to token does not divide by cp 2; nearest: --cp 1" in line
+
+
+def test_layers_of_a_scan_alone_have_one_half(busbar, tmp_path):
+    """Mamba-Codestral-7B, 8 groups of keys, 128 heads of 128 x 64, 256 tokens at once: scores for each group, values of
+    the chunk, into the state and out of it."""
+    folder = folder_of(tmp_path, "Mamba-Codestral", {"model_type": "mamba2"})
+    core = 1024 * (8 * 2 * 256 * 128 + 128 * 2 * (256 * 64 + 2 * 128 * 64))
+    times = attention_us(busbar, folder, "--seq-length", 1024, "--layers", 2)
+    assert times == pytest.approx([(2 * 1024 * 4096 * (18560 + 8192) + core) / 1e9] * 2, rel=1e-5)
+    text = busbar.run("plan", "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--ops", "--layers", 2,
+                      emulated=False).stdout
+    assert "7,285,403,648" not in text and "perceptron" not in text
+    assert "nearest: --tp 8" in refused(busbar, "transformer", "--model", folder, "--ranks", 16, "--tp", 16)
+
+
 def test_the_page_names_every_architecture(busbar, tmp_path):
     known = re.search(r"\(known: ([^)]*)\)", refused(busbar, "transformer", "--model", folder_of(tmp_path, "none", {
         "model_type": "zzzzzzzz"}), "--ranks", 2)).group(1).split(", ")
@@ -139,9 +165,12 @@ def test_names_of_the_seeds_are_the_published_models_too(busbar):
 @pytest.mark.parametrize("change, words", [
     ({"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]}, ["unknown architecture 'rwkv'", "known: gpt2"]),
     ({"model_type": "lama", "architectures": None}, ["unknown architecture 'lama', did you mean 'llama'?"]),
-    ({"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"]}, ["mamba2 cannot be counted", "scans of a state"]),
+    ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, ["mamba cannot be counted", "scans of a state"]),
+    ({"model_type": "mamba2", "architectures": None, "hidden_size": 4100},
+     ["num_heads 128 of head_dim 64 do not make expand 2 x hidden_size 4100"]),
     ({"model_type": "t5", "architectures": None}, ["t5 cannot be counted", "encoder and decoder"]),
-    ({"model_type": "qwen3_next", "architectures": None}, ["qwen3_next cannot be counted", "linear attention"]),
+    ({"model_type": "qwen3_next", "architectures": None, "linear_num_key_heads": 5},
+     ["heads of the state 32 does not divide by its groups 5"]),
     ({"model_type": "qwen2"}, ["model_type 'qwen2'", "architectures 'LlamaForCausalLM'", "are two models"]),
     ({"layer_types": ["linear_attention"] * 32}, ["'layer_types' has 'linear_attention' of layer 0", "full_attention"]),
     ({"model_type": "qwen3", "architectures": None, "use_sliding_window": True}, ["'use_sliding_window' must be false"]),

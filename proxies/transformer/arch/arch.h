@@ -16,6 +16,18 @@
 
 #define BB_ARCH_NAME 64
 
+/* Layers that carry a state from token to token in place of attention: linear attention (Gated DeltaNet), state space
+ * duality (Mamba 2). Of each head the state is key_dim x value_dim numbers. */
+struct bb_arch_scan {
+    int heads,
+        groups; /* of values; of keys and queries, each shared by heads / groups heads. heads 0: there are none */
+    int key_dim, value_dim;
+    int conv;   /* tokens that the convolution before it sees                                         */
+    int chunk;  /* so many tokens are done at once, by products                                       */
+    bool delta; /* a new value replaces what its key had (Gated DeltaNet); else it is added (Mamba 2) */
+    bool conv_bias;
+};
+
 struct bb_arch {
     char name[BB_ARCH_NAME]; /* the word that it was asked for by, without folder and ".json" */
     char type[BB_ARCH_NAME]; /* model_type: "llama"                                           */
@@ -46,6 +58,11 @@ struct bb_arch {
     /* The most keys that a query meets, 0: all (a sliding window, a chunk, the best of an index). Of window_every
      * layers the last one meets all; 0: none does. See bb_arch_keys. */
     int window, window_every;
+
+    struct bb_arch_scan scan;
+    int expand;          /* Mamba 2: the inner width is so many times hidden                                       */
+    int attention_every; /* of so many layers the last one has attention, the others a scan; 0: none has attention */
+    bool out_gate;       /* attention's result has a gate for each number, made by the query's projection          */
 
     /* Falcon: which number of key and value heads and of norms is meant. */
     bool multi_query, grouped_heads, parallel_halves;
@@ -82,6 +99,15 @@ int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 /* bb_arch_keys - keys that a query of that layer meets in a sample of `sequence` tokens. Of a window as many as it is
  * wide, also where a causal mask would leave some out, as of the whole square. */
 int bb_arch_keys(const struct bb_arch *arch, int layer, int sequence);
+
+/* bb_arch_is_scan - whether that layer has a scan in place of attention; has_perceptron: whether layers have a second
+ * half. */
+bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
+bool bb_arch_has_perceptron(const struct bb_arch *arch);
+
+/* bb_arch_core_flops - FLOPs of a layer between its projections, forward, of a sample of `sequence` tokens: scores and
+ * context of the whole square, or a scan's products by chunks (its small triangular inverses are left out). */
+double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_with_layers - the same model with another number of layers (--layers). */
 int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;

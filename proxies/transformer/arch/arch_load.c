@@ -248,6 +248,14 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
+/* What layers that are not full may be: a scan where the model has one, else a window. */
+static bool is_known_kind(const char *text, const struct bb_arch *arch)
+{
+    if (arch->scan.heads > 0)
+        return strcmp(text, "linear_attention") == 0;
+    return strcmp(text, "sliding_attention") == 0 || strcmp(text, "chunked_attention") == 0;
+}
+
 static int check_layer_types(const json_t *list, const char *where, const struct bb_arch *arch)
 {
     const json_t *word;
@@ -260,19 +268,20 @@ static int check_layer_types(const json_t *list, const char *where, const struct
     {
         const char *text = json_string_value(word);
 
-        if (!text || (!is_full(word) && strcmp(text, "sliding_attention") && strcmp(text, "chunked_attention")))
+        if (!text || (!is_full(word) && !is_known_kind(text, arch)))
             return bb_err(BB_EUSAGE,
-                          "%s: 'layer_types' has '%.40s' of layer %zu, expected full_attention, "
-                          "sliding_attention or chunked_attention; others are not counted",
-                          where, text ? text : "no word", i);
-        if (!is_full(word) && arch->window == 0)
+                          "%s: 'layer_types' has '%.40s' of layer %zu, expected full_attention or %s; others are not "
+                          "counted",
+                          where, text ? text : "no word", i,
+                          arch->scan.heads > 0 ? "linear_attention" : "sliding_attention, chunked_attention");
+        if (!is_full(word) && arch->scan.heads == 0 && arch->window == 0)
             return bb_err(BB_EUSAGE, "%s: 'layer_types' has %s of layer %zu, but no window's width is given", where,
                           text, i);
     }
     return 0;
 }
 
-/* A list of which layers have a window: those without must come back every so many layers. */
+/* A list of which layers have a window or a scan: those without must come back every so many layers. */
 static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
 {
     const json_t *list = value_of(config, "layer_types"), *word;
@@ -288,7 +297,7 @@ static int read_layer_types(const json_t *config, const char *where, struct bb_a
         "%s: 'layer_types' must have full_attention every so many layers (first in layer %zu); "
         "layer %zu does not fit",
         where, every - 1, i);
-    arch->window_every = (int)every;
+    *(arch->scan.heads > 0 ? &arch->attention_every : &arch->window_every) = (int)every;
 out:
     return rc;
 }
@@ -311,6 +320,26 @@ static void settle_falcon(struct bb_arch *a)
         a->kv_heads = a->multi_query ? 1 : a->heads;
     if (!a->grouped_heads && a->parallel_halves)
         a->norms = 1;
+}
+
+/* Of layers that are nothing but a scan, its heads are the model's. */
+static int settle_scan(const char *where, struct bb_arch *a)
+{
+    const struct bb_arch_scan *s = &a->scan;
+
+    if (s->heads == 0)
+        return 0;
+    if (s->heads % s->groups != 0)
+        return refuse_division(where, "heads of the state", s->heads, "its groups", s->groups);
+    if (a->expand > 0 && (long long)s->heads * s->value_dim != (long long)a->expand * a->hidden)
+        return bb_err(BB_EUSAGE, "%s: num_heads %d of head_dim %d do not make expand %d x hidden_size %d", where,
+                      s->heads, s->value_dim, a->expand, a->hidden);
+    if (a->heads == 0) {
+        a->heads = s->heads;
+        a->kv_heads = s->groups;
+        a->head_dim = s->value_dim;
+    }
+    return 0;
 }
 
 static int settle_attention(const char *where, struct bb_arch *a)
@@ -370,6 +399,7 @@ static int settle_arch(const char *where, struct bb_arch *a)
     if (a->word_width && a->word_width != a->hidden)
         return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->word_width,
                       a->hidden, a->hidden);
+    TRY(settle_scan(where, a));
     TRY(settle_attention(where, a));
     TRY(settle_experts(where, a));
     TRY(settle_index(where, a));

@@ -22,11 +22,11 @@ struct demand {
     int by;
 };
 
-#define MOST_DEMANDS 10
+#define MOST_DEMANDS 14
 
 static bool has_dense_layers(const struct bb_arch *a)
 {
-    return a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1;
+    return bb_arch_has_perceptron(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
 }
 
 /* Everything that must divide when the model is cut by so many ranks of each axis. Returns their number. */
@@ -36,8 +36,15 @@ static int list_demands(const struct bb_grid_model *m, const int sizes[SIZES], s
     bool by_heads = m->cp_by_heads && sizes[CP] > 1;
     int n = 0;
 
-    list[n++] = (struct demand){"attention heads", a->heads, "tp", sizes[TP]};
-    list[n++] = (struct demand){"key and value heads", a->kv_heads, "tp", sizes[TP]};
+    if (a->scan.heads == 0 || a->attention_every > 0) {
+        list[n++] = (struct demand){"attention heads", a->heads, "tp", sizes[TP]};
+        list[n++] = (struct demand){"key and value heads", a->kv_heads, "tp", sizes[TP]};
+    }
+    if (a->scan.heads > 0) {
+        list[n++] = (struct demand){"heads of the state", a->scan.heads, "tp", sizes[TP]};
+        list[n++] = (struct demand){"groups of the state's keys", a->scan.groups, "tp", sizes[TP]};
+        list[n++] = (struct demand){"chain of states from token to token", 1, "cp", sizes[CP]};
+    }
     if (has_dense_layers(a))
         list[n++] = (struct demand){"inner neurons (ffn)", a->ffn, "tp", sizes[TP]};
     if (a->shared_ffn > 0)
@@ -190,8 +197,8 @@ static int refuse_demand(const struct bb_grid *g, const struct bb_grid_model *m,
     if (strncmp(d->what, "tokens", 6) == 0)
         return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: --seq-length %d%s%s", who, d->value,
                       d->what, d->axis, d->by, near_sequence(g, m), near[0] ? ", or " : "", near);
-    return bb_err(BB_EUSAGE, "%s: %d %s do not divide by %s %d; nearest: %s", who, d->value, d->what, d->axis, d->by,
-                  near[0] ? near : "--tp 1 --cp 1");
+    return bb_err(BB_EUSAGE, "%s: %d %s %s not divide by %s %d; nearest: %s", who, d->value, d->what,
+                  d->value == 1 ? "does" : "do", d->axis, d->by, near[0] ? near : "--tp 1 --cp 1");
 }
 
 static int fits_experts(const struct bb_grid *g, const struct bb_arch *a, const char *who)

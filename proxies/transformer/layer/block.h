@@ -21,6 +21,7 @@ struct bb_layers {
     struct bb_step *step;
     struct bb_layer_sizes sizes;
     struct bb_layer_sizes windowed; /* of layers whose queries meet only some of the keys */
+    struct bb_layer_sizes scanned;  /* of layers with a scan in place of attention           */
     bool scattered;                 /* sequence parallelism among more than one rank */
     size_t held, whole;             /* elements between the layers; X */
     size_t key_block;               /* of the keys and values of one rank's tokens */

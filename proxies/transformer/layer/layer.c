@@ -108,6 +108,11 @@ static bool has_experts(const struct bb_block *b, int layer)
     return bb_arch_has_experts(b->layers->config.arch, layer);
 }
 
+static bool has_perceptron(const struct bb_block *b)
+{
+    return bb_arch_has_perceptron(b->layers->config.arch);
+}
+
 static void begin_layer(struct bb_block *b, enum bb_phase phase, int layer)
 {
     b->script->phase = phase;
@@ -118,6 +123,10 @@ static void pass_forward(struct bb_block *b, int layer, int in, int out)
 {
     int between = bb_block_buffer(b, BB_BLOCK_BUFFER_STATE);
 
+    if (!has_perceptron(b)) {
+        half_forward(b, &attention, in, out);
+        return;
+    }
     half_forward(b, &attention, in, between);
     if (has_experts(b, layer))
         bb_experts_forward(b, layer, between, out);
@@ -160,8 +169,10 @@ void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with
     in = own_buffer(b, in, BB_BLOCK_BUFFER_GRADIENT);
     if (has_experts(b, layer))
         bb_experts_backward(b, layer, in, between, with_weights);
-    else
+    else if (has_perceptron(b))
         half_backward(b, &perceptron, in, between, with_weights);
+    else
+        between = in;
     half_backward(b, &attention, between, own_buffer(b, out, BB_BLOCK_BUFFER_GRADIENT), with_weights);
     if (with_weights)
         accumulate_gradients(b, layer);
@@ -173,7 +184,7 @@ void bb_block_weights(struct bb_block *b, int layer)
     begin_layer(b, BB_PHASE_BACKWARD, layer);
     if (has_experts(b, layer))
         bb_experts_weights(b, layer);
-    else
+    else if (has_perceptron(b))
         half_weights(b, &perceptron);
     half_weights(b, &attention);
     accumulate_gradients(b, layer);

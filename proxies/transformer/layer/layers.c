@@ -29,6 +29,20 @@ static void settle_attention(struct bb_layer_sizes *s, const struct bb_layers_co
     s->core_heads = by_heads ? s->heads / c->cp : s->heads;
 }
 
+static void settle_scan(struct bb_layer_sizes *s, const struct bb_layers_config *c)
+{
+    const struct bb_arch_scan *scan = &c->arch->scan;
+
+    s->heads = s->core_heads = scan->heads / c->tp;
+    s->kv_heads = scan->groups / c->tp;
+    s->key_dim = scan->key_dim;
+    s->value_dim = scan->value_dim;
+    s->chunk = scan->chunk;
+    s->delta = scan->delta;
+    s->out_gate = true;
+    s->rotary = false;
+}
+
 static void settle_sizes(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -48,6 +62,7 @@ static void settle_sizes(struct bb_layers *l)
                                  .shared_ffn = a->shared_ffn / c->tp,
                                  .top_k = a->top_k,
                                  .gated = a->gated,
+                                 .out_gate = a->out_gate,
                                  .qkv_bias = a->qkv_bias,
                                  .out_bias = a->out_bias,
                                  .mlp_bias = a->mlp_bias,
@@ -64,12 +79,17 @@ static void settle_sizes(struct bb_layers *l)
     l->windowed = *s;
     if (a->window > 0 && a->window < c->sequence)
         l->windowed.keys = a->window;
+    l->scanned = *s;
+    if (a->scan.heads > 0)
+        settle_scan(&l->scanned, c);
 }
 
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer)
 {
     const struct bb_layers_config *c = &l->config;
 
+    if (layer >= 0 && bb_arch_is_scan(c->arch, layer))
+        return &l->scanned;
     return layer >= 0 && bb_arch_keys(c->arch, layer, c->sequence) < c->sequence ? &l->windowed : &l->sizes;
 }
 
@@ -186,14 +206,18 @@ int64_t bb_layers_fair_rows(const struct bb_layers *l)
 
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
-    static const enum bb_kernels_kind kinds[2][8] = {
-        {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT, BB_KERNELS_UP, BB_KERNELS_DOWN},
-        {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT, BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
-         BB_KERNELS_SHARED_DOWN}};
-    const bool experts = bb_arch_has_experts(l->config.arch, layer);
+    static const enum bb_kernels_kind first[] = {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT};
+    static const enum bb_kernels_kind dense[] = {BB_KERNELS_UP, BB_KERNELS_DOWN};
+    static const enum bb_kernels_kind experts[] = {BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
+                                                   BB_KERNELS_SHARED_DOWN};
+    const struct bb_arch *a = l->config.arch;
     struct bb_kernel_groups c = {.rows = bb_layers_fair_rows(l)};
 
-    for (int i = 0; i < (experts ? 7 : 5); i++)
-        bb_kernel_groups_add(&c, kinds[experts][i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 3; i++)
+        bb_kernel_groups_add(&c, first[i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 4 && bb_arch_has_experts(a, layer); i++)
+        bb_kernel_groups_add(&c, experts[i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 2 && bb_arch_has_perceptron(a) && !bb_arch_has_experts(a, layer); i++)
+        bb_kernel_groups_add(&c, dense[i], BB_KERNELS_FORWARD);
     return bb_kernel_groups_flops(bb_layers_sizes(l, layer), &c);
 }

@@ -222,6 +222,20 @@ static const struct {
            2 * 7168) +
          3 * 7168.0 * 18432 + 60 * (385 * 3 * 7168.0 * 2048 + 384 * 7168 + 384) + 2 * 163840.0 * 7168 + 7168,
      0},
+    /* P Qwen/Qwen3-Coder-Next; Qwen3-Next-80B-A3B shows 81324862720, with a module of 1650471424 that predicts a second
+     * token: 2 x 2048^2 that join its inputs, three norms, one layer with attention */
+    {"{\"model_type\": \"qwen3_next\", \"architectures\": [\"Qwen3NextForCausalLM\"], \"mlp_only_layers\": []}",
+     81324862720 - 2.0 * 2048 * 2048 - 3 * 2048 - 27263488 - 1614813184.0, 79674391296 - 48 * 502 * 3.0 * 512 * 2048},
+    /* P mistralai/Mamba-Codestral-7B-v0.1 */
+    {"{\"model_type\": \"mamba2\"}", 7285403648, 0},
+    /* D state-spaces/mamba2-2.7b, mamba2-130m ("2.7B", "130M"): layers of 27074560 + 26880 + 240 + 5120 + 13107200 + 2560
+     * and 2574336 + 8960 + 72 + 1536 + 1179648 + 768, words, a norm */
+    {"{\"architectures\": [\"Mamba2ForCausalLM\"], \"hidden_size\": 2560, \"num_heads\": 80, \"n_groups\": 1, "
+     "\"vocab_size\": 50288, \"tie_word_embeddings\": true}",
+     64 * 40216560.0 + 50288 * 2560 + 2560, 0},
+    {"{\"model_type\": \"mamba2\", \"hidden_size\": 768, \"num_hidden_layers\": 24, \"num_heads\": 24, \"n_groups\": "
+     "1, \"vocab_size\": 50288, \"tie_word_embeddings\": true}",
+     24 * 3765320.0 + 50288 * 768 + 768, 0},
     /* P bigcode/starcoder2-3b */
     {"{\"model_type\": \"starcoder2\", \"sliding_window\": 4096, \"max_position_embeddings\": 16384}", 3030371328, 0},
     /* P tiiuae/falcon-7b: 7217189760 less the copy of the words that its index holds as head; falcon-40b in the
@@ -323,6 +337,49 @@ static void windows_are_found(void **state)
     }
 }
 
+/* Which layers have a scan: 's'. */
+static void scans_are_found(void **state)
+{
+    static const struct {
+        const char *text, *layers;
+    } rows[] = {
+        {"{\"model_type\": \"qwen3_next\"}", "sss.sss."},
+        {"{\"model_type\": \"qwen3_next\", \"full_attention_interval\": 2}", "s.s."},
+        {"{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 3, \"layer_types\": [\"linear_attention\", "
+         "\"linear_attention\", \"full_attention\"]}",
+         "ss."},
+        {"{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}", "s"},
+        {"{\"model_type\": \"mamba2\"}", "ssss"},
+        {"{\"model_type\": \"qwen3_moe\"}", "...."},
+    };
+    struct bb_arch a;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        assert_int_equal(load(rows[i].text, &a), 0);
+        for (int layer = 0; rows[i].layers[layer]; layer++)
+            assert_int_equal(bb_arch_is_scan(&a, layer), rows[i].layers[layer] == 's');
+        assert_int_equal(bb_arch_has_perceptron(&a), strcmp(a.type, "mamba2") != 0);
+    }
+}
+
+/* Between the projections, of 1000 tokens: Mamba 2 in 4 chunks of 256 with 8 groups of keys; Gated DeltaNet in 16 of 64
+ * with 32 heads of 128 x 128 (scores twice, corrections, context, three passes through the state); attention. */
+static void cores_have_their_flops(void **state)
+{
+    const double mamba = 4 * (8 * 2.0 * 256 * 256 * 128 + 128 * (2.0 * 256 * 256 * 64 + 2 * 2.0 * 256 * 128 * 64));
+    const double delta = 16 * 32 * 2.0 * 64 * (64 * 128 * 2 + 64 * 256 + 64 * 128 + 3 * 128 * 128);
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(load("{\"model_type\": \"mamba2\"}", &a), 0);
+    assert_true(bb_arch_core_flops(&a, 0, 1000) == mamba);
+    assert_true(bb_arch_core_flops(&a, 0, 256) == mamba / 4);
+    assert_int_equal(load("{\"model_type\": \"qwen3_next\"}", &a), 0);
+    assert_true(bb_arch_core_flops(&a, 2, 1000) == delta);
+    assert_true(bb_arch_core_flops(&a, 3, 1000) == 4.0 * 1000 * 1000 * 16 * 256);
+}
+
 /* ---- tensors and shares ---- */
 
 /* What tp does not divide: GPT 4h of norms and 2h of biases, LLaMA 2h of norms, Mixtral the router too. */
@@ -368,6 +425,12 @@ static void what_new_kinds_hold_whole(void **state)
     assert_int_equal(load("{\"model_type\": \"deepseek_v32\"}", &a), 0);
     held = bb_arch_layer_share(&a, 0, 8, 1, 1);
     assert_int_equal(held.replicated, 7168 * (1536 + 576) + 1536 + 512 + 2 * 7168 + 1536 * 8192 + 7168 * 192 + 256);
+    assert_int_equal(load("{\"model_type\": \"qwen3_next\"}", &a), 0);
+    assert_int_equal(bb_arch_layer_share(&a, 0, 4, 1, 8).replicated, 2 * 2048 + 128 + 2048 + 512 * 2048);
+    assert_int_equal(load("{\"model_type\": \"mamba2\"}", &a), 0);
+    held = bb_arch_layer_share(&a, 0, 8, 1, 1);
+    assert_int_equal(held.replicated, 4096);
+    assert_int_equal(held.dense, (109640064 - 4096) / 8 + 4096);
     assert_int_equal(load("{\"model_type\": \"opt\"}", &a), 0);
     assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_EMBEDDING, 1, 1, 1).dense, (50272 + 2048 + 2) * 768);
 }
@@ -440,15 +503,18 @@ static void parts_stand_in_order(void **state)
 {
     static const struct {
         const char *text, *order;
-    } rows[] = {{"{\"model_type\": \"gemma2\"}", "aaaammmnnnn"},
-                {"{\"model_type\": \"olmo2\"}", "aaaaaammmnn"},
-                {"{\"model_type\": \"phi3\"}", "aammmnn"},
-                {"{\"model_type\": \"falcon\"}", "aammnn"},
-                {"{\"model_type\": \"falcon\", \"parallel_attn\": false}", "aammnnnn"},
-                {"{\"model_type\": \"gpt_neox\"}", "nnnnaaaammmm"},
-                {"{\"model_type\": \"opt\"}", "aaaaaaaannmmmmnn"},
-                {"{\"model_type\": \"bloom\"}", "nnaaaannmmmm"},
-                {"{\"model_type\": \"starcoder2\"}", "aaaaaaaammmmnnnn"}};
+    } rows[] = {
+        {"{\"model_type\": \"gemma2\"}", "aaaammmnnnn"},
+        {"{\"model_type\": \"olmo2\"}", "aaaaaammmnn"},
+        {"{\"model_type\": \"phi3\"}", "aammmnn"},
+        {"{\"model_type\": \"falcon\"}", "aammnn"},
+        {"{\"model_type\": \"falcon\", \"parallel_attn\": false}", "aammnnnn"},
+        {"{\"model_type\": \"gpt_neox\"}", "nnnnaaaammmm"},
+        {"{\"model_type\": \"opt\"}", "aaaaaaaannmmmmnn"},
+        {"{\"model_type\": \"bloom\"}", "nnaaaannmmmm"},
+        {"{\"model_type\": \"starcoder2\"}", "aaaaaaaammmmnnnn"},
+        {"{\"model_type\": \"mamba2\"}", "nssssssss"},
+        {"{\"model_type\": \"qwen3_next\", \"num_experts\": 1, \"num_experts_per_tok\": 1}", "sssssssreeessssnn"}};
     struct bb_arch_tensor t[BB_ARCH_TENSORS];
     struct bb_arch a;
 
@@ -491,7 +557,10 @@ static void what_cannot_be_is_refused(void **state)
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [3]}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 3}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}",
-        "{\"model_type\": \"qwen3_next\"}",
+        "{\"model_type\": \"qwen3_next\", \"linear_num_key_heads\": 5}", /* of 32 */
+        "{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+        "{\"model_type\": \"mamba2\", \"num_heads\": 64}", /* of 64: not 2 x 4096 */
+        "{\"model_type\": \"mamba2\", \"n_groups\": 3}",
         "{\"model_type\": \"t5\"}",
         "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
         "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
@@ -645,11 +714,16 @@ static void fields_of_any_kind(void **state)
                                        "use_qk_norm",
                                        "n_embed",
                                        "hidden_act",
+                                       "linear_num_key_heads",
+                                       "full_attention_interval",
+                                       "expand",
+                                       "chunk_size",
                                        "architectures"};
     static const char *const values[] = {
         "null", "true", "\"7\"", "[]", "{}", "-1", "0", "1", "2147483647", "1e9", "1.5", "1e40", "9007199254740993"};
-    static const char *const types[] = {"llama",       "mixtral", "deepseek_v3", "qwen3_moe", "gemma3_text",
-                                        "llama4_text", "falcon",  "bloom",       "glm4_moe",  "deepseek_v32"};
+    static const char *const types[] = {"llama",       "mixtral",      "deepseek_v3", "qwen3_moe",
+                                        "gemma3_text", "llama4_text",  "falcon",      "bloom",
+                                        "glm4_moe",    "deepseek_v32", "qwen3_next",  "mamba2"};
     char text[256];
 
     (void)state;
@@ -674,6 +748,8 @@ int main(void)
         cmocka_unit_test(published_weights_are_counted),
         cmocka_unit_test(layers_with_experts_are_found),
         cmocka_unit_test(windows_are_found),
+        cmocka_unit_test(scans_are_found),
+        cmocka_unit_test(cores_have_their_flops),
         cmocka_unit_test(what_stays_whole),
         cmocka_unit_test(what_new_kinds_hold_whole),
         cmocka_unit_test(words_are_padded),

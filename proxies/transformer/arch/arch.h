@@ -19,8 +19,8 @@
 /* Layers that carry a state from token to token in place of attention: linear attention (Gated DeltaNet), state space
  * duality (Mamba 2). Of each head the state is key_dim x value_dim numbers. */
 struct bb_arch_scan {
-    int heads,
-        groups; /* of values; of keys and queries, each shared by heads / groups heads. heads 0: there are none */
+    int heads;  /* of values; 0: there are no such layers                                             */
+    int groups; /* of keys and queries, each shared by heads / groups heads                           */
     int key_dim, value_dim;
     int conv;   /* tokens that the convolution before it sees                                         */
     int chunk;  /* so many tokens are done at once, by products                                       */

@@ -28,6 +28,7 @@ LAYOUTS = {
     "divided experts": (EXPERTS, ("--tp", 2, "--dp", 2, "--ep", 2, "--etp", 2, "--sequence-parallel")),
     "popular experts": (EXPERTS, ("--ep", 4, "--moe-imbalance", 1, "--seed", 3)),
     "places": (EXPERTS, ("--ep", 4, "--capacity-factor", 1.25)),
+    "nodes": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 1, "--recompute", "full")),
     "linear attention": (LINEAR, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "full")),
     "states": (STATES, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
     "gathered tokens": (EXPERTS, ("--ep", 2, "--dp", 4, "--moe-dispatch", "all_gather")),

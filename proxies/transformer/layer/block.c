@@ -21,12 +21,20 @@ static long rows_received(const struct bb_block *b)
     return most;
 }
 
-/* Rows that a rank's own tokens make: with a capacity, as many as go out. */
-static long rows_sent(const struct bb_block *b)
+/* Rows that a rank's own tokens make for their experts: with a capacity, as many as go out. */
+static long rows_copied(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
 
     return r->even >= 0 ? (long)r->even * r->config.ranks : (long)r->config.tokens * r->config.top_k;
+}
+
+/* Rows that leave a rank: one for each expert, or for each node. */
+static long rows_sent(const struct bb_block *b)
+{
+    const struct bb_layers_config *c = &b->layers->config;
+
+    return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.held * c->node_limit : rows_copied(b);
 }
 
 /* Places that a gather over tp and ep fills. */
@@ -49,6 +57,7 @@ enum amount {
     EXPERTS,
     ALL_EXPERTS,
     ROWS_SENT,
+    ROWS_COPIED,
     ROWS_RECEIVED,
     ROWS_OF_ETP,
     PAIRS_SENT, /* of a token and an expert: one for each row */
@@ -95,12 +104,14 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
         return (size_t)s->experts * gathered_ranks(b);
     case ROWS_SENT:
         return (size_t)(rows_sent(b) * s->hidden);
+    case ROWS_COPIED:
+        return (size_t)(rows_copied(b) * s->hidden);
     case ROWS_RECEIVED:
         return (size_t)(rows_received(b) * s->hidden);
     case ROWS_OF_ETP:
         return (size_t)(rows_received(b) * s->hidden * l->config.etp);
     case PAIRS_SENT:
-        return (size_t)rows_sent(b);
+        return (size_t)rows_copied(b);
     case PAIRS_RECEIVED:
         return (size_t)rows_received(b);
     case ALL_HELD:

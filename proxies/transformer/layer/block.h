@@ -75,6 +75,10 @@ static inline bool bb_has_lane(struct bb_script_lane lane)
     X(ALL_COUNTS, "all tokens per expert", ALL_EXPERTS, BB_INT32)                                                      \
     /* a rank's tokens in the order of the experts; those that came to its experts */                                  \
     X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
+    /* dedup: tokens that came to a node once, and their copies for its experts; with probabilities */                 \
+    X(NODE_ROWS, "tokens of the node", ROWS_SENT, BB_NONE)                                                             \
+    X(NODE_COPIES, "copies for the node's experts", ROWS_COPIED, BB_NONE)                                              \
+    X(NODE_PROBABILITIES, "probabilities of the node", PAIRS_SENT, BB_FLOAT)                                           \
     X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
     /* of the rank's experts; what came back */                                                                        \
     X(ANSWERS, "expert output", ROWS_RECEIVED, BB_NONE)                                                                \
@@ -149,6 +153,22 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 /* `before` ends with the gradient of the attention's result. */
 void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
+
+/* ---- node_dispatch.c: rows to experts by nodes ---- */
+
+bool bb_goes_by_nodes(const struct bb_block *b); /* BB_DISPATCH_DEDUP among more ranks than one */
+
+/* To the experts: _dispatch and _probabilities start to cross nodes; when they are waited for, _finish spreads what came
+ * inside the node and waits (forward with the probabilities). */
+int bb_nodes_dispatch(struct bb_block *b, const char *what, enum bb_block_buffer src);
+int bb_nodes_dispatch_probabilities(struct bb_block *b, const char *what);
+void bb_nodes_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass,
+                              enum bb_block_buffer dst);
+
+/* Back: inside the node, waited for; then starts to cross nodes. */
+int bb_nodes_return(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
+                    enum bb_block_buffer dst);
+int bb_nodes_return_probabilities(struct bb_block *b, const char *what);
 
 /* ---- expert_parallel.c: the second half of a layer with experts ---- */
 

@@ -263,6 +263,24 @@ static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_lis
              qkv_width(s));
 }
 
+/* Tokens to rows, and rows back: on the way to the experts, backward, the other way round. */
+static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward,
+                            struct bb_kernel_list *w)
+{
+    bool in_node = kind == BB_KERNELS_NODE_PERMUTE || kind == BB_KERNELS_NODE_UNPERMUTE;
+    bool spreads = (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_NODE_PERMUTE) != backward;
+    uint64_t tokens = (uint64_t)(in_node ? s->held * s->copies : s->held);
+
+    (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, tokens, (uint64_t)s->hidden,
+                                                                  in_node ? s->node_copies : s->copies, s->dtype);
+}
+
+static bool is_permutation(enum bb_kernels_kind kind)
+{
+    return kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_UNPERMUTE || kind == BB_KERNELS_NODE_PERMUTE ||
+           kind == BB_KERNELS_NODE_UNPERMUTE;
+}
+
 /* Passes behind the products of the forward pass. */
 static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                            struct bb_kernel_list *w)
@@ -289,10 +307,8 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
         add_activation(s, w, false, s->tokens, s->shared_ffn);
     else if (kind == BB_KERNELS_EXPERTS)
         add_activation(s, w, false, rows, s->expert_ffn);
-    else if (kind == BB_KERNELS_PERMUTE)
-        bb_kernel_list_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (kind == BB_KERNELS_UNPERMUTE)
-        bb_kernel_list_unpermute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
+    else if (is_permutation(kind))
+        add_permutation(s, kind, false, w);
     else if (kind == BB_KERNELS_EMBEDDING)
         bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
     else if (kind == BB_KERNELS_LOSS)
@@ -321,10 +337,8 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
         add_activation(s, w, true, s->tokens, s->shared_ffn);
     else if (kind == BB_KERNELS_EXPERTS)
         add_activation(s, w, true, rows, s->expert_ffn);
-    else if (kind == BB_KERNELS_PERMUTE) /* each token's gradient is the sum of its copies' */
-        bb_kernel_list_unpermute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
-    else if (kind == BB_KERNELS_UNPERMUTE)
-        bb_kernel_list_permute(w, (uint64_t)s->held, (uint64_t)s->hidden, s->top_k, s->dtype);
+    else if (is_permutation(kind)) /* each token's gradient is the sum of its copies' */
+        add_permutation(s, kind, true, w);
     else if (kind == BB_KERNELS_LOSS)
         add_pass(s, w, "softmax", BB_PASS_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }

@@ -25,9 +25,11 @@ enum bb_kernels_kind {
     BB_KERNELS_UP, /* gated: gate and up in one product                                  */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
-    BB_KERNELS_PERMUTE,   /* tokens into the order of the experts                               */
-    BB_KERNELS_EXPERTS,   /* up and down of the rank's experts                                  */
-    BB_KERNELS_UNPERMUTE, /* the weighted sum of the experts' answers                           */
+    BB_KERNELS_PERMUTE,      /* tokens into the order of the experts                               */
+    BB_KERNELS_EXPERTS,      /* up and down of the rank's experts                                  */
+    BB_KERNELS_UNPERMUTE,    /* the weighted sum of the experts' answers                           */
+    BB_KERNELS_NODE_PERMUTE, /* dedup: tokens that came to a node, for its experts              */
+    BB_KERNELS_NODE_UNPERMUTE,
     BB_KERNELS_SHARED_UP, /* shared experts                                                     */
     BB_KERNELS_SHARED_DOWN,
     BB_KERNELS_EMBEDDING,
@@ -55,6 +57,7 @@ struct bb_layer_sizes {
     int64_t ffn, vocab;                          /* divided by tp                                                 */
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn divided by etp                          */
     int top_k;
+    int copies, node_copies; /* of a token when it leaves: top_k, or one for each node; then of each inside the node */
     bool gated, qkv_bias, out_bias, mlp_bias;
     bool causal, rotary, dropout;
     bool delta;    /* of a scan: a new value replaces what its key had             */

@@ -61,6 +61,8 @@ static void settle_sizes(struct bb_layers *l)
                                  .expert_ffn = a->expert_ffn / c->etp,
                                  .shared_ffn = a->shared_ffn / c->tp,
                                  .top_k = a->top_k,
+                                 .copies = a->top_k,
+                                 .node_copies = 1,
                                  .gated = a->gated,
                                  .out_gate = a->out_gate,
                                  .qkv_bias = a->qkv_bias,
@@ -72,6 +74,10 @@ static void settle_sizes(struct bb_layers *l)
                                  .unfused = c->unfused,
                                  .float8 = c->float8};
     s->held = l->scattered ? s->tokens / c->tp : s->tokens;
+    if (c->dispatch == BB_DISPATCH_DEDUP && c->node_limit > 0) {
+        s->copies = c->node_limit;
+        s->node_copies = (a->top_k + c->node_limit - 1) / c->node_limit;
+    }
     settle_attention(s, c);
     l->held = (size_t)(s->held * s->hidden);
     l->whole = (size_t)(s->tokens * s->hidden);
@@ -104,6 +110,29 @@ static int refuse_experts(const struct bb_layers_config *c, const char *proxy)
                   "%s: experts with --tp %d: every tensor-parallel rank would send the same tokens; "
                   "nearest: --sequence-parallel",
                   proxy, c->tp);
+}
+
+/* Tokens that go to nodes first: each to no more than it has experts, or than there are nodes; the same number of rows
+ * to each. */
+static int refuse_dedup(const struct bb_layers *l, const char *proxy)
+{
+    const struct bb_layers_config *c = &l->config;
+    int most = c->nodes < c->arch->top_k ? c->nodes : c->arch->top_k;
+
+    if (c->dispatch != BB_DISPATCH_DEDUP)
+        return 0;
+    if (c->node_limit == 0 || c->node_limit > most)
+        return bb_err(BB_EUSAGE,
+                      "%s: --moe-dispatch dedup needs --moe-node-limit M, to how many nodes a token goes: 1 to %d (%d "
+                      "experts of a token, %d nodes), not %d; nearest: --moe-node-limit %d",
+                      proxy, most, c->arch->top_k, c->nodes, c->node_limit, most);
+    if (l->routing.even < 0 || l->sizes.held * c->node_limit % c->nodes != 0)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: --moe-dispatch dedup sends as many rows to each of %d nodes and %d ranks: not of %lld tokens "
+            "of a rank%s; nearest: --moe-dispatch alltoall",
+            proxy, c->nodes, c->ep, (long long)l->sizes.held, c->imbalance > 0 ? " with --moe-imbalance" : "");
+    return 0;
 }
 
 /* A ring sends every block of keys to every rank, and attention kernels know no window in it. */
@@ -161,6 +190,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     *l = (struct bb_layers){.config = *config, .step = step};
     settle_sizes(l);
     TRY(settle_routing(l));
+    TRY(refuse_dedup(l, step->proxy));
     return 0;
 out:
     bb_layers_free(*layers);

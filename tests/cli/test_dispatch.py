@@ -107,3 +107,11 @@ def test_what_cannot_be_is_refused(busbar, model, words, said):
 def test_one_rank_of_experts_dispatches_nothing(busbar, model):
     done = busbar.run("plan", "transformer", *model, "--ranks", 2, *NODES, "--moe-node-limit", 1, emulated=False)
     assert done.returncode == 2 and "ep is 1, no token goes to another rank" in done.stderr
+
+
+def test_of_no_layout_the_search_says_so(busbar):
+    """Eight experts on two nodes of eight: one of a node has all, or each stands alone."""
+    done = busbar.run("plan", "transformer", "--model", "mixtral_8x7b", "--ranks", 16, "--ep", 8, "--tp", 1, "--pp", 1,
+                      "--global-batch-size", 64, "--cluster", "h100-sxm-ib", "--moe-dispatch", "dedup", "--moe-node-limit", 2,
+                      "--seq-length", 4096, "--best-layout", emulated=False)
+    assert done.returncode == 2 and "none can be built with the options given" in done.stderr, done.stderr

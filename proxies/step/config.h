@@ -25,6 +25,7 @@ struct bb_transformer_options {
     int group;                   /* micro-batches that interleaved takes in one go           */
     const char *schedule;        /* bb_schedule_names                                        */
     int sequence;                /* tokens of a sample                                       */
+    int decoder_sequence;        /* of a model with an encoder: those of its decoder         */
     bool sequence_parallel;
     const char *context;   /* "ring", "all_gather", "a2a"                              */
     const char *dispatch;  /* "alltoall", "all_gather", "dedup"                        */

@@ -81,6 +81,7 @@ static int settle_grid(struct bb_training *t)
     const struct bb_transformer_options *o = &t->config->transformer;
     const struct bb_grid_model model = {.arch = &t->arch,
                                         .sequence = t->how.sequence,
+                                        .decoder_sequence = t->how.decoder_sequence,
                                         .chunks = o->vpp,
                                         .sequence_parallel = o->sequence_parallel,
                                         .cp_by_heads = t->how.context == BB_CONTEXT_ALL_TO_ALL};
@@ -105,6 +106,7 @@ static int refuse_unused(const struct bb_training *t)
         bool given, meant;
         const char *option, *why;
     } asked[] = {
+        {o->decoder_sequence, t->arch.encoder_layers > 0, "decoder-seq-length", "the model has no encoder"},
         {o->etp, t->grid.experts, "etp", "the model has no experts"},
         {o->dispatch, t->grid.experts, "moe-dispatch", "the model has no experts"},
         {o->node_limit, t->how.dispatch == BB_DISPATCH_DEDUP, "moe-node-limit",
@@ -141,6 +143,9 @@ static void settle_how(struct bb_training *t)
     t->how = (struct bb_layers_config){
         .arch = &t->arch,
         .sequence = o->sequence ? o->sequence : t->arch.sequence,
+        .decoder_sequence = o->decoder_sequence ? o->decoder_sequence
+                            : o->sequence       ? o->sequence
+                                                : t->arch.sequence,
         .micro_batch_size = c->micro_batch_size,
         .sequence_parallel = o->sequence_parallel,
         .recompute = (enum bb_recompute)bb_args_place(o->recompute, bb_recompute_names, BB_RECOMPUTE_NONE),
@@ -462,7 +467,8 @@ static int describe_step(struct bb_training *t)
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
     int m = s->micro_batches;
-    char axes[128] = "", stages[STAGES_TEXT];
+    char axes[128] = "", stages[STAGES_TEXT], decoder[48] = "";
+    bool encodes = t->arch.encoder_layers > 0;
     size_t at = 0;
 
     for (int a = 0; a < 4; a++) {
@@ -477,11 +483,13 @@ static int describe_step(struct bb_training *t)
     describe_stages(t, stages);
     t->step->parameters = bb_arch_parameters(&t->arch);
     t->step->samples = (double)m * t->how.micro_batch_size * t->grid.dp;
-    t->step->tokens = t->step->samples * t->how.sequence;
-    t->step->summary =
-        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens; %s", t->arch.name,
-                     t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
-                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, bb_sync_words[t->policy.kind]);
+    t->step->tokens = t->step->samples * (t->how.sequence + (encodes ? t->how.decoder_sequence : 0));
+    if (encodes)
+        snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->how.decoder_sequence);
+    t->step->summary = bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s; %s",
+                                    t->arch.name, t->arch.layers, stages, axes[0] ? axes : "one rank",
+                                    bb_schedule_names[s->kind], m, m == 1 ? "" : "es", t->how.micro_batch_size,
+                                    t->how.sequence, decoder, bb_sync_words[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 

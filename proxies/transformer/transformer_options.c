@@ -35,6 +35,8 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_WORD(0, "schedule", FIELD(schedule), NULL, "HOW", bb_schedule_names,
              "order of the micro-batches in the pipeline (default: interleaved with --vpp from 2, else 1f1b)"),
     OPT_INT(0, "seq-length", FIELD(sequence), NULL, "S", 1, 1e9, "tokens of a sample (default: the model's)"),
+    OPT_INT(0, "decoder-seq-length", FIELD(decoder_sequence), NULL, "S", 1, 1e9,
+            "of a model with encoder and decoder: tokens of a sample in the decoder (default: as in the encoder)"),
     OPT_FLAG(0, "sequence-parallel", FIELD(sequence_parallel),
              "what lies between the divided products is divided among the tensor-parallel ranks too"),
     OPT_WORD(0, "cp-comm", FIELD(context), NULL, "HOW", context_words,

@@ -17,6 +17,8 @@ LINEAR = {"model_type": "qwen3_next", "hidden_size": 64, "num_hidden_layers": 4,
           "shared_expert_intermediate_size": 32, "vocab_size": 101, "max_position_embeddings": 128}
 STATES = {"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "n_groups": 4, "state_size": 16,
           "chunk_size": 32, "num_hidden_layers": 4, "vocab_size": 101, "max_position_embeddings": 64}
+STACKS = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 128, "num_layers": 2, "vocab_size": 101,
+          "n_positions": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 LAYOUTS = {
     "tensor": (DENSE, ("--tp", 2, "--pp", 2, "--micro-batches", 2)),
     "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full")),
@@ -31,6 +33,9 @@ LAYOUTS = {
     "nodes": (EXPERTS, ("--ep", 4, "--gpus-per-node", 2, "--moe-dispatch", "dedup", "--moe-node-limit", 1, "--recompute", "full")),
     "linear attention": (LINEAR, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "full")),
     "states": (STATES, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
+    "two stacks": (STACKS, ("--tp", 2, "--decoder-seq-length", 32, "--micro-batches", 2, "--recompute", "selective")),
+    "two stacks in pieces": (STACKS, ("--tp", 2, "--sequence-parallel", "--decoder-seq-length", 96, "--dp-sync", "zero3",
+                                      "--recompute", "full")),
     "gathered tokens": (EXPERTS, ("--ep", 2, "--dp", 4, "--moe-dispatch", "all_gather")),
 }
 

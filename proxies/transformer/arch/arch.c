@@ -87,6 +87,18 @@ static void put_attention(struct list *l, const struct bb_arch *a)
                a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
 }
 
+/* Queries of the decoder's tokens, keys and values of what the encoder made. */
+static void put_cross_attention(struct list *l, const struct bb_arch *a)
+{
+    size_t h = (size_t)a->hidden, q = (size_t)a->heads * (size_t)a->head_dim;
+    size_t kv = (size_t)a->kv_heads * (size_t)a->head_dim;
+
+    put_tensor(l, "cross.query.weight", q, h, SPLIT);
+    put_tensor(l, "cross.key.weight", kv, h, SPLIT);
+    put_tensor(l, "cross.value.weight", kv, h, SPLIT);
+    put_tensor(l, "cross.out.weight", h, q, SPLIT);
+}
+
 /* Scores every key for every query with a few small heads, of which every tp rank holds all. */
 static void put_index(struct list *l, const struct bb_arch *a)
 {
@@ -186,10 +198,22 @@ static void put_experts(struct list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
+/* Of a stack's first layer, for all of them; its last one has the encoder's own norm behind it. */
+static bool has_positions(const struct bb_arch *a, int layer)
+{
+    return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);
+}
+
 static void put_layer(struct list *l, const struct bb_arch *a, int layer)
 {
+    const bool encodes = a->encoder_layers > 0 && !bb_arch_decodes(a, layer);
+
     for (const char *part = a->order ? a->order : "am12"; *part; part++) {
-        if (*part == 'a')
+        if (encodes && (*part == 'c' || *part == '3'))
+            continue;
+        if (*part == 'c')
+            put_cross_attention(l, a);
+        else if (*part == 'a')
             put_any_attention(l, a, layer);
         else if (*part != 'm')
             put_layer_norm(l, a, *part);
@@ -197,7 +221,12 @@ static void put_layer(struct list *l, const struct bb_arch *a, int layer)
             put_experts(l, a);
         else
             put_perceptron(l, a);
+        if (*part == 'a')
+            put_tensor(l, "attention.positions", has_positions(a, layer) ? (size_t)a->position_buckets : 0,
+                       (size_t)a->heads, SPLIT);
     }
+    if (encodes && layer == a->encoder_layers - 1)
+        put_norm(l, a, "encoder_norm.weight", "encoder_norm.bias");
 }
 
 static void put_embedding(struct list *l, const struct bb_arch *a)
@@ -251,6 +280,11 @@ int bb_arch_keys(const struct bb_arch *a, int layer, int sequence)
     return all || sequence < a->window ? sequence : a->window;
 }
 
+bool bb_arch_decodes(const struct bb_arch *a, int layer)
+{
+    return a->encoder_layers > 0 && layer >= a->encoder_layers;
+}
+
 bool bb_arch_is_scan(const struct bb_arch *a, int layer)
 {
     return a->scan.heads > 0 && (a->attention_every == 0 || (layer + 1) % a->attention_every != 0);
@@ -280,7 +314,8 @@ double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
 
     if (bb_arch_is_scan(a, layer))
         return scan_flops(&a->scan, sequence);
-    return 2 * s * bb_arch_keys(a, layer, sequence) * a->heads * (key + (a->kv_lora ? a->v_dim : a->head_dim)) +
+    return 2 * s * (bb_arch_keys(a, layer, sequence) + (bb_arch_decodes(a, layer) ? s : 0)) * a->heads *
+               (key + (a->kv_lora ? a->v_dim : a->head_dim)) +
            2 * s * s * a->index_heads * a->index_dim;
 }
 
@@ -333,6 +368,7 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
     return count_layer(arch, layer, arch->experts);
 }
 
+/* Layers of a kind are equal, but for what only the ends of an encoder's and a decoder's stack have. */
 static double count_all(const struct bb_arch *arch, int of_experts)
 {
     double sum = count_layer(arch, BB_ARCH_EMBEDDING, of_experts) + count_layer(arch, BB_ARCH_HEAD, of_experts);
@@ -341,8 +377,8 @@ static double count_all(const struct bb_arch *arch, int of_experts)
     for (int layer = 0; layer < arch->layers; layer++) {
         double *kind = &of_kind[bb_arch_has_experts(arch, layer) + 2 * bb_arch_is_scan(arch, layer)];
 
-        if (*kind == 0)
-            *kind = count_layer(arch, layer, of_experts); /* all of a kind are equal */
+        if (*kind == 0 || arch->encoder_layers > 0)
+            *kind = count_layer(arch, layer, of_experts);
         sum += *kind;
     }
     return sum;

@@ -33,6 +33,8 @@ struct bb_arch {
     char type[BB_ARCH_NAME]; /* model_type: "llama"                                           */
 
     int layers, hidden, heads;
+    int encoder_layers; /* of layers, so many first ones encode, the others decode what they made; 0: one stack  */
+    int decoder_layers;
     int kv_heads;    /* of keys and values; heads: ordinary attention                                         */
     int head_dim;    /* of queries, keys and values (multi-head latent attention: see nope_dim)               */
     int ffn;         /* inner width of a dense perceptron                                                     */
@@ -40,13 +42,15 @@ struct bb_arch {
     int sequence;    /* most positions                                                                        */
     int token_types; /* kinds of segments that are embedded (BERT: 2), 0: none                                */
 
-    const char *order; /* of a layer's tensors: a attention, m perceptron or experts, 1 to 4 norms; NULL: am12 */
-    int norms;         /* of order only so many (Falcon), 0: all                                                      */
-    bool fused_qkv;    /* one tensor makes queries, keys and values                                                   */
-    bool gated;        /* SwiGLU: gate, up and down instead of up and down                                            */
-    bool layer_norm;   /* LayerNorm with weight and bias; else RMSNorm with a weight                                  */
-    bool post_norm;    /* norms stand after attention and perceptron (BERT), no final norm, a pooler                  */
+    /* Of a layer's tensors: a attention, c cross attention, m perceptron or experts, 1 to 4 norms; NULL: "am12". */
+    const char *order;
+    int norms;       /* of order only so many (Falcon), 0: all                                                      */
+    bool fused_qkv;  /* one tensor makes queries, keys and values                                                   */
+    bool gated;      /* SwiGLU: gate, up and down instead of up and down                                            */
+    bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with a weight                                  */
+    bool post_norm;  /* norms stand after attention and perceptron (BERT), no final norm, a pooler                  */
     bool embedding_norm;
+    int position_buckets; /* each head learns a score for so many distances, in the first layer of a stack (T5)  */
     bool qkv_bias, out_bias, mlp_bias;
     bool qk_norm;           /* RMSNorm of each query and key head (Qwen 3)                                    */
     bool qk_norm_wide;      /* RMSNorm of all queries and of all keys (OLMo 2)                                */
@@ -96,6 +100,9 @@ struct bb_arch {
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 
+/* bb_arch_decodes - whether that layer reads what an encoder made, by an attention of its own behind the first. */
+bool bb_arch_decodes(const struct bb_arch *arch, int layer);
+
 /* bb_arch_keys - keys that a query of that layer meets in a sample of `sequence` tokens. Of a window as many as it is
  * wide, also where a causal mask would leave some out, as of the whole square. */
 int bb_arch_keys(const struct bb_arch *arch, int layer, int sequence);
@@ -106,7 +113,8 @@ bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
 bool bb_arch_has_perceptron(const struct bb_arch *arch);
 
 /* bb_arch_core_flops - FLOPs of a layer between its projections, forward, of a sample of `sequence` tokens: scores and
- * context of the whole square, or a scan's products by chunks (its small triangular inverses are left out). */
+ * context of the whole square (of a decoder's layer, a second one with what the encoder made of as many tokens), or a
+ * scan's products by chunks (its small triangular inverses are left out). */
 double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_with_layers - the same model with another number of layers (--layers). */

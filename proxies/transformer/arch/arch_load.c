@@ -225,6 +225,26 @@ static int check_activation(const json_t *config, const char *where)
     return 0;
 }
 
+/* T5's perceptron: "relu", or with a gate, "gated-gelu". */
+static int read_feed_forward(const json_t *config, const char *where, struct bb_arch *arch)
+{
+    static const char *const known[] = {"relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"};
+    const size_t n = sizeof(known) / sizeof(known[0]);
+    const json_t *value = value_of(config, "feed_forward_proj");
+    const char *word = json_string_value(value);
+
+    if (!value || arch->encoder_layers == 0)
+        return 0;
+    if (!word)
+        return bb_err(BB_EUSAGE, "%s: 'feed_forward_proj' must be a word, as 'gated-gelu'", where);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(word, known[i]) == 0) {
+            arch->gated = strncmp(word, "gated-", 6) == 0;
+            return 0;
+        }
+    return bb_refuse_word("perceptron (feed_forward_proj)", word, known, n);
+}
+
 /* Qwen's list of layers without experts: those that we know are the first ones, as DeepSeek has them. */
 static int read_dense_list(const json_t *config, const char *where, struct bb_arch *arch)
 {
@@ -396,6 +416,8 @@ static int settle_arch(const char *where, struct bb_arch *a)
 
     if (a->ffn == 0)
         a->ffn = 4 * a->hidden;
+    if (a->encoder_layers > 0)
+        a->layers = a->encoder_layers + (a->decoder_layers ? a->decoder_layers : a->encoder_layers);
     if (a->word_width && a->word_width != a->hidden)
         return bb_err(BB_EUSAGE, "%s: words %d wide in layers of %d are not counted; nearest: %d", where, a->word_width,
                       a->hidden, a->hidden);
@@ -436,6 +458,7 @@ static int read_fields(const json_t *config, const char *where, const struct bb_
     for (const struct bb_arch_fixed *f = type->fixed; f && f->key; f++)
         TRY(check_fixed(config, f, where));
     TRY(check_activation(config, where));
+    TRY(read_feed_forward(config, where, arch));
     TRY(read_layer_types(config, where, arch));
     if (arch->experts)
         TRY(read_dense_list(config, where, arch));
@@ -561,8 +584,16 @@ out:
 
 int bb_arch_with_layers(struct bb_arch *arch, int layers)
 {
-    if (layers < 1 || layers > BB_ARCH_MOST_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %d layers, expected 1 to %d", arch->name, layers, BB_ARCH_MOST_LAYERS);
+    int least = arch->encoder_layers > 0 ? 2 : 1;
+
+    if (layers < least || layers > BB_ARCH_MOST_LAYERS)
+        return bb_err(BB_EUSAGE, "%s: %d layers, expected %d to %d", arch->name, layers, least, BB_ARCH_MOST_LAYERS);
+    if (arch->encoder_layers > 0) { /* both in proportion, one of each at least */
+        int encode = (int)((long long)layers * arch->encoder_layers / arch->layers);
+
+        arch->encoder_layers = encode > 0 ? encode : 1;
+        arch->decoder_layers = layers - arch->encoder_layers;
+    }
     arch->layers = layers;
     if (arch->dense_layers > layers)
         arch->dense_layers = layers;

@@ -208,9 +208,18 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("seq_length", sequence, 2048, MOST_SEQUENCE)),
      FLAGS(TIED(true)), .base = {.order = "1a2m", .fused_qkv = true, .embedding_norm = true, BIASED}},
 
+    {"t5", "T5",
+     NUMBERS(COUNT("vocab_size", vocab, 32128, MOST_VOCAB), COUNT("d_model", hidden, 512, MOST_WIDTH),
+             COUNT("d_kv", head_dim, 64, MOST_WIDTH), COUNT("d_ff", ffn, 2048, MOST_FFN),
+             COUNT("num_layers", encoder_layers, 6, MOST_LAYERS),
+             NUMBER(NAMES("num_decoder_layers"), decoder_layers, 0, 1, MOST_LAYERS),
+             COUNT("num_heads", heads, 8, MOST_COUNT),
+             COUNT("relative_attention_num_buckets", position_buckets, 32, MOST_SEQUENCE),
+             COUNT("n_positions", sequence, 512, MOST_SEQUENCE)),
+     FLAGS(TIED(true)), .base = {.order = "a1c3m2"}},
+
     {"mamba", "Mamba", .refused = "its layers are scans of a state, which have no products to count here"},
     {"jamba", "Jamba", .refused = "most of its layers are scans of a state, which have no products to count here"},
-    {"t5", "T5", .refused = "encoder and decoder are two models with samples of two lengths; one stack can be counted"},
     {0},
 };
 /* clang-format on */

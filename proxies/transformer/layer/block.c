@@ -97,7 +97,7 @@ size_t bb_block_buffer_count(const struct bb_block *b, enum bb_block_buffer id)
     case CONTEXT:
         return (size_t)(s->tokens * s->heads * s->value_dim);
     case TOKENS:
-        return (size_t)s->tokens;
+        return (size_t)(l->decoded.tokens > s->tokens ? l->decoded.tokens : s->tokens);
     case EXPERTS:
         return (size_t)s->experts;
     case ALL_EXPERTS:
@@ -168,7 +168,22 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
 /* The sizes of the layer that is being written. */
 static const struct bb_layer_sizes *sizes_now(const struct bb_block *b)
 {
-    return bb_layers_sizes(b->layers, b->script->layer);
+    return b->decodes ? &b->layers->decoded : bb_layers_sizes(b->layers, b->script->layer);
+}
+
+/* Elements that are gathered or summed now: what a rank holds of the activations, all of them. */
+static size_t held_now(const struct bb_block *b)
+{
+    const struct bb_layer_sizes *s = b->of_encoder ? &b->layers->sizes : sizes_now(b);
+
+    return (size_t)(s->held * s->hidden);
+}
+
+static size_t whole_now(const struct bb_block *b)
+{
+    const struct bb_layer_sizes *s = b->of_encoder ? &b->layers->sizes : sizes_now(b);
+
+    return (size_t)(s->tokens * s->hidden);
 }
 
 /* The work list of these kernels, made once for all operations of the step. NULL without memory. */
@@ -248,8 +263,7 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
 
 static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
 {
-    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, b->layers->held, src,
-                                bb_block_buffer(b, dst));
+    return bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, held_now(b), src, bb_block_buffer(b, dst));
 }
 
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst)
@@ -263,7 +277,7 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst)
     const struct bb_layers *l = b->layers;
     enum bb_coll_kind kind = l->scattered ? BB_REDUCE_SCATTER : BB_ALL_REDUCE;
 
-    return bb_script_collective(b->script, b->lanes.tp, what, kind, l->scattered ? l->held : l->whole,
+    return bb_script_collective(b->script, b->lanes.tp, what, kind, l->scattered ? held_now(b) : whole_now(b),
                                 bb_block_buffer(b, BB_BLOCK_BUFFER_PARTIAL), dst);
 }
 
@@ -316,7 +330,7 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
     if (b->layers->scattered && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
-        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
     }
     bb_kernel_groups_add(&c, column->product, BB_KERNELS_DATA);
@@ -337,7 +351,7 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     int gathered = BB_NONE, input = BB_NONE;
 
     if (b->layers->scattered) {
-        gathered = start_gather(b, column->gather, bb_block_buffer(b, BB_BLOCK_BUFFER_STATE), BB_BLOCK_BUFFER_FULL);
+        gathered = start_gather(b, column->gather, bb_block_buffer(b, column->input), BB_BLOCK_BUFFER_FULL);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
         bb_block_compute(b, column->weights, &c, BB_NONE, BB_NONE);
         bb_script_wait(b->script, gathered);

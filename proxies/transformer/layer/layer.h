@@ -47,6 +47,7 @@ enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER, BB_DISPA
 struct bb_layers_config {
     const struct bb_arch *arch; /* outlives the step's building                                              */
     int tp, cp, ep, etp;
+    int decoder_sequence;           /* of a model with an encoder: tokens of a sample that its decoder makes */
     int sequence, micro_batch_size; /* tokens of a sample, samples of a micro-batch                          */
     bool sequence_parallel;
     enum bb_recompute recompute;
@@ -109,6 +110,8 @@ struct bb_block {
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int variant;     /* place in the ep group, 0 where bb_layers_variants is 1 */
+    bool decodes;    /* internal: embedding and head that are written now are the decoder's */
+    bool of_encoder; /* internal: what is gathered and summed now is the encoder's, in a decoder's layer */
     bool again;      /* what is written now was computed before                */
     int buffers[48]; /* internal: of the program, made when first used; BB_NONE before that */
 };

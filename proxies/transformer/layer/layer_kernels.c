@@ -120,6 +120,14 @@ static int forward_products(const struct bb_layer_sizes *s, enum bb_kernels_kind
         return core_products(s, s->keys, p);
     case BB_KERNELS_CORE_BLOCK:
         return core_products(s, s->block_keys, p);
+    case BB_KERNELS_CROSS_QUERY:
+        p[0] = linear_product(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
+        return 1;
+    case BB_KERNELS_CROSS_KEYS:
+        p[0] = linear_product(s, "cross keys", s->memory, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
+        return 1;
+    case BB_KERNELS_CROSS_CORE:
+        return core_products(s, s->memory_keys, p);
     case BB_KERNELS_OUT:
         p[0] = linear_product(s, "out", s->tokens, s->heads * s->value_dim, s->hidden, 1);
         return 1;
@@ -293,6 +301,8 @@ static void forward_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind 
         add_softmax(s, w, false, s->keys);
     else if (kind == BB_KERNELS_CORE_BLOCK)
         add_softmax(s, w, false, s->block_keys);
+    else if (kind == BB_KERNELS_CROSS_CORE)
+        add_softmax(s, w, false, s->memory_keys);
     else if (kind == BB_KERNELS_QKV && s->chunk)
         add_convolution(s, w, false);
     else if (kind == BB_KERNELS_QKV && s->rotary)
@@ -331,6 +341,8 @@ static void data_passes(const struct bb_layer_sizes *s, enum bb_kernels_kind kin
         add_softmax(s, w, true, s->keys);
     else if (kind == BB_KERNELS_CORE_BLOCK)
         add_softmax(s, w, true, s->block_keys);
+    else if (kind == BB_KERNELS_CROSS_CORE)
+        add_softmax(s, w, true, s->memory_keys);
     else if (kind == BB_KERNELS_DOWN)
         add_activation(s, w, true, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_SHARED_DOWN)
@@ -353,7 +365,8 @@ static double masked_share(const struct bb_layer_sizes *s, int64_t keys)
 static void add_product(const struct bb_layer_sizes *s, const struct bb_kernels *group, const struct product *p,
                         const struct bb_gemm_shape *shape, struct bb_kernel_list *w)
 {
-    bool core = group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
+    bool cross = group->kind == BB_KERNELS_CROSS_CORE; /* no mask: all that was encoded is there */
+    bool core = cross || group->kind == BB_KERNELS_CORE || group->kind == BB_KERNELS_CORE_BLOCK;
     struct bb_kernel_list_item *item;
 
     bb_kernel_list_add_gemm(w, p->name, shape);
@@ -362,7 +375,7 @@ static void add_product(const struct bb_layer_sizes *s, const struct bb_kernels 
     if (!core || s->unfused || s->chunk) /* a scan's kernels keep what they make in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
-    item->share = masked_share(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
+    item->share = cross ? 1 : masked_share(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
 }
 
 /* Backward, the products come in the reverse order. */

@@ -22,6 +22,9 @@ enum bb_kernels_kind {
     BB_KERNELS_CORE, /* scores and context; a scan by chunks                               */
     BB_KERNELS_CORE_BLOCK, /* ring of context parallelism: against the keys of one rank          */
     BB_KERNELS_OUT,
+    BB_KERNELS_CROSS_QUERY, /* a decoder's attention to what the encoder made: queries; keys and values of that */
+    BB_KERNELS_CROSS_KEYS,
+    BB_KERNELS_CROSS_CORE,
     BB_KERNELS_UP, /* gated: gate and up in one product                                  */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
@@ -47,12 +50,13 @@ struct bb_layer_sizes {
     int64_t hidden;
     int64_t tokens; /* N: that the products of attention and perceptron read                          */
     int64_t held;   /* T: of them between the layers: N, or N / t with sequence parallelism           */
-    int64_t batch, queries, keys, block_keys;    /* attention: samples, positions asked, answered; of one ring block */
-    int64_t sequence, index_heads, index_dim;    /* an index that picks the keys looks at all; index_heads 0: none   */
-    int64_t heads, kv_heads;                     /* that the projections make                                        */
-    int64_t core_heads;                          /* that the attention is done for: heads / c with all_to_all        */
-    int64_t key_dim, value_dim;                  /* of a head                                                        */
-    int64_t chunk;                               /* of a scan: tokens that are done at once; 0: attention            */
+    int64_t batch, queries, keys, block_keys; /* attention: samples, positions asked, answered; of one ring block */
+    int64_t sequence, index_heads, index_dim; /* an index that picks the keys looks at all; index_heads 0: none   */
+    int64_t memory, memory_keys; /* a decoder's: tokens of the encoder, of a micro-batch and of a sample              */
+    int64_t heads, kv_heads;     /* that the projections make                                        */
+    int64_t core_heads;          /* that the attention is done for: heads / c with all_to_all        */
+    int64_t key_dim, value_dim;  /* of a head                                                        */
+    int64_t chunk;               /* of a scan: tokens that are done at once; 0: attention            */
     int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention; kv_lora 0: none                             */
     int64_t ffn, vocab;                          /* divided by tp                                                 */
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn divided by etp                          */

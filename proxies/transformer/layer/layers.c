@@ -43,6 +43,28 @@ static void settle_scan(struct bb_layer_sizes *s, const struct bb_layers_config 
     s->rotary = false;
 }
 
+static int64_t most_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* An encoder sees all of its sample at once; the decoder has a number of tokens of its own. */
+static void settle_decoder(struct bb_layers *l)
+{
+    const struct bb_layers_config *c = &l->config;
+    struct bb_layer_sizes *s = &l->decoded;
+
+    *s = l->sizes;
+    if (c->arch->encoder_layers == 0)
+        return;
+    l->sizes.causal = false;
+    s->memory = s->tokens;
+    s->memory_keys = c->sequence;
+    s->tokens = (int64_t)c->micro_batch_size * c->decoder_sequence;
+    s->held = l->scattered ? s->tokens / c->tp : s->tokens;
+    s->keys = s->queries = s->block_keys = s->sequence = c->decoder_sequence;
+}
+
 static void settle_sizes(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -69,7 +91,7 @@ static void settle_sizes(struct bb_layers *l)
                                  .out_bias = a->out_bias,
                                  .mlp_bias = a->mlp_bias,
                                  .causal = !a->post_norm,
-                                 .rotary = !a->learned_positions,
+                                 .rotary = !a->learned_positions && a->position_buckets == 0,
                                  .dropout = a->layer_norm,
                                  .unfused = c->unfused,
                                  .float8 = c->float8};
@@ -79,8 +101,9 @@ static void settle_sizes(struct bb_layers *l)
         s->node_copies = (a->top_k + c->node_limit - 1) / c->node_limit;
     }
     settle_attention(s, c);
-    l->held = (size_t)(s->held * s->hidden);
-    l->whole = (size_t)(s->tokens * s->hidden);
+    settle_decoder(l);
+    l->held = (size_t)(most_of(s->held, l->decoded.held) * s->hidden);
+    l->whole = (size_t)(most_of(s->tokens, l->decoded.tokens) * s->hidden);
     l->key_block = (size_t)(s->tokens * s->kv_heads * (s->key_dim + s->value_dim));
     l->windowed = *s;
     if (a->window > 0 && a->window < c->sequence)
@@ -94,6 +117,8 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
 {
     const struct bb_layers_config *c = &l->config;
 
+    if (layer >= 0 && bb_arch_decodes(c->arch, layer))
+        return &l->decoded;
     if (layer >= 0 && bb_arch_is_scan(c->arch, layer))
         return &l->scanned;
     return layer >= 0 && bb_arch_keys(c->arch, layer, c->sequence) < c->sequence ? &l->windowed : &l->sizes;
@@ -237,6 +262,8 @@ int64_t bb_layers_fair_rows(const struct bb_layers *l)
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
     static const enum bb_kernels_kind first[] = {BB_KERNELS_QKV, BB_KERNELS_CORE, BB_KERNELS_OUT};
+    static const enum bb_kernels_kind cross[] = {BB_KERNELS_CROSS_QUERY, BB_KERNELS_CROSS_KEYS, BB_KERNELS_CROSS_CORE,
+                                                 BB_KERNELS_OUT};
     static const enum bb_kernels_kind dense[] = {BB_KERNELS_UP, BB_KERNELS_DOWN};
     static const enum bb_kernels_kind experts[] = {BB_KERNELS_ROUTER, BB_KERNELS_EXPERTS, BB_KERNELS_SHARED_UP,
                                                    BB_KERNELS_SHARED_DOWN};
@@ -245,6 +272,8 @@ double bb_layers_flops(const struct bb_layers *l, int layer)
 
     for (int i = 0; i < 3; i++)
         bb_kernel_groups_add(&c, first[i], BB_KERNELS_FORWARD);
+    for (int i = 0; i < 4 && bb_arch_decodes(a, layer); i++)
+        bb_kernel_groups_add(&c, cross[i], BB_KERNELS_FORWARD);
     for (int i = 0; i < 4 && bb_arch_has_experts(a, layer); i++)
         bb_kernel_groups_add(&c, experts[i], BB_KERNELS_FORWARD);
     for (int i = 0; i < 2 && bb_arch_has_perceptron(a) && !bb_arch_has_experts(a, layer); i++)

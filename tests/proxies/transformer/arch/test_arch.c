@@ -129,6 +129,12 @@ static void published_configs_are_read(void **state)
  * its safetensors index by the bytes of an element) and, where the published figure holds more than the layers (vision,
  * prediction modules, scales), totals derived by hand from the shapes (D), with what joins them.
  */
+#define TEXT(x) #x
+#define T5(hidden, width, heads, ffn, layers)                                                                          \
+    "{\"model_type\": \"t5\", \"d_model\": " TEXT(hidden) ", \"d_kv\": " TEXT(width) ", \"num_heads\": " TEXT(         \
+        heads) ", \"d_ff\": " TEXT(ffn) ", \"num_layers\": " TEXT(layers)
+#define T5_GATED ", \"feed_forward_proj\": \"gated-gelu\", \"tie_word_embeddings\": false}"
+
 static const struct {
     const char *text;
     double all, active; /* active 0: all */
@@ -236,6 +242,19 @@ static const struct {
     {"{\"model_type\": \"mamba2\", \"hidden_size\": 768, \"num_hidden_layers\": 24, \"num_heads\": 24, \"n_groups\": "
      "1, \"vocab_size\": 50288, \"tie_word_embeddings\": true}",
      24 * 3765320.0 + 50288 * 768 + 768, 0},
+    /* P t5-small, t5-base, t5-large, t5-3b, t5-11b; google/t5-v1_1-small, -base, -large, -xl, -xxl (also flan-t5), whose
+     * perceptron has a gate and whose head is apart */
+    {"{\"architectures\": [\"T5ForConditionalGeneration\"], \"model_type\": \"t5\", \"n_positions\": 512}", 60506624,
+     0},
+    {T5(768, 64, 12, 3072, 12) "}", 222903552, 0},
+    {T5(1024, 64, 16, 4096, 24) "}", 737668096, 0},
+    {T5(1024, 128, 32, 16384, 24) "}", 2851598336, 0},
+    {T5(1024, 128, 128, 65536, 24) ", \"num_decoder_layers\": 24}", 11307321344, 0},
+    {T5(512, 64, 6, 1024, 8) T5_GATED, 76961152, 0},
+    {T5(768, 64, 12, 2048, 12) T5_GATED, 247577856, 0},
+    {T5(1024, 64, 16, 2816, 24) T5_GATED, 783150080, 0},
+    {T5(2048, 64, 32, 5120, 24) T5_GATED, 2849757184, 0},
+    {T5(4096, 64, 64, 10240, 24) T5_GATED, 11135332352, 0},
     /* P bigcode/starcoder2-3b */
     {"{\"model_type\": \"starcoder2\", \"sliding_window\": 4096, \"max_position_embeddings\": 16384}", 3030371328, 0},
     /* P tiiuae/falcon-7b: 7217189760 less the copy of the words that its index holds as head; falcon-40b in the
@@ -378,6 +397,34 @@ static void cores_have_their_flops(void **state)
     assert_int_equal(load("{\"model_type\": \"qwen3_next\"}", &a), 0);
     assert_true(bb_arch_core_flops(&a, 2, 1000) == delta);
     assert_true(bb_arch_core_flops(&a, 3, 1000) == 4.0 * 1000 * 1000 * 16 * 256);
+}
+
+/* An encoder of 6 layers and its decoder, whose ends hold what the others do not: positions first, a norm last. */
+static void stacks_have_ends(void **state)
+{
+    const double encodes = 4 * 512.0 * 512 + 2 * 512 * 2048 + 2 * 512, crosses = 4 * 512.0 * 512 + 512, places = 32 * 8;
+    struct bb_arch a;
+
+    (void)state;
+    assert_int_equal(load("{\"model_type\": \"t5\"}", &a), 0);
+    assert_int_equal(a.layers, 12);
+    assert_false(bb_arch_decodes(&a, 5));
+    assert_true(bb_arch_decodes(&a, 6));
+    assert_true(bb_arch_layer_parameters(&a, 0) == encodes + places);
+    assert_true(bb_arch_layer_parameters(&a, 1) == encodes);
+    assert_true(bb_arch_layer_parameters(&a, 5) == encodes + 512);
+    assert_true(bb_arch_layer_parameters(&a, 6) == encodes + crosses + places);
+    assert_true(bb_arch_layer_parameters(&a, 11) == encodes + crosses);
+    assert_int_equal(bb_arch_layer_share(&a, 6, 2, 1, 1).replicated, 3 * 512);
+    assert_int_equal(bb_arch_layer_share(&a, 6, 2, 1, 1).dense,
+                     (size_t)(encodes + crosses + places - 3 * 512) / 2 + 3 * 512);
+    assert_true(bb_arch_core_flops(&a, 5, 100) == 4 * 100.0 * 100 * 512);
+    assert_true(bb_arch_core_flops(&a, 6, 100) == 8 * 100.0 * 100 * 512);
+    assert_int_equal(bb_arch_with_layers(&a, 5), 0);
+    assert_true(a.encoder_layers == 2 && a.decoder_layers == 3);
+    assert_int_equal(bb_arch_with_layers(&a, 2), 0);
+    assert_true(a.encoder_layers == 1 && bb_arch_decodes(&a, 1));
+    assert_int_equal(bb_arch_with_layers(&a, 1), -BB_EUSAGE);
 }
 
 /* ---- tensors and shares ---- */
@@ -561,7 +608,9 @@ static void what_cannot_be_is_refused(void **state)
         "{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
         "{\"model_type\": \"mamba2\", \"num_heads\": 64}", /* of 64: not 2 x 4096 */
         "{\"model_type\": \"mamba2\", \"n_groups\": 3}",
-        "{\"model_type\": \"t5\"}",
+        "{\"model_type\": \"t5\", \"feed_forward_proj\": \"gated\"}",
+        "{\"model_type\": \"t5\", \"feed_forward_proj\": 3}",
+        "{\"model_type\": \"jamba\"}",
         "{\"model_type\": \"llama\", \"architectures\": [\"Qwen2ForCausalLM\"]}",
         "{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"llava_text\"}}",
         "{\"model_type\": \"llama\", \"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 4100}}",
@@ -715,15 +764,19 @@ static void fields_of_any_kind(void **state)
                                        "n_embed",
                                        "hidden_act",
                                        "linear_num_key_heads",
+                                       "num_layers",
+                                       "num_decoder_layers",
+                                       "d_kv",
+                                       "feed_forward_proj",
                                        "full_attention_interval",
                                        "expand",
                                        "chunk_size",
                                        "architectures"};
     static const char *const values[] = {
         "null", "true", "\"7\"", "[]", "{}", "-1", "0", "1", "2147483647", "1e9", "1.5", "1e40", "9007199254740993"};
-    static const char *const types[] = {"llama",       "mixtral",      "deepseek_v3", "qwen3_moe",
-                                        "gemma3_text", "llama4_text",  "falcon",      "bloom",
-                                        "glm4_moe",    "deepseek_v32", "qwen3_next",  "mamba2"};
+    static const char *const types[] = {"llama",       "mixtral", "deepseek_v3", "qwen3_moe", "gemma3_text",
+                                        "llama4_text", "falcon",  "bloom",       "glm4_moe",  "deepseek_v32",
+                                        "qwen3_next",  "mamba2",  "t5"};
     char text[256];
 
     (void)state;
@@ -749,6 +802,7 @@ int main(void)
         cmocka_unit_test(layers_with_experts_are_found),
         cmocka_unit_test(windows_are_found),
         cmocka_unit_test(scans_are_found),
+        cmocka_unit_test(stacks_have_ends),
         cmocka_unit_test(cores_have_their_flops),
         cmocka_unit_test(what_stays_whole),
         cmocka_unit_test(what_new_kinds_hold_whole),

@@ -253,17 +253,6 @@ static void choose_ranks(const struct bb_step *step, bool *shown)
     }
 }
 
-static int count_micro_batches(const struct bb_step *step)
-{
-    int most = 0;
-
-    for (int r = 0; r < step->n_roles; r++)
-        for (size_t k = 0; k < step->roles[r].program.n_ops; k++)
-            if (step->roles[r].program.ops[k].micro_batch >= most)
-                most = step->roles[r].program.ops[k].micro_batch + 1;
-    return most;
-}
-
 int bb_export_perfetto(const struct bb_export *e, FILE *out)
 {
     struct bb_selection ranks = {0}, micro_batches = {0};
@@ -280,7 +269,7 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
     }
     if (e->only.micro_batches)
         TRY(bb_selection_parse(&micro_batches, "export-micro-batches", "micro-batches", e->only.micro_batches,
-                               count_micro_batches(e->step)));
+                               bb_export_micro_batches(e->step)));
     TRY(bb_timeline_init_ranks(&t, e->step, ranks.chosen));
     t.source = source;
     TRY(bb_predict_timeline(e->step, e->cluster, &t));

@@ -548,6 +548,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->step.p50))));
     TRY(set_traced(r, res, groups));
     TRY(bb_results_set(res, "overlap", overlap_json(r, bb_slowest(r->measured, r->step, BB_NONE))));
+    TRY(bb_results_set(res, "critical_path", r->critical ? bb_critical_path_json(r->critical) : json_null()));
     TRY(bb_results_set(res, "forecast", bb_run_forecast_json(r->forecast, m->step.p50)));
     TRY(bb_results_set(res, "check",
                        json_pack("{s:b, s:o}", "enabled", r->checked, "wrong",

@@ -415,7 +415,7 @@ def read_perfetto(data):
             for name in map(fields, fields(one(packet, 12, b"")).get(2, [])):
                 state["names"][one(name, 1)] = one(name, 2).decode()
             if one(event, 9) == 1:
-                arguments = {one(a, 10).decode(): one(a, 3) for a in map(fields, event.get(4, []))}
+                arguments = {one(a, 10).decode(): one(a, 2 if 2 in a else 3) for a in map(fields, event.get(4, []))}
                 open_slices[sequence].append((state["ns"], state["names"][one(event, 10)], arguments))
             else:
                 assert one(event, 9) == 2
@@ -436,12 +436,13 @@ def test_perfetto_shows_what_the_trace_shows(busbar, tmp_path):
             track = names["process_name", e["pid"], 0], names["thread_name", e["pid"], e["tid"]]
             name = "step, predicted for h100-sxm-ib" if e["cat"] == "step" else e["name"]
             arguments = e.get("args", {})
+            hangs = (("critical", 1),) if arguments.get("critical") else ()
             moved = sum(o["bytes"] for o in arguments.get("operations", [arguments]) if "bytes" in o)
             more = (("bytes", moved), ("wait_ns", round(arguments["wait_us"] * 1000))) if "wait_us" in arguments else ()
-            wanted[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name, *more))
+            wanted[track].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), name, *sorted(more + hangs)))
     found = read_perfetto((tmp_path / "t.pftrace").read_bytes())
     assert {t: sorted(s) for t, s in found.items()} == {t: sorted(s) for t, s in wanted.items()}
-    assert sum(map(len, found.values())) > 50
+    assert sum(map(len, found.values())) > 50 and any(("critical", 1) in s for t in found.values() for s in t)
 
 
 def ranks_of(slices):

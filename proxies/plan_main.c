@@ -87,14 +87,6 @@ static const struct bb_opts set = {
 const struct bb_opts bb_plan_step_words = {.tables = step_tables};
 const struct bb_opts bb_plan_collective_words = {.tables = collective_tables};
 
-void bb_plan_print_command(int argc, char **argv)
-{
-    printf("# busbar %s  busbar", BUSBAR_VERSION);
-    for (int i = 0; i < argc; i++)
-        printf(" %s", argv[i]);
-    putchar('\n');
-}
-
 int bb_plan_save_json(const char *path, json_t *root)
 {
     struct bb_outfile file = {.out = stdout};

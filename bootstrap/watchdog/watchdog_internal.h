@@ -196,8 +196,9 @@ const char *bb_watchdog_signal_name(int signal);
 /* bb_watchdog_speaks - whether this rank is the one to say why the job ends with this exit code, now that rank 0 does
  * not. */
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code);
-/* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know. */
-void bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code);
+/* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know; false where
+ * that has said it. */
+bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code);
 /* bb_watchdog_asked - a deputy is told that rank 0 is lost (code set: the deputy may not have noticed yet) or does not
  * answer. */
 void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg);

@@ -313,7 +313,7 @@ static void find_place(struct bb_world *w)
 static int find_hosts(struct bb_world *w)
 {
     struct bb_machine machine, *all;
-    int rc = 0;
+    int rc;
 
     bb_machine_find(&machine);
     memcpy(w->host, machine.host, sizeof(w->host));

@@ -256,9 +256,10 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
 
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
-    int rc;
+    int rc = bb_predict_step(step, cluster, out);
 
-    TRY(bb_predict_step(step, cluster, out));
+    if (rc)
+        return rc;
     if (has_ops(step, true) && has_ops(step, false)) {
         TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
         TRY(predict_half(step, cluster, true, &out->comm_alone_ns));

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LONGEST = 48 }; /* name */
+
 /* Figures are told by fits, in their order; "launch_us, kernel_us: compute.json". */
 static void add_sources(const struct bb_calibration_report *r, FILE *out)
 {
@@ -55,8 +57,7 @@ static json_t *source_of(const struct bb_calibration_report *r)
     add_sources(r, out);
     add_files(r->evidence, out);
     fprintf(out, "All other figures are those of %s: %s", r->base->name, source ? source : "no source");
-    fclose(out);
-    value = json_string(text);
+    value = fclose(out) == 0 ? json_string(text) : NULL;
     free(text);
     return value;
 }
@@ -94,13 +95,13 @@ static int set_figures(const struct bb_calibration *c, json_t *root)
     return failed;
 }
 
-/* "mine" of "runs/mine.json". */
+/* "mine" of "runs/mine.json", whose end every profile has. */
 static json_t *name_of(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const int size = (int)(strlen(name) - strlen(".json"));
 
-    return json_sprintf("%.40s", name) ? json_stringn(name, dot && dot > name ? (size_t)(dot - name) : strlen(name))
-                                       : NULL;
+    return json_sprintf("%.*s", size < 1 ? 1 : size > LONGEST ? LONGEST : size, name);
 }
 
 json_t *bb_calibration_profile(const struct bb_calibration_report *r)

@@ -304,16 +304,15 @@ static void choose_anchor(struct bb_calibration *c, const struct bb_evidence *e)
         c->figures[bb_figure_find(c->figures, c->n_figures, "memory_gbps")].fits = false;
 }
 
-/* What a file says by itself. */
+/* What a file says by itself: timed kernels, whose fit is the first, how many multiprocessors there are. */
 static void take_counts(struct bb_calibration *c, const struct bb_evidence *e)
 {
-    int sms = bb_figure_find(c->figures, c->n_figures, "sm_count");
+    struct bb_calibration_figure *sms = &c->figures[bb_figure_find(c->figures, c->n_figures, "sm_count")];
 
     for (size_t f = 0; f < e->n_files; f++)
-        if (e->files[f].sm_count > 0 && sms >= 0) {
-            c->cluster.sm_count = e->files[f].sm_count;
-            c->figures[sms].value = e->files[f].sm_count;
-            c->figures[sms].fit = 0;
+        if (e->files[f].sm_count > 0) {
+            sms->value = c->cluster.sm_count = e->files[f].sm_count;
+            sms->fit = 0;
         }
 }
 

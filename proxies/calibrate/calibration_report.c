@@ -170,6 +170,20 @@ static bool is_told_in_part(const struct bb_calibration *c, int way)
     return false;
 }
 
+/* The law shares a node's NICs among its GPUs, so their number matters between nodes. */
+static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
+{
+    const struct bb_evidence *e = r->evidence;
+    int most = 0;
+
+    for (size_t f = 0; f < e->n_files; f++)
+        if (e->files[f].nodes > 1 && e->files[f].ranks / e->files[f].nodes > most)
+            most = e->files[f].ranks / e->files[f].nodes;
+    if (most > 0 && most < r->calibration->cluster.gpus_per_node)
+        fprintf(out, "#\n# gpus_per_node is %d, and no run had more than %d ranks on each of several nodes\n",
+                r->calibration->cluster.gpus_per_node, most);
+}
+
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
@@ -211,88 +225,94 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
             bb_table_row(out, figure_fields, &row);
     }
     print_remarks(r, out);
+    print_small_nodes(r, out);
     print_nominal(r, out);
     fprintf(out, "# profile: %s\n", r->profile);
 }
 
 /* ---- JSON ---- */
 
-static json_t *rows_json(const struct bb_calibration *c)
+/* Makes the i-th element of a list, NULL without memory. */
+typedef json_t *element(const struct bb_calibration_report *r, int i);
+
+static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
 {
-    json_t *rows = json_array();
-
-    for (int i = 0; i < c->n_fits; i++) {
-        struct fit_row row = fit_row_of(&c->fits[i]);
-        json_t *object = json_object();
-
-        if (bb_table_json(object, fit_fields, &row) != 0 || json_array_append_new(rows, object) != 0)
-            return NULL;
-    }
-    return rows;
-}
-
-static json_t *figures_json(const struct bb_calibration *c)
-{
-    json_t *rows = json_array();
-
-    for (int f = 0; f < c->n_figures; f++) {
-        struct figure_row row = figure_row_of(c, f);
-        json_t *object = json_object();
-
-        if (bb_table_json(object, figure_fields, &row) != 0 || json_array_append_new(rows, object) != 0)
-            return NULL;
-    }
-    return rows;
-}
-
-static json_t *files_json(const struct bb_evidence *e)
-{
-    json_t *files = json_array();
-
-    for (size_t f = 0; f < e->n_files; f++)
-        json_array_append_new(files, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", e->files[f].path,
-                                               "what", e->files[f].what, "started", e->files[f].started, "nccl",
-                                               e->files[f].nccl, "ranks", e->files[f].ranks, "nodes", e->files[f].nodes,
-                                               "rows", (json_int_t)e->files[f].n_rows, "useless_rows",
-                                               (json_int_t)e->files[f].n_useless));
-    return files;
-}
-
-static json_t *outliers_json(const struct bb_calibration_report *r)
-{
-    const struct bb_calibration *c = r->calibration;
     json_t *list = json_array();
+
+    for (int i = 0; i < n && list; i++)
+        if (json_array_append_new(list, at(r, i)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+static json_t *row_json(const struct bb_field *fields, const void *row)
+{
+    json_t *object = json_object();
+
+    if (bb_table_json(object, fields, row) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *fit_json(const struct bb_calibration_report *r, int i)
+{
+    struct fit_row row = fit_row_of(&r->calibration->fits[i]);
+
+    return row_json(fit_fields, &row);
+}
+
+static json_t *figure_json(const struct bb_calibration_report *r, int i)
+{
+    struct figure_row row = figure_row_of(r->calibration, i);
+
+    return row_json(figure_fields, &row);
+}
+
+static json_t *file_json(const struct bb_calibration_report *r, int i)
+{
+    const struct bb_evidence_file *f = &r->evidence->files[i];
+
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "file", f->path, "what", f->what, "started",
+                     f->started, "nccl", f->nccl, "ranks", f->ranks, "nodes", f->nodes, "rows", (json_int_t)f->n_rows,
+                     "useless_rows", (json_int_t)f->n_useless);
+}
+
+static json_t *outlier_json(const struct bb_calibration_report *r, int i)
+{
+    const struct bb_calibration_outlier *o = &r->calibration->outliers[i];
+    const struct bb_evidence_row *row = &r->evidence->rows[o->row];
     char text[120];
 
-    for (int i = 0; i < c->n_outliers; i++) {
-        const struct bb_evidence_row *row = &r->evidence->rows[c->outliers[i].row];
-
-        bb_evidence_text(row, text, sizeof(text));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f}", "row", text, "file",
-                                              r->evidence->files[row->file].path, "measured_us",
-                                              c->outliers[i].measured_us, "fitted_us", c->outliers[i].fitted_us));
-    }
-    return list;
+    bb_evidence_text(row, text, sizeof(text));
+    return json_pack("{s:s, s:s, s:f, s:f}", "row", text, "file", r->evidence->files[row->file].path, "measured_us",
+                     o->measured_us, "fitted_us", o->fitted_us);
 }
 
-static json_t *held_back_json(const struct bb_calibration_report *r)
+/* The i-th of those that are held back. */
+static json_t *held_back_json(const struct bb_calibration_report *r, int i)
 {
-    json_t *list = json_array();
+    int way = 0;
 
-    for (int w = 0; w < r->base->n_ways; w++)
-        if (r->calibration->held_back[w])
-            json_array_append_new(
-                list, json_sprintf("%s %s", bb_nccl_algorithms[r->base->ways[w].algorithm], r->base->ways[w].protocol));
-    return list;
+    while (!r->calibration->held_back[way] || i-- > 0)
+        way++;
+    return json_sprintf("%s %s", bb_nccl_algorithms[r->base->ways[way].algorithm], r->base->ways[way].protocol);
 }
 
 json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
+    const struct bb_calibration *c = r->calibration;
     const struct bb_evidence *e = r->evidence;
+    int held_back = 0;
 
+    for (int way = 0; way < r->base->n_ways; way++)
+        held_back += c->held_back[way];
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "profile", r->profile, "from", r->base->name, "device",
-                     e->files[0].device, "emulated", e->files[0].emulated, "files", files_json(e), "fits",
-                     rows_json(r->calibration), "outliers", outliers_json(r), "figures", figures_json(r->calibration),
-                     "held_back", held_back_json(r));
+                     e->files[0].device, "emulated", e->files[0].emulated, "files",
+                     list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "outliers",
+                     list_of(r, c->n_outliers, outlier_json), "figures", list_of(r, c->n_figures, figure_json),
+                     "held_back", list_of(r, held_back, held_back_json));
 }

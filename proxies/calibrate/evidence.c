@@ -41,7 +41,7 @@ static int take_device(struct bb_evidence_file *f, const json_t *devices, const 
 static int count_hosts(const json_t *devices)
 {
     json_t *seen = json_object(), *device;
-    int hosts;
+    int hosts; /* 0 without memory */
     size_t i;
 
     json_array_foreach(devices, i, device)
@@ -128,7 +128,7 @@ static int refuse_file(const struct bb_evidence_file *f, const json_t *root)
     if (json_is_true(json_object_get(root, "shared_gpu")))
         return bb_err(BB_EUSAGE, "%s: several ranks shared a GPU, so its times mean nothing; expected one rank per GPU",
                       f->path);
-    if (f->ranks < 1 || f->nodes < 1 || !*f->device)
+    if (f->ranks < 1 || f->nodes < 1 || f->nodes > f->ranks || !*f->device)
         return bb_err(BB_EUSAGE, "%s: does not tell its ranks, nodes and devices, which a profile needs", f->path);
     return 0;
 }

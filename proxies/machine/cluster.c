@@ -18,6 +18,7 @@
 static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_node),
                                               WHOLE("sm_count", sm_count),
                                               WHOLE("clock_khz", clock_khz),
+                                              BB_FIELD("emulated", BB_JSON_ANY, 0),
                                               NUMBER("launch_us", launch_us, 0),
                                               NUMBER("nccl_launch_us", nccl_launch_us, 0),
                                               NUMBER("kernel_us", kernel_us, 0),
@@ -144,6 +145,7 @@ out:
 int bb_cluster_load(const char *word, struct bb_cluster *cluster)
 {
     const char *name;
+    bool emulated;
     json_t *root;
     int rc;
 
@@ -153,7 +155,8 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
         return rc;
     TRY(bb_json_refuse_unknown(root, word, fields, ""));
     TRY(bb_json_text_at(root, "name", word, &name));
-    snprintf(cluster->name, sizeof(cluster->name), "%s", name);
+    emulated = json_is_true(json_object_get(root, "emulated"));
+    snprintf(cluster->name, sizeof(cluster->name), "%.50s%s", name, emulated ? " (emulated)" : "");
     TRY(bb_json_read(root, word, fields, cluster));
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));

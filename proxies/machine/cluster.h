@@ -93,6 +93,9 @@ struct bb_cost {
     const struct bb_nccl_way *way;
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
+/* bb_cluster_way_cost - the same by one of the ways, quickest or not; false: it cannot do that. */
+bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
+                         struct bb_cost *cost);
 
 /* Messages of one exchange: bytes to and from other ranks by link, [0] between nodes, [1] within the node. */
 struct bb_load {

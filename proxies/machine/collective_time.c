@@ -126,9 +126,14 @@ static void quickest_cost(const struct bb_cluster *c, const struct bb_collective
         cost->latency_ns = INFINITY;
 }
 
+static double payload_bytes(const struct bb_collective *call)
+{
+    return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
+}
+
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost)
 {
-    double bytes = (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
+    double bytes = payload_bytes(call);
 
     *cost = (struct bb_cost){0};
     if (call->ranks == 1)
@@ -139,6 +144,17 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         quickest_cost(c, call, bytes, cost);
     else
         pairs_cost(c, call, bytes, cost);
+}
+
+bool bb_cluster_way_cost(const struct bb_cluster *c, const struct bb_collective *call, const struct bb_nccl_way *way,
+                         struct bb_cost *cost)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+
+    if (!(coll->flags & BB_COLL_ESTIMATED) || !can_do(way->algorithm, coll, call->ranks, call->nodes))
+        return false;
+    *cost = way_cost(c, way, call, payload_bytes(call));
+    return true;
 }
 
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,

@@ -1,123 +1,164 @@
 /* slow.c - see slow.h. */
 #include "proxies/machine/slow.h"
 
-#include <stdio.h>
+#include "bootstrap/cli/opts.h"
+
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define SLOWEST 1e6
+static const double least_factor = 1e-3, most_factor = 1e3;
 
-static int refuse(const char *word, const char *expected)
+/* ---- reading ---- */
+
+static bool take_word(const char **at, const char *word)
 {
-    return bb_err(BB_EUSAGE, "--slow: '%s': expected %s", word, expected);
+    size_t length = strlen(word);
+
+    if (strncmp(*at, word, length) != 0)
+        return false;
+    *at += length;
+    return true;
 }
 
-static int parse_rank(const char *word, struct bb_slow *slow)
+static bool take_number(const char **at, int *number)
 {
-    struct bb_slow_rank *r = &slow->ranks[slow->n_ranks++];
-    int end = 0;
+    char *end;
+    long n = isdigit((unsigned char)**at) ? strtol(*at, &end, 10) : -1;
 
-    if (sscanf(word, "rank=%d:%lf%n", &r->rank, &r->times, &end) < 2 || word[end] || r->rank < 0)
-        return refuse(word, "rank=5:1.1, a rank and how many times as long its kernels last");
-    return r->times > 1 / SLOWEST && r->times < SLOWEST ? 0 : refuse(word, "a factor from 1e-6 to 1e6");
+    if (n < 0 || n > 1000000000)
+        return false;
+    *at = end;
+    *number = (int)n;
+    return true;
 }
 
-static int parse_link(const char *word, struct bb_slow *slow)
+static bool take_factor(const char **at, double *factor)
 {
-    struct bb_slow_link *l = &slow->links[slow->n_links++];
-    int end = 0;
+    char *end;
 
-    if (sscanf(word, "link=node%d-nic%d:%lf%n", &l->node, &l->nic, &l->part, &end) < 3 || word[end] || l->node < 0 ||
-        l->nic < 0)
-        return refuse(word, "link=node3-nic2:0.5, a NIC and the part of its rate that it has");
-    return l->part > 1 / SLOWEST && l->part <= 1 ? 0 : refuse(word, "a part from 1e-6 to 1");
+    *factor = isdigit((unsigned char)**at) ? strtod(*at, &end) : 0;
+    if (!(*factor >= least_factor && *factor <= most_factor))
+        return false;
+    *at = end;
+    return true;
 }
 
-static int parse_word(const char *word, struct bb_slow *slow)
+static bool take_item(const char **at, struct bb_slow_item *item)
 {
-    if (slow->n_ranks == BB_SLOW_MOST || slow->n_links == BB_SLOW_MOST)
-        return refuse(word, "at most 64 ranks and 64 links");
-    if (strncmp(word, "rank=", 5) == 0)
-        return parse_rank(word, slow);
-    if (strncmp(word, "link=", 5) == 0)
-        return parse_link(word, slow);
-    return refuse(word, "rank=5:1.1 or link=node3-nic2:0.5");
+    *item = (struct bb_slow_item){.rank = -1};
+    if (take_word(at, "rank=") ? !take_number(at, &item->rank)
+                               : !take_word(at, "link=node") || !take_number(at, &item->node) ||
+                                     !take_word(at, "-nic") || !take_number(at, &item->nic))
+        return false;
+    return take_word(at, ":") && take_factor(at, &item->factor);
 }
 
-int bb_slow_parse(const char *text, struct bb_slow *slow)
+static bool is_same(const struct bb_slow_item *a, const struct bb_slow_item *b)
 {
-    char word[64];
-    size_t length;
+    return a->rank == b->rank && a->node == b->node && a->nic == b->nic;
+}
+
+static int refuse_item(const char *what, const char *item)
+{
+    return bb_err(BB_EUSAGE,
+                  "%s: '%.*s' is not valid, expected rank=R:TIMES or link=nodeN-nicM:PART, factors from 0.001 to 1000; "
+                  "such as rank=5:1.1 or link=node3-nic2:0.5",
+                  what, (int)strcspn(item, ","), item);
+}
+
+int bb_slow_read(struct bb_slow *slow, const char *what, const char *text)
+{
+    for (const char *at = text;; at++) {
+        const char *begin = at;
+        struct bb_slow_item item;
+
+        if (!take_item(&at, &item) || (*at && *at != ','))
+            return refuse_item(what, begin);
+        for (int i = 0; i < slow->n; i++)
+            if (is_same(&slow->items[i], &item))
+                return bb_err(BB_EUSAGE, "%s: '%.*s' is named twice", what, (int)strcspn(begin, ":"), begin);
+        if (slow->n == BB_SLOW_ITEMS)
+            return bb_err(BB_EUSAGE, "%s: '%s' has too many parts, expected at most %d", what, text, BB_SLOW_ITEMS);
+        slow->items[slow->n++] = item;
+        if (!*at)
+            return 0;
+    }
+}
+
+static int check_number(const char *what, const char *name, int number, int end)
+{
+    return number < end ? 0 : bb_err(BB_EUSAGE, "%s: there is no %s %d, expected 0 to %d", what, name, number, end - 1);
+}
+
+int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks, int nodes)
+{
     int rc = 0;
 
-    *slow = (struct bb_slow){.n_ranks = 0};
-    for (const char *at = text; at && *at && !rc; at += length + (at[length] == ',')) {
-        length = strcspn(at, ",");
-        if (length >= sizeof(word))
-            return refuse(at, "rank=5:1.1 or link=node3-nic2:0.5");
-        snprintf(word, sizeof(word), "%.*s", (int)length, at);
-        rc = parse_word(word, slow);
+    for (int i = 0; i < slow->n; i++) {
+        const struct bb_slow_item *item = &slow->items[i];
+
+        TRY(check_number(what, "rank", item->rank, ranks));
+        TRY(check_number(what, "node", item->node, nodes));
+        TRY(check_number(what, "NIC", item->nic, bb_cluster_nics(c)));
     }
+out:
     return rc;
 }
 
-/* Without "nccl" each GPU has a NIC of its own. */
-static int nics_per_node(const struct bb_cluster *c)
+/* ---- factors ---- */
+
+static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
 {
-    return c->nics_per_node > 0 ? c->nics_per_node : c->gpus_per_node;
-}
-
-int bb_slow_refuse_beyond(const struct bb_slow *slow, const struct bb_cluster *c, int ranks)
-{
-    const int nodes = (ranks + c->gpus_per_node - 1) / c->gpus_per_node, nics = nics_per_node(c);
-
-    for (int i = 0; i < slow->n_ranks; i++)
-        if (slow->ranks[i].rank >= ranks)
-            return bb_err(BB_EUSAGE, "--slow: there is no rank %d, the last of %d is %d", slow->ranks[i].rank, ranks,
-                          ranks - 1);
-    for (int i = 0; i < slow->n_links; i++) {
-        const struct bb_slow_link *l = &slow->links[i];
-
-        if (l->node >= nodes || l->nic >= nics)
-            return bb_err(BB_EUSAGE, "--slow: there is no node%d-nic%d, the last of %d nodes is node%d-nic%d", l->node,
-                          l->nic, nodes, nodes - 1, nics - 1);
-    }
-    return 0;
+    for (int i = 0; i < slow->n; i++)
+        if (is_same(&slow->items[i], &named))
+            return slow->items[i].factor;
+    return 1;
 }
 
 double bb_slow_times(const struct bb_slow *slow, int rank)
 {
-    double times = 1;
-
-    for (int i = 0; i < slow->n_ranks; i++)
-        if (slow->ranks[i].rank == rank)
-            times *= slow->ranks[i].times;
-    return times;
+    return factor_of(slow, (struct bb_slow_item){.rank = rank});
 }
 
-double bb_slow_part(const struct bb_slow *slow, int node, int nic)
+int bb_cluster_nics(const struct bb_cluster *c)
 {
-    double part = 1;
+    return c->n_ways > 0 ? c->nics_per_node : c->gpus_per_node;
+}
 
-    for (int i = 0; i < slow->n_links; i++)
-        if (slow->links[i].node == node && slow->links[i].nic == nic)
-            part *= slow->links[i].part;
-    return part;
+/* The NICs of a GPU on its node: [*first, *end). */
+static void find_nics(const struct bb_cluster *c, int gpu, int *first, int *end)
+{
+    const int64_t nics = bb_cluster_nics(c), place = gpu % c->gpus_per_node;
+    const int next = (int)((place + 1) * nics / c->gpus_per_node);
+
+    *first = (int)(place * nics / c->gpus_per_node);
+    *end = next > *first ? next : *first + 1;
+}
+
+double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
+{
+    double sum = 0;
+    int first, end;
+
+    find_nics(c, gpu, &first, &end);
+    for (int nic = first; slow->n > 0 && nic < end; nic++)
+        sum += factor_of(slow, (struct bb_slow_item){.rank = -1, .node = node, .nic = nic});
+    return slow->n > 0 ? sum / (end - first) : 1;
 }
 
 int bb_slow_nic_of(const struct bb_cluster *c, int rank)
 {
-    const int gpu = rank % c->gpus_per_node, nics = nics_per_node(c);
+    int first, end;
 
-    return rank / c->gpus_per_node * nics + (int)((long long)gpu * nics / c->gpus_per_node);
+    find_nics(c, rank, &first, &end);
+    return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
 }
 
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
 {
-    const int nics = nics_per_node(c), node = rank / c->gpus_per_node, first = bb_slow_nic_of(c, rank) - node * nics;
-    const int last = (int)((long long)(rank % c->gpus_per_node + 1) * nics / c->gpus_per_node);
-    double gbps = c->inter.gbps * bb_slow_part(slow, node, first);
+    int first, end;
 
-    for (int nic = first + 1; nic < last; nic++)
-        gbps += c->inter.gbps * bb_slow_part(slow, node, nic);
-    return gbps;
+    find_nics(c, rank, &first, &end);
+    return c->inter.gbps * (end - first) * bb_slow_nic_part(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
 }

@@ -1,40 +1,40 @@
 /*
- * slow.h - parts of a machine that are slower than the others: "rank=5:1.1,link=node3-nic2:0.5".
+ * slow.h - what is slower than a profile says, in words: "rank=5:1.1,link=node3-nic2:0.5".
  *
- *   rank=R:F          the kernels of rank R last F times as long
- *   link=nodeN-nicI:F the I-th NIC of node N has the F-th part of its rate, both ways
+ *   rank=R:TIMES            compute of rank R lasts so many times as long
+ *   link=nodeN-nicM:PART    NIC M of node N has that part of its rate, in both directions
+ *
+ * Numbers begin at 0, nodes are those of consecutive ranks. TIMES and PART may be below 1 and above it.
  */
 #ifndef BB_PROXIES_MACHINE_SLOW_H
 #define BB_PROXIES_MACHINE_SLOW_H
 
 #include "proxies/machine/cluster.h"
 
-#define BB_SLOW_MOST 64
-
+struct bb_slow_item {
+    int rank, node, nic; /* rank -1: it is a link */
+    double factor;
+};
+#define BB_SLOW_ITEMS 64
 struct bb_slow {
-    struct bb_slow_rank {
-        int rank;
-        double times;
-    } ranks[BB_SLOW_MOST];
-    struct bb_slow_link {
-        int node, nic;
-        double part;
-    } links[BB_SLOW_MOST];
-    int n_ranks, n_links;
+    int n;
+    struct bb_slow_item items[BB_SLOW_ITEMS];
 };
 
-/* bb_slow_parse - words between commas; NULL and "" are none. What is wrong is said: -BB_EUSAGE. */
-int bb_slow_parse(const char *text, struct bb_slow *slow) BB_MUST_CHECK;
+/* bb_slow_read - adds what the text says. what: the option or variable that errors name. */
+int bb_slow_read(struct bb_slow *slow, const char *what, const char *text) BB_MUST_CHECK;
+/* bb_slow_check - refuses what a job of so many ranks on so many nodes does not have. */
+int bb_slow_check(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
+                  int nodes) BB_MUST_CHECK;
 
-/* bb_slow_refuse_beyond - -BB_EUSAGE, said, for a rank, a node or a NIC that a job of so many does not have. */
-int bb_slow_refuse_beyond(const struct bb_slow *slow, const struct bb_cluster *c, int ranks) BB_MUST_CHECK;
-
-double bb_slow_times(const struct bb_slow *slow, int rank);         /* of a rank's kernels, 1: as fast as any */
-double bb_slow_part(const struct bb_slow *slow, int node, int nic); /* of a NIC's rate                       */
-
-/* bb_slow_nic_of - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. GPUs and NICs of
- * a node stand in the same order. _nics_gbps: the rate of all that it uses, whoever else does. */
+double bb_slow_times(const struct bb_slow *slow, int rank); /* 1 where nothing is said */
+/* bb_slow_nic_part - what is left of the rate of the NICs that a GPU uses: of as many NICs as GPUs the one of its number,
+ * of fewer the one of its share, of more the mean of its own. gpu: on its node. */
+double bb_slow_nic_part(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
+/* bb_slow_nic_of - the number, over all nodes, of the NIC that a rank's GPU uses; of several the first. _nics_gbps: the
+ * rate of all that it uses, whoever else does. Nodes are those of the profile. */
 int bb_slow_nic_of(const struct bb_cluster *c, int rank);
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
+int bb_cluster_nics(const struct bb_cluster *c); /* of a node; a profile that does not say has one for each GPU */
 
 #endif

@@ -310,7 +310,7 @@ static int find_classes(struct bb_sim *m, struct bb_faults *faults)
     const struct bb_slow *slow = &m->conditions.slow;
     const struct bb_cluster *c = m->cluster;
     struct bb_rank_marks marks = {.apart = m->conditions.jitter > 0};
-    bool uneven = c && slow->n_ranks + slow->n_links > 0;
+    bool uneven = c && slow->n > 0;
     bool mates = c && c->shares && c->nics_per_node > 0 && c->nics_per_node < c->gpus_per_node;
     const int ranks = m->step->layout.ranks;
     uint64_t *mark = NULL;

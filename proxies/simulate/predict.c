@@ -317,7 +317,22 @@ out:
 
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
+<<<<<<< HEAD
     return bb_predict_under(step, cluster, NULL, out);
+=======
+    int rc = bb_predict_step(step, cluster, out);
+
+    if (rc)
+        return rc;
+    if (has_ops(step, true) && has_ops(step, false)) {
+        TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
+        TRY(predict_half(step, cluster, true, &out->comm_alone_ns));
+    }
+out:
+    if (rc)
+        bb_prediction_release(out);
+    return rc;
+>>>>>>> main
 }
 
 void bb_prediction_release(struct bb_prediction *p)

@@ -265,7 +265,7 @@ static int list_times(struct bb_execution *r)
 {
     const struct bb_slow *slow = &r->m->conditions.slow;
 
-    if (slow->n_ranks == 0)
+    if (slow->n == 0)
         return 0;
     if (BB_NEW(r->times, r->m->classes.n))
         return -BB_EFAIL;

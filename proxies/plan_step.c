@@ -4,8 +4,8 @@
 #include "bootstrap/base/head.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
-#include "proxies/plan/plan_export.h"
 #include "proxies/plan/contention.h"
+#include "proxies/plan/plan_export.h"
 #include "proxies/registry/best_order.h"
 #include "proxies/registry/registry.h"
 
@@ -131,10 +131,11 @@ static int parse_jitter(const char *text, double *part)
 
 static int parse_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions)
 {
-    int rc;
+    int rc = 0;
 
     *conditions = (struct bb_conditions){.seed = (uint64_t)o->seed};
-    TRY(bb_slow_parse(o->slow, &conditions->slow));
+    if (o->slow)
+        TRY(bb_slow_read(&conditions->slow, "--slow", o->slow));
     if (o->jitter)
         TRY(parse_jitter(o->jitter, &conditions->jitter));
 out:

@@ -1,6 +1,8 @@
 /* contention.c - see contention.h. */
 #include "proxies/plan/contention.h"
 
+#include "bootstrap/base/units.h"
+
 #include <math.h>
 
 /* ---- sharing ---- */
@@ -13,19 +15,20 @@ static double us_of(int64_t ns)
 void bb_sharing_print(const struct bb_prediction *p, FILE *out)
 {
     const struct bb_bottleneck *b = &p->bottleneck;
+    char text[BB_TIME_TEXT], more[BB_TIME_TEXT];
 
     if (!p->cluster.shares)
         return;
-    fprintf(out, "  beside each other: compute %.1f us longer, communication %.1f us longer than alone\n",
-            us_of(b->compute_slowed_ns), us_of(b->comm_slowed_ns));
+    fprintf(out, "  beside each other: compute %s longer, communication %s longer than alone\n",
+            bb_format_time(us_of(b->compute_slowed_ns), text), bb_format_time(us_of(b->comm_slowed_ns), more));
     fprintf(out, "  busiest links: within a node %.1f%% of the step, NIC %.1f%%\n", 100 * p->link_busy,
             100 * p->nic_busy);
     for (int phase = 0; phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(b, (enum bb_phase)phase);
 
         if (most != BB_LIMIT_NONE)
-            fprintf(out, "  %s: mostly %s, %.1f us\n", bb_phase_names[phase], bb_limit_names[most],
-                    us_of(b->ns[phase][most]));
+            fprintf(out, "  %s: mostly %s, %s\n", bb_phase_names[phase], bb_limit_names[most],
+                    bb_format_time(us_of(b->ns[phase][most]), text));
     }
 }
 
@@ -84,8 +87,13 @@ static double mean_us(const struct bb_jittered *j)
 
 void bb_jittered_print(const struct bb_jittered *j, FILE *out)
 {
-    fprintf(out, "  with jitter of %g%% (%d steps, seed %d): p5 %.1f us, p50 %.1f us, p95 %.1f us, longest %.1f us\n",
-            100 * j->deviation, j->samples, j->seed, us_at(j, 5), us_at(j, 50), us_at(j, 95), us_at(j, 100));
+    static const int percents[] = {5, 50, 95};
+    char text[BB_TIME_TEXT];
+
+    fprintf(out, "  with jitter of %g%% (%d steps, seed %d):", 100 * j->deviation, j->samples, j->seed);
+    for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++)
+        fprintf(out, " p%d %s,", percents[i], bb_format_time(us_at(j, percents[i]), text));
+    fprintf(out, " longest %s\n", bb_format_time(us_at(j, 100), text));
 }
 
 json_t *bb_jittered_json(const struct bb_jittered *j)
@@ -95,23 +103,32 @@ json_t *bb_jittered_json(const struct bb_jittered *j)
                      "max", us_at(j, 100), "mean", mean_us(j));
 }
 
+static void write_slow(const struct bb_slow_item *item, char text[64])
+{
+    if (item->rank >= 0)
+        snprintf(text, 64, "rank=%d:%g", item->rank, item->factor);
+    else
+        snprintf(text, 64, "link=node%d-nic%d:%g", item->node, item->nic, item->factor);
+}
+
 void bb_slow_print(const struct bb_slow *slow, FILE *out)
 {
-    for (int i = 0; i < slow->n_ranks; i++)
-        fprintf(out, "  slow: kernels of rank %d last %g times as long\n", slow->ranks[i].rank, slow->ranks[i].times);
-    for (int i = 0; i < slow->n_links; i++)
-        fprintf(out, "  slow: node%d-nic%d has %g of its rate\n", slow->links[i].node, slow->links[i].nic,
-                slow->links[i].part);
+    char text[64];
+
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        fprintf(out, "  slow: %s\n", text);
+    }
 }
 
 json_t *bb_slow_json(const struct bb_slow *slow)
 {
     json_t *list = json_array();
+    char text[64];
 
-    for (int i = 0; i < slow->n_ranks; i++)
-        json_array_append_new(list, json_sprintf("rank=%d:%g", slow->ranks[i].rank, slow->ranks[i].times));
-    for (int i = 0; i < slow->n_links; i++)
-        json_array_append_new(
-            list, json_sprintf("link=node%d-nic%d:%g", slow->links[i].node, slow->links[i].nic, slow->links[i].part));
+    for (int i = 0; i < slow->n; i++) {
+        write_slow(&slow->items[i], text);
+        json_array_append_new(list, json_string(text));
+    }
     return list;
 }

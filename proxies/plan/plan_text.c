@@ -340,31 +340,20 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
     const struct bb_time_unit unit = bb_time_unit(us_of(slowest->all.step_ns));
     char text[BB_TIME_TEXT];
 
-<<<<<<< HEAD
-    fprintf(out, "\npredicted for %s (modelled, not measured): step %.1f us; slowest rank of each role\n",
-            p->cluster.name, us_of(slowest->all.step_ns));
-    bb_slow_print(&p->conditions.slow, out);
-    fprintf(out, "  %-18s %6s %11s %11s %11s %11s %11s %6s\n", "role", "rank", "step us", "compute us", "comm us",
-            "exposed us", "idle us", "hidden");
-=======
     fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
             bb_format_time(us_of(slowest->all.step_ns), text));
+    bb_slow_print(&p->conditions.slow, out);
     fprintf(out, "  %-18s %6s", "role", "rank");
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
         fprintf(out, " %*s %s", column_width(&unit), columns[i], unit.name);
     fprintf(out, " %6s\n", "hidden");
->>>>>>> main
     for (int i = 0; i < plan->traffic.n; i++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[i];
 
         print_predicted_rank(role->name, bb_predicted_slowest(p, role->ranks, role->n_ranks), &unit, out);
     }
-<<<<<<< HEAD
-    print_predicted_groups(&plan->step->layout, slowest, &p->cluster, out);
-    bb_sharing_print(p, out);
-=======
     print_predicted_groups(&plan->step->layout, slowest, &p->cluster, &unit, out);
->>>>>>> main
+    bb_sharing_print(p, out);
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
                 plan->step->samples / us_of(slowest->all.step_ns) * 1e6,

@@ -13,9 +13,9 @@
 
 #include "proxies/machine/cluster.h"
 #include "proxies/simulate/conditions.h"
-#include "proxies/simulate/faults.h"
+#include "proxies/simulate/graph/faults.h"
+#include "proxies/simulate/graph/rank_classes.h"
 #include "proxies/simulate/limits.h"
-#include "proxies/simulate/rank_classes.h"
 
 #include <stdint.h>
 

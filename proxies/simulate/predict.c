@@ -288,11 +288,14 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
 
 static int refuse_slow(const struct bb_step *step, const struct bb_cluster *c, const struct bb_slow *slow)
 {
-    if (slow->n_links > 0 && !c->shares)
-        return bb_err(BB_EUSAGE,
-                      "--slow link: the profile '%s' has no 'sharing', so its links have no rates of their own",
-                      c->name);
-    return bb_slow_refuse_beyond(slow, c, step->layout.ranks);
+    const int ranks = step->layout.ranks;
+
+    for (int i = 0; i < slow->n; i++)
+        if (slow->items[i].rank < 0 && !c->shares)
+            return bb_err(BB_EUSAGE,
+                          "--slow link: the profile '%s' has no 'sharing', so nothing is known of single links",
+                          c->name);
+    return bb_slow_check(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
 }
 
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
@@ -317,22 +320,7 @@ out:
 
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
-<<<<<<< HEAD
     return bb_predict_under(step, cluster, NULL, out);
-=======
-    int rc = bb_predict_step(step, cluster, out);
-
-    if (rc)
-        return rc;
-    if (has_ops(step, true) && has_ops(step, false)) {
-        TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
-        TRY(predict_half(step, cluster, true, &out->comm_alone_ns));
-    }
-out:
-    if (rc)
-        bb_prediction_release(out);
-    return rc;
->>>>>>> main
 }
 
 void bb_prediction_release(struct bb_prediction *p)

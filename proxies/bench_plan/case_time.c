@@ -66,8 +66,8 @@ static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, stru
     if (n == 1)
         time->ns = bb_cluster_self_ns(cl, bytes);
     for (int r = 0; n > 1 && r < n; r++) {
-        int next = (r + 1) % n;
         double out, in;
+        int next;
 
         if (r == ends && n - ends > r)
             r = n - ends;

@@ -36,6 +36,7 @@ static const struct bb_json_field fields[] = {WHOLE("gpus_per_node", gpus_per_no
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
                                               BB_FIELD("nccl", BB_JSON_ANY, 0),
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
+                                              BB_FIELD("sharing", BB_JSON_ANY, 0),
                                               BB_FIELD("name", BB_JSON_ANY, 0),
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
@@ -65,6 +66,29 @@ static int read_achieved(const json_t *root, const char *word, struct bb_cluster
     if (!json_is_boolean(fuses))
         return bb_err(BB_EUSAGE, "%s: 'achieved.fuses_dropout' is missing or no truth value", word);
     c->achieved.fuses_dropout = json_is_true(fuses);
+out:
+    return rc;
+}
+
+/* What is shared: all of it, or none, and then nothing slows anything. */
+static const struct bb_json_field sharing_fields[] = {WHOLE("sharing.collective_sms", sharing.collective_sms),
+                                                      WHOLE("sharing.message_sms", sharing.message_sms),
+                                                      NUMBER("sharing.memory_bytes", sharing.memory_bytes, 0),
+                                                      {0}};
+
+static int read_sharing(const json_t *root, const char *word, struct bb_cluster *c)
+{
+    const json_t *sharing = json_object_get(root, "sharing");
+    int rc;
+
+    c->shares = sharing != NULL;
+    if (!c->shares)
+        return 0;
+    TRY(bb_json_refuse_unknown(sharing, word, sharing_fields, "sharing"));
+    TRY(bb_json_read(root, word, sharing_fields, c));
+    if (c->sharing.collective_sms >= c->sm_count)
+        return bb_err(BB_EUSAGE, "%s: 'sharing.collective_sms' is %d, expected fewer than 'sm_count', %d", word,
+                      c->sharing.collective_sms, c->sm_count);
 out:
     return rc;
 }
@@ -136,6 +160,7 @@ int bb_cluster_load(const char *word, struct bb_cluster *cluster)
     TRY(bb_json_read(root, word, fields, cluster));
     TRY(read_achieved(root, word, cluster));
     TRY(read_nccl(root, word, cluster));
+    TRY(read_sharing(root, word, cluster));
 out:
     json_decref(root);
     return rc;
@@ -164,6 +189,16 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype)
 double bb_cluster_nic_gbps(const struct bb_cluster *c)
 {
     return c->n_ways > 0 ? c->inter.gbps * c->nics_per_node / c->gpus_per_node : c->inter.gbps;
+}
+
+double bb_cluster_nic_of_gbps(const struct bb_cluster *c, double members)
+{
+    double of_gpu;
+
+    if (!c->shares || c->n_ways == 0)
+        return bb_cluster_nic_gbps(c);
+    of_gpu = c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node);
+    return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
 double bb_cluster_load_ns(const struct bb_cluster *c, const struct bb_load *load)

@@ -134,7 +134,7 @@ static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct 
                          const struct bb_cluster *cluster)
 {
     struct bb_faults faults = {0};
-    int rc = bb_sim_init(m, step, cluster, &faults), found = faults.n;
+    int rc = bb_sim_init(m, step, cluster, NULL, &faults), found = faults.n;
 
     bb_faults_release(&faults);
     if (rc)
@@ -256,9 +256,10 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
 
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out)
 {
-    int rc;
+    int rc = bb_predict_step(step, cluster, out);
 
-    TRY(bb_predict_step(step, cluster, out));
+    if (rc)
+        return rc;
     if (has_ops(step, true) && has_ops(step, false)) {
         TRY(predict_half(step, cluster, false, &out->compute_alone_ns));
         TRY(predict_half(step, cluster, true, &out->comm_alone_ns));

@@ -146,7 +146,7 @@ static int check_options(const struct options *o, const struct bb_words *words)
 
 /* The files that were named, or those of the benches that are run now. */
 static int find_files(struct options *o, struct bb_words *words, int (*sweep)(int argc, char **argv),
-                      struct bb_measured *measured)
+                      struct bb_measured_files *measured)
 {
     int rc;
 
@@ -166,7 +166,7 @@ out:
 int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))
 {
     struct bb_evidence evidence = {0};
-    struct bb_measured measured = {0};
+    struct bb_measured_files measured = {0};
     struct options options;
     struct bb_words words;
     int rc = bb_opts_parse(&set, &options, argc, argv, &words, stdout);
@@ -179,6 +179,6 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
     TRY(calibrate_files(&options, &evidence, argc, argv));
 out:
     bb_evidence_release(&evidence);
-    bb_measured_release(&measured);
+    bb_measured_files_release(&measured);
     return rc;
 }

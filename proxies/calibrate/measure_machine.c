@@ -90,7 +90,7 @@ out:
 }
 
 /* Of the study's own list: what is complete by now. */
-static int list_files(const char *folder, struct bb_measured *files)
+static int list_files(const char *folder, struct bb_measured_files *files)
 {
     char *list = NULL;
     json_t *root = NULL, *one;
@@ -114,7 +114,7 @@ out:
 }
 
 int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
-                       struct bb_measured *files)
+                       struct bb_measured_files *files)
 {
     const int stem = (int)(strlen(profile) - strlen(".json"));
     char *study = NULL, *folder = NULL;
@@ -133,9 +133,9 @@ out:
     return rc;
 }
 
-void bb_measured_release(struct bb_measured *files)
+void bb_measured_files_release(struct bb_measured_files *files)
 {
     for (size_t i = 0; i < files->n; i++)
         free(files->paths[i]);
-    *files = (struct bb_measured){0};
+    *files = (struct bb_measured_files){0};
 }

@@ -22,7 +22,7 @@ struct bb_measure_options {
 };
 
 /* The files that were made; zeroed is empty. */
-struct bb_measured {
+struct bb_measured_files {
     char *paths[BB_MEASURED_FILES];
     size_t n;
 };
@@ -32,7 +32,7 @@ struct bb_measured {
  * bench. sweep: `busbar sweep`, argv[0] is "sweep". Returns 0 or a negative error, said.
  */
 int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
-                       struct bb_measured *files) BB_MUST_CHECK;
-void bb_measured_release(struct bb_measured *files);
+                       struct bb_measured_files *files) BB_MUST_CHECK;
+void bb_measured_files_release(struct bb_measured_files *files);
 
 #endif

@@ -279,6 +279,23 @@ def test_without_products_of_16_bits_their_part_stays(calibrate, tmp_path):
     assert profile["tflops"]["float32"] * 0.66 == pytest.approx(50, rel=0.01) and profile["tflops"]["bfloat16"] == 989
 
 
+def test_channels_tell_the_multiprocessors_that_nccl_holds(measured, calibrate, tmp_path):
+    base = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    (tmp_path / "base.json").write_text(json.dumps(base | {"sharing": {"collective_sms": 9, "message_sms": 2, "memory_bytes": 1.5}}))
+
+    def use_24(data):  # as NCCL does: fewer of small ones
+        for row in data["results"]:
+            row["channels"] = 24 if row["bytes"] >= 1 << 20 else 2
+
+    file = copy_of(measured("collectives"), tmp_path / "channels.json", use_24)
+    _, profile, summary = calibrate(file, "--from", tmp_path / "base.json")
+    assert profile["sharing"] == {"collective_sms": 24, "message_sms": 2, "memory_bytes": 1.5}
+    _, profile, summary = calibrate(measured("p2p"), "--from", tmp_path / "base.json")
+    assert profile["sharing"]["collective_sms"] == 9
+    assert {f["key"] for f in summary["figures"] if f["key"].startswith("sharing.") and not f["from"]} == {
+        "sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes"}
+
+
 # ---- nccl-tests ----
 
 

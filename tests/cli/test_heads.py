@@ -25,6 +25,7 @@ REPORTS = {
     "plan of collectives": (("plan", "all_reduce", "-b", "1M", "-e", "4G", "-f", 64, "--ranks", 64, *CLUSTER), 0, False),
     "best-layout": (("plan", "transformer", "--model", "llama3_8b", "--ranks", 64, "--global-batch-size", 512, *CLUSTER, "--best-layout", "--top", 4), 0, False),
     "compare": (("compare", "a.json", "b.json"), 0, True),
+    "calibrate": (("calibrate", "a.json", "-o", "mine.json"), 0, True),
     "sweep": (("sweep", "study.json", "--program", "PROGRAM"), 0, True),
 }
 EMULATED = re.compile(r"^# (?:[AB]: )?emulated GPUs: .*\b(none is a measurement of hardware|no measurement of NCCL)$", re.M)
@@ -61,7 +62,7 @@ def test_the_first_line_is_the_command(reports, name):
 def test_emulated_gpus_are_told_in_the_same_words(reports, name):
     _, text = reports[name]
     assert bool(EMULATED.search(text)) == REPORTS[name][2]
-    others = [line for line in text.splitlines()[1:] if re.search("emulated|simulated gpu", re.sub("Emulated GPU(?!s)", "", line), re.I)]
+    others = [line for line in text.splitlines()[1:] if re.search("emulated|simulated gpu", re.sub("Emulated GPU(?!s)|emulated-default", "", line), re.I)]
     assert all(EMULATED.match(line) for line in others), others
 
 

@@ -80,9 +80,9 @@ void bb_script_begin_anew(struct bb_script *s, int op);
 
 /*
  * Two threads of one rank, which know nothing of each other until they end: what is written between bb_script_fork and
- * bb_script_second is done by the first, up to bb_script_join by the second, each in its own order. The join takes turns:
- * a kernel that would wait for a message of its thread lets the other thread go on, so that one communicates while the
- * other computes. Both want buffers of their own. Forks do not nest; bb_script_end frees what they need.
+ * bb_script_second is done by the first, up to bb_script_join by the second, each in its own order. The join takes
+ * turns: a kernel that would wait for a message of its thread lets the other thread go on, so that one communicates
+ * while the other computes. Both want buffers of their own. Forks do not nest; bb_script_end frees what they need.
  */
 void bb_script_fork(struct bb_script *s);
 void bb_script_second(struct bb_script *s);

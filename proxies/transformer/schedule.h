@@ -58,7 +58,7 @@ struct bb_slot {
 /* What a schedule is. */
 struct bb_schedule_row {
     bool chunked; /* takes v >= 2 chunks in groups of micro-batches; else v = 1 */
-    /* Stages are not in step with each other: a direction's messages go in rounds of their own (pipe.h, interleaved). */
+    /* Stages are not in step with each other: a direction's messages go in rounds of their own (pipe.h). */
     bool in_rounds;
     /* Two chunks, the parts r and p - 1 - r, half of the micro-batches in each direction; makes its slots itself and
      * returns their number. NULL: chunk c is part c p + r. */

@@ -1,6 +1,6 @@
 /*
- * schedule_dualpipe.c - the slots of dualpipe (deepseek-ai/DualPipe, dualpipe.py). With q = min(r, p - 1 - r), H = p / 2,
- * "near" the direction that stage r comes early in (chunk 0) and "far" the other one (chunk 1):
+ * schedule_dualpipe.c - the slots of dualpipe (deepseek-ai/DualPipe, dualpipe.py). With q = min(r, p - 1 - r) and
+ * H = p / 2, "near" the direction that stage r comes early in (chunk 0) and "far" the other one (chunk 1):
  *
  *   1  F near                         2 (H - q - 1) times
  *   2  F near, F far                  q + 1

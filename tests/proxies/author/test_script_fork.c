@@ -1,5 +1,5 @@
-/* test_script_fork.c - two threads of one rank: joined, one computes while the other communicates, each keeps its order,
- * and what was started inside is waited for behind the join by the number that it had inside. */
+/* test_script_fork.c - two threads of one rank: joined, one computes while the other communicates, each keeps its
+ * order, and what was started inside is waited for behind the join by the number that it had inside. */
 #include "proxies/author/script.h"
 #include "tests/check.h"
 

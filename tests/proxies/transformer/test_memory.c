@@ -131,8 +131,8 @@ static void a_layer_of_mamba2(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 2048 * 2.0 * 4096);
 }
 
-/* Qwen3-Next, beside 10 experts of 512, the shared one and a router of 512: linear attention with 32 heads of 128, 16 of
- * keys, two numbers a head and an inverse of 64 x 64; attention with 16 heads of 256, a gate for each number. */
+/* Qwen3-Next, beside 10 experts of 512, the shared one and a router of 512: linear attention with 32 heads of 128, 16
+ * of keys, two numbers a head and an inverse of 64 x 64; attention with 16 heads of 256, a gate for each number. */
 static void layers_of_qwen3_next(void **state)
 {
     const double experts = 2.0 * (2 * 2048 + 10 * (2 * 2048 + 3 * 512) + 3 * 512) + 4 * 512;
@@ -316,8 +316,8 @@ static void ends_of_their_own_length(void **state)
     assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * sparse + bb_memory_head(&h.memory));
 }
 
-/* Dualpipe, LLaMA-2 70B in 8 parts of 10 layers: every stage holds two of them, the first and the last one both ends, and
- * p + 1 micro-batches, each of one part. */
+/* Dualpipe, LLaMA-2 70B in 8 parts of 10 layers: every stage holds two of them, the first and the last one both ends,
+ * and p + 1 micro-batches, each of one part. */
 static void two_parts_of_the_model(void **state)
 {
     const double layer = 855654400, words = 32000.0 * 8192, norm = 8192;

@@ -87,8 +87,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words,
     if (csv)
         TRY(write_collectives_csv(csv, rows));
     if (json)
-        TRY(bb_plan_save_json(
-            json, bb_bench_plan_json(&p, bb_json_options(&bb_plan_collective_words, o), json_incref(rows))));
+        TRY(bb_plan_save_json(json, bb_bench_plan_json(&p, bb_json_options(o->words, o), json_incref(rows))));
 out:
     json_decref(rows);
     bb_bench_release_sweep(&sweep);

@@ -38,11 +38,11 @@ int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_prox
 static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_cluster *cluster,
                             const struct bb_layouts *found)
 {
-    return json_pack(
-        "{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION,
-        "proxy", o->config.proxy, "options", bb_json_options(&bb_plan_step_words, o), "ranks", o->config.ranks,
-        "predicted", "cluster", cluster->name, "step_us", found->rows[0].step_ns / 1e3, "tokens_per_s",
-        found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout", bb_layouts_json(found, o->top));
+    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
+                     BUSBAR_VERSION, "proxy", o->config.proxy, "options", bb_json_options(o->words, o), "ranks",
+                     o->config.ranks, "predicted", "cluster", cluster->name, "step_us", found->rows[0].step_ns / 1e3,
+                     "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
+                     bb_layouts_json(found, o->top));
 }
 
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,

@@ -1,7 +1,6 @@
 /* plan_main.c - `busbar plan`: its options, and which of the plans is asked for. */
 #include "proxies/plan_main.h"
 
-#include "bootstrap/base/outfile.h"
 #include "proxies/models/profile.h"
 #include "proxies/plan_options.h"
 #include "proxies/registry/registry.h"
@@ -84,24 +83,8 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-const struct bb_opts bb_plan_step_words = {.tables = step_tables};
-const struct bb_opts bb_plan_collective_words = {.tables = collective_tables};
-
-int bb_plan_save_json(const char *path, json_t *root)
-{
-    struct bb_outfile file = {.out = stdout};
-    bool to_stdout = strcmp(path, "-") == 0;
-    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-
-    if (rc == 0 && !to_stdout)
-        rc = bb_outfile_open(&file, path, "the plan");
-    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
-        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-    if (file.path)
-        rc = bb_outfile_close(&file, "the plan", rc);
-    json_decref(root);
-    return rc;
-}
+static const struct bb_opts step_words = {.tables = step_tables};
+static const struct bb_opts collective_words = {.tables = collective_tables};
 
 /* --export goal step.goal: the option takes the format, and the file is the last word. */
 static int take_export_file(struct bb_plan_options *o, struct bb_words *words)
@@ -156,6 +139,18 @@ out:
     return rc;
 }
 
+static int refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+{
+    int rc;
+
+    if (o->config.ranks == 0)
+        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
+    TRY(bb_plan_refuse_layouts(o, proxy));
+    TRY(bb_plan_refuse_step(o, proxy));
+out:
+    return rc;
+}
+
 static bool is_collective(const struct bb_words *words)
 {
     return words->n > 0 && (strcmp(words->word[0], "all") == 0 || bb_coll_find(words->word[0]) >= 0);
@@ -170,11 +165,12 @@ int bb_plan_main(int argc, char **argv)
     int rc;
 
     TRY(bb_opts_parse(&set, &o, argc, argv, &words, stdout));
+    o.words = is_collective(&words) ? &collective_words : &step_words;
     if (is_collective(&words))
         return bb_plan_collectives(&o, &words, false, argc, argv);
     asked = o.config;
     TRY(find_proxy(&o, &words, &proxy));
-    TRY(bb_plan_refuse_step(&o, proxy));
+    TRY(refuse_step(&o, proxy));
     TRY(bb_plan_exports_check(o.files));
     if (o.best_layout)
         TRY(bb_plan_layouts(&o, &asked, proxy, argc, argv));
@@ -197,7 +193,7 @@ int bb_plan_check(int argc, char **argv)
         TRY(bb_plan_collectives(&o, &words, true, argc, argv));
     } else {
         TRY(find_proxy(&o, &words, &proxy));
-        TRY(bb_plan_refuse_step(&o, proxy));
+        TRY(refuse_step(&o, proxy));
     }
     if (o.config.model)
         TRY(bb_profile_refuse_unknown("models", o.config.model));

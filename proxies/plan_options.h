@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 struct bb_plan_options {
+    const struct bb_opts *words; /* what the options of its JSON are: those that mean something to it */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* its format, and the last word */
@@ -26,17 +27,10 @@ struct bb_plan_options {
     struct bb_bench_options bench; /* of a collective: which rows */
 };
 
-/* What the options of a plan's JSON are, those that mean something to it: of a step, of collectives. */
-extern const struct bb_opts bb_plan_step_words, bb_plan_collective_words;
-
 /* ---- a plan of one step: plan_step.c ---- */
 
 int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
-
-/* bb_plan_settle_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
-int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
-                           struct bb_forecast *f) BB_MUST_CHECK;
 
 /* ---- --best-layout: plan_layouts.c. asked: what was given, before the proxy's defaults ---- */
 
@@ -49,7 +43,11 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
-/* ---- what they share: plan_main.c ---- */
+/* ---- what they share: plan_settle.c ---- */
+
+/* bb_plan_settle_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
+int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+                           struct bb_forecast *f) BB_MUST_CHECK;
 
 /* bb_plan_save_json - a document of a plan, taken over; NULL: there was no memory for it. */
 int bb_plan_save_json(const char *path, json_t *root) BB_MUST_CHECK;

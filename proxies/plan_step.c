@@ -35,7 +35,7 @@ static int write_files(const struct findings *f, const struct bb_plan_options *o
 {
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
-                                    .options = bb_json_options(&bb_plan_step_words, o),
+                                    .options = bb_json_options(o->words, o),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
                                     .ops = o->ops};
@@ -44,43 +44,6 @@ static int write_files(const struct findings *f, const struct bb_plan_options *o
 
     json_decref(report.options);
     json_decref(report.best_order);
-    return rc;
-}
-
-/* ---- what the forecast rests on ---- */
-
-static void settle_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
-                            struct bb_proxy_config *config, struct bb_forecast *f)
-{
-    struct bb_transformer_options *t = &config->transformer;
-
-    f->rates = o->rates;
-    f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
-    f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
-    f->float8 = t->float8;
-    if (!o->cluster || !cluster->achieves)
-        return;
-    t->unfused_dropout = !cluster->achieved.fuses_dropout;
-    if (!t->attention && cluster->achieved.fuses_dropout)
-        t->attention = "fused";
-}
-
-int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
-                           struct bb_forecast *f)
-{
-    int rc = 0;
-
-    *cluster = (struct bb_cluster){0};
-    if (o->cluster)
-        TRY(bb_cluster_load(o->cluster, cluster));
-    if (o->cluster && config->gpus_per_node == 0)
-        config->gpus_per_node = cluster->gpus_per_node;
-    if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
-        return bb_err(BB_EUSAGE,
-                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
-                      cluster->name);
-    settle_forecast(o, cluster, config, f);
-out:
     return rc;
 }
 
@@ -194,10 +157,7 @@ int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *
 {
     int rc = 0;
 
-    if (o->config.ranks == 0)
-        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", proxy->name);
     TRY(bb_plan_exports_refuse(o->files, o->cluster));
-    TRY(bb_plan_refuse_layouts(o, proxy));
     TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
     if (o->tokens)
         TRY(refuse_tokens(o->tokens, o->cluster));

@@ -432,10 +432,14 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
+/* Tokens that are seldom trained on at once: a model that takes more is meant for longer ones only later. */
+enum { LONG_SEQUENCE = 32768 };
+
 static int describe_step(struct bb_training *t)
 {
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
+    const bool is_longest = !t->config->transformer.sequence && t->how.sequence > LONG_SEQUENCE;
     int m = s->micro_batches;
     char axes[128] = "", stages[STAGES_TEXT];
     size_t at = 0;
@@ -454,9 +458,10 @@ static int describe_step(struct bb_training *t)
     t->step->samples = (double)m * t->how.micro_batch_size * t->grid.dp;
     t->step->tokens = t->step->samples * t->how.sequence;
     t->step->summary =
-        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens; %s", t->arch.name,
+        bb_step_text(t->step, "%s, %d layers%s; %s; %s, %d micro-batch%s of %d x %d tokens%s; %s", t->arch.name,
                      t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
-                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence, bb_sync_words[t->policy.kind]);
+                     m == 1 ? "" : "es", t->how.micro_batch_size, t->how.sequence,
+                     is_longest ? " (the most that the model takes: --seq-length)" : "", bb_sync_words[t->policy.kind]);
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 

@@ -33,7 +33,7 @@ static void pause_ms(long ms)
 }
 
 /* Of the ranks of a host one says it, the first if it can. */
-static bool may_speak(int signal)
+static bool may_speak(int signal, int code)
 {
     char host[256] = "";
 
@@ -44,13 +44,13 @@ static bool may_speak(int signal)
     bb_err_mute(0);
     (void)gethostname(host, sizeof(host) - 1);
     bb_err_identify(bb_launcher_rank(), host, -1);
-    return bb_speaker_take() >= 0;
+    return bb_speaker_take(code) >= 0;
 }
 
 static void end_process(int signal, siginfo_t *info, void *context)
 {
     const enum bb_error code = signal == SIGALRM ? BB_ETIMEOUT : BB_EFAIL;
-    const bool speaks = may_speak(signal);
+    const bool speaks = may_speak(signal, (int)code);
 
     (void)context;
     if (speaks && signal != SIGALRM)

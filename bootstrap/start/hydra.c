@@ -53,7 +53,7 @@ static void name_lost_rank(int connection, pid_t launcher)
 {
     char host[256] = "";
 
-    if (bb_speaker_take_of(launcher) >= 0) {
+    if (bb_speaker_take_of(launcher, BB_ETIMEOUT) >= 0) {
         (void)gethostname(host, sizeof(host) - 1);
         bb_err(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host);
     }

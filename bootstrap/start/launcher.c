@@ -89,6 +89,33 @@ bool bb_launcher_waits_for_all(void)
     return getenv("SLURM_PROCID") && !any_set(others, sizeof(others) / sizeof(*others));
 }
 
+/* Slurm's list of a step's tasks on this node, "0,4,8". */
+static int slurm_tasks_here(const char *list, int *ranks, int room)
+{
+    int n = 0, read;
+
+    for (int rank; sscanf(list, "%d%n", &rank, &read) == 1; list += read + (list[read] == ',')) {
+        if (n == room)
+            return 0;
+        ranks[n++] = rank;
+    }
+    return n;
+}
+
+int bb_launcher_local_ranks(int *ranks, int room)
+{
+    const char *list = getenv("SLURM_GTIDS");
+    const int here = bb_launcher_local_size();
+
+    if (list && bb_launcher_waits_for_all())
+        return slurm_tasks_here(list, ranks, room);
+    if (here > room || here != first_set(total_sizes, sizeof(total_sizes) / sizeof(*total_sizes)))
+        return 0;
+    for (int r = 0; r < here; r++)
+        ranks[r] = r;
+    return here;
+}
+
 /* ---- the launcher's own standard error ---- */
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };

@@ -12,6 +12,12 @@ int bb_launcher_rank(void);
 int bb_launcher_local_size(void);
 
 /*
+ * bb_launcher_local_ranks - the ranks that it started on this host, in rank order; returns their number, 0 where it does
+ * not tell them or there are more than room.
+ */
+int bb_launcher_local_ranks(int *ranks, int room);
+
+/*
  * bb_launched_alone - whether this process is for sure the only one of its job: no launcher started it, or one says
  * that there is one. The shell of an interactive Slurm job (salloc, srun --pty) is such a step of one task. Where a
  * launcher does not tell the number, false: MPI has to be asked.

@@ -1,62 +1,47 @@
 /* speaker.c - see speaker.h. */
 #include "bootstrap/start/speaker.h"
 
+#include "bootstrap/base/clock.h"
+#include "bootstrap/start/local_name.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HOLD_MS = 1500, LONGEST_MS = 3000, FILES_MAX = 4096 };
+enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096, HIGHEST_CODE = 5 };
 
-/* What the ranks of a job on one host have in common, and other jobs there have not. */
-static void name_job(char *name, size_t room, pid_t launcher)
+/* Tells the code to who asks, for so long or until the speaker is gone. */
+static void answer(int word, int leash, char code, int for_ms)
 {
-    const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    const double end_s = bb_now_s() + 1e-3 * for_ms;
+    struct pollfd polls[] = {{.fd = leash, .events = POLLIN}, {.fd = word, .events = POLLIN}};
+    double left_s;
 
-    if (space)
-        snprintf(name, room, "busbar-%u-%s", (unsigned)getuid(), space);
-    else if (job && step)
-        snprintf(name, room, "busbar-%u-%s.%s", (unsigned)getuid(), job, step);
-    else
-        snprintf(name, room, "busbar-%u-of-%ld", (unsigned)getuid(), (long)launcher);
-}
+    while ((left_s = end_s - bb_now_s()) > 0 && poll(polls, 2, (int)(1e3 * left_s) + 1) >= 0 && !polls[0].revents)
+        if (polls[1].revents) {
+            const int asker = accept4(word, NULL, NULL, SOCK_CLOEXEC);
 
-/* Whether the one who has the name is of our own user. */
-static int is_ours(const struct sockaddr_un *at, socklen_t length)
-{
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct ucred peer = {.uid = getuid()};
-    socklen_t size = sizeof(peer);
-
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)at, length) == 0)
-        (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-    if (fd >= 0)
-        close(fd);
-    return peer.uid == getuid();
+            (void)send(asker, &code, 1, MSG_NOSIGNAL);
+            close(asker);
+        }
 }
 
 /* Until the speaker is gone, and a moment more. */
-static void keep_word(int word, int leash)
+static void keep_word(int word, int leash, char code)
 {
-    struct pollfd speaker = {.fd = leash, .events = POLLIN};
-
     for (int fd = 0; fd < FILES_MAX; fd++)
         if (fd != word && fd != leash)
             close(fd);
-    poll(&speaker, 1, LONGEST_MS);
-    poll(NULL, 0, HOLD_MS);
+    answer(word, leash, code, LONGEST_MS);
+    answer(word, -1, code, HOLD_MS);
     _exit(0);
 }
 
 /* Launchers end the other ranks when the first is gone: these shall find the word taken, so a small process has it on. */
-static void hold_word(int word)
+static void hold_word(int word, char code)
 {
     int ends[2];
     pid_t child;
@@ -68,7 +53,7 @@ static void hold_word(int word)
         close(ends[1]);
         setsid(); /* before the speaker goes on: hydra kills a rank's whole group, perhaps at once */
         if (fork() == 0)
-            keep_word(word, ends[0]);
+            keep_word(word, ends[0], code);
         _exit(0);
     }
     close(ends[0]); /* the other end closes with this process */
@@ -76,26 +61,45 @@ static void hold_word(int word)
         waitpid(child, NULL, 0);
 }
 
-int bb_speaker_take(void)
+int bb_speaker_take(int code)
 {
-    return bb_speaker_take_of(getppid());
+    return bb_speaker_take_of(getppid(), code);
 }
 
-int bb_speaker_take_of(pid_t launcher)
+/* Whether it is another rank of ours, and not somebody's who would silence us. */
+static int is_ours(const struct bb_local_name *name)
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socklen_t length;
+    const int fd = bb_local_connect(name, NULL);
 
-    name_job(at.sun_path + 1, sizeof(at.sun_path) - 1, launcher); /* a zero first: an abstract name */
-    length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(at.sun_path + 1));
+    if (fd < 0)
+        return errno != EACCES;
+    close(fd);
+    return 1;
+}
+
+int bb_speaker_take_of(pid_t launcher, int code)
+{
+    const struct bb_local_name name = bb_local_name("", launcher);
+    const int fd = bb_local_listen(&name);
+
+    if (fd < 0 && errno == EADDRINUSE && is_ours(&name))
+        return -1;
     if (fd < 0)
         return open("/dev/null", O_RDONLY | O_CLOEXEC); /* rather twice than not at all */
-    if (bind(fd, (struct sockaddr *)&at, length) && errno == EADDRINUSE && is_ours(&at, length)) {
-        close(fd);
-        return -1;
-    }
-    (void)listen(fd, 1);
-    hold_word(fd);
+    hold_word(fd, (char)code);
     return fd;
+}
+
+int bb_speaker_heard(void)
+{
+    const struct bb_local_name name = bb_local_name("", getppid());
+    struct pollfd reply = {.fd = bb_local_connect(&name, NULL), .events = POLLIN};
+    char code = 0;
+
+    if (reply.fd < 0)
+        return 0;
+    if (poll(&reply, 1, ANSWER_MS) <= 0 || recv(reply.fd, &code, 1, MSG_DONTWAIT) != 1 || code > HIGHEST_CODE)
+        code = 0;
+    close(reply.fd);
+    return code > 0 ? code : 0;
 }

@@ -10,7 +10,7 @@
 /* Takes over a word of the heap; NULL: there was no memory for it. */
 static void add_owned(struct bb_argv *a, char *word)
 {
-    if (!word)
+    if (!word && !a->failed)
         bb_err(BB_EFAIL, "no memory for word %zu of a command line", a->n + 1);
     if (!word || BB_GROW(a->word, a->n + 1)) { /* which says so itself */
         free(word);

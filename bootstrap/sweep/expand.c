@@ -215,6 +215,7 @@ static int check_command(const struct expansion *x, struct bb_sweep_run *c, json
     const struct bb_study_command *command = NULL;
     int rc;
 
+    TRY(bb_argv_result(&c->words)); /* without all of them none can be judged */
     if (c->words.n == 0)
         return bb_err(BB_EUSAGE, "no command, expected \"command\": \"bench all_reduce\" or the like");
     for (size_t i = 0; i < x->plan->n_commands; i++)

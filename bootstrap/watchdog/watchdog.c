@@ -59,10 +59,17 @@ static void init_locks(struct bb_watchdog *watchdog)
     pthread_condattr_destroy(&attr);
 }
 
-static void free_watchdog(struct bb_watchdog *watchdog)
+/* Those that wait for the end of this rank need not wait for that of the others. */
+static void close_links(struct bb_watchdog *watchdog)
 {
     for (int i = 0; i < watchdog->n_peers; i++)
         bb_watchdog_close(&watchdog->peers[i].link);
+}
+
+static void free_watchdog(struct bb_watchdog *watchdog)
+{
+    bb_neighbours_release(&watchdog->neighbours);
+    close_links(watchdog);
     for (int i = 0; i < watchdog->n_visitors; i++)
         bb_watchdog_close(&watchdog->visitors[i]);
     for (int i = 0; i < watchdog->n_listen; i++)
@@ -122,11 +129,43 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     return 0;
 }
 
-void bb_watchdog_spoken(struct bb_watchdog *watchdog)
+void bb_watchdog_see_neighbours(struct bb_watchdog *watchdog)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    bb_neighbours_begin(&watchdog->neighbours);
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
+void bb_watchdog_met(struct bb_watchdog *watchdog)
+{
+    pthread_mutex_lock(&watchdog->lock);
+    watchdog->met = true;
+    pthread_mutex_unlock(&watchdog->lock);
+}
+
+void bb_watchdog_end_others(struct bb_watchdog *watchdog)
+{
+    if (!bb_launcher_waits_for_all())
+        return;
+    close_links(watchdog);
+    bb_neighbours_end(&watchdog->neighbours);
+}
+
+void bb_watchdog_end_neighbours(struct bb_watchdog *watchdog)
+{
+    if (!bb_launcher_waits_for_all())
+        return;
+    pthread_mutex_lock(&watchdog->lock);
+    close_links(watchdog);
+    pthread_mutex_unlock(&watchdog->lock);
+    bb_neighbours_end(&watchdog->neighbours);
+}
+
+void bb_watchdog_spoken(struct bb_watchdog *watchdog, int code)
 {
     pthread_mutex_lock(&watchdog->lock);
     if (watchdog->launched && !watchdog->attended && watchdog->n_peers == 0 && !watchdog->spoke) {
-        watchdog->speaker_fd = bb_speaker_take();
+        watchdog->speaker_fd = bb_speaker_take(code);
         watchdog->spoke = true;
     }
     pthread_mutex_unlock(&watchdog->lock);
@@ -361,7 +400,7 @@ int bb_watchdog_expired(struct bb_watchdog *watchdog, const char *what)
     watchdog->hung = true;
     watchdog->hang_s = bb_now_s();
     wake_thread(watchdog);
-    bb_watchdog_await(watchdog, is_ending, 2 * BB_WATCHDOG_ANSWER_S);
+    bb_watchdog_await(watchdog, is_ending, 2 * bb_watchdog_answer_s(watchdog));
     rc = watchdog->ending ? watchdog->ending : -BB_ETIMEOUT;
     pthread_mutex_unlock(&watchdog->lock);
     return rc;
@@ -452,7 +491,7 @@ void bb_watchdog_depart(struct bb_watchdog *watchdog)
     pthread_mutex_lock(&watchdog->lock);
     if (watchdog->rank != 0)
         say_gone(watchdog);
-    bb_watchdog_await(watchdog, is_departed, watchdog->timeout_s + 2 * BB_WATCHDOG_ANSWER_S);
+    bb_watchdog_await(watchdog, is_departed, watchdog->timeout_s + 2 * bb_watchdog_answer_s(watchdog));
     say_gone(watchdog);
     pthread_mutex_unlock(&watchdog->lock);
 }

@@ -18,10 +18,13 @@
  *      |                      |   hung: HANG to rank 0    |
  *      |                      |     |                     |
  *      |   END came, rank 0   |     | the same, or no     | END came, rank 0 is lost
- *      |   is lost, an error  |     | answer in 3 s       |
+ *      |   is lost, an error  |     | answer in 2 s       |
  *      |   (FAIL), a signal   |     |                     |
  *      v                      v     v                     v
  *    ending: one line on stderr names who and where; hooks; _exit
+ *
+ * A rank that is alone under a launcher asks whether another one of its host has spoken, and looks whether the next one
+ * is still there (bootstrap/start/neighbours.h).
  *
  * Rank 0 decides for all, with one line and END: 0.3 s after the first HANG (1 s when some did not answer ASK), 0.05 s
  * after it lost a rank, 0.15 s after a signal (mpirun sends one when a rank dies), at once after a FAIL. A signal to
@@ -64,6 +67,16 @@ struct bb_watchdog_deputies {
  * SIGINT, SIGUSR1 and, unless it is ignored (nohup), SIGHUP. */
 int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_CHECK;
 
+/* bb_watchdog_see_neighbours - a process that is one rank: it and the others of this host see each other until all are
+ * met, and end with the exit code of the first that speaks. */
+void bb_watchdog_see_neighbours(struct bb_watchdog *watchdog);
+
+/* bb_watchdog_met - the ranks know each other, or there is one. */
+void bb_watchdog_met(struct bb_watchdog *watchdog);
+
+/* bb_watchdog_end_neighbours - under a launcher that waits for all, those of this host that do not end by themselves. */
+void bb_watchdog_end_neighbours(struct bb_watchdog *watchdog);
+
 /* bb_watchdog_serve - rank 0: listen, on loopback when all ranks are on one host. hosts [size] must outlive it. */
 int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
                       struct bb_watchdog_endpoint *ticket) BB_MUST_CHECK;
@@ -105,8 +118,9 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code);
 /* bb_watchdog_all_ended - rank 0, after bb_watchdog_fail: whether all others have ended within a moment. */
 bool bb_watchdog_all_ended(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_spoken - this rank fails, and has said why, before the others can hear of it: they need not speak. */
-void bb_watchdog_spoken(struct bb_watchdog *watchdog);
+/* bb_watchdog_spoken - this rank fails with exit code `code`, and has said why, before the others can hear of it: they
+ * need not speak. */
+void bb_watchdog_spoken(struct bb_watchdog *watchdog, int code);
 
 /* bb_watchdog_told - the run ends in order and a line has said why its exit status is not 0: mpirun ends the slower ranks
  * by a signal as soon as the first has left, which is no news. */

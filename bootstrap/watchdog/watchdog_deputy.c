@@ -66,24 +66,25 @@ static bool is_heard_by_all(const struct bb_watchdog *watchdog)
     return watchdog->rank == 0 && watchdog->n_peers > 1;
 }
 
-void bb_watchdog_keep_word(struct bb_watchdog *watchdog)
+bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code)
 {
-    if (watchdog->speaker_fd < 0 && bb_hydra_started_us())
-        watchdog->speaker_fd = bb_speaker_take();
+    if (!bb_hydra_started_us())
+        return true;
+    if (watchdog->speaker_fd < 0)
+        watchdog->speaker_fd = bb_speaker_take(code);
+    return watchdog->speaker_fd >= 0;
 }
 
-bool bb_watchdog_speaks(struct bb_watchdog *watchdog)
+bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
 {
     bool ours;
 
-    if ((watchdog->size == 1 && !watchdog->launched) || is_heard_by_all(watchdog)) {
-        bb_watchdog_keep_word(watchdog);
-        return true;
-    }
+    if ((watchdog->size == 1 && !watchdog->launched) || is_heard_by_all(watchdog))
+        return bb_watchdog_keep_word(watchdog, code);
     for (int i = 0; i < watchdog->deputies.n && watchdog->deputies.rank[i] < watchdog->rank; i++)
         if (ask_deputy(watchdog, i))
             return false;
-    watchdog->speaker_fd = bb_speaker_take();
+    watchdog->speaker_fd = bb_speaker_take(code);
     ours = watchdog->speaker_fd >= 0;
     watchdog->spoke = ours;
     return ours;

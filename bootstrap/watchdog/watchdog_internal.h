@@ -4,6 +4,7 @@
 #ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
 #define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_INTERNAL_H
 
+#include "bootstrap/start/neighbours.h"
 #include "bootstrap/watchdog/watchdog.h"
 
 #include <pthread.h>
@@ -26,7 +27,6 @@ enum bb_watchdog_kind {
 #define BB_WATCHDOG_TEXT       96
 #define BB_WATCHDOG_STATE_S    0.1 /* least time between two news of a rank's steps */
 #define BB_WATCHDOG_FIRST_NEWS 32  /* news that are sent without a wait: the start is all short steps */
-#define BB_WATCHDOG_ANSWER_S   3.0 /* when a rank hangs, rank 0 must have judged by then */
 
 /* What is known of a rank: number and text of its last step, what it waits for ("" nothing). */
 struct bb_seen {
@@ -113,7 +113,10 @@ struct bb_watchdog {
     bool attended;     /* this rank, not 0, was connected to rank 0 */
     int rank, size;    /* 0 and 1 until this rank serves or joins */
     int launcher_rank; /* what the launcher says, meanwhile */
-    bool launched;     /* with others, as far as is known */
+    struct bb_neighbours neighbours;
+    bool met;           /* the ranks know each other */
+    double neighbour_s; /* when the loss of the next of this host is told; 0: it is none */
+    bool launched;      /* with others, as far as is known */
     char (*hosts)[BB_HOST_TEXT];
     double timeout_s;
     struct bb_siphash_key token;
@@ -163,12 +166,20 @@ struct bb_watchdog {
     int n_hooks;
 };
 
+/* When a rank hangs, rank 0 must have judged by then: a second after it heard of it, more among many ranks. */
+static inline double bb_watchdog_answer_s(const struct bb_watchdog *watchdog)
+{
+    return 2 + watchdog->size / 512.0;
+}
+
 void *bb_watchdog_thread(void *watchdog);
 
 /* bb_watchdog_await - with the lock held: wait for a flag of the watchdog, at most so long. */
 void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct bb_watchdog *), double patience_s);
 
 /* All with the lock held. */
+/* This rank ends; under a launcher that waits for all so do the others of this host that are stuck. */
+void bb_watchdog_end_others(struct bb_watchdog *watchdog);
 void bb_watchdog_end(struct bb_watchdog *watchdog, int code); /* the job ends with this exit code: tell everybody */
 void bb_watchdog_tell_end(struct bb_watchdog *watchdog, struct bb_peer *peer); /* it is: to one who comes late */
 void bb_watchdog_judge_hang(struct bb_watchdog *watchdog);  /* rank 0: name the ranks that did not arrive */
@@ -176,14 +187,18 @@ void bb_watchdog_judge_lost(struct bb_watchdog *watchdog);  /* rank 0: name the 
 void bb_watchdog_judge_alone(struct bb_watchdog *watchdog); /* this rank hangs, and rank 0 is not there to judge */
 void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog); /* rank 0 is the lost one */
 void bb_watchdog_judge_signal(struct bb_watchdog *watchdog);      /* a signal ends the job */
+void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog,
+                                 int rank); /* it is lost, before the ranks know each other */
 
 /* bb_watchdog_signal_name - "SIGTERM"; "" for one that the watchdog does not take. */
 const char *bb_watchdog_signal_name(int signal);
 
-/* bb_watchdog_speaks - whether this rank is the one to say what happened, now that rank 0 does not. */
-bool bb_watchdog_speaks(struct bb_watchdog *watchdog);
-/* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know. */
-void bb_watchdog_keep_word(struct bb_watchdog *watchdog);
+/* bb_watchdog_speaks - whether this rank is the one to say why the job ends with this exit code, now that rank 0 does
+ * not. */
+bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code);
+/* bb_watchdog_keep_word - this rank says the line: under hydra, what holds a lost rank's place shall know; false where
+ * that has said it. */
+bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code);
 /* bb_watchdog_asked - a deputy is told that rank 0 is lost (code set: the deputy may not have noticed yet) or does not
  * answer. */
 void bb_watchdog_asked(struct bb_watchdog *watchdog, const struct bb_watchdog_msg *msg);

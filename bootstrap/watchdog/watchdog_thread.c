@@ -4,6 +4,7 @@
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/hydra.h"
+#include "bootstrap/start/speaker.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
 #include <poll.h>
@@ -27,6 +28,7 @@ static const double ANNOUNCED_S = 0.6; /* prterun: SIGCONT, 0.25 s later SIGTERM
 static const double SIGNAL_LEAVING_S = 0.5; /* on the way out in order */
 static const double ALONE_S = 0.7;          /* for rank 0 to speak of a hang before one that it does not know does */
 static const double ASLEEP_S = 1.5;         /* a thread that wakes ten times a second was stopped */
+static const double NEIGHBOUR_S = 0.1;      /* after its loss: it may have said why itself */
 static const double VISITOR_S = 5;          /* for a visitor to say who it is */
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum bb_watchdog_kind kind, int code)
@@ -346,7 +348,7 @@ static void say_hang(struct bb_watchdog *watchdog, double now_s)
     if (!has_server(watchdog) && (watchdog->rank > 0 || watchdog->launcher_rank > 0) &&
         now_s < watchdog->hang_s + ALONE_S)
         return;
-    if (!has_server(watchdog) || now_s > watchdog->hang_s + BB_WATCHDOG_ANSWER_S) {
+    if (!has_server(watchdog) || now_s > watchdog->hang_s + bb_watchdog_answer_s(watchdog)) {
         bb_watchdog_judge_alone(watchdog);
     } else if (!watchdog->hang_said) {
         watchdog->hang_said = true;
@@ -414,20 +416,40 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
         bb_watchdog_judge_signal(watchdog);
 }
 
+/* What the ranks of a host see of each other before they are connected: that one has spoken, that one is gone. */
+static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
+{
+    int code, lost;
+
+    if (!watchdog->launched || watchdog->met || watchdog->attended || watchdog->spoke || watchdog->ending)
+        return;
+    if ((code = bb_speaker_heard()) > 0) {
+        bb_watchdog_end(watchdog, code);
+        return;
+    }
+    if ((lost = bb_neighbours_lost(&watchdog->neighbours)) < 0)
+        return;
+    if (watchdog->neighbour_s == 0)
+        watchdog->neighbour_s = now_s + NEIGHBOUR_S;
+    if (now_s >= watchdog->neighbour_s)
+        bb_watchdog_judge_neighbour(watchdog, lost);
+}
+
 static void say_last_words(struct bb_watchdog *watchdog, double now_s)
 {
     if (!watchdog->last_words || !(watchdog->saved || watchdog->releasing || now_s > watchdog->ending_s + SAY_S))
         return;
-    bb_watchdog_keep_word(watchdog);
-    bb_err(BB_ETIMEOUT, "%s", watchdog->last_words);
+    if (bb_watchdog_keep_word(watchdog, bb_exit_code(watchdog->ending)))
+        bb_err(BB_ETIMEOUT, "%s", watchdog->last_words);
     free(watchdog->last_words);
     watchdog->last_words = NULL;
     pthread_cond_broadcast(&watchdog->news);
 }
 
 /* Before the ranks know each other a launcher would make its own of what becomes of those that are in MPI_Init. */
-static void leave_process(const struct bb_watchdog *watchdog)
+static void leave_process(struct bb_watchdog *watchdog)
 {
+    bb_watchdog_end_others(watchdog);
     if (watchdog->n_peers == 0 && watchdog->launched)
         bb_hydra_abort(bb_exit_code(watchdog->ending));
     _exit(bb_exit_code(watchdog->ending));
@@ -470,6 +492,7 @@ static void check_all(struct bb_watchdog *watchdog)
     if (watchdog->judge_s > 0 && now_s >= watchdog->judge_s + (all_answered(watchdog) ? 0 : GATHER_MORE_S) &&
         !watchdog->ending)
         bb_watchdog_judge_hang(watchdog);
+    check_neighbours(watchdog, now_s);
     check_deadline(watchdog, now_s);
     say_hang(watchdog, now_s);
     say_fail(watchdog);
@@ -484,7 +507,10 @@ static void check_all(struct bb_watchdog *watchdog)
 /* Waits for anything to come. Links are only opened and closed by this thread, or before it knows of them. */
 static void sleep_until_news(struct bb_watchdog *watchdog, struct pollfd *polls)
 {
-    int n = 0, ms = watchdog->lost_s > 0 || watchdog->judge_s > 0 || watchdog->signal || watchdog->ending ? 10 : 100;
+    int n = 0, ms = watchdog->lost_s > 0 || watchdog->judge_s > 0 || watchdog->neighbour_s > 0 || watchdog->signal ||
+                            watchdog->ending
+                        ? 10
+                        : 100;
     uint64_t pokes;
 
     polls[n++] = (struct pollfd){.fd = watchdog->poke_fd, .events = POLLIN};

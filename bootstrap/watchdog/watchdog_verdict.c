@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAMED_MAX = 8 }; /* ranks named in one message */
 
@@ -177,7 +178,7 @@ void bb_watchdog_judge_hang(struct bb_watchdog *watchdog)
             append_text(&line, "; all %d ranks arrived", watchdog->size);
         add_apart(&line, watchdog, far);
     }
-    if (bb_watchdog_speaks(watchdog))
+    if (bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
         bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
@@ -209,8 +210,44 @@ void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog)
 
     append_text(&line, "rank 0 (%s) is lost; ", watchdog->hosts[0]);
     add_seen(&line, &watchdog->peers[0].seen);
-    if (bb_watchdog_speaks(watchdog))
+    if (bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
         bb_err(BB_ETIMEOUT, "%s", line.text);
+    bb_watchdog_end(watchdog, BB_ETIMEOUT);
+}
+
+static void add_here(struct line *line, int rank)
+{
+    char host[BB_HOST_TEXT] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    append_text(line, "rank %d (%s)", rank, host);
+}
+
+/* Of the ranks of this host, before they know each other. */
+static void add_missing(struct line *line, const struct bb_watchdog *watchdog)
+{
+    int more, first = watchdog->met ? -1 : bb_neighbours_missing(&watchdog->neighbours, &more);
+
+    if (first < 0)
+        return;
+    append_text(line, "; ");
+    add_here(line, first);
+    if (more > 0)
+        append_text(line, " and %d more of this host", more);
+    append_text(line, more > 0 ? " are not there" : " is not there");
+}
+
+void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog, int rank)
+{
+    struct line line = {.used = 0};
+
+    add_here(&line, rank);
+    append_text(&line, " is lost; the others, ");
+    add_seen(&line, &watchdog->mine);
+    bb_launcher_take_stderr(getppid());
+    if (!bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
+        return; /* with which code the job ends is heard soon */
+    bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -221,7 +258,9 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
     add_timeout(&line, watchdog, &watchdog->mine);
     if (watchdog->size > 1)
         append_text(&line, "; rank 0 (%s) does not answer", watchdog->hosts[0]);
-    if (bb_watchdog_speaks(watchdog))
+    else
+        add_missing(&line, watchdog);
+    if (bb_watchdog_speaks(watchdog, BB_ETIMEOUT))
         bb_err(BB_ETIMEOUT, "%s", line.text);
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
@@ -255,7 +294,7 @@ void bb_watchdog_judge_signal(struct bb_watchdog *watchdog)
     add_seen(&line, ours ? &watchdog->mine : &watchdog->peers[rank].seen);
     watchdog->ended_by = watchdog->signal;
     bb_launcher_take_stderr(watchdog->signal_sender);
-    if (!watchdog->slept && bb_watchdog_speaks(watchdog))
+    if (!watchdog->slept && bb_watchdog_speaks(watchdog, BB_EFAIL))
         bb_err(BB_EFAIL, "%s", line.text);
     bb_watchdog_end(watchdog, BB_EFAIL);
 }

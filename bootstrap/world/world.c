@@ -313,7 +313,7 @@ static void find_place(struct bb_world *w)
 static int find_hosts(struct bb_world *w)
 {
     struct bb_machine machine, *all;
-    int rc = 0;
+    int rc;
 
     bb_machine_find(&machine);
     memcpy(w->host, machine.host, sizeof(w->host));
@@ -398,6 +398,8 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     identify_early();
     calm_open_mpi(); /* while there is one thread */
     TRY(bb_watchdog_start(&w->watchdog, timeout_s));
+    if (!w->siblings)
+        bb_watchdog_see_neighbours(w->watchdog);
     bb_deadline_end();
     bb_world_reached(w, "starting MPI");
     TRY(start_ranks(w));
@@ -405,6 +407,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     TRY(find_hosts(w));
     bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
     TRY(start_watchdog(w));
+    bb_watchdog_met(w->watchdog);
     bb_world_reached(w, "the start of the run");
 out:
     return rc;
@@ -479,6 +482,8 @@ static void end_everybody(struct bb_world *w, int rc)
         told = bb_watchdog_all_ended(w->watchdog);
     if (!told && w->mpi)
         MPI_Abort(MPI_COMM_WORLD, code);
+    if (w->watchdog)
+        bb_watchdog_end_neighbours(w->watchdog);
     _exit(code);
 }
 
@@ -497,7 +502,7 @@ int bb_world_release(struct bb_world *w, int rc)
     int end_rc;
 
     if (rc < 0 && w->watchdog)
-        bb_watchdog_spoken(w->watchdog);
+        bb_watchdog_spoken(w->watchdog, bb_exit_code(rc));
     if (rc >= 0 && w->size > 1)
         rc = leave_together(w);
     if (rc < 0)

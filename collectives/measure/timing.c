@@ -430,7 +430,7 @@ out:
 static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     cudaGraphExec_t exec = NULL;
-    int rc;
+    int rc = 0;
 
     for (int r = 0; r < ctx->repeats; r++) {
         if (!exec)

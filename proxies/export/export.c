@@ -4,6 +4,7 @@
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
+#include "proxies/simulate/op_time.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +159,7 @@ const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int ra
 
 int64_t bb_export_compute_ns(const struct bb_export *e, const struct bb_op *op)
 {
-    return op->work ? bb_cluster_compute_end_ns(e->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
+    return op->work ? bb_op_compute_end_ns(e->cluster, op, 0, 0) : (int64_t)(1e3 * op->compute_us + 0.5);
 }
 
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i)

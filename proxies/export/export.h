@@ -9,7 +9,7 @@
 #define BB_PROXIES_EXPORT_EXPORT_H
 
 #include "proxies/export/selection.h"
-#include "proxies/simulate/cluster.h"
+#include "proxies/machine/cluster.h"
 #include "proxies/simulate/task_graph.h"
 #include "proxies/step/step.h"
 

@@ -113,6 +113,15 @@ def test_one_sample_is_judged_by_the_ratio(compare, words, status, rows):
     assert "# B/A: 1.017, geometric mean of 3 rows\n" in done.stdout
 
 
+def test_ranks_of_nccl_tests_are_its_devices(compare):
+    one, two = nccl_tests(10), nccl_tests(10)
+    one["config"]["devices"], two["config"]["devices"] = [{"rank": 0}], [{"rank": 0}, {"rank": 1}]
+    facts = json.loads(compare(one, two, "--json", "-").stdout)["provenance"]
+    assert {"what": "ranks", "a": "1", "b": "2"} in facts
+    facts = json.loads(compare(nccl_tests(10), two, "--json", "-").stdout)["provenance"]
+    assert "ranks" not in [fact["what"] for fact in facts]  # of one that names no device they are not known
+
+
 def test_what_differs_leaves_out_what_only_ranks_differ_in(compare):
     noise = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMI_SIZE": "4", "SLURM_STEP_ID": "7", "EMU_TWINS": "/x", "EMU_QUIET": "1"}
     done = compare(ONE, bench(*TWO["results"], environment={**noise, "EMU_CLUSTER": "c.json", "NCCL_ALGO": "Ring"}))

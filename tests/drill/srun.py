@@ -29,6 +29,7 @@ class Step:
         ours, theirs = socket.socketpair()
         environment = dict(os.environ, SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_ID="0", SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank),
                            SLURM_NTASKS=str(self.size), SLURM_STEP_NUM_TASKS=str(self.size), SLURM_NTASKS_PER_NODE=str(self.size),
+                           SLURM_GTIDS=",".join(map(str, range(self.size))),
                            PMI_FD=str(theirs.fileno()), PMI_RANK=str(rank), PMI_SIZE=str(self.size))
         task = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 pass_fds=[theirs.fileno()], start_new_session=True)
@@ -46,6 +47,8 @@ class Step:
                 reply = self.answer(connection, words)
                 if reply:
                     connection.sendall((reply + "\n").encode())
+            with self.lock:  # one that is gone does not meet the others
+                self.waiting = [each for each in self.waiting if each is not connection]
 
     def answer(self, connection, words):
         asked = words.get("cmd")

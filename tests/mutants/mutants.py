@@ -45,7 +45,7 @@ PRODUCT = ("busbar", "busbar_gpu", "emulator")
 
 # The black-box files that concern a folder; of folders within one another the innermost counts.
 CONCERNS = {
-    ".": "front halves packaging",
+    ".": "front halves packaging sweep",
     "bootstrap/base": "front result_files progress bench",
     "bootstrap/cli": "front packaging parity bench",
     "bootstrap/results": "result_files json_reference bench",
@@ -65,6 +65,7 @@ CONCERNS = {
     "cuda": "kernels compute bench transformer_layers",
     "cuda/device": "start bench dangers nsys",
     "proxies": "proxy plan dangers",
+    "proxies/calibrate": "calibrate",
     "proxies/export": "export",
     "proxies/models": "models plan",
     "proxies/plan": "plan trace export models",

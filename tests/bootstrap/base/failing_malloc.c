@@ -1,7 +1,8 @@
 /*
  * failing_malloc.c - preloaded: allocation number FAIL_MALLOC of the process fails, and all others succeed. When it
  * does, a byte is written to the file descriptor FAIL_MALLOC_FD, so that a test knows when it has tried them all. With
- * FAIL_MALLOC_OURS only those of the program's own two files count: MPI's and CUDA's are for their makers to check.
+ * FAIL_MALLOC_OURS only those of the program's own two files count: MPI's and CUDA's are for their makers to check. With
+ * FAIL_MALLOC_PROGRAM only those of a process that has this name, so not those of Python, which it becomes.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,6 +26,13 @@ static int is_from_program(void *caller)
            strcmp(slash ? slash + 1 : at.dli_fname, "libbusbar-gpu.so") == 0;
 }
 
+static int is_chosen_program(void)
+{
+    const char *name = getenv("FAIL_MALLOC_PROGRAM");
+
+    return !name || strcmp(name, program_invocation_short_name) == 0;
+}
+
 static int fails_now(void *caller)
 {
     static long calls, chosen = -1;
@@ -34,7 +42,7 @@ static int fails_now(void *caller)
         const char *text = getenv("FAIL_MALLOC");
 
         ours = getenv("FAIL_MALLOC_OURS") != NULL;
-        chosen = text ? atol(text) : 0;
+        chosen = text && is_chosen_program() ? atol(text) : 0;
     }
     if (ours && !is_from_program(caller))
         return 0;

@@ -20,6 +20,8 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_NTASKS",
                                         "SLURM_NODEID",
+                                        "SLURM_PROCID",
+                                        "SLURM_GTIDS",
                                         "SLURM_STEP_TASKS_PER_NODE",
                                         "PMI_LOCAL_SIZE",
                                         "SLURM_NTASKS_PER_NODE"};
@@ -43,6 +45,36 @@ static const struct {
     {{{"MPI_LOCALNRANKS", "1"}, {"PMI_SIZE", "2"}}, false, 1}, /* hydra, a process on each of two hosts */
     {{{"PMIX_RANK", "0"}}, false, 0},                          /* the number is not told */
 };
+
+static const struct {
+    const char *set[4][2];
+    int n, ranks[3];
+} hosts[] = {
+    {{{0}}, 0, {0}},
+    {{{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 3, {0, 1, 2}},
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 0, {0}}, /* whose is the fourth? */
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, 0, {0}}, /* no room */
+    {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,5,9"}, {"SLURM_STEP_NUM_TASKS", "12"}}, 3, {1, 5, 9}},
+    {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,3,5,7"}, {"SLURM_STEP_NUM_TASKS", "8"}}, 0, {0}},
+    {{{"SLURM_PROCID", "0"}, {"SLURM_GTIDS", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}}, 2, {0, 1}}, /* hydra */
+};
+
+static void ranks_of_a_host(void **state)
+{
+    int ranks[3];
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(hosts); i++) {
+        for (size_t v = 0; v < ROWS(variables); v++)
+            unsetenv(variables[v]);
+        for (int v = 0; v < 4 && hosts[i].set[v][0]; v++)
+            setenv(hosts[i].set[v][0], hosts[i].set[v][1], 1);
+        print_message("  row %zu\n", i);
+        assert_int_equal(bb_launcher_local_ranks(ranks, 3), hosts[i].n);
+        for (int r = 0; r < hosts[i].n; r++)
+            assert_int_equal(ranks[r], hosts[i].ranks[r]);
+    }
+}
 
 static void alone_or_in_a_job(void **state)
 {
@@ -121,7 +153,7 @@ static void who_reads_no_more_is_passed_by(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_or_in_a_job),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_or_in_a_job), cmocka_unit_test(ranks_of_a_host),
                                        cmocka_unit_test(who_reads_no_more_is_passed_by)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

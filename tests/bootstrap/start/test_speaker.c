@@ -38,14 +38,26 @@ static void a_word_for_each_job(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         print_message("  row %zu\n", i);
         name_job(rows[i].space, rows[i].job, rows[i].step);
-        fds[i] = bb_speaker_take();
+        fds[i] = bb_speaker_take(4);
         assert_int_equal(fds[i] >= 0, rows[i].free);
     }
     for (size_t i = 0; i < ROWS(rows); i++)
         if (fds[i] >= 0)
             close(fds[i]);
     name_job("one", NULL, NULL);
-    assert_int_equal(bb_speaker_take(), -1); /* somebody has it on for a moment */
+    assert_int_equal(bb_speaker_take(4), -1); /* somebody has it on for a moment */
+}
+
+/* Each run that mpiexec.hydra starts within a Slurm step is a job of its own, known by its launcher. */
+static void jobs_of_one_step(void **state)
+{
+    (void)state;
+    name_job(NULL, "10", "0");
+    setenv("MPI_LOCALNRANKS", "2", 1);
+    assert_true(bb_speaker_take_of(1000001, 4) >= 0);
+    assert_true(bb_speaker_take_of(1000002, 4) >= 0);
+    assert_int_equal(bb_speaker_take_of(1000001, 4), -1);
+    unsetenv("MPI_LOCALNRANKS");
 }
 
 /* Descriptor 0 is as good as any: daemons and some launchers close their standard input. */
@@ -56,8 +68,8 @@ static void without_standard_input(void **state)
     (void)state;
     name_job("closed", NULL, NULL);
     close(STDIN_FILENO);
-    first = bb_speaker_take();
-    second = bb_speaker_take();
+    first = bb_speaker_take(4);
+    second = bb_speaker_take(4);
     close(first);
     if (saved >= 0)
         dup2(saved, STDIN_FILENO);
@@ -65,11 +77,38 @@ static void without_standard_input(void **state)
     assert_int_equal(second, -1);
 }
 
+/* Who asks hears the exit code of the first, also when that one is gone; what is no code is none. */
+static void what_others_hear(void **state)
+{
+    static const struct {
+        int said, heard;
+    } rows[] = {{1, 1}, {4, 4}, {5, 5}, {6, 0}, {0, 0}};
+    char job[16];
+    int fd, heard;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        snprintf(job, sizeof(job), "heard-%zu", i);
+        name_job(job, NULL, NULL);
+        assert_int_equal(bb_speaker_heard(), 0);
+        fd = bb_speaker_take(rows[i].said);
+        assert_true(fd >= 0);
+        close(fd);
+        heard = bb_speaker_heard();
+        for (int more = 0; more < 20 && heard != rows[i].heard; more++) /* a busy machine answers late */
+            heard = bb_speaker_heard();
+        assert_int_equal(heard, rows[i].heard);
+        assert_int_equal(bb_speaker_take(3), -1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_word_for_each_job),
         cmocka_unit_test(without_standard_input),
+        cmocka_unit_test(jobs_of_one_step),
+        cmocka_unit_test(what_others_hear),
     };
 
     const pid_t child = fork(); /* a parent of its own: beside other tests of ctest's the word may be taken */

@@ -207,6 +207,20 @@ static const struct bb_sweep_run *find(const struct bb_sweep_runs *c, const char
     return NULL;
 }
 
+/* A list within the command is an axis; there may be one. */
+static void test_a_list_in_the_command(void **state)
+{
+    struct bb_sweep_runs c;
+    struct bb_study study;
+
+    (void)state;
+    assert_int_equal(combine("{\"command\": [\"toy\", [\"a\", \"b\"]], \"ranks\": 2}", &study, &c), 0);
+    assert_int_equal(c.n, 2);
+    assert_string_equal(c.one[1].words.word[1], "b");
+    bb_sweep_runs_release(&c);
+    bb_study_release(&study);
+}
+
 static void test_product(void **state)
 {
     struct bb_sweep_runs c;
@@ -424,9 +438,11 @@ static void test_quoting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_unused_rule), cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_product), cmocka_unit_test(test_ranks),       cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_state),   cmocka_unit_test(test_fuzz),        cmocka_unit_test(test_quoting),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_unused_rule),
+        cmocka_unit_test(test_too_many), cmocka_unit_test(test_a_list_in_the_command),
+        cmocka_unit_test(test_product),  cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_ids),      cmocka_unit_test(test_state),
+        cmocka_unit_test(test_fuzz),     cmocka_unit_test(test_quoting),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

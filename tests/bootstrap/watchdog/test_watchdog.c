@@ -489,7 +489,7 @@ static bool speaks(struct bb_watchdog *watchdog)
     bool ours;
 
     pthread_mutex_lock(&watchdog->lock);
-    ours = bb_watchdog_speaks(watchdog);
+    ours = bb_watchdog_speaks(watchdog, 4);
     pthread_mutex_unlock(&watchdog->lock);
     return ours;
 }
@@ -505,7 +505,7 @@ static void test_who_is_heard_by_all(void **state)
     (void)state;
     snprintf(job, sizeof(job), "heard-%ld", (long)getpid());
     setenv("PMIX_NAMESPACE", job, 1);
-    word = bb_speaker_take();
+    word = bb_speaker_take(4);
     assert_true(word >= 0);
     for (int r = 0; r < 3; r++)
         assert_int_equal(bb_watchdog_start(&watchdog[r], 20), 0);

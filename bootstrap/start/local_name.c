@@ -1,0 +1,71 @@
+/* local_name.c - see local_name.h. */
+#include "bootstrap/start/local_name.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BACKLOG = 128 };
+
+/* Runs of a sweep within one Slurm step are jobs of their own: hydra has no name for them but its process. */
+struct bb_local_name bb_local_name(const char *prefix, pid_t launcher)
+{
+    const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    struct bb_local_name name = {.at.sun_family = AF_UNIX};
+    char *text = name.at.sun_path + 1; /* a zero first: an abstract name */
+    const size_t room = sizeof(name.at.sun_path) - 1;
+
+    if (space)
+        snprintf(text, room, "busbar-%s%u-%s", prefix, (unsigned)getuid(), space);
+    else if (job && step && !getenv("MPI_LOCALNRANKS"))
+        snprintf(text, room, "busbar-%s%u-%s.%s", prefix, (unsigned)getuid(), job, step);
+    else
+        snprintf(text, room, "busbar-%s%u-of-%ld", prefix, (unsigned)getuid(), (long)launcher);
+    name.length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text));
+    return name;
+}
+
+int bb_local_listen(const struct bb_local_name *name)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&name->at, name->length)) {
+        const int why = errno;
+
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    if (fd >= 0)
+        (void)listen(fd, BACKLOG);
+    return fd;
+}
+
+int bb_local_connect(const struct bb_local_name *name, pid_t *pid)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t size = sizeof(peer);
+
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (const struct sockaddr *)&name->at, name->length) ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
+        const int why = errno;
+
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    if (peer.uid != getuid()) {
+        close(fd);
+        errno = EACCES;
+        return -1;
+    }
+    if (pid)
+        *pid = peer.pid;
+    return fd;
+}

@@ -32,6 +32,8 @@ static const struct bb_opt run_options[] = {
              "with NAME all: each proxy in its smallest form for these ranks, counts times 0.001, one table"),
     OPT_FLAG('G', "graph", FIELD(graph),
              "also capture the whole step in a CUDA graph and time it replayed, beside the step as it is"),
+    OPT_FLAG(0, "gate", FIELD(gate),
+             "also time steps that begin when the host has issued all of them, of a step that fits the launch queues"),
     OPT_DOUBLE(0, "peak-tflops", FIELD(peak_tflops), NULL, "RATE", 0.001, 1e6,
                "1e12 FLOP per second that one GPU can do in the type of the elements, for the utilisation"),
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
@@ -67,6 +69,19 @@ const struct bb_opts bb_proxy_set = {
         "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
     .tables = tables,
 };
+
+/* A launch that waits for its end can never be behind a gate that the host has yet to open. */
+static int refuse_gate(void)
+{
+    const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
+
+    if (blocks && *blocks && strcmp(blocks, "0") != 0)
+        return bb_err(BB_EUSAGE,
+                      "--gate needs launches that return at once, which CUDA_LAUNCH_BLOCKING=%s forbids; "
+                      "leave one of the two out",
+                      blocks);
+    return 0;
+}
 
 /* Timed steps run as they are and as a graph on the same communicators. */
 static int refuse_graph(void)
@@ -124,6 +139,9 @@ static int parse_all(const struct bb_proxy_run_options *o, const struct bb_words
         return bb_err(BB_EUSAGE, "all takes no numbers, but '%s' is given", words->word[1]);
     if (o->cluster)
         return bb_err(BB_EUSAGE, "--cluster predicts one proxy; name it instead of 'all'");
+    if (o->gate)
+        return bb_err(BB_EUSAGE,
+                      "--gate is for one proxy, as not every step fits the queues; name it instead of 'all'");
     if (o->trace)
         return bb_err(BB_EUSAGE, "--trace shows one proxy; name it instead of 'all'");
     return bb_smoke_refuse(&o->step);
@@ -150,6 +168,8 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
                       o->step.proxy);
     if (o->graph)
         TRY(refuse_graph());
+    if (o->gate)
+        TRY(refuse_gate());
     if (o->trace && o->traced_steps == 0)
         rc = bb_err(BB_EUSAGE, "--trace shows a traced step, so --traced-steps 0 will not do; nearest: 1");
 out:

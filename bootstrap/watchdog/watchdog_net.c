@@ -35,12 +35,10 @@ void bb_watchdog_watch_link(int fd)
 static int listen_at(struct sockaddr_storage *at)
 {
     socklen_t length = address_length(at->ss_family);
-    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), only = 1;
+    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
         return -1;
-    if (at->ss_family == AF_INET6) /* an address of IPv4 has a socket of its own */
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
     if (bind(fd, (struct sockaddr *)at, length) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)at, &length)) {
         close(fd);
@@ -58,7 +56,8 @@ static void list_loopback(struct bb_watchdog_endpoint *ticket)
     ticket->n = 1;
 }
 
-/* A socket at each address that the others are told, and at no other: an address without one is not told. */
+/* A socket at each address that the others are told, and at no other: an address without one is not told. None stands
+ * for the addresses of the other family, so it does not matter what net.ipv6.bindv6only says. */
 int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES], int *n)
 {
     struct bb_watchdog_endpoint wanted = {.n = 0};

@@ -5,6 +5,7 @@
 #include "bootstrap/world/comms.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/world/late_environment.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,10 +66,12 @@ struct variable {
 
 static int set_variables(const struct variable *v)
 {
+    int rc = 0;
+
     for (; v->name; v++)
-        if (setenv(v->name, v->value, 0))
-            return bb_err(BB_EFAIL, "setenv %s: %s", v->name, strerror(errno));
-    return 0;
+        TRY(bb_late_environment_set(v->name, v->value));
+out:
+    return rc;
 }
 
 int bb_comms_share_gpu_env(int rank, bool instances)
@@ -290,8 +293,8 @@ static int set_max_p2p_peers(const struct bb_comm_opts *opts)
     char text[16];
 
     snprintf(text, sizeof(text), "%d", opts->max_p2p_peers);
-    if (opts->max_p2p_peers > 0 && setenv("NCCL_P2P_MAX_PEERS", text, 0))
-        return bb_err(BB_EFAIL, "setenv: %s", strerror(errno));
+    if (opts->max_p2p_peers > 0)
+        return bb_late_environment_set("NCCL_P2P_MAX_PEERS", text);
 #endif
     (void)opts;
     return 0;

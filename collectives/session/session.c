@@ -3,6 +3,7 @@
 
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/watchdog/watchdog.h"
+#include "bootstrap/world/late_environment.h"
 #include "cuda/data/buffers.h"
 #include "cuda/load/kernels_load.h"
 
@@ -51,6 +52,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
     s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_offer();
     TRY(bb_results_refuse(common->json, common->csv));
     TRY(share_early(s));
+    TRY(bb_late_environment_reserve());
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
     bb_progress_init(&s->progress, s->world.rank, common->quiet);

@@ -8,6 +8,7 @@
 #include "collectives/measure/timing.h"
 #include "collectives/session/result_row.h"
 #include "collectives/sweep/algorithm_ranking.h"
+#include "collectives/sweep/case_fields.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,9 +19,9 @@
 
 /* One placement of a row. */
 struct shown {
-    const char *collective, *dtype, *op, *redop, *placement, *mode, *stopped;
-    size_t bytes, count;
-    int root, iterations, repeats, channels, straggler, cycle, group;
+    struct bb_shown_case of;
+    const char *stopped;
+    int iterations, repeats, channels, straggler, cycle, group;
     bool measured, forced;
     long long wrong;
     double p99_us, variation_percent;
@@ -81,15 +82,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
     const int place = placement != ONCE ? placement : row->measured[BB_OUT_OF_PLACE] ? BB_OUT_OF_PLACE : BB_IN_PLACE;
     const struct bb_figures none = {
         .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
-    struct shown s = {.collective = bb_colls[row->c.kind].name,
-                      .dtype = bb_dtypes[row->c.dtype].name,
-                      .op = row->c.redop == BB_COPY ? NULL : bb_redops[row->c.redop].name,
-                      .redop = bb_report_redop(r, row),
-                      .placement = place == BB_IN_PLACE ? "in_place" : "out_of_place",
-                      .mode = bb_bench_context_mode(r->ctx),
-                      .bytes = bb_case_bytes(&row->c),
-                      .count = row->c.count,
-                      .root = row->c.root,
+    struct shown s = {.of = bb_show_case(&row->c, place == BB_IN_PLACE, bb_bench_context_mode(r->ctx)),
                       .iterations = r->ctx->iterations,
                       .repeats = r->ctx->repeats,
                       .cycle = r->cycle,
@@ -97,6 +90,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                       .measured = row->measured[place],
                       .forced = row->own != NULL};
 
+    s.of.redop = bb_report_redop(r, row);
     add_figures(r, s.measured ? &row->figures[place] : &none, &s);
     write_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
@@ -119,16 +113,7 @@ enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT }; /* widths tha
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
 #define JSON(name)  BB_NAMED(struct shown, name)
-static const struct bb_field shared_fields[] = {
-    JSON(collective),
-    {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
-    {"count", "count", "(elements)", 12, 0, SHOWS(count)},
-    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
-    {NULL, "redop", "", 6, 0, SHOWS(redop)},
-    JSON(op),
-    {"root", "root", "", 6, 0, SHOWS(root), .none = "-1"},
-    JSON(placement),
-    JSON(mode),
+static const struct bb_field run_fields[] = {
     JSON(iterations),
     JSON(repeats),
     {0},
@@ -213,7 +198,7 @@ struct list {
     int place; /* or ONCE */
     bool in_text, in_json;
 };
-enum { LISTS = 16 };
+enum { LISTS = 17 };
 
 static bool shows_skew(const struct bb_report *r)
 {
@@ -233,7 +218,8 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
     const struct bb_field *times = r->ctx->host_time ? cpu_fields : time_fields;
     const bool each = r->ctx->marks, groups = r->ctx->groups, stamps = r->options->timestamps;
     const struct list all[LISTS] = {
-        {shared_fields, ONCE, true, true},
+        {bb_case_fields, ONCE, true, true},
+        {run_fields, ONCE, false, true},
         {times, BB_OUT_OF_PLACE, true, true},
         {placement_fields, BB_OUT_OF_PLACE, true, true},
         {iteration_fields, BB_OUT_OF_PLACE, each, false},
@@ -287,7 +273,7 @@ static void print_placements(const struct bb_report *r)
     int each = bb_line_width(&line, time_fields) + bb_line_width(&line, placement_fields) +
                (r->ctx->marks ? bb_line_width(&line, iteration_fields) : 0);
 
-    fprintf(r->out, "#%*s", bb_line_width(&line, shared_fields) - 3, "");
+    fprintf(r->out, "#%*s", bb_line_width(&line, bb_case_fields) - 3, "");
     print_centred(r->out, "out-of-place", each);
     print_centred(r->out, "in-place", each);
     fputc('\n', r->out);

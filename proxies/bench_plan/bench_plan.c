@@ -2,7 +2,7 @@
 #include "proxies/bench_plan/bench_plan.h"
 
 #include "bootstrap/results/results.h"
-#include "bootstrap/results/table.h"
+#include "collectives/sweep/case_fields.h"
 #include "proxies/bench_plan/case_time.h"
 
 #include <math.h>
@@ -10,10 +10,8 @@
 
 /* One placement of a row. */
 struct shown {
-    const char *collective, *dtype, *op, *redop, *placement, *mode;
+    struct bb_shown_case of;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": none */
-    size_t bytes, count;
-    int root;
     struct bb_stats time_us;
     double algbw_gbps, busbw_gbps, factor;
 };
@@ -28,20 +26,6 @@ static json_t *predicted_flag(const void *shown)
 }
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
-#define JSON(name)  BB_NAMED(struct shown, name)
-static const struct bb_field shared_fields[] = {
-    JSON(collective),
-    {"bytes", "size", "(B)", 12, 0, SHOWS(bytes)},
-    {"count", "count", "(elements)", 12, 0, SHOWS(count)},
-    {"dtype", "type", "", 8, 0, SHOWS(dtype)},
-    {NULL, "redop", "", 6, 0, SHOWS(redop)},
-    JSON(op),
-    {"root", "root", "", 6, 0, SHOWS(root), .none = "-1"},
-    JSON(placement),
-    JSON(mode),
-    {0},
-};
-
 static const struct bb_field figure_fields[] = {
     {"time_us", "time", "(us)", AS_TIME, FITTING, SHOWS(time_us)},
     {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(algbw_gbps)},
@@ -71,15 +55,7 @@ struct table {
 
 static struct shown name_row(const struct bb_case *c)
 {
-    return (struct shown){.collective = bb_colls[c->kind].name,
-                          .dtype = bb_dtypes[c->dtype].name,
-                          .op = c->redop == BB_COPY ? NULL : bb_redops[c->redop].name,
-                          .redop = c->redop == BB_COPY ? "none" : bb_redops[c->redop].name,
-                          .placement = c->in_place ? "in_place" : "out_of_place",
-                          .mode = "stream",
-                          .bytes = bb_case_bytes(c),
-                          .count = c->count,
-                          .root = c->root,
+    return (struct shown){.of = bb_show_case(c, c->in_place, "stream"),
                           .algbw_gbps = NAN,
                           .busbw_gbps = NAN,
                           .factor = bb_colls[c->kind].bus_factor(c->ranks)};
@@ -98,7 +74,7 @@ static int predict_row(const struct table *t, const struct bb_case *c, struct sh
     memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
     memcpy(s->protocol, time.protocol, sizeof(s->protocol));
     if (us > 0)
-        s->algbw_gbps = (part ? part(c->ranks) : 1) * (double)s->bytes / us / 1e3;
+        s->algbw_gbps = (part ? part(c->ranks) : 1) * (double)s->of.bytes / us / 1e3;
     s->busbw_gbps = c->ranks > 1 ? s->algbw_gbps * s->factor : NAN;
 out:
     return rc;
@@ -111,7 +87,7 @@ static int save_row(struct table *t, const struct shown *s)
 
     if (!t->rows)
         return 0;
-    TRY(bb_table_json(row, shared_fields, s));
+    TRY(bb_table_json(row, bb_case_fields, s));
     TRY(bb_table_json(row, figure_fields, s));
     TRY(bb_table_json(row, choice_fields, s));
     return json_array_append_new(t->rows, row) ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
@@ -138,7 +114,7 @@ static int put_row(void *arg, const struct bb_case *both)
 
     line.out = t->out;
     if (t->out)
-        bb_line_row(&line, shared_fields, &s);
+        bb_line_row(&line, bb_case_fields, &s);
     for (int place = 0; place < 2; place++) {
         struct bb_case c = *both;
 
@@ -183,12 +159,12 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
             bb_colls[coll].factor_text);
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
         fprintf(out, "# in place it would overwrite what it has yet to send: N/A\n");
-    fprintf(out, "#\n#%*s", bb_line_width(&line, shared_fields) - 3, "");
+    fprintf(out, "#\n#%*s", bb_line_width(&line, bb_case_fields) - 3, "");
     print_centred(out, "out-of-place", each);
     print_centred(out, "in-place", each);
     fputc('\n', out);
     for (int units = 0; units <= 1; units++) {
-        bb_line_heading(&line, shared_fields, units);
+        bb_line_heading(&line, bb_case_fields, units);
         bb_line_heading(&line, figure_fields, units);
         bb_line_heading(&line, figure_fields, units);
         if (tells_choice(p))

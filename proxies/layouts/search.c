@@ -240,20 +240,6 @@ static double flops_of(const struct bb_step *step)
     return sum;
 }
 
-static double most_bytes(const struct bb_step *step)
-{
-    double most = 0;
-
-    for (int r = 0; r < step->n_roles; r++) {
-        double sum = 0;
-
-        for (int use = 0; use < BB_USES; use++)
-            sum += step->roles[r].training_bytes[use];
-        most = fmax(most, sum);
-    }
-    return most;
-}
-
 static void predict_row(void *arg, int i)
 {
     struct work *w = arg;
@@ -271,7 +257,7 @@ static void predict_row(void *arg, int i)
         row->bubble_ns = (double)slowest->exposed.bubble_ns;
         row->waiting_ns = (double)slowest->exposed.waiting_ns;
         row->flops = flops_of(&step);
-        row->bytes = most_bytes(&step);
+        row->bytes = bb_step_training_bytes(&step);
         row->tokens = step.tokens;
         row->samples = step.samples;
     }

@@ -12,23 +12,9 @@
 
 /* ---- memory ---- */
 
-double bb_forecast_needs(const struct bb_step *step)
-{
-    double most = 0;
-
-    for (int i = 0; i < step->n_roles; i++) {
-        double sum = 0;
-
-        for (int use = 0; use < BB_USES; use++)
-            sum += step->roles[i].training_bytes[use];
-        most = fmax(most, sum);
-    }
-    return most;
-}
-
 static double needed_bytes(const struct bb_plan *plan)
 {
-    double training = bb_forecast_needs(plan->step);
+    double training = bb_step_training_bytes(plan->step);
 
     return training > 0 ? training : (double)bb_plan_memory(plan);
 }
@@ -43,9 +29,9 @@ static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT], without[BB_BYTES_TEXT];
 
     bb_format_bytes((size_t)f->gpu_bytes, have);
-    if (bb_forecast_needs(plan->step) > 0)
+    if (bb_step_training_bytes(plan->step) > 0)
         fprintf(out, "  memory: training would hold %s of %s on a GPU: %s\n",
-                bb_format_bytes((size_t)bb_forecast_needs(plan->step), need), have,
+                bb_format_bytes((size_t)bb_step_training_bytes(plan->step), need), have,
                 bb_forecast_fits(plan, f) ? "fits" : "DOES NOT FIT");
     if (f->recompute)
         fprintf(out, "  guessed: --recompute %s; without, training would hold %s\n", f->recompute,
@@ -57,7 +43,7 @@ static void print_memory(const struct bb_plan *plan, const struct bb_forecast *f
 
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
 {
-    return json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_forecast_needs(plan->step) > 0 ? "training" : "buffers",
+    return json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_step_training_bytes(plan->step) > 0 ? "training" : "buffers",
                      "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes",
                      (json_int_t)f->gpu_bytes, "fits", bb_forecast_fits(plan, f), "buffers_bytes",
                      (json_int_t)bb_plan_memory(plan));

@@ -26,9 +26,6 @@ struct bb_forecast {
     double gpu_bytes;      /* memory of a GPU, 0: not known                                  */
 };
 
-/* bb_forecast_needs - bytes of the rank that training takes most on, by formula; 0: no formula. */
-double bb_forecast_needs(const struct bb_step *step);
-
 /* bb_forecast_fits - whether training (without a formula: the proxy's own buffers) holds in a GPU's memory; true where
  * that is not known. */
 bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);

@@ -15,6 +15,7 @@
 #include "bootstrap/world/comms.h"
 #include "collectives/ops/launch.h"
 #include "cuda/compute/busy.h"
+#include "cuda/compute/gate.h"
 #include "cuda/compute/kernel_runner.h"
 #include "cuda/device/nvtx.h"
 #include "proxies/run/device_buffers.h"
@@ -55,6 +56,7 @@ struct bb_runner {
     cudaEvent_t fork;               /* to all streams, in a capture                                     */
     cudaEvent_t ready, begin, end;  /* ready: in front of the common start, in traced steps               */
     cudaEvent_t first;              /* sent at once when the host knows of begin                          */
+    struct bb_gate gate;            /* only after bb_runner_gate                                        */
     cudaGraphExec_t graph;          /* the whole step; only after bb_runner_capture                     */
     struct bb_batch *batches;
     struct bb_lane *lanes;
@@ -81,6 +83,9 @@ int bb_runner_release(struct bb_runner *r, int rc);
 /* bb_runner_busy - how many multiprocessors timed compute holds, and how much memory traffic (1e9 bytes per second) it
  * causes meanwhile. Without it: one, and none. The time of an operation stays exact. */
 int bb_runner_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
+
+/* bb_runner_gate - make the gate, for gated steps. It opens by itself after some seconds. */
+int bb_runner_gate(struct bb_runner *r) BB_MUST_CHECK;
 
 /* bb_runner_trace - make the events of the lanes, for traced steps. */
 int bb_runner_trace(struct bb_runner *r) BB_MUST_CHECK;

@@ -1,6 +1,8 @@
 /* step_environment.c - see step_environment.h. */
 #include "proxies/run/step_environment.h"
 
+#include "bootstrap/base/units.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,8 @@ static int set_default(const char *name, const char *value)
 {
     return setenv(name, value, 0) ? bb_err(BB_EFAIL, "setenv %s: %s", name, strerror(errno)) : 0;
 }
+
+enum { MOST_QUEUES = 32 };
 
 int bb_step_environment(bool side_by_side)
 {
@@ -19,4 +23,12 @@ int bb_step_environment(bool side_by_side)
         TRY(set_default("NCCL_RUNTIME_CONNECT", "0"));
 out:
     return rc;
+}
+
+int bb_hardware_queues(void)
+{
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    int queues = MOST_QUEUES;
+
+    return text && bb_parse_int(text, 1, MOST_QUEUES, &queues) ? MOST_QUEUES : queues;
 }

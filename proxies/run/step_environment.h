@@ -16,4 +16,7 @@
  */
 int bb_step_environment(bool side_by_side) BB_MUST_CHECK;
 
+/* bb_hardware_queues - those of the device when that is done. */
+int bb_hardware_queues(void);
+
 #endif

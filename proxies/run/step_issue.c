@@ -334,8 +334,8 @@ static int sync_ranks(struct bb_runner *r)
  * for which all are there already, bounds by how much the ranks' zeros differ.
  *
  * No gate holds a step back until it is issued, as bench's operations are: a step lasts as long as it does when the host
- * issues it, which is what plans predict, and --graph tells how long without. The host's reaction to the common start is
- * in it, and measured (bb_step_time).
+ * issues it, which is what plans predict. The host's reaction to the common start is in it, and measured (bb_step_time);
+ * --gate, for steps that fit the queues, and --graph tell how long one lasts without.
  */
 static int begin_together(struct bb_runner *r, bool trace)
 {
@@ -354,6 +354,49 @@ out:
     return rc;
 }
 
+/* What is issued next stands behind the common start, and that behind the gate. */
+static int begin_gated(struct bb_runner *r)
+{
+    int rc;
+
+    TRY(bb_world_barrier(r->world, "the start of a step"));
+    TRY(bb_gate_close(&r->gate, r->join));
+    if (r->everyone.nccl)
+        TRY(sync_ranks(r));
+    TRY(BB_CUDA(cudaEventRecord(r->begin, r->join)));
+    TRY(BB_CUDA(cudaEventRecord(r->first, r->join)));
+    TRY(fork_streams(r));
+out:
+    return rc;
+}
+
+/* The gate opens when all ranks have issued their step. */
+static int issue_step(struct bb_runner *r, unsigned what, bool trace)
+{
+    int rc;
+
+    if (what == BB_ISSUE_GRAPH)
+        return BB_CUDA(cudaGraphLaunch(r->graph, r->join));
+    TRY(issue_all(r, what & BB_ISSUE_GATED ? BB_ISSUE_ALL : what, trace));
+    TRY(join_streams(r));
+out:
+    return rc;
+}
+
+static int finish_step(struct bb_runner *r, unsigned what, const char *name)
+{
+    int rc;
+
+    TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
+    if (what & BB_ISSUE_GATED) {
+        TRY(bb_world_barrier(r->world, "the opening of the gate"));
+        bb_gate_open(&r->gate);
+    }
+    TRY(bb_runner_wait_event(r, r->end, name));
+out:
+    return rc;
+}
+
 int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool trace, struct bb_step_time *t)
 {
     struct bb_range range;
@@ -363,19 +406,14 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     bb_world_prompt(r->world, true); /* the host's reaction to the common start is in the step */
-    TRY(begin_together(r, trace));
+    TRY(what & BB_ISSUE_GATED ? begin_gated(r) : begin_together(r, trace));
     bb_world_reached(r->world, "%s", name);
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();
-    rc = BB_CUDA(cudaEventRecord(r->first, r->join));
-    rc = rc ? rc : what == BB_ISSUE_GRAPH ? BB_CUDA(cudaGraphLaunch(r->graph, r->join)) : issue_all(r, what, trace);
+    rc = what & BB_ISSUE_GATED ? 0 : BB_CUDA(cudaEventRecord(r->first, r->join));
+    rc = rc ? rc : issue_step(r, what, trace);
     issued_s = bb_now_s();
-    if (rc == 0 && what != BB_ISSUE_GRAPH)
-        rc = join_streams(r);
-    if (rc == 0)
-        rc = BB_CUDA(cudaEventRecord(r->end, r->join));
-    if (rc == 0)
-        rc = bb_runner_wait_event(r, r->end, name);
+    rc = rc ? rc : finish_step(r, what, name);
     bb_range_pop(&r->nvtx);
     TRY(rc);
     TRY(BB_CUDA(cudaEventElapsedTime(&ms, r->begin, r->end)));

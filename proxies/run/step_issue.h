@@ -12,6 +12,7 @@ enum bb_issue {
     BB_ISSUE_COMM = 2,
     BB_ISSUE_ALL = 3,
     BB_ISSUE_GRAPH = 4, /* all of it, as the graph that bb_runner_capture made */
+    BB_ISSUE_GATED = 8, /* all of it, begun when it is issued on all ranks (step_gate.h) */
 };
 
 /*
@@ -30,11 +31,12 @@ int bb_runner_connect(struct bb_runner *r) BB_MUST_CHECK;
 int bb_runner_capture(struct bb_runner *r) BB_MUST_CHECK;
 
 struct bb_step_time {
-    double step_us;     /* GPU: from the common start to the end of the last operation of this rank       */
-    double reaction_us; /* GPU: of step_us, from the common start to what the host then sends first      */
-    double issue_us;    /* host: issuing the step                                                         */
-    double wall_us;     /* host: from the common start to the end                                         */
-    double beat_us;     /* GPU: how long the common start took, in traced steps of several ranks; else 0  */
+    double step_us; /* GPU: from the common start to the end of the last operation of this rank       */
+    double
+        reaction_us; /* GPU: of step_us, from the common start to what the host then sends first; 0 of a gated step */
+    double issue_us; /* host: issuing the step                                                         */
+    double wall_us;  /* host: from the common start to the end                                         */
+    double beat_us;  /* GPU: how long the common start took, in traced steps of several ranks; else 0  */
 };
 
 /* bb_runner_step - run one step and wait for its end under the deadline. what: enum bb_issue. trace: record the lanes.

@@ -5,6 +5,7 @@
  *                  cudaProfilerStart and cudaProfilerStop, for profilers that are told to take only that range
  *   traced steps   separate, since recording costs: events around every operation (breakdown.h)
  *   as a graph     where asked for: the same steps replayed as one CUDA graph, after launches that are not timed
+ *   gated          where asked for: the same steps, each begun when all of it is issued on all ranks
  *   alone          where there is compute and communication: the same program with compute alone, with communication
  *                  alone, timed and traced, for the second, independent overlap figure and for what communication costs
  */
@@ -21,6 +22,7 @@ struct bb_measure_plan {
     int warmup, steps, traced_steps;
     bool alone; /* run compute and communication alone as well */
     bool graph; /* time the step as a CUDA graph as well       */
+    bool gate;  /* time it from behind a gate as well          */
 };
 
 /* Equal on all ranks once measured. Arrays [ranks] by world rank. */
@@ -32,7 +34,9 @@ struct bb_measured {
     struct bb_stats reaction; /* of the host to the common start, on the slowest rank of each step         */
     bool graphed;             /* these three are there:                                                 */
     struct bb_stats graph_step, graph_issue; /* as step and issue, the step replayed as one CUDA graph */
-    double capture_ms;                /* host: capturing it and making it ready, slowest rank                   */
+    double capture_ms; /* host: capturing it and making it ready, slowest rank                   */
+    bool gated;        /* these two are there:                                                   */
+    struct bb_stats gated_step, gated_issue; /* as step and issue, of steps begun when all of them was issued   */
     struct bb_rank_breakdown *traced; /* [ranks] NULL without traced steps                                      */
     struct bb_stats traced_step, traced_issue; /* as step and issue, of the traced steps of the whole program  */
     struct bb_traced_step last; /* own: the newest traced step of the whole program; empty without one     */

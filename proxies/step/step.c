@@ -15,6 +15,20 @@ int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
     return instance == BB_NONE ? BB_NONE : bb_group_member(l, group, instance, peer);
 }
 
+double bb_step_training_bytes(const struct bb_step *step)
+{
+    double most = 0;
+
+    for (int r = 0; r < step->n_roles; r++) {
+        double sum = 0;
+
+        for (int use = 0; use < BB_USES; use++)
+            sum += step->roles[r].training_bytes[use];
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
 int bb_step_add_roles(struct bb_step *step, int n)
 {
     if (BB_NEW(step->roles, n) || BB_NEW(step->role_of, step->layout.ranks))

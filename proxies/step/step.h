@@ -38,6 +38,9 @@ struct bb_step {
  * no instance of its group. */
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
 
+/* bb_step_training_bytes - of the rank that training takes most on, by formula; 0: no formula. */
+double bb_step_training_bytes(const struct bb_step *step);
+
 /* bb_step_release - fine on a zeroed or half-built one. */
 void bb_step_release(struct bb_step *step);
 

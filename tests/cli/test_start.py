@@ -74,6 +74,20 @@ def test_what_nccl_shall_know_of_shared_gpus_is_written_by_one_thread(busbar, hi
     assert len([name for name, _ in written if name == "NCCL_HOSTID"]) == 2 and {beside for _, beside in written} == {"0"}, written
 
 
+def test_what_only_the_ranks_together_know_of_instances_moves_no_environment(busbar, tmp_path):
+    """That two instances are of one GPU is known when MPI and the watchdog have threads: no setenv, and NCCL sees it all the same."""
+    path, (uuid, *_) = tmp_path / "r.json", uuids_of(busbar, 2)
+    program = " ".join(map(str, [busbar.build / "busbar-emulated", "bench", "all_reduce", *SIZE, "--json", path]))
+    seen = f"CUDA_VISIBLE_DEVICES=MIG-{uuid}/$(({LOCAL} + 1))/0 LD_PRELOAD={busbar.build}/tests/setenv_watch.so"
+    done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{seen} exec {program}", env={"EMU_MIG": "2", "NCCL_PROTO": "LL"})
+    assert done.returncode == 0, done.stderr
+    written = re.findall(r"^written: (\w+)=\S* beside (\d+) threads", done.stderr, re.M)
+    assert {name for name, beside in written if beside != "0"} == set(), written
+    told = json.loads(path.read_text())["environment"]
+    assert told["NCCL_NET"] == "Socket" and told["NCCL_HOSTID"].startswith("busbar-0-")
+    assert told["NCCL_PROTO"] == "LL" and not any("LATE" in name for name in told)
+
+
 def test_mig_instances_are_gpus_of_which_nccl_sees_one(busbar, tmp_path):
     path, (uuid, *_) = tmp_path / "r.json", uuids_of(busbar, 2)
     done = start(busbar, 2, f"MIG-{uuid}/$(({LOCAL} + 1))/0", "--json", path, env={"EMU_MIG": "2"})

@@ -223,6 +223,29 @@ static void test_bound(void **state)
     }
 }
 
+/* IPv4 and IPv6 alike: a rank that is told only one of them finds rank 0 there. */
+static void test_each_address_answers(void **state)
+{
+    static const double patience_s[] = {2, 10};
+    struct bb_watchdog_msg hello = bb_watchdog_msg(WATCHDOG_HELLO, 1, 0), reply;
+    struct bb_watchdog_endpoint all, one;
+    struct bb_watchdog_link link;
+    struct bb_watchdog *server;
+
+    (void)state;
+    assert_int_equal(bb_watchdog_start(&server, 20), 0);
+    assert_int_equal(bb_watchdog_serve(server, 3, hosts, false, &all), 0);
+    if (all.n == 0)
+        print_message("skipped: this machine has no address but loopback\n");
+    for (int i = 0; i < all.n; i++) {
+        one = (struct bb_watchdog_endpoint){.n = 1, .at = {all.at[i]}, .token = all.token};
+        assert_int_equal(bb_watchdog_dial(&one, &hello, patience_s, &link, &reply), 0);
+        bb_watchdog_close(&link);
+        hello = bb_watchdog_msg(WATCHDOG_HELLO, 1 + (uint32_t)(i + 1) % 2, 0);
+    }
+    bb_watchdog_stop(server);
+}
+
 static void test_preferred_interfaces(void **state)
 {
     static const char *const names[] = {"docker0", "eth0", "eth1", "eth10", "ib0"};
@@ -507,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_addresses_in_turn),
         cmocka_unit_test(test_firewall),
         cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_each_address_answers),
         cmocka_unit_test(test_preferred_interfaces),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_full_table),

@@ -1,0 +1,95 @@
+/* plan_collectives.c - `plan COLLECTIVE`: the table that bench would print, predicted, as text, JSON and CSV. */
+#include "proxies/plan_options.h"
+
+#include "bootstrap/base/outfile.h"
+#include "bootstrap/results/flat_table.h"
+#include "bootstrap/results/results.h"
+#include "proxies/bench_plan/bench_plan.h"
+#include "proxies/registry/registry.h"
+
+#include <string.h>
+
+/* What is of steps. */
+static int refuse_collective(const struct bb_plan_options *o, const char *name)
+{
+    const char *beyond = bb_proxy_beyond(&o->config, 0);
+    const struct {
+        bool given;
+        const char *option;
+    } of_steps[] = {{beyond != NULL, beyond},
+                    {o->config.dtype != NULL, "dtype"},
+                    {o->config.compute != NULL, "compute"},
+                    {o->config.scale_counts > 0, "scale-counts"},
+                    {o->tokens != NULL, "tokens"},
+                    {o->ops, "ops"},
+                    {o->best_order, "best-order"},
+                    {o->best_layout, "best-layout"},
+                    {o->threads > 0, "threads"},
+                    {o->export != NULL, "export"},
+                    {o->export_only.ranks != NULL, "export-ranks"},
+                    {o->export_only.micro_batches != NULL, "export-micro-batches"},
+                    {o->must_fit, "must-fit"},
+                    {o->gpu_memory > 0, "gpu-memory"},
+                    {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
+
+    for (size_t i = 0; i < sizeof(of_steps) / sizeof(of_steps[0]); i++)
+        if (of_steps[i].given)
+            return bb_err(BB_EUSAGE, "%s: --%s is of training steps; leave it out%s", name, of_steps[i].option,
+                          strcmp(of_steps[i].option, "dtype") == 0 ? ", or --datatype" : "");
+    if (o->config.ranks == 0)
+        return bb_err(BB_EUSAGE, "%s: plan needs --ranks N, how many ranks the job has", name);
+    if (!o->cluster)
+        return bb_err(BB_EUSAGE, "%s: plan needs the cluster to predict for; nearest: --cluster h100-sxm-ib", name);
+    return 0;
+}
+
+static int write_collectives_csv(const char *path, const json_t *rows)
+{
+    struct bb_flat_table table = {0};
+    struct bb_outfile file;
+    const json_t *row;
+    size_t i;
+    int rc;
+
+    json_array_foreach(rows, i, row)
+    {
+        bb_flat_table_add(&table, row, NULL);
+    }
+    if (strcmp(path, "-") == 0) {
+        rc = bb_flat_table_write(&table, stdout);
+    } else {
+        TRY(bb_outfile_open(&file, path, "the table"));
+        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
+    }
+out:
+    bb_flat_table_release(&table);
+    return rc;
+}
+
+int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc, char **argv)
+{
+    struct bb_cluster cluster;
+    struct bb_sweep sweep = {0};
+    struct bb_bench_plan p = {&cluster, &sweep, o->config.ranks, argc, argv};
+    const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
+    json_t *rows = json || csv ? json_array() : NULL;
+    int rc;
+
+    TRY(refuse_collective(o, words->word[0]));
+    TRY(bb_results_refuse(json, csv));
+    TRY(bb_bench_settle_cases(&o->bench, &sweep, words));
+    TRY(bb_bench_plan_refuse(&p));
+    if (check_only)
+        goto out;
+    TRY(bb_cluster_load(o->cluster, &cluster));
+    TRY(bb_plan_exports_check(o->files));
+    TRY(bb_bench_plan_run(&p, bb_results_on_stdout(json, csv) ? NULL : stdout, rows));
+    if (csv)
+        TRY(write_collectives_csv(csv, rows));
+    if (json)
+        TRY(bb_plan_save_json(json, bb_bench_plan_json(&p, bb_json_options(o->words, o), json_incref(rows))));
+out:
+    json_decref(rows);
+    bb_bench_release_sweep(&sweep);
+    return rc;
+}

@@ -1,0 +1,72 @@
+/* plan_layouts.c - `plan --best-layout`: the quickest layouts of a step that fit, as text and JSON. */
+#include "proxies/plan_options.h"
+
+#include "bootstrap/results/results.h"
+#include "proxies/layouts/layouts.h"
+
+#include <string.h>
+
+int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+{
+    const char *beside = o->ops                           ? "ops"
+                         : o->best_order                  ? "best-order"
+                         : o->tokens                      ? "tokens"
+                         : o->must_fit                    ? "must-fit"
+                         : o->export                      ? "export"
+                         : o->files[BB_PLAN_EXPORT_trace] ? "trace"
+                                                          : NULL;
+
+    if (!o->best_layout && (o->threads || o->top != 10))
+        return bb_err(BB_EUSAGE, "--%s is of --best-layout; leave it out", o->threads ? "threads" : "top");
+    if (!o->best_layout)
+        return 0;
+    if (!(proxy->takes & BB_TAKES_TRANSFORMER))
+        return bb_err(BB_EUSAGE, "%s: --best-layout is about the layouts of transformer; leave it out", proxy->name);
+    if (!o->cluster)
+        return bb_err(BB_EUSAGE, "--best-layout needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    if (!o->config.global_batch)
+        return bb_err(BB_EUSAGE,
+                      "--best-layout needs --global-batch-size N, the samples of a step, which all layouts "
+                      "have in common; nearest: --global-batch-size %d",
+                      o->config.ranks);
+    if (beside)
+        return bb_err(BB_EUSAGE, "--%s is of one plan, and --best-layout looks at many; leave one out", beside);
+    return 0;
+}
+
+static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_cluster *cluster,
+                            const struct bb_layouts *found)
+{
+    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:{s:s, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
+                     BUSBAR_VERSION, "proxy", o->config.proxy, "options", bb_json_options(o->words, o), "ranks",
+                     o->config.ranks, "predicted", "cluster", cluster->name, "step_us", found->rows[0].step_ns / 1e3,
+                     "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
+                     bb_layouts_json(found, o->top));
+}
+
+int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,
+                    int argc, char **argv)
+{
+    struct bb_proxy_config config = o->config;
+    struct bb_cluster cluster;
+    struct bb_layout_search search = {proxy, asked, &config, &cluster, 0, o->top, o->threads, false};
+    struct bb_layouts found = {0};
+    struct bb_forecast forecast = {0};
+    const char *json = o->files[BB_PLAN_EXPORT_json];
+    int rc;
+
+    TRY(bb_plan_settle_cluster(o, &cluster, &config, &forecast));
+    search.gpu_bytes = forecast.gpu_bytes;
+    TRY(bb_layouts_search(&search, &found));
+    if (!json || strcmp(json, "-") != 0) {
+        bb_plan_print_command(argc, argv);
+        printf("# the best layouts of %d ranks, predicted for %s (modelled, not measured)\n", config.ranks,
+               cluster.name);
+        bb_layouts_print(&found, o->top, stdout);
+    }
+    if (json)
+        TRY(bb_plan_save_json(json, layouts_json(o, &cluster, &found)));
+out:
+    bb_layouts_release(&found);
+    return rc;
+}

@@ -1,0 +1,56 @@
+/*
+ * plan_options.h - what `busbar plan` was asked, and what it may be asked for: a step, the best layouts of one, or the
+ * table of collectives. Internal to plan_*.c.
+ */
+#ifndef BB_PROXIES_PLAN_OPTIONS_H
+#define BB_PROXIES_PLAN_OPTIONS_H
+
+#include "bootstrap/cli/opts.h"
+#include "collectives/sweep/bench_options.h"
+#include "proxies/author/proxy.h"
+#include "proxies/export/export.h"
+#include "proxies/plan/forecast.h"
+#include "proxies/plan/plan_export.h"
+
+#include <jansson.h>
+
+struct bb_plan_options {
+    const struct bb_opts *words; /* what the options of its JSON are: those that mean something to it */
+    struct bb_proxy_config config;
+    const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
+    const char *export, *export_file; /* its format, and the last word */
+    struct bb_export_only export_only;
+    bool ops, best_order, best_layout, must_fit;
+    size_t gpu_memory;
+    enum bb_rates rates;           /* no option: whose */
+    int top, threads;              /* of --best-layout */
+    struct bb_bench_options bench; /* of a collective: which rows */
+};
+
+/* ---- a plan of one step: plan_step.c ---- */
+
+int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
+int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
+
+/* ---- --best-layout: plan_layouts.c. asked: what was given, before the proxy's defaults ---- */
+
+int bb_plan_refuse_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
+int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *asked, const struct bb_proxy *proxy,
+                    int argc, char **argv) BB_MUST_CHECK;
+
+/* ---- collectives: plan_collectives.c. check_only: the words alone ---- */
+
+int bb_plan_collectives(struct bb_plan_options *o, const struct bb_words *words, bool check_only, int argc,
+                        char **argv) BB_MUST_CHECK;
+
+/* ---- what they share: plan_settle.c ---- */
+
+/* bb_plan_settle_cluster - the cluster of --cluster, nominal without one, and what it means for the step. */
+int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+                           struct bb_forecast *f) BB_MUST_CHECK;
+
+void bb_plan_print_command(int argc, char **argv);
+/* bb_plan_save_json - a document of a plan, taken over; NULL: there was no memory for it. */
+int bb_plan_save_json(const char *path, json_t *root) BB_MUST_CHECK;
+
+#endif

@@ -1,0 +1,65 @@
+/* plan_settle.c - what the plans of steps share: the cluster that they rest on, their first line, their document. */
+#include "proxies/plan_options.h"
+
+#include "bootstrap/base/outfile.h"
+
+#include <string.h>
+
+static void settle_forecast(const struct bb_plan_options *o, const struct bb_cluster *cluster,
+                            struct bb_proxy_config *config, struct bb_forecast *f)
+{
+    struct bb_transformer_options *t = &config->transformer;
+
+    f->rates = o->rates;
+    f->tflops = o->rates != BB_RATES_MACHINE && config->forward_us <= 0 ? config->tflops : 0;
+    f->gpu_bytes = o->gpu_memory > 0 ? (double)o->gpu_memory : o->cluster ? cluster->memory_bytes : 0;
+    f->float8 = t->float8;
+    if (!o->cluster || !cluster->achieves)
+        return;
+    t->unfused_dropout = !cluster->achieved.fuses_dropout;
+    if (!t->attention && cluster->achieved.fuses_dropout)
+        t->attention = "fused";
+}
+
+int bb_plan_settle_cluster(const struct bb_plan_options *o, struct bb_cluster *cluster, struct bb_proxy_config *config,
+                           struct bb_forecast *f)
+{
+    int rc = 0;
+
+    *cluster = (struct bb_cluster){0};
+    if (o->cluster)
+        TRY(bb_cluster_load(o->cluster, cluster));
+    if (o->cluster && config->gpus_per_node == 0)
+        config->gpus_per_node = cluster->gpus_per_node;
+    if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
+        return bb_err(BB_EUSAGE,
+                      "--fp8: cluster '%s' has no rate of 8-bit floats ('tflops.float8' above 0); leave it out",
+                      cluster->name);
+    settle_forecast(o, cluster, config, f);
+out:
+    return rc;
+}
+
+void bb_plan_print_command(int argc, char **argv)
+{
+    printf("# busbar %s  busbar", BUSBAR_VERSION);
+    for (int i = 0; i < argc; i++)
+        printf(" %s", argv[i]);
+    putchar('\n');
+}
+
+int bb_plan_save_json(const char *path, json_t *root)
+{
+    struct bb_outfile file = {.out = stdout};
+    bool to_stdout = strcmp(path, "-") == 0;
+    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+
+    if (rc == 0 && !to_stdout)
+        rc = bb_outfile_open(&file, path, "the plan");
+    if (rc == 0 && (json_dumpf(root, file.out, JSON_INDENT(1)) || fputc('\n', file.out) == EOF) && !ferror(file.out))
+        rc = bb_err(BB_EFAIL, "out of memory for the plan's JSON");
+    if (file.path)
+        rc = bb_outfile_close(&file, "the plan", rc);
+    json_decref(root);
+    return rc;
+}

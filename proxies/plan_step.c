@@ -1,0 +1,175 @@
+/* plan_step.c - a plan of one step: what its forecast rests on, the step, and its text and files. */
+#include "proxies/plan_options.h"
+
+#include "bootstrap/base/units.h"
+#include "bootstrap/results/results.h"
+#include "proxies/plan/plan_export.h"
+#include "proxies/registry/best_order.h"
+#include "proxies/registry/registry.h"
+
+#include <string.h>
+
+/* The plan and what was computed from it; zeroed is empty. */
+struct findings {
+    struct bb_step step;
+    struct bb_plan plan;
+    struct bb_prediction prediction;
+    struct bb_best_order best;
+    struct bb_forecast forecast;
+    struct bb_training_time training; /* tokens 0: was not asked for */
+    bool predicted;
+};
+
+static void print_findings(const struct findings *f, bool ops, int argc, char **argv)
+{
+    bb_plan_print_command(argc, argv);
+    bb_plan_print(&f->plan, f->predicted ? &f->prediction : NULL, ops, stdout);
+    if (f->training.tokens > 0)
+        bb_training_time_print(&f->training, stdout);
+    if (f->best.n > 0)
+        bb_best_order_print(&f->best, stdout);
+}
+
+static int write_files(const struct findings *f, const struct bb_plan_options *o)
+{
+    struct bb_plan_report report = {.plan = &f->plan,
+                                    .prediction = f->predicted ? &f->prediction : NULL,
+                                    .options = bb_json_options(o->words, o),
+                                    .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
+                                    .training = f->training.tokens > 0 ? &f->training : NULL,
+                                    .ops = o->ops};
+    int rc = f->best.n > 0 && !report.best_order ? bb_err(BB_EFAIL, "out of memory for the plan's JSON")
+                                                 : bb_plan_exports_write(o->files, &report);
+
+    json_decref(report.options);
+    json_decref(report.best_order);
+    return rc;
+}
+
+/* Of a step with real work: do its products of attention belong to a fused kernel? */
+static bool fuses_attention(const struct bb_step *step)
+{
+    for (int w = 0; w < step->n_works; w++)
+        for (int i = 0; i < step->works[w]->n; i++)
+            if (step->works[w]->items[i].fusion == BB_KERNEL_IN_ATTENTION)
+                return true;
+    return false;
+}
+
+/* A layout whose training does not hold is not one that anybody ran: a forecast that is not told what is computed again
+ * takes the least that makes it hold. Builds the step, once or more often. */
+static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
+                      struct bb_proxy_config *config, struct findings *f)
+{
+    static const char *const more[] = {"selective", "full", NULL};
+    bool guesses = cluster->achieves && o->rates == BB_RATES_MACHINE && !o->must_fit &&
+                   !config->transformer.recompute && proxy->takes & BB_TAKES_TRANSFORMER;
+    int rc;
+
+    TRY(bb_step_build(&f->step, proxy, config));
+    f->forecast.without_bytes = bb_step_training_bytes(&f->step);
+    for (int i = 0; guesses && i < 3 && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes; i++) {
+        config->transformer.recompute = f->forecast.recompute = more[i];
+        bb_step_release(&f->step);
+        TRY(bb_step_build(&f->step, proxy, config));
+    }
+    if (o->rates == BB_RATES_MACHINE && proxy->takes & BB_TAKES_TRANSFORMER)
+        f->forecast.attention = fuses_attention(&f->step) ? "fused" : "unfused";
+    f->forecast.attention_guessed =
+        f->forecast.attention && strcmp(f->forecast.attention, "unfused") == 0 && !o->config.transformer.attention;
+out:
+    return rc;
+}
+
+static int refuse_memory(const struct bb_plan_options *o, const struct findings *f)
+{
+    char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
+
+    if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
+        return 0;
+    return bb_err(BB_EBELOW, "--must-fit: training would hold %s, a GPU has %s",
+                  bb_format_bytes((size_t)bb_step_training_bytes(&f->step), need),
+                  bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
+}
+
+/* The training of --tokens, from the step as it is predicted. */
+static int count_training(struct findings *f, const char *text)
+{
+    const struct bb_prediction *p = &f->prediction;
+    double tokens;
+    int rc = bb_tokens_parse(text, &tokens);
+
+    if (rc)
+        return rc;
+    if (f->step.tokens <= 0)
+        return bb_err(BB_EUSAGE, "%s: --tokens means nothing here: its samples are not counted in tokens; leave it out",
+                      f->step.proxy);
+    if (f->predicted)
+        f->training = bb_training_time(&f->step, (double)p->classes[p->slowest].all.step_ns, tokens);
+    return 0;
+}
+
+int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
+{
+    struct bb_proxy_config config = o->config;
+    struct bb_cluster cluster;
+    struct findings f = {0};
+    int rc;
+
+    TRY(bb_plan_settle_cluster(o, &cluster, &config, &f.forecast));
+    TRY(build_step(o, proxy, &cluster, &config, &f));
+    TRY(bb_plan_count(&f.plan, &f.step, o->ops));
+    f.plan.forecast = &f.forecast;
+    f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
+    if (f.predicted)
+        TRY(bb_predict(&f.step, &cluster, &f.prediction));
+    if (o->tokens)
+        TRY(count_training(&f, o->tokens));
+    if (o->best_order)
+        TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
+    if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
+        TRY(bb_export_step(o->export, o->export_file, &f.step, o->cluster ? &cluster : NULL, o->export_only, argc,
+                           argv));
+    if (!bb_plan_exports_to_stdout(o->files))
+        print_findings(&f, o->ops, argc, argv);
+    TRY(write_files(&f, o));
+    TRY(bb_checks_refuse(&f.plan.checks));
+    rc = refuse_memory(o, &f);
+out:
+    bb_best_order_release(&f.best);
+    bb_prediction_release(&f.prediction);
+    bb_plan_release(&f.plan);
+    bb_step_release(&f.step);
+    return rc;
+}
+
+static int refuse_tokens(const char *text, const char *cluster)
+{
+    double tokens;
+
+    if (!cluster)
+        return bb_err(BB_EUSAGE, "--tokens needs the cluster to predict for; nearest: --cluster h100-sxm-ib");
+    return bb_tokens_parse(text, &tokens);
+}
+
+int bb_plan_refuse_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+{
+    int rc = 0;
+
+    TRY(bb_plan_exports_refuse(o->files, o->cluster));
+    TRY(bb_export_refuse(o->export, o->export_only, o->cluster));
+    if (o->tokens)
+        TRY(refuse_tokens(o->tokens, o->cluster));
+    if (o->config.scaling.baseline)
+        return bb_err(BB_EUSAGE, "--baseline is for what a run measures, and a plan measures nothing; leave it out");
+    if (o->must_fit && !o->cluster && o->gpu_memory == 0)
+        return bb_err(BB_EUSAGE, "--must-fit needs a GPU's memory: --cluster NAME or --gpu-memory BYTES; nearest: "
+                                 "--gpu-memory 80G");
+    if (o->best_order && !(proxy->takes & BB_TAKES_TRANSFORMER))
+        return bb_err(BB_EUSAGE, "%s: --best-order is about the axes of transformer; leave it out", proxy->name);
+    if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
+        return bb_err(BB_EUSAGE, "--best-order needs the nodes: --gpus-per-node N or --cluster NAME; nearest: "
+                                 "--gpus-per-node 8");
+out:
+    return rc;
+}

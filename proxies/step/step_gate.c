@@ -1,0 +1,81 @@
+/* step_gate.c - see step_gate.h. */
+#include "proxies/step/step_gate.h"
+
+#include "collectives/ops/queue_room.h"
+
+/* Behind each stream's own: the wait for the start, the record and the wait of its end. */
+enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };
+
+static bool opens_launch(const struct bb_program *p, size_t i)
+{
+    const struct bb_op *op = &p->ops[i];
+
+    for (size_t before = i; op->call != BB_NONE && before > 0 && p->ops[before - 1].call == op->call; before--)
+        if (p->ops[before - 1].stream == op->stream)
+            return false;
+    return true;
+}
+
+static long launch_entries(const struct bb_program *p, size_t i)
+{
+    const struct bb_op *op = &p->ops[i];
+
+    if (op->kind == BB_OP_COMPUTE)
+        return op->work ? (long)op->work->n * op->work_times : op->compute_us > 0;
+    return opens_launch(p, i) ? BB_NCCL_ENTRIES : 0;
+}
+
+long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
+{
+    int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
+    long most = p->n_streams; /* the join stream waits for each */
+
+    for (int s = 0; s < p->n_streams; s++) {
+        long entries = ENDS_OF_A_STREAM;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            if (p->ops[i].stream == s)
+                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* others may wait for it: a record */
+        most = entries > most ? entries : most;
+    }
+    return most * ((streams + queues - 1) / queues);
+}
+
+static long work_bytes(const struct bb_op *op, int ranks)
+{
+    if (op->kind != BB_OP_COLLECTIVE)
+        return BB_FIFO_PEER_BYTES;
+    return bb_colls[op->coll].flags & BB_COLL_ESTIMATED ? BB_FIFO_COLLECTIVE_BYTES : (long)ranks * BB_FIFO_PEER_BYTES;
+}
+
+long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l)
+{
+    long bytes[BB_MAX_COMMS] = {0}, most = 0;
+
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (bb_op_is_comm(&p->ops[i]))
+            bytes[p->ops[i].comm] += work_bytes(&p->ops[i], l->groups[l->comms[p->ops[i].comm].group].size);
+    for (int c = 0; c < l->n_comms; c++)
+        most = bytes[c] > most ? bytes[c] : most;
+    return most;
+}
+
+int bb_step_gate_refuse(const struct bb_step *step, int queues)
+{
+    static const char instead[] = "a smaller step fits, or --graph tells how long one lasts without the host";
+
+    for (int i = 0; i < step->n_roles; i++) {
+        const struct bb_program *p = &step->roles[i].program;
+        long entries = bb_step_queue_entries(p, &step->layout, queues), bytes = bb_step_fifo_bytes(p, &step->layout);
+
+        if (entries > BB_QUEUE_ENTRIES)
+            return bb_err(BB_EUSAGE,
+                          "--gate: the step puts %ld entries into a launch queue, and %d may stand behind a gate; %s",
+                          entries, BB_QUEUE_ENTRIES, instead);
+        if (bytes > BB_FIFO_BYTES)
+            return bb_err(BB_EUSAGE,
+                          "--gate: the step puts %ld bytes into NCCL's work FIFO, and %d may stand behind a gate; %s",
+                          bytes, BB_FIFO_BYTES, instead);
+    }
+    return 0;
+}

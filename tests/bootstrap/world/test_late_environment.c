@@ -1,0 +1,61 @@
+/* test_late_environment.c - a late variable is read like any other, and the table that readers walk stays where it is. */
+#include "bootstrap/world/late_environment.h"
+#include "tests/check.h"
+
+#include <stdlib.h>
+
+extern char **environ;
+
+static int count_variables(void)
+{
+    int n = 0;
+
+    while (environ[n])
+        n++;
+    return n;
+}
+
+static void written_over_a_place(void **state)
+{
+    char **table, *first;
+    int n;
+
+    (void)state;
+    assert_int_equal(setenv("NCCL_PROTO", "LL", 1), 0);
+    assert_int_equal(bb_late_environment_reserve(), 0);
+    assert_int_equal(bb_late_environment_reserve(), 0); /* once */
+    table = environ;
+    first = environ[0];
+    n = count_variables();
+    assert_int_equal(bb_late_environment_set("NCCL_HOSTID", "busbar-7-1234"), 0);
+    assert_int_equal(bb_late_environment_set("NCCL_PROTO", "Simple"), 0);
+    assert_string_equal(getenv("NCCL_HOSTID"), "busbar-7-1234");
+    assert_string_equal(getenv("NCCL_PROTO"), "LL"); /* the user's word stands */
+    assert_ptr_equal(environ, table);
+    assert_ptr_equal(environ[0], first);
+    assert_int_equal(count_variables(), n);
+}
+
+/* setenv does what has no place: too long, or one too many. */
+static void without_a_place(void **state)
+{
+    char longest[BB_LATE_VARIABLE_BYTES], name[16];
+
+    (void)state;
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = 0;
+    assert_int_equal(bb_late_environment_set("NCCL_LONG", longest), 0);
+    assert_string_equal(getenv("NCCL_LONG"), longest);
+    for (int i = 0; i < BB_LATE_VARIABLES + 2; i++) {
+        snprintf(name, sizeof(name), "LATE_%d", i);
+        assert_int_equal(bb_late_environment_set(name, "1"), 0);
+        assert_string_equal(getenv(name), "1");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(written_over_a_place), cmocka_unit_test(without_a_place)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

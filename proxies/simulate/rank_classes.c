@@ -234,6 +234,8 @@ static int refine_classes(struct refinement *p)
 
     set_first_colors(p);
     now = count_colors(p);
+    if (now < 0)
+        return now;
     for (int round = 1; work <= WORK_LIMIT; round++, work += ranks) {
         int before = now;
 
